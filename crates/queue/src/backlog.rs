@@ -1,6 +1,7 @@
 //! The entries of a ready queue in the order in which they go: priority classes, deficit round
 //! robin among the tenants of a class (Shreedhar and Varghese 1995), first come first served
-//! within a tenant.
+//! within a tenant. A tenant whose rate is used up is parked: its entries keep their places, and are not
+//! counted among those that could go.
 
 use crate::slab::{FOLLOWER, NONE, Slab, State};
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 const CLASSES: usize = 10;
 /// Every so many takes a lower class has its turn: urgent mail goes first, but the rest moves.
 const LOWER_TURN: u8 = 8;
-/// Recipients a tenant may send per round.
+/// Recipients a tenant of weight 1 may send per round.
 const QUANTUM: i64 = 8;
 
 /// What waits at one ready queue.
@@ -18,7 +19,12 @@ pub(crate) struct Backlog {
     classes: [Option<Box<Class>>; CLASSES],
     /// Bit n: class n has entries.
     filled: u16,
+    /// Lists of tenants that may not send now, by tenant and class.
+    parked: BTreeMap<(u32, u8), Flow>,
+    /// Entries that may go.
     len: u32,
+    /// Entries of parked tenants.
+    parked_len: u32,
     /// Entries that go along with the one before them.
     followers: u32,
     turn: u8,
@@ -30,7 +36,7 @@ struct Class {
     flows: BTreeMap<u32, Flow>,
     /// What tenants without entries still have to pay for, while others have some: whose messages come
     /// one by one, each to many recipients, waits like the others.
-    owed: BTreeMap<u32, i64>,
+    owed: BTreeMap<u32, Account>,
     /// Tenant whose turn it is.
     tenant: u32,
 }
@@ -38,7 +44,31 @@ struct Class {
 struct Flow {
     head: u32,
     tail: u32,
+    len: u32,
+    /// Of these, entries that go along with the one before them.
+    followers: u32,
+    account: Account,
+}
+
+/// What a tenant may still send in this round, or has to pay for, and what each round brings it.
+#[derive(Clone, Copy)]
+struct Account {
     deficit: i64,
+    quantum: i64,
+}
+
+impl Account {
+    fn pay(&mut self) {
+        self.deficit += self.quantum;
+    }
+}
+
+/// Who pays for an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Payer {
+    pub(crate) tenant: u32,
+    /// Its part of a next hop that others use too, beside theirs; at least 1.
+    pub(crate) weight: u32,
 }
 
 /// The entry whose turn it is.
@@ -50,9 +80,14 @@ pub(crate) struct Pick {
 }
 
 impl Backlog {
-    /// Entries in all tenants' lists.
+    /// Entries that may go: those of parked tenants are not among them.
     pub(crate) fn len(&self) -> u32 {
         self.len
+    }
+
+    /// Entries in all tenants' lists.
+    pub(crate) fn total(&self) -> u32 {
+        self.len + self.parked_len
     }
 
     /// Transactions that the entries will take, roughly: recipients of one message go together.
@@ -67,29 +102,39 @@ impl Backlog {
         (self.len - self.followers + along).clamp(1, self.len)
     }
 
-    fn flow(&mut self, class: u8, tenant: u32) -> &mut Flow {
-        let class = self.classes[usize::from(class)].get_or_insert_with(Box::default);
-        let Class { flows, owed, .. } = &mut **class;
-        flows.entry(tenant).or_insert_with(|| {
-            let deficit = owed.remove(&tenant).unwrap_or(0).min(0);
-            Flow { head: NONE, tail: NONE, deficit }
-        })
+    /// The list of a tenant in a class, and whether it is parked.
+    fn flow(&mut self, class: u8, payer: Payer) -> (&mut Flow, bool) {
+        let Payer { tenant, weight } = payer;
+        let account = Account { deficit: 0, quantum: QUANTUM * i64::from(weight) };
+        let is_parked = self.is_parked(tenant);
+        let flow = if is_parked {
+            self.parked.entry((tenant, class)).or_insert_with(|| Flow::new(account))
+        } else {
+            let class = self.classes[usize::from(class)].get_or_insert_with(Box::default);
+            class.flow(tenant, account)
+        };
+        flow.account.quantum = account.quantum;
+        (flow, is_parked)
     }
 
-    fn count_in(&mut self, slab: &mut Slab, slot: u32, class: u8, follows: bool) {
-        self.filled |= 1 << class;
-        self.len += 1;
-        self.followers += u32::from(follows);
+    fn count_in(&mut self, slab: &mut Slab, slot: u32, class: u8, follows: bool, is_parked: bool) {
+        if is_parked {
+            self.parked_len += 1;
+        } else {
+            self.filled |= 1 << class;
+            self.len += 1;
+            self.followers += u32::from(follows);
+        }
         let entry = &mut slab[slot];
         entry.set(FOLLOWER, follows);
         entry.set_state(State::Ready);
     }
 
     /// Puts an entry, whose `ready` is set, at the end of its tenant's list.
-    pub(crate) fn push_back(&mut self, slab: &mut Slab, slot: u32, tenant: u32) {
+    pub(crate) fn push_back(&mut self, slab: &mut Slab, slot: u32, payer: Payer) {
         let entry = &slab[slot];
         let (class, ready, id) = (entry.priority(), entry.ready, entry.id);
-        let flow = self.flow(class, tenant);
+        let (flow, is_parked) = self.flow(class, payer);
         let tail = std::mem::replace(&mut flow.tail, slot);
         let mut follows = false;
         if tail == NONE {
@@ -98,15 +143,16 @@ impl Backlog {
             slab[tail].link = slot;
             follows = slab[tail].id == id && slab[tail].ready == ready;
         }
+        flow.count_in(follows);
         slab[slot].previous = tail;
         slab[slot].link = NONE;
-        self.count_in(slab, slot, class, follows);
+        self.count_in(slab, slot, class, follows, is_parked);
     }
 
     /// Puts an entry back at the front: it was handed out and not tried.
-    pub(crate) fn push_front(&mut self, slab: &mut Slab, slot: u32, tenant: u32) {
+    pub(crate) fn push_front(&mut self, slab: &mut Slab, slot: u32, payer: Payer) {
         let class = slab[slot].priority();
-        let flow = self.flow(class, tenant);
+        let (flow, is_parked) = self.flow(class, payer);
         let head = std::mem::replace(&mut flow.head, slot);
         let mut follows = false;
         if head == NONE {
@@ -115,9 +161,10 @@ impl Backlog {
             slab[head].previous = slot;
             follows = slab[head].id == slab[slot].id;
         }
+        flow.count_in(follows);
         slab[slot].previous = NONE;
         slab[slot].link = head;
-        self.count_in(slab, slot, class, follows);
+        self.count_in(slab, slot, class, follows, is_parked);
     }
 
     /// Takes an entry out; its state stays for the caller to set.
@@ -125,37 +172,88 @@ impl Backlog {
         let entry = &slab[slot];
         debug_assert_eq!(entry.state(), State::Ready);
         let (class, next, previous) = (entry.priority(), entry.link, entry.previous);
-        self.followers -= u32::from(entry.has(FOLLOWER));
-        self.len -= 1;
+        let follows = entry.has(FOLLOWER);
         if next != NONE {
             slab[next].previous = previous;
         }
         if previous != NONE {
             slab[previous].link = next;
         }
-        let Some(class_ref) = self.classes[usize::from(class)].as_mut() else { return };
-        let Some(flow) = class_ref.flows.get_mut(&tenant) else { return };
-        if flow.head == slot {
-            flow.head = next;
-        }
-        if flow.tail == slot {
-            flow.tail = previous;
-        }
-        if flow.head == NONE {
-            let deficit = flow.deficit;
-            class_ref.flows.remove(&tenant);
-            if class_ref.flows.is_empty() {
-                // Nobody is there to be paid back.
-                class_ref.owed.clear();
-                self.filled &= !(1 << class);
-            } else {
-                class_ref.owed.insert(tenant, deficit);
-            }
-        }
+        self.count_out((tenant, class), (slot, next, previous), follows);
         let entry = &mut slab[slot];
         entry.set(FOLLOWER, false);
         entry.link = NONE;
         entry.previous = NONE;
+    }
+
+    /// The entry `slot` of a list, between `previous` and `next`, has gone.
+    fn count_out(&mut self, of: (u32, u8), links: (u32, u32, u32), follows: bool) {
+        let (tenant, class) = of;
+        if let Some(flow) = self.parked.get_mut(&of) {
+            flow.unlink(links, follows);
+            self.parked_len -= 1;
+            // The last of its lists stays: it says that the tenant is parked.
+            return;
+        }
+        self.len -= 1;
+        self.followers -= u32::from(follows);
+        let Some(class_ref) = self.classes[usize::from(class)].as_mut() else { return };
+        let Some(flow) = class_ref.flows.get_mut(&tenant) else { return };
+        flow.unlink(links, follows);
+        if flow.head == NONE {
+            let account = flow.account;
+            class_ref.flows.remove(&tenant);
+            self.leave_class(class, Some((tenant, account)));
+        }
+    }
+
+    /// A tenant has no list in a class any more; it still owes what `account` says.
+    fn leave_class(&mut self, class: u8, account: Option<(u32, Account)>) {
+        let Some(class_ref) = self.classes[usize::from(class)].as_mut() else { return };
+        if class_ref.flows.is_empty() {
+            // Nobody is there to be paid back.
+            class_ref.owed.clear();
+            self.filled &= !(1 << class);
+        } else {
+            class_ref.owed.extend(account);
+        }
+    }
+
+    /// Whether a tenant may not send now.
+    pub(crate) fn is_parked(&self, tenant: u32) -> bool {
+        !self.parked.is_empty()
+            && self.parked.range((tenant, 0)..=(tenant, u8::MAX)).next().is_some()
+    }
+
+    /// A tenant may not send until [`Backlog::unpark`]. Nothing changes for one without entries.
+    pub(crate) fn park(&mut self, tenant: u32) {
+        for class in 0..CLASSES as u8 {
+            let class_ref = self.classes[usize::from(class)].as_mut();
+            let Some(flow) = class_ref.and_then(|class| class.flows.remove(&tenant)) else {
+                continue;
+            };
+            self.len -= flow.len;
+            self.followers -= flow.followers;
+            self.parked_len += flow.len;
+            self.parked.insert((tenant, class), flow);
+            self.leave_class(class, None);
+        }
+    }
+
+    /// A tenant may send again.
+    pub(crate) fn unpark(&mut self, tenant: u32) {
+        for class in 0..CLASSES as u8 {
+            let Some(flow) = self.parked.remove(&(tenant, class)) else { continue };
+            self.parked_len -= flow.len;
+            if flow.len == 0 {
+                continue;
+            }
+            self.len += flow.len;
+            self.followers += flow.followers;
+            self.filled |= 1 << class;
+            let class_ref = self.classes[usize::from(class)].get_or_insert_with(Box::default);
+            class_ref.flows.insert(tenant, flow);
+        }
     }
 
     /// Whose turn it is; the entry stays where it is.
@@ -186,12 +284,12 @@ impl Backlog {
             self.lower = pick.class;
         }
         let Some(class) = self.classes[usize::from(pick.class)].as_mut() else { return };
-        let deficit = match class.flows.get_mut(&pick.tenant) {
-            Some(flow) => Some(&mut flow.deficit),
+        let account = match class.flows.get_mut(&pick.tenant) {
+            Some(flow) => Some(&mut flow.account),
             None => class.owed.get_mut(&pick.tenant),
         };
-        if let Some(deficit) = deficit {
-            *deficit = deficit.saturating_sub_unsigned(recipients as u64);
+        if let Some(account) = account {
+            account.deficit = account.deficit.saturating_sub_unsigned(recipients as u64);
         }
     }
 
@@ -207,12 +305,44 @@ impl Backlog {
     }
 }
 
+impl Flow {
+    fn new(account: Account) -> Flow {
+        Flow { head: NONE, tail: NONE, len: 0, followers: 0, account }
+    }
+
+    fn count_in(&mut self, follows: bool) {
+        self.len += 1;
+        self.followers += u32::from(follows);
+    }
+
+    /// An entry, which stood between the others, has gone.
+    fn unlink(&mut self, (slot, next, previous): (u32, u32, u32), follows: bool) {
+        self.len -= 1;
+        self.followers -= u32::from(follows);
+        if self.head == slot {
+            self.head = next;
+        }
+        if self.tail == slot {
+            self.tail = previous;
+        }
+    }
+}
+
 impl Class {
+    /// The list of a tenant.
+    fn flow(&mut self, tenant: u32, account: Account) -> &mut Flow {
+        let Class { flows, owed, .. } = self;
+        flows.entry(tenant).or_insert_with(|| {
+            let deficit = owed.remove(&tenant).map_or(0, |owed| owed.deficit.min(0));
+            Flow::new(Account { deficit, ..account })
+        })
+    }
+
     fn pick(&mut self) -> Option<(u32, u32)> {
         if self.flows.len() == 1 && self.owed.is_empty() {
             let (tenant, flow) = self.flows.iter_mut().next()?;
             // Alone there is nothing to be fair about, and nothing to be paid back later.
-            flow.deficit = 0;
+            flow.account.deficit = 0;
             self.tenant = *tenant;
             return Some((*tenant, flow.head));
         }
@@ -221,7 +351,7 @@ impl Class {
         }
         loop {
             if let Some(flow) = self.flows.get(&self.tenant)
-                && flow.deficit > 0
+                && flow.account.deficit > 0
             {
                 return Some((self.tenant, flow.head));
             }
@@ -230,15 +360,15 @@ impl Class {
             self.tenant = match after {
                 Some((next, _)) => *next,
                 None => {
-                    self.owed.retain(|_, deficit| {
-                        *deficit += QUANTUM;
-                        *deficit < 0
+                    self.owed.retain(|_, account| {
+                        account.pay();
+                        account.deficit < 0
                     });
                     *self.flows.keys().next()?
                 }
             };
             if let Some(flow) = self.flows.get_mut(&self.tenant) {
-                flow.deficit += QUANTUM;
+                flow.account.pay();
             }
         }
     }
@@ -265,7 +395,7 @@ mod tests {
         };
         let slot = slab.insert(tenant, &new);
         slab[slot].ready = 0;
-        backlog.push_back(slab, slot, tenant);
+        backlog.push_back(slab, slot, Payer { tenant, weight: 1 });
         slot
     }
 
@@ -375,7 +505,7 @@ mod tests {
         backlog.remove(&mut slab, pick.slot, 0);
         backlog.remove(&mut slab, slots[2], 0);
         backlog.remove(&mut slab, slots[4], 0);
-        backlog.push_front(&mut slab, pick.slot, 0);
+        backlog.push_front(&mut slab, pick.slot, Payer { tenant: 0, weight: 1 });
         let order: Vec<u64> =
             std::iter::from_fn(|| take(&mut slab, &mut backlog)).map(|(id, _)| id).collect();
         assert_eq!(order, [0, 1, 3]);
@@ -393,5 +523,56 @@ mod tests {
         assert_eq!(backlog.transactions(1), 100);
         push(&mut slab, &mut backlog, 2, 4, 0);
         assert_eq!(backlog.transactions(0), 2);
+    }
+
+    #[test]
+    fn a_contended_next_hop_is_divided_by_weight() {
+        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
+        for id in 0..1000 {
+            for (tenant, weight) in [(1, 1), (2, 3)] {
+                let slot = push(&mut slab, &mut backlog, id * 4 + u64::from(tenant), 4, tenant);
+                backlog.remove(&mut slab, slot, tenant);
+                backlog.push_back(&mut slab, slot, Payer { tenant, weight });
+            }
+        }
+        let order: Vec<u32> =
+            (0..400).filter_map(|_| take(&mut slab, &mut backlog)).map(|(_, t)| t).collect();
+        assert_eq!(order.iter().filter(|t| **t == 2).count(), 296, "of 32, 24 are its own");
+    }
+
+    #[test]
+    fn a_parked_tenant_keeps_its_places_and_is_not_counted() {
+        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
+        let first = push(&mut slab, &mut backlog, 1, 4, 1);
+        push(&mut slab, &mut backlog, 2, 9, 1);
+        backlog.park(1);
+        assert_eq!((backlog.len(), backlog.total(), backlog.transactions(0)), (0, 2, 0));
+        assert_eq!(take(&mut slab, &mut backlog), None);
+        // What comes now waits with the others; what leaves is gone.
+        push(&mut slab, &mut backlog, 3, 4, 1);
+        push(&mut slab, &mut backlog, 4, 2, 1);
+        backlog.remove(&mut slab, first, 1);
+        push(&mut slab, &mut backlog, 5, 4, 2);
+        assert_eq!((backlog.len(), backlog.total()), (1, 4));
+        assert_eq!(take(&mut slab, &mut backlog), Some((5, 2)));
+        backlog.unpark(1);
+        assert_eq!((backlog.len(), backlog.total()), (3, 3));
+        let order: Vec<u64> =
+            std::iter::from_fn(|| take(&mut slab, &mut backlog)).map(|(id, _)| id).collect();
+        assert_eq!(order, [2, 3, 4]);
+        assert!(!backlog.is_parked(1));
+    }
+
+    #[test]
+    fn a_parked_tenant_without_entries_stays_parked() {
+        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
+        let only = push(&mut slab, &mut backlog, 1, 4, 1);
+        backlog.park(1);
+        backlog.remove(&mut slab, only, 1);
+        assert!(backlog.is_parked(1));
+        push(&mut slab, &mut backlog, 2, 4, 1);
+        assert_eq!((backlog.len(), backlog.total()), (0, 1));
+        backlog.unpark(1);
+        assert_eq!(backlog.len(), 1);
     }
 }

@@ -75,11 +75,16 @@ impl Queue {
                 self.reschedule(pick.slot);
                 continue;
             }
+            if !self.tenants.may_send(pick.tenant) {
+                self.park_tenant(ready.0, pick.tenant);
+                continue;
+            }
             let work = self.gather(pick.slot);
             let queue = &mut self.ready[ready.0];
             queue.backlog.charge(pick, work.entries.len());
             queue.used = now;
             queue.spend_token();
+            self.tenants.spend(pick.tenant);
             return Take::Work(work);
         }
         self.mark(ready.0);
@@ -138,6 +143,7 @@ impl Queue {
         let entry = &self.slab[slot];
         let tenant = self.scheduled[entry.scheduled].tenant;
         self.ready[entry.ready].backlog.remove(&mut self.slab, slot, tenant);
+        self.tenants.depart(tenant);
         self.slab[slot].set_state(State::InFlight);
     }
 

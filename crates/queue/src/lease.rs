@@ -33,16 +33,23 @@ pub(crate) const TURN: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseMessage {
     pub(crate) limit: Arc<str>,
-    /// Number of the ready queue on the borrowing shard.
-    pub(crate) ready: u32,
+    /// Who borrows, on the borrowing shard.
+    pub(crate) place: Place,
     pub(crate) op: LeaseOp,
 }
 
-/// Who borrows: a ready queue of a shard.
+/// What borrows on a shard, by its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    Ready(u32),
+    Tenant(u32),
+}
+
+/// Who borrows: a ready queue, or a tenant, of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Borrower {
     pub(crate) shard: u16,
-    pub(crate) ready: u32,
+    pub(crate) place: Place,
 }
 
 /// What is asked, lent, returned or recalled.
@@ -180,8 +187,8 @@ impl Pool {
             rate: Rate::new(terms.messages_per_second),
             terms,
             parties: Vec::new(),
-            slot_turn: Borrower { shard: 0, ready: 0 },
-            token_turn: Borrower { shard: 0, ready: 0 },
+            slot_turn: Borrower { shard: 0, place: Place::Ready(0) },
+            token_turn: Borrower { shard: 0, place: Place::Ready(0) },
             changed: false,
         }
     }
@@ -201,7 +208,7 @@ impl Pool {
         self.rate.as_ref().map(Rate::next)
     }
 
-    pub(crate) fn adopt(&mut self, terms: Terms) {
+    pub(crate) fn adopt(&mut self, now: Mono, terms: Terms) {
         // A shard that has not reloaded yet must not bring the old limits back.
         if terms.epoch < self.terms.epoch {
             return;
@@ -210,7 +217,7 @@ impl Pool {
             let before = self.rate.take();
             self.rate = Rate::new(terms.messages_per_second);
             if let (Some(rate), Some(before)) = (&mut self.rate, &before) {
-                rate.inherit(before);
+                rate.inherit(now, before);
             }
         }
         self.changed |= self.terms != terms;

@@ -1,8 +1,8 @@
 //! Slots and tokens of named limits on their way between those who lend and those who borrow.
 
 use crate::Action;
-use crate::lease::{Borrower, LeaseMessage, LeaseOp, Orders, Pool, Terms};
-use crate::named_limit::{Borrowed, Limit};
+use crate::lease::{Borrower, LeaseMessage, LeaseOp, Orders, Place, Pool, Terms};
+use crate::named_limit::{Borrowed, Borrows, Limit};
 use crate::queue::Queue;
 use mail::Mono;
 use std::sync::Arc;
@@ -14,29 +14,47 @@ impl Queue {
         self.limits.get(*number).map(|limit| &limit.pool)
     }
 
-    /// Says something about the limit at place `at` of a ready queue to whoever lends it.
-    pub(crate) fn send_to_owner(&mut self, now: Mono, ready: u32, at: usize, op: LeaseOp) {
-        let borrowed = &self.ready[ready].borrows[at];
+    fn borrows_of(&self, place: Place) -> Option<&Borrows> {
+        match place {
+            Place::Ready(number) => self.ready.get(number).map(|queue| &queue.borrows),
+            Place::Tenant(number) => self.tenants.table.get(number).map(|tenant| &tenant.borrows),
+        }
+    }
+
+    fn borrows_of_mut(&mut self, place: Place) -> Option<&mut Borrows> {
+        match place {
+            Place::Ready(number) => self.ready.get_mut(number).map(|queue| &mut queue.borrows),
+            Place::Tenant(number) => {
+                self.tenants.table.get_mut(number).map(|tenant| &mut tenant.borrows)
+            }
+        }
+    }
+
+    /// Says something about the `at`th limit of a ready queue or tenant to whoever lends it.
+    pub(crate) fn send_to_owner(&mut self, now: Mono, place: Place, at: usize, op: LeaseOp) {
+        let Some(borrowed) = self.borrows_of(place).and_then(|borrows| borrows.get(at)) else {
+            return;
+        };
         let (limit, owner) = (Arc::clone(&borrowed.name), borrowed.owner);
         if owner == self.config.shard {
-            let borrower = Borrower { shard: owner, ready };
+            let borrower = Borrower { shard: owner, place };
             self.handle_borrower(now, &limit, borrower, op);
         } else {
-            self.send(owner, LeaseMessage { limit, ready, op });
+            self.send(owner, LeaseMessage { limit, place, op });
         }
     }
 
     /// Takes a message that another shard's queue gave out as [`Action::Lease`]. Those of one
     /// shard must come in the order in which they were given out, and none may be lost.
     pub fn handle_lease(&mut self, now: Mono, from_shard: u16, message: LeaseMessage) {
-        let LeaseMessage { limit, ready, op } = message;
+        let LeaseMessage { limit, place, op } = message;
         match op {
             LeaseOp::Ask { .. } | LeaseOp::Return { .. } => {
-                let borrower = Borrower { shard: from_shard, ready };
+                let borrower = Borrower { shard: from_shard, place };
                 self.handle_borrower(now, &limit, borrower, op);
             }
             LeaseOp::Grant { .. } | LeaseOp::Recall { .. } => {
-                self.handle_owner(&limit, from_shard, ready, op);
+                self.handle_owner(&limit, from_shard, place, op);
             }
         }
     }
@@ -53,7 +71,7 @@ impl Queue {
         limit.used = now;
         match op {
             LeaseOp::Ask { slots, extra, tokens, terms } => {
-                limit.pool.adopt(terms);
+                limit.pool.adopt(now, terms);
                 limit.pool.ask(borrower, slots, extra, tokens);
             }
             LeaseOp::Return { slots, tokens } => limit.pool.take_back(borrower, slots, tokens),
@@ -81,17 +99,17 @@ impl Queue {
         let name = Arc::clone(&limit.name);
         for (borrower, op) in orders {
             if borrower.shard == self.config.shard {
-                self.handle_owner(&name, borrower.shard, borrower.ready, op);
+                self.handle_owner(&name, borrower.shard, borrower.place, op);
             } else {
-                let message = LeaseMessage { limit: Arc::clone(&name), ready: borrower.ready, op };
+                let message = LeaseMessage { limit: Arc::clone(&name), place: borrower.place, op };
                 self.send(borrower.shard, message);
             }
         }
     }
 
-    /// The owner of a limit lends to a ready queue of this shard, or wants something back.
-    fn handle_owner(&mut self, name: &Arc<str>, owner: u16, ready: u32, op: LeaseOp) {
-        let borrows = self.ready.get_mut(ready).map(|queue| &mut queue.borrows);
+    /// The owner of a limit lends to somebody of this shard, or wants something back.
+    fn handle_owner(&mut self, name: &Arc<str>, owner: u16, place: Place, op: LeaseOp) {
+        let borrows = self.borrows_of_mut(place);
         let borrowed = borrows.and_then(|b| b.iter_mut().find(|b| b.name == *name));
         match (borrowed, op) {
             (Some(borrowed), LeaseOp::Grant { slots, tokens }) => {
@@ -101,30 +119,36 @@ impl Queue {
             // Whoever wanted it is gone.
             (None, LeaseOp::Grant { slots, tokens }) => {
                 let op = LeaseOp::Return { slots, tokens };
-                return self.send(owner, LeaseMessage { limit: Arc::clone(name), ready, op });
+                return self.send(owner, LeaseMessage { limit: Arc::clone(name), place, op });
             }
             _ => return,
         }
-        self.mark(ready);
+        match place {
+            Place::Ready(ready) => self.mark(ready),
+            Place::Tenant(number) => self.hasten_tenant(number),
+        }
     }
 
     fn send(&mut self, shard: u16, message: LeaseMessage) {
         self.actions.push_back(Action::Lease { shard, message });
     }
 
-    /// Tells the owners of a ready queue's limits what changed about them.
-    pub(crate) fn tell_terms(&mut self, now: Mono, ready: u32) {
-        for at in 0..self.ready[ready].borrows.len() {
-            let Borrowed { owner, terms, share, name, retired } = &self.ready[ready].borrows[at];
+    /// Tells the owners of somebody's limits what changed about them.
+    pub(crate) fn tell_terms(&mut self, now: Mono, place: Place) {
+        for at in 0..self.borrows_of(place).map_or(0, Borrows::len) {
+            let Some(borrowed) = self.borrows_of(place).and_then(|borrows| borrows.get(at)) else {
+                return;
+            };
+            let Borrowed { owner, terms, share, name, retired } = borrowed;
             let terms = *terms;
             if *owner == self.config.shard {
                 if let Some(&number) = self.limit_names.get(name) {
-                    self.limits[number].pool.adopt(terms);
+                    self.limits[number].pool.adopt(now, terms);
                     self.limit_timers.hasten(number, now);
                 }
             } else if !retired && !share.is_home() {
                 let (slots, tokens) = (share.asked, share.tokens_asked);
-                self.send_to_owner(now, ready, at, LeaseOp::Ask { slots, extra: 0, tokens, terms });
+                self.send_to_owner(now, place, at, LeaseOp::Ask { slots, extra: 0, tokens, terms });
             }
         }
     }

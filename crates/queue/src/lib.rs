@@ -48,6 +48,7 @@ mod slab;
 mod suspension;
 mod sweep;
 mod table;
+mod tenant;
 mod timers;
 mod ways;
 mod why;
@@ -66,6 +67,7 @@ pub use resolution::{Resolution, Way};
 pub use retry::RetryPolicy;
 pub use siblings::Siblings;
 pub use suspension::Suspension;
+pub use tenant::TenantTerms;
 pub use why::{Blocker, Pause};
 
 use mail::{Failure, MessageId, Mono};

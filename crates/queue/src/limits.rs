@@ -43,9 +43,14 @@ impl Rate {
         Some(Rate { interval_ns, burst, arrival_ns: 0 })
     }
 
-    /// Takes over how far the schedule of `other` ran ahead.
-    pub(crate) fn inherit(&mut self, other: &Rate) {
-        self.arrival_ns = other.arrival_ns;
+    /// Takes over how far the schedule of `other` ran ahead, in time, or in messages if that is less: after
+    /// one a day nobody waits for a day.
+    pub(crate) fn inherit(&mut self, now: Mono, other: &Rate) {
+        let now_ns = now.0.saturating_mul(1000);
+        let ahead_ns = other.arrival_ns.saturating_sub(now_ns);
+        let messages = ahead_ns as f64 / other.interval_ns as f64;
+        let as_messages_ns = (messages * self.interval_ns as f64) as u64;
+        self.arrival_ns = now_ns.saturating_add(ahead_ns.min(as_messages_ns));
     }
 
     /// How many may go now.

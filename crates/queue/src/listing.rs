@@ -119,7 +119,7 @@ impl Queue {
         self.ready.iter().map(|(number, queue)| ReadyCounts {
             id: ReadyId(number),
             key: &queue.key,
-            entries: queue.backlog.len() as usize,
+            entries: queue.backlog.total() as usize,
             open: queue.open,
             idle: queue.idle,
             opening: queue.opening,

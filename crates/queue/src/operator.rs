@@ -1,5 +1,6 @@
 //! What an operator does to entries.
 
+use crate::named_limit::Borrowed;
 use crate::queue::Queue;
 use crate::scheduled::Known;
 use crate::slab::{HELD, REMOVED, State};
@@ -185,14 +186,9 @@ impl Queue {
             return Blocker::OpenBackoff { next_hop, failure, until: queue.gate.open_after };
         }
         let before = crate::backlog::Backlog::place(&self.slab, slot, PLACE_MAX);
-        if let Some(rate) = queue.rates().find(|rate| rate.share.tokens == 0) {
-            let next_hop = Arc::clone(&rate.name);
-            let known = self.pool(&rate.name).and_then(|pool| pool.next_token());
-            let next = known.filter(|at| *at > now).unwrap_or(now + crate::lease::SPARE_AFTER);
-            let each = Duration::try_from_secs_f64(1.0 / rate.terms.messages_per_second);
-            // Its own token, as far as this shard knows, comes after those before it.
-            let until = next + each.unwrap_or(Duration::ZERO).saturating_mul(before);
-            return Blocker::Rate { next_hop, before, until };
+        let of_hop = queue.rates().find(|rate| rate.share.tokens == 0);
+        if let Some(rate) = of_hop.or_else(|| self.tenants.table[of.tenant].used_up()) {
+            return self.why_rate(now, rate, before);
         }
         for limit in queue.borrows.iter().filter(|limit| limit.is_limited()) {
             let (share, name) = (&limit.share, Arc::clone(&limit.name));
@@ -214,5 +210,15 @@ impl Queue {
             return Blocker::Window { next_hop, bears, before };
         }
         Blocker::Turn { next_hop, before }
+    }
+
+    /// A token of `rate` is waited for.
+    fn why_rate(&self, now: Mono, rate: &Borrowed, before: u32) -> Blocker {
+        let known = self.pool(&rate.name).and_then(|pool| pool.next_token());
+        let next = known.filter(|at| *at > now).unwrap_or(now + crate::lease::SPARE_AFTER);
+        let each = Duration::try_from_secs_f64(1.0 / rate.terms.messages_per_second);
+        // Its own token, as far as this shard knows, comes after those before it.
+        let until = next + each.unwrap_or(Duration::ZERO).saturating_mul(before);
+        Blocker::Rate { next_hop: Arc::clone(&rate.name), before, until }
     }
 }

@@ -1,5 +1,6 @@
 //! The queue itself: entries come in, and what is to be done comes out.
 
+use crate::backlog::Payer;
 use crate::cursor::SweepCursor;
 use crate::failures::Failures;
 use crate::hold_reasons::HoldReasons;
@@ -10,6 +11,7 @@ use crate::retry::LastDeferred;
 use crate::scheduled::{JUST_ASKED_FOR, Scheduled};
 use crate::slab::{HELD, NONE, STATES, Slab, State};
 use crate::table::Table;
+use crate::tenant::Tenants;
 use crate::timers::Timers;
 use crate::{
     Action, EntryDetail, EntryId, NewEntry, Pause, ReadyId, ReadyKey, RetryPolicy, ScheduledId,
@@ -84,7 +86,8 @@ pub struct Queue {
     /// Nothing is given up, because nobody knows how old it is.
     pub(crate) keeps_all: bool,
     pub(crate) hold_reasons: HoldReasons,
-    tenants: BTreeMap<Arc<str>, u32>,
+    pub(crate) tenants: Tenants,
+    pub(crate) tenant_timers: Timers,
     policies: Vec<Arc<RetryPolicy>>,
     /// The recipient that was deferred last: others of its transaction wait as long.
     pub(crate) deferred: Option<LastDeferred>,
@@ -134,7 +137,8 @@ impl Queue {
             sweep: SweepCursor::default(),
             keeps_all: false,
             hold_reasons: HoldReasons::default(),
-            tenants: BTreeMap::new(),
+            tenants: Tenants::default(),
+            tenant_timers: Timers::default(),
             policies: Vec::new(),
             deferred: None,
             spent: 0,
@@ -159,14 +163,7 @@ impl Queue {
             self.scheduled[number].used = JUST_ASKED_FOR;
             return ScheduledId(number);
         }
-        let tenant = match self.tenants.get(&key.tenant) {
-            Some(tenant) => *tenant,
-            None => {
-                let tenant = self.tenants.len() as u32;
-                self.tenants.insert(Arc::clone(&key.tenant), tenant);
-                tenant
-            }
-        };
+        let tenant = self.tenants.refer(&key.tenant);
         let key = Arc::new(key.clone());
         let retry = self.policy(retry);
         let queue = Scheduled::new(Arc::clone(&key), tenant, retry);
@@ -212,6 +209,7 @@ impl Queue {
         let queue = &mut self.scheduled[scheduled.0];
         queue.entries += 1;
         queue.used = now;
+        self.tenants.count_in(queue.tenant);
         if self.slab.loaded() == 0 {
             self.sweep.start(now);
         }
@@ -252,12 +250,17 @@ impl Queue {
     pub(crate) fn make_ready(&mut self, slot: u32, ready: ReadyId, front: bool) {
         self.moved(slot, State::Ready);
         let tenant = self.scheduled[self.slab[slot].scheduled].tenant;
+        let payer = Payer { tenant, weight: self.tenants.table[tenant].weight() };
+        self.tenants.arrive(tenant);
         self.slab[slot].ready = ready.0;
         let queue = &mut self.ready[ready.0];
         if front {
-            queue.backlog.push_front(&mut self.slab, slot, tenant);
+            queue.backlog.push_front(&mut self.slab, slot, payer);
         } else {
-            queue.backlog.push_back(&mut self.slab, slot, tenant);
+            queue.backlog.push_back(&mut self.slab, slot, payer);
+        }
+        if !self.tenants.may_send(tenant) {
+            self.park_tenant(ready.0, tenant);
         }
         self.mark(ready.0);
     }
@@ -274,6 +277,7 @@ impl Queue {
                 let ready = self.slab[slot].ready;
                 let tenant = self.scheduled[number].tenant;
                 self.ready[ready].backlog.remove(&mut self.slab, slot, tenant);
+                self.tenants.depart(tenant);
             }
             State::Locating => {}
             State::Free | State::InFlight | State::Held => return,
@@ -301,6 +305,7 @@ impl Queue {
         let queue = &mut self.scheduled[entry.scheduled];
         queue.entries -= 1;
         queue.used = now;
+        self.tenants.count_out(queue.tenant);
         self.slab.remove(slot);
     }
 
@@ -387,13 +392,15 @@ impl Queue {
     /// When to call [`Queue::poll`] again if nothing else happens.
     #[must_use]
     pub fn next_timeout(&self) -> Mono {
-        if !self.actions.is_empty() || !self.dirty.is_empty() || self.may_locate() {
+        let is_any_dirty = !self.dirty.is_empty() || self.tenants.is_any_dirty();
+        if !self.actions.is_empty() || is_any_dirty || self.may_locate() {
             return Mono(0);
         }
         let first = |timers: &Timers| timers.peek().map_or(Mono::NEVER, |(at, _)| at);
         first(&self.scheduled_timers)
             .min(first(&self.ready_timers))
             .min(first(&self.limit_timers))
+            .min(first(&self.tenant_timers))
             .min(self.next_sweep())
     }
 
@@ -401,6 +408,10 @@ impl Queue {
     fn work(&mut self, now: Mono) -> bool {
         if let Some(ready) = self.dirty.pop_front() {
             self.service(now, ready);
+            return true;
+        }
+        if self.tenants.is_any_dirty() {
+            self.service_dirty_tenant(now);
             return true;
         }
         if let Some((at, number)) = self.scheduled_timers.peek()
@@ -426,6 +437,12 @@ impl Queue {
             self.deal_limit(now, number);
             return true;
         }
+        if let Some((at, number)) = self.tenant_timers.peek()
+            && at <= now
+        {
+            self.service_tenant(now, number);
+            return true;
+        }
         self.sweep_a_piece(now)
     }
 
@@ -449,7 +466,7 @@ impl Queue {
     pub fn invalidate_resolutions(&mut self) {
         self.epoch = self.epoch.saturating_add(1);
         self.sweep.hurry();
-        let filled = |(number, queue): (u32, &Ready)| (queue.backlog.len() > 0).then_some(number);
+        let filled = |(number, queue): (u32, &Ready)| (queue.backlog.total() > 0).then_some(number);
         let filled: Vec<u32> = self.ready.iter().filter_map(filled).collect();
         for ready in filled {
             self.mark(ready);

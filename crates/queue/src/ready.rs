@@ -133,7 +133,7 @@ impl Ready {
     /// Nothing hangs on it any more.
     pub(crate) fn is_unused(&self) -> bool {
         self.references == 0
-            && self.backlog.len() == 0
+            && self.backlog.total() == 0
             && self.connections() == 0
             && self.borrows.iter().all(|b| b.share.is_home())
             && !self.dirty

@@ -1,5 +1,6 @@
 //! From due to ready: finding out where a scheduled queue's messages go.
 
+use crate::lease::Place;
 use crate::lease::hash_of;
 use crate::queue::Queue;
 use crate::ready::Ready;
@@ -166,7 +167,7 @@ impl Queue {
         queue.used = now;
         // What was asked for before a reload must not bring the old limits back.
         if epoch >= queue.epoch && queue.adopt(limits, shared, epoch, self.config.shards) {
-            self.tell_terms(now, number);
+            self.tell_terms(now, Place::Ready(number));
             self.mark(number);
         }
         number

@@ -1,6 +1,6 @@
 //! Looking at a ready queue: whom to wake, what to open, what to borrow, what to give back.
 
-use crate::lease::{LeaseOp, SPARE_AFTER};
+use crate::lease::{LeaseOp, Place, SPARE_AFTER};
 use crate::limits::Rate;
 use crate::named_limit::Borrowed;
 use crate::queue::Queue;
@@ -104,7 +104,7 @@ impl Queue {
         let queue = &mut self.ready[number];
         let gate = &mut queue.gate;
         let closed = gate.open_after > now && (queue.open == 0 || gate.shut);
-        let deserted = queue.backlog.len() == 0 && queue.open + queue.opening == 0;
+        let deserted = queue.backlog.total() == 0 && queue.open + queue.opening == 0;
         if gate.step == 0 || deserted {
             if std::mem::take(&mut gate.told) > 0 {
                 let recovered = gate.step == 0;
@@ -115,7 +115,7 @@ impl Queue {
             self.actions.push_back(Action::Suspended(Suspended {
                 ready: ReadyId(number),
                 step: gate.step,
-                recipients: queue.backlog.len(),
+                recipients: queue.backlog.total(),
                 failure: gate.failure.clone(),
                 until: gate.open_after,
             }));
@@ -291,7 +291,12 @@ impl Queue {
         borrowed.share.asked = slots;
         borrowed.share.tokens_asked = tokens;
         let terms = borrowed.terms;
-        self.send_to_owner(now, number, at, LeaseOp::Ask { slots, extra, tokens, terms });
+        self.send_to_owner(
+            now,
+            Place::Ready(number),
+            at,
+            LeaseOp::Ask { slots, extra, tokens, terms },
+        );
     }
 
     /// Gives back what was recalled and is free, and what lies unused. Says when to look again.
@@ -348,6 +353,6 @@ impl Queue {
         let share = &mut self.ready[number].borrows[at].share;
         share.returned(slots);
         share.tokens -= tokens;
-        self.send_to_owner(now, number, at, LeaseOp::Return { slots, tokens });
+        self.send_to_owner(now, Place::Ready(number), at, LeaseOp::Return { slots, tokens });
     }
 }

@@ -152,6 +152,7 @@ impl Queue {
         self.drop_reference(now, &known);
         self.scheduled_timers.set(number, Mono::NEVER);
         self.scheduled_names.remove(&key);
+        self.tenants.drop_reference(self.scheduled[number].tenant);
         self.scheduled.remove(number);
     }
 

@@ -5,4 +5,5 @@ mod locating;
 mod next_hop;
 mod one;
 mod operator;
+mod tenant;
 mod turn;

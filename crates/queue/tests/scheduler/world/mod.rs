@@ -221,6 +221,8 @@ pub struct World {
     pub lease_messages: usize,
     /// When a transaction was taken, by hop.
     pub taken: BTreeMap<ReadyKey, Vec<Mono>>,
+    /// The same by tenant.
+    pub taken_of: BTreeMap<Arc<str>, Vec<Mono>>,
     /// Most connections at once, by hop.
     pub peak: BTreeMap<ReadyKey, usize>,
     /// Most connections at once by what shares a limit: a set of hosts, and `""` for all.
@@ -252,6 +254,7 @@ impl World {
             channels: BTreeMap::new(),
             lease_messages: 0,
             taken: BTreeMap::new(),
+            taken_of: BTreeMap::new(),
             peak: BTreeMap::new(),
             peak_shared: BTreeMap::new(),
             next_id: 0,
@@ -264,10 +267,22 @@ impl World {
         domain: u64,
         change: impl FnOnce(&mut NewEntry),
     ) -> EntryId {
+        self.push_of("", shard, domain, change)
+    }
+
+    /// The same for mail of a tenant.
+    pub fn push_of(
+        &mut self,
+        tenant: &str,
+        shard: usize,
+        domain: u64,
+        change: impl FnOnce(&mut NewEntry),
+    ) -> EntryId {
         let mut new = entry(self.next_id, self.now);
         self.next_id += 1;
         change(&mut new);
-        let key = scheduled_key(&format!("d{domain}.example"));
+        let domain = scheduled_key(&format!("d{domain}.example"));
+        let key = ScheduledKey { tenant: Arc::from(tenant), ..domain };
         let queue = &mut self.shards[shard].queue;
         let scheduled = queue.scheduled(&key, &self.weather.retry);
         queue.push(self.now, scheduled, new)
@@ -341,6 +356,9 @@ impl World {
             Take::Work(work) => {
                 assert!(!work.entries.is_empty());
                 self.taken.entry(connection.hop.clone()).or_default().push(self.now);
+                let of = shard.queue.scheduled_of(work.entries[0].0).expect("it is in flight");
+                let tenant = &shard.queue.scheduled_key(of).expect("known").tenant;
+                self.taken_of.entry(Arc::clone(tenant)).or_default().push(self.now);
                 let ms = 1 + self.random.below(self.weather.transaction_ms);
                 connection.until = self.now + MS * ms as u32;
                 connection.doing = Doing::Working(work);
