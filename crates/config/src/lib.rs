@@ -35,6 +35,7 @@ mod source;
 mod stage;
 mod table;
 mod table_section;
+mod tenant;
 mod web_place;
 pub mod written;
 
@@ -68,9 +69,11 @@ pub use table::{
     Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
 };
 pub use table_section::TableSection;
+pub use tenant::{NotYours, OTHER_TENANTS, TENANT_NAME_MAX, Tenancy, Tenant, Tenants};
 pub use web_place::WebPlace;
 pub use written::{
-    AcmeChallenge, Durability, KeyType, ListenerTls, LogLevel, Returns, TableRefText,
+    AcmeChallenge, Durability, KeyType, ListenerTls, LogLevel, Returns, TableRefText, TenantText,
+    Unsigned,
 };
 
 use document::Document;
@@ -137,6 +140,8 @@ pub struct Config {
     pub sources: Vec<Arc<Source>>,
     /// What routes spread their mail over, in the order of the file.
     pub pools: Vec<Arc<Pool>>,
+    /// Whose mail it is, where several send.
+    pub tenants: Arc<Tenants>,
     /// Where the pace of mail to providers is written; see [`Config::shape`].
     pub shaping_sources: Vec<ShapingSource>,
     shaping: Option<Arc<Shaping>>,

@@ -11,6 +11,7 @@ mod shaping;
 mod source;
 mod srs;
 mod table;
+mod tenant;
 
 use super::channel::Destination;
 use super::document::Document;
@@ -26,6 +27,7 @@ use super::shaping::ShapingSource;
 use super::source::{Pool, Source};
 use super::stage::StageEntry;
 use super::table::TableEntry;
+use super::tenant::Tenants;
 use super::written::{
     AdminText, DnsText, EventsTable, EventsText, EventsWord, FileText, RetryText, SpoolText,
 };
@@ -99,6 +101,7 @@ struct Parts {
     shaping_sources: Vec<ShapingSource>,
     sources: Vec<Arc<Source>>,
     pools: Vec<Arc<Pool>>,
+    tenants: Arc<Tenants>,
 }
 
 impl Parts {
@@ -130,6 +133,7 @@ impl Parts {
             shaping_sources: self.shaping_sources,
             sources: self.sources,
             pools: self.pools,
+            tenants: self.tenants,
             shaping: None,
             warnings,
             table: self.table,
@@ -160,6 +164,7 @@ impl Resolver<'_> {
         let reports = Arc::new(self.reports("reports", &written.reports));
         let sources = self.sources(&written.source);
         let pools = self.pools(&written.pool, &sources);
+        let tenants = Arc::new(self.tenants(&written.tenant, &pools));
         let general = General { schema, retry: &retry, reports: &reports, pools: &pools, written };
         let (mut routes, table) = self.routes(&written.route, &general);
         self.routes_to_ourselves(&routes, &listeners);
@@ -184,6 +189,7 @@ impl Resolver<'_> {
             shaping_sources: self.shaping(&written.shaping),
             sources,
             pools,
+            tenants,
             postmaster: postmaster?,
             hostname,
             proxy_addresses: self.proxy_addresses(&written.proxy_addresses),

@@ -12,6 +12,7 @@ mod reports;
 mod route;
 mod source;
 mod table;
+mod tenant;
 
 pub use acme::{AcmeChallenge, AcmeText, ExternalAccountText, KeyType};
 pub use certificate::CertificateText;
@@ -21,6 +22,7 @@ pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
 pub use route::{DomainsText, RetryOverrideText, RouteText};
 pub use source::{PoolSourceText, PoolText, SourceText};
 pub use table::{Rewrite, TableCacheText, TableRefText, TableText};
+pub use tenant::{TenantText, Unsigned};
 
 use super::quantity::{DurationText, SizeText};
 use schemars::JsonSchema;
@@ -73,6 +75,8 @@ pub struct FileText {
     pub source: Vec<SourceText>,
     /// Sources that the mail of a route is spread over.
     pub pool: Vec<PoolText>,
+    /// Whose mail it is, where several send.
+    pub tenant: Vec<TenantText>,
     /// Lookup tables, which other sections refer to by their names.
     pub table: Vec<TableText>,
     /// When a delivery that failed for now is tried again.

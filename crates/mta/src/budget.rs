@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// An amount that is taken and given back.
 #[derive(Debug)]
 pub struct Budget {
-    used: AtomicU64,
+    used: Arc<AtomicU64>,
     max: AtomicU64,
 }
 
@@ -14,7 +14,7 @@ impl Budget {
     /// A budget of `max`.
     #[must_use]
     pub fn new(max: u64) -> Arc<Budget> {
-        Arc::new(Budget { used: AtomicU64::new(0), max: AtomicU64::new(max) })
+        Arc::new(Budget { used: Arc::default(), max: AtomicU64::new(max) })
     }
 
     /// Takes `amount` unless that would go over the limit.
@@ -48,6 +48,17 @@ impl Budget {
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// What is taken, for others that count as well.
+    #[must_use]
+    pub(crate) fn counter(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.used)
+    }
+
+    /// Whether anybody else counts.
+    pub(crate) fn is_shared(self: &Arc<Budget>) -> bool {
+        Arc::strong_count(self) > 1 || Arc::strong_count(&self.used) > 1
     }
 
     #[must_use]

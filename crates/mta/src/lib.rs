@@ -40,5 +40,6 @@ mod signal;
 pub mod stopping;
 pub mod suspension;
 pub mod tables;
+mod tenants;
 #[cfg(test)]
 mod testing;

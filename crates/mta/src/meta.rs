@@ -34,6 +34,11 @@ pub(crate) fn of_client(client: &Client) -> Meta {
     Meta { fields: login.into_iter().chain(known).collect() }
 }
 
+/// Whose mail it is.
+pub(crate) fn tenant(name: &str) -> (u16, Bytes) {
+    (tag::TENANT, text_of(name))
+}
+
 fn text_of(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }

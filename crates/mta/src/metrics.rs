@@ -351,6 +351,7 @@ metric_set! {
     unsigned_no_author: Counter = "unsigned" {reason = "no_author"} "Messages that were to be signed and were not: not one author, or no signer for it.";
     unsigned_no_signer: Counter = "unsigned" {reason = "no_signer"} "Messages that were to be signed and were not: not one author, or no signer for it.";
     signing_failures: Counter = "signing_failures" {} "Messages that could not be signed for want of a key, and were put off with 451.";
+    tenant_queue_full: Counter = "tenant_queue_full_refusals" {} "Messages answered with 452 because their tenant had as many recipients queued as it may.";
     queue_full: Counter = "queue_full_refusals" {} "Transactions answered with 452 because the queue had no slots left.";
     commit_refused: Counter = "commit_refusals" {} "Messages answered with 451 or 452 because the spool could not take them.";
     content_waits: Counter = "body_memory_waits" {} "Times a session waited for body memory.";

@@ -199,6 +199,7 @@ impl<W: World> Shard<W> {
         self.router.adopt(Arc::clone(config), self.services.wall());
         self.ingress.adopt(config);
         self.schedule.invalidate_resolutions();
+        self.schedule.follow_tenants();
         // Retry policies, and suspensions of routes that are others now.
         standing::follow_changes(&self.schedule);
     }

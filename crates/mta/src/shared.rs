@@ -12,6 +12,7 @@ use crate::reply_classes::ClassesInForce;
 use crate::report_limit::ReportLimit;
 use crate::salts::Salts;
 use crate::suspension::Suspensions;
+use crate::tenants::TenantQueues;
 use ::classes::Classes;
 use auth::password::Stored;
 use config::Config;
@@ -31,6 +32,8 @@ pub struct Shared {
     pub(crate) handshakes: Arc<Budget>,
     /// Recipients queued.
     pub queue_slots: Arc<Budget>,
+    /// The same of each tenant.
+    pub(crate) tenants: TenantQueues,
     /// Sessions per listener and client address.
     pub clients: Clients,
     /// Sessions, per shard: the acceptor looks for the least loaded.
@@ -79,6 +82,7 @@ impl Shared {
             body_memory: Budget::new(config.spool.body_memory_bytes),
             handshakes: Budget::new(u64::from(config.tls.handshakes_max)),
             queue_slots: Budget::new(u64::from(config.spool.queue_recipients_max)),
+            tenants: TenantQueues::default(),
             clients: Clients::new(config.listeners.len()),
             sessions: (0..shards).map(|_| AtomicU32::new(0)).collect(),
             sessions_max: u32::MAX,

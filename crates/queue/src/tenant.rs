@@ -210,6 +210,12 @@ impl Queue {
         self.tenants.mark(number);
     }
 
+    /// Whether a tenant has, or had lately, mail on this shard.
+    #[must_use]
+    pub fn knows_tenant(&self, name: &str) -> bool {
+        self.tenants.names.contains_key(name)
+    }
+
     /// The tenants that have, or had lately, mail on this shard.
     pub fn tenants(&self) -> impl Iterator<Item = &Arc<str>> + '_ {
         self.tenants.table.iter().map(|(_, tenant)| &tenant.name)

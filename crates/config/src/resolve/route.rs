@@ -90,7 +90,8 @@ impl Resolver<'_> {
         pools: &[Arc<Pool>],
         channel: &dyn Settings,
     ) -> Option<Arc<Pool>> {
-        let (name, at) = (text.pool.as_ref()?, format!("{at}.pool"));
+        let (name, section) = (text.pool.as_deref()?, at);
+        let at = format!("{section}.pool");
         if channel.is_local() {
             self.error(&at, "what stays on this server is sent from nowhere", "leave `pool` out");
         }
@@ -98,13 +99,7 @@ impl Resolver<'_> {
             let help = "name the hosts in the route";
             self.error(&at, "hosts of recipients' entries are not reached by a pool", help);
         }
-        let found = pools.iter().find(|pool| *pool.name == **name);
-        if found.is_none() {
-            let names: Vec<&str> = pools.iter().map(|pool| &*pool.name).collect();
-            let help = format!("there are: {}", names.join(", "));
-            self.error(&at, format!("no pool is named \"{name}\""), &help);
-        }
-        found.cloned()
+        self.named_pool(section, Some(name), pools)
     }
 
     fn route_name(

@@ -14,7 +14,8 @@ impl Resolver<'_> {
         let mut sources: Vec<Arc<Source>> = Vec::with_capacity(written.len());
         for (index, text) in written.iter().enumerate() {
             let at = format!("source[{index}]");
-            self.name_of(&at, "source", &text.name, sources.iter().map(|s| (&*s.name, s.line)));
+            let before = sources.iter().map(|s| (&*s.name, s.line));
+            self.name_of(&at, "source", &text.name, 64, before);
             let address = self.own_address::<Ipv4Addr>(&at, "address", text.address.as_deref());
             let address6 = self.own_address::<Ipv6Addr>(&at, "address6", text.address6.as_deref());
             let proxy = text.proxy.as_deref().and_then(|proxy| self.proxy(&at, proxy));
@@ -36,7 +37,8 @@ impl Resolver<'_> {
         let mut pools: Vec<Arc<Pool>> = Vec::with_capacity(written.len());
         for (index, text) in written.iter().enumerate() {
             let at = format!("pool[{index}]");
-            self.name_of(&at, "pool", &text.name, pools.iter().map(|p| (&*p.name, p.line)));
+            let before = pools.iter().map(|p| (&*p.name, p.line));
+            self.name_of(&at, "pool", &text.name, 64, before);
             if text.sources.is_empty() {
                 let help = "sources = [{ name = \"…\" }]";
                 self.error(&at, format!("pool \"{}\" has no sources", text.name), help);
@@ -62,15 +64,34 @@ impl Resolver<'_> {
         pools
     }
 
-    fn name_of<'a>(
+    /// The pool that a section names.
+    pub(super) fn named_pool(
+        &mut self,
+        at: &str,
+        name: Option<&str>,
+        pools: &[Arc<Pool>],
+    ) -> Option<Arc<Pool>> {
+        let name = name?;
+        let found = pools.iter().find(|pool| *pool.name == *name);
+        if found.is_none() {
+            let names: Vec<&str> = pools.iter().map(|pool| &*pool.name).collect();
+            let help = format!("there are: {}", names.join(", "));
+            self.error(&format!("{at}.pool"), format!("no pool is named \"{name}\""), &help);
+        }
+        found.cloned()
+    }
+
+    /// A section's own name, which no other of its kind has.
+    pub(super) fn name_of<'a>(
         &mut self,
         at: &str,
         what: &str,
         name: &str,
+        len_max: usize,
         mut before: impl Iterator<Item = (&'a str, u32)>,
     ) {
         let path = format!("{at}.name");
-        self.printable(&path, name, 64);
+        self.printable(&path, name, len_max);
         if let Some((_, line)) = before.find(|(other, _)| *other == name) {
             let message = format!("a {what} named \"{name}\" exists already");
             self.error(&path, message, &format!("on line {line}"));

@@ -26,6 +26,8 @@ struct Accepted {
     signed: event::Signed,
     hold: Option<Arc<str>>,
     slots: Share,
+    /// Until the queue counts its recipients.
+    tenant_room: Option<Share>,
     blob: Option<BlobId>,
 }
 
@@ -51,6 +53,7 @@ pub(super) async fn commit<W: World>(
     let (checked, signed) = (draft.additions.checked, draft.additions.signed.take());
     // Until it is durable.
     let _memory = draft.memory.take();
+    let tenant_room = draft.tenant_room.take();
     let message = Rc::new(build(ingress, draft));
     let (answer, answered) = oneshot::channel();
     let owner = Rc::clone(ingress);
@@ -61,6 +64,7 @@ pub(super) async fn commit<W: World>(
         signed,
         hold: hold.clone(),
         slots,
+        tenant_room,
         blob,
     };
     // Queued by the completion, not by this session: whatever becomes of the session, a durable
@@ -76,7 +80,7 @@ fn conclude<W: World>(
     accepted: Accepted,
     completion: &Completion,
 ) -> Result<MessageId, Refusal> {
-    let Accepted { message, client, checked, signed, hold, slots, blob } = accepted;
+    let Accepted { message, client, checked, signed, hold, slots, tenant_room, blob } = accepted;
     let Completion::Durable { position } = *completion else {
         if matches!(completion, Completion::Refused(spool::Refusal::Poisoned)) {
             ingress.custody.handle_refused(message.id.log(), "a write or sync failed", completion);
@@ -103,6 +107,7 @@ fn conclude<W: World>(
     } else {
         ingress.schedule.enqueue(&message);
     }
+    drop(tenant_room);
     Ok(message.id)
 }
 
@@ -124,6 +129,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     let active = ingress.router.active();
     let Draft { content, mut envelope, facts, client, is_from_stranger, .. } = draft;
     let Draft { require_tls, forwarded, owners, mut additions, hides_client, omitted, .. } = draft;
+    let tenancy = draft.tenancy;
     let postmasters = resolve_postmasters(&active.config, &mut envelope);
     let mut prefix = Vec::with_capacity(256);
     prefix.extend_from_slice(additions.fields());
@@ -161,6 +167,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     meta.fields.extend(meta::forwarded(&forwarded));
     meta.fields.extend(meta::owners(&owners));
     meta.fields.extend(meta::require_tls(require_tls));
+    meta.fields.extend(tenancy.map(|tenancy| meta::tenant(&tenancy.name)));
     additions.add_to(&mut meta);
     Message {
         id: content.id,

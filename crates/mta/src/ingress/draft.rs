@@ -2,11 +2,14 @@
 
 use super::content::{self, Contents, Gathered, Gathering, Gathers};
 use super::intake::Content;
+use super::refusals;
+use crate::budget::Share;
 use crate::event::{Client, Signed};
 use crate::meta::Owners;
 use crate::own_fields::OwnFields;
 use auth::checks::Summary;
 use bytes::Bytes;
+use config::{Tenancy, Tenants};
 use mail::{ContentFacts, Envelope, Mailbox, MessageId, Omitted, Recipient, Refusal, RequireTls};
 use spool::Meta;
 use std::any::Any;
@@ -29,6 +32,10 @@ pub struct Draft {
     pub(super) is_from_stranger: bool,
     /// What it asks of TLS on its way.
     pub(super) require_tls: RequireTls,
+    /// Tenants that there are.
+    pub(super) tenants: Arc<Tenants>,
+    /// Whose mail it is; `None`: no tenant's.
+    pub(super) tenancy: Option<Tenancy>,
     /// Recipients, by their indexes in order, that get it from a rewritten sender.
     pub(super) forwarded: Vec<u32>,
     /// Recipients that get it from the owner of a list.
@@ -45,6 +52,8 @@ pub struct Draft {
     pub(super) contents: Rc<dyn Contents>,
     /// What covers content that is not what came.
     pub(super) memory: Option<Box<dyn Gathers>>,
+    /// Room for its recipients among what its tenant may have queued.
+    pub(super) tenant_room: Option<Share>,
 }
 
 impl Draft {
@@ -57,6 +66,22 @@ impl Draft {
     #[must_use]
     pub fn envelope(&self) -> &Envelope {
         &self.envelope
+    }
+
+    /// Whose mail it is; `None`: no tenant's.
+    #[must_use]
+    pub fn tenancy(&self) -> Option<&Tenancy> {
+        self.tenancy.as_ref()
+    }
+
+    /// The client asks to send as this tenant; what it has logged in as may do without asking.
+    ///
+    /// # Errors
+    /// It may not.
+    pub fn choose_tenant(&mut self, asked: Option<&str>) -> Result<(), Refusal> {
+        let chosen = self.tenants.choose(self.client.login.as_deref(), asked);
+        self.tenancy = chosen.map_err(refusals::not_yours)?;
+        Ok(())
     }
 
     /// What intake found in the content.

@@ -408,6 +408,8 @@ impl<W: World> Entrance<W> {
             client,
             is_from_stranger,
             require_tls: RequireTls::of(requires_tls, asks_for_no_tls),
+            tenants: Arc::clone(&ingress.router.active().config.tenants),
+            tenancy: None,
             forwarded: Vec::new(),
             owners: Owners::new(),
             additions,
@@ -417,6 +419,7 @@ impl<W: World> Entrance<W> {
             omitted: Omitted::default(),
             contents: Rc::clone(&ingress) as _,
             memory: None,
+            tenant_room: None,
         };
         let (id, body_bytes) = (draft.id(), draft.facts.body_bytes);
         let Applied { dropped, instead, owners, given } =
@@ -472,6 +475,7 @@ impl<W: World> Entrance<W> {
             return Ok(());
         }
         draft.additions = transaction.take_additions();
+        draft.choose_tenant(None)?;
         for recipient in std::mem::take(&mut draft.additions.recipients) {
             draft.add_recipient(recipient);
         }
@@ -492,6 +496,20 @@ impl<W: World> Entrance<W> {
             return Err(refusals::QUEUE_FULL);
         }
         self.slots.shrink_to(count);
+        self.reserve_for_tenant(draft)
+    }
+
+    /// Room among what its tenant may have queued.
+    fn reserve_for_tenant(&mut self, draft: &mut Draft) -> Result<(), Refusal> {
+        let services = &self.ingress.services;
+        let Some(tenancy) = &draft.tenancy else { return Ok(()) };
+        let Some(max) = tenancy.tenant.queued_max else { return Ok(()) };
+        let mut room = Share::none(&services.shared.tenants.queued(&tenancy.name, max));
+        if !room.try_grow(draft.envelope.recipients.len() as u64) {
+            services.metrics.tenant_queue_full.inc();
+            return Err(refusals::TENANT_FULL);
+        }
+        draft.tenant_room = Some(room);
         Ok(())
     }
 

@@ -72,6 +72,8 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
                     true => RequireTls::No,
                     false => RequireTls::Unsaid,
                 },
+                tenants: Arc::default(),
+                tenancy: None,
                 forwarded: Vec::new(),
                 owners: Owners::new(),
                 additions,
@@ -81,6 +83,7 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
                 omitted: Omitted::default(),
                 contents: Rc::clone(&ingress) as _,
                 memory: None,
+                tenant_room: None,
             };
             queue(&ingress, draft).await
         }

@@ -2,6 +2,7 @@
 
 use crate::console::Console;
 use auth::srs::Mistake;
+use config::NotYours;
 use lookup::Trouble;
 use mail::Refusal;
 use spool::Completion;
@@ -24,6 +25,9 @@ pub(super) const TOO_LARGE: Refusal =
 /// `queue_recipients_max`.
 pub(super) const QUEUE_FULL: Refusal =
     Refusal::transient((3, 1), "The queue is full; try again later");
+/// `queued_max` of a tenant.
+pub(super) const TENANT_FULL: Refusal =
+    Refusal::transient((3, 1), "Too many messages of this tenant are queued; try again later");
 /// `body_memory_bytes`, as far as recipients draw on it.
 pub(super) const NO_MEMORY: Refusal =
     Refusal::transient((3, 1), "No memory for more recipients; try again later");
@@ -118,5 +122,13 @@ pub(super) fn of_log(completion: &Completion) -> Refusal {
         Completion::Refused(spool::Refusal::Scarce) => SCARCE,
         Completion::Refused(spool::Refusal::TooLarge) => TOO_LARGE,
         _ => CANNOT_WRITE,
+    }
+}
+
+/// A client may not send as the tenant that it asked for.
+pub(super) fn not_yours(why: NotYours) -> Refusal {
+    match why {
+        NotYours::Unknown => Refusal::permanent((7, 1), "There is no such tenant"),
+        NotYours::Another => Refusal::permanent((7, 1), "You may not send as this tenant"),
     }
 }

@@ -65,14 +65,18 @@ impl Router {
         Arc::clone(&self.nothing)
     }
 
+    fn text(&self, text: &str) -> Arc<str> {
+        if text.is_empty() { self.nothing() } else { Arc::from(text) }
+    }
+
     /// The scheduled queue of a recipient. `route` is what an operator chose, or empty;
-    /// `campaign`: with what it waits, or empty.
+    /// `tenant`: whose mail it is, `campaign`: with what it waits, or empty.
     /// `require_tls`: what the message asks of TLS.
     pub(crate) fn scheduled_key(
         &self,
         domain: Domain,
         route: &str,
-        campaign: &str,
+        (tenant, campaign): (&str, &str),
         require_tls: RequireTls,
     ) -> ScheduledKey {
         // RFC 8689 §5: a report goes on even where nobody promises anything.
@@ -81,10 +85,10 @@ impl Router {
             asked => asked,
         };
         ScheduledKey {
-            tenant: self.nothing(),
-            campaign: if campaign.is_empty() { self.nothing() } else { Arc::from(campaign) },
+            tenant: self.text(tenant),
+            campaign: self.text(campaign),
             domain,
-            route: if route.is_empty() { self.nothing() } else { Arc::from(route) },
+            route: self.text(route),
             require_tls,
         }
     }

@@ -26,6 +26,8 @@ pub(super) struct Clocks {
 pub(super) struct Incoming<'a> {
     id: MessageId,
     meta: &'a Meta,
+    /// Whose mail it is, or empty.
+    tenant: &'a str,
     /// With what it waits: [`REPORTS`], [`TLS_REPORTS`] or nothing.
     campaign: &'static str,
     /// What it asks of TLS.
@@ -55,6 +57,7 @@ impl<'a> Incoming<'a> {
         Incoming {
             id: message.id,
             meta: &message.meta,
+            tenant: tenant(&message.meta),
             campaign: campaign(&message.meta, message.envelope.reverse_path.is_none()),
             require_tls: meta::asked_of_tls(&message.meta),
             route: "",
@@ -72,6 +75,7 @@ impl<'a> Incoming<'a> {
         Incoming {
             id: message.id,
             meta: &message.meta,
+            tenant: tenant(&message.meta),
             campaign: campaign(&message.meta, message.reverse_path_is_null),
             require_tls: meta::asked_of_tls(&message.meta),
             route: message.route_override.as_deref().unwrap_or(""),
@@ -91,7 +95,8 @@ impl<'a> Incoming<'a> {
     ) -> (ScheduledKey, NewEntry) {
         let IncomingRecipient { index, domain, attempts, next_try } = recipient;
         let route = chosen_route(self.meta, index, self.route);
-        let key = router.scheduled_key(domain, route, self.campaign, self.require_tls);
+        let key =
+            router.scheduled_key(domain, route, (self.tenant, self.campaign), self.require_tls);
         let not_before = meta::wall(self.meta, tag::NOT_BEFORE);
         let next_try = next_try.map(|at| (at, router.active().retry_of(&key).longest_delay()));
         let entry = NewEntry {
@@ -107,6 +112,10 @@ impl<'a> Incoming<'a> {
         };
         (key, entry)
     }
+}
+
+fn tenant(meta: &Meta) -> &str {
+    meta::text(meta, tag::TENANT).unwrap_or_default()
 }
 
 fn campaign(meta: &Meta, has_no_sender: bool) -> &'static str {

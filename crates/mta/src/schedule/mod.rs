@@ -166,8 +166,26 @@ impl<W: World> Schedule<W> {
     fn push(&self, (key, entry): &(ScheduledKey, NewEntry)) -> EntryId {
         let active = self.router.active();
         let mut queue = self.queue_mut();
+        let (now, tenant) = (self.services.now(), &key.tenant);
+        let is_new_tenant = !tenant.is_empty() && !queue.knows_tenant(tenant);
         let scheduled = queue.scheduled(key, active.retry_of(key));
-        queue.push(self.services.now(), scheduled, entry.clone())
+        if is_new_tenant {
+            let terms = self.services.shared.tenants.terms(&active.config.tenants, tenant);
+            queue.set_tenant(now, tenant, terms);
+        }
+        queue.push(now, scheduled, entry.clone())
+    }
+
+    /// What tenants may have has changed.
+    pub(crate) fn follow_tenants(&self) {
+        let (now, active) = (self.services.now(), self.router.active());
+        let mut queue = self.queue_mut();
+        let known: Vec<Arc<str>> =
+            queue.tenants().filter(|name| !name.is_empty()).cloned().collect();
+        for name in &known {
+            let terms = self.services.shared.tenants.terms(&active.config.tenants, name);
+            queue.set_tenant(now, name, terms);
+        }
     }
 
     /// Work for a connection of a ready queue that has carried so many messages.

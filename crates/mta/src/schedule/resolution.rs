@@ -21,7 +21,7 @@ use crate::routing::mx::resolve_mx;
 use crate::routing::require_tls::{Terms, vouched};
 use crate::seams::World;
 use config::shaping::Paced;
-use config::{Config, Destination, HostPort, Limits, Route, Source};
+use config::{Config, Destination, HostPort, Limits, Pool, Route, Source};
 use lookup::Trouble;
 use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono, RequireTls};
 use queue::{
@@ -261,7 +261,7 @@ fn answer_hop<W: World>(
     route: &Route,
     found: Found,
 ) {
-    let sources = sources_of(route);
+    let sources = sources_of(pool_of(schedule, scheduled, config, route));
     let (mut keys, mut ways, mut provider) = (Vec::new(), Vec::new(), None);
     for (source, weight) in &sources {
         let paced = found.paced(config, route, source.as_deref());
@@ -284,9 +284,24 @@ fn answer_hop<W: World>(
     }
 }
 
-/// What a route's mail is sent from, with weights; `None` is whatever address the machine takes.
-fn sources_of(route: &Route) -> Vec<(Option<Arc<Source>>, u32)> {
-    match &route.pool {
+/// The pool of a scheduled queue's mail: its tenant's before the route's.
+fn pool_of<'a, W: World>(
+    schedule: &Schedule<W>,
+    scheduled: ScheduledId,
+    config: &'a Config,
+    route: &'a Route,
+) -> Option<&'a Arc<Pool>> {
+    if route.channel.is_local() {
+        return None;
+    }
+    let queue = schedule.queue();
+    let tenant = queue.scheduled_key(scheduled).and_then(|key| config.tenants.named(&key.tenant));
+    tenant.and_then(|tenant| tenant.pool.as_ref()).or(route.pool.as_ref())
+}
+
+/// What mail is sent from, with weights; `None` is whatever address the machine takes.
+fn sources_of(pool: Option<&Arc<Pool>>) -> Vec<(Option<Arc<Source>>, u32)> {
+    match pool {
         Some(pool) => {
             pool.sources.iter().map(|(s, weight)| (Some(Arc::clone(s)), *weight)).collect()
         }

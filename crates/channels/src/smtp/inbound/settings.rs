@@ -7,7 +7,7 @@ use super::seal::{Seal, SealText};
 use super::strangers::Strangers;
 use super::submission::Submission;
 use config::quantity::{DurationText, SizeText};
-use config::{Explainer, IpNet, ProtocolSection, ProtocolSettings, Reader};
+use config::{Explainer, IpNet, ProtocolSection, ProtocolSettings, Reader, Unsigned};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smtp::server::{self, ServerConfig};
@@ -145,17 +145,6 @@ impl Default for SmtpListenerText {
             milters: Vec::new(),
         }
     }
-}
-
-/// What becomes of messages that nobody signs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Unsigned {
-    /// They are sent as they are.
-    #[default]
-    Send,
-    /// 550 5.7.20.
-    Refuse,
 }
 
 /// What becomes of clients that speak before they are greeted.

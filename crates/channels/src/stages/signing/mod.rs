@@ -12,7 +12,7 @@ use auth::authors::{NoAuthor, domain_of_author};
 use auth::dkim::{Algorithm, SigningIdentity, sign};
 use auth::scan::{Scan, Scanned, Wanted};
 use bytes::Bytes;
-use config::{Config, Listener, StageSection as _, StageSettings};
+use config::{Config, Listener, StageSection as _, StageSettings, Tenant, Unsigned};
 use keys::KeyTables;
 use mail::Refusal;
 use mta::answer::{Answer, Decision};
@@ -35,7 +35,7 @@ const UNSIGNED: Refusal =
 const NO_KEY: Refusal =
     Refusal::transient((7, 5), "The message cannot be signed now; try again later").with_code(451);
 
-/// Signs, where the configuration has signers or a listener takes nothing that is not signed.
+/// Signs, where the configuration has signers, or takes nothing that is not signed.
 pub(crate) struct Signing;
 
 impl<W: World> StageKind<W> for Signing {
@@ -43,7 +43,10 @@ impl<W: World> StageKind<W> for Signing {
         let entries = config.stages.iter().filter(|entry| entry.key == SignerText::KEY);
         let signers: Vec<_> = entries.map(|entry| Arc::clone(&entry.settings)).collect();
         let refuses = |listener: &Arc<Listener>| signing_of(listener).refuses_unsigned;
-        if signers.is_empty() && !config.listeners.iter().any(refuses) {
+        let wants_all = |tenant: &Arc<Tenant>| tenant.unsigned == Some(Unsigned::Refuse);
+        let is_any_refused =
+            config.listeners.iter().any(refuses) || config.tenants.iter().any(wants_all);
+        if signers.is_empty() && !is_any_refused {
             return Vec::new();
         }
         let stage = SigningStage {
@@ -164,7 +167,7 @@ impl<W: World> SigningStage<W> {
             Ok(author) => author,
             Err(NoAuthor::None | NoAuthor::Several) => {
                 transaction.session.metrics().unsigned_no_author.inc();
-                return Answer::Now(unsigned(transaction));
+                return Answer::Now(unsigned(transaction, draft));
             }
         };
         self.identities(&author)
@@ -181,7 +184,7 @@ impl<W: World> SigningStage<W> {
         let metrics = transaction.session.metrics();
         if found.as_ref().is_ok_and(Vec::is_empty) {
             metrics.unsigned_no_signer.inc();
-            return unsigned(transaction);
+            return unsigned(transaction, draft);
         }
         let made = found.and_then(|signers| {
             let made = signed(&signers, message, draft.added_fields(), self.now())?;
@@ -264,11 +267,13 @@ fn signed(
 }
 
 /// What becomes of a message that nobody signs.
-fn unsigned(transaction: &Transaction) -> Result<(), Refusal> {
-    match signing_of(transaction.session.listener()).refuses_unsigned {
-        true => Err(UNSIGNED),
-        false => Ok(()),
-    }
+fn unsigned(transaction: &Transaction, draft: &Draft) -> Result<(), Refusal> {
+    let of_tenant = draft.tenancy().and_then(|tenancy| tenancy.tenant.unsigned);
+    let refuses = match of_tenant {
+        Some(unsigned) => unsigned == Unsigned::Refuse,
+        None => signing_of(transaction.session.listener()).refuses_unsigned,
+    };
+    if refuses { Err(UNSIGNED) } else { Ok(()) }
 }
 
 fn count(metrics: &Metrics, signer: &SigningIdentity) {

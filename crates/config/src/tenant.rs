@@ -1,0 +1,170 @@
+//! Whose mail it is, where several send.
+
+use crate::shaping::Rate;
+use crate::source::Pool;
+use crate::written::Unsigned;
+use std::fmt;
+use std::sync::Arc;
+
+/// The name that stands for every tenant that is not listed.
+pub const OTHER_TENANTS: &str = "*";
+
+/// Tenants' names are this long at most, in octets.
+pub const TENANT_NAME_MAX: usize = 64;
+
+/// `[[tenant]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    /// Unique; [`OTHER_TENANTS`]: each that is not listed, with limits of its own.
+    pub name: Arc<str>,
+    /// Users whose mail is always its.
+    pub logins: Vec<Box<str>>,
+    /// What its mail is sent from; `None`: the route's.
+    pub pool: Option<Arc<Pool>>,
+    /// Its part of what it shares with others, at least 1.
+    pub weight: u32,
+    /// All hold.
+    pub rates: Vec<Rate>,
+    /// Recipients that may be queued; `None`: as many as the spool takes.
+    pub queued_max: Option<u32>,
+    /// What becomes of its mail when nobody signs it; `None`: as the listener says.
+    pub unsigned: Option<Unsigned>,
+    /// Line of the file, from 1.
+    pub line: u32,
+}
+
+/// Whose mail a message is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenancy {
+    /// The tenant's own name.
+    pub name: Arc<str>,
+    /// What it may have; several names have the same where they are not listed.
+    pub tenant: Arc<Tenant>,
+}
+
+/// Why somebody may not send as a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotYours {
+    /// Nobody has that name.
+    Unknown,
+    /// The login belongs to another tenant, or the tenant to other logins.
+    Another,
+}
+
+impl fmt::Display for NotYours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NotYours::Unknown => "there is no such tenant",
+            NotYours::Another => "this tenant is another's",
+        })
+    }
+}
+
+/// Tenants, in the order of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Tenants(pub(crate) Vec<Arc<Tenant>>);
+
+impl Tenants {
+    /// Those that are listed, [`OTHER_TENANTS`] among them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Tenant>> {
+        self.0.iter()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What a tenant may have; `None`: there is none of that name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&Arc<Tenant>> {
+        let of = |name: &str| self.0.iter().find(|tenant| *tenant.name == *name);
+        if name.is_empty() || name == OTHER_TENANTS {
+            return None;
+        }
+        of(name).or_else(|| of(OTHER_TENANTS))
+    }
+
+    /// Whose mail a client hands in that has logged in as `login`, or has not, and asks for `asked`; `None`: no
+    /// tenant's.
+    ///
+    /// # Errors
+    /// It may not.
+    pub fn choose(
+        &self,
+        login: Option<&str>,
+        asked: Option<&str>,
+    ) -> Result<Option<Tenancy>, NotYours> {
+        let is_of = |tenant: &Tenant, login: &str| tenant.logins.iter().any(|of| **of == *login);
+        let own = login.and_then(|login| self.0.iter().find(|tenant| is_of(tenant, login)));
+        let Some(asked) = asked else {
+            let own = own.map(|t| Tenancy { name: Arc::clone(&t.name), tenant: Arc::clone(t) });
+            return Ok(own);
+        };
+        let tenant = self.named(asked).ok_or(NotYours::Unknown)?;
+        let is_listed = *tenant.name == *asked;
+        let may = match (own, login) {
+            (Some(own), _) => Arc::ptr_eq(own, tenant) && is_listed,
+            (None, Some(_)) => tenant.logins.is_empty(),
+            // Who may steer without a login is trusted.
+            (None, None) => true,
+        };
+        if !may {
+            return Err(NotYours::Another);
+        }
+        let name = if is_listed { Arc::clone(&tenant.name) } else { Arc::from(asked) };
+        Ok(Some(Tenancy { name, tenant: Arc::clone(tenant) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenants(others: bool) -> Tenants {
+        let tenant = |name: &str, logins: &[&str]| {
+            Arc::new(Tenant {
+                name: name.into(),
+                logins: logins.iter().map(|login| (*login).into()).collect(),
+                pool: None,
+                weight: 1,
+                rates: Vec::new(),
+                queued_max: None,
+                unsigned: None,
+                line: 1,
+            })
+        };
+        let mut all = vec![tenant("acme", &["acme-app"]), tenant("open", &[])];
+        all.extend(others.then(|| tenant(OTHER_TENANTS, &[])));
+        Tenants(all)
+    }
+
+    #[test]
+    fn a_login_has_its_tenant_and_no_other() {
+        let all = tenants(true);
+        let name = |login, asked| {
+            all.choose(login, asked).map(|chosen| chosen.map(|tenancy| tenancy.name.to_string()))
+        };
+        let some = |name: &str| Ok(Some(name.to_owned()));
+        assert_eq!(name(Some("acme-app"), None), some("acme"));
+        assert_eq!(name(Some("acme-app"), Some("acme")), some("acme"));
+        assert_eq!(name(Some("acme-app"), Some("open")), Err(NotYours::Another));
+        assert_eq!(name(Some("acme-app"), Some("new")), Err(NotYours::Another));
+        assert_eq!(name(Some("someone"), Some("acme")), Err(NotYours::Another));
+        assert_eq!(name(Some("someone"), None), Ok(None));
+        assert_eq!(name(Some("someone"), Some("open")), some("open"));
+        assert_eq!(name(None, Some("acme")), some("acme"));
+        assert_eq!(name(None, None), Ok(None));
+        // Each by its own name.
+        assert_eq!(name(None, Some("new")), some("new"));
+        assert_eq!(name(None, Some("*")), Err(NotYours::Unknown));
+        assert_eq!(name(None, Some("")), Err(NotYours::Unknown));
+    }
+
+    #[test]
+    fn who_is_not_listed_is_unknown_unless_others_may() {
+        assert_eq!(tenants(false).choose(None, Some("new")), Err(NotYours::Unknown));
+        let chosen = tenants(true).choose(None, Some("new")).unwrap().unwrap();
+        assert_eq!((&*chosen.name, &*chosen.tenant.name), ("new", OTHER_TENANTS));
+    }
+}
