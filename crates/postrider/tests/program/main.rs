@@ -35,6 +35,7 @@ mod starts;
 mod submission;
 #[path = "../support/mod.rs"]
 mod support;
+mod tenants;
 mod tls;
 mod tls_policies;
 mod verification;
