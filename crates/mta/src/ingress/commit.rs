@@ -123,7 +123,16 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     let at = ingress.services.wall();
     let active = ingress.router.active();
     let Draft { content, mut envelope, facts, client, is_from_stranger, .. } = draft;
-    let Draft { require_tls, forwarded, owners, mut additions, hides_client, omitted, .. } = draft;
+    let Draft {
+        require_tls,
+        steering,
+        forwarded,
+        owners,
+        mut additions,
+        hides_client,
+        omitted,
+        ..
+    } = draft;
     let postmasters = resolve_postmasters(&active.config, &mut envelope);
     let mut prefix = Vec::with_capacity(256);
     prefix.extend_from_slice(additions.fields());
@@ -145,6 +154,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     }
     .write_to(&mut prefix);
     let mut meta = meta::of_client(&client);
+    meta.fields.splice(0..0, steering.to_fields());
     meta.fields.extend(postmasters);
     let body = match content.blob {
         Some((blob, checksums)) => {

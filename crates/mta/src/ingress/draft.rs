@@ -5,6 +5,7 @@ use super::intake::Content;
 use crate::event::{Client, Signed};
 use crate::meta::Owners;
 use crate::own_fields::OwnFields;
+use crate::steering::Steering;
 use auth::checks::Summary;
 use bytes::Bytes;
 use mail::{ContentFacts, Envelope, Mailbox, MessageId, Omitted, Recipient, Refusal, RequireTls};
@@ -29,6 +30,8 @@ pub struct Draft {
     pub(super) is_from_stranger: bool,
     /// What it asks of TLS on its way.
     pub(super) require_tls: RequireTls,
+    /// How it is to be sent.
+    pub(super) steering: Steering,
     /// Recipients, by their indexes in order, that get it from a rewritten sender.
     pub(super) forwarded: Vec<u32>,
     /// Recipients that get it from the owner of a list.
@@ -162,6 +165,11 @@ impl Draft {
     /// A part of the content as it came is kept and goes nowhere: whole lines of its header.
     pub fn omit(&mut self, part: Range<u64>) {
         self.omitted.add(part);
+    }
+
+    /// How it is to be sent, to say so.
+    pub fn steering_mut(&mut self) -> &mut Steering {
+        &mut self.steering
     }
 
     /// How long the content is as it will be sent.

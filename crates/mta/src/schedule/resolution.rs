@@ -21,7 +21,7 @@ use crate::routing::mx::resolve_mx;
 use crate::routing::require_tls::{Terms, vouched};
 use crate::seams::World;
 use config::shaping::Paced;
-use config::{Config, Destination, HostPort, Limits, Route, Source};
+use config::{Config, Destination, HostPort, Limits, Pool, Route, Source};
 use lookup::Trouble;
 use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono, RequireTls};
 use queue::{
@@ -261,7 +261,14 @@ fn answer_hop<W: World>(
     route: &Route,
     found: Found,
 ) {
-    let sources = sources_of(route);
+    let pool = match named_pool(schedule, scheduled, config) {
+        Ok(pool) => pool,
+        Err(missing) => {
+            let _ = answer(schedule, scheduled, Resolution::Unrouted(missing));
+            return;
+        }
+    };
+    let sources = sources_of(route, pool);
     let (mut keys, mut ways, mut provider) = (Vec::new(), Vec::new(), None);
     for (source, weight) in &sources {
         let paced = found.paced(config, route, source.as_deref());
@@ -284,13 +291,38 @@ fn answer_hop<W: World>(
     }
 }
 
-/// What a route's mail is sent from, with weights; `None` is whatever address the machine takes.
-fn sources_of(route: &Route) -> Vec<(Option<Arc<Source>>, u32)> {
-    match &route.pool {
+/// What mail is sent from by a route, with weights, where its sender named this pool, or none; `None` is
+/// whatever address the machine takes.
+fn sources_of(route: &Route, named: Option<&Arc<Pool>>) -> Vec<(Option<Arc<Source>>, u32)> {
+    // Mail for this machine is sent from nowhere.
+    let is_sent = !matches!(route.channel.destination(), Destination::Here(_));
+    match named.filter(|_| is_sent).or(route.pool.as_ref()) {
         Some(pool) => {
             pool.sources.iter().map(|(s, weight)| (Some(Arc::clone(s)), *weight)).collect()
         }
         None => vec![(None, 1)],
+    }
+}
+
+/// The pool that the mail of a scheduled queue names, if it does.
+///
+/// # Errors
+/// There is none of this name any more. There was one when the mail came: it waits until there is again, as mail
+/// whose route is gone does.
+fn named_pool<'c, W: World>(
+    schedule: &Schedule<W>,
+    scheduled: ScheduledId,
+    config: &'c Config,
+) -> Result<Option<&'c Arc<Pool>>, Arc<Failure>> {
+    let name = schedule.queue().scheduled_key(scheduled).map(|key| Arc::clone(&key.pool));
+    let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(None) };
+    match config.pool_named(&name) {
+        Some(pool) => Ok(Some(pool)),
+        None => {
+            let text = format!("no pool is named \"{name}\" any more");
+            let status = EnhancedStatus::new(4, 3, 5);
+            Err(Arc::new(Failure::local(Class::Transient, status, text)))
+        }
     }
 }
 
