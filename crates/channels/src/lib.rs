@@ -102,6 +102,7 @@ pub fn protocols<W: World>() -> Protocols<W> {
 #[must_use]
 pub fn stages<W: World>() -> StageKinds<W> {
     vec![
+        Rc::new(stages::Steerings),
         Rc::new(stages::Checking),
         Rc::new(stages::StrangerChecks),
         Rc::new(stages::Accesses),

@@ -216,6 +216,7 @@ impl Telling<'_> {
         let is_stranger =
             request.client.is_none_or(|client| listener.relay_network(client).is_none());
         self.explainer.section = at;
+        self.explainer.own_networks("steering_from", &listener.steering_from);
         self.explainer.own_networks("proxy_protocol_from", &listener.proxy_protocol_from);
         listener.protocol.explain(&mut self.explainer);
         if is_stranger && !listener.protocol.needs_login() {

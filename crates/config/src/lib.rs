@@ -33,6 +33,7 @@ mod shape;
 pub mod shaping;
 mod source;
 mod stage;
+mod steering;
 mod table;
 mod table_section;
 mod tenant;
@@ -65,6 +66,7 @@ pub use settings::{
 };
 pub use source::{Pool, Proxy, ProxyKind, Source};
 pub use stage::{StageEntry, StageSection, StageSettings};
+pub use steering::{Steering, SteeringKey};
 pub use table::{
     Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
 };
@@ -122,6 +124,8 @@ pub struct Config {
     pub tls_reports: Option<TlsReports>,
     /// Rules of what peers' refusals mean, which go before our own.
     pub class_files: Vec<PathBuf>,
+    /// How clients say how a message is to be sent.
+    pub steering: Steering,
     /// TLS of clients, on all listeners together.
     pub tls: Tls,
     /// How names are resolved.
@@ -152,6 +156,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// The pool of this name.
+    #[must_use]
+    pub fn pool_named(&self, name: &str) -> Option<&Arc<Pool>> {
+        self.pools.iter().find(|pool| &*pool.name == name)
+    }
+
     /// Files with secrets that routes name.
     pub fn secret_files(&self) -> impl Iterator<Item = (&Route, &Arc<SecretFile>)> {
         self.routes.iter().filter_map(|route| Some((&**route, route.channel.secret_file()?)))

@@ -25,6 +25,8 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Whose clients may send to any domain.
     pub relay_from: Vec<IpNet>,
+    /// Whose clients say how their messages are to be sent.
+    pub steering_from: Vec<IpNet>,
     /// Proxies, which say first whose connection it is.
     pub proxy_protocol_from: Vec<IpNet>,
     /// SIZE.
@@ -90,6 +92,12 @@ impl Listener {
     #[must_use]
     pub fn is_exempt(&self, client: IpAddr) -> bool {
         has(&self.exempt_from_limits, client) || self.protocol.may_speak_for_others(client)
+    }
+
+    /// Whether this client says how its messages are to be sent.
+    #[must_use]
+    pub fn obeys_steering(&self, client: IpAddr) -> bool {
+        has(&self.steering_from, client)
     }
 
     /// Whether connections from there begin with a PROXY header.

@@ -181,7 +181,7 @@ These keys stand before the first section.
 ";
 
 /// Heading, how the section is opened, and the definition that describes it.
-const SECTIONS: [(&str, &str, &str); 18] = [
+const SECTIONS: [(&str, &str, &str); 19] = [
     ("spool", "[spool]", "SpoolText"),
     ("certificate", "[[certificate]]", "CertificateText"),
     ("listener", "[[listener]]", "ListenerText"),
@@ -194,6 +194,7 @@ const SECTIONS: [(&str, &str, &str); 18] = [
     ("tls", "[tls]", "TlsText"),
     ("dns", "[dns]", "DnsText"),
     ("srs", "[srs]", "SrsText"),
+    ("steering", "[steering]", "SteeringText"),
     ("dmarc_reports", "[dmarc_reports]", "DmarcReportsText"),
     ("tls_reports", "[tls_reports]", "TlsReportsText"),
     ("classes", "[classes]", "ClassesText"),

@@ -10,6 +10,7 @@ mod route;
 mod shaping;
 mod source;
 mod srs;
+mod steering;
 mod table;
 mod tenant;
 
@@ -26,6 +27,7 @@ use super::shape::Shape;
 use super::shaping::ShapingSource;
 use super::source::{Pool, Source};
 use super::stage::StageEntry;
+use super::steering::Steering;
 use super::table::TableEntry;
 use super::tenant::Tenants;
 use super::written::{
@@ -91,6 +93,7 @@ struct Parts {
     dmarc_reports: Option<DmarcReports>,
     tls_reports: Option<TlsReports>,
     class_files: Vec<PathBuf>,
+    steering: Steering,
     tls: Tls,
     dns: Dns,
     admin: Admin,
@@ -123,6 +126,7 @@ impl Parts {
             dmarc_reports: self.dmarc_reports,
             tls_reports: self.tls_reports,
             class_files: self.class_files,
+            steering: self.steering,
             tls: self.tls,
             dns: self.dns,
             admin: self.admin,
@@ -177,6 +181,7 @@ impl Resolver<'_> {
             dmarc_reports: self.dmarc_reports(&written.dmarc_reports, &hostname),
             tls_reports: self.tls_reports(&written.tls_reports, &hostname),
             class_files: self.class_files(&written.classes.files),
+            steering: self.steering(&written.steering, &listeners),
             tls: Tls {
                 handshakes_max: written.tls.max_handshakes,
                 expiry_warning: self.duration("tls.expiry_warning", &written.tls.expiry_warning),

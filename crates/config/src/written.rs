@@ -11,6 +11,7 @@ mod listener;
 mod reports;
 mod route;
 mod source;
+mod steering;
 mod table;
 mod tenant;
 
@@ -21,6 +22,7 @@ pub use listener::{CertificateIdentityText, ClientCertificatesText, ListenerText
 pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
 pub use route::{DomainsText, RetryOverrideText, RouteText};
 pub use source::{PoolSourceText, PoolText, SourceText};
+pub use steering::SteeringText;
 pub use table::{Rewrite, TableCacheText, TableRefText, TableText};
 pub use tenant::{TenantText, Unsigned};
 
@@ -89,6 +91,8 @@ pub struct FileText {
     pub dmarc_reports: DmarcReportsText,
     /// What owners of domains are told of TLS to their hosts (RFC 8460).
     pub tls_reports: TlsReportsText,
+    /// How clients say how a message is to be sent.
+    pub steering: SteeringText,
     /// What peers' refusals mean.
     pub classes: ClassesText,
     /// How names are resolved for `mx` routes and host names.

@@ -4,6 +4,7 @@
 
 pub mod address;
 pub mod content;
+mod date;
 pub mod dsn;
 pub mod envelope;
 pub mod failure;
@@ -13,6 +14,7 @@ pub mod id;
 pub mod map;
 pub mod omitted;
 pub mod origin;
+pub mod priority;
 pub mod random;
 pub mod received;
 pub mod recent;
@@ -30,6 +32,7 @@ pub use failure::{Class, Culprit, Failure};
 pub use field_watch::FieldWatch;
 pub use id::MessageId;
 pub use omitted::Omitted;
+pub use priority::Priority;
 pub use random::Random;
 pub use recent::Recent;
 pub use refusal::{Refusal, RefusalClass};

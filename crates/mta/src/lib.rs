@@ -37,6 +37,7 @@ pub mod services;
 pub mod shard;
 pub mod shared;
 mod signal;
+pub mod steering;
 pub mod stopping;
 pub mod suspension;
 pub mod tables;

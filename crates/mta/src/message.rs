@@ -4,7 +4,9 @@ use crate::event;
 use crate::line::Permit;
 use crate::meta::{self, KeptOwner};
 use bytes::Bytes;
-use mail::{ContentFacts, Envelope, Failure, Mailbox, MessageId, Omitted, RequireTls, Wall};
+use mail::{
+    ContentFacts, Envelope, Failure, Mailbox, MessageId, Omitted, Priority, RequireTls, Wall,
+};
 use spool::{Accept, BlobId, Body, Loaded, LoadedBody, Meta};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -105,6 +107,12 @@ impl Message {
     #[must_use]
     pub fn is_from_stranger(&self) -> bool {
         meta::is_from_stranger(&self.meta)
+    }
+
+    /// How urgent it is, if its sender said so.
+    #[must_use]
+    pub fn priority(&self) -> Option<Priority> {
+        meta::priority(&self.meta)
     }
 
     /// What it asks of TLS on its way.

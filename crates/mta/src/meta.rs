@@ -2,7 +2,7 @@
 
 use crate::event::Client;
 use bytes::Bytes;
-use mail::{Mailbox, Omitted, RequireTls, Wall};
+use mail::{Mailbox, Omitted, Priority, RequireTls, Wall};
 use spool::Meta;
 use spool::record::tag;
 use std::collections::BTreeMap;
@@ -34,11 +34,6 @@ pub(crate) fn of_client(client: &Client) -> Meta {
     Meta { fields: login.into_iter().chain(known).collect() }
 }
 
-/// Whose mail it is.
-pub(crate) fn tenant(name: &str) -> (u16, Bytes) {
-    (tag::TENANT, text_of(name))
-}
-
 fn text_of(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
@@ -55,6 +50,11 @@ pub(crate) fn text(meta: &Meta, tag: u16) -> Option<&str> {
 /// The value of a moment, if it is there.
 pub(crate) fn wall(meta: &Meta, tag: u16) -> Option<Wall> {
     Some(Wall(u64::from_le_bytes(field(meta, tag)?.get(..8)?.try_into().ok()?)))
+}
+
+/// How urgent it is, if that was said.
+pub(crate) fn priority(meta: &Meta) -> Option<Priority> {
+    Priority::new(field(meta, tag::PRIORITY)?.first()?.cast_signed())
 }
 
 /// What of the body goes nowhere; `None` if all of it goes.

@@ -102,6 +102,10 @@ pub struct ScheduledKey {
     pub domain: mail::Domain,
     /// Route the operator chose; empty: by configuration.
     pub route: Arc<str>,
+    /// The pool of sources that its messages name; empty: the route's.
+    pub pool: Arc<str>,
+    /// The hours in which its messages may be sent, as they name them; empty: at any time.
+    pub window: Arc<str>,
     /// What its messages ask of TLS.
     pub require_tls: mail::RequireTls,
 }

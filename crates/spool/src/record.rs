@@ -70,7 +70,7 @@ pub mod tag {
     pub const CAMPAIGN: u16 = 2;
     /// The pool of sources to send from.
     pub const EGRESS_POOL: u16 = 3;
-    /// The priority that the sender asked for (RFC 6710, MT-PRIORITY).
+    /// The priority that the sender asked for (RFC 6710, MT-PRIORITY), one octet with a sign.
     pub const PRIORITY: u16 = 4;
     /// Not to be tried before (u64 Unix ms).
     pub const NOT_BEFORE: u16 = 5;
@@ -115,6 +115,11 @@ pub mod tag {
     /// What the message asks of TLS (RFC 8689), one octet: 1, it is required; 2, it is not. Without it
     /// nothing is asked.
     pub const REQUIRE_TLS: u16 = 22;
+    /// The hours in which it may be sent, as the sender wrote them.
+    pub const WINDOW: u16 = 24;
+    /// When it is to be delivered at the latest (RFC 2852): u64 Unix ms, then an octet, `R` (it is returned
+    /// then) or `N` (its sender is told), then an octet, 1 where relaying is traced.
+    pub const DELIVER_BY: u16 = 25;
 }
 
 /// How a recipient was done with.

@@ -9,6 +9,7 @@ mod milters;
 mod policy;
 mod rescan;
 mod signing;
+mod steering;
 mod strangers;
 
 pub use access::{AccessQuestion, ConsultedAccess, consult_access};
@@ -20,6 +21,7 @@ pub use milters::milter_connections;
 pub(crate) use policy::{Policies, PolicyText};
 pub use signing::SigningName;
 pub(crate) use signing::{Signer, SignerText, Signing};
+pub(crate) use steering::Steerings;
 pub(crate) use strangers::StrangerChecks;
 pub use strangers::asks_for_greylisting;
 

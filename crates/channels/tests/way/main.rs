@@ -27,6 +27,7 @@ mod report;
 mod routing;
 mod shaping;
 mod stages;
+mod steering;
 mod strangers;
 mod submission;
 mod tables;

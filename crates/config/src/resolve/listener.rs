@@ -87,6 +87,7 @@ impl Resolver<'_> {
         let key = |name: &str| format!("{at}.{name}");
         let relay_from = self.relay_from(at, &text.relay_from);
         let exempt = self.networks(&key("exempt_from_limits"), &text.exempt_from_limits);
+        let steering_from = self.steering_from(&key("steering_from"), text);
         let proxies = self.believed(&key("proxy_protocol_from"), &text.proxy_protocol_from);
         let max_message_bytes = self.size_within(
             &key("max_message_bytes"),
@@ -103,6 +104,7 @@ impl Resolver<'_> {
             client_certificates: None,
             address,
             relay_from,
+            steering_from,
             proxy_protocol_from: proxies,
             max_message_bytes,
             max_recipients: text.max_recipients,
@@ -192,6 +194,18 @@ impl Resolver<'_> {
             networks.push(network);
         }
         networks
+    }
+
+    fn steering_from(&mut self, list: &str, text: &ListenerText) -> Vec<IpNet> {
+        let found = self.networks(list, &text.steering_from);
+        for (path, network) in &found {
+            if network.prefix_len() == 0 {
+                let help = "whoever reaches this listener decides whose mail it is and when it is sent: \
+                            that is safe only if strangers can't";
+                self.warn(path, format!("\"{network}\" obeys everybody"), help);
+            }
+        }
+        found.into_iter().map(|(_, network)| network).collect()
     }
 
     /// The networks whose clients say who the client is.

@@ -24,6 +24,10 @@ pub struct ListenerText {
     /// that a route names (and to any domain when everything else stays on this server).
     #[schemars(extend("items" = { "type": "string", "title": "network" }))]
     pub relay_from: Vec<String>,
+    /// Networks of clients whose steering fields are obeyed (`[steering]`): they say how their messages are
+    /// to be sent. Nobody's by default.
+    #[schemars(extend("items" = { "type": "string", "title": "network" }))]
+    pub steering_from: Vec<String>,
     /// Networks of proxies (HAProxy with `send-proxy` or `send-proxy-v2`, and others that speak the
     /// PROXY protocol). Each connection from there must begin with a header, before TLS too, that says
     /// who the client is, and everything that this server decides or says of a client is of that one.
@@ -86,6 +90,7 @@ impl Default for ListenerText {
             kind: "smtp".into(),
             address: None,
             relay_from: Vec::new(),
+            steering_from: Vec::new(),
             proxy_protocol_from: Vec::new(),
             tls: None,
             client_certificates: None,

@@ -128,8 +128,16 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     let at = ingress.services.wall();
     let active = ingress.router.active();
     let Draft { content, mut envelope, facts, client, is_from_stranger, .. } = draft;
-    let Draft { require_tls, forwarded, owners, mut additions, hides_client, omitted, .. } = draft;
-    let tenancy = draft.tenancy;
+    let Draft {
+        require_tls,
+        steering,
+        forwarded,
+        owners,
+        mut additions,
+        hides_client,
+        omitted,
+        ..
+    } = draft;
     let postmasters = resolve_postmasters(&active.config, &mut envelope);
     let mut prefix = Vec::with_capacity(256);
     prefix.extend_from_slice(additions.fields());
@@ -151,6 +159,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     }
     .write_to(&mut prefix);
     let mut meta = meta::of_client(&client);
+    meta.fields.splice(0..0, steering.to_fields());
     meta.fields.extend(postmasters);
     let body = match content.blob {
         Some((blob, checksums)) => {
@@ -167,7 +176,6 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     meta.fields.extend(meta::forwarded(&forwarded));
     meta.fields.extend(meta::owners(&owners));
     meta.fields.extend(meta::require_tls(require_tls));
-    meta.fields.extend(tenancy.map(|tenancy| meta::tenant(&tenancy.name)));
     additions.add_to(&mut meta);
     Message {
         id: content.id,

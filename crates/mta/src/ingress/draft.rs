@@ -7,6 +7,7 @@ use crate::budget::Share;
 use crate::event::{Client, Signed};
 use crate::meta::Owners;
 use crate::own_fields::OwnFields;
+use crate::steering::Steering;
 use auth::checks::Summary;
 use bytes::Bytes;
 use config::{Tenancy, Tenants};
@@ -32,6 +33,8 @@ pub struct Draft {
     pub(super) is_from_stranger: bool,
     /// What it asks of TLS on its way.
     pub(super) require_tls: RequireTls,
+    /// How it is to be sent.
+    pub(super) steering: Steering,
     /// Tenants that there are.
     pub(super) tenants: Arc<Tenants>,
     /// Whose mail it is; `None`: no tenant's.
@@ -79,8 +82,15 @@ impl Draft {
     /// # Errors
     /// It may not.
     pub fn choose_tenant(&mut self, asked: Option<&str>) -> Result<(), Refusal> {
+        if self.tenants.is_empty() {
+            // A name to find it by, and no more.
+            return Ok(());
+        }
         let chosen = self.tenants.choose(self.client.login.as_deref(), asked);
         self.tenancy = chosen.map_err(refusals::not_yours)?;
+        if let Some(tenancy) = &self.tenancy {
+            self.steering.tenant = Some(Arc::clone(&tenancy.name));
+        }
         Ok(())
     }
 
@@ -187,6 +197,11 @@ impl Draft {
     /// A part of the content as it came is kept and goes nowhere: whole lines of its header.
     pub fn omit(&mut self, part: Range<u64>) {
         self.omitted.add(part);
+    }
+
+    /// How it is to be sent, to say so.
+    pub fn steering_mut(&mut self) -> &mut Steering {
+        &mut self.steering
     }
 
     /// How long the content is as it will be sent.

@@ -18,6 +18,7 @@ use crate::clients::Rate;
 use crate::event::{self, Event, Kind};
 use crate::meta::Owners;
 use crate::seams::{Net, World};
+use crate::steering::Steering;
 use crate::stopping::Stopping;
 use config::Listener;
 use mail::{
@@ -408,6 +409,7 @@ impl<W: World> Entrance<W> {
             client,
             is_from_stranger,
             require_tls: RequireTls::of(requires_tls, asks_for_no_tls),
+            steering: Steering::default(),
             tenants: Arc::clone(&ingress.router.active().config.tenants),
             tenancy: None,
             forwarded: Vec::new(),

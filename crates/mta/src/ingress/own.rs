@@ -13,6 +13,7 @@ use crate::inbox::OwnMessage;
 use crate::meta::{self, Owners};
 use crate::own_fields::OwnFields;
 use crate::seams::World;
+use crate::steering::Steering;
 use bytes::Bytes;
 use mail::{
     BodyType, ContentScanner, Envelope, MessageId, Notify, Omitted, Recipient, Refusal, RequireTls,
@@ -72,6 +73,7 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
                     true => RequireTls::No,
                     false => RequireTls::Unsaid,
                 },
+                steering: Steering::default(),
                 tenants: Arc::default(),
                 tenancy: None,
                 forwarded: Vec::new(),

@@ -12,6 +12,7 @@ pub mod ourselves;
 pub(crate) mod recipient;
 pub mod require_tls;
 
+use crate::steering::Steering;
 use auth::srs::Srs;
 use config::{Config, Route, TableEntry};
 use mail::map::FixedMap;
@@ -23,18 +24,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The campaign of mail without a sender, which waits apart: reports are tried and given up by
-/// times of their own.
-pub(crate) const REPORTS: &str = "reports";
+/// times of their own. No client can name it, nor the other.
+pub(crate) const REPORTS: &str = "<reports>";
 
 /// That of reports of ours about TLS: they are given up after a day (RFC 8460 §5.5). What they ask of TLS
 /// is another matter ([`mail::RequireTls::No`]).
-pub(crate) const TLS_REPORTS: &str = "tls-reports";
+pub(crate) const TLS_REPORTS: &str = "<tls-reports>";
 
 /// How long those are tried.
 const TLS_REPORTS_FOR: Duration = Duration::from_secs(86_400);
 
 /// Domains whose routes were found in tables that a shard remembers; then it begins anew.
 const LEARNT_MAX: usize = 65_536;
+
+/// What decides with what a recipient waits, beside its domain.
+pub(crate) struct Waits<'a> {
+    /// What an operator chose, or empty.
+    pub(crate) route: &'a str,
+    /// [`REPORTS`], [`TLS_REPORTS`] or empty.
+    pub(crate) class: &'static str,
+    /// What its sender said.
+    pub(crate) steering: &'a Steering,
+    pub(crate) require_tls: RequireTls,
+}
 
 /// The configuration in force on one shard.
 pub(crate) struct Router {
@@ -65,30 +77,25 @@ impl Router {
         Arc::clone(&self.nothing)
     }
 
-    fn text(&self, text: &str) -> Arc<str> {
-        if text.is_empty() { self.nothing() } else { Arc::from(text) }
-    }
-
-    /// The scheduled queue of a recipient. `route` is what an operator chose, or empty;
-    /// `tenant`: whose mail it is, `campaign`: with what it waits, or empty.
-    /// `require_tls`: what the message asks of TLS.
-    pub(crate) fn scheduled_key(
-        &self,
-        domain: Domain,
-        route: &str,
-        (tenant, campaign): (&str, &str),
-        require_tls: RequireTls,
-    ) -> ScheduledKey {
+    /// The scheduled queue of a recipient in this domain.
+    pub(crate) fn scheduled_key(&self, domain: Domain, waits: &Waits<'_>) -> ScheduledKey {
         // RFC 8689 §5: a report goes on even where nobody promises anything.
-        let require_tls = match require_tls {
-            RequireTls::Yes if campaign == REPORTS => RequireTls::Unsaid,
+        let require_tls = match waits.require_tls {
+            RequireTls::Yes if waits.class == REPORTS => RequireTls::Unsaid,
             asked => asked,
         };
+        let text = |text: &str| if text.is_empty() { self.nothing() } else { Arc::from(text) };
+        let said = |said: &Option<Arc<str>>| said.clone().unwrap_or_else(|| self.nothing());
         ScheduledKey {
-            tenant: self.text(tenant),
-            campaign: self.text(campaign),
+            tenant: said(&waits.steering.tenant),
+            campaign: match waits.class {
+                "" => said(&waits.steering.campaign),
+                class => Arc::from(class),
+            },
             domain,
-            route: self.text(route),
+            route: text(waits.route),
+            pool: said(&waits.steering.pool),
+            window: self.nothing(),
             require_tls,
         }
     }

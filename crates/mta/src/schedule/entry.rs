@@ -4,15 +4,13 @@
 use crate::message::Message;
 use crate::meta;
 use crate::routing::recipient::chosen_route;
-use crate::routing::{REPORTS, Router, TLS_REPORTS};
+use crate::routing::{REPORTS, Router, TLS_REPORTS, Waits};
+use crate::steering::Steering;
 use mail::{Domain, MessageId, Mono, RequireTls, Wall};
 use queue::{NewEntry, ScheduledKey};
 use spool::record::tag;
 use spool::{Meta, RecoveredMessage};
 use std::time::Duration;
-
-/// Normal priority (RFC 6710 calls it 0; ours are 0 to 9).
-const PRIORITY_NORMAL: u8 = 4;
 
 /// The clocks at the moment in which a message is queued.
 #[derive(Clone, Copy, Debug)]
@@ -26,10 +24,10 @@ pub(super) struct Clocks {
 pub(super) struct Incoming<'a> {
     id: MessageId,
     meta: &'a Meta,
-    /// Whose mail it is, or empty.
-    tenant: &'a str,
     /// With what it waits: [`REPORTS`], [`TLS_REPORTS`] or nothing.
-    campaign: &'static str,
+    class: &'static str,
+    /// What its sender said.
+    steering: Steering,
     /// What it asks of TLS.
     require_tls: RequireTls,
     /// What an operator chose, or empty.
@@ -57,8 +55,8 @@ impl<'a> Incoming<'a> {
         Incoming {
             id: message.id,
             meta: &message.meta,
-            tenant: tenant(&message.meta),
-            campaign: campaign(&message.meta, message.envelope.reverse_path.is_none()),
+            class: class(&message.meta, message.envelope.reverse_path.is_none()),
+            steering: Steering::of(&message.meta),
             require_tls: meta::asked_of_tls(&message.meta),
             route: "",
             clocks,
@@ -75,8 +73,8 @@ impl<'a> Incoming<'a> {
         Incoming {
             id: message.id,
             meta: &message.meta,
-            tenant: tenant(&message.meta),
-            campaign: campaign(&message.meta, message.reverse_path_is_null),
+            class: class(&message.meta, message.reverse_path_is_null),
+            steering: Steering::of(&message.meta),
             require_tls: meta::asked_of_tls(&message.meta),
             route: message.route_override.as_deref().unwrap_or(""),
             clocks,
@@ -95,8 +93,9 @@ impl<'a> Incoming<'a> {
     ) -> (ScheduledKey, NewEntry) {
         let IncomingRecipient { index, domain, attempts, next_try } = recipient;
         let route = chosen_route(self.meta, index, self.route);
-        let key =
-            router.scheduled_key(domain, route, (self.tenant, self.campaign), self.require_tls);
+        let Incoming { class, steering, require_tls, .. } = self;
+        let waits = Waits { route, class, steering, require_tls: *require_tls };
+        let key = router.scheduled_key(domain, &waits);
         let not_before = meta::wall(self.meta, tag::NOT_BEFORE);
         let next_try = next_try.map(|at| (at, router.active().retry_of(&key).longest_delay()));
         let entry = NewEntry {
@@ -106,7 +105,7 @@ impl<'a> Incoming<'a> {
             age_before_start: self.age_before_start,
             due: self.clocks.now + wait(next_try, not_before, self.clocks.wall),
             attempts,
-            priority: PRIORITY_NORMAL,
+            priority: steering.priority.unwrap_or_default().class(),
             held: self.is_held,
             warned: self.is_warned,
         };
@@ -114,11 +113,7 @@ impl<'a> Incoming<'a> {
     }
 }
 
-fn tenant(meta: &Meta) -> &str {
-    meta::text(meta, tag::TENANT).unwrap_or_default()
-}
-
-fn campaign(meta: &Meta, has_no_sender: bool) -> &'static str {
+fn class(meta: &Meta, has_no_sender: bool) -> &'static str {
     match has_no_sender {
         true => REPORTS,
         false if meta::is_tls_report(meta) => TLS_REPORTS,

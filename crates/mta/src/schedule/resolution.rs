@@ -261,7 +261,16 @@ fn answer_hop<W: World>(
     route: &Route,
     found: Found,
 ) {
-    let sources = sources_of(pool_of(schedule, scheduled, config, route));
+    let pool = match pool_of(schedule, scheduled, config) {
+        Ok(pool) => pool,
+        Err(missing) => {
+            let _ = answer(schedule, scheduled, Resolution::Unrouted(missing));
+            return;
+        }
+    };
+    // Mail for this machine is sent from nowhere.
+    let is_sent = !matches!(route.channel.destination(), Destination::Here(_));
+    let sources = sources_of(pool.filter(|_| is_sent).or(route.pool.as_ref()));
     let (mut keys, mut ways, mut provider) = (Vec::new(), Vec::new(), None);
     for (source, weight) in &sources {
         let paced = found.paced(config, route, source.as_deref());
@@ -284,21 +293,6 @@ fn answer_hop<W: World>(
     }
 }
 
-/// The pool of a scheduled queue's mail: its tenant's before the route's.
-fn pool_of<'a, W: World>(
-    schedule: &Schedule<W>,
-    scheduled: ScheduledId,
-    config: &'a Config,
-    route: &'a Route,
-) -> Option<&'a Arc<Pool>> {
-    if route.channel.is_local() {
-        return None;
-    }
-    let queue = schedule.queue();
-    let tenant = queue.scheduled_key(scheduled).and_then(|key| config.tenants.named(&key.tenant));
-    tenant.and_then(|tenant| tenant.pool.as_ref()).or(route.pool.as_ref())
-}
-
 /// What mail is sent from, with weights; `None` is whatever address the machine takes.
 fn sources_of(pool: Option<&Arc<Pool>>) -> Vec<(Option<Arc<Source>>, u32)> {
     match pool {
@@ -306,6 +300,32 @@ fn sources_of(pool: Option<&Arc<Pool>>) -> Vec<(Option<Arc<Source>>, u32)> {
             pool.sources.iter().map(|(s, weight)| (Some(Arc::clone(s)), *weight)).collect()
         }
         None => vec![(None, 1)],
+    }
+}
+
+/// The pool that the mail of a scheduled queue names, or else its tenant has, if there is one.
+///
+/// # Errors
+/// There is none of this name any more. There was one when the mail came: it waits until there is again, as mail
+/// whose route is gone does.
+fn pool_of<'c, W: World>(
+    schedule: &Schedule<W>,
+    scheduled: ScheduledId,
+    config: &'c Config,
+) -> Result<Option<&'c Arc<Pool>>, Arc<Failure>> {
+    let queue = schedule.queue();
+    let Some(key) = queue.scheduled_key(scheduled) else { return Ok(None) };
+    let name = &key.pool;
+    if name.is_empty() {
+        return Ok(config.tenants.named(&key.tenant).and_then(|tenant| tenant.pool.as_ref()));
+    }
+    match config.pool_named(name) {
+        Some(pool) => Ok(Some(pool)),
+        None => {
+            let text = format!("no pool is named \"{name}\" any more");
+            let status = EnhancedStatus::new(4, 3, 5);
+            Err(Arc::new(Failure::local(Class::Transient, status, text)))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tenants: whose mail it is, and what each may have.
 
 use crate::support::certificate::{EC, make_certificate, section};
+use crate::support::client::Client;
 use crate::support::server::{CONFIG, Server, control};
 use crate::support::{Files, tool, wait_until};
 use serde_json::Value;
@@ -121,5 +122,37 @@ fn a_tenant_has_a_pool_of_its_own_and_nothing_unsigned() {
     let said = submit(&near, "acme-app", 1);
     assert_eq!(said, ["550 5.7.20 Nobody signs for the author of this message"]);
     assert!(are_queued(&submit(&near, "other", 1)));
+    near.stop();
+}
+
+#[test]
+fn who_may_steer_names_tenants_that_there_are() {
+    let (near_files, far_files) = (Files::new(), Files::new());
+    let far = far(&far_files);
+    let near = Server::start(
+        &near_files,
+        &format!(
+            "hostname = \"mail.here.test\"\nspool = {{ path = \"spool\" }}\n\
+             [[listener]]\naddress = \"127.0.0.1:0\"\nrelay_from = [\"127.0.0.0/8\"]\n\
+             steering_from = [\"127.0.0.1\"]\n\
+             [steering]\ntenant = \"X-Tenant\"\n\
+             [[tenant]]\nname = \"acme\"\nqueued_max = 1_000\n\
+             [[tenant]]\nname = \"small\"\nqueued_max = 1\n\
+             [[route]]\nsmtp = {{ hosts = [\"{}\"] }}\n",
+            far.address()
+        ),
+    );
+    let queue = |words: &[&str]| control(near_files.dir(), &[&["queue"], words].concat());
+    assert_eq!(queue(&["suspend", "--next-hop", &far.to(), "--reason", "later"]).code, 0);
+    let mut client = Client::connect(near.address());
+    let mut give = |tenant: &str| {
+        let content = format!("X-Tenant: {tenant}\r\nSubject: x\r\n\r\nx\r\n");
+        client.give("me@source.test", &["you@there.test"], &content)
+    };
+    assert!(give("acme").starts_with("250 "));
+    assert_eq!(give("unknown").trim_end(), "550 5.7.1 There is no such tenant");
+    assert!(give("small").starts_with("250 "));
+    assert!(give("small").starts_with("452 4.3.1 "));
+    assert!(give("acme").starts_with("250 "));
     near.stop();
 }

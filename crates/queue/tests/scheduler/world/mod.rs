@@ -79,6 +79,8 @@ pub fn scheduled_key(domain: &str) -> ScheduledKey {
         campaign: Arc::from(""),
         domain: Domain::parse(domain).expect("a domain"),
         route: Arc::from(""),
+        pool: Arc::from(""),
+        window: Arc::from(""),
         require_tls: RequireTls::Unsaid,
     }
 }

@@ -1,0 +1,118 @@
+//! Steering: clients that a listener trusts with it say in header fields how a message is to be sent. The fields
+//! are left out of what is sent.
+
+mod reading;
+
+use config::{Config, Pool, SteeringKey};
+use mail::field_watch::Found;
+use mail::{FieldWatch, Refusal};
+use mta::answer::{Answer, Decision};
+use mta::console::Console;
+use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
+use mta::seams::World;
+use mta::steering::Steering;
+use reading::{Mistake, name_of};
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Reads the fields that `[steering]` names, where a listener obeys anybody's.
+pub(crate) struct Steerings;
+
+impl<W: World> StageKind<W> for Steerings {
+    fn stages(&self, config: &Config, _world: &W, _console: &Rc<dyn Console>) -> Vec<Placed> {
+        let is_obeyed = config.listeners.iter().any(|one| !one.steering_from.is_empty());
+        if config.steering.fields.is_empty() || !is_obeyed {
+            return Vec::new();
+        }
+        let (keys, names): (Vec<_>, Vec<_>) = config.steering.fields.iter().cloned().unzip();
+        let stage = SteeringStage { keys, names: names.into(), pools: config.pools.clone() };
+        // The first: nobody else is to see them.
+        vec![Placed { line: 0, stage: Rc::new(stage) }]
+    }
+}
+
+struct SteeringStage {
+    /// What the fields say, in the order of `names`.
+    keys: Vec<SteeringKey>,
+    names: Rc<[Box<str>]>,
+    pools: Vec<Arc<Pool>>,
+}
+
+/// Reads the header as it comes.
+struct Watch(FieldWatch<Rc<[Box<str>]>>);
+
+impl Observer for Watch {
+    fn push(&mut self, piece: &[u8]) {
+        self.0.push(piece);
+    }
+}
+
+/// More than are noted: what would be left could not be left out.
+const TOO_MANY_FIELDS: Refusal =
+    Refusal::permanent((6, 0), "Too many steering fields").with_code(550);
+
+impl Stage for SteeringStage {
+    fn name(&self) -> &'static str {
+        "steering"
+    }
+
+    fn observe(&self, transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+        let session = &transaction.session;
+        let is_obeyed = session.listener().obeys_steering(session.client().address.ip());
+        is_obeyed.then(|| Box::new(Watch(FieldWatch::new(Rc::clone(&self.names)))) as _)
+    }
+
+    fn content<'a>(
+        &'a self,
+        _transaction: &'a Rc<Transaction>,
+        draft: &'a mut Draft,
+        observer: Option<Box<dyn Observer>>,
+    ) -> Decision<'a, ()> {
+        let seen = observer.and_then(|seen| (seen as Box<dyn Any>).downcast::<Watch>().ok());
+        let Some(watch) = seen else { return Decision::pass() };
+        if watch.0.has_more() {
+            return Answer::Now(Err(TOO_MANY_FIELDS));
+        }
+        Answer::Now(self.steer(draft, &watch.0.finish()))
+    }
+}
+
+impl SteeringStage {
+    fn steer(&self, draft: &mut Draft, fields: &[Found]) -> Result<(), Refusal> {
+        for (at, field) in fields.iter().enumerate() {
+            let name = &*self.names[field.name];
+            let refused = |mistake: Mistake| mistake.refusal(name);
+            if fields[..at].iter().any(|other| other.name == field.name) {
+                return Err(refused(Mistake::Twice));
+            }
+            let value = field.value();
+            let text = std::str::from_utf8(&value).ok().filter(|_| !field.is_cut);
+            let text = text.filter(|text| !text.is_empty());
+            let text = text.ok_or_else(|| refused(Mistake::Unreadable))?;
+            self.say(draft.steering_mut(), self.keys[field.name], text).map_err(refused)?;
+            draft.omit(field.range.clone());
+        }
+        match draft.steering_mut().tenant.clone() {
+            Some(tenant) => draft.choose_tenant(Some(&tenant)),
+            None => Ok(()),
+        }
+    }
+
+    fn say(&self, steering: &mut Steering, key: SteeringKey, text: &str) -> Result<(), Mistake> {
+        match key {
+            SteeringKey::Tenant => steering.tenant = Some(name_of(text)?),
+            SteeringKey::Campaign => steering.campaign = Some(name_of(text)?),
+            SteeringKey::Pool => {
+                let pool = self.pools.iter().find(|pool| &*pool.name == text);
+                steering.pool = Some(Arc::clone(&pool.ok_or(Mistake::NoPool)?.name));
+            }
+            SteeringKey::Priority => {
+                let priority = mail::Priority::parse(text);
+                steering.priority = Some(priority.ok_or(Mistake::NoPriority)?);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

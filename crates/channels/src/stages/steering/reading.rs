@@ -1,0 +1,65 @@
+//! What steering fields may say.
+
+use mail::Refusal;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The longest name of a tenant or campaign.
+const NAME_BYTES_MAX: usize = 128;
+
+/// What is wrong with a steering field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mistake {
+    /// It is there twice.
+    Twice,
+    /// It is empty, too long, or no text.
+    Unreadable,
+    /// It is no name.
+    NoName,
+    /// It names no pool.
+    NoPool,
+    /// It is no priority.
+    NoPriority,
+}
+
+impl Mistake {
+    /// What the client gets to hear, of the field of this name.
+    pub(super) fn refusal(self, field: &str) -> Refusal {
+        let text = match self {
+            Mistake::Twice => "stands there more than once",
+            Mistake::Unreadable => "is empty, too long, or no text",
+            Mistake::NoName => "is no name: 1 to 128 printable characters but for < and > are one",
+            Mistake::NoPool => "names no pool",
+            Mistake::NoPriority => "is no priority: -9 to 9 are",
+        };
+        let text = Cow::Owned(format!("{field} {text}"));
+        Refusal { text, ..Refusal::permanent((6, 0), "").with_code(550) }
+    }
+}
+
+/// The name of a tenant or campaign.
+pub(super) fn name_of(text: &str) -> Result<Arc<str>, Mistake> {
+    let is_of_name = |byte: u8| (0x20..0x7f).contains(&byte) && !matches!(byte, b'<' | b'>');
+    let is_name = text.len() <= NAME_BYTES_MAX && text.bytes().all(is_of_name);
+    is_name.then(|| Arc::from(text)).ok_or(Mistake::NoName)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_printable_and_short() {
+        assert_eq!(name_of("Spring sale, 2026").as_deref(), Ok("Spring sale, 2026"));
+        assert!(name_of(&"x".repeat(NAME_BYTES_MAX)).is_ok());
+        for bad in ["<reports>", "a\u{e9}", "a\u{7f}", &"x".repeat(NAME_BYTES_MAX + 1)] {
+            assert_eq!(name_of(bad), Err(Mistake::NoName), "{bad}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_field() {
+        let reply = mail::Reply::from(Mistake::NoPool.refusal("X-Pool"));
+        assert_eq!(reply.to_string(), "550 5.6.0 X-Pool names no pool");
+    }
+}

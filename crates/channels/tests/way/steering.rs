@@ -1,0 +1,183 @@
+//! What clients say in header fields of how a message is to be sent.
+
+use super::client::{Client, FRIEND, STRANGER};
+use super::node::{Node, config, play, wait_until};
+use super::peer::Peer;
+
+const HOP: &str = "192.0.2.1:25";
+const BACK: &str = "192.0.2.2:25";
+
+/// Clients of 198.51.100.0/24 may steer; mail for `source.test` goes to `BACK`, all other mail to `HOP`.
+fn steered(more: &str) -> String {
+    let routes = format!(
+        "steering_from = [\"198.51.100.0/24\"]\n\
+         [steering]\ntenant = \"X-Tenant\"\ncampaign = \"X-Campaign\"\npool = \"X-Pool\"\n\
+         priority = \"X-Priority\"\nnot_before = \"X-Not-Before\"\nexpires = \"X-Expires\"\n\
+         window = \"X-Window\"\n{more}\n\
+         [[source]]\nname = \"one\"\naddress = \"192.0.2.101\"\n\
+         [[source]]\nname = \"two\"\naddress = \"192.0.2.102\"\n\
+         [[pool]]\nname = \"usual\"\nsources = [{{ name = \"one\" }}]\n\
+         [[pool]]\nname = \"bulk\"\nsources = [{{ name = \"two\" }}]\n\
+         [[route]]\ndomains = [\"source.test\"]\nsmtp = {{ hosts = [\"{BACK}\"] }}\n\
+         [[route]]\npool = \"usual\"\nsmtp = {{ hosts = [\"{HOP}\"], max_connections = 1 }}"
+    );
+    config(&routes)
+}
+
+const RETRY: &str = "[retry]\njitter = 0";
+
+async fn send(node: &Node, to: &str, fields: &str) -> String {
+    let mut client = Client::connect(node, FRIEND).await;
+    let content = format!("{fields}Subject: one\r\n\r\nbody\r\n");
+    let reply = client.send("me@source.test", &[to], &content).await;
+    client.say("QUIT").await;
+    reply
+}
+
+async fn sent(node: &Node, to: &str, fields: &str) {
+    let reply = send(node, to, fields).await;
+    assert!(reply.starts_with("250 2.0.0"), "{fields}: {reply}");
+}
+
+/// What follows the trace fields of what a peer was sent.
+fn untraced(content: &str) -> &str {
+    content.split_once("+0000\r\n").map_or("", |(_, rest)| rest)
+}
+
+#[test]
+fn steering_fields_are_read_and_left_out_wherever_they_stand() {
+    play(|| async {
+        for spool in ["", "[spool]\nblob_bytes = \"64KiB\"\n"] {
+            let node = Node::start(&steered(&format!("{spool}{RETRY}"))).await;
+            let hop = Peer::at(&node.world, HOP);
+            let body = "line\r\n".repeat(20_000);
+            let content = format!(
+                "x-tenant: acme\r\nFrom: me@source.test\r\nX-Campaign:\r\n spring\r\n sale\r\n\
+                 X-Priority: 5\r\nSubject: one\r\nX-POOL : bulk\r\n\r\nX-Tenant: body\r\n{body}"
+            );
+            let left =
+                format!("From: me@source.test\r\nSubject: one\r\n\r\nX-Tenant: body\r\n{body}");
+            let mut client = Client::connect(&node, FRIEND).await;
+            let reply = client.send("me@source.test", &["a@x.test"], &content).await;
+            assert!(reply.starts_with("250 2.0.0"), "{reply}");
+            for command in ["MAIL FROM:<me@source.test>", "RCPT TO:<b@x.test>"] {
+                client.say(command).await;
+            }
+            let (first, rest) = content.split_at(20);
+            client.write(&format!("BDAT {}\r\n{first}", first.len())).await;
+            assert!(client.reply().await.starts_with("250"));
+            client.write(&format!("BDAT {} LAST\r\n{rest}", rest.len())).await;
+            assert!(client.reply().await.starts_with("250 2.0.0"));
+            node.wait_for("relayed", 2).await;
+            for message in hop.messages() {
+                assert_eq!(untraced(&message.content), left);
+            }
+            assert_eq!(node.of("relayed")[0]["source"], "two", "the pool that was named");
+        }
+    });
+}
+
+#[test]
+fn from_elsewhere_the_fields_are_content() {
+    play(|| async {
+        let text = steered(RETRY).replace("[\"198.51.100.0/24\"]\n[steering]", "[]\n[steering]");
+        let node = Node::start(&text).await;
+        let hop = Peer::at(&node.world, HOP);
+        let fields = "X-Tenant: <acme>\r\nX-Pool: none of ours\r\nX-Expires: yesterday\r\n";
+        sent(&node, "a@x.test", fields).await;
+        node.wait_for("relayed", 1).await;
+        assert!(hop.messages()[0].content.contains(fields));
+        assert_eq!(node.of("relayed")[0]["source"], "one");
+    });
+}
+
+#[test]
+fn what_can_not_be_read_is_refused_by_the_field_s_name() {
+    play(|| async {
+        let node = Node::start(&steered(RETRY)).await;
+        let long = format!("X-Campaign: {}", "x".repeat(129));
+        for (fields, said) in [
+            ("X-Tenant: <acme>", "X-Tenant is no name"),
+            ("X-Tenant:", "X-Tenant is empty"),
+            ("X-Tenant: a\r\nX-Tenant: a", "X-Tenant stands there more than once"),
+            (&*long, "X-Campaign is no name"),
+            ("X-Pool: unknown", "X-Pool names no pool"),
+            ("X-Priority: 10", "X-Priority is no priority"),
+            ("X-Priority: high", "X-Priority is no priority"),
+        ] {
+            let reply = send(&node, "a@x.test", &format!("{fields}\r\n")).await;
+            assert!(reply.starts_with(&format!("550 5.6.0 {said}")), "{fields}: {reply}");
+        }
+        assert_eq!(node.count("received"), 0);
+    });
+}
+
+#[test]
+fn what_is_returned_has_no_steering_fields() {
+    play(|| async {
+        let node = Node::start(&steered(RETRY)).await;
+        let (hop, back) = (Peer::at(&node.world, HOP), Peer::at(&node.world, BACK));
+        hop.always("RCPT", "550 5.1.1 nobody");
+        for ret in ["FULL", "HDRS"] {
+            let mut client = Client::connect(&node, FRIEND).await;
+            client.say(&format!("MAIL FROM:<me@source.test> RET={ret}")).await;
+            client.say("RCPT TO:<a@x.test>").await;
+            let content = "X-Tenant: acme\r\nSubject: one\r\nX-Pool: bulk\r\n\r\nbody\r\n";
+            let reply = client.content(content).await;
+            assert!(reply.starts_with("250 2.0.0"), "{reply}");
+        }
+        wait_until("the reports arrive", || back.messages().len() == 2).await;
+        for report in back.messages() {
+            assert!(report.content.contains("Subject: one\r\n"), "{}", report.content);
+            assert!(!report.content.contains("acme") && !report.content.contains("X-Pool"));
+        }
+    });
+}
+
+#[test]
+fn what_is_urgent_goes_first() {
+    play(|| async {
+        let node = Node::start(&steered(RETRY)).await;
+        for (to, priority) in [("low", -9), ("none", 0), ("high", 9), ("higher", 3)] {
+            sent(&node, &format!("{to}@x.test"), &format!("X-Priority: {priority}\r\n")).await;
+        }
+        let hop = Peer::at(&node.world, HOP);
+        node.wait_for("relayed", 4).await;
+        let order: Vec<String> =
+            hop.messages().into_iter().map(|sent| sent.to[0].clone()).collect();
+        assert_eq!(order, ["high@x.test", "higher@x.test", "none@x.test", "low@x.test"]);
+    });
+}
+
+#[test]
+fn mail_of_a_pool_that_is_gone_waits_for_one_also_over_a_restart() {
+    play(|| async {
+        let node = Node::start(&steered(RETRY)).await;
+        sent(&node, "a@x.test", "X-Pool: bulk\r\n").await;
+        let gone = steered(RETRY).replace("name = \"bulk\"", "name = \"other\"");
+        let node = node.restart_with(&gone).await;
+        let hop = Peer::at(&node.world, HOP);
+        wait_until("it is told", || {
+            let told = format!("{:?}", node.events(&["reason"]));
+            told.contains("no pool is named") || node.count("relayed") > 0
+        })
+        .await;
+        assert!(hop.messages().is_empty());
+        node.reload(&steered(RETRY));
+        node.wait_for("relayed", 1).await;
+        assert_eq!(node.of("relayed")[0]["source"], "two");
+    });
+}
+
+#[test]
+fn strangers_steer_where_the_listener_says_so_and_not_otherwise() {
+    play(|| async {
+        let node = Node::start(&steered(RETRY)).await;
+        let hop = Peer::at(&node.world, BACK);
+        let mut client = Client::connect(&node, STRANGER).await;
+        let content = "X-Tenant: acme\r\n\r\nbody\r\n";
+        client.send("you@x.test", &["me@source.test"], content).await;
+        node.wait_for("relayed", 1).await;
+        assert!(hop.messages()[0].content.contains("X-Tenant: acme\r\n"));
+    });
+}
