@@ -147,7 +147,11 @@ fn who_may_steer_names_tenants_that_there_are() {
     let mut client = Client::connect(near.address());
     let mut give = |tenant: &str| {
         let content = format!("X-Tenant: {tenant}\r\nSubject: x\r\n\r\nx\r\n");
-        client.give("me@source.test", &["you@there.test"], &content)
+        client.say("MAIL FROM:<me@source.test>", "250");
+        client.say("RCPT TO:<you@there.test>", "250");
+        client.say("DATA", "354");
+        client.send(content);
+        client.say(".", "")
     };
     assert!(give("acme").starts_with("250 "));
     assert_eq!(give("unknown").trim_end(), "550 5.7.1 There is no such tenant");
