@@ -262,6 +262,7 @@ mod tests {
             priority,
             held: false,
             warned: false,
+            deadlines: crate::Deadlines::NONE,
         };
         let slot = slab.insert(tenant, &new);
         slab[slot].ready = 0;
