@@ -5,6 +5,7 @@
 pub mod address;
 pub mod content;
 mod date;
+pub mod deliver_by;
 pub mod dsn;
 pub mod envelope;
 pub mod failure;
@@ -27,6 +28,7 @@ pub mod transfer_encoding;
 
 pub use address::{AddressError, Domain, Mailbox};
 pub use content::{ContentFacts, ContentScanner};
+pub use deliver_by::{ByMode, DeliverBy};
 pub use envelope::{BodyType, Envelope, Notify, Recipient, Ret};
 pub use failure::{Class, Culprit, Failure};
 pub use field_watch::FieldWatch;

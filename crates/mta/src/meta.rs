@@ -2,7 +2,7 @@
 
 use crate::event::Client;
 use bytes::Bytes;
-use mail::{Mailbox, Omitted, Priority, RequireTls, Wall};
+use mail::{ByMode, DeliverBy, Mailbox, Omitted, Priority, RequireTls, Wall};
 use spool::Meta;
 use spool::record::tag;
 use std::collections::BTreeMap;
@@ -55,6 +55,29 @@ pub(crate) fn wall(meta: &Meta, tag: u16) -> Option<Wall> {
 /// How urgent it is, if that was said.
 pub(crate) fn priority(meta: &Meta) -> Option<Priority> {
     Priority::new(field(meta, tag::PRIORITY)?.first()?.cast_signed())
+}
+
+/// When it should be delivered.
+pub(crate) fn deliver_by(by: DeliverBy) -> (u16, Bytes) {
+    let mode = match by.mode {
+        ByMode::Return => b'R',
+        ByMode::Notify => b'N',
+    };
+    let mut value = by.at.0.to_le_bytes().to_vec();
+    value.extend([mode, u8::from(by.is_traced)]);
+    (tag::DELIVER_BY, Bytes::from(value))
+}
+
+/// What [`deliver_by`] says.
+pub(crate) fn deliver_by_of(meta: &Meta) -> Option<DeliverBy> {
+    let [at @ .., mode, is_traced] = &field(meta, tag::DELIVER_BY)?[..] else { return None };
+    let mode = match mode {
+        b'R' => ByMode::Return,
+        b'N' => ByMode::Notify,
+        _ => return None,
+    };
+    let at = Wall(u64::from_le_bytes(at.try_into().ok()?));
+    Some(DeliverBy { at, mode, is_traced: *is_traced == 1 })
 }
 
 /// What of the body goes nowhere; `None` if all of it goes.

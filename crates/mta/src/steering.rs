@@ -3,10 +3,14 @@
 
 use crate::meta;
 use bytes::Bytes;
-use mail::Priority;
+use mail::{ByMode, DeliverBy, Priority, Wall};
 use spool::Meta;
 use spool::record::tag;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// So long a message may ask not to be sent: a year.
+pub const HOLD_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// What is said of one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +23,12 @@ pub struct Steering {
     pub pool: Option<Arc<str>>,
     /// How urgent it is.
     pub priority: Option<Priority>,
+    /// It is not sent before.
+    pub not_before: Option<Wall>,
+    /// It is not sent from then on.
+    pub expires: Option<Wall>,
+    /// When it should be delivered.
+    pub deliver_by: Option<DeliverBy>,
 }
 
 impl Steering {
@@ -30,13 +40,36 @@ impl Steering {
         let priority = self.priority.map(|priority| {
             (tag::PRIORITY, Bytes::copy_from_slice(&priority.value().to_le_bytes()))
         });
+        let moment = |tag: u16, at: Option<Wall>| {
+            at.map(|at| (tag, Bytes::copy_from_slice(&at.0.to_le_bytes())))
+        };
         let fields = [
             text(tag::TENANT, &self.tenant),
             text(tag::CAMPAIGN, &self.campaign),
             text(tag::EGRESS_POOL, &self.pool),
             priority,
+            moment(tag::NOT_BEFORE, self.not_before),
+            moment(tag::EXPIRES_AT, self.expires),
         ];
         fields.into_iter().flatten().collect()
+    }
+
+    /// The rest of it, which is kept behind all other fields.
+    pub(crate) fn to_last_fields(&self) -> Vec<(u16, Bytes)> {
+        self.deliver_by.map(meta::deliver_by).into_iter().collect()
+    }
+
+    /// When it is given up, whatever the retry policy says.
+    #[must_use]
+    pub fn given_up_at(&self) -> Option<Wall> {
+        let returned = self.deliver_by.filter(|by| by.mode == ByMode::Return).map(|by| by.at);
+        self.expires.into_iter().chain(returned).min()
+    }
+
+    /// When its sender is told that it is late, whatever the retry policy says.
+    #[must_use]
+    pub fn notice_at(&self) -> Option<Wall> {
+        self.deliver_by.filter(|by| by.mode == ByMode::Notify).map(|by| by.at)
     }
 
     /// The same from where it is kept.
@@ -47,6 +80,9 @@ impl Steering {
             campaign: text(tag::CAMPAIGN),
             pool: text(tag::EGRESS_POOL),
             priority: meta::priority(meta),
+            not_before: meta::wall(meta, tag::NOT_BEFORE),
+            expires: meta::wall(meta, tag::EXPIRES_AT),
+            deliver_by: meta::deliver_by_of(meta),
         }
     }
 }
@@ -62,11 +98,27 @@ mod tests {
             campaign: Some("spring".into()),
             pool: Some("bulk".into()),
             priority: Priority::new(-9),
+            not_before: Some(Wall(1)),
+            expires: Some(Wall(2)),
+            deliver_by: Some(DeliverBy { at: Wall(3), mode: ByMode::Notify, is_traced: true }),
         };
-        let meta = Meta { fields: steering.to_fields() };
+        let mut meta = Meta { fields: steering.to_fields() };
+        meta.fields.extend(steering.to_last_fields());
         assert!(meta.fields.is_sorted_by_key(|(tag, _)| *tag));
         assert_eq!(Steering::of(&meta), steering);
         assert_eq!(Steering::of(&Meta::default()), Steering::default());
         assert!(Steering::default().to_fields().is_empty());
+        assert!(Steering::default().to_last_fields().is_empty());
+    }
+
+    #[test]
+    fn the_earlier_of_two_ends_counts() {
+        let by = |at, mode| Some(DeliverBy { at: Wall(at), mode, is_traced: false });
+        let mut steering = Steering { expires: Some(Wall(5)), ..Steering::default() };
+        assert_eq!((steering.given_up_at(), steering.notice_at()), (Some(Wall(5)), None));
+        steering.deliver_by = by(3, ByMode::Return);
+        assert_eq!((steering.given_up_at(), steering.notice_at()), (Some(Wall(3)), None));
+        steering.deliver_by = by(3, ByMode::Notify);
+        assert_eq!((steering.given_up_at(), steering.notice_at()), (Some(Wall(5)), Some(Wall(3))));
     }
 }

@@ -392,6 +392,7 @@ mod tests {
             priority,
             held: false,
             warned: false,
+            deadlines: crate::Deadlines::NONE,
         };
         let slot = slab.insert(tenant, &new);
         slab[slot].ready = 0;

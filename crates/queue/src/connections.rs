@@ -71,6 +71,10 @@ impl Queue {
                 break;
             }
             let Some(pick) = queue.backlog.pick() else { return Take::Wait };
+            if self.is_overdue(now, pick.slot) {
+                self.expire(now, pick.slot);
+                continue;
+            }
             if !self.may_go(now, pick.slot) {
                 self.reschedule(pick.slot);
                 continue;

@@ -20,7 +20,8 @@ impl Queue {
     /// When an entry is too old.
     pub(crate) fn expires_at(&self, slot: u32) -> Mono {
         let entry = &self.slab[slot];
-        entry.moment_at_age(self.scheduled[entry.scheduled].retry.give_up_us())
+        let at = entry.moment_at_age(self.scheduled[entry.scheduled].retry.give_up_us());
+        at.min(self.deadlines_at(slot).expires)
     }
 
     pub(crate) fn is_too_old(&self, now: Mono, slot: u32) -> bool {
@@ -33,6 +34,9 @@ impl Queue {
             return false;
         }
         let entry = &self.slab[slot];
+        if self.is_overdue(now, slot) {
+            return matches!(entry.state(), State::Scheduled | State::Ready);
+        }
         let queue = &self.scheduled[entry.scheduled];
         if queue.is_suspended(now) {
             return false;
@@ -59,11 +63,13 @@ impl Queue {
     }
 
     /// Nothing is given up and no delay told while `keeps` is set: the clock can't be trusted.
-    pub fn keep_all(&mut self, keeps: bool) {
-        if self.keeps_all && !keeps {
-            self.sweep.hurry();
-        }
+    pub fn keep_all(&mut self, now: Mono, keeps: bool) {
+        let is_over = self.keeps_all && !keeps;
         self.keeps_all = keeps;
+        if is_over {
+            self.sweep.hurry();
+            self.arm_all_deadlines(now);
+        }
     }
 
     /// Whether [`Queue::keep_all`] is in force.
@@ -82,6 +88,7 @@ impl Queue {
             let received_us = &mut self.slab[slot].received_us;
             if *received_us < before {
                 *received_us = received_us.saturating_add(wrong_us).min(before);
+                self.postpone_deadlines(slot, wrong_us);
             }
         }
     }

@@ -54,6 +54,7 @@ impl Queue {
         slots.retain(|slot| self.slab[*slot].has(HELD));
         for &slot in &slots {
             self.forget_hold(slot);
+            self.arm_deadline(now, slot);
             let due = self.slab[slot].due;
             self.slab[slot].due = due.max(now);
             if self.slab[slot].state() == State::Held {

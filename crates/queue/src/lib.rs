@@ -19,11 +19,13 @@
 //! for entries that wait in any other state a sweep passes by, every second in small queues and
 //! every 30 s in big ones, so they come that much later at most. Nothing expires that was not
 //! tried once more when it was too old (see `expiry.rs` for what counts as a try), and nothing
-//! that an operator holds or has suspended.
+//! that an operator holds or has suspended. What a sender sets itself is exact everywhere
+//! (`deadlines.rs`).
 
 mod backlog;
 mod connections;
 mod cursor;
+mod deadlines;
 mod expiry;
 mod failures;
 mod hold;
@@ -54,6 +56,7 @@ mod ways;
 mod why;
 
 pub use connections::{CloseReason, Take, Work};
+pub use deadlines::Deadlines;
 pub use hold::Held;
 pub use limits::ReadyLimits;
 pub use listing::{Glance, GlanceState, QueueCounts, ReadyCounts, ScheduledCounts};
@@ -148,6 +151,8 @@ pub struct NewEntry {
     pub held: bool,
     /// The delay notice was sent.
     pub warned: bool,
+    /// What its sender wants of time.
+    pub deadlines: Deadlines,
 }
 
 /// What the owner of the queue must do next.
@@ -222,6 +227,8 @@ pub struct EntryDetail {
     pub attempts: u16,
     /// Age of the message at the time of asking.
     pub age: Duration,
+    /// Its sender wants it given up by now.
+    pub is_overdue: bool,
     /// The last failure that this entry met, or what keeps its way closed, if it is still known;
     /// never a failure of another entry's.
     pub last_failure: Option<Arc<Failure>>,

@@ -113,6 +113,7 @@ impl Queue {
     fn give_back_untried(&mut self, now: Mono, slot: u32) {
         let on_its_way = self.is_on_its_way(slot);
         self.moved(slot, State::Held);
+        self.arm_deadline(now, slot);
         let entry = &mut self.slab[slot];
         entry.set_state(State::Held);
         if entry.has(HELD) {

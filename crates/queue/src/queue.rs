@@ -14,9 +14,10 @@ use crate::table::Table;
 use crate::tenant::Tenants;
 use crate::timers::Timers;
 use crate::{
-    Action, EntryDetail, EntryId, NewEntry, Pause, ReadyId, ReadyKey, RetryPolicy, ScheduledId,
-    ScheduledKey,
+    Action, Deadlines, EntryDetail, EntryId, NewEntry, Pause, ReadyId, ReadyKey, RetryPolicy,
+    ScheduledId, ScheduledKey,
 };
+use mail::map::FixedMap;
 use mail::{Mono, Random};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -78,6 +79,9 @@ pub struct Queue {
     pub(crate) failures: Failures,
     /// Entries by state.
     pub(crate) states: [usize; STATES],
+    /// What senders want of time, by slot.
+    pub(crate) deadlines: FixedMap<u32, Deadlines>,
+    pub(crate) deadline_timers: Timers,
     /// What is located by recipient.
     pub(crate) locating: LocatingLine,
     /// Goes up when all answers about next hops become stale.
@@ -132,6 +136,8 @@ impl Queue {
             actions: VecDeque::new(),
             failures: Failures::default(),
             states: [0; STATES],
+            deadlines: FixedMap::default(),
+            deadline_timers: Timers::default(),
             locating: LocatingLine::default(),
             epoch: 0,
             sweep: SweepCursor::default(),
@@ -215,6 +221,7 @@ impl Queue {
         }
         let slot = self.slab.insert(scheduled.0, &entry);
         self.states[State::Held as usize] += 1;
+        self.set_deadlines(now, slot, entry.deadlines);
         if !entry.held {
             self.place(now, slot);
         }
@@ -300,6 +307,7 @@ impl Queue {
         }
         self.detach(slot);
         self.forget_hold(slot);
+        self.forget_deadlines(slot);
         let entry = &self.slab[slot];
         self.states[entry.state() as usize] -= 1;
         let queue = &mut self.scheduled[entry.scheduled];
@@ -325,6 +333,7 @@ impl Queue {
             scheduled: ScheduledId(entry.scheduled),
             attempts: entry.attempts.max(self.attempts_in_vain(slot)),
             age: Duration::from_micros(entry.age_us(now)),
+            is_overdue: self.is_overdue(now, slot),
             last_failure: self.last_failure_at(slot).cloned(),
             sibling: self.sibling_of(slot),
         }
@@ -401,11 +410,19 @@ impl Queue {
             .min(first(&self.ready_timers))
             .min(first(&self.limit_timers))
             .min(first(&self.tenant_timers))
+            .min(first(&self.deadline_timers))
             .min(self.next_sweep())
     }
 
     /// Does one piece of work, if there is one.
     fn work(&mut self, now: Mono) -> bool {
+        // Before anything else goes on.
+        if let Some((at, slot)) = self.deadline_timers.peek()
+            && at <= now
+        {
+            self.meet_deadline(now, slot);
+            return true;
+        }
         if let Some(ready) = self.dirty.pop_front() {
             self.service(now, ready);
             return true;

@@ -234,8 +234,7 @@ impl Queue {
             return;
         }
         if self.is_given_up(now, slot) {
-            let detail = self.leave_with_detail(now, slot);
-            self.actions.push_back(Action::Expired(detail));
+            self.expire(now, slot);
             return;
         }
         let current = queue.epoch == self.epoch;

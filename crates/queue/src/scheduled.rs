@@ -217,6 +217,7 @@ mod tests {
                 priority: 4,
                 held: false,
                 warned: false,
+                deadlines: crate::Deadlines::NONE,
             };
             let slot = slab.insert(0, &new);
             heap.push(&mut slab, slot);

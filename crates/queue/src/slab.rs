@@ -26,6 +26,9 @@ pub(crate) const REMOVED: u8 = 8;
 /// Of the recipients of one message exactly one: who counts messages counts these.
 pub(crate) const FIRST: u8 = 16;
 
+/// Its sender has set deadlines: they are kept beside the slab.
+pub(crate) const TIMED: u8 = 32;
+
 /// Where an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -363,6 +366,7 @@ mod tests {
             priority: 4,
             held: false,
             warned: false,
+            deadlines: crate::Deadlines::NONE,
         }
     }
 

@@ -51,8 +51,7 @@ impl Queue {
                 continue;
             }
             if self.is_given_up(now, slot) {
-                let detail = self.leave_with_detail(now, slot);
-                self.actions.push_back(Action::Expired(detail));
+                self.expire(now, slot);
                 continue;
             }
             self.warn_if_late(now, slot);
@@ -80,11 +79,14 @@ impl Queue {
 
     fn is_late(&self, now: Mono, slot: u32) -> bool {
         let entry = &self.slab[slot];
-        let warn_us = self.scheduled[entry.scheduled].retry.warn_us();
-        !self.keeps_all
-            && !entry.has(WARNED)
-            && warn_us != u64::MAX
-            && entry.moment_at_age(warn_us) <= now
+        let late_at = match self.deadlines_at(slot).notice {
+            Mono::NEVER => match self.scheduled[entry.scheduled].retry.warn_us() {
+                u64::MAX => Mono::NEVER,
+                warn_us => entry.moment_at_age(warn_us),
+            },
+            notice => notice,
+        };
+        !self.keeps_all && !entry.has(WARNED) && late_at <= now && late_at != Mono::NEVER
     }
 
     /// Sees to it that a ready entry is where its mail goes, though the answer that brought it

@@ -178,7 +178,9 @@ impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Blocker::Scheduled { first: false, .. } => f.write_str("its next try"),
-            Blocker::Scheduled { first: true, .. } => f.write_str("the time of its first try"),
+            Blocker::Scheduled { first: true, .. } => {
+                f.write_str("the time that its sender set: not before")
+            }
             Blocker::Resolving { domain } => {
                 write!(f, "the next-hop lookup for {domain}")
             }
@@ -262,7 +264,10 @@ mod tests {
         let until = NEXT;
         assert_follow_waiting_for(&[
             (Blocker::Scheduled { due: NEXT, first: false }, "its next try"),
-            (Blocker::Scheduled { due: NEXT, first: true }, "the time of its first try"),
+            (
+                Blocker::Scheduled { due: NEXT, first: true },
+                "the time that its sender set: not before",
+            ),
             (Blocker::Resolving { domain: domain() }, "the next-hop lookup for example.com"),
             (
                 Blocker::ResolutionFailed {

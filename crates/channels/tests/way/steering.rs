@@ -3,6 +3,11 @@
 use super::client::{Client, FRIEND, STRANGER};
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
+use super::world::WALL_MS;
+use mail::Wall;
+use mta::control::{BlockerKind, ControlRequest, QueueRecipient, Select};
+use mta::seams::World as _;
+use std::time::Duration;
 
 const HOP: &str = "192.0.2.1:25";
 const BACK: &str = "192.0.2.2:25";
@@ -104,6 +109,15 @@ fn what_can_not_be_read_is_refused_by_the_field_s_name() {
             ("X-Pool: unknown", "X-Pool names no pool"),
             ("X-Priority: 10", "X-Priority is no priority"),
             ("X-Priority: high", "X-Priority is no priority"),
+            ("X-Not-Before: tomorrow", "X-Not-Before is no time"),
+            ("X-Not-Before: 2026-02-30T00:00:00Z", "X-Not-Before is no time"),
+            ("X-Not-Before: 2028-01-01T00:00:00Z", "X-Not-Before lies more than a year ahead"),
+            ("X-Expires: 1795000000", "X-Expires is no time"),
+            ("X-Expires: 2026-11-18T00:00:00Z", "X-Expires lies before the time"),
+            (
+                "X-Expires: 2026-11-20T00:00:00Z\r\nX-Not-Before: 2026-11-21T00:00:00Z",
+                "X-Expires lies before the time",
+            ),
         ] {
             let reply = send(&node, "a@x.test", &format!("{fields}\r\n")).await;
             assert!(reply.starts_with(&format!("550 5.6.0 {said}")), "{fields}: {reply}");
@@ -179,5 +193,102 @@ fn strangers_steer_where_the_listener_says_so_and_not_otherwise() {
         client.send("you@x.test", &["me@source.test"], content).await;
         node.wait_for("relayed", 1).await;
         assert!(hop.messages()[0].content.contains("X-Tenant: acme\r\n"));
+    });
+}
+
+/// The world's time of day so many seconds after it began.
+fn time(after: u64) -> Wall {
+    Wall(WALL_MS + after * 1_000)
+}
+
+async fn why(node: &Node) -> QueueRecipient {
+    let id = node.last_id();
+    let parts = node.ask(ControlRequest::QueueWhy { id }).await;
+    let mut items = parts.into_iter().flat_map(|part| part.items);
+    items.next().expect("it is queued").recipients.remove(0)
+}
+
+#[test]
+fn not_before_is_kept_to_the_second_and_over_a_restart() {
+    play(|| async {
+        for is_restarted in [false, true] {
+            let mut node = Node::start(&steered(RETRY)).await;
+            let hop = Peer::at(&node.world, HOP);
+            // Later than mail is kept for: its age counts from then on.
+            let at = time(7 * 86_400);
+            sent(&node, "a@x.test", &format!("X-Not-Before: {}\r\n", at.rfc5322())).await;
+            let waits = why(&node).await;
+            assert_eq!(waits.blocker.kind, BlockerKind::Time);
+            assert_eq!(waits.blocker.text, "the time that its sender set: not before");
+            assert_eq!((waits.next_try, waits.expires_at), (Some(at), Some(time(12 * 86_400))));
+            if is_restarted {
+                tokio::time::sleep(Duration::from_secs(86_400)).await;
+                node = node.restart().await;
+            }
+            let left = at.since(time(0)) - node.age();
+            tokio::time::sleep(left - Duration::from_secs(1)).await;
+            assert_eq!(node.count("relayed"), 0);
+            node.wait_for("relayed", 1).await;
+            assert_eq!(hop.messages().len(), 1);
+            let relayed = Wall::parse_rfc3339(node.of("relayed")[0]["time"].as_str().unwrap());
+            let late = relayed.unwrap().since(at);
+            assert!(relayed.unwrap() >= at && late < Duration::from_secs(1), "{late:?}");
+        }
+    });
+}
+
+#[test]
+fn what_expires_is_returned_to_the_second_whatever_it_waits_for() {
+    play(|| async {
+        // A next hop that is dead, and one that puts off.
+        for refuses in [false, true] {
+            for is_restarted in [false, true] {
+                let mut node = Node::start(&steered(RETRY)).await;
+                let back = Peer::at(&node.world, BACK);
+                if refuses {
+                    Peer::at(&node.world, HOP).always("RCPT", "450 4.2.1 later");
+                }
+                let at = time(3 * 3_600 + 7);
+                sent(&node, "a@x.test", &format!("X-Expires: {at}\r\n")).await;
+                assert_eq!(why(&node).await.expires_at, Some(at));
+                if is_restarted {
+                    tokio::time::sleep(Duration::from_secs(3_600)).await;
+                    node = node.restart().await;
+                }
+                node.wait_for("expired", 1).await;
+                let expired = node.of("expired").remove(0);
+                let when = Wall::parse_rfc3339(expired["time"].as_str().unwrap()).unwrap();
+                assert!(when >= at && when.since(at) < Duration::from_secs(1), "{when}");
+                assert_eq!(expired["status"], "5.4.7");
+                wait_until("it is returned", || back.messages().len() == 1).await;
+                let report = &back.messages()[0].content;
+                assert!(report.contains("Status: 5.4.7\r\n"), "{report}");
+                assert!(!report.contains("X-Expires"), "{report}");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_has_expired_while_it_was_held_or_the_server_was_down_is_not_sent() {
+    play(|| async {
+        let node = Node::start(&steered(RETRY)).await;
+        let fields = format!("X-Expires: {}\r\n", time(600));
+        sent(&node, "a@x.test", &fields).await;
+        let reason = "wait".to_owned();
+        node.ask(ControlRequest::QueueHold { select: Select::All, reason }).await;
+        let hop = Peer::at(&node.world, HOP);
+        tokio::time::sleep(Duration::from_secs(1_200)).await;
+        assert_eq!(node.count("expired"), 0);
+        node.ask(ControlRequest::QueueRelease { select: Select::All }).await;
+        node.wait_for("expired", 1).await;
+        node.world.unserve(HOP.parse().expect("an address"));
+        sent(&node, "b@x.test", &format!("X-Expires: {}\r\n", time(1_800))).await;
+        node.world.spawn().end();
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        let node = node.restart().await;
+        let _hop = Peer::at(&node.world, HOP);
+        node.wait_for("expired", 1).await;
+        assert_eq!((hop.messages().len(), node.count("relayed")), (0, 0));
     });
 }

@@ -7,7 +7,7 @@ use super::removal::{settle_later_as_removed, settle_removed};
 use super::verdict::{Judged, Verdict, count_want_of_tls};
 use crate::message::Message;
 use crate::seams::World;
-use mail::Failure;
+use mail::{Class, EnhancedStatus, Failure};
 use queue::EntryDetail;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,8 +37,21 @@ pub(crate) fn fail_now<W: World>(
 /// A recipient was given up for its age.
 pub(crate) fn expire<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryDetail) {
     delivery.services.metrics.expiries.inc();
-    let verdict = Verdict::Expired { failure: entry.last_failure.clone(), after: entry.age };
+    let failure = match entry.is_overdue {
+        true => Some(overdue(entry.last_failure.as_deref())),
+        false => entry.last_failure.clone(),
+    };
+    let verdict = Verdict::Expired { failure, after: entry.age };
     give_up(delivery, &entry, verdict);
+}
+
+/// Its sender wanted it given up by now. RFC 3463 §3.5: X.4.7, delivery time expired.
+fn overdue(last: Option<&Failure>) -> Arc<Failure> {
+    let mut text = "it was not delivered by the time that its sender set".to_owned();
+    if let Some(last) = last {
+        text += &format!("; the last attempt failed: {last}");
+    }
+    Arc::new(Failure::local(Class::Permanent, EnhancedStatus::new(5, 4, 7), text))
 }
 
 /// A recipient's domain can't be delivered to at all.

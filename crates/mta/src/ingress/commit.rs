@@ -176,6 +176,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     meta.fields.extend(meta::forwarded(&forwarded));
     meta.fields.extend(meta::owners(&owners));
     meta.fields.extend(meta::require_tls(require_tls));
+    meta.fields.extend(steering.to_last_fields());
     additions.add_to(&mut meta);
     Message {
         id: content.id,

@@ -144,8 +144,7 @@ impl<W: World> Operator<W> {
         let route = active.route_of_key(key);
         let until = why.next().map(|at| self.services.wall_of(at.max(self.services.now())));
         let is_kept = matches!(why, Blocker::Held { .. } | Blocker::Suspended(_));
-        let give_up_after = queue.give_up_after(entry.scheduled);
-        let expires_at = give_up_after.filter(|_| !is_kept && !queue.keeps_all());
+        let expires_at = self.schedule.give_up_at(received_at, entry);
         let placed = queue.ready_of(entry.entry).map(|key| key.next_hop.to_string());
         Some(QueueRecipient {
             index: entry.recipient,
@@ -157,7 +156,7 @@ impl<W: World> Operator<W> {
                 text: why.to_string(),
                 until,
             }),
-            expires_at: expires_at.map(|age| received_at.after(age)),
+            expires_at: Some(expires_at).filter(|_| !is_kept && !queue.keeps_all()),
             attempts: entry.attempts,
             last_failure: entry.last_failure.as_ref().map(ToString::to_string),
             class: entry.last_failure.as_deref().and_then(|failure| self.class_of(failure)),

@@ -7,7 +7,7 @@ use crate::routing::recipient::chosen_route;
 use crate::routing::{REPORTS, Router, TLS_REPORTS, Waits};
 use crate::steering::Steering;
 use mail::{Domain, MessageId, Mono, RequireTls, Wall};
-use queue::{NewEntry, ScheduledKey};
+use queue::{Deadlines, NewEntry, ScheduledKey};
 use spool::record::tag;
 use spool::{Meta, RecoveredMessage};
 use std::time::Duration;
@@ -17,6 +17,22 @@ use std::time::Duration;
 pub(super) struct Clocks {
     pub(super) now: Mono,
     pub(super) wall: Wall,
+}
+
+impl Clocks {
+    /// A time of day as a moment; one that has passed is now, or earlier.
+    fn moment(self, at: Option<Wall>) -> Mono {
+        at.map_or(Mono::NEVER, |at| self.now + at.since(self.wall))
+    }
+
+    /// From when on the age of a message counts that was received then and asked not to be sent before: no
+    /// time to be given up after is spent on waiting for that.
+    fn since(self, received_at: Wall, not_before: Option<Wall>) -> (Mono, Duration) {
+        let from = not_before.map_or(received_at, |at| at.max(received_at));
+        let age = self.wall.since(from);
+        let moment = self.now + from.since(self.wall);
+        (moment - age, age.saturating_sub(self.now.since(Mono(0))))
+    }
 }
 
 /// A message that is queued.
@@ -33,9 +49,9 @@ pub(super) struct Incoming<'a> {
     /// What an operator chose, or empty.
     route: &'a str,
     clocks: Clocks,
-    received: Mono,
-    /// The part of its age that the monotonic clock does not know about.
-    age_before_start: Duration,
+    /// Since when it might be sent, from which its age counts, and the part of that which the monotonic
+    /// clock does not know about.
+    received: (Mono, Duration),
     is_held: bool,
     is_warned: bool,
 }
@@ -60,8 +76,7 @@ impl<'a> Incoming<'a> {
             require_tls: meta::asked_of_tls(&message.meta),
             route: "",
             clocks,
-            received: clocks.now,
-            age_before_start: Duration::ZERO,
+            received: clocks.since(clocks.wall, meta::wall(&message.meta, tag::NOT_BEFORE)),
             is_held: false,
             is_warned: false,
         }
@@ -69,7 +84,6 @@ impl<'a> Incoming<'a> {
 
     /// A message that the spool held.
     pub(super) fn recovered(message: &'a RecoveredMessage, clocks: Clocks) -> Incoming<'a> {
-        let age = clocks.wall.since(message.received_at);
         Incoming {
             id: message.id,
             meta: &message.meta,
@@ -78,8 +92,7 @@ impl<'a> Incoming<'a> {
             require_tls: meta::asked_of_tls(&message.meta),
             route: message.route_override.as_deref().unwrap_or(""),
             clocks,
-            received: clocks.now - age,
-            age_before_start: age.saturating_sub(clocks.now.since(Mono(0))),
+            received: clocks.since(message.received_at, meta::wall(&message.meta, tag::NOT_BEFORE)),
             is_held: message.hold.is_some(),
             is_warned: message.delay_notice_sent,
         }
@@ -96,18 +109,21 @@ impl<'a> Incoming<'a> {
         let Incoming { class, steering, require_tls, .. } = self;
         let waits = Waits { route, class, steering, require_tls: *require_tls };
         let key = router.scheduled_key(domain, &waits);
-        let not_before = meta::wall(self.meta, tag::NOT_BEFORE);
         let next_try = next_try.map(|at| (at, router.active().retry_of(&key).longest_delay()));
         let entry = NewEntry {
             id: self.id,
             recipient: index,
-            received: self.received,
-            age_before_start: self.age_before_start,
-            due: self.clocks.now + wait(next_try, not_before, self.clocks.wall),
+            received: self.received.0,
+            age_before_start: self.received.1,
+            due: self.clocks.now + wait(next_try, steering.not_before, self.clocks.wall),
             attempts,
             priority: steering.priority.unwrap_or_default().class(),
             held: self.is_held,
             warned: self.is_warned,
+            deadlines: Deadlines {
+                expires: self.clocks.moment(steering.given_up_at()),
+                notice: self.clocks.moment(steering.notice_at()),
+            },
         };
         (key, entry)
     }

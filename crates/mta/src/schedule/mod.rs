@@ -76,7 +76,7 @@ impl<W: World> Schedule<W> {
             ..QueueConfig::new(services.number, shards)
         });
         // Before anything is queued.
-        queue.keep_all(services.shared.clock.is_doubted());
+        queue.keep_all(services.now(), services.shared.clock.is_doubted());
         Rc::new(Schedule {
             services: Rc::clone(services),
             custody: Rc::clone(custody),
@@ -260,10 +260,15 @@ impl<W: World> Schedule<W> {
         mail::Wall(self.services.wall().0.saturating_sub(age_ms))
     }
 
-    /// When a recipient of a message that was received then is given up for its age.
+    /// When a recipient of a message that was received then is given up.
     pub(crate) fn give_up_at(&self, received_at: mail::Wall, entry: &EntryDetail) -> mail::Wall {
-        let age = self.queue().give_up_after(entry.scheduled);
-        received_at.after(age.unwrap_or_default())
+        let queue = self.queue();
+        let by_age = received_at.after(queue.give_up_after(entry.scheduled).unwrap_or_default());
+        let Some(at) = queue.expiry(entry.entry) else { return by_age };
+        let at = self.services.wall_of(at);
+        // Its sender set a time. The clocks' readings for the other differ by milliseconds.
+        let differs = at.since(by_age).max(by_age.since(at)) > Duration::from_secs(2);
+        if differs { at } else { by_age }
     }
 
     /// Brings the gauges up to date, twice a second at most.

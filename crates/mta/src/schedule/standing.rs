@@ -138,7 +138,7 @@ pub(crate) async fn watch_clock<W: World>(schedule: Rc<Schedule<W>>) {
     let offset = || i128::from(time.wall().0) * 1_000 - i128::from(time.now().0);
     let before = offset();
     let began = time.now();
-    schedule.queue_mut().keep_all(true);
+    schedule.queue_mut().keep_all(began, true);
     loop {
         time.sleep_until(time.now() + CLOCK_LOOK).await;
         let doubt = &schedule.services.shared.clock;
@@ -156,7 +156,7 @@ pub(crate) async fn watch_clock<W: World>(schedule: Rc<Schedule<W>>) {
                 make_younger(&schedule, began, ahead_us).await;
             }
         }
-        schedule.queue_mut().keep_all(false);
+        schedule.queue_mut().keep_all(time.now(), false);
         return;
     }
 }

@@ -5,13 +5,13 @@ mod reading;
 
 use config::{Config, Pool, SteeringKey};
 use mail::field_watch::Found;
-use mail::{FieldWatch, Refusal};
+use mail::{FieldWatch, Refusal, Wall};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
-use mta::seams::World;
-use mta::steering::Steering;
-use reading::{Mistake, name_of};
+use mta::seams::{Time as _, World};
+use mta::steering::{HOLD_MAX, Steering};
+use reading::{Mistake, name_of, time_of};
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,19 +20,21 @@ use std::sync::Arc;
 pub(crate) struct Steerings;
 
 impl<W: World> StageKind<W> for Steerings {
-    fn stages(&self, config: &Config, _world: &W, _console: &Rc<dyn Console>) -> Vec<Placed> {
+    fn stages(&self, config: &Config, world: &W, _console: &Rc<dyn Console>) -> Vec<Placed> {
         let is_obeyed = config.listeners.iter().any(|one| !one.steering_from.is_empty());
         if config.steering.fields.is_empty() || !is_obeyed {
             return Vec::new();
         }
         let (keys, names): (Vec<_>, Vec<_>) = config.steering.fields.iter().cloned().unzip();
-        let stage = SteeringStage { keys, names: names.into(), pools: config.pools.clone() };
+        let (world, pools) = (world.clone(), config.pools.clone());
+        let stage = SteeringStage { world, keys, names: names.into(), pools };
         // The first: nobody else is to see them.
         vec![Placed { line: 0, stage: Rc::new(stage) }]
     }
 }
 
-struct SteeringStage {
+struct SteeringStage<W: World> {
+    world: W,
     /// What the fields say, in the order of `names`.
     keys: Vec<SteeringKey>,
     names: Rc<[Box<str>]>,
@@ -52,7 +54,7 @@ impl Observer for Watch {
 const TOO_MANY_FIELDS: Refusal =
     Refusal::permanent((6, 0), "Too many steering fields").with_code(550);
 
-impl Stage for SteeringStage {
+impl<W: World> Stage for SteeringStage<W> {
     fn name(&self) -> &'static str {
         "steering"
     }
@@ -78,8 +80,9 @@ impl Stage for SteeringStage {
     }
 }
 
-impl SteeringStage {
+impl<W: World> SteeringStage<W> {
     fn steer(&self, draft: &mut Draft, fields: &[Found]) -> Result<(), Refusal> {
+        let now = self.world.time().wall();
         for (at, field) in fields.iter().enumerate() {
             let name = &*self.names[field.name];
             let refused = |mistake: Mistake| mistake.refusal(name);
@@ -90,16 +93,23 @@ impl SteeringStage {
             let text = std::str::from_utf8(&value).ok().filter(|_| !field.is_cut);
             let text = text.filter(|text| !text.is_empty());
             let text = text.ok_or_else(|| refused(Mistake::Unreadable))?;
-            self.say(draft.steering_mut(), self.keys[field.name], text).map_err(refused)?;
+            let said = (self.keys[field.name], text);
+            self.say(draft.steering_mut(), said, now).map_err(refused)?;
             draft.omit(field.range.clone());
         }
+        self.check(draft.steering_mut(), now)?;
         match draft.steering_mut().tenant.clone() {
             Some(tenant) => draft.choose_tenant(Some(&tenant)),
             None => Ok(()),
         }
     }
 
-    fn say(&self, steering: &mut Steering, key: SteeringKey, text: &str) -> Result<(), Mistake> {
+    fn say(
+        &self,
+        steering: &mut Steering,
+        (key, text): (SteeringKey, &str),
+        now: Wall,
+    ) -> Result<(), Mistake> {
         match key {
             SteeringKey::Tenant => steering.tenant = Some(name_of(text)?),
             SteeringKey::Campaign => steering.campaign = Some(name_of(text)?),
@@ -111,8 +121,27 @@ impl SteeringStage {
                 let priority = mail::Priority::parse(text);
                 steering.priority = Some(priority.ok_or(Mistake::NoPriority)?);
             }
-            _ => {}
+            SteeringKey::NotBefore => {
+                let at = time_of(text)?;
+                if at > now.after(HOLD_MAX) {
+                    return Err(Mistake::TooFar);
+                }
+                // What has passed is no wish.
+                steering.not_before = Some(at).filter(|at| *at > now);
+            }
+            SteeringKey::Expires => steering.expires = Some(time_of(text)?),
+            SteeringKey::Window => {}
         }
         Ok(())
+    }
+
+    /// What is wrong with several of them together.
+    fn check(&self, steering: &Steering, now: Wall) -> Result<(), Refusal> {
+        let Some(expires) = steering.expires else { return Ok(()) };
+        if expires > steering.not_before.unwrap_or(now) {
+            return Ok(());
+        }
+        let field = self.keys.iter().position(|key| *key == SteeringKey::Expires);
+        Err(Mistake::TooEarly.refusal(field.map_or("", |field| &self.names[field])))
     }
 }

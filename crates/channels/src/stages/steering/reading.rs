@@ -1,6 +1,6 @@
 //! What steering fields may say.
 
-use mail::Refusal;
+use mail::{Refusal, Wall};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -20,6 +20,12 @@ pub(super) enum Mistake {
     NoPool,
     /// It is no priority.
     NoPriority,
+    /// It is no time.
+    NoTime,
+    /// It lies too far ahead.
+    TooFar,
+    /// It has passed, or lies before the time before which it may not be sent.
+    TooEarly,
 }
 
 impl Mistake {
@@ -31,6 +37,9 @@ impl Mistake {
             Mistake::NoName => "is no name: 1 to 128 printable characters but for < and > are one",
             Mistake::NoPool => "names no pool",
             Mistake::NoPriority => "is no priority: -9 to 9 are",
+            Mistake::NoTime => "is no time: such as 2026-12-01T09:00:00+01:00 is one",
+            Mistake::TooFar => "lies more than a year ahead",
+            Mistake::TooEarly => "lies before the time from which on the message may be sent",
         };
         let text = Cow::Owned(format!("{field} {text}"));
         Refusal { text, ..Refusal::permanent((6, 0), "").with_code(550) }
@@ -42,6 +51,11 @@ pub(super) fn name_of(text: &str) -> Result<Arc<str>, Mistake> {
     let is_of_name = |byte: u8| (0x20..0x7f).contains(&byte) && !matches!(byte, b'<' | b'>');
     let is_name = text.len() <= NAME_BYTES_MAX && text.bytes().all(is_of_name);
     is_name.then(|| Arc::from(text)).ok_or(Mistake::NoName)
+}
+
+/// A time as RFC 3339 or RFC 5322 writes it.
+pub(super) fn time_of(text: &str) -> Result<Wall, Mistake> {
+    Wall::parse_rfc3339(text).or_else(|| Wall::parse_rfc5322(text)).ok_or(Mistake::NoTime)
 }
 
 #[cfg(test)]

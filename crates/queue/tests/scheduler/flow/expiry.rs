@@ -214,7 +214,7 @@ fn a_domain_that_cannot_be_found_counts_as_tried() {
 fn nothing_expires_while_the_clock_cannot_be_trusted() {
     let retry = RetryPolicy { give_up_after: SECOND * 50, ..policy() };
     let mut one = One::new();
-    one.queue.keep_all(true);
+    one.queue.keep_all(one.now, true);
     let old =
         queue::NewEntry { received: Mono(0), age_before_start: SECOND * 100, ..entry(1, one.now) };
     one.push_with(&retry, old);
@@ -226,7 +226,7 @@ fn nothing_expires_while_the_clock_cannot_be_trusted() {
     assert_eq!(one.later(SECOND * 40), []);
     // It was the clock: the message is young.
     one.queue.correct_ages(0, Mono(5_000_000), 100_000_000);
-    one.queue.keep_all(false);
+    one.queue.keep_all(one.now, false);
     assert_eq!(one.later(SECOND), [], "its last try comes when it is too old");
     assert!(one.queue.counts().scheduled == 1);
 }

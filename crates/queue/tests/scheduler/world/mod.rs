@@ -107,6 +107,7 @@ pub fn entry(id: u64, now: Mono) -> NewEntry {
         priority: 4,
         held: false,
         warned: false,
+        deadlines: queue::Deadlines::NONE,
     }
 }
 
