@@ -6,6 +6,7 @@
 pub mod json;
 
 use crate::encryption::Encryption;
+use crate::steering::Steering;
 use ::classes::Verdict;
 use auth::checks::Summary;
 use auth::iprev;
@@ -55,6 +56,8 @@ pub struct Message {
     /// When it was accepted; the event's delay counts from here.
     pub received_at: Wall,
     pub body_bytes: u64,
+    /// Whose mail it is, with what it waits, and what else was said of how it is sent, if anything.
+    pub steering: Option<Box<Steering>>,
 }
 
 /// Who handed in a message; made once per session and shared by its events.

@@ -3,6 +3,7 @@
 use crate::event;
 use crate::line::Permit;
 use crate::meta::{self, KeptOwner};
+use crate::steering::Steering;
 use bytes::Bytes;
 use mail::{
     ContentFacts, Envelope, Failure, Mailbox, MessageId, Omitted, Priority, RequireTls, Wall,
@@ -213,6 +214,7 @@ impl Message {
             envelope: Some(Arc::clone(&self.envelope)),
             received_at: self.received_at,
             body_bytes: self.facts.body_bytes,
+            steering: Steering::said(&self.meta).map(Box::new),
         }
     }
 }

@@ -31,6 +31,15 @@ pub struct Filter {
     /// Its next hop, or one host of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_hop: Option<String>,
+    /// The tenant whose mail it is; empty: nobody's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// With what it waits, as its sender said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub campaign: Option<String>,
+    /// The source that it is sent from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// Words in its last failure or in the reason of its hold, compared without case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -2,6 +2,7 @@
 
 use super::text;
 use mail::Wall;
+use queue::ScheduledKey;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -18,16 +19,22 @@ pub enum Scope {
     NextHop(String),
     /// Mail from the source of this name.
     Source(String),
+    /// Mail of the tenant of this name.
+    Tenant(String),
+    /// Mail with this campaign.
+    Campaign(String),
 }
 
 impl Scope {
-    /// Whether it is about mail for this domain that takes this route.
+    /// Whether it is about mail that waits under this key and takes this route.
     #[must_use]
-    pub fn covers(&self, domain: &str, route: Option<&str>) -> bool {
+    pub fn covers(&self, key: &ScheduledKey, route: Option<&str>) -> bool {
         match self {
             Scope::All => true,
-            Scope::Domain(wanted) => domain.eq_ignore_ascii_case(wanted),
+            Scope::Domain(wanted) => key.domain.as_str().eq_ignore_ascii_case(wanted),
             Scope::Route(wanted) => route == Some(wanted),
+            Scope::Tenant(wanted) => *key.tenant == **wanted,
+            Scope::Campaign(wanted) => *key.campaign == **wanted,
             Scope::NextHop(_) | Scope::Source(_) => false,
         }
     }
@@ -38,7 +45,7 @@ impl Scope {
         match self {
             Scope::NextHop(wanted) => super::selection::is_hop(next_hop, wanted),
             Scope::Source(wanted) => source == wanted,
-            Scope::All | Scope::Domain(_) | Scope::Route(_) => false,
+            _ => false,
         }
     }
 }
@@ -52,6 +59,8 @@ impl fmt::Display for Scope {
             Scope::Route(route) => write!(f, "the route {route}"),
             Scope::NextHop(hop) => write!(f, "the next hop {hop}"),
             Scope::Source(source) => write!(f, "the source {source}"),
+            Scope::Tenant(tenant) => write!(f, "the tenant {tenant}"),
+            Scope::Campaign(campaign) => write!(f, "the campaign {campaign}"),
         }
     }
 }
@@ -84,6 +93,29 @@ pub(crate) fn longest(
 mod tests {
     use super::*;
 
+    fn key(domain: &str, tenant: &str) -> ScheduledKey {
+        ScheduledKey {
+            tenant: tenant.into(),
+            campaign: "spring".into(),
+            domain: mail::Domain::parse(domain).unwrap(),
+            route: "".into(),
+            pool: "".into(),
+            window: "".into(),
+            require_tls: mail::RequireTls::Unsaid,
+        }
+    }
+
+    #[test]
+    fn a_tenant_s_or_campaign_s_mail_is_covered_and_no_other() {
+        let (acme, other) = (key("a.test", "acme"), key("a.test", "other"));
+        let tenant = Scope::Tenant("acme".to_owned());
+        assert!(tenant.covers(&acme, None) && !tenant.covers(&other, None));
+        assert!(!Scope::Tenant(String::new()).covers(&acme, None));
+        assert!(Scope::Campaign("spring".to_owned()).covers(&other, None));
+        assert!(!Scope::Campaign("Spring".to_owned()).covers(&other, None));
+        assert!(!tenant.covers_hop("mx:out:mx.test:25", "acme"));
+    }
+
     #[test]
     fn of_several_that_apply_the_one_that_ends_last_counts() {
         let suspension = |scope, until: Option<u64>| Suspension {
@@ -98,7 +130,8 @@ mod tests {
             suspension(Scope::NextHop("mx.test".to_owned()), None),
         ];
         let of = |now, domain: &str, route| {
-            longest(&all, Wall(now), |s| s.covers(domain, route)).and_then(|s| s.until)
+            let key = key(domain, "acme");
+            longest(&all, Wall(now), |s| s.covers(&key, route)).and_then(|s| s.until)
         };
         assert_eq!(of(10, "A.test", Some("out")), Some(Wall(70)));
         assert_eq!(of(10, "a.test", None), Some(Wall(50)));

@@ -522,8 +522,14 @@ impl<W: World> Entrance<W> {
         for (reason, recipients) in dropped.reasons {
             let client = Arc::clone(self.session.client());
             let envelope = Some(Arc::clone(&dropped.envelope));
-            let message =
-                event::Message { id, position: None, envelope, received_at: at, body_bytes };
+            let message = event::Message {
+                id,
+                position: None,
+                envelope,
+                received_at: at,
+                body_bytes,
+                steering: None,
+            };
             services.events.emit(Event {
                 at,
                 message: Some(message),

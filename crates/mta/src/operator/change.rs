@@ -207,6 +207,7 @@ impl<W: World> Operator<W> {
                     envelope: None,
                     received_at: self.schedule.received_at(&entry),
                     body_bytes: 0,
+                    steering: None,
                 }
             }
         };

@@ -57,11 +57,22 @@ impl Sieve {
             && filter.next_hop.is_none()
             && filter.reason.is_none()
             && filter.class.is_none()
+            && filter.tenant.is_none()
+            && filter.campaign.is_none()
+            && filter.source.is_none()
         {
             return true;
         }
         let Some(key) = queue.scheduled_key(glance.scheduled) else { return false };
         if filter.domain.as_deref().is_some_and(|domain| key.domain.as_str() != domain) {
+            return false;
+        }
+        let is = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|w| w == is);
+        let placed = glance.ready.and_then(|ready| queue.ready_key(ready));
+        if !is(&filter.tenant, &key.tenant)
+            || !is(&filter.campaign, &key.campaign)
+            || !is(&filter.source, placed.map_or("", |key| &key.source))
+        {
             return false;
         }
         let route = active.route_of_key(key);
@@ -71,7 +82,6 @@ impl Sieve {
             return false;
         }
         if let Some(wanted) = &filter.next_hop {
-            let placed = glance.ready.and_then(|ready| queue.ready_key(ready));
             let is = match placed {
                 Some(key) => is_hop(&key.next_hop, wanted),
                 None => {
@@ -141,6 +151,9 @@ impl Sieve {
             && filter.route.is_none()
             && filter.next_hop.is_none()
             && filter.client.is_none()
+            && filter.tenant.is_none()
+            && filter.campaign.is_none()
+            && filter.source.is_none()
     }
 
     /// The sender that is asked for.

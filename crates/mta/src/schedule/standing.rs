@@ -68,7 +68,7 @@ pub(crate) fn suspend_scheduled<W: World>(
         let active = schedule.router.active();
         let route = active.route_of_key(key);
         let route = route.map(|route| &*route.name);
-        let covers = |scope: &crate::control::Scope| scope.covers(key.domain.as_str(), route);
+        let covers = |scope: &crate::control::Scope| scope.covers(key, route);
         longest(&suspensions, schedule.services.wall(), covers).map(|s| standstill(schedule, s))
     };
     schedule.queue_mut().suspend(schedule.services.now(), id, found);

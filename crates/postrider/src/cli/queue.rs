@@ -174,17 +174,27 @@ pub(crate) struct ScopeArgs {
     /// Mail from the source of this name; other sources of its pools take it over.
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
+    /// Mail of the tenant of this name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Mail with this campaign.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) campaign: Option<String>,
 }
 
 impl ScopeArgs {
     fn scope(&self) -> Scope {
-        match (&self.domain, &self.route, &self.next_hop, &self.source) {
-            (Some(domain), ..) => Scope::Domain(domain.clone()),
-            (_, Some(route), ..) => Scope::Route(route.clone()),
-            (_, _, Some(hop), _) => Scope::NextHop(hop.clone()),
-            (.., Some(source)) => Scope::Source(source.clone()),
-            _ => Scope::All,
-        }
+        let named: [(&Option<String>, fn(String) -> Scope); 6] = [
+            (&self.domain, Scope::Domain),
+            (&self.route, Scope::Route),
+            (&self.next_hop, Scope::NextHop),
+            (&self.source, Scope::Source),
+            (&self.tenant, Scope::Tenant),
+            (&self.campaign, Scope::Campaign),
+        ];
+        // There is one at most.
+        let given = named.into_iter().find_map(|(name, scope)| Some(scope(name.clone()?)));
+        given.unwrap_or(Scope::All)
     }
 }
 
@@ -254,6 +264,15 @@ pub(crate) struct FilterArgs {
     /// Only recipients with this next hop, or with this host in it.
     #[arg(long, value_name = "HOST")]
     pub(crate) next_hop: Option<String>,
+    /// Only mail of this tenant; "" for nobody's.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Only mail with this campaign.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) campaign: Option<String>,
+    /// Only recipients that are sent to from this source, as far as that was chosen.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) source: Option<String>,
     /// Only recipients whose last failure, or reason of hold, has these words.
     #[arg(long, value_name = "WORDS")]
     pub(crate) failure: Option<String>,
@@ -279,6 +298,9 @@ impl FilterArgs {
             state: self.state.map(RecipientState::from),
             route: self.route.clone(),
             next_hop: self.next_hop.clone(),
+            tenant: self.tenant.clone(),
+            campaign: self.campaign.clone(),
+            source: self.source.clone(),
             reason: self.failure.clone(),
             class: self.class,
             older_than_ms: self.older_than.map(ms),
@@ -302,7 +324,7 @@ pub(crate) struct SelectArgs {
     pub(crate) filter: FilterArgs,
 }
 
-const FILTERS: [&str; 11] = [
+const FILTERS: [&str; 14] = [
     "domain",
     "sender",
     "recipient",
@@ -310,12 +332,15 @@ const FILTERS: [&str; 11] = [
     "state",
     "route",
     "next_hop",
+    "tenant",
+    "campaign",
+    "source",
     "failure",
     "class",
     "older_than",
     "younger_than",
 ];
-const OTHERWISE: [&str; 12] = [
+const OTHERWISE: [&str; 15] = [
     "all",
     "domain",
     "sender",
@@ -324,6 +349,9 @@ const OTHERWISE: [&str; 12] = [
     "state",
     "route",
     "next_hop",
+    "tenant",
+    "campaign",
+    "source",
     "failure",
     "class",
     "older_than",

@@ -1,7 +1,7 @@
 //! Every configuration in `examples/` starts, as it is but for ports and directories.
 
 use crate::support::certificate::{EC, make_certificate};
-use crate::support::server::{POSTRIDER, Server};
+use crate::support::server::{POSTRIDER, Server, program};
 use crate::support::tool::free_port;
 use crate::support::{Files, config};
 use std::collections::BTreeMap;
@@ -66,6 +66,9 @@ fn every_example_starts() {
         let listeners = text.matches("[[listener]]").count();
         make_certificate(files.dir(), "mail", EC, &["mail.example.org"]);
         files.write("relay.password", "secret\n");
+        let made =
+            program(files.dir(), &["dkim", "new", "example.org", "s2026a", "--out", "s2026a.pem"]);
+        assert_eq!(made.code, 0, "{made:?}");
         let private = fs::Permissions::from_mode(0o600);
         fs::set_permissions(files.path("relay.password"), private).expect("a file of ours");
         let certificates = files.dir().display().to_string();

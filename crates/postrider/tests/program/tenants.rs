@@ -158,5 +158,22 @@ fn who_may_steer_names_tenants_that_there_are() {
     assert!(give("small").starts_with("250 "));
     assert!(give("small").starts_with("452 4.3.1 "));
     assert!(give("acme").starts_with("250 "));
+    // What is stopped of one goes on for others, and orders find it by its name.
+    let count = |words: &[&str]| {
+        let listed = near.json(&[&["queue", "list"], words].concat());
+        listed.iter().filter(|response| response["response"] == "item").count()
+    };
+    assert_eq!((count(&["--tenant", "acme"]), count(&["--tenant", "small"])), (2, 1));
+    assert_eq!(queue(&["suspend", "--tenant", "acme", "--reason", "unpaid"]).code, 0);
+    assert_eq!(queue(&["resume", "--next-hop", &far.to()]).code, 0);
+    let relayed = near_files.wait_events("relayed", 1);
+    assert_eq!(relayed[0]["tenant"], "small", "{relayed:?}");
+    let told = || near.queue().iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
+    wait_until("it is told", || told().matches("the tenant acme: unpaid").count() == 2);
+    assert_eq!(queue(&["resume", "--tenant", "acme"]).code, 0);
+    near_files.wait_events("relayed", 3);
+    let received = near_files.events_of("received");
+    let tenants: Vec<&str> = received.iter().filter_map(|event| event["tenant"].as_str()).collect();
+    assert_eq!(tenants, ["acme", "small", "acme"]);
     near.stop();
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::event::{Position, Recipients};
+use crate::steering::Steering;
 use mail::{Class, Culprit, Envelope, Mailbox, MessageId, Notify, Recipient, RequireTls};
 use std::sync::Arc;
 
@@ -32,6 +33,11 @@ fn event(kind: Kind, recipients: &[u32]) -> Event {
             envelope: Some(envelope(&["\"q\\\"uote\"@one.example", "b@two.example"])),
             received_at: Wall(1_795_255_872_000),
             body_bytes: 400,
+            steering: Some(Box::new(Steering {
+                tenant: Some("ac\"me".into()),
+                campaign: Some("spring".into()),
+                ..Steering::default()
+            })),
         }),
         recipients: Recipients::from_slice(recipients),
         kind,
@@ -100,6 +106,8 @@ fn received_lists_all_recipients_on_one_line() {
     assert_eq!(line["tls_client"], "jo@x.test");
     assert_eq!(line["helo"], "ev\u{1b}[2Jil\u{9b}\"\\");
     assert_eq!(line["size"], 400);
+    assert_eq!((&line["tenant"], &line["campaign"]), (&"ac\"me".into(), &"spring".into()));
+    assert_eq!(line.get("pool"), None);
     assert_eq!((&line["spf"], &line["dmarc"]), (&"softfail".into(), &"pass".into()));
     assert_eq!(line["require_tls"], "yes");
     assert_eq!(line["signed"][1], "s2._domainkey.x.test");
