@@ -43,3 +43,4 @@ pub mod suspension;
 pub mod tables;
 #[cfg(test)]
 mod testing;
+pub mod window;
