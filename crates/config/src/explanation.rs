@@ -216,12 +216,17 @@ impl Telling<'_> {
         let is_stranger =
             request.client.is_none_or(|client| listener.relay_network(client).is_none());
         self.explainer.section = at;
-        self.explainer.own_networks("steering_from", &listener.steering_from);
-        self.explainer.own_networks("proxy_protocol_from", &listener.proxy_protocol_from);
+        self.networks(listener);
         listener.protocol.explain(&mut self.explainer);
         if is_stranger && !listener.protocol.needs_login() {
             listener.protocol.explain_for_strangers(&mut self.explainer);
         }
+    }
+
+    /// Whom the listener trusts with more than others.
+    fn networks(&mut self, listener: &Listener) {
+        self.explainer.own_networks("steering_from", &listener.steering_from);
+        self.explainer.own_networks("proxy_protocol_from", &listener.proxy_protocol_from);
     }
 
     /// What stages do to mail of this sender, if it is the author, too.

@@ -276,7 +276,7 @@ pub struct Blocker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockerKind {
-    /// The time of the next try.
+    /// The time of the next try, or the one that its sender set.
     Time,
     /// Finding the route and next hop (DNS).
     Resolving,

@@ -14,15 +14,37 @@ use mail::{Envelope, Failure, MessageId, Mono, Reply, RequireTls, Wall};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock};
 
 /// Where in the spool the record stands from which an event derives. Positions of one log only
 /// grow, so a reader can tell what it has seen already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position {
-    pub log: u8,
+pub struct Position(NonZeroU64);
+
+impl Position {
+    /// What a sequence number takes beside the log's; they have 40 bits.
+    const SEQUENCE_BITS: u32 = 56;
+
+    /// A record of a log. In one word: events are moved around.
+    #[must_use]
+    pub fn new(log: u8, sequence: u64) -> Position {
+        let most = (1 << Position::SEQUENCE_BITS) - 2;
+        let packed = u64::from(log) << Position::SEQUENCE_BITS | (sequence.min(most) + 1);
+        Position(NonZeroU64::new(packed).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// The log.
+    #[must_use]
+    pub fn log(self) -> u8 {
+        (self.0.get() >> Position::SEQUENCE_BITS) as u8
+    }
+
     /// The record within it.
-    pub sequence: u64,
+    #[must_use]
+    pub fn sequence(self) -> u64 {
+        (self.0.get() & ((1 << Position::SEQUENCE_BITS) - 1)) - 1
+    }
 }
 
 /// Who signed a message, each as `SELECTOR._domainkey.DOMAIN`; `None`: nobody. One pointer: events are
@@ -333,6 +355,16 @@ mod tests {
         assert!((100..=103).contains(&logged), "{logged}");
         let last = meter.admit(Mono(20_000_000)).unwrap();
         assert_eq!(logged + unlogged + last, 10_000);
+    }
+
+    #[test]
+    fn a_position_is_what_it_was_made_of_and_in_its_order() {
+        for (log, sequence) in [(0, 0), (0, 1), (7, (1 << 40) - 1), (255, 3)] {
+            let position = Position::new(log, sequence);
+            assert_eq!((position.log(), position.sequence()), (log, sequence));
+        }
+        assert!(Position::new(0, 9) < Position::new(1, 0));
+        assert!(Position::new(1, 0) < Position::new(1, 1));
     }
 
     #[test]

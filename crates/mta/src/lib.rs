@@ -44,3 +44,4 @@ pub mod tables;
 mod tenants;
 #[cfg(test)]
 mod testing;
+pub mod window;

@@ -6,7 +6,8 @@ use crate::meta::{self, KeptOwner};
 use crate::steering::Steering;
 use bytes::Bytes;
 use mail::{
-    ContentFacts, Envelope, Failure, Mailbox, MessageId, Omitted, Priority, RequireTls, Wall,
+    ByMode, ContentFacts, DeliverBy, Envelope, Failure, Mailbox, MessageId, Omitted, Priority,
+    RequireTls, Wall,
 };
 use spool::{Accept, BlobId, Body, Loaded, LoadedBody, Meta};
 use std::borrow::Cow;
@@ -114,6 +115,19 @@ impl Message {
     #[must_use]
     pub fn priority(&self) -> Option<Priority> {
         meta::priority(&self.meta)
+    }
+
+    /// By when it is to be delivered, if its sender said so.
+    #[must_use]
+    pub fn deliver_by(&self) -> Option<DeliverBy> {
+        let asked = meta::deliver_by_of(&self.meta);
+        match meta::given_up_at(&self.meta) {
+            Some(at) => {
+                let is_traced = asked.is_some_and(|by| by.is_traced);
+                Some(DeliverBy { at, mode: ByMode::Return, is_traced })
+            }
+            None => asked,
+        }
     }
 
     /// What it asks of TLS on its way.

@@ -80,6 +80,17 @@ pub(crate) fn deliver_by_of(meta: &Meta) -> Option<DeliverBy> {
     Some(DeliverBy { at, mode, is_traced: *is_traced == 1 })
 }
 
+/// When it is given up, whatever the retry policy says.
+pub(crate) fn given_up_at(meta: &Meta) -> Option<Wall> {
+    earlier_end(wall(meta, tag::EXPIRES_AT), deliver_by_of(meta))
+}
+
+/// The same of what was said.
+pub(crate) fn earlier_end(expires: Option<Wall>, deliver_by: Option<DeliverBy>) -> Option<Wall> {
+    let returned = deliver_by.filter(|by| by.mode == ByMode::Return).map(|by| by.at);
+    expires.into_iter().chain(returned).min()
+}
+
 /// What of the body goes nowhere; `None` if all of it goes.
 pub(crate) fn omitted(omitted: &Omitted) -> Option<(u16, Bytes)> {
     (!omitted.is_empty()).then(|| (tag::OMITTED, Bytes::from(omitted.to_bytes())))

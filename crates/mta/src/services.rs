@@ -84,7 +84,7 @@ impl<W: World> Services<W> {
     /// Emits `event` with the position of the record it derives from.
     pub(crate) fn emit_at(&self, mut event: Event, log: u8, position: u64) {
         if let Some(message) = &mut event.message {
-            message.position = Some(Position { log, sequence: position });
+            message.position = Some(Position::new(log, position));
         }
         self.events.emit(event);
     }

@@ -253,6 +253,7 @@ impl<W: World> Shard<W> {
         let (schedule, delivery) = (&self.schedule, &self.delivery);
         match action {
             Action::Resolve(scheduled) => start_resolution(schedule, scheduled),
+            Action::Hours(scheduled) => standing::tell_hours(schedule, scheduled),
             Action::Locate(locating) => start_locating(delivery, locating),
             Action::Open(ready) => start_connection(delivery, ready),
             Action::Wake(ready) => schedule.idle.wake_one(ready),

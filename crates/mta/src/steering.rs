@@ -3,7 +3,7 @@
 
 use crate::meta;
 use bytes::Bytes;
-use mail::{ByMode, DeliverBy, Priority, Wall};
+use mail::{ByMode, DeliverBy, Priority, Refusal, Wall};
 use spool::Meta;
 use spool::record::tag;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub struct Steering {
     pub not_before: Option<Wall>,
     /// It is not sent from then on.
     pub expires: Option<Wall>,
+    /// In which hours it may be sent, as [`crate::window::Window`] reads it.
+    pub window: Option<Arc<str>>,
     /// When it should be delivered.
     pub deliver_by: Option<DeliverBy>,
 }
@@ -56,14 +58,15 @@ impl Steering {
 
     /// The rest of it, which is kept behind all other fields.
     pub(crate) fn to_last_fields(&self) -> Vec<(u16, Bytes)> {
-        self.deliver_by.map(meta::deliver_by).into_iter().collect()
+        let window = self.window.as_ref();
+        let window = window.map(|text| (tag::WINDOW, Bytes::copy_from_slice(text.as_bytes())));
+        window.into_iter().chain(self.deliver_by.map(meta::deliver_by)).collect()
     }
 
     /// When it is given up, whatever the retry policy says.
     #[must_use]
     pub fn given_up_at(&self) -> Option<Wall> {
-        let returned = self.deliver_by.filter(|by| by.mode == ByMode::Return).map(|by| by.at);
-        self.expires.into_iter().chain(returned).min()
+        meta::earlier_end(self.expires, self.deliver_by)
     }
 
     /// When its sender is told that it is late, whatever the retry policy says.
@@ -79,6 +82,19 @@ impl Steering {
         is_any.then(|| Steering::of(meta))
     }
 
+    /// Whether its times leave it any.
+    ///
+    /// # Errors
+    /// They do not.
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        let text = "The message would be returned before it may be sent";
+        let is_never_sent = self.given_up_at().is_some_and(|at| Some(at) <= self.not_before);
+        match is_never_sent {
+            true => Err(Refusal::permanent((5, 4), text).with_code(550)),
+            false => Ok(()),
+        }
+    }
+
     /// The same from where it is kept.
     pub(crate) fn of(meta: &Meta) -> Steering {
         let text = |tag: u16| meta::text(meta, tag).map(Arc::from);
@@ -89,6 +105,7 @@ impl Steering {
             priority: meta::priority(meta),
             not_before: meta::wall(meta, tag::NOT_BEFORE),
             expires: meta::wall(meta, tag::EXPIRES_AT),
+            window: text(tag::WINDOW),
             deliver_by: meta::deliver_by_of(meta),
         }
     }
@@ -107,6 +124,7 @@ mod tests {
             priority: Priority::new(-9),
             not_before: Some(Wall(1)),
             expires: Some(Wall(2)),
+            window: Some("mon 09:00-10:00 UTC".into()),
             deliver_by: Some(DeliverBy { at: Wall(3), mode: ByMode::Notify, is_traced: true }),
         };
         let mut meta = Meta { fields: steering.to_fields() };

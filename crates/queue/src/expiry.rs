@@ -41,7 +41,7 @@ impl Queue {
         if queue.is_suspended(now) {
             return false;
         }
-        let mut due = entry.due.max(queue.standstill.ended(now));
+        let mut due = entry.due.max(queue.resumed(now));
         let failed_at = match entry.state() {
             State::Scheduled if entry.due > now => return false,
             State::Scheduled => match queue.known {

@@ -30,6 +30,7 @@ mod expiry;
 mod failures;
 mod hold;
 mod hold_reasons;
+mod hours;
 pub mod lease;
 mod lending;
 mod limits;
@@ -54,10 +55,12 @@ mod tenant;
 mod timers;
 mod ways;
 mod why;
+mod window;
 
 pub use connections::{CloseReason, Take, Work};
 pub use deadlines::Deadlines;
 pub use hold::Held;
+pub use hours::Hours;
 pub use limits::ReadyLimits;
 pub use listing::{Glance, GlanceState, QueueCounts, ReadyCounts, ScheduledCounts};
 pub use locating::{Located, Locating};
@@ -161,6 +164,9 @@ pub enum Action {
     /// Find route and next hop of this scheduled queue and answer with
     /// [`Queue::handle_resolved`]. Asked once until answered, and again when the answer is stale.
     Resolve(ScheduledId),
+    /// Say whether this scheduled queue's window ([`ScheduledKey::window`]) is open, with
+    /// [`Queue::set_hours`], at once.
+    Hours(ScheduledId),
     /// Find the next hop of each of these recipients and answer with [`Queue::handle_located`].
     Locate(Locating),
     /// Open one more connection for this ready queue (its slot is taken); report with

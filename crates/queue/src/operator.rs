@@ -153,6 +153,9 @@ impl Queue {
         if entry.due > now {
             return Blocker::Scheduled { due: entry.due, first: entry.attempts == 0 };
         }
+        if let Some(window) = queue.closed_window(now) {
+            return window;
+        }
         let domain = queue.key.domain.clone();
         match &queue.known {
             Known::Trouble(failure, until) if *until > now => {
@@ -173,6 +176,9 @@ impl Queue {
         let queue = &self.ready[entry.ready];
         if let Some(suspension) = of.standstill.at(now).or_else(|| queue.standstill.at(now)) {
             return Blocker::Suspended(Arc::clone(suspension));
+        }
+        if let Some(window) = of.closed_window(now) {
+            return window;
         }
         let next_hop = queue.key.next_hop.clone();
         if let Some(pause) = &self.paused {

@@ -1,5 +1,6 @@
 //! From due to ready: finding out where a scheduled queue's messages go.
 
+use crate::hours::KnownHours;
 use crate::lease::Place;
 use crate::lease::hash_of;
 use crate::queue::Queue;
@@ -210,7 +211,8 @@ impl Queue {
     /// Sets the timer of a scheduled queue.
     pub(crate) fn arm(&mut self, number: u32) {
         let queue = &self.scheduled[number];
-        let resumed = queue.standstill.until();
+        let opens = queue.hours.as_ref().map_or(Mono(0), KnownHours::worth_a_look);
+        let resumed = queue.standstill.until().max(opens);
         let at = match (queue.heap.first(), &queue.known) {
             _ if queue.asked || queue.in_line => Mono::NEVER,
             (None, _) => Mono::NEVER,
@@ -229,10 +231,15 @@ impl Queue {
             self.arm(number);
             return;
         };
-        if self.slab[slot].due > now || queue.is_suspended(now) {
+        if self.slab[slot].due > now || queue.standstill.at(now).is_some() {
             self.arm(number);
             return;
         }
+        if self.waits_for_hours(now, number) {
+            self.arm(number);
+            return;
+        }
+        let queue = &self.scheduled[number];
         if self.is_given_up(now, slot) {
             self.expire(now, slot);
             return;

@@ -1,9 +1,10 @@
 //! Scheduled queues: what waits for its time, and for an answer to "where to?".
 
+use crate::hours::KnownHours;
 use crate::slab::{Slab, State};
 use crate::suspension::Standstill;
 use crate::ways::Ways;
-use crate::{ReadyId, RetryPolicy, ScheduledKey};
+use crate::{Blocker, ReadyId, RetryPolicy, ScheduledKey};
 use mail::{Failure, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -54,6 +55,8 @@ pub(crate) struct Scheduled {
     pub(crate) in_line: bool,
     /// An operator stopped it.
     pub(crate) standstill: Standstill,
+    /// Of one whose messages may be sent in some hours only.
+    pub(crate) hours: Option<KnownHours>,
     /// Last use, for dropping it.
     pub(crate) used: Mono,
     /// The last failure of any of its entries, with its ticket.
@@ -62,6 +65,7 @@ pub(crate) struct Scheduled {
 
 impl Scheduled {
     pub(crate) fn new(key: Arc<ScheduledKey>, tenant: u32, retry: Arc<RetryPolicy>) -> Scheduled {
+        let hours = (!key.window.is_empty()).then(KnownHours::new);
         Scheduled {
             key,
             tenant,
@@ -79,6 +83,7 @@ impl Scheduled {
             located: None,
             in_line: false,
             standstill: Standstill::default(),
+            hours,
             used: JUST_ASKED_FOR,
             last_failure: None,
         }
@@ -95,6 +100,19 @@ impl Scheduled {
 
     pub(crate) fn is_suspended(&self, now: Mono) -> bool {
         self.standstill.at(now).is_some()
+            || self.hours.as_ref().is_some_and(|hours| !hours.are_open(now))
+    }
+
+    /// When the last standstill of any kind ended.
+    pub(crate) fn resumed(&self, now: Mono) -> Mono {
+        let opened = self.hours.as_ref().map_or(Mono(0), KnownHours::opened);
+        self.standstill.ended(now).max(opened)
+    }
+
+    /// What its entries wait for outside their hours.
+    pub(crate) fn closed_window(&self, now: Mono) -> Option<Blocker> {
+        let until = self.hours.as_ref()?.closed_until(now)?;
+        Some(Blocker::Hours { window: Arc::clone(&self.key.window), until })
     }
 
     /// The ready queues that the last answer named, even if the answer is old.

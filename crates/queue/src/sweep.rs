@@ -82,7 +82,12 @@ impl Queue {
         let late_at = match self.deadlines_at(slot).notice {
             Mono::NEVER => match self.scheduled[entry.scheduled].retry.warn_us() {
                 u64::MAX => Mono::NEVER,
-                warn_us => entry.moment_at_age(warn_us),
+                warn_us => {
+                    // Nobody is told that it waits for its window.
+                    let opened = self.opened_for(now, slot);
+                    let waited = Duration::from_micros(warn_us);
+                    entry.moment_at_age(warn_us).max(opened.map_or(Mono(0), |at| at + waited))
+                }
             },
             notice => notice,
         };

@@ -40,6 +40,13 @@ pub enum Blocker {
         /// It was not tried yet.
         first: bool,
     },
+    /// Its sender named hours in which it may be sent, and it is none of these.
+    Hours {
+        /// As the sender wrote them.
+        window: Arc<str>,
+        /// When the next begin.
+        until: Mono,
+    },
     /// The next hop is being looked up.
     Resolving { domain: Domain },
     /// The next-hop lookup failed.
@@ -130,6 +137,7 @@ impl Blocker {
         match self {
             Blocker::Scheduled { due: at, .. }
             | Blocker::ResolutionFailed { until: at, .. }
+            | Blocker::Hours { until: at, .. }
             | Blocker::OpenBackoff { until: at, .. }
             | Blocker::Rate { until: at, .. } => Some(*at),
             Blocker::Suspended(suspension) => {
@@ -181,6 +189,7 @@ impl fmt::Display for Blocker {
             Blocker::Scheduled { first: true, .. } => {
                 f.write_str("the time that its sender set: not before")
             }
+            Blocker::Hours { window, .. } => write!(f, "its window, {window}, to open"),
             Blocker::Resolving { domain } => {
                 write!(f, "the next-hop lookup for {domain}")
             }
@@ -267,6 +276,10 @@ mod tests {
             (
                 Blocker::Scheduled { due: NEXT, first: true },
                 "the time that its sender set: not before",
+            ),
+            (
+                Blocker::Hours { window: Arc::from("mon 09:00-10:00 UTC"), until },
+                "its window, mon 09:00-10:00 UTC, to open",
             ),
             (Blocker::Resolving { domain: domain() }, "the next-hop lookup for example.com"),
             (

@@ -23,7 +23,8 @@ pub use capabilities::Capabilities;
 pub use dot_stuffer::{DotSlices, DotStuffer};
 pub use session::ClientSession;
 
-use mail::{BodyType, ContentFacts, Failure, Mailbox, Mono, Notify, Reply, Ret};
+use crate::wishes::By;
+use mail::{BodyType, ContentFacts, Failure, Mailbox, Mono, Notify, Priority, Reply, Ret};
 use std::time::Duration;
 
 /// The settings of sessions with a peer.
@@ -123,6 +124,10 @@ pub struct Outgoing {
     pub smtputf8: bool,
     /// Whether the peer is asked for TLS all the way (RFC 8689).
     pub require_tls: RequireTls,
+    /// How urgent it is, for peers that offer MT-PRIORITY (RFC 6710).
+    pub priority: Option<Priority>,
+    /// By when it is to be delivered, for peers that offer DELIVERBY (RFC 2852).
+    pub deliver_by: Option<By>,
     /// How much of the message a failure DSN returns (RFC 3461 §4.3).
     pub ret: Option<Ret>,
     /// The sender's envelope id, still xtext-encoded (RFC 3461 §4.4).
@@ -151,6 +156,8 @@ impl Outgoing {
             body: BodyType::SevenBit,
             smtputf8: false,
             require_tls: RequireTls::Off,
+            priority: None,
+            deliver_by: None,
             ret: None,
             envid: None,
             facts: ContentFacts::default(),

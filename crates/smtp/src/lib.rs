@@ -7,3 +7,4 @@ pub mod client;
 pub mod server;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod wishes;

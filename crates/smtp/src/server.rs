@@ -34,6 +34,7 @@ pub use refusal::Refused;
 pub use session::ServerSession;
 pub use xclient::{XCLIENT_VALUE_BYTES_MAX, Xclient, XclientName};
 
+use crate::wishes::Wishes;
 use mail::{BodyType, ContentFacts, Envelope, Mailbox, Recipient};
 use std::fmt;
 use std::sync::Arc;
@@ -133,6 +134,8 @@ pub struct Transaction {
     pub facts: ContentFacts,
     /// REQUIRETLS was given (RFC 8689).
     pub require_tls: bool,
+    /// When and before what it is to be sent.
+    pub wishes: Wishes,
     /// For Received's `with`: SMTP, ESMTP, ESMTPSA, UTF8SMTP, UTF8SMTPS, LMTP, … (RFC 3848).
     pub protocol: &'static str,
     /// EHLO/HELO/LHLO argument: printable ASCII without blanks, at most 255 bytes.

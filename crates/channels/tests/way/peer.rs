@@ -23,6 +23,8 @@ struct Memory {
 /// A message that it has taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
+    /// The whole MAIL command.
+    pub(crate) said: String,
     pub(crate) from: String,
     pub(crate) to: Vec<String>,
     pub(crate) content: String,
@@ -91,7 +93,7 @@ impl Peer {
             let is_taken = reply.starts_with('2');
             match &*verb {
                 "MAIL" if is_taken => {
-                    envelope = Sent { from: path(&line), ..Sent::default() };
+                    envelope = Sent { said: line.clone(), from: path(&line), ..Sent::default() };
                 }
                 "RCPT" if is_taken => envelope.to.push(path(&line)),
                 "RSET" => envelope = Sent::default(),

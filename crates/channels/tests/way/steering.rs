@@ -112,6 +112,8 @@ fn what_can_not_be_read_is_refused_by_the_field_s_name() {
             ("X-Not-Before: tomorrow", "X-Not-Before is no time"),
             ("X-Not-Before: 2026-02-30T00:00:00Z", "X-Not-Before is no time"),
             ("X-Not-Before: 2028-01-01T00:00:00Z", "X-Not-Before lies more than a year ahead"),
+            ("X-Window: office hours", "X-Window is no window"),
+            ("X-Window: 09:00-17:00 Atlantis", "X-Window is no window"),
             ("X-Expires: 1795000000", "X-Expires is no time"),
             ("X-Expires: 2026-11-18T00:00:00Z", "X-Expires lies before the time"),
             (
@@ -290,5 +292,180 @@ fn what_has_expired_while_it_was_held_or_the_server_was_down_is_not_sent() {
         let _hop = Peer::at(&node.world, HOP);
         node.wait_for("expired", 1).await;
         assert_eq!((hop.messages().len(), node.count("relayed")), (0, 0));
+    });
+}
+
+#[test]
+fn mail_goes_in_its_window_only_and_over_a_restart() {
+    play(|| async {
+        for is_restarted in [false, true] {
+            let mut node = Node::start(&steered(RETRY)).await;
+            let (hop, back) = (Peer::at(&node.world, HOP), Peer::at(&node.world, BACK));
+            // It is 2026-11-18 at 11:06:40 UTC.
+            sent(&node, "a@x.test", "X-Window: 11:00-12:00 UTC\r\n").await;
+            node.wait_for("relayed", 1).await;
+            let window = "thu 09:00-10:00 Europe/Berlin, fri 09:00-10:00 Europe/Berlin";
+            sent(&node, "b@x.test", &format!("X-Window: {window}\r\n")).await;
+            let opens = Wall::parse_rfc3339("2026-11-19T08:00:00Z").unwrap();
+            let waits = why(&node).await;
+            assert_eq!(waits.blocker.kind, BlockerKind::Time);
+            assert_eq!(waits.blocker.text, format!("its window, {window}, to open"));
+            assert_eq!(waits.next_try, Some(opens));
+            if is_restarted {
+                node = node.restart().await;
+            }
+            let connects = node.world.connects();
+            tokio::time::sleep(opens.since(time(0)) - node.age() - Duration::from_secs(1)).await;
+            assert_eq!((node.world.connects(), hop.messages().len()), (connects, 1));
+            assert!(back.messages().is_empty(), "nobody is told that it waits as it should");
+            // The next hop puts it off until the window has closed.
+            hop.always("RCPT", "450 4.2.1 later");
+            tokio::time::sleep(Duration::from_secs(3_602)).await;
+            let tried = node.count("deferred");
+            assert!(tried >= 5, "{tried}");
+            hop.heal();
+            tokio::time::sleep(Duration::from_secs(22 * 3_600)).await;
+            assert_eq!((node.count("deferred"), hop.messages().len()), (tried, 1), "it is closed");
+            wait_until("it goes the next day", || hop.messages().len() == 2).await;
+            let relayed = node.of("relayed");
+            let relayed = relayed.iter().find(|event| event["recipient"] == "b@x.test").unwrap();
+            let at = Wall::parse_rfc3339(relayed["time"].as_str().unwrap()).unwrap();
+            let late = at.since(opens.after(Duration::from_secs(86_400)));
+            assert!(late < Duration::from_secs(1) && at.0 >= opens.0 + 86_400_000, "{at}");
+        }
+    });
+}
+
+#[test]
+fn what_waits_at_a_dead_next_hop_goes_no_more_once_its_window_has_closed() {
+    play(|| async {
+        let node = Node::start(&steered(RETRY)).await;
+        sent(&node, "a@x.test", "X-Window: 11:00-12:00 UTC\r\n").await;
+        node.wait_for("suspended", 3).await;
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        let hop = Peer::at(&node.world, HOP);
+        tokio::time::sleep(Duration::from_secs(20 * 3_600)).await;
+        assert!(hop.messages().is_empty());
+        node.wait_for("relayed", 1).await;
+        let at = node.of("relayed")[0]["time"].as_str().unwrap().to_owned();
+        assert!(at.starts_with("2026-11-19T11:00:0"), "{at}");
+    });
+}
+
+#[test]
+fn what_waits_for_its_window_expires_when_its_sender_says_so() {
+    play(|| async {
+        let node = Node::start(&steered(RETRY)).await;
+        let _back = Peer::at(&node.world, BACK);
+        let at = time(3_600);
+        let fields = format!("X-Window: 03:00-04:00 UTC\r\nX-Expires: {at}\r\n");
+        sent(&node, "a@x.test", &fields).await;
+        node.wait_for("expired", 1).await;
+        assert!(node.age().abs_diff(Duration::from_secs(3_600)) < Duration::from_secs(2));
+    });
+}
+
+/// Says these parameters with MAIL, and sends a message.
+async fn sent_with(node: &Node, parameters: &str) -> String {
+    let mut client = Client::connect(node, FRIEND).await;
+    let reply = client.say(&format!("MAIL FROM:<me@source.test> {parameters}")).await;
+    if !reply.starts_with("250") {
+        return reply;
+    }
+    client.say("RCPT TO:<a@x.test>").await;
+    client.content("Subject: one\r\n\r\nbody\r\n").await
+}
+
+#[test]
+fn the_extensions_are_offered_to_those_who_may_relay_only() {
+    play(|| async {
+        let node = Node::start(&steered(RETRY)).await;
+        let mut friend = Client::open(&node, FRIEND);
+        friend.reply().await;
+        let offered = friend.say("EHLO client.test").await;
+        for line in ["MT-PRIORITY", "DELIVERBY 4", "FUTURERELEASE 31622400 2027-11-19T11:00:00Z"] {
+            assert!(offered.contains(&format!("250-{line} ")), "{line}: {offered}");
+        }
+        let mut stranger = Client::open(&node, STRANGER);
+        stranger.reply().await;
+        let offered = stranger.say("EHLO client.test").await;
+        assert!(
+            !offered.contains("PRIORITY") && !offered.contains("BY") && !offered.contains("FUT")
+        );
+        for parameter in ["MT-PRIORITY=3", "HOLDFOR=60", "BY=60;R"] {
+            let reply = stranger.say(&format!("MAIL FROM:<me@x.test> {parameter}")).await;
+            assert!(reply.starts_with("555 5.5.4"), "{reply}");
+        }
+    });
+}
+
+#[test]
+fn parameters_that_can_not_be_are_refused() {
+    play(|| async {
+        let node = Node::start(&steered(RETRY)).await;
+        for parameters in [
+            "MT-PRIORITY",
+            "MT-PRIORITY=10",
+            "MT-PRIORITY=1 MT-PRIORITY=1",
+            "HOLDFOR=",
+            "HOLDFOR=31622401",
+            "HOLDUNTIL=2027-11-19T11:00:01Z",
+            "HOLDUNTIL=soon",
+            "HOLDFOR=60 HOLDUNTIL=2026-11-20T00:00:00Z",
+            "BY=3;R",
+            "BY=60",
+            "BY=60;X",
+            "BY=60;R BY=60;R",
+        ] {
+            let reply = sent_with(&node, parameters).await;
+            assert!(reply.starts_with("501 5.5.4"), "{parameters}: {reply}");
+        }
+        let reply = sent_with(&node, "HOLDFOR=60 BY=30;R").await;
+        assert!(reply.starts_with("550 5.5.4"), "{reply}");
+        assert_eq!(node.count("received"), 0);
+    });
+}
+
+#[test]
+fn a_peer_is_told_of_priority_and_the_time_that_is_left() {
+    play(|| async {
+        let node = Node::start(&steered(RETRY)).await;
+        let hop = Peer::at(&node.world, HOP);
+        hop.always("EHLO", "250-hop\r\n250-MT-PRIORITY\r\n250 DELIVERBY");
+        sent_with(&node, "MT-PRIORITY=-3 BY=3600;NT HOLDFOR=600").await;
+        node.wait_for("relayed", 1).await;
+        assert!(node.age().abs_diff(Duration::from_secs(600)) < Duration::from_secs(2));
+        sent(&node, "b@x.test", &format!("X-Expires: {}\r\nX-Priority: 9\r\n", time(4_000))).await;
+        node.wait_for("relayed", 2).await;
+        let said: Vec<String> = hop.messages().into_iter().map(|sent| sent.said).collect();
+        let left = |said: &str, mode: &str| -> u64 {
+            let (_, rest) = said.split_once(" BY=").expect("it is said");
+            let (seconds, behind) = rest.split_once(';').expect("so much");
+            assert_eq!(behind, mode, "{said}");
+            seconds.parse().expect("a number")
+        };
+        assert!(said[0].contains(" MT-PRIORITY=-3 ") && said[1].contains(" MT-PRIORITY=9 "));
+        assert!((2_995..=3_000).contains(&left(&said[0], "NT")), "{said:?}");
+        assert!((3_390..=3_400).contains(&left(&said[1], "R")), "{said:?}");
+    });
+}
+
+#[test]
+fn what_is_late_is_returned_or_told_of_as_was_asked() {
+    play(|| async {
+        let node = Node::start(&steered(RETRY)).await;
+        let back = Peer::at(&node.world, BACK);
+        sent_with(&node, "BY=7200;R").await;
+        sent_with(&node, "BY=1800;N").await;
+        tokio::time::sleep(Duration::from_secs(1_795)).await;
+        assert!(back.messages().is_empty());
+        wait_until("the notice", || back.messages().len() == 1).await;
+        assert!(node.age() < Duration::from_secs(1_820), "{:?}", node.age());
+        assert!(back.messages()[0].content.contains("Action: delayed\r\n"));
+        let node = node.restart().await;
+        wait_until("the return", || back.messages().len() == 2).await;
+        assert!(node.age() < Duration::from_secs(7_220), "{:?}", node.age());
+        assert!(back.messages()[1].content.contains("Status: 5.4.7\r\n"));
+        assert_eq!(node.count("expired"), 1);
     });
 }

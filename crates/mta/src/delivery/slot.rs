@@ -18,7 +18,7 @@ use crate::seams::{Dns as _, DnsError, TlsReports, World};
 use crate::stopping::StopGuard;
 use bytes::Bytes;
 use config::{Config, Source};
-use mail::{Failure, Mailbox, MessageId, Mono, Reply};
+use mail::{Failure, Mailbox, MessageId, Mono, Reply, Wall};
 use queue::{CloseReason, EntryId, ReadyId, Take, Work};
 use spool::{BlobId, LoadError};
 use std::cell::RefMut;
@@ -80,6 +80,12 @@ impl<W: World> Slot<W> {
     #[must_use]
     pub fn world(&self) -> &W {
         &self.delivery.services.world
+    }
+
+    /// The time of day.
+    #[must_use]
+    pub fn wall(&self) -> Wall {
+        self.delivery.services.wall()
     }
 
     #[must_use]

@@ -365,8 +365,8 @@ impl Line<'_> {
     }
 
     fn position(&mut self, position: Position) {
-        self.number("log", u64::from(position.log));
-        self.number("sequence", position.sequence);
+        self.number("log", u64::from(position.log()));
+        self.number("sequence", position.sequence());
     }
 
     fn status(&mut self, status: EnhancedStatus) {

@@ -23,7 +23,7 @@ use crate::stopping::Stopping;
 use config::Listener;
 use mail::{
     ContentFacts, Envelope, Mailbox, MessageId, Mono, Omitted, Recipient, Refusal, Reply,
-    RequireTls,
+    RequireTls, Wall,
 };
 use std::cell::RefCell;
 use std::io;
@@ -122,6 +122,12 @@ impl<W: World> Entrance<W> {
             true => Ok(()),
             false => Err(Refusal::transient((7, 0), "Too many TLS handshakes, try again later")),
         }
+    }
+
+    /// The time of day.
+    #[must_use]
+    pub fn wall(&self) -> Wall {
+        self.ingress.services.wall()
     }
 
     /// Whether there is a certificate now to do it with.
@@ -376,7 +382,7 @@ impl<W: World> Entrance<W> {
     }
 
     /// The content is complete: makes the message durable and queues it. `requires_tls`: its client asks
-    /// for TLS all the way (RFC 8689 §2).
+    /// for TLS all the way (RFC 8689 §2); `steering`: what it says of how it is to be sent.
     ///
     /// # Errors
     /// Why it is not taken, which is in the account already. Nothing is kept.
@@ -385,6 +391,7 @@ impl<W: World> Entrance<W> {
         envelope: Envelope,
         facts: ContentFacts,
         requires_tls: bool,
+        steering: Steering,
     ) -> Result<Submitted, Refusal> {
         let ingress = Rc::clone(&self.ingress);
         // All of it may have come in one read, which no guard was held for.
@@ -409,7 +416,7 @@ impl<W: World> Entrance<W> {
             client,
             is_from_stranger,
             require_tls: RequireTls::of(requires_tls, asks_for_no_tls),
-            steering: Steering::default(),
+            steering,
             tenants: Arc::clone(&ingress.router.active().config.tenants),
             tenancy: None,
             forwarded: Vec::new(),
@@ -428,6 +435,7 @@ impl<W: World> Entrance<W> {
             self.resolutions.apply(&mut draft.envelope);
         (draft.owners, draft.given) = (owners, given);
         let completed = self.complete(&mut draft, instead).await;
+        let completed = completed.and_then(|()| draft.steering.check());
         ingress.services.metrics.note_checked(&draft.additions.checked);
         if let Err(refusal) = completed {
             draft.forget_blob();

@@ -9,6 +9,7 @@ impl From<&Blocker> for RecipientState {
             Blocker::Held { .. } => RecipientState::Held,
             Blocker::InFlight => RecipientState::InFlight,
             Blocker::Scheduled { .. }
+            | Blocker::Hours { .. }
             | Blocker::Resolving { .. }
             | Blocker::ResolutionFailed { .. } => RecipientState::Scheduled,
             _ => RecipientState::Ready,
@@ -19,7 +20,7 @@ impl From<&Blocker> for RecipientState {
 impl From<&Blocker> for BlockerKind {
     fn from(why: &Blocker) -> BlockerKind {
         match why {
-            Blocker::Scheduled { .. } => BlockerKind::Time,
+            Blocker::Scheduled { .. } | Blocker::Hours { .. } => BlockerKind::Time,
             Blocker::Resolving { .. } | Blocker::ResolutionFailed { .. } => BlockerKind::Resolving,
             Blocker::ConnectionSlots { .. }
             | Blocker::Window { .. }

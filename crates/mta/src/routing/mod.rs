@@ -95,7 +95,7 @@ impl Router {
             domain,
             route: text(waits.route),
             pool: said(&waits.steering.pool),
-            window: self.nothing(),
+            window: said(&waits.steering.window),
             require_tls,
         }
     }

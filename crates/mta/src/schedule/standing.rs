@@ -4,8 +4,9 @@
 use super::Schedule;
 use crate::control::{Suspension, longest};
 use crate::seams::{Time, World};
+use crate::window::Window;
 use mail::Mono;
-use queue::{ReadyId, ReadyKey, ScheduledId, ScheduledKey};
+use queue::{Hours, ReadyId, ReadyKey, ScheduledId, ScheduledKey};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,6 +130,21 @@ pub(crate) async fn count_unrouted<W: World>(schedule: &Rc<Schedule<W>>) -> u64 
         }
     }
     count
+}
+
+/// Says whether the window of a scheduled queue is open. What cannot be read (a later version may have written it)
+/// is always open: mail that waits for ever serves nobody.
+pub(crate) fn tell_hours<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId) {
+    let window = schedule.queue().scheduled_key(scheduled).map(|key| Arc::clone(&key.window));
+    let services = &schedule.services;
+    let (now, wall) = (services.now(), services.wall());
+    let opening =
+        window.and_then(|window| Window::parse(&window)).and_then(|window| window.at(wall));
+    let hours = match opening {
+        Some(opening) => Hours { is_open: opening.is_open, until: now + opening.until.since(wall) },
+        None => Hours { is_open: true, until: Mono::NEVER },
+    };
+    schedule.queue_mut().set_hours(now, scheduled, hours);
 }
 
 /// Gives nothing up while the clock can't be trusted: until it comes right or an operator says

@@ -22,10 +22,11 @@ fn released(n: u64) -> Event {
         at: Wall(1_795_255_872_345 + n),
         message: Some(Message {
             id: MessageId(n),
-            position: Some(Position { log: 0, sequence: n }),
+            position: Some(Position::new(0, n)),
             envelope: None,
             received_at: Wall(0),
             body_bytes: 1,
+            steering: None,
         }),
         recipients: Recipients::new(),
         kind: Kind::Released,

@@ -32,6 +32,7 @@ mod shutdown;
 mod smarthosts;
 mod sources;
 mod starts;
+mod steering;
 mod submission;
 #[path = "../support/mod.rs"]
 mod support;

@@ -23,6 +23,10 @@ pub struct Capabilities {
     pub starttls: bool,
     /// REQUIRETLS (RFC 8689).
     pub require_tls: bool,
+    /// MT-PRIORITY (RFC 6710).
+    pub mt_priority: bool,
+    /// DELIVERBY (RFC 2852).
+    pub deliver_by: bool,
     /// LIMITS MAILMAX (RFC 9422 §4): transactions in one session.
     pub mail_max: Option<u32>,
     /// LIMITS RCPTMAX: recipients in one transaction.
@@ -63,6 +67,10 @@ impl Capabilities {
             self.starttls = true;
         } else if is("REQUIRETLS") {
             self.require_tls = true;
+        } else if is("MT-PRIORITY") {
+            self.mt_priority = true;
+        } else if is("DELIVERBY") {
+            self.deliver_by = true;
         } else if is("LIMITS") {
             words.for_each(|word| self.take_limit(word));
         }

@@ -91,6 +91,12 @@ pub(super) fn push_mail(
     if offered.require_tls && outgoing.require_tls != RequireTls::Off {
         out.extend_from_slice(b" REQUIRETLS");
     }
+    if let (true, Some(priority)) = (offered.mt_priority, outgoing.priority) {
+        out.extend_from_slice(format!(" MT-PRIORITY={}", priority.value()).as_bytes());
+    }
+    if let (true, Some(by)) = (offered.deliver_by, outgoing.deliver_by) {
+        by.write_to(out);
+    }
     if offered.dsn {
         // RFC 3461 §4.3, §4.4.
         match outgoing.ret {

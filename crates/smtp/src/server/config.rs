@@ -1,6 +1,7 @@
 //! The settings of a listener's sessions.
 
 use super::login::LoginRules;
+use crate::wishes::HoldMax;
 use std::time::Duration;
 
 /// How many recipients a client may have open at once, unless a listener says otherwise.
@@ -62,6 +63,12 @@ pub struct ServerConfig {
     pub dsn: bool,
     /// Offer REQUIRETLS (RFC 8689) where the session is encrypted.
     pub require_tls: bool,
+    /// Offer MT-PRIORITY (RFC 6710).
+    pub mt_priority: bool,
+    /// Offer DELIVERBY (RFC 2852).
+    pub deliver_by: bool,
+    /// Offer FUTURERELEASE (RFC 4865), up to this.
+    pub future_release: Option<HoldMax>,
     /// What happens to content with a bare CR or LF.
     pub bare_newline: BareNewline,
     /// What happens to content with a NUL.
@@ -71,7 +78,7 @@ pub struct ServerConfig {
 }
 
 impl Default for ServerConfig {
-    /// Generous limits, every extension but STARTTLS, and `localhost` as the name.
+    /// Generous limits, every extension but STARTTLS and those of [`crate::wishes`], and `localhost` as the name.
     fn default() -> ServerConfig {
         ServerConfig {
             hostname: "localhost".to_owned(),
@@ -96,6 +103,9 @@ impl Default for ServerConfig {
             smtputf8: true,
             dsn: true,
             require_tls: true,
+            mt_priority: false,
+            deliver_by: false,
+            future_release: None,
             bare_newline: BareNewline::Reject,
             nul: Nul::Reject,
             lmtp: false,

@@ -210,6 +210,7 @@ impl ServerSession {
             envelope,
             facts: ContentFacts::default(),
             require_tls: given.require_tls,
+            wishes: given.wishes,
             protocol: self.protocol_with(given.smtputf8),
             helo,
         }));

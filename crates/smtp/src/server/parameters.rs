@@ -1,10 +1,11 @@
-//! Parameters of MAIL and RCPT (RFC 5321 §4.1.2; RFC 1870, RFC 3461, RFC 6152, RFC 6531,
-//! RFC 8689).
+//! Parameters of MAIL and RCPT (RFC 5321 §4.1.2; RFC 1870, RFC 2852, RFC 3461, RFC 4865, RFC 6152,
+//! RFC 6531, RFC 6710, RFC 8689).
 
 use super::ServerConfig;
 use super::bdat::decimal;
+use crate::wishes::{By, Hold, Wishes};
 use mail::dsn::xtext;
-use mail::{BodyType, Notify, Reply, Ret};
+use mail::{BodyType, Notify, Priority, Reply, Ret};
 
 /// How much of a parameter a reply repeats.
 const NAMED_CHARS_MAX: usize = 40;
@@ -18,6 +19,7 @@ pub(super) struct MailParameters<'a> {
     pub(super) require_tls: bool,
     pub(super) ret: Option<Ret>,
     pub(super) envid: Option<&'a str>,
+    pub(super) wishes: Wishes,
     /// Who the client says the message is from (RFC 4954 §5): nothing is made of it.
     auth: Option<()>,
 }
@@ -63,11 +65,44 @@ impl<'a> MailParameters<'a> {
                 let identity = value.filter(|v| *v == "<>" || xtext::decode(v).is_some());
                 identity.filter(|v| !v.is_empty()).ok_or_else(|| invalid("AUTH"))?;
                 once("AUTH", found.auth.replace(()))?;
-            } else {
+            } else if !found.take_wish(keyword, value, config)? {
                 return Err(unsupported(keyword));
             }
         }
         Ok(found)
+    }
+
+    /// What is asked of when and before what it is sent; whether the parameter is one of these.
+    fn take_wish(
+        &mut self,
+        keyword: &str,
+        value: Option<&str>,
+        config: &ServerConfig,
+    ) -> Result<bool, Reply> {
+        let is = |name: &str| keyword.eq_ignore_ascii_case(name);
+        let value = value.unwrap_or_default();
+        if is("MT-PRIORITY") && config.mt_priority {
+            let priority = Priority::parse(value).ok_or_else(|| invalid("MT-PRIORITY"))?;
+            once("MT-PRIORITY", self.wishes.priority.replace(priority))?;
+        } else if is("BY") && config.deliver_by {
+            let by = By::parse(value).ok_or_else(|| invalid("BY"))?;
+            once("BY", self.wishes.deliver_by.replace(by))?;
+        } else if let (true, Some(max)) = (is("HOLDFOR") || is("HOLDUNTIL"), config.future_release)
+        {
+            let (name, hold) = match is("HOLDFOR") {
+                true => ("HOLDFOR", Hold::parse_for(value)),
+                false => ("HOLDUNTIL", Hold::parse_until(value)),
+            };
+            let hold = hold.ok_or_else(|| invalid(name))?;
+            if !hold.is_within(max) {
+                return Err(syntax(format!("{name} is later than is offered")));
+            }
+            // RFC 4865 §4: one of them.
+            once("HOLDFOR or HOLDUNTIL", self.wishes.hold.replace(hold))?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
     }
 }
 

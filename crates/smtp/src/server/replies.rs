@@ -1,6 +1,7 @@
 //! Replies that are the same each time, and the way into the output for those that are not.
 
 use super::ServerConfig;
+use crate::wishes::{BY_SECONDS_MIN, HoldMax};
 use mail::Reply;
 
 pub(super) const MAIL_OK: &[u8] = b"250 2.1.0 Sender ok\r\n";
@@ -70,6 +71,17 @@ pub(super) fn write_extensions(out: &mut Vec<u8>, config: &ServerConfig, offers:
     offer(config.dsn, b"250-DSN\r\n");
     offer(offers.starttls, b"250-STARTTLS\r\n");
     offer(offers.require_tls, b"250-REQUIRETLS\r\n");
+    offer(config.mt_priority, b"250-MT-PRIORITY\r\n");
+    if config.deliver_by {
+        offer(true, format!("250-DELIVERBY {BY_SECONDS_MIN}\r\n").as_bytes());
+    }
+    if let Some(HoldMax { interval, until }) = config.future_release {
+        // RFC 4865 §3: a time of day without parts of a second.
+        let until = until.to_string();
+        let until = until.split('.').next().unwrap_or_default();
+        let line = format!("250-FUTURERELEASE {} {until}Z\r\n", interval.as_secs());
+        offer(true, line.as_bytes());
+    }
     if !offers.mechanisms.is_empty() {
         offer(true, b"250-AUTH");
         for mechanism in offers.mechanisms {

@@ -48,6 +48,8 @@ pub fn outgoing(recipients: usize, facts: ContentFacts) -> Outgoing {
         body: BodyType::SevenBit,
         smtputf8: false,
         require_tls: RequireTls::Off,
+        priority: None,
+        deliver_by: None,
         ret: None,
         envid: None,
         facts,

@@ -58,7 +58,8 @@ impl<W: World> Session<W> {
 
     /// What is told to this client: as it is known now.
     pub(super) fn server(&self) -> Arc<ServerConfig> {
-        self.settings.server(self.entrance.session().may_relay(), self.entrance.can_encrypt())
+        let (entrance, now) = (&self.entrance, self.entrance.wall());
+        self.settings.server(entrance.session().may_relay(), entrance.can_encrypt(), now)
     }
 
     /// Offers what can be used on this connection, once it is encrypted.

@@ -2,6 +2,7 @@
 
 mod checks;
 mod connection;
+mod dated;
 mod farewell;
 mod introspection;
 mod login;
@@ -18,6 +19,8 @@ mod xclient;
 use auth::checks::Asked;
 pub(crate) use checks::Checks;
 use config::{Config, Listener, ListenerTls, ProtocolSection};
+use dated::Dated;
+use mail::Wall;
 pub(crate) use milters::{Milter, OnFailure};
 use mta::console::Console;
 use mta::ingress::{Entrance, Handler, Protocol, Stage};
@@ -62,11 +65,19 @@ impl<W: World> Protocol<W> for Inbound {
         // forges, one for each recipient (RFC 3461 §10.1).
         // Where strangers may not send at all they may be offered everything.
         let submission = told.and_then(|told| told.submission.clone());
-        let dsn = server.dsn && submission.is_some();
-        let stranger = ServerConfig { dsn, ..server.clone() };
+        let stranger = match submission {
+            Some(_) => server.clone(),
+            None => ServerConfig {
+                dsn: false,
+                mt_priority: false,
+                deliver_by: false,
+                future_release: None,
+                ..server.clone()
+            },
+        };
         Rc::new(Settings {
-            server: Arc::new(server),
-            stranger: Arc::new(stranger),
+            server: Dated::new(server),
+            stranger: Dated::new(stranger),
             greeting_delay: told.map_or(Duration::ZERO, |told| told.greeting_delay),
             listener: Arc::clone(listener),
             submission,
@@ -109,9 +120,9 @@ pub(crate) fn milters_of(listener: &Listener) -> &[Milter] {
 #[derive(Debug)]
 struct Settings {
     /// For clients that may relay.
-    server: Arc<ServerConfig>,
+    server: Dated,
     /// For all others.
-    stranger: Arc<ServerConfig>,
+    stranger: Dated,
     /// Of strangers.
     greeting_delay: Duration,
     listener: Arc<Listener>,
@@ -145,11 +156,12 @@ impl Settings {
     }
 
     /// What a session with a client is told; `can_encrypt`: there is a certificate.
-    fn server(&self, may_relay: bool, can_encrypt: bool) -> Arc<ServerConfig> {
+    fn server(&self, may_relay: bool, can_encrypt: bool, now: Wall) -> Arc<ServerConfig> {
         let server = if may_relay { &self.server } else { &self.stranger };
+        let server = server.at(now);
         if server.starttls && !can_encrypt {
-            return Arc::new(ServerConfig { starttls: false, ..ServerConfig::clone(server) });
+            return Arc::new(ServerConfig { starttls: false, ..ServerConfig::clone(&server) });
         }
-        Arc::clone(server)
+        server
     }
 }

@@ -4,13 +4,16 @@ use super::Settings;
 use super::farewell::{greeting, last_words};
 use super::login::Dialogue;
 use config::ListenerTls;
+use mail::{DeliverBy, Wall};
 use mail::{Recipient, Refusal, Reply};
 use mta::alarm::Alarm;
 use mta::answer::{Answer, Later};
 use mta::ingress::{Entrance, Refused, Resolved, Submitted};
 use mta::seams::{Net, World};
+use mta::steering::Steering;
 use mta::stopping::Stopping;
 use smtp::server::{MailCommand, Need, ServerSession, Transaction};
+use smtp::wishes::{By, Hold, Wishes};
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -52,7 +55,11 @@ impl<W: World> Session<W> {
         entrance: Box<Entrance<W>>,
         stream: <W::Net as Net>::Stream,
     ) -> Session<W> {
-        let server = settings.server(entrance.session().may_relay(), entrance.can_encrypt());
+        let server = settings.server(
+            entrance.session().may_relay(),
+            entrance.can_encrypt(),
+            entrance.wall(),
+        );
         Session {
             machine: ServerSession::new(server, entrance.now()),
             alarm: entrance.alarm(),
@@ -219,8 +226,9 @@ impl<W: World> Session<W> {
 
     /// Makes the message durable; the reply says whether it is.
     async fn submit(&mut self, transaction: Transaction) -> Reply {
-        let Transaction { envelope, facts, require_tls, .. } = transaction;
-        match self.entrance.submit(envelope, facts, require_tls).await {
+        let Transaction { envelope, facts, require_tls, wishes, .. } = transaction;
+        let steering = steering_of(wishes, self.entrance.wall());
+        match self.entrance.submit(envelope, facts, require_tls, steering).await {
             Ok(Submitted::Queued(id)) => {
                 let mut text = "Ok: queued as ".to_owned();
                 id.push_to(&mut text);
@@ -248,7 +256,7 @@ impl<W: World> Session<W> {
 
     /// This server's name.
     pub(super) fn host(&self) -> String {
-        self.settings.server.hostname.clone()
+        self.settings.server.hostname().to_owned()
     }
 
     /// Tells the core what the client calls itself now.
@@ -304,5 +312,23 @@ impl<W: World> Session<W> {
         self.machine.obey(self.server());
         self.offer_logins().await;
         Ok(Need::Input)
+    }
+}
+
+/// What the parameters of MAIL ask for, as times of day.
+fn steering_of(wishes: Wishes, now: Wall) -> Steering {
+    let hold = wishes.hold.map(|hold| match hold {
+        Hold::For(time) => now.after(time),
+        Hold::Until(at) => at,
+    });
+    let deliver_by = wishes.deliver_by.map(|By { seconds, mode, is_traced }| {
+        let at = Wall(now.0.saturating_add_signed(seconds.saturating_mul(1_000)));
+        DeliverBy { at, mode, is_traced }
+    });
+    Steering {
+        priority: wishes.priority,
+        not_before: hold.filter(|at| *at > now),
+        deliver_by,
+        ..Steering::default()
     }
 }

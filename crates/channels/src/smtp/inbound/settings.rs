@@ -8,9 +8,12 @@ use super::strangers::Strangers;
 use super::submission::Submission;
 use config::quantity::{DurationText, SizeText};
 use config::{Explainer, IpNet, ProtocolSection, ProtocolSettings, Reader, Unsigned};
+use mail::Wall;
+use mta::steering::HOLD_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smtp::server::{self, ServerConfig};
+use smtp::wishes::HoldMax;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,6 +90,13 @@ pub(crate) struct SmtpListenerText {
     /// over TLS to servers that are authenticated and offer it too, and is returned where that can't be
     /// (5.7.30, 5.7.10). See `docs/tls.md`.
     pub requiretls: bool,
+    /// Offer MT-PRIORITY (RFC 6710) to clients that may relay, and pass it on to servers that offer it. See
+    /// `docs/steering.md`, also for the two below.
+    pub mt_priority: bool,
+    /// Offer FUTURERELEASE (RFC 4865) to these, up to a year.
+    pub future_release: bool,
+    /// Offer DELIVERBY (RFC 2852) to these, and pass it on likewise.
+    pub deliver_by: bool,
     /// What is checked of messages from clients that may not relay, so that senders are who they say
     /// they are: `own_domains`, `sender_domain`, `dnsbl` and `greylist` before their message, `client_name`,
     /// `spf`, `dkim`, `dmarc` and `arc` of it; most are `"none"` (the default), `"mark"` (what comes of it
@@ -138,6 +148,9 @@ impl Default for SmtpListenerText {
             smtputf8: true,
             dsn: true,
             requiretls: true,
+            mt_priority: true,
+            future_release: true,
+            deliver_by: true,
             checks: None,
             seal: None,
             sign: true,
@@ -264,6 +277,12 @@ impl SmtpListener {
             smtputf8: text.smtputf8,
             dsn: text.dsn,
             require_tls: text.requiretls,
+            mt_priority: text.mt_priority,
+            deliver_by: text.deliver_by,
+            // Its end is said when it is offered.
+            future_release: text
+                .future_release
+                .then_some(HoldMax { interval: HOLD_MAX, until: Wall(0) }),
             bare_newline: match text.bare_newline {
                 BareNewline::Reject => server::BareNewline::Reject,
                 BareNewline::Normalize => server::BareNewline::Normalize,

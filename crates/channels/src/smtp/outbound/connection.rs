@@ -4,6 +4,7 @@ use super::bearing;
 use super::content;
 use super::dialogue::{Content, Dialogue};
 use super::encoding::{self, Encoding, Fit};
+use super::envelope;
 use super::lessons::Lessons;
 use super::opening::{self, OpenError, Opened};
 use super::relay_of;
@@ -19,7 +20,7 @@ use mta::routing::hop::NextHop;
 use mta::seams::{Endpoint, World};
 use queue::{CloseReason, Take, Work};
 use smallvec::SmallVec;
-use smtp::client::{ClientEvent, Lesson, Outgoing, OutgoingRecipient, RequireTls};
+use smtp::client::{ClientEvent, Lesson, Outgoing, RequireTls};
 use spool::LoadError;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -276,7 +277,7 @@ impl<W: World> Connection<W> {
             }
         };
         self.keep_one_sender(&message, &mut work);
-        let mut outgoing = outgoing(&message, &work);
+        let mut outgoing = envelope::outgoing(&message, &work, self.slot.wall());
         outgoing.require_tls = self.require_tls(&message, hop);
         if let Some((entry, index, _)) = work.entries.first() {
             outgoing.reverse_path = self.slot.reverse_path(&message, *index);
@@ -539,34 +540,6 @@ fn lost(failure: &Option<Failure>, count: usize) -> Vec<Result<mail::Reply, Fail
         )
     });
     vec![Err(failure); count]
-}
-
-fn outgoing(message: &Message, work: &Work) -> Outgoing {
-    let envelope = &message.envelope;
-    let recipients = work
-        .entries
-        .iter()
-        .filter_map(|(_, index, _)| envelope.recipients.get(*index as usize))
-        .map(|recipient| OutgoingRecipient {
-            mailbox: recipient.mailbox.clone(),
-            notify: recipient.notify,
-            orcpt: recipient.orcpt.clone(),
-        })
-        .collect();
-    Outgoing {
-        reverse_path: None,
-        recipients,
-        body: envelope.body,
-        smtputf8: envelope.smtputf8,
-        require_tls: RequireTls::Off,
-        ret: envelope.ret,
-        envid: envelope.envid.clone(),
-        facts: message.sent_facts(),
-        header_is_8bit: false,
-        expires: Mono::NEVER,
-        eight_bit_as_is: false,
-        prefix_bytes: message.prefix.len() as u64,
-    }
 }
 
 /// Gives back the recipients at `untried`, whose failure was only the transaction's, and leaves the

@@ -6,6 +6,7 @@ mod content;
 mod dialogue;
 mod encoding;
 mod encrypting;
+mod envelope;
 mod lessons;
 mod login;
 mod opening;

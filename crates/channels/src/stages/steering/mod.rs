@@ -11,6 +11,7 @@ use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
 use mta::seams::{Time as _, World};
 use mta::steering::{HOLD_MAX, Steering};
+use mta::window::Window;
 use reading::{Mistake, name_of, time_of};
 use std::any::Any;
 use std::rc::Rc;
@@ -130,7 +131,10 @@ impl<W: World> SteeringStage<W> {
                 steering.not_before = Some(at).filter(|at| *at > now);
             }
             SteeringKey::Expires => steering.expires = Some(time_of(text)?),
-            SteeringKey::Window => {}
+            SteeringKey::Window => {
+                let window = Window::parse(text).map(|_| Arc::from(text));
+                steering.window = Some(window.ok_or(Mistake::NoWindow)?);
+            }
         }
         Ok(())
     }

@@ -22,6 +22,8 @@ pub(super) enum Mistake {
     NoPriority,
     /// It is no time.
     NoTime,
+    /// It is no window.
+    NoWindow,
     /// It lies too far ahead.
     TooFar,
     /// It has passed, or lies before the time before which it may not be sent.
@@ -38,6 +40,7 @@ impl Mistake {
             Mistake::NoPool => "names no pool",
             Mistake::NoPriority => "is no priority: -9 to 9 are",
             Mistake::NoTime => "is no time: such as 2026-12-01T09:00:00+01:00 is one",
+            Mistake::NoWindow => "is no window: such as mon-fri 09:00-17:00 Europe/Berlin is one",
             Mistake::TooFar => "lies more than a year ahead",
             Mistake::TooEarly => "lies before the time from which on the message may be sent",
         };

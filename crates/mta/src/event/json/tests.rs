@@ -29,7 +29,7 @@ fn event(kind: Kind, recipients: &[u32]) -> Event {
         at: Wall(1_795_255_872_345),
         message: Some(Message {
             id: MessageId(42),
-            position: Some(Position { log: 1, sequence: 7 }),
+            position: Some(Position::new(1, 7)),
             envelope: Some(envelope(&["\"q\\\"uote\"@one.example", "b@two.example"])),
             received_at: Wall(1_795_255_872_000),
             body_bytes: 400,
@@ -237,8 +237,7 @@ fn the_other_kinds_are_valid_too() {
     assert_eq!((&line["event"], &line["step"]), (&"refused".into(), &"RCPT".into()));
     assert_eq!((&line["sender"], &line["unlogged"]), (&"".into(), &9.into()));
     assert!(line.get("id").is_none());
-    let mut lost =
-        event(Kind::Lost { count: 12, first: Some(Position { log: 1, sequence: 6 }) }, &[]);
+    let mut lost = event(Kind::Lost { count: 12, first: Some(Position::new(1, 6)) }, &[]);
     lost.message = None;
     let line = lines(&lost).remove(0);
     assert_eq!((&line["count"], &line["sequence"]), (&12.into(), &6.into()));

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The server's listeners by name, with the keys that differ from the default.
-const LISTENERS: [(&str, &str); 20] = [
+const LISTENERS: [(&str, &str); 21] = [
     ("in", RELAY),
     (
         "small",
@@ -26,6 +26,7 @@ const LISTENERS: [(&str, &str); 20] = [
     ("slow", "command_timeout = \"1s\"\ncontent_timeout = \"1s\""),
     ("short", "session_timeout = \"1s\""),
     ("plain", "chunking = false\npipelining = false\nsmtputf8 = false\ndsn = false"),
+    ("steered", "future_release = true\nsteering_from = [\"127.0.0.0/8\"]"),
     ("normalize", "bare_newline = \"normalize\""),
     ("strip", "nul = \"strip\""),
     ("keep", "nul = \"keep\""),
@@ -119,13 +120,18 @@ impl Bench {
              queue_recipients_max = 150\n",
         );
         for (name, keys) in LISTENERS {
+            // That one is offered with a time of day, which no row can have.
+            let offers = if name == "steered" { "" } else { "future_release = false\n" };
             text.push_str(&format!(
-                "[[listener]]\nname = \"{name}\"\naddress = \"127.0.0.1:0\"\n{keys}\n"
+                "[[listener]]\nname = \"{name}\"\naddress = \"127.0.0.1:0\"\n{offers}{keys}\n"
             ));
         }
         text.push_str(sections);
         text.push_str(
-            "[[route]]\ndomains = [\"void.test\"]\ndiscard = {}\n\
+            "[steering]\ntenant = \"X-Tenant\"\ncampaign = \"X-Campaign\"\npool = \"X-Pool\"\n\
+             priority = \"X-Urgency\"\nnot_before = \"X-Not-Before\"\nexpires = \"X-Expires\"\n\
+             window = \"X-Window\"\n\
+             [[route]]\ndomains = [\"void.test\"]\ndiscard = {}\n\
              [[route]]\ndomains = [\"far.test\", \"*.far.test\", \"client.test\", \"relay.test\",\n\
              \"witness.test\", \"xn--bcher-kva.test\"]\n\
              maildir = { path = \"mail/{domain}/{local}\" }\n\

@@ -13,6 +13,7 @@ pub(crate) const CATALOGUE: Catalogue = Catalogue {
         "limits",
         "smuggling",
         "dsn",
+        "steering",
         "config",
         "start",
         "entries",

@@ -94,6 +94,11 @@ fn smuggling() {
 }
 
 #[test]
+fn steering() {
+    check("steering");
+}
+
+#[test]
 fn dsn() {
     check("dsn");
 }

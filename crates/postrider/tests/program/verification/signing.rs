@@ -85,17 +85,19 @@ fn messages() -> Vec<String> {
         "To: second@far.test\r\nTo: third@far.test\r\n",
         "Subject: twice\r\nReply-To: jo@example.org\r\nReply-To: al@example.org\r\n",
         "Comments:\r\nKeywords: \r\n",
-        "References: <a@b>\r\n <c@d>\r\nIn-Reply-To: <c@d>\r\nSender: jo@example.org\r\n",
+        "X-Tenant: hidden@far.test\r\nReferences: <a@b>\r\n <c@d>\r\nIn-Reply-To: <c@d>\r\nSender: jo@example.org\r\n",
         "Bcc: hidden@far.test\r\n",
-        "Bcc: hidden@far.test,\r\n other@far.test\r\nResent-Bcc: third@far.test\r\nX-After: it\r\n",
+        "X-Tenant:\r\n hidden@far.test\r\nBcc: hidden@far.test,\r\n other@far.test\r\nResent-Bcc: third@far.test\r\nX-After: it\r\n",
     ] {
         messages.push(with(more, "Dear  reader,\r\n\r\n\u{e4} line \t\r\n..\r\n\r\n"));
     }
     messages.push(with("", &"A line of a newsletter, with <b>tags</b>\r\n".repeat(2_500)));
     messages.push(with("", &format!("{}\r\n", "x".repeat(998))));
     messages.push(with("", &"  indented\t text  \r\n\r\n. \r\n".repeat(60_000)));
-    messages
-        .push(with("Bcc: hidden@far.test\r\n", &format!("{}\r\n", "y".repeat(76)).repeat(40_000)));
+    messages.push(with(
+        "Bcc: hidden@far.test\r\nX-Tenant: hidden@far.test\r\n",
+        &format!("{}\r\n", "y".repeat(76)).repeat(40_000),
+    ));
     assert_eq!(messages.len(), 30);
     messages
 }
@@ -131,6 +133,7 @@ fn submission(files: &Files, to: &Server) -> Server {
         "hostname = \"mail.example.org\"\nspool = {{ path = \"spool\" }}\n{}\
          [[listener]]\nname = \"submission\"\nkind = \"submission\"\naddress = \"127.0.0.1:0\"\n\
          tls = \"implicit\"\nlogins = {{ table = \"passwords\" }}\nremove_bcc = true\n\
+         steering_from = [\"127.0.0.0/8\"]\n[steering]\ntenant = \"X-Tenant\"\n\
          [[table]]\nname = \"passwords\"\n[table.inline]\njo = '{{PLAIN}}pencil'\n{}\
          [[route]]\nsmtp = {{ hosts = [\"{}\"], tls = \"off\" }}\n",
         section("mx", &["mail.example.org"]),

@@ -309,6 +309,7 @@ impl World {
                 assert!(shard.resolving.iter().all(|(_, s)| *s != scheduled), "asked twice");
                 shard.resolving.push((until, scheduled));
             }
+            Action::Hours(_) => panic!("no queue here has a window"),
             Action::Locate(locating) => {
                 let until = self.now + MS * self.random.below(self.weather.resolve_ms + 1) as u32;
                 shard.locating.push((until, locating));

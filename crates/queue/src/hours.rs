@@ -1,0 +1,70 @@
+//! The hours in which a scheduled queue's messages may be sent. What they are is not known here: whoever owns the
+//! queue is asked when something is to be sent and the last answer no longer holds ([`crate::Action::Hours`]).
+
+use mail::Mono;
+
+/// Whether it is one of the hours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hours {
+    /// Messages may go.
+    pub is_open: bool,
+    /// Until when that holds.
+    pub until: Mono,
+}
+
+/// What is known of the hours of a scheduled queue that has some.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownHours {
+    hours: Hours,
+    /// They are asked for.
+    asked: bool,
+    /// When they began last.
+    opened: Mono,
+}
+
+impl KnownHours {
+    /// Nothing is known.
+    pub(crate) fn new() -> KnownHours {
+        let hours = Hours { is_open: false, until: Mono(0) };
+        KnownHours { hours, asked: false, opened: Mono(0) }
+    }
+
+    /// Whether messages may go, as far as is known.
+    pub(crate) fn are_open(&self, now: Mono) -> bool {
+        self.hours.is_open && now < self.hours.until
+    }
+
+    /// Until when none may go, if that is known.
+    pub(crate) fn closed_until(&self, now: Mono) -> Option<Mono> {
+        (!self.hours.is_open && now < self.hours.until).then_some(self.hours.until)
+    }
+
+    /// When they began last: what was tried before was not tried since.
+    pub(crate) fn opened(&self) -> Mono {
+        self.opened
+    }
+
+    /// When it is worth a look at what waits; never before an answer.
+    pub(crate) fn worth_a_look(&self) -> Mono {
+        match (self.asked, self.hours.is_open) {
+            (true, _) => Mono::NEVER,
+            (false, true) => Mono(0),
+            (false, false) => self.hours.until,
+        }
+    }
+
+    /// Takes an answer.
+    pub(crate) fn answer(&mut self, now: Mono, hours: Hours) {
+        if hours.is_open && !self.hours.is_open {
+            self.opened = now;
+        }
+        // An answer that no longer holds would be asked for again for ever.
+        let until = hours.until.max(Mono(now.0.saturating_add(1)));
+        (self.hours, self.asked) = (Hours { until, ..hours }, false);
+    }
+
+    /// They have to be asked for, which they are from now on; false: they are already.
+    pub(crate) fn ask(&mut self) -> bool {
+        !std::mem::replace(&mut self.asked, true)
+    }
+}
