@@ -220,6 +220,12 @@ impl Message {
         }
     }
 
+    /// Whose mail it is, if it is a tenant's.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&str> {
+        meta::text(&self.meta, spool::record::tag::TENANT)
+    }
+
     /// As events show it.
     pub fn in_events(&self) -> event::Message {
         event::Message {

@@ -6,8 +6,11 @@
 
 mod checked;
 mod classes;
+mod parties;
 
 pub use classes::ClassMetrics;
+pub(crate) use parties::Came;
+pub use parties::{PartyMetrics, SendingMetrics};
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

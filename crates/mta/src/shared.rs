@@ -6,7 +6,7 @@ use crate::clock::ClockDoubt;
 use crate::known_hops::KnownHops;
 use crate::line::{Line, Parts};
 use crate::login_failures::{KnownClients, LoginFailures};
-use crate::metrics::ClassMetrics;
+use crate::metrics::{ClassMetrics, SendingMetrics};
 use crate::name_servers::NameServers;
 use crate::reply_classes::ClassesInForce;
 use crate::report_limit::ReportLimit;
@@ -72,6 +72,8 @@ pub struct Shared {
     classes: ClassesInForce,
     /// What they were.
     pub(crate) class_metrics: Arc<ClassMetrics>,
+    /// Who had to do with it.
+    pub(crate) sending: Arc<SendingMetrics>,
 }
 
 impl Shared {
@@ -102,6 +104,7 @@ impl Shared {
             salts: Salts::default(),
             classes: ClassesInForce::default(),
             class_metrics: Arc::default(),
+            sending: Arc::default(),
         }
     }
 
@@ -111,10 +114,14 @@ impl Shared {
         Shared { clock, ..self }
     }
 
-    /// Counts failures by class here.
+    /// Counts failures by class, and mail by party, here.
     #[must_use]
-    pub fn with_class_metrics(self, class_metrics: Arc<ClassMetrics>) -> Shared {
-        Shared { class_metrics, ..self }
+    pub fn with_metrics(
+        self,
+        class_metrics: Arc<ClassMetrics>,
+        sending: Arc<SendingMetrics>,
+    ) -> Shared {
+        Shared { class_metrics, sending, ..self }
     }
 
     /// What peers' refusals mean.

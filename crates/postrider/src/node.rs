@@ -32,7 +32,7 @@ use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{
     AcmeMetrics, ClassMetrics, EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics,
-    TlsReportMetrics,
+    SendingMetrics, TlsReportMetrics,
 };
 use mta::shared::Shared;
 use spool::SpoolStatus;
@@ -56,6 +56,7 @@ pub(crate) struct NodeMetrics {
     pub(crate) tls_reports: Arc<TlsReportMetrics>,
     /// Over all shards.
     pub(crate) classes: Arc<ClassMetrics>,
+    pub(crate) sending: Arc<SendingMetrics>,
 }
 
 impl NodeMetrics {
@@ -69,6 +70,7 @@ impl NodeMetrics {
             acme: Arc::default(),
             tls_reports: Arc::default(),
             classes: Arc::default(),
+            sending: Arc::default(),
         }
     }
 }
@@ -400,7 +402,7 @@ fn shared(
 ) -> Shared {
     let shards = u16::try_from(metrics.shards.len()).unwrap_or(u16::MAX);
     let shared = Shared::new(config, shards)
-        .with_class_metrics(Arc::clone(&metrics.classes))
+        .with_metrics(Arc::clone(&metrics.classes), Arc::clone(&metrics.sending))
         .with_clock(clock)
         .with_connections(descriptors.sessions_max, descriptors.egress_max)
         .with_lookups(descriptors.lookups_max);

@@ -3,7 +3,7 @@
 use super::unreported::FailedRecipient;
 use crate::event::{self, Done, Event, Hop, Kind, Trouble};
 use crate::message::Message;
-use crate::metrics::Metrics;
+use crate::metrics::{Came, Metrics};
 use crate::routing::require_tls::{ENCRYPTION_NEEDED, REQUIRETLS_NEEDED};
 use crate::seams::World;
 use crate::services::Services;
@@ -110,6 +110,15 @@ impl Judged {
         let metrics = &services.metrics;
         if self.is_delivered() {
             metrics.delivery_delay.observe(self.at.since(message.received_at));
+        }
+        let came = match self.verdict {
+            Verdict::Delivered(_) | Verdict::Relayed(_) => Some(Came::Sent),
+            Verdict::Failed(_) | Verdict::Expired { .. } => Some(Came::Failed),
+            Verdict::Delayed { .. } => None,
+        };
+        if let Some(came) = came {
+            let parties = (self.hop.as_deref(), message.tenant());
+            services.shared.sending.note(parties, came, 1);
         }
         match self.verdict {
             Verdict::Delivered(_) => metrics.deliveries.inc(),

@@ -4,7 +4,7 @@ use crate::tables::TableNumbers;
 use crate::world::Start;
 use mta::metrics::{
     AcmeMetrics, ClassMetrics, Description, EventMetrics, HistogramSnapshot, LogMetrics,
-    MailboxMetrics, MetricSet, Metrics, PolicyMetrics, TlsReportMetrics, Value,
+    MailboxMetrics, MetricSet, Metrics, PolicyMetrics, SendingMetrics, TlsReportMetrics, Value,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -30,6 +30,7 @@ pub(crate) struct Numbers {
     pub(crate) acme: Arc<AcmeMetrics>,
     pub(crate) tls_reports: Arc<TlsReportMetrics>,
     pub(crate) classes: Arc<ClassMetrics>,
+    pub(crate) sending: Arc<SendingMetrics>,
     /// When the server started.
     pub(crate) started: Start,
 }
@@ -38,6 +39,9 @@ impl Collector for Numbers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         encode(&mut encoder, &sum(&self.shards))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.classes)))?;
+        for (label, parties) in self.sending.shown() {
+            encode(&mut encoder, &side_by_side(label, &parties))?;
+        }
         encode(&mut encoder, &sum(&self.logs))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.mailboxes)))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.policies)))?;

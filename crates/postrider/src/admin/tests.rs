@@ -21,6 +21,7 @@ fn numbers() -> Numbers {
         acme: Arc::default(),
         tls_reports: Arc::default(),
         classes: Arc::default(),
+        sending: Arc::default(),
         started: Start::now(),
     }
 }

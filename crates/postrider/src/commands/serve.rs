@@ -241,6 +241,7 @@ fn start_admin(
             acme: Arc::clone(&node.metrics.acme),
             tls_reports: Arc::clone(&node.metrics.tls_reports),
             classes: Arc::clone(&node.metrics.classes),
+            sending: Arc::clone(&node.metrics.sending),
             started: node.started,
         },
         health: Arc::new(move || Health {

@@ -2,6 +2,7 @@
 
 use crate::support::certificate::{EC, make_certificate, section};
 use crate::support::client::Client;
+use crate::support::http::get;
 use crate::support::server::{CONFIG, Server, control};
 use crate::support::{Files, tool, wait_until};
 use serde_json::Value;
@@ -135,7 +136,7 @@ fn who_may_steer_names_tenants_that_there_are() {
             "hostname = \"mail.here.test\"\nspool = {{ path = \"spool\" }}\n\
              [[listener]]\naddress = \"127.0.0.1:0\"\nrelay_from = [\"127.0.0.0/8\"]\n\
              steering_from = [\"127.0.0.1\"]\n\
-             [steering]\ntenant = \"X-Tenant\"\n\
+             [admin]\naddress = \"127.0.0.1:0\"\n[steering]\ntenant = \"X-Tenant\"\n\
              [[tenant]]\nname = \"acme\"\nqueued_max = 1_000\n\
              [[tenant]]\nname = \"small\"\nqueued_max = 1\n\
              [[route]]\nsmtp = {{ hosts = [\"{}\"] }}\n",
@@ -175,5 +176,14 @@ fn who_may_steer_names_tenants_that_there_are() {
     let received = near_files.events_of("received");
     let tenants: Vec<&str> = received.iter().filter_map(|event| event["tenant"].as_str()).collect();
     assert_eq!(tenants, ["acme", "small", "acme"]);
+    let line = near.wait_console("admin", |line| line.contains("metrics and health on "));
+    let metrics = get(line.rsplit(' ').next().expect("an address"), "/metrics");
+    for line in [
+        "postrider_tenant_sent_total{tenant=\"acme\"} 2",
+        "postrider_tenant_sent_total{tenant=\"small\"} 1",
+        "postrider_tenant_queue_full_refusals_total 1",
+    ] {
+        assert!(metrics.lines().any(|said| said == line), "{line}: {metrics}");
+    }
     near.stop();
 }

@@ -1,0 +1,173 @@
+//! What became of mail by who had to do with it: the provider that got it, the source that it went from, the
+//! tenant whose it was.
+
+use super::{Counter, Description, MetricSet, Read, Value};
+use crate::event::Hop;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Parties of one kind that are counted; what others do is counted as [`OTHERS`].
+const NAMES_MAX: usize = 10_000;
+/// Of these, so many are shown: those with the most.
+const SHOWN_MAX: usize = 1_000;
+/// The name of those that came when there were [`NAMES_MAX`].
+const OTHERS: &str = "(others)";
+
+/// What an attempt came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    Sent,
+    Deferred,
+    Failed,
+}
+
+/// Recipients of one party.
+#[derive(Debug)]
+pub struct PartyMetrics {
+    /// What they are called, in the order of [`Came`].
+    descriptions: &'static [Description; 3],
+    counters: [Counter; 3],
+}
+
+impl PartyMetrics {
+    fn total(&self) -> u64 {
+        self.counters.iter().map(Counter::get).sum()
+    }
+}
+
+impl MetricSet for PartyMetrics {
+    fn each(&self, show: &mut dyn FnMut(&Description, Value)) {
+        for (description, counter) in self.descriptions.iter().zip(&self.counters) {
+            show(description, counter.read());
+        }
+    }
+}
+
+const fn description(name: &'static str, help: &'static str) -> Description {
+    Description { name, labels: &[], help }
+}
+
+static OF_PROVIDERS: [Description; 3] = [
+    description("provider_sent", "Recipients that a provider of the shaping files took over."),
+    description("provider_deferred", "Attempts that a provider put off, per recipient."),
+    description("provider_failed", "Recipients given up at a provider."),
+];
+static OF_SOURCES: [Description; 3] = [
+    description("source_sent", "Recipients sent from a source of a pool."),
+    description("source_deferred", "Attempts from a source that were put off, per recipient."),
+    description("source_failed", "Recipients given up that were tried from a source."),
+];
+static OF_TENANTS: [Description; 3] = [
+    description(
+        "tenant_sent",
+        "Recipients of a tenant's mail that were taken over or delivered; the 1,000 tenants with the most mail are shown.",
+    ),
+    description("tenant_deferred", "Attempts at a tenant's mail that were put off, per recipient."),
+    description("tenant_failed", "Recipients of a tenant's mail that were given up."),
+];
+
+/// Parties of one kind, by name.
+#[derive(Debug)]
+struct Parties {
+    descriptions: &'static [Description; 3],
+    known: Mutex<BTreeMap<Arc<str>, Arc<PartyMetrics>>>,
+}
+
+impl Parties {
+    fn new(descriptions: &'static [Description; 3]) -> Parties {
+        Parties { descriptions, known: Mutex::default() }
+    }
+
+    fn note(&self, name: &str, came: Came, recipients: u64) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(party) = known.get(name) {
+            return party.counters[came as usize].add(recipients);
+        }
+        let name = if known.len() < NAMES_MAX { name } else { OTHERS };
+        let party = known.entry(Arc::from(name)).or_insert_with(|| {
+            let counters = Default::default();
+            Arc::new(PartyMetrics { descriptions: self.descriptions, counters })
+        });
+        party.counters[came as usize].add(recipients);
+    }
+
+    fn shown(&self) -> Vec<(Arc<str>, Arc<PartyMetrics>)> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = known.iter().map(|(n, m)| (Arc::clone(n), Arc::clone(m))).collect();
+        drop(known);
+        all.sort_by_key(|(_, party)| std::cmp::Reverse(party.total()));
+        all.truncate(SHOWN_MAX);
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        all
+    }
+}
+
+/// What became of mail by party, over all shards. What has no party costs nothing.
+#[derive(Debug)]
+pub struct SendingMetrics {
+    providers: Parties,
+    sources: Parties,
+    tenants: Parties,
+}
+
+impl Default for SendingMetrics {
+    fn default() -> SendingMetrics {
+        SendingMetrics {
+            providers: Parties::new(&OF_PROVIDERS),
+            sources: Parties::new(&OF_SOURCES),
+            tenants: Parties::new(&OF_TENANTS),
+        }
+    }
+}
+
+impl SendingMetrics {
+    /// So many recipients came to this, at `hop`, of mail of `tenant`, as far as these are known.
+    pub(crate) fn note(
+        &self,
+        (hop, tenant): (Option<&Hop>, Option<&str>),
+        came: Came,
+        recipients: u64,
+    ) {
+        if let Some(provider) = hop.and_then(|hop| hop.provider.as_deref()) {
+            self.providers.note(provider, came, recipients);
+        }
+        if let Some(source) = hop.and_then(|hop| hop.source.as_deref()) {
+            self.sources.note(source, came, recipients);
+        }
+        if let Some(tenant) = tenant {
+            self.tenants.note(tenant, came, recipients);
+        }
+    }
+
+    /// The label of each kind of party, and those of it with the most mail, by name.
+    #[must_use]
+    pub fn shown(&self) -> [(&'static str, Vec<(Arc<str>, Arc<PartyMetrics>)>); 3] {
+        [
+            ("provider", self.providers.shown()),
+            ("source", self.sources.shown()),
+            ("tenant", self.tenants.shown()),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busiest_are_shown_and_names_are_bounded() {
+        let metrics = SendingMetrics::default();
+        for n in 0..=NAMES_MAX {
+            metrics.note((None, Some(&format!("t{n}"))), Came::Sent, 1);
+        }
+        metrics.note((None, Some("t7")), Came::Failed, 5);
+        metrics.note((None, Some("one more")), Came::Deferred, 9);
+        metrics.note((None, None), Came::Sent, 9);
+        let [(_, providers), (_, sources), (label, tenants)] = metrics.shown();
+        assert!(providers.is_empty() && sources.is_empty());
+        assert_eq!((label, tenants.len()), ("tenant", SHOWN_MAX));
+        let total = |name: &str| tenants.iter().find(|(n, _)| **n == *name).map(|(_, m)| m.total());
+        assert_eq!((total("t7"), total(OTHERS), total("one more")), (Some(6), Some(10), None));
+        assert_eq!(metrics.tenants.known.lock().unwrap().len(), NAMES_MAX + 1);
+    }
+}
