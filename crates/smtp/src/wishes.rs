@@ -91,6 +91,11 @@ impl By {
         is_right.then_some(By { seconds, mode, is_traced })
     }
 
+    /// Whether a peer takes it that takes no less than this for what is to be returned.
+    pub(crate) fn is_taken(self, least: i64) -> bool {
+        self.mode == ByMode::Notify || self.seconds >= least.max(BY_SECONDS_MIN)
+    }
+
     /// As a client writes it.
     pub(crate) fn write_to(self, out: &mut Vec<u8>) {
         let mode = match self.mode {
@@ -119,6 +124,8 @@ mod tests {
             By::parse(text).unwrap().write_to(&mut out);
             assert_eq!(String::from_utf8(out).unwrap(), format!(" BY={text}"));
         }
+        let taken = |text| (0..9).filter(|least| By::parse(text).unwrap().is_taken(*least)).count();
+        assert_eq!((taken("7;R"), taken("4;R"), taken("0;N")), (8, 5, 9));
         assert_eq!(By::parse("+7;n").map(|by| by.seconds), Some(7));
         for bad in ["", ";R", "5", "5;", "5;X", "5;RR", "5;RTT", "3;R", "0;R", "-1;R", "1e3;N"] {
             assert_eq!(By::parse(bad), None, "{bad}");

@@ -25,8 +25,9 @@ pub struct Capabilities {
     pub require_tls: bool,
     /// MT-PRIORITY (RFC 6710).
     pub mt_priority: bool,
-    /// DELIVERBY (RFC 2852).
-    pub deliver_by: bool,
+    /// DELIVERBY (RFC 2852 §2): the least time in seconds that it takes; 0 where it names none. `None`: not
+    /// offered.
+    pub deliver_by: Option<i64>,
     /// LIMITS MAILMAX (RFC 9422 §4): transactions in one session.
     pub mail_max: Option<u32>,
     /// LIMITS RCPTMAX: recipients in one transaction.
@@ -70,7 +71,8 @@ impl Capabilities {
         } else if is("MT-PRIORITY") {
             self.mt_priority = true;
         } else if is("DELIVERBY") {
-            self.deliver_by = true;
+            let least = words.next().and_then(|w| std::str::from_utf8(w).ok()?.parse().ok());
+            self.deliver_by = Some(least.unwrap_or(0));
         } else if is("LIMITS") {
             words.for_each(|word| self.take_limit(word));
         }

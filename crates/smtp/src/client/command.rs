@@ -94,7 +94,9 @@ pub(super) fn push_mail(
     if let (true, Some(priority)) = (offered.mt_priority, outgoing.priority) {
         out.extend_from_slice(format!(" MT-PRIORITY={}", priority.value()).as_bytes());
     }
-    if let (true, Some(by)) = (offered.deliver_by, outgoing.deliver_by) {
+    if let (Some(least), Some(by)) = (offered.deliver_by, outgoing.deliver_by)
+        && by.is_taken(least)
+    {
         by.write_to(out);
     }
     if offered.dsn {

@@ -26,7 +26,10 @@ const LISTENERS: [(&str, &str); 21] = [
     ("slow", "command_timeout = \"1s\"\ncontent_timeout = \"1s\""),
     ("short", "session_timeout = \"1s\""),
     ("plain", "chunking = false\npipelining = false\nsmtputf8 = false\ndsn = false"),
-    ("steered", "future_release = true\nsteering_from = [\"127.0.0.0/8\"]"),
+    (
+        "steered",
+        "relay_from = [\"127.0.0.0/8\"]\nfuture_release = true\nsteering_from = [\"127.0.0.0/8\"]",
+    ),
     ("normalize", "bare_newline = \"normalize\""),
     ("strip", "nul = \"strip\""),
     ("keep", "nul = \"keep\""),
