@@ -399,15 +399,14 @@ impl<W: World> Entrance<W> {
         let client = Arc::clone(self.session.client());
         let is_from_stranger = !self.session.may_relay();
         let additions = Additions::default();
-        // A stranger's header weakens nobody's policy.
-        let asks_for_no_tls = header.asks_for_no_tls && !is_from_stranger;
         let mut draft = Draft {
             content,
             envelope,
             facts,
             client,
             is_from_stranger,
-            require_tls: RequireTls::of(requires_tls, asks_for_no_tls),
+            // RFC 8689 §4.1: whoever sends it; it is their own message that may then go in clear.
+            require_tls: RequireTls::of(requires_tls, header.asks_for_no_tls),
             tenants: Arc::clone(&ingress.router.active().config.tenants),
             tenancy: None,
             forwarded: Vec::new(),
