@@ -6,7 +6,6 @@
 pub mod json;
 
 use crate::encryption::Encryption;
-use crate::steering::Steering;
 use ::classes::Verdict;
 use auth::checks::Summary;
 use auth::iprev;
@@ -78,8 +77,19 @@ pub struct Message {
     /// When it was accepted; the event's delay counts from here.
     pub received_at: Wall,
     pub body_bytes: u64,
-    /// Whose mail it is, with what it waits, and what else was said of how it is sent, if anything.
-    pub steering: Option<Box<Steering>>,
+    /// Whose mail it is, if anything was said of that.
+    pub labels: Option<Box<Labels>>,
+}
+
+/// Names by which those who send find their mail.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels {
+    /// Whose mail it is.
+    pub tenant: Option<Arc<str>>,
+    /// With what it waits.
+    pub campaign: Option<Arc<str>>,
+    /// The pool that was asked for.
+    pub pool: Option<Arc<str>>,
 }
 
 /// Who handed in a message; made once per session and shared by its events.

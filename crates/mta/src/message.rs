@@ -3,7 +3,6 @@
 use crate::event;
 use crate::line::Permit;
 use crate::meta::{self, KeptOwner};
-use crate::steering::Steering;
 use bytes::Bytes;
 use mail::{
     ByMode, ContentFacts, DeliverBy, Envelope, Failure, Mailbox, MessageId, Omitted, Priority,
@@ -234,7 +233,7 @@ impl Message {
             envelope: Some(Arc::clone(&self.envelope)),
             received_at: self.received_at,
             body_bytes: self.facts.body_bytes,
-            steering: Steering::said(&self.meta).map(Box::new),
+            labels: meta::labels(&self.meta).map(Box::new),
         }
     }
 }

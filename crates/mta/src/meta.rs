@@ -1,6 +1,6 @@
 //! What the spool keeps about a message beside envelope and content, by tags.
 
-use crate::event::Client;
+use crate::event::{Client, Labels};
 use bytes::Bytes;
 use mail::{ByMode, DeliverBy, Mailbox, Omitted, Priority, RequireTls, Wall};
 use spool::Meta;
@@ -32,6 +32,20 @@ pub(crate) fn of_client(client: &Client) -> Meta {
         (tag::CLIENT_EHLO, text_of(&client.helo)),
     ];
     Meta { fields: login.into_iter().chain(known).collect() }
+}
+
+/// Whose mail it is, as events tell it; `None`: nothing was said.
+pub(crate) fn labels(meta: &Meta) -> Option<Labels> {
+    // Of most nothing was, and these tags are the first.
+    if meta.fields.iter().all(|(tag, _)| *tag > tag::EGRESS_POOL) {
+        return None;
+    }
+    let of = |tag: u16| text(meta, tag).map(Arc::from);
+    Some(Labels {
+        tenant: of(tag::TENANT),
+        campaign: of(tag::CAMPAIGN),
+        pool: of(tag::EGRESS_POOL),
+    })
 }
 
 fn text_of(text: &str) -> Bytes {

@@ -9,8 +9,8 @@ mod classes;
 mod parties;
 
 pub use classes::ClassMetrics;
-pub(crate) use parties::Came;
-pub use parties::{PartyMetrics, SendingMetrics};
+pub(crate) use parties::{Came, Concerned};
+pub use parties::{NamedParties, PartyMetrics, SendingMetrics};
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

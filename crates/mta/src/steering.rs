@@ -75,13 +75,6 @@ impl Steering {
         self.deliver_by.filter(|by| by.mode == ByMode::Notify).map(|by| by.at)
     }
 
-    /// The same from where it is kept, if anything was said.
-    pub(crate) fn said(meta: &Meta) -> Option<Steering> {
-        // Of most nothing was, and its tags are the first.
-        let is_any = meta.fields.iter().any(|(tag, _)| *tag <= tag::EXPIRES_AT);
-        is_any.then(|| Steering::of(meta))
-    }
-
     /// Whether its times leave it any.
     ///
     /// # Errors

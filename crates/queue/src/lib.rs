@@ -51,6 +51,7 @@ mod slab;
 mod suspension;
 mod sweep;
 mod table;
+mod tenancy;
 mod tenant;
 mod timers;
 mod ways;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const OVERSIGNED: [&str; 6] = ["From", "To", "Cc", "Subject", "Date", "Reply-To"];
 
 /// Named as often as they are there.
-const SIGNED: [&str; 21] = [
+const SIGNED: [&str; 23] = [
     "Message-ID",
     "In-Reply-To",
     "References",
@@ -36,6 +36,9 @@ const SIGNED: [&str; 21] = [
     "List-Archive",
     "Feedback-ID",
     "CFBL-Address",
+    // RFC 8460 §5.3: of reports about TLS.
+    "TLS-Report-Domain",
+    "TLS-Report-Submitter",
 ];
 
 /// Fields that one signature of ours names; those beyond are not signed. Verifiers stop at a hundred.

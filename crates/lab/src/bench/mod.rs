@@ -14,6 +14,7 @@ mod round;
 mod run_directory;
 mod scenario;
 mod series;
+mod sign_cost;
 mod steady_state;
 mod table;
 mod tls_cost;
@@ -62,6 +63,7 @@ Examples:
   postrider-lab bench relay-64k --against postrider,postfix --scale 0.1 --rounds 5
   postrider-lab bench relay-400 --tls resumed --against postrider,postfix --seconds 60
   postrider-lab bench tls
+  postrider-lab bench sign
   postrider-lab bench all --minutes 60 --out bench-all")]
 pub struct BenchOptions {
     /// The scenario, one of its variants (alerts-10k/50ms), or `all`; --list shows them
@@ -148,6 +150,9 @@ pub fn run(options: &BenchOptions) -> Outcome {
     if options.scenario.as_deref() == Some(checks_cost::NAME) {
         return checks_cost::run(options.seconds, options.json);
     }
+    if options.scenario.as_deref() == Some(sign_cost::NAME) {
+        return sign_cost::run(options.seconds, options.json);
+    }
     let report = Bench::prepare(options)
         .and_then(Bench::run)
         .map_err(|error| CommandError::new(error.to_string()))?;
@@ -177,6 +182,7 @@ fn list() {
     line("all", "every one of them");
     line(tls_cost::NAME, "no scenario: what TLS alone costs here, to hold runs with --tls against");
     line(checks_cost::NAME, "no scenario: what SPF, DKIM and DMARC cost for a message of 10 kB");
+    line(sign_cost::NAME, "no scenario: what signatures and hashes cost by themselves");
     println!("Contenders:");
     for contender in &contenders {
         let text = format!("{}; {}", contender.title(), contender.durability().sentence);

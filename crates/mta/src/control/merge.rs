@@ -195,7 +195,7 @@ mod tests {
         );
         assert_eq!(text_of(&retry, of(0, 0, 0)), "the queue is empty");
         let nowhere = Filter { domain: Some("nowhere.test".into()), ..Filter::default() };
-        let some = ControlRequest::QueueRetry { select: Select::Filter(nowhere) };
+        let some = ControlRequest::QueueRetry { select: Select::Filter(Box::new(nowhere)) };
         assert_eq!(text_of(&some, of(0, 0, 0)), "nothing in the queue matches");
         let release = ControlRequest::QueueRelease { select: Select::All };
         assert_eq!(text_of(&release, of(0, 0, 0)), "nothing is on hold");
@@ -231,7 +231,7 @@ mod tests {
         let requests = [
             ControlRequest::QueueList { filter: filter.clone(), limit: 5 },
             ControlRequest::QueueHold { select: Select::Id(MessageId(42)), reason: "spam".into() },
-            ControlRequest::QueueRetry { select: Select::Filter(filter.clone()) },
+            ControlRequest::QueueRetry { select: Select::Filter(Box::new(filter.clone())) },
             ControlRequest::QueueSummary { filter, top: 3 },
             ControlRequest::QueueSuspend {
                 scope: crate::control::Scope::NextHop("mx.example".into()),

@@ -22,7 +22,7 @@ pub enum NodeJob {
     /// The clock is right.
     TrustClock(oneshot::Sender<Result<String, String>>),
     /// A request about lookup tables: all that is to be said, but for the last response.
-    Tables(ControlRequest, oneshot::Sender<Result<Vec<ControlResponse>, String>>),
+    Tables(Box<ControlRequest>, oneshot::Sender<Result<Vec<ControlResponse>, String>>),
 }
 
 /// Puts requests before the shards and merges what they answer.
@@ -101,7 +101,7 @@ impl ControlPlane {
     }
 
     async fn tables(&self, request: ControlRequest, out: &Out) -> Result<(), Gone> {
-        match self.node_says(|answer| NodeJob::Tables(request, answer)).await {
+        match self.node_says(|answer| NodeJob::Tables(Box::new(request), answer)).await {
             Some(Ok(responses)) => {
                 for response in responses {
                     out.say(response).await?;

@@ -60,7 +60,7 @@ pub struct Filter {
 pub enum Select {
     #[serde(with = "text::id")]
     Id(MessageId),
-    Filter(Filter),
+    Filter(Box<Filter>),
     All,
 }
 

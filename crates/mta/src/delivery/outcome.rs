@@ -2,7 +2,7 @@
 
 use super::pending::New;
 use super::unreported::said_of;
-use super::verdict::{Judged, Verdict};
+use super::verdict::{Judged, Verdict, concerned};
 use super::{Delivery, gathering, report};
 use crate::event::{self, Event, Hop, Kind, Trouble};
 use crate::message::Message;
@@ -191,8 +191,8 @@ fn write_deferred<W: World>(
 ) {
     for Deferral { recipients, attempts, next_try, failure } in deferred {
         let class = delivery.services.note_deferred(&failure, recipients.len() as u64);
-        let parties = (hop.map(|hop| &**hop), message.and_then(Message::tenant));
-        delivery.services.shared.sending.note(parties, Came::Deferred, recipients.len() as u64);
+        let concerned = concerned(hop.map(|hop| &**hop), message);
+        delivery.services.shared.sending.note(concerned, Came::Deferred, recipients.len() as u64);
         let next_try = delivery.services.wall_of(next_try);
         let at = delivery.services.wall();
         let event = message.filter(|_| delivery.services.events.is_on()).map(|message| Event {

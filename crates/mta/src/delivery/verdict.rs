@@ -3,7 +3,7 @@
 use super::unreported::FailedRecipient;
 use crate::event::{self, Done, Event, Hop, Kind, Trouble};
 use crate::message::Message;
-use crate::metrics::{Came, Metrics};
+use crate::metrics::{Came, Concerned, Metrics};
 use crate::routing::require_tls::{ENCRYPTION_NEEDED, REQUIRETLS_NEEDED};
 use crate::seams::World;
 use crate::services::Services;
@@ -21,6 +21,15 @@ pub(super) fn count_want_of_tls(metrics: &Metrics, asked: RequireTls, failure: &
         (RequireTls::Yes, ENCRYPTION_NEEDED) => metrics.require_tls_unencrypted.inc(),
         (RequireTls::Yes, REQUIRETLS_NEEDED) => metrics.require_tls_unoffered.inc(),
         _ => {}
+    }
+}
+
+/// Who had to do with a message at a next hop.
+pub(super) fn concerned<'a>(hop: Option<&'a Hop>, message: Option<&'a Message>) -> Concerned<'a> {
+    Concerned {
+        provider: hop.and_then(|hop| hop.provider.as_deref()),
+        source: hop.and_then(|hop| hop.source.as_deref()),
+        tenant: message.and_then(Message::tenant),
     }
 }
 
@@ -117,8 +126,8 @@ impl Judged {
             Verdict::Delayed { .. } => None,
         };
         if let Some(came) = came {
-            let parties = (self.hop.as_deref(), message.tenant());
-            services.shared.sending.note(parties, came, 1);
+            let concerned = concerned(self.hop.as_deref(), Some(message));
+            services.shared.sending.note(concerned, came, 1);
         }
         match self.verdict {
             Verdict::Delivered(_) => metrics.deliveries.inc(),

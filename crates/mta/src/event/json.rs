@@ -123,12 +123,9 @@ fn message_fields(line: &mut Line<'_>, event: &Event, message: &Message, recipie
     if let Some(index) = recipient {
         line.number("recipient_index", u64::from(index));
     }
-    if let Some(steering) = &message.steering {
-        let said = [
-            ("tenant", &steering.tenant),
-            ("campaign", &steering.campaign),
-            ("pool", &steering.pool),
-        ];
+    if let Some(labels) = &message.labels {
+        let said =
+            [("tenant", &labels.tenant), ("campaign", &labels.campaign), ("pool", &labels.pool)];
         for (key, name) in said {
             if let Some(name) = name {
                 line.text(key, name);

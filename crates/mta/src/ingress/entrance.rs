@@ -406,22 +406,20 @@ impl<W: World> Entrance<W> {
         };
         let client = Arc::clone(self.session.client());
         let is_from_stranger = !self.session.may_relay();
-        let additions = Additions::default();
-        // A stranger's header weakens nobody's policy.
-        let asks_for_no_tls = header.asks_for_no_tls && !is_from_stranger;
         let mut draft = Draft {
             content,
             envelope,
             facts,
             client,
             is_from_stranger,
-            require_tls: RequireTls::of(requires_tls, asks_for_no_tls),
+            // RFC 8689 §4.1: whoever sends it; it is their own message that may then go in clear.
+            require_tls: RequireTls::of(requires_tls, header.asks_for_no_tls),
             steering,
             tenants: Arc::clone(&ingress.router.active().config.tenants),
             tenancy: None,
             forwarded: Vec::new(),
             owners: Owners::new(),
-            additions,
+            additions: Additions::default(),
             hides_client: false,
             given: Vec::new(),
             discarded: None,
@@ -435,7 +433,6 @@ impl<W: World> Entrance<W> {
             self.resolutions.apply(&mut draft.envelope);
         (draft.owners, draft.given) = (owners, given);
         let completed = self.complete(&mut draft, instead).await;
-        let completed = completed.and_then(|()| draft.steering.check());
         ingress.services.metrics.note_checked(&draft.additions.checked);
         if let Err(refusal) = completed {
             draft.forget_blob();
@@ -464,6 +461,7 @@ impl<W: World> Entrance<W> {
     /// no owner.
     async fn complete(&mut self, draft: &mut Draft, instead: Vec<u32>) -> Result<(), Refusal> {
         let ingress = Rc::clone(&self.ingress);
+        draft.steering.check()?;
         if !instead.is_empty() {
             let leaving = leaving(&ingress, &draft.envelope, instead);
             let leaving = Answer::later(leaving);
@@ -536,7 +534,7 @@ impl<W: World> Entrance<W> {
                 envelope,
                 received_at: at,
                 body_bytes,
-                steering: None,
+                labels: None,
             };
             services.events.emit(Event {
                 at,

@@ -2,7 +2,6 @@
 //! tenant whose it was.
 
 use super::{Counter, Description, MetricSet, Read, Value};
-use crate::event::Hop;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,6 +19,17 @@ pub(crate) enum Came {
     Deferred,
     Failed,
 }
+
+/// Who had to do with some mail, as far as that is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Concerned<'a> {
+    pub(crate) provider: Option<&'a str>,
+    pub(crate) source: Option<&'a str>,
+    pub(crate) tenant: Option<&'a str>,
+}
+
+/// Parties with their names.
+pub type NamedParties = Vec<(Arc<str>, Arc<PartyMetrics>)>;
 
 /// Recipients of one party.
 #[derive(Debug)]
@@ -91,7 +101,7 @@ impl Parties {
         party.counters[came as usize].add(recipients);
     }
 
-    fn shown(&self) -> Vec<(Arc<str>, Arc<PartyMetrics>)> {
+    fn shown(&self) -> NamedParties {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = known.iter().map(|(n, m)| (Arc::clone(n), Arc::clone(m))).collect();
         drop(known);
@@ -121,27 +131,20 @@ impl Default for SendingMetrics {
 }
 
 impl SendingMetrics {
-    /// So many recipients came to this, at `hop`, of mail of `tenant`, as far as these are known.
-    pub(crate) fn note(
-        &self,
-        (hop, tenant): (Option<&Hop>, Option<&str>),
-        came: Came,
-        recipients: u64,
-    ) {
-        if let Some(provider) = hop.and_then(|hop| hop.provider.as_deref()) {
-            self.providers.note(provider, came, recipients);
-        }
-        if let Some(source) = hop.and_then(|hop| hop.source.as_deref()) {
-            self.sources.note(source, came, recipients);
-        }
-        if let Some(tenant) = tenant {
-            self.tenants.note(tenant, came, recipients);
+    /// So many recipients came to this.
+    pub(crate) fn note(&self, concerned: Concerned<'_>, came: Came, recipients: u64) {
+        let Concerned { provider, source, tenant } = concerned;
+        let named = [(&self.providers, provider), (&self.sources, source), (&self.tenants, tenant)];
+        for (parties, name) in named {
+            if let Some(name) = name {
+                parties.note(name, came, recipients);
+            }
         }
     }
 
     /// The label of each kind of party, and those of it with the most mail, by name.
     #[must_use]
-    pub fn shown(&self) -> [(&'static str, Vec<(Arc<str>, Arc<PartyMetrics>)>); 3] {
+    pub fn shown(&self) -> [(&'static str, NamedParties); 3] {
         [
             ("provider", self.providers.shown()),
             ("source", self.sources.shown()),
@@ -154,15 +157,19 @@ impl SendingMetrics {
 mod tests {
     use super::*;
 
+    fn of(tenant: &str) -> Concerned<'_> {
+        Concerned { tenant: Some(tenant), ..Concerned::default() }
+    }
+
     #[test]
     fn the_busiest_are_shown_and_names_are_bounded() {
         let metrics = SendingMetrics::default();
         for n in 0..=NAMES_MAX {
-            metrics.note((None, Some(&format!("t{n}"))), Came::Sent, 1);
+            metrics.note(of(&format!("t{n}")), Came::Sent, 1);
         }
-        metrics.note((None, Some("t7")), Came::Failed, 5);
-        metrics.note((None, Some("one more")), Came::Deferred, 9);
-        metrics.note((None, None), Came::Sent, 9);
+        metrics.note(of("t7"), Came::Failed, 5);
+        metrics.note(of("one more"), Came::Deferred, 9);
+        metrics.note(Concerned::default(), Came::Sent, 9);
         let [(_, providers), (_, sources), (label, tenants)] = metrics.shown();
         assert!(providers.is_empty() && sources.is_empty());
         assert_eq!((label, tenants.len()), ("tenant", SHOWN_MAX));

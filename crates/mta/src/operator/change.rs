@@ -47,7 +47,7 @@ impl<W: World> Operator<W> {
                 count_unreported(answer, usize::from(unreported > 0), unreported);
             }
             Wanted::Matching(filter) => {
-                let mut walk = self.walk(filter, answer);
+                let mut walk = self.walk(*filter, answer);
                 while let Some(found) = self.next_piece(&mut walk, answer).await {
                     self.retry_these(&found, &mut seen, answer);
                 }
@@ -99,7 +99,7 @@ impl<W: World> Operator<W> {
                 }
                 return self.hold_piece(found, reason.as_ref(), &mut seen, answer).await.err();
             }
-            Wanted::Matching(filter) => filter,
+            Wanted::Matching(filter) => *filter,
         };
         let mut walk = self.walk(filter, answer);
         while let Some(found) = self.next_piece(&mut walk, answer).await {
@@ -207,7 +207,7 @@ impl<W: World> Operator<W> {
                     envelope: None,
                     received_at: self.schedule.received_at(&entry),
                     body_bytes: 0,
-                    steering: None,
+                    labels: None,
                 }
             }
         };
@@ -232,7 +232,7 @@ impl<W: World> Operator<W> {
                 self.remove_unreported(id, removed).await;
                 return error;
             }
-            Wanted::Matching(filter) => filter,
+            Wanted::Matching(filter) => *filter,
         };
         let mut walk = self.walk(filter, answer);
         while let Some(found) = self.next_piece(&mut walk, answer).await {
@@ -356,7 +356,7 @@ impl<W: World> Operator<W> {
                 let found = by_message(self.glances_of(id).await);
                 return self.fail_these(found, &failure, answer).await;
             }
-            Wanted::Matching(filter) => filter,
+            Wanted::Matching(filter) => *filter,
         };
         let mut walk = self.walk(filter, answer);
         let mut error = None;

@@ -180,7 +180,7 @@ impl<W: World> Operator<W> {
 /// What a selection asks for: one message, or all that match.
 pub(super) enum Wanted {
     One(MessageId),
-    Matching(Filter),
+    Matching(Box<Filter>),
 }
 
 impl From<Select> for Wanted {
@@ -188,7 +188,7 @@ impl From<Select> for Wanted {
         match select {
             Select::Id(id) => Wanted::One(id),
             Select::Filter(filter) => Wanted::Matching(filter),
-            Select::All => Wanted::Matching(Filter::default()),
+            Select::All => Wanted::Matching(Box::default()),
         }
     }
 }

@@ -184,17 +184,15 @@ pub(crate) struct ScopeArgs {
 
 impl ScopeArgs {
     fn scope(&self) -> Scope {
-        let named: [(&Option<String>, fn(String) -> Scope); 6] = [
-            (&self.domain, Scope::Domain),
-            (&self.route, Scope::Route),
-            (&self.next_hop, Scope::NextHop),
-            (&self.source, Scope::Source),
-            (&self.tenant, Scope::Tenant),
-            (&self.campaign, Scope::Campaign),
-        ];
+        let given = |name: &Option<String>, scope: fn(String) -> Scope| name.clone().map(scope);
         // There is one at most.
-        let given = named.into_iter().find_map(|(name, scope)| Some(scope(name.clone()?)));
-        given.unwrap_or(Scope::All)
+        given(&self.domain, Scope::Domain)
+            .or_else(|| given(&self.route, Scope::Route))
+            .or_else(|| given(&self.next_hop, Scope::NextHop))
+            .or_else(|| given(&self.source, Scope::Source))
+            .or_else(|| given(&self.tenant, Scope::Tenant))
+            .or_else(|| given(&self.campaign, Scope::Campaign))
+            .unwrap_or(Scope::All)
     }
 }
 
@@ -448,7 +446,7 @@ impl SelectArgs {
         match self.id {
             Some(id) => Select::Id(id),
             None if self.all => Select::All,
-            None => Select::Filter(self.filter.filter()),
+            None => Select::Filter(Box::new(self.filter.filter())),
         }
     }
 }
@@ -503,7 +501,7 @@ mod tests {
         };
         assert_eq!(
             request("remove --domain example.org --sender <>"),
-            ControlRequest::QueueRemove { select: Select::Filter(filter) }
+            ControlRequest::QueueRemove { select: Select::Filter(Box::new(filter)) }
         );
         let ControlRequest::QueueList { filter, limit } = request("list --state in-flight") else {
             panic!()
@@ -517,15 +515,15 @@ mod tests {
         };
         assert_eq!(
             request("retry --next-hop mx.test --failure refused --older-than 2h"),
-            ControlRequest::QueueRetry { select: Select::Filter(filter) }
+            ControlRequest::QueueRetry { select: Select::Filter(Box::new(filter)) }
         );
         assert_eq!(
             request("fail --class unknown_recipient"),
             ControlRequest::QueueFail {
-                select: Select::Filter(Filter {
+                select: Select::Filter(Box::new(Filter {
                     class: Some(ReplyClass::UnknownRecipient),
                     ..Filter::default()
-                }),
+                })),
                 status: Some("5.0.0".to_owned()),
                 reason: "given up by an operator".to_owned(),
             }

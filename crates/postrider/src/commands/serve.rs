@@ -194,7 +194,7 @@ fn handle_job(node: &mut Node, job: NodeJob, file: Option<&Path>, console: &Arc<
         NodeJob::Resume(scope, answer) => {
             let _ = answer.send(told(node.resume(&scope), console));
         }
-        NodeJob::Tables(request, answer) => tables::handle(node.tables(), request, answer),
+        NodeJob::Tables(request, answer) => tables::handle(node.tables(), *request, answer),
         NodeJob::TrustClock(answer) => {
             let _ = answer.send(told(node.trust_clock(), console));
         }

@@ -26,7 +26,7 @@ fn released(n: u64) -> Event {
             envelope: None,
             received_at: Wall(0),
             body_bytes: 1,
-            steering: None,
+            labels: None,
         }),
         recipients: Recipients::new(),
         kind: Kind::Released,

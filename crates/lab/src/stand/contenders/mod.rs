@@ -5,13 +5,16 @@ mod exim;
 mod floor;
 mod opensmtpd;
 mod postfix;
+mod postfix_opendkim;
 mod postfix_virtual;
 mod postrider;
+mod signing;
 pub(crate) mod target;
 
 use super::contender::Contender;
 use super::directory::Lookup;
 use super::error::{Error, Result};
+use auth::dkim::Algorithm;
 use floor::Floor;
 use postfix_virtual::PostfixVirtual;
 use postrider::Postrider;
@@ -23,11 +26,17 @@ pub(crate) fn all() -> Vec<Rc<dyn Contender>> {
         Rc::new(Postrider::durable("postrider", "sync")),
         Rc::new(Postrider::in_flight("postrider-in-flight", 8)),
         Rc::new(Postrider::guessed("postrider-guessed")),
+        Rc::new(Postrider::signing("postrider-signed", &[Algorithm::RsaSha256])),
+        Rc::new(Postrider::signing(
+            "postrider-ed25519",
+            &[Algorithm::RsaSha256, Algorithm::Ed25519Sha256],
+        )),
         Rc::new(Postrider::durable("postrider-os", "os")),
         Rc::new(Floor::in_memory()),
         Rc::new(Floor::with_log()),
         Rc::new(Floor::hasty()),
         Rc::new(postfix::Postfix),
+        Rc::new(postfix_opendkim::PostfixOpendkim),
         Rc::new(exim::Exim),
         Rc::new(opensmtpd::OpenSmtpd),
         Rc::new(Floor::of_known_cost()),

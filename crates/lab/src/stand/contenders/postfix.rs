@@ -4,7 +4,7 @@
 use crate::stand::contender::{Contender, Durability, RoughRates};
 use crate::stand::error::{Error, Result};
 use crate::stand::place::{ConfigFile, Place};
-use crate::stand::server::{ExitReport, Server};
+use crate::stand::server::{ExitReport, MainProcess, Server};
 use crate::stand::system;
 use load::file::{self, FileError};
 use load::tree;
@@ -16,10 +16,14 @@ use std::time::{Duration, Instant};
 /// Services that it needs to encrypt.
 const TLS_SERVICES: &str = "tlsmgr unix - - n 1000? 1 tlsmgr\ntlsproxy unix - - n - 0 tlsproxy\n";
 
+const POSTFIX: &str = "/usr/sbin/postfix";
+
 const STOP_MAX: Duration = Duration::from_secs(30);
 
 struct Running {
     pid: u32,
+    /// The process that all descend from, where something runs beside it.
+    _wrapper: Option<MainProcess>,
     running: bool,
     config: PathBuf,
     files: Vec<ConfigFile>,
@@ -133,7 +137,7 @@ alias_database =
 }
 
 /// What a relay has there besides.
-fn relay_cf(place: &Place) -> String {
+pub(super) fn relay_cf(place: &Place) -> String {
     let (host, port) = place.next_hop();
     let concurrency = place.egress.in_sum().unwrap_or(250);
     // Its own default is 5.
@@ -197,6 +201,41 @@ pub(super) fn start(
     master: &str,
     dynamic_maps: &str,
 ) -> Result<Box<dyn Server>> {
+    let (short, files) = prepare(place, main, master, dynamic_maps)?;
+    let config = place.directory.join("config");
+    run(place.command(Path::new(POSTFIX)), &config, &["start"])?;
+    let pid = wait_for_pid(&place.directory.join("queue/pid/master.pid"))?;
+    Ok(Box::new(Running { pid, _wrapper: None, running: true, config, files, _short: short }))
+}
+
+/// Starts one with a program beside it whose time counts as its own: both descend from a shell, which ends the
+/// program when Postfix has ended.
+pub(super) fn start_beside(
+    place: &Place,
+    main: &str,
+    program: [&str; 4],
+) -> Result<Box<dyn Server>> {
+    let (short, files) = prepare(place, main, "", "")?;
+    let config = place.directory.join("config");
+    let script =
+        "config=$1; shift; \"$@\" & beside=$!; \"$0\" -c \"$config\" start-fg; kill $beside; wait";
+    let mut command = place.command(Path::new("/bin/sh"));
+    command.args(["-c", script, POSTFIX]).arg(&config).args(program).stdin(Stdio::null());
+    let log = file::create(&place.directory.join("beside.log"))?;
+    let output = log.try_clone().map_err(FileError::at(&config))?;
+    let wrapper = MainProcess::start("postfix", command.stdout(output).stderr(log))?;
+    wait_for_pid(&place.directory.join("queue/pid/master.pid"))?;
+    let (pid, wrapper) = (wrapper.pid(), Some(wrapper));
+    Ok(Box::new(Running { pid, _wrapper: wrapper, running: true, config, files, _short: short }))
+}
+
+/// Its directories and files.
+fn prepare(
+    place: &Place,
+    main: &str,
+    master: &str,
+    dynamic_maps: &str,
+) -> Result<(ShortName, Vec<ConfigFile>)> {
     let directory = &place.directory;
     let short = ShortName::make(place)?;
     for name in ["queue", "data", "config"] {
@@ -210,11 +249,7 @@ pub(super) fn start(
         place.write("config/master.cf", &(master_cf(place) + master))?,
     ];
     place.write("config/dynamicmaps.cf", dynamic_maps)?;
-    let config = directory.join("config");
-    run(place.command(Path::new("/usr/sbin/postfix")), &config, &["start"])?;
-    let pid_file = directory.join("queue/pid/master.pid");
-    let pid = wait_for_pid(&pid_file)?;
-    Ok(Box::new(Running { pid, running: true, config, files, _short: short }))
+    Ok((short, files))
 }
 
 /// One of Postfix's own commands.
@@ -261,6 +296,8 @@ impl Server for Running {
     fn stop(mut self: Box<Self>) -> Result<ExitReport> {
         run(Command::new("postfix"), &self.config, &["stop"])?;
         self.running = false;
+        // What ran beside it.
+        tree::kill(self.pid);
         Ok(ExitReport::default())
     }
 

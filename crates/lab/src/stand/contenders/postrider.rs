@@ -3,12 +3,14 @@
 mod mail;
 mod submission;
 
+use super::signing::{DOMAIN, make_key};
 use crate::stand::contender::{Contender, Durability};
 use crate::stand::directory::{Lookup, slapd};
 use crate::stand::error::{Error, Result};
 use crate::stand::place::{ConfigFile, Egress, Place, domain};
 use crate::stand::server::{ExitReport, MainProcess, Server};
 use crate::stand::system;
+use auth::dkim::Algorithm;
 use load::file;
 use load::process::ProcessError;
 use std::io::{Read as _, Write as _};
@@ -46,6 +48,8 @@ pub(crate) struct Postrider {
     in_flight: u32,
     /// Passwords are guessed at a submission listener meanwhile.
     is_guessed: bool,
+    /// All that it relays gets a signature by each of these.
+    signs_by: &'static [Algorithm],
     /// Of one that keeps mail.
     lookup: Option<Lookup>,
 }
@@ -53,12 +57,17 @@ pub(crate) struct Postrider {
 impl Postrider {
     /// With this durability, one transaction at a time.
     pub(crate) fn durable(name: &'static str, durability: &'static str) -> Postrider {
-        Postrider { name, durability, in_flight: 1, is_guessed: false, lookup: None }
+        Postrider { name, durability, in_flight: 1, is_guessed: false, signs_by: &[], lookup: None }
     }
 
     /// With so many transactions in flight on one connection.
     pub(crate) fn in_flight(name: &'static str, in_flight: u32) -> Postrider {
         Postrider { in_flight, ..Postrider::durable(name, "sync") }
+    }
+
+    /// One that signs.
+    pub(crate) fn signing(name: &'static str, signs_by: &'static [Algorithm]) -> Postrider {
+        Postrider { signs_by, ..Postrider::durable(name, "sync") }
     }
 
     /// One at which passwords are guessed while it relays.
@@ -74,8 +83,22 @@ impl Postrider {
     fn routes(&self, place: &Place) -> Result<String> {
         match self.lookup {
             Some(lookup) => mail::routes(place, lookup),
-            None => Ok(relay_routes(place, self.in_flight)),
+            None => Ok(self.signers(place)? + &relay_routes(place, self.in_flight)),
         }
+    }
+
+    /// What is in front of the routes: of the listener, whose section ends there, and those who sign.
+    fn signers(&self, place: &Place) -> Result<String> {
+        // What nobody signs is refused: a run that relays mail bare shows it.
+        let mut text =
+            if self.signs_by.is_empty() { "" } else { "unsigned = \"refuse\"\n\n" }.to_owned();
+        for (number, algorithm) in self.signs_by.iter().enumerate() {
+            let key = make_key(place, &format!("s{number}.pem"), *algorithm)?;
+            text += &format!(
+                "[[signer]]\ndomains = [\"*\"]\nsign_as = \"{DOMAIN}\"\nselector = \"s{number}\"\nkey = \"{key}\"\n\n"
+            );
+        }
+        Ok(text)
     }
 }
 
@@ -91,6 +114,11 @@ impl Contender for Postrider {
         }
         if self.is_guessed {
             return format!("{title}, {} wrong logins a second meanwhile", submission::GUESSES);
+        }
+        if !self.signs_by.is_empty() {
+            let names: Vec<&str> =
+                self.signs_by.iter().map(|algorithm| algorithm.as_str()).collect();
+            return format!("{title}, signed by {}", names.join(" and "));
         }
         match self.in_flight {
             1 => title,
@@ -226,7 +254,6 @@ name = "bench"
 address = "{address}"
 relay_from = ["127.0.0.0/8"]
 tls = "{tls}"
-
 {routes}[admin]
 address = "127.0.0.1:{admin}"
 control = "{control}"

@@ -1,8 +1,7 @@
 //! Every kind is valid JSON with the promised fields, whatever strangers put into addresses.
 
 use super::*;
-use crate::event::{Position, Recipients};
-use crate::steering::Steering;
+use crate::event::{Labels, Position, Recipients};
 use mail::{Class, Culprit, Envelope, Mailbox, MessageId, Notify, Recipient, RequireTls};
 use std::sync::Arc;
 
@@ -33,10 +32,10 @@ fn event(kind: Kind, recipients: &[u32]) -> Event {
             envelope: Some(envelope(&["\"q\\\"uote\"@one.example", "b@two.example"])),
             received_at: Wall(1_795_255_872_000),
             body_bytes: 400,
-            steering: Some(Box::new(Steering {
+            labels: Some(Box::new(Labels {
                 tenant: Some("ac\"me".into()),
                 campaign: Some("spring".into()),
-                ..Steering::default()
+                ..Labels::default()
             })),
         }),
         recipients: Recipients::from_slice(recipients),
