@@ -7,7 +7,7 @@
 use crate::line::Who;
 use queue::ReadyKey;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Next hops that any shard has a ready queue for.
 #[derive(Debug, Default)]
@@ -17,6 +17,18 @@ pub(crate) struct KnownHops(Mutex<State>);
 struct State {
     by_key: BTreeMap<ReadyKey, Known>,
     next_number: u32,
+}
+
+impl State {
+    /// Whether the same hosts, from the same source, are known to greet.
+    fn is_good_otherwise(&self, key: &ReadyKey) -> bool {
+        let nothing: Arc<str> = Arc::from("");
+        let first = ReadyKey { tls: Arc::clone(&nothing), shaping: nothing, ..key.clone() };
+        let mut same = self.by_key.range(first..).take_while(|(other, _)| {
+            (&other.source, &other.next_hop) == (&key.source, &key.next_hop)
+        });
+        same.any(|(_, known)| known.last_opening == Some(true))
+    }
 }
 
 #[derive(Debug)]
@@ -59,9 +71,13 @@ impl KnownHops {
     }
 
     /// Whether the last connection that any shard opened got as far as a greeting; `None` before
-    /// the first.
+    /// the first. Before that it is enough that one did to the same hosts from the same source, for mail that
+    /// asks for other TLS or has other limits: that they greet hangs on neither. That one did not says nothing:
+    /// it may have been for want of TLS.
     pub(crate) fn last_opening(&self, key: &ReadyKey) -> Option<bool> {
-        self.lock().by_key.get(key).and_then(|known| known.last_opening)
+        let state = self.lock();
+        let own = state.by_key.get(key).and_then(|known| known.last_opening);
+        own.or_else(|| state.is_good_otherwise(key).then_some(true))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -72,6 +88,32 @@ impl KnownHops {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_that_greet_are_good_for_mail_that_asks_for_other_tls_too() {
+        let hops = KnownHops::default();
+        let key = |source: &str, tls: &str| ReadyKey {
+            source: source.into(),
+            next_hop: "mx:out:a:25".into(),
+            tls: tls.into(),
+            shaping: "".into(),
+        };
+        let (plain, strict, other) = (key("", ""), key("", "requiretls"), key("ip-1", ""));
+        for known in [&plain, &strict, &other] {
+            hops.enter(known);
+        }
+        hops.note(&strict, false);
+        assert_eq!(hops.last_opening(&plain), None, "TLS may be what was missing");
+        hops.note(&plain, true);
+        assert_eq!(hops.last_opening(&strict), Some(false), "it knows better");
+        assert_eq!(hops.last_opening(&other), None, "they may have something against the other");
+        hops.leave(&strict);
+        hops.enter(&strict);
+        assert_eq!(hops.last_opening(&strict), Some(true));
+        let far = ReadyKey { next_hop: "mx:out:b:25".into(), ..plain };
+        hops.enter(&far);
+        assert_eq!(hops.last_opening(&far), None);
+    }
 
     #[test]
     fn what_one_shard_learns_all_know_until_the_last_forgets() {

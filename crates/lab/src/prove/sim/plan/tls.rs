@@ -120,11 +120,10 @@ pub fn key_of(host: IpAddr) -> u8 {
 }
 
 impl Plan {
-    /// Whether next hops have TLS, and the node for its clients. Not where a domain that is well is timed: mail
-    /// that asks for TLS goes there apart.
+    /// Whether next hops have TLS, and the node for its clients.
     #[must_use]
     pub fn has_tls(&self) -> bool {
-        self.crowd.is_none() && self.hops.iter().any(|hop| hop.tls.is_some())
+        self.hops.iter().any(|hop| hop.tls.is_some())
     }
 
     /// Draws TLS for the next hops of one world of two.
