@@ -6,22 +6,42 @@ use queue::{NamedLimit, TenantTerms};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Below so many names none is forgotten.
+const NAMES_KEPT: usize = 1_024;
+
 /// What tenants have queued.
 #[derive(Debug, Default)]
-pub(crate) struct TenantQueues(Mutex<BTreeMap<Arc<str>, Arc<Budget>>>);
+pub(crate) struct TenantQueues(Mutex<Queued>);
+
+#[derive(Debug, Default)]
+struct Queued {
+    by_name: BTreeMap<Arc<str>, Arc<Budget>>,
+    /// How many there were after the last look for those that can be forgotten.
+    left: usize,
+}
+
+impl Queued {
+    /// Names may be as many as their mail is. Those without any are forgotten, whenever they have doubled.
+    fn tidy(&mut self) {
+        if self.by_name.len() < NAMES_KEPT.max(self.left.saturating_mul(2)) {
+            return;
+        }
+        self.by_name.retain(|_, budget| budget.used() > 0 || budget.is_shared());
+        self.left = self.by_name.len();
+    }
+}
 
 impl TenantQueues {
     /// The recipients that a tenant has queued, and may have.
     pub(crate) fn queued(&self, name: &Arc<str>, max: u32) -> Arc<Budget> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(budget) = known.get(name) {
+        if let Some(budget) = known.by_name.get(name) {
             budget.set_max(u64::from(max));
             return Arc::clone(budget);
         }
-        // Names may be as many as their mail is; those without any are forgotten.
-        known.retain(|_, budget| budget.used() > 0 || budget.is_shared());
+        known.tidy();
         let budget = Budget::new(u64::from(max));
-        known.insert(Arc::clone(name), Arc::clone(&budget));
+        known.by_name.insert(Arc::clone(name), Arc::clone(&budget));
         budget
     }
 
@@ -40,4 +60,27 @@ fn rates(name: &str, tenant: &Tenant) -> Vec<NamedLimit> {
         messages_per_second: rate.per_second(),
     };
     tenant.rates.iter().map(limit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_without_mail_are_forgotten_and_others_never() {
+        let queues = TenantQueues::default();
+        let name = |n: usize| -> Arc<str> { format!("t{n}").into() };
+        let busy = queues.queued(&name(0), 7);
+        busy.take(3);
+        let counted = queues.queued(&name(1), 7).counter();
+        for n in 2..10 * NAMES_KEPT {
+            let _ = queues.queued(&name(n), 7);
+            assert!(queues.0.lock().unwrap().by_name.len() <= NAMES_KEPT);
+        }
+        drop(busy);
+        assert_eq!(queues.queued(&name(0), 9).used(), 3, "its mail is still there");
+        assert_eq!(queues.queued(&name(0), 9).max(), 9, "a reload reaches it");
+        counted.store(5, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(queues.queued(&name(1), 7).used(), 5, "a queue counts it");
+    }
 }
