@@ -109,6 +109,16 @@ impl Process {
         killed.map(drop).map_err(|error| ProcessError::System(self.name, error))
     }
 
+    /// SIGSTOP, or SIGCONT after it.
+    ///
+    /// # Errors
+    /// When it can't be signalled.
+    pub fn pause(&self, is_paused: bool) -> Result<(), ProcessError> {
+        let signal = if is_paused { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(&self.child), signal)
+            .map_err(|error| ProcessError::System(self.name, error.into()))
+    }
+
     /// SIGTERM, and waits for the end.
     ///
     /// # Errors

@@ -288,10 +288,7 @@ impl Bench {
     fn run_case(&mut self, scenario: &str, case: &Case) -> Result<()> {
         let Manifest { scale, seed, rounds, .. } = self.report.manifest;
         let load = workload::load(case, &self.options, scale, seed);
-        let load = match case.keeps_mail() {
-            true => Load { recipients: Some(self.population()?.recipients()), ..load },
-            false => load,
-        };
+        let load = self.addressed(case, load)?;
         let mut shown = report::Case {
             name: case.name.to_owned(),
             title: case.title.to_owned(),
@@ -338,6 +335,20 @@ impl Bench {
             self.write()?;
         }
         Ok(())
+    }
+
+    /// The load, with files of whom it is for.
+    fn addressed(&mut self, case: &Case, load: Load) -> Result<Load> {
+        if case.keeps_mail() {
+            return Ok(Load { recipients: Some(self.population()?.recipients()), ..load });
+        }
+        match case.egress {
+            Egress::Providers(providers) => {
+                let domains = providers.write_domains(self.run_directory.path())?;
+                Ok(Load { domains: Some(domains), ..load })
+            }
+            Egress::Usual | Egress::Limited(_) | Egress::Routes { .. } => Ok(load),
+        }
     }
 
     /// The users of the directory; made when they are asked for first.
@@ -473,6 +484,7 @@ fn left_out(
     contenders: &[Rc<dyn Contender>],
 ) -> Vec<Skipped> {
     let kills = case.kind == Kind::LargeQueue { kill: true };
+    let is_by_dns = matches!(case.egress, Egress::Providers(_));
     let why = |contender: &dyn Contender| {
         if case.keeps_mail() != contender.lookup().is_some() {
             Some(match case.keeps_mail() {
@@ -483,6 +495,10 @@ fn left_out(
             Some("it is not set up to encrypt here")
         } else if kills && !contender.survives_a_kill() {
             Some("it keeps nothing when it is killed, or is not ours to kill")
+        } else if is_by_dns && !contender.resolves() {
+            Some("it is not set up to find next hops by the DNS here")
+        } else if contender.is_shaped() && !is_by_dns {
+            Some("there is nothing to shape")
         } else if matches!(case.egress, Egress::Limited(_)) && !contender.limits_connections() {
             Some("it has no limit of connections that is set here")
         } else {

@@ -1,9 +1,11 @@
 //! The scenarios: what is done, whose benchmark it follows, and what others have published.
 
+mod providers;
+
 use super::report::Published;
 use crate::stand::contender::RoughRates;
 use crate::stand::long_path::PathShape;
-use crate::stand::{Egress, Error, Load, Result, Tool};
+use crate::stand::{Egress, Error, Load, Result, TENANTS, Tool};
 use load::source::Span;
 use load::tls::Handshakes;
 use std::time::Duration;
@@ -76,6 +78,11 @@ impl Case {
             sessions: self.sessions,
             per_connection: self.per_connection,
             recipients: None,
+            domains: None,
+            tenants: match self.egress {
+                Egress::Providers(_) => TENANTS,
+                Egress::Usual | Egress::Limited(_) | Egress::Routes { .. } => 0,
+            },
             rate: None,
             lasts: None,
             cut_off: None,
@@ -153,6 +160,7 @@ pub(super) fn all() -> Vec<Scenario> {
         relay("relay-64k", "64 KiB messages, one per connection", 65_536),
         bulk("marketing-100k", "100,000 messages of 100 KB as fast as possible", 100_000),
         bulk("alerts-10k", "100,000 messages of 10 KB as fast as possible", 10_000),
+        providers::scenario(),
         steady_state(),
         large_queue(),
         directory_mailboxes(),

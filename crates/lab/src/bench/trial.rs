@@ -9,6 +9,7 @@ use crate::stand::contender::{self, Contender};
 use crate::stand::directory::slapd::Slapd;
 use crate::stand::directory::{Lookup, OWNER, Population};
 use crate::stand::long_path::{LongPath, PathShape};
+use crate::stand::providers::NameServer;
 use crate::stand::{
     Egress, Error, ExitReport, Group, Load, MailPlace, MinuteLine, Place, Result, SourceReport,
     Stand,
@@ -114,6 +115,8 @@ pub(super) struct Trial<'a> {
     stand: Stand,
     /// Where users are looked up. Goes after the server.
     directory: Option<Slapd>,
+    /// Where next hops are. Goes after the server.
+    name_server: Option<NameServer>,
     /// From the moment that recording begins.
     minutes: Option<Minutes>,
     stop: StopFlag,
@@ -139,6 +142,7 @@ impl<'a> Trial<'a> {
             (None, Some(path)) => format!("{}:{}", path.far(), port()?),
             (None, None) => format!("127.0.0.1:{}", port()?),
         };
+        let name_server = NameServer::of(site.egress, &sink, &site.directory)?;
         let own_port = port()?;
         let place = Place {
             directory,
@@ -148,6 +152,7 @@ impl<'a> Trial<'a> {
             postrider: site.postrider.clone(),
             egress: site.egress,
             encryption: encryption(site)?,
+            dns: name_server.as_ref().map(|server| server.address().to_owned()),
             mail: None,
             group: Group::create(&format!("postrider-bench-{own_port}")).map(Rc::new),
         };
@@ -158,6 +163,7 @@ impl<'a> Trial<'a> {
             place,
             stand,
             directory: None,
+            name_server,
             minutes: None,
             stop: site.stop.clone(),
             recorder: Recorder::new(Sample::default()),
@@ -216,7 +222,9 @@ impl<'a> Trial<'a> {
     /// When it can't be started.
     pub(super) fn start_sink(&mut self) -> Result<()> {
         let encryption = self.place.encryption.as_ref().map(Encryption::sink_arguments);
-        let arguments: Vec<&str> = encryption.iter().flatten().map(String::as_str).collect();
+        let failing = self.place.egress.sink_arguments();
+        let arguments: Vec<&str> =
+            encryption.iter().flatten().chain(&failing).map(String::as_str).collect();
         self.stand.start_sink(&arguments)
     }
 
@@ -395,6 +403,7 @@ impl<'a> Trial<'a> {
     pub(super) fn step(&mut self) -> Result<()> {
         std::thread::sleep(STEP);
         self.check_stop()?;
+        self.name_server.as_mut().map_or(Ok(()), NameServer::check_running)?;
         self.count()?;
         if self.recorder.is_due() {
             self.recorder.take(self.sample());

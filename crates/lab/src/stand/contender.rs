@@ -78,6 +78,16 @@ pub(crate) trait Contender: Debug {
         250
     }
 
+    /// Whether it is set up to find next hops by the DNS.
+    fn resolves(&self) -> bool {
+        false
+    }
+
+    /// Whether it knows providers, sources and tenants.
+    fn is_shaped(&self) -> bool {
+        false
+    }
+
     /// Where it listens and relays to, if it runs already and is not ours to start.
     fn running_at(&self) -> Option<Running<'_>> {
         None

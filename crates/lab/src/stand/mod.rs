@@ -15,6 +15,7 @@ pub(crate) mod mount_namespace;
 mod place;
 pub(crate) mod postal;
 pub(crate) mod power;
+pub(crate) mod providers;
 mod server;
 mod sink;
 mod source;
@@ -28,7 +29,7 @@ pub(crate) use minutes::MinuteLine;
 pub use place::ConfigFile;
 pub(crate) use place::{Egress, MailPlace, Place};
 pub(crate) use server::{ExitReport, Server};
-pub(crate) use source::{ENDLESS, Load, SourceReport, Tool, join_latencies};
+pub(crate) use source::{ENDLESS, Load, SourceReport, TENANTS, Tool, join_latencies};
 
 use load::file;
 use load::ledger::{Audit, Followed, audit};

@@ -4,6 +4,7 @@ use super::certificate::Encryption;
 use super::directory::Population;
 use super::error::{Error, Result};
 use super::group::Group;
+use super::providers::Providers;
 use load::file;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ pub(crate) enum Egress {
     /// A route for each source's domain, with so many connections on each. A server that knows
     /// one relay host only gets as many in sum.
     Routes { domains: u32, connections: u32 },
+    /// To many domains, whose hosts are found by the DNS.
+    Providers(Providers),
 }
 
 impl Egress {
@@ -27,6 +30,7 @@ impl Egress {
     pub(crate) fn in_sum(self) -> Option<u32> {
         match self {
             Egress::Usual => None,
+            Egress::Providers(providers) => Some(providers.connections()),
             Egress::Limited(connections) => Some(connections),
             Egress::Routes { domains, connections } => Some(domains * connections),
         }
@@ -35,8 +39,19 @@ impl Egress {
     /// Domains that have a route of their own.
     pub(crate) fn domains(self) -> u32 {
         match self {
-            Egress::Usual | Egress::Limited(_) => 0,
+            Egress::Usual | Egress::Limited(_) | Egress::Providers(_) => 0,
             Egress::Routes { domains, .. } => domains,
+        }
+    }
+
+    /// What the sink does there beside taking mail.
+    pub(crate) fn sink_arguments(self) -> Vec<String> {
+        match self {
+            Egress::Providers(_) => {
+                let refused = format!("{}:451:rcpt", Providers::PUT_OFF_PERMILLE);
+                ["--refuse".to_owned(), refused].to_vec()
+            }
+            Egress::Usual | Egress::Limited(_) | Egress::Routes { .. } => Vec::new(),
         }
     }
 }
@@ -93,6 +108,8 @@ pub(crate) struct Place {
     pub(crate) egress: Egress,
     /// Where mail is encrypted on its way in and out.
     pub(crate) encryption: Option<Encryption>,
+    /// Where the DNS is asked, `HOST:PORT`, if next hops are found by it.
+    pub(crate) dns: Option<String>,
     /// For one that keeps mail instead of relaying it.
     pub(crate) mail: Option<MailPlace>,
     /// For all its processes, where there is such a thing.

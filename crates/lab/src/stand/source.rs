@@ -38,6 +38,10 @@ pub(crate) struct Load {
     pub(crate) per_connection: Span,
     /// A file of addresses, taken in turn; without it each source sends to a domain of its own.
     pub(crate) recipients: Option<PathBuf>,
+    /// A file of domains, drawn for each message.
+    pub(crate) domains: Option<PathBuf>,
+    /// So many tenants, drawn for each message and named in its header; 0: none is named.
+    pub(crate) tenants: u32,
     /// Messages in a second, evenly; without it as many as are taken.
     pub(crate) rate: Option<f64>,
     /// Sources are stopped after this time, however many messages they have left.
@@ -48,6 +52,17 @@ pub(crate) struct Load {
     pub(crate) tls: Option<Handshakes>,
     pub(crate) seed: u64,
     pub(crate) tool: Tool,
+}
+
+/// The header field that names a message's tenant.
+pub(crate) const TENANT_FIELD: &str = "X-Tenant";
+
+/// So many there are where tenants are named.
+pub(crate) const TENANTS: u32 = 20;
+
+/// A tenant's name.
+pub(crate) fn tenant(number: impl std::fmt::Display) -> String {
+    format!("tenant{number}")
 }
 
 /// As many messages as no source ever sends in the time it has.
@@ -78,9 +93,13 @@ impl Load {
         add("--per-session", self.per_connection.to_string());
         add("--seed", seed.to_string());
         add("--from", "sender@source.grey".to_owned());
-        match &self.recipients {
-            Some(file) => add("--recipients", file.display().to_string()),
-            None => add("--domains", domain(number)),
+        match (&self.recipients, &self.domains) {
+            (Some(file), _) => add("--recipients", file.display().to_string()),
+            (None, Some(file)) => add("--domains-file", file.display().to_string()),
+            (None, None) => add("--domains", domain(number)),
+        }
+        if self.tenants > 0 {
+            add("--vary", format!("{TENANT_FIELD}={}{{{}}}", tenant(""), self.tenants));
         }
         if let Some(handshakes) = self.tls {
             add("--tls", handshakes.name().to_owned());

@@ -2,6 +2,7 @@
 //! gone) the relay refuses what it can't take, delivers what it has, and loses nothing.
 //! `postrider-lab limits` in its short form; by hand it goes further.
 
+use crate::support::foreign::{is_possible, with_packages};
 use crate::support::server::POSTRIDER;
 use crate::support::{Files, tool};
 use serde_json::Value;
@@ -12,11 +13,17 @@ const UNABLE: i32 = 77;
 /// Brings a relay to a limit, where it must do as it should; `None` where this machine does not
 /// allow that.
 fn limit(which: &str, more: &[&str]) -> Option<Value> {
+    let lab = tool::lab().display().to_string();
+    limit_by(&[&lab], which, more)
+}
+
+/// The same by the lab's program as it is called here.
+fn limit_by(lab: &[&str], which: &str, more: &[&str]) -> Option<Value> {
     let files = Files::new();
     let directory = files.path("limits").display().to_string();
     let arguments =
         ["limits", which, "--json", "--postrider", POSTRIDER, "--directory", &directory];
-    let output = tool::run(tool::lab(), &[&arguments[..], more].concat());
+    let output = tool::run(lab[0], &[&lab[1..], &arguments[..], more].concat());
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(UNABLE) {
@@ -63,4 +70,26 @@ fn encrypted_idle_sessions_cost_little_more() {
 fn a_next_hop_may_vanish_and_return() {
     let report = limit("sink-away", &["--messages", "200", "--times", "2"]);
     report.expect("needs no rights");
+}
+
+#[test]
+fn the_directory_may_end_or_fall_silent_and_return() {
+    if !is_possible(&["slapd"]) {
+        return;
+    }
+    let (script, lab) = (with_packages().display().to_string(), tool::lab().display().to_string());
+    let more = ["--seconds", "6", "--users", "2000"];
+    let report = limit_by(&[&script, "slapd", &lab], "directory-away", &more);
+    let report = report.expect("possible");
+    for how in ["ended", "silent"] {
+        let taken = &report["measured"][format!("{how}: taken meanwhile")];
+        assert!(taken.as_u64() > Some(0), "{report}");
+    }
+}
+
+#[test]
+fn urgent_mail_overtakes_a_backlog() {
+    let report = limit("urgent", &["--messages", "3000", "--seconds", "3"]);
+    let report = report.expect("needs no rights");
+    assert!(report["measured"]["bulk messages still queued"].as_u64() > Some(500), "{report}");
 }

@@ -85,6 +85,33 @@ pub fn skip(why: &str) -> bool {
     false
 }
 
+/// Whether servers can be started that need root, these Debian packages, and a place where mounts
+/// can be made, which not every container is. What the machine doesn't allow is skipped in continuous
+/// integration, too; packages that are missing are not.
+pub fn is_possible(packages: &[&str]) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: not root");
+        return false;
+    }
+    let mut lacks = Command::new(with_packages());
+    let lacks = lacks.arg("--lacks").args(packages).output().expect("a script of ours");
+    let names = String::from_utf8_lossy(&lacks.stdout).replace('\n', " ");
+    if !names.is_empty() {
+        return skip(&format!("not there (scripts/install-test-packages): {names}"));
+    }
+    let mut trial = Command::new(with_packages());
+    let trial = trial.arg(packages.join(",")).arg("true").output().expect("a script of ours");
+    if !trial.status.success() {
+        eprintln!("SKIPPED: {}", String::from_utf8_lossy(&trial.stderr));
+    }
+    trial.status.success()
+}
+
+/// Runs a program as if Debian packages were installed: `with-packages NAME,… PROGRAM …`.
+pub fn with_packages() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/with-packages")
+}
+
 /// Builds the Go module in `tests/peers/NAME` into the test's directory and returns the program.
 /// The modules that it needs are fetched once, at the versions that its go.sum pins.
 pub fn build_go(files: &Files, name: &str) -> PathBuf {

@@ -3,9 +3,11 @@
 
 mod client;
 mod descriptors;
+mod directory_away;
 mod disk_full;
 mod idle_sessions;
 mod sink_away;
+mod urgent;
 
 use super::relay::Relay;
 use crate::stand::{Error, Result, mount_namespace};
@@ -56,6 +58,12 @@ pub struct LimitsOptions {
     /// sink-away: how often the sink vanishes
     #[arg(long, value_name = "N", default_value_t = 5)]
     times: u64,
+    /// directory-away: for so long, each time; urgent: urgent mail comes for so long
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    seconds: u64,
+    /// directory-away: users in it
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    users: u64,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -71,6 +79,11 @@ enum Limit {
     IdleSessions,
     /// The next hop vanishes amid deliveries and returns
     SinkAway,
+    /// The LDAP directory that recipients are looked up in ends under load, later falls silent, and
+    /// returns each time
+    DirectoryAway,
+    /// Bulk mail is queued at one next hop when urgent mail comes
+    Urgent,
 }
 
 /// What was found.
@@ -141,6 +154,8 @@ fn examine(options: &LimitsOptions, findings: &mut Findings) -> Result<Audit> {
         Limit::Descriptors => descriptors::examine(options, &mut relay, findings),
         Limit::IdleSessions => idle_sessions::examine(options, &mut relay, findings),
         Limit::SinkAway => sink_away::examine(options, &mut relay, findings),
+        Limit::DirectoryAway => directory_away::examine(options, &mut relay, findings),
+        Limit::Urgent => urgent::examine(options, &mut relay, findings),
     }
 }
 
@@ -162,6 +177,11 @@ fn print(as_json: bool, findings: &Findings, audit: &Audit) {
 
 /// A relay that tries again soon. `listener` and `spool` are more lines of those sections.
 fn config(relay: &Relay, spool: &str, listener: &str) -> String {
+    config_of_route(relay, spool, listener, "")
+}
+
+/// The same with more lines of the route, too.
+fn config_of_route(relay: &Relay, spool: &str, listener: &str, route: &str) -> String {
     let (address, sink) = (&relay.address, relay.stand.sink_address());
     let path = relay.spool.display();
     format!(
@@ -182,6 +202,7 @@ relay_from = ["127.0.0.0/8"]
 
 [[route]]
 smtp = {{ hosts = ["{sink}"], max_connections = {CONNECTIONS_MAX} }}
+{route}
 
 [retry]
 first = "1s"

@@ -185,6 +185,7 @@ mod tests {
             admin_port: 0,
             postrider: PathBuf::new(),
             egress: crate::stand::Egress::Usual,
+            dns: None,
             mail: None,
             group: None,
         };

@@ -31,6 +31,7 @@ pub(crate) fn all() -> Vec<Rc<dyn Contender>> {
             "postrider-ed25519",
             &[Algorithm::RsaSha256, Algorithm::Ed25519Sha256],
         )),
+        Rc::new(Postrider::shaping("postrider-shaped")),
         Rc::new(Postrider::durable("postrider-os", "os")),
         Rc::new(Floor::in_memory()),
         Rc::new(Floor::with_log()),

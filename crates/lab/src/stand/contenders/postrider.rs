@@ -1,6 +1,7 @@
 //! Postrider itself.
 
 mod mail;
+mod providers;
 mod submission;
 
 use super::signing::{DOMAIN, make_key};
@@ -50,6 +51,8 @@ pub(crate) struct Postrider {
     is_guessed: bool,
     /// All that it relays gets a signature by each of these.
     signs_by: &'static [Algorithm],
+    /// It knows providers, sources and tenants.
+    is_shaped: bool,
     /// Of one that keeps mail.
     lookup: Option<Lookup>,
 }
@@ -57,7 +60,15 @@ pub(crate) struct Postrider {
 impl Postrider {
     /// With this durability, one transaction at a time.
     pub(crate) fn durable(name: &'static str, durability: &'static str) -> Postrider {
-        Postrider { name, durability, in_flight: 1, is_guessed: false, signs_by: &[], lookup: None }
+        Postrider {
+            name,
+            durability,
+            in_flight: 1,
+            is_guessed: false,
+            signs_by: &[],
+            is_shaped: false,
+            lookup: None,
+        }
     }
 
     /// With so many transactions in flight on one connection.
@@ -68,6 +79,11 @@ impl Postrider {
     /// One that signs.
     pub(crate) fn signing(name: &'static str, signs_by: &'static [Algorithm]) -> Postrider {
         Postrider { signs_by, ..Postrider::durable(name, "sync") }
+    }
+
+    /// One that shapes what it sends to many.
+    pub(crate) fn shaping(name: &'static str) -> Postrider {
+        Postrider { is_shaped: true, ..Postrider::durable(name, "sync") }
     }
 
     /// One at which passwords are guessed while it relays.
@@ -81,9 +97,14 @@ impl Postrider {
     }
 
     fn routes(&self, place: &Place) -> Result<String> {
-        match self.lookup {
-            Some(lookup) => mail::routes(place, lookup),
-            None => Ok(self.signers(place)? + &relay_routes(place, self.in_flight)),
+        match (self.lookup, place.egress) {
+            (Some(lookup), _) => mail::routes(place, lookup),
+            (None, Egress::Providers(providers)) => {
+                providers::sections(place, providers, self.is_shaped)
+            }
+            (None, egress) => {
+                Ok(self.signers(place)? + &relay_routes(place, egress, self.in_flight))
+            }
         }
     }
 
@@ -120,6 +141,9 @@ impl Contender for Postrider {
                 self.signs_by.iter().map(|algorithm| algorithm.as_str()).collect();
             return format!("{title}, signed by {}", names.join(" and "));
         }
+        if self.is_shaped {
+            return format!("{title}, with shaping, four sources and tenants");
+        }
         match self.in_flight {
             1 => title,
             in_flight => format!("{title}, transactions_in_flight = {in_flight}"),
@@ -148,16 +172,25 @@ impl Contender for Postrider {
             _ => None,
         };
         if !self.is_guessed {
-            return start(place, self.durability, &self.routes(place)?, users_to_copy);
+            let head = if self.is_shaped { providers::HEAD } else { "" };
+            return start(place, self.durability, (head, &self.routes(place)?), users_to_copy);
         }
         let submission = Submission::at_free_port(place)?;
         let sections = submission.sections() + &self.routes(place)?;
-        let server = start(place, self.durability, &sections, None)?;
+        let server = start(place, self.durability, ("", &sections), None)?;
         submission.guess_at(server)
     }
 
     fn encrypts(&self) -> bool {
         true
+    }
+
+    fn resolves(&self) -> bool {
+        self.lookup.is_none()
+    }
+
+    fn is_shaped(&self) -> bool {
+        self.is_shaped
     }
 
     fn survives_a_kill(&self) -> bool {
@@ -191,10 +224,10 @@ fn version(program: &Path) -> Result<String> {
 fn start(
     place: &Place,
     durability: &str,
-    routes: &str,
+    sections: (&str, &str),
     users_to_copy: Option<u64>,
 ) -> Result<Box<dyn Server>> {
-    let file = place.write(CONFIG, &config(place, durability, routes))?;
+    let file = place.write(CONFIG, &config(place, durability, sections))?;
     let mut command = place.command(&place.postrider);
     command.args(["serve", "--config", CONFIG]).current_dir(&place.directory);
     command.stdout(Stdio::null()).stderr(file::create(&place.directory.join("postrider.log"))?);
@@ -210,7 +243,7 @@ fn start(
 }
 
 /// Everything goes to the next hop.
-fn relay_routes(place: &Place, in_flight: u32) -> String {
+fn relay_routes(place: &Place, egress: Egress, in_flight: u32) -> String {
     let sink = &place.sink;
     let tls = if place.encryption.is_some() { "required" } else { "off" };
     let in_flight = match in_flight {
@@ -223,8 +256,8 @@ fn relay_routes(place: &Place, in_flight: u32) -> String {
              max_connections = {connections}{in_flight} }}\n\n"
         )
     };
-    match place.egress {
-        Egress::Usual => route("", CONNECTIONS_MAX),
+    match egress {
+        Egress::Usual | Egress::Providers(_) => route("", CONNECTIONS_MAX),
         Egress::Limited(connections) => route("", connections),
         Egress::Routes { domains, connections } => (1..=domains)
             .map(|number| route(&format!("domains = [\"{}\"]\n", domain(number)), connections))
@@ -232,7 +265,8 @@ fn relay_routes(place: &Place, in_flight: u32) -> String {
     }
 }
 
-fn config(place: &Place, durability: &str, routes: &str) -> String {
+/// With more keys before the first section, and what follows the listener's keys.
+fn config(place: &Place, durability: &str, (head, sections): (&str, &str)) -> String {
     let directory = place.directory.display();
     let (address, admin) = (place.address(), place.admin_port);
     // The directory's path may be too long for a socket: whoever runs this chooses it.
@@ -244,7 +278,7 @@ fn config(place: &Place, durability: &str, routes: &str) -> String {
     };
     format!(
         r#"hostname = "relay.bench.grey"
-
+{head}
 [spool]
 path = "{directory}/spool"
 durability = "{durability}"
@@ -254,7 +288,7 @@ name = "bench"
 address = "{address}"
 relay_from = ["127.0.0.0/8"]
 tls = "{tls}"
-{routes}[admin]
+{sections}[admin]
 address = "127.0.0.1:{admin}"
 control = "{control}"
 "#

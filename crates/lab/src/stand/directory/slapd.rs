@@ -51,11 +51,18 @@ impl Slapd {
     /// # Errors
     /// When the database can't be filled, or it doesn't listen.
     pub(crate) fn start(population: &Population, log: &Path) -> Result<Slapd> {
+        let port = free_port().map_err(|error| Error::Missing(error.to_string()))?;
+        Slapd::start_at(format!("127.0.0.1:{port}"), population, log)
+    }
+
+    /// The same where others look for it, `HOST:PORT`.
+    ///
+    /// # Errors
+    /// When the database can't be filled, or it doesn't listen.
+    pub(crate) fn start_at(address: String, population: &Population, log: &Path) -> Result<Slapd> {
         let directory = population.once("slapd", |directory| fill(population, directory))?;
         let config = directory.join("slapd.conf");
         file::write(&config, &settings(&directory))?;
-        let port = free_port().map_err(|error| Error::Missing(error.to_string()))?;
-        let address = format!("127.0.0.1:{port}");
         let mut command = Command::new(SLAPD);
         // With a level of messages it stays in the foreground: a child of ours.
         command.args(["-d", "none", "-h", &format!("ldap://{address}/"), "-f"]).arg(&config);
@@ -83,6 +90,15 @@ impl Slapd {
     /// Where it listens, `HOST:PORT`.
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Has it answer nothing until it may go on, or go on.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub(crate) fn pause(&mut self, is_paused: bool) -> Result<()> {
+        self.process.check_running()?;
+        Ok(self.process.pause(is_paused)?)
     }
 
     /// What it has used of processors.

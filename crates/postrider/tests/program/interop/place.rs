@@ -1,39 +1,14 @@
 //! Where another server runs: a directory and ports of its own, as other packages would have it.
 
-use crate::support::foreign::skip;
+pub(crate) use crate::support::foreign::is_possible;
+use crate::support::foreign::with_packages;
 use crate::support::tool::free_port;
 use crate::support::wait_until;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-
-/// Whether servers can be started that need root, these Debian packages, and a place where mounts
-/// can be made, which not every container is. What the machine doesn't allow is skipped in continuous
-/// integration, too; packages that are missing are not.
-pub(crate) fn is_possible(packages: &[&str]) -> bool {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: not root");
-        return false;
-    }
-    let mut lacks = Command::new(with_packages());
-    let lacks = lacks.arg("--lacks").args(packages).output().expect("a script of ours");
-    let names = String::from_utf8_lossy(&lacks.stdout).replace('\n', " ");
-    if !names.is_empty() {
-        return skip(&format!("not there (scripts/install-test-packages): {names}"));
-    }
-    let mut trial = Command::new(with_packages());
-    let trial = trial.arg(packages.join(",")).arg("true").output().expect("a script of ours");
-    if !trial.status.success() {
-        eprintln!("SKIPPED: {}", String::from_utf8_lossy(&trial.stderr));
-    }
-    trial.status.success()
-}
-
-fn with_packages() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/with-packages")
-}
 
 /// A server's directory, removed at the end, and what runs in it.
 pub(crate) struct Place {
