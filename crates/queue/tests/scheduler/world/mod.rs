@@ -310,6 +310,7 @@ impl World {
                 shard.resolving.push((until, scheduled));
             }
             Action::Hours(_) => panic!("no queue here has a window"),
+            Action::Allowance { .. } | Action::Spare { .. } => panic!("no queue here has a quota"),
             Action::Locate(locating) => {
                 let until = self.now + MS * self.random.below(self.weather.resolve_ms + 1) as u32;
                 shard.locating.push((until, locating));
