@@ -353,7 +353,11 @@ impl Telling<'_> {
             self.explainer.step("source", text, line);
             if let Some(warmup) = &source.warmup {
                 let line = Origin::Line(format!("{}:{}", self.config.file_name(), warmup.line));
-                self.explainer.step(&format!("warm-up of {}", source.name), warmup.to_string(), line);
+                self.explainer.step(
+                    &format!("warm-up of {}", source.name),
+                    warmup.to_string(),
+                    line,
+                );
             }
         }
     }

@@ -75,7 +75,9 @@ mod tests {
     fn days_are_read_as_they_are_written() {
         assert_eq!(parse_day("1970-01-02"), Some(1));
         assert_eq!(parse_day("2026-12-01"), Some(20_788));
-        for bad in ["", "2026-12-1", "2026-13-01", "2026-02-30", "1.12.2026", "2026-12-01Z", "26-12-01"] {
+        for bad in
+            ["", "2026-12-1", "2026-13-01", "2026-02-30", "1.12.2026", "2026-12-01Z", "26-12-01"]
+        {
             assert_eq!(parse_day(bad), None, "{bad}");
         }
     }

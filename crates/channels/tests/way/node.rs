@@ -190,7 +190,8 @@ impl Node {
         tokio::task::yield_now().await;
         self.disk.crash();
         // What was not handed out is lost with the process.
-        let kept: Vec<_> = self.world.warmup_book().borrow().courses().map(|c| (c.key, c.kept)).collect();
+        let kept: Vec<_> =
+            self.world.warmup_book().borrow().courses().map(|c| (c.key, c.kept)).collect();
         self.world.warmup_book().replace(Book::read(kept, &BTreeSet::new(), 0));
         self.shard.abandon();
         Node::start_on(self.world.clone(), Rc::clone(&self.disk), text).await

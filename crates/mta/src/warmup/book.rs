@@ -104,19 +104,15 @@ impl Book {
         }
         let key = self.known(key);
         let is_spent = self.lost_on == Some(super::day_of(*now));
-        let course = self
-            .courses
-            .entry(key.clone())
-            .or_insert_with(|| Course::new(plan, *now, is_spent));
+        let course =
+            self.courses.entry(key.clone()).or_insert_with(|| Course::new(plan, *now, is_spent));
         let before = course.kept;
         let allowance = course.ask(&key, plan, *wanted, *now);
         if course.kept != before {
             self.changed.insert(key);
         }
         match allowance {
-            Some(allowance) => {
-                Asked::Answered(Answered { allowance, turn: course.take_turn() })
-            }
+            Some(allowance) => Asked::Answered(Answered { allowance, turn: course.take_turn() }),
             None => Asked::Reserved,
         }
     }

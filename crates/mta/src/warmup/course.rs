@@ -99,7 +99,12 @@ impl Course {
     /// One that begins. `is_spent`: nobody knows what has been sent today.
     pub(super) fn new(plan: &Warmup, now: Wall, is_spent: bool) -> Course {
         let reserved = if is_spent { u32::MAX } else { 0 };
-        Course::read(Record { start_day: plan.start_day, day: day_of(now), reserved, ..Record::default() })
+        Course::read(Record {
+            start_day: plan.start_day,
+            day: day_of(now),
+            reserved,
+            ..Record::default()
+        })
     }
 
     /// One that was kept: what was not handed out then never will be.

@@ -17,7 +17,8 @@ use load::random::Random;
 use mail::{Mono, Wall};
 use mta::seams::{
     Book, Dns, DnsError, HostSecurity, MailStore, MailboxError, MailboxPlace, Mx, NoDomainReports,
-    NoHashing, Policies, PolicyQuestion, Sleep, Spawn, Task, Time, Unfetched, Vouched, Warmups, World,
+    NoHashing, Policies, PolicyQuestion, Sleep, Spawn, Task, Time, Unfetched, Vouched, Warmups,
+    World,
 };
 use mta::warmup;
 use std::cell::{Cell, RefCell};

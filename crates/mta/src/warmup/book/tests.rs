@@ -8,8 +8,7 @@ fn at(day: u32) -> Wall {
 }
 
 fn asking(towards: &str, now: Wall) -> Ask {
-    let plan =
-        Warmup { start_day: START, per_day: vec![24], hold_above_ppm: 50_000, line: 1 };
+    let plan = Warmup { start_day: START, per_day: vec![24], hold_above_ppm: 50_000, line: 1 };
     let key = CourseKey { source: "ip-1".into(), towards: towards.into() };
     Ask { key, plan: Arc::new(plan), wanted: 1, now }
 }

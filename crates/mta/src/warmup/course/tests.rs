@@ -196,9 +196,11 @@ fn processes_that_end_at_any_moment_never_send_more_than_the_day_s_count() {
 fn a_clock_that_is_set_back_gives_no_day_twice() {
     let plan = plan(&[48, 96]);
     let mut course = Course::new(&plan, at(1, 0), false);
-    let before: u32 = drain(&mut course, &plan, at(1, 0), at(1, 3_600)).iter().map(|(_, n)| n).sum();
+    let before: u32 =
+        drain(&mut course, &plan, at(1, 0), at(1, 3_600)).iter().map(|(_, n)| n).sum();
     // An hour before midnight again: the day that was begun goes on, and so it does after midnight.
-    let after: u32 = drain(&mut course, &plan, at(0, 82_800), at(2, 0)).iter().map(|(_, n)| n).sum();
+    let after: u32 =
+        drain(&mut course, &plan, at(0, 82_800), at(2, 0)).iter().map(|(_, n)| n).sum();
     assert!(before + after <= 48 && after >= 40, "{before} {after}");
     assert_eq!(course.kept.day, START + 1);
     // It was a month ahead: nothing more goes today, and tomorrow is a day like others.
