@@ -90,6 +90,8 @@ impl Queue {
             queue.spend_token();
             if let Some(quota) = &mut queue.quota {
                 quota.spend(u32::try_from(work.entries.len()).unwrap_or(u32::MAX));
+                // More is asked for, or the rest given back.
+                self.mark(ready.0);
             }
             self.tenants.spend(pick.tenant);
             return Take::Work(work);
