@@ -354,7 +354,7 @@ impl Telling<'_> {
             if let Some(warmup) = &source.warmup {
                 let line = Origin::Line(format!("{}:{}", self.config.file_name(), warmup.line));
                 self.explainer.step(
-                    &format!("warm-up of {}", source.name),
+                    format!("warm-up of {}", source.name),
                     warmup.to_string(),
                     line,
                 );

@@ -58,14 +58,16 @@ impl Queue {
 
     /// Gives back what nothing waits for. Says when to look again.
     pub(crate) fn spare_allowance(&mut self, now: Mono, number: u32) -> Mono {
+        if self.ready[number].quota.is_none() {
+            return Mono::NEVER;
+        }
         let is_idle = !self.uses_tokens(now, number);
         let Some(quota) = self.ready[number].quota.as_mut() else { return Mono::NEVER };
-        if is_idle {
-            let recipients = quota.take(now);
-            if recipients > 0 {
-                self.actions.push_back(Action::Spare { ready: ReadyId(number), recipients });
-            }
+        let spare = if is_idle { quota.take(now) } else { 0 };
+        let changes_at = quota.changes_at(now);
+        if spare > 0 {
+            self.actions.push_back(Action::Spare { ready: ReadyId(number), recipients: spare });
         }
-        self.ready[number].quota.as_ref().map_or(Mono::NEVER, |quota| quota.changes_at(now))
+        changes_at
     }
 }

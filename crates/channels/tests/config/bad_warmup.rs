@@ -6,22 +6,14 @@ const SOURCE: &str = "\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndis
 
 /// As the table of all mistakes.
 pub(crate) const WARMUPS: &[(&str, &str, &str)] = &[
-    (
-        SOURCE,
-        "warmup = { start = \"soon\", per_day = [50] }",
-        "9:20: \"soon\" is not a date",
-    ),
+    (SOURCE, "warmup = { start = \"soon\", per_day = [50] }", "9:20: \"soon\" is not a date"),
     (
         SOURCE,
         "warmup = { start = \"2026-02-30\", per_day = [50] }",
         "9:20: \"2026-02-30\" is not a date",
     ),
     (SOURCE, "warmup = { per_day = [50] }", "9:10: \"\" is not a date"),
-    (
-        SOURCE,
-        "warmup = { start = \"2026-12-01\" }",
-        "9:10: between 1 and 366 days are wanted",
-    ),
+    (SOURCE, "warmup = { start = \"2026-12-01\" }", "9:10: between 1 and 366 days are wanted"),
     (
         SOURCE,
         "warmup = { start = \"2026-12-01\", per_day = [] }",

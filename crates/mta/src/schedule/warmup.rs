@@ -4,7 +4,7 @@ use super::Schedule;
 use crate::answer::Answer;
 use crate::console::Level;
 use crate::routing::hop::NextHop;
-use crate::seams::{Warmups as _, World};
+use crate::seams::World;
 use crate::warmup::{Allowance, Answered, Ask, CourseKey, Tried, Turn};
 use ::classes::{FailureKind, ReplyClass};
 use config::{Warmup, host_text};

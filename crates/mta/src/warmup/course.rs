@@ -164,6 +164,10 @@ impl Course {
         let most_us = now_us.saturating_add(pace.worth_us(pace.burst));
         self.kept.paced_us = self.kept.paced_us.min(most_us);
         let until = end_of(self.kept.day);
+        // A reload may have lowered the count.
+        let excess = self.kept.reserved.saturating_sub(count).min(self.stock);
+        self.stock -= excess;
+        self.kept.reserved -= excess;
         if self.stock > 0 {
             let recipients = wanted.min(self.stock);
             self.stock -= recipients;

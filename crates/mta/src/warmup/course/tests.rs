@@ -149,6 +149,17 @@ fn what_is_not_durable_is_not_handed_out_and_what_a_crash_leaves_is_lost() {
 }
 
 #[test]
+fn a_lower_count_holds_for_what_was_reserved_too() {
+    let (high, low) = (plan(&[480]), plan(&[3]));
+    let mut course = Course::new(&high, at(0, 0), false);
+    assert_eq!(course.ask(&key(), &high, 9, at(0, 0)), None);
+    course.written(START, 9);
+    assert_eq!(granted(&mut course, &low, 9, at(0, 1)), 3);
+    assert_eq!(granted(&mut course, &low, 9, at(0, 80_000)), 0);
+    assert_eq!(course.used(), 3);
+}
+
+#[test]
 fn processes_that_end_at_any_moment_never_send_more_than_the_day_s_count() {
     let plan = plan(&[300, 700]);
     let mut random = mail::Random::new(7);
