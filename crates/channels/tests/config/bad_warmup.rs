@@ -12,8 +12,8 @@ pub(crate) const WARMUPS: &[(&str, &str, &str)] = &[
         "warmup = { start = \"2026-02-30\", per_day = [50] }",
         "9:20: \"2026-02-30\" is not a date",
     ),
-    (SOURCE, "warmup = { per_day = [50] }", "9:10: \"\" is not a date"),
-    (SOURCE, "warmup = { start = \"2026-12-01\" }", "9:10: between 1 and 366 days are wanted"),
+    (SOURCE, "warmup = { per_day = [50] }", "9:1: \"\" is not a date"),
+    (SOURCE, "warmup = { start = \"2026-12-01\" }", "9:1: between 1 and 366 days are wanted"),
     (
         SOURCE,
         "warmup = { start = \"2026-12-01\", per_day = [] }",
