@@ -351,6 +351,14 @@ impl Telling<'_> {
                 format!("{} ({} as {name}, weight {weight})", source.name, addresses.join(" and "));
             let line = Origin::Line(format!("{}:{}", self.config.file_name(), source.line));
             self.explainer.step("source", text, line);
+            if let Some(warmup) = &source.warmup {
+                let line = Origin::Line(format!("{}:{}", self.config.file_name(), warmup.line));
+                self.explainer.step(
+                    format!("warm-up of {}", source.name),
+                    warmup.to_string(),
+                    line,
+                );
+            }
         }
     }
 

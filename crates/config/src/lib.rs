@@ -37,6 +37,7 @@ mod steering;
 mod table;
 mod table_section;
 mod tenant;
+mod warmup;
 mod web_place;
 pub mod written;
 
@@ -72,6 +73,7 @@ pub use table::{
 };
 pub use table_section::TableSection;
 pub use tenant::{NotYours, OTHER_TENANTS, TENANT_NAME_MAX, Tenancy, Tenant, Tenants};
+pub use warmup::{WARMUP_DAYS_MAX, Warmup};
 pub use web_place::WebPlace;
 pub use written::{
     AcmeChallenge, Durability, KeyType, ListenerTls, LogLevel, Returns, TableRefText, TenantText,

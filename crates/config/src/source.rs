@@ -1,5 +1,6 @@
 //! From where mail is sent.
 
+use crate::warmup::Warmup;
 use mail::Domain;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,6 +19,8 @@ pub struct Source {
     pub proxy: Option<Proxy>,
     /// What it is called in EHLO; `None`: as this server is.
     pub ehlo: Option<Domain>,
+    /// How it begins to send; `None`: it is known.
+    pub warmup: Option<Arc<Warmup>>,
     /// Line of the file, from 1.
     pub line: u32,
 }
@@ -130,6 +133,7 @@ mod tests {
             address6: address6.map(|text| text.parse().unwrap()),
             proxy: None,
             ehlo: None,
+            warmup: None,
             line: 1,
         };
         let (four, six) = ("192.0.2.1:25".parse().unwrap(), "[2001:db8::1]:25".parse().unwrap());

@@ -21,7 +21,7 @@ pub use classes::ClassesText;
 pub use listener::{CertificateIdentityText, ClientCertificatesText, ListenerText, ListenerTls};
 pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
 pub use route::{DomainsText, RetryOverrideText, RouteText};
-pub use source::{PoolSourceText, PoolText, SourceText};
+pub use source::{PoolSourceText, PoolText, SourceText, WarmupText};
 pub use steering::SteeringText;
 pub use table::{Rewrite, TableCacheText, TableRefText, TableText};
 pub use tenant::{TenantText, Unsigned};

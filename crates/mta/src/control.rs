@@ -7,6 +7,7 @@
 mod merge;
 mod plane;
 mod selection;
+mod sources;
 mod summary;
 mod suspension;
 mod tables;
@@ -15,6 +16,7 @@ pub mod text;
 pub use plane::{ControlPlane, NodeJob};
 pub(crate) use selection::is_hop;
 pub use selection::{Filter, Select};
+pub use sources::{CourseItem, SHOWN_COURSES_MAX, SourceItem};
 pub(crate) use summary::Counting;
 pub use summary::{AGE_BUCKETS, AgeGroup, Group, Summary};
 pub(crate) use suspension::longest;
@@ -120,6 +122,8 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
+    /// Sources, and how far those have come that warm up.
+    Sources,
     /// Reads the configuration again.
     Reload,
     /// How the server is.
@@ -146,6 +150,8 @@ pub enum ControlResponse {
     Table(Box<TableItem>),
     /// What a table says of a key.
     TableAnswer(Box<TableAnswer>),
+    /// A source.
+    Source(Box<SourceItem>),
     /// How far a command has come; at most twice a second from each shard.
     Progress(Tally),
     /// The command was carried out.

@@ -44,4 +44,5 @@ pub mod tables;
 mod tenants;
 #[cfg(test)]
 mod testing;
+pub mod warmup;
 pub mod window;

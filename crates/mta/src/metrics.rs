@@ -365,6 +365,10 @@ metric_set! {
     failures: Counter = "recipients_done" {outcome = "failed"} "Recipients done with, by outcome.";
     expiries: Counter = "recipients_done" {outcome = "expired"} "Recipients done with, by outcome.";
     removals: Counter = "recipients_done" {outcome = "removed"} "Recipients done with, by outcome.";
+    warmup_recipients: Counter = "warmup_recipients" {} "Recipients that sources which warm up were allowed to send to.";
+    warmup_pauses: Counter = "warmup_pauses" {} "Times that nothing more could go from a source to a provider for now, because of its warm-up.";
+    warmup_days_repeated: Counter = "warmup_days_repeated" {} "Days of a source's warm-up with a provider that are repeated, because too much was blocked or rate limited.";
+    warmups_finished: Counter = "warmups_finished" {} "Times that a source was through with its warm-up with a provider.";
     deferrals: Counter = "deferrals" {} "Attempts that failed and will be repeated, per recipient.";
     dsns_failed: Counter = "dsns" {action = "failed"} "Notifications queued, by what they say.";
     dsns_delayed: Counter = "dsns" {action = "delayed"} "Notifications queued, by what they say.";

@@ -1,7 +1,8 @@
 //! The four seams through which the message's way touches the world: [`Net`], [`Dns`], [`Time`]
 //! and [`Spawn`], gathered in a [`World`]. (The fifth, `Disk`, belongs to the spool; mailbox files
 //! go through [`MailStore`], lookup tables are [`Tables`], passwords are hashed by [`Hashing`],
-//! servers that know users are [`Authenticators`], keys that tables name come from [`KeyFiles`].)
+//! servers that know users are [`Authenticators`], keys that tables name come from [`KeyFiles`], what sources
+//! send that warm up is counted by [`Warmups`].)
 //!
 //! The program implements them with sockets, clocks and threads; the simulator with a virtual
 //! network and a virtual clock. Code on this floor is generic over them and holds no statics, so
@@ -13,6 +14,7 @@ mod key_files;
 mod mailbox;
 mod records;
 mod tls_reports;
+mod warmup;
 
 pub use crate::encryption::{ClientCertificate, DaneTrust, Encryption, HandshakeError, Trust};
 pub use auth::greylist::Book;
@@ -25,6 +27,7 @@ pub use key_files::{KeyFiles, NoKeyFiles, ReadKey};
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 pub use records::AsRecords;
 pub use tls_reports::{NoTlsReports, TlsReports};
+pub use warmup::{NoWarmups, Warmups};
 
 use crate::answer::Answer;
 use auth::greylist::{Rules, Triplet, Verdict};
@@ -79,6 +82,10 @@ pub trait World: Clone + 'static {
     }
     /// What is known of strangers who came before.
     fn greylist(&self) -> &Self::Greylist;
+    /// Who counts what sources send that warm up.
+    fn warmups(&self) -> &dyn Warmups {
+        &NoWarmups
+    }
     /// Who reads keys that sign.
     fn key_files(&self) -> &dyn KeyFiles {
         &NoKeyFiles

@@ -21,7 +21,7 @@ use crate::planted::Planted;
 use crate::reply_classes::ReplyClasses;
 use crate::routing::Router;
 use crate::schedule::resolution::start_resolution;
-use crate::schedule::{Schedule, standing, trouble};
+use crate::schedule::{Schedule, standing, trouble, warmup};
 use crate::seams::{Net, World};
 use crate::services::{SCRATCH_BYTES, Services};
 use crate::shared::Shared;
@@ -261,6 +261,8 @@ impl<W: World> Shard<W> {
             Action::Failed(entry, failure) => giving_up::refuse(delivery, entry, failure),
             Action::Removed(entry) => giving_up::removed(delivery, entry),
             Action::Warn(late) => giving_up::warn(delivery, late),
+            Action::Allowance { ready, recipients } => warmup::ask(schedule, ready, recipients),
+            Action::Spare { ready, recipients } => warmup::spare(schedule, ready, recipients),
             Action::Forgotten(ready) => schedule.forget_hop(ready),
             Action::Suspended(suspended) => trouble::tell_suspended(schedule, &suspended),
             Action::Resumed { ready, recovered } => {

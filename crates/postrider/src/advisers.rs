@@ -1,4 +1,4 @@
-//! Whom shards ask about next hops and strangers, and who tells others of what came of it.
+//! Whom shards ask about next hops, strangers and sources, and who tells others of what came of it.
 
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
@@ -8,6 +8,7 @@ use crate::mta_sts::MtaSts;
 use crate::node::NodeMetrics;
 use crate::peer_tls::PeerTls;
 use crate::tls_reports::{Tls, TlsReporting};
+use crate::warmup::KeptWarmups;
 use crate::world::{AcceptedSocket, Resolver};
 use config::{Config, Route};
 use mta::console::{Console as _, Level};
@@ -21,8 +22,39 @@ pub(crate) struct Advisers {
     pub(crate) policies: MtaSts,
     pub(crate) dmarc_reports: DmarcReporting,
     pub(crate) tls_reports: TlsReporting,
-    pub(crate) greylist: Greylisting,
+    pub(crate) books: Books,
     pub(crate) peer_tls: Arc<PeerTls>,
+}
+
+/// What is remembered of others, each in a file of its own.
+#[derive(Clone)]
+pub(crate) struct Books {
+    pub(crate) greylist: Greylisting,
+    pub(crate) warmups: KeptWarmups,
+}
+
+impl Books {
+    fn new(config: &Config, console: &Arc<ConsoleLog>) -> Books {
+        let directory = &config.spool.paths[0];
+        let books = Books {
+            greylist: Greylisting::new(directory, console),
+            warmups: KeptWarmups::new(directory, console),
+        };
+        books.open_for(config);
+        books
+    }
+
+    /// Reads those files that this configuration is the first to ask for.
+    pub(crate) fn open_for(&self, config: &Config) {
+        self.greylist.open_for(config);
+        self.warmups.open_for(config);
+    }
+
+    /// Writes what is not written yet.
+    pub(crate) fn close(&self) {
+        self.greylist.close();
+        self.warmups.close();
+    }
 }
 
 /// Those; what they have to say by mail, this shard queues.
@@ -42,9 +74,8 @@ pub(crate) fn advisers(
         reporting(config, &resolver, (shard, metrics, &peer_tls), console)?;
     let fetches = (resolver.clone(), descriptors.fetches_max);
     let policies = policies(config, fetches, (metrics, &tls_reports), console)?;
-    let greylist = Greylisting::new(&config.spool.paths[0], console);
-    greylist.open_for(config);
-    Ok(Advisers { resolver, policies, dmarc_reports, tls_reports, greylist, peer_tls })
+    let books = Books::new(config, console);
+    Ok(Advisers { resolver, policies, dmarc_reports, tls_reports, books, peer_tls })
 }
 
 /// Who is asked what domains promise of TLS.

@@ -108,6 +108,12 @@ pub(crate) enum Command {
     Reload(ServerArgs),
     /// Show how a running server is
     Status(ServerArgs),
+    /// Show the sources of a running server, and how far those have come that warm up
+    ///
+    /// For each provider, or set of hosts, that a source which warms up has sent to: the day of its warm-up, the
+    /// recipients of that day and how many of them are used, and how many recipients were delivered to, or held
+    /// back as blocked or rate limited, of those that were tried.
+    Sources(ServerArgs),
     /// Look at a spool on disk
     Spool(SpoolArgs),
     /// Say what a peer's refusal means
@@ -365,6 +371,7 @@ mod tests {
             "table build --format tsv --from - --to users.db --keep-case --json",
             "reload --config FILE",
             "status --json",
+            "sources --json",
             "config schema",
             "config reference",
             "config default",

@@ -33,6 +33,7 @@ mod node;
 mod panic;
 mod peer_tls;
 mod pem;
+mod redb_file;
 mod replacement;
 mod reply_classes;
 mod secret_place;
@@ -44,6 +45,7 @@ mod tables;
 mod terminal;
 mod tls_reports;
 mod tokens;
+mod warmup;
 mod world;
 
 use clap::Parser;
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Queue(args) => commands::queue::run(&args),
         Command::Reload(server) => commands::queue::reload(&server),
         Command::Status(server) => commands::queue::status(&server),
+        Command::Sources(server) => commands::sources::run(&server),
         Command::Spool(args) => commands::spool::run(&args),
         Command::Auth(args) => commands::auth::run(&args),
         Command::Classify(args) => commands::classify::run(&args),

@@ -1,14 +1,13 @@
 //! A running relay: logs, shards, acceptors and what they share.
 
 use crate::acme::Acme;
-use crate::advisers::advisers;
+use crate::advisers::{Books, advisers};
 use crate::certificates::{self, Certificates};
 use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::dmarc_reports::DmarcReporting;
 use crate::event_log::EventLog;
-use crate::greylist::Greylisting;
 use crate::login_secret;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::mutex::lock;
@@ -27,7 +26,7 @@ use config::Config;
 use mail::Wall;
 use mta::clock::ClockDoubt;
 use mta::console::{Console as _, Level};
-use mta::control::{Scope, ShardPort, Suspension};
+use mta::control::{Scope, ShardPort, SourceItem, Suspension};
 use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{
@@ -100,7 +99,7 @@ pub(crate) struct Node {
     signing_keys: Arc<SigningKeys>,
     dmarc_reports: DmarcReporting,
     tls_reports: TlsReporting,
-    greylist: Greylisting,
+    books: Books,
     tokens: Tokens,
 }
 
@@ -141,7 +140,7 @@ impl Node {
             policies: advisers.policies,
             dmarc_reports: advisers.dmarc_reports,
             tls_reports: advisers.tls_reports,
-            greylist: advisers.greylist,
+            books: advisers.books,
             resolver: advisers.resolver,
             hashing: HashingThreads::new(),
             tables,
@@ -175,7 +174,7 @@ impl Node {
             signing_keys,
             dmarc_reports: common.dmarc_reports,
             tls_reports: common.tls_reports,
-            greylist: common.greylist,
+            books: common.books,
             tokens: Tokens::start(config, console)?,
         })
     }
@@ -230,7 +229,7 @@ impl Node {
         self.dmarc_reports.adopt(config)?;
         self.tls_reports.adopt(config)?;
         self.tokens.adopt(config)?;
-        self.greylist.open_for(config);
+        self.books.open_for(config);
         // Shards take them up with the rest.
         self.shared.set_classes(classes);
         for shard in &self.shards {
@@ -248,6 +247,11 @@ impl Node {
     pub(crate) fn table_numbers(&self) -> TableNumbers {
         let tables = Arc::clone(&self.tables);
         TableNumbers::new(move || tables.numbers())
+    }
+
+    /// Sources, and how far those have come that warm up.
+    pub(crate) fn sources(&self) -> Vec<SourceItem> {
+        self.books.warmups.sources()
     }
 
     /// What is suspended now.
@@ -344,7 +348,7 @@ impl Node {
         if let Some(events) = self.events {
             events.finish();
         }
-        self.greylist.close();
+        self.books.close();
         // Shard threads end with the process: nothing they still hold matters now.
         drop(self.threads);
     }

@@ -8,9 +8,9 @@ use std::panic;
 use std::process::abort;
 use std::thread;
 
-/// The thread with this name alone may panic: it has a library read and write a file that may be damaged,
-/// and without it only the file is missing.
-pub(crate) const MAY_PANIC: &str = "greylist";
+/// Threads with this name alone may panic: they have a library read and write a file that may be damaged,
+/// and without them only the file is missing.
+pub(crate) const MAY_PANIC: &str = "records";
 
 /// From now on a panic is told as usual, and then the process aborts.
 pub(crate) fn ends_the_process() {

@@ -1,9 +1,9 @@
 //! The thread of one shard: its runtime, what the logs held for it, and for shard 0 the listeners.
 
+use crate::advisers::Books;
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
 use crate::dmarc_reports::DmarcReporting;
-use crate::greylist::Greylisting;
 use crate::logs::{Recovered, RecoveredReceiver};
 use crate::mta_sts::MtaSts;
 use crate::peer_tls::PeerTls;
@@ -53,7 +53,7 @@ pub(crate) struct Common {
     pub(crate) policies: MtaSts,
     pub(crate) dmarc_reports: DmarcReporting,
     pub(crate) tls_reports: TlsReporting,
-    pub(crate) greylist: Greylisting,
+    pub(crate) books: Books,
 }
 
 /// What one shard thread is given.
@@ -121,7 +121,7 @@ fn run_shard(seed: ShardSeed) {
             policies: common.policies,
             domain_reports: common.dmarc_reports,
             tls_reports: common.tls_reports,
-            greylist: common.greylist,
+            books: common.books,
         });
         let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));
         let events: Rc<dyn EventSink> = match seed.events {

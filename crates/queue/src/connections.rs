@@ -67,7 +67,7 @@ impl Queue {
         }
         for _ in 0..STALE_MAX {
             let queue = &mut self.ready[ready.0];
-            if queue.tokens() == 0 {
+            if queue.tokens() == 0 || queue.allowance(now) == 0 {
                 break;
             }
             let Some(pick) = queue.backlog.pick() else { return Take::Wait };
@@ -83,11 +83,16 @@ impl Queue {
                 self.park_tenant(ready.0, pick.tenant);
                 continue;
             }
-            let work = self.gather(pick.slot);
+            let work = self.gather(now, pick.slot);
             let queue = &mut self.ready[ready.0];
             queue.backlog.charge(pick, work.entries.len());
             queue.used = now;
             queue.spend_token();
+            if let Some(quota) = &mut queue.quota {
+                quota.spend(u32::try_from(work.entries.len()).unwrap_or(u32::MAX));
+                // More is asked for, or the rest given back.
+                self.mark(ready.0);
+            }
             self.tenants.spend(pick.tenant);
             return Take::Work(work);
         }
@@ -117,7 +122,7 @@ impl Queue {
     }
 
     /// Takes an entry and those of the same message that may go along out of the ready queue.
-    fn gather(&mut self, first: u32) -> Work {
+    fn gather(&mut self, now: Mono, first: u32) -> Work {
         let entry = &self.slab[first];
         let (id, ready) = (entry.id, entry.ready);
         let mut entries = SmallVec::new();
@@ -125,6 +130,7 @@ impl Queue {
             0 => SIBLINGS_MAX,
             max => max.min(SIBLINGS_MAX),
         };
+        let max = max.min(self.ready[ready].allowance(now));
         let mut at = first;
         let mut seen = 0;
         loop {

@@ -50,7 +50,8 @@ impl Queue {
             },
             State::Ready => {
                 let ready = &self.ready[entry.ready];
-                if ready.is_suspended(now) {
+                // What is not allowed to go yet waits like what has no token.
+                if ready.standstill.at(now).is_some() {
                     return false;
                 }
                 due = due.max(ready.standstill.ended(now));

@@ -22,6 +22,7 @@
 //! that an operator holds or has suspended. What a sender sets itself is exact everywhere
 //! (`deadlines.rs`).
 
+mod allowance;
 mod backlog;
 mod connections;
 mod cursor;
@@ -41,6 +42,7 @@ mod named_limit;
 mod operator;
 mod outcome;
 mod queue;
+mod quota;
 mod ready;
 mod resolution;
 mod retry;
@@ -194,6 +196,15 @@ pub enum Action {
         /// It took a message, or refused one for good.
         recovered: bool,
     },
+    /// Say how many recipients this ready queue may send ([`Queue::need_allowance`]), with
+    /// [`Queue::handle_allowance`] or [`Queue::handle_no_allowance`]. Asked once until answered.
+    Allowance {
+        ready: ReadyId,
+        /// As many as wait, at least 1.
+        recipients: u32,
+    },
+    /// So many recipients that it was allowed are not needed.
+    Spare { ready: ReadyId, recipients: u32 },
     /// This ready queue was dropped, long unused: what is kept for it elsewhere can go.
     Forgotten(ReadyId),
     /// Send this to another shard's queue, which takes it with [`Queue::handle_lease`].

@@ -184,6 +184,9 @@ impl Queue {
         if let Some(pause) = &self.paused {
             return Blocker::Paused(pause.clone());
         }
+        if let Some(closed) = queue.quota.as_ref().and_then(|quota| quota.closed(now)) {
+            return Blocker::Allowance { why: Arc::clone(&closed.why), until: closed.until };
+        }
         if queue.open == 0 && queue.opening > 0 {
             return Blocker::Opening { next_hop };
         }

@@ -5,6 +5,7 @@ use crate::ReadyKey;
 use crate::backlog::Backlog;
 use crate::limits::{Gate, ReadyLimits, Window};
 use crate::named_limit::{self, Borrowed, Borrows};
+use crate::quota::Quota;
 use crate::suspension::Standstill;
 use mail::{Failure, Mono};
 use std::sync::Arc;
@@ -14,6 +15,8 @@ pub(crate) struct Ready {
     pub(crate) limits: ReadyLimits,
     /// What it borrows of the limits that it shares with others.
     pub(crate) borrows: Borrows,
+    /// What it may send of what is counted elsewhere; `None`: nobody counts.
+    pub(crate) quota: Option<Box<Quota>>,
     /// The reload after which its limits were told last.
     pub(crate) epoch: u32,
     /// Scheduled queues whose answer names this one.
@@ -50,6 +53,7 @@ impl Ready {
             window: Window::new(&limits, 0),
             limits,
             borrows: Borrows::new(),
+            quota: None,
             epoch: 0,
             references: 0,
             backlog: Backlog::default(),
@@ -81,6 +85,12 @@ impl Ready {
 
     pub(crate) fn is_suspended(&self, now: Mono) -> bool {
         self.standstill.at(now).is_some()
+            || self.quota.as_ref().is_some_and(|quota| quota.closed(now).is_some())
+    }
+
+    /// Recipients that it may send now.
+    pub(crate) fn allowance(&self, now: Mono) -> u32 {
+        self.quota.as_ref().map_or(u32::MAX, |quota| quota.left(now))
     }
 
     /// The lowest of the limits on connections, 0 where there is none.
@@ -136,6 +146,7 @@ impl Ready {
             && self.backlog.total() == 0
             && self.connections() == 0
             && self.borrows.iter().all(|b| b.share.is_home())
+            && self.quota.as_ref().is_none_or(|quota| !quota.is_asked)
             && !self.dirty
             && !self.stalled
     }

@@ -83,12 +83,13 @@ impl Queue {
         }
         self.send_back_stale(number);
         self.fail_refused(now, number);
+        self.ask_allowance(now, number);
         self.borrow_tokens(now, number);
         let mut demand = self.wake(now, number);
         self.borrow_slots(now, number, &demand);
         self.open(now, number, &mut demand);
         self.close_excess(number);
-        let mut next = self.give_back(now, number, &demand);
+        let mut next = self.give_back(now, number, &demand).min(self.spare_allowance(now, number));
         self.tell_suspended(now, number);
         if demand.unserved > 0 {
             next = next.min(demand.gated_until.unwrap_or(Mono::NEVER));
@@ -177,7 +178,8 @@ impl Queue {
         };
         let coming = queue.woken + queue.opening;
         let unserved = waiting.saturating_sub(coming);
-        let runnable = unserved.min(queue.tokens().saturating_sub(coming));
+        let may_go = queue.tokens().min(queue.allowance(now));
+        let runnable = unserved.min(may_go.saturating_sub(coming));
         let wakes = runnable.min(queue.idle);
         queue.idle -= wakes;
         queue.woken += wakes;
@@ -226,7 +228,7 @@ impl Queue {
     }
 
     /// Whether something could go if there were tokens.
-    fn uses_tokens(&self, now: Mono, number: u32) -> bool {
+    pub(crate) fn uses_tokens(&self, now: Mono, number: u32) -> bool {
         let queue = &self.ready[number];
         let stuck = queue.open == 0 && queue.gate.open_after > now;
         self.paused.is_none() && !queue.is_suspended(now) && !stuck && queue.backlog.len() > 0

@@ -100,6 +100,13 @@ pub enum Blocker {
         /// When its own turn may come, as far as this shard knows.
         until: Mono,
     },
+    /// Its next hop gets no more for now than somebody else counts out.
+    Allowance {
+        /// To follow "waiting for".
+        why: Arc<str>,
+        /// When there may be more.
+        until: Mono,
+    },
     /// The shard that owns the limit was asked to lend of it.
     LeaseWait {
         /// The next hop, as events and lists name it.
@@ -139,6 +146,7 @@ impl Blocker {
             | Blocker::ResolutionFailed { until: at, .. }
             | Blocker::Hours { until: at, .. }
             | Blocker::OpenBackoff { until: at, .. }
+            | Blocker::Allowance { until: at, .. }
             | Blocker::Rate { until: at, .. } => Some(*at),
             Blocker::Suspended(suspension) => {
                 Some(suspension.until).filter(|until| *until != Mono::NEVER)
@@ -220,6 +228,7 @@ impl fmt::Display for Blocker {
             Blocker::Rate { next_hop, before, .. } => {
                 write!(f, "the message rate limit of {next_hop}, {}", Before(*before))
             }
+            Blocker::Allowance { why, .. } => f.write_str(why),
             Blocker::LeaseWait { next_hop, owner, before } => {
                 let before = Before(*before);
                 write!(f, "a connection slot from shard {owner} for {next_hop}, {before}")
@@ -325,6 +334,10 @@ mod tests {
             Arc::new(Suspension { what, reason, is_operators: true, until: NEXT })
         };
         assert_follow_waiting_for(&[
+            (
+                Blocker::Allowance { why: Arc::from("warm-up of source ip-1"), until: NEXT },
+                "warm-up of source ip-1",
+            ),
             (
                 Blocker::LeaseWait { next_hop: hop(), owner: 3, before: 1 },
                 "a connection slot from shard 3 for smtp:mx.example.com:25, 1 before it",

@@ -32,4 +32,5 @@ mod strangers;
 mod submission;
 mod tables;
 mod values;
+mod warmup;
 mod world;

@@ -14,10 +14,12 @@ use mta::metrics::Metrics;
 use mta::seams::{Spawn as _, World as _};
 use mta::shard::{Shard, ShardParts};
 use mta::shared::Shared;
+use mta::warmup::Book;
 use serde_json::Value;
 use spool::memdisk::MemDisk;
 use spool::{Opening, Request, Spool, SpoolConfig};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -187,6 +189,10 @@ impl Node {
         // The tasks are gone when others have had their turn.
         tokio::task::yield_now().await;
         self.disk.crash();
+        // What was not handed out is lost with the process.
+        let kept: Vec<_> =
+            self.world.warmup_book().borrow().courses().map(|c| (c.key, c.kept)).collect();
+        self.world.warmup_book().replace(Book::read(kept, &BTreeSet::new(), 0));
         self.shard.abandon();
         Node::start_on(self.world.clone(), Rc::clone(&self.disk), text).await
     }

@@ -10,8 +10,9 @@ use mta::ingress::StageKind;
 use mta::seams::{
     Book, ClientCertificate, Dns, DnsError, Egress, Encryption, Endpoint, Found, Hashed, Hashing,
     Lane, Listener, MailStore, MailboxError, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies,
-    Overloaded, Sleep, Spawn, Stream, Tables, Task, Time, Trust, World,
+    Overloaded, Sleep, Spawn, Stream, Tables, Task, Time, Trust, Warmups, World,
 };
+use mta::warmup;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -51,6 +52,7 @@ struct Seams {
     store: Mailboxes,
     tables: TestTables,
     greylist: RefCell<Book>,
+    warmups: RefCell<warmup::Book>,
     hashing: HashingHere,
     stages: RefCell<Vec<Rc<dyn StageKind<TestWorld>>>>,
 }
@@ -65,6 +67,7 @@ impl TestWorld {
             store: Mailboxes::default(),
             tables: TestTables::default(),
             greylist: RefCell::default(),
+            warmups: RefCell::default(),
             hashing: HashingHere::default(),
             stages: RefCell::default(),
         }))
@@ -153,6 +156,11 @@ impl TestWorld {
         self.0.tables.0.entries.borrow_mut().remove(&key);
     }
 
+    /// What sources have come to that warm up.
+    pub(crate) fn warmup_book(&self) -> &RefCell<warmup::Book> {
+        &self.0.warmups
+    }
+
     /// Tables answer after so long from now on.
     pub(crate) fn set_table_delay(&self, delay: Option<Duration>) {
         self.0.tables.0.delay.set(delay);
@@ -224,6 +232,10 @@ impl World for TestWorld {
 
     fn greylist(&self) -> &RefCell<Book> {
         &self.0.greylist
+    }
+
+    fn warmups(&self) -> &dyn Warmups {
+        &self.0.warmups
     }
 }
 

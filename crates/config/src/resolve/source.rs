@@ -2,7 +2,8 @@
 
 use crate::resolver::Resolver;
 use crate::source::{Pool, Proxy, ProxyKind, Source};
-use crate::written::{PoolText, SourceText};
+use crate::warmup::{WARMUP_DAYS_MAX, Warmup, parse_day, parts_per_million};
+use crate::written::{PoolText, SourceText, WarmupText};
 use mail::Domain;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -25,9 +26,10 @@ impl Resolver<'_> {
                 self.error(&at, format!("source \"{}\" has no address", text.name), help);
             }
             let ehlo = text.ehlo.as_deref().and_then(|name| self.ehlo(&at, name));
+            let warmup = text.warmup.as_ref().map(|text| Arc::new(self.warmup(&at, text)));
             let line = self.document.line(&at).unwrap_or(0);
             let name = text.name.as_str().into();
-            sources.push(Arc::new(Source { name, address, address6, proxy, ehlo, line }));
+            sources.push(Arc::new(Source { name, address, address6, proxy, ehlo, warmup, line }));
         }
         sources
     }
@@ -95,6 +97,30 @@ impl Resolver<'_> {
         if let Some((_, line)) = before.find(|(other, _)| *other == name) {
             let message = format!("a {what} named \"{name}\" exists already");
             self.error(&path, message, &format!("on line {line}"));
+        }
+    }
+
+    fn warmup(&mut self, source: &str, text: &WarmupText) -> Warmup {
+        let at = format!("{source}.warmup");
+        let start_day = parse_day(&text.start);
+        if start_day.is_none() {
+            let message = format!("\"{}\" is not a date", text.start);
+            self.error(&format!("{at}.start"), message, "write it as \"2026-12-01\"");
+        }
+        let path = format!("{at}.per_day");
+        if text.per_day.is_empty() || text.per_day.len() > WARMUP_DAYS_MAX {
+            let message = format!("between 1 and {WARMUP_DAYS_MAX} days are wanted");
+            self.error(&path, message, "such as: per_day = [50, 100, 500, 2_000]");
+        }
+        if let Some(nothing) = text.per_day.iter().position(|count| *count == 0) {
+            let help = "a day of nothing warms nobody up: begin later, or suspend the source";
+            self.error(&format!("{path}[{nothing}]"), "at least 1 recipient is wanted", help);
+        }
+        Warmup {
+            start_day: start_day.unwrap_or_default(),
+            per_day: text.per_day.clone(),
+            hold_above_ppm: parts_per_million(text.hold_above),
+            line: self.document.line(&at).unwrap_or(0),
         }
     }
 

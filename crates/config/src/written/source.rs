@@ -26,6 +26,34 @@ pub struct SourceText {
     /// The name in EHLO: what the DNS calls the address, and leads back to it. Without it: `hostname`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ehlo: Option<String>,
+    /// How many recipients each provider gets from it at first, for an address that nobody knows yet. Without it:
+    /// as many as limits allow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<WarmupText>,
+}
+
+/// How an address that nobody knows yet begins to send. Recipients are counted by provider, where a shaping file
+/// knows the hosts, else by the set of hosts, and by day in UTC. They are spread over the day; mail beyond goes from
+/// other sources of the pool, or waits. See `docs/sources.md`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WarmupText {
+    /// Nothing is sent from it before this day: `"2026-12-01"`. Required.
+    #[schemars(extend("title" = "date"))]
+    pub start: String,
+    /// Recipients on the first day on which something is sent to a provider, the second, and so on; after the last
+    /// there is no limit. Between 1 and 366 days. Required.
+    pub per_day: Vec<u32>,
+    /// A day is repeated if more than this share of the recipients that were tried on it were deferred or refused as
+    /// blocked or rate limited (`docs/classes.md`).
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub hold_above: f64,
+}
+
+impl Default for WarmupText {
+    fn default() -> WarmupText {
+        WarmupText { start: String::new(), per_day: Vec::new(), hold_above: 0.05 }
+    }
 }
 
 /// Sources that mail is spread over.

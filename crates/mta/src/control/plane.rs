@@ -3,7 +3,7 @@
 use super::merge::{self, Gathering};
 use super::{
     ControlRequest, ControlResponse, ErrorCode, ITEMS_MAX, PARTS_MAX, Scope, ShardAnswer,
-    ShardPort, Status, Suspension,
+    ShardPort, SourceItem, Status, Suspension,
 };
 use std::future::poll_fn;
 use std::task::Poll;
@@ -21,6 +21,8 @@ pub enum NodeJob {
     Resume(Scope, oneshot::Sender<Result<String, String>>),
     /// The clock is right.
     TrustClock(oneshot::Sender<Result<String, String>>),
+    /// How far sources have come.
+    Sources(oneshot::Sender<Vec<SourceItem>>),
     /// A request about lookup tables: all that is to be said, but for the last response.
     Tables(Box<ControlRequest>, oneshot::Sender<Result<Vec<ControlResponse>, String>>),
 }
@@ -77,6 +79,7 @@ impl ControlPlane {
             ControlRequest::TableList
             | ControlRequest::TableGet { .. }
             | ControlRequest::TableFlush { .. } => self.tables(request, &out).await,
+            ControlRequest::Sources => self.sources(&out).await,
             ControlRequest::TrustClock => self.job(&out, NodeJob::TrustClock).await,
             ControlRequest::QueueList { filter, limit } => {
                 let limit = limit.min(ITEMS_MAX);
@@ -113,6 +116,16 @@ impl ControlPlane {
             }
             None => out.say(stopping()).await,
         }
+    }
+
+    async fn sources(&self, out: &Out) -> Result<(), Gone> {
+        let Some(items) = self.node_says(NodeJob::Sources).await else {
+            return out.say(stopping()).await;
+        };
+        for item in items {
+            out.say(ControlResponse::Source(Box::new(item))).await?;
+        }
+        out.say(ControlResponse::Done { matched: 0, tally: None, text: None }).await
     }
 
     async fn node_says<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> NodeJob) -> Option<T> {

@@ -14,6 +14,7 @@ use crate::routing::hop::NextHop;
 use crate::routing::lookup::{Asker, InTurn};
 use crate::schedule::sources::{self, Out};
 use crate::schedule::tls_domains::TlsDomain;
+use crate::schedule::warmup;
 use crate::seams::{Dns as _, DnsError, TlsReports, World};
 use crate::stopping::StopGuard;
 use bytes::Bytes;
@@ -380,6 +381,7 @@ impl<W: World> Slot<W> {
         outcomes: Vec<Result<Reply, Failure>>,
         context: &AttemptContext,
     ) {
+        warmup::note(&self.delivery.schedule, self.ready, &outcomes);
         outcome::conclude(&self.delivery, message, work, outcomes, context);
     }
 

@@ -27,7 +27,7 @@ impl From<&Blocker> for BlockerKind {
             | Blocker::LeaseWait { .. } => BlockerKind::ConnectionSlot,
             Blocker::Opening { .. } => BlockerKind::Opening,
             Blocker::OpenBackoff { .. } => BlockerKind::Backoff,
-            Blocker::Rate { .. } => BlockerKind::Rate,
+            Blocker::Rate { .. } | Blocker::Allowance { .. } => BlockerKind::Rate,
             Blocker::Held { .. } => BlockerKind::Operator,
             Blocker::Suspended(_) => BlockerKind::Suspended,
             Blocker::Paused(Pause::Stopping) => BlockerKind::Shutdown,

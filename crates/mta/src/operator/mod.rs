@@ -78,6 +78,7 @@ impl<W: World> Operator<W> {
             | ControlRequest::TableList
             | ControlRequest::TableGet { .. }
             | ControlRequest::TableFlush { .. }
+            | ControlRequest::Sources
             | ControlRequest::TrustClock => None,
         };
         ShardAnswer { error, ..ShardAnswer::default() }

@@ -11,6 +11,7 @@ pub(crate) mod standing;
 pub(crate) mod tls_domains;
 mod tls_reports;
 pub(crate) mod trouble;
+pub(crate) mod warmup;
 
 use crate::alarm::Alarm;
 use crate::control::Suspension;
@@ -38,6 +39,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tls_domains::TlsDomains;
+use warmup::Warming;
 
 /// Between two looks at the gauges.
 const GAUGES_EVERY: Duration = Duration::from_millis(500);
@@ -55,6 +57,8 @@ pub(crate) struct Schedule<W: World> {
     pub(crate) idle: IdleConnections,
     /// Sources that cannot send at present.
     sources_out: SourcesOut,
+    /// Ready queues whose source warms up.
+    warming: Warming,
     /// What an operator has suspended.
     suspensions: RefCell<Arc<[Suspension]>>,
     /// Counts changes that all queues must follow.
@@ -86,6 +90,7 @@ impl<W: World> Schedule<W> {
             tls_domains: TlsDomains::default(),
             idle: IdleConnections::default(),
             sources_out: SourcesOut::default(),
+            warming: Warming::default(),
             suspensions: RefCell::new(suspensions),
             change: Cell::new(0),
             gauges_due: Cell::new(Mono(0)),
@@ -234,6 +239,7 @@ impl<W: World> Schedule<W> {
     pub(crate) fn forget_hop(&self, ready: ReadyId) {
         self.hops.forget(&self.services.shared.known_hops, ready);
         self.tls_domains.forget(ready);
+        self.warming.forget(ready);
     }
 
     /// What a ready queue's hop is called in the line for connections.

@@ -6,7 +6,7 @@
 use super::Schedule;
 use super::named_limits::named_limits;
 use super::tls_domains::TlsDomain;
-use super::{standing, tls_reports, trouble};
+use super::{standing, tls_reports, trouble, warmup};
 use crate::answer::Answer;
 use crate::line::{Standing, Who};
 #[cfg(feature = "planted")]
@@ -331,6 +331,7 @@ fn pool_of<'c, W: World>(
 
 /// What is known of a ready queue that was named.
 fn learn<W: World>(schedule: &Rc<Schedule<W>>, ready: ReadyId, key: &ReadyKey, hop: NextHop) {
+    warmup::learn(schedule, ready, &hop);
     schedule.learn_hop(ready, key, hop);
     standing::suspend_hop(schedule, ready, key);
 }

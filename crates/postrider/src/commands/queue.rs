@@ -132,10 +132,11 @@ impl View {
         }
         match response {
             ControlResponse::Error { code, text } => self.error = Some((code, text)),
-            // Those about tables answer no request from here.
+            // Those about tables and sources answer no request from here.
             ControlResponse::Progress(_)
             | ControlResponse::Table(_)
-            | ControlResponse::TableAnswer(_) => {}
+            | ControlResponse::TableAnswer(_)
+            | ControlResponse::Source(_) => {}
             _ if self.json => {}
             ControlResponse::Item(item) => self.listed.push(*item),
             ControlResponse::Summary(summary) => {

@@ -195,6 +195,9 @@ fn handle_job(node: &mut Node, job: NodeJob, file: Option<&Path>, console: &Arc<
             let _ = answer.send(told(node.resume(&scope), console));
         }
         NodeJob::Tables(request, answer) => tables::handle(node.tables(), *request, answer),
+        NodeJob::Sources(answer) => {
+            let _ = answer.send(node.sources());
+        }
         NodeJob::TrustClock(answer) => {
             let _ = answer.send(told(node.trust_clock(), console));
         }

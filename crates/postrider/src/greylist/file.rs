@@ -1,16 +1,11 @@
 //! The file of triplets and clients: keys and records in one table of a redb database.
 
+use crate::redb_file::{self, Unreadable};
 use auth::greylist::{Changes, Key, Record};
-use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, StorageError};
-use redb::{TableDefinition, TableError};
-use std::fmt;
-use std::io::ErrorKind;
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError};
 use std::path::Path;
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
-
-/// Memory for pages; what is known is in memory already.
-const CACHE_BYTES: usize = 4 << 20;
 
 /// What a file holds: keys, and records as far as they are some.
 type Held = Vec<(Key, Option<Record>)>;
@@ -18,25 +13,10 @@ type Held = Vec<(Key, Option<Record>)>;
 /// An open file.
 pub(super) struct File(Database);
 
-/// Why a file could not be read.
-pub(super) enum Unreadable {
-    /// It may be well: it could not be opened, or another process has it.
-    NotNow(String),
-    Damaged(String),
-}
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Unreadable::NotNow(why) | Unreadable::Damaged(why)) = self;
-        f.write_str(why)
-    }
-}
-
 impl File {
     /// Opens a file, or makes one, and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(File, Held), Unreadable> {
-        let database = Database::builder().set_cache_size(CACHE_BYTES).create(path);
-        let database = database.map_err(|error| unreadable(&error))?;
+        let database = redb_file::open(path)?;
         let held = read(&database).map_err(|error| Unreadable::Damaged(error.to_string()))?;
         Ok((File(database), held))
     }
@@ -44,19 +24,6 @@ impl File {
     /// Makes changes durable, all or none.
     pub(super) fn write(&self, changes: &Changes) -> Result<(), String> {
         write(&self.0, changes).map_err(|error| error.to_string())
-    }
-}
-
-fn unreadable(error: &DatabaseError) -> Unreadable {
-    let text = error.to_string();
-    match error {
-        DatabaseError::Storage(StorageError::Io(error))
-            if !matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
-        {
-            Unreadable::NotNow(text)
-        }
-        DatabaseError::DatabaseAlreadyOpen => Unreadable::NotNow(text),
-        _ => Unreadable::Damaged(text),
     }
 }
 

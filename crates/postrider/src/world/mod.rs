@@ -16,13 +16,14 @@ pub(crate) use resolver::{Resolver, SOCKETS_PER_LOOKUP};
 pub(crate) use sockets::Sockets;
 pub(crate) use tokio_time::{Clock, Start, seed_of, wall_now};
 
+use crate::advisers::Books;
 use crate::dmarc_reports::DmarcReporting;
 use crate::greylist::Greylisting;
 use crate::mta_sts::MtaSts;
 use crate::signing_keys::NamedKeys;
 use crate::tables::ShardTables;
 use crate::tls_reports::TlsReporting;
-use mta::seams::{Authenticators, KeyFiles, Task, TlsReports, World};
+use mta::seams::{Authenticators, KeyFiles, Task, TlsReports, Warmups, World};
 use std::rc::Rc;
 
 /// The world of one shard.
@@ -40,7 +41,7 @@ pub(crate) struct Parts {
     pub(crate) policies: MtaSts,
     pub(crate) domain_reports: DmarcReporting,
     pub(crate) tls_reports: TlsReporting,
-    pub(crate) greylist: Greylisting,
+    pub(crate) books: Books,
 }
 
 impl Real {
@@ -103,7 +104,11 @@ impl World for Real {
     }
 
     fn greylist(&self) -> &Greylisting {
-        &self.0.greylist
+        &self.0.books.greylist
+    }
+
+    fn warmups(&self) -> &dyn Warmups {
+        &self.0.books.warmups
     }
 
     fn key_files(&self) -> &dyn KeyFiles {

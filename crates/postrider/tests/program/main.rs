@@ -40,3 +40,4 @@ mod tenants;
 mod tls;
 mod tls_policies;
 mod verification;
+mod warmup;

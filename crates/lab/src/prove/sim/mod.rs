@@ -173,6 +173,7 @@ impl Simulation {
             directory: directory.clone(),
             files,
             promises: Rc::clone(&promises),
+            warmups: Rc::default(),
         };
         let peers = Rc::new(Peers {
             executor: executor.clone(),

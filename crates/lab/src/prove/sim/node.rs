@@ -26,8 +26,10 @@ use mta::metrics::Metrics;
 use mta::seams::{Net as _, World as _};
 use mta::shard::{Shard, ShardParts};
 use mta::shared::Shared;
+use mta::warmup::Book;
 use spool::{Opening, RecoveredMessage, SpoolConfig};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -71,6 +73,17 @@ pub struct Environment {
     pub files: Arc<OpenFiles>,
     /// What DNSSEC and domains say of TLS.
     pub promises: Rc<Promises>,
+    /// What sources have sent that warm up, over all shards.
+    pub warmups: Rc<RefCell<Book>>,
+}
+
+impl Environment {
+    /// Of what the process before knew of sources that warm up, what it had written is left.
+    fn end_warmups(&self) {
+        let mut book = self.warmups.borrow_mut();
+        let kept: Vec<_> = book.courses().map(|seen| (seen.key, seen.kept)).collect();
+        *book = Book::read(kept, &BTreeSet::new(), 0);
+    }
 }
 
 /// A running node.
@@ -111,6 +124,7 @@ impl Node {
     pub fn start(environment: &Environment, group: Group) -> Result<Node, String> {
         let (shards, mails): (Vec<_>, Vec<_>) =
             (0..environment.shards).map(|_| mpsc::unbounded_channel()).unzip();
+        environment.end_warmups();
         let mut recovered: Recovered = shards.iter().map(|_| Vec::new()).collect();
         let mut openings = Vec::new();
         for number in 0..environment.disks.len() {
@@ -181,6 +195,7 @@ impl Node {
             SimSpawn::new(executor, self.group),
             store,
             tables,
+            Rc::clone(&environment.warmups),
         )
     }
 

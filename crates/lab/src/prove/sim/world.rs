@@ -17,8 +17,10 @@ use load::random::Random;
 use mail::{Mono, Wall};
 use mta::seams::{
     Book, Dns, DnsError, HostSecurity, MailStore, MailboxError, MailboxPlace, Mx, NoDomainReports,
-    NoHashing, Policies, PolicyQuestion, Sleep, Spawn, Task, Time, Unfetched, Vouched, World,
+    NoHashing, Policies, PolicyQuestion, Sleep, Spawn, Task, Time, Unfetched, Vouched, Warmups,
+    World,
 };
+use mta::warmup;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -52,6 +54,7 @@ struct Seams {
     store: SimStore,
     tables: SimTables,
     greylist: RefCell<Book>,
+    warmups: Rc<RefCell<warmup::Book>>,
     policies: SimPolicies,
 }
 
@@ -65,10 +68,21 @@ impl SimWorld {
         spawn: SimSpawn,
         store: SimStore,
         tables: SimTables,
+        warmups: Rc<RefCell<warmup::Book>>,
     ) -> SimWorld {
         let greylist = RefCell::default();
         let policies = SimPolicies { life: dns.asker.0, promises: Rc::clone(&dns.promises) };
-        SimWorld(Rc::new(Seams { net, dns, time, spawn, store, tables, greylist, policies }))
+        SimWorld(Rc::new(Seams {
+            net,
+            dns,
+            time,
+            spawn,
+            store,
+            tables,
+            greylist,
+            warmups,
+            policies,
+        }))
     }
 }
 
@@ -122,6 +136,10 @@ impl World for SimWorld {
 
     fn greylist(&self) -> &RefCell<Book> {
         &self.0.greylist
+    }
+
+    fn warmups(&self) -> &dyn Warmups {
+        &*self.0.warmups
     }
 }
 

@@ -1,5 +1,6 @@
 //! The way of entries through one shard, step by step.
 
+mod allowance;
 mod deadlines;
 mod expiry;
 mod locating;

@@ -310,6 +310,7 @@ impl World {
                 shard.resolving.push((until, scheduled));
             }
             Action::Hours(_) => panic!("no queue here has a window"),
+            Action::Allowance { .. } | Action::Spare { .. } => panic!("none needs one"),
             Action::Locate(locating) => {
                 let until = self.now + MS * self.random.below(self.weather.resolve_ms + 1) as u32;
                 shard.locating.push((until, locating));
@@ -333,8 +334,7 @@ impl World {
                 self.work(number, idle);
             }
             Action::Expired(detail) => {
-                let policy = &self.weather.retry;
-                assert!(detail.age >= policy.give_up_after);
+                assert!(detail.age >= self.weather.retry.give_up_after);
                 shard.expired.push((self.now, detail));
             }
             Action::Failed(..) => shard.failed += 1,

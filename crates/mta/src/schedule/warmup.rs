@@ -1,0 +1,203 @@
+//! Ready queues whose source warms up: what they may send is counted over all shards (`crate::warmup`).
+
+use super::Schedule;
+use crate::answer::Answer;
+use crate::console::Level;
+use crate::routing::hop::NextHop;
+use crate::seams::World;
+use crate::warmup::{Allowance, Answered, Ask, CourseKey, Tried, Turn};
+use ::classes::{FailureKind, ReplyClass};
+use config::{Warmup, host_text};
+use mail::{Failure, Reply, Wall};
+use queue::ReadyId;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Where nobody knows the provider the set of hosts is counted, by so much of its text: sets that begin alike are
+/// counted together.
+const TOWARDS_BYTES_MAX: usize = 200;
+
+/// Ready queues whose source warms up.
+#[derive(Debug, Default)]
+pub(crate) struct Warming(RefCell<BTreeMap<ReadyId, Rc<WarmsUp>>>);
+
+#[derive(Debug)]
+struct WarmsUp {
+    key: CourseKey,
+    plan: Arc<Warmup>,
+    /// It has no limit any more.
+    is_warm: Cell<bool>,
+    /// The end of the day for which something was granted last.
+    granted_until: Cell<Wall>,
+}
+
+impl Warming {
+    fn get(&self, ready: ReadyId) -> Option<Rc<WarmsUp>> {
+        self.0.borrow().get(&ready).cloned()
+    }
+
+    /// The queue has dropped this ready queue.
+    pub(super) fn forget(&self, ready: ReadyId) {
+        self.0.borrow_mut().remove(&ready);
+    }
+}
+
+/// Whose recipients those of a next hop are counted with.
+fn towards(hop: &NextHop) -> Arc<str> {
+    if let Some(provider) = &hop.provider {
+        return Arc::clone(provider);
+    }
+    let hosts = hop.hosts.iter().flat_map(|group| &group.hosts);
+    let mut hosts: Vec<String> = hosts.map(|host| host_text(&host.name, host.port)).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let mut text = hosts.join(",");
+    let end = (0..=TOWARDS_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at));
+    text.truncate(end.unwrap_or(0));
+    text.into()
+}
+
+/// This is where a ready queue leads, and from which source.
+pub(super) fn learn<W: World>(schedule: &Schedule<W>, ready: ReadyId, hop: &NextHop) {
+    let plan = hop.source.as_ref().and_then(|source| Some((source, source.warmup.as_ref()?)));
+    let fresh = plan.map(|(source, plan)| WarmsUp {
+        key: CourseKey { source: Arc::clone(&source.name), towards: towards(hop) },
+        plan: Arc::clone(plan),
+        is_warm: Cell::new(false),
+        granted_until: Cell::new(Wall(0)),
+    });
+    let known = schedule.warming.get(ready);
+    match (&known, &fresh) {
+        (None, None) => return,
+        (Some(known), Some(fresh)) if known.key == fresh.key && known.plan == fresh.plan => return,
+        _ => {}
+    }
+    let now = schedule.services.now();
+    let left = schedule.queue_mut().need_allowance(now, ready, fresh.is_some());
+    if let Some(known) = known {
+        give_back(schedule, &known, left);
+    }
+    let mut all = schedule.warming.0.borrow_mut();
+    match fresh {
+        Some(fresh) => all.insert(ready, Rc::new(fresh)),
+        None => all.remove(&ready),
+    };
+}
+
+/// A ready queue wants to send to so many recipients.
+pub(crate) fn ask<W: World>(schedule: &Rc<Schedule<W>>, ready: ReadyId, recipients: u32) {
+    // Never without: it is known as long as its ready queue is.
+    let Some(warms_up) = schedule.warming.get(ready) else { return };
+    let (key, plan) = (warms_up.key.clone(), Arc::clone(&warms_up.plan));
+    let asked = Ask { key, plan, wanted: recipients, now: schedule.services.wall() };
+    match schedule.services.world.warmups().ask(asked) {
+        Answer::Now(answered) => take(schedule, ready, &warms_up, answered),
+        Answer::Later(later) => {
+            let task = Rc::clone(schedule);
+            schedule.services.spawn(async move {
+                let answered = later.await;
+                take(&task, ready, &warms_up, answered);
+            });
+        }
+    }
+}
+
+/// The answer.
+fn take<W: World>(
+    schedule: &Schedule<W>,
+    ready: ReadyId,
+    warms_up: &Rc<WarmsUp>,
+    answered: Answered,
+) {
+    let Answered { allowance, turn } = answered;
+    if let Some(turn) = turn {
+        tell(schedule, &warms_up.key, &turn);
+    }
+    let services = &schedule.services;
+    let (now, wall) = (services.now(), services.wall());
+    // The ready queue may be another, or count otherwise, by now.
+    let known = schedule.warming.get(ready);
+    let is_current = known.is_some_and(|known| Rc::ptr_eq(&known, warms_up));
+    match allowance {
+        Allowance::Granted { recipients, until } => {
+            warms_up.granted_until.set(until);
+            if is_current {
+                services.metrics.warmup_recipients.add(recipients.into());
+                let until = now + until.since(wall);
+                schedule.queue_mut().handle_allowance(now, ready, recipients, until);
+            } else {
+                give_back(schedule, warms_up, recipients);
+            }
+        }
+        Allowance::Closed { why, until } if is_current => {
+            services.metrics.warmup_pauses.inc();
+            schedule.queue_mut().handle_no_allowance(ready, why, now + until.since(wall));
+        }
+        Allowance::Warm if is_current => {
+            warms_up.is_warm.set(true);
+            schedule.queue_mut().need_allowance(now, ready, false);
+        }
+        Allowance::Closed { .. } | Allowance::Warm => {}
+    }
+}
+
+/// So many recipients that a ready queue was allowed are not needed there.
+pub(crate) fn spare<W: World>(schedule: &Schedule<W>, ready: ReadyId, recipients: u32) {
+    if let Some(warms_up) = schedule.warming.get(ready) {
+        give_back(schedule, &warms_up, recipients);
+    }
+}
+
+fn give_back<W: World>(schedule: &Schedule<W>, warms_up: &WarmsUp, recipients: u32) {
+    if recipients > 0 {
+        let until = warms_up.granted_until.get();
+        schedule.services.world.warmups().give_back(&warms_up.key, recipients, until);
+    }
+}
+
+/// An attempt from a ready queue came to this.
+pub(crate) fn note<W: World>(
+    schedule: &Schedule<W>,
+    ready: ReadyId,
+    outcomes: &[Result<Reply, Failure>],
+) {
+    let warms_up = schedule.warming.get(ready).filter(|warms_up| !warms_up.is_warm.get());
+    let Some(warms_up) = warms_up else { return };
+    let is_held = |failure: &&Failure| {
+        let verdict = schedule.services.classes.of(failure);
+        verdict.is_some_and(|verdict| {
+            verdict.kind == FailureKind::Block || verdict.class == ReplyClass::RateLimited
+        })
+    };
+    let failures = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let came = Tried {
+        tried: number(outcomes.len()),
+        delivered: number(outcomes.iter().filter(|outcome| outcome.is_ok()).count()),
+        held: number(failures.filter(is_held).count()),
+    };
+    schedule.services.world.warmups().note(&warms_up.key, came);
+}
+
+/// A day is over that somebody should know of.
+fn tell<W: World>(schedule: &Schedule<W>, key: &CourseKey, turn: &Turn) {
+    let services = &schedule.services;
+    match turn {
+        Turn::Repeated { stage, count, tried, held } => {
+            services.metrics.warmup_days_repeated.inc();
+            let day = u64::from(*stage) + 1;
+            let text = format_args!(
+                "{key} repeats day {day} of its warm-up ({count} recipients): {held} of {tried} were deferred \
+                 or refused as blocked or rate limited"
+            );
+            services.console.line(Level::Warn, "warmup", text);
+        }
+        Turn::Warm => {
+            services.metrics.warmups_finished.inc();
+            let text = format_args!("{key} is warm: its recipients are not counted any more");
+            services.console.line(Level::Info, "warmup", text);
+        }
+    }
+}

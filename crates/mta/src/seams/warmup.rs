@@ -1,0 +1,56 @@
+//! Who counts what sources send that warm up.
+
+use crate::answer::Answer;
+use crate::warmup::{Allowance, Answered, Ask, Asked, Book, CourseKey, Tried};
+use mail::Wall;
+use std::cell::RefCell;
+
+/// What all shards know of sources that warm up.
+pub trait Warmups: 'static {
+    /// How many recipients may go: what is granted is durable as sent.
+    fn ask(&self, ask: Ask) -> Answer<'static, Answered>;
+
+    /// What was granted until then is not needed.
+    fn give_back(&self, key: &CourseKey, recipients: u32, until: Wall);
+
+    /// What became of recipients that were tried; written down later.
+    fn note(&self, key: &CourseKey, came: Tried);
+}
+
+/// A world in which every source is warm.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoWarmups;
+
+impl Warmups for NoWarmups {
+    fn ask(&self, _: Ask) -> Answer<'static, Answered> {
+        Answer::Now(Answered { allowance: Allowance::Warm, turn: None })
+    }
+
+    fn give_back(&self, _: &CourseKey, _: u32, _: Wall) {}
+
+    fn note(&self, _: &CourseKey, _: Tried) {}
+}
+
+/// Of a world on one thread, whose memory counts as durable.
+impl Warmups for RefCell<Book> {
+    fn ask(&self, ask: Ask) -> Answer<'static, Answered> {
+        let mut book = self.borrow_mut();
+        loop {
+            match book.ask(&ask) {
+                Asked::Answered(answered) => return Answer::Now(answered),
+                Asked::Reserved => {
+                    let changes = book.take_changes();
+                    book.written(&changes);
+                }
+            }
+        }
+    }
+
+    fn give_back(&self, key: &CourseKey, recipients: u32, until: Wall) {
+        self.borrow_mut().give_back(key, recipients, until);
+    }
+
+    fn note(&self, key: &CourseKey, came: Tried) {
+        self.borrow_mut().note(key, came);
+    }
+}

@@ -1,0 +1,244 @@
+//! One source on its way with one provider: the arithmetic of its days.
+
+use super::{Allowance, CourseKey, Record, Tried};
+use config::Warmup;
+use mail::Wall;
+use std::sync::Arc;
+
+const DAY_MS: u64 = 86_400_000;
+const DAY_US: u64 = DAY_MS * 1_000;
+
+/// Parts of a day's count: as many may go at once after a pause (an hour's worth).
+const BURST_PARTS: u32 = 24;
+/// As many are reserved at once at most.
+const BATCH_PARTS: u32 = 50;
+/// As many must have come together before something goes on (a minute's worth): a source that is out and back
+/// in has all that waits looked at.
+const QUANTUM_PARTS: u32 = 1_440;
+
+/// A clock that is set back by no more than this many days has the day go on that it has left.
+const SET_BACK_DAYS: u32 = 1;
+
+/// The day of a moment, in UTC: days since 1970-01-01.
+#[must_use]
+pub fn day_of(now: Wall) -> u32 {
+    u32::try_from(now.0 / DAY_MS).unwrap_or(u32::MAX)
+}
+
+fn end_of(day: u32) -> Wall {
+    Wall((u64::from(day) + 1) * DAY_MS)
+}
+
+/// What the end of a day came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Too many were held back: it is repeated.
+    Repeated {
+        /// Its number, from 0.
+        stage: u32,
+        count: u32,
+        tried: u32,
+        held: u32,
+    },
+    /// It was the last one.
+    Warm,
+}
+
+/// How many go in which time, on a day with this count.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    interval_us: u64,
+    burst: u32,
+    batch: u32,
+    quantum: u32,
+}
+
+impl Pace {
+    fn of(count: u32) -> Pace {
+        let part = |parts: u32| (count / parts).max(1);
+        Pace {
+            interval_us: DAY_US.div_ceil(u64::from(count.max(1))),
+            burst: part(BURST_PARTS),
+            batch: part(BATCH_PARTS),
+            quantum: part(QUANTUM_PARTS),
+        }
+    }
+
+    fn worth_us(self, recipients: u32) -> u64 {
+        self.interval_us.saturating_mul(u64::from(recipients))
+    }
+
+    /// How many may go now, if those before fill the time up to `paced_us`.
+    fn available(self, paced_us: u64, now_us: u64) -> u32 {
+        let limit_us = now_us.saturating_add(self.worth_us(self.burst));
+        let room_us = limit_us.saturating_sub(paced_us.max(now_us));
+        u32::try_from(room_us / self.interval_us).unwrap_or(u32::MAX)
+    }
+
+    /// When so many may go.
+    fn due_us(self, paced_us: u64, recipients: u32) -> u64 {
+        let ahead_us = self.worth_us(self.burst.saturating_sub(recipients));
+        paced_us.saturating_sub(ahead_us)
+    }
+}
+
+/// What a source has come to with a provider.
+#[derive(Clone, Debug)]
+pub(super) struct Course {
+    /// What is kept of it.
+    pub(super) kept: Record,
+    /// Reserved for good, and not handed out.
+    stock: u32,
+    /// Reserved, and on its way to the disk.
+    pub(super) writing: u32,
+    /// What the last day came to, until that is told.
+    turn: Option<Turn>,
+}
+
+impl Course {
+    /// One that begins. `is_spent`: nobody knows what has been sent today.
+    pub(super) fn new(plan: &Warmup, now: Wall, is_spent: bool) -> Course {
+        let reserved = if is_spent { u32::MAX } else { 0 };
+        Course::read(Record {
+            start_day: plan.start_day,
+            day: day_of(now),
+            reserved,
+            ..Record::default()
+        })
+    }
+
+    /// One that was kept: what was not handed out then never will be.
+    pub(super) fn read(kept: Record) -> Course {
+        Course { kept, stock: 0, writing: 0, turn: None }
+    }
+
+    /// Handed out, or lost.
+    pub(super) fn used(&self) -> u32 {
+        self.kept.reserved.saturating_sub(self.stock).saturating_sub(self.writing)
+    }
+
+    /// Goes on to today, and to the plan of today.
+    fn follow(&mut self, plan: &Warmup, now: Wall) {
+        let (kept, today) = (&mut self.kept, day_of(now));
+        if kept.start_day != plan.start_day {
+            // It begins anew; what was sent today was sent.
+            kept.start_day = plan.start_day;
+            kept.stage = 0;
+            (kept.tried, kept.delivered, kept.held) = (0, 0, 0);
+        }
+        if today > kept.day {
+            kept.day = today;
+            if let Some(count) = plan.count(kept.stage).filter(|_| kept.tried > 0) {
+                let Record { stage, tried, held, .. } = *kept;
+                if plan.is_held(tried, held) {
+                    self.turn = Some(Turn::Repeated { stage, count, tried, held });
+                } else {
+                    kept.stage += 1;
+                    if plan.count(kept.stage).is_none() {
+                        self.turn = Some(Turn::Warm);
+                    }
+                }
+            }
+            (kept.reserved, kept.tried, kept.delivered, kept.held) = (0, 0, 0, 0);
+            (self.stock, self.writing) = (0, 0);
+        } else if today.saturating_add(SET_BACK_DAYS) < kept.day {
+            // The clock was far ahead: nobody knows what was sent on this day before.
+            (kept.day, kept.reserved) = (today, u32::MAX);
+            (kept.tried, kept.delivered, kept.held) = (0, 0, 0);
+            (self.stock, self.writing) = (0, 0);
+        }
+    }
+
+    /// What may be sent now; `None`: something was reserved, and has to be written first.
+    pub(super) fn ask(
+        &mut self,
+        key: &CourseKey,
+        plan: &Warmup,
+        wanted: u32,
+        now: Wall,
+    ) -> Option<Allowance> {
+        self.follow(plan, now);
+        let Some(count) = plan.count(self.kept.stage) else { return Some(Allowance::Warm) };
+        let (pace, now_us, wanted) = (Pace::of(count), now.0.saturating_mul(1_000), wanted.max(1));
+        // Never further ahead than a full bucket lets it be: the clock may have been set back, the count raised.
+        let most_us = now_us.saturating_add(pace.worth_us(pace.burst));
+        self.kept.paced_us = self.kept.paced_us.min(most_us);
+        let until = end_of(self.kept.day);
+        // A reload may have lowered the count.
+        let excess = self.kept.reserved.saturating_sub(count).min(self.stock);
+        self.stock -= excess;
+        self.kept.reserved -= excess;
+        if self.stock > 0 {
+            let recipients = wanted.min(self.stock);
+            self.stock -= recipients;
+            return Some(Allowance::Granted { recipients, until });
+        }
+        if self.writing > 0 {
+            return None;
+        }
+        let left = count.saturating_sub(self.kept.reserved);
+        let due_us = pace.due_us(self.kept.paced_us, pace.quantum.min(left));
+        if left == 0 || due_us > now_us {
+            let due = Wall(due_us.div_ceil(1_000)).max(Wall(now.0 + 1));
+            let until = if left == 0 { until } else { due.min(until) };
+            return Some(Allowance::Closed { why: self.why(key, count), until });
+        }
+        let available = pace.available(self.kept.paced_us, now_us).min(pace.batch);
+        let reserved = left.min(available).min(wanted.max(pace.quantum));
+        self.kept.reserved += reserved;
+        self.writing = reserved;
+        self.kept.paced_us = self.kept.paced_us.max(now_us).saturating_add(pace.worth_us(reserved));
+        None
+    }
+
+    fn why(&self, key: &CourseKey, count: u32) -> Arc<str> {
+        let used = self.used().min(count);
+        format!("warm-up of {key}: {used} of {count} recipients today").into()
+    }
+
+    /// What was reserved on that day is durable.
+    pub(super) fn written(&mut self, day: u32, recipients: u32) {
+        // A day that has ended meanwhile has forgotten it.
+        if day == self.kept.day {
+            let recipients = recipients.min(self.writing);
+            self.writing -= recipients;
+            self.stock += recipients;
+        }
+    }
+
+    /// What was reserved could not be written, and was handed out to nobody.
+    pub(super) fn unwritten(&mut self, day: u32, recipients: u32) {
+        if day == self.kept.day {
+            let recipients = recipients.min(self.writing);
+            self.writing -= recipients;
+            self.kept.reserved = self.kept.reserved.saturating_sub(recipients);
+        }
+    }
+
+    /// What was granted until then is not needed.
+    pub(super) fn give_back(&mut self, recipients: u32, until: Wall) {
+        if until == end_of(self.kept.day) {
+            self.stock = self.stock.saturating_add(recipients).min(self.kept.reserved);
+        }
+    }
+
+    /// The process ends: what was reserved and not handed out is free again.
+    pub(super) fn close(&mut self) {
+        self.kept.reserved = self.kept.reserved.saturating_sub(self.stock + self.writing);
+        (self.stock, self.writing) = (0, 0);
+    }
+
+    pub(super) fn note(&mut self, came: Tried) {
+        let kept = &mut self.kept;
+        kept.tried = kept.tried.saturating_add(came.tried);
+        kept.delivered = kept.delivered.saturating_add(came.delivered);
+        kept.held = kept.held.saturating_add(came.held);
+    }
+
+    pub(super) fn take_turn(&mut self) -> Option<Turn> {
+        self.turn.take()
+    }
+}
+
+#[cfg(test)]
+mod tests;

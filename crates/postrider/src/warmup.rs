@@ -1,0 +1,303 @@
+//! What sources have sent that warm up (`mta::warmup`): in memory for all shards, and in a file, written by a thread
+//! of its own, before any of it is sent. Without the file nothing is sent from them.
+
+mod file;
+mod shown;
+
+use crate::console::ConsoleLog;
+use crate::mutex::lock;
+use crate::panic::MAY_PANIC;
+use crate::redb_file::Unreadable;
+use crate::world::wall_now;
+use config::{Config, Source};
+use file::{File, Held};
+use mail::Wall;
+use mta::answer::Answer;
+use mta::console::{Console as _, Level};
+use mta::control::SourceItem;
+use mta::seams::Warmups;
+use mta::warmup::{Allowance, Answered, Ask, Asked, Book, CourseKey, SeenCourse, Tried, day_of};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// The file in the first spool directory.
+const NAME: &str = "warmup.redb";
+
+/// What a file that can't be read is called from then on.
+const DAMAGED: &str = "warmup.redb.damaged";
+
+/// What became of recipients is written after so long at the latest: a crash forgets no more of it.
+const WRITTEN_EVERY: Duration = Duration::from_secs(5);
+
+/// How long nothing is sent after a write that failed.
+const CLOSED_FOR: Duration = Duration::from_secs(60);
+
+/// Failed writes are told no more often.
+const COMPLAINTS_EVERY_MS: u64 = 600_000;
+
+/// What is known; clones are of one book.
+#[derive(Clone)]
+pub(crate) struct KeptWarmups(Arc<Inner>);
+
+struct Inner {
+    directory: PathBuf,
+    book: Mutex<Book>,
+    keeper: Mutex<Keeper>,
+    /// Those of the configuration.
+    sources: Mutex<Vec<Arc<Source>>>,
+    console: Arc<ConsoleLog>,
+}
+
+/// Whoever writes the file.
+enum Keeper {
+    /// No source warms up.
+    None,
+    Thread(mpsc::Sender<Request>, JoinHandle<()>),
+    /// Why there is no file that could be written.
+    Failed(String),
+}
+
+enum Request {
+    /// Answer this when what is reserved for it is written.
+    Ask(Waiting),
+    /// Write the last, and end.
+    Close,
+}
+
+/// Who waits for a write.
+struct Waiting {
+    ask: Ask,
+    answer: oneshot::Sender<Answered>,
+}
+
+impl KeptWarmups {
+    /// Keeps its file in this directory, once a source warms up.
+    pub(crate) fn new(directory: &Path, console: &Arc<ConsoleLog>) -> KeptWarmups {
+        KeptWarmups(Arc::new(Inner {
+            directory: directory.to_owned(),
+            book: Mutex::default(),
+            keeper: Mutex::new(Keeper::None),
+            sources: Mutex::default(),
+            console: Arc::clone(console),
+        }))
+    }
+
+    /// Reads the file, if a source warms up and that was not done yet.
+    pub(crate) fn open_for(&self, config: &Config) {
+        lock(&self.0.sources).clone_from(&config.sources);
+        let mut keeper = lock(&self.0.keeper);
+        let warming = config.sources.iter().filter(|source| source.warmup.is_some());
+        let warming: BTreeSet<Arc<str>> = warming.map(|source| Arc::clone(&source.name)).collect();
+        if warming.is_empty() || matches!(*keeper, Keeper::Thread(..)) {
+            return;
+        }
+        let started = self.0.open(&warming).and_then(|file| self.start(file));
+        *keeper = started.unwrap_or_else(|why| {
+            let path = self.0.directory.join(NAME);
+            let what = "nothing is sent from sources that warm up";
+            self.0.warn(format_args!("cannot keep {}: {why}; {what}", path.display()));
+            Keeper::Failed(why)
+        });
+    }
+
+    fn start(&self, file: File) -> Result<Keeper, String> {
+        let inner = Arc::clone(&self.0);
+        let (sender, requests) = mpsc::channel();
+        let thread = thread::Builder::new().name(MAY_PANIC.into());
+        let thread = thread.spawn(move || inner.keep(&file, &requests));
+        thread.map(|thread| Keeper::Thread(sender, thread)).map_err(|error| error.to_string())
+    }
+
+    /// Writes what is not written yet.
+    pub(crate) fn close(&self) {
+        let closed = Keeper::Failed("the server is stopping".to_owned());
+        let keeper = std::mem::replace(&mut *lock(&self.0.keeper), closed);
+        if let Keeper::Thread(requests, thread) = keeper {
+            let _ = requests.send(Request::Close);
+            // An error is a panic, which was told.
+            let _ = thread.join();
+        }
+    }
+
+    /// The sources, and how far those have come that warm up.
+    pub(crate) fn sources(&self) -> Vec<SourceItem> {
+        let sources = lock(&self.0.sources).clone();
+        let courses: Vec<SeenCourse> = lock(&self.0.book).courses().collect();
+        sources.iter().map(|source| shown::item(source, &courses)).collect()
+    }
+}
+
+impl Warmups for KeptWarmups {
+    fn ask(&self, ask: Ask) -> Answer<'static, Answered> {
+        let failed = |why: &str| closed(&ask.key, why, ask.now);
+        let keeper = lock(&self.0.keeper);
+        let requests = match &*keeper {
+            Keeper::Thread(requests, _) => requests,
+            Keeper::Failed(why) => return Answer::Now(failed(why)),
+            Keeper::None => return Answer::Now(failed("it is not open")),
+        };
+        if let Asked::Answered(answered) = lock(&self.0.book).ask(&ask) {
+            return Answer::Now(answered);
+        }
+        let if_gone = failed("its file is not written any more");
+        let (answer, answered) = oneshot::channel();
+        // Where nobody is left to take it, the answer's sender is gone with it.
+        let _ = requests.send(Request::Ask(Waiting { ask, answer }));
+        Answer::later(async move { answered.await.unwrap_or(if_gone) })
+    }
+
+    fn give_back(&self, key: &CourseKey, recipients: u32, until: Wall) {
+        lock(&self.0.book).give_back(key, recipients, until);
+    }
+
+    fn note(&self, key: &CourseKey, came: Tried) {
+        lock(&self.0.book).note(key, came);
+    }
+}
+
+/// Nothing is sent that can't be counted.
+fn closed(key: &CourseKey, why: &str, now: Wall) -> Answered {
+    let why = format!("warm-up of {key}: what is sent cannot be counted: {why}").into();
+    let allowance = Allowance::Closed { why, until: now.after(CLOSED_FOR) };
+    Answered { allowance, turn: None }
+}
+
+impl Inner {
+    /// Opens the file and reads it; one that can't be read is put aside.
+    fn open(&self, warming: &BTreeSet<Arc<str>>) -> Result<File, String> {
+        let path = self.directory.join(NAME);
+        let today = day_of(wall_now());
+        let why = match read(&path) {
+            Ok((file, held)) => {
+                let book = Book::read(held.iter().cloned(), warming, today);
+                let known: BTreeSet<CourseKey> = book.courses().map(|course| course.key).collect();
+                let is_over = |(key, _): (CourseKey, _)| (!known.contains(&key)).then_some(key);
+                let over: Vec<CourseKey> = held.into_iter().filter_map(is_over).collect();
+                if !over.is_empty() {
+                    file.forget(&over)?;
+                }
+                *lock(&self.book) = book;
+                return Ok(file);
+            }
+            Err(Unreadable::NotNow(why)) => return Err(why),
+            Err(Unreadable::Damaged(why)) => why,
+        };
+        let aside = self.directory.join(DAMAGED);
+        self.warn(format_args!(
+            "{} is damaged: {why}; it is {} now: all sources begin to warm up anew, tomorrow (UTC)",
+            path.display(),
+            aside.display()
+        ));
+        std::fs::rename(&path, aside).map_err(|error| error.to_string())?;
+        let (file, _) = read(&path).map_err(|why| why.to_string())?;
+        *lock(&self.book) = Book::replaced(today);
+        Ok(file)
+    }
+
+    /// Writes what changes and answers who waits for that, until the end.
+    fn keep(&self, file: &File, requests: &mpsc::Receiver<Request>) {
+        let (mut waiting, mut told_at) = (Vec::new(), None);
+        loop {
+            let is_last = gather(requests, &mut waiting);
+            if is_last {
+                lock(&self.book).close();
+            }
+            let written = self.write_changes(file);
+            if let Err(why) = &written {
+                let now = wall_now().0;
+                if told_at.is_none_or(|at| now.saturating_sub(at) >= COMPLAINTS_EVERY_MS) {
+                    told_at = Some(now);
+                    let what = "nothing is sent from sources that warm up";
+                    self.warn(format_args!("cannot write {NAME}: {why}; {what}"));
+                }
+            }
+            if is_last {
+                return;
+            }
+            waiting = match &written {
+                Ok(()) => self.answer(waiting),
+                Err(why) => {
+                    for Waiting { ask, answer } in waiting {
+                        let _ = answer.send(closed(&ask.key, why, wall_now()));
+                    }
+                    Vec::new()
+                }
+            };
+        }
+    }
+
+    fn write_changes(&self, file: &File) -> Result<(), String> {
+        let changes = lock(&self.book).take_changes();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let written = file.write(&changes);
+        match &written {
+            Ok(()) => lock(&self.book).written(&changes),
+            Err(_) => lock(&self.book).unwritten(&changes),
+        }
+        written
+    }
+
+    /// Answers who waited for a write; gives those who wait for another.
+    fn answer(&self, waiting: Vec<Waiting>) -> Vec<Waiting> {
+        let mut still = Vec::new();
+        for Waiting { mut ask, answer } in waiting {
+            ask.now = wall_now();
+            let asked = lock(&self.book).ask(&ask);
+            match asked {
+                Asked::Reserved => still.push(Waiting { ask, answer }),
+                Asked::Answered(answered) => {
+                    if let Err(unheard) = answer.send(answered)
+                        && let Allowance::Granted { recipients, until } = unheard.allowance
+                    {
+                        lock(&self.book).give_back(&ask.key, recipients, until);
+                    }
+                }
+            }
+        }
+        still
+    }
+
+    fn warn(&self, text: std::fmt::Arguments<'_>) {
+        self.console.line(Level::Warn, "warmup", text);
+    }
+}
+
+/// Takes what is asked, and waits for that for a while if nobody waits already; whether this is the end.
+fn gather(requests: &mpsc::Receiver<Request>, waiting: &mut Vec<Waiting>) -> bool {
+    let mut next = if waiting.is_empty() {
+        match requests.recv_timeout(WRITTEN_EVERY) {
+            Ok(request) => Some(request),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return true,
+        }
+    } else {
+        requests.try_recv().ok()
+    };
+    while let Some(request) = next {
+        match request {
+            Request::Ask(asked) => waiting.push(asked),
+            Request::Close => return true,
+        }
+        next = requests.try_recv().ok();
+    }
+    false
+}
+
+/// Reads a file on a thread that may panic.
+fn read(path: &Path) -> Result<(File, Held), Unreadable> {
+    let path = path.to_owned();
+    let thread = thread::Builder::new().name(MAY_PANIC.into());
+    let thread = thread.spawn(move || File::open(&path));
+    let thread = thread.map_err(|error| Unreadable::NotNow(error.to_string()))?;
+    thread.join().map_err(|_| Unreadable::Damaged("it makes no sense".into()))?
+}
+
+#[cfg(test)]
+mod tests;

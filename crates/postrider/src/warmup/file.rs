@@ -1,0 +1,145 @@
+//! The file of courses: `SOURCE NUL TOWARDS` and records in one table of a redb database.
+
+use crate::redb_file::{self, Unreadable};
+use mta::warmup::{Changes, CourseKey, Record};
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError};
+use std::path::Path;
+
+const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("courses");
+
+/// What a file holds.
+pub(super) type Held = Vec<(CourseKey, Record)>;
+
+/// An open file.
+pub(super) struct File(Database);
+
+impl File {
+    /// Opens a file, or makes one, and reads all of it.
+    pub(super) fn open(path: &Path) -> Result<(File, Held), Unreadable> {
+        let database = redb_file::open(path)?;
+        let held = read(&database).map_err(|error| Unreadable::Damaged(error.to_string()))?;
+        // Who reads it as empty would send what was sent already.
+        let held =
+            held.ok_or_else(|| Unreadable::NotNow("another version has written it".into()))?;
+        Ok((File(database), held))
+    }
+
+    /// Makes changes durable, all or none.
+    pub(super) fn write(&self, changes: &Changes) -> Result<(), String> {
+        write(&self.0, changes).map_err(|error| error.to_string())
+    }
+
+    /// Forgets these.
+    pub(super) fn forget(&self, keys: &[CourseKey]) -> Result<(), String> {
+        forget(&self.0, keys).map_err(|error| error.to_string())
+    }
+}
+
+fn bytes_of(key: &CourseKey) -> Vec<u8> {
+    [key.source.as_bytes(), &[0], key.towards.as_bytes()].concat()
+}
+
+fn key_of(bytes: &[u8]) -> Option<CourseKey> {
+    let (source, towards) = std::str::from_utf8(bytes).ok()?.split_once('\0')?;
+    Some(CourseKey { source: source.into(), towards: towards.into() })
+}
+
+/// `None`: there is something that can't be understood.
+fn read(database: &Database) -> Result<Option<Held>, redb::Error> {
+    let transaction = database.begin_read()?;
+    let table = match transaction.open_table(RECORDS) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Some(Held::new())),
+        table => table?,
+    };
+    let mut held = Held::new();
+    for entry in table.iter()? {
+        let (key, record) = entry?;
+        match (key_of(key.value()), Record::read(record.value())) {
+            (Some(key), Some(record)) => held.push((key, record)),
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(held))
+}
+
+fn write(database: &Database, changes: &Changes) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    {
+        let mut table = transaction.open_table(RECORDS)?;
+        for change in changes {
+            table.insert(&bytes_of(&change.key)[..], &change.record[..])?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn forget(database: &Database, keys: &[CourseKey]) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    {
+        let mut table = transaction.open_table(RECORDS)?;
+        for key in keys {
+            table.remove(&bytes_of(key)[..])?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::Wall;
+    use mta::warmup::{Ask, Asked, Book};
+    use std::sync::Arc;
+
+    fn book() -> Book {
+        let plan =
+            config::Warmup { start_day: 0, per_day: vec![2_400], hold_above_ppm: 50_000, line: 1 };
+        let plan = Arc::new(plan);
+        let mut book = Book::default();
+        for towards in ["google", "mx.a.test:25,mx.b.test:25"] {
+            let key = CourseKey { source: "ip-1".into(), towards: towards.into() };
+            let ask = Ask { key, plan: Arc::clone(&plan), wanted: 3, now: Wall(86_400_000) };
+            assert_eq!(book.ask(&ask), Asked::Reserved);
+        }
+        book
+    }
+
+    fn open(path: &Path) -> (File, Held) {
+        File::open(path).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_forgotten_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("w.redb");
+        let (file, held) = open(&path);
+        assert!(held.is_empty());
+        let changes = book().take_changes();
+        file.write(&changes).unwrap();
+        drop(file);
+        let (file, held) = open(&path);
+        let written: Vec<_> =
+            changes.iter().map(|c| (c.key.clone(), Record::read(&c.record).unwrap())).collect();
+        assert_eq!(held, written);
+        assert_eq!((held.len(), held[0].1.reserved), (2, 3));
+        file.forget(&[held[0].0.clone()]).unwrap();
+        drop(file);
+        assert_eq!(open(&path).1, held[1..]);
+    }
+
+    #[test]
+    fn what_another_version_wrote_is_not_taken_for_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("w.redb");
+        let (file, _) = open(&path);
+        let mut changes = book().take_changes();
+        changes[0].record[0] = 99;
+        file.write(&changes).unwrap();
+        drop(file);
+        assert!(matches!(File::open(&path), Err(Unreadable::NotNow(_))));
+        std::fs::write(&path, b"no database").unwrap();
+        assert!(matches!(File::open(&path), Err(Unreadable::Damaged(_))));
+    }
+}

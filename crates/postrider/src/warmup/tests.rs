@@ -1,0 +1,91 @@
+use super::*;
+
+fn config(more: &str) -> Config {
+    let text = format!(
+        "hostname = \"a.test\"\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {{}}\n\
+         [[source]]\nname = \"ip-1\"\naddress = \"127.0.0.2\"\n{more}"
+    );
+    channels::schema().parse(&text, "test.toml").unwrap()
+}
+
+const WARMUP: &str = "warmup = { start = \"2026-01-01\", per_day = [240] }\n";
+
+fn ask(kept: &KeptWarmups, config: &Config, wanted: u32) -> Allowance {
+    let plan = config.sources[0].warmup.clone().unwrap();
+    let key = CourseKey { source: "ip-1".into(), towards: "google".into() };
+    let answer = kept.ask(Ask { key, plan, wanted, now: wall_now() });
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(answer.get()).allowance
+}
+
+fn open(directory: &Path, config: &Config) -> KeptWarmups {
+    let kept = KeptWarmups::new(directory, &Arc::new(ConsoleLog::stderr(Level::Error)));
+    kept.open_for(config);
+    kept
+}
+
+fn recipients(allowance: &Allowance) -> u32 {
+    match allowance {
+        Allowance::Granted { recipients, .. } => *recipients,
+        _ => 0,
+    }
+}
+
+fn why(allowance: &Allowance) -> &str {
+    match allowance {
+        Allowance::Closed { why, .. } => why,
+        _ => "",
+    }
+}
+
+#[test]
+fn what_was_granted_stays_counted_however_the_process_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(WARMUP);
+    let kept = open(directory.path(), &config);
+    assert_eq!(recipients(&ask(&kept, &config, 3)), 3);
+    // As after SIGKILL: nothing more is written.
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::copy(directory.path().join(NAME), copy.path().join(NAME)).unwrap();
+    let again = open(copy.path(), &config);
+    let sent: u32 = (0..20).map(|_| recipients(&ask(&again, &config, 5))).sum();
+    assert!((6..=8).contains(&sent), "an hour's worth is 10, and 3 were sent: {sent}");
+    again.close();
+    assert!(why(&ask(&again, &config, 1)).contains("the server is stopping"));
+    kept.close();
+}
+
+#[test]
+fn without_a_file_nothing_is_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join(NAME)).unwrap();
+    let config = config(WARMUP);
+    let kept = open(directory.path(), &config);
+    let told = ask(&kept, &config, 1);
+    assert!(why(&told).contains("what is sent cannot be counted"), "{told:?}");
+    // The next reload finds it.
+    std::fs::remove_dir(directory.path().join(NAME)).unwrap();
+    kept.open_for(&config);
+    assert_eq!(recipients(&ask(&kept, &config, 1)), 1);
+    kept.close();
+}
+
+#[test]
+fn a_damaged_file_is_put_aside_and_today_nothing_is_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join(NAME), b"no database").unwrap();
+    let config = config(WARMUP);
+    let kept = open(directory.path(), &config);
+    let told = ask(&kept, &config, 1);
+    assert!(why(&told).contains("240 of 240 recipients today"), "{told:?}");
+    assert!(directory.path().join(DAMAGED).exists());
+    kept.close();
+}
+
+#[test]
+fn where_no_source_warms_up_there_is_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let kept = open(directory.path(), &config(""));
+    assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none());
+    kept.close();
+}

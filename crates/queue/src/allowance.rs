@@ -1,0 +1,73 @@
+//! Ready queues that may send only what they are allowed from outside: asking for it, and giving it back.
+
+use crate::queue::Queue;
+use crate::quota::{Closed, Quota};
+use crate::{Action, ReadyId};
+use mail::Mono;
+use std::sync::Arc;
+
+impl Queue {
+    /// Has a ready queue send only what [`Queue::handle_allowance`] lets it (`is_needed`), or as much as it likes.
+    /// Gives how many recipients it was allowed before, which are nobody's from now on.
+    pub fn need_allowance(&mut self, now: Mono, ready: ReadyId, is_needed: bool) -> u32 {
+        let Some(queue) = self.ready.get_mut(ready.0) else { return 0 };
+        let before = queue.quota.take();
+        let left = before.as_ref().map_or(0, |quota| quota.left(now));
+        queue.quota = is_needed.then(|| Box::new(Quota::new()));
+        if before.is_some() || is_needed {
+            self.mark(ready.0);
+        }
+        left
+    }
+
+    /// The answer to [`Action::Allowance`]: so many recipients may go, until then.
+    pub fn handle_allowance(&mut self, now: Mono, ready: ReadyId, recipients: u32, until: Mono) {
+        let quota = self.ready.get_mut(ready.0).and_then(|queue| queue.quota.as_mut());
+        if let Some(quota) = quota {
+            quota.grant(now, recipients, until);
+            self.mark(ready.0);
+        }
+    }
+
+    /// The answer to [`Action::Allowance`]: nothing before `until`. What waits goes other ways, where there are
+    /// some; `why` follows "waiting for".
+    pub fn handle_no_allowance(&mut self, ready: ReadyId, why: Arc<str>, until: Mono) {
+        let quota = self.ready.get_mut(ready.0).and_then(|queue| queue.quota.as_mut());
+        if let Some(quota) = quota {
+            quota.close(Closed { why, until });
+            self.mark(ready.0);
+            let chunks = self.slab.chunk_count();
+            self.sweep.rush(chunks);
+        }
+    }
+
+    /// Asks for an allowance where something waits for one.
+    pub(crate) fn ask_allowance(&mut self, now: Mono, number: u32) {
+        if self.ready[number].quota.is_none() || !self.uses_tokens(now, number) {
+            return;
+        }
+        let queue = &mut self.ready[number];
+        let waiting = queue.backlog.len();
+        let Some(quota) = queue.quota.as_mut().filter(|quota| !quota.is_asked) else { return };
+        if quota.left(now) == 0 {
+            quota.is_asked = true;
+            self.actions
+                .push_back(Action::Allowance { ready: ReadyId(number), recipients: waiting });
+        }
+    }
+
+    /// Gives back what nothing waits for. Says when to look again.
+    pub(crate) fn spare_allowance(&mut self, now: Mono, number: u32) -> Mono {
+        if self.ready[number].quota.is_none() {
+            return Mono::NEVER;
+        }
+        let is_idle = !self.uses_tokens(now, number);
+        let Some(quota) = self.ready[number].quota.as_mut() else { return Mono::NEVER };
+        let spare = if is_idle { quota.take(now) } else { 0 };
+        let changes_at = quota.changes_at(now);
+        if spare > 0 {
+            self.actions.push_back(Action::Spare { ready: ReadyId(number), recipients: spare });
+        }
+        changes_at
+    }
+}
