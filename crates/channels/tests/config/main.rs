@@ -4,5 +4,6 @@
 
 mod bad;
 mod bad_checks;
+mod bad_events;
 mod bad_logins;
 mod good;
