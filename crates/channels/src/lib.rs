@@ -110,6 +110,7 @@ pub fn stages<W: World>() -> StageKinds<W> {
         Rc::new(stages::Milters),
         Rc::new(stages::Policies),
         Rc::new(stages::Signing),
+        Rc::new(stages::EventHeaders),
     ]
 }
 

@@ -136,6 +136,8 @@ pub struct Config {
     pub admin: Admin,
     /// `None`: off.
     pub events: Option<Events>,
+    /// Fields of messages' headers that stand in events, each once.
+    pub event_headers: Arc<[Arc<str>]>,
     /// The console log.
     pub log: Log,
     /// What is done with mail before it is durable, in the order of the file.

@@ -4,6 +4,7 @@ mod acme;
 mod certificate;
 mod client_certificates;
 mod domain_reports;
+mod event_headers;
 mod listener;
 mod reports;
 mod route;
@@ -98,6 +99,7 @@ struct Parts {
     dns: Dns,
     admin: Admin,
     events: Option<Events>,
+    event_headers: Arc<[Arc<str>]>,
     log: Log,
     stages: Vec<StageEntry>,
     tables: Vec<Arc<TableEntry>>,
@@ -131,6 +133,7 @@ impl Parts {
             dns: self.dns,
             admin: self.admin,
             events: self.events,
+            event_headers: self.event_headers,
             log: self.log,
             stages: self.stages,
             tables: self.tables,
@@ -189,6 +192,7 @@ impl Resolver<'_> {
             dns: self.dns(&written.dns),
             admin: self.admin(&written.admin, &spool),
             events: self.events(&written.events, &spool),
+            event_headers: self.event_headers(&written.events),
             log: Log { level: written.log.level },
             stages: self.stages(schema, &written.stages),
             shaping_sources: self.shaping(&written.shaping),

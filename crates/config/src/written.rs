@@ -395,6 +395,9 @@ pub struct EventsTable {
     /// events lag behind and are written later; mail goes on.
     #[schemars(range(min = 1))]
     pub waiting_max: u32,
+    /// Names of header fields, such as `["Subject"]`, whose values stand in the `received` event: at most 16. See
+    /// `docs/events.md`.
+    pub headers: Vec<String>,
 }
 
 impl Default for EventsTable {
@@ -405,6 +408,7 @@ impl Default for EventsTable {
             rotate_after: "1d".into(),
             keep_files: 14,
             waiting_max: 65_536,
+            headers: Vec::new(),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod merge;
 mod plane;
+mod scope;
 mod selection;
 mod sources;
 mod summary;
@@ -14,15 +15,17 @@ mod tables;
 pub mod text;
 
 pub use plane::{ControlPlane, NodeJob};
+pub use scope::{HopSeen, Scope};
 pub(crate) use selection::is_hop;
 pub use selection::{Filter, Select};
 pub use sources::{CourseItem, SHOWN_COURSES_MAX, SourceItem};
 pub(crate) use summary::Counting;
 pub use summary::{AGE_BUCKETS, AgeGroup, Group, Summary};
+pub use suspension::Suspension;
 pub(crate) use suspension::longest;
-pub use suspension::{Scope, Suspension};
 pub use tables::{TableAnswer, TableItem, TableSnapshot, TableStep};
 
+use crate::overrides::Overrides;
 use ::classes::ReplyClass;
 use mail::{MessageId, Wall};
 use serde::{Deserialize, Serialize};
@@ -81,8 +84,21 @@ pub enum ControlRequest {
         status: Option<String>,
         /// Why, for the sender.
         reason: String,
+        /// Nobody is told.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        silent: bool,
     },
-    /// What is queued, counted by domain, next hop, reason and age.
+    /// Has messages sent otherwise than they, their tenants and routes say.
+    QueueMove {
+        select: Select,
+        /// What is chosen; what is left out stays as it is.
+        #[serde(default, skip_serializing_if = "Overrides::is_empty")]
+        to: Overrides,
+        /// Takes back all that was chosen.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        undo: bool,
+    },
+    /// What is queued, counted by whose it is, where it goes, reason and age.
     QueueSummary {
         #[serde(default)]
         filter: Filter,
@@ -206,6 +222,9 @@ pub struct QueueItem {
     /// Why it is held, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
+    /// What an operator chose in place of what it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Overrides>,
     /// The client that handed it in: address, then EHLO argument.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
@@ -302,7 +321,7 @@ pub enum BlockerKind {
     Attempt,
     /// An operator, to release it.
     Operator,
-    /// An operator, to resume its domain, route or next hop, or everything.
+    /// An operator, to resume what it belongs to, or everything.
     Suspended,
     /// Memory to read its content into.
     Memory,
@@ -375,6 +394,8 @@ pub struct ShardAnswer {
     pub summary: Option<Box<Summary>>,
     /// What went wrong, if something did.
     pub error: Option<String>,
+    /// Why the request makes no sense: then every shard says so, and nothing was done.
+    pub refused: Option<String>,
     /// There is no more.
     pub is_last: bool,
 }

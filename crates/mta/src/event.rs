@@ -6,6 +6,7 @@
 pub mod json;
 
 use crate::encryption::Encryption;
+use crate::overrides::Overrides;
 use ::classes::Verdict;
 use auth::checks::Summary;
 use auth::iprev;
@@ -49,6 +50,10 @@ impl Position {
 /// Who signed a message, each as `SELECTOR._domainkey.DOMAIN`; `None`: nobody. One pointer: events are
 /// moved around.
 pub type Signed = Option<Arc<Vec<Box<str>>>>;
+
+/// Fields of a message's header that the configuration asks for, with their values; `None`: there are none. One
+/// pointer, as above.
+pub type Headers = Option<Arc<Vec<(Arc<str>, Box<str>)>>>;
 
 /// Indexes into the envelope's recipients.
 pub type Recipients = SmallVec<[u32; 2]>;
@@ -152,6 +157,8 @@ pub enum Kind {
         require_tls: RequireTls,
         /// Who signed it here.
         signed: Signed,
+        /// What its header says.
+        headers: Headers,
     },
     /// Accepted, and nothing was kept: 250 was sent.
     Discarded(Box<Discarded>),
@@ -173,6 +180,8 @@ pub enum Kind {
     Released,
     /// An operator removed it.
     Removed,
+    /// An operator moved it: what is chosen for it from now on, which may be nothing.
+    Moved(Box<Overrides>),
     /// A notification about this message was queued.
     DsnQueued {
         /// The notification's own id.
@@ -184,7 +193,8 @@ pub enum Kind {
     DsnSuppressed {
         /// As of [`Kind::DsnQueued`].
         action: &'static str,
-        /// `off`: reports are off; `limit`: the sender had enough of them in the hour.
+        /// `off`: reports are off; `limit`: the sender had enough of them in the hour; `operator`: it was failed
+        /// silently.
         why: &'static str,
     },
     /// A session, a recipient or a message was refused at intake.

@@ -24,6 +24,7 @@ mod meta;
 pub mod metrics;
 pub mod name_servers;
 mod operator;
+pub mod overrides;
 mod own_fields;
 #[cfg(feature = "planted")]
 pub mod planted;

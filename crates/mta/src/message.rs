@@ -3,6 +3,7 @@
 use crate::event;
 use crate::line::Permit;
 use crate::meta::{self, KeptOwner};
+use crate::overrides::Overrides;
 use bytes::Bytes;
 use mail::{
     ByMode, ContentFacts, DeliverBy, Envelope, Failure, Mailbox, MessageId, Omitted, Priority,
@@ -33,6 +34,8 @@ pub struct Message {
     /// Why its last attempt failed, as the spool remembers it: known of messages that were read
     /// back from there.
     pub last_reason: Option<Box<str>>,
+    /// What an operator chose in place of what `meta` says: known of messages that were read back.
+    pub overrides: Option<Box<Overrides>>,
     /// Of one that was read back: the memory that it takes.
     pub memory: Option<Permit>,
 }
@@ -110,10 +113,11 @@ impl Message {
         meta::is_from_stranger(&self.meta)
     }
 
-    /// How urgent it is, if its sender said so.
+    /// How urgent it is, if an operator or its sender said so.
     #[must_use]
     pub fn priority(&self) -> Option<Priority> {
-        meta::priority(&self.meta)
+        let chosen = self.overrides.as_ref().and_then(|overrides| overrides.priority());
+        chosen.or_else(|| meta::priority(&self.meta))
     }
 
     /// By when it is to be delivered, if its sender said so.
@@ -197,6 +201,7 @@ impl Message {
             omitted,
             facts: loaded.facts,
             last_reason: loaded.last_reason,
+            overrides: loaded.overrides.map(|text| Box::new(Overrides::parse(&text))),
             memory: None,
         }
     }
@@ -227,13 +232,18 @@ impl Message {
 
     /// As events show it.
     pub fn in_events(&self) -> event::Message {
+        self.in_events_with(self.overrides.as_deref())
+    }
+
+    /// The same once an operator has chosen this.
+    pub(crate) fn in_events_with(&self, overrides: Option<&Overrides>) -> event::Message {
         event::Message {
             id: self.id,
             position: None,
             envelope: Some(Arc::clone(&self.envelope)),
             received_at: self.received_at,
             body_bytes: self.facts.body_bytes,
-            labels: meta::labels(&self.meta).map(Box::new),
+            labels: meta::labels(&self.meta, overrides).map(Box::new),
         }
     }
 }
@@ -262,6 +272,7 @@ pub(crate) mod tests {
             omitted: Omitted::default(),
             facts: ContentFacts::default(),
             last_reason: None,
+            overrides: None,
             memory: None,
         }
     }

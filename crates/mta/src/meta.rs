@@ -1,6 +1,7 @@
 //! What the spool keeps about a message beside envelope and content, by tags.
 
 use crate::event::{Client, Labels};
+use crate::overrides::Overrides;
 use bytes::Bytes;
 use mail::{ByMode, DeliverBy, Mailbox, Omitted, Priority, RequireTls, Wall};
 use spool::Meta;
@@ -34,17 +35,21 @@ pub(crate) fn of_client(client: &Client) -> Meta {
     Meta { fields: login.into_iter().chain(known).collect() }
 }
 
-/// Whose mail it is, as events tell it; `None`: nothing was said.
-pub(crate) fn labels(meta: &Meta) -> Option<Labels> {
+/// Whose mail it is, as events tell it, once an operator has chosen `overrides`; `None`: nothing was said.
+pub(crate) fn labels(meta: &Meta, overrides: Option<&Overrides>) -> Option<Labels> {
     // Of most nothing was, and these tags are the first.
-    if meta.fields.iter().all(|(tag, _)| *tag > tag::EGRESS_POOL) {
+    if overrides.is_none() && meta.fields.iter().all(|(tag, _)| *tag > tag::EGRESS_POOL) {
         return None;
     }
-    let of = |tag: u16| text(meta, tag).map(Arc::from);
+    let said = |tag: u16| -> Option<Arc<str>> { text(meta, tag).map(Arc::from) };
+    let of = |tag: u16, chosen: Option<&String>| match chosen {
+        Some(chosen) => (!chosen.is_empty()).then(|| Arc::from(chosen.as_str())),
+        None => said(tag),
+    };
     Some(Labels {
-        tenant: of(tag::TENANT),
-        campaign: of(tag::CAMPAIGN),
-        pool: of(tag::EGRESS_POOL),
+        tenant: said(tag::TENANT),
+        campaign: of(tag::CAMPAIGN, overrides.and_then(|o| o.campaign.as_ref())),
+        pool: of(tag::EGRESS_POOL, overrides.and_then(|o| o.pool.as_ref())),
     })
 }
 

@@ -377,7 +377,7 @@ metric_set! {
     milter_refusals: Counter = "milter_refusals" {} "Sessions, senders, recipients and messages that milters refused or put off.";
     milter_rewrites: Counter = "milter_rewrites" {} "Messages that were stored with another header or body than they came with, because milters changed it.";
     milter_discards: Counter = "milter_discards" {} "Messages of which nothing was kept, because milters wanted it so.";
-    dsns_suppressed: Counter = "dsns_suppressed" {} "Notifications that were due and not made, because reports are off or their sender had enough of them in the hour.";
+    dsns_suppressed: Counter = "dsns_suppressed" {} "Notifications that were due and not made, because reports are off, their sender had enough of them in the hour, or an operator said so.";
     connections_opened: Counter = "connections_opened" {} "Connections to next hops that got through to a greeting.";
     connections_failed: Counter = "connections_failed" {} "Connections to next hops that failed before they could carry mail.";
     connections_open: Gauge = "connections_open" {} "Connections to next hops open now.";

@@ -2,6 +2,7 @@
 //! whenever it is queued.
 
 use crate::meta;
+use crate::overrides::Overrides;
 use bytes::Bytes;
 use mail::{ByMode, DeliverBy, Priority, Refusal, Wall};
 use spool::Meta;
@@ -11,6 +12,16 @@ use std::time::Duration;
 
 /// So long a message may ask not to be sent: a year.
 pub const HOLD_MAX: Duration = Duration::from_secs(366 * 86_400);
+
+/// The longest name of a tenant or campaign.
+const NAME_BYTES_MAX: usize = 128;
+
+/// Whether a tenant or campaign may be called so. What begins with `<` is ours.
+#[must_use]
+pub fn is_name(text: &str) -> bool {
+    let is_of_name = |byte: u8| (0x20..0x7f).contains(&byte) && !matches!(byte, b'<' | b'>');
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_of_name)
+}
 
 /// What is said of one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,6 +99,21 @@ impl Steering {
         }
     }
 
+    /// The same with what an operator chose in its place.
+    pub(crate) fn overridden(self, overrides: Option<&Overrides>) -> Steering {
+        let Some(overrides) = overrides else { return self };
+        let chosen = |chosen: &Option<String>, said: Option<Arc<str>>| match chosen {
+            Some(name) => (!name.is_empty()).then(|| Arc::from(name.as_str())),
+            None => said,
+        };
+        Steering {
+            campaign: chosen(&overrides.campaign, self.campaign),
+            pool: chosen(&overrides.pool, self.pool),
+            priority: overrides.priority().or(self.priority),
+            ..self
+        }
+    }
+
     /// The same from where it is kept.
     pub(crate) fn of(meta: &Meta) -> Steering {
         let text = |tag: u16| meta::text(meta, tag).map(Arc::from);
@@ -127,6 +153,30 @@ mod tests {
         assert_eq!(Steering::of(&Meta::default()), Steering::default());
         assert!(Steering::default().to_fields().is_empty());
         assert!(Steering::default().to_last_fields().is_empty());
+    }
+
+    #[test]
+    fn an_operator_s_choice_counts_and_leaves_the_rest() {
+        let said = Steering {
+            tenant: Some("acme".into()),
+            campaign: Some("spring".into()),
+            pool: Some("bulk".into()),
+            priority: Priority::new(-9),
+            ..Steering::default()
+        };
+        let chosen = Overrides::parse("\ncampaign \npool warm");
+        let found = said.clone().overridden(Some(&chosen));
+        assert_eq!((found.campaign, found.pool.as_deref()), (None, Some("warm")));
+        assert_eq!((found.tenant, found.priority), (said.tenant.clone(), Priority::new(-9)));
+        assert_eq!(said.clone().overridden(None), said);
+    }
+
+    #[test]
+    fn names_are_printable_and_short() {
+        assert!(is_name("Spring sale, 2026") && is_name(&"x".repeat(NAME_BYTES_MAX)));
+        for bad in ["", "<reports>", "a\u{e9}", "a\u{7f}", &"x".repeat(NAME_BYTES_MAX + 1)] {
+            assert!(!is_name(bad), "{bad}");
+        }
     }
 
     #[test]

@@ -123,10 +123,10 @@ mod tests {
     fn what_is_suspended_is_found_again_until_it_ends_or_is_resumed() {
         let directory = tempfile::tempdir().unwrap();
         let mut all = Suspensions::open(directory.path()).unwrap();
-        let domain = Scope::Domain("a.test".to_owned());
+        let domain = Scope { domain: Some("a.test".to_owned()), ..Scope::default() };
         all.suspend(suspension(domain.clone(), None), Wall(10)).unwrap();
-        all.suspend(suspension(Scope::All, Some(50)), Wall(20)).unwrap();
-        assert!(all.suspend(suspension(Scope::All, Some(20)), Wall(20)).is_err());
+        all.suspend(suspension(Scope::default(), Some(50)), Wall(20)).unwrap();
+        assert!(all.suspend(suspension(Scope::default(), Some(20)), Wall(20)).is_err());
         let mut again = Suspensions::open(directory.path()).unwrap();
         assert_eq!(again.in_force(Wall(49)).len(), 2);
         assert_eq!(again.in_force(Wall(50)).len(), 1);
@@ -134,11 +134,28 @@ mod tests {
         again.suspend(suspension(domain.clone(), Some(90)), Wall(60)).unwrap();
         let [one] = &again.in_force(Wall(60))[..] else { panic!() };
         assert_eq!((one.since, one.until), (Wall(10), Some(Wall(90))));
-        assert!(again.resume(&Scope::All, Wall(60)).is_err());
+        assert!(again.resume(&Scope::default(), Wall(60)).is_err());
         assert_eq!(again.resume(&domain, Wall(60)).unwrap(), "resumed the domain a.test");
         assert!(Suspensions::open(directory.path()).unwrap().in_force(Wall(60)).is_empty());
         fs::write(directory.path().join(NAME), "{").unwrap();
         let error = Suspensions::open(directory.path()).unwrap_err();
         assert!(error.contains("suspensions.json"), "{error}");
+    }
+
+    #[test]
+    fn what_an_earlier_version_kept_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = r#"[
+            { "scope": "all", "reason": "", "since": "2026-11-21T10:11:12.345Z" },
+            { "scope": { "domain": "a.test" }, "since": "2026-11-21T10:11:12.345Z" },
+            { "scope": { "next_hop": "mx.test" }, "reason": "why",
+              "since": "2026-11-21T10:11:12.345Z", "until": "2036-11-21T10:11:12.345Z" },
+            { "scope": { "source": "ip-1" }, "reason": "why", "since": "2026-11-21T10:11:12.345Z" }
+        ]"#;
+        fs::write(directory.path().join(NAME), text).unwrap();
+        let all = Suspensions::open(directory.path()).unwrap().in_force(Wall(0));
+        let scopes: Vec<String> = all.iter().map(|one| one.scope.to_string()).collect();
+        let told = ["all delivery", "the domain a.test", "the next hop mx.test", "the source ip-1"];
+        assert_eq!(scopes, told);
     }
 }

@@ -56,6 +56,7 @@ mod table;
 mod tenancy;
 mod tenant;
 mod timers;
+mod transfer;
 mod ways;
 mod why;
 mod window;
@@ -77,6 +78,7 @@ pub use retry::RetryPolicy;
 pub use siblings::Siblings;
 pub use suspension::Suspension;
 pub use tenant::TenantTerms;
+pub use transfer::Transferred;
 pub use why::{Blocker, Pause};
 
 use mail::{Failure, MessageId, Mono};

@@ -1,9 +1,11 @@
 //! Looking at the queue without changing it.
 
 use crate::queue::Queue;
+use crate::scheduled::Scheduled;
 use crate::slab::{FIRST, HELD, NONE, State};
 use crate::{EntryDetail, EntryId, ReadyId, ReadyKey, ScheduledId, ScheduledKey};
 use mail::{Failure, MessageId, Mono};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// How many entries are in which state.
@@ -201,6 +203,12 @@ impl Queue {
         let found = self.slab.get(entry)?;
         let is_placed = matches!(found.state(), State::Ready | State::InFlight);
         self.ready.get(found.ready).filter(|_| is_placed).map(|queue| &queue.key)
+    }
+
+    /// Where the entries of a scheduled queue go, as far as that was answered.
+    #[must_use]
+    pub fn ways_of(&self, scheduled: ScheduledId) -> SmallVec<[ReadyId; 1]> {
+        self.scheduled.get(scheduled.0).map(Scheduled::ready).unwrap_or_default()
     }
 
     /// When an entry is given up for its age if nothing changes; `None` if it is gone.

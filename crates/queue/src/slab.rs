@@ -115,6 +115,10 @@ impl Entry {
         self.state_and_priority >> 3
     }
 
+    pub(crate) fn set_priority(&mut self, priority: u8) {
+        self.state_and_priority = (self.state_and_priority & 7) | (priority.min(9) << 3);
+    }
+
     pub(crate) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }

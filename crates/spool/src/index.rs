@@ -45,7 +45,7 @@ pub(crate) struct Entry {
 struct More {
     /// Why it is held, when there is no room for more interned reasons.
     hold: Option<Box<str>>,
-    route_override: Option<Box<str>>,
+    overrides: Option<Box<str>>,
     /// Open recipients when there are more than 64.
     wide: Option<Box<[u64]>>,
     /// Recipients that were not tried with the others, ascending.
@@ -207,13 +207,13 @@ impl Entry {
         self.tidy();
     }
 
-    pub(crate) fn route_override(&self) -> Option<&str> {
-        self.more.as_ref()?.route_override.as_deref()
+    pub(crate) fn overrides(&self) -> Option<&str> {
+        self.more.as_ref()?.overrides.as_deref()
     }
 
-    pub(crate) fn set_route_override(&mut self, route: Option<Box<str>>) {
-        if route.is_some() || self.more.is_some() {
-            self.more.get_or_insert_default().route_override = route;
+    pub(crate) fn set_overrides(&mut self, overrides: Option<Box<str>>) {
+        if overrides.is_some() || self.more.is_some() {
+            self.more.get_or_insert_default().overrides = overrides;
         }
         self.tidy();
     }
@@ -254,7 +254,7 @@ impl Entry {
     fn tidy(&mut self) {
         if self.more.as_ref().is_some_and(|more| {
             more.hold.is_none()
-                && more.route_override.is_none()
+                && more.overrides.is_none()
                 && more.wide.is_none()
                 && more.retries.is_empty()
         }) {
@@ -282,7 +282,7 @@ impl Entry {
             retry: unpack(self.retry),
             retries: retries.iter().filter(|(index, _)| self.is_open(*index)).copied().collect(),
             hold: self.hold(reasons).map(Box::from),
-            route_override: self.route_override().map(Box::from),
+            overrides: self.overrides().map(Box::from),
             delay_notice_sent: self.delay_notice_sent(),
             reason: reasons.text(self.reason).map(Box::from),
         }
@@ -298,7 +298,7 @@ impl Entry {
             && self
                 .more
                 .as_ref()
-                .is_none_or(|more| more.route_override.is_none() && more.retries.is_empty())
+                .is_none_or(|more| more.overrides.is_none() && more.retries.is_empty())
     }
 
     /// The opposite of [`Entry::residue`].
@@ -319,7 +319,7 @@ impl Entry {
             self.set_one_retry(index, retry);
         }
         self.set_hold(residue.hold.as_deref(), reasons);
-        self.set_route_override(residue.route_override.clone());
+        self.set_overrides(residue.overrides.clone());
         self.set_delay_notice_sent(residue.delay_notice_sent);
         self.set_reason(residue.reason.as_deref().unwrap_or(""), reasons);
         self.tidy();

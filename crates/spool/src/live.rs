@@ -147,8 +147,8 @@ impl Live {
         if let Some(next_try) = state.next_try {
             entry.set_next_try(next_try);
         }
-        if let Some(route) = &state.route_override {
-            entry.set_route_override(route.as_deref().map(|text| cut(text).into()));
+        if let Some(overrides) = &state.overrides {
+            entry.set_overrides(overrides.as_deref().map(|text| cut(text).into()));
         }
         if let Some(sent) = state.delay_notice_sent {
             entry.set_delay_notice_sent(sent);

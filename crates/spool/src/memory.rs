@@ -25,7 +25,8 @@ impl Memory {
         let (ticket, completion) = match request {
             Request::Submit { ticket, records } => (ticket, self.submit(live, records)),
             Request::Load { ticket, id } => {
-                let loaded = self.accepts.get(&id.0).map(|accept| load(accept));
+                let overrides = live.index.get(id.0).and_then(|entry| entry.overrides());
+                let loaded = self.accepts.get(&id.0).map(|accept| load(accept, overrides));
                 let missing = Completion::LoadFailed(LoadError::NotFound);
                 (ticket, loaded.map_or(missing, |loaded| Completion::Loaded(Box::new(loaded))))
             }
@@ -108,7 +109,7 @@ impl Memory {
     }
 }
 
-fn load(accept: &Accept) -> Loaded {
+fn load(accept: &Accept, overrides: Option<&str>) -> Loaded {
     let body = match &accept.body {
         Body::Memory(pieces) => match pieces.as_slice() {
             [piece] => LoadedBody::Memory(piece.clone()),
@@ -127,5 +128,6 @@ fn load(accept: &Accept) -> Loaded {
         body,
         facts: accept.facts,
         last_reason: None,
+        overrides: overrides.map(Box::from),
     }
 }

@@ -165,6 +165,9 @@ pub struct Attempt {
     pub reason: Box<str>,
 }
 
+/// [`State::overrides`] are cut here.
+pub const OVERRIDES_BYTES_MAX: usize = 512;
+
 /// What an operator or a timer changed; `None` leaves a field as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
@@ -174,8 +177,9 @@ pub struct State {
     pub hold: Option<Option<Box<str>>>,
     /// All open recipients are due then.
     pub next_try: Option<Wall>,
-    /// A route that the operator chose, `Some(None)` to drop it.
-    pub route_override: Option<Option<Box<str>>>,
+    /// What an operator chose in place of what the message says, in words that mean nothing to the spool:
+    /// at most [`OVERRIDES_BYTES_MAX`]; `Some(None)` takes it back.
+    pub overrides: Option<Option<Box<str>>>,
     /// A delay notice was sent.
     pub delay_notice_sent: Option<bool>,
 }

@@ -138,6 +138,8 @@ pub struct Loaded {
     pub facts: ContentFacts,
     /// Why the last attempt failed, if that is remembered: one reason for all recipients.
     pub last_reason: Option<Box<str>>,
+    /// What an operator chose in place of what the message says.
+    pub overrides: Option<Box<str>>,
 }
 
 /// Where a loaded body is.
@@ -168,8 +170,8 @@ pub struct RecoveredMessage {
     pub open: Vec<RecoveredRecipient>,
     /// Why it is held; `None` if it is not.
     pub hold: Option<Box<str>>,
-    /// A route that the operator chose.
-    pub route_override: Option<Box<str>>,
+    /// What an operator chose in place of what the message says.
+    pub overrides: Option<Box<str>>,
     /// The sender was told of the delay.
     pub delay_notice_sent: bool,
     /// Why the last attempt failed.

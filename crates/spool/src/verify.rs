@@ -283,7 +283,7 @@ fn difference(records: &Live, indexed: &Live, id: u64) -> Option<&'static str> {
         (said.open == noted.open, "open recipients"),
         ((said.retry, &said.retries) == (noted.retry, &noted.retries), "attempts"),
         (said.hold == noted.hold, "hold"),
-        (said.route_override == noted.route_override, "route override"),
+        (said.overrides == noted.overrides, "overrides"),
         (said.delay_notice_sent == noted.delay_notice_sent, "delay notice"),
         (said.reason == noted.reason, "last failure"),
         (records.blobs.get(&id) == indexed.blobs.get(&id), "blob"),
@@ -347,7 +347,7 @@ mod tests {
             id,
             hold: hold.map(|hold| hold.map(Box::from)),
             next_try: None,
-            route_override: Some(route.map(Box::from)),
+            overrides: Some(route.map(Box::from)),
             delay_notice_sent: notice,
         };
         let attempt = |attempts, reason: &str| Attempt {
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(difference(&live(100, None), &other, 7), Some("open recipients"));
         for (state, what) in [
             (state(Some(Some("wait")), None, None), "hold"),
-            (state(None, Some("backup"), None), "route override"),
+            (state(None, Some("backup"), None), "overrides"),
             (state(None, None, Some(true)), "delay notice"),
         ] {
             let mut other = live(100, None);

@@ -1,6 +1,7 @@
 //! Bad files: each with the place and the message that it must give.
 
 use super::bad_checks::CHECKS;
+use super::bad_events::EVENTS;
 use super::bad_logins::LOGINS;
 use super::bad_warmup::WARMUPS;
 use channels::schema;
@@ -14,7 +15,8 @@ pub(crate) const LISTENER: &str =
 const ROUTE: &str =
     "[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\n<HERE>\n[[route]]\ndiscard = {}\n";
 /// The same with `<HERE>` on line 6, in a section of its own.
-const END: &str = "\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n<HERE>\n";
+pub(crate) const END: &str =
+    "\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n<HERE>\n";
 
 /// Frame, what is put into it, and the one error line that must come of it.
 const BAD: &[(&str, &str, &str)] = &[
@@ -517,7 +519,9 @@ const BAD: &[(&str, &str, &str)] = &[
 #[test]
 fn each_mistake_is_shown_at_its_place() {
     let mut wrong = String::new();
-    for (frame, mistake, expected) in BAD.iter().chain(CHECKS).chain(LOGINS).chain(WARMUPS) {
+    for (frame, mistake, expected) in
+        BAD.iter().chain(CHECKS).chain(EVENTS).chain(LOGINS).chain(WARMUPS)
+    {
         let text = frame.replacen("<HERE>", mistake, 1);
         let found = match schema().parse(&text, "f.toml") {
             Ok(_) => "no error".to_owned(),

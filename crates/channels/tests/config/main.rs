@@ -4,6 +4,7 @@
 
 mod bad;
 mod bad_checks;
+mod bad_events;
 mod bad_logins;
 mod bad_warmup;
 mod good;

@@ -19,6 +19,7 @@ mod mailboxes;
 mod milters;
 mod node;
 mod operator;
+mod orders;
 mod outcome;
 mod owners;
 mod peer;

@@ -6,7 +6,7 @@ use config::Config;
 use config::shaping::{ShapingFile, ShapingSource};
 use mail::{MessageId, Wall};
 use mta::console::{Console, Level};
-use mta::control::{ControlRequest, ShardAnswer};
+use mta::control::{ControlRequest, ShardAnswer, Suspension};
 use mta::custody::{LogPort, shard_of};
 use mta::event::{Event, EventSink, json};
 use mta::inbox::{ShardMessage, ShardSender};
@@ -200,6 +200,17 @@ impl Node {
     /// Reads another configuration.
     pub(crate) fn reload(&self, text: &str) {
         self.post(ShardMessage::Reload(parse(text)));
+    }
+
+    /// These, as JSON has them, are suspended from now on, and nothing else.
+    pub(crate) fn suspend(&self, scopes: &[&str]) {
+        let suspension = |scope: &&str| Suspension {
+            scope: serde_json::from_str(scope).expect("a scope"),
+            reason: "asked by them".to_owned(),
+            since: Wall(WALL_MS),
+            until: None,
+        };
+        self.post(ShardMessage::Suspensions(scopes.iter().map(suspension).collect()));
     }
 
     /// Stops in good order.

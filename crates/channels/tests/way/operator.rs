@@ -128,6 +128,7 @@ fn what_is_failed_by_hand_is_reported_with_the_words_given() {
             select: Select::All,
             status: Some("5.7.1".to_owned()),
             reason,
+            silent: false,
         };
         assert_eq!(tally(&node, request).await.recipients, 1);
         node.wait_for("dsn_queued", 1).await;

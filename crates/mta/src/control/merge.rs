@@ -12,6 +12,7 @@ pub(super) struct Gathering {
     pub(super) items: Vec<QueueItem>,
     pub(super) shards: Vec<ShardStatus>,
     pub(super) errors: Vec<String>,
+    refused: Option<String>,
     summary: Option<Counting>,
 }
 
@@ -21,6 +22,7 @@ impl Gathering {
         self.items.extend(part.items);
         self.shards.extend(part.status);
         self.errors.extend(part.error.map(|error| format!("shard {shard}: {error}")));
+        self.refused = self.refused.take().or(part.refused);
         if let Some(summary) = part.summary {
             self.summary.get_or_insert_default().add(&summary);
         }
@@ -47,6 +49,9 @@ pub(super) fn responses(
 
 /// The last response.
 pub(super) fn last(request: &ControlRequest, gathering: &Gathering) -> ControlResponse {
+    if let Some(text) = &gathering.refused {
+        return ControlResponse::Error { code: ErrorCode::BadRequest, text: text.clone() };
+    }
     let tally = gathering.tally;
     let told = told(request, tally);
     if !gathering.errors.is_empty() {
@@ -74,6 +79,7 @@ fn may_be_empty(request: &ControlRequest) -> bool {
         | ControlRequest::QueueHold { select, .. }
         | ControlRequest::QueueRelease { select }
         | ControlRequest::QueueFail { select, .. }
+        | ControlRequest::QueueMove { select, .. }
         | ControlRequest::QueueRemove { select } => *select == Select::All,
         _ => false,
     }
@@ -102,7 +108,11 @@ fn told(request: &ControlRequest, tally: Tally) -> Option<String> {
         ControlRequest::QueueRelease { .. } => format!("{messages} released"),
         ControlRequest::QueueRemove { .. } => format!("{of} removed"),
         ControlRequest::QueueFail { .. } if tally.messages == 0 => "nothing given up".to_owned(),
+        ControlRequest::QueueFail { silent: true, .. } => format!("{of} given up, nobody is told"),
         ControlRequest::QueueFail { .. } => format!("{of} given up, their senders are told"),
+        ControlRequest::QueueMove { .. } if tally.recipients == 0 => "nothing moved".to_owned(),
+        ControlRequest::QueueMove { undo: true, .. } => format!("{of} moved back"),
+        ControlRequest::QueueMove { to, .. } => format!("{of} moved to {to}"),
         _ => return None,
     };
     if tally.held > 0 {
@@ -134,6 +144,7 @@ fn not_found(request: &ControlRequest) -> String {
         | ControlRequest::QueueRetry { select: Select::Id(id) }
         | ControlRequest::QueueHold { select: Select::Id(id), .. }
         | ControlRequest::QueueFail { select: Select::Id(id), .. }
+        | ControlRequest::QueueMove { select: Select::Id(id), .. }
         | ControlRequest::QueueRemove { select: Select::Id(id) } => {
             format!("no message {id} in the queue: it is done with, or was never here")
         }
@@ -144,7 +155,8 @@ fn not_found(request: &ControlRequest) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Filter;
+    use crate::control::{Filter, Scope};
+    use crate::overrides::Overrides;
     use mail::MessageId;
 
     fn gathered(parts: Vec<ShardAnswer>) -> Gathering {
@@ -200,13 +212,28 @@ mod tests {
         let release = ControlRequest::QueueRelease { select: Select::All };
         assert_eq!(text_of(&release, of(0, 0, 0)), "nothing is on hold");
         let select = Select::All;
-        let fail =
-            ControlRequest::QueueFail { select: select.clone(), status: None, reason: "x".into() };
+        let fail = |silent| ControlRequest::QueueFail {
+            select: Select::All,
+            status: None,
+            reason: "x".into(),
+            silent,
+        };
         let flying = Tally { in_flight: 1, ..of(2, 2, 0) };
         assert_eq!(
-            text_of(&fail, flying),
+            text_of(&fail(false), flying),
             "2 messages given up, their senders are told; 1 recipient being tried left alone"
         );
+        assert_eq!(text_of(&fail(true), of(2, 2, 0)), "2 messages given up, nobody is told");
+        let moved = |undo| {
+            let to = Overrides::parse("\npriority 3");
+            ControlRequest::QueueMove { select: Select::All, to, undo }
+        };
+        assert_eq!(
+            text_of(&moved(false), flying),
+            "2 messages moved to priority 3; 1 recipient being tried left alone"
+        );
+        assert_eq!(text_of(&moved(true), of(1, 1, 0)), "1 message moved back");
+        assert_eq!(text_of(&moved(true), of(0, 0, 0)), "the queue is empty");
         let hold = ControlRequest::QueueHold { select: select.clone(), reason: "x".into() };
         assert_eq!(text_of(&hold, of(2, 0, 0)), "2 messages held");
         let remove = ControlRequest::QueueRemove { select };
@@ -226,6 +253,16 @@ mod tests {
     }
 
     #[test]
+    fn what_makes_no_sense_is_told_once() {
+        let part = || ShardAnswer { refused: Some("no such route".into()), ..Default::default() };
+        let undo =
+            ControlRequest::QueueMove { select: Select::All, to: Overrides::default(), undo: true };
+        let all = responses(&undo, gathered(vec![part(), part()]));
+        let text = "no such route".to_owned();
+        assert_eq!(all, [ControlResponse::Error { code: ErrorCode::BadRequest, text }]);
+    }
+
+    #[test]
     fn requests_survive_json_and_unknown_fields_do_not() {
         let filter = Filter { domain: Some("a.example".into()), ..Filter::default() };
         let requests = [
@@ -233,12 +270,24 @@ mod tests {
             ControlRequest::QueueHold { select: Select::Id(MessageId(42)), reason: "spam".into() },
             ControlRequest::QueueRetry { select: Select::Filter(Box::new(filter.clone())) },
             ControlRequest::QueueSummary { filter, top: 3 },
+            ControlRequest::QueueFail {
+                select: Select::All,
+                status: None,
+                reason: "no".into(),
+                silent: true,
+            },
+            ControlRequest::QueueMove {
+                select: Select::Id(MessageId(42)),
+                to: Overrides::parse("out\npool "),
+                undo: false,
+            },
+            ControlRequest::QueueMove { select: Select::All, to: Overrides::default(), undo: true },
             ControlRequest::QueueSuspend {
-                scope: crate::control::Scope::NextHop("mx.example".into()),
+                scope: Scope { next_hop: Some("mx.example".into()), ..Scope::default() },
                 reason: "asked".into(),
                 until: Some(mail::Wall(1_795_262_469_000)),
             },
-            ControlRequest::QueueResume { scope: crate::control::Scope::All },
+            ControlRequest::QueueResume { scope: Scope::default() },
             ControlRequest::TrustClock,
             ControlRequest::Status,
         ];
@@ -248,6 +297,8 @@ mod tests {
         }
         let typo = r#"{"command":"queue_remove","select":{"filter":{"domian":"a"}}}"#;
         assert!(serde_json::from_str::<ControlRequest>(typo).is_err());
+        let earlier = r#"{"command":"queue_fail","select":"all","reason":"no"}"#;
+        assert!(serde_json::from_str::<ControlRequest>(earlier).is_ok());
         let all_by_accident = r#"{"command":"queue_remove"}"#;
         assert!(serde_json::from_str::<ControlRequest>(all_by_accident).is_err());
         assert!(serde_json::from_str::<ControlRequest>(r#"{"command":"unrouted"}"#).is_err());

@@ -37,6 +37,12 @@ pub struct Filter {
     /// With what it waits, as its sender said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub campaign: Option<String>,
+    /// The pool that it is sent from: its own, or else its tenant's or its route's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Whose hosts it goes to, as far as that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// The source that it is sent from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,

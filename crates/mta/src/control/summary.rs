@@ -33,6 +33,18 @@ pub struct Summary {
     pub domains: Vec<Group>,
     /// By next hop, as far as it is known.
     pub next_hops: Vec<Group>,
+    /// By tenant, of those that are somebody's.
+    #[serde(default)]
+    pub tenants: Vec<Group>,
+    /// By campaign, of those that have one.
+    #[serde(default)]
+    pub campaigns: Vec<Group>,
+    /// By provider, as far as it is known.
+    #[serde(default)]
+    pub providers: Vec<Group>,
+    /// By source, as far as it is chosen.
+    #[serde(default)]
+    pub sources: Vec<Group>,
     /// By the last failure.
     pub reasons: Vec<Group>,
     /// By the class of the last failure, of those that have one.
@@ -111,6 +123,10 @@ pub(crate) struct Counting {
     pub(crate) recipients: u64,
     pub(crate) domains: Count,
     pub(crate) next_hops: Count,
+    pub(crate) tenants: Count,
+    pub(crate) campaigns: Count,
+    pub(crate) providers: Count,
+    pub(crate) sources: Count,
     pub(crate) reasons: Count,
     pub(crate) classes: Count,
     pub(crate) ages: [u64; AGE_BUCKETS.len()],
@@ -132,6 +148,10 @@ impl Counting {
         let tables = [
             (&mut self.domains, &other.domains),
             (&mut self.next_hops, &other.next_hops),
+            (&mut self.tenants, &other.tenants),
+            (&mut self.campaigns, &other.campaigns),
+            (&mut self.providers, &other.providers),
+            (&mut self.sources, &other.sources),
             (&mut self.reasons, &other.reasons),
             (&mut self.classes, &other.classes),
         ];
@@ -155,6 +175,10 @@ impl Counting {
             recipients: self.recipients,
             domains: self.domains.finish(top),
             next_hops: self.next_hops.finish(top),
+            tenants: self.tenants.finish(top),
+            campaigns: self.campaigns.finish(top),
+            providers: self.providers.finish(top),
+            sources: self.sources.finish(top),
             reasons: self.reasons.finish(top),
             classes: self.classes.finish(top),
             ages: ages.collect(),
@@ -189,12 +213,14 @@ mod tests {
         }
         counting.recipients = 4;
         counting.domains.add("a.test", 4, 9);
+        counting.tenants.add("acme", 3, 9);
         let one = counting.finish(10);
         let mut both = Counting::default();
         both.add(&one);
         both.add(&one);
         let both = both.finish(10);
         assert_eq!((both.recipients, both.domains[0].recipients), (8, 8));
+        assert_eq!((both.tenants[0].recipients, both.campaigns.len()), (6, 0));
         let ages: Vec<u64> = both.ages.iter().map(|age| age.recipients).collect();
         assert_eq!(ages, [4, 2, 0, 0, 0, 0, 0, 0]);
         assert_eq!(both.ages[7].below_ms, None);

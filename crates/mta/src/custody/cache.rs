@@ -75,6 +75,11 @@ impl MessageCache {
         }
     }
 
+    /// What the spool says of the message has changed.
+    pub(crate) fn forget(&mut self, id: MessageId) {
+        self.drop_message(id);
+    }
+
     fn drop_message(&mut self, id: MessageId) {
         if let Some(kept) = self.messages.remove(&id) {
             self.bytes -= kept.message.cost();
@@ -122,6 +127,15 @@ mod tests {
         assert!(cache.get(MessageId::new(1, 0, 1)).is_none(), "it is fresh no more");
         assert!(cache.get(MessageId::new(1, 0, 31)).is_some());
         assert_eq!(cache.messages.len(), 10);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_read_again() {
+        let mut cache = MessageCache::new(10_000);
+        cache.insert(Mono(0), message(1, 100), 2);
+        cache.forget(MessageId::new(1, 0, 1));
+        assert!(cache.get(MessageId::new(1, 0, 1)).is_none() && cache.bytes == 0);
+        cache.settle(MessageId::new(1, 0, 1), 1);
     }
 
     #[test]

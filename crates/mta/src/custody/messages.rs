@@ -68,6 +68,11 @@ impl<W: World> Messages<W> {
         self.cache.borrow_mut().settle(id, u32::try_from(count).unwrap_or(u32::MAX));
     }
 
+    /// What the spool says of a message has changed: it is read again when it is needed.
+    pub(crate) fn forget(&self, id: MessageId) {
+        self.cache.borrow_mut().forget(id);
+    }
+
     /// The message, if it is in memory.
     pub(crate) fn in_memory(&self, id: MessageId) -> Option<Rc<Message>> {
         self.cache.borrow().get(id)

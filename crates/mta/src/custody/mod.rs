@@ -137,7 +137,7 @@ impl<W: World> Custody<W> {
                 id: message.id,
                 hold: Some(Some(Box::from(reason))),
                 next_try: None,
-                route_override: None,
+                overrides: None,
                 delay_notice_sent: None,
             })
         }));

@@ -4,11 +4,14 @@ use super::Delivery;
 use super::gathering;
 use super::pending::New;
 use super::removal::{settle_later_as_removed, settle_removed};
+use super::report::is_due;
 use super::verdict::{Judged, Verdict, count_want_of_tls};
+use crate::event::{Event, Kind, Recipients};
 use crate::message::Message;
 use crate::seams::World;
 use mail::{Class, EnhancedStatus, Failure};
 use queue::EntryDetail;
+use spool::{Settle, SettleKind};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,19 +22,52 @@ pub(crate) fn fail_now<W: World>(
     entries: &[EntryDetail],
     failure: &Arc<Failure>,
 ) {
-    let judged = entries
-        .iter()
-        .map(|entry| {
-            let judged = judge(delivery, entry, Verdict::Failed(Arc::clone(failure)));
-            judged.count(&delivery.services, message);
-            judged
-        })
-        .collect();
+    let judged = fail_each(delivery, message, entries, failure);
     // They left one after the other: the last knows whether another is queued.
     let sibling = entries.last().and_then(|entry| entry.sibling);
     let new = New { message: Some(message), received_at: message.received_at, judged, sibling };
     gathering::gather(delivery, message.id, new);
     delivery.custody.release(message.id, entries.len());
+}
+
+/// The same, and nobody is told: what is to be settled, and the events that tell of it then.
+pub(crate) fn fail_silently<W: World>(
+    delivery: &Rc<Delivery<W>>,
+    message: &Rc<Message>,
+    entries: &[EntryDetail],
+    failure: &Arc<Failure>,
+) -> (Settle, Vec<Event>) {
+    let services = &delivery.services;
+    let judged = fail_each(delivery, message, entries, failure);
+    let recipients = judged.iter().map(|judged| (judged.index, SettleKind::Failed)).collect();
+    let settle = Settle { id: message.id, at: services.wall(), recipients };
+    let mut events: Vec<Event> =
+        judged.iter().map(|judged| judged.event(services, message)).collect();
+    if judged.iter().any(|judged| is_due(delivery, message, judged)) {
+        services.metrics.dsns_suppressed.inc();
+        events.push(Event {
+            at: services.wall(),
+            message: Some(message.in_events()),
+            recipients: Recipients::new(),
+            kind: Kind::DsnSuppressed { action: "failed", why: "operator" },
+        });
+    }
+    delivery.custody.release(message.id, entries.len());
+    (settle, events)
+}
+
+fn fail_each<W: World>(
+    delivery: &Delivery<W>,
+    message: &Message,
+    entries: &[EntryDetail],
+    failure: &Arc<Failure>,
+) -> Vec<Judged> {
+    let failed = entries.iter().map(|entry| {
+        let judged = judge(delivery, entry, Verdict::Failed(Arc::clone(failure)));
+        judged.count(&delivery.services, message);
+        judged
+    });
+    failed.collect()
 }
 
 /// A recipient was given up for its age.

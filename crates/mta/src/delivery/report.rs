@@ -120,7 +120,7 @@ impl Records {
             id,
             hold: None,
             next_try: None,
-            route_override: None,
+            overrides: None,
             delay_notice_sent: Some(true),
         });
         (!judged.is_empty()).then_some(Records { settle, state })

@@ -133,6 +133,11 @@ impl Unreported {
         self.waiting.borrow().values().map(|mine| mine.recipients.len()).sum()
     }
 
+    /// How many reports wait.
+    pub(crate) fn reports(&self) -> usize {
+        self.waiting.borrow().len()
+    }
+
     /// The messages with recipients that wait.
     pub(crate) fn ids(&self) -> Vec<MessageId> {
         let mut ids: Vec<MessageId> = self.waiting.borrow().keys().map(|(id, _)| *id).collect();

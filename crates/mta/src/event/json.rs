@@ -2,6 +2,7 @@
 
 use super::{Client, Done, Event, Hop, Kind, Message, Position, Refusal, Suspension, Trouble};
 use crate::encryption::Encryption;
+use crate::overrides::Overrides;
 use auth::checks::Summary;
 use mail::{EnhancedStatus, Failure, MessageId, Reply, RequireTls, Wall};
 use std::net::IpAddr;
@@ -37,6 +38,7 @@ pub fn kind_name(kind: &Kind) -> &'static str {
         Kind::Held { .. } => "held",
         Kind::Released => "released",
         Kind::Removed => "removed",
+        Kind::Moved(_) => "moved",
         Kind::DsnQueued { .. } => "dsn_queued",
         Kind::DsnSuppressed { .. } => "dsn_suppressed",
         Kind::Refused(_) => "refused",
@@ -56,7 +58,7 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
         message_fields(&mut line, event, message, recipient);
     }
     match &event.kind {
-        Kind::Received { client, checked, require_tls, signed } => {
+        Kind::Received { client, checked, require_tls, signed, headers } => {
             client_fields(&mut line, client);
             checked_fields(&mut line, checked);
             match require_tls {
@@ -67,6 +69,10 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
             if let Some(signed) = signed {
                 line.key("signed");
                 line.texts(signed.iter().map(|signer| &**signer));
+            }
+            if let Some(headers) = headers {
+                line.key("headers");
+                line.object(headers.iter().map(|(name, value)| (&**name, &**value)));
             }
         }
         Kind::Discarded(discarded) => {
@@ -80,6 +86,7 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
         | Kind::Delayed(trouble) => trouble_fields(&mut line, trouble),
         Kind::Held { reason } => line.reason(reason),
         Kind::Released | Kind::Removed => {}
+        Kind::Moved(overrides) => overrides_fields(&mut line, overrides),
         Kind::DsnQueued { dsn, action } => {
             line.id("dsn", *dsn);
             line.plain("action", action);
@@ -138,6 +145,23 @@ fn message_fields(line: &mut Line<'_>, event: &Event, message: &Message, recipie
     if !matches!(event.kind, Kind::Received { .. }) {
         let delay = event.at.since(message.received_at).as_millis();
         line.number("delay_ms", u64::try_from(delay).unwrap_or(u64::MAX));
+    }
+}
+
+fn overrides_fields(line: &mut Line<'_>, overrides: &Overrides) {
+    let names = [
+        ("to_route", &overrides.route),
+        ("to_pool", &overrides.pool),
+        ("to_campaign", &overrides.campaign),
+    ];
+    for (key, name) in names {
+        if let Some(name) = name {
+            line.text(key, name);
+        }
+    }
+    if let Some(priority) = overrides.priority {
+        line.key("to_priority");
+        line.out.extend_from_slice(priority.to_string().as_bytes());
     }
 }
 
@@ -308,6 +332,20 @@ impl Line<'_> {
             write_string(self.out, text);
         }
         self.out.push(b']');
+    }
+
+    /// An object of texts.
+    fn object<'t>(&mut self, fields: impl Iterator<Item = (&'t str, &'t str)>) {
+        self.out.push(b'{');
+        for (n, (name, value)) in fields.enumerate() {
+            if n > 0 {
+                self.out.push(b',');
+            }
+            write_string(self.out, name);
+            self.out.push(b':');
+            write_string(self.out, value);
+        }
+        self.out.push(b'}');
     }
 
     /// A value that comes from this program's own constants and needs no escaping.

@@ -24,6 +24,7 @@ struct Accepted {
     client: Arc<event::Client>,
     checked: Summary,
     signed: event::Signed,
+    headers: event::Headers,
     hold: Option<Arc<str>>,
     slots: Share,
     /// Until the queue counts its recipients.
@@ -51,6 +52,7 @@ pub(super) async fn commit<W: World>(
     }
     let (client, hold) = (Arc::clone(&draft.client), draft.additions.hold.take());
     let (checked, signed) = (draft.additions.checked, draft.additions.signed.take());
+    let headers = draft.additions.headers.take();
     // Until it is durable.
     let _memory = draft.memory.take();
     let tenant_room = draft.tenant_room.take();
@@ -62,6 +64,7 @@ pub(super) async fn commit<W: World>(
         client,
         checked,
         signed,
+        headers,
         hold: hold.clone(),
         slots,
         tenant_room,
@@ -80,7 +83,8 @@ fn conclude<W: World>(
     accepted: Accepted,
     completion: &Completion,
 ) -> Result<MessageId, Refusal> {
-    let Accepted { message, client, checked, signed, hold, slots, tenant_room, blob } = accepted;
+    let Accepted { message, client, checked, signed, headers, hold, slots, tenant_room, blob } =
+        accepted;
     let Completion::Durable { position } = *completion else {
         if matches!(completion, Completion::Refused(spool::Refusal::Poisoned)) {
             ingress.custody.handle_refused(message.id.log(), "a write or sync failed", completion);
@@ -99,7 +103,7 @@ fn conclude<W: World>(
     ingress.services.metrics.recipients_received.add(message.envelope.recipients.len() as u64);
     ingress.services.metrics.bytes_received.add(message.facts.body_bytes);
     let require_tls = message.require_tls();
-    let received = event::Kind::Received { client, checked, require_tls, signed };
+    let received = event::Kind::Received { client, checked, require_tls, signed, headers };
     tell(ingress, &message, position, received);
     if let Some(reason) = hold {
         ingress.schedule.enqueue_held(&message, &reason);
@@ -188,6 +192,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
         omitted,
         facts,
         last_reason: None,
+        overrides: None,
         memory: None,
     }
 }

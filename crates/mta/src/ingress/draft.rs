@@ -4,7 +4,7 @@ use super::content::{self, Contents, Gathered, Gathering, Gathers};
 use super::intake::Content;
 use super::refusals;
 use crate::budget::Share;
-use crate::event::{Client, Signed};
+use crate::event::{Client, Headers, Signed};
 use crate::meta::Owners;
 use crate::own_fields::OwnFields;
 use crate::steering::Steering;
@@ -263,6 +263,11 @@ impl Draft {
         self.additions.signed = (!signers.is_empty()).then(|| Arc::new(signers));
     }
 
+    /// Fields of its header that its event has, with their values.
+    pub fn note_headers(&mut self, headers: Vec<(Arc<str>, Box<str>)>) {
+        self.additions.headers = (!headers.is_empty()).then(|| Arc::new(headers));
+    }
+
     /// What of the content goes nowhere.
     #[must_use]
     pub fn omitted(&self) -> &Omitted {
@@ -305,6 +310,8 @@ pub(super) struct Additions {
     pub(super) checked: Summary,
     /// Who signed it.
     pub(super) signed: Signed,
+    /// What its event says of its header.
+    pub(super) headers: Headers,
     /// For a later stage.
     left: Option<Box<dyn Any>>,
 }

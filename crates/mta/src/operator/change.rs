@@ -1,16 +1,15 @@
-//! What an operator does to messages: hold, release, retry, remove, fail.
+//! What an operator does to messages: hold, release, retry, remove.
 
 use super::sieve::READS_MAX;
 use super::tally::Seen;
 use super::walk::{Answer, Operator, Wanted};
-use crate::control::{Select, Tally};
-use crate::delivery::giving_up::fail_now;
+use crate::control::Select;
 use crate::delivery::removal::{settle_later_as_removed, settle_removed};
-use crate::event::{Event, Kind, Recipients};
+use crate::event::{Event, Kind, Labels, Recipients};
 use crate::message::Message;
 use crate::seams::World;
-use mail::{Class, EnhancedStatus, Failure, MessageId};
-use queue::{EntryId, Glance, Held, Retried};
+use mail::MessageId;
+use queue::{EntryId, Glance, Held, Retried, ScheduledKey};
 use spool::{Completion, Record, Settle, SettleKind, State};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,9 +19,9 @@ use std::sync::Arc;
 const BATCH_MAX: usize = 512;
 
 /// Messages, each with those of its recipients that were found.
-type Found = BTreeMap<MessageId, Vec<Glance>>;
+pub(super) type Found = BTreeMap<MessageId, Vec<Glance>>;
 
-fn by_message(glances: impl IntoIterator<Item = Glance>) -> Found {
+pub(super) fn by_message(glances: impl IntoIterator<Item = Glance>) -> Found {
     let mut found = Found::new();
     for glance in glances {
         found.entry(glance.id).or_default().push(glance);
@@ -32,7 +31,7 @@ fn by_message(glances: impl IntoIterator<Item = Glance>) -> Found {
 
 impl<W: World> Operator<W> {
     /// Glances at all recipients of one message.
-    async fn glances_of(self: &Rc<Self>, id: MessageId) -> Vec<Glance> {
+    pub(super) async fn glances_of(self: &Rc<Self>, id: MessageId) -> Vec<Glance> {
         let Some(entry) = self.find(id).await else { return Vec::new() };
         self.schedule.queue().glances_of(self.services.now(), entry)
     }
@@ -174,7 +173,7 @@ impl<W: World> Operator<W> {
                 id,
                 hold: Some(reason.map(|reason| Box::from(&**reason))),
                 next_try: None,
-                route_override: None,
+                overrides: None,
                 delay_notice_sent: None,
             });
             by_log.entry(id.log()).or_default().push(record);
@@ -207,7 +206,7 @@ impl<W: World> Operator<W> {
                     envelope: None,
                     received_at: self.schedule.received_at(&entry),
                     body_bytes: 0,
-                    labels: None,
+                    labels: queue.scheduled_key(entry.scheduled).and_then(labels_of),
                 }
             }
         };
@@ -333,85 +332,16 @@ impl<W: World> Operator<W> {
         }
         Ok(())
     }
+}
 
-    /// Gives recipients up now and tells their senders. Gives what went wrong.
-    pub(super) async fn fail(
-        self: &Rc<Self>,
-        select: Select,
-        status: Option<&str>,
-        reason: &str,
-        answer: &Answer,
-    ) -> Option<String> {
-        let status = match status.unwrap_or("5.0.0").split('.').collect::<Vec<_>>()[..] {
-            ["5", subject, detail] => subject.parse().ok().zip(detail.parse().ok()),
-            _ => None,
-        };
-        let Some((subject, detail)) = status.filter(|(s, d)| *s < 1_000 && *d < 1_000) else {
-            return Some("a status must look like 5.7.1 and begin with 5".to_owned());
-        };
-        let status = EnhancedStatus::new(5, subject, detail);
-        let failure = Arc::new(Failure::local(Class::Permanent, status, reason));
-        let filter = match Wanted::from(select) {
-            Wanted::One(id) => {
-                let found = by_message(self.glances_of(id).await);
-                return self.fail_these(found, &failure, answer).await;
-            }
-            Wanted::Matching(filter) => *filter,
-        };
-        let mut walk = self.walk(filter, answer);
-        let mut error = None;
-        while let Some(found) = self.next_piece(&mut walk, answer).await {
-            error = self.fail_these(by_message(found), &failure, answer).await.or(error);
-        }
-        error
-    }
-
-    async fn fail_these(
-        self: &Rc<Self>,
-        found: Found,
-        failure: &Arc<Failure>,
-        answer: &Answer,
-    ) -> Option<String> {
-        let mut error = None;
-        let mut found = found.into_iter().peekable();
-        while found.peek().is_some() && !answer.is_unwanted() {
-            let batch: Vec<_> = found.by_ref().take(READS_MAX).collect();
-            let ids: Vec<MessageId> = batch.iter().map(|(id, _)| *id).collect();
-            let read = self.custody.messages.peek_all(&ids).await;
-            let now = self.services.now();
-            for ((id, glances), message) in batch.into_iter().zip(read) {
-                let Ok(message) = message else {
-                    error = Some(format!("{id}: it can't be read, and whom to tell stands there"));
-                    continue;
-                };
-                let mut failed = Vec::new();
-                for Glance { entry, .. } in glances {
-                    let mut queue = self.schedule.queue_mut();
-                    let is_there = queue.entry(now, entry).is_some();
-                    match queue.take_out(now, entry) {
-                        Some(detail) => failed.push(detail),
-                        None => {
-                            answer.count(|tally: &mut Tally| {
-                                tally.in_flight += u64::from(is_there);
-                            });
-                        }
-                    }
-                }
-                if failed.is_empty() {
-                    continue;
-                }
-                answer.count(|tally| {
-                    tally.messages += 1;
-                    tally.recipients += failed.len() as u64;
-                });
-                fail_now(&self.delivery, &message, &failed, failure);
-            }
-            answer.progress(self.services.now());
-            // The reports are written meanwhile: they don't pile up.
-            self.services.pause_for_others().await;
-        }
-        error
-    }
+/// Whose mail waits under a key, as events tell it.
+fn labels_of(key: &ScheduledKey) -> Option<Box<Labels>> {
+    // What begins so is a name of ours, for reports.
+    let name =
+        |name: &Arc<str>| (!name.is_empty() && !name.starts_with('<')).then(|| Arc::clone(name));
+    let labels =
+        Labels { tenant: name(&key.tenant), campaign: name(&key.campaign), pool: name(&key.pool) };
+    (labels != Labels::default()).then(|| Box::new(labels))
 }
 
 fn count_unreported(answer: &Answer, messages: usize, recipients: usize) {

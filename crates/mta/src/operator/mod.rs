@@ -6,8 +6,11 @@
 
 mod blocker;
 mod change;
+mod fail;
 mod item;
 mod list;
+mod moving;
+mod reading;
 mod sieve;
 mod tally;
 mod walk;
@@ -57,9 +60,16 @@ impl<W: World> Operator<W> {
             }
             ControlRequest::QueueRelease { select } => self.hold(select, None, answer).await,
             ControlRequest::QueueRemove { select } => self.remove(select, answer).await,
-            ControlRequest::QueueFail { select, status, reason } => {
-                self.fail(select, status.as_deref(), &reason, answer).await
+            ControlRequest::QueueFail { select, status, reason, silent } => {
+                match fail::Order::new(status.as_deref(), &reason, silent) {
+                    Ok(order) => self.fail(select, &order, answer).await,
+                    Err(why) => return refused(why),
+                }
             }
+            ControlRequest::QueueMove { select, to, undo } => match self.check_order(to, undo) {
+                Ok(order) => self.move_to(select, &order, answer).await,
+                Err(why) => return refused(why),
+            },
             ControlRequest::QueueSummary { filter, .. } => {
                 let summary = Some(Box::new(self.summary(filter, answer).await));
                 return ShardAnswer { summary, ..ShardAnswer::default() };
@@ -101,4 +111,9 @@ impl<W: World> Operator<W> {
             unreported: unreported as u64,
         }
     }
+}
+
+/// An order that makes no sense.
+fn refused(why: String) -> ShardAnswer {
+    ShardAnswer { refused: Some(why), ..ShardAnswer::default() }
 }

@@ -9,6 +9,7 @@ use crate::reply_classes::ReplyClasses;
 use crate::routing::Active;
 use queue::{Glance, GlanceState, Queue};
 use spool::record::tag;
+use std::sync::Arc;
 
 /// Messages that are read from the spool at once; each may be some megabytes.
 pub(super) const READS_MAX: usize = 16;
@@ -36,13 +37,22 @@ impl Sieve {
         sender.is_some() || recipient.is_some() || client.is_some()
     }
 
-    /// Whether an entry may match, by what the queue knows of it.
+    /// Whether more is asked for than age and state.
+    fn asks_for_queues(&self) -> bool {
+        let Filter { domain, route, next_hop, tenant, campaign, .. } = &self.filter;
+        let Filter { pool, provider, source, reason, class, .. } = &self.filter;
+        let names = [domain, route, next_hop, tenant, campaign, pool, provider, source, reason];
+        class.is_some() || names.into_iter().any(Option::is_some)
+    }
+
+    /// Whether an entry may match, by what the queue knows of it, and whose `provider` says its hosts are.
     pub(super) fn passes(
         &self,
         queue: &Queue,
         active: &Active,
         classes: &ReplyClasses,
         glance: &Glance,
+        provider: impl FnOnce() -> Option<Arc<str>>,
     ) -> bool {
         let filter = &self.filter;
         let age_ms = glance.age_us / 1_000;
@@ -52,15 +62,7 @@ impl Sieve {
         {
             return false;
         }
-        if filter.domain.is_none()
-            && filter.route.is_none()
-            && filter.next_hop.is_none()
-            && filter.reason.is_none()
-            && filter.class.is_none()
-            && filter.tenant.is_none()
-            && filter.campaign.is_none()
-            && filter.source.is_none()
-        {
+        if !self.asks_for_queues() {
             return true;
         }
         let Some(key) = queue.scheduled_key(glance.scheduled) else { return false };
@@ -72,6 +74,8 @@ impl Sieve {
         if !is(&filter.tenant, &key.tenant)
             || !is(&filter.campaign, &key.campaign)
             || !is(&filter.source, placed.map_or("", |key| &key.source))
+            || filter.pool.as_deref().is_some_and(|wanted| active.pool_of_key(key) != wanted)
+            || (filter.provider.is_some() && filter.provider.as_deref() != provider().as_deref())
         {
             return false;
         }
@@ -153,6 +157,8 @@ impl Sieve {
             && filter.client.is_none()
             && filter.tenant.is_none()
             && filter.campaign.is_none()
+            && filter.pool.is_none()
+            && filter.provider.is_none()
             && filter.source.is_none()
     }
 

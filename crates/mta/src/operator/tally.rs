@@ -38,8 +38,24 @@ impl<W: World> Operator<W> {
                 counting.age(age_ms);
                 let Some(key) = queue.scheduled_key(glance.scheduled) else { continue };
                 counting.domains.add(key.domain.as_str(), 1, age_ms);
+                let provider = self.schedule.provider_of(&queue, &glance);
+                let named = [
+                    (&mut counting.tenants, Some(&key.tenant)),
+                    (&mut counting.campaigns, Some(&key.campaign)),
+                    (&mut counting.providers, provider.as_ref()),
+                ];
+                for (count, name) in named {
+                    // What begins so is a name of ours, for reports.
+                    let name = name.filter(|name| !name.is_empty() && !name.starts_with('<'));
+                    name.into_iter().for_each(|name| count.add(name, 1, age_ms));
+                }
                 match glance.ready.and_then(|ready| queue.ready_key(ready)) {
-                    Some(ready) => counting.next_hops.add(&ready.next_hop, 1, age_ms),
+                    Some(ready) => {
+                        counting.next_hops.add(&ready.next_hop, 1, age_ms);
+                        if !ready.source.is_empty() {
+                            counting.sources.add(&ready.source, 1, age_ms);
+                        }
+                    }
                     None => {
                         let route = active.route_of_key(key);
                         let hop = route.and_then(|route| route.next_hop());

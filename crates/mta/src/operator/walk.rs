@@ -116,7 +116,9 @@ impl<W: World> Operator<W> {
             for chunk in walk.chunk..end {
                 for glance in queue.glances(walk.began, chunk) {
                     seen += 1;
-                    if walk.sieve.passes(&queue, &active, &self.services.classes, &glance) {
+                    let provider = || self.schedule.provider_of(&queue, &glance);
+                    let classes = &self.services.classes;
+                    if walk.sieve.passes(&queue, &active, classes, &glance, provider) {
                         found.push(glance);
                     }
                 }

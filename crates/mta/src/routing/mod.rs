@@ -168,6 +168,17 @@ impl Active {
         self.chosen_route_of(key).or_else(|| self.route_for(&key.domain))
     }
 
+    /// The name of the pool that a scheduled queue's mail is sent from: its own, or else its tenant's or its
+    /// route's; empty where there is none.
+    pub(crate) fn pool_of_key<'a>(&'a self, key: &'a ScheduledKey) -> &'a str {
+        if !key.pool.is_empty() {
+            return &key.pool;
+        }
+        let of_tenant = self.config.tenants.named(&key.tenant).and_then(|t| t.pool.as_ref());
+        let of_route = || self.route_of_key(key).and_then(|route| route.pool.as_ref());
+        of_tenant.or_else(of_route).map_or("", |pool| &pool.name)
+    }
+
     /// The route of a scheduled queue that its domain does not decide.
     fn chosen_route_of(&self, key: &ScheduledKey) -> Option<&Arc<Route>> {
         let config = &self.config;

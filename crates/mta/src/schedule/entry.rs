@@ -3,6 +3,7 @@
 
 use crate::message::Message;
 use crate::meta;
+use crate::overrides::Overrides;
 use crate::routing::recipient::chosen_route;
 use crate::routing::{REPORTS, Router, TLS_REPORTS, Waits};
 use crate::steering::Steering;
@@ -47,7 +48,7 @@ pub(super) struct Incoming<'a> {
     /// What it asks of TLS.
     require_tls: RequireTls,
     /// What an operator chose, or empty.
-    route: &'a str,
+    route: String,
     clocks: Clocks,
     /// Since when it might be sent, from which its age counts, and the part of that which the monotonic
     /// clock does not know about.
@@ -74,7 +75,7 @@ impl<'a> Incoming<'a> {
             class: class(&message.meta, message.envelope.reverse_path.is_none()),
             steering: Steering::of(&message.meta),
             require_tls: meta::asked_of_tls(&message.meta),
-            route: "",
+            route: String::new(),
             clocks,
             received: clocks.since(clocks.wall, meta::wall(&message.meta, tag::NOT_BEFORE)),
             is_held: false,
@@ -82,20 +83,47 @@ impl<'a> Incoming<'a> {
         }
     }
 
+    /// One that is queued, with what an operator has chosen for it now.
+    pub(super) fn overridden(
+        message: &'a Message,
+        overrides: &Overrides,
+        clocks: Clocks,
+    ) -> Incoming<'a> {
+        let incoming = Incoming::new(message, clocks);
+        Incoming {
+            steering: incoming.steering.overridden(Some(overrides)),
+            route: overrides.route.clone().unwrap_or_default(),
+            ..incoming
+        }
+    }
+
     /// A message that the spool held.
     pub(super) fn recovered(message: &'a RecoveredMessage, clocks: Clocks) -> Incoming<'a> {
+        let overrides = message.overrides.as_deref().map(Overrides::parse);
         Incoming {
             id: message.id,
             meta: &message.meta,
             class: class(&message.meta, message.reverse_path_is_null),
-            steering: Steering::of(&message.meta),
+            steering: Steering::of(&message.meta).overridden(overrides.as_ref()),
             require_tls: meta::asked_of_tls(&message.meta),
-            route: message.route_override.as_deref().unwrap_or(""),
+            route: overrides.and_then(|overrides| overrides.route).unwrap_or_default(),
             clocks,
             received: clocks.since(message.received_at, meta::wall(&message.meta, tag::NOT_BEFORE)),
             is_held: message.hold.is_some(),
             is_warned: message.delay_notice_sent,
         }
+    }
+
+    /// The scheduled queue of a recipient in this domain.
+    pub(super) fn key(&self, router: &Router, index: u32, domain: Domain) -> ScheduledKey {
+        let route = chosen_route(self.meta, index, &self.route);
+        let Incoming { class, steering, require_tls, .. } = self;
+        router.scheduled_key(domain, &Waits { route, class, steering, require_tls: *require_tls })
+    }
+
+    /// The priority class of its recipients.
+    pub(super) fn priority(&self) -> u8 {
+        self.steering.priority.unwrap_or_default().class()
     }
 
     /// The scheduled queue of a recipient, and its entry there.
@@ -105,10 +133,8 @@ impl<'a> Incoming<'a> {
         recipient: IncomingRecipient,
     ) -> (ScheduledKey, NewEntry) {
         let IncomingRecipient { index, domain, attempts, next_try } = recipient;
-        let route = chosen_route(self.meta, index, self.route);
-        let Incoming { class, steering, require_tls, .. } = self;
-        let waits = Waits { route, class, steering, require_tls: *require_tls };
-        let key = router.scheduled_key(domain, &waits);
+        let key = self.key(router, index, domain);
+        let steering = &self.steering;
         let next_try = next_try.map(|at| (at, router.active().retry_of(&key).longest_delay()));
         let entry = NewEntry {
             id: self.id,
@@ -117,7 +143,7 @@ impl<'a> Incoming<'a> {
             age_before_start: self.received.1,
             due: self.clocks.now + wait(next_try, steering.not_before, self.clocks.wall),
             attempts,
-            priority: steering.priority.unwrap_or_default().class(),
+            priority: self.priority(),
             held: self.is_held,
             warned: self.is_warned,
             deadlines: Deadlines {
@@ -190,7 +216,7 @@ mod tests {
             reverse_path_is_null: true,
             open: Vec::new(),
             hold: None,
-            route_override: None,
+            overrides: None,
             delay_notice_sent: false,
             last_reason: None,
             body_bytes: 10,
@@ -204,6 +230,14 @@ mod tests {
         let (key, entry) = Incoming::new(&message, CLOCKS).entry(&router, recipient());
         let (again, same) = Incoming::recovered(&recovered, CLOCKS).entry(&router, recipient());
         assert_eq!((&key, format!("{entry:?}")), (&again, format!("{same:?}")));
+        let moved = "far\npool two\npriority 9\nof a later version";
+        let chosen = RecoveredMessage { overrides: Some(moved.into()), ..recovered };
+        let (moved_to, entry) = Incoming::recovered(&chosen, CLOCKS).entry(&router, recipient());
+        let overrides = Overrides::parse(moved);
+        let now = Incoming::overridden(&message, &overrides, CLOCKS);
+        let domain = Domain::parse("far.test").unwrap();
+        assert_eq!((now.key(&router, 3, domain), now.priority()), (moved_to.clone(), 9));
+        assert_eq!((&*moved_to.route, &*moved_to.pool, entry.priority), ("far", "two", 9));
         assert_eq!(key.require_tls, RequireTls::No);
         assert_eq!(entry.due, CLOCKS.now + Duration::from_secs(700), "it asked to wait");
     }

@@ -18,6 +18,7 @@ use crate::control::Suspension;
 use crate::custody::Custody;
 use crate::line::{Standing, Who};
 use crate::message::Message;
+use crate::overrides::Overrides;
 use crate::routing::Router;
 use crate::routing::hop::NextHop;
 use crate::seams::{Time, World};
@@ -27,8 +28,8 @@ use hops::Hops;
 pub(crate) use idle::IdleConnections;
 use mail::Mono;
 use queue::{
-    Action, Deferred, EntryDetail, EntryId, EntryOutcome, NewEntry, Pause, Queue, QueueConfig,
-    ReadyId, ReadyKey, ScheduledKey, Take,
+    Action, Deferred, EntryDetail, EntryId, EntryOutcome, Glance, NewEntry, Pause, Queue,
+    QueueConfig, ReadyId, ReadyKey, ScheduledKey, Take, Transferred,
 };
 use sources::SourcesOut;
 use spool::RecoveredMessage;
@@ -181,6 +182,29 @@ impl<W: World> Schedule<W> {
         queue.push(now, scheduled, entry.clone())
     }
 
+    /// Has queued recipients of a message wait where what an operator has chosen for it leads. What is being
+    /// tried stays where it is.
+    pub(crate) fn transfer(
+        &self,
+        message: &Message,
+        overrides: &Overrides,
+        entries: impl IntoIterator<Item = EntryId>,
+    ) -> Vec<Transferred> {
+        let incoming = Incoming::overridden(message, overrides, self.clocks());
+        let (now, active) = (self.services.now(), self.router.active());
+        let mut queue = self.queue_mut();
+        let transferred = entries.into_iter().map(|entry| {
+            let Some(found) = queue.entry(now, entry) else { return Transferred::Gone };
+            let from = queue.scheduled_key(found.scheduled).map(|key| key.domain.clone());
+            let Some(domain) = from else { return Transferred::Gone };
+            // Its tenant is the same, and known.
+            let key = incoming.key(&self.router, found.recipient, domain);
+            let scheduled = queue.scheduled(&key, active.retry_of(&key));
+            queue.transfer(now, entry, scheduled, incoming.priority())
+        });
+        transferred.collect()
+    }
+
     /// What tenants may have has changed.
     pub(crate) fn follow_tenants(&self) {
         let (now, active) = (self.services.now(), self.router.active());
@@ -240,6 +264,15 @@ impl<W: World> Schedule<W> {
         self.hops.forget(&self.services.shared.known_hops, ready);
         self.tls_domains.forget(ready);
         self.warming.forget(ready);
+    }
+
+    /// Whose hosts the mail of an entry goes to, as far as that is known.
+    pub(crate) fn provider_of(&self, queue: &Queue, glance: &Glance) -> Option<Arc<str>> {
+        let of = |ready| self.hop(ready).and_then(|hop| hop.provider.clone());
+        match glance.ready {
+            Some(ready) => of(ready),
+            None => queue.ways_of(glance.scheduled).into_iter().find_map(of),
+        }
     }
 
     /// What a ready queue's hop is called in the line for connections.

@@ -8,6 +8,7 @@ use super::named_limits::named_limits;
 use super::tls_domains::TlsDomain;
 use super::{standing, tls_reports, trouble, warmup};
 use crate::answer::Answer;
+use crate::control::HopSeen;
 use crate::line::{Standing, Who};
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
@@ -271,7 +272,7 @@ fn answer_hop<W: World>(
     // Mail for this machine is sent from nowhere.
     let is_sent = !matches!(route.channel.destination(), Destination::Here(_));
     let sources = sources_of(pool.filter(|_| is_sent).or(route.pool.as_ref()));
-    let (mut keys, mut ways, mut provider) = (Vec::new(), Vec::new(), None);
+    let (mut keys, mut ways, mut provider) = (Vec::<ReadyKey>::new(), Vec::new(), None);
     for (source, weight) in &sources {
         let paced = found.paced(config, route, source.as_deref());
         let hosts = (&*found.hosts, found.tls);
@@ -280,6 +281,13 @@ fn answer_hop<W: World>(
         ways.push(Way { key, limits: limits_of(paced.limits), shared, weight: *weight });
         provider = paced.together.map(|together| together.provider);
     }
+    let seen = keys.iter().map(|key| HopSeen {
+        next_hop: &key.next_hop,
+        route: Some(&*route.name),
+        provider: provider.as_deref(),
+        source: &key.source,
+    });
+    standing::suspend_resolved(schedule, scheduled, &seen.collect::<Vec<_>>());
     let answer = Resolution::Ready { ways, fresh_until: found.fresh_until };
     let entered = self::answer(schedule, scheduled, answer);
     for ((ready, key), (source, _)) in entered.into_iter().zip(keys).zip(sources) {

@@ -2,7 +2,8 @@
 //! configuration, suspensions, and whether the clock can be trusted.
 
 use super::Schedule;
-use crate::control::{Suspension, longest};
+use crate::control::{HopSeen, Scope, Suspension, longest};
+use crate::routing::hop::NextHop;
 use crate::seams::{Time, World};
 use crate::window::Window;
 use mail::Mono;
@@ -56,11 +57,43 @@ async fn follow<W: World>(schedule: &Rc<Schedule<W>>, change: u32) {
     }
 }
 
-/// Has a scheduled queue stand still if an operator said so of its domain or route.
+/// Has a scheduled queue stand still if an operator said so of its mail, as far as it is known where that goes.
 pub(crate) fn suspend_scheduled<W: World>(
     schedule: &Schedule<W>,
     id: ScheduledId,
     key: &ScheduledKey,
+) {
+    let asks_for_hops = schedule.suspensions.borrow().iter().any(|s| s.scope.asks_for_hops());
+    let ways: Vec<(ReadyKey, Option<Rc<NextHop>>)> = if asks_for_hops {
+        let queue = schedule.queue();
+        let ways = queue.ways_of(id).into_iter();
+        ways.filter_map(|way| Some((queue.ready_key(way)?.clone(), schedule.hop(way)))).collect()
+    } else {
+        Vec::new()
+    };
+    let hops: Vec<HopSeen<'_>> = ways.iter().map(|(key, hop)| seen(key, hop.as_deref())).collect();
+    suspend_with(schedule, id, key, &hops);
+}
+
+/// The same of one whose mail goes to these, as was just found out.
+pub(super) fn suspend_resolved<W: World>(
+    schedule: &Schedule<W>,
+    id: ScheduledId,
+    hops: &[HopSeen<'_>],
+) {
+    if schedule.suspensions.borrow().iter().any(|s| s.scope.asks_for_hops()) {
+        let key = schedule.queue().scheduled_key(id).cloned();
+        if let Some(key) = key {
+            suspend_with(schedule, id, &key, hops);
+        }
+    }
+}
+
+fn suspend_with<W: World>(
+    schedule: &Schedule<W>,
+    id: ScheduledId,
+    key: &ScheduledKey,
+    hops: &[HopSeen<'_>],
 ) {
     let suspensions = schedule.suspensions.borrow();
     let found = if suspensions.is_empty() {
@@ -69,17 +102,29 @@ pub(crate) fn suspend_scheduled<W: World>(
         let active = schedule.router.active();
         let route = active.route_of_key(key);
         let route = route.map(|route| &*route.name);
-        let covers = |scope: &crate::control::Scope| scope.covers(key, route);
+        let covers = |scope: &Scope| scope.covers(key, route, hops);
         longest(&suspensions, schedule.services.wall(), covers).map(|s| standstill(schedule, s))
     };
     schedule.queue_mut().suspend(schedule.services.now(), id, found);
 }
 
-/// Has a ready queue stand still if an operator said so of its next hop or its source, or if that cannot
-/// send.
+/// A ready queue's next hop, as suspensions see it.
+fn seen<'a>(key: &'a ReadyKey, hop: Option<&'a NextHop>) -> HopSeen<'a> {
+    HopSeen {
+        next_hop: &key.next_hop,
+        route: hop.map(|hop| &*hop.route),
+        provider: hop.and_then(|hop| hop.provider.as_deref()),
+        source: &key.source,
+    }
+}
+
+/// Has a ready queue stand still if an operator said so of its next hop, its provider or its source, or if that
+/// cannot send.
 pub(crate) fn suspend_hop<W: World>(schedule: &Schedule<W>, id: ReadyId, key: &ReadyKey) {
     let suspensions = schedule.suspensions.borrow();
-    let covers = |scope: &crate::control::Scope| scope.covers_hop(&key.next_hop, &key.source);
+    let hop = if suspensions.is_empty() { None } else { schedule.hop(id) };
+    let seen = seen(key, hop.as_deref());
+    let covers = |scope: &Scope| scope.covers_hop(&seen);
     let found = longest(&suspensions, schedule.services.wall(), covers);
     let now = schedule.services.now();
     let found = found.map(|s| standstill(schedule, s));

@@ -1,10 +1,16 @@
 //! `postrider queue`: what an operator may ask about queued mail.
 
+mod moving;
+mod scope;
+mod selecting;
+
 use super::ServerArgs;
-use ::classes::ReplyClass;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use mail::{MessageId, Wall};
-use mta::control::{ControlRequest, Filter, RecipientState, Scope, Select};
+use moving::MoveArgs;
+use mta::control::ControlRequest;
+use scope::ScopeArgs;
+use selecting::{FilterArgs, SelectArgs};
 use std::time::Duration;
 
 /// `postrider queue`.
@@ -26,6 +32,8 @@ Examples:
   postrider queue retry --next-hop mx.example.org --older-than 2h
   postrider queue fail --recipient gone@example.org --reason 'account closed'
   postrider queue suspend --domain example.org --for 2h --reason 'they are moving'
+  postrider queue suspend --tenant acme --provider google --reason 'asked to slow down'
+  postrider queue move --campaign spring-2026 --to-pool warm --to-priority -3
   postrider queue summary")]
 pub(crate) struct QueueArgs {
     /// What to do.
@@ -38,7 +46,7 @@ pub(crate) struct QueueArgs {
 pub(crate) enum QueueCommand {
     /// List queued messages, oldest first
     List(ListArgs),
-    /// Count what is queued by domain, next hop, reason and age
+    /// Count what is queued by domain, next hop, tenant, provider, source, reason, age and more
     Summary(SummaryArgs),
     /// Show everything known about one message
     Show(OneArgs),
@@ -61,10 +69,16 @@ pub(crate) enum QueueCommand {
     /// Of a message only the recipients that match are given up; those that are being tried are
     /// left alone.
     Fail(FailArgs),
-    /// Stop delivery to a domain, route or next hop, or all of it, until it is resumed
+    /// Send messages by another route, from another pool, with another campaign or priority
+    ///
+    /// What matches is the message as a whole. It holds until it is undone or another move says
+    /// otherwise, over restarts and reloads. Recipients that are being tried are left alone.
+    Move(MoveArgs),
+    /// Stop delivery of some mail, or of all, until it is resumed
     ///
     /// It stands for mail to come as well, survives restarts, and nothing expires meanwhile. What
-    /// is being tried is finished.
+    /// is being tried is finished. Of several options all must apply, such as a tenant's mail to
+    /// one provider.
     Suspend(SuspendArgs),
     /// End a suspension
     Resume(ResumeArgs),
@@ -135,6 +149,9 @@ pub(crate) struct FailArgs {
     /// The enhanced status code of the report (RFC 3463), which begins with 5.
     #[arg(long, value_name = "5.X.Y", default_value = "5.0.0")]
     pub(crate) status: String,
+    /// Tell nobody. There are events all the same.
+    #[arg(long)]
+    pub(crate) silent: bool,
     /// The server.
     #[command(flatten)]
     pub(crate) server: ServerArgs,
@@ -153,47 +170,6 @@ pub(crate) struct SummaryArgs {
     /// The server.
     #[command(flatten)]
     pub(crate) server: ServerArgs,
-}
-
-/// What is suspended or resumed.
-#[derive(Clone, Debug, Args)]
-#[group(required = true, multiple = false)]
-pub(crate) struct ScopeArgs {
-    /// All delivery.
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Mail for this domain.
-    #[arg(long, value_name = "DOMAIN")]
-    pub(crate) domain: Option<String>,
-    /// Mail that takes the route of this name.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) route: Option<String>,
-    /// Mail to this next hop, or to all that have this host.
-    #[arg(long, value_name = "HOST")]
-    pub(crate) next_hop: Option<String>,
-    /// Mail from the source of this name; other sources of its pools take it over.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) source: Option<String>,
-    /// Mail of the tenant of this name.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) tenant: Option<String>,
-    /// Mail with this campaign.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) campaign: Option<String>,
-}
-
-impl ScopeArgs {
-    fn scope(&self) -> Scope {
-        let given = |name: &Option<String>, scope: fn(String) -> Scope| name.clone().map(scope);
-        // There is one at most.
-        given(&self.domain, Scope::Domain)
-            .or_else(|| given(&self.route, Scope::Route))
-            .or_else(|| given(&self.next_hop, Scope::NextHop))
-            .or_else(|| given(&self.source, Scope::Source))
-            .or_else(|| given(&self.tenant, Scope::Tenant))
-            .or_else(|| given(&self.campaign, Scope::Campaign))
-            .unwrap_or(Scope::All)
-    }
 }
 
 /// `queue suspend`.
@@ -238,151 +214,6 @@ pub(crate) struct ResumeArgs {
     pub(crate) server: ServerArgs,
 }
 
-/// Which recipients a command is about: all that is given must match.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct FilterArgs {
-    /// Only recipients in this domain.
-    #[arg(long, value_name = "DOMAIN")]
-    pub(crate) domain: Option<String>,
-    /// Only messages from this sender; `<>` for reports.
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) sender: Option<String>,
-    /// Only this recipient.
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) recipient: Option<String>,
-    /// Only messages that this client handed in: its IP address or EHLO name.
-    #[arg(long, value_name = "CLIENT")]
-    pub(crate) client: Option<String>,
-    /// Only recipients in this state.
-    #[arg(long, value_enum)]
-    pub(crate) state: Option<StateArg>,
-    /// Only recipients whose route has this name.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) route: Option<String>,
-    /// Only recipients with this next hop, or with this host in it.
-    #[arg(long, value_name = "HOST")]
-    pub(crate) next_hop: Option<String>,
-    /// Only mail of this tenant; "" for nobody's.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) tenant: Option<String>,
-    /// Only mail with this campaign.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) campaign: Option<String>,
-    /// Only recipients that are sent to from this source, as far as that was chosen.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) source: Option<String>,
-    /// Only recipients whose last failure, or reason of hold, has these words.
-    #[arg(long, value_name = "WORDS")]
-    pub(crate) failure: Option<String>,
-    /// Only recipients whose last failure is a reply of this class, such as rate_limited.
-    #[arg(long, value_name = "CLASS")]
-    pub(crate) class: Option<ReplyClass>,
-    /// Only messages that are at least so old, such as 2h.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub(crate) older_than: Option<Duration>,
-    /// Only messages that are younger than this.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub(crate) younger_than: Option<Duration>,
-}
-
-impl FilterArgs {
-    fn filter(&self) -> Filter {
-        let ms = |age: Duration| u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-        Filter {
-            domain: self.domain.clone(),
-            sender: self.sender.as_deref().map(reverse_path),
-            recipient: self.recipient.as_deref().map(reverse_path),
-            client: self.client.clone(),
-            state: self.state.map(RecipientState::from),
-            route: self.route.clone(),
-            next_hop: self.next_hop.clone(),
-            tenant: self.tenant.clone(),
-            campaign: self.campaign.clone(),
-            source: self.source.clone(),
-            reason: self.failure.clone(),
-            class: self.class,
-            older_than_ms: self.older_than.map(ms),
-            younger_than_ms: self.younger_than.map(ms),
-        }
-    }
-}
-
-/// What a change is about. There is no default: "all" must be said.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct SelectArgs {
-    /// The message's ID: 16 hexadecimal digits.
-    #[arg(value_name = "ID", value_parser = parse_id, conflicts_with_all = FILTERS)]
-    #[arg(conflicts_with = "all", required_unless_present_any = OTHERWISE)]
-    pub(crate) id: Option<MessageId>,
-    /// All messages.
-    #[arg(long, conflicts_with_all = FILTERS)]
-    pub(crate) all: bool,
-    /// Or those that match.
-    #[command(flatten)]
-    pub(crate) filter: FilterArgs,
-}
-
-const FILTERS: [&str; 14] = [
-    "domain",
-    "sender",
-    "recipient",
-    "client",
-    "state",
-    "route",
-    "next_hop",
-    "tenant",
-    "campaign",
-    "source",
-    "failure",
-    "class",
-    "older_than",
-    "younger_than",
-];
-const OTHERWISE: [&str; 15] = [
-    "all",
-    "domain",
-    "sender",
-    "recipient",
-    "client",
-    "state",
-    "route",
-    "next_hop",
-    "tenant",
-    "campaign",
-    "source",
-    "failure",
-    "class",
-    "older_than",
-    "younger_than",
-];
-
-/// States of a recipient.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StateArg {
-    /// Waits for its time, or for its route to be found
-    Scheduled,
-    /// May go, and waits for its turn
-    Ready,
-    /// Is being tried
-    InFlight,
-    /// Waits for an operator
-    Held,
-    /// Was given up, and the report about it waits for room in the spool
-    Unreported,
-}
-
-impl From<StateArg> for RecipientState {
-    fn from(state: StateArg) -> RecipientState {
-        match state {
-            StateArg::Scheduled => RecipientState::Scheduled,
-            StateArg::Ready => RecipientState::Ready,
-            StateArg::InFlight => RecipientState::InFlight,
-            StateArg::Held => RecipientState::Held,
-            StateArg::Unreported => RecipientState::Unreported,
-        }
-    }
-}
-
 impl QueueCommand {
     /// The request to put on the control socket.
     #[must_use]
@@ -398,7 +229,9 @@ impl QueueCommand {
                 select: fail.select.select(),
                 status: Some(fail.status.clone()),
                 reason: fail.reason.clone(),
+                silent: fail.silent,
             },
+            QueueCommand::Move(moving) => moving.request(),
             QueueCommand::Suspend(suspend) => suspend.request(),
             QueueCommand::Resume(resume) => {
                 ControlRequest::QueueResume { scope: resume.scope.scope() }
@@ -431,6 +264,7 @@ impl QueueCommand {
             QueueCommand::Hold(hold) => &hold.server,
             QueueCommand::Summary(summary) => &summary.server,
             QueueCommand::Fail(fail) => &fail.server,
+            QueueCommand::Move(moving) => &moving.server,
             QueueCommand::Suspend(suspend) => &suspend.server,
             QueueCommand::Resume(resume) => &resume.server,
             QueueCommand::TrustClock(server) => server,
@@ -439,22 +273,6 @@ impl QueueCommand {
             | QueueCommand::Remove(change) => &change.server,
         }
     }
-}
-
-impl SelectArgs {
-    fn select(&self) -> Select {
-        match self.id {
-            Some(id) => Select::Id(id),
-            None if self.all => Select::All,
-            None => Select::Filter(Box::new(self.filter.filter())),
-        }
-    }
-}
-
-/// A sender as it is written, with or without angle brackets.
-fn reverse_path(text: &str) -> String {
-    let bare = text.strip_prefix('<').and_then(|t| t.strip_suffix('>')).unwrap_or(text);
-    bare.to_owned()
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
@@ -474,7 +292,9 @@ fn parse_id(text: &str) -> Result<MessageId, String> {
 mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
+    use ::classes::ReplyClass;
     use clap::Parser;
+    use mta::control::{Filter, RecipientState, Scope, Select};
 
     fn request(line: &str) -> ControlRequest {
         let words = ["postrider", "queue"].into_iter().chain(line.split(' '));
@@ -526,18 +346,47 @@ mod tests {
                 })),
                 status: Some("5.0.0".to_owned()),
                 reason: "given up by an operator".to_owned(),
+                silent: false,
             }
         );
         assert_eq!(
             request("resume --route out"),
-            ControlRequest::QueueResume { scope: Scope::Route("out".to_owned()) }
+            ControlRequest::QueueResume {
+                scope: Scope { route: Some("out".to_owned()), ..Scope::default() }
+            }
         );
         let ControlRequest::QueueSuspend { scope, until, .. } =
             request("suspend --all --until 2026-11-22T18:00:00.000Z")
         else {
             panic!()
         };
-        assert_eq!((scope, until), (Scope::All, Some(Wall(1_795_370_400_000))));
+        assert_eq!((scope, until), (Scope::default(), Some(Wall(1_795_370_400_000))));
+        let ControlRequest::QueueSuspend { scope, .. } =
+            request("suspend --tenant acme --provider google")
+        else {
+            panic!()
+        };
+        assert_eq!(scope.to_string(), "the tenant acme for the provider google");
+        assert!(matches!(
+            request("fail --provider google --silent"),
+            ControlRequest::QueueFail { silent: true, .. }
+        ));
+    }
+
+    #[test]
+    fn a_move_says_what_and_where_to() {
+        let ControlRequest::QueueMove { select, to, undo } =
+            request("move --pool bulk --to-pool warm --to-priority -3")
+        else {
+            panic!()
+        };
+        let filter = Filter { pool: Some("bulk".to_owned()), ..Filter::default() };
+        assert_eq!((select, undo), (Select::Filter(Box::new(filter)), false));
+        assert_eq!(to.to_string(), "the pool warm, priority -3");
+        let ControlRequest::QueueMove { select, to, undo } = request("move --all --undo") else {
+            panic!()
+        };
+        assert!(select == Select::All && to.is_empty() && undo);
     }
 
     #[test]
@@ -558,6 +407,12 @@ mod tests {
         }
         for command in ["suspend", "resume"] {
             assert!(!parses(command) && !parses(&format!("{command} --all --domain a.test")));
+            assert!(!parses(&format!("{command} --source ip-1 --tenant acme")));
+            assert!(parses(&format!("{command} --source ip-1 --provider google")));
+        }
+        for wrong in ["--to-pool a", "--all", "--all --undo --to-pool a", "--all --to-priority 10"]
+        {
+            assert!(!parses(&format!("move {wrong}")), "{wrong}");
         }
     }
 }

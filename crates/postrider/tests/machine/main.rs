@@ -5,6 +5,7 @@
 
 mod bench;
 mod crash;
+mod fail_memory;
 mod limits;
 mod scarcity;
 mod start_memory;

@@ -12,7 +12,7 @@ use spool::memdisk::MemDisk;
 use spool::{Attempt, Record, Spool, SpoolConfig};
 use std::path::Path;
 
-fn number(name: &str, default: u64) -> u64 {
+pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
@@ -31,7 +31,7 @@ fn message(sequence: u64, now: Wall) -> Vec<Record> {
 }
 
 /// Writes a spool with so many messages, none of which is due within the hour.
-fn fill(directory: &Path, messages: u64, segment_bytes: u64) {
+pub(crate) fn fill(directory: &Path, messages: u64, segment_bytes: u64) {
     const BATCH: u64 = 500;
     let disk = MemDisk::new(1, 8 << 30);
     let config = SpoolConfig { segment_bytes, ..SpoolConfig::default() };

@@ -142,6 +142,7 @@ pub(crate) fn read_loaded(body: &Bytes) -> Option<Loaded> {
         facts: parts.facts,
         // The caller knows, who has the index.
         last_reason: None,
+        overrides: None,
     })
 }
 

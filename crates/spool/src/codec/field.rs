@@ -2,8 +2,10 @@
 
 use crate::block::{u16_at, u32_at, u64_at};
 
-/// Reasons, hold reasons and route overrides are cut here.
+/// Reasons, hold reasons and overrides are cut here.
 pub(super) const TEXT_BYTES_MAX: usize = 512;
+
+const _: () = assert!(TEXT_BYTES_MAX == crate::record::OVERRIDES_BYTES_MAX);
 
 pub(super) fn put_varint(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {

@@ -15,7 +15,7 @@ pub(crate) mod kind {
     pub(crate) const ATTEMPT: u8 = 2;
     /// Recipients are done with.
     pub(crate) const SETTLE: u8 = 3;
-    /// Hold, next try, route override, delay notice.
+    /// Hold, next try, overrides, delay notice.
     pub(crate) const STATE: u8 = 4;
     /// An accept that compaction moved here; what it says replaces what was said before.
     pub(crate) const COPY: u8 = 5;

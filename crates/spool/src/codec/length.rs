@@ -29,8 +29,7 @@ pub(crate) fn record_bytes(record: &Record) -> usize {
             }
             Record::Settle(settle) => 26 + settle.recipients.len() * 6,
             Record::State(state) => {
-                let texts =
-                    u8::from(state.hold.is_some()) + u8::from(state.route_override.is_some());
+                let texts = u8::from(state.hold.is_some()) + u8::from(state.overrides.is_some());
                 32 + usize::from(texts) * (TEXT_BYTES_MAX + 4)
             }
         }
@@ -56,7 +55,7 @@ pub(crate) fn residue_bytes_max(residue: &Residue) -> usize {
         + 64
         + residue.open.len() * 5
         + residue.retries.len() * 17
-        + [&residue.hold, &residue.route_override, &residue.reason]
+        + [&residue.hold, &residue.overrides, &residue.reason]
             .into_iter()
             .flatten()
             .map(|text| text.len() + 4)

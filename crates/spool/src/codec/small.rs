@@ -23,7 +23,7 @@ pub(crate) struct Residue {
     pub retry: Retry,
     pub retries: Vec<(u32, Retry)>,
     pub hold: Option<Box<str>>,
-    pub route_override: Option<Box<str>>,
+    pub overrides: Option<Box<str>>,
     pub delay_notice_sent: bool,
     pub reason: Option<Box<str>>,
 }
@@ -82,7 +82,7 @@ pub(crate) fn put_state(out: &mut Vec<u8>, state: &State) {
     out.push(
         u8::from(state.hold.is_some())
             | u8::from(state.next_try.is_some()) << 1
-            | u8::from(state.route_override.is_some()) << 2
+            | u8::from(state.overrides.is_some()) << 2
             | notice,
     );
     if let Some(hold) = &state.hold {
@@ -91,8 +91,8 @@ pub(crate) fn put_state(out: &mut Vec<u8>, state: &State) {
     if let Some(next_try) = state.next_try {
         out.extend_from_slice(&next_try.0.to_le_bytes());
     }
-    if let Some(route) = &state.route_override {
-        put_optional(out, route.as_deref().map(cut));
+    if let Some(overrides) = &state.overrides {
+        put_optional(out, overrides.as_deref().map(cut));
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn put_residue(out: &mut Vec<u8>, residue: &Residue) {
     out.push(u8::from(residue.delay_notice_sent));
     put_retry(out, residue.retry);
     put_optional(out, residue.hold.as_deref().map(cut));
-    put_optional(out, residue.route_override.as_deref().map(cut));
+    put_optional(out, residue.overrides.as_deref().map(cut));
     put_optional(out, residue.reason.as_deref().map(cut));
     put_varint(out, residue.retries.len() as u64);
     for &(index, retry) in &residue.retries {
@@ -165,9 +165,9 @@ fn read_state(id: MessageId, r: &mut Reader<'_>) -> Option<State> {
     let flags = r.u8()?;
     let hold = if flags & 1 != 0 { Some(r.optional()?.map(Box::from)) } else { None };
     let next_try = if flags & 2 != 0 { Some(Wall(r.u64()?)) } else { None };
-    let route_override = if flags & 4 != 0 { Some(r.optional()?.map(Box::from)) } else { None };
+    let overrides = if flags & 4 != 0 { Some(r.optional()?.map(Box::from)) } else { None };
     let delay_notice_sent = (flags & 8 != 0).then_some(flags & 16 != 0);
-    Some(State { id, hold, next_try, route_override, delay_notice_sent })
+    Some(State { id, hold, next_try, overrides, delay_notice_sent })
 }
 
 fn read_retry(r: &mut Reader<'_>) -> Option<Retry> {
@@ -179,7 +179,7 @@ fn read_residue(id: MessageId, r: &mut Reader<'_>) -> Option<Residue> {
     let delay_notice_sent = r.u8()? != 0;
     let retry = read_retry(r)?;
     let hold = r.optional()?.map(Box::from);
-    let route_override = r.optional()?.map(Box::from);
+    let overrides = r.optional()?.map(Box::from);
     let reason = r.optional()?.map(Box::from);
     let mut retries = Vec::new();
     for _ in 0..r.varint()? {
@@ -192,14 +192,5 @@ fn read_residue(id: MessageId, r: &mut Reader<'_>) -> Option<Residue> {
         open.push(index);
         next = index.checked_add(1)?;
     }
-    Some(Residue {
-        id: id.0,
-        open,
-        retry,
-        retries,
-        hold,
-        route_override,
-        delay_notice_sent,
-        reason,
-    })
+    Some(Residue { id: id.0, open, retry, retries, hold, overrides, delay_notice_sent, reason })
 }

@@ -140,7 +140,7 @@ fn recovered_message(
         reverse_path_is_null: summary.reverse_path_is_null,
         open,
         hold: entry.hold(&live.reasons).map(Box::from),
-        route_override: entry.route_override().map(Box::from),
+        overrides: entry.overrides().map(Box::from),
         delay_notice_sent: entry.delay_notice_sent(),
         last_reason: entry.reason(&live.reasons).map(Box::from),
         body_bytes: summary.body_bytes,

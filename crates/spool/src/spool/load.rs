@@ -50,6 +50,7 @@ impl Spool {
                     let entry = self.live.index.get(id.0);
                     let reason = entry.and_then(|entry| entry.reason(&self.live.reasons));
                     loaded.last_reason = reason.map(Box::from);
+                    loaded.overrides = entry.and_then(|entry| entry.overrides()).map(Box::from);
                     Completion::Loaded(Box::new(loaded))
                 }
                 None => {

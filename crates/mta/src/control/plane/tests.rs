@@ -18,6 +18,7 @@ fn item(id: u64, received_at: u64) -> QueueItem {
         age_ms: 0,
         shard: 0,
         held: None,
+        moved: None,
         client: None,
         recipients: Vec::new(),
         recipients_open: 1,

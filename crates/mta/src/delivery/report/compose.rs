@@ -108,6 +108,7 @@ fn as_message(
         omitted: Omitted::default(),
         facts,
         last_reason: None,
+        overrides: None,
         memory: None,
     }
 }

@@ -87,8 +87,11 @@ fn received_lists_all_recipients_on_one_line() {
     let require_tls = RequireTls::Yes;
     let signed: crate::event::Signed =
         Some(Arc::new(vec!["s1._domainkey.one.example".into(), "s2._domainkey.x.test".into()]));
-    let seen =
-        lines(&event(Kind::Received { client: client(), checked, require_tls, signed }, &[]));
+    let headers: crate::event::Headers =
+        Some(Arc::new(vec![("Subject".into(), "\"on\u{1b}e\"".into()), ("X".into(), "".into())]));
+    let client = client();
+    let received = Kind::Received { client, checked, require_tls, signed, headers };
+    let seen = lines(&event(received, &[]));
     assert_eq!(seen.len(), 1);
     let line = &seen[0];
     assert_eq!(line["time"], "2026-11-21T10:11:12.345Z");
@@ -111,6 +114,7 @@ fn received_lists_all_recipients_on_one_line() {
     assert_eq!(line["require_tls"], "yes");
     assert_eq!(line["signed"][1], "s2._domainkey.x.test");
     assert_eq!(line["signed"].as_array().map(Vec::len), Some(2));
+    assert_eq!(line["headers"], serde_json::json!({ "Subject": "\"on\u{1b}e\"", "X": "" }));
     assert!(line.get("delay_ms").is_none() && line.get("dkim").is_none());
 }
 
@@ -124,6 +128,7 @@ fn terminal_controls_never_reach_the_log_raw() {
                 checked: Summary::default(),
                 require_tls: RequireTls::Unsaid,
                 signed: None,
+                headers: None,
             },
             &[],
         ),
@@ -219,6 +224,11 @@ fn the_other_kinds_are_valid_too() {
     assert_eq!((&line["recipient_index"], &line["client"]), (&0.into(), &"192.0.2.7".into()));
     assert_eq!(lines(&event(Kind::Released, &[]))[0]["event"], "released");
     assert_eq!(lines(&event(Kind::Removed, &[0]))[0]["event"], "removed");
+    let moved = crate::overrides::Overrides::parse("ou\"t\npool \npriority -3");
+    let line = lines(&event(Kind::Moved(Box::new(moved)), &[])).remove(0);
+    let shown = ["event", "to_route", "to_pool"].map(|key| line[key].as_str().unwrap_or("?"));
+    assert_eq!(shown, ["moved", "ou\"t", ""]);
+    assert_eq!((&line["to_priority"], line.get("to_campaign")), (&(-3).into(), None));
     let dsn = Kind::DsnQueued { dsn: MessageId(43), action: "failed" };
     assert_eq!(lines(&event(dsn, &[0]))[0]["dsn"], "000000000000002b");
     let refusal = Refusal {

@@ -74,6 +74,9 @@ pub(super) fn show(item: &QueueItem, now: Wall) -> String {
     if let Some(reason) = &item.held {
         let _ = writeln!(text, "On hold     {}", clean(reason));
     }
+    if let Some(moved) = &item.moved {
+        let _ = writeln!(text, "Moved to    {}", clean(&moved.to_string()));
+    }
     let _ = writeln!(text, "Shard       {}", item.shard);
     let open = item.recipients_open;
     let _ = writeln!(text, "Recipients  {open} of {} still open", item.recipients_count);
@@ -144,6 +147,9 @@ pub(super) fn why(item: &QueueItem, now: Wall) -> String {
         if let Some(failure) = &recipient.last_failure {
             let _ = write!(text, "; last try: {}", clean(failure));
         }
+        if let Some(moved) = &item.moved {
+            let _ = write!(text, "; moved by an operator to {}", clean(&moved.to_string()));
+        }
         text.push('\n');
     }
     text
@@ -209,6 +215,10 @@ pub(super) fn summary(summary: &Summary) -> String {
     let tables = [
         ("DOMAIN", &summary.domains),
         ("NEXT HOP", &summary.next_hops),
+        ("TENANT", &summary.tenants),
+        ("CAMPAIGN", &summary.campaigns),
+        ("PROVIDER", &summary.providers),
+        ("SOURCE", &summary.sources),
         ("LAST FAILURE", &summary.reasons),
         ("CLASS", &summary.classes),
     ];
@@ -312,6 +322,7 @@ mod tests {
     use super::*;
     use mail::MessageId;
     use mta::control::{AgeGroup, Blocker, BlockerKind, Group, Scope, ShardStatus, Suspension};
+    use mta::overrides::Overrides;
 
     /// 2026-11-21T12:01:09Z.
     const NOW: Wall = Wall(1_795_262_469_000);
@@ -326,6 +337,7 @@ mod tests {
             age_ms: 90_000,
             shard: 1,
             held: None,
+            moved: None,
             client: Some("192.0.2.7 evil\u{1b}[2J".to_owned()),
             recipients: vec![QueueRecipient {
                 index: 0,
@@ -375,6 +387,10 @@ mod tests {
             recipients: 12,
             domains: vec![group("a.test")],
             next_hops: vec![group("smtp:mx\u{202e}.test:25")],
+            tenants: vec![group("acme")],
+            campaigns: Vec::new(),
+            providers: vec![group("big")],
+            sources: vec![group("ip-1")],
             reasons: vec![group("450 busy")],
             classes: vec![group("server_error")],
             ages: vec![AgeGroup { name: "under 1m".to_owned(), below_ms: None, recipients: 12 }],
@@ -384,6 +400,11 @@ mod tests {
         assert!(lines.iter().any(|line| line.starts_with("12") && line.ends_with("a.test")));
         assert!(text.contains("1h 0m") && text.contains("mx\u{fffd}.test"), "{text}");
         assert!(text.contains("LAST FAILURE") && text.contains("under 1m"), "{text}");
+        assert!(
+            text.contains("TENANT") && text.contains("acme") && text.contains("ip-1"),
+            "{text}"
+        );
+        assert!(!text.contains("CAMPAIGN"), "nobody has one: {text}");
     }
 
     #[test]
@@ -393,6 +414,14 @@ mod tests {
             "000100000000002a → user@example.com: waiting for a connection slot of \
              mx.example.com, 50/50 in use; expires 2026-11-26 11:59:39Z (in 4d 23h); last try: mx.example.com[192.0.2.1]:25 said: 421 4.7.0 busy\n"
         );
+    }
+
+    #[test]
+    fn what_was_moved_is_told() {
+        let mut moved = item();
+        moved.moved = Some(Overrides::parse("\npool bulk"));
+        assert!(show(&moved, NOW).contains("Moved to    the pool bulk\n"));
+        assert!(why(&moved, NOW).ends_with("; moved by an operator to the pool bulk\n"));
     }
 
     #[test]
@@ -444,7 +473,7 @@ mod tests {
         assert!(text.starts_with("postrider 1.2.3, up 1h 0m, messages queued: 7\n"), "{text}");
         assert!(text.ends_with("All is well.\n"), "{text}");
         status_now.suspensions.push(Suspension {
-            scope: Scope::Route("out".to_owned()),
+            scope: Scope { route: Some("out".to_owned()), ..Scope::default() },
             reason: "peer is moving".to_owned(),
             since: NOW,
             until: None,

@@ -1,5 +1,6 @@
 //! What an operator sees of the queue and does to it, over the control socket.
 
+mod orders;
 mod stuck;
 mod suspended;
 mod unreadable;

@@ -1,11 +1,11 @@
 //! What operators and reloads change about mail that is queued.
 
 use super::one::{One, READY, work};
-use crate::world::{Limits, SECOND, entry, failure, limits, policy};
+use crate::world::{Limits, SECOND, entry, failure, limits, policy, scheduled_key};
 use mail::MessageId;
 use queue::{
-    Action, Blocker, EntryOutcome, Held, ReadyId, Resolution, Retried, RetryPolicy, ScheduledId,
-    Suspension, Take,
+    Action, Blocker, EntryOutcome, Held, NewEntry, ReadyId, Resolution, Retried, RetryPolicy,
+    ScheduledId, Suspension, Take, Transferred,
 };
 
 #[test]
@@ -42,6 +42,59 @@ fn an_operator_holds_releases_and_removes() {
     assert!(matches!(one.poll()[..], [Action::Removed(_)]));
     let counts = one.queue.counts();
     assert_eq!(counts.scheduled + counts.ready + counts.held + counts.in_flight, 0);
+}
+
+#[test]
+fn what_an_operator_transfers_waits_elsewhere_as_it_waited() {
+    let mut one = One::new();
+    let (flying, ready, held) = (one.push(1), one.push(2), one.push(3));
+    let later = NewEntry { due: one.now + SECOND * 60, ..entry(4, one.now) };
+    let later = one.push_with(&policy(), later);
+    one.queue.hold(held, &"spam".into());
+    one.poll();
+    one.resolve("mx", &Limits { connections_max: 1, ..limits() });
+    let work = work(one.open(READY));
+    assert_eq!(work.id, MessageId(1));
+    let there = one.queue.scheduled(&scheduled_key("b.example"), &policy());
+    let mut transfer = |entry| one.queue.transfer(one.now, entry, there, 8);
+    assert_eq!(transfer(flying), Transferred::InFlight);
+    for entry in [ready, held, later] {
+        assert_eq!(transfer(entry), Transferred::Done);
+    }
+    let entries: Vec<usize> = one.queue.scheduled_queues().map(|queue| queue.entries).collect();
+    assert_eq!(entries, [1, 3]);
+    // The question where it goes is open there, for what is due only.
+    assert_eq!(one.poll(), [Action::Resolve(there)]);
+    assert_eq!(one.queue.hold_reason(held).as_deref(), Some("spam"));
+    assert!(matches!(one.queue.why(one.now, later), Some(Blocker::Scheduled { .. })));
+    one.outcome(&work, &EntryOutcome::Settled);
+    assert_eq!(one.queue.transfer(one.now, flying, there, 4), Transferred::Gone);
+    assert!(one.queue.release(one.now, held));
+    assert!(one.queue.remove(one.now, ready).is_some());
+    assert!(
+        one.queue.remove(one.now, held).is_some() && one.queue.remove(one.now, later).is_some()
+    );
+    let counts = one.queue.counts();
+    assert_eq!(counts.scheduled + counts.ready + counts.held + counts.in_flight, 0);
+}
+
+#[test]
+fn what_is_transferred_with_another_priority_goes_by_that() {
+    let mut one = One::new();
+    let entries: Vec<_> = (1..=3).map(|id| one.push(id)).collect();
+    one.poll();
+    one.resolve("mx", &Limits { connections_max: 1, ..limits() });
+    // Its own queue knows the way: it is ready at once, and before the others.
+    assert_eq!(one.queue.transfer(one.now, entries[2], ScheduledId(0), 9), Transferred::Done);
+    one.poll();
+    let mut next = work(one.open(READY));
+    for (carried, id) in [3, 1, 2].into_iter().enumerate() {
+        assert_eq!(next.id, MessageId(id));
+        one.outcome(&next, &EntryOutcome::Settled);
+        if id != 2 {
+            next = work(one.queue.take(one.now, READY, carried as u32 + 1));
+        }
+    }
 }
 
 #[test]

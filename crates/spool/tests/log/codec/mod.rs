@@ -87,7 +87,7 @@ proptest! {
             id,
             hold: Some(Some(hold.clone().into())),
             next_try: None,
-            route_override: Some(Some("a route".into())),
+            overrides: Some(Some("a route".into())),
             delay_notice_sent: Some(true),
         };
         submit(&mut spool, &disk, vec![Record::Attempt(tried), Record::State(state)]);
@@ -110,11 +110,12 @@ proptest! {
             let kept = message.last_reason.as_deref().unwrap_or("");
             prop_assert!(reason.starts_with(kept) && (kept.len() > 508 || kept == reason));
             prop_assert!(hold.starts_with(message.hold.as_deref().expect("held")));
-            prop_assert_eq!(message.route_override.as_deref(), Some("a route"));
+            prop_assert_eq!(message.overrides.as_deref(), Some("a route"));
             prop_assert!(message.delay_notice_sent);
         }
         let Completion::Loaded(loaded) = load(&mut spool, &disk, id) else { panic!("not loaded") };
         prop_assert_eq!(&loaded.envelope, &accept.envelope);
+        prop_assert_eq!(loaded.overrides.as_deref(), Some("a route"));
         prop_assert_eq!((&loaded.meta, &loaded.prefix), (&accept.meta, &accept.prefix));
         prop_assert_eq!((loaded.facts, loaded.received_at), (accept.facts, accept.received_at));
         let (LoadedBody::Memory(read), Body::Memory(pieces)) = (loaded.body, accept.body) else {

@@ -22,7 +22,7 @@ fn a_held_message_whose_state_is_damaged_is_not_sent() {
             id: id(1),
             hold: Some(Some(WHY.into())),
             next_try: None,
-            route_override: None,
+            overrides: None,
             delay_notice_sent: None,
         };
         assert!(submit(&mut spool, &disk, vec![Record::State(hold)]));

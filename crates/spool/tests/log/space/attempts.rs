@@ -18,14 +18,19 @@ enum Before {
     /// Held and released, and a notice was sent.
     Noticed,
     Held,
+    /// An operator chose something in place of what it says.
+    Overridden,
 }
+
+/// A name of the route, and words that a later version may have added.
+const OVERRIDES: &str = "backup\npool bulk\nwhatever comes";
 
 fn state(sequence: u64, hold: Option<Option<&str>>, notice: Option<bool>) -> Record {
     Record::State(State {
         id: MessageId::new(0, 0, sequence),
         hold: hold.map(|hold| hold.map(Box::from)),
         next_try: None,
-        route_override: None,
+        overrides: None,
         delay_notice_sent: notice,
     })
 }
@@ -53,6 +58,15 @@ fn say_before(spool: &mut Spool, disk: &MemDisk, before: Before) {
                 assert!(submit(spool, disk, vec![state(n, Some(None), Some(true))]));
             }
             Before::Held => assert!(submit(spool, disk, vec![state(n, Some(Some("wait")), None)])),
+            Before::Overridden => {
+                let id = MessageId::new(0, 0, n);
+                for overrides in [Some("other"), None, Some(OVERRIDES)] {
+                    let overrides = Some(overrides.map(Box::from));
+                    let (hold, next_try, delay_notice_sent) = (None, None, None);
+                    let state = State { id, hold, next_try, overrides, delay_notice_sent };
+                    assert!(submit(spool, disk, vec![Record::State(state)]));
+                }
+            }
         }
     }
 }
@@ -72,6 +86,8 @@ fn check(disk: &MemDisk, before: Before, attempts: u16, what: &str) -> Spool {
         }
         assert_eq!(message.delay_notice_sent, before == Before::Noticed, "{what}");
         assert_eq!(message.hold.is_some(), before == Before::Held, "{what}");
+        let overrides = (before == Before::Overridden).then_some(OVERRIDES);
+        assert_eq!(message.overrides.as_deref(), overrides, "{what}");
         let reason = format!("451 4.7.1 greylisted, attempt {attempts}");
         assert_eq!(message.last_reason.as_deref(), Some(&*reason), "{what}");
     }
@@ -80,7 +96,8 @@ fn check(disk: &MemDisk, before: Before, attempts: u16, what: &str) -> Spool {
 
 #[test]
 fn attempts_without_end_take_no_more_than_what_is_queued() {
-    for before in [Before::Nothing, Before::PartSettled, Before::Noticed, Before::Held] {
+    let befores = [Before::Nothing, Before::PartSettled, Before::Noticed, Before::Held];
+    for before in befores.into_iter().chain([Before::Overridden]) {
         for apart in [false, true] {
             let what = format!("{before:?}, apart: {apart}");
             let disk = MemDisk::new(7, 1 << 30);

@@ -228,7 +228,7 @@ impl World {
             id: MessageId(id),
             hold: Some(hold.as_deref().map(Box::from)),
             next_try: None,
-            route_override: None,
+            overrides: None,
             delay_notice_sent: None,
         });
         self.submit(Submitted::Hold(id, hold), vec![record]);

@@ -1,0 +1,196 @@
+//! Giving recipients up by order: reported to their senders, or silently.
+
+use super::change::{Found, by_message};
+use super::reading::ReadAhead;
+use super::walk::{Answer, Operator, Wanted};
+use crate::control::Select;
+use crate::delivery::giving_up::{fail_now, fail_silently};
+use crate::message::Message;
+use crate::seams::World;
+use mail::{Class, EnhancedStatus, Failure, MessageId};
+use queue::{EntryDetail, Glance};
+use spool::{Completion, LoadError, Record};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Messages whose reports are being written at once, at most: beyond that the order waits for the spool, so that
+/// memory does not grow with what is failed.
+const REPORTS_MAX: usize = 1_024;
+/// So many messages are dealt with before others go first.
+const TURN_MAX: usize = 256;
+
+/// What recipients are given up with.
+pub(super) struct Order {
+    failure: Arc<Failure>,
+    /// Nobody is told.
+    silent: bool,
+}
+
+/// How an order is carried out.
+struct Pace {
+    reading: ReadAhead,
+    /// Messages whose reports waited before.
+    waiting: usize,
+    /// Messages since others had their turn.
+    done: usize,
+}
+
+impl Order {
+    /// For these words; 5.0.0 without a status.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(super) fn new(status: Option<&str>, reason: &str, silent: bool) -> Result<Order, String> {
+        let status = match status.unwrap_or("5.0.0").split('.').collect::<Vec<_>>()[..] {
+            ["5", subject, detail] => subject.parse().ok().zip(detail.parse().ok()),
+            _ => None,
+        };
+        let Some((subject, detail)) = status.filter(|(s, d)| *s < 1_000 && *d < 1_000) else {
+            return Err("a status must look like 5.7.1 and begin with 5".to_owned());
+        };
+        let status = EnhancedStatus::new(5, subject, detail);
+        let failure = Arc::new(Failure::local(Class::Permanent, status, reason));
+        Ok(Order { failure, silent })
+    }
+}
+
+impl<W: World> Operator<W> {
+    /// Gives recipients up now. Gives what went wrong.
+    pub(super) async fn fail(
+        self: &Rc<Self>,
+        select: Select,
+        order: &Order,
+        answer: &Answer,
+    ) -> Option<String> {
+        let waiting = self.delivery.unreported.reports();
+        let mut pace = Pace { reading: ReadAhead::default(), waiting, done: 0 };
+        let filter = match Wanted::from(select) {
+            Wanted::One(id) => {
+                let found = by_message(self.glances_of(id).await);
+                return self.fail_these(found, order, &mut pace, answer).await;
+            }
+            Wanted::Matching(filter) => *filter,
+        };
+        let mut walk = self.walk(filter, answer);
+        let mut error = None;
+        while let Some(found) = self.next_piece(&mut walk, answer).await {
+            let failed = self.fail_these(by_message(found), order, &mut pace, answer).await;
+            error = failed.or(error);
+        }
+        error
+    }
+
+    async fn fail_these(
+        self: &Rc<Self>,
+        found: Found,
+        order: &Order,
+        pace: &mut Pace,
+        answer: &Answer,
+    ) -> Option<String> {
+        let mut error = None;
+        let mut found = found.into_iter().peekable();
+        while found.peek().is_some() && !answer.is_unwanted() {
+            let batch: Vec<_> = found.by_ref().take(pace.reading.count()).collect();
+            let ids: Vec<MessageId> = batch.iter().map(|(id, _)| *id).collect();
+            let read = self.custody.messages.peek_all(&ids).await;
+            pace.reading.note(&read);
+            pace.done += batch.len();
+            let failed = match order.silent {
+                true => self.fail_silently(batch, read, order, answer).await,
+                false => self.fail_and_report(batch, read, order, answer),
+            };
+            error = failed.or(error);
+            answer.progress(self.services.now());
+            self.keep_pace(pace, answer).await;
+        }
+        error
+    }
+
+    /// Lets others go first now and then, and waits until the reports are written that are under way.
+    async fn keep_pace(&self, pace: &mut Pace, answer: &Answer) {
+        let most = pace.waiting + REPORTS_MAX;
+        while pace.done >= TURN_MAX || self.delivery.unreported.reports() >= most {
+            pace.done = 0;
+            self.services.pause_for_others().await;
+            answer.progress(self.services.now());
+            if answer.is_unwanted() {
+                return;
+            }
+        }
+    }
+
+    /// Takes recipients out of the queue, all of one message.
+    fn take_out(&self, glances: Vec<Glance>, answer: &Answer) -> Vec<EntryDetail> {
+        let now = self.services.now();
+        let mut queue = self.schedule.queue_mut();
+        let mut taken = Vec::with_capacity(glances.len());
+        for Glance { entry, .. } in glances {
+            let is_there = queue.entry(now, entry).is_some();
+            match queue.take_out(now, entry) {
+                Some(detail) => taken.push(detail),
+                None => answer.count(|tally| tally.in_flight += u64::from(is_there)),
+            }
+        }
+        answer.count(|tally| {
+            tally.messages += u64::from(!taken.is_empty());
+            tally.recipients += taken.len() as u64;
+        });
+        taken
+    }
+
+    fn fail_and_report(
+        &self,
+        batch: Vec<(MessageId, Vec<Glance>)>,
+        read: Vec<Result<Rc<Message>, LoadError>>,
+        order: &Order,
+        answer: &Answer,
+    ) -> Option<String> {
+        let mut error = None;
+        for ((id, glances), message) in batch.into_iter().zip(read) {
+            let Ok(message) = message else {
+                error = Some(format!("{id}: it can't be read, and whom to tell stands there"));
+                continue;
+            };
+            let failed = self.take_out(glances, answer);
+            if !failed.is_empty() {
+                fail_now(&self.delivery, &message, &failed, &order.failure);
+            }
+        }
+        error
+    }
+
+    async fn fail_silently(
+        &self,
+        batch: Vec<(MessageId, Vec<Glance>)>,
+        read: Vec<Result<Rc<Message>, LoadError>>,
+        order: &Order,
+        answer: &Answer,
+    ) -> Option<String> {
+        let mut error = None;
+        let mut by_log: BTreeMap<u8, (Vec<Record>, Vec<crate::event::Event>)> = BTreeMap::new();
+        for ((id, glances), message) in batch.into_iter().zip(read) {
+            let Ok(message) = message else {
+                error = Some(format!("{id}: it can't be read; `queue remove` removes it"));
+                continue;
+            };
+            let failed = self.take_out(glances, answer);
+            if failed.is_empty() {
+                continue;
+            }
+            let (settle, told) = fail_silently(&self.delivery, &message, &failed, &order.failure);
+            let (records, events) = by_log.entry(id.log()).or_default();
+            records.push(Record::Settle(settle));
+            events.extend(told);
+        }
+        for (log, (records, events)) in by_log {
+            match self.custody.submit(MessageId::new(0, log, 0), records).await {
+                Completion::Durable { position } => {
+                    events.into_iter().for_each(|e| self.services.emit_at(e, log, position));
+                }
+                other => error = Some(format!("the spool did not take the failures: {other:?}")),
+            }
+        }
+        error
+    }
+}
