@@ -181,13 +181,18 @@ These keys stand before the first section.
 ";
 
 /// Heading, how the section is opened, and the definition that describes it.
-const SECTIONS: [(&str, &str, &str); 19] = [
+const SECTIONS: [(&str, &str, &str); 24] = [
     ("spool", "[spool]", "SpoolText"),
     ("certificate", "[[certificate]]", "CertificateText"),
     ("listener", "[[listener]]", "ListenerText"),
     ("route", "[[route]]", "RouteText"),
     ("table", "[[table]]", "TableText"),
     ("table: cache", "[[table]]\ncache = { … }", "TableCacheText"),
+    ("source", "[[source]]", "SourceText"),
+    ("source: warmup", "[[source]]\nwarmup = { … }", "WarmupText"),
+    ("pool", "[[pool]]", "PoolText"),
+    ("pool: sources", "[[pool]]\nsources = [{ … }]", "PoolSourceText"),
+    ("tenant", "[[tenant]]", "TenantText"),
     ("retry", "[retry]", "RetryText"),
     ("reports", "[reports]", "ReportsText"),
     ("reports: retry", "[reports]\nretry = { … }", "ReportRetryText"),

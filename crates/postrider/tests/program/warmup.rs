@@ -111,7 +111,12 @@ fn what_waits_for_a_warm_up_says_so_and_a_reload_ends_it() {
         queue.iter().all(|item| item["recipients"][0]["blocker"]["text"] == *told)
     });
     let shown = control(near_files.dir(), &["sources"]);
-    let line = shown.out.lines().find(|line| line.starts_with("new")).expect("its line").to_owned();
+    let line = shown
+        .out
+        .lines()
+        .find(|line| line.trim_start().starts_with("new"))
+        .expect("its line")
+        .to_owned();
     let words: Vec<&str> = line.split_whitespace().collect();
     let towards = far.address().to_string();
     assert_eq!((words[1], words[2], words[4]), (&*towards, "1/2", "1/20"), "{}", shown.out);
