@@ -1,6 +1,6 @@
 //! What it takes to fail much that is queued by one order: time in proportion, and memory that does not grow with it.
 //!
-//! `FAIL_MESSAGES=1000000 START_SEGMENT_MIB=256 cargo test --release -p postrider --test machine fail_memory -- --nocapture`
+//! `FAIL_MESSAGES=1000000 START_SEGMENT_MIB=256 cargo test --release -p postrider --test machine fail_memory -- --nocapture --test-threads 1`
 //! says what a million take.
 
 use super::start_memory::{fill, number};
