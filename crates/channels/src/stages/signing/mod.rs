@@ -1,8 +1,10 @@
 //! Signing of mail whose author is somebody of ours (DKIM): on the shard that accepts it, before it is durable.
 
 mod keys;
+mod scope;
 mod settings;
 
+pub use scope::SigningScope;
 pub use settings::SigningName;
 pub(crate) use settings::{Signer, SignerText};
 
