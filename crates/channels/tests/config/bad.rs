@@ -2,6 +2,7 @@
 
 use super::bad_checks::CHECKS;
 use super::bad_logins::LOGINS;
+use super::bad_signing::SIGNING;
 use channels::schema;
 
 /// A file that is right but for `<HERE>`, which stands on line 1 (before the sections).
@@ -516,7 +517,7 @@ const BAD: &[(&str, &str, &str)] = &[
 #[test]
 fn each_mistake_is_shown_at_its_place() {
     let mut wrong = String::new();
-    for (frame, mistake, expected) in BAD.iter().chain(CHECKS).chain(LOGINS) {
+    for (frame, mistake, expected) in BAD.iter().chain(CHECKS).chain(LOGINS).chain(SIGNING) {
         let text = frame.replacen("<HERE>", mistake, 1);
         let found = match schema().parse(&text, "f.toml") {
             Ok(_) => "no error".to_owned(),

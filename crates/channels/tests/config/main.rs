@@ -5,4 +5,5 @@
 mod bad;
 mod bad_checks;
 mod bad_logins;
+mod bad_signing;
 mod good;
