@@ -7,6 +7,7 @@ mod bench;
 mod crash;
 mod limits;
 mod scarcity;
+mod signing;
 mod start_memory;
 #[path = "../support/mod.rs"]
 mod support;
