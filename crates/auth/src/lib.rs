@@ -26,4 +26,4 @@ mod tags;
 mod testing;
 pub mod tls_report;
 pub mod tlsa;
-mod together;
+pub mod together;

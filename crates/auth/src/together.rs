@@ -34,7 +34,7 @@ pub(crate) async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Out
 type Waiting<F> = (Pin<Box<F>>, Option<<F as Future>::Output>);
 
 /// What each gives, in their order; they wait together.
-pub(crate) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+pub async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut waiting: Vec<Waiting<F>> = futures.map(|future| (Box::pin(future), None)).collect();
     poll_fn(|cx| {
         let mut are_done = true;

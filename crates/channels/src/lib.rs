@@ -14,8 +14,8 @@ mod values;
 pub use key_file::KeyFile;
 pub use smtp::settings;
 pub use stages::{
-    AccessQuestion, ConsultedAccess, SigningName, asks_for_greylisting, consult_access,
-    lookups_at_once, milter_connections,
+    AccessQuestion, ConsultedAccess, SigningName, SigningScope, asks_for_greylisting,
+    consult_access, lookups_at_once, milter_connections,
 };
 pub use tables::{DatabaseFile, LocalTable, local};
 
@@ -90,6 +90,26 @@ pub fn signing_names<'c>(config: &'c Config, author: &str) -> (Vec<SigningName<'
     let signers = || config.stages.iter().filter_map(|entry| entry.settings.of::<stages::Signer>());
     let tables = signers().filter_map(|signer| signer.table(author)).map(|table| &*table.name);
     (signers().flat_map(|signer| signer.names(author)).collect(), tables.collect())
+}
+
+/// Whose mail each signer signs, and with which keys, as far as the configuration tells.
+pub fn signing_scopes(config: &Config) -> impl Iterator<Item = SigningScope<'_>> {
+    let signers = config.stages.iter().filter_map(|entry| entry.settings.of::<stages::Signer>());
+    signers.map(stages::Signer::scope)
+}
+
+/// In whose names mail of authors of this domain is signed, each once; where a table has the keys, if it has
+/// the domain.
+#[must_use]
+pub fn signing_domains(config: &Config, author: &str) -> Vec<String> {
+    let signers = config.stages.iter().filter_map(|entry| entry.settings.of::<stages::Signer>());
+    let mut domains = Vec::new();
+    for domain in signers.filter_map(|signer| signer.domain_for(author)) {
+        if !domains.contains(&domain) {
+            domains.push(domain);
+        }
+    }
+    domains
 }
 
 /// All ways in, for one shard.

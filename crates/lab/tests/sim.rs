@@ -108,7 +108,7 @@ fn twice_the_rate_is_noticed() {
 
 #[test]
 fn a_connection_that_goes_on_after_a_protocol_error_loses_mail() {
-    assert_caught(Plant::ReuseAfterProtocolError, |text| text.contains("is lost"));
+    assert_caught_from(60, Plant::ReuseAfterProtocolError, |text| text.contains("is lost"));
 }
 
 #[test]
@@ -124,6 +124,22 @@ fn a_torn_batch_that_recovery_trusts_is_damage_later() {
 #[test]
 fn a_connection_slot_given_back_twice_is_noticed() {
     assert_caught(Plant::ReleaseSlotTwice, |text| text.contains("connections to"));
+}
+
+#[test]
+fn a_lease_that_is_not_returned_is_noticed() {
+    assert_caught(Plant::LoseLease, |text| text.contains("not drained"));
+}
+
+#[test]
+fn a_connection_too_many_to_a_provider_from_one_source_is_noticed() {
+    assert_caught(Plant::OneConnectionMore, |text| text.contains(" from 10.0.0.1"));
+}
+
+#[test]
+fn twice_the_rate_of_a_tenant_and_to_a_provider_are_noticed() {
+    assert_caught(Plant::RateDoubled, |text| text.contains("transactions of tenant"));
+    assert_caught(Plant::RateDoubled, |text| text.contains("transactions to the provider"));
 }
 
 #[test]

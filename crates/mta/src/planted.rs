@@ -23,4 +23,6 @@ pub enum Planted {
     ForgetRequireTls,
     /// A shard keeps to itself which next hops are well.
     KeepToItself,
+    /// What other shards have lent of a limit is not given back.
+    LoseLease,
 }

@@ -124,6 +124,7 @@ impl<W: World> Shard<W> {
         match fault {
             Planted::DropTimersAtReload => self.schedule.queue_mut().plant_dropped_timers(),
             Planted::NeverSuspend => self.schedule.queue_mut().plant_patience(),
+            Planted::LoseLease => self.schedule.queue_mut().plant_lost_leases(),
             _ => {}
         }
     }

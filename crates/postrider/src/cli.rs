@@ -16,7 +16,7 @@ pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCo
 pub(crate) use tls::{TlsArgs, TlsCheckArgs, TlsCommand};
 
 use clap::{Args, Parser, Subcommand, ValueHint};
-use mail::Mailbox;
+use mail::{Domain, Mailbox};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -90,6 +90,12 @@ pub(crate) enum Command {
     /// Reads a configuration file as `serve` would and shows all that is wrong with it, each mistake
     /// with file, line and column. Warnings (what is hardly meant, such as an open relay) do not fail
     /// the check.
+    ///
+    /// With --dns the DNS is asked for what mailbox providers ask of those who send: that each address that mail
+    /// goes from has a name that leads back to it, and says that name; and of each domain that a [[signer]] names
+    /// that SPF passes for these addresses, that the records of its keys are right, that there is a DMARC policy
+    /// with which a signature is aligned, and that replies have somewhere to go. What is wrong is shown with the
+    /// record that would be right.
     Check(CheckArgs),
     /// Show what would happen to a recipient, without sending anything
     ///
@@ -170,16 +176,25 @@ pub(crate) struct ServeArgs {
 #[command(after_help = "\
 Exit codes:
   0  the file is right
-  2  it is not, or it can't be read
+  1  the file is right, and the DNS is not
+  2  the file is not, or it can't be read
 
 Examples:
   postrider check --config /etc/postrider.toml
+  postrider check --dns --config /etc/postrider.toml
   postrider check --config new.toml && mv new.toml /etc/postrider.toml && postrider reload \\
       --config /etc/postrider.toml")]
 pub(crate) struct CheckArgs {
     /// The file.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
+    /// Ask the DNS about addresses, domains and keys of those who send.
+    #[arg(long)]
+    pub(crate) dns: bool,
+    /// A domain of authors that the file does not name, as it is in a table, say, or below another one; more
+    /// than once for several.
+    #[arg(long, value_name = "DOMAIN", requires = "dns", value_parser = parse_domain)]
+    pub(crate) domain: Vec<String>,
     /// Print mistakes and warnings as JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -323,6 +338,11 @@ pub(crate) struct ManArgs {
     pub(crate) out: PathBuf,
 }
 
+/// A name for the DNS, in ASCII.
+fn parse_domain(text: &str) -> Result<String, String> {
+    Domain::dns_name(text).ok_or_else(|| "not a domain".to_owned())
+}
+
 fn parse_mailbox(text: &str) -> Result<Mailbox, String> {
     let bare = text.strip_prefix('<').and_then(|t| t.strip_suffix('>')).unwrap_or(text);
     Mailbox::parse(bare, true).map_err(|error| error.to_string())
@@ -344,6 +364,7 @@ mod tests {
             "serve",
             "serve --config FILE --shards 2",
             "check --config FILE",
+            "check --dns --domain example.org --domain example.net --json",
             "explain a@example.org",
             "explain <a@example.org> --from b@example.net --config FILE",
             "explain postmaster --client 192.0.2.1 --listener relay --offline --json",
@@ -389,6 +410,8 @@ mod tests {
     fn what_could_be_misunderstood_is_refused() {
         for line in [
             "serve --shards 0",
+            "check --domain example.org",
+            "check --dns --domain a..b",
             "explain nobody@",
             "queue remove",
             "queue remove --all --domain example.org",

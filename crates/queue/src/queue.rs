@@ -100,6 +100,8 @@ pub struct Queue {
     drops_timers: bool,
     #[cfg(feature = "planted")]
     pub(crate) is_patient: bool,
+    #[cfg(feature = "planted")]
+    pub(crate) loses_leases: bool,
 }
 
 impl std::fmt::Debug for Queue {
@@ -152,6 +154,8 @@ impl Queue {
             drops_timers: false,
             #[cfg(feature = "planted")]
             is_patient: false,
+            #[cfg(feature = "planted")]
+            loses_leases: false,
         }
     }
 
@@ -505,6 +509,12 @@ impl Queue {
     #[cfg(feature = "planted")]
     pub fn plant_patience(&mut self) {
         self.is_patient = true;
+    }
+
+    /// A planted fault: what other shards have lent is not given back.
+    #[cfg(feature = "planted")]
+    pub fn plant_lost_leases(&mut self) {
+        self.loses_leases = true;
     }
 
     /// The slots of the recipients of one message, beginning with `slot`.

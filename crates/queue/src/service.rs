@@ -355,6 +355,10 @@ impl Queue {
         let share = &mut self.ready[number].borrows[at].share;
         share.returned(slots);
         share.tokens -= tokens;
+        #[cfg(feature = "planted")]
+        if self.loses_leases && self.ready[number].borrows[at].owner != self.config.shard {
+            return;
+        }
         self.send_to_owner(now, Place::Ready(number), at, LeaseOp::Return { slots, tokens });
     }
 }

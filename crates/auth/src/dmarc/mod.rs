@@ -2,9 +2,11 @@
 //! (RFC 7489). Where domains end that belong together is found by walking up the tree (RFC 9989 §4.10),
 //! without a list of public suffixes.
 
+mod published;
 mod record;
 pub mod reporting;
 
+pub use published::{Finding, Published};
 pub use record::Wish;
 
 use crate::authors;

@@ -43,6 +43,16 @@ pub(super) enum Registry {
     Unsaid,
 }
 
+/// Whether a TXT record says that it is a policy.
+pub(super) fn is_policy(txt: &[u8]) -> bool {
+    let version = txt.split(|byte| *byte == b';').next().unwrap_or_default();
+    let (tag, value) = match version.iter().position(|byte| *byte == b'=') {
+        Some(at) => (&version[..at], &version[at + 1..]),
+        None => return false,
+    };
+    tag.trim_ascii() == b"v" && value.trim_ascii() == b"DMARC1"
+}
+
 /// A policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
@@ -70,15 +80,7 @@ impl Record {
     /// The policy among the TXT records of a name: one that stands alone (RFC 7489 §6.6.3). What is
     /// none is passed over, and several are none.
     pub(super) fn find(records: &[Vec<u8>]) -> Option<Record> {
-        let is_policy = |txt: &&Vec<u8>| {
-            let version = txt.split(|byte| *byte == b';').next().unwrap_or_default();
-            let (tag, value) = match version.iter().position(|byte| *byte == b'=') {
-                Some(at) => (&version[..at], &version[at + 1..]),
-                None => return false,
-            };
-            tag.trim_ascii() == b"v" && value.trim_ascii() == b"DMARC1"
-        };
-        let mut policies = records.iter().filter(is_policy);
+        let mut policies = records.iter().filter(|txt| is_policy(txt));
         let only = policies.next().filter(|_| policies.next().is_none())?;
         Record::parse(std::str::from_utf8(only).ok()?)
     }

@@ -11,7 +11,8 @@ mod smarthost_login;
 const HANDSHAKE_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 
 pub(crate) use inbound::{
-    Checks, Dnsbl, Exempt, Greylist, Inbound, Milter, OnFailure, SmtpListenerText, Strangers,
-    SubmissionText, checks_of, is_stranger, milters_of, seal_of, signing_of, strangers_of,
+    Checks, Dnsbl, EncodeBeforeSigning, Exempt, Greylist, Inbound, Milter, OnFailure,
+    SmtpListenerText, Strangers, SubmissionText, checks_of, is_stranger, milters_of, seal_of,
+    signing_of, strangers_of,
 };
 pub(crate) use outbound::Outbound;

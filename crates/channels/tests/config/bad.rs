@@ -3,6 +3,7 @@
 use super::bad_checks::CHECKS;
 use super::bad_events::EVENTS;
 use super::bad_logins::LOGINS;
+use super::bad_signing::SIGNING;
 use super::bad_warmup::WARMUPS;
 use channels::schema;
 
@@ -519,9 +520,8 @@ const BAD: &[(&str, &str, &str)] = &[
 #[test]
 fn each_mistake_is_shown_at_its_place() {
     let mut wrong = String::new();
-    for (frame, mistake, expected) in
-        BAD.iter().chain(CHECKS).chain(EVENTS).chain(LOGINS).chain(WARMUPS)
-    {
+    let more = [CHECKS, EVENTS, LOGINS, SIGNING, WARMUPS];
+    for (frame, mistake, expected) in BAD.iter().chain(more.into_iter().flatten()) {
         let text = frame.replacen("<HERE>", mistake, 1);
         let found = match schema().parse(&text, "f.toml") {
             Ok(_) => "no error".to_owned(),

@@ -6,5 +6,6 @@ mod bad;
 mod bad_checks;
 mod bad_events;
 mod bad_logins;
+mod bad_signing;
 mod bad_warmup;
 mod good;

@@ -1,10 +1,13 @@
 //! `postrider check`.
 
+mod dns;
+
 use super::load::{self, LoadError};
 use crate::cli::{CheckArgs, exit};
 use crate::reply_classes;
-use config::{Certificate, Config, Problem};
-use serde_json::json;
+use config::{Certificate, Config, ConfigErrors, Problem};
+use dns::{Finding, Severity};
+use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -22,31 +25,66 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
             return ExitCode::from(exit::USAGE);
         }
     };
-    let (problems, right) = match &loaded {
-        Ok(config) => (config.warnings.as_slice(), true),
-        Err(errors) => (errors.problems(), false),
-    };
-    if args.json {
-        let list: Vec<_> = problems.iter().map(as_json).collect();
-        super::print(&format!("{:#}\n", json!({ "valid": right, "problems": list })));
-    } else {
-        match &loaded {
-            Ok(config) => {
-                eprint!("{}", config.render_warnings(colour));
-                // Line 0 is the route that is added for the postmaster.
-                let routes = config.routes.iter().filter(|route| route.line > 0).count();
-                super::print(&format!(
-                    "{}: right ({}, {})\n",
-                    config.file_name(),
-                    counted(config.listeners.len(), "listener"),
-                    counted(routes, "route"),
-                ));
-                super::print(&ordered(config));
+    let found = match &loaded {
+        Ok(config) if args.dns => match dns::lint(config, &args.domain) {
+            Ok(found) => Some(found),
+            Err(why) => {
+                eprintln!("postrider: {why}");
+                return ExitCode::from(exit::FAILED);
             }
-            Err(errors) => eprint!("{}", errors.render(colour)),
-        }
+        },
+        _ => None,
+    };
+    match args.json {
+        true => super::print(&format!("{:#}\n", json_of(&loaded, found.as_deref()))),
+        false => show(&loaded, found.as_deref(), colour),
     }
-    if right { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
+    let is_error = |finding: &Finding| finding.severity == Severity::Error;
+    match (loaded.is_ok(), found.iter().flatten().any(is_error)) {
+        (false, _) => ExitCode::from(exit::USAGE),
+        (true, true) => ExitCode::from(exit::FAILED),
+        (true, false) => ExitCode::SUCCESS,
+    }
+}
+
+fn json_of(loaded: &Result<Config, ConfigErrors>, found: Option<&[Finding]>) -> Value {
+    let problems = match loaded {
+        Ok(config) => config.warnings.as_slice(),
+        Err(errors) => errors.problems(),
+    };
+    let list: Vec<_> = problems.iter().map(as_json).collect();
+    let mut all = json!({ "valid": loaded.is_ok(), "problems": list });
+    if let Some(found) = found {
+        all["dns"] = json!(found);
+    }
+    all
+}
+
+fn show(loaded: &Result<Config, ConfigErrors>, found: Option<&[Finding]>, colour: bool) {
+    let config = match loaded {
+        Ok(config) => config,
+        Err(errors) => {
+            eprint!("{}", errors.render(colour));
+            return;
+        }
+    };
+    eprint!("{}", config.render_warnings(colour));
+    // Line 0 is the route that is added for the postmaster.
+    let routes = config.routes.iter().filter(|route| route.line > 0).count();
+    super::print(&format!(
+        "{}: right ({}, {})\n",
+        config.file_name(),
+        counted(config.listeners.len(), "listener"),
+        counted(routes, "route"),
+    ));
+    super::print(&ordered(config));
+    if let Some(found) = found {
+        let lines: String = found.iter().map(ToString::to_string).collect();
+        let count = |severity| found.iter().filter(|finding| finding.severity == severity).count();
+        let errors = counted(count(Severity::Error), "error");
+        let warnings = counted(count(Severity::Warn), "warning");
+        super::print(&format!("{lines}{errors}, {warnings}\n"));
+    }
 }
 
 /// The file is right, and one that it names is not.
@@ -82,7 +120,7 @@ fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-fn as_json(problem: &Problem) -> serde_json::Value {
+fn as_json(problem: &Problem) -> Value {
     json!({
         "severity": if problem.fatal { "error" } else { "warning" },
         "line": problem.line,

@@ -6,7 +6,7 @@ use crate::signing_keys::read_one;
 use crate::terminal::clean;
 use crate::world::resolver::Resolver;
 use auth::dkim::{Algorithm, SigningKey, findings};
-use auth::records::Records as _;
+use auth::records::Records;
 use channels::{SigningName, signing_names};
 use config::Config;
 use mail::Domain;
@@ -70,8 +70,8 @@ fn write_key(path: &Path, pem: &[u8]) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// A record as zone files have it.
-fn strings_of(record: &str) -> String {
+/// The strings of a TXT record as zone files have them.
+pub(super) fn strings_of(record: &str) -> String {
     let strings = record.as_bytes().chunks(STRING_BYTES_MAX);
     let quoted = |string: &[u8]| format!("\"{}\"", String::from_utf8_lossy(string));
     strings.map(quoted).collect::<Vec<_>>().join(" ")
@@ -79,18 +79,18 @@ fn strings_of(record: &str) -> String {
 
 /// What the DNS has of one key.
 #[derive(Debug, Serialize)]
-struct Seen {
-    name: String,
+pub(super) struct Seen {
+    pub(super) name: String,
     /// From when on it signs, if not now.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<String>,
     key: String,
     /// Nothing is wrong.
-    right: bool,
-    findings: Vec<String>,
+    pub(super) right: bool,
+    pub(super) findings: Vec<String>,
     /// What it should be.
     #[serde(skip_serializing_if = "Option::is_none")]
-    record: Option<String>,
+    pub(super) record: Option<String>,
 }
 
 fn check(args: &DkimCheckArgs) -> ExitCode {
@@ -114,7 +114,7 @@ fn check(args: &DkimCheckArgs) -> ExitCode {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let seen = match runtime {
-        Ok(runtime) => runtime.block_on(look(&config, &names)),
+        Ok(runtime) => runtime.block_on(look_all(&config, &names)),
         Err(error) => return usage(error.to_string()),
     };
     match args.json {
@@ -127,30 +127,36 @@ fn check(args: &DkimCheckArgs) -> ExitCode {
     }
 }
 
-async fn look(config: &Config, names: &[SigningName<'_>]) -> Vec<Seen> {
+async fn look_all(config: &Config, names: &[SigningName<'_>]) -> Vec<Seen> {
     let resolver = Resolver::new(&config.dns);
     let mut all = Vec::with_capacity(names.len());
-    for SigningName { name, file, from } in names {
-        let (found, record) = match read_one(file.path()) {
-            Err(why) => (vec![why], None),
-            Ok(ours) => match AsRecords(&resolver).txt(name).await {
-                Err(error) => (vec![format!("no answer: {error}")], ours.record()),
-                Ok(records) => {
-                    let found = findings(&records, &ours);
-                    (found.iter().map(ToString::to_string).collect(), ours.record())
-                }
-            },
-        };
-        all.push(Seen {
-            name: name.clone(),
-            from: from.map(|from| from.to_string()),
-            key: file.path().display().to_string(),
-            right: found.is_empty(),
-            record: record.filter(|_| !found.is_empty()),
-            findings: found,
-        });
+    for name in names {
+        all.push(look(&AsRecords(&resolver), name).await);
     }
     all
+}
+
+/// Holds the DNS against one key.
+pub(super) async fn look<R: Records>(records: &R, key: &SigningName<'_>) -> Seen {
+    let SigningName { name, file, from } = key;
+    let (found, record) = match read_one(file.path()) {
+        Err(why) => (vec![why], None),
+        Ok(ours) => match records.txt(name).await {
+            Err(error) => (vec![format!("no answer: {error}")], ours.record()),
+            Ok(records) => {
+                let found = findings(&records, &ours);
+                (found.iter().map(ToString::to_string).collect(), ours.record())
+            }
+        },
+    };
+    Seen {
+        name: name.clone(),
+        from: from.map(|from| from.to_string()),
+        key: file.path().display().to_string(),
+        right: found.is_empty(),
+        record: record.filter(|_| !found.is_empty()),
+        findings: found,
+    }
 }
 
 fn shown(seen: &Seen) -> String {

@@ -8,6 +8,7 @@ mod crash;
 mod fail_memory;
 mod limits;
 mod scarcity;
+mod signing;
 mod start_memory;
 #[path = "../support/mod.rs"]
 mod support;

@@ -11,6 +11,7 @@ mod aliases;
 mod arrivals;
 mod bad_input;
 mod bad_peers;
+mod check_dns;
 mod classes;
 mod client_limits;
 mod directories;

@@ -28,7 +28,7 @@ use mta::seams::{Net, Task, World};
 pub(crate) use seal::Seal;
 use session::Session;
 use settings::SmtpListener;
-pub(crate) use settings::SmtpListenerText;
+pub(crate) use settings::{EncodeBeforeSigning, SmtpListenerText};
 use smtp::server::ServerConfig;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -103,12 +103,15 @@ pub(crate) struct SigningRules {
     pub(crate) signs: bool,
     /// What nobody signs is not taken from these.
     pub(crate) refuses_unsigned: bool,
+    /// What is encoded first.
+    pub(crate) encodes: EncodeBeforeSigning,
 }
 
 /// Whether mail of clients of a listener is signed.
 pub(crate) fn signing_of(listener: &Listener) -> SigningRules {
     let told = listener.protocol.of::<SmtpListener>().map(|listener| listener.signing);
-    told.unwrap_or(SigningRules { signs: true, refuses_unsigned: false })
+    let encodes = EncodeBeforeSigning::default();
+    told.unwrap_or(SigningRules { signs: true, refuses_unsigned: false, encodes })
 }
 
 /// The filters that are asked at a listener.

@@ -114,6 +114,9 @@ pub(crate) struct SmtpListenerText {
     /// What becomes of messages of clients that may relay and that nobody signs: no signer is for their author, or
     /// they have no or several From fields.
     pub unsigned: Unsigned,
+    /// What of messages that are signed is encoded first, as it would be on its way out, where it breaks what was
+    /// signed (RFC 6376 §5.3).
+    pub encode_before_signing: EncodeBeforeSigning,
     /// Filters that are asked about all sessions and messages here, by Sendmail's milter protocol, in this
     /// order: each sees what those before it made. Such as
     /// `[{ address = "127.0.0.1:11332", on_failure = "accept" }]`; `address` is an IP address and port, or
@@ -155,6 +158,7 @@ impl Default for SmtpListenerText {
             seal: None,
             sign: true,
             unsigned: Unsigned::Send,
+            encode_before_signing: EncodeBeforeSigning::LongLines,
             milters: Vec::new(),
         }
     }
@@ -193,6 +197,20 @@ pub(crate) enum Nul {
     Strip,
     /// They are stored and sent on.
     Keep,
+}
+
+/// What is encoded before it is signed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EncodeBeforeSigning {
+    /// Parts with lines over 998 octets, which are encoded for whatever next hop.
+    #[default]
+    LongLines,
+    /// Parts with 8-bit octets as well, for next hops without 8BITMIME.
+    #[serde(rename = "8bit")]
+    EightBit,
+    /// Nothing: what is stored is what came.
+    Never,
 }
 
 /// What a listener that speaks SMTP is told.
@@ -325,7 +343,12 @@ fn signing(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> SigningRules
         let help = "take out sign = false";
         reader.error("unsigned", "nothing is signed here that may go on", help);
     }
-    SigningRules { signs: text.sign, refuses_unsigned }
+    let encodes = text.encode_before_signing;
+    if !text.sign && encodes != EncodeBeforeSigning::default() {
+        let help = "take out sign = false, or this";
+        reader.error("encode_before_signing", "nothing is signed here", help);
+    }
+    SigningRules { signs: text.sign, refuses_unsigned, encodes }
 }
 
 fn greeting_delay(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> Duration {

@@ -1,12 +1,15 @@
 //! Signing of mail whose author is somebody of ours (DKIM): on the shard that accepts it, before it is durable.
 
+mod encoding;
 mod keys;
+mod scope;
 mod settings;
 
+pub use scope::SigningScope;
 pub use settings::SigningName;
 pub(crate) use settings::{Signer, SignerText};
 
-use crate::smtp::signing_of;
+use crate::smtp::{EncodeBeforeSigning, signing_of};
 use crate::stages::rescan::scanned;
 use auth::authors::{NoAuthor, domain_of_author};
 use auth::dkim::{Algorithm, SigningIdentity, sign};
@@ -116,16 +119,24 @@ impl<W: World> Stage for SigningStage<W> {
         let Some(reader) = reader.filter(|_| is_signed(transaction)) else {
             return Decision::pass();
         };
+        let rules = signing_of(transaction.session.listener());
+        let encodes = encoding::is_wanted(rules.encodes, draft.facts());
         if !draft.is_rewritten() {
             let mut message = reader.0.finish();
             if draft.omitted().is_empty() || message.leave_out(draft.omitted()) {
-                return self.sign_draft(transaction, draft, message);
+                return match encodes {
+                    false => self.sign_draft(transaction, draft, message),
+                    true => Answer::later(self.sign_encoded(transaction, draft, message)),
+                };
             }
         }
         // What is signed is what leaves here.
         Answer::later(async move {
             let message = scanned(draft, Reader::new().0).await?;
-            self.sign_draft(transaction, draft, message).get().await
+            match encodes {
+                false => self.sign_draft(transaction, draft, message).get().await,
+                true => self.sign_encoded(transaction, draft, message).await,
+            }
         })
     }
 
@@ -155,6 +166,26 @@ impl<W: World> SigningStage<W> {
     /// In seconds since 1970.
     fn now(&self) -> u64 {
         self.world.time().wall().0 / 1_000
+    }
+
+    /// The same as [`SigningStage::sign_draft`], for content that is encoded first if somebody signs it.
+    async fn sign_encoded(
+        &self,
+        transaction: &Rc<Transaction>,
+        draft: &mut Draft,
+        message: Scanned,
+    ) -> Result<(), Refusal> {
+        let signers = match domain_of_author(draft.added_fields(), &message) {
+            Ok(author) => self.identities(&author).get().await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
+        let takes_eight_bit =
+            signing_of(transaction.session.listener()).encodes != EncodeBeforeSigning::EightBit;
+        let message = match !signers.is_empty() && encoding::encode(draft, takes_eight_bit).await? {
+            true => scanned(draft, Reader::new().0).await?,
+            false => message,
+        };
+        self.sign_draft(transaction, draft, message).get().await
     }
 
     fn sign_draft<'a>(

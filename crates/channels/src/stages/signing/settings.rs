@@ -67,9 +67,9 @@ pub struct SigningName<'a> {
 #[derive(Debug)]
 pub(crate) struct Signer {
     /// Empty: all.
-    domains: Vec<DomainPattern>,
+    pub(super) domains: Vec<DomainPattern>,
     /// `None`: see [`Signer::domain_for`].
-    sign_as: Option<String>,
+    pub(super) sign_as: Option<String>,
     pub(super) keys: Keys,
 }
 
@@ -234,7 +234,7 @@ impl StageSettings for Signer {
 
 impl Signer {
     /// In whose name it signs for an author of this domain; `None`: it does not.
-    pub(super) fn domain_for(&self, author: &str) -> Option<String> {
+    pub(crate) fn domain_for(&self, author: &str) -> Option<String> {
         let own = || self.sign_as.clone();
         if self.domains.is_empty() {
             return own().or_else(|| Some(author.to_owned()));
@@ -251,9 +251,12 @@ impl Signer {
 
     /// The keys with which it signs for an author of this domain, those to come included.
     pub(crate) fn names(&self, author: &str) -> Vec<SigningName<'_>> {
-        let (Some(domain), Keys::Own(own, next)) = (self.domain_for(author), &self.keys) else {
-            return Vec::new();
-        };
+        self.domain_for(author).map_or_else(Vec::new, |domain| self.names_as(&domain))
+    }
+
+    /// The keys with which it signs in the name of this domain; none where a table has them.
+    pub(super) fn names_as(&self, domain: &str) -> Vec<SigningName<'_>> {
+        let Keys::Own(own, next) = &self.keys else { return Vec::new() };
         let name = |key: &'_ OwnKey| format!("{}._domainkey.{domain}", key.selector);
         let own = SigningName { name: name(own), file: &own.key, from: None };
         let next = next.iter().map(|next| SigningName {

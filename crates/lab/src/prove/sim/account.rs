@@ -338,8 +338,8 @@ impl Account {
         self.check_failed(bounds);
         self.check_well(bounds.well);
         self.check_duplicates(network, bounds);
-        for (address, most, max) in network.exceeded() {
-            self.violate(None, format!("{most} connections to {address}, at most {max} allowed"));
+        for text in network.exceeded() {
+            self.violate(None, text);
         }
     }
 

@@ -332,7 +332,10 @@ impl Client {
             _ => BodyKind::Eightbit,
         };
         let body = Body::generate(kind, bytes as usize, random.next_u64());
-        let mut header = Vec::new();
+        // Left out of what arrives.
+        let tenant = self.shared.plan.tenant_of(number);
+        let tenant = tenant.map_or(String::new(), |tenant| format!("X-Tenant: t{tenant}\r\n"));
+        let mut header = tenant.into_bytes();
         let sender = format!("{name}@{}", self.sender_domain(number));
         body.write_header(
             &mut header,

@@ -19,6 +19,7 @@ pub mod names;
 pub mod network;
 pub mod node;
 pub mod open_files;
+pub mod paces;
 pub mod peer;
 pub mod plan;
 pub mod plant;
@@ -40,6 +41,7 @@ use account::{Account, Bounds};
 use attempts::Deferred;
 use client::Clients;
 use config::Config;
+use config::shaping::ShapingFile;
 use directory::Directory;
 use executor::{Executor, Group, OUTSIDE};
 use inspector::{Inspected, Inspector};
@@ -49,6 +51,7 @@ use names::NODE;
 use network::{Network, NetworkFaults, Queues};
 use node::{Environment, Node};
 use open_files::OpenFiles;
+use paces::Paces;
 use peer::Peers;
 use plan::{Act, ActKind, CROWD_FROM_US, Crash, CrashKind, DiskFailure, FaultRates, Hop, Mood};
 use promises::Promises;
@@ -75,8 +78,8 @@ const POISON_WAIT_US: u64 = 20_000_000;
 /// A crash amid a write may wait so long for one.
 const WRITE_WAIT_US: u64 = 5_000_000;
 
-/// Stopping takes no longer.
-const STOP_US: u64 = 20_000_000;
+/// Stopping takes each shard no longer: one after the other.
+const STOP_EACH_US: u64 = 10_000_000;
 
 /// What was being opened when a limit was lowered is opened within this time.
 const LOWERED_US: u64 = 60_000_000;
@@ -118,7 +121,15 @@ pub fn run(seed: u64, plant: Option<Plant>, with_text: bool) -> Outcome {
 
 /// The configuration after so many changes.
 fn configuration(plan: &Plan, changes: usize, plant: Option<Plant>) -> Arc<Config> {
-    match channels::schema().parse(&plan.config(changes, plant), "the plan") {
+    let config = channels::schema().parse(&plan.config(changes, plant), "the plan");
+    let shaped = config.and_then(|mut config| {
+        if let Some(text) = plan.shaping(plant) {
+            let file = ShapingFile { name: "shaping.toml".into(), text: text.into() };
+            config.shape(&[file])?;
+        }
+        Ok(config)
+    });
+    match shaped {
         Ok(config) => Arc::new(config),
         Err(errors) => unreachable!("the simulator's own configuration is wrong: {errors}"),
     }
@@ -153,7 +164,8 @@ impl Simulation {
             Rc::new(SimDisk::new(random.next_u64(), DISK_BYTES, files, plant))
         };
         let directory = Directory::new(&plan, &executor, &account);
-        let ready_queues = ReadyQueues::new(executor.clone(), network.clone());
+        let sources = plan.pace.as_ref().map_or(1, |pace| pace.sources.len() as u32);
+        let ready_queues = ReadyQueues::new(executor.clone(), network.clone(), sources);
         let promises = Promises::new(&plan, &executor, &account, &ready_queues);
         let environment = Environment {
             disks: (0..plan.logs).map(disk).collect(),
@@ -181,6 +193,8 @@ impl Simulation {
             account: Rc::clone(&account),
             random: RefCell::new(Random::new(random.next_u64())),
             beginnings: Beginnings::default(),
+            paces: Paces::default(),
+            plan: Rc::clone(&plan),
             deferred: Deferred::default(),
             fault_rates: plan.fault_rates,
             healed: Cell::new(false),
@@ -216,6 +230,7 @@ impl Simulation {
                 peer::start(&self.peers, &hop, host);
             }
         }
+        self.watch_provider();
         let mut node = Rc::new(self.start_node()?);
         client::start(&self.clients);
         let plan = Rc::clone(&self.plan);
@@ -259,6 +274,15 @@ impl Simulation {
         };
         for hosts in groups {
             network.watch(hosts, hop.connections_max, Queues::Named(0));
+        }
+    }
+
+    /// Lets the network count the connections of each source towards the provider.
+    fn watch_provider(&self) {
+        let Some(pace) = &self.plan.pace else { return };
+        let hosts = self.plan.provider_hosts();
+        for &source in &pace.sources {
+            self.environment.network.watch_from(source, hosts.clone(), pace.connections_max);
         }
     }
 
@@ -535,7 +559,7 @@ impl Simulation {
             task.stop().await;
             told.set(true);
         });
-        let until_us = executor.now_us() + STOP_US;
+        let until_us = executor.now_us() + u64::from(self.plan.shards) * STOP_EACH_US;
         executor.call_at(until_us, || {});
         executor.run(|| stopped.get() || executor.now_us() >= until_us);
         if !stopped.get() {

@@ -7,7 +7,8 @@ use super::executor::{Executor, OUTSIDE};
 use super::handshake::{self, Certificate};
 use super::names::UNKNOWN_USER;
 use super::network::{Network, SimStream};
-use super::plan::{FaultRates, Hop, TlsIllness, key_of};
+use super::paces::{Begun, Paces};
+use super::plan::{FaultRates, Hop, Plan, TlsIllness, key_of};
 use super::plant::Plant;
 use super::promises::{Promises, Sight, offers_requiretls};
 use super::rates::Beginnings;
@@ -30,6 +31,10 @@ pub struct Peers {
     pub account: Rc<Account>,
     /// When transactions began.
     pub beginnings: Beginnings,
+    /// The same, by source and tenant.
+    pub paces: Paces,
+    /// What everybody does.
+    pub plan: Rc<Plan>,
     /// When those were refused that went to a hop that defers everything.
     pub deferred: Deferred,
     /// Chance.
@@ -393,6 +398,14 @@ impl Session {
         let written_us = network.written_by_client_at(connection, self.taken_bytes);
         if let (Some(group), Some(at_us)) = (network.client_of(connection), written_us) {
             self.peers.beginnings.note(self.host, group, at_us);
+            if let Some(from) =
+                network.source_of(connection).filter(|_| self.peers.plan.pace.is_some())
+            {
+                let sender = String::from_utf8_lossy(self.dialogue.candidate());
+                let between = (from, self.host);
+                let begun = Begun { life: group, between, sender: &sender, at_us };
+                self.peers.paces.note(&self.peers.plan, begun);
+            }
             if self.defers_all() {
                 self.peers.deferred.note(self.host, group, at_us);
             }

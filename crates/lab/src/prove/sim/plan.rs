@@ -6,6 +6,7 @@ mod bounds;
 mod directory;
 mod dns;
 mod file;
+mod pace;
 mod places;
 mod shown;
 mod tls;
@@ -15,6 +16,7 @@ pub use act::{Act, ActKind, Crash, CrashKind, DiskFailure};
 pub use bounds::{Horizon, Limits};
 pub use directory::{DirectoryPlan, Health, Illness};
 pub use dns::{Mood, Zones};
+pub use pace::PacePlan;
 pub use places::Places;
 pub use tls::{NOBODYS_KEY, TlsIllness, TlsPlan, TlsaPlan, key_of};
 pub use variety::{CROWD_DOMAIN, CROWD_FROM_US, Crowd};
@@ -83,6 +85,8 @@ pub struct Plan {
     pub lookups_max: Option<u32>,
     /// A directory has the recipients of some routes.
     pub directory: Option<DirectoryPlan>,
+    /// Sources, a provider and tenants share limits.
+    pub pace: Option<PacePlan>,
 }
 
 /// What the process may have open.
@@ -249,6 +253,7 @@ impl Plan {
             parts: None,
             lookups_max: None,
             directory: None,
+            pace: None,
         };
         // Each of its own, so that what is drawn here changes nothing above.
         plan.complicate(&mut Random::new(seed ^ 0x6D6F_7265));
@@ -257,6 +262,7 @@ impl Plan {
         plan.add_directory(&mut Random::new(seed ^ 0x6469_7265));
         plan.spread_users(&mut Random::new(seed ^ 0x7370_7264));
         plan.add_tls(&mut Random::new(seed ^ 0x0074_6C73));
+        plan.add_pace(&mut Random::new(seed ^ 0x7061_6365));
         plan.note_unasked();
         plan
     }
@@ -394,7 +400,8 @@ impl Plan {
     #[must_use]
     pub fn in_flight_max(&self) -> u32 {
         let of = |(number, hop): (usize, &Hop)| {
-            self.ready_queues_max(number) * hop.connections_max * hop.in_flight_max
+            let queues = self.ready_queues_max(number) * self.sources_of(hop);
+            queues * hop.connections_max * hop.in_flight_max
         };
         self.widest_hops().iter().enumerate().map(of).sum()
     }

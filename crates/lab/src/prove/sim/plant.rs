@@ -72,6 +72,9 @@ pub enum Plant {
     /// A shard keeps to itself which next hops are well
     #[cfg(feature = "planted")]
     KeepToItself,
+    /// What other shards have lent of a limit is not given back
+    #[cfg(feature = "planted")]
+    LoseLease,
 }
 
 #[cfg(feature = "planted")]
@@ -90,6 +93,7 @@ impl Plant {
             Plant::PolicyOfAnother => Some(Planted::PolicyOfAnother),
             Plant::ForgetRequireTls => Some(Planted::ForgetRequireTls),
             Plant::KeepToItself => Some(Planted::KeepToItself),
+            Plant::LoseLease => Some(Planted::LoseLease),
             _ => None,
         }
     }

@@ -84,7 +84,11 @@ impl Beginnings {
 
 /// A stretch of time with more than is allowed to ready queues that are there since `since_us`: how
 /// many, from when, until when.
-fn worst(times_us: &[u64], limit: RateLimit, since_us: &[u64]) -> Option<(usize, u64, u64)> {
+pub(super) fn worst(
+    times_us: &[u64],
+    limit: RateLimit,
+    since_us: &[u64],
+) -> Option<(usize, u64, u64)> {
     let allowed_at = |at_us: u64| {
         let lasted_us: u64 = since_us.iter().map(|&since_us| at_us.saturating_sub(since_us)).sum();
         limit.per_second * lasted_us as f64 / 1e6

@@ -17,14 +17,16 @@ use std::rc::Rc;
 pub struct ReadyQueues {
     executor: Executor,
     network: Network,
+    /// Each has ready queues of its own.
+    sources: u32,
     named: RefCell<BTreeMap<Group, BTreeMap<HostSet, u64>>>,
 }
 
 impl ReadyQueues {
-    /// None yet; `network` is told of each, because it counts connections.
+    /// None yet, from so many sources; `network` is told of each, because it counts connections.
     #[must_use]
-    pub fn new(executor: Executor, network: Network) -> Rc<ReadyQueues> {
-        Rc::new(ReadyQueues { executor, network, named: RefCell::default() })
+    pub fn new(executor: Executor, network: Network, sources: u32) -> Rc<ReadyQueues> {
+        Rc::new(ReadyQueues { executor, network, sources, named: RefCell::default() })
     }
 
     /// The DNS names these hosts to this life of the node, now.
@@ -32,7 +34,7 @@ impl ReadyQueues {
         let mut named = self.named.borrow_mut();
         let sets = named.entry(group).or_default();
         if !hosts.is_empty() && !sets.contains_key(&hosts) {
-            self.network.add_queue(&hosts);
+            self.network.add_queues(&hosts, self.sources);
             sets.insert(hosts, self.executor.now_us());
         }
     }
@@ -42,7 +44,8 @@ impl ReadyQueues {
     pub fn since_us(&self, group: Group, hosts: &HostSet) -> Vec<u64> {
         let named = self.named.borrow();
         let sets = named.get(&group).into_iter().flatten();
-        sets.filter(|(set, _)| !set.is_disjoint(hosts)).map(|(_, &at_us)| at_us).collect()
+        let since = sets.filter(|(set, _)| !set.is_disjoint(hosts)).map(|(_, &at_us)| at_us);
+        since.flat_map(|at_us| std::iter::repeat_n(at_us, self.sources as usize)).collect()
     }
 }
 
@@ -66,7 +69,8 @@ mod tests {
     fn a_set_is_one_ready_queue_for_each_of_its_hosts() {
         let executor = Executor::default();
         let trace = Trace::new(executor.clone(), false);
-        let queues = ReadyQueues::new(executor.clone(), Network::new(executor, trace, 1));
+        let network = Network::new(executor.clone(), trace, 1);
+        let queues = ReadyQueues::new(executor.clone(), network.clone(), 1);
         let hosts = [1, 2].map(|n| IpAddr::from([10, 0, 0, n]));
         let (one, both) = (HostSet::from([hosts[0]]), HostSet::from(hosts));
         let life = Group(1);
@@ -78,6 +82,9 @@ mod tests {
         assert_eq!(count(life, &both), 2);
         assert_eq!(count(life, &HostSet::from([hosts[1]])), 1);
         assert_eq!(count(Group(2), &both), 0);
+        let queues = ReadyQueues::new(executor, network, 3);
+        queues.name(life, both.clone());
+        assert_eq!(queues.since_us(life, &one).len(), 3, "each source has its own");
     }
 
     #[test]

@@ -13,6 +13,9 @@ impl Simulation {
                 self.environment.account.violate(None, text);
             }
         }
+        for text in self.peers.paces.exceeded(&self.plan, &self.environment.ready_queues) {
+            self.environment.account.violate(None, text);
+        }
     }
 
     /// Nobody who defers everything was asked again and again, and the resolver not more than it

@@ -4,6 +4,7 @@
 mod chains;
 mod command;
 mod dmarc_reports;
+mod encoded;
 mod judges;
 mod listeners;
 mod openspf;

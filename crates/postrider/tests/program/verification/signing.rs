@@ -47,7 +47,7 @@ fn record_in(line: &str, name: &str) -> String {
 }
 
 /// An octet for each character.
-fn text_of(octets: &[u8]) -> String {
+pub(super) fn text_of(octets: &[u8]) -> String {
     octets.iter().map(|octet| char::from(*octet)).collect()
 }
 
@@ -234,7 +234,7 @@ fn what_is_signed_is_verified_by_all_and_not_when_it_was_changed() {
 }
 
 /// Asks all who verify.
-fn judge(zone: &Value, cases: &[Value]) {
+pub(super) fn judge(zone: &Value, cases: &[Value]) {
     let mut wrong = String::new();
     let is_rsa = |case: &Value| !case[0].as_str().unwrap().starts_with("ed1");
     let own = Zone::of(zone);

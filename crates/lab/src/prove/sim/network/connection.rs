@@ -2,6 +2,7 @@
 
 use crate::prove::sim::executor::Group;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::task::Waker;
 
 /// The two ends of a connection.
@@ -50,6 +51,8 @@ pub(super) enum Pieces {
 pub(super) struct Connection {
     /// Whose the ends are.
     pub(super) owners: [Group; 2],
+    /// The client's address.
+    pub(super) from: IpAddr,
     pub(super) open: [bool; 2],
     /// These write nothing any more, and read on.
     pub(super) shut: [bool; 2],

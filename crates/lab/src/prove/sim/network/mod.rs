@@ -124,8 +124,24 @@ impl Network {
     /// Counts the connections towards these addresses, all together: never more than `max` for
     /// each ready queue.
     pub fn watch(&self, addresses: Vec<SocketAddr>, max: u32, queues: Queues) {
+        self.add_watch(addresses, None, max, queues);
+    }
+
+    /// The same of the connections that come from `from`: never more than `max`, whatever ready queue they are of.
+    pub fn watch_from(&self, from: IpAddr, addresses: Vec<SocketAddr>, max: u32) {
+        self.add_watch(addresses, Some(from), max, Queues::One);
+    }
+
+    fn add_watch(
+        &self,
+        addresses: Vec<SocketAddr>,
+        from: Option<IpAddr>,
+        max: u32,
+        queues: Queues,
+    ) {
         self.0.state.borrow_mut().watches.push(Watch {
             addresses,
+            from,
             max,
             before: (0, 0),
             queues,
@@ -140,7 +156,9 @@ impl Network {
     pub fn limit(&self, addresses: &[SocketAddr], max: u32, more: u32, grace_us: u64) {
         let until_us = self.0.executor.now_us() + grace_us;
         let mut state = self.0.state.borrow_mut();
-        let is_one = |watch: &&mut Watch| watch.addresses.iter().any(|to| addresses.contains(to));
+        let is_one = |watch: &&mut Watch| {
+            watch.from.is_none() && watch.addresses.iter().any(|to| addresses.contains(to))
+        };
         for watch in state.watches.iter_mut().filter(is_one) {
             let before = watch.allowed_each(self.0.executor.now_us());
             watch.before = (until_us, before.saturating_add(more).max(max));
@@ -148,13 +166,13 @@ impl Network {
         }
     }
 
-    /// The DNS has named these hosts together: that is one ready queue more.
-    pub fn add_queue(&self, hosts: &HostSet) {
+    /// The DNS has named these hosts together: that is so many ready queues more.
+    pub fn add_queues(&self, hosts: &HostSet, more: u32) {
         let mut state = self.0.state.borrow_mut();
         let is_one = |watch: &&mut Watch| watch.addresses.iter().any(|to| hosts.contains(&to.ip()));
         for watch in state.watches.iter_mut().filter(is_one) {
             if let Queues::Named(count) = &mut watch.queues {
-                *count += 1;
+                *count += more;
             }
         }
     }
@@ -167,13 +185,17 @@ impl Network {
         }
     }
 
-    /// The watches that saw more than they should, with what they saw.
+    /// What the watches saw that saw more than they should, for people.
     #[must_use]
-    pub fn exceeded(&self) -> Vec<(SocketAddr, u32, u32)> {
+    pub fn exceeded(&self) -> Vec<String> {
         let state = self.0.state.borrow();
-        let first =
-            |watch: &Watch| watch.exceeded.map(|(open, max)| (watch.addresses[0], open, max));
-        state.watches.iter().filter_map(first).collect()
+        let told = |watch: &Watch| {
+            let (most, max) = watch.exceeded?;
+            let from = watch.from.map_or(String::new(), |from| format!(" from {from}"));
+            let to = watch.addresses[0];
+            Some(format!("{most} connections to {to}{from}, at most {max} allowed"))
+        };
+        state.watches.iter().filter_map(told).collect()
     }
 
     /// The ends that belong to `group` vanish without a word; the others learn it sooner or later.
@@ -222,6 +244,12 @@ impl Network {
     #[must_use]
     pub fn client_of(&self, connection: u64) -> Option<Group> {
         self.0.state.borrow().connections.get(&connection).map(|connection| connection.owners[0])
+    }
+
+    /// From where the client's end of a connection came.
+    #[must_use]
+    pub fn source_of(&self, connection: u64) -> Option<IpAddr> {
+        self.0.state.borrow().connections.get(&connection).map(|connection| connection.from)
     }
 
     fn reset_at(&self, id: u64, at_us: u64) {

@@ -111,6 +111,7 @@ impl SimNet {
         let resets = random.permille(faults.reset_permille);
         let connection = Connection {
             owners: [self.group, backlog.owner],
+            from: from.ip(),
             open: [true, true],
             shut: [false, false],
             pipes: Default::default(),
@@ -165,7 +166,7 @@ impl Net for SimNet {
         // The simulated machines share a network and no files.
         let &Endpoint::Tcp(to) = to else { return Err(ErrorKind::Unsupported.into()) };
         let file = self.files.open()?;
-        let counted = self.network.count(to);
+        let counted = self.network.count(from.address.unwrap_or(self.local), to);
         let (fate, latency_us, mut local) = self.fate(to.ip());
         if let Some(from) = from.address {
             local.set_ip(from);

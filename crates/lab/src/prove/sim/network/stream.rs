@@ -6,7 +6,7 @@ use crate::prove::sim::open_files::OpenFile;
 use mta::seams::Stream;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 
 /// Bytes under way in one direction, read buffers included; beyond it a writer waits.
@@ -16,31 +16,33 @@ const PIPE_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Counted {
     network: Network,
+    from: IpAddr,
     to: SocketAddr,
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
         let mut state = self.network.0.state.borrow_mut();
-        for watch in state.watches.iter_mut().filter(|watch| watch.addresses.contains(&self.to)) {
+        let (from, to) = (self.from, self.to);
+        for watch in state.watches.iter_mut().filter(|watch| watch.counts(from, &to)) {
             watch.open -= 1;
         }
     }
 }
 
 impl Network {
-    /// Counts a connection towards `to` from its first packet on.
-    pub(super) fn count(&self, to: SocketAddr) -> Counted {
+    /// Counts a connection from `from` towards `to` from its first packet on.
+    pub(super) fn count(&self, from: IpAddr, to: SocketAddr) -> Counted {
         let now_us = self.0.executor.now_us();
         let mut state = self.0.state.borrow_mut();
-        for watch in state.watches.iter_mut().filter(|watch| watch.addresses.contains(&to)) {
+        for watch in state.watches.iter_mut().filter(|watch| watch.counts(from, &to)) {
             watch.open += 1;
             let allowed = watch.allowed(now_us);
             if watch.open > allowed && watch.exceeded.is_none() {
                 watch.exceeded = Some((watch.open, allowed));
             }
         }
-        Counted { network: self.clone(), to }
+        Counted { network: self.clone(), from, to }
     }
 }
 

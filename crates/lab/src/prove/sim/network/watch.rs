@@ -10,6 +10,8 @@ pub type HostSet = BTreeSet<IpAddr>;
 #[derive(Debug)]
 pub(super) struct Watch {
     pub(super) addresses: Vec<SocketAddr>,
+    /// Of the connections that come from there only; `None`: of all.
+    pub(super) from: Option<IpAddr>,
     /// Of one ready queue.
     pub(super) max: u32,
     /// Until then this limit holds: what was being opened when it was lowered is opened.
@@ -31,6 +33,11 @@ pub enum Queues {
 }
 
 impl Watch {
+    /// Whether a connection from `from` to `to` counts.
+    pub(super) fn counts(&self, from: IpAddr, to: &SocketAddr) -> bool {
+        self.addresses.contains(to) && self.from.is_none_or(|own| own == from)
+    }
+
     /// What one ready queue may have.
     pub(super) fn allowed_each(&self, now_us: u64) -> u32 {
         let (until_us, before) = self.before;

@@ -1,6 +1,6 @@
 //! What the node is told: its configuration file, and what the DNS says.
 
-use super::{BY_MX, DirectoryPlan, Hop, Plan, SESSIONS_MAX, ZoneChange, Zones};
+use super::{BY_MX, DirectoryPlan, Hop, PacePlan, Plan, SESSIONS_MAX, ZoneChange, Zones};
 use crate::prove::sim::names::{BOX_DOMAIN, NODE, NODE_NAME};
 use crate::prove::sim::plant::Plant;
 use mta::seams::Mx;
@@ -11,16 +11,20 @@ impl Plan {
     #[must_use]
     pub fn config(&self, changes: usize, plant: Option<Plant>) -> String {
         let paths: Vec<String> = (0..self.logs).map(|log| format!("\"/log{log}\"")).collect();
+        let pace = self.pace.as_ref();
         let mut text = format!(
-            "hostname = \"{NODE_NAME}\"\nevents = \"off\"\n\
+            "hostname = \"{NODE_NAME}\"\nevents = \"off\"\n{}\
              [spool]\npaths = [{}]\nunsettled_max = {}\nbody_memory_bytes = \"1MiB\"\nblob_bytes = \"64KiB\"\n\
              [[listener]]\nname = \"in\"\naddress = \"{NODE}:25\"\nrelay_from = [\"10.9.0.0/16\"]\n\
-             command_timeout = \"30s\"\ncontent_timeout = \"30s\"\nmax_sessions = {SESSIONS_MAX}\n\
+             command_timeout = \"30s\"\ncontent_timeout = \"30s\"\nmax_sessions = {SESSIONS_MAX}\n{}\
              [retry]\nfirst = \"2s\"\nlongest = \"20s\"\njitter = 0.2\ngive_up_after = \"1h\"\n\
              warn_after = \"50s\"\n",
+            pace.map_or("", PacePlan::top),
             paths.join(", "),
             self.unsettled_max,
+            pace.map_or("", PacePlan::of_listener),
         );
+        text.push_str(&pace.map_or_else(String::new, |pace| pace.sections(plant)));
         if self.has_tls() {
             // Its files are the program's, which is not here.
             let _ = writeln!(
@@ -43,11 +47,12 @@ impl Plan {
             let faster = 1 + u32::from(plant == Some(Plant::RateDoubled));
             let _ = write!(
                 text,
-                "[[route]]\nname = \"hop{number}\"\ndomains = {:?}\n{}{}max_connections = {}, {}{timeout}\
+                "[[route]]\nname = \"hop{number}\"\ndomains = {:?}\n{}{}{}max_connections = {}, {}{timeout}\
                  messages_per_second = {}, \
                  connect_timeout = \"5s\", greeting_timeout = \"10s\", command_timeout = \"15s\", data_timeout = \"15s\", \
                  content_timeout = \"15s\", final_timeout = \"20s\", idle_timeout = \"3s\" }}\n",
                 hop.domains,
+                pace.filter(|_| hop.by_mx).map_or("", PacePlan::of_route),
                 self.directory_keys(number, hop, plant),
                 hop.channel(),
                 hop.connections_max + more,

@@ -26,6 +26,9 @@ impl fmt::Display for Plan {
         if let Some(directory) = &self.directory {
             writeln!(f, "  {directory:?}")?;
         }
+        if let Some(pace) = &self.pace {
+            writeln!(f, "  {pace:?}")?;
+        }
         if self.swapped {
             writeln!(
                 f,

@@ -1,0 +1,155 @@
+//! What the DNS has of a domain's policy, for those who send in its name.
+
+use super::record::{Record, is_policy};
+use super::{Policy, Wish, belongs, policy};
+use crate::records::{Records, Unanswered};
+use std::fmt;
+
+/// Why no policy holds for a domain's mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// Neither the domain nor one above it has one.
+    Missing,
+    /// The domain has several, which counts for none (RFC 7489 §6.6.3).
+    Several,
+    /// The domain's record can't be read, or asks for nothing.
+    Malformed,
+    /// There was no answer.
+    Unanswered(Unanswered),
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Missing => f.write_str("there is no policy"),
+            Finding::Several => f.write_str("there are several policies, which count for none"),
+            Finding::Malformed => {
+                f.write_str("the record is no policy: p= is wanted after v=DMARC1")
+            }
+            Finding::Unanswered(why) => write!(f, "no answer: {why}"),
+        }
+    }
+}
+
+/// The policy that holds for mail of a domain's authors.
+pub struct Published {
+    domain: String,
+    policy: Policy,
+}
+
+impl Published {
+    /// Looks it up. A record of the domain's own that is none is a mistake, though those who check mail pass over
+    /// it to the domains above.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn find<R: Records>(records: &R, domain: &str) -> Result<Published, Finding> {
+        let own = records.txt(&format!("_dmarc.{domain}")).await.map_err(Finding::Unanswered)?;
+        match own.iter().filter(|txt| is_policy(txt)).count() {
+            0 => {}
+            1 if Record::find(&own).is_none() => return Err(Finding::Malformed),
+            1 => {}
+            _ => return Err(Finding::Several),
+        }
+        let policy = policy(records, domain).await.map_err(Finding::Unanswered)?;
+        let policy = policy.ok_or(Finding::Missing)?;
+        Ok(Published { domain: domain.to_owned(), policy })
+    }
+
+    /// Whose record it is: the domain's own, or that of one above it.
+    #[must_use]
+    pub fn of(&self) -> &str {
+        &self.policy.of
+    }
+
+    /// What it asks for mail that is not the domain's.
+    #[must_use]
+    pub fn wish(&self) -> Wish {
+        let record = &self.policy.record;
+        if self.policy.of == self.domain { record.wish } else { record.wish_below }
+    }
+
+    /// Whether somebody wants to hear what became of mail in the domain's name.
+    #[must_use]
+    pub fn is_reported(&self) -> bool {
+        self.policy.record.report_to.is_some()
+    }
+
+    /// Whether signatures must be the author's domain's own (`adkim=s`).
+    #[must_use]
+    pub fn is_strict(&self) -> bool {
+        self.policy.record.is_strict_dkim
+    }
+
+    /// Whether a good signature of this domain counts for the author (RFC 7489 §3.1.1).
+    ///
+    /// # Errors
+    /// There was no answer.
+    pub async fn is_aligned<R: Records>(
+        &self,
+        records: &R,
+        signer: &str,
+    ) -> Result<bool, Unanswered> {
+        let is_strict = self.policy.record.is_strict_dkim;
+        belongs(records, &self.policy, &self.domain, signer, is_strict).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Zone, now};
+
+    fn zone() -> Zone {
+        Zone::of(&[
+            ("_dmarc.a.example", "v=DMARC1; p=reject; sp=quarantine; rua=mailto:a@a.example"),
+            ("_dmarc.s.example", "v=DMARC1; p=none; adkim=s"),
+            ("_dmarc.two.example", "v=DMARC1; p=none"),
+            ("_dmarc.two.example", "v=DMARC1; p=reject"),
+            ("_dmarc.bad.a.example", "v=DMARC1; p=perhaps"),
+            ("_dmarc.text.a.example", "something else"),
+            ("_dmarc.own.a.example", "v=DMARC1; p=none; psd=n"),
+            ("_dmarc.dead.test", "?"),
+        ])
+    }
+
+    #[test]
+    fn a_domain_has_one_policy_or_a_reason_why_not() {
+        let found = |domain: &str| match now(Published::find(&zone(), domain)) {
+            Ok(found) => {
+                format!("{} {} {}", found.of(), found.wish().as_str(), found.is_reported())
+            }
+            Err(why) => format!("{why:?}"),
+        };
+        for (domain, expected) in [
+            ("a.example", "a.example reject true"),
+            ("x.a.example", "a.example quarantine true"),
+            ("text.a.example", "a.example quarantine true"),
+            ("s.example", "s.example none false"),
+            ("two.example", "Several"),
+            ("bad.a.example", "Malformed"),
+            ("none.test", "Missing"),
+            ("dead.test", "Unanswered(Unanswered(\"timeout\"))"),
+        ] {
+            assert_eq!(found(domain), expected, "{domain}");
+        }
+    }
+
+    #[test]
+    fn a_signature_counts_for_authors_of_its_organization() {
+        for (author, signer, expected) in [
+            ("a.example", "a.example", true),
+            ("x.a.example", "a.example", true),
+            ("a.example", "x.a.example", true),
+            ("a.example", "own.a.example", false),
+            ("a.example", "esp.test", false),
+            ("s.example", "s.example", true),
+            ("s.example", "x.s.example", false),
+        ] {
+            let zone = zone();
+            let found = now(Published::find(&zone, author)).map_err(|why| why.to_string()).unwrap();
+            assert_eq!(now(found.is_aligned(&zone, signer)), Ok(expected), "{author} {signer}");
+            assert_eq!(found.is_strict(), author == "s.example");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The judge of what is shared beyond a next hop: transactions that begin towards a provider from one source, and
+//! those of one tenant, over all next hops and shards of the node.
+
+use super::executor::Group;
+use super::plan::{PacePlan, Plan};
+use super::rates::{RateLimit, worst};
+use super::ready_queues::ReadyQueues;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// One transaction that began.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun<'a> {
+    /// Whose life of the node it is.
+    pub life: Group,
+    /// From where and where to.
+    pub between: (IpAddr, IpAddr),
+    /// What MAIL says.
+    pub sender: &'a str,
+    /// When the node wrote it.
+    pub at_us: u64,
+}
+
+/// Of whom a rate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Of {
+    /// Mail from this address to the provider.
+    Source(IpAddr),
+    /// The tenant of this number.
+    Tenant(usize),
+}
+
+/// When transactions began, by life of the node.
+#[derive(Debug, Default)]
+pub struct Paces(RefCell<BTreeMap<(Group, Of), Vec<u64>>>);
+
+impl Paces {
+    /// The node began a transaction.
+    pub fn note(&self, plan: &Plan, begun: Begun<'_>) {
+        let Begun { life, between: (from, to), sender, at_us } = begun;
+        let mut noted = self.0.borrow_mut();
+        if plan.provider_hosts().iter().any(|host| host.ip() == to) {
+            noted.entry((life, Of::Source(from))).or_default().push(at_us);
+        }
+        if let Some(tenant) = number_of(sender).and_then(|number| plan.tenant_of(number)) {
+            noted.entry((life, Of::Tenant(tenant))).or_default().push(at_us);
+        }
+    }
+
+    /// What is wrong with them, for people.
+    #[must_use]
+    pub fn exceeded(&self, plan: &Plan, queues: &ReadyQueues) -> Vec<String> {
+        let Some(pace) = &plan.pace else { return Vec::new() };
+        let mut wrong = Vec::new();
+        for ((life, of), times_us) in &*self.0.borrow() {
+            let mut times_us = times_us.clone();
+            times_us.sort_unstable();
+            let limit = match of {
+                Of::Source(_) => of_source(plan, pace, named(plan, queues, *life)),
+                Of::Tenant(number) => of_tenant(plan, pace.tenants[*number]),
+            };
+            if let Some((count, from_us, to_us)) = worst(&times_us, limit, &[0]) {
+                let whose = match of {
+                    Of::Source(from) => format!("to the provider from {from}"),
+                    Of::Tenant(number) => format!("of tenant t{number}"),
+                };
+                wrong.push(format!(
+                    "{count} transactions {whose} by {life:?} from {from_us} to {to_us} us, at {} \
+                     per second and {} beyond",
+                    limit.per_second, limit.extra
+                ));
+            }
+        }
+        wrong
+    }
+}
+
+/// The number in a sender's address, `m17@back.test`; reports have none.
+fn number_of(sender: &str) -> Option<u64> {
+    sender.split('@').next()?.strip_prefix('m')?.parse().ok()
+}
+
+/// Sets of the provider's hosts that the DNS has named to a life of the node.
+fn named(plan: &Plan, queues: &ReadyQueues, life: Group) -> u32 {
+    let hosts = plan.provider_hosts().iter().map(|host| host.ip()).collect();
+    let all = queues.since_us(life, &hosts).len() as u32;
+    (all / plan.pace.as_ref().map_or(1, |pace| pace.sources.len() as u32)).max(1)
+}
+
+/// Each ready queue of each shard may hold what it was lent at once, and twice that where it asks again while
+/// the first grant is on its way; each connection one message that it has taken and not begun.
+fn of_source(plan: &Plan, pace: &PacePlan, sets: u32) -> RateLimit {
+    // A set has a ready queue for each policy that its domains have, and as many for mail that asks for TLS.
+    let policies = if plan.has_tls() { 6 } else { 1 };
+    let borrowers = u32::from(plan.shards) * sets * policies;
+    limit(pace.per_second, borrowers, pace.connections_max)
+}
+
+/// A tenant borrows once for each shard; any connection may have a message of its own.
+fn of_tenant(plan: &Plan, per_second: u32) -> RateLimit {
+    let shards = u32::from(plan.shards);
+    let connections = plan.widest_hops().iter().map(|hop| hop.connections_max).sum();
+    limit(per_second, shards, connections)
+}
+
+fn limit(per_second: u32, borrowers: u32, connections: u32) -> RateLimit {
+    let batch = (per_second / 10).max(1);
+    let burst = (per_second / 4).max(1);
+    let extra = f64::from(burst + 2 * batch * borrowers + connections);
+    RateLimit { per_second: f64::from(per_second), extra }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn senders_have_numbers_and_reports_have_none() {
+        assert_eq!(number_of("m17@back.test"), Some(17));
+        for none in ["", "postmaster@node.test", "m@back.test", "m1x@back.test"] {
+            assert_eq!(number_of(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn what_a_tenant_sends_too_fast_is_found_whatever_its_next_hops() {
+        let plan = (0..).map(Plan::new).find(|plan| plan.pace.is_some()).expect("one of four");
+        let pace = plan.pace.clone().expect("it has one");
+        let host = |n: usize| plan.hops[n % 4].hosts[0].ip();
+        let paces = |per_second: u64| {
+            let paces = Paces::default();
+            for n in 0..60 * per_second {
+                let sender = format!("m{}@back.test", n * pace.tenants.len() as u64);
+                let at_us = n * 1_000_000 / per_second;
+                let between = (IpAddr::from([10, 0, 0, 1]), host(n as usize));
+                paces.note(&plan, Begun { life: Group(1), between, sender: &sender, at_us });
+            }
+            let executor = crate::prove::sim::executor::Executor::default();
+            let trace = crate::prove::sim::trace::Trace::new(executor.clone(), false);
+            let network = crate::prove::sim::network::Network::new(executor.clone(), trace, 1);
+            let queues = ReadyQueues::new(executor, network, pace.sources.len() as u32);
+            let wrong = paces.exceeded(&plan, &queues);
+            wrong.into_iter().filter(|text| text.contains("of tenant t0")).count()
+        };
+        let rate = u64::from(pace.tenants[0]);
+        assert_eq!(paces(rate), 0);
+        assert_eq!(paces(3 * rate), 1);
+    }
+}

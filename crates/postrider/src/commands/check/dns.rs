@@ -1,0 +1,169 @@
+//! `postrider check --dns`: what mailbox providers ask of those who send.
+
+mod addresses;
+mod asking;
+mod domains;
+mod finding;
+mod senders;
+
+pub(super) use finding::{Finding, Severity};
+
+use crate::commands::dkim::look;
+use crate::world::resolver::Resolver;
+use crate::world::wall_now;
+use addresses::{Sending, sending};
+use asking::{Asking, Progress};
+use auth::records::Records;
+use auth::together::all;
+use channels::{SigningName, signing_domains, signing_scopes};
+use config::Config;
+use domains::{Named, of_domain};
+use mail::{Domain, Wall};
+use mta::seams::AsRecords;
+use senders::{Asker, Identity, senders};
+use std::collections::BTreeSet;
+
+/// Addresses that are looked at, those first that the file has first.
+const ADDRESSES_MAX: usize = 64;
+/// Domains, and keys, that are looked at.
+const DOMAINS_MAX: usize = 500;
+/// Addresses, domains or keys that are looked at at once.
+const AT_ONCE: usize = 16;
+
+/// Asks the DNS about all that a configuration sends from and in whose name; `more` are domains that it does not
+/// name.
+///
+/// # Errors
+/// The system has no means to ask.
+pub(super) fn lint(config: &Config, more: &[String]) -> Result<Vec<Finding>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    Ok(runtime.block_on(async {
+        let resolver = Resolver::new(&config.dns);
+        look_at_all(&Asking::new(AsRecords(&resolver)), config, more, wall_now()).await
+    }))
+}
+
+async fn look_at_all<R: Records>(
+    records: &R,
+    config: &Config,
+    more: &[String],
+    now: Wall,
+) -> Vec<Finding> {
+    let (mut addresses, mut findings) = sending(records, config).await;
+    cut(&mut addresses, ADDRESSES_MAX, "ptr", "addresses", &mut findings);
+    let mut authors = authors(config, more);
+    cut(&mut authors, DOMAINS_MAX, "dmarc", "domains", &mut findings);
+    let named = named(config, authors);
+    let (mut keys, notes) = keys(config);
+    cut(&mut keys, DOMAINS_MAX, "dkim", "keys", &mut findings);
+    findings.extend(notes);
+    let of_addresses = |sending| async move { vec![Sending::named(sending, records).await] };
+    findings.extend(each(&addresses, "addresses", of_addresses).await);
+    let public: Vec<&Sending> = addresses.iter().filter(|one| !one.is_private()).collect();
+    let server = Domain::dns_name(config.hostname.as_str()).unwrap_or_default();
+    let (asker, public) = (Asker { name: &server, now: now.0 / 1_000 }, &*public);
+    let names: BTreeSet<&str> = public.iter().map(|sending| &*sending.ehlo).collect();
+    for name in names {
+        let own: Vec<&Sending> =
+            public.iter().copied().filter(|sending| sending.ehlo == name).collect();
+        findings.extend(senders(records, asker, Identity::Ehlo(name), &own).await);
+    }
+    let of_domains = |named| of_domain(records, asker, named, public);
+    findings.extend(each(&named, "domains", of_domains).await);
+    let of_keys = |key| async move { vec![of_key(records, key, now).await] };
+    findings.extend(each(&keys, "keys", of_keys).await);
+    findings
+}
+
+/// Looks at some at a time.
+async fn each<'i, I, F: Future<Output = Vec<Finding>>>(
+    items: &'i [I],
+    noun: &'static str,
+    look_at: impl Fn(&'i I) -> F,
+) -> Vec<Finding> {
+    let (mut findings, mut progress) = (Vec::new(), Progress::new(noun, items.len()));
+    for (index, some) in items.chunks(AT_ONCE).enumerate() {
+        progress.tell(index * AT_ONCE);
+        findings.extend(all(some.iter().map(&look_at)).await.into_iter().flatten());
+    }
+    findings
+}
+
+/// What is beyond a limit is left out, and that is said.
+fn cut<T>(
+    items: &mut Vec<T>,
+    max: usize,
+    check: &'static str,
+    noun: &str,
+    findings: &mut Vec<Finding>,
+) {
+    if items.len() > max {
+        let text = format!("{} of {} {noun} are not looked at", items.len() - max, items.len());
+        findings.push(Finding::new(Severity::Note, check, noun, text));
+        items.truncate(max);
+    }
+}
+
+/// The domains of authors, each once, as far as the file or the command line names them.
+fn authors(config: &Config, more: &[String]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let authors = signing_scopes(config).flat_map(|scope| scope.authors);
+    authors.chain(more.iter().cloned()).filter(|domain| seen.insert(domain.clone())).collect()
+}
+
+/// The domains in whose name mail is sent.
+fn named(config: &Config, authors: Vec<String>) -> Vec<Named> {
+    let author = |domain: String| {
+        let signers = signing_domains(config, &domain);
+        Named { domain, is_author: true, signers }
+    };
+    let mut named: Vec<Named> = authors.into_iter().map(author).collect();
+    // What is sent on for others has its senders there.
+    let rewritten = config.srs.as_ref().and_then(|srs| Domain::dns_name(srs.domain.as_str()));
+    if let Some(domain) = rewritten.filter(|domain| !named.iter().any(|of| of.domain == *domain)) {
+        named.push(Named { domain, is_author: false, signers: Vec::new() });
+    }
+    named
+}
+
+/// The keys that sign, each once, and whose mail nobody can tell from here.
+fn keys(config: &Config) -> (Vec<SigningName<'_>>, Vec<Finding>) {
+    let (mut keys, mut notes): (Vec<SigningName<'_>>, Vec<Finding>) = (Vec::new(), Vec::new());
+    for scope in signing_scopes(config) {
+        let whose = scope.others.join(", ");
+        let note = match scope.table {
+            Some(table) => Some(format!(
+                "domains and keys in table \"{table}\" are not looked at: name some by --domain"
+            )),
+            None if !whose.is_empty() => Some(format!(
+                "which domains {whose} stands for nobody knows here: name some by --domain"
+            )),
+            None => None,
+        };
+        notes.extend(note.map(|text| Finding::new(Severity::Note, "dmarc", "signer", text)));
+        for key in scope.keys {
+            if !keys.iter().any(|known| known.name == key.name) {
+                keys.push(key);
+            }
+        }
+    }
+    (keys, notes)
+}
+
+/// The same as `postrider dkim check` says; but a key whose time is yet to come is no error.
+async fn of_key<R: Records>(records: &R, key: &SigningName<'_>, now: Wall) -> Finding {
+    let seen = look(records, key).await;
+    let later = key.from.filter(|from| *from > now);
+    let from = later.map_or(String::new(), |from| format!("signs from {from} on: "));
+    let (severity, text) = match (seen.right, later) {
+        (true, _) => (Severity::Ok, "right".to_owned()),
+        (false, None) => (Severity::Error, seen.findings.join("; ")),
+        (false, Some(_)) => (Severity::Warn, seen.findings.join("; ")),
+    };
+    let finding = Finding::new(severity, "dkim", &*seen.name, format!("{from}{text}"));
+    match &seen.record {
+        Some(record) => finding.publish(finding::txt(&seen.name, record)),
+        None => finding,
+    }
+}

@@ -1,0 +1,170 @@
+//! Addresses that mail goes from, and their names.
+
+use super::finding::{Finding, Severity};
+use auth::iprev;
+use auth::records::{Family, Records};
+use config::{Config, Destination, Source};
+use hickory_resolver::proto::rr::Name;
+use mail::Domain;
+use std::net::IpAddr;
+
+/// An address that mail goes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sending {
+    pub(super) address: IpAddr,
+    /// The name that is said in EHLO, in ASCII.
+    pub(super) ehlo: String,
+    /// Whose it is, for people.
+    pub(super) of: String,
+}
+
+/// The addresses that mail goes from by a configuration, and what can't be told of them.
+pub(super) async fn sending<R: Records>(
+    records: &R,
+    config: &Config,
+) -> (Vec<Sending>, Vec<Finding>) {
+    let (mut all, mut findings) = (Vec::new(), Vec::new());
+    let own = ascii(&config.hostname);
+    for source in &config.sources {
+        let ehlo = source.ehlo.as_ref().map_or_else(|| own.clone(), ascii);
+        let addresses = addresses_of(source);
+        if addresses.is_empty() {
+            let text = "its proxy chooses the address, which nobody knows here: say it, and it is looked at";
+            findings.push(Finding::new(Severity::Note, "ptr", &*source.name, text));
+        }
+        let of = format!("source {}", source.name);
+        let sending = |address| Sending { address, ehlo: ehlo.clone(), of: of.clone() };
+        all.extend(addresses.into_iter().map(sending));
+    }
+    if config.sources.is_empty() || sends_from_anywhere(config) {
+        match of_name(records, &own).await {
+            Ok(own) => all.extend(own),
+            Err(finding) => findings.push(finding),
+        }
+    }
+    (all, findings)
+}
+
+fn ascii(domain: &Domain) -> String {
+    Domain::dns_name(domain.as_str()).unwrap_or_else(|| domain.as_str().to_owned())
+}
+
+fn addresses_of(source: &Source) -> Vec<IpAddr> {
+    let (four, six) = (source.address.map(IpAddr::V4), source.address6.map(IpAddr::V6));
+    four.into_iter().chain(six).collect()
+}
+
+/// Whether a route to hosts of the DNS leaves it to the machine from where mail goes.
+fn sends_from_anywhere(config: &Config) -> bool {
+    let is_mx = |destination| matches!(destination, Destination::Mx { .. });
+    config.routes.iter().any(|route| route.pool.is_none() && is_mx(route.channel.destination()))
+}
+
+/// What mail goes from without sources: as far as anybody knows, the addresses that the server's name has.
+async fn of_name<R: Records>(records: &R, name: &str) -> Result<Vec<Sending>, Finding> {
+    let mut found = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        let trouble = |why| {
+            Finding::new(
+                Severity::Error,
+                "ptr",
+                name,
+                format!("no answer about its addresses: {why}"),
+            )
+        };
+        found.extend(records.addresses(name, family).await.map_err(trouble)?);
+    }
+    if found.is_empty() {
+        let text = "this server's name has no address: publish the one that mail goes from, or name it in a [[source]]";
+        return Err(Finding::new(Severity::Error, "ptr", name, text));
+    }
+    let of = |address| Sending { address, ehlo: name.to_owned(), of: "this server".to_owned() };
+    Ok(found.into_iter().map(of).collect())
+}
+
+impl Sending {
+    /// For people.
+    pub(super) fn shown(&self) -> String {
+        format!("{} ({})", self.address, self.of)
+    }
+
+    /// Whether others see another address in its place.
+    pub(super) fn is_private(&self) -> bool {
+        match self.address {
+            IpAddr::V4(address) => {
+                address.is_private() || address.is_loopback() || address.is_link_local()
+            }
+            IpAddr::V6(address) => {
+                address.is_loopback()
+                    || address.is_unique_local()
+                    || address.is_unicast_link_local()
+            }
+        }
+    }
+
+    fn ptr(&self) -> String {
+        let reverse = Name::from(self.address).to_ascii();
+        format!("{}. IN PTR {}.", reverse.trim_end_matches('.'), self.ehlo)
+    }
+
+    fn forward(&self) -> String {
+        let kind = if self.address.is_ipv4() { "A" } else { "AAAA" };
+        format!("{}. IN {kind} {}", self.ehlo, self.address)
+    }
+
+    /// Whether its name leads to it and back, and is the one that it says (RFC 8601 §3, RFC 5321 §4.1.1.1).
+    pub(super) async fn named<R: Records>(&self, records: &R) -> Finding {
+        let (subject, ehlo) = (self.shown(), &self.ehlo);
+        let finding = |severity, text: String| Finding::new(severity, "ptr", &*subject, text);
+        if self.is_private() {
+            let text = "a private address: what others see in its place nobody knows here";
+            return finding(Severity::Note, text.to_owned());
+        }
+        let names = match records.names(self.address).await {
+            Ok(names) => names,
+            Err(why) => {
+                return finding(Severity::Error, format!("no answer about its name: {why}"));
+            }
+        };
+        let back = match records.addresses(ehlo, Family::of(self.address)).await {
+            Ok(addresses) => addresses.contains(&self.address),
+            Err(why) => {
+                let text = format!("no answer about the addresses of {ehlo}: {why}");
+                return finding(Severity::Error, text);
+            }
+        };
+        // Where the name that is said doesn't lead back, that is to be mended as well.
+        let mended = |finding: Finding, records: Vec<String>| {
+            let forward = (!back).then(|| self.forward());
+            records.into_iter().chain(forward).fold(finding, Finding::publish)
+        };
+        let is_said = names.iter().any(|name| name.eq_ignore_ascii_case(ehlo));
+        match (names.len(), is_said, back) {
+            (0, ..) => {
+                let none = finding(Severity::Error, "it has no name".to_owned());
+                mended(none, vec![self.ptr()])
+            }
+            (1, true, true) => finding(Severity::Ok, format!("{ehlo}, and back")),
+            (count, true, true) => {
+                let text =
+                    format!("{ehlo}, and back; but it has {count} names, and some look at one");
+                finding(Severity::Warn, text).publish(self.ptr())
+            }
+            (_, true, false) => {
+                let text = format!("its name is {ehlo}, which does not lead back to it");
+                mended(finding(Severity::Error, text), Vec::new())
+            }
+            (_, false, _) => {
+                let others = names.join(", ");
+                let is_confirmed =
+                    iprev::check(records, self.address).await.verdict == iprev::Verdict::Pass;
+                let (severity, back) = match is_confirmed {
+                    true => (Severity::Warn, "which leads back"),
+                    false => (Severity::Error, "which does not lead back to it"),
+                };
+                let text = format!("its name is {others}, {back}; it says that it is {ehlo}");
+                mended(finding(severity, text), vec![self.ptr()])
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The DNS, asked no longer than it answers, and how far the questions are.
+
+use auth::records::{Answer, Family, Records, Unanswered};
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// After so many questions in a row without an answer no more are asked.
+const SILENCE_MAX: u32 = 20;
+
+/// Between two lines about how far it is.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Asks while there are answers.
+pub(super) struct Asking<R> {
+    dns: R,
+    unanswered: Cell<u32>,
+}
+
+impl<R> Asking<R> {
+    pub(super) fn new(dns: R) -> Asking<R> {
+        Asking { dns, unanswered: Cell::new(0) }
+    }
+
+    /// What came of a question, if it is asked at all.
+    async fn ask<T>(&self, question: impl AsyncFnOnce(&R) -> Answer<T>) -> Answer<T> {
+        if self.unanswered.get() >= SILENCE_MAX {
+            return Err(Unanswered("not asked: the name servers do not answer".into()));
+        }
+        let answer = question(&self.dns).await;
+        self.unanswered.set(if answer.is_err() { self.unanswered.get() + 1 } else { 0 });
+        answer
+    }
+}
+
+impl<R: Records> Records for Asking<R> {
+    async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+        self.ask(async |dns| dns.txt(name).await).await
+    }
+
+    async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
+        self.ask(async |dns| dns.addresses(host, family).await).await
+    }
+
+    async fn mail_hosts(&self, domain: &str) -> Answer<String> {
+        self.ask(async |dns| dns.mail_hosts(domain).await).await
+    }
+
+    async fn names(&self, address: IpAddr) -> Answer<String> {
+        self.ask(async |dns| dns.names(address).await).await
+    }
+}
+
+/// A line on standard error every few seconds, where it takes that long.
+pub(super) struct Progress {
+    noun: &'static str,
+    total: usize,
+    begun: Instant,
+    told: Instant,
+}
+
+impl Progress {
+    pub(super) fn new(noun: &'static str, total: usize) -> Progress {
+        let now = Instant::now();
+        Progress { noun, total, begun: now, told: now }
+    }
+
+    /// So many are done.
+    pub(super) fn tell(&mut self, done: usize) {
+        if self.told.elapsed() < LINE_INTERVAL {
+            return;
+        }
+        self.told = Instant::now();
+        let seconds = self.begun.elapsed().as_secs();
+        eprintln!("{seconds:>5} s: {done} of {} {}", self.total, self.noun);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It has no answer, and counts how often it was asked.
+    #[derive(Default)]
+    struct Dead(Cell<u32>);
+
+    impl Records for Dead {
+        async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+            self.0.set(self.0.get() + 1);
+            if name == "here.test" { Ok(Vec::new()) } else { Err(Unanswered("timeout".into())) }
+        }
+
+        async fn addresses(&self, _: &str, _: Family) -> Answer<IpAddr> {
+            Ok(Vec::new())
+        }
+
+        async fn mail_hosts(&self, _: &str) -> Answer<String> {
+            Ok(Vec::new())
+        }
+
+        async fn names(&self, _: IpAddr) -> Answer<String> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn who_does_not_answer_is_left_alone_after_a_while() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let asking = Asking::new(Dead::default());
+        let ask = |name: &str| runtime.block_on(asking.txt(name));
+        for _ in 1..SILENCE_MAX {
+            assert!(ask("gone.test").is_err());
+        }
+        assert!(ask("here.test").is_ok(), "an answer begins the count anew");
+        for _ in 0..2 * SILENCE_MAX {
+            assert!(ask("gone.test").is_err());
+        }
+        assert_eq!(asking.dns.0.get(), SILENCE_MAX - 1 + 1 + SILENCE_MAX);
+        assert!(ask("here.test").is_err());
+    }
+}

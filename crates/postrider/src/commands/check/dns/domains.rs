@@ -1,0 +1,137 @@
+//! Domains in whose name mail is sent.
+
+use super::addresses::Sending;
+use super::finding::{Finding, Severity, txt};
+use super::senders::{Asker, Identity, senders};
+use auth::dmarc::{self, Published};
+use auth::records::{Family, Records};
+
+/// Hosts of a domain whose addresses are looked at.
+const HOSTS_MAX: usize = 5;
+
+/// A domain in whose name mail is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) domain: String,
+    /// It stands in From: its signatures and its policy count.
+    pub(super) is_author: bool,
+    /// The domains in whose names its mail is signed.
+    pub(super) signers: Vec<String>,
+}
+
+/// All that is found about a domain.
+pub(super) async fn of_domain<R: Records>(
+    records: &R,
+    asker: Asker<'_>,
+    named: &Named,
+    addresses: &[&Sending],
+) -> Vec<Finding> {
+    let identity = Identity::Domain(&named.domain);
+    let mut findings = senders(records, asker, identity, addresses).await;
+    if named.is_author {
+        if named.signers.is_empty() {
+            let text = "nobody signs for it: a [[signer]] with this domain is wanted";
+            findings.push(Finding::new(Severity::Error, "dkim", &*named.domain, text));
+        }
+        findings.push(policy(records, named).await);
+    }
+    findings.push(mail_hosts(records, asker.name, &named.domain).await);
+    findings
+}
+
+/// Whether there is a policy, and a signature of ours fulfils it (RFC 7489 §3.1).
+async fn policy<R: Records>(records: &R, named: &Named) -> Finding {
+    let Named { domain, signers, .. } = named;
+    let finding = |severity, text: String| Finding::new(severity, "dmarc", &**domain, text);
+    let published = match Published::find(records, domain).await {
+        Ok(published) => published,
+        Err(why) => {
+            let wrong = finding(Severity::Error, why.to_string());
+            return match why {
+                dmarc::Finding::Unanswered(_) => wrong,
+                dmarc::Finding::Missing | dmarc::Finding::Several | dmarc::Finding::Malformed => {
+                    let record = format!("v=DMARC1; p=none; rua=mailto:postmaster@{domain}");
+                    wrong.publish(txt(&format!("_dmarc.{domain}"), &record))
+                }
+            };
+        }
+    };
+    let of = match published.of() == domain {
+        true => String::new(),
+        false => format!(" by {}", published.of()),
+    };
+    let reports = if published.is_reported() { "" } else { ", reports to nobody" };
+    let policy = format!("p={}{of}{reports}", published.wish().as_str());
+    for signer in signers {
+        match published.is_aligned(records, signer).await {
+            Ok(true) => return finding(Severity::Ok, format!("{policy}; aligned with d={signer}")),
+            Ok(false) => {}
+            Err(why) => return finding(Severity::Error, format!("{policy}; no answer: {why}")),
+        }
+    }
+    if signers.is_empty() {
+        return finding(Severity::Error, format!("{policy}; there is no signature to be aligned"));
+    }
+    let strict = match published.is_strict() {
+        true => format!(" (adkim=s: only d={domain} is)"),
+        false => String::new(),
+    };
+    let signers = signers.join(", ");
+    let text = format!(
+        "{policy}; no signature is aligned with it: d={signers}{strict}; a [[signer]] with domains = [\"{domain}\"] is wanted"
+    );
+    finding(Severity::Error, text)
+}
+
+/// Whether replies and reports to it have somewhere to go (RFC 5321 §5.1, RFC 7505).
+async fn mail_hosts<R: Records>(records: &R, server: &str, domain: &str) -> Finding {
+    let finding = |severity, text: String| Finding::new(severity, "mx", domain, text);
+    let unanswered = |why| finding(Severity::Error, format!("no answer: {why}"));
+    let mx = format!("{domain}. IN MX 10 {server}.");
+    let hosts = match records.mail_hosts(domain).await {
+        Ok(hosts) => hosts,
+        Err(why) => return unanswered(why),
+    };
+    if hosts.iter().any(|host| host.is_empty() || host == ".") {
+        let text = "it takes no mail (MX 0 .): replies and reports have nowhere to go, and some refuse its mail";
+        return finding(Severity::Error, text.to_owned()).publish(mx);
+    }
+    if hosts.is_empty() {
+        return match has_address(records, domain).await {
+            Ok(true) => finding(Severity::Ok, "no MX; its own address takes mail".to_owned()),
+            Ok(false) => {
+                let text = "neither MX nor address: replies and reports have nowhere to go";
+                finding(Severity::Error, text.to_owned()).publish(mx)
+            }
+            Err(why) => unanswered(why),
+        };
+    }
+    let mut without = Vec::new();
+    let looked_at = hosts.iter().take(HOSTS_MAX);
+    let count = looked_at.len();
+    for host in looked_at {
+        match has_address(records, host).await {
+            Ok(true) => {}
+            Ok(false) => without.push(&**host),
+            Err(why) => return unanswered(why),
+        }
+    }
+    let severity = match without.len() {
+        0 => return finding(Severity::Ok, hosts[..count].join(", ")),
+        missing if missing == count => Severity::Error,
+        _ => Severity::Warn,
+    };
+    finding(severity, format!("hosts without an address: {}", without.join(", ")))
+}
+
+async fn has_address<R: Records>(
+    records: &R,
+    host: &str,
+) -> Result<bool, auth::records::Unanswered> {
+    for family in [Family::V4, Family::V6] {
+        if !records.addresses(host, family).await?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,153 @@
+//! Which addresses a domain says that it sends from (SPF).
+
+use super::addresses::Sending;
+use super::finding::{Finding, Severity, txt};
+use auth::records::Records;
+use auth::spf::{Question, Sender, Verdict, check};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Whose mail it is: a domain in the envelope, or a name in EHLO, which counts for mail without a sender
+/// (RFC 7208 §2.4).
+#[derive(Clone, Copy)]
+pub(super) enum Identity<'a> {
+    Domain(&'a str),
+    Ehlo(&'a str),
+}
+
+/// What is asked with every question.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'a> {
+    /// This server's name.
+    pub(super) name: &'a str,
+    /// Seconds since 1970.
+    pub(super) now: u64,
+}
+
+/// What stands for the answers of one kind.
+struct Group {
+    severity: Severity,
+    reason: String,
+    addresses: Vec<IpAddr>,
+}
+
+/// Whether mail of a domain passes from these addresses: a finding for each verdict.
+pub(super) async fn senders<R: Records>(
+    records: &R,
+    asker: Asker<'_>,
+    identity: Identity<'_>,
+    addresses: &[&Sending],
+) -> Vec<Finding> {
+    let mut groups: BTreeMap<&'static str, Group> = BTreeMap::new();
+    for sending in addresses {
+        let (sender, helo) = match identity {
+            Identity::Domain(domain) => {
+                (Some(Sender { local: "postmaster", domain }), &*sending.ehlo)
+            }
+            Identity::Ehlo(name) => (None, name),
+        };
+        let (client, receiver, now) = (sending.address, asker.name, asker.now);
+        let outcome = check(records, Question { client, sender, helo, receiver, now }).await;
+        let group = groups.entry(outcome.verdict.as_str()).or_insert_with(|| Group {
+            severity: severity(identity, outcome.verdict),
+            reason: outcome.reason,
+            addresses: Vec::new(),
+        });
+        group.addresses.push(sending.address);
+    }
+    let name = match identity {
+        Identity::Domain(name) | Identity::Ehlo(name) => name,
+    };
+    let mut findings = Vec::with_capacity(groups.len());
+    for (verdict, group) in groups {
+        findings.push(told(records, name, identity, verdict, group).await);
+    }
+    findings
+}
+
+fn severity(identity: Identity<'_>, verdict: Verdict) -> Severity {
+    match (verdict, identity) {
+        (Verdict::Pass, _) => Severity::Ok,
+        (_, Identity::Domain(_)) => Severity::Error,
+        (_, Identity::Ehlo(_)) => Severity::Warn,
+    }
+}
+
+async fn told<R: Records>(
+    records: &R,
+    name: &str,
+    identity: Identity<'_>,
+    verdict: &'static str,
+    group: Group,
+) -> Finding {
+    let addresses: Vec<String> = group.addresses.iter().map(IpAddr::to_string).collect();
+    let addresses = addresses.join(", ");
+    let whose = match identity {
+        Identity::Domain(_) => "",
+        Identity::Ehlo(_) => " (as the name in EHLO, for mail without a sender)",
+    };
+    let is_none = verdict == Verdict::None.as_str();
+    let text = match (group.severity, is_none) {
+        (Severity::Ok, _) => format!("pass for {addresses}{whose}"),
+        (_, true) => format!("there is no record{whose}"),
+        (_, false) => format!("{verdict} for {addresses}{whose}: {}", group.reason),
+    };
+    let finding = Finding::new(group.severity, "spf", name, text);
+    if group.severity == Severity::Ok {
+        return finding;
+    }
+    let terms = group.addresses.iter().map(|address| match address {
+        IpAddr::V4(address) => format!("ip4:{address}"),
+        IpAddr::V6(address) => format!("ip6:{address}"),
+    });
+    let terms: Vec<String> = terms.collect();
+    if is_none {
+        return finding.publish(txt(name, &format!("v=spf1 {} -all", terms.join(" "))));
+    }
+    let is_amended = [Verdict::Fail, Verdict::SoftFail, Verdict::Neutral]
+        .iter()
+        .any(|amended| amended.as_str() == verdict);
+    // Of a record with mistakes nobody knows what it was meant to be.
+    match (is_amended, records.txt(name).await) {
+        (true, Ok(published)) => match with_terms(&published, &terms) {
+            Some(record) => finding.publish(txt(name, &record)),
+            None => finding,
+        },
+        _ => finding,
+    }
+}
+
+/// The record with more terms, in front, where they count whatever follows.
+fn with_terms(published: &[Vec<u8>], terms: &[String]) -> Option<String> {
+    let texts = published.iter().filter_map(|txt| std::str::from_utf8(txt).ok());
+    let is_record =
+        |text: &&str| text.split(' ').next().is_some_and(|v| v.eq_ignore_ascii_case("v=spf1"));
+    let mut records = texts.filter(is_record);
+    let record = records.next().filter(|_| records.next().is_none())?;
+    let (version, rest) = record.split_once(' ').unwrap_or((record, "-all"));
+    Some(format!("{version} {} {}", terms.join(" "), rest.trim_start()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_keeps_what_it_says_beside_what_is_added() {
+        let with = |records: &[&str]| {
+            let records: Vec<Vec<u8>> = records.iter().map(|r| r.as_bytes().to_vec()).collect();
+            with_terms(&records, &["ip4:192.0.2.1".to_owned(), "ip6:2001:db8::1".to_owned()])
+        };
+        let terms = "ip4:192.0.2.1 ip6:2001:db8::1";
+        for (records, expected) in [
+            (&["other", "v=spf1 mx ~all"][..], Some(format!("v=spf1 {terms} mx ~all"))),
+            (&["V=SPF1  redirect=a.test"], Some(format!("V=SPF1 {terms} redirect=a.test"))),
+            (&["v=spf1"], Some(format!("v=spf1 {terms} -all"))),
+            (&["v=spf1 -all", "v=spf1 ~all"], None),
+            (&["v=spf10 -all"], None),
+            (&[], None),
+        ] {
+            assert_eq!(with(records), expected, "{records:?}");
+        }
+    }
+}
