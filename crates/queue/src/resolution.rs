@@ -5,7 +5,7 @@ use crate::lease::Place;
 use crate::lease::hash_of;
 use crate::queue::Queue;
 use crate::ready::Ready;
-use crate::scheduled::Known;
+use crate::scheduled::{Known, Scheduled};
 use crate::ways::{Mark, Ways};
 use crate::{Action, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId};
 use mail::{Failure, Mono};
@@ -172,6 +172,29 @@ impl Queue {
             self.mark(number);
         }
         number
+    }
+
+    /// Gives a ready queue other limits before anybody asks again where its mail goes.
+    pub fn set_limits(
+        &mut self,
+        now: Mono,
+        ready: ReadyId,
+        limits: &ReadyLimits,
+        shared: &[NamedLimit],
+    ) {
+        let shards = self.config.shards;
+        let Some(queue) = self.ready.get_mut(ready.0) else { return };
+        let epoch = queue.epoch;
+        if queue.adopt(limits, shared, epoch, shards) {
+            self.tell_terms(now, Place::Ready(ready.0));
+            self.mark(ready.0);
+        }
+    }
+
+    /// The ready queues that the last answer about a scheduled queue named, even if it is old.
+    #[must_use]
+    pub fn ways_of(&self, scheduled: ScheduledId) -> SmallVec<[ReadyId; 1]> {
+        self.scheduled.get(scheduled.0).map(Scheduled::ready).unwrap_or_default()
     }
 
     /// Asks where a scheduled queue's messages go, once.
