@@ -4,6 +4,7 @@
 //! [`ControlResponse`]s of the [`ShardAnswer`]s as they come. Both ends of the socket use these
 //! types; as JSON they are documented in `docs/control.md`.
 
+mod effect;
 mod merge;
 mod plane;
 mod selection;
@@ -12,6 +13,7 @@ mod suspension;
 mod tables;
 pub mod text;
 
+pub use effect::{Effect, Lift};
 pub use plane::{ControlPlane, NodeJob};
 pub(crate) use selection::is_hop;
 pub use selection::{Filter, Select};
@@ -120,6 +122,13 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     },
+    /// What rules of shaping have set in force.
+    ShapingList,
+    /// Ends what rules of shaping have set in force.
+    ShapingLift {
+        /// Which; without any field all.
+        lift: Lift,
+    },
     /// Reads the configuration again.
     Reload,
     /// How the server is.
@@ -146,6 +155,8 @@ pub enum ControlResponse {
     Table(Box<TableItem>),
     /// What a table says of a key.
     TableAnswer(Box<TableAnswer>),
+    /// What a rule of shaping has set in force.
+    Effect(Box<Effect>),
     /// How far a command has come; at most twice a second from each shard.
     Progress(Tally),
     /// The command was carried out.

@@ -25,6 +25,7 @@ mod peer;
 mod policies;
 mod report;
 mod routing;
+mod rules;
 mod shaping;
 mod stages;
 mod steering;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 const BATCH_MAX: usize = 512;
 
 /// Messages, each with those of its recipients that were found.
-type Found = BTreeMap<MessageId, Vec<Glance>>;
+pub(super) type Found = BTreeMap<MessageId, Vec<Glance>>;
 
 fn by_message(glances: impl IntoIterator<Item = Glance>) -> Found {
     let mut found = Found::new();
@@ -366,7 +366,7 @@ impl<W: World> Operator<W> {
         error
     }
 
-    async fn fail_these(
+    pub(super) async fn fail_these(
         self: &Rc<Self>,
         found: Found,
         failure: &Arc<Failure>,

@@ -8,6 +8,7 @@ mod blocker;
 mod change;
 mod item;
 mod list;
+mod shaped;
 mod sieve;
 mod tally;
 mod walk;
@@ -78,6 +79,8 @@ impl<W: World> Operator<W> {
             | ControlRequest::TableList
             | ControlRequest::TableGet { .. }
             | ControlRequest::TableFlush { .. }
+            | ControlRequest::ShapingList
+            | ControlRequest::ShapingLift { .. }
             | ControlRequest::TrustClock => None,
         };
         ShardAnswer { error, ..ShardAnswer::default() }

@@ -6,6 +6,7 @@ mod hops;
 mod idle;
 mod named_limits;
 pub(crate) mod resolution;
+pub(crate) mod shaped;
 pub(crate) mod sources;
 pub(crate) mod standing;
 pub(crate) mod tls_domains;
@@ -29,6 +30,7 @@ use queue::{
     Action, Deferred, EntryDetail, EntryId, EntryOutcome, NewEntry, Pause, Queue, QueueConfig,
     ReadyId, ReadyKey, ScheduledKey, Take,
 };
+use shaped::Shaped;
 use sources::SourcesOut;
 use spool::RecoveredMessage;
 use std::cell::{Cell, Ref, RefCell, RefMut};
@@ -55,6 +57,8 @@ pub(crate) struct Schedule<W: World> {
     pub(crate) idle: IdleConnections,
     /// Sources that cannot send at present.
     sources_out: SourcesOut,
+    /// Rules of shaping, and what came of them.
+    pub(crate) shaped: Shaped,
     /// What an operator has suspended.
     suspensions: RefCell<Arc<[Suspension]>>,
     /// Counts changes that all queues must follow.
@@ -86,6 +90,7 @@ impl<W: World> Schedule<W> {
             tls_domains: TlsDomains::default(),
             idle: IdleConnections::default(),
             sources_out: SourcesOut::default(),
+            shaped: Shaped::default(),
             suspensions: RefCell::new(suspensions),
             change: Cell::new(0),
             gauges_due: Cell::new(Mono(0)),
@@ -234,6 +239,7 @@ impl<W: World> Schedule<W> {
     pub(crate) fn forget_hop(&self, ready: ReadyId) {
         self.hops.forget(&self.services.shared.known_hops, ready);
         self.tls_domains.forget(ready);
+        self.shaped.forget(ready);
     }
 
     /// What a ready queue's hop is called in the line for connections.

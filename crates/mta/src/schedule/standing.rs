@@ -1,7 +1,7 @@
 //! What holds for the queue as a whole until it is changed: the retry policies and routes of the
 //! configuration, suspensions, and whether the clock can be trusted.
 
-use super::Schedule;
+use super::{Schedule, shaped};
 use crate::control::{Suspension, longest};
 use crate::seams::{Time, World};
 use crate::window::Window;
@@ -56,7 +56,8 @@ async fn follow<W: World>(schedule: &Rc<Schedule<W>>, change: u32) {
     }
 }
 
-/// Has a scheduled queue stand still if an operator said so of its domain or route.
+/// Has a scheduled queue stand still if an operator said so of its domain or route, or a rule of its tenant or
+/// campaign.
 pub(crate) fn suspend_scheduled<W: World>(
     schedule: &Schedule<W>,
     id: ScheduledId,
@@ -72,17 +73,19 @@ pub(crate) fn suspend_scheduled<W: World>(
         let covers = |scope: &crate::control::Scope| scope.covers(key, route);
         longest(&suspensions, schedule.services.wall(), covers).map(|s| standstill(schedule, s))
     };
+    let found = found.or_else(|| shaped::standstill_of_party(schedule, id, key));
     schedule.queue_mut().suspend(schedule.services.now(), id, found);
 }
 
-/// Has a ready queue stand still if an operator said so of its next hop or its source, or if that cannot
-/// send.
+/// Has a ready queue stand still if an operator said so of its next hop or its source, a rule of its provider
+/// and source, or if that cannot send.
 pub(crate) fn suspend_hop<W: World>(schedule: &Schedule<W>, id: ReadyId, key: &ReadyKey) {
     let suspensions = schedule.suspensions.borrow();
     let covers = |scope: &crate::control::Scope| scope.covers_hop(&key.next_hop, &key.source);
     let found = longest(&suspensions, schedule.services.wall(), covers);
     let now = schedule.services.now();
     let found = found.map(|s| standstill(schedule, s));
+    let found = found.or_else(|| shaped::standstill_of_hop(schedule, id, key));
     let found = found.or_else(|| schedule.sources_out.of(now, key));
     schedule.queue_mut().suspend_ready(now, id, found);
 }
