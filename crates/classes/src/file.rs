@@ -72,7 +72,7 @@ pub(crate) struct Place {
 }
 
 /// A mistake within a line: the octet where it is, and what it is.
-type Wrong = (usize, String);
+pub(crate) type Wrong = (usize, String);
 
 impl Reading {
     /// Reads the next file.
@@ -148,7 +148,7 @@ impl Reading {
             None
         } else {
             if !self.is_ours {
-                check_pattern(pattern).map_err(|(within, why)| (at + within, why))?;
+                compiled(pattern).map_err(|(within, why)| (at + within, why))?;
             }
             self.patterns.push(pattern.into());
             Some(self.patterns.len() - 1)
@@ -181,8 +181,8 @@ fn read_class(word: &str) -> Result<(ReplyClass, Option<FailureKind>), String> {
     Ok((class, kind))
 }
 
-/// Whether a pattern can be used.
-fn check_pattern(pattern: &str) -> Result<(), Wrong> {
+/// A pattern, if it can be used.
+pub(crate) fn compiled(pattern: &str) -> Result<Regex, Wrong> {
     let parsed = regex_syntax::ParserBuilder::new()
         .utf8(false)
         .unicode(false)
@@ -210,7 +210,7 @@ fn check_pattern(pattern: &str) -> Result<(), Wrong> {
         Ok(regex) if matches_everything(&regex) => {
             Err((0, "this pattern matches everything".to_owned()))
         }
-        Ok(_) => Ok(()),
+        Ok(regex) => Ok(regex),
         Err(_) => {
             let why = format!("compiled, this pattern takes more than {PATTERN_BYTES_MAX} octets");
             Err((0, why))

@@ -10,6 +10,7 @@ mod classes;
 mod classifier;
 mod file;
 mod mistake;
+mod pattern;
 mod rule;
 mod said;
 
@@ -18,4 +19,5 @@ pub use classes::{BUILTIN, Classes, Named, Place, Verdict};
 pub use classifier::{CACHE_MAX, Classifier};
 pub use file::{FILE_BYTES_MAX, PATTERN_BYTES_MAX, RULES_MAX, Source, matches_everything};
 pub use mistake::{MISTAKES_MAX, Mistake};
+pub use pattern::{Pattern, one_line};
 pub use said::{REPLY_BYTES_MAX, Said, read_reply};

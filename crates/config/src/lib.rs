@@ -219,6 +219,18 @@ impl Config {
         }
     }
 
+    /// Changes limits as the effect of a rule does that is in force.
+    pub fn ease(&self, paced: &mut Paced, easing: shaping::Easing<'_>) {
+        if let Some(shaping) = &self.shaping {
+            shaping.ease(paced, easing);
+        }
+    }
+
+    /// The rules of providers, and (`None`) of whoever has none.
+    pub fn shaping_rules(&self) -> impl Iterator<Item = (Option<&Arc<str>>, &Arc<shaping::Rule>)> {
+        self.shaping.iter().flat_map(|shaping| shaping.rules())
+    }
+
     /// The limits that the file sets for a route itself.
     fn own_pace(&self, route: &Route) -> shaping::Pace {
         let section = format!("route[{}].{}", route.index, route.channel.key());

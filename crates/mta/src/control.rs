@@ -4,6 +4,7 @@
 //! [`ControlResponse`]s of the [`ShardAnswer`]s as they come. Both ends of the socket use these
 //! types; as JSON they are documented in `docs/control.md`.
 
+mod effect;
 mod merge;
 mod plane;
 mod scope;
@@ -14,6 +15,7 @@ mod suspension;
 mod tables;
 pub mod text;
 
+pub use effect::{Effect, Lift};
 pub use plane::{ControlPlane, NodeJob};
 pub use scope::{HopSeen, Scope};
 pub(crate) use selection::is_hop;
@@ -140,6 +142,13 @@ pub enum ControlRequest {
     },
     /// Sources, and how far those have come that warm up.
     Sources,
+    /// What rules of shaping have set in force.
+    ShapingList,
+    /// Ends what rules of shaping have set in force.
+    ShapingLift {
+        /// Which; without any field all.
+        lift: Lift,
+    },
     /// Reads the configuration again.
     Reload,
     /// How the server is.
@@ -168,6 +177,8 @@ pub enum ControlResponse {
     TableAnswer(Box<TableAnswer>),
     /// A source.
     Source(Box<SourceItem>),
+    /// What a rule of shaping has set in force.
+    Effect(Box<Effect>),
     /// How far a command has come; at most twice a second from each shard.
     Progress(Tally),
     /// The command was carried out.

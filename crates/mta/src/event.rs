@@ -208,6 +208,10 @@ pub enum Kind {
         /// Pauses that there were.
         step: u16,
     },
+    /// A rule of shaping took effect, or did again.
+    Shaped(Box<Shaped>),
+    /// What a rule did is over; why: `time`, `delivered`, `lifted`, `rule`.
+    Unshaped(Box<Shaped>, &'static str),
     /// Events were lost: the queue to the event log was full. The spool still has the records.
     Lost {
         count: u64,
@@ -262,6 +266,31 @@ pub struct Suspension {
     pub failure: Option<Arc<Failure>>,
     /// When it is tried again.
     pub next_try: Wall,
+}
+
+/// What a rule of shaping did.
+#[derive(Clone, Debug)]
+pub struct Shaped {
+    /// Its name.
+    pub rule: String,
+    /// Its line, `shaping.toml:7`.
+    pub place: String,
+    /// `backoff`, `set`, `suspend`, …
+    pub action: &'static str,
+    /// Whom it concerns.
+    pub provider: Option<String>,
+    /// The next hop, where that is no provider's.
+    pub next_hop: Option<String>,
+    pub source: Option<String>,
+    pub tenant: Option<String>,
+    pub campaign: Option<String>,
+    /// The how-manieth time in a row, from 1.
+    pub step: u16,
+    /// When it ends, or was to.
+    pub until: Wall,
+    /// Who said what, in one line.
+    pub peer: String,
+    pub reply: String,
 }
 
 /// Something that intake turned away.

@@ -35,6 +35,7 @@ pub mod salts;
 mod schedule;
 pub mod seams;
 pub mod services;
+pub mod shaping;
 pub mod shard;
 pub mod shared;
 mod signal;

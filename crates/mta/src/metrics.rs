@@ -394,6 +394,13 @@ metric_set! {
     connections_waiting: Gauge = "connections_waiting" {} "Connections to next hops that wait in line because as many are open, or wait for a greeting, as the process may have.";
     suspensions: Counter = "suspensions" {} "Times a next hop, or a domain that can't be looked up, was left alone for a while.";
     next_hops_suspended: Gauge = "next_hops_suspended" {} "Next hops, and domains that can't be looked up, that are left alone now.";
+    shaping_backoff: Counter = "shaping_effects_begun" {action = "backoff"} "Times that a rule of shaping took effect, or did again, by what it does.";
+    shaping_set: Counter = "shaping_effects_begun" {action = "set"} "Times that a rule of shaping took effect, or did again, by what it does.";
+    shaping_suspend: Counter = "shaping_effects_begun" {action = "suspend"} "Times that a rule of shaping took effect, or did again, by what it does.";
+    shaping_suspend_tenant: Counter = "shaping_effects_begun" {action = "suspend_tenant"} "Times that a rule of shaping took effect, or did again, by what it does.";
+    shaping_suspend_campaign: Counter = "shaping_effects_begun" {action = "suspend_campaign"} "Times that a rule of shaping took effect, or did again, by what it does.";
+    shaping_fail_campaign: Counter = "shaping_effects_begun" {action = "fail_campaign"} "Times that a rule of shaping took effect, or did again, by what it does.";
+    shaping_effects: Gauge = "shaping_effects" {} "Effects of rules of shaping that are in force now.";
     lookups: Counter = "dns_lookups" {} "Questions to the DNS, those answered from the cache included.";
     lookups_failed: Counter = "dns_lookups_failed" {} "Questions to the DNS that got no answer or SERVFAIL and its like.";
     messages_read_back: Counter = "messages_read_back" {} "Messages read back from the spool to be delivered, since they were no longer in memory.";

@@ -102,6 +102,7 @@ impl<W: World> Shard<W> {
         let custody = Custody::new(&services, parts.ports, &parts.config, shards);
         let router = Rc::new(Router::new(parts.config, services.wall()));
         let schedule = Schedule::new(&services, &custody, &router, shards, parts.suspensions);
+        schedule.shaped.set_rules(services.shared.rules.rules());
         let readers = ingress::readers(&services, &router);
         let ingress = Ingress::new(&schedule, parts.protocols, parts.stages);
         let delivery = Delivery::new(&schedule, parts.channels, readers, ingress.above_own());
@@ -148,6 +149,8 @@ impl<W: World> Shard<W> {
         self: Rc<Self>,
         mut inbox: mpsc::UnboundedReceiver<ShardMessage<<W::Net as Net>::Accepted>>,
     ) {
+        // First: what was in force before the start is so before anything is sent.
+        self.services.spawn(Rc::clone(&self.operator).follow_rules());
         let schedule = Rc::clone(&self);
         self.services.spawn(async move { schedule.run_schedule().await });
         if self.services.shared.clock.is_doubted() {
@@ -196,6 +199,7 @@ impl<W: World> Shard<W> {
     fn reload(self: &Rc<Self>, config: &Arc<Config>) {
         self.services.shared.adopt(config);
         self.services.classes.adopt(self.services.shared.classes(), config.providers());
+        self.schedule.shaped.set_rules(self.services.shared.rules.rules());
         self.custody.adopt(config);
         self.router.adopt(Arc::clone(config), self.services.wall());
         self.ingress.adopt(config);

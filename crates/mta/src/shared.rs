@@ -11,6 +11,7 @@ use crate::name_servers::NameServers;
 use crate::reply_classes::ClassesInForce;
 use crate::report_limit::ReportLimit;
 use crate::salts::Salts;
+use crate::shaping::RulesInForce;
 use crate::suspension::Suspensions;
 use crate::tenants::TenantQueues;
 use ::classes::Classes;
@@ -70,6 +71,8 @@ pub struct Shared {
     pub salts: Salts,
     /// What peers' refusals mean.
     classes: ClassesInForce,
+    /// What is done when they say so.
+    pub rules: RulesInForce,
     /// What they were.
     pub(crate) class_metrics: Arc<ClassMetrics>,
     /// Who had to do with it.
@@ -103,6 +106,7 @@ impl Shared {
             last_stored: Mutex::new(Arc::new(Stored::of_nobody())),
             salts: Salts::default(),
             classes: ClassesInForce::default(),
+            rules: RulesInForce::default(),
             class_metrics: Arc::default(),
             sending: Arc::default(),
         }

@@ -5,6 +5,7 @@ mod auth;
 mod classify;
 mod dkim;
 mod queue;
+mod shaping;
 mod table;
 mod tls;
 
@@ -12,6 +13,7 @@ pub(crate) use auth::{AuthArgs, AuthCheckArgs, AuthCommand};
 pub(crate) use classify::ClassifyArgs;
 pub(crate) use dkim::{DkimArgs, DkimCheckArgs, DkimCommand, DkimNewArgs, KeyKind};
 pub(crate) use queue::QueueArgs;
+pub(crate) use shaping::{LiftArgs, ShapingArgs, ShapingCommand};
 pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
 pub(crate) use tls::{TlsArgs, TlsCheckArgs, TlsCommand};
 
@@ -127,6 +129,8 @@ pub(crate) enum Command {
     /// Shows the class and the kind of a reply, as they stand in events and metrics, and the line of the
     /// rules that says so: of the files that the configuration names, or of those that are built in.
     Classify(ClassifyArgs),
+    /// What rules of shaping do at present
+    Shaping(ShapingArgs),
     /// Lookup tables
     Table(TableArgs),
     /// Who sends
@@ -385,6 +389,10 @@ mod tests {
             "classify 550 --provider google --config FILE --json",
             "classify - --mx mx.example.org",
             "queue fail --class unknown_recipient",
+            "shaping list --config FILE --json",
+            "shaping lift unusual-rate --provider google --source ip-1",
+            "shaping lift --provider google",
+            "shaping lift --all --control SOCKET",
             "table list --config FILE --json",
             "table get users jo@example.org",
             "table flush users --control SOCKET",
@@ -424,6 +432,9 @@ mod tests {
             "queue list --limit 0",
             "queue list --control /s --config f",
             "queue show",
+            "shaping",
+            "shaping lift",
+            "shaping lift unusual-rate --all",
             "table build --from users.txt",
             "table build --from users.txt --to users.db --format csv",
             "frobnicate",

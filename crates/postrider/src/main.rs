@@ -16,11 +16,13 @@ mod crypto;
 mod daily_reports;
 mod descriptors;
 mod dmarc_reports;
+mod effects;
 mod event_log;
 mod file_disk;
 mod file_stamp;
 mod greylist;
 mod https;
+mod kept_file;
 mod limited_listener;
 mod log_set;
 mod login_secret;
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Spool(args) => commands::spool::run(&args),
         Command::Auth(args) => commands::auth::run(&args),
         Command::Classify(args) => commands::classify::run(&args),
+        Command::Shaping(args) => commands::shaping::run(&args),
         Command::Table(args) => commands::table::run(&args),
         Command::Dkim(args) => commands::dkim::run(&args),
         Command::Tls(args) => commands::tls::run(&args),

@@ -7,6 +7,7 @@ use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::dmarc_reports::DmarcReporting;
+use crate::effects::KeptEffects;
 use crate::event_log::EventLog;
 use crate::login_secret;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
@@ -33,6 +34,7 @@ use mta::metrics::{
     AcmeMetrics, ClassMetrics, EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics,
     SendingMetrics, TlsReportMetrics,
 };
+use mta::shaping::Rules;
 use mta::shared::Shared;
 use spool::SpoolStatus;
 use std::net::SocketAddr;
@@ -92,6 +94,8 @@ pub(crate) struct Node {
     first: Arc<Config>,
     /// What an operator has stopped.
     suspensions: Suspensions,
+    /// What rules of shaping have set in force.
+    pub(crate) effects: KeptEffects,
     shared: Arc<Shared>,
     tables: Arc<Registry>,
     certificates: Arc<Certificates>,
@@ -116,7 +120,7 @@ impl Node {
         let started = Start::now();
         // First of all: what is wrong with them is told like mistakes of the configuration.
         let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
-        let classes = reply_classes::read(config).map_err(|all| all.join("\n"))?;
+        let replies = reply_classes::read_with_rules(config).map_err(|all| all.join("\n"))?;
         let (certificates, signing_keys) = open_keys(config, console)?;
         check_owners(config)?;
         let (senders, inboxes) = ways_in(shards);
@@ -127,11 +131,13 @@ impl Node {
         let clock = doubt_clock(config, console);
         let logs = read_logs(config, disks, console)?;
         let events = start_events(config, shards, &metrics, console)?;
+        let shared = shared(config, clock, descriptors, &metrics, replies, console);
+        let effects = KeptEffects::open(config, &shared)?;
         let advisers = advisers(config, &metrics, descriptors, &senders[0], console)?;
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
-            shared: Arc::new(shared(config, clock, descriptors, &metrics, classes, console)),
+            shared,
             shards: senders.clone(),
             suspensions: suspensions.in_force(wall_now()),
             console: Arc::clone(console),
@@ -148,14 +154,10 @@ impl Node {
             peer_tls: advisers.peer_tls,
         };
         let (stop_accepting, when_bound, acceptor) = acceptors();
-        let (mut distribution, receivers) = Distribution::new(shards);
+        let (distribution, receivers) = Distribution::new(shards);
         let received = inboxes.into_iter().zip(receivers);
         let threads = start_shards(&common, received, &metrics, events.as_ref(), acceptor)?;
-        let start = |(log, metrics): (ReadLog, &Arc<LogMetrics>)| {
-            log.start(config, &mut distribution, &senders, metrics, console)
-        };
-        let logs = logs.into_iter().zip(&metrics.logs).map(start).collect::<Result<_, _>>()?;
-        distribution.finish();
+        let logs = start_logs((config, console), logs, distribution, &senders, &metrics)?;
         Ok(Node {
             acme: Acme::open(config, &common.certificates, &metrics.acme, console)?,
             shards: senders,
@@ -168,6 +170,7 @@ impl Node {
             started,
             first: Arc::clone(config),
             suspensions,
+            effects,
             shared: common.shared,
             tables: common.tables,
             certificates: common.certificates,
@@ -218,7 +221,8 @@ impl Node {
     /// # Errors
     /// What is wrong with its certificates or tables, each in a sentence. Nothing has changed then.
     pub(crate) fn reload(&self, config: &Arc<Config>) -> Result<(), String> {
-        let classes = reply_classes::read(config).map_err(|all| all.join("; "))?;
+        let (classes, rules) =
+            reply_classes::read_with_rules(config).map_err(|all| all.join("; "))?;
         let signing_keys = signing_keys::read(config)?;
         let certificates = certificates::read(config)?;
         let acme = self.acme.prepare(config)?;
@@ -232,6 +236,7 @@ impl Node {
         self.books.open_for(config);
         // Shards take them up with the rest.
         self.shared.set_classes(classes);
+        self.shared.rules.set_rules(rules);
         for shard in &self.shards {
             let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));
         }
@@ -401,9 +406,9 @@ fn shared(
     clock: ClockDoubt,
     descriptors: Descriptors,
     metrics: &NodeMetrics,
-    classes: Arc<Classes>,
+    (classes, rules): (Arc<Classes>, Rules),
     console: &ConsoleLog,
-) -> Shared {
+) -> Arc<Shared> {
     let shards = u16::try_from(metrics.shards.len()).unwrap_or(u16::MAX);
     let shared = Shared::new(config, shards)
         .with_metrics(Arc::clone(&metrics.classes), Arc::clone(&metrics.sending))
@@ -411,8 +416,25 @@ fn shared(
         .with_connections(descriptors.sessions_max, descriptors.egress_max)
         .with_lookups(descriptors.lookups_max);
     shared.set_classes(classes);
+    shared.rules.set_rules(rules);
     keep_salts(config, &shared, console);
-    shared
+    Arc::new(shared)
+}
+
+/// Starts the threads of each log, which hand what it held to the shards.
+fn start_logs(
+    (config, console): (&Config, &Arc<ConsoleLog>),
+    logs: Vec<ReadLog>,
+    mut distribution: Distribution,
+    senders: &[ShardSender<AcceptedSocket>],
+    metrics: &NodeMetrics,
+) -> Result<Vec<Log>, String> {
+    let start = |(log, metrics): (ReadLog, &Arc<LogMetrics>)| {
+        log.start(config, &mut distribution, senders, metrics, console)
+    };
+    let logs = logs.into_iter().zip(&metrics.logs).map(start).collect::<Result<_, _>>()?;
+    distribution.finish();
+    Ok(logs)
 }
 
 /// Starts the thread of each shard; the first one listens. `received` has the inbox of each, and where

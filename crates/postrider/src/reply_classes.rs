@@ -3,10 +3,19 @@
 use classes::{BUILTIN, Classes, FILE_BYTES_MAX, Named, Source};
 use config::Config;
 use config::shaping::Providers;
+use mta::shaping::Rules;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
+
+/// What peers' refusals mean, and the rules of shaping that listen for them.
+///
+/// # Errors
+/// All mistakes, each in a line with its file and line.
+pub(crate) fn read_with_rules(config: &Config) -> Result<(Arc<Classes>, Rules), Vec<String>> {
+    Ok((read(config)?, Rules::read(config.shaping_rules())?))
+}
 
 /// Reads the files that a configuration names.
 ///

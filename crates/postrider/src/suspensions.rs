@@ -1,24 +1,21 @@
 //! What an operator has suspended, kept in a small file in the first spool directory: a suspension
 //! stands until it is resumed, whatever restarts in between.
 
+use crate::kept_file::KeptFile;
 use mail::Wall;
 use mta::control::{Scope, Suspension};
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The file's name.
 const NAME: &str = "suspensions.json";
-/// A file that is larger was not written here.
-const BYTES_MAX: u64 = 1 << 20;
 /// Suspensions at once.
 const SUSPENSIONS_MAX: usize = 1_000;
 
 /// All suspensions, and where they are kept.
 #[derive(Debug)]
 pub(crate) struct Suspensions {
-    path: PathBuf,
+    file: KeptFile,
     all: Vec<Suspension>,
 }
 
@@ -29,23 +26,9 @@ impl Suspensions {
     /// When the file is there and can't be read or understood: what was suspended must not go out
     /// because of that.
     pub(crate) fn open(directory: &Path) -> Result<Suspensions, String> {
-        let path = directory.join(NAME);
-        let failed = |what: &dyn std::fmt::Display| {
-            format!(
-                "cannot read what is suspended from {}: {what}; mend or remove the file",
-                path.display()
-            )
-        };
-        let all = match fs::metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(failed(&error)),
-            Ok(meta) if meta.len() > BYTES_MAX => return Err(failed(&"it is too long")),
-            Ok(_) => {
-                let bytes = fs::read(&path).map_err(|error| failed(&error))?;
-                serde_json::from_slice(&bytes).map_err(|error| failed(&error))?
-            }
-        };
-        Ok(Suspensions { path, all })
+        let file = KeptFile::new(directory, NAME, "what is suspended");
+        let all = file.read()?;
+        Ok(Suspensions { file, all })
     }
 
     /// Those that have not ended.
@@ -95,17 +78,8 @@ impl Suspensions {
         Ok(format!("resumed {scope}"))
     }
 
-    /// Writes another file, syncs it and puts it in place of the old one.
     fn write(&mut self, all: Vec<Suspension>) -> Result<(), String> {
-        let written = || -> io::Result<()> {
-            let fresh = self.path.with_extension("json.new");
-            let mut file = File::create(&fresh)?;
-            file.write_all(&serde_json::to_vec_pretty(&all)?)?;
-            file.sync_all()?;
-            fs::rename(&fresh, &self.path)?;
-            File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
-        };
-        written().map_err(|error| format!("cannot write {}: {error}", self.path.display()))?;
+        self.file.write(&all)?;
         self.all = all;
         Ok(())
     }
@@ -137,7 +111,7 @@ mod tests {
         assert!(again.resume(&Scope::default(), Wall(60)).is_err());
         assert_eq!(again.resume(&domain, Wall(60)).unwrap(), "resumed the domain a.test");
         assert!(Suspensions::open(directory.path()).unwrap().in_force(Wall(60)).is_empty());
-        fs::write(directory.path().join(NAME), "{").unwrap();
+        std::fs::write(directory.path().join(NAME), "{").unwrap();
         let error = Suspensions::open(directory.path()).unwrap_err();
         assert!(error.contains("suspensions.json"), "{error}");
     }
@@ -152,7 +126,7 @@ mod tests {
               "since": "2026-11-21T10:11:12.345Z", "until": "2036-11-21T10:11:12.345Z" },
             { "scope": { "source": "ip-1" }, "reason": "why", "since": "2026-11-21T10:11:12.345Z" }
         ]"#;
-        fs::write(directory.path().join(NAME), text).unwrap();
+        std::fs::write(directory.path().join(NAME), text).unwrap();
         let all = Suspensions::open(directory.path()).unwrap().in_force(Wall(0));
         let scopes: Vec<String> = all.iter().map(|one| one.scope.to_string()).collect();
         let told = ["all delivery", "the domain a.test", "the next hop mx.test", "the source ip-1"];

@@ -174,6 +174,23 @@ impl Queue {
         number
     }
 
+    /// Gives a ready queue other limits before anybody asks again where its mail goes.
+    pub fn set_limits(
+        &mut self,
+        now: Mono,
+        ready: ReadyId,
+        limits: &ReadyLimits,
+        shared: &[NamedLimit],
+    ) {
+        let shards = self.config.shards;
+        let Some(queue) = self.ready.get_mut(ready.0) else { return };
+        let epoch = queue.epoch;
+        if queue.adopt(limits, shared, epoch, shards) {
+            self.tell_terms(now, Place::Ready(ready.0));
+            self.mark(ready.0);
+        }
+    }
+
     /// Asks where a scheduled queue's messages go, once.
     pub(crate) fn want_resolution(&mut self, number: u32) {
         let queue = &mut self.scheduled[number];

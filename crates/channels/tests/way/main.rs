@@ -26,6 +26,7 @@ mod peer;
 mod policies;
 mod report;
 mod routing;
+mod rules;
 mod shaping;
 mod stages;
 mod steering;

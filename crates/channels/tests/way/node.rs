@@ -12,6 +12,7 @@ use mta::event::{Event, EventSink, json};
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::Metrics;
 use mta::seams::{Spawn as _, World as _};
+use mta::shaping::Rules;
 use mta::shard::{Shard, ShardParts};
 use mta::shared::Shared;
 use mta::warmup::Book;
@@ -104,6 +105,10 @@ fn parse(text: &str) -> Arc<Config> {
     Arc::new(config)
 }
 
+fn rules_of(config: &Config) -> Rules {
+    Rules::read(config.shaping_rules()).unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
+}
+
 impl Node {
     /// A node on an empty disk.
     pub(crate) async fn start(text: &str) -> Node {
@@ -132,6 +137,7 @@ impl Node {
             node: 0,
         });
         let shared = Arc::new(Shared::new(&config, 1));
+        shared.rules.set_rules(rules_of(&config));
         let metrics = Arc::new(Metrics::default());
         let said = Rc::new(Said::default());
         let shard = Shard::new(ShardParts {
@@ -199,7 +205,9 @@ impl Node {
 
     /// Reads another configuration.
     pub(crate) fn reload(&self, text: &str) {
-        self.post(ShardMessage::Reload(parse(text)));
+        let config = parse(text);
+        self.shared.rules.set_rules(rules_of(&config));
+        self.post(ShardMessage::Reload(config));
     }
 
     /// These, as JSON has them, are suspended from now on, and nothing else.

@@ -5,15 +5,22 @@
 //! the DNS are shaped: where the configuration names hosts, it knows at what pace they want mail.
 
 mod claims;
+mod easing;
 mod pace;
 mod rate;
 mod read;
+mod read_rule;
+mod rule;
 mod written;
 
 #[cfg(test)]
+mod rule_tests;
+#[cfg(test)]
 mod tests;
 
+pub use easing::{Easing, QUARTERS, RuleLimit};
 pub use rate::Rate;
+pub use rule::{Action, After, HITS_MAX, Heard, LASTS_MAX, RULES_MAX, Rule, Told};
 
 use crate::explainer::{Origin, Step};
 use crate::problem::ConfigErrors;
@@ -22,6 +29,7 @@ use crate::{Limits, Source};
 use mail::Domain;
 use mail::map::FixedMap;
 use pace::{Place, Set, in_words};
+use rule::Rules;
 
 pub(crate) use pace::Pace;
 use std::collections::BTreeMap;
@@ -71,6 +79,7 @@ struct Provider {
     domains: Option<Vec<(DomainPattern, Place)>>,
     pace: Pace,
     together: Together,
+    rules: Rules,
     /// What is different from a source.
     sources: BTreeMap<Box<str>, (Place, Pace)>,
 }
@@ -85,9 +94,8 @@ impl Provider {
             let before = self.sources.get(&source).map(|(_, before)| pace.over(before));
             self.sources.insert(source, (place, before.unwrap_or(pace)));
         }
-        self.together.max_connections =
-            later.together.max_connections.or(self.together.max_connections.take());
-        self.together.rates = later.together.rates.or(self.together.rates.take());
+        self.together.change(later.together);
+        self.rules.change(later.rules);
     }
 }
 
@@ -98,10 +106,20 @@ struct Together {
     rates: Option<Set<Vec<Rate>>>,
 }
 
+impl Together {
+    /// Takes what a later file says instead.
+    fn change(&mut self, later: Together) {
+        self.max_connections = later.max_connections.or(self.max_connections.take());
+        self.rates = later.rates.or(self.rates.take());
+    }
+}
+
 /// All files, put together.
 #[derive(Clone, Debug, Default)]
 pub struct Shaping {
     default: Pace,
+    /// Of those who have no provider.
+    default_rules: Rules,
     providers: Vec<Provider>,
     by_mx: RouteTable,
     by_domain: RouteTable,
@@ -118,6 +136,7 @@ impl Shaping {
         for file in files {
             let read = read::read(file)?;
             shaping.default = read.default.over(&shaping.default);
+            shaping.default_rules.change(read.default_rules);
             for later in read.providers {
                 match shaping.providers.iter_mut().find(|provider| provider.name == later.name) {
                     Some(provider) => provider.change(later),
@@ -130,6 +149,7 @@ impl Shaping {
             }
             shaping.check_claims(file)?;
         }
+        shaping.complete_rules(files)?;
         for (provider, index) in shaping.providers.iter().zip(0_u32..) {
             for (pattern, _) in provider.mx.iter().flatten() {
                 shaping.by_mx.insert(pattern, index);
@@ -139,6 +159,27 @@ impl Shaping {
             }
         }
         Ok(shaping)
+    }
+
+    /// Puts rules together, of which files say a part each.
+    fn complete_rules(&mut self, files: &[ShapingFile]) -> Result<(), ConfigErrors> {
+        let of_providers = self.providers.iter_mut().map(|provider| &mut provider.rules);
+        let mut count = 0;
+        for rules in std::iter::once(&mut self.default_rules).chain(of_providers) {
+            let too_many = |part: &rule::Part| rule::Incomplete {
+                place: part.place.clone(),
+                message: format!("more than {RULES_MAX} rules"),
+                help: "",
+            };
+            count += rules.parts.len();
+            let last = rules.parts.last().filter(|_| count > RULES_MAX);
+            let wrong = last.map(too_many).or_else(|| rules.complete().err());
+            let Some(wrong) = wrong else { continue };
+            if let Some(file) = files.iter().find(|file| file.name == wrong.place.file) {
+                return Err(read::refused(file, wrong.place.line, wrong.message, wrong.help));
+            }
+        }
+        Ok(())
     }
 
     /// Whether each name is one provider's; `file` was added last.
@@ -226,7 +267,9 @@ impl Shaping {
             _ => None,
         };
         let (limits, rates) = pace.instead_of(limits);
-        InForce { limits, rates, apart, provider: provider.map(|(provider, _)| provider), pace }
+        let rules = provider.map_or(&self.default_rules, |(provider, _)| &provider.rules);
+        let provider = provider.map(|(provider, _)| provider);
+        InForce { limits, rates, apart, provider, rules, pace }
     }
 }
 
@@ -267,6 +310,7 @@ pub(crate) struct InForce<'a> {
     rates: Vec<Rate>,
     apart: Option<String>,
     provider: Option<&'a Provider>,
+    rules: &'a Rules,
     pace: Pace,
 }
 
@@ -281,7 +325,8 @@ impl InForce<'_> {
                 rates: rates.as_ref().map(|set| set.value.clone()).unwrap_or_default(),
             }
         });
-        Paced { limits: self.limits, rates: self.rates, apart: self.apart, together }
+        let Self { limits, rates, apart, .. } = self;
+        Paced { limits, rates, apart, together, ..Paced::of_route(limits) }
     }
 
     /// For people: each limit with the line that sets it. Those of the route itself are not among them.
@@ -304,6 +349,22 @@ impl InForce<'_> {
         );
         let rates = together.and_then(|together| together.rates.as_ref());
         steps.extend(rates.map(|set| step("rate together", in_words(&set.value), &set.place)));
+        let rules = self.rules.all();
+        let Together { max_connections, rates } = &self.rules.backoff;
+        if rules.iter().any(|rule| rule.action == Action::Backoff) {
+            steps.extend(
+                max_connections.as_ref().map(|set| {
+                    step("max_connections in backoff", set.value.to_string(), &set.place)
+                }),
+            );
+            let rates = rates.as_ref();
+            steps
+                .extend(rates.map(|set| step("rate in backoff", in_words(&set.value), &set.place)));
+        }
+        let rules = rules.iter();
+        steps.extend(
+            rules.map(|rule| step(&format!("rule {}", rule.name), rule.in_words(), &rule.place)),
+        );
         steps
     }
 }
@@ -319,13 +380,24 @@ pub struct Paced {
     pub apart: Option<String>,
     /// What it shares with other sets of hosts.
     pub together: Option<PacedTogether>,
+    /// The rules that set those of the set of hosts, where any do: others than usual hold.
+    pub by: Option<String>,
+    /// What rules set beside them.
+    pub by_rules: Vec<RuleLimit>,
 }
 
 impl Paced {
     /// Those of a route that is not shaped.
     #[must_use]
     pub fn of_route(limits: Limits) -> Paced {
-        Paced { limits, rates: Vec::new(), apart: None, together: None }
+        Paced {
+            limits,
+            rates: Vec::new(),
+            apart: None,
+            together: None,
+            by: None,
+            by_rules: Vec::new(),
+        }
     }
 }
 

@@ -54,6 +54,17 @@ impl Rate {
         }
     }
 
+    /// The rate nearest to so many in a second, at least one a day.
+    #[must_use]
+    pub fn of_per_second(per_second: f64) -> Rate {
+        let per_day = (per_second * Unit::Day.seconds()).round().max(1.0);
+        match per_day <= f64::from(u32::MAX) {
+            true => Rate { count: per_day as u32, unit: Unit::Day },
+            // Saturates.
+            false => Rate { count: per_second.round() as u32, unit: Unit::Second },
+        }
+    }
+
     /// How many in a second.
     #[must_use]
     pub fn per_second(self) -> f64 {
@@ -86,6 +97,11 @@ mod tests {
             assert_eq!(rate.to_string(), text);
         }
         assert_eq!(Rate::parse("2_000_000/d").unwrap().to_string(), "2000000/d");
+        for (per_second, text) in
+            [(1.5, "129600/d"), (0.0, "1/d"), (60_000.0, "60000/s"), (1e12, "4294967295/s")]
+        {
+            assert_eq!(Rate::of_per_second(per_second).to_string(), text);
+        }
         assert!(Rate::parse("4294967295/s").is_ok());
         for bad in [
             "",

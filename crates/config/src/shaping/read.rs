@@ -2,6 +2,8 @@
 
 use super::pace::{Pace, Place, Set};
 use super::rate::Rate;
+use super::read_rule::is_name;
+use super::rule::Rules;
 use super::written::{PaceText, ProviderText, ShapingText, TogetherText};
 use super::{Provider, ShapingFile, Together};
 use crate::document::Document;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct Read {
     pub(super) default: Pace,
+    pub(super) default_rules: Rules,
     pub(super) providers: Vec<Provider>,
     pub(super) domains: Vec<(Domain, Pace)>,
 }
@@ -62,14 +65,16 @@ pub(super) fn refused(file: &ShapingFile, line: u32, message: String, help: &str
     ConfigErrors::new(Arc::clone(&file.name), Arc::clone(&file.text), vec![problem])
 }
 
-struct Reading<'a> {
+pub(super) struct Reading<'a> {
     document: &'a Document,
     problems: Vec<Problem>,
 }
 
 impl Reading<'_> {
     fn file(&mut self, written: &ShapingText) -> Read {
-        let default = self.pace("default", &written.default);
+        let default = self.pace("default", &written.default.pace);
+        let of_none = &written.default;
+        let default_rules = self.rules("default", &of_none.backoff, &of_none.rule);
         let providers = written.provider.iter();
         let providers = providers.filter_map(|(name, text)| self.provider(name, text)).collect();
         let mut domains = Vec::new();
@@ -83,13 +88,12 @@ impl Reading<'_> {
                 }
             }
         }
-        Read { default, providers, domains }
+        Read { default, default_rules, providers, domains }
     }
 
     fn provider(&mut self, name: &str, written: &ProviderText) -> Option<Provider> {
         let at = format!("provider.{name}");
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if name.is_empty() || name.len() > 64 || !name.bytes().all(is_name) {
+        if !is_name(name) {
             let help =
                 "letters, digits, `-`, `_` and `.` are wanted, at most 64: it stands in logs";
             self.error(&at, format!("\"{name}\" is no name for a provider"), help);
@@ -102,6 +106,7 @@ impl Reading<'_> {
             domains: self.patterns(&at, "domains", written.domains.as_deref()),
             pace: self.pace(&at, &written.pace),
             together: self.together(&format!("{at}.together"), &written.together),
+            rules: self.rules(&at, &written.backoff, &written.rule),
             sources: self.sources(&at, &written.source),
         })
     }
@@ -140,14 +145,14 @@ impl Reading<'_> {
         written.iter().map(each).collect()
     }
 
-    fn together(&mut self, at: &str, written: &TogetherText) -> Together {
+    pub(super) fn together(&mut self, at: &str, written: &TogetherText) -> Together {
         Together {
             max_connections: self.set(at, "max_connections", written.max_connections),
             rates: self.rates(at, written.rate.as_deref()),
         }
     }
 
-    fn pace(&mut self, at: &str, written: &PaceText) -> Pace {
+    pub(super) fn pace(&mut self, at: &str, written: &PaceText) -> Pace {
         Pace {
             max_connections: self.set(at, "max_connections", written.max_connections),
             max_opens: self.set(at, "max_opens", written.max_opens),
@@ -188,14 +193,14 @@ impl Reading<'_> {
         Some(Set { value: value?, place: self.place(&format!("{at}.{key}")) })
     }
 
-    fn place(&self, path: &str) -> Place {
+    pub(super) fn place(&self, path: &str) -> Place {
         Place {
             file: Arc::clone(self.document.file()),
             line: self.document.line(path).unwrap_or(1),
         }
     }
 
-    fn error(&mut self, path: &str, message: String, help: &str) {
+    pub(super) fn error(&mut self, path: &str, message: String, help: &str) {
         self.problems.push(self.document.problem(path, true, message, help));
     }
 }

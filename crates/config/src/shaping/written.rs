@@ -1,5 +1,6 @@
 //! A shaping file as it is written.
 
+use crate::quantity::DurationText;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -9,11 +10,23 @@ use std::collections::BTreeMap;
 #[serde(default)]
 pub(super) struct ShapingText {
     /// What holds wherever neither the route nor anything below says otherwise.
-    pub(super) default: PaceText,
+    pub(super) default: DefaultText,
     /// Mailbox providers, by names of yours.
     pub(super) provider: BTreeMap<String, ProviderText>,
     /// Single domains.
     pub(super) domain: BTreeMap<String, PaceText>,
+}
+
+/// Whoever has no provider.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct DefaultText {
+    /// What rules slow a set of hosts down to.
+    pub(super) backoff: TogetherText,
+    /// What is done when its hosts say something.
+    pub(super) rule: Vec<RuleText>,
+    #[serde(flatten)]
+    pub(super) pace: PaceText,
 }
 
 /// The pace towards a set of hosts.
@@ -47,6 +60,10 @@ pub(super) struct ProviderText {
     pub(super) domains: Option<Vec<String>>,
     /// For all host sets of the provider together, from each source.
     pub(super) together: TogetherText,
+    /// What rules slow all its host sets down to, together.
+    pub(super) backoff: TogetherText,
+    /// What is done when its hosts say something.
+    pub(super) rule: Vec<RuleText>,
     /// What is different from a source, by its name.
     pub(super) source: BTreeMap<String, PaceText>,
     #[serde(flatten)]
@@ -62,4 +79,59 @@ pub(super) struct TogetherText {
     pub(super) max_connections: Option<u32>,
     /// Messages; each of them holds.
     pub(super) rate: Option<Vec<String>>,
+}
+
+/// A rule. What a later file leaves out is as it was.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct RuleText {
+    /// Its name.
+    pub(super) name: String,
+    /// A pattern on the reply with its codes, in one line.
+    #[serde(rename = "match")]
+    pub(super) matches: Option<String>,
+    /// The reply's class.
+    pub(super) class: Option<String>,
+    /// The reply's kind.
+    pub(super) kind: Option<String>,
+    /// How often in how long: `3 in 10m`.
+    pub(super) after: Option<String>,
+    /// What is done.
+    pub(super) action: Option<ActionText>,
+    /// For how long, the first time.
+    pub(super) lasts: Option<DurationText>,
+    /// Until so much was delivered, if that is sooner.
+    #[schemars(range(min = 1))]
+    pub(super) until_delivered: Option<u32>,
+    /// Whom it concerns.
+    pub(super) scope: Option<ScopeText>,
+}
+
+/// What a rule does.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum ActionText {
+    /// By its name.
+    Word(String),
+    /// Other limits.
+    Set(SetText),
+}
+
+/// Other limits.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct SetText {
+    /// Keys of a pace.
+    pub(super) set: Option<PaceText>,
+}
+
+/// Whom a rule concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+pub(super) enum ScopeText {
+    /// The source whose mail was refused.
+    #[serde(rename = "provider and source")]
+    ProviderAndSource,
+    /// All sources.
+    #[serde(rename = "provider")]
+    Provider,
 }

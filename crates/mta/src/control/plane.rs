@@ -2,8 +2,8 @@
 
 use super::merge::{self, Gathering};
 use super::{
-    ControlRequest, ControlResponse, ErrorCode, ITEMS_MAX, PARTS_MAX, Scope, ShardAnswer,
-    ShardPort, SourceItem, Status, Suspension,
+    ControlRequest, ControlResponse, Effect, ErrorCode, ITEMS_MAX, Lift, PARTS_MAX, Scope,
+    ShardAnswer, ShardPort, SourceItem, Status, Suspension,
 };
 use std::future::poll_fn;
 use std::task::Poll;
@@ -23,6 +23,10 @@ pub enum NodeJob {
     TrustClock(oneshot::Sender<Result<String, String>>),
     /// How far sources have come.
     Sources(oneshot::Sender<Vec<SourceItem>>),
+    /// What rules of shaping have set in force.
+    Effects(oneshot::Sender<Vec<Effect>>),
+    /// End some of that: the answer says what came of it.
+    Lift(Lift, oneshot::Sender<Result<String, String>>),
     /// A request about lookup tables: all that is to be said, but for the last response.
     Tables(Box<ControlRequest>, oneshot::Sender<Result<Vec<ControlResponse>, String>>),
 }
@@ -80,6 +84,10 @@ impl ControlPlane {
             | ControlRequest::TableGet { .. }
             | ControlRequest::TableFlush { .. } => self.tables(request, &out).await,
             ControlRequest::Sources => self.sources(&out).await,
+            ControlRequest::ShapingList => self.effects(&out).await,
+            ControlRequest::ShapingLift { lift } => {
+                self.job(&out, |answer| NodeJob::Lift(lift, answer)).await
+            }
             ControlRequest::TrustClock => self.job(&out, NodeJob::TrustClock).await,
             ControlRequest::QueueList { filter, limit } => {
                 let limit = limit.min(ITEMS_MAX);
@@ -101,6 +109,16 @@ impl ControlPlane {
             None => stopping(),
         };
         out.say(response).await
+    }
+
+    async fn effects(&self, out: &Out) -> Result<(), Gone> {
+        let Some(effects) = self.node_says(NodeJob::Effects).await else {
+            return out.say(stopping()).await;
+        };
+        for effect in effects {
+            out.say(ControlResponse::Effect(Box::new(effect))).await?;
+        }
+        out.say(ControlResponse::Done { matched: 0, tally: None, text: None }).await
     }
 
     async fn tables(&self, request: ControlRequest, out: &Out) -> Result<(), Gone> {

@@ -4,6 +4,7 @@ mod channel;
 pub(crate) mod gathering;
 mod giving_back;
 pub(crate) mod giving_up;
+mod hearing;
 pub(crate) mod locating;
 mod making;
 pub(crate) mod outcome;

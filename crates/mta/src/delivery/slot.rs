@@ -2,6 +2,7 @@
 
 use super::Delivery;
 use super::giving_back::give_back;
+use super::hearing;
 use super::outcome::{self, AttemptContext};
 use crate::console::Console;
 use crate::line::{InLine, Permit, Standing, Who};
@@ -383,6 +384,18 @@ impl<W: World> Slot<W> {
     ) {
         warmup::note(&self.delivery.schedule, self.ready, &outcomes);
         outcome::conclude(&self.delivery, message, work, outcomes, context);
+    }
+
+    /// Has rules of shaping hear what a host said of a transaction, whatever is made of it.
+    pub fn heard(&self, message: &Message, outcomes: &[Result<Reply, Failure>]) {
+        hearing::outcomes(&self.delivery, self.ready, message, outcomes);
+    }
+
+    /// The same of a host that turned a connection away. Whether a rule stops what goes there for that: then it is
+    /// no reason to return mail, whatever the host said.
+    #[must_use]
+    pub fn heard_opening(&self, failure: &Failure) -> bool {
+        hearing::opening(&self.delivery, self.ready, failure)
     }
 
     /// A part of the message, its `record` or its `body`, could not be read back from the spool:

@@ -1,6 +1,8 @@
 //! Events as JSON lines. The field names are documented in `docs/events.md` and are a promise.
 
-use super::{Client, Done, Event, Hop, Kind, Message, Position, Refusal, Suspension, Trouble};
+use super::{
+    Client, Done, Event, Hop, Kind, Message, Position, Refusal, Shaped, Suspension, Trouble,
+};
 use crate::encryption::Encryption;
 use crate::overrides::Overrides;
 use auth::checks::Summary;
@@ -44,6 +46,8 @@ pub fn kind_name(kind: &Kind) -> &'static str {
         Kind::Refused(_) => "refused",
         Kind::Suspended(_) => "suspended",
         Kind::Resumed { .. } => "resumed",
+        Kind::Shaped(_) => "shaped",
+        Kind::Unshaped(..) => "unshaped",
         Kind::Lost { .. } => "lost",
     }
 }
@@ -100,6 +104,11 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
         Kind::Resumed { target, step } => {
             line.text("next_hop", target);
             line.number("step", u64::from(*step));
+        }
+        Kind::Shaped(shaped) => shaped_fields(&mut line, shaped),
+        Kind::Unshaped(shaped, why) => {
+            shaped_fields(&mut line, shaped);
+            line.plain("why", why);
         }
         Kind::Lost { count, first } => {
             line.number("count", *count);
@@ -263,6 +272,28 @@ fn suspension_fields(line: &mut Line<'_>, suspension: &Suspension) {
         failure_fields(line, failure);
     }
     line.wall("next_try", suspension.next_try);
+}
+
+fn shaped_fields(line: &mut Line<'_>, shaped: &Shaped) {
+    line.text("rule", &shaped.rule);
+    line.text("place", &shaped.place);
+    line.plain("action", shaped.action);
+    let whom = [
+        ("provider", &shaped.provider),
+        ("next_hop", &shaped.next_hop),
+        ("source", &shaped.source),
+        ("tenant", &shaped.tenant),
+        ("campaign", &shaped.campaign),
+    ];
+    for (key, name) in whom {
+        if let Some(name) = name {
+            line.text(key, name);
+        }
+    }
+    line.number("step", u64::from(shaped.step));
+    line.wall("until", shaped.until);
+    line.text("culprit_name", &shaped.peer);
+    line.text("reply", &shaped.reply);
 }
 
 fn failure_fields(line: &mut Line<'_>, failure: &Failure) {

@@ -81,6 +81,19 @@ impl<W: World> Operator<W> {
         error
     }
 
+    /// Gives these up now, and reports them. Gives what went wrong.
+    pub(super) async fn fail_reported(
+        self: &Rc<Self>,
+        found: Found,
+        failure: &Arc<Failure>,
+        answer: &Answer,
+    ) -> Option<String> {
+        let waiting = self.delivery.unreported.reports();
+        let mut pace = Pace { reading: ReadAhead::default(), waiting, done: 0 };
+        let order = Order { failure: Arc::clone(failure), silent: false };
+        self.fail_these(found, &order, &mut pace, answer).await
+    }
+
     async fn fail_these(
         self: &Rc<Self>,
         found: Found,

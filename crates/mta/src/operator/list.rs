@@ -101,7 +101,10 @@ impl<W: World> Operator<W> {
             return ShardAnswer::default();
         }
         let read = self.custody.messages.peek(id).await;
-        let item = self.item(id, entry, read, usize::MAX);
+        let mut item = self.item(id, entry, read, usize::MAX);
+        if let (Some(item), Some(entry)) = (&mut item, entry) {
+            self.tell_rules(item, entry);
+        }
         answer.count(|tally| tally.messages = u64::from(item.is_some()));
         ShardAnswer { items: item.into_iter().collect(), ..ShardAnswer::default() }
     }

@@ -11,6 +11,7 @@ mod item;
 mod list;
 mod moving;
 mod reading;
+mod shaped;
 mod sieve;
 mod tally;
 mod walk;
@@ -89,6 +90,8 @@ impl<W: World> Operator<W> {
             | ControlRequest::TableGet { .. }
             | ControlRequest::TableFlush { .. }
             | ControlRequest::Sources
+            | ControlRequest::ShapingList
+            | ControlRequest::ShapingLift { .. }
             | ControlRequest::TrustClock => None,
         };
         ShardAnswer { error, ..ShardAnswer::default() }

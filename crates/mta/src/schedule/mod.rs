@@ -6,6 +6,7 @@ mod hops;
 mod idle;
 mod named_limits;
 pub(crate) mod resolution;
+pub(crate) mod shaped;
 pub(crate) mod sources;
 pub(crate) mod standing;
 pub(crate) mod tls_domains;
@@ -31,6 +32,7 @@ use queue::{
     Action, Deferred, EntryDetail, EntryId, EntryOutcome, Glance, NewEntry, Pause, Queue,
     QueueConfig, ReadyId, ReadyKey, ScheduledKey, Take, Transferred,
 };
+use shaped::Shaped;
 use sources::SourcesOut;
 use spool::RecoveredMessage;
 use std::cell::{Cell, Ref, RefCell, RefMut};
@@ -60,6 +62,8 @@ pub(crate) struct Schedule<W: World> {
     sources_out: SourcesOut,
     /// Ready queues whose source warms up.
     warming: Warming,
+    /// Rules of shaping, and what came of them.
+    pub(crate) shaped: Shaped,
     /// What an operator has suspended.
     suspensions: RefCell<Arc<[Suspension]>>,
     /// Counts changes that all queues must follow.
@@ -92,6 +96,7 @@ impl<W: World> Schedule<W> {
             idle: IdleConnections::default(),
             sources_out: SourcesOut::default(),
             warming: Warming::default(),
+            shaped: Shaped::default(),
             suspensions: RefCell::new(suspensions),
             change: Cell::new(0),
             gauges_due: Cell::new(Mono(0)),
@@ -264,6 +269,7 @@ impl<W: World> Schedule<W> {
         self.hops.forget(&self.services.shared.known_hops, ready);
         self.tls_domains.forget(ready);
         self.warming.forget(ready);
+        self.shaped.forget(ready);
     }
 
     /// Whose hosts the mail of an entry goes to, as far as that is known.

@@ -1,6 +1,6 @@
 //! The limits that a ready queue shares with others, by their names.
 
-use config::shaping::{Paced, PacedTogether, Rate};
+use config::shaping::{Paced, PacedTogether, Rate, RuleLimit};
 use queue::NamedLimit;
 
 /// Those of the set of hosts, whatever their order, and of what it belongs to; each source has its own.
@@ -11,11 +11,26 @@ pub(super) fn named_limits(
 ) -> Vec<NamedLimit> {
     let mut limits = Vec::new();
     let from = source.map_or_else(String::new, |source| format!(" from {source}"));
+    let host_set = match &paced.apart {
+        Some(apart) => format!("{host_set} for {apart}"),
+        None => host_set,
+    };
+    for RuleLimit { provider, is_of_every_source, by, connections_max, per_second } in
+        &paced.by_rules
+    {
+        let whose = provider.as_ref().map(|provider| format!("provider {provider}"));
+        let whose = whose.as_deref().unwrap_or(&host_set);
+        let from = if *is_of_every_source { "" } else { &from };
+        limits.push(NamedLimit {
+            name: format!("{whose}{from} by {by}").into(),
+            connections_max: *connections_max,
+            messages_per_second: *per_second,
+        });
+    }
     if let Some(shared) = paced.limits.shared {
-        let name = match &paced.apart {
-            Some(apart) => format!("{host_set} for {apart}{from}"),
-            None => host_set + &from,
-        };
+        // What a rule sets is another limit: it needs no reload to hold on all shards alike.
+        let by = paced.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+        let name = format!("{host_set}{from}{by}");
         let first = NamedLimit {
             name: name.into(),
             connections_max: shared.connections_max,
@@ -70,6 +85,7 @@ mod tests {
                 connections_max: 0,
                 rates: vec![rate("60/m")],
             }),
+            ..Paced::of_route(Limits::default())
         };
         let found = named_limits("mx:out:a:25".to_owned(), &paced, Some("ip-1"));
         let found: Vec<(&str, u32, f64)> =
@@ -82,6 +98,35 @@ mod tests {
                 ("provider big from ip-1", 0, 1.0),
             ]
         );
+    }
+
+    #[test]
+    fn what_rules_set_are_limits_of_their_own() {
+        let shared = Some(SharedLimits { connections_max: 5, messages_per_second: 0.0 });
+        let limit = |provider: Option<&str>, is_of_every_source| RuleLimit {
+            provider: provider.map(Arc::from),
+            is_of_every_source,
+            by: "rule slow (a.toml:7)".to_owned(),
+            connections_max: 1,
+            per_second: 0.5,
+        };
+        let paced = Paced {
+            by: Some("rule few (a.toml:9), 1/4 returned".to_owned()),
+            by_rules: vec![limit(Some("big"), true), limit(Some("big"), false), limit(None, false)],
+            ..Paced::of_route(Limits { shared, ..Limits::default() })
+        };
+        let found = named_limits("mx:out:a:25".to_owned(), &paced, Some("ip-1"));
+        let names: Vec<&str> = found.iter().map(|limit| &*limit.name).collect();
+        assert_eq!(
+            names,
+            [
+                "provider big by rule slow (a.toml:7)",
+                "provider big from ip-1 by rule slow (a.toml:7)",
+                "mx:out:a:25 from ip-1 by rule slow (a.toml:7)",
+                "mx:out:a:25 from ip-1 by rule few (a.toml:9), 1/4 returned",
+            ]
+        );
+        assert_eq!((found[0].connections_max, found[0].messages_per_second), (1, 0.5));
     }
 
     #[test]

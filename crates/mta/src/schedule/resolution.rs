@@ -4,9 +4,9 @@
 //! Asked when a scheduled queue falls due, never stored: a reload reaches mail that is queued.
 
 use super::Schedule;
-use super::named_limits::named_limits;
+use super::shaped::Usual;
 use super::tls_domains::TlsDomain;
-use super::{standing, tls_reports, trouble, warmup};
+use super::{shaped, standing, tls_reports, trouble, warmup};
 use crate::answer::Answer;
 use crate::control::HopSeen;
 use crate::line::{Standing, Who};
@@ -22,12 +22,11 @@ use crate::routing::mx::resolve_mx;
 use crate::routing::require_tls::{Terms, vouched};
 use crate::seams::World;
 use config::shaping::Paced;
-use config::{Config, Destination, HostPort, Limits, Pool, Route, Source};
+use config::{Config, Destination, HostPort, Pool, Route, Source};
 use lookup::Trouble;
 use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono, RequireTls};
 use queue::{
-    Deferred, Located, Locating, NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution,
-    ScheduledId, ScheduledKey, Way,
+    Deferred, Located, Locating, ReadyId, ReadyKey, Resolution, ScheduledId, ScheduledKey, Way,
 };
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -272,16 +271,26 @@ fn answer_hop<W: World>(
     // Mail for this machine is sent from nowhere.
     let is_sent = !matches!(route.channel.destination(), Destination::Here(_));
     let sources = sources_of(pool.filter(|_| is_sent).or(route.pool.as_ref()));
-    let (mut keys, mut ways, mut provider) = (Vec::<ReadyKey>::new(), Vec::new(), None);
+    let (mut places, mut ways, mut provider) = (Vec::new(), Vec::new(), None);
     for (source, weight) in &sources {
         let paced = found.paced(config, route, source.as_deref());
         let hosts = (&*found.hosts, found.tls);
-        let (key, shared) = names(schedule, (route, source.as_deref()), hosts, &paced);
-        keys.push(key.clone());
-        ways.push(Way { key, limits: limits_of(paced.limits), shared, weight: *weight });
-        provider = paced.together.map(|together| together.provider);
+        provider = paced.together.as_ref().map(|together| Arc::clone(&together.provider));
+        let (key, usual) = names(schedule, (route, source.as_deref()), hosts, paced);
+        let (limits, shared) = schedule.shaped.limits(config, &key, &usual);
+        places.push((key.clone(), usual));
+        ways.push(Way { key, limits, shared, weight: *weight });
     }
-    let seen = keys.iter().map(|key| HopSeen {
+    let given_up = {
+        let queue = schedule.queue();
+        let key = queue.scheduled_key(scheduled);
+        key.and_then(|key| schedule.shaped.given_up(provider.as_deref(), key))
+    };
+    if let Some(failure) = given_up {
+        let _ = answer(schedule, scheduled, Resolution::Refuse(failure));
+        return;
+    }
+    let seen = places.iter().map(|(key, _)| HopSeen {
         next_hop: &key.next_hop,
         route: Some(&*route.name),
         provider: provider.as_deref(),
@@ -290,15 +299,17 @@ fn answer_hop<W: World>(
     standing::suspend_resolved(schedule, scheduled, &seen.collect::<Vec<_>>());
     let answer = Resolution::Ready { ways, fresh_until: found.fresh_until };
     let entered = self::answer(schedule, scheduled, answer);
-    for ((ready, key), (source, _)) in entered.into_iter().zip(keys).zip(sources) {
+    for ((ready, (key, usual)), (source, _)) in entered.into_iter().zip(places).zip(sources) {
         match &found.reported {
             Some(domain) => schedule.tls_domains.learn(ready, scheduled, domain.clone()),
             None => schedule.tls_domains.forget_scheduled(ready, scheduled),
         }
         let hop = NextHop::new(route, found.hosts.clone(), found.tls, config.hostname.clone());
         let hop = hop.of_provider(provider.clone()).from_source(source);
+        schedule.shaped.keep(ready, &key, usual, found.shaped.is_some());
         learn(schedule, ready, &key, hop);
     }
+    shaped::note_provider(schedule, scheduled);
 }
 
 /// What mail is sent from, with weights; `None` is whatever address the machine takes.
@@ -357,8 +368,8 @@ pub(crate) fn enter_located<W: World>(
     let scheduled = schedule.queue().scheduled_key(locating.scheduled).map(|key| key.require_tls);
     let tls = terms(schedule, route, scheduled?).of_named_hosts();
     let paced = Paced::of_route(route.channel.limits());
-    let (key, shared) = names(schedule, (route, None), (&hosts, tls), &paced);
-    let limits = limits_of(paced.limits);
+    let (key, usual) = names(schedule, (route, None), (&hosts, tls), paced);
+    let (limits, shared) = schedule.shaped.limits(config, &key, &usual);
     let ready = schedule.queue_mut().enter_located(now, locating, &key, &limits, &shared)?;
     learn(schedule, ready, &key, NextHop::new(route, hosts, tls, config.hostname.clone()));
     Some(ready)
@@ -393,14 +404,14 @@ pub(crate) fn answer_located<W: World>(
     deferred
 }
 
-/// The name of the ready queue, and the limits that it shares: those of the route towards the set
-/// of hosts, whatever their order.
+/// The name of the ready queue, and what it usually shares: the limits of the route towards the set of
+/// hosts, whatever their order.
 fn names<W: World>(
     schedule: &Schedule<W>,
     (route, source): (&Route, Option<&Source>),
     (hosts, tls): (&[HostGroup], HopTls),
-    paced: &Paced,
-) -> (ReadyKey, Vec<NamedLimit>) {
+    paced: Paced,
+) -> (ReadyKey, Usual) {
     let channel = route.channel.key();
     let text = |host: &Host| config::host_text(&host.name, host.port);
     let groups: Vec<Vec<String>> =
@@ -417,20 +428,10 @@ fn names<W: World>(
         key => Arc::from(key),
     };
     let shaping = paced.apart.as_deref().map_or_else(nothing, Arc::from);
-    let set = config::host_set(channel, &route.name, &groups);
-    let limits = named_limits(set, paced, source.map(|source| &*source.name));
+    let host_set = config::host_set(channel, &route.name, &groups);
     let source = source.map_or_else(nothing, |source| Arc::clone(&source.name));
-    (ReadyKey { source, next_hop: next_hop.into(), tls, shaping }, limits)
-}
-
-/// Limits of a ready queue alone.
-fn limits_of(limits: Limits) -> ReadyLimits {
-    ReadyLimits {
-        opens_max: limits.opens_max,
-        messages_per_connection: limits.messages_per_connection,
-        recipients_per_message: limits.recipients_per_message,
-        adaptive: limits.adaptive,
-    }
+    let key = ReadyKey { source, next_hop: next_hop.into(), tls, shaping };
+    (key, Usual { paced, host_set })
 }
 
 /// Groups of hosts that the file or a table names.

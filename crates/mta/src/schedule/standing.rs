@@ -1,7 +1,7 @@
 //! What holds for the queue as a whole until it is changed: the retry policies and routes of the
 //! configuration, suspensions, and whether the clock can be trusted.
 
-use super::Schedule;
+use super::{Schedule, shaped};
 use crate::control::{HopSeen, Scope, Suspension, longest};
 use crate::routing::hop::NextHop;
 use crate::seams::{Time, World};
@@ -57,7 +57,8 @@ async fn follow<W: World>(schedule: &Rc<Schedule<W>>, change: u32) {
     }
 }
 
-/// Has a scheduled queue stand still if an operator said so of its mail, as far as it is known where that goes.
+/// Has a scheduled queue stand still if an operator said so of its mail, as far as it is known where that goes, or a
+/// rule of its tenant or campaign.
 pub(crate) fn suspend_scheduled<W: World>(
     schedule: &Schedule<W>,
     id: ScheduledId,
@@ -105,6 +106,7 @@ fn suspend_with<W: World>(
         let covers = |scope: &Scope| scope.covers(key, route, hops);
         longest(&suspensions, schedule.services.wall(), covers).map(|s| standstill(schedule, s))
     };
+    let found = found.or_else(|| shaped::standstill_of_party(schedule, id, key));
     schedule.queue_mut().suspend(schedule.services.now(), id, found);
 }
 
@@ -118,8 +120,8 @@ fn seen<'a>(key: &'a ReadyKey, hop: Option<&'a NextHop>) -> HopSeen<'a> {
     }
 }
 
-/// Has a ready queue stand still if an operator said so of its next hop, its provider or its source, or if that
-/// cannot send.
+/// Has a ready queue stand still if an operator said so of its next hop, its provider or its source, a rule of its
+/// provider and source, or if that cannot send.
 pub(crate) fn suspend_hop<W: World>(schedule: &Schedule<W>, id: ReadyId, key: &ReadyKey) {
     let suspensions = schedule.suspensions.borrow();
     let hop = if suspensions.is_empty() { None } else { schedule.hop(id) };
@@ -128,6 +130,7 @@ pub(crate) fn suspend_hop<W: World>(schedule: &Schedule<W>, id: ReadyId, key: &R
     let found = longest(&suspensions, schedule.services.wall(), covers);
     let now = schedule.services.now();
     let found = found.map(|s| standstill(schedule, s));
+    let found = found.or_else(|| shaped::standstill_of_hop(schedule, id, key));
     let found = found.or_else(|| schedule.sources_out.of(now, key));
     schedule.queue_mut().suspend_ready(now, id, found);
 }

@@ -15,9 +15,9 @@ use std::process::ExitCode;
 pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     let colour = std::io::stderr().is_terminal();
     let loaded = match load::config(args.file.config.as_deref()) {
-        Ok(config) => match reply_classes::read(&config) {
+        Ok(config) => match reply_classes::read_with_rules(&config) {
             Ok(_) => Ok(config),
-            Err(mistakes) => return of_classes(args, &mistakes),
+            Err(mistakes) => return of_replies(args, &mistakes),
         },
         Err(LoadError::Wrong(errors)) => Err(errors),
         Err(unreadable) => {
@@ -88,7 +88,7 @@ fn show(loaded: &Result<Config, ConfigErrors>, found: Option<&[Finding]>, colour
 }
 
 /// The file is right, and one that it names is not.
-fn of_classes(args: &CheckArgs, mistakes: &[String]) -> ExitCode {
+fn of_replies(args: &CheckArgs, mistakes: &[String]) -> ExitCode {
     if args.json {
         let as_json = |mistake: &String| json!({ "severity": "error", "message": mistake });
         let list: Vec<_> = mistakes.iter().map(as_json).collect();

@@ -10,6 +10,7 @@ pub(crate) mod load;
 pub(crate) mod queue;
 pub(crate) mod reference;
 pub(crate) mod serve;
+pub(crate) mod shaping;
 pub(crate) mod sources;
 pub(crate) mod spool;
 pub(crate) mod table;

@@ -132,8 +132,9 @@ impl View {
         }
         match response {
             ControlResponse::Error { code, text } => self.error = Some((code, text)),
-            // Those about tables and sources answer no request from here.
+            // Those about tables, shaping and sources answer no request from here.
             ControlResponse::Progress(_)
+            | ControlResponse::Effect(_)
             | ControlResponse::Table(_)
             | ControlResponse::TableAnswer(_)
             | ControlResponse::Source(_) => {}

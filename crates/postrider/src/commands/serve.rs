@@ -149,6 +149,7 @@ async fn serve(
         ),
     );
     run_until_stopped(&mut node, &mut signals, &mut node_jobs, file.as_deref(), console).await;
+    node.effects.keep(console);
     stopping.store(true, Ordering::Relaxed);
     console.line(Level::Info, "stop", format_args!("stopping: transactions may finish"));
     node.stop().await;
@@ -165,6 +166,7 @@ async fn run_until_stopped(
     file: Option<&Path>,
     console: &Arc<ConsoleLog>,
 ) {
+    let mut effects = node.effects.follow();
     loop {
         tokio::select! {
             biased;
@@ -176,6 +178,7 @@ async fn run_until_stopped(
                 }
             },
             Some(job) = jobs.recv() => handle_job(node, job, file, console),
+            Ok(()) = effects.changed() => node.effects.keep(console),
         }
     }
 }
@@ -193,6 +196,12 @@ fn handle_job(node: &mut Node, job: NodeJob, file: Option<&Path>, console: &Arc<
         }
         NodeJob::Resume(scope, answer) => {
             let _ = answer.send(told(node.resume(&scope), console));
+        }
+        NodeJob::Effects(answer) => {
+            let _ = answer.send(node.effects.in_force());
+        }
+        NodeJob::Lift(lift, answer) => {
+            let _ = answer.send(told(node.effects.lift(&lift), console));
         }
         NodeJob::Tables(request, answer) => tables::handle(node.tables(), *request, answer),
         NodeJob::Sources(answer) => {

@@ -28,6 +28,7 @@ mod queue_commands;
 mod relay;
 mod reports;
 mod require_tls;
+mod rules;
 mod shaping;
 mod shutdown;
 mod smarthosts;

@@ -292,6 +292,43 @@ fn a_limit_that_is_named_no_more_gets_all_of_its_own_back() {
     assert!(world.shards.iter().all(|shard| shard.forgotten == 2));
 }
 
+#[test]
+fn a_limit_that_is_set_without_a_question_holds_at_once_on_all_shards_and_ends_so() {
+    let mut world = World::new(3, 1, Weather { hops: 2, ..with_limits(limits()) });
+    for n in 0..60_000 {
+        world.push((n % 3) as usize, n / 3 % 2, |_| {});
+    }
+    world.run_for(MS * 200);
+    assert!(world.connections() > 30, "{} connections", world.connections());
+    let set = |world: &mut World, extra: Option<Limits>| {
+        let (now, usual) = (world.now, limits());
+        for shard in &mut world.shards {
+            let ready = shard.queue.ready_queues().map(|ready| (ready.id, ready.key.clone()));
+            for (id, key) in ready.collect::<Vec<_>>() {
+                let own = usual.shared(hosts_of(&key));
+                let extra = extra.as_ref().map(|extra| extra.shared("a provider by a rule"));
+                let shared: Vec<_> = [own].into_iter().chain(extra).collect();
+                shard.queue.set_limits(now, id, &usual.own(), &shared);
+            }
+        }
+    };
+    let slow = Limits { connections_max: 2, messages_per_second: 20.0, ..limits() };
+    set(&mut world, Some(slow));
+    world.run_for(SECOND);
+    let before = world.settled();
+    for _ in 0..5_000 {
+        world.run_for(MS);
+        assert!(world.connections() <= 2, "{} connections", world.connections());
+    }
+    let settled = world.settled() - before;
+    assert!((80..=120).contains(&settled), "{settled} in 5 s, {} left", world.queued());
+    set(&mut world, None);
+    world.run_for(MS * 200);
+    assert!(world.connections() > 30, "{} connections", world.connections());
+    world.run_for(SECOND * 120);
+    assert_eq!(world.settled(), 60_000);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -406,6 +406,7 @@ impl<W: World> Connection<W> {
             finished.cut = true;
             return;
         }
+        self.slot.heard(&first.message, &done.outcomes);
         if self.has_carried_before() && self.is_fit_for_another(&done) {
             self.slot.give_back(&first.work);
             finished.gave_back = true;

@@ -132,7 +132,10 @@ pub(super) async fn open<W: World>(
             Err(HostError::OutOfReach(why)) => tried.out_of_reach = Some(why),
             Err(HostError::Failed(failure)) => {
                 let loops = ourselves::is_loop(&failure);
-                tried.take(failure, by_mx);
+                match slot.heard_opening(&failure) {
+                    true => tried.later = Some(failure),
+                    false => tried.take(failure, by_mx),
+                }
                 if loops {
                     // RFC 5321 §5.1: what is less preferred than we are is not tried.
                     break;

@@ -258,3 +258,39 @@ fn a_recipient_that_is_not_in_the_envelope_still_has_its_number() {
     assert_eq!(line["recipient_index"], 99);
     assert!(line.get("recipient").is_none());
 }
+
+#[test]
+fn what_rules_do_is_told_with_whom_it_concerns_and_why() {
+    let shaped = || {
+        Box::new(Shaped {
+            rule: "slow".to_owned(),
+            place: "a \"b\".toml:7".to_owned(),
+            action: "suspend_tenant",
+            provider: Some("big".to_owned()),
+            next_hop: None,
+            source: None,
+            tenant: Some("ac\"me".to_owned()),
+            campaign: None,
+            step: 2,
+            until: Wall(1_795_255_872_345),
+            peer: "mx.big.test[192.0.2.1]:25".to_owned(),
+            reply: "421 4.7.0 \u{1b}[2Jslow".to_owned(),
+        })
+    };
+    let of = |kind| {
+        let event = Event { at: Wall(0), message: None, recipients: Recipients::new(), kind };
+        lines(&event).remove(0)
+    };
+    let began = of(Kind::Shaped(shaped()));
+    assert_eq!(
+        began,
+        serde_json::json!({
+            "time": "1970-01-01T00:00:00.000Z", "event": "shaped", "rule": "slow",
+            "place": "a \"b\".toml:7", "action": "suspend_tenant", "provider": "big",
+            "tenant": "ac\"me", "step": 2, "until": "2026-11-21T10:11:12.345Z",
+            "culprit_name": "mx.big.test[192.0.2.1]:25", "reply": "421 4.7.0 \u{1b}[2Jslow",
+        })
+    );
+    let over = of(Kind::Unshaped(shaped(), "lifted"));
+    assert_eq!((&over["event"], &over["why"]), (&"unshaped".into(), &"lifted".into()));
+}

@@ -1,0 +1,205 @@
+//! What the effects of rules do to limits, at once and while they return.
+
+use super::pace::{Pace, Set};
+use super::rate::Rate;
+use super::rule::{Action, Rule};
+use super::{Paced, Provider, Shaping, Together};
+use std::sync::Arc;
+
+/// Steps in which limits return.
+pub const QUARTERS: u8 = 4;
+
+/// An effect that is in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Easing<'a> {
+    /// Whose rule it is; `None`: that of those who have no provider.
+    pub provider: Option<&'a str>,
+    /// Its name.
+    pub rule: &'a str,
+    /// How far limits have returned: quarters of the way.
+    pub quarters: u8,
+    /// It holds for all sources together.
+    pub is_of_every_source: bool,
+}
+
+/// A limit that a rule sets beside others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleLimit {
+    /// The provider that it holds for as a whole; `None`: for the set of hosts.
+    pub provider: Option<Arc<str>>,
+    /// Whether all sources share it.
+    pub is_of_every_source: bool,
+    /// Which rule, and how far it has been lifted: no two are alike.
+    pub by: String,
+    /// Connections at once; 0: no limit.
+    pub connections_max: u32,
+    /// Messages; 0: no limit.
+    pub per_second: f64,
+}
+
+/// From `low` to `full`, so many quarters of the way. 0 is no limit: where there is none in the end, each step
+/// takes four times as much as the one before it.
+fn eased(low: f64, full: f64, quarters: u8) -> f64 {
+    match (quarters, low == 0.0, full == 0.0) {
+        (0, _, _) => low,
+        (_, true, _) => full,
+        (_, false, true) => low * f64::from(QUARTERS).powi(i32::from(quarters)),
+        (_, false, false) => {
+            low + (full - low) * f64::from(quarters.min(QUARTERS)) / f64::from(QUARTERS)
+        }
+    }
+}
+
+/// The same of things that are counted: at least one, where there is a limit.
+fn eased_count(low: u32, full: u32, quarters: u8) -> u32 {
+    let eased = eased(f64::from(low), f64::from(full), quarters);
+    if eased == 0.0 { 0 } else { (eased.round() as u32).max(1) }
+}
+
+/// The lowest of rates, which is what they come to; 0 where there is none.
+fn lowest(rates: &[Rate]) -> f64 {
+    rates.iter().map(|rate| rate.per_second()).reduce(f64::min).unwrap_or(0.0)
+}
+
+fn value<T: Copy>(set: &Option<Set<T>>) -> Option<T> {
+    set.as_ref().map(|set| set.value)
+}
+
+impl Shaping {
+    /// The rule of this name.
+    pub(crate) fn rule(&self, provider: Option<&str>, name: &str) -> Option<&Arc<Rule>> {
+        match provider {
+            None => self.default_rules.named(name),
+            Some(provider) => self.named(provider)?.rules.named(name),
+        }
+    }
+
+    /// All rules, with whose they are.
+    pub fn rules(&self) -> impl Iterator<Item = (Option<&Arc<str>>, &Arc<Rule>)> {
+        let of_none = self.default_rules.all().iter().map(|rule| (None, rule));
+        let of_providers = self.providers.iter().flat_map(|provider| {
+            provider.rules.all().iter().map(move |rule| (Some(&provider.name), rule))
+        });
+        of_none.chain(of_providers)
+    }
+
+    fn named(&self, provider: &str) -> Option<&Provider> {
+        self.providers.iter().find(|known| *known.name == *provider)
+    }
+
+    /// Changes limits as an effect does that is in force.
+    pub(crate) fn ease(&self, paced: &mut Paced, easing: Easing<'_>) {
+        let Some(rule) = self.rule(easing.provider, easing.rule) else { return };
+        let returned = match easing.quarters {
+            0 => String::new(),
+            quarters => format!(", {quarters}/{QUARTERS} returned"),
+        };
+        let by = format!("rule {} ({}){returned}", rule.name, rule.place);
+        match rule.action {
+            Action::Backoff => {
+                let limit = match easing.provider.and_then(|name| self.named(name)) {
+                    Some(provider) => self.backoff_of(provider, easing, by),
+                    None => backoff_of_hosts(&self.default_rules.backoff, paced, easing, by),
+                };
+                paced.by_rules.push(limit);
+            }
+            Action::Set => set(&rule.set, paced, easing.quarters, by),
+            Action::Suspend
+            | Action::SuspendTenant
+            | Action::SuspendCampaign
+            | Action::FailCampaign => {}
+        }
+    }
+
+    /// All the provider's hosts together: what it asks for is asked for as a whole.
+    fn backoff_of(&self, provider: &Provider, easing: Easing<'_>, by: String) -> RuleLimit {
+        let usual = provider.pace.over(&self.default);
+        let together = &provider.together;
+        let connections = value(&together.max_connections).or(value(&usual.max_connections));
+        let rates = together.rates.as_ref().or(usual.rates.as_ref());
+        let full = (connections.unwrap_or(0), rates.map_or(0.0, |set| lowest(&set.value)));
+        let name = Some(Arc::clone(&provider.name));
+        limit_of(&provider.rules.backoff, full, (easing, name, by))
+    }
+}
+
+/// One set of hosts, which nobody knows more of.
+fn backoff_of_hosts(
+    backoff: &Together,
+    paced: &Paced,
+    easing: Easing<'_>,
+    by: String,
+) -> RuleLimit {
+    let shared = paced.limits.shared;
+    let rate = shared.map_or(0.0, |shared| shared.messages_per_second);
+    let rate = if rate > 0.0 { rate } else { lowest(&paced.rates) };
+    let full = (shared.map_or(0, |shared| shared.connections_max), rate);
+    limit_of(backoff, full, (easing, None, by))
+}
+
+fn limit_of(
+    backoff: &Together,
+    (connections, rate): (u32, f64),
+    (easing, provider, by): (Easing<'_>, Option<Arc<str>>, String),
+) -> RuleLimit {
+    let quarters = easing.quarters;
+    let most = value(&backoff.max_connections);
+    let slowest = backoff.rates.as_ref().map(|set| lowest(&set.value));
+    RuleLimit {
+        provider,
+        is_of_every_source: easing.is_of_every_source,
+        by,
+        connections_max: most.map_or(0, |most| eased_count(most, connections, quarters)),
+        per_second: slowest.map_or(0.0, |slowest| eased(slowest, rate, quarters)),
+    }
+}
+
+/// What is set holds in place of what does otherwise.
+fn set(pace: &Pace, paced: &mut Paced, quarters: u8, by: String) {
+    let count = |set: &Option<Set<u32>>, full: u32| {
+        value(set).map_or(full, |low| eased_count(low, full, quarters))
+    };
+    let limits = &mut paced.limits;
+    limits.opens_max = count(&pace.max_opens, limits.opens_max);
+    limits.messages_per_connection =
+        count(&pace.messages_per_connection, limits.messages_per_connection);
+    limits.recipients_per_message =
+        count(&pace.recipients_per_message, limits.recipients_per_message);
+    if quarters == 0 {
+        limits.adaptive = value(&pace.adaptive).unwrap_or(limits.adaptive);
+    }
+    if let Some(shared) = &mut limits.shared {
+        shared.connections_max = count(&pace.max_connections, shared.connections_max);
+        if let Some(rates) = &pace.rates {
+            let own = shared.messages_per_second;
+            let full = if own > 0.0 { own } else { lowest(&paced.rates) };
+            shared.messages_per_second = 0.0;
+            paced.rates = match quarters {
+                0 => rates.value.clone(),
+                _ => vec![Rate::of_per_second(eased(lowest(&rates.value), full, quarters))],
+            };
+        }
+    }
+    if pace.max_connections.is_some() || pace.rates.is_some() {
+        paced.by = Some(match paced.by.take() {
+            Some(before) => format!("{before} and {by}"),
+            None => by,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_return_in_quarters_of_the_way() {
+        let steps = |low, full| [0, 1, 2, 3, 4].map(|quarters| eased_count(low, full, quarters));
+        assert_eq!(steps(1, 21), [1, 6, 11, 16, 21]);
+        assert_eq!(steps(1, 2), [1, 1, 2, 2, 2], "never none");
+        assert_eq!(steps(2, 0), [2, 8, 32, 128, 512], "to no limit");
+        assert_eq!(steps(0, 7), [0, 7, 7, 7, 7]);
+        assert_eq!(steps(30, 10), [30, 25, 20, 15, 10], "more than usual was set");
+        assert!((eased(0.5, 4.5, 1) - 1.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,168 @@
+//! Reads the rules of a shaping file.
+
+use super::Together;
+use super::read::Reading;
+use super::rule::{Action, After, Do, HITS_MAX, Heard, LASTS_MAX, Part, Rules, Told};
+use super::written::{ActionText, RuleText, ScopeText, TogetherText};
+use crate::quantity::parse_duration;
+use std::time::Duration;
+
+/// A name is of these characters: it stands in logs.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=64).contains(&name.len()) && name.bytes().all(is_part)
+}
+
+impl Reading<'_> {
+    /// The rules of the section `at`, and the pace that they slow down to.
+    pub(super) fn rules(&mut self, at: &str, backoff: &TogetherText, rules: &[RuleText]) -> Rules {
+        let backoff: Together = self.together(&format!("{at}.backoff"), backoff);
+        let mut parts: Vec<Part> = Vec::with_capacity(rules.len());
+        for (index, written) in rules.iter().enumerate() {
+            let at = format!("{at}.rule[{index}]");
+            let Some(part) = self.rule(&at, written) else { continue };
+            if parts.iter().any(|known| known.name == part.name) {
+                self.error(&at, format!("a second rule \"{}\" of this section", part.name), "");
+                continue;
+            }
+            parts.push(part);
+        }
+        Rules::new(backoff, parts)
+    }
+
+    fn rule(&mut self, at: &str, written: &RuleText) -> Option<Part> {
+        let RuleText { name, after, lasts, until_delivered, scope, .. } = written;
+        if !is_name(name) {
+            let help =
+                "letters, digits, `-`, `_` and `.` are wanted, at most 64: it stands in logs";
+            let at = if name.is_empty() { at.to_owned() } else { format!("{at}.name") };
+            self.error(&at, format!("\"{name}\" is no name for a rule"), help);
+            return None;
+        }
+        let heard = Heard {
+            pattern: self.told(at, "match", written.matches.as_deref()),
+            class: self.told(at, "class", written.class.as_deref()),
+            kind: self.told(at, "kind", written.kind.as_deref()),
+        };
+        let after = after.as_deref().and_then(|after| self.after(&format!("{at}.after"), after));
+        let lasts = lasts.as_ref().and_then(|text| self.lasts(&format!("{at}.lasts"), &text.0));
+        let action = written.action.as_ref();
+        Some(Part {
+            name: name.as_str().into(),
+            place: self.place(at),
+            heard: Some(heard).filter(|heard| !heard.is_nothing()),
+            after,
+            action: action.and_then(|action| self.action(&format!("{at}.action"), action)),
+            lasts,
+            until_delivered: until_delivered
+                .map(|count| (count, self.place(&format!("{at}.until_delivered")))),
+            is_of_every_source: scope.map(|scope| scope == ScopeText::Provider),
+        })
+    }
+
+    fn told(&self, at: &str, key: &str, text: Option<&str>) -> Option<Told> {
+        let place = self.place(&format!("{at}.{key}")).to_string().into();
+        Some(Told { text: text?.into(), place })
+    }
+
+    /// `3 in 10m`.
+    fn after(&mut self, at: &str, text: &str) -> Option<After> {
+        match parse_after(text) {
+            Ok(after) => Some(after),
+            Err(reason) => {
+                self.error(at, format!("\"{text}\" does not say how often"), &reason);
+                None
+            }
+        }
+    }
+
+    fn lasts(&mut self, at: &str, text: &str) -> Option<Duration> {
+        let why = match parse_duration(text) {
+            Ok(Duration::ZERO) => "it would be over when it begins",
+            Ok(lasts) if lasts > LASTS_MAX => "24 h at most: what stays so is no rule",
+            Ok(lasts) => return Some(lasts),
+            Err(why) => why,
+        };
+        self.error(at, format!("\"{text}\" is not how long a rule lasts"), why);
+        None
+    }
+
+    fn action(&mut self, at: &str, written: &ActionText) -> Option<Do> {
+        let word = match written {
+            ActionText::Set(text) => {
+                let pace = text.set.as_ref().map(|set| self.pace(&format!("{at}.set"), set));
+                let pace = pace.filter(|pace| !pace.shown().is_empty());
+                if pace.is_none() {
+                    let help =
+                        "`action = { set = { max_connections = 1 } }`, with any key of a pace";
+                    self.error(at, "an action that sets nothing".to_owned(), help);
+                }
+                return pace.map(|pace| Do::Set(Box::new(pace)));
+            }
+            ActionText::Word(word) => word.as_str(),
+        };
+        if word == "none" {
+            return Some(Do::Nothing);
+        }
+        let known = Action::ALL.into_iter().filter(|action| *action != Action::Set);
+        let mut known = known.filter(|action| action.as_str() == word);
+        match known.next() {
+            Some(action) if action.is_of_party() && at.starts_with("default.") => {
+                let help = "a tenant or campaign is stopped for a provider: name one";
+                self.error(at, format!("\"{word}\" in a rule of no provider"), help);
+                None
+            }
+            Some(action) => Some(Do::Action(action, self.place(at))),
+            None => {
+                let help = "backoff, suspend, { set = { … } }, suspend_tenant, suspend_campaign, \
+                            fail_campaign, or none where an earlier file's is not wanted";
+                self.error(at, format!("\"{word}\" is no action"), help);
+                None
+            }
+        }
+    }
+}
+
+/// Reads `3 in 10m`.
+fn parse_after(text: &str) -> Result<After, String> {
+    const FORM: &str = "so many replies in so long are wanted, such as \"3 in 10m\"";
+    let (count, within) = text.split_once(" in ").ok_or(FORM)?;
+    let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+    let count: u32 = count.parse().ok().filter(|_| is_number).ok_or(FORM)?;
+    let within = parse_duration(within.trim_start())?;
+    if count == 0 || count > HITS_MAX {
+        return Err(format!("from 1 to {HITS_MAX} replies"));
+    }
+    if within.is_zero() || within > LASTS_MAX {
+        return Err("24 h at most, and more than nothing".to_owned());
+    }
+    Ok(After { count, within })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_often_is_a_count_and_a_time() {
+        let after = |count, seconds| Ok(After { count, within: Duration::from_secs(seconds) });
+        assert_eq!(parse_after("3 in 10m"), after(3, 600));
+        assert_eq!(parse_after("1000 in 24h"), after(1_000, 86_400));
+        for bad in [
+            "",
+            "3",
+            "in 10m",
+            "3 in",
+            "3 in ",
+            "x in 10m",
+            "-3 in 10m",
+            "+3 in 10m",
+            "3 in 10",
+            "0 in 10m",
+        ] {
+            assert!(parse_after(bad).is_err(), "{bad}");
+        }
+        assert!(parse_after("1001 in 1h").is_err() && parse_after("3 in 25h").is_err());
+        assert!(parse_after("3 in 0").is_err());
+    }
+}

@@ -1,0 +1,296 @@
+//! Rules: what is done when a provider says something.
+
+use super::Together;
+use super::pace::{Pace, Place};
+use crate::quantity::write_duration;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Rules of all files together.
+pub const RULES_MAX: usize = 2_000;
+/// Hits that a rule may wait for.
+pub const HITS_MAX: u32 = 1_000;
+/// How long an effect lasts at most, however often it comes again.
+pub const LASTS_MAX: Duration = Duration::from_secs(86_400);
+/// How long one lasts whose rule does not say.
+pub(super) const LASTS: Duration = Duration::from_secs(30 * 60);
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Slows down to the provider's `backoff`.
+    Backoff,
+    /// Sets other limits.
+    Set,
+    /// Sends nothing.
+    Suspend,
+    /// Sends nothing of the tenant whose mail it was.
+    SuspendTenant,
+    /// Sends nothing of the campaign that it was.
+    SuspendCampaign,
+    /// Gives the campaign up, with what still comes of it.
+    FailCampaign,
+}
+
+impl Action {
+    /// All of them.
+    pub const ALL: [Action; 6] = [
+        Action::Backoff,
+        Action::Set,
+        Action::Suspend,
+        Action::SuspendTenant,
+        Action::SuspendCampaign,
+        Action::FailCampaign,
+    ];
+
+    /// As files, events and metrics spell it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Action::Backoff => "backoff",
+            Action::Set => "set",
+            Action::Suspend => "suspend",
+            Action::SuspendTenant => "suspend_tenant",
+            Action::SuspendCampaign => "suspend_campaign",
+            Action::FailCampaign => "fail_campaign",
+        }
+    }
+
+    /// Whether it changes limits, which return step by step.
+    #[must_use]
+    pub const fn sets_limits(self) -> bool {
+        matches!(self, Action::Backoff | Action::Set)
+    }
+
+    /// Whether it is about one tenant or campaign, whatever the source.
+    #[must_use]
+    pub const fn is_of_party(self) -> bool {
+        matches!(self, Action::SuspendTenant | Action::SuspendCampaign | Action::FailCampaign)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// So many hits within so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct After {
+    /// Hits, at least 1.
+    pub count: u32,
+    /// From the first of them to the last.
+    pub within: Duration,
+}
+
+/// A text that others than the file's reader understand, and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// What stands there.
+    pub text: Arc<str>,
+    /// `shaping.toml:7`.
+    pub place: Arc<str>,
+}
+
+/// What a rule listens for: at least one of these, and all that there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// A pattern on the reply.
+    pub pattern: Option<Told>,
+    /// The reply's class.
+    pub class: Option<Told>,
+    /// Its kind.
+    pub kind: Option<Told>,
+}
+
+impl Heard {
+    pub(super) fn is_nothing(&self) -> bool {
+        self.pattern.is_none() && self.class.is_none() && self.kind.is_none()
+    }
+}
+
+/// A rule, complete.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Its name, one provider's rules told apart.
+    pub name: Arc<str>,
+    /// The line that names it: `shaping.toml:7`.
+    pub place: Arc<str>,
+    /// What it listens for.
+    pub heard: Heard,
+    /// How often it must be heard; `None`: once.
+    pub after: Option<After>,
+    /// What it does.
+    pub action: Action,
+    /// For how long, the first time.
+    pub lasts: Duration,
+    /// Its effect ends after so many deliveries.
+    pub until_delivered: Option<u32>,
+    /// It concerns all sources, not only the one that was refused.
+    pub is_of_every_source: bool,
+    /// What [`Action::Set`] sets.
+    pub(super) set: Pace,
+}
+
+impl Rule {
+    /// For people: `/unusual rate/, 3 in 10m: backoff for 30m`.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let Heard { pattern, class, kind } = &self.heard;
+        let mut heard = Vec::new();
+        heard.extend(pattern.as_ref().map(|pattern| format!("/{}/", pattern.text)));
+        heard.extend(class.as_ref().map(|class| format!("class {}", class.text)));
+        heard.extend(kind.as_ref().map(|kind| format!("kind {}", kind.text)));
+        if let Some(After { count, within }) = self.after {
+            heard.push(format!("{count} in {}", write_duration(within)));
+        }
+        let action = match self.action {
+            Action::Set => {
+                let shown = self.set.shown().into_iter();
+                let set: Vec<String> =
+                    shown.map(|(key, value, _)| format!("{key} {value}")).collect();
+                set.join(", ")
+            }
+            action => action.to_string(),
+        };
+        let until = self.until_delivered.map(|count| format!(" or {count} deliveries"));
+        let scope = if self.is_of_every_source { ", all sources" } else { "" };
+        let (heard, lasts) = (heard.join(", "), write_duration(self.lasts));
+        format!("{heard}: {action} for {lasts}{}{scope}", until.unwrap_or_default())
+    }
+}
+
+/// What one file says of a rule; the rest is up to those before it.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) name: Arc<str>,
+    pub(super) place: Place,
+    /// `None`: as before.
+    pub(super) heard: Option<Heard>,
+    pub(super) after: Option<After>,
+    pub(super) action: Option<Do>,
+    pub(super) lasts: Option<Duration>,
+    pub(super) until_delivered: Option<(u32, Place)>,
+    pub(super) is_of_every_source: Option<bool>,
+}
+
+/// An action as it is written.
+#[derive(Clone, Debug)]
+pub(super) enum Do {
+    /// Nothing: the rule of an earlier file is not wanted.
+    Nothing,
+    /// This, as the line says.
+    Action(Action, Place),
+    /// These limits instead.
+    Set(Box<Pace>),
+}
+
+/// What is wrong with a rule once all files are put together.
+#[derive(Debug)]
+pub(super) struct Incomplete {
+    pub(super) place: Place,
+    pub(super) message: String,
+    pub(super) help: &'static str,
+}
+
+impl Part {
+    fn change(&mut self, later: Part) {
+        self.place = later.place;
+        self.heard = later.heard.or(self.heard.take());
+        self.after = later.after.or(self.after);
+        self.action = later.action.or(self.action.take());
+        self.lasts = later.lasts.or(self.lasts);
+        self.until_delivered = later.until_delivered.or(self.until_delivered.take());
+        self.is_of_every_source = later.is_of_every_source.or(self.is_of_every_source);
+    }
+
+    /// The rule; `None`: it is not wanted.
+    fn complete(&self, backoff: &Together) -> Result<Option<Rule>, Incomplete> {
+        let wrong = |place: &Place, what: &str, help| {
+            let message = format!("rule \"{}\" {what}", self.name);
+            Err(Incomplete { place: place.clone(), message, help })
+        };
+        let (action, set) = match &self.action {
+            Some(Do::Nothing) => return Ok(None),
+            Some(Do::Action(action, place)) => {
+                let knows_pace = backoff.max_connections.is_some() || backoff.rates.is_some();
+                if *action == Action::Backoff && !knows_pace {
+                    let help =
+                        "`backoff = { max_connections = 1, rate = [\"10/m\"] }` beside the rules";
+                    return wrong(place, "slows down to a `backoff` that is not there", help);
+                }
+                (*action, Pace::default())
+            }
+            Some(Do::Set(pace)) => (Action::Set, (**pace).clone()),
+            None => {
+                let help = "backoff, suspend, { set = { … } }, suspend_tenant, suspend_campaign, \
+                            fail_campaign, or none where an earlier file's is not wanted";
+                return wrong(&self.place, "has no `action`", help);
+            }
+        };
+        let Some(heard) = self.heard.clone().filter(|heard| !heard.is_nothing()) else {
+            let help = "a pattern (`match`), a `class` or a `kind` of the reply";
+            return wrong(&self.place, "listens for nothing", help);
+        };
+        if let Some((_, place)) = self.until_delivered.as_ref().filter(|_| !action.sets_limits()) {
+            let help = "only backoff and set let anything be delivered";
+            return wrong(place, "waits for deliveries that it does not let happen", help);
+        }
+        Ok(Some(Rule {
+            name: Arc::clone(&self.name),
+            place: self.place.to_string().into(),
+            heard,
+            after: self.after,
+            action,
+            lasts: self.lasts.unwrap_or(LASTS),
+            until_delivered: self.until_delivered.as_ref().map(|(count, _)| *count),
+            is_of_every_source: self.is_of_every_source.unwrap_or(false) || action.is_of_party(),
+            set,
+        }))
+    }
+}
+
+/// The rules of one provider, or of whoever has none, with the pace that they slow down to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rules {
+    pub(super) backoff: Together,
+    pub(super) parts: Vec<Part>,
+    complete: Vec<Arc<Rule>>,
+}
+
+impl Rules {
+    pub(super) fn new(backoff: Together, parts: Vec<Part>) -> Rules {
+        Rules { backoff, parts, complete: Vec::new() }
+    }
+
+    /// Takes what a later file says instead.
+    pub(super) fn change(&mut self, later: Rules) {
+        self.backoff.change(later.backoff);
+        for part in later.parts {
+            match self.parts.iter_mut().find(|known| known.name == part.name) {
+                Some(known) => known.change(part),
+                None => self.parts.push(part),
+            }
+        }
+    }
+
+    /// Puts the rules together, once all files are read.
+    pub(super) fn complete(&mut self) -> Result<(), Incomplete> {
+        for part in &self.parts {
+            self.complete.extend(part.complete(&self.backoff)?.map(Arc::new));
+        }
+        Ok(())
+    }
+
+    pub(super) fn all(&self) -> &[Arc<Rule>] {
+        &self.complete
+    }
+
+    pub(super) fn named(&self, name: &str) -> Option<&Arc<Rule>> {
+        self.complete.iter().find(|rule| *rule.name == *name)
+    }
+}

@@ -1,0 +1,237 @@
+//! What rules of shaping have set in force.
+
+use super::text;
+use config::shaping::{Action, QUARTERS};
+use mail::Wall;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// What came of a rule: in force, on its way back, or remembered for a while in case it comes again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effect {
+    /// The rule's name.
+    pub rule: String,
+    /// Its line: `shaping.toml:7`.
+    pub place: String,
+    pub action: Action,
+    /// Whom it concerns; absent: the next hop alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The next hop, where that is nobody's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_hop: Option<String>,
+    /// The source; empty: mail without one. Absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The tenant, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// The campaign, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub campaign: Option<String>,
+    /// Who said it.
+    pub peer: String,
+    /// What that was, in one line.
+    pub reply: String,
+    #[serde(with = "text::wall")]
+    pub began: Wall,
+    /// When it came again last.
+    #[serde(with = "text::wall")]
+    pub renewed: Wall,
+    /// When it ends; limits begin to return then.
+    #[serde(with = "text::wall")]
+    pub until: Wall,
+    /// How long it lasts, from `renewed` to `until`; and how long it is remembered then.
+    pub lasts_ms: u64,
+    /// The how-manieth time in a row, from 1: each lasts twice as long as the one before.
+    pub step: u16,
+    /// Quarters of the way that limits have returned; 4: it is over.
+    pub returned: u8,
+    /// It is over after so many deliveries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliveries_left: Option<u32>,
+}
+
+impl Effect {
+    /// How long it lasts.
+    #[must_use]
+    pub fn lasts(&self) -> Duration {
+        Duration::from_millis(self.lasts_ms)
+    }
+
+    /// Whether anything of it is left.
+    #[must_use]
+    pub fn is_in_force(&self) -> bool {
+        self.returned < QUARTERS
+    }
+
+    /// When the next quarter returns, or, of one that is over, when it is forgotten.
+    #[must_use]
+    pub fn next(&self) -> Wall {
+        let quarters = u32::from(self.returned.min(QUARTERS));
+        self.until.after(self.lasts() / u32::from(QUARTERS) * quarters)
+    }
+
+    /// When nothing of it is left, if it does not come again.
+    #[must_use]
+    pub fn over_at(&self) -> Wall {
+        match self.action.sets_limits() {
+            true => self.until.after(self.lasts() / u32::from(QUARTERS) * u32::from(QUARTERS - 1)),
+            false => self.until,
+        }
+    }
+
+    /// How many quarters have returned by then.
+    pub(crate) fn returned_at(&self, now: Wall) -> u8 {
+        if !self.is_in_force() || !self.action.sets_limits() && now >= self.until {
+            return QUARTERS;
+        }
+        let mut at = Effect { returned: 0, ..self.clone() };
+        while at.is_in_force() && now >= at.next() {
+            at.returned += 1;
+        }
+        at.returned
+    }
+
+    /// Whether it is about mail to this provider, or else this next hop, from this source.
+    #[must_use]
+    pub fn covers(&self, provider: Option<&str>, next_hop: &str, source: &str) -> bool {
+        let is_there = match &self.provider {
+            Some(wanted) => provider == Some(wanted),
+            None => provider.is_none() && self.next_hop.as_deref() == Some(next_hop),
+        };
+        is_there && self.source.as_deref().is_none_or(|wanted| wanted == source)
+    }
+
+    /// Whether it is about mail of this tenant and campaign.
+    #[must_use]
+    pub fn covers_party(&self, tenant: &str, campaign: &str) -> bool {
+        let is = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|w| w == is);
+        is(&self.tenant, tenant) && is(&self.campaign, campaign)
+    }
+
+    /// Whom it is about: `provider google from ip-1`.
+    #[must_use]
+    pub fn whom(&self) -> String {
+        let mut whom = match (&self.provider, &self.next_hop) {
+            (Some(provider), _) => format!("provider {provider}"),
+            (None, Some(next_hop)) => format!("the next hop {next_hop}"),
+            (None, None) => "nobody".to_owned(),
+        };
+        let parts = [
+            (" from ", &self.source),
+            (", tenant ", &self.tenant),
+            (", campaign ", &self.campaign),
+        ];
+        for (what, name) in parts {
+            if let Some(name) = name.as_deref().filter(|name| !name.is_empty()) {
+                whom.push_str(what);
+                whom.push_str(name);
+            }
+        }
+        whom
+    }
+}
+
+/// Why, to follow "by": `rule blocked (shaping.toml:7), because mx.example.com said: 550 …`.
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Effect { rule, place, peer, reply, .. } = self;
+        write!(f, "rule {rule} ({place}), because {peer} said: {reply}")
+    }
+}
+
+/// Which effects are lifted: those that match all that is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Lift {
+    /// Of the rule of this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Of this provider's rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// About this source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+impl Lift {
+    /// Whether this one is.
+    #[must_use]
+    pub fn takes(&self, effect: &Effect) -> bool {
+        let is = |wanted: &Option<String>, is: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| is == Some(wanted))
+        };
+        is(&self.rule, Some(&effect.rule))
+            && is(&self.provider, effect.provider.as_deref())
+            && is(&self.source, effect.source.as_deref())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// One that began at 0 and lasts 400 ms.
+    pub(crate) fn effect(action: Action) -> Effect {
+        Effect {
+            rule: "slow".to_owned(),
+            place: "a.toml:7".to_owned(),
+            action,
+            provider: Some("big".to_owned()),
+            next_hop: None,
+            source: Some("ip-1".to_owned()),
+            tenant: None,
+            campaign: None,
+            peer: "mx.big.test".to_owned(),
+            reply: "421 4.7.0 slow down".to_owned(),
+            began: Wall(0),
+            renewed: Wall(0),
+            until: Wall(400),
+            lasts_ms: 400,
+            step: 1,
+            returned: 0,
+            deliveries_left: None,
+        }
+    }
+
+    #[test]
+    fn limits_return_in_quarters_after_the_end() {
+        let slow = effect(Action::Backoff);
+        let returned =
+            [0, 399, 400, 499, 500, 600, 699, 700, 9_999].map(|at| slow.returned_at(Wall(at)));
+        assert_eq!(returned, [0, 0, 1, 1, 2, 3, 3, 4, 4]);
+        assert_eq!(slow.over_at(), Wall(700));
+        let stopped = effect(Action::Suspend);
+        assert_eq!([399, 400].map(|at| stopped.returned_at(Wall(at))), [0, QUARTERS]);
+        assert_eq!(stopped.over_at(), Wall(400));
+        let over = Effect { returned: QUARTERS, ..slow };
+        assert_eq!((over.returned_at(Wall(0)), over.next()), (QUARTERS, Wall(800)));
+    }
+
+    #[test]
+    fn an_effect_is_about_its_provider_and_source_and_party_only() {
+        let slow = effect(Action::Backoff);
+        assert!(slow.covers(Some("big"), "mx:out:a:25", "ip-1"));
+        assert!(!slow.covers(Some("big"), "mx:out:a:25", ""));
+        assert!(!slow.covers(Some("other"), "mx:out:a:25", "ip-1"));
+        let every = Effect { source: None, ..slow.clone() };
+        assert!(every.covers(Some("big"), "", "") && !every.covers(None, "", ""));
+        let hop = Effect { provider: None, next_hop: Some("mx:out:a:25".to_owned()), ..every };
+        assert!(hop.covers(None, "mx:out:a:25", "ip-2") && !hop.covers(None, "mx:out:b:25", ""));
+        assert!(!hop.covers(Some("big"), "mx:out:a:25", ""));
+        let of = Effect { campaign: Some("spring".to_owned()), ..slow.clone() };
+        assert!(of.covers_party("acme", "spring") && !of.covers_party("acme", ""));
+        assert_eq!(of.whom(), "provider big from ip-1, campaign spring");
+        let told = "rule slow (a.toml:7), because mx.big.test said: 421 4.7.0 slow down";
+        assert_eq!(slow.to_string(), told);
+        let lift = |rule: Option<&str>, source: Option<&str>| {
+            let own = |text: Option<&str>| text.map(str::to_owned);
+            Lift { rule: own(rule), provider: None, source: own(source) }.takes(&slow)
+        };
+        assert!(lift(None, None) && lift(Some("slow"), Some("ip-1")));
+        assert!(!lift(Some("slow"), Some("ip-2")) && !lift(Some("other"), None));
+    }
+}

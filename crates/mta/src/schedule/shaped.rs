@@ -1,0 +1,275 @@
+//! What rules of shaping do to queues: other limits, standstills, campaigns that are given up.
+//!
+//! Limits of a ready queue are found with its hosts (`resolution.rs`). What they usually are is kept here for those
+//! that rules may concern, so that the beginning of an effect, each step of its end, and the end reach them at
+//! once, without a question to anybody.
+
+use super::named_limits::named_limits;
+use super::{Schedule, standing};
+use crate::control::Effect;
+use crate::seams::World;
+use crate::services::Services;
+use crate::shaping::Rules;
+use config::shaping::{Action, Easing, Paced};
+use config::{Config, Limits};
+use mail::{Class, EnhancedStatus, Failure};
+use queue::{NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId, ScheduledKey};
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Limits of a ready queue while no rule changes them.
+#[derive(Clone, Debug)]
+pub(crate) struct Usual {
+    pub(crate) paced: Paced,
+    /// The name of its set of hosts, whatever their order.
+    pub(crate) host_set: String,
+}
+
+impl Usual {
+    fn provider(&self) -> Option<&Arc<str>> {
+        self.paced.together.as_ref().map(|together| &together.provider)
+    }
+}
+
+/// Rules and effects, as one shard goes by them.
+#[derive(Debug, Default)]
+pub(crate) struct Shaped {
+    rules: RefCell<Arc<Rules>>,
+    /// In force.
+    effects: RefCell<Arc<[Effect]>>,
+    /// There are rules at all.
+    listens: Cell<bool>,
+    /// An effect ends after so many deliveries.
+    counts: Cell<bool>,
+    /// An effect is about a tenant or a campaign.
+    has_parties: Cell<bool>,
+    /// Ready queues that rules may concern.
+    usual: RefCell<BTreeMap<ReadyId, (ReadyKey, Usual)>>,
+}
+
+impl Shaped {
+    /// Goes by these rules from now on.
+    pub(crate) fn set_rules(&self, rules: Arc<Rules>) {
+        self.listens.set(!rules.is_empty());
+        *self.rules.borrow_mut() = rules;
+    }
+
+    /// Whether there are rules.
+    pub(crate) fn listens(&self) -> bool {
+        self.listens.get()
+    }
+
+    /// Whether anybody wants to know of deliveries.
+    pub(crate) fn counts_deliveries(&self) -> bool {
+        self.counts.get()
+    }
+
+    pub(crate) fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.borrow())
+    }
+
+    pub(crate) fn effects(&self) -> Arc<[Effect]> {
+        Arc::clone(&self.effects.borrow())
+    }
+
+    /// The provider and the key of a ready queue that rules may concern.
+    pub(crate) fn whom(&self, ready: ReadyId) -> Option<(Option<Arc<str>>, ReadyKey)> {
+        let usual = self.usual.borrow();
+        let (key, usual) = usual.get(&ready)?;
+        Some((usual.provider().cloned(), key.clone()))
+    }
+
+    /// This is how a ready queue usually is; `is_shaped`: rules may concern it.
+    pub(super) fn keep(&self, ready: ReadyId, key: &ReadyKey, usual: Usual, is_shaped: bool) {
+        let provider = usual.provider().map(|provider| &**provider);
+        if is_shaped && !self.rules.borrow().of(provider).is_empty() {
+            self.usual.borrow_mut().insert(ready, (key.clone(), usual));
+        } else {
+            self.forget(ready);
+        }
+    }
+
+    /// The queue has dropped this ready queue.
+    pub(super) fn forget(&self, ready: ReadyId) {
+        if self.listens.get() || !self.usual.borrow().is_empty() {
+            self.usual.borrow_mut().remove(&ready);
+        }
+    }
+
+    /// The limits of a ready queue as they are now.
+    pub(super) fn limits(
+        &self,
+        config: &Config,
+        key: &ReadyKey,
+        usual: &Usual,
+    ) -> (ReadyLimits, Vec<NamedLimit>) {
+        let mut paced = Cow::Borrowed(&usual.paced);
+        let provider = usual.provider().map(|provider| &**provider);
+        for effect in self.effects.borrow().iter().filter(|effect| effect.action.sets_limits()) {
+            if effect.covers(provider, &key.next_hop, &key.source) {
+                let easing = Easing {
+                    provider,
+                    rule: &effect.rule,
+                    quarters: effect.returned,
+                    is_of_every_source: effect.source.is_none(),
+                };
+                config.ease(paced.to_mut(), easing);
+            }
+        }
+        let source = Some(&*key.source).filter(|source| !source.is_empty());
+        (limits_of(paced.limits), named_limits(usual.host_set.clone(), &paced, source))
+    }
+
+    /// By which effect a ready queue stands still; of several by the one that ends last.
+    fn stopped(&self, provider: Option<&str>, key: &ReadyKey) -> Option<Effect> {
+        let effects = self.effects.borrow();
+        let stopped = effects.iter().filter(|effect| {
+            effect.action == Action::Suspend && effect.covers(provider, &key.next_hop, &key.source)
+        });
+        stopped.max_by_key(|effect| effect.until).cloned()
+    }
+
+    /// The same of a scheduled queue, for the tenant or the campaign that it is of.
+    fn stopped_party(&self, provider: Option<&str>, key: &ScheduledKey) -> Option<Effect> {
+        let effects = self.effects.borrow();
+        let stopped = effects.iter().filter(|effect| {
+            matches!(effect.action, Action::SuspendTenant | Action::SuspendCampaign)
+                && is_of(effect, provider, key)
+        });
+        stopped.max_by_key(|effect| effect.until).cloned()
+    }
+
+    /// Why mail of a scheduled queue is given up, if it is.
+    pub(super) fn given_up(
+        &self,
+        provider: Option<&str>,
+        key: &ScheduledKey,
+    ) -> Option<Arc<Failure>> {
+        let effects = self.effects.borrow();
+        let mut given_up = effects
+            .iter()
+            .filter(|effect| effect.action == Action::FailCampaign && is_of(effect, provider, key));
+        given_up.next().map(failure_of)
+    }
+}
+
+/// Whether an effect is about the mail of a scheduled queue, which goes to this provider.
+fn is_of(effect: &Effect, provider: Option<&str>, key: &ScheduledKey) -> bool {
+    provider.is_some()
+        && effect.provider.as_deref() == provider
+        && effect.covers_party(&key.tenant, &key.campaign)
+}
+
+/// What senders are told of a campaign that is given up. RFC 3463 §3.8: 5.7.1, delivery not authorized.
+pub(crate) fn failure_of(effect: &Effect) -> Arc<Failure> {
+    let campaign = effect.campaign.as_deref().unwrap_or_default();
+    let provider = effect.provider.as_deref().unwrap_or_default();
+    let text = format!("campaign {campaign} is given up for {provider} by {effect}");
+    Arc::new(Failure::local(Class::Permanent, EnhancedStatus::new(5, 7, 1), text))
+}
+
+/// Limits of a ready queue alone.
+pub(super) fn limits_of(limits: Limits) -> ReadyLimits {
+    ReadyLimits {
+        opens_max: limits.opens_max,
+        messages_per_connection: limits.messages_per_connection,
+        recipients_per_message: limits.recipients_per_message,
+        adaptive: limits.adaptive,
+    }
+}
+
+/// A standstill as the queue knows it.
+fn standstill<W: World>(services: &Services<W>, effect: &Effect) -> Arc<queue::Suspension> {
+    let Effect { rule, place, peer, reply, .. } = effect;
+    Arc::new(queue::Suspension {
+        what: format!("{}, stopped by rule {rule} ({place}),", effect.whom()).into(),
+        reason: format!("{peer} said: {reply}").into(),
+        is_operators: false,
+        until: services.now() + effect.until.since(services.wall()),
+    })
+}
+
+/// What keeps a ready queue from being sent from, by a rule.
+pub(super) fn standstill_of_hop<W: World>(
+    schedule: &Schedule<W>,
+    id: ReadyId,
+    key: &ReadyKey,
+) -> Option<Arc<queue::Suspension>> {
+    if schedule.shaped.effects.borrow().is_empty() {
+        return None;
+    }
+    let provider = schedule.hop(id).and_then(|hop| hop.provider.clone());
+    let effect = schedule.shaped.stopped(provider.as_deref(), key)?;
+    Some(standstill(&schedule.services, &effect))
+}
+
+/// The same of a scheduled queue, as far as it is known where its mail goes.
+pub(super) fn standstill_of_party<W: World>(
+    schedule: &Schedule<W>,
+    id: ScheduledId,
+    key: &ScheduledKey,
+) -> Option<Arc<queue::Suspension>> {
+    if !schedule.shaped.has_parties.get() {
+        return None;
+    }
+    let provider = provider_of(schedule, id);
+    let effect = schedule.shaped.stopped_party(provider.as_deref(), key)?;
+    Some(standstill(&schedule.services, &effect))
+}
+
+/// The provider that a scheduled queue's mail went to when that was found out last.
+pub(crate) fn provider_of<W: World>(
+    schedule: &Schedule<W>,
+    scheduled: ScheduledId,
+) -> Option<Arc<str>> {
+    let ways = schedule.queue().ways_of(scheduled);
+    ways.into_iter().find_map(|ready| schedule.hop(ready)?.provider.clone())
+}
+
+/// It was found out where a scheduled queue's mail goes: an effect may be about its tenant or campaign there.
+pub(super) fn note_provider<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId) {
+    if !schedule.shaped.has_parties.get() {
+        return;
+    }
+    let key = schedule.queue().scheduled_key(scheduled).cloned();
+    if let Some(key) = key {
+        standing::suspend_scheduled(schedule, scheduled, &key);
+    }
+}
+
+/// Follows what is in force from now on, in all queues that it is or was about.
+pub(crate) fn follow<W: World>(schedule: &Rc<Schedule<W>>, effects: &Arc<[Effect]>) {
+    let shaped = &schedule.shaped;
+    let before = shaped.effects.replace(Arc::clone(effects));
+    let any = |is: fn(&Effect) -> bool| effects.iter().any(is);
+    shaped.counts.set(any(|effect| effect.deliveries_left.is_some()));
+    let had_parties = shaped.has_parties.replace(any(|effect| effect.action.is_of_party()));
+    let is_concerned = |key: &ReadyKey, usual: &Usual| {
+        let provider = usual.provider().map(|provider| &**provider);
+        let mut both = before.iter().chain(effects.iter());
+        both.any(|effect| effect.covers(provider, &key.next_hop, &key.source))
+    };
+    let config = Arc::clone(&schedule.router.active().config);
+    let concerned: Vec<(ReadyId, ReadyKey, (ReadyLimits, Vec<NamedLimit>))> = {
+        let usual = shaped.usual.borrow();
+        let concerned = usual.iter().filter(|(_, (key, usual))| is_concerned(key, usual));
+        let now = |(id, (key, usual)): (&ReadyId, &(ReadyKey, Usual))| {
+            (*id, key.clone(), shaped.limits(&config, key, usual))
+        };
+        concerned.map(now).collect()
+    };
+    for (id, key, (limits, shared)) in concerned {
+        // Its number may be another's by now.
+        if schedule.queue().ready_key(id) == Some(&key) {
+            let now = schedule.services.now();
+            schedule.queue_mut().set_limits(now, id, &limits, &shared);
+            standing::suspend_hop(schedule, id, &key);
+        }
+    }
+    if had_parties || shaped.has_parties.get() {
+        standing::follow_changes(schedule);
+    }
+}

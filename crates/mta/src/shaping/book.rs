@@ -1,0 +1,259 @@
+//! What was heard, and what came of it. Pure data: time comes in as an argument.
+
+use super::rules::{Rules, Words};
+use crate::control::{Effect, Lift};
+use config::shaping::{After, LASTS_MAX, QUARTERS, Rule};
+use mail::Wall;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Rules that have been heard and have not been heard often enough, each for whom it concerns. Beyond, the one
+/// that was heard least lately begins anew.
+pub(crate) const COUNTS_MAX: usize = 4_096;
+/// Effects at once, those that are remembered included. Beyond, rules have none.
+pub(crate) const EFFECTS_MAX: usize = 2_000;
+/// News that wait to be told; older ones are lost.
+const NEWS_MAX: usize = 1_000;
+
+/// Which rule, and whom it concerns.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) rule: String,
+    pub(crate) provider: Option<String>,
+    pub(crate) next_hop: Option<String>,
+    pub(crate) source: Option<String>,
+    pub(crate) tenant: Option<String>,
+    pub(crate) campaign: Option<String>,
+}
+
+impl Key {
+    fn of(effect: &Effect) -> Key {
+        Key {
+            rule: effect.rule.clone(),
+            provider: effect.provider.clone(),
+            next_hop: effect.next_hop.clone(),
+            source: effect.source.clone(),
+            tenant: effect.tenant.clone(),
+            campaign: effect.campaign.clone(),
+        }
+    }
+}
+
+/// Why an effect is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// It was time.
+    Time,
+    /// Enough was delivered.
+    Delivered,
+    /// An operator lifted it.
+    Lifted,
+    /// Its rule is another now, or gone.
+    Rule,
+}
+
+impl Over {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Over::Time => "time",
+            Over::Delivered => "delivered",
+            Over::Lifted => "lifted",
+            Over::Rule => "rule",
+        }
+    }
+}
+
+/// What is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// It began, or came again.
+    Began(Effect),
+    /// It is over.
+    Ended(Effect, Over),
+    /// There are too many of them for this one.
+    TooMany(Key),
+}
+
+/// What was heard, and what came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    heard: BTreeMap<Key, VecDeque<Wall>>,
+    effects: BTreeMap<Key, Effect>,
+    news: VecDeque<News>,
+}
+
+impl Book {
+    /// A rule was heard. Whether something came of it.
+    pub(crate) fn hear(&mut self, now: Wall, rule: &Rule, key: &Key, words: &Words<'_>) -> bool {
+        if self.effects.get(key).is_some_and(|effect| is_same_trouble(effect, now))
+            || !self.is_enough(now, rule.after, key)
+        {
+            return false;
+        }
+        let known = self.effects.get(key).filter(|known| now < known.until.after(known.lasts()));
+        if known.is_none() && self.effects.len() >= EFFECTS_MAX {
+            // Told once, with what happens next: it may be heard very often.
+            if !self.news.iter().any(|news| matches!(news, News::TooMany(_))) {
+                self.tell(News::TooMany(key.clone()));
+            }
+            return false;
+        }
+        let step = known.map_or(1, |known| known.step.saturating_add(1));
+        let began = known.filter(|known| known.is_in_force()).map_or(now, |known| known.began);
+        let lasts = doubled(rule.lasts, step);
+        let effect = Effect {
+            rule: key.rule.clone(),
+            place: rule.place.to_string(),
+            action: rule.action,
+            provider: key.provider.clone(),
+            next_hop: key.next_hop.clone(),
+            source: key.source.clone(),
+            tenant: key.tenant.clone(),
+            campaign: key.campaign.clone(),
+            peer: words.peer.to_owned(),
+            reply: words.reply.clone(),
+            began,
+            renewed: now,
+            until: now.after(lasts),
+            lasts_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
+            step,
+            returned: 0,
+            deliveries_left: rule.until_delivered,
+        };
+        self.tell(News::Began(effect.clone()));
+        self.effects.insert(key.clone(), effect);
+        true
+    }
+
+    /// Counts a hit; whether there were as many as the rule waits for, which are counted anew then.
+    fn is_enough(&mut self, now: Wall, after: Option<After>, key: &Key) -> bool {
+        let Some(After { count, within }) = after else { return true };
+        if !self.heard.contains_key(key) && self.heard.len() >= COUNTS_MAX {
+            let oldest = self.heard.iter().min_by_key(|(_, hits)| hits.back().copied());
+            let oldest = oldest.map(|(key, _)| key.clone());
+            oldest.and_then(|oldest| self.heard.remove(&oldest));
+        }
+        let hits = self.heard.entry(key.clone()).or_default();
+        hits.push_back(now);
+        while hits.front().is_some_and(|first| now.since(*first) > within) {
+            hits.pop_front();
+        }
+        let is_enough = hits.len() >= count as usize;
+        if is_enough {
+            self.heard.remove(key);
+        }
+        is_enough
+    }
+
+    fn tell(&mut self, news: News) {
+        if self.news.len() >= NEWS_MAX {
+            self.news.pop_front();
+        }
+        self.news.push_back(news);
+    }
+
+    /// So much was delivered from a source to a provider, or to a next hop that is nobody's. Whether something
+    /// ended by that.
+    pub(crate) fn deliver(
+        &mut self,
+        now: Wall,
+        (provider, next_hop, source): (Option<&str>, &str, &str),
+        count: u32,
+    ) -> bool {
+        let mut over = Vec::new();
+        let is_meant =
+            |effect: &Effect| effect.is_in_force() && effect.covers(provider, next_hop, source);
+        for effect in self.effects.values_mut().filter(|effect| is_meant(effect)) {
+            let Some(left) = &mut effect.deliveries_left else { continue };
+            *left = left.saturating_sub(count);
+            if *left == 0 {
+                (effect.returned, effect.until) = (QUARTERS, now);
+                over.push(effect.clone());
+            }
+        }
+        let is_changed = !over.is_empty();
+        over.into_iter().for_each(|effect| self.tell(News::Ended(effect, Over::Delivered)));
+        is_changed
+    }
+
+    /// Has limits return whose time has come, and forgets what is long over. Whether something changed, and when
+    /// something will.
+    pub(crate) fn advance(&mut self, now: Wall) -> (bool, Option<Wall>) {
+        let (mut is_changed, mut over) = (false, Vec::new());
+        for effect in self.effects.values_mut().filter(|effect| effect.is_in_force()) {
+            let returned = effect.returned_at(now);
+            if returned != effect.returned {
+                (effect.returned, is_changed) = (returned, true);
+                over.extend((!effect.is_in_force()).then(|| effect.clone()));
+            }
+        }
+        over.into_iter().for_each(|effect| self.tell(News::Ended(effect, Over::Time)));
+        self.effects.retain(|_, effect| effect.is_in_force() || now < effect.next());
+        (is_changed, self.effects.values().map(Effect::next).min())
+    }
+
+    /// Forgets these. How many were in force.
+    pub(crate) fn lift(&mut self, lift: &Lift) -> usize {
+        self.end(Over::Lifted, |effect| lift.takes(effect))
+    }
+
+    /// Forgets those whose rule is gone, or does something else now.
+    pub(crate) fn keep_to(&mut self, rules: &Rules) -> usize {
+        self.heard.retain(|key, _| rules.named(key.provider.as_deref(), &key.rule).is_some());
+        self.end(Over::Rule, |effect| {
+            let rule = rules.named(effect.provider.as_deref(), &effect.rule);
+            rule.is_none_or(|rule| {
+                rule.action != effect.action
+                    || !rule.action.is_of_party()
+                        && rule.is_of_every_source != effect.source.is_none()
+            })
+        })
+    }
+
+    fn end(&mut self, why: Over, ends: impl Fn(&Effect) -> bool) -> usize {
+        let ended = self.effects.iter().filter(|(_, effect)| ends(effect));
+        let ended: Vec<Key> = ended.map(|(key, _)| key.clone()).collect();
+        let mut count = 0;
+        for key in ended {
+            self.heard.remove(&key);
+            let Some(effect) = self.effects.remove(&key) else { continue };
+            if effect.is_in_force() {
+                count += 1;
+                self.tell(News::Ended(effect, why));
+            }
+        }
+        count
+    }
+
+    /// Takes up what an earlier process kept.
+    pub(crate) fn restore(&mut self, effects: Vec<Effect>) {
+        let effects = effects.into_iter().take(EFFECTS_MAX);
+        self.effects = effects.map(|effect| (Key::of(&effect), effect)).collect();
+    }
+
+    /// All that is known, in order.
+    pub(crate) fn effects(&self) -> impl Iterator<Item = &Effect> {
+        self.effects.values()
+    }
+
+    /// What was not told yet.
+    pub(crate) fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news).into()
+    }
+}
+
+/// What was under way when an effect began is refused in the same words: that is no new trouble. So is what
+/// comes in the first quarter of its time.
+fn is_same_trouble(effect: &Effect, now: Wall) -> bool {
+    let first = effect.lasts() / u32::from(QUARTERS);
+    effect.is_in_force() && effect.returned == 0 && now < effect.renewed.after(first)
+}
+
+/// How long the `step`th time in a row lasts.
+fn doubled(lasts: Duration, step: u16) -> Duration {
+    let doublings = u32::from(step.saturating_sub(1)).min(31);
+    lasts.saturating_mul(1 << doublings).min(LASTS_MAX)
+}
+
+#[cfg(test)]
+mod tests;

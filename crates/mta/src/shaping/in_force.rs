@@ -1,0 +1,188 @@
+//! The rules in force and their effects, for all shards.
+
+use super::book::{Book, Key, News};
+use super::rules::{Rules, Words};
+use crate::control::{Effect, Lift};
+use config::shaping::Rule;
+use mail::Wall;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+
+/// The rules in force and their effects.
+#[derive(Debug)]
+pub struct RulesInForce {
+    state: Mutex<State>,
+    /// Effects that are in force.
+    in_force: watch::Sender<Arc<[Effect]>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    rules: Arc<Rules>,
+    book: Book,
+}
+
+impl Default for RulesInForce {
+    fn default() -> RulesInForce {
+        let none: Arc<[Effect]> = Arc::new([]);
+        RulesInForce { state: Mutex::default(), in_force: watch::Sender::new(none) }
+    }
+}
+
+impl RulesInForce {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells all who follow.
+    fn publish(&self, state: &State) {
+        let in_force = state.book.effects().filter(|effect| effect.is_in_force());
+        self.in_force.send_replace(in_force.cloned().collect());
+    }
+
+    /// The rules.
+    #[must_use]
+    pub fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.lock().rules)
+    }
+
+    /// Goes by these from now on; effects of those that are gone end.
+    pub fn set_rules(&self, rules: Rules) {
+        let mut state = self.lock();
+        state.rules = Arc::new(rules);
+        let rules = Arc::clone(&state.rules);
+        if state.book.keep_to(&rules) > 0 {
+            self.publish(&state);
+        }
+    }
+
+    /// Takes up what an earlier process kept, behind its rules ([`RulesInForce::set_rules`]).
+    pub fn restore(&self, effects: Vec<Effect>, now: Wall) {
+        let mut state = self.lock();
+        state.book.restore(effects);
+        let rules = Arc::clone(&state.rules);
+        state.book.keep_to(&rules);
+        let _ = state.book.advance(now);
+        self.publish(&state);
+    }
+
+    /// All effects, those that are remembered included: what the next process is to know.
+    #[must_use]
+    pub fn effects(&self) -> Vec<Effect> {
+        self.lock().book.effects().cloned().collect()
+    }
+
+    /// Ends effects, and forgets that there were any. How many were in force.
+    pub fn lift(&self, lift: &Lift) -> usize {
+        let mut state = self.lock();
+        let count = state.book.lift(lift);
+        self.publish(&state);
+        count
+    }
+
+    /// Effects that are in force, and their changes.
+    #[must_use]
+    pub fn follow(&self) -> watch::Receiver<Arc<[Effect]>> {
+        self.in_force.subscribe()
+    }
+
+    /// A rule was heard.
+    pub(crate) fn hear(&self, now: Wall, rule: &Rule, key: &Key, words: &Words<'_>) {
+        let mut state = self.lock();
+        if state.book.hear(now, rule, key, words) {
+            self.publish(&state);
+        }
+    }
+
+    /// So much was delivered to a provider, or to a next hop that is nobody's, from a source.
+    pub(crate) fn deliver(&self, now: Wall, whom: (Option<&str>, &str, &str), count: u32) {
+        let mut state = self.lock();
+        if state.book.deliver(now, whom, count) {
+            self.publish(&state);
+        }
+    }
+
+    /// Has limits return whose time has come. When something changes next.
+    pub(crate) fn advance(&self, now: Wall) -> Option<Wall> {
+        let mut state = self.lock();
+        let (is_changed, next) = state.book.advance(now);
+        if is_changed {
+            self.publish(&state);
+        }
+        next
+    }
+
+    /// What was not told yet.
+    pub(crate) fn take_news(&self) -> Vec<News> {
+        self.lock().book.take_news()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rules::tests::rules;
+    use super::*;
+    use config::shaping::QUARTERS;
+
+    const TEXT: &str = "[[provider.big.rule]]\nname = \"stop\"\nmatch = \"stop\"\nafter = \"2 in 10m\"\n\
+                        action = \"suspend\"\nlasts = \"1h\"\n";
+
+    fn ruled() -> RulesInForce {
+        let all = RulesInForce::default();
+        all.set_rules(rules(TEXT).unwrap());
+        all
+    }
+
+    fn hear(all: &RulesInForce, now: u64) {
+        let rules = all.rules();
+        let rule = rules.named(Some("big"), "stop").unwrap();
+        let key = Key {
+            rule: rule.name.to_string(),
+            provider: Some("big".to_owned()),
+            next_hop: None,
+            source: Some(String::new()),
+            tenant: None,
+            campaign: None,
+        };
+        let words = Words { peer: "mx.big.test", reply: "450 stop".to_owned() };
+        all.hear(Wall(now), rule, &key, &words);
+    }
+
+    #[test]
+    fn shards_count_together_and_all_who_follow_are_told() {
+        let all = ruled();
+        let mut changes = all.follow();
+        // Each of them hears it once.
+        (0..2).for_each(|shard| hear(&all, shard));
+        assert!(changes.has_changed().unwrap());
+        let in_force = Arc::clone(&changes.borrow_and_update());
+        assert_eq!((in_force.len(), &*in_force[0].rule), (1, "stop"));
+        assert!(matches!(&all.take_news()[..], [News::Began(_)]));
+        // Nothing new: nobody is told.
+        assert_eq!(all.advance(Wall(1_000)), Some(in_force[0].until));
+        assert!(!changes.has_changed().unwrap());
+        assert_eq!((all.lift(&Lift::default()), changes.borrow_and_update().len()), (1, 0));
+    }
+
+    #[test]
+    fn an_earlier_process_s_effects_are_in_force_for_what_is_left_of_their_time() {
+        let first = ruled();
+        (0..2).for_each(|now| hear(&first, now));
+        let kept = first.effects();
+        let until = kept[0].until;
+        for (now, in_force, known) in [(2, 1, 1), (until.0, 0, 1), (until.0 + 3_600_000, 0, 0)] {
+            let second = ruled();
+            second.restore(kept.clone(), Wall(now));
+            assert_eq!((second.follow().borrow().len(), second.effects().len()), (in_force, known));
+        }
+        let other = RulesInForce::default();
+        other.restore(kept.clone(), Wall(2));
+        assert!(other.effects().is_empty(), "no such rule any more");
+        // What is over is remembered over the restart as well.
+        let second = ruled();
+        second.restore(kept, Wall(until.0));
+        assert_eq!(second.effects()[0].returned, QUARTERS);
+        (0..2).for_each(|_| hear(&second, until.0 + 1));
+        assert_eq!(second.effects()[0].step, 2);
+    }
+}

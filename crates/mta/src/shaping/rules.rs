@@ -1,0 +1,193 @@
+//! Rules that are ready to be asked.
+
+use ::classes::{FailureKind, Pattern, ReplyClass, Verdict, one_line};
+use config::shaping::{Rule, Told};
+use mail::{Culprit, Failure};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The rules of a configuration.
+#[derive(Debug, Default)]
+pub struct Rules {
+    by_provider: BTreeMap<Box<str>, Vec<Heard>>,
+    /// Of those who have no provider.
+    of_none: Vec<Heard>,
+}
+
+/// A rule, with what it listens for.
+#[derive(Debug)]
+pub struct Heard {
+    /// The rule.
+    pub rule: Arc<Rule>,
+    pattern: Option<Pattern>,
+    class: Option<ReplyClass>,
+    kind: Option<FailureKind>,
+}
+
+/// What a peer said when it refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Words<'a> {
+    /// Who.
+    pub(crate) peer: &'a str,
+    /// The reply in one line.
+    pub(crate) reply: String,
+}
+
+impl<'a> Words<'a> {
+    /// Of a failure that is a peer's refusal; of what this server or the network lacks there are none.
+    pub(crate) fn of(failure: &'a Failure) -> Option<Words<'a>> {
+        let (Culprit::Peer(peer), Some(reply)) = (&failure.culprit, &failure.reply) else {
+            return None;
+        };
+        let reply = (400..600)
+            .contains(&reply.code)
+            .then(|| one_line(reply.code, reply.enhanced, &reply.text))?;
+        Some(Words { peer, reply })
+    }
+}
+
+impl Rules {
+    /// Makes rules ready, each with whose it is.
+    ///
+    /// # Errors
+    /// Mistakes in patterns and names of classes, each in a line with file and line.
+    pub fn read<'r>(
+        all: impl Iterator<Item = (Option<&'r Arc<str>>, &'r Arc<Rule>)>,
+    ) -> Result<Rules, Vec<String>> {
+        let (mut rules, mut mistakes) = (Rules::default(), Vec::new());
+        for (provider, rule) in all {
+            let heard = Heard {
+                rule: Arc::clone(rule),
+                pattern: read(&rule.heard.pattern, Pattern::new, &mut mistakes),
+                class: read(&rule.heard.class, str::parse, &mut mistakes),
+                kind: read(&rule.heard.kind, str::parse, &mut mistakes),
+            };
+            match provider {
+                Some(provider) => {
+                    rules.by_provider.entry((**provider).into()).or_default().push(heard);
+                }
+                None => rules.of_none.push(heard),
+            }
+        }
+        if mistakes.is_empty() { Ok(rules) } else { Err(mistakes) }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_provider.is_empty() && self.of_none.is_empty()
+    }
+
+    /// The rules of a provider, or of those who have none.
+    pub(crate) fn of(&self, provider: Option<&str>) -> &[Heard] {
+        match provider {
+            Some(provider) => self.by_provider.get(provider).map_or(&[], Vec::as_slice),
+            None => &self.of_none,
+        }
+    }
+
+    /// The rule of this name.
+    pub(crate) fn named(&self, provider: Option<&str>, name: &str) -> Option<&Arc<Rule>> {
+        self.of(provider).iter().map(|heard| &heard.rule).find(|rule| *rule.name == *name)
+    }
+}
+
+impl Heard {
+    /// Whether it needs to know what a reply means.
+    pub(crate) fn asks_class(&self) -> bool {
+        self.class.is_some() || self.kind.is_some()
+    }
+
+    /// Whether these words are meant, whose class is `verdict`.
+    pub(crate) fn matches(&self, words: &Words<'_>, verdict: Option<Verdict>) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| pattern.matches(&words.reply))
+            && self.class.is_none_or(|class| verdict.is_some_and(|v| v.class == class))
+            && self.kind.is_none_or(|kind| verdict.is_some_and(|v| v.kind == kind))
+    }
+}
+
+fn read<T>(
+    told: &Option<Told>,
+    read: impl FnOnce(&str) -> Result<T, String>,
+    mistakes: &mut Vec<String>,
+) -> Option<T> {
+    let Told { text, place } = told.as_ref()?;
+    match read(text) {
+        Ok(read) => Some(read),
+        Err(why) => {
+            mistakes.push(format!("{place}: error: {why}"));
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use ::classes::Classes;
+    use config::shaping::{Shaping, ShapingFile};
+    use mail::{Class, EnhancedStatus, Reply, Step};
+
+    /// Rules of this text.
+    pub(in crate::shaping) fn rules(text: &str) -> Result<Rules, Vec<String>> {
+        let file = ShapingFile { name: "a.toml".into(), text: text.into() };
+        let shaping = Shaping::read(&[file]).unwrap_or_else(|errors| panic!("{errors}"));
+        Rules::read(shaping.rules())
+    }
+
+    fn said(reply: Reply) -> Failure {
+        Failure::peer("mx.big.test[192.0.2.1]:25", reply, Step::MailFrom)
+    }
+
+    #[test]
+    fn patterns_classes_and_kinds_are_asked_of_a_peers_words() {
+        let text = "[[provider.big.rule]]\nname = \"both\"\nmatch = \"^421 .*slow\"\nclass = \"rate_limited\"\n\
+                    action = \"suspend\"\n[[provider.big.rule]]\nname = \"kind\"\nkind = \"block\"\n\
+                    action = \"suspend\"\n";
+        let rules = rules(text).unwrap();
+        let heard = |failure: &Failure| -> Vec<&str> {
+            let Some(words) = Words::of(failure) else { return Vec::new() };
+            let reply = failure.reply.as_ref().unwrap();
+            let said = ::classes::Said {
+                code: reply.code,
+                status: reply.enhanced,
+                provider: None,
+                text: &reply.text,
+            };
+            let verdict = Classes::builtin().classify(&said);
+            let heard = rules.of(Some("big")).iter().filter(|heard| heard.matches(&words, verdict));
+            heard.map(|heard| &*heard.rule.name).collect()
+        };
+        assert_eq!(heard(&said(Reply::new(421, (4, 7, 0), "too fast,\nSLOW down"))), ["both"]);
+        assert_eq!(heard(&said(Reply::new(451, (4, 7, 0), "too fast, slow down"))), [""; 0]);
+        assert_eq!(heard(&said(Reply::new(421, (4, 3, 0), "slow disk"))), [""; 0], "another class");
+        assert_eq!(heard(&said(Reply::new(554, (5, 7, 1), "listed at spamhaus"))), ["kind"]);
+        assert!(rules.of(None).is_empty() && rules.of(Some("other")).is_empty());
+        // Our own words, the network's, and a peer's that are no refusal.
+        let status = EnhancedStatus::new(4, 7, 0);
+        for failure in [
+            Failure::local(Class::Transient, status, "421 slow down"),
+            Failure::network("mx", status, "421 slow down"),
+            said(Reply::bare(250, "421 slow down")),
+        ] {
+            assert_eq!(Words::of(&failure), None, "{failure}");
+        }
+    }
+
+    #[test]
+    fn mistakes_name_their_lines() {
+        let rule = |line: &str| {
+            let text = format!("[[default.rule]]\nname = \"x\"\naction = \"suspend\"\n{line}\n");
+            rules(&text).unwrap_err().join("\n")
+        };
+        for (line, told) in [
+            ("match = \"(\"", "a.toml:4: error: the pattern: "),
+            ("match = \".*\"", "a.toml:4: error: this pattern matches everything"),
+            ("match = '^[45]\\d\\d'", "a.toml:4: error: this pattern matches every refusal"),
+            ("class = \"rate\"", "a.toml:4: error: there is no class `rate`"),
+            ("kind = \"bad\"", "a.toml:4: error: there is no kind `bad`"),
+        ] {
+            assert!(rule(line).starts_with(told), "{line}: {}", rule(line));
+        }
+    }
+}
