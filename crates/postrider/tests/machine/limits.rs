@@ -78,7 +78,7 @@ fn the_directory_may_end_or_fall_silent_and_return() {
         return;
     }
     let (script, lab) = (with_packages().display().to_string(), tool::lab().display().to_string());
-    let more = ["--seconds", "6", "--users", "2000"];
+    let more = ["--seconds", "9", "--users", "2000"];
     let report = limit_by(&[&script, "slapd", &lab], "directory-away", &more);
     let report = report.expect("possible");
     for how in ["ended", "silent"] {
