@@ -33,29 +33,35 @@ pub fn free_port() -> io::Result<u16> {
     // Two at the same time, and two in a row, begin at different places.
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let begin = (since_1970.subsec_nanos() % u32::from(PORTS.end - PORTS.start)) as u16;
-    let ports = (PORTS.start + begin..PORTS.end).chain(PORTS);
-    let mut free = ports.filter(|&port| {
-        std::net::TcpListener::bind(("0.0.0.0", port)).is_ok() && claim(port).is_ok()
-    });
-    free.next().ok_or_else(|| io::Error::new(io::ErrorKind::AddrInUse, "no port is free"))
+    for port in (PORTS.start + begin..PORTS.end).chain(PORTS) {
+        // Claimed first: whoever has claimed it may be about to listen there, and is not to find it taken by a trial.
+        let Ok(claim) = claim(port) else { continue };
+        if std::net::TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            keep(claim);
+            return Ok(port);
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AddrInUse, "no port is free"))
 }
 
 /// Ports that are claimed at once: a server soon listens on what was claimed before them.
 const CLAIMS_MAX: usize = 64;
 
-/// Claims a port for this process, among all processes that ask here: it will be some time before a
-/// server listens there. The name, which no file has, goes with the process.
-fn claim(port: u16) -> io::Result<()> {
-    static CLAIMS: Mutex<VecDeque<UnixListener>> = Mutex::new(VecDeque::new());
+/// Claims a port for this process, among all processes that ask here. The name, which no file has, goes with
+/// what is given back.
+fn claim(port: u16) -> io::Result<UnixListener> {
     let name = format!("postrider-port-{port}");
-    let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
-    let claim = UnixListener::bind_addr(&address)?;
+    UnixListener::bind_addr(&std::os::unix::net::SocketAddr::from_abstract_name(name)?)
+}
+
+/// Keeps a claim: it will be some time before a server listens there.
+fn keep(claim: UnixListener) {
+    static CLAIMS: Mutex<VecDeque<UnixListener>> = Mutex::new(VecDeque::new());
     let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
     if claims.len() == CLAIMS_MAX {
         claims.pop_front();
     }
     claims.push_back(claim);
-    Ok(())
 }
 
 /// Resolves `HOST:PORT` to its first address.
