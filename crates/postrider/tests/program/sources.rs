@@ -36,10 +36,11 @@ pub(crate) fn send(near: &Server, count: usize) {
     }
 }
 
-/// How many messages came from whom, by address and name.
-pub(crate) fn came(files: &Files) -> BTreeMap<String, usize> {
+/// How many messages came from whom, by address and name, once `count` have come: the next hop
+/// writes its events after its answer, which may be known on the other side before.
+pub(crate) fn came(files: &Files, count: usize) -> BTreeMap<String, usize> {
     let mut all = BTreeMap::new();
-    for event in files.events_of("received") {
+    for event in files.wait_events("received", count) {
         let word = |key: &str| event[key].as_str().unwrap_or("?").to_owned();
         *all.entry(format!("{} {}", word("client"), word("helo"))).or_default() += 1;
     }
@@ -53,8 +54,7 @@ fn a_pool_sends_from_its_sources_by_their_weights_and_each_has_its_name() {
     let near = near(&near_files, &far, "", "{ name = \"ip-1\", weight = 3 }, { name = \"ip-2\" }");
     send(&near, 400);
     near_files.wait_events("relayed", 400);
-    wait_until("all have come", || far_files.events_of("received").len() == 400);
-    let came = came(&far_files);
+    let came = came(&far_files, 400);
     let part = |who: &str| came.get(who).copied().unwrap_or_default();
     let (first, second) = (part("127.0.0.2 m1.near.test"), part("127.0.0.3 near.test"));
     assert_eq!(first + second, 400, "{came:?}");
@@ -78,7 +78,7 @@ fn what_a_suspended_source_would_send_goes_from_others() {
     assert_eq!(queue(&["suspend", "--source", "ip-1", "--reason", "blocked"]).code, 0);
     assert_eq!(queue(&["resume", "--next-hop", &far.to()]).code, 0);
     near_files.wait_events("relayed", 60);
-    assert_eq!(came(&far_files), BTreeMap::from([("127.0.0.3 near.test".to_owned(), 60)]));
+    assert_eq!(came(&far_files, 60), BTreeMap::from([("127.0.0.3 near.test".to_owned(), 60)]));
     // With none left mail waits, and says for whom.
     assert_eq!(queue(&["suspend", "--source", "ip-2", "--reason", "blocked too"]).code, 0);
     send(&near, 4);
@@ -90,7 +90,7 @@ fn what_a_suspended_source_would_send_goes_from_others() {
     assert_eq!(near_files.events_of("relayed").len(), 60);
     assert_eq!(queue(&["resume", "--source", "ip-1"]).code, 0);
     near_files.wait_events("relayed", 64);
-    let came = came(&far_files);
+    let came = came(&far_files, 64);
     assert_eq!(came.get("127.0.0.2 m1.near.test"), Some(&4), "{came:?}");
     near.stop();
 }
@@ -105,7 +105,7 @@ fn a_source_whose_address_is_gone_is_out_and_others_send() {
     let near = near(&near_files, &far, gone, pool);
     send(&near, 60);
     near_files.wait_events("relayed", 60);
-    assert_eq!(came(&far_files), BTreeMap::from([("127.0.0.2 m1.near.test".to_owned(), 60)]));
+    assert_eq!(came(&far_files, 60), BTreeMap::from([("127.0.0.2 m1.near.test".to_owned(), 60)]));
     near.wait_console("it is told", |line| {
         line.contains("source: gone is out: its address 192.0.2.11 is not on this machine")
     });
@@ -138,7 +138,7 @@ fn a_host_out_of_the_sources_reach_leaves_its_siblings_to_it() {
     // A source that is out would be left alone for a minute.
     send(&near, 5);
     near_files.wait_events("relayed", 6);
-    assert_eq!(far6_files.events_of("received").len(), 6);
+    assert_eq!(far6_files.wait_events("received", 6).len(), 6);
     assert_eq!(far_files.events_of("received").len(), 0);
     assert_eq!(near_files.events_of("deferred").len(), 0);
     far6.stop();

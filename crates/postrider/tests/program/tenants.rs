@@ -112,8 +112,7 @@ fn a_tenant_has_a_pool_of_its_own_and_nothing_unsigned() {
     assert!(are_queued(&submit(&near, "acme-app", 3)));
     assert!(are_queued(&submit(&near, "other", 2)));
     near_files.wait_events("relayed", 5);
-    wait_until("all have come", || far_files.events_of("received").len() == 5);
-    let came = crate::sources::came(&far_files);
+    let came = crate::sources::came(&far_files, 5);
     assert_eq!(came.get("127.0.0.2 mail.here.test"), Some(&3), "{came:?}");
     // A reload reaches it.
     let text = std::fs::read_to_string(near_files.path(CONFIG)).expect("it is there");

@@ -40,7 +40,7 @@ fn send(near: &Server, count: usize) {
 
 /// Messages that came from a source.
 fn from(far: &Files, who: &str) -> usize {
-    came(far).get(who).copied().unwrap_or_default()
+    came(far, 0).get(who).copied().unwrap_or_default()
 }
 
 const NEW: &str = "127.0.0.2 new.test";
@@ -61,7 +61,7 @@ fn a_source_never_sends_more_than_it_may_however_often_its_server_is_killed() {
     }
     send(&near, 28);
     // What a kill left unsettled comes twice.
-    wait_until("all have come", || came(&far_files).values().sum::<usize>() >= 100);
+    came(&far_files, 100);
     wait_until("nothing waits", || near.queue().is_empty());
     let (new, old) = (from(&far_files, NEW), from(&far_files, OLD));
     let may = AT_ONCE + begun.elapsed().div_duration_f64(EVERY) as usize + 1;
@@ -90,7 +90,7 @@ fn what_a_spent_source_does_not_send_goes_from_the_other_within_a_second() {
     // Not counting how long handing them in took, and how often this test looks.
     let took = begun.elapsed().saturating_sub(sent);
     assert!(took < Duration::from_secs(3), "{took:?}");
-    wait_until("all have come", || came(&far_files).values().sum::<usize>() == 41);
+    assert_eq!(came(&far_files, 41).values().sum::<usize>(), 41);
     let new = from(&far_files, NEW);
     assert!((1..=2).contains(&new), "{new}");
     near.stop();

@@ -63,7 +63,7 @@ pub(crate) fn mail_goes_from_where_the_proxies_are() {
     let near = near(&near_files, &far, &more, "{ name = \"socks\" }, { name = \"ha\" }");
     send(&near, 40);
     near_files.wait_events("relayed", 40);
-    let came = came(&far_files);
+    let came = came(&far_files, 40);
     let of = |who: String| came.get(&who).copied().unwrap_or_default();
     let parts =
         [of(format!("{BY_SOCKS} socks.near.test")), of(format!("{BY_HAPROXY} ha.near.test"))];
@@ -80,7 +80,7 @@ pub(crate) fn a_source_whose_proxy_is_dead_is_out() {
     let near = near(&near_files, &far, &more, "{ name = \"socks\" }, { name = \"ip-1\" }");
     send(&near, 20);
     near_files.wait_events("relayed", 20);
-    assert_eq!(came(&far_files).len(), 2, "both send");
+    assert_eq!(came(&far_files, 20).len(), 2, "both send");
     place.end(dante);
     send(&near, 20);
     near_files.wait_events("relayed", 40);
