@@ -374,8 +374,7 @@ impl Telling<'_> {
         if !matches!(route.channel.destination(), Destination::Mx { .. }) {
             return;
         }
-        let own = self.config.own_pace(route);
-        let limits = (route.channel.limits(), &own);
+        let limits = (route.channel.limits(), self.config.own_pace(route));
         let hosts = || groups.iter().flatten().map(String::as_str);
         let domain = recipient.domain();
         let general = shaping.in_force(limits, None, &domain, hosts()).steps();

@@ -153,6 +153,8 @@ pub struct Config {
     /// Where the pace of mail to providers is written; see [`Config::shape`].
     pub shaping_sources: Vec<ShapingSource>,
     shaping: Option<Arc<Shaping>>,
+    /// What each route sets of its pace itself, where mail is shaped.
+    own_paces: Vec<shaping::Pace>,
     /// What is hardly meant, but not wrong.
     pub warnings: Vec<Problem>,
     table: RouteTable,
@@ -176,6 +178,7 @@ impl Config {
     /// # Errors
     /// What is wrong with one of the files.
     pub fn shape(&mut self, files: &[ShapingFile]) -> Result<(), ConfigErrors> {
+        self.own_paces = self.routes.iter().map(|route| self.read_own_pace(route)).collect();
         self.shaping = match files {
             [] => None,
             files => {
@@ -213,7 +216,7 @@ impl Config {
             Some(shaping) => {
                 let limits = (route.channel.limits(), self.own_pace(route));
                 let source = source.map(|source| &*source.name);
-                shaping.in_force((limits.0, &limits.1), source, domain, hosts).paced()
+                shaping.in_force(limits, source, domain, hosts).paced()
             }
             None => Paced::of_route(route.channel.limits()),
         }
@@ -231,8 +234,12 @@ impl Config {
         self.shaping.iter().flat_map(|shaping| shaping.rules())
     }
 
-    /// The limits that the file sets for a route itself.
-    fn own_pace(&self, route: &Route) -> shaping::Pace {
+    /// The limits that the file sets for a route itself, where mail is shaped.
+    fn own_pace(&self, route: &Route) -> Option<&shaping::Pace> {
+        self.own_paces.get(route.index)
+    }
+
+    fn read_own_pace(&self, route: &Route) -> shaping::Pace {
         let section = format!("route[{}].{}", route.index, route.channel.key());
         let line = |key: &str| self.document.line(&format!("{section}.{key}"));
         shaping::Pace::of_route(route.channel.limits(), self.document.file(), line)

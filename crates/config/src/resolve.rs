@@ -142,6 +142,7 @@ impl Parts {
             pools: self.pools,
             tenants: self.tenants,
             shaping: None,
+            own_paces: Vec::new(),
             warnings,
             table: self.table,
             document,

@@ -306,8 +306,8 @@ impl Queue {
     }
 
     /// The peer refused a transaction as a whole, for now (4yz): to MAIL or to the content, or to
-    /// each of the recipients (`of_recipients`). It gets fewer connections; after many in a row
-    /// it is left alone.
+    /// each of the recipients (`of_recipients`). It gets fewer connections, on account of recipients from the
+    /// second in a row on; after many in a row it is left alone.
     pub fn handle_refused(
         &mut self,
         now: Mono,
@@ -322,7 +322,11 @@ impl Queue {
         let jitter = self.random.around_zero();
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         let window = queue.window.allowed().min(queue.connections());
-        queue.window.shrink(now);
+        // One that is put off now and then (greylisted, over quota) is no reason to send less to the
+        // others; with the next, nothing taken between, it is the peer that takes less.
+        if !of_recipients || queue.gate.is_refusing() {
+            queue.window.shrink(now);
+        }
         queue.gate.refuse(now, (failure, of_recipients), window, jitter);
         self.touched(now, ready);
     }

@@ -105,12 +105,13 @@ pub struct EntryId {
 /// The key of a scheduled queue: what has the same waits together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScheduledKey {
+    /// Recipient domain, normalised. It stands first because it tells most queues apart: keys are
+    /// compared for each recipient that comes.
+    pub domain: mail::Domain,
     /// Tenant; empty when there is none.
     pub tenant: Arc<str>,
     /// Campaign; empty when there is none.
     pub campaign: Arc<str>,
-    /// Recipient domain, normalised.
-    pub domain: mail::Domain,
     /// Route the operator chose; empty: by configuration.
     pub route: Arc<str>,
     /// The pool of sources that its messages name; empty: the route's.

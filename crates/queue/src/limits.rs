@@ -82,6 +82,11 @@ impl Rate {
     pub(crate) fn batch(&self) -> u32 {
         u32::try_from(100_000_000 / self.interval_ns).unwrap_or(u32::MAX).max(1)
     }
+
+    /// What is worth lending before it is needed: a sixteenth of that, nothing of a slow rate.
+    pub(crate) fn advance(&self) -> u32 {
+        self.batch() / 16
+    }
 }
 
 /// Back-off of connection opening after failures: 1 s, 2 s, 4 s … and then by the retry policy,
@@ -178,6 +183,11 @@ impl Gate {
             self.shut = true;
             self.fail(now, Some(failure), jitter);
         }
+    }
+
+    /// Transactions were refused, and none was taken since.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.refused > 0.0 || self.shut
     }
 
     /// No work is given out, and no connection is opened.

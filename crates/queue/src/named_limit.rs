@@ -5,6 +5,7 @@
 //! the same ready queues. A ready queue obeys all the limits that it names.
 
 use crate::lease::{Pool, Share, Terms, owner_of};
+use crate::limits::Rate;
 use mail::Mono;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -47,6 +48,20 @@ impl Borrowed {
 
     pub(crate) fn is_rated(&self) -> bool {
         !self.retired && self.terms.messages_per_second > 0.0
+    }
+
+    /// Tokens that could be used besides those that there are, while so many messages wait. Of another
+    /// shard's a little more than is needed at once: else each message would ask for its own.
+    pub(crate) fn lack_of_tokens(&self, waiting: u32, shard: u16) -> u32 {
+        let rate = Rate::new(self.terms.messages_per_second).filter(|_| self.is_rated());
+        let Some(rate) = rate.filter(|_| waiting > 0) else { return 0 };
+        let (tokens, batch) = (self.share.tokens, rate.batch());
+        let advance = if self.owner == shard { 0 } else { rate.advance() };
+        let is_enough = tokens >= waiting && tokens >= advance / 2;
+        if is_enough || tokens >= batch.div_ceil(2) || self.share.tokens_asked > 0 {
+            return 0;
+        }
+        waiting.max(advance).min(batch).saturating_sub(tokens)
     }
 
     /// Whether this is what it says.

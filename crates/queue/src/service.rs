@@ -1,7 +1,6 @@
 //! Looking at a ready queue: whom to wake, what to open, what to borrow, what to give back.
 
 use crate::lease::{LeaseOp, Place, SPARE_AFTER};
-use crate::limits::Rate;
 use crate::named_limit::Borrowed;
 use crate::queue::Queue;
 use crate::{Action, ReadyId, Suspended};
@@ -234,7 +233,7 @@ impl Queue {
         self.paused.is_none() && !queue.is_suspended(now) && !stuck && queue.backlog.len() > 0
     }
 
-    /// Asks for rate tokens where fewer than half a batch are left for what waits.
+    /// Asks for rate tokens where too few are left for what waits.
     fn borrow_tokens(&mut self, now: Mono, number: u32) {
         if self.ready[number].rates().next().is_none() || !self.uses_tokens(now, number) {
             return;
@@ -242,16 +241,10 @@ impl Queue {
         for at in 0..self.ready[number].borrows.len() {
             let queue = &self.ready[number];
             let borrowed = &queue.borrows[at];
-            let rate = Rate::new(borrowed.terms.messages_per_second);
-            let Some(rate) = rate.filter(|_| borrowed.is_rated()) else { continue };
-            let (share, batch) = (&borrowed.share, rate.batch());
-            if share.tokens >= batch.div_ceil(2) || share.tokens_asked > 0 {
-                continue;
-            }
             let waiting = queue.backlog.transactions(queue.limits.recipients_per_message);
-            let wanted = waiting.min(batch).saturating_sub(share.tokens);
+            let wanted = borrowed.lack_of_tokens(waiting, self.config.shard);
             if wanted > 0 {
-                let asked = Asked { slots: share.asked, extra: 0, tokens: wanted };
+                let asked = Asked { slots: borrowed.share.asked, extra: 0, tokens: wanted };
                 self.ask(now, number, at, asked);
             }
         }

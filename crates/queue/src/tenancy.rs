@@ -61,7 +61,8 @@ impl Queue {
         let Some(tenant) = self.tenants.table.get_mut(number) else { return };
         tenant.dirty = false;
         for at in 0..tenant.borrows.len() {
-            let lack = self.tenants.table[number].lack(at);
+            let tenant = &self.tenants.table[number];
+            let lack = tenant.borrows[at].lack_of_tokens(tenant.waiting, self.config.shard);
             if lack > 0 {
                 self.ask_for_tokens(now, number, at, lack);
             }

@@ -5,9 +5,8 @@
 //! ready queue whose turn comes to a tenant without tokens parks it there; tokens that come let as many ready
 //! queues go on, the one that was parked first before others.
 
-use crate::limits::Rate;
+use crate::NamedLimit;
 use crate::named_limit::{self, Borrows};
-use crate::{NamedLimit, lease::Share};
 use mail::Mono;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -90,18 +89,6 @@ impl Tenant {
         }
         named_limit::adopt(&mut self.borrows, &terms.rates, epoch, shards);
         self.terms = terms;
-    }
-
-    /// Tokens that it could use besides those that it has, at the rate at place `at`.
-    pub(crate) fn lack(&self, at: usize) -> u32 {
-        let borrowed = &self.borrows[at];
-        let rate = Rate::new(borrowed.terms.messages_per_second).filter(|_| borrowed.is_rated());
-        let Some(rate) = rate else { return 0 };
-        let (Share { tokens, tokens_asked, .. }, batch) = (&borrowed.share, rate.batch());
-        if *tokens >= batch.div_ceil(2) || *tokens_asked > 0 {
-            return 0;
-        }
-        self.waiting.min(batch).saturating_sub(*tokens)
     }
 }
 

@@ -414,3 +414,27 @@ fn an_event_has_the_header_fields_that_are_asked_for() {
         }
     });
 }
+
+#[test]
+fn what_is_found_out_of_a_domain_serves_all_tenants_until_the_next_reload() {
+    play(|| async {
+        let node = Node::start(&shaped()).await;
+        let first = host(&node, "a.test", "mx.big.test", 1);
+        let questions = || node.world.asked().iter().filter(|name| *name == "a.test").count();
+        for tenant in 0..5 {
+            sent(&node, &["x@a.test"], &format!("X-Tenant: t{tenant}\r\n")).await;
+        }
+        node.wait_for("relayed", 5).await;
+        assert_eq!((first.messages().len(), questions()), (5, 1));
+        // After five minutes it is asked again, and so it is after a reload.
+        tokio::time::sleep(Duration::from_secs(301)).await;
+        let second = host(&node, "a.test", "mx.other.test", 2);
+        sent(&node, &["x@a.test"], "X-Tenant: t5\r\n").await;
+        node.wait_for("relayed", 6).await;
+        assert_eq!((second.messages().len(), questions()), (1, 2));
+        node.reload(&shaped());
+        sent(&node, &["x@a.test"], "X-Tenant: t6\r\n").await;
+        node.wait_for("relayed", 7).await;
+        assert_eq!(questions(), 3);
+    });
+}

@@ -242,13 +242,16 @@ impl Shaping {
     /// the machine takes) by a route with these limits that sets `own` of them itself.
     pub(crate) fn in_force<'h>(
         &self,
-        (limits, own): (Limits, &Pace),
+        (limits, own): (Limits, Option<&Pace>),
         source: Option<&str>,
         domain: &Domain,
         hosts: impl Iterator<Item = &'h str>,
     ) -> InForce<'_> {
         let provider = self.provider(domain, hosts);
-        let mut pace = own.over(&self.default);
+        let mut pace = match own {
+            Some(own) => own.over(&self.default),
+            None => self.default.clone(),
+        };
         if let Some((provider, _)) = provider {
             pace = provider.pace.over(&pace);
         }

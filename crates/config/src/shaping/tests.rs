@@ -22,7 +22,7 @@ fn route() -> Limits {
 
 fn in_force(shaping: &Shaping, own: &Pace, domain: &str, hosts: &[&str]) -> Paced {
     let domain = Domain::parse(domain).unwrap();
-    shaping.in_force((route(), own), None, &domain, hosts.iter().copied()).paced()
+    shaping.in_force((route(), Some(own)), None, &domain, hosts.iter().copied()).paced()
 }
 
 fn connections(paced: &Paced) -> u32 {
@@ -97,7 +97,7 @@ fn a_source_may_have_a_pace_of_its_own_with_a_provider() {
     let from = |source, host: &'static str| {
         let own = Pace::default();
         let hosts = [host].into_iter();
-        let paced = shaping.in_force((route(), &own), source, &domain, hosts).paced();
+        let paced = shaping.in_force((route(), Some(&own)), source, &domain, hosts).paced();
         (connections(&paced), paced.limits.adaptive)
     };
     assert_eq!(from(Some("ip-1"), "mx.big.test"), (2, true));
@@ -112,7 +112,7 @@ fn each_limit_in_force_names_its_line() {
     let domain = Domain::parse("b.test").unwrap();
     let own = Pace::default();
     let hosts = ["mx1.big.test"].into_iter();
-    let steps = shaping.in_force((route(), &own), None, &domain, hosts).steps();
+    let steps = shaping.in_force((route(), Some(&own)), None, &domain, hosts).steps();
     let steps: Vec<String> =
         steps.iter().map(|s| format!("{} {} {}", s.what, s.value, s.decided_by)).collect();
     assert_eq!(

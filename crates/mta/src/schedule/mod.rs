@@ -5,6 +5,7 @@ mod entry;
 mod hops;
 mod idle;
 mod named_limits;
+mod places;
 pub(crate) mod resolution;
 pub(crate) mod shaped;
 pub(crate) mod sources;
@@ -28,6 +29,7 @@ use entry::{Clocks, Incoming, IncomingRecipient};
 use hops::Hops;
 pub(crate) use idle::IdleConnections;
 use mail::Mono;
+use places::KnownPlaces;
 use queue::{
     Action, Deferred, EntryDetail, EntryId, EntryOutcome, Glance, NewEntry, Pause, Queue,
     QueueConfig, ReadyId, ReadyKey, ScheduledKey, Take, Transferred,
@@ -54,6 +56,8 @@ pub(crate) struct Schedule<W: World> {
     pub(crate) router: Rc<Router>,
     queue: RefCell<Queue>,
     hops: Hops,
+    /// Where mail goes that several scheduled queues have for one domain.
+    known_places: KnownPlaces,
     /// Whose mail goes to these, while reports about TLS are made.
     pub(crate) tls_domains: TlsDomains,
     /// Connections that wait for work.
@@ -92,6 +96,7 @@ impl<W: World> Schedule<W> {
             router: Rc::clone(router),
             queue: RefCell::new(queue),
             hops: Hops::default(),
+            known_places: KnownPlaces::default(),
             tls_domains: TlsDomains::default(),
             idle: IdleConnections::default(),
             sources_out: SourcesOut::default(),

@@ -4,8 +4,8 @@
 //! Asked when a scheduled queue falls due, never stored: a reload reaches mail that is queued.
 
 use super::Schedule;
+use super::places::{Found, Place, Places, Question};
 use super::shaped::Usual;
-use super::tls_domains::TlsDomain;
 use super::{shaped, standing, tls_reports, trouble, warmup};
 use crate::answer::Answer;
 use crate::control::HopSeen;
@@ -24,7 +24,7 @@ use crate::seams::World;
 use config::shaping::Paced;
 use config::{Config, Destination, HostPort, Pool, Route, Source};
 use lookup::Trouble;
-use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono, RequireTls};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, RequireTls};
 use queue::{
     Deferred, Located, Locating, ReadyId, ReadyKey, Resolution, ScheduledId, ScheduledKey, Way,
 };
@@ -88,11 +88,11 @@ fn resolve<W: World>(
         Destination::Hosts(groups) => {
             let tls = terms(schedule, &route, key.require_tls).of_named_hosts();
             let found = Found::of_file(host_groups(groups), tls);
-            return answer_hop(schedule, scheduled, &config, &route, found);
+            return answer_hop(schedule, (scheduled, &key), &config, &route, found);
         }
         Destination::Here(_) => {
             let found = Found::of_file(Vec::new(), HopTls::default());
-            return answer_hop(schedule, scheduled, &config, &route, found);
+            return answer_hop(schedule, (scheduled, &key), &config, &route, found);
         }
         Destination::ByEntry => {
             let each = Resolution::Each { fresh_until: Mono::NEVER };
@@ -100,13 +100,18 @@ fn resolve<W: World>(
             return;
         }
     };
+    let question = pool_of(&config, &key).ok().and_then(|pool| Question::of(&key, &route, pool));
+    let now = schedule.services.now();
+    if let Some(known) = question.and_then(|it| schedule.known_places.get(now, &config, &it)) {
+        return answer_places(schedule, (scheduled, &key), &config, &route, &known);
+    }
     let asker = asker(schedule, scheduled);
     let dns = InTurn { services: Rc::clone(&schedule.services), asker };
     let task = Rc::clone(schedule);
     schedule.services.spawn(async move {
         match hosts_of_domain(&task, &dns, &config, (port, &route), &key).await {
             Ok(found) => {
-                answer_hop(&task, scheduled, &config, &route, found);
+                answer_hop(&task, (scheduled, &key), &config, &route, found);
             }
             Err(resolution) => _ = answer(&task, scheduled, *resolution),
         }
@@ -228,40 +233,15 @@ fn terms<W: World>(_schedule: &Schedule<W>, route: &Route, asked: RequireTls) ->
     Terms::new(&*route.channel, asked)
 }
 
-/// The hosts of a next hop, and how long they are taken for granted.
-struct Found {
-    hosts: Vec<HostGroup>,
-    tls: HopTls,
-    fresh_until: Mono,
-    /// The domain by which they are shaped, if they are.
-    shaped: Option<Domain>,
-    /// Whom reports about TLS to these hosts are for.
-    reported: Option<TlsDomain>,
-}
-
-impl Found {
-    fn of_file(hosts: Vec<HostGroup>, tls: HopTls) -> Found {
-        Found { hosts, tls, fresh_until: Mono::NEVER, shaped: None, reported: None }
-    }
-
-    /// The limits of what is sent there.
-    fn paced(&self, config: &Config, route: &Route, source: Option<&Source>) -> Paced {
-        let hosts = self.hosts.iter().flat_map(|group| &group.hosts).map(|host| &*host.name);
-        match &self.shaped {
-            Some(domain) => config.paced((route, source), domain, hosts),
-            None => Paced::of_route(route.channel.limits()),
-        }
-    }
-}
-
+/// Names the ready queues towards hosts that were found, and answers the queue.
 fn answer_hop<W: World>(
     schedule: &Rc<Schedule<W>>,
-    scheduled: ScheduledId,
-    config: &Config,
+    (scheduled, key): (ScheduledId, &ScheduledKey),
+    config: &Arc<Config>,
     route: &Route,
     found: Found,
 ) {
-    let pool = match pool_of(schedule, scheduled, config) {
+    let pool = match pool_of(config, key) {
         Ok(pool) => pool,
         Err(missing) => {
             let _ = answer(schedule, scheduled, Resolution::Unrouted(missing));
@@ -270,44 +250,57 @@ fn answer_hop<W: World>(
     };
     // Mail for this machine is sent from nowhere.
     let is_sent = !matches!(route.channel.destination(), Destination::Here(_));
-    let sources = sources_of(pool.filter(|_| is_sent).or(route.pool.as_ref()));
-    let (mut places, mut ways, mut provider) = (Vec::new(), Vec::new(), None);
-    for (source, weight) in &sources {
+    let mut each = Vec::new();
+    for (source, weight) in sources_of(pool.filter(|_| is_sent).or(route.pool.as_ref())) {
         let paced = found.paced(config, route, source.as_deref());
         let hosts = (&*found.hosts, found.tls);
-        provider = paced.together.as_ref().map(|together| Arc::clone(&together.provider));
         let (key, usual) = names(schedule, (route, source.as_deref()), hosts, paced);
-        let (limits, shared) = schedule.shaped.limits(config, &key, &usual);
-        places.push((key.clone(), usual));
-        ways.push(Way { key, limits, shared, weight: *weight });
+        each.push(Place { source, weight, key, usual });
     }
-    let given_up = {
-        let queue = schedule.queue();
-        let key = queue.scheduled_key(scheduled);
-        key.and_then(|key| schedule.shaped.given_up(provider.as_deref(), key))
-    };
-    if let Some(failure) = given_up {
+    let provider = each.last().and_then(|place| place.usual.provider().cloned());
+    let places = Rc::new(Places { found, each, provider });
+    if let Some(question) = Question::of(key, route, pool).filter(|_| places.found.is_by_dns()) {
+        schedule.known_places.keep(schedule.services.now(), config, question, &places);
+    }
+    answer_places(schedule, (scheduled, key), config, route, &places);
+}
+
+/// Answers the queue with these ready queues, unless the mail is given up there.
+fn answer_places<W: World>(
+    schedule: &Rc<Schedule<W>>,
+    (scheduled, key): (ScheduledId, &ScheduledKey),
+    config: &Config,
+    route: &Route,
+    places: &Places,
+) {
+    let Places { found, each, provider } = places;
+    if let Some(failure) = schedule.shaped.given_up(provider.as_deref(), key) {
         let _ = answer(schedule, scheduled, Resolution::Refuse(failure));
         return;
     }
-    let seen = places.iter().map(|(key, _)| HopSeen {
-        next_hop: &key.next_hop,
+    let way = |Place { weight, key, usual, .. }: &Place| {
+        let (limits, shared) = schedule.shaped.limits(config, key, usual);
+        Way { key: key.clone(), limits, shared, weight: *weight }
+    };
+    let ways = each.iter().map(way).collect();
+    let seen = each.iter().map(|place| HopSeen {
+        next_hop: &place.key.next_hop,
         route: Some(&*route.name),
         provider: provider.as_deref(),
-        source: &key.source,
+        source: &place.key.source,
     });
     standing::suspend_resolved(schedule, scheduled, &seen.collect::<Vec<_>>());
     let answer = Resolution::Ready { ways, fresh_until: found.fresh_until };
     let entered = self::answer(schedule, scheduled, answer);
-    for ((ready, (key, usual)), (source, _)) in entered.into_iter().zip(places).zip(sources) {
+    for (ready, Place { source, key, usual, .. }) in entered.into_iter().zip(each) {
         match &found.reported {
             Some(domain) => schedule.tls_domains.learn(ready, scheduled, domain.clone()),
             None => schedule.tls_domains.forget_scheduled(ready, scheduled),
         }
         let hop = NextHop::new(route, found.hosts.clone(), found.tls, config.hostname.clone());
-        let hop = hop.of_provider(provider.clone()).from_source(source);
-        schedule.shaped.keep(ready, &key, usual, found.shaped.is_some());
-        learn(schedule, ready, &key, hop);
+        let hop = hop.of_provider(provider.clone()).from_source(source.clone());
+        schedule.shaped.keep(ready, key, usual.clone(), found.shaped.is_some());
+        learn(schedule, ready, key, hop);
     }
     shaped::note_provider(schedule, scheduled);
 }
@@ -327,13 +320,10 @@ fn sources_of(pool: Option<&Arc<Pool>>) -> Vec<(Option<Arc<Source>>, u32)> {
 /// # Errors
 /// There is none of this name any more. There was one when the mail came: it waits until there is again, as mail
 /// whose route is gone does.
-fn pool_of<'c, W: World>(
-    schedule: &Schedule<W>,
-    scheduled: ScheduledId,
+fn pool_of<'c>(
     config: &'c Config,
+    key: &ScheduledKey,
 ) -> Result<Option<&'c Arc<Pool>>, Arc<Failure>> {
-    let queue = schedule.queue();
-    let Some(key) = queue.scheduled_key(scheduled) else { return Ok(None) };
     let name = &key.pool;
     if name.is_empty() {
         return Ok(config.tenants.named(&key.tenant).and_then(|tenant| tenant.pool.as_ref()));

@@ -29,7 +29,8 @@ pub(crate) struct Usual {
 }
 
 impl Usual {
-    fn provider(&self) -> Option<&Arc<str>> {
+    /// Whose hosts they are.
+    pub(super) fn provider(&self) -> Option<&Arc<str>> {
         self.paced.together.as_ref().map(|together| &together.provider)
     }
 }

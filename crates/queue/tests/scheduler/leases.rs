@@ -41,6 +41,19 @@ fn borrowing_is_quick_and_in_batches() {
 }
 
 #[test]
+fn tokens_of_a_plentiful_rate_are_not_asked_for_one_by_one() {
+    let limits = Limits { messages_per_second: 100_000.0, ..limits() };
+    let mut world = World::new(2, 1, with_limits(limits));
+    for n in 0..4000 {
+        world.push(n % 2, 0, |_| {});
+        world.run_for(MS * 2);
+    }
+    world.run_for(SECOND * 3);
+    assert_eq!(world.settled(), 4000);
+    assert!(world.lease_messages < 200, "{} lease messages", world.lease_messages);
+}
+
+#[test]
 fn a_shard_that_comes_late_gets_its_part() {
     let mut world = World::new(2, 1, with_limits(limits()));
     for greedy in [0, 1] {

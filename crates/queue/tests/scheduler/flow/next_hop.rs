@@ -161,6 +161,43 @@ fn a_peer_that_refuses_everything_is_left_alone() {
     assert!((60..=2000).contains(&greylisted), "{greylisted} in a minute");
 }
 
+/// Connections that close, of four, while recipients are put off: `in_a_row` after each that is taken.
+fn closed_while_put_off(in_a_row: u32) -> usize {
+    let mut one = One::new();
+    for id in 0..400 {
+        one.push(id);
+    }
+    one.poll();
+    let limits = Limits { adaptive: true, connections_max: 4, ..limits() };
+    assert_eq!(one.resolve("mx", &limits).len(), 4);
+    let mut taken: Vec<Take> = (0..4).map(|_| one.open(READY)).collect();
+    for round in 0..20 {
+        one.later(SECOND);
+        for take in &mut taken {
+            let Take::Work(work) = take else { continue };
+            if round % (in_a_row + 1) == 0 {
+                one.queue.handle_accepted(one.now, READY);
+                one.outcome(work, &EntryOutcome::Settled);
+            } else {
+                one.queue.handle_refused(one.now, READY, failure("450"), true);
+                one.outcome(work, &EntryOutcome::Deferred(failure("450")));
+                // Another connection's was taken meanwhile.
+                if in_a_row == 1 {
+                    one.queue.handle_accepted(one.now, READY);
+                }
+            }
+            *take = one.queue.take(one.now, READY, 1);
+        }
+    }
+    taken.iter().filter(|take| **take == Take::Close).count()
+}
+
+#[test]
+fn recipients_put_off_now_and_then_cost_no_connections_and_several_in_a_row_do() {
+    assert_eq!(closed_while_put_off(1), 0);
+    assert!(closed_while_put_off(3) > 0);
+}
+
 #[test]
 fn a_peer_that_turns_connections_away_is_not_asked_for_more() {
     let mut one = One::new();
