@@ -143,6 +143,23 @@ fn twice_the_rate_of_a_tenant_and_to_a_provider_are_noticed() {
 }
 
 #[test]
+fn limits_that_a_reload_does_not_bring_are_noticed() {
+    assert_caught(Plant::KeepOldPace, |text| text.contains(" from 10.0.0.1"));
+    assert_caught(Plant::KeepOldPace, |text| text.contains("transactions of tenant"));
+}
+
+#[test]
+fn what_a_rule_stopped_and_a_restart_forgets_is_noticed() {
+    assert_caught(Plant::ForgetRules, |text| text.contains("in spite of rule"));
+    assert_caught(Plant::ForgetRules, |text| text.contains("too soon"));
+}
+
+#[test]
+fn a_day_s_count_that_is_written_after_its_use_is_noticed() {
+    assert_caught(Plant::CountAfterUse, |text| text.contains("that warms up sends too much"));
+}
+
+#[test]
 fn a_log_that_is_poisoned_for_want_of_a_descriptor_is_noticed() {
     assert_caught(Plant::PoisonWhenScarce, |text| text.contains("no write or sync has failed"));
 }

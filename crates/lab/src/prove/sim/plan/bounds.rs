@@ -15,6 +15,8 @@ pub struct Horizon {
     pub expiry_ms: u64,
     /// The same for those to the next hop that is dead.
     pub dead_ms: u64,
+    /// The longest wait for what a source that warms up may send.
+    pub warmup_ms: u64,
 }
 
 impl Horizon {
