@@ -50,7 +50,9 @@ struct Held {
     by: (Group, u64),
     /// It was seen to end, or to begin anew.
     is_over: bool,
-    /// It was given up too soon, or something was sent in spite of it: that was told.
+    /// It was given up too soon: that was told.
+    is_lost: bool,
+    /// Something was sent in spite of it: that was told.
     is_broken: bool,
     /// What it slows down, by life of the node.
     begun: BTreeMap<Group, Vec<u64>>,
@@ -131,7 +133,7 @@ impl Effects {
             });
             let left_ms = known.effect.until.0.saturating_sub(now_ms);
             known.is_over = is_renewed || left_ms <= ROUNDED_MS;
-            if !known.is_over && !std::mem::replace(&mut known.is_broken, true) {
+            if !known.is_over && !std::mem::replace(&mut known.is_lost, true) {
                 let rule = &known.effect.rule;
                 let text = format!("rule {rule} is given up by {life:?} {left_ms} ms too soon");
                 self.account.violate(None, text);
@@ -146,6 +148,7 @@ impl Effects {
                     word,
                     by: (life, self.executor.now_us()),
                     is_over: false,
+                    is_lost: false,
                     is_broken: false,
                     begun: BTreeMap::new(),
                 });
