@@ -382,6 +382,8 @@ pub struct Paced {
     pub together: Option<PacedTogether>,
     /// The rules that set those of the set of hosts, where any do: others than usual hold.
     pub by: Option<String>,
+    /// What held for the set of hosts before rules set something else.
+    pub usual: Option<(SharedLimits, Vec<Rate>)>,
     /// What rules set beside them.
     pub by_rules: Vec<RuleLimit>,
 }
@@ -396,6 +398,7 @@ impl Paced {
             apart: None,
             together: None,
             by: None,
+            usual: None,
             by_rules: Vec::new(),
         }
     }
