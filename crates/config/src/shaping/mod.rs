@@ -25,7 +25,7 @@ pub use rule::{Action, After, HITS_MAX, Heard, LASTS_MAX, RULES_MAX, Rule, Told}
 use crate::explainer::{Origin, Step};
 use crate::problem::ConfigErrors;
 use crate::route::{DomainPattern, RouteTable};
-use crate::{Limits, Source};
+use crate::{Limits, SharedLimits, Source};
 use mail::Domain;
 use mail::map::FixedMap;
 use pace::{Place, Set, in_words};

@@ -148,10 +148,8 @@ impl Simulation {
         let account = Account::new(Rc::clone(&trace));
         let network = Network::new(executor.clone(), Rc::clone(&trace), random.next_u64());
         let files = OpenFiles::new();
-        let disk = |_| {
-            let files = Arc::clone(&files);
-            Rc::new(SimDisk::new(random.next_u64(), DISK_BYTES, files, plant))
-        };
+        let disk =
+            |_| Rc::new(SimDisk::new(random.next_u64(), DISK_BYTES, Arc::clone(&files), plant));
         let directory = Directory::new(&plan, &executor, &account);
         let sources = plan.pace.as_ref().map_or(1, |pace| pace.sources.len() as u32);
         let ready_queues = ReadyQueues::new(executor.clone(), network.clone(), sources);
