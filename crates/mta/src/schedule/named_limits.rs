@@ -179,15 +179,19 @@ mod tests {
 
     #[test]
     fn what_a_rule_lowers_holds_beside_what_it_sets_and_what_it_raises_does_not() {
-        let rate = |text| Rate::parse(text).unwrap();
+        fn rates(text: &str) -> Vec<Rate> {
+            Some(text)
+                .filter(|text| !text.is_empty())
+                .map(|r| Rate::parse(r).unwrap())
+                .into_iter()
+                .collect()
+        }
         let limits = |usual: (u32, &str), set: (u32, &str)| {
             let of = |connections_max| SharedLimits { connections_max, messages_per_second: 0.0 };
-            let rates =
-                |text: &str| Some(text).filter(|text| !text.is_empty()).map(rate).into_iter();
             let paced = Paced {
                 by: Some("rule few (a.toml:9)".to_owned()),
-                usual: Some((of(usual.0), rates(usual.1).collect())),
-                rates: rates(set.1).collect(),
+                usual: Some((of(usual.0), rates(usual.1))),
+                rates: rates(set.1),
                 ..Paced::of_route(Limits { shared: Some(of(set.0)), ..Limits::default() })
             };
             let found = named_limits("h".to_owned(), &paced, None).into_iter();
