@@ -16,7 +16,8 @@ const PLANTED_SEEDS_MAX: u64 = 128;
 
 /// Seeds that once found something, with what it was: see `docs/bugs-found.md` for what the node
 /// did wrong; now and then it was the judge.
-const FOUND: [(u64, &str); 6] = [
+const FOUND: [(u64, &str); 7] = [
+    (337, "after a restart with a clock that had been set back a message lived longer by as much"),
     (64826, "a connection waited for ever for an answer to nothing, and held its next hop's slot"),
     (
         65072,
