@@ -20,9 +20,6 @@ const SWEEP_MS: u64 = 2_000;
 /// An attempt that was begun before its message was too old may last so long beyond that.
 const ATTEMPT_MS: u64 = 300_000;
 
-/// How the day's count of a source that warms up is told of.
-const WARM_UP: &str = "warm-up of ";
-
 /// What may be on its way between two places where it is counted is looked for once more, so much
 /// later, and so often.
 const AGAIN_US: u64 = 8_000_000;
@@ -143,11 +140,7 @@ impl Inspector {
                 BlockerKind::Attempt => ATTEMPT_MS,
                 _ => SWEEP_MS,
             };
-            let horizon_ms = match blocker.kind {
-                BlockerKind::Rate if blocker.text.contains(WARM_UP) => self.horizon.warmup_ms,
-                kind => self.horizon.of(kind, &recipient.address),
-            };
-            let latest_ms = now_ms + horizon_ms;
+            let latest_ms = now_ms + self.horizon.of(blocker.kind, &recipient.address);
             // Where nobody knows when it goes on, it is given up some day.
             let ends = blocker.until.or(recipient.expires_at.map(|at| at.max(Wall(now_ms))));
             let wrong = match ends {

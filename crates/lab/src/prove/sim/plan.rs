@@ -458,13 +458,14 @@ impl Plan {
     /// How far away deadlines may be.
     #[must_use]
     pub fn horizon(&self) -> Horizon {
+        let warms_up = self.pace.as_ref().is_some_and(|pace| pace.warmup.is_some());
         // Jitter makes them a fifth longer, and a clock of milliseconds cuts something off.
         Horizon {
             retry_ms: 24_001,
             back_off_ms: 24_001,
             expiry_ms: 3_600_001,
             dead_ms: 90_001,
-            warmup_ms: 86_400_001,
+            warmup_ms: if warms_up { 86_400_001 } else { 0 },
         }
     }
 
