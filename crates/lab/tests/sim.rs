@@ -16,7 +16,8 @@ const PLANTED_SEEDS_MAX: u64 = 128;
 
 /// Seeds that once found something, with what it was: see `docs/bugs-found.md` for what the node
 /// did wrong; now and then it was the judge.
-const FOUND: [(u64, &str); 6] = [
+const FOUND: [(u64, &str); 7] = [
+    (337, "after a restart with a clock that had been set back a message lived longer by as much"),
     (64826, "a connection waited for ever for an answer to nothing, and held its next hop's slot"),
     (
         65072,
@@ -140,6 +141,22 @@ fn a_connection_too_many_to_a_provider_from_one_source_is_noticed() {
 fn twice_the_rate_of_a_tenant_and_to_a_provider_are_noticed() {
     assert_caught(Plant::RateDoubled, |text| text.contains("transactions of tenant"));
     assert_caught(Plant::RateDoubled, |text| text.contains("transactions to the provider"));
+}
+
+#[test]
+fn limits_that_a_reload_does_not_bring_are_noticed() {
+    assert_caught(Plant::KeepOldPace, |text| text.contains(" from 10.0.0.1"));
+}
+
+#[test]
+fn what_a_rule_stopped_and_a_restart_forgets_is_noticed() {
+    assert_caught(Plant::ForgetRules, |text| text.contains("in spite of rule"));
+    assert_caught(Plant::ForgetRules, |text| text.contains("too soon"));
+}
+
+#[test]
+fn a_day_s_count_that_is_written_after_its_use_is_noticed() {
+    assert_caught(Plant::CountAfterUse, |text| text.contains("that warms up sends too much"));
 }
 
 #[test]

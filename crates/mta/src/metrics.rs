@@ -10,7 +10,7 @@ mod parties;
 
 pub use classes::ClassMetrics;
 pub(crate) use parties::{Came, Concerned};
-pub use parties::{NamedParties, PartyMetrics, SendingMetrics};
+pub use parties::{NamedParties, NamedWarmups, PartyMetrics, SendingMetrics};
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -365,10 +365,6 @@ metric_set! {
     failures: Counter = "recipients_done" {outcome = "failed"} "Recipients done with, by outcome.";
     expiries: Counter = "recipients_done" {outcome = "expired"} "Recipients done with, by outcome.";
     removals: Counter = "recipients_done" {outcome = "removed"} "Recipients done with, by outcome.";
-    warmup_recipients: Counter = "warmup_recipients" {} "Recipients that sources which warm up were allowed to send to.";
-    warmup_pauses: Counter = "warmup_pauses" {} "Times that nothing more could go from a source to a provider for now, because of its warm-up.";
-    warmup_days_repeated: Counter = "warmup_days_repeated" {} "Days of a source's warm-up with a provider that are repeated, because too much was blocked or rate limited.";
-    warmups_finished: Counter = "warmups_finished" {} "Times that a source was through with its warm-up with a provider.";
     deferrals: Counter = "deferrals" {} "Attempts that failed and will be repeated, per recipient.";
     dsns_failed: Counter = "dsns" {action = "failed"} "Notifications queued, by what they say.";
     dsns_delayed: Counter = "dsns" {action = "delayed"} "Notifications queued, by what they say.";
@@ -407,6 +403,16 @@ metric_set! {
     lookups_waiting: Gauge = "dns_lookups_waiting" {} "Lookups that wait in line because max_lookups of [dns] are under way.";
     lookup_time: Histogram<CommitBounds> = "dns_lookup" {} "From a question to the DNS to its answer, the wait in line not counted.";
     delivery_delay: Histogram<DelayBounds> = "delivery_delay" {} "From acceptance to delivery or relay, per recipient.";
+}
+
+metric_set! {
+    /// Of one source that warms up, over all shards.
+    WarmupMetrics:
+
+    recipients: Counter = "warmup_recipients" {} "Recipients that a source which warms up was allowed to send to.";
+    pauses: Counter = "warmup_pauses" {} "Times that nothing more could go from a source to a provider for now, because of its warm-up.";
+    days_repeated: Counter = "warmup_days_repeated" {} "Days of a source's warm-up with a provider that are repeated, because too much was blocked or rate limited.";
+    finished: Counter = "warmups_finished" {} "Times that a source was through with its warm-up with a provider.";
 }
 
 metric_set! {

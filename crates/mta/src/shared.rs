@@ -76,7 +76,7 @@ pub struct Shared {
     /// What they were.
     pub(crate) class_metrics: Arc<ClassMetrics>,
     /// Who had to do with it.
-    pub(crate) sending: Arc<SendingMetrics>,
+    pub sending: Arc<SendingMetrics>,
 }
 
 impl Shared {

@@ -5,9 +5,8 @@ use mail::FieldWatch;
 use mail::field_watch::Found;
 use mta::answer::Decision;
 use mta::console::Console;
-use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
+use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction, observed};
 use mta::seams::World;
-use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -57,7 +56,7 @@ impl Stage for EventHeadersStage {
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
-        let seen = observer.and_then(|seen| (seen as Box<dyn Any>).downcast::<Watch>().ok());
+        let seen = observed::<Watch>(observer);
         if let Some(watch) = seen {
             draft.note_headers(noted(&self.names, &watch.0.finish()));
         }

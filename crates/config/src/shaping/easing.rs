@@ -169,6 +169,7 @@ fn set(pace: &Pace, paced: &mut Paced, quarters: u8, by: String) {
         limits.adaptive = value(&pace.adaptive).unwrap_or(limits.adaptive);
     }
     if let Some(shared) = &mut limits.shared {
+        paced.usual.get_or_insert_with(|| (*shared, paced.rates.clone()));
         shared.connections_max = count(&pace.max_connections, shared.connections_max);
         if let Some(rates) = &pace.rates {
             let own = shared.messages_per_second;

@@ -25,7 +25,7 @@ pub use rule::{Action, After, HITS_MAX, Heard, LASTS_MAX, RULES_MAX, Rule, Told}
 use crate::explainer::{Origin, Step};
 use crate::problem::ConfigErrors;
 use crate::route::{DomainPattern, RouteTable};
-use crate::{Limits, Source};
+use crate::{Limits, SharedLimits, Source};
 use mail::Domain;
 use mail::map::FixedMap;
 use pace::{Place, Set, in_words};
@@ -385,6 +385,8 @@ pub struct Paced {
     pub together: Option<PacedTogether>,
     /// The rules that set those of the set of hosts, where any do: others than usual hold.
     pub by: Option<String>,
+    /// What held for the set of hosts before rules set something else.
+    pub usual: Option<(SharedLimits, Vec<Rate>)>,
     /// What rules set beside them.
     pub by_rules: Vec<RuleLimit>,
 }
@@ -399,6 +401,7 @@ impl Paced {
             apart: None,
             together: None,
             by: None,
+            usual: None,
             by_rules: Vec::new(),
         }
     }

@@ -41,7 +41,7 @@ pub use intake::Intake;
 pub use login::{LoginSource, Logins};
 pub use login_attempt::Attempt;
 pub use login_elsewhere::Elsewhere;
-pub use observer::Observer;
+pub use observer::{Observer, observed};
 pub use protocol::{Handler, Protocol, Protocols};
 pub use proxied::PROXY_HEADER_TIME_MAX;
 pub use proxy_header::{Announced, Mistake, ProxyHeader, V1_BYTES_MAX, V2_REST_BYTES_MAX};

@@ -11,3 +11,11 @@ pub trait Observer: Any {
         0
     }
 }
+
+/// What a stage gave to observe content, as it has it back when that is complete; `None`: it gave nothing, or others
+/// did.
+#[must_use]
+pub fn observed<O: Observer>(observer: Option<Box<dyn Observer>>) -> Option<Box<O>> {
+    let observer: Box<dyn Any> = observer?;
+    observer.downcast().ok()
+}

@@ -1,7 +1,7 @@
 //! What became of mail by who had to do with it: the provider that got it, the source that it went from, the
 //! tenant whose it was.
 
-use super::{Counter, Description, MetricSet, Read, Value};
+use super::{Counter, Description, MetricSet, Read, Value, WarmupMetrics};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,6 +30,9 @@ pub(crate) struct Concerned<'a> {
 
 /// Parties with their names.
 pub type NamedParties = Vec<(Arc<str>, Arc<PartyMetrics>)>;
+
+/// Sources that warm up, with their names.
+pub type NamedWarmups = Vec<(Arc<str>, Arc<WarmupMetrics>)>;
 
 /// Recipients of one party.
 #[derive(Debug)]
@@ -118,6 +121,7 @@ pub struct SendingMetrics {
     providers: Parties,
     sources: Parties,
     tenants: Parties,
+    warmups: Mutex<BTreeMap<Arc<str>, Arc<WarmupMetrics>>>,
 }
 
 impl Default for SendingMetrics {
@@ -126,6 +130,7 @@ impl Default for SendingMetrics {
             providers: Parties::new(&OF_PROVIDERS),
             sources: Parties::new(&OF_SOURCES),
             tenants: Parties::new(&OF_TENANTS),
+            warmups: Mutex::default(),
         }
     }
 }
@@ -150,6 +155,24 @@ impl SendingMetrics {
             ("source", self.sources.shown()),
             ("tenant", self.tenants.shown()),
         ]
+    }
+
+    /// The numbers of a source that warms up.
+    #[must_use]
+    pub fn warmup(&self, source: &Arc<str>) -> Arc<WarmupMetrics> {
+        let mut known = self.warmups.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = match known.len() < NAMES_MAX || known.contains_key(source) {
+            true => Arc::clone(source),
+            false => Arc::from(OTHERS),
+        };
+        Arc::clone(known.entry(name).or_default())
+    }
+
+    /// All sources that have warmed up since the start, by name.
+    #[must_use]
+    pub fn warmups(&self) -> NamedWarmups {
+        let known = self.warmups.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().map(|(name, metrics)| (Arc::clone(name), Arc::clone(metrics))).collect()
     }
 }
 

@@ -189,7 +189,8 @@ impl<W: World> Operator<W> {
                 rows.filter(|row| is_of(row.key)).map(|row| row.id).collect()
             };
             for id in piece {
-                let provider = shaped::provider_of(&self.schedule, id);
+                let schedule = &self.schedule;
+                let provider = schedule.provider_of_scheduled(&schedule.queue(), id);
                 if provider.is_none() || provider.as_deref() != effect.provider.as_deref() {
                     continue;
                 }

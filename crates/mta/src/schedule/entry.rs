@@ -27,8 +27,10 @@ impl Clocks {
     }
 
     /// From when on the age of a message counts that was received then and asked not to be sent before: no
-    /// time to be given up after is spent on waiting for that.
+    /// time to be given up after is spent on waiting for that. One that is to come, by a clock that was set back since,
+    /// has just come: it is no younger than that.
     fn since(self, received_at: Wall, not_before: Option<Wall>) -> (Mono, Duration) {
+        let received_at = received_at.min(self.wall);
         let from = not_before.map_or(received_at, |at| at.max(received_at));
         let age = self.wall.since(from);
         let moment = self.now + from.since(self.wall);
@@ -195,6 +197,20 @@ mod tests {
         assert_eq!(after(1_000_000 + 86_400_000, None), 60_000, "the clock went back a day");
         assert_eq!(after(1_030_000, Some(1_500_000)), 500_000, "a time of day is one");
         assert_eq!(after(1_030_000, Some(999_000)), 30_000);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_message_live_longer() {
+        let since = |received_at, not_before: Option<u64>| {
+            CLOCKS.since(Wall(received_at), not_before.map(Wall))
+        };
+        let just_now = (CLOCKS.now, Duration::ZERO);
+        assert_eq!(since(1_000_000, None), just_now);
+        assert_eq!(since(1_000_000 + 86_400_000, None), just_now, "the clock went back a day");
+        assert_eq!(since(999_000, None).0, CLOCKS.now - Duration::from_secs(1));
+        // What was asked for is a time of day.
+        let later = CLOCKS.now + Duration::from_secs(60);
+        assert_eq!(since(1_000_000 + 86_400_000, Some(1_060_000)), (later, Duration::ZERO));
     }
 
     #[test]

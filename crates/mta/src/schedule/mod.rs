@@ -32,7 +32,7 @@ use mail::Mono;
 use places::KnownPlaces;
 use queue::{
     Action, Deferred, EntryDetail, EntryId, EntryOutcome, Glance, NewEntry, Pause, Queue,
-    QueueConfig, ReadyId, ReadyKey, ScheduledKey, Take, Transferred,
+    QueueConfig, ReadyId, ReadyKey, ScheduledId, ScheduledKey, Take, Transferred,
 };
 use shaped::Shaped;
 use sources::SourcesOut;
@@ -279,11 +279,20 @@ impl<W: World> Schedule<W> {
 
     /// Whose hosts the mail of an entry goes to, as far as that is known.
     pub(crate) fn provider_of(&self, queue: &Queue, glance: &Glance) -> Option<Arc<str>> {
-        let of = |ready| self.hop(ready).and_then(|hop| hop.provider.clone());
         match glance.ready {
-            Some(ready) => of(ready),
-            None => queue.ways_of(glance.scheduled).into_iter().find_map(of),
+            Some(ready) => self.hop(ready)?.provider.clone(),
+            None => self.provider_of_scheduled(queue, glance.scheduled),
         }
+    }
+
+    /// The provider that a scheduled queue's mail went to when that was found out last.
+    pub(crate) fn provider_of_scheduled(
+        &self,
+        queue: &Queue,
+        scheduled: ScheduledId,
+    ) -> Option<Arc<str>> {
+        let mut ways = queue.ways_of(scheduled).into_iter();
+        ways.find_map(|ready| self.hop(ready)?.provider.clone())
     }
 
     /// What a ready queue's hop is called in the line for connections.

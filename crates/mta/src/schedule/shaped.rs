@@ -216,18 +216,9 @@ pub(super) fn standstill_of_party<W: World>(
     if !schedule.shaped.has_parties.get() {
         return None;
     }
-    let provider = provider_of(schedule, id);
+    let provider = schedule.provider_of_scheduled(&schedule.queue(), id);
     let effect = schedule.shaped.stopped_party(provider.as_deref(), key)?;
     Some(standstill(&schedule.services, &effect))
-}
-
-/// The provider that a scheduled queue's mail went to when that was found out last.
-pub(crate) fn provider_of<W: World>(
-    schedule: &Schedule<W>,
-    scheduled: ScheduledId,
-) -> Option<Arc<str>> {
-    let ways = schedule.queue().ways_of(scheduled);
-    ways.into_iter().find_map(|ready| schedule.hop(ready)?.provider.clone())
 }
 
 /// It was found out where a scheduled queue's mail goes: an effect may be about its tenant or campaign there.

@@ -3,6 +3,7 @@
 use super::Schedule;
 use crate::answer::Answer;
 use crate::console::Level;
+use crate::metrics::WarmupMetrics;
 use crate::routing::hop::NextHop;
 use crate::seams::World;
 use crate::warmup::{Allowance, Answered, Ask, CourseKey, Tried, Turn};
@@ -27,6 +28,7 @@ pub(crate) struct Warming(RefCell<BTreeMap<ReadyId, Rc<WarmsUp>>>);
 struct WarmsUp {
     key: CourseKey,
     plan: Arc<Warmup>,
+    metrics: Arc<WarmupMetrics>,
     /// It has no limit any more.
     is_warm: Cell<bool>,
     /// The end of the day for which something was granted last.
@@ -65,6 +67,7 @@ pub(super) fn learn<W: World>(schedule: &Schedule<W>, ready: ReadyId, hop: &Next
     let fresh = plan.map(|(source, plan)| WarmsUp {
         key: CourseKey { source: Arc::clone(&source.name), towards: towards(hop) },
         plan: Arc::clone(plan),
+        metrics: schedule.services.shared.sending.warmup(&source.name),
         is_warm: Cell::new(false),
         granted_until: Cell::new(Wall(0)),
     });
@@ -113,7 +116,7 @@ fn take<W: World>(
 ) {
     let Answered { allowance, turn } = answered;
     if let Some(turn) = turn {
-        tell(schedule, &warms_up.key, &turn);
+        tell(schedule, warms_up, &turn);
     }
     let services = &schedule.services;
     let (now, wall) = (services.now(), services.wall());
@@ -124,7 +127,7 @@ fn take<W: World>(
         Allowance::Granted { recipients, until } => {
             warms_up.granted_until.set(until);
             if is_current {
-                services.metrics.warmup_recipients.add(recipients.into());
+                warms_up.metrics.recipients.add(recipients.into());
                 let until = now + until.since(wall);
                 schedule.queue_mut().handle_allowance(now, ready, recipients, until);
             } else {
@@ -132,7 +135,7 @@ fn take<W: World>(
             }
         }
         Allowance::Closed { why, until } if is_current => {
-            services.metrics.warmup_pauses.inc();
+            warms_up.metrics.pauses.inc();
             schedule.queue_mut().handle_no_allowance(ready, why, now + until.since(wall));
         }
         Allowance::Warm if is_current => {
@@ -182,11 +185,11 @@ pub(crate) fn note<W: World>(
 }
 
 /// A day is over that somebody should know of.
-fn tell<W: World>(schedule: &Schedule<W>, key: &CourseKey, turn: &Turn) {
-    let services = &schedule.services;
+fn tell<W: World>(schedule: &Schedule<W>, warms_up: &WarmsUp, turn: &Turn) {
+    let (services, WarmsUp { key, metrics, .. }) = (&schedule.services, warms_up);
     match turn {
         Turn::Repeated { stage, count, tried, held } => {
-            services.metrics.warmup_days_repeated.inc();
+            metrics.days_repeated.inc();
             let day = u64::from(*stage) + 1;
             let text = format_args!(
                 "{key} repeats day {day} of its warm-up ({count} recipients): {held} of {tried} were deferred \
@@ -195,7 +198,7 @@ fn tell<W: World>(schedule: &Schedule<W>, key: &CourseKey, turn: &Turn) {
             services.console.line(Level::Warn, "warmup", text);
         }
         Turn::Warm => {
-            services.metrics.warmups_finished.inc();
+            metrics.finished.inc();
             let text = format_args!("{key} is warm: its recipients are not counted any more");
             services.console.line(Level::Info, "warmup", text);
         }

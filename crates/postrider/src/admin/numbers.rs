@@ -42,6 +42,7 @@ impl Collector for Numbers {
         for (label, parties) in self.sending.shown() {
             encode(&mut encoder, &side_by_side(label, &parties))?;
         }
+        encode(&mut encoder, &side_by_side("source", &self.sending.warmups()))?;
         encode(&mut encoder, &sum(&self.logs))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.mailboxes)))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.policies)))?;

@@ -4,7 +4,7 @@ use super::*;
 use crate::tables::remote::RemoteMetrics;
 use crate::tables::{TableNumbers, TableSets};
 use crate::world::Start;
-use mta::metrics::{EventMetrics, LogMetrics, Metrics};
+use mta::metrics::{EventMetrics, LogMetrics, Metrics, SendingMetrics};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
@@ -21,9 +21,16 @@ fn numbers() -> Numbers {
         acme: Arc::default(),
         tls_reports: Arc::default(),
         classes: Arc::default(),
-        sending: Arc::default(),
+        sending: sending(),
         started: Start::now(),
     }
+}
+
+/// A source that warms up.
+fn sending() -> Arc<SendingMetrics> {
+    let sending = SendingMetrics::default();
+    sending.warmup(&"ip-1".into()).pauses.inc();
+    Arc::new(sending)
 }
 
 /// Two tables, one with a name that wants quoting.
@@ -94,7 +101,7 @@ fn metrics_are_added_up_over_shards() {
 }
 
 #[test]
-fn metrics_of_tables_stand_side_by_side() {
+fn metrics_of_tables_and_sources_stand_side_by_side() {
     let server = serve(numbers(), Arc::new(Health::default));
     let answer = get(&server, "/metrics");
     for line in [
@@ -103,6 +110,7 @@ fn metrics_of_tables_stand_side_by_side() {
         "postrider_table_troubles_total{table=\"users\",kind=\"busy\"} 0",
         "postrider_table_troubles_total{table=\"a \\\"b\\\"\",kind=\"busy\"} 1",
         "postrider_table_request_seconds_count{table=\"users\"} 1",
+        "postrider_warmup_pauses_total{source=\"ip-1\"} 1",
         "postrider_table_request_seconds_bucket{le=\"0.005\",table=\"users\"} 1",
     ] {
         assert!(answer.lines().any(|seen| seen == line), "{line} is not in\n{answer}");

@@ -21,6 +21,61 @@ pub(super) fn ask(
     control_socket::ask(&path, request, take).map_err(|error| unanswered(&path, &error))
 }
 
+/// What is shown to people of an answer.
+#[derive(Default)]
+pub(super) struct Shown {
+    pub(super) text: String,
+    /// Whether what was looked for was found.
+    pub(super) is_found: bool,
+}
+
+impl From<String> for Shown {
+    fn from(text: String) -> Shown {
+        Shown { text, is_found: true }
+    }
+}
+
+/// Puts a request to the server and prints what `show` makes of its responses, or these as JSON where that is asked
+/// for. How the program ends.
+pub(super) fn print<S: Into<Shown>>(
+    server: &ServerArgs,
+    request: &ControlRequest,
+    show: impl FnOnce(&[ControlResponse]) -> S,
+) -> ExitCode {
+    let mut responses = Vec::new();
+    let asked = ask(server, request, |response| {
+        responses.push(response);
+        Ok(())
+    });
+    if let Err(code) = asked {
+        return code;
+    }
+    let error = responses.iter().find_map(|response| match response {
+        ControlResponse::Error { code, text } => Some((*code, text)),
+        _ => None,
+    });
+    if let Some((code, text)) = error {
+        return refused(code, text);
+    }
+    let shown: Shown = show(&responses).into();
+    if server.json {
+        let lines = responses.iter().filter_map(|response| serde_json::to_string(response).ok());
+        super::print(&lines.map(|line| line + "\n").collect::<String>());
+    } else {
+        super::print(&shown.text);
+    }
+    if shown.is_found { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) }
+}
+
+/// What was done, a line for each sentence of the server's.
+pub(super) fn done(responses: &[ControlResponse]) -> String {
+    let texts = responses.iter().filter_map(|response| match response {
+        ControlResponse::Done { text: Some(text), .. } => Some(format!("{text}\n")),
+        _ => None,
+    });
+    texts.collect()
+}
+
 /// Says why the server did not do what it was asked.
 pub(super) fn refused(code: ErrorCode, text: &str) -> ExitCode {
     eprintln!("postrider: {text}");

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &ShapingArgs) -> ExitCode {
 }
 
 fn list(server: &ServerArgs) -> ExitCode {
-    ask(server, &ControlRequest::ShapingList, |responses| {
+    asking::print(server, &ControlRequest::ShapingList, |responses| {
         let effects = responses.iter().filter_map(|response| match response {
             ControlResponse::Effect(effect) => Some(&**effect),
             _ => None,
@@ -31,42 +31,7 @@ fn list(server: &ServerArgs) -> ExitCode {
 }
 
 fn lift(args: &LiftArgs) -> ExitCode {
-    ask(&args.server, &ControlRequest::ShapingLift { lift: args.lift() }, |responses| {
-        let texts = responses.iter().filter_map(|response| match response {
-            ControlResponse::Done { text: Some(text), .. } => Some(format!("{text}\n")),
-            _ => None,
-        });
-        texts.collect()
-    })
-}
-
-fn ask(
-    server: &ServerArgs,
-    request: &ControlRequest,
-    show: impl FnOnce(&[ControlResponse]) -> String,
-) -> ExitCode {
-    let mut responses = Vec::new();
-    let asked = asking::ask(server, request, |response| {
-        responses.push(response);
-        Ok(())
-    });
-    if let Err(code) = asked {
-        return code;
-    }
-    let refused = responses.iter().find_map(|response| match response {
-        ControlResponse::Error { code, text } => Some((*code, text)),
-        _ => None,
-    });
-    if let Some((code, text)) = refused {
-        return asking::refused(code, text);
-    }
-    if server.json {
-        let lines = responses.iter().filter_map(|response| serde_json::to_string(response).ok());
-        super::print(&lines.map(|line| line + "\n").collect::<String>());
-    } else {
-        super::print(&show(&responses));
-    }
-    ExitCode::SUCCESS
+    asking::print(&args.server, &ControlRequest::ShapingLift { lift: args.lift() }, asking::done)
 }
 
 /// A table of effects, each with what was said in a line below it.

@@ -9,31 +9,13 @@ use std::process::ExitCode;
 
 /// Runs it.
 pub(crate) fn run(server: &ServerArgs) -> ExitCode {
-    let mut responses = Vec::new();
-    let asked = asking::ask(server, &ControlRequest::Sources, |response| {
-        responses.push(response);
-        Ok(())
-    });
-    if let Err(code) = asked {
-        return code;
-    }
-    if let Some((code, text)) = responses.iter().find_map(|response| match response {
-        ControlResponse::Error { code, text } => Some((*code, text)),
-        _ => None,
-    }) {
-        return asking::refused(code, text);
-    }
-    if server.json {
-        let lines = responses.iter().filter_map(|response| serde_json::to_string(response).ok());
-        super::print(&lines.map(|line| line + "\n").collect::<String>());
-    } else {
+    asking::print(server, &ControlRequest::Sources, |responses| {
         let items = responses.iter().filter_map(|response| match response {
             ControlResponse::Source(item) => Some(&**item),
             _ => None,
         });
-        super::print(&listed(items));
-    }
-    ExitCode::SUCCESS
+        listed(items)
+    })
 }
 
 fn listed<'a>(items: impl Iterator<Item = &'a SourceItem>) -> String {

@@ -1,11 +1,11 @@
 //! The file of triplets and clients: keys and records in one table of a redb database.
 
-use crate::redb_file::{self, Unreadable};
+use crate::redb_file::{self, Records, Unreadable};
 use auth::greylist::{Changes, Key, Record};
-use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError};
+use redb::{Database, TableDefinition};
 use std::path::Path;
 
-const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
+const RECORDS: Records = TableDefinition::new("records");
 
 /// What a file holds: keys, and records as far as they are some.
 type Held = Vec<(Key, Option<Record>)>;
@@ -17,46 +17,24 @@ impl File {
     /// Opens a file, or makes one, and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(File, Held), Unreadable> {
         let database = redb_file::open(path)?;
-        let held = read(&database).map_err(|error| Unreadable::Damaged(error.to_string()))?;
+        let mut held = Held::new();
+        let take = |key: &[u8], record: &[u8]| {
+            // Of what else there may be nothing is known, and nothing removed.
+            if let Ok(key) = Key::try_from(key) {
+                held.push((key, Record::read(record)));
+            }
+        };
+        redb_file::read(&database, RECORDS, take)
+            .map_err(|error| Unreadable::Damaged(error.to_string()))?;
         Ok((File(database), held))
     }
 
     /// Makes changes durable, all or none.
     pub(super) fn write(&self, changes: &Changes) -> Result<(), String> {
-        write(&self.0, changes).map_err(|error| error.to_string())
+        let changes = changes.iter();
+        let changes = changes.map(|(key, record)| (key, record.map(Record::to_bytes)));
+        redb_file::write(&self.0, RECORDS, changes)
     }
-}
-
-fn read(database: &Database) -> Result<Held, redb::Error> {
-    let transaction = database.begin_read()?;
-    let table = match transaction.open_table(RECORDS) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(Held::new()),
-        table => table?,
-    };
-    let mut held = Held::new();
-    for entry in table.iter()? {
-        let (key, record) = entry?;
-        // Of what else there may be nothing is known, and nothing removed.
-        if let Ok(key) = Key::try_from(key.value()) {
-            held.push((key, Record::read(record.value())));
-        }
-    }
-    Ok(held)
-}
-
-fn write(database: &Database, changes: &Changes) -> Result<(), redb::Error> {
-    let transaction = database.begin_write()?;
-    {
-        let mut table = transaction.open_table(RECORDS)?;
-        for (key, record) in changes {
-            match record {
-                Some(record) => _ = table.insert(&key[..], &record.to_bytes()[..])?,
-                None => _ = table.remove(&key[..])?,
-            }
-        }
-    }
-    transaction.commit()?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -97,7 +75,6 @@ mod tests {
         assert!(held.is_empty());
         let changes = book(2_000).take_changes(usize::MAX);
         file.write(&changes).unwrap();
-        assert!(matches!(File::open(&path), Err(Unreadable::NotNow(_))), "it is in use");
         drop(file);
         let (file, held) = open(&path);
         assert_eq!(held, changes);
@@ -105,30 +82,5 @@ mod tests {
         file.write(&forgotten).unwrap();
         drop(file);
         assert_eq!(open(&path).1, changes[..1]);
-    }
-
-    #[test]
-    fn what_is_no_such_file_is_damaged() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("g.redb");
-        let (file, _) = open(&path);
-        file.write(&book(2_000).take_changes(usize::MAX)).unwrap();
-        drop(file);
-        let whole = std::fs::read(&path).unwrap();
-        for bytes in [b"no database".to_vec(), vec![0xA5; 100_000], whole[..5_000].to_vec()] {
-            std::fs::write(&path, bytes).unwrap();
-            assert!(matches!(File::open(&path), Err(Unreadable::Damaged(_))));
-        }
-        // Any octets in its place give an answer, or a panic, which the thread that reads may have.
-        for at in (0..whole.len()).step_by(whole.len() / 50) {
-            let mut turned = whole.clone();
-            turned[at..].iter_mut().take(64).for_each(|byte| *byte ^= 0x5A);
-            std::fs::write(&path, turned).unwrap();
-            let path = path.clone();
-            let _ = std::thread::spawn(move || File::open(&path).map(|_| ()).is_ok()).join();
-        }
-        std::fs::remove_file(&path).unwrap();
-        std::fs::create_dir(&path).unwrap();
-        assert!(matches!(File::open(&path), Err(Unreadable::NotNow(_))));
     }
 }

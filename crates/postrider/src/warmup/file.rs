@@ -1,11 +1,11 @@
 //! The file of courses: `SOURCE NUL TOWARDS` and records in one table of a redb database.
 
-use crate::redb_file::{self, Unreadable};
+use crate::redb_file::{self, Records, Unreadable};
 use mta::warmup::{Changes, CourseKey, Record};
-use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError};
+use redb::{Database, TableDefinition};
 use std::path::Path;
 
-const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("courses");
+const RECORDS: Records = TableDefinition::new("courses");
 
 /// What a file holds.
 pub(super) type Held = Vec<(CourseKey, Record)>;
@@ -17,7 +17,18 @@ impl File {
     /// Opens a file, or makes one, and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(File, Held), Unreadable> {
         let database = redb_file::open(path)?;
-        let held = read(&database).map_err(|error| Unreadable::Damaged(error.to_string()))?;
+        // `None`: there is something that can't be understood.
+        let mut held = Some(Held::new());
+        let take = |key: &[u8], record: &[u8]| match (key_of(key), Record::read(record)) {
+            (Some(key), Some(record)) => {
+                if let Some(held) = &mut held {
+                    held.push((key, record));
+                }
+            }
+            _ => held = None,
+        };
+        redb_file::read(&database, RECORDS, take)
+            .map_err(|error| Unreadable::Damaged(error.to_string()))?;
         // Who reads it as empty would send what was sent already.
         let held =
             held.ok_or_else(|| Unreadable::NotNow("another version has written it".into()))?;
@@ -26,12 +37,15 @@ impl File {
 
     /// Makes changes durable, all or none.
     pub(super) fn write(&self, changes: &Changes) -> Result<(), String> {
-        write(&self.0, changes).map_err(|error| error.to_string())
+        let changes = changes.iter();
+        let changes = changes.map(|change| (bytes_of(&change.key), Some(&change.record[..])));
+        redb_file::write(&self.0, RECORDS, changes)
     }
 
     /// Forgets these.
     pub(super) fn forget(&self, keys: &[CourseKey]) -> Result<(), String> {
-        forget(&self.0, keys).map_err(|error| error.to_string())
+        let removed = keys.iter().map(|key| (bytes_of(key), None::<&[u8]>));
+        redb_file::write(&self.0, RECORDS, removed)
     }
 }
 
@@ -42,48 +56,6 @@ fn bytes_of(key: &CourseKey) -> Vec<u8> {
 fn key_of(bytes: &[u8]) -> Option<CourseKey> {
     let (source, towards) = std::str::from_utf8(bytes).ok()?.split_once('\0')?;
     Some(CourseKey { source: source.into(), towards: towards.into() })
-}
-
-/// `None`: there is something that can't be understood.
-fn read(database: &Database) -> Result<Option<Held>, redb::Error> {
-    let transaction = database.begin_read()?;
-    let table = match transaction.open_table(RECORDS) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(Some(Held::new())),
-        table => table?,
-    };
-    let mut held = Held::new();
-    for entry in table.iter()? {
-        let (key, record) = entry?;
-        match (key_of(key.value()), Record::read(record.value())) {
-            (Some(key), Some(record)) => held.push((key, record)),
-            _ => return Ok(None),
-        }
-    }
-    Ok(Some(held))
-}
-
-fn write(database: &Database, changes: &Changes) -> Result<(), redb::Error> {
-    let transaction = database.begin_write()?;
-    {
-        let mut table = transaction.open_table(RECORDS)?;
-        for change in changes {
-            table.insert(&bytes_of(&change.key)[..], &change.record[..])?;
-        }
-    }
-    transaction.commit()?;
-    Ok(())
-}
-
-fn forget(database: &Database, keys: &[CourseKey]) -> Result<(), redb::Error> {
-    let transaction = database.begin_write()?;
-    {
-        let mut table = transaction.open_table(RECORDS)?;
-        for key in keys {
-            table.remove(&bytes_of(key)[..])?;
-        }
-    }
-    transaction.commit()?;
-    Ok(())
 }
 
 #[cfg(test)]

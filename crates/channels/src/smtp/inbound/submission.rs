@@ -10,13 +10,12 @@ use mail::transfer_encoding::LINE_BYTES_MAX;
 use mail::{Domain, Mailbox, Refusal, origin};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
-use mta::ingress::{Draft, LoginSource, Logins, Observer, Stage, Transaction, no_answer};
+use mta::ingress::{Draft, LoginSource, Logins, Observer, Stage, Transaction, no_answer, observed};
 use mta::seams::{Time as _, World};
 use mta::tables;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smtp::server::LoginRules;
-use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -239,7 +238,7 @@ impl<W: World> Stage for SubmissionStage<W> {
         if self.submission.hide_client {
             draft.hide_client();
         }
-        let seen = observer.and_then(|seen| (seen as Box<dyn Any>).downcast::<Watch>().ok());
+        let seen = observed::<Watch>(observer);
         let Some(watch) = seen else { return Decision::pass() };
         if watch.0.has_more() {
             return Answer::Now(Err(TOO_MANY_FIELDS));

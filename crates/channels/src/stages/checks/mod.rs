@@ -18,10 +18,9 @@ pub(super) use lookups::Lookups;
 use mta::answer::{Answer, Decision};
 use mta::clients::network_of;
 use mta::console::Console;
-use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
+use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction, observed};
 use mta::seams::{DomainReports as _, Time, World};
 use sealing::{Sealer, Verified};
-use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 use turns::Turns;
@@ -112,10 +111,7 @@ impl<W: World> Stage for Checker<W> {
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
-        let reader = observer.and_then(|observer| {
-            let observer: Box<dyn Any> = observer;
-            observer.downcast::<Reader>().ok()
-        });
+        let reader = observed::<Reader>(observer);
         let (Some(checks), Some(reader)) = (checks_for(transaction), reader) else {
             return Decision::pass();
         };

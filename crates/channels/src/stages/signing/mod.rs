@@ -20,11 +20,12 @@ use keys::KeyTables;
 use mail::Refusal;
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
-use mta::ingress::{Draft, Observer, Placed, SignedFields, Stage, StageKind, Transaction};
+use mta::ingress::{
+    Draft, Observer, Placed, SignedFields, Stage, StageKind, Transaction, observed,
+};
 use mta::metrics::Metrics;
 use mta::seams::{Time as _, World};
 use settings::{Keys, NoKey};
-use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -115,7 +116,7 @@ impl<W: World> Stage for SigningStage<W> {
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
-        let reader = observer.and_then(|seen| (seen as Box<dyn Any>).downcast::<Reader>().ok());
+        let reader = observed::<Reader>(observer);
         let Some(reader) = reader.filter(|_| is_signed(transaction)) else {
             return Decision::pass();
         };

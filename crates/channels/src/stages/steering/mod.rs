@@ -8,12 +8,11 @@ use mail::field_watch::Found;
 use mail::{FieldWatch, Refusal, Wall};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
-use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
+use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction, observed};
 use mta::seams::{Time as _, World};
 use mta::steering::{HOLD_MAX, Steering};
 use mta::window::Window;
 use reading::{Mistake, name_of, time_of};
-use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -72,7 +71,7 @@ impl<W: World> Stage for SteeringStage<W> {
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
-        let seen = observer.and_then(|seen| (seen as Box<dyn Any>).downcast::<Watch>().ok());
+        let seen = observed::<Watch>(observer);
         let Some(watch) = seen else { return Decision::pass() };
         if watch.0.has_more() {
             return Answer::Now(Err(TOO_MANY_FIELDS));

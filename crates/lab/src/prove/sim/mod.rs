@@ -11,6 +11,7 @@ pub mod attempts;
 pub mod client;
 pub mod command;
 pub mod directory;
+pub mod effects;
 pub mod executor;
 pub mod handshake;
 pub mod inspector;
@@ -27,9 +28,11 @@ pub mod pool;
 pub mod promises;
 pub mod rates;
 pub mod ready_queues;
+mod reloads;
 pub mod tables;
 pub mod trace;
 mod verdict;
+pub mod warming;
 pub mod world;
 
 pub use account::{Totals, Violation};
@@ -40,9 +43,8 @@ pub use plant::Plant;
 use account::{Account, Bounds};
 use attempts::Deferred;
 use client::Clients;
-use config::Config;
-use config::shaping::ShapingFile;
 use directory::Directory;
+use effects::Effects;
 use executor::{Executor, Group, OUTSIDE};
 use inspector::{Inspected, Inspector};
 use load::random::Random;
@@ -63,6 +65,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use trace::Trace;
+use warming::Warmed;
 use world::DnsFaults;
 
 /// When all is healed the queue must be empty after so long: the longest retry, twice over, and
@@ -119,22 +122,6 @@ pub fn run(seed: u64, plant: Option<Plant>, with_text: bool) -> Outcome {
     simulation.outcome()
 }
 
-/// The configuration after so many changes.
-fn configuration(plan: &Plan, changes: usize, plant: Option<Plant>) -> Arc<Config> {
-    let config = channels::schema().parse(&plan.config(changes, plant), "the plan");
-    let shaped = config.and_then(|mut config| {
-        if let Some(text) = plan.shaping(plant) {
-            let file = ShapingFile { name: "shaping.toml".into(), text: text.into() };
-            config.shape(&[file])?;
-        }
-        Ok(config)
-    });
-    match shaped {
-        Ok(config) => Arc::new(config),
-        Err(errors) => unreachable!("the simulator's own configuration is wrong: {errors}"),
-    }
-}
-
 /// Everything that is there.
 struct Simulation {
     plan: Rc<Plan>,
@@ -146,6 +133,8 @@ struct Simulation {
     done: usize,
     /// Changes of the configuration that were made.
     changes: Cell<usize>,
+    /// The same, of what is shared.
+    paces: Cell<usize>,
     /// Descriptors that the process may have now.
     files_max: Cell<u64>,
 }
@@ -159,14 +148,14 @@ impl Simulation {
         let account = Account::new(Rc::clone(&trace));
         let network = Network::new(executor.clone(), Rc::clone(&trace), random.next_u64());
         let files = OpenFiles::new();
-        let disk = |_| {
-            let files = Arc::clone(&files);
-            Rc::new(SimDisk::new(random.next_u64(), DISK_BYTES, files, plant))
-        };
+        let disk =
+            |_| Rc::new(SimDisk::new(random.next_u64(), DISK_BYTES, Arc::clone(&files), plant));
         let directory = Directory::new(&plan, &executor, &account);
         let sources = plan.pace.as_ref().map_or(1, |pace| pace.sources.len() as u32);
         let ready_queues = ReadyQueues::new(executor.clone(), network.clone(), sources);
         let promises = Promises::new(&plan, &executor, &account, &ready_queues);
+        let wall_offset_ms = reloads::first_offset_ms(&plan, &executor);
+        let effects = Effects::new(&plan, &executor, &account, &network, &wall_offset_ms);
         let environment = Environment {
             disks: (0..plan.logs).map(disk).collect(),
             executor: executor.clone(),
@@ -175,9 +164,9 @@ impl Simulation {
             ready_queues,
             dns: DnsFaults::new(plan.zones()),
             account: Rc::clone(&account),
-            config: RefCell::new(configuration(&plan, 0, plant)),
+            config: RefCell::new(reloads::configuration(&plan, (0, 0), plant)),
             shards: plan.shards,
-            wall_offset_ms: Rc::default(),
+            wall_offset_ms: Rc::clone(&wall_offset_ms),
             random: RefCell::new(Random::new(random.next_u64())),
             store_permille: Rc::default(),
             plant,
@@ -185,7 +174,9 @@ impl Simulation {
             directory: directory.clone(),
             files,
             promises: Rc::clone(&promises),
-            warmups: Rc::default(),
+            warmup_file: Rc::default(),
+            effects: Rc::clone(&effects),
+            seed,
         };
         let peers = Rc::new(Peers {
             executor: executor.clone(),
@@ -194,6 +185,9 @@ impl Simulation {
             random: RefCell::new(Random::new(random.next_u64())),
             beginnings: Beginnings::default(),
             paces: Paces::default(),
+            effects,
+            warmed: Warmed::default(),
+            wall_offset_ms,
             plan: Rc::clone(&plan),
             deferred: Deferred::default(),
             fault_rates: plan.fault_rates,
@@ -212,8 +206,8 @@ impl Simulation {
             busy: Cell::new(0),
         });
         let files_max = Cell::new(plan.parts.map_or(u64::MAX, |parts| parts.files_max));
-        let (lives, done, changes) = (0, 0, Cell::new(0));
-        Simulation { plan, environment, peers, clients, lives, done, changes, files_max }
+        let (lives, done, changes, paces) = (0, 0, Cell::default(), Cell::default());
+        Simulation { plan, environment, peers, clients, lives, done, changes, paces, files_max }
     }
 
     /// From the first message to the empty queue.
@@ -282,7 +276,8 @@ impl Simulation {
         let Some(pace) = &self.plan.pace else { return };
         let hosts = self.plan.provider_hosts();
         for &source in &pace.sources {
-            self.environment.network.watch_from(source, hosts.clone(), pace.connections_max);
+            let max = pace.terms_after(0).connections_max;
+            self.environment.network.watch_from(source, hosts.clone(), max);
         }
     }
 
@@ -300,6 +295,7 @@ impl Simulation {
         self.environment.network.forget_queues();
         self.limit(0);
         let group = Group(self.lives);
+        self.begin_pace(group);
         self.environment.promises.begin(group);
         // What the start needs is there.
         self.environment.files.set_max(u64::MAX);
@@ -375,6 +371,7 @@ impl Simulation {
             ActKind::Jump { ms } => self.turn_clock(ms as i64),
             ActKind::JumpBack { ms } => self.turn_clock(-(ms as i64)),
             ActKind::Change(number) => self.change(node, number),
+            ActKind::Pace(number) => self.change_pace(node, number),
             ActKind::Zones(number) => {
                 let zones = self.plan.zones_after(&self.plan.zone_changes[number]);
                 *environment.dns.zones.borrow_mut() = zones;
@@ -390,38 +387,6 @@ impl Simulation {
             ActKind::Ask => {}
         }
         self.inspect(node);
-    }
-
-    fn turn_clock(&self, by_ms: i64) {
-        let offset_ms = &self.environment.wall_offset_ms;
-        offset_ms.set(offset_ms.get() + by_ms);
-    }
-
-    /// The configuration is changed, and read again.
-    fn change(&self, node: &Node, number: usize) {
-        self.changes.set(number + 1);
-        self.environment.promises.configure(number + 1);
-        *self.environment.config.borrow_mut() =
-            configuration(&self.plan, number + 1, self.environment.plant);
-        self.limit(LOWERED_US);
-        node.reload(&self.environment);
-    }
-
-    /// The judge learns which limits hold now.
-    fn limit(&self, grace_us: u64) {
-        let changes = self.changes.get();
-        let hops = self.plan.hops_after(changes);
-        let hops_before = self.plan.hops_after(changes.saturating_sub(1));
-        for original in &self.plan.hops {
-            // Two routes to the same hosts have connections of their own, and while one moves away
-            // the other may be there already.
-            let here =
-                |hop: &Hop| if hop.hosts == original.hosts { hop.connections_max } else { 0 };
-            let max = hops.iter().map(here).sum();
-            let both = hops.iter().zip(&hops_before);
-            let more = both.map(|(now, before)| here(now).saturating_sub(here(before))).sum();
-            self.environment.network.limit(&original.hosts, max, more, grace_us);
-        }
     }
 
     /// Asks why everything is queued that is.
@@ -528,10 +493,18 @@ impl Simulation {
     fn drain(&self, node: &Rc<Node>) {
         let environment = &self.environment;
         let executor = &environment.executor;
-        let until_us = executor.now_us() + DRAIN_US;
-        executor.call_at(until_us, || {});
         let is_empty = || self.clients.busy.get() == 0 && node.queued() == 0 && node.live() == 0;
-        executor.run(|| is_empty() || executor.now_us() >= until_us);
+        // What rules hold back goes when their time is over, and no sooner.
+        let mut held_us = node.held_us(environment);
+        loop {
+            let until_us = executor.now_us() + held_us + DRAIN_US;
+            executor.call_at(until_us, || {});
+            executor.run(|| is_empty() || executor.now_us() >= until_us);
+            held_us = node.held_us(environment);
+            if is_empty() || held_us == 0 {
+                break;
+            }
+        }
         if !is_empty() {
             let (queued, live, busy) = (node.queued(), node.live(), self.clients.busy.get());
             let text = format!(

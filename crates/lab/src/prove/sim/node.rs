@@ -2,6 +2,7 @@
 
 use super::account::Account;
 use super::directory::Directory;
+use super::effects::Effects;
 use super::executor::{Executor, Group};
 use super::log::{LogParts, SimDisk, SimLog};
 use super::names::NODE;
@@ -13,9 +14,11 @@ use super::promises::Promises;
 use super::ready_queues::ReadyQueues;
 use super::tables::SimTables;
 use super::trace::Trace;
-use super::world::{DnsFaults, SimDns, SimSpawn, SimStore, SimTime, SimWorld};
+use super::warming::{SimWarmups, WarmupFile};
+use super::world::{DnsFaults, SimDns, SimSpawn, SimStore, SimTime, SimWorld, wall_ms};
 use config::Config;
 use load::random::Random;
+use mail::Wall;
 use mta::acceptor;
 use mta::console::{Console, Level};
 use mta::control::{ControlRequest, ShardAnswer};
@@ -24,12 +27,11 @@ use mta::inbox::{ShardMessage, ShardSender};
 use mta::line;
 use mta::metrics::Metrics;
 use mta::seams::{Net as _, World as _};
+use mta::shaping::Rules;
 use mta::shard::{Shard, ShardParts};
 use mta::shared::Shared;
-use mta::warmup::Book;
 use spool::{Opening, RecoveredMessage, SpoolConfig};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -74,16 +76,11 @@ pub struct Environment {
     /// What DNSSEC and domains say of TLS.
     pub promises: Rc<Promises>,
     /// What sources have sent that warm up, over all shards.
-    pub warmups: Rc<RefCell<Book>>,
-}
-
-impl Environment {
-    /// Of what the process before knew of sources that warm up, what it had written is left.
-    fn end_warmups(&self) {
-        let mut book = self.warmups.borrow_mut();
-        let kept: Vec<_> = book.courses().map(|seen| (seen.key, seen.kept)).collect();
-        *book = Book::read(kept, &BTreeSet::new(), 0);
-    }
+    pub warmup_file: WarmupFile,
+    /// What rules of shaping have set in force.
+    pub effects: Rc<Effects>,
+    /// Where it all comes from.
+    pub seed: u64,
 }
 
 /// A running node.
@@ -98,6 +95,7 @@ pub struct Node {
     metrics: Vec<Arc<Metrics>>,
     account: Rc<Account>,
     limits: Limits,
+    warmups: Rc<SimWarmups>,
     stopping: Cell<bool>,
     alive: Rc<Cell<bool>>,
     stop_accepting: watch::Sender<bool>,
@@ -124,7 +122,6 @@ impl Node {
     pub fn start(environment: &Environment, group: Group) -> Result<Node, String> {
         let (shards, mails): (Vec<_>, Vec<_>) =
             (0..environment.shards).map(|_| mpsc::unbounded_channel()).unzip();
-        environment.end_warmups();
         let mut recovered: Recovered = shards.iter().map(|_| Vec::new()).collect();
         let mut openings = Vec::new();
         for number in 0..environment.disks.len() {
@@ -136,6 +133,7 @@ impl Node {
         }
         let config = Arc::clone(&environment.config.borrow());
         let shared = Arc::new(divided(Shared::new(&config, environment.shards), environment));
+        set_rules(environment, &shared, &config);
         let (stop_accepting, stop) = watch::channel(false);
         let alive = Rc::new(Cell::new(true));
         let running = Vec::new();
@@ -148,6 +146,13 @@ impl Node {
             metrics: (0..environment.shards).map(|_| Arc::default()).collect(),
             account: Rc::clone(&environment.account),
             limits: environment.limits,
+            warmups: SimWarmups::open(
+                &environment.executor,
+                &environment.wall_offset_ms,
+                environment.seed ^ u64::from(group.0),
+                &environment.warmup_file,
+                environment.plant,
+            ),
             stopping: Cell::new(false),
             alive,
             stop_accepting,
@@ -175,7 +180,29 @@ impl Node {
             node.running.push(Rc::clone(&shard));
             environment.executor.spawn(group, async move { shard.run(mail).await });
         }
+        node.keep_effects(environment);
         Ok(node)
+    }
+
+    /// Writes what rules have set in force, whenever that changes.
+    fn keep_effects(&self, environment: &Environment) {
+        let effects = Rc::clone(&environment.effects);
+        if !effects.are_possible() {
+            return;
+        }
+        let (group, shared, executor) =
+            (self.group, Arc::clone(&self.shared), environment.executor.clone());
+        environment.executor.spawn(group, async move {
+            let mut changes = shared.rules.follow();
+            loop {
+                changes.borrow_and_update();
+                executor.sleep(KEEP_US).await;
+                effects.keep(group, shared.rules.effects());
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
     }
 
     fn world(&self, environment: &Environment, store: SimStore, tables: SimTables) -> SimWorld {
@@ -195,7 +222,7 @@ impl Node {
             SimSpawn::new(executor, self.group),
             store,
             tables,
-            Rc::clone(&environment.warmups),
+            Rc::clone(&self.warmups),
         )
     }
 
@@ -306,10 +333,20 @@ impl Node {
     /// Reads the configuration file again.
     pub fn reload(&self, environment: &Environment) {
         environment.trace.note("reload", &[], String::new);
+        self.shared.rules.set_rules(rules_of(&environment.config.borrow()));
         for shard in &self.shards {
             // All shards live as long as the node.
             let _ = shard.send(ShardMessage::Reload(Arc::clone(&environment.config.borrow())));
         }
+    }
+
+    /// How long rules hold something back from now on, in microseconds.
+    #[must_use]
+    pub fn held_us(&self, environment: &Environment) -> u64 {
+        let now = Wall(wall_ms(&environment.executor, &environment.wall_offset_ms));
+        let effects = self.shared.rules.effects().into_iter();
+        let ends = effects.filter(|effect| effect.is_in_force()).map(|effect| effect.over_at());
+        ends.max().map_or(0, |end| end.since(now).as_micros() as u64)
     }
 
     /// Asks a shard, as the control socket does.
@@ -355,6 +392,27 @@ impl Node {
             let _ = shard.send(ShardMessage::Stop { grace_ms: 5_000, done });
             let _ = stopped.await;
         }
+        self.warmups.close();
+    }
+}
+
+/// How long the file of effects takes to be written.
+const KEEP_US: u64 = 5_000;
+
+fn rules_of(config: &Config) -> Rules {
+    match Rules::read(config.shaping_rules()) {
+        Ok(rules) => rules,
+        Err(mistakes) => unreachable!("the simulator's own rules are wrong: {mistakes:?}"),
+    }
+}
+
+/// The rules, and what they had set in force when the process before ended.
+fn set_rules(environment: &Environment, shared: &Shared, config: &Config) {
+    shared.rules.set_rules(rules_of(config));
+    let effects = &environment.effects;
+    if effects.are_possible() && environment.plant != Some(Plant::ForgetRules) {
+        let now = wall_ms(&environment.executor, &environment.wall_offset_ms);
+        shared.rules.restore(effects.kept(), Wall(now));
     }
 }
 

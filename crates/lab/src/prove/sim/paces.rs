@@ -1,9 +1,10 @@
 //! The judge of what is shared beyond a next hop: transactions that begin towards a provider from one source, and
 //! those of one tenant, over all next hops and shards of the node.
 
+use super::LOWERED_US;
 use super::executor::Group;
-use super::plan::{PacePlan, Plan};
-use super::rates::{RateLimit, worst};
+use super::plan::{PacePlan, PaceTerms, Plan};
+use super::rates::{RateSteps, worst_stretch};
 use super::ready_queues::ReadyQueues;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -31,15 +32,24 @@ enum Of {
     Tenant(usize),
 }
 
-/// When transactions began, by life of the node.
+/// When transactions began, by life of the node, and what held then.
 #[derive(Debug, Default)]
-pub struct Paces(RefCell<BTreeMap<(Group, Of), Vec<u64>>>);
+pub struct Paces {
+    begun: RefCell<BTreeMap<(Group, Of), Vec<u64>>>,
+    /// By life of the node: from when on which of the plan's terms hold.
+    terms: RefCell<BTreeMap<Group, Vec<(u64, usize)>>>,
+}
 
 impl Paces {
+    /// These terms of the plan hold for this life of the node from now on.
+    pub fn change(&self, life: Group, at_us: u64, terms: usize) {
+        self.terms.borrow_mut().entry(life).or_default().push((at_us, terms));
+    }
+
     /// The node began a transaction.
     pub fn note(&self, plan: &Plan, begun: Begun<'_>) {
         let Begun { life, between: (from, to), sender, at_us } = begun;
-        let mut noted = self.0.borrow_mut();
+        let mut noted = self.begun.borrow_mut();
         if plan.provider_hosts().iter().any(|host| host.ip() == to) {
             noted.entry((life, Of::Source(from))).or_default().push(at_us);
         }
@@ -53,62 +63,110 @@ impl Paces {
     pub fn exceeded(&self, plan: &Plan, queues: &ReadyQueues) -> Vec<String> {
         let Some(pace) = &plan.pace else { return Vec::new() };
         let mut wrong = Vec::new();
-        for ((life, of), times_us) in &*self.0.borrow() {
+        for ((life, of), times_us) in &*self.begun.borrow() {
             let mut times_us = times_us.clone();
             times_us.sort_unstable();
-            let limit = match of {
-                Of::Source(_) => of_source(plan, pace, named(plan, queues, *life)),
-                Of::Tenant(number) => of_tenant(plan, pace.tenants[*number]),
-            };
-            if let Some((count, from_us, to_us)) = worst(&times_us, limit, &[0]) {
+            let limit = self.limit(plan, pace, (*life, *of), queues);
+            let extra_at = |_| limit.extra;
+            if let Some((count, from_us, to_us)) =
+                worst_stretch(&times_us, |at_us| limit.rate.allowed_at(at_us), extra_at)
+            {
                 let whose = match of {
                     Of::Source(from) => format!("to the provider from {from}"),
                     Of::Tenant(number) => format!("of tenant t{number}"),
                 };
                 wrong.push(format!(
-                    "{count} transactions {whose} by {life:?} from {from_us} to {to_us} us, at {} \
+                    "{count} transactions {whose} by {life:?} from {from_us} to {to_us} us, at {:?} \
                      per second and {} beyond",
-                    limit.per_second, limit.extra
+                    limit.rate, limit.extra
                 ));
             }
         }
         wrong
     }
+
+    /// What holds for one life of the node.
+    fn limit(
+        &self,
+        plan: &Plan,
+        pace: &PacePlan,
+        (life, of): (Group, Of),
+        queues: &ReadyQueues,
+    ) -> Limit {
+        let terms = self.terms.borrow();
+        let changes: &[(u64, usize)] = terms.get(&life).map_or(&[(0, 0)], Vec::as_slice);
+        let per_second = |terms: &PaceTerms| match of {
+            Of::Source(_) => terms.per_second,
+            Of::Tenant(number) => terms.tenants[number],
+        };
+        let in_force: Vec<&PaceTerms> =
+            changes.iter().map(|&(_, number)| pace.terms_after(number)).collect();
+        // What was found before a reload is gone by for a while.
+        let ends = changes.iter().skip(1).map(|&(at_us, _)| at_us.saturating_add(LOWERED_US));
+        let spans = changes.iter().zip(ends.chain([u64::MAX]));
+        let periods: Vec<(u64, u64, f64)> = spans
+            .zip(&in_force)
+            .map(|((&(from_us, _), until_us), terms)| {
+                (from_us, until_us, f64::from(per_second(terms)))
+            })
+            .collect();
+        let most = in_force.iter().map(|terms| per_second(terms)).max().unwrap_or(0);
+        let extra = match of {
+            Of::Source(_) => {
+                let connections = in_force.iter().map(|terms| terms.connections_max).max();
+                of_source(plan, most, named(plan, queues, life), connections.unwrap_or(0))
+            }
+            Of::Tenant(_) => of_tenant(plan, most),
+        };
+        // Each change lets a burst go that was not used.
+        let bursts = (changes.len() as u32 - 1) * burst(most);
+        Limit { rate: RateSteps::of_highest(&periods), extra: extra + f64::from(bursts) }
+    }
+}
+
+/// What may be begun.
+struct Limit {
+    rate: RateSteps,
+    /// Beyond that in any stretch of time.
+    extra: f64,
 }
 
 /// The number in a sender's address, `m17@back.test`; reports have none.
-fn number_of(sender: &str) -> Option<u64> {
+pub(super) fn number_of(sender: &str) -> Option<u64> {
     sender.split('@').next()?.strip_prefix('m')?.parse().ok()
 }
 
 /// Sets of the provider's hosts that the DNS has named to a life of the node.
-fn named(plan: &Plan, queues: &ReadyQueues, life: Group) -> u32 {
+pub(super) fn named(plan: &Plan, queues: &ReadyQueues, life: Group) -> u32 {
     let hosts = plan.provider_hosts().iter().map(|host| host.ip()).collect();
     let all = queues.since_us(life, &hosts).len() as u32;
     (all / plan.pace.as_ref().map_or(1, |pace| pace.sources.len() as u32)).max(1)
 }
 
-/// Each ready queue of each shard may hold what it was lent at once, and twice that where it asks again while
-/// the first grant is on its way; each connection one message that it has taken and not begun.
-fn of_source(plan: &Plan, pace: &PacePlan, sets: u32) -> RateLimit {
+/// Beyond the rate of a source towards the provider. Each ready queue of each shard may hold what it was lent at once,
+/// and twice that where it asks again while the first grant is on its way; each connection one message that it has
+/// taken and not begun.
+pub(super) fn of_source(plan: &Plan, per_second: u32, sets: u32, connections_max: u32) -> f64 {
     // A set has a ready queue for each policy that its domains have, and as many for mail that asks for TLS.
     let policies = if plan.has_tls() { 6 } else { 1 };
     let borrowers = u32::from(plan.shards) * sets * policies;
-    limit(pace.per_second, borrowers, pace.connections_max)
+    extra(per_second, borrowers, connections_max)
 }
 
-/// A tenant borrows once for each shard; any connection may have a message of its own.
-fn of_tenant(plan: &Plan, per_second: u32) -> RateLimit {
+/// The same of a tenant, who borrows once for each shard; any connection may have a message of its own.
+fn of_tenant(plan: &Plan, per_second: u32) -> f64 {
     let shards = u32::from(plan.shards);
     let connections = plan.widest_hops().iter().map(|hop| hop.connections_max).sum();
-    limit(per_second, shards, connections)
+    extra(per_second, shards, connections)
 }
 
-fn limit(per_second: u32, borrowers: u32, connections: u32) -> RateLimit {
+fn burst(per_second: u32) -> u32 {
+    (per_second / 4).max(1)
+}
+
+fn extra(per_second: u32, borrowers: u32, connections: u32) -> f64 {
     let batch = (per_second / 10).max(1);
-    let burst = (per_second / 4).max(1);
-    let extra = f64::from(burst + 2 * batch * borrowers + connections);
-    RateLimit { per_second: f64::from(per_second), extra }
+    f64::from(burst(per_second) + 2 * batch * borrowers + connections)
 }
 
 #[cfg(test)]
@@ -131,7 +189,7 @@ mod tests {
         let paces = |per_second: u64| {
             let paces = Paces::default();
             for n in 0..60 * per_second {
-                let sender = format!("m{}@back.test", n * pace.tenants.len() as u64);
+                let sender = format!("m{}@back.test", n * pace.terms[0].tenants.len() as u64);
                 let at_us = n * 1_000_000 / per_second;
                 let between = (IpAddr::from([10, 0, 0, 1]), host(n as usize));
                 paces.note(&plan, Begun { life: Group(1), between, sender: &sender, at_us });
@@ -143,7 +201,7 @@ mod tests {
             let wrong = paces.exceeded(&plan, &queues);
             wrong.into_iter().filter(|text| text.contains("of tenant t0")).count()
         };
-        let rate = u64::from(pace.tenants[0]);
+        let rate = u64::from(pace.terms[0].tenants[0]);
         assert_eq!(paces(rate), 0);
         assert_eq!(paces(3 * rate), 1);
     }

@@ -3,15 +3,18 @@
 use super::account::{Account, NEVER_REPLIED};
 use super::attempts::Deferred;
 use super::directory::Directory;
+use super::effects::Effects;
 use super::executor::{Executor, OUTSIDE};
 use super::handshake::{self, Certificate};
 use super::names::UNKNOWN_USER;
 use super::network::{Network, SimStream};
 use super::paces::{Begun, Paces};
-use super::plan::{FaultRates, Hop, Plan, TlsIllness, key_of};
+use super::plan::{FaultRates, Hop, Plan, TlsIllness, Word, key_of};
 use super::plant::Plant;
 use super::promises::{Promises, Sight, offers_requiretls};
 use super::rates::Beginnings;
+use super::warming::{self, Warmed};
+use super::world::wall_ms;
 use load::dialogue::{Dialogue, Event, Offer};
 use load::random::Random;
 use mta::seams::{Listener as _, Net as _};
@@ -33,6 +36,12 @@ pub struct Peers {
     pub beginnings: Beginnings,
     /// The same, by source and tenant.
     pub paces: Paces,
+    /// What rules have set in force.
+    pub effects: Rc<Effects>,
+    /// Recipients of the source that warms up.
+    pub warmed: Warmed,
+    /// What was added to the wall clock, in milliseconds.
+    pub wall_offset_ms: Rc<Cell<i64>>,
     /// What everybody does.
     pub plan: Rc<Plan>,
     /// When those were refused that went to a hop that defers everything.
@@ -328,6 +337,9 @@ impl Session {
                 self.note_beginning(stream.id());
                 self.transactions_count += 1;
             }
+            if event == Event::Rcpt && self.peers.plan.pace.is_some() {
+                self.note_recipient(stream.id());
+            }
             if matches!(event, Event::Mail | Event::Rcpt) {
                 self.check_promises(event, stream.id());
             }
@@ -345,6 +357,8 @@ impl Session {
                 let lost = drops || self.garbled;
                 let reply_end = if lost { NEVER_REPLIED } else { stream.written_bytes() + output };
                 self.record(&envelope, stream.id(), reply_end);
+            } else if let Some(word) = self.word().filter(|_| event == Event::Mail) {
+                self.dialogue.refuse_in_words(450, word.reply());
             } else if let Some(code) = self.refusal(event) {
                 if event == Event::Rcpt && code / 100 == 5 {
                     self.note_refused(stream.id());
@@ -405,11 +419,32 @@ impl Session {
                 let between = (from, self.host);
                 let begun = Begun { life: group, between, sender: &sender, at_us };
                 self.peers.paces.note(&self.peers.plan, begun);
+                self.peers.effects.note(begun);
             }
             if self.defers_all() {
                 self.peers.deferred.note(self.host, group, at_us);
             }
         }
+    }
+
+    /// The node has named a recipient.
+    fn note_recipient(&self, connection: u64) {
+        let peers = &self.peers;
+        let written_us = peers.network.written_by_client_at(connection, self.taken_bytes);
+        if let (Some(from), Some(at_us)) = (peers.network.source_of(connection), written_us) {
+            let since_ms = (peers.executor.now_us() - at_us) / 1_000;
+            let wall_ms = wall_ms(&peers.executor, &peers.wall_offset_ms) - since_ms;
+            let judge = (&*peers.plan, &*peers.account, &peers.warmed);
+            warming::check(judge, (from, self.host), (at_us, wall_ms));
+        }
+    }
+
+    /// What the provider says now instead of taking mail.
+    fn word(&self) -> Option<Word> {
+        if self.peers.healed.get() || !self.hop.by_mx || self.hop.is_crowd() {
+            return None;
+        }
+        self.peers.plan.word_at(self.peers.executor.now_us())
     }
 
     /// What names a sender or a recipient came as it was to come.

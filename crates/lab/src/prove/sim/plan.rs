@@ -8,18 +8,22 @@ mod dns;
 mod file;
 mod pace;
 mod places;
+mod rules;
 mod shown;
 mod tls;
 mod variety;
+mod warming;
 
 pub use act::{Act, ActKind, Crash, CrashKind, DiskFailure};
 pub use bounds::{Horizon, Limits};
 pub use directory::{DirectoryPlan, Health, Illness};
 pub use dns::{Mood, Zones};
-pub use pace::PacePlan;
+pub use pace::{PacePlan, PaceTerms};
 pub use places::Places;
+pub use rules::{Anger, RulePlan, Word};
 pub use tls::{NOBODYS_KEY, TlsIllness, TlsPlan, TlsaPlan, key_of};
 pub use variety::{CROWD_DOMAIN, CROWD_FROM_US, Crowd};
+pub use warming::WarmupPlan;
 
 use super::names::{BOX_DOMAIN, DEAF_DOMAIN, SENDER_DOMAIN};
 use act::{acts, crashes};
@@ -263,6 +267,7 @@ impl Plan {
         plan.spread_users(&mut Random::new(seed ^ 0x7370_7264));
         plan.add_tls(&mut Random::new(seed ^ 0x0074_6C73));
         plan.add_pace(&mut Random::new(seed ^ 0x7061_6365));
+        plan.change_pace(&mut Random::new(seed ^ 0x7275_6C65));
         plan.note_unasked();
         plan
     }
@@ -453,8 +458,15 @@ impl Plan {
     /// How far away deadlines may be.
     #[must_use]
     pub fn horizon(&self) -> Horizon {
+        let warms_up = self.pace.as_ref().is_some_and(|pace| pace.warmup.is_some());
         // Jitter makes them a fifth longer, and a clock of milliseconds cuts something off.
-        Horizon { retry_ms: 24_001, back_off_ms: 24_001, expiry_ms: 3_600_001, dead_ms: 90_001 }
+        Horizon {
+            retry_ms: 24_001,
+            back_off_ms: 24_001,
+            expiry_ms: 3_600_001,
+            dead_ms: 90_001,
+            warmup_ms: if warms_up { 86_400_001 } else { 0 },
+        }
     }
 
     /// What the node may use.

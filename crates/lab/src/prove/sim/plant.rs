@@ -22,6 +22,12 @@ pub enum Plant {
     RateDoubled,
     /// The node asks the resolver one question more at once than the law allows
     OneLookupMore,
+    /// A reload does not bring what is shared (a provider's limits, tenants' rates, rules)
+    KeepOldPace,
+    /// What rules have set in force is forgotten with the process
+    ForgetRules,
+    /// What a source that warms up has sent is written when the process stops, and not before it is sent
+    CountAfterUse,
     /// Next hops that are not known to be well may take all connections of the process
     NoParts,
     /// A peer says 554 now and then where the judge knows of nothing final

@@ -84,15 +84,25 @@ impl Beginnings {
 
 /// A stretch of time with more than is allowed to ready queues that are there since `since_us`: how
 /// many, from when, until when.
-pub(super) fn worst(
-    times_us: &[u64],
-    limit: RateLimit,
-    since_us: &[u64],
-) -> Option<(usize, u64, u64)> {
+fn worst(times_us: &[u64], limit: RateLimit, since_us: &[u64]) -> Option<(usize, u64, u64)> {
     let allowed_at = |at_us: u64| {
         let lasted_us: u64 = since_us.iter().map(|&since_us| at_us.saturating_sub(since_us)).sum();
         limit.per_second * lasted_us as f64 / 1e6
     };
+    let extra_at = |at_us: u64| {
+        let queues = since_us.iter().filter(|&&since_us| since_us <= at_us).count();
+        limit.extra * queues as f64
+    };
+    worst_stretch(times_us, allowed_at, extra_at)
+}
+
+/// A stretch of time with more than is allowed: how many, from when, until when. `allowed_at` says how many may have
+/// been begun from the start until then, and `extra_at` how many beyond that in any stretch that ends then.
+pub(super) fn worst_stretch(
+    times_us: &[u64],
+    allowed_at: impl Fn(u64) -> f64,
+    extra_at: impl Fn(u64) -> f64,
+) -> Option<(usize, u64, u64)> {
     // The beginning of the stretch that is worst for all that come later.
     let mut start = 0;
     for (number, &at_us) in times_us.iter().enumerate() {
@@ -101,14 +111,44 @@ pub(super) fn worst(
             start = number;
         }
         let count = number + 1 - start;
-        let queues = since_us.iter().filter(|&&since_us| since_us <= at_us).count();
-        let extra = limit.extra * queues as f64;
-        let allowed = extra + allowed_at(at_us) - allowed_at(times_us[start]);
+        let allowed = extra_at(at_us) + allowed_at(at_us) - allowed_at(times_us[start]);
         if count as f64 > allowed + 1e-3 {
             return Some((count, times_us[start], at_us));
         }
     }
     None
+}
+
+/// A rate that is another from time to time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RateSteps {
+    /// From when on, in order, and how many per second.
+    steps: Vec<(u64, f64)>,
+}
+
+impl RateSteps {
+    /// The highest of those that hold from the first time on and, where there is a second one, until then.
+    pub(super) fn of_highest(periods: &[(u64, u64, f64)]) -> RateSteps {
+        let mut edges_us: Vec<u64> =
+            periods.iter().flat_map(|&(from_us, until_us, _)| [from_us, until_us]).collect();
+        edges_us.sort_unstable();
+        edges_us.dedup();
+        let at = |at_us: u64| {
+            let holds = periods.iter().filter(|(from, until, _)| (*from..*until).contains(&at_us));
+            holds.map(|&(_, _, per_second)| per_second).fold(0.0, f64::max)
+        };
+        RateSteps { steps: edges_us.into_iter().map(|at_us| (at_us, at(at_us))).collect() }
+    }
+
+    /// How many may have been begun until then.
+    pub(super) fn allowed_at(&self, at_us: u64) -> f64 {
+        let ends = self.steps.iter().skip(1).map(|&(from_us, _)| from_us).chain([u64::MAX]);
+        let steps = self.steps.iter().zip(ends);
+        let counts = steps.map(|(&(from_us, per_second), until_us)| {
+            per_second * at_us.min(until_us).saturating_sub(from_us) as f64 / 1e6
+        });
+        counts.sum()
+    }
 }
 
 #[cfg(test)]
@@ -142,5 +182,13 @@ mod tests {
         assert!(worst(&times_us, limit, &[0]).is_some());
         // None may begin where there is none.
         assert_eq!(worst(&times_us, limit, &[]), Some((1, 0, 0)));
+    }
+
+    #[test]
+    fn of_rates_that_hold_at_once_the_highest_counts() {
+        let rate = RateSteps::of_highest(&[(0, 20_000_000, 2.0), (10_000_000, u64::MAX, 1.0)]);
+        let allowed = |seconds: u64| rate.allowed_at(seconds * 1_000_000);
+        assert_eq!([0, 10, 20, 30].map(allowed), [0.0, 20.0, 40.0, 50.0]);
+        assert_eq!(RateSteps::default().allowed_at(7), 0.0);
     }
 }

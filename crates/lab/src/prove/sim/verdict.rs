@@ -13,7 +13,9 @@ impl Simulation {
                 self.environment.account.violate(None, text);
             }
         }
-        for text in self.peers.paces.exceeded(&self.plan, &self.environment.ready_queues) {
+        let queues = &self.environment.ready_queues;
+        let too_fast = self.peers.paces.exceeded(&self.plan, queues).into_iter();
+        for text in too_fast.chain(self.environment.effects.exceeded(queues)) {
             self.environment.account.violate(None, text);
         }
     }

@@ -10,6 +10,7 @@ use super::promises::Promises;
 use super::ready_queues::ReadyQueues;
 use super::tables::SimTables;
 use super::trace::Trace;
+use super::warming::SimWarmups;
 use auth::mta_sts::Policy;
 use auth::tlsa::Tlsa;
 use bytes::Bytes;
@@ -20,7 +21,6 @@ use mta::seams::{
     NoHashing, Policies, PolicyQuestion, Sleep, Spawn, Task, Time, Unfetched, Vouched, Warmups,
     World,
 };
-use mta::warmup;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -54,7 +54,7 @@ struct Seams {
     store: SimStore,
     tables: SimTables,
     greylist: RefCell<Book>,
-    warmups: Rc<RefCell<warmup::Book>>,
+    warmups: Rc<SimWarmups>,
     policies: SimPolicies,
 }
 
@@ -68,7 +68,7 @@ impl SimWorld {
         spawn: SimSpawn,
         store: SimStore,
         tables: SimTables,
-        warmups: Rc<RefCell<warmup::Book>>,
+        warmups: Rc<SimWarmups>,
     ) -> SimWorld {
         let greylist = RefCell::default();
         let policies = SimPolicies { life: dns.asker.0, promises: Rc::clone(&dns.promises) };

@@ -88,35 +88,18 @@ impl FilterArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SelectArgs {
     /// The message's ID: 16 hexadecimal digits.
-    #[arg(value_name = "ID", value_parser = parse_id, conflicts_with_all = FILTERS)]
-    #[arg(conflicts_with = "all", required_unless_present_any = OTHERWISE)]
+    #[arg(value_name = "ID", value_parser = parse_id, conflicts_with_all = OTHERWISE)]
+    #[arg(required_unless_present_any = OTHERWISE)]
     pub(crate) id: Option<MessageId>,
     /// All messages.
-    #[arg(long, conflicts_with_all = FILTERS)]
+    #[arg(long, conflicts_with_all = &OTHERWISE[1..])]
     pub(crate) all: bool,
     /// Or those that match.
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
 }
 
-const FILTERS: [&str; 16] = [
-    "domain",
-    "sender",
-    "recipient",
-    "client",
-    "state",
-    "route",
-    "next_hop",
-    "tenant",
-    "campaign",
-    "pool",
-    "provider",
-    "source",
-    "failure",
-    "class",
-    "older_than",
-    "younger_than",
-];
+/// What may be said instead of an ID.
 const OTHERWISE: [&str; 17] = [
     "all",
     "domain",

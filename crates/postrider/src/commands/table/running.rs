@@ -1,7 +1,7 @@
 //! What a running server is asked about its tables.
 
-use crate::cli::{FlushArgs, GetArgs, ServerArgs, exit};
-use crate::commands::asking;
+use crate::cli::{FlushArgs, GetArgs, ServerArgs};
+use crate::commands::asking::{self, Shown};
 use crate::terminal::clean;
 use comfy_table::{Table, presets};
 use mta::control::{ControlRequest, ControlResponse, TableAnswer, TableItem};
@@ -9,19 +9,19 @@ use std::process::ExitCode;
 
 /// `postrider table list`.
 pub(super) fn list(server: &ServerArgs) -> ExitCode {
-    ask(server, &ControlRequest::TableList, |responses| {
+    asking::print(server, &ControlRequest::TableList, |responses| {
         let items = responses.iter().filter_map(|response| match response {
             ControlResponse::Table(item) => Some(&**item),
             _ => None,
         });
-        Shown { text: listed(items), is_found: true }
+        listed(items)
     })
 }
 
 /// `postrider table get`.
 pub(super) fn get(args: &GetArgs) -> ExitCode {
     let request = ControlRequest::TableGet { table: args.table.clone(), key: args.key.clone() };
-    ask(&args.server, &request, |responses| {
+    asking::print(&args.server, &request, |responses| {
         let answer = responses.iter().find_map(|response| match response {
             ControlResponse::TableAnswer(answer) => Some(&**answer),
             _ => None,
@@ -33,50 +33,7 @@ pub(super) fn get(args: &GetArgs) -> ExitCode {
 /// `postrider table flush`.
 pub(super) fn flush(args: &FlushArgs) -> ExitCode {
     let request = ControlRequest::TableFlush { table: args.table.clone(), key: args.key.clone() };
-    ask(&args.server, &request, |responses| {
-        let texts = responses.iter().filter_map(|response| match response {
-            ControlResponse::Done { text: Some(text), .. } => Some(format!("{text}\n")),
-            _ => None,
-        });
-        Shown { text: texts.collect(), is_found: true }
-    })
-}
-
-/// What is shown to people.
-#[derive(Default)]
-struct Shown {
-    text: String,
-    /// Whether what was looked for was found.
-    is_found: bool,
-}
-
-fn ask(
-    server: &ServerArgs,
-    request: &ControlRequest,
-    show: impl FnOnce(&[ControlResponse]) -> Shown,
-) -> ExitCode {
-    let mut responses = Vec::new();
-    let asked = asking::ask(server, request, |response| {
-        responses.push(response);
-        Ok(())
-    });
-    if let Err(code) = asked {
-        return code;
-    }
-    if let Some((code, text)) = responses.iter().find_map(|response| match response {
-        ControlResponse::Error { code, text } => Some((*code, text)),
-        _ => None,
-    }) {
-        return asking::refused(code, text);
-    }
-    let shown = show(&responses);
-    if server.json {
-        let lines = responses.iter().filter_map(|response| serde_json::to_string(response).ok());
-        super::super::print(&lines.map(|line| line + "\n").collect::<String>());
-    } else {
-        super::super::print(&shown.text);
-    }
-    if shown.is_found { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) }
+    asking::print(&args.server, &request, asking::done)
 }
 
 fn listed<'a>(items: impl Iterator<Item = &'a TableItem>) -> String {

@@ -144,6 +144,7 @@ impl Network {
             from,
             max,
             before: (0, 0),
+            cap: None,
             queues,
             open: 0,
             exceeded: None,
@@ -154,15 +155,30 @@ impl Network {
     /// but for those that are there, and for what is begun within `grace_us`: what was allowed may
     /// be opened still, and `more` besides, by those that were allowed less.
     pub fn limit(&self, addresses: &[SocketAddr], max: u32, more: u32, grace_us: u64) {
-        let until_us = self.0.executor.now_us() + grace_us;
+        let now_us = self.0.executor.now_us();
         let mut state = self.0.state.borrow_mut();
         let is_one = |watch: &&mut Watch| {
             watch.from.is_none() && watch.addresses.iter().any(|to| addresses.contains(to))
         };
         for watch in state.watches.iter_mut().filter(is_one) {
-            let before = watch.allowed_each(self.0.executor.now_us());
-            watch.before = (until_us, before.saturating_add(more).max(max));
-            watch.max = max;
+            watch.limit(now_us, max, more, grace_us);
+        }
+    }
+
+    /// The same for the connections from each source that has a limit.
+    pub fn limit_sources(&self, max: u32, grace_us: u64) {
+        let now_us = self.0.executor.now_us();
+        let mut state = self.0.state.borrow_mut();
+        for watch in state.watches.iter_mut().filter(|watch| watch.from.is_some()) {
+            watch.limit(now_us, max, 0, grace_us);
+        }
+    }
+
+    /// In this time (from when on, until when) no more than `max` are opened from `from`, whatever else is allowed.
+    pub fn cap_from(&self, from: IpAddr, time_us: Option<(u64, u64)>, max: u32) {
+        let mut state = self.0.state.borrow_mut();
+        for watch in state.watches.iter_mut().filter(|watch| watch.from == Some(from)) {
+            watch.cap = time_us.map(|time_us| (time_us, max));
         }
     }
 

@@ -16,6 +16,8 @@ pub(super) struct Watch {
     pub(super) max: u32,
     /// Until then this limit holds: what was being opened when it was lowered is opened.
     pub(super) before: (u64, u32),
+    /// From when on and until when no more than so many are opened, whatever else is allowed.
+    pub(super) cap: Option<((u64, u64), u32)>,
     /// Ready queues that use these addresses.
     pub(super) queues: Queues,
     pub(super) open: u32,
@@ -38,6 +40,13 @@ impl Watch {
         self.addresses.contains(to) && self.from.is_none_or(|own| own == from)
     }
 
+    /// From now on `max` holds, and until `grace_us` later what was allowed before, and `more` besides.
+    pub(super) fn limit(&mut self, now_us: u64, max: u32, more: u32, grace_us: u64) {
+        let before = self.allowed_each(now_us);
+        self.before = (now_us + grace_us, before.saturating_add(more).max(max));
+        self.max = max;
+    }
+
     /// What one ready queue may have.
     pub(super) fn allowed_each(&self, now_us: u64) -> u32 {
         let (until_us, before) = self.before;
@@ -50,6 +59,12 @@ impl Watch {
             Queues::One => 1,
             Queues::Named(count) => count,
         };
-        queues * self.allowed_each(now_us)
+        let allowed = queues * self.allowed_each(now_us);
+        match self.cap {
+            Some(((from_us, until_us), max)) if (from_us..until_us).contains(&now_us) => {
+                allowed.min(max)
+            }
+            _ => allowed,
+        }
     }
 }

@@ -73,6 +73,9 @@ pub enum ActKind {
     },
     /// The configuration is changed and read again: [`Plan::changes`] up to this one.
     Change(usize),
+    /// What is shared changes, and the configuration is read again: [`PacePlan::terms`](super::PacePlan) from
+    /// this one on.
+    Pace(usize),
     /// The DNS says something else: this one of [`Plan::zone_changes`].
     Zones(usize),
     /// The disks have only so much room left.

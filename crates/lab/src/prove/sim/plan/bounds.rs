@@ -15,6 +15,8 @@ pub struct Horizon {
     pub expiry_ms: u64,
     /// The same for those to the next hop that is dead.
     pub dead_ms: u64,
+    /// The longest wait for what a source that warms up may send; 0 where none does.
+    pub warmup_ms: u64,
 }
 
 impl Horizon {
@@ -25,6 +27,8 @@ impl Horizon {
             BlockerKind::Time => self.retry_ms,
             BlockerKind::Backoff => self.back_off_ms,
             _ if address.ends_with(DEAD_DOMAIN) => self.dead_ms,
+            // What can't be read says so in place of what it waits for.
+            BlockerKind::Rate | BlockerKind::Spool => self.expiry_ms.max(self.warmup_ms),
             _ => self.expiry_ms,
         }
     }

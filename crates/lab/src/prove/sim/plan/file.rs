@@ -7,9 +7,9 @@ use mta::seams::Mx;
 use std::fmt::Write as _;
 
 impl Plan {
-    /// The node's configuration after so many changes.
+    /// The node's configuration after so many changes, and so many of what is shared.
     #[must_use]
-    pub fn config(&self, changes: usize, plant: Option<Plant>) -> String {
+    pub fn config(&self, (changes, paces): (usize, usize), plant: Option<Plant>) -> String {
         let paths: Vec<String> = (0..self.logs).map(|log| format!("\"/log{log}\"")).collect();
         let pace = self.pace.as_ref();
         let mut text = format!(
@@ -24,7 +24,7 @@ impl Plan {
             self.unsettled_max,
             pace.map_or("", PacePlan::of_listener),
         );
-        text.push_str(&pace.map_or_else(String::new, |pace| pace.sections(plant)));
+        text.push_str(&pace.map_or_else(String::new, |pace| pace.sections(paces, plant)));
         if self.has_tls() {
             // Its files are the program's, which is not here.
             let _ = writeln!(

@@ -1,7 +1,8 @@
 //! Worlds in which much is shared: mail goes from several addresses, a provider's limits cut across next hops, and
 //! tenants have rates of their own, over four shards. Drawn by itself so that it changes nothing else.
 
-use super::{BY_MX, Hop, Plan, hop, mx_name};
+use super::rules::{Anger, RulePlan};
+use super::{Act, ActKind, BY_MX, Hop, Plan, WarmupPlan, hop, mx_name};
 use crate::prove::sim::plant::Plant;
 use load::random::Random;
 use std::fmt::Write as _;
@@ -16,17 +17,33 @@ const ALL_IN_S: u32 = 90;
 /// The rate of one message at a time, and nearly no burst.
 const PER_SECOND_MIN: u32 = 2;
 
+/// Reloads that change what holds.
+const CHANGES_MAX: usize = 3;
+
 /// What is shared.
 #[derive(Clone, Debug)]
 pub struct PacePlan {
     /// The addresses that mail to the provider goes from.
     pub sources: Vec<IpAddr>,
+    /// What holds at first; [`ActKind::Pace`] counts those that hold later.
+    pub terms: Vec<PaceTerms>,
+    /// When the provider says something that rules listen for.
+    pub angers: Vec<Anger>,
+    /// The first source warms up.
+    pub warmup: Option<WarmupPlan>,
+}
+
+/// What holds between two reloads.
+#[derive(Clone, Debug)]
+pub struct PaceTerms {
     /// Connections to all hosts of the provider, of each source.
     pub connections_max: u32,
     /// Transactions that may begin towards them per second, of each source.
     pub per_second: u32,
     /// The same of each tenant towards anybody.
     pub tenants: Vec<u32>,
+    /// What is done when the provider says something.
+    pub rules: Vec<RulePlan>,
 }
 
 impl Plan {
@@ -43,19 +60,50 @@ impl Plan {
         for _ in 0..2 {
             self.domains.extend(provider.concat());
         }
-        let messages = self.clients.0 * self.clients.1;
-        let rate = |random: &mut Random, share: u32| {
-            PER_SECOND_MIN + (2 * messages / share).div_ceil(ALL_IN_S) + random.below(3) as u32
-        };
         let sources = 2 + random.below(2) as u32;
         let tenants = 2 + random.below(2) as u32;
         let source = |n: u32| IpAddr::V4(Ipv4Addr::new(10, 0, 0, 11 + n as u8));
         self.pace = Some(PacePlan {
             sources: (0..sources).map(source).collect(),
+            terms: vec![self.draw_terms(random, sources, tenants)],
+            angers: Vec::new(),
+            warmup: None,
+        });
+    }
+
+    fn draw_terms(&self, random: &mut Random, sources: u32, tenants: u32) -> PaceTerms {
+        let messages = self.clients.0 * self.clients.1;
+        let rate = |random: &mut Random, share: u32| {
+            PER_SECOND_MIN + (2 * messages / share).div_ceil(ALL_IN_S) + random.below(3) as u32
+        };
+        PaceTerms {
             connections_max: 1 + random.below(3) as u32,
             per_second: rate(random, sources),
             tenants: (0..tenants).map(|_| rate(random, tenants)).collect(),
-        });
+            rules: Vec::new(),
+        }
+    }
+
+    /// Draws what changes during a run: limits and rules by reloads, and what the provider says.
+    pub(super) fn change_pace(&mut self, random: &mut Random) {
+        let Some(mut pace) = self.pace.take() else { return };
+        if random.below(2) == 0 {
+            pace.add_rules(random, self.heal_us);
+        }
+        let (sources, tenants) = (pace.sources.len() as u32, pace.terms[0].tenants.len() as u32);
+        let mut at_us = 0;
+        while pace.terms.len() <= CHANGES_MAX && random.below(3) > 0 {
+            at_us += random.below(self.heal_us - at_us);
+            self.acts.push(Act { at_us, kind: ActKind::Pace(pace.terms.len()) });
+            let mut terms = self.draw_terms(random, sources, tenants);
+            terms.rules = pace.changed_rules(random);
+            pace.terms.push(terms);
+        }
+        if random.below(3) == 0 {
+            self.warm_up(&mut pace, random);
+        }
+        self.pace = Some(pace);
+        self.acts.sort_by_key(|act| act.at_us);
     }
 
     /// How many addresses mail to this hop goes from.
@@ -75,26 +123,47 @@ impl Plan {
     /// The tenant of the message of this number.
     #[must_use]
     pub fn tenant_of(&self, number: u64) -> Option<usize> {
-        self.pace.as_ref().map(|pace| (number % pace.tenants.len() as u64) as usize)
+        self.pace.as_ref().map(|pace| (number % pace.terms[0].tenants.len() as u64) as usize)
     }
 
-    /// The shaping file.
+    /// The shaping file after so many changes of what is shared.
     #[must_use]
-    pub fn shaping(&self, plant: Option<Plant>) -> Option<String> {
-        let pace = self.pace.as_ref()?;
+    pub fn shaping(&self, changes: usize, plant: Option<Plant>) -> Option<String> {
+        let terms = self.pace.as_ref()?.terms_told(changes, plant);
         let hops = self.hops.iter().filter(|hop| hop.by_mx && !hop.is_crowd());
         let names: Vec<String> =
             hops.flat_map(|hop| (0..hop.hosts.len()).map(move |n| mx_name(hop, n))).collect();
-        let connections = pace.connections_max + u32::from(plant == Some(Plant::OneConnectionMore));
-        let per_second = pace.per_second * (1 + u32::from(plant == Some(Plant::RateDoubled)));
+        let connections =
+            terms.connections_max + u32::from(plant == Some(Plant::OneConnectionMore));
+        let per_second = terms.per_second * (1 + u32::from(plant == Some(Plant::RateDoubled)));
         Some(format!(
             "[provider.big]\nmx = {names:?}\n\
-             together = {{ max_connections = {connections}, rate = [\"{per_second}/s\"] }}\n"
+             together = {{ max_connections = {connections}, rate = [\"{per_second}/s\"] }}\n{}",
+            RulePlan::section(&terms.rules),
         ))
     }
 }
 
 impl PacePlan {
+    /// What holds after so many changes.
+    #[must_use]
+    pub fn terms_after(&self, changes: usize) -> &PaceTerms {
+        &self.terms[changes]
+    }
+
+    /// The same, as the node is told.
+    fn terms_told(&self, changes: usize, plant: Option<Plant>) -> &PaceTerms {
+        let is_told = plant != Some(Plant::KeepOldPace);
+        self.terms_after(if is_told { changes } else { 0 })
+    }
+
+    /// The name of a source.
+    #[must_use]
+    pub fn name_of(&self, source: IpAddr) -> Option<String> {
+        let number = self.sources.iter().position(|own| *own == source)?;
+        Some(format!("s{number}"))
+    }
+
     /// Keys in front of all sections.
     pub(super) fn top(&self) -> &'static str {
         "shaping = [\"/shaping.toml\"]\n"
@@ -111,16 +180,18 @@ impl PacePlan {
     }
 
     /// Sections.
-    pub(super) fn sections(&self, plant: Option<Plant>) -> String {
+    pub(super) fn sections(&self, changes: usize, plant: Option<Plant>) -> String {
         let mut text = "[steering]\ntenant = \"X-Tenant\"\n".to_owned();
         let faster = 1 + u32::from(plant == Some(Plant::RateDoubled));
-        for (n, per_second) in self.tenants.iter().enumerate() {
+        for (n, per_second) in self.terms_told(changes, plant).tenants.iter().enumerate() {
             let rate = per_second * faster;
             let _ = writeln!(text, "[[tenant]]\nname = \"t{n}\"\nrate = [\"{rate}/s\"]");
         }
         let mut names = Vec::new();
         for (n, address) in self.sources.iter().enumerate() {
             let _ = writeln!(text, "[[source]]\nname = \"s{n}\"\naddress = \"{address}\"");
+            let warmup = self.warmup.as_ref().filter(|_| n == WarmupPlan::SOURCE);
+            text.push_str(&warmup.map_or_else(String::new, WarmupPlan::key));
             names.push(format!("{{ name = \"s{n}\" }}"));
         }
         let _ = writeln!(text, "[[pool]]\nname = \"all\"\nsources = [{}]", names.join(", "));
@@ -141,8 +212,10 @@ mod tests {
             let pace = plan.pace.as_ref().expect("it has one");
             assert_eq!(plan.shards, SHARDS);
             assert!(plan.crowd.is_none() && plan.provider_hosts().len() >= 2);
-            let all: u32 = pace.tenants.iter().sum();
-            assert!(all * ALL_IN_S >= 2 * plan.clients.0 * plan.clients.1, "{pace:?}");
+            for terms in &pace.terms {
+                let all: u32 = terms.tenants.iter().sum();
+                assert!(all * ALL_IN_S >= 2 * plan.clients.0 * plan.clients.1, "{pace:?}");
+            }
             assert_eq!(plan.sources_of(&plan.hops[0]), 1);
             assert_eq!(plan.sources_of(&plan.hops[BY_MX]) as usize, pace.sources.len());
         }

@@ -1,0 +1,198 @@
+//! What the provider says now and then, and what rules of shaping do about it.
+
+use super::{PacePlan, Plan, SECOND_US};
+use load::random::Random;
+use std::fmt::Write as _;
+
+/// Slower than any of the usual rates, and not so slow that all does not go in time.
+const BACKOFF_PER_SECOND: u32 = 1;
+
+/// One thing that the provider says instead of taking mail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// All sources go slower, each by itself.
+    Backoff,
+    /// Each set of hosts gets less.
+    Set,
+    /// Nothing is sent any more.
+    Suspend,
+    /// Nothing is sent of the tenant whose message it was.
+    SuspendTenant,
+}
+
+impl Word {
+    const ALL: [Word; 4] = [Word::Backoff, Word::Set, Word::Suspend, Word::SuspendTenant];
+
+    /// The name of its rule.
+    #[must_use]
+    pub fn rule(self) -> &'static str {
+        match self {
+            Word::Backoff => "backoff",
+            Word::Set => "set",
+            Word::Suspend => "suspend",
+            Word::SuspendTenant => "suspend_tenant",
+        }
+    }
+
+    /// Whose rule has this name.
+    #[must_use]
+    pub fn of_rule(name: &str) -> Option<Word> {
+        Word::ALL.into_iter().find(|word| word.rule() == name)
+    }
+
+    /// What is said.
+    #[must_use]
+    pub fn reply(self) -> &'static [u8] {
+        match self {
+            Word::Backoff => b"450 4.7.0 unusual rate\r\n",
+            Word::Set => b"450 4.7.0 too many from this network\r\n",
+            Word::Suspend => b"450 4.7.0 come back later\r\n",
+            Word::SuspendTenant => b"450 4.7.1 complaints about this customer\r\n",
+        }
+    }
+
+    fn pattern(self) -> &'static str {
+        match self {
+            Word::Backoff => "unusual rate",
+            Word::Set => "too many from",
+            Word::Suspend => "come back later",
+            Word::SuspendTenant => "about this customer",
+        }
+    }
+
+    fn action(self) -> String {
+        match self {
+            Word::Set => format!("{{ set = {{ rate = [\"{BACKOFF_PER_SECOND}/s\"] }} }}"),
+            word => format!("\"{}\"", word.rule()),
+        }
+    }
+}
+
+/// A rule for one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RulePlan {
+    /// What it listens for.
+    pub word: Word,
+    /// How often it waits for that, in a minute.
+    pub after: u32,
+    /// For how long, the first time.
+    pub lasts_s: u64,
+    /// It concerns all sources, not only the one that was told.
+    pub is_of_every_source: bool,
+}
+
+/// The provider says something instead of taking mail, for a while.
+#[derive(Clone, Copy, Debug)]
+pub struct Anger {
+    /// From when on.
+    pub from_us: u64,
+    /// Until when.
+    pub until_us: u64,
+    /// What.
+    pub word: Word,
+}
+
+impl RulePlan {
+    fn draw(word: Word, random: &mut Random) -> RulePlan {
+        RulePlan {
+            word,
+            after: 1 + random.below(3) as u32,
+            lasts_s: 5 + random.below(60),
+            is_of_every_source: word == Word::Suspend && random.below(3) == 0,
+        }
+    }
+
+    /// The most that a source may send per second while it is in force: of all, or of one set of hosts; `None`: it
+    /// sends nothing.
+    #[must_use]
+    pub fn per_second(word: Word) -> Option<f64> {
+        match word {
+            Word::Backoff | Word::Set => Some(f64::from(BACKOFF_PER_SECOND)),
+            Word::Suspend | Word::SuspendTenant => None,
+        }
+    }
+
+    /// The rules of the provider, in the shaping file.
+    pub(super) fn section(rules: &[RulePlan]) -> String {
+        if rules.is_empty() {
+            return String::new();
+        }
+        let mut text =
+            format!("backoff = {{ max_connections = 1, rate = [\"{BACKOFF_PER_SECOND}/s\"] }}\n");
+        for RulePlan { word, after, lasts_s, is_of_every_source } in rules {
+            let (name, pattern, action) = (word.rule(), word.pattern(), word.action());
+            let scope = if *is_of_every_source { "scope = \"provider\"\n" } else { "" };
+            let _ = write!(
+                text,
+                "[[provider.big.rule]]\nname = \"{name}\"\nmatch = \"{pattern}\"\nafter = \"{after} in 1m\"\n\
+                 action = {action}\nlasts = \"{lasts_s}s\"\n{scope}"
+            );
+        }
+        text
+    }
+}
+
+impl PacePlan {
+    /// Draws some rules, and when the provider says what they listen for.
+    pub(super) fn add_rules(&mut self, random: &mut Random, heal_us: u64) {
+        let mut words: Vec<Word> = Word::ALL.into_iter().filter(|_| random.below(2) == 0).collect();
+        if words.is_empty() {
+            words.push(Word::Suspend);
+        }
+        self.terms[0].rules = words.iter().map(|word| RulePlan::draw(*word, random)).collect();
+        for _ in 0..1 + random.below(4) {
+            let from_us = random.below(heal_us);
+            let until_us = from_us + (1 + random.below(15)) * SECOND_US;
+            let word = words[random.below(words.len() as u64) as usize];
+            self.angers.push(Anger { from_us, until_us, word });
+        }
+    }
+
+    /// The rules as a reload may leave them: the same, others of the same names, fewer.
+    pub(super) fn changed_rules(&self, random: &mut Random) -> Vec<RulePlan> {
+        let before = self.terms.last().map_or(&[][..], |terms| &terms.rules);
+        let changed = before.iter().filter_map(|rule| match random.below(6) {
+            0 => None,
+            1 => Some(RulePlan::draw(rule.word, random)),
+            _ => Some(*rule),
+        });
+        changed.collect()
+    }
+}
+
+impl Plan {
+    /// What the provider says at that time instead of taking mail.
+    #[must_use]
+    pub fn word_at(&self, at_us: u64) -> Option<Word> {
+        let mut angers = self.pace.iter().flat_map(|pace| &pace.angers);
+        let anger = angers.find(|anger| (anger.from_us..anger.until_us).contains(&at_us));
+        anger.map(|anger| anger.word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::shaping::{Shaping, ShapingFile};
+
+    #[test]
+    fn some_worlds_have_rules_that_can_be_read_and_that_reloads_change() {
+        let plans: Vec<Plan> = (0..400).map(Plan::new).filter(|plan| plan.pace.is_some()).collect();
+        let (mut ruled, mut changed) = (0, 0);
+        for plan in &plans {
+            let pace = plan.pace.as_ref().expect("it has one");
+            for changes in 0..pace.terms.len() {
+                let text = plan.shaping(changes, None).expect("a file");
+                let file = ShapingFile { name: "a.toml".into(), text: text.as_str().into() };
+                let shaping = Shaping::read(&[file]).unwrap_or_else(|errors| panic!("{errors}"));
+                let rules = &pace.terms_after(changes).rules;
+                assert_eq!(shaping.rules().count(), rules.len());
+                changed += usize::from(*rules != pace.terms[0].rules);
+            }
+            assert_eq!(pace.terms[0].rules.is_empty(), pace.angers.is_empty());
+            ruled += usize::from(!pace.angers.is_empty());
+        }
+        assert!(ruled * 3 > plans.len() && ruled < plans.len(), "{ruled} of {}", plans.len());
+        assert!(changed > 5, "{changed}");
+    }
+}
