@@ -39,7 +39,7 @@ pub(super) fn envelope_bytes(envelope: &Envelope) -> usize {
 pub(super) fn read_envelope(bytes: &[u8], count: u32) -> Option<Envelope> {
     let mut r = Reader { rest: bytes };
     let flags = r.u8()?;
-    let mailbox = |text: &str| Mailbox::parse(text, true).ok();
+    let mailbox = |text: &str| Mailbox::parse_any(text).ok();
     let reverse_path = match r.optional()? {
         Some(text) => Some(mailbox(text)?),
         None => None,
@@ -65,7 +65,7 @@ pub(super) fn read_envelope(bytes: &[u8], count: u32) -> Option<Envelope> {
     })
 }
 
-/// The text after the last `@` of each recipient, without building the mailboxes.
+/// The domain in the text of each recipient, without building the mailboxes.
 pub(super) fn envelope_domains(envelope: &[u8], count: u32) -> Option<SmallVec<[&str; 4]>> {
     let mut r = Reader { rest: envelope };
     r.u8()?;
@@ -74,9 +74,7 @@ pub(super) fn envelope_domains(envelope: &[u8], count: u32) -> Option<SmallVec<[
     let mut domains = SmallVec::new();
     for _ in 0..count {
         r.u8()?;
-        let mailbox = r.text()?;
-        // No domain or address literal contains an `@`.
-        domains.push(mailbox.rsplit_once('@').map_or("", |(_, domain)| domain));
+        domains.push(Mailbox::domain_part(r.text()?));
         r.optional()?;
     }
     Some(domains)
