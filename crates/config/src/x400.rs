@@ -2,8 +2,8 @@
 
 use super::host::HostPort;
 use super::settings::Secret;
-use mail::{Domain, OrAddress};
 use mail::map::FixedMap;
+use mail::{Domain, OrAddress};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -27,7 +27,11 @@ impl Resolver<'_> {
                 mta.as_str()
             }
             None => {
-                self.error("x400", "[x400] without `mta`", "name this MTA, such as mta = \"relay\"");
+                self.error(
+                    "x400",
+                    "[x400] without `mta`",
+                    "name this MTA, such as mta = \"relay\"",
+                );
                 ""
             }
         };
@@ -88,15 +92,24 @@ impl Resolver<'_> {
                 X400ModeText::X410 => X400Mode::X410,
                 X400ModeText::X4101984 => X400Mode::X4101984,
             },
-            t_selector: self.selector(&format!("{at}.t_selector"), &text.t_selector, SELECTOR_BYTES_MAX),
+            t_selector: self.selector(
+                &format!("{at}.t_selector"),
+                &text.t_selector,
+                SELECTOR_BYTES_MAX,
+            ),
             s_selector: self.selector(
                 &format!("{at}.s_selector"),
                 &text.s_selector,
                 SESSION_SELECTOR_BYTES_MAX,
             ),
-            p_selector: self.selector(&format!("{at}.p_selector"), &text.p_selector, SELECTOR_BYTES_MAX),
+            p_selector: self.selector(
+                &format!("{at}.p_selector"),
+                &text.p_selector,
+                SELECTOR_BYTES_MAX,
+            ),
             their_name: text.their_name.as_str().into(),
-            their_password: self.x400_password(&format!("{at}.their_password"), &text.their_password),
+            their_password: self
+                .x400_password(&format!("{at}.their_password"), &text.their_password),
             our_name: our_name.into(),
             our_password: self.x400_password(&format!("{at}.our_password"), &text.our_password),
             associations_max: text.max_associations,
@@ -148,7 +161,8 @@ impl Resolver<'_> {
 
     fn x400_password(&mut self, path: &str, text: &str) -> Secret {
         if text.len() > PASSWORD_BYTES_MAX || !text.bytes().all(|b| (0x20..0x7f).contains(&b)) {
-            let message = format!("at most {PASSWORD_BYTES_MAX} printable ASCII characters are wanted");
+            let message =
+                format!("at most {PASSWORD_BYTES_MAX} printable ASCII characters are wanted");
             self.error(path, message, "");
         }
         Secret(text.as_bytes().into())
@@ -179,7 +193,9 @@ impl Resolver<'_> {
         let mut taken = Vec::with_capacity(written.len());
         for (index, text) in written.iter().enumerate() {
             let path = format!("{path}[{index}]");
-            let Some(address) = self.or_address(&path, text, OrAddress::parse_part) else { continue };
+            let Some(address) = self.or_address(&path, text, OrAddress::parse_part) else {
+                continue;
+            };
             if let Some(strange) = address.attributes().iter().find(|a| !a.is_routed()) {
                 let message = format!("{} in what a route takes", strange.key());
                 let help = "mail is routed by C, ADMD, PRMD, O and OU1 to OU4; who it is for, the next MTA \
@@ -209,7 +225,11 @@ impl Resolver<'_> {
     }
 
     /// The peer that a route leads to.
-    pub(crate) fn x400_peer(&mut self, path: &str, name: &str) -> Option<(Arc<X400>, Arc<X400Peer>)> {
+    pub(crate) fn x400_peer(
+        &mut self,
+        path: &str,
+        name: &str,
+    ) -> Option<(Arc<X400>, Arc<X400Peer>)> {
         let Some(x400) = self.x400.clone() else {
             let help = "add [x400] with `mta` and `domain`, and a [[x400.peer]]";
             self.error(path, "a route to a peer of X.400 without a section [x400]", help);
