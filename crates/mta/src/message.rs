@@ -133,6 +133,12 @@ impl Message {
         }
     }
 
+    /// What its channel needs, where it is no internet mail.
+    #[must_use]
+    pub fn kept_of_x400(&self) -> Option<&Bytes> {
+        meta::kept_of_x400(&self.meta)
+    }
+
     /// What it asks of TLS on its way.
     #[must_use]
     pub fn require_tls(&self) -> RequireTls {

@@ -1,6 +1,6 @@
 //! Ways out: what delivers mail, by the key that a route names it by.
 
-use super::Slot;
+use super::{OwnReport, ReportQuestion, Slot};
 use crate::seams::{Task, World};
 use std::rc::Rc;
 
@@ -8,6 +8,11 @@ use std::rc::Rc;
 pub trait Channel<W: World>: 'static {
     /// The key in `[[route]]` that leads to it: `smtp`, `maildir`, …
     fn key(&self) -> &'static str;
+
+    /// A report in a form of its own, where the message is one of this channel's. `None`: it is not.
+    fn report(&self, _question: &ReportQuestion<'_>) -> Option<OwnReport> {
+        None
+    }
 
     /// Works one connection slot of a ready queue until there is nothing more for it. Dropping the
     /// slot gives it back.

@@ -20,6 +20,7 @@ pub use crate::schedule::tls_domains::TlsDomain;
 pub use crate::seams::Task;
 pub use channel::{Channel, Channels};
 pub use outcome::AttemptContext;
+pub use report::{OwnReport, ReportQuestion};
 pub use slot::{Idled, Slot};
 
 use crate::custody::Custody;

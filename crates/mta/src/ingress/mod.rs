@@ -11,6 +11,7 @@ mod decisions;
 mod directory;
 mod draft;
 mod entrance;
+mod foreign;
 mod forwarding;
 mod intake;
 mod limits;
@@ -36,6 +37,7 @@ pub use consultation::{Consulted, consult, consult_route};
 pub use content::{Gathered, Gathering};
 pub use draft::Draft;
 pub use entrance::{Entrance, Submitted};
+pub use foreign::Foreign;
 pub use forwarding::OwnDomains;
 pub use intake::Intake;
 pub use login::{LoginSource, Logins};
@@ -94,15 +96,16 @@ fn with_own<W: World>(
     world: &W,
     console: &Rc<dyn Console>,
 ) -> Vec<Stages> {
-    let own = |rules: &Rc<ListenerRules<dyn Handler<W>>>| {
-        let handler = rules.handler.as_ref();
-        handler.map(|handler| handler.stages(config, world, console)).unwrap_or_default()
+    let of = |rules: &Rc<ListenerRules<dyn Handler<W>>>| -> Stages {
+        let Some(handler) = &rules.handler else { return Rc::clone(all) };
+        let own = handler.stages(config, world, console);
+        match (own.is_empty(), handler.takes_internet_mail()) {
+            (true, true) => Rc::clone(all),
+            (_, true) => own.into_iter().chain(all.iter().cloned()).collect(),
+            (_, false) => own.into(),
+        }
     };
-    let with_all = |own: Vec<Rc<dyn Stage>>| match own.is_empty() {
-        true => Rc::clone(all),
-        false => own.into_iter().chain(all.iter().cloned()).collect(),
-    };
-    rules.iter().map(|rules| with_all(own(rules))).collect()
+    rules.iter().map(of).collect()
 }
 
 /// What the sessions of one shard share.
