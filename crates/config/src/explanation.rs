@@ -182,10 +182,7 @@ impl Telling<'_> {
                 (value, deciding_rule.unwrap_or_else(|| self.last_table()))
             }
             Decision::Named { route } => (
-                match request.recipient.is_or_address() {
-                    true => "accepted from peers of X.400: a route names its attributes".to_owned(),
-                    false => "accepted from everybody: a route names the domain".to_owned(),
-                },
+                named_by(request.recipient),
                 self.pattern_origin(route, request.recipient),
             ),
             Decision::Local { route } => (
@@ -489,6 +486,14 @@ impl Telling<'_> {
         let warn_after = retry.warn_after.map_or("never".to_owned(), write_duration);
         self.explainer.step("sender warned after", warn_after, warn);
         self.explainer.step("returned after", write_duration(retry.give_up_after), give_up);
+    }
+}
+
+/// Who may send to a recipient that a route names.
+fn named_by(recipient: &Mailbox) -> String {
+    match recipient.is_or_address() {
+        true => "accepted from peers of X.400: a route names its attributes".to_owned(),
+        false => "accepted from everybody: a route names the domain".to_owned(),
     }
 }
 

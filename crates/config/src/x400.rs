@@ -7,10 +7,9 @@ use mail::{Domain, OrAddress};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest transport, session or presentation selector in octets (X.224 §13.3.4, X.225 §8.3.1: a session
-/// selector has at most 16, and RFC 1006 implementations take 64 of the others).
-pub const SELECTOR_BYTES_MAX: usize = 64;
-/// The same of a session selector.
+/// Longest transport or presentation selector in octets (X.224 §13.3.4, ISO 8073).
+pub const SELECTOR_BYTES_MAX: usize = 32;
+/// The same of a session selector (X.225 §8.3.1.10).
 pub const SESSION_SELECTOR_BYTES_MAX: usize = 16;
 /// Longest name of an MTA (X.411 Annex B, ub-mta-name-length).
 pub const MTA_NAME_BYTES_MAX: usize = 32;

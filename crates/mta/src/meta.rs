@@ -224,9 +224,7 @@ pub(crate) fn kept_of_x400(meta: &Meta) -> Option<&Bytes> {
 pub(crate) fn refused(refused: &[(u32, Refusal)]) -> Option<(u16, Bytes)> {
     let mut reasons: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     for (index, refusal) in refused {
-        let (class, text) = (refusal.status_class(), &refusal.text);
-        let (subject, detail) = refusal.status;
-        let mut reason = format!("{REFUSED}{class}.{subject}.{detail} {text}");
+        let mut reason = format!("{REFUSED}{} {}", refusal.status, refusal.text);
         reason.truncate(reason.floor_char_boundary(REFUSED_BYTES_MAX));
         reasons.entry(reason).or_default().push(*index);
     }

@@ -349,7 +349,7 @@ fn parse_domain(text: &str) -> Result<String, String> {
 
 fn parse_mailbox(text: &str) -> Result<Mailbox, String> {
     let bare = text.strip_prefix('<').and_then(|t| t.strip_suffix('>')).unwrap_or(text);
-    Mailbox::parse(bare, true).map_err(|error| error.to_string())
+    Mailbox::parse_any(bare).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ pub struct X400PeerText {
     #[schemars(range(min = 0, max = 1_024))]
     pub checkpoint_kib: u16,
     /// How many checkpoints may be unconfirmed.
-    #[schemars(range(min = 1, max = 255))]
+    #[schemars(range(min = 1, max = 64))]
     pub window: u8,
     /// The longest transport data unit that is proposed (X.224 §13.3.4). Older peers take 2,048 at most.
     #[schemars(range(min = 128, max = 65_408))]

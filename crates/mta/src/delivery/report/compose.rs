@@ -43,7 +43,7 @@ pub(super) fn compose<W: World>(
     if message.kept_of_x400().is_some() && !group.is_notice {
         return own_kind(delivery, message, id, (&indexed, start));
     }
-    let start = if message.kept_of_x400().is_some() { b"" } else { start };
+    let start = if message.kept_of_x400().is_some() { &[][..] } else { start };
     let recipients: Vec<RecipientReport<'_>> =
         indexed.into_iter().map(|(_, recipient)| recipient).collect();
     let pieces = [start];
