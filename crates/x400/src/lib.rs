@@ -3,3 +3,5 @@
 //!
 //! Bytes and the time go in; events, bytes to send and content come out. Nothing here opens a socket,
 //! reads a clock or waits.
+
+pub mod ber;
