@@ -5,3 +5,5 @@
 //! reads a clock or waits.
 
 pub mod ber;
+pub mod decode;
+pub mod or_name;
