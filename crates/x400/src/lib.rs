@@ -3,3 +3,7 @@
 //!
 //! Bytes and the time go in; events, bytes to send and content come out. Nothing here opens a socket,
 //! reads a clock or waits.
+
+pub mod ber;
+pub mod decode;
+pub mod or_name;
