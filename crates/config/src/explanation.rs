@@ -181,10 +181,9 @@ impl Telling<'_> {
                 let value = format!("refused to {client}: {}", Reply::from(refusal.clone()));
                 (value, deciding_rule.unwrap_or_else(|| self.last_table()))
             }
-            Decision::Named { route } => (
-                named_by(request.recipient),
-                self.pattern_origin(route, request.recipient),
-            ),
+            Decision::Named { route } => {
+                (named_by(request.recipient), self.pattern_origin(route, request.recipient))
+            }
             Decision::Local { route } => (
                 "accepted from everybody: everything else stays on this server".to_owned(),
                 self.explainer.origin(&format!("route[{route}]")),

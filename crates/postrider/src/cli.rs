@@ -8,6 +8,7 @@ mod queue;
 mod shaping;
 mod table;
 mod tls;
+mod x400;
 
 pub(crate) use auth::{AuthArgs, AuthCheckArgs, AuthCommand};
 pub(crate) use classify::ClassifyArgs;
@@ -16,6 +17,9 @@ pub(crate) use queue::QueueArgs;
 pub(crate) use shaping::{LiftArgs, ShapingArgs, ShapingCommand};
 pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
 pub(crate) use tls::{TlsArgs, TlsCheckArgs, TlsCommand};
+pub(crate) use x400::{
+    X400AddressArgs, X400Args, X400Command, X400DecodeArgs, X400PeerArgs, X400PeersArgs, X400PingArgs,
+};
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use mail::{Domain, Mailbox};
@@ -139,6 +143,8 @@ pub(crate) enum Command {
     Dkim(DkimArgs),
     /// How connections to next hops are encrypted
     Tls(TlsArgs),
+    /// Peers of X.400, addresses and what is sent there
+    X400(X400Args),
     /// The configuration's reference, schema and default
     Config(ConfigArgs),
     /// Print shell completions

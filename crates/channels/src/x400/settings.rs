@@ -88,10 +88,8 @@ impl Settings for Route {
     }
 
     fn limits(&self) -> Limits {
-        let shared = SharedLimits {
-            connections_max: self.peer.associations_max,
-            messages_per_second: 0.0,
-        };
+        let shared =
+            SharedLimits { connections_max: self.peer.associations_max, messages_per_second: 0.0 };
         Limits {
             shared: Some(shared),
             opens_max: OPENS_MAX,
@@ -113,12 +111,15 @@ impl Settings for Route {
         let X400Peer { name, hosts, mode, associations_max, .. } = &*self.peer;
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
         let (hosts, mode) = (hosts.join(", "), mode.word());
-        let value = format!("{name} at {hosts}, {mode} mode, at most {associations_max} associations");
+        let value =
+            format!("{name} at {hosts}, {mode} mode, at most {associations_max} associations");
         explainer.own_key("peer", value);
     }
 
     fn is_like(&self, other: &dyn Settings) -> bool {
         let Some(other) = other.of::<Route>() else { return false };
-        self.peer == other.peer && self.x400.mta == other.x400.mta && self.x400.domain == other.x400.domain
+        self.peer == other.peer
+            && self.x400.mta == other.x400.mta
+            && self.x400.domain == other.x400.domain
     }
 }

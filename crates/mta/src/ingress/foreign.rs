@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// What is kept with such a message.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
-    /// The octets that its channel needs, under [`spool::record::tag::X400`].
+    /// The octets that its channel needs, under [`spool::record::tag::X400`]; none: it gets header fields as internet
+    /// mail does.
     pub kept: Bytes,
     /// Recipients, by their indexes, that are not delivered to, with what is reported of them.
     pub refused: Vec<(u32, Refusal)>,
@@ -47,6 +48,11 @@ impl<W: World> Entrance<W> {
         &self.ingress.services.shared.unheard
     }
 
+    /// What came of the content is not kept; the transaction goes on.
+    pub fn drop_content(&mut self) {
+        self.intake.reset();
+    }
+
     /// Tells whoever looks after this server, at a limited rate.
     pub fn warn(&self, what: &'static str, text: std::fmt::Arguments<'_>) {
         self.ingress.services.console.warn(what, text);
@@ -72,8 +78,10 @@ impl<W: World> Entrance<W> {
         };
         let Foreign { kept, refused, told, hold } = foreign;
         let mut additions = Additions::default();
-        let (tag, value) = meta::x400(kept);
-        additions.set_meta(tag, value);
+        if !kept.is_empty() {
+            let (tag, value) = meta::x400(kept);
+            additions.set_meta(tag, value);
+        }
         if let Some((tag, value)) = meta::refused(&refused) {
             additions.set_meta(tag, value);
         }

@@ -1,0 +1,59 @@
+//! Names of users and of domains, as the configuration and the queue have them, and as P1 has them.
+
+use mail::{Mailbox, OrAddress};
+use x400::mts::GlobalDomain;
+use x400::or_name::OrName;
+
+/// The recipient or sender that a name of P1 stands for. `None`: no text of a reasonable length says it.
+pub(super) fn mailbox(name: &OrName) -> Option<Mailbox> {
+    let address = OrAddress::parse(&name.address.to_string()).ok()?;
+    Mailbox::of_or_address(&address).ok()
+}
+
+/// The same, or what stands for a name that no text says, which no route takes.
+pub(super) fn mailbox_or_none(name: &OrName) -> Mailbox {
+    let of_nobody = || Mailbox::parse_any("/CN=unreadable address/").ok();
+    match mailbox(name).or_else(of_nobody) {
+        Some(mailbox) => mailbox,
+        None => unreachable!("the address of nobody is one"),
+    }
+}
+
+/// The name that a mailbox of the queue stands for; `None`: it is a mailbox of internet mail.
+pub(super) fn or_name(mailbox: &Mailbox) -> Option<OrName> {
+    if !mailbox.is_or_address() {
+        return None;
+    }
+    let address = x400::or_name::OrAddress::parse(mailbox.as_str()).ok()?;
+    Some(OrName::from(address))
+}
+
+/// Our management domain, as the configuration has it.
+pub(super) fn global_domain(domain: &OrAddress) -> GlobalDomain {
+    let text = |key: &str| domain.value(key).map(Box::from);
+    GlobalDomain {
+        country: text("C").unwrap_or_default(),
+        admd: text("ADMD").unwrap_or_else(|| " ".into()),
+        prmd: text("PRMD"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_same_both_ways() {
+        for text in [
+            "/G=Carol/S=Sender/O=Gamma/PRMD=TestC/ADMD= /C=GB/",
+            "/CN=Duty Officer/OU2=b/OU1=a/O=Beta/ADMD=GOLD 400/C=GB/",
+            "/DD.RFC-822=tom(u)h(a)cs.widget.example/ADMD=GOLD 400/C=GB/",
+        ] {
+            let mailbox_of_text = Mailbox::parse_any(text).unwrap();
+            let name = or_name(&mailbox_of_text).unwrap();
+            assert!(mailbox(&name).unwrap().is_same(&mailbox_of_text), "{text}: {}", name.address);
+        }
+        assert_eq!(or_name(&Mailbox::parse_any("jo@x.test").unwrap()), None);
+        assert!(mailbox_or_none(&OrName::default()).is_or_address());
+    }
+}

@@ -1,0 +1,307 @@
+//! One association: APDU after APDU until the queue has none for it.
+
+use super::opening::{self, OpenError, Opened};
+use super::{route_of, trouble};
+use crate::x400::departure::{self, Departure};
+use crate::x400::unwritten::Unwritten;
+use bytes::Bytes;
+use config::X400Peer;
+use mail::{Failure, Reply};
+use mta::alarm::Alarm;
+use mta::delivery::{AttemptContext, Idled, Slot};
+use mta::event::Hop;
+use mta::line::Permit;
+use mta::message::{Message, SentBody};
+use mta::routing::hop::NextHop;
+use mta::seams::{Net, Stream, World};
+use queue::{CloseReason, Take, Work};
+use spool::{BlobId, LoadError};
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use x400::association::{AbortReason, End, Event, Initiator};
+
+/// A connection and what is spoken on it.
+pub(super) struct Wire<W: World> {
+    pub(super) stream: <W::Net as Net>::Stream,
+    pub(super) machine: Initiator,
+    pub(super) alarm: Alarm<W::Time>,
+    pub(super) unwritten: Unwritten,
+}
+
+impl<W: World> Wire<W> {
+    /// Writes and reads until the machine has something to tell.
+    pub(super) async fn next_event(&mut self, slot: &Slot<W>) -> Event {
+        loop {
+            if let Some(event) = self.machine.poll_event() {
+                return event;
+            }
+            if self.machine.is_closed() && self.unwritten.is_empty() {
+                return Event::Ended(End::Lost);
+            }
+            if poll_fn(|cx| self.poll_progress(slot, cx)).await.is_err() {
+                self.machine.handle_lost(slot.now());
+            }
+        }
+    }
+
+    /// Writes what there is, and reads: two sides that only write would wait for each other.
+    fn poll_progress(&mut self, slot: &Slot<W>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.unwritten.extend(self.machine.take_output());
+        let mut has_written = false;
+        while !self.unwritten.is_empty() {
+            match self.stream.poll_write(cx, &self.unwritten.slices()) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => {
+                    self.unwritten.advance(count);
+                    self.machine.handle_written(slot.now());
+                    has_written = true;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => break,
+            }
+        }
+        let mut scratch = slot.scratch();
+        match self.stream.poll_read(cx, &mut scratch) {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            Poll::Ready(Ok(count)) => {
+                let octets = Bytes::copy_from_slice(&scratch[..count]);
+                self.machine.handle_input(&octets, slot.now());
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => {}
+        }
+        drop(scratch);
+        if self.alarm.poll(cx, self.machine.next_deadline()).is_ready() {
+            self.machine.handle_deadline(slot.now());
+            return Poll::Ready(Ok(()));
+        }
+        // Who waits for room may go on.
+        if has_written && self.unwritten.is_empty() && self.machine.wants_content() {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
+    }
+
+    /// Goes on until the machine has nothing more to say.
+    pub(super) async fn close(&mut self, slot: &Slot<W>) {
+        while !(self.machine.is_closed() && self.unwritten.is_empty()) {
+            let event = self.next_event(slot).await;
+            if matches!(event, Event::Ended(End::Lost)) {
+                return;
+            }
+        }
+    }
+}
+
+/// An association with what it carries.
+struct Association<W: World> {
+    wire: Wire<W>,
+    permit: Permit,
+    event_hop: Arc<Hop>,
+    place: Box<str>,
+    settings: Arc<X400Peer>,
+    carried: u32,
+    /// Last: the connection is gone when its slot is given back.
+    slot: Slot<W>,
+}
+
+/// Opens an association for the slot's ready queue and works it off.
+pub(super) async fn run<W: World>(slot: Slot<W>) {
+    let hop = Rc::clone(slot.hop());
+    let opened = match opening::open(&slot, &hop).await {
+        Ok(opened) => opened,
+        Err(OpenError::NotNeeded) => return slot.not_needed(),
+        Err(OpenError::Later(failure)) => {
+            slot.metrics().connections_failed.inc();
+            return slot.open_failed(Arc::new(failure));
+        }
+    };
+    slot.metrics().connections_opened.inc();
+    slot.metrics().connections_open.inc();
+    slot.opened();
+    let Opened { wire, permit, event_hop, place } = opened;
+    let settings = Arc::clone(&route_of(&hop).peer);
+    let mut association =
+        Association { wire, permit, event_hop, place, settings, carried: 0, slot };
+    while let Some(work) = association.next_work(&hop).await {
+        let _busy = association.slot.busy();
+        if let Err(reason) = association.carry(work, &hop).await {
+            association.slot.closing(reason);
+            return;
+        }
+    }
+    association.wire.machine.release(association.slot.now());
+    association.wire.close(&association.slot).await;
+}
+
+impl<W: World> Drop for Association<W> {
+    fn drop(&mut self) {
+        self.slot.metrics().connections_open.dec();
+    }
+}
+
+impl<W: World> Association<W> {
+    /// The next message; waits for one as long as idling is allowed. `None`: it is time to release.
+    async fn next_work(&mut self, hop: &NextHop) -> Option<Work> {
+        let until = self.slot.now() + self.settings.idle_timeout;
+        // Who has several goes when others wait for their first.
+        if self.carried > 0 && self.permit.must_go() {
+            return None;
+        }
+        loop {
+            if hop.superseded.get() {
+                return None;
+            }
+            match self.slot.take(self.carried) {
+                Take::Work(work) => return Some(work),
+                Take::Close => return None,
+                Take::Wait if self.slot.is_stopping() => return None,
+                Take::Wait => {}
+            }
+            let (stream, alarm) = (&mut self.wire.stream, &mut self.wire.alarm);
+            let end = |cx: &mut Context<'_>| {
+                // The peer has no business to speak while nothing is asked.
+                let mut octet = [0];
+                match stream.poll_read(cx, &mut octet) {
+                    Poll::Ready(_) => Poll::Ready(Idled::Closed),
+                    Poll::Pending => alarm.poll(cx, until).map(|()| Idled::Timeout),
+                }
+            };
+            match self.slot.idle(&mut self.permit, end).await {
+                Idled::Woken => {}
+                Idled::Timeout => {
+                    self.slot.closing(CloseReason::Idle);
+                    return None;
+                }
+                Idled::Closed => {
+                    self.slot.closing(CloseReason::Idle);
+                    self.wire.machine.handle_lost(self.slot.now());
+                    return None;
+                }
+                Idled::ClosedWhileWoken => {
+                    self.wire.machine.handle_lost(self.slot.now());
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Transfers a message, and concludes its recipients.
+    ///
+    /// # Errors
+    /// Why the association can't be used further.
+    async fn carry(&mut self, work: Work, hop: &NextHop) -> Result<(), CloseReason> {
+        let place = self.slot.place_to_load(work.id);
+        let message = match self.slot.load_in_turn(place, work.id).await {
+            Ok(message) => message,
+            Err(why) => {
+                self.slot.unreadable(&work, "record", &why);
+                return Ok(());
+            }
+        };
+        let indexes: Vec<u32> = work.entries.iter().map(|(_, index, _)| *index).collect();
+        let departure = match departure::departure(&message, &indexes, &route_of(hop).x400) {
+            Ok(departure) => departure,
+            Err(failure) => {
+                self.conclude(&message, &work, Err(failure));
+                return Ok(());
+            }
+        };
+        self.carried += 1;
+        self.slot.metrics().transactions.inc();
+        if let Err(why) = self.send(&message, departure).await {
+            self.slot.unreadable(&work, "body", &why);
+            self.wire.machine.abort(AbortReason::LocalSystemProblem, self.slot.now());
+            self.wire.close(&self.slot).await;
+            return Err(CloseReason::Normal);
+        }
+        loop {
+            match self.wire.next_event(&self.slot).await {
+                Event::Acknowledged => {
+                    let reply = Reply::new(250, (2, 0, 0), "acknowledged");
+                    self.conclude(&message, &work, Ok(reply));
+                    return Ok(());
+                }
+                Event::NotTaken(reason) => {
+                    self.conclude(&message, &work, Err(trouble::not_taken(&self.place, reason)));
+                    return Ok(());
+                }
+                Event::Ended(end) => {
+                    let failure = trouble::ended(&self.place, &end, &self.settings);
+                    self.conclude(&message, &work, Err(failure.clone()));
+                    self.slot.throttled(failure);
+                    return Err(CloseReason::Normal);
+                }
+                // A responder's, and turns, which we don't give.
+                Event::Bind(_)
+                | Event::Bound(_)
+                | Event::ActivityStarted
+                | Event::Content(_)
+                | Event::ApduComplete
+                | Event::ActivityDropped
+                | Event::TurnTaken
+                | Event::TurnGiven => {}
+            }
+        }
+    }
+
+    /// Hands an APDU to the machine: all of it at once, or, of a body in a file of its own, piece by piece.
+    async fn send(&mut self, message: &Message, departure: Departure) -> Result<(), LoadError> {
+        let prefix = Bytes::from(departure.prefix);
+        let now = self.slot.now();
+        match message.sent_body() {
+            SentBody::Memory(pieces) if departure.has_content => {
+                let pieces: Vec<Bytes> =
+                    std::iter::once(prefix).chain(pieces.iter().cloned()).collect();
+                self.wire.machine.transfer(&pieces, now);
+                Ok(())
+            }
+            SentBody::Blob(blob) if departure.has_content => {
+                self.send_blob(message, blob, prefix).await
+            }
+            SentBody::Memory(_) | SentBody::Blob(_) => {
+                self.wire.machine.transfer(&[prefix], now);
+                Ok(())
+            }
+        }
+    }
+
+    async fn send_blob(
+        &mut self,
+        message: &Message,
+        blob: BlobId,
+        prefix: Bytes,
+    ) -> Result<(), LoadError> {
+        let total = prefix.len() as u64 + message.sent_body_bytes();
+        self.wire.machine.begin_transfer(total, self.slot.now());
+        self.wire.machine.push_content(prefix, self.slot.now());
+        let mut offset = 0;
+        while offset < message.sent_body_bytes() {
+            let piece = self.slot.load_blob(message, blob, offset).await?;
+            offset += piece.len() as u64;
+            self.wire.machine.push_content(piece, self.slot.now());
+            self.wire.drain(&self.slot).await;
+        }
+        Ok(())
+    }
+
+    fn conclude(&self, message: &Rc<Message>, work: &Work, outcome: Result<Reply, Failure>) {
+        match &outcome {
+            Ok(_) => self.slot.accepted(),
+            Err(failure) if failure.class == mail::Class::Transient => {
+                self.slot.deferred(failure, false);
+            }
+            Err(_) => {}
+        }
+        let outcomes = vec![outcome; work.entries.len()];
+        self.slot.heard(message, &outcomes);
+        // Who takes an APDU reports what becomes of it (X.411 §14.3.4).
+        let hop = Arc::clone(&self.event_hop);
+        let context = AttemptContext { hop, local: false, dsn_passed_on: true };
+        self.slot.conclude(message, work, outcomes, &context);
+    }
+}
