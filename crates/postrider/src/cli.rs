@@ -18,7 +18,8 @@ pub(crate) use shaping::{LiftArgs, ShapingArgs, ShapingCommand};
 pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
 pub(crate) use tls::{TlsArgs, TlsCheckArgs, TlsCommand};
 pub(crate) use x400::{
-    X400AddressArgs, X400Args, X400Command, X400DecodeArgs, X400PeerArgs, X400PeersArgs, X400PingArgs,
+    X400AddressArgs, X400Args, X400Command, X400DecodeArgs, X400PeerArgs, X400PeersArgs,
+    X400PingArgs,
 };
 
 use clap::{Args, Parser, Subcommand, ValueHint};

@@ -8,12 +8,14 @@ mod kept;
 mod loops;
 mod names;
 mod outbound;
+mod peer;
 mod report;
 mod settings;
 mod unwritten;
 
 pub(crate) use inbound::P1;
 pub(crate) use outbound::Outbound;
+pub use peer::{association_failure, initiator_settings, is_peer};
 pub(crate) use settings::{P1Text, X400RouteText};
 
 use config::Config;

@@ -4,7 +4,8 @@ mod ping;
 
 use super::{asking, load, print};
 use crate::cli::{
-    ServerArgs, X400AddressArgs, X400Args, X400Command, X400DecodeArgs, X400PeerArgs, X400PeersArgs, exit,
+    ServerArgs, X400AddressArgs, X400Args, X400Command, X400DecodeArgs, X400PeerArgs,
+    X400PeersArgs, exit,
 };
 use config::{Config, X400Peer};
 use mail::Mailbox;

@@ -2,6 +2,7 @@
 
 use super::incoming::{Complete, Incoming, Rules, Sink};
 use crate::x400::ends;
+use crate::x400::peer::{is_its, our_identity};
 use auth::digest::DIGEST_BYTES;
 use bytes::Bytes;
 use config::{Listener, X400, X400Peer};
@@ -216,12 +217,7 @@ impl<W: World> Session<W> {
             Ok(peer) => {
                 self.entrance.introduce(&peer.their_name, "P1");
                 self.entrance.recognise_peer(&peer.name);
-                let password = Some(&peer.our_password.0).filter(|password| !password.is_empty());
-                let identity = Identity {
-                    name: Some(peer.our_name.to_string()),
-                    password: password.map(|password| Password(password.to_vec())),
-                };
-                self.machine.accept(identity, self.entrance.now());
+                self.machine.accept(our_identity(&peer), self.entrance.now());
                 self.peer = Some(peer);
             }
             Err(why) => {
@@ -246,8 +242,7 @@ impl<W: World> Session<W> {
         if request.has_strong_credentials {
             return Err("its credentials are no password");
         }
-        let shown = request.identity.password.clone().unwrap_or(Password(Vec::new()));
-        match shown.is(&peer.their_password.0) {
+        match is_its(&request.identity, peer) {
             true => Ok(Arc::clone(peer)),
             false => Err("its password is another"),
         }

@@ -4,6 +4,8 @@ mod association;
 mod opening;
 mod trouble;
 
+pub(super) use trouble::ended;
+
 use super::report;
 use super::settings::{Route, X400RouteText};
 use config::ChannelSection;

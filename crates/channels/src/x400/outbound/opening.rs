@@ -2,8 +2,9 @@
 
 use super::association::Wire;
 use super::{route_of, trouble};
+use crate::x400::peer;
 use crate::x400::unwritten::Unwritten;
-use config::{X400Mode, X400Peer};
+use config::X400Peer;
 use mail::{Class, Culprit, EnhancedStatus, Failure};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
@@ -17,11 +18,7 @@ use mta::seams::{DnsError, Egress, Endpoint, Net, Time, World};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use x400::association::{
-    AbortReason, Binding, Event, Identity, Initiator, InitiatorSettings, Mode, Password, Selectors,
-    Timeouts,
-};
-use x400::mts::UtcTime;
+use x400::association::{AbortReason, Event, Initiator};
 
 /// Addresses tried in one opening at most.
 const ADDRESSES_MAX: usize = 8;
@@ -104,23 +101,23 @@ async fn open_at<W: World>(
     slot: &Slot<W>,
     hop: &Rc<NextHop>,
     host: &Host,
-    peer: SocketAddr,
+    address: SocketAddr,
 ) -> Result<Opened<W>, OpenError> {
     let settings = &route_of(hop).peer;
     let place: Box<str> = match host.name.parse::<IpAddr>() {
-        Ok(_) => peer.to_string().into(),
-        Err(_) => format!("{}[{}]:{}", host.name, peer.ip(), peer.port()).into(),
+        Ok(_) => address.to_string().into(),
+        Err(_) => format!("{}[{}]:{}", host.name, address.ip(), address.port()).into(),
     };
     let time = slot.world().time();
     let mut alarm = Alarm::new(time.clone());
     let from = match &hop.source {
-        Some(source) => Egress { address: source.towards(peer), proxy: source.proxy },
+        Some(source) => Egress { address: source.towards(address), proxy: source.proxy },
         None => Egress::default(),
     };
     let (stream, mut permit) = loop {
         let Some(permit) = slot.connection().await else { return Err(OpenError::NotNeeded) };
         let until = time.now() + settings.connect_timeout;
-        let to = Endpoint::Tcp(peer);
+        let to = Endpoint::Tcp(address);
         let connected = alarm.within(|_| until, slot.world().net().connect(&to, from)).await;
         match connected.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
             Ok(stream) => break (stream, permit),
@@ -136,7 +133,7 @@ async fn open_at<W: World>(
             }
         }
     };
-    let machine = Initiator::new(initiator_settings(settings, slot), slot.now());
+    let machine = Initiator::new(peer::initiator_settings(settings, slot.wall()), slot.now());
     let mut wire = Wire { stream, machine, alarm, unwritten: Unwritten::default() };
     bind(slot, &mut wire, (settings, &place)).await.map_err(OpenError::Later)?;
     permit.prove();
@@ -152,7 +149,7 @@ async fn bind<W: World>(
 ) -> Result<(), Failure> {
     loop {
         match wire.next_event(slot).await {
-            Event::Bound(binding) if is_peer(&binding, settings) => return Ok(()),
+            Event::Bound(binding) if peer::is_peer(&binding, settings) => return Ok(()),
             Event::Bound(binding) => {
                 let failure = trouble::stranger(place, binding.identity.name.as_deref(), settings);
                 wire.machine.abort(AbortReason::UserError, slot.now());
@@ -175,44 +172,5 @@ async fn bind<W: World>(
             | Event::TurnTaken
             | Event::TurnGiven => {}
         }
-    }
-}
-
-/// Whether who answers has the name and the password that the configuration has for it.
-fn is_peer(binding: &Binding, settings: &X400Peer) -> bool {
-    let identity = &binding.identity;
-    let shown = identity.password.clone().unwrap_or(Password(Vec::new()));
-    identity.name.as_deref() == Some(&*settings.their_name) && shown.is(&settings.their_password.0)
-}
-
-fn initiator_settings<W: World>(settings: &X400Peer, slot: &Slot<W>) -> InitiatorSettings {
-    let password = Some(&settings.our_password.0).filter(|password| !password.is_empty());
-    InitiatorSettings {
-        mode: match settings.mode {
-            X400Mode::Normal => Mode::Normal,
-            X400Mode::X410 => Mode::X410,
-            X400Mode::X4101984 => Mode::X410Of1984,
-        },
-        called: Selectors {
-            t: settings.t_selector.to_vec(),
-            s: settings.s_selector.to_vec(),
-            p: settings.p_selector.to_vec(),
-        },
-        calling: Selectors::default(),
-        identity: Identity {
-            name: Some(settings.our_name.to_string()),
-            password: password.map(|password| Password(password.to_vec())),
-        },
-        checkpoint_kib: u32::from(settings.checkpoint_kib),
-        window: u32::from(settings.window),
-        two_way: false,
-        tpdu_bytes: settings.tpdu_bytes as usize,
-        reference_time: UtcTime::from(slot.wall()).to_text(),
-        timeouts: Timeouts {
-            bind: settings.connect_timeout,
-            window: settings.answer_timeout,
-            acknowledge: settings.answer_timeout,
-            ..Timeouts::default()
-        },
     }
 }
