@@ -3,26 +3,19 @@
 use super::kept::{self, ApduKind};
 use super::{acceptance, names};
 use bytes::Bytes;
-use config::X400;
 use mail::dsn::{Outcome, RecipientReport};
 use mail::{EnhancedStatus, Priority, Wall};
 use mta::delivery::{OwnReport, ReportQuestion};
-use x400::mts::message_indicator::CONTENT_RETURN_REQUEST;
-use x400::mts::report::{self, ReportedRecipient};
-use x400::mts::trace::Supplied;
-use x400::mts::{
-    EnvelopeKind, Extensions, Limits, MtsIdentifier, Recipient, ReportContent, ReportEnvelope,
-    TraceElement, TransferEnvelope, UtcTime,
-};
+use x400::mts::{self, EnvelopeKind, Limits, Recipient, TransferEnvelope, UtcTime};
+use x400::reasons::NonDelivery;
+use x400::report::{Reporter, Subject, Verdict, report as make};
 
-/// Octets of supplementary information (X.411 Annex B, ub-supplementary-info-length).
-const SUPPLEMENTARY_BYTES_MAX: usize = 256;
 /// To what `discard` delivers (X.411, MTSUserType): what no public service is.
 const PRIVATE_USER: u32 = 1;
-/// Contents up to this size are returned where the originator wants them back.
-const RETURNED_BYTES_MAX: usize = 256 * 1024;
+/// Octets of a local identifier (X.411 Annex B, ub-local-id-length).
+const LOCAL_ID_BYTES_MAX: usize = 32;
 
-/// The report that a question asks for; `None`: the message is none of X.400, or has no originator to tell.
+/// The report that a question asks for; `None`: the message is none of X.400, or nobody asked to be told.
 pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
     let (kind, octets) = kept::read(question.original.kept_of_x400()?)?;
     let x400 = question.config.x400.as_ref()?;
@@ -31,157 +24,97 @@ pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
         ApduKind::Probe => EnvelopeKind::Probe,
         ApduKind::Report => return None,
     };
-    let subject = TransferEnvelope::read(&octets, kind, &Limits::default()).ok()?;
-    let content = content_of(question, &subject).encode();
-    let envelope = envelope_of(question, x400, &subject);
+    let envelope = TransferEnvelope::read(&octets, kind, &Limits::default()).ok()?;
+    let ours: Vec<&Recipient> =
+        envelope.recipients.iter().filter(|r| r.indicators.is_responsible()).collect();
+    let told: Vec<Told<'_>> = question
+        .recipients
+        .iter()
+        .filter_map(|(index, report)| Some(Told::new(ours.get(*index as usize)?, report, question.now)))
+        .collect();
+    let verdicts: Vec<Verdict<'_>> = told.iter().map(Told::verdict).collect();
+    let local_id: String =
+        format!("{}.{}", question.report_id, x400.mta).chars().take(LOCAL_ID_BYTES_MAX).collect();
+    let domain = names::global_domain(&x400.domain);
+    let reporter = Reporter {
+        domain: &domain,
+        mta: &x400.mta,
+        local_id: &local_id,
+        now: UtcTime::from(question.now),
+    };
+    let is_whole = question.content.len() as u64 == question.original.content_bytes();
+    let content = (is_whole && kind == EnvelopeKind::Message)
+        .then(|| Bytes::copy_from_slice(question.content));
+    let (envelope, content) =
+        make(&Subject::from(&envelope), &reporter, &verdicts, content.as_ref())?;
     Some(OwnReport {
-        to: names::mailbox(&subject.originator)?,
+        to: names::mailbox_or_none(&envelope.destination),
         kept: kept::keep(ApduKind::Report, &envelope.encode()),
-        content,
+        content: content.encode(),
         priority: Priority::new(acceptance::URGENT),
     })
 }
 
-/// It begins here: our domain is the first that it comes through.
-fn envelope_of(
-    question: &ReportQuestion<'_>,
-    x400: &X400,
-    subject: &TransferEnvelope,
-) -> ReportEnvelope {
-    let domain = names::global_domain(&x400.domain);
-    let supplied = Supplied { arrival: UtcTime::from(question.now), ..Supplied::default() };
-    ReportEnvelope {
-        identifier: MtsIdentifier {
-            domain: domain.clone(),
-            local: format!("{}.{}", x400.mta, question.report_id)
-                .chars()
-                .take(32)
-                .collect::<String>()
-                .into(),
-        },
-        destination: subject.originator.clone(),
-        trace: vec![TraceElement { domain, supplied }],
-        extensions: Extensions::default(),
+/// What is told of one recipient.
+struct Told<'a> {
+    recipient: &'a Recipient,
+    outcome: mts::report::Outcome,
+    text: Option<String>,
+}
+
+impl<'a> Told<'a> {
+    fn new(recipient: &'a Recipient, report: &RecipientReport<'_>, now: Wall) -> Told<'a> {
+        let (outcome, text) = match &report.outcome {
+            Outcome::Failed(failure) => {
+                (failed(failure.status), Some(failure.to_string()))
+            }
+            // Time ran out, whatever stood in the way last.
+            Outcome::Expired { failure, .. } | Outcome::Delayed { failure, .. } => {
+                (failed(EnhancedStatus::new(5, 4, 7)), Some(failure.to_string()))
+            }
+            Outcome::Delivered(_) | Outcome::Relayed(_) | Outcome::Expanded => {
+                let time = UtcTime::from(report.last_attempt.unwrap_or(now));
+                (mts::report::Outcome::Delivered { time, user: PRIVATE_USER }, None)
+            }
+        };
+        Told { recipient, outcome, text }
+    }
+
+    fn verdict(&self) -> Verdict<'_> {
+        let supplementary = self.text.as_deref();
+        Verdict { recipient: self.recipient, outcome: self.outcome, supplementary }
     }
 }
 
-fn content_of(question: &ReportQuestion<'_>, subject: &TransferEnvelope) -> ReportContent {
-    let ours: Vec<&Recipient> =
-        subject.recipients.iter().filter(|r| r.indicators.is_responsible()).collect();
-    let arrival = question.original.received_at;
-    let reported = |(index, report): &(u32, RecipientReport<'_>)| {
-        let fields = ours.get(*index as usize)?;
-        Some(reported(fields, report, (arrival, question.now)))
+/// Reason and diagnostic of a status (RFC 2156 §5.3.8, the table from statuses to reasons).
+fn failed(status: EnhancedStatus) -> mts::report::Outcome {
+    let why = match (status.subject, status.detail) {
+        (1, 1..=3) => NonDelivery::new(1, 0),
+        (1, 4) => NonDelivery::new(1, 1),
+        (1, 6) => NonDelivery::new(1, 43),
+        (1, 7 | 8) => NonDelivery::new(1, 11),
+        (2, 1 | 2) => NonDelivery::new(1, 4),
+        (2, 3) | (3, 4) => NonDelivery::new(1, 7),
+        (2, 4) => NonDelivery::new(1, 30),
+        (3, 1 | 2) | (4, 5) => NonDelivery::new(1, 2),
+        (3, 3) | (5, 5) => NonDelivery::new(1, 18),
+        (3, 0) | (4, 0..=2 | 4) => NonDelivery::bare(0),
+        (4, 3) => NonDelivery::bare(6),
+        (4, 6) => NonDelivery::new(1, 3),
+        (4, 7) => NonDelivery::new(1, 5),
+        (5, 1 | 2 | 4) => NonDelivery::new(1, 14),
+        (5, 3) => NonDelivery::new(1, 16),
+        (6, 0) => NonDelivery::bare(2),
+        (6, 1) => NonDelivery::new(1, 6),
+        (6, 2) => NonDelivery::new(2, 9),
+        (6, 3) => NonDelivery::new(2, 8),
+        (6, 5) => NonDelivery::new(2, 47),
+        (7, 1) => NonDelivery::new(1, 29),
+        (7, 2) => NonDelivery::new(1, 28),
+        (7, _) => NonDelivery::new(1, 46),
+        _ => NonDelivery::bare(1),
     };
-    let has_failed = question.recipients.iter().any(|(_, report)| is_failure(&report.outcome));
-    let is_whole = question.content.len() as u64 == question.original.content_bytes();
-    let returns = has_failed
-        && subject.kind == EnvelopeKind::Message
-        && subject.indicators.has(CONTENT_RETURN_REQUEST)
-        && is_whole
-        && question.content.len() <= RETURNED_BYTES_MAX;
-    let correlator = subject.extensions.standard(x400::mts::extension::number::CONTENT_CORRELATOR);
-    ReportContent {
-        subject: subject.identifier.clone(),
-        subject_trace: subject.trace.clone(),
-        original_eits: subject.original_eits.clone(),
-        content_type: Some(subject.content_type.clone()),
-        content_identifier: subject.content_identifier.clone(),
-        returned_content: returns.then(|| Bytes::copy_from_slice(question.content)),
-        additional: None,
-        extensions: Extensions(correlator.into_iter().cloned().collect()),
-        recipients: question.recipients.iter().filter_map(reported).collect(),
-    }
-}
-
-fn is_failure(outcome: &Outcome<'_>) -> bool {
-    match outcome {
-        Outcome::Failed(_) | Outcome::Expired { .. } | Outcome::Delayed { .. } => true,
-        Outcome::Delivered(_) | Outcome::Relayed(_) | Outcome::Expanded => false,
-    }
-}
-
-fn reported(
-    fields: &Recipient,
-    report: &RecipientReport<'_>,
-    (arrival, now): (Wall, Wall),
-) -> ReportedRecipient {
-    let (outcome, text) = match &report.outcome {
-        Outcome::Failed(failure) => (failed(failure.status), Some(failure.to_string())),
-        // Time ran out, whatever stood in the way last.
-        Outcome::Expired { failure, .. } | Outcome::Delayed { failure, .. } => {
-            (failed(EnhancedStatus::new(5, 4, 7)), Some(failure.to_string()))
-        }
-        Outcome::Delivered(_) | Outcome::Relayed(_) | Outcome::Expanded => {
-            let time = UtcTime::from(report.last_attempt.unwrap_or(now));
-            (report::Outcome::Delivered { time, user: PRIVATE_USER }, None)
-        }
-    };
-    ReportedRecipient {
-        actual: fields.name.clone(),
-        number: fields.number,
-        indicators: fields.indicators,
-        arrival: UtcTime::from(arrival),
-        converted: None,
-        outcome,
-        intended: None,
-        supplementary: text.map(|text| supplementary(&text)),
-        extensions: Extensions::default(),
-    }
-}
-
-/// Reason and diagnostic of a status (RFC 2156 §5.3.8, the table from RFC 3463's statuses).
-fn failed(status: EnhancedStatus) -> report::Outcome {
-    let (reason, diagnostic) = match (status.subject, status.detail) {
-        (1, 1..=3) => (1, Some(0)),
-        (1, 4) => (1, Some(1)),
-        (1, 6) => (1, Some(43)),
-        (1, 7 | 8) => (1, Some(11)),
-        (2, 1 | 2) => (1, Some(4)),
-        (2, 3) | (3, 4) => (1, Some(7)),
-        (2, 4) => (1, Some(30)),
-        (3, 1 | 2) | (4, 5) => (1, Some(2)),
-        (3, 3) | (5, 5) => (1, Some(18)),
-        (3, 0) | (4, 0..=2 | 4) => (0, None),
-        (4, 3) => (6, None),
-        (4, 6) => (1, Some(3)),
-        (4, 7) => (1, Some(5)),
-        (5, 1 | 2 | 4) => (1, Some(14)),
-        (5, 3) => (1, Some(16)),
-        (6, 0) => (2, None),
-        (6, 1) => (1, Some(6)),
-        (6, 2) => (2, Some(9)),
-        (6, 3) => (2, Some(8)),
-        (6, 5) => (2, Some(47)),
-        (7, 1) => (1, Some(29)),
-        (7, 2) => (1, Some(28)),
-        (7, _) => (1, Some(46)),
-        _ => (1, None),
-    };
-    report::Outcome::Failed { reason, diagnostic }
-}
-
-/// PrintableString (X.680 §41.4), cut.
-fn supplementary(text: &str) -> Box<str> {
-    let printable = |c: char| match c {
-        'a'..='z'
-        | 'A'..='Z'
-        | '0'..='9'
-        | ' '
-        | '\''
-        | '('
-        | ')'
-        | '+'
-        | ','
-        | '-'
-        | '.'
-        | '/'
-        | ':'
-        | '='
-        | '?' => c,
-        _ => '?',
-    };
-    text.chars().take(SUPPLEMENTARY_BYTES_MAX).map(printable).collect::<String>().into()
+    mts::report::Outcome::failed(why)
 }
 
 #[cfg(test)]
@@ -201,15 +134,11 @@ mod tests {
             (5, 4, 1, Some(14)),
             (4, 4, 0, None),
             (6, 0, 2, None),
+            (5, 9, 1, None),
         ] {
             let found = failed(EnhancedStatus::new(5, subject, detail));
-            assert_eq!(found, report::Outcome::Failed { reason, diagnostic }, "{subject}.{detail}");
+            let expected = mts::report::Outcome::Failed { reason, diagnostic };
+            assert_eq!(found, expected, "{subject}.{detail}");
         }
-    }
-
-    #[test]
-    fn supplementary_information_is_printable_and_short() {
-        assert_eq!(&*supplementary("no <route> \"x\""), "no ?route? ?x?");
-        assert_eq!(supplementary(&"x".repeat(300)).len(), SUPPLEMENTARY_BYTES_MAX);
     }
 }
