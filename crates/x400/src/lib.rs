@@ -6,4 +6,5 @@
 
 pub mod ber;
 pub mod decode;
+pub mod mts;
 pub mod or_name;

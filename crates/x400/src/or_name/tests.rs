@@ -112,7 +112,7 @@ fn what_is_no_address_says_where() {
     ] {
         assert_eq!(OrAddress::parse(text), Err(TextError { reason, offset }), "{text:?}");
     }
-    let most = "/O=x".repeat(1) + &"/".repeat(text::TEXT_BYTES_MAX - 4);
+    let most = "/O=x".to_owned() + &"/".repeat(text::TEXT_BYTES_MAX - 4);
     assert_eq!(most.len(), text::TEXT_BYTES_MAX);
     let error = OrAddress::parse(&(most + "/")).expect_err("one octet more");
     assert_eq!(error.reason, "address is too long");

@@ -381,7 +381,9 @@ fn value(text: &[Char]) -> Result<Value, &'static str> {
             continue;
         }
         let digits: String = chars.by_ref().map(|&(c, _)| c).take_while(|&c| c != '}').collect();
-        if digits.is_empty() || digits.len() % 3 != 0 || !digits.bytes().all(|b| b.is_ascii_digit())
+        if digits.is_empty()
+            || !digits.len().is_multiple_of(3)
+            || !digits.bytes().all(|b| b.is_ascii_digit())
         {
             return Err("three digits for each octet must stand between { and }");
         }
