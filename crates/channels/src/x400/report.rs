@@ -30,7 +30,9 @@ pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
     let told: Vec<Told<'_>> = question
         .recipients
         .iter()
-        .filter_map(|(index, report)| Some(Told::new(ours.get(*index as usize)?, report, question.now)))
+        .filter_map(|(index, report)| {
+            Some(Told::new(ours.get(*index as usize)?, report, question.now))
+        })
         .collect();
     let verdicts: Vec<Verdict<'_>> = told.iter().map(Told::verdict).collect();
     let local_id: String =
@@ -65,9 +67,7 @@ struct Told<'a> {
 impl<'a> Told<'a> {
     fn new(recipient: &'a Recipient, report: &RecipientReport<'_>, now: Wall) -> Told<'a> {
         let (outcome, text) = match &report.outcome {
-            Outcome::Failed(failure) => {
-                (failed(failure.status), Some(failure.to_string()))
-            }
+            Outcome::Failed(failure) => (failed(failure.status), Some(failure.to_string())),
             // Time ran out, whatever stood in the way last.
             Outcome::Expired { failure, .. } | Outcome::Delayed { failure, .. } => {
                 (failed(EnhancedStatus::new(5, 4, 7)), Some(failure.to_string()))
