@@ -3,10 +3,11 @@
 use super::incoming::{Complete, Incoming, Rules, Sink};
 use crate::x400::ends;
 use crate::x400::peer::{is_its, our_identity};
+use crate::x400::unwritten::Unwritten;
 use auth::digest::DIGEST_BYTES;
 use bytes::Bytes;
 use config::{Listener, X400, X400Peer};
-use mail::{MessageId, Refusal, Reply};
+use mail::{MessageId, Mono, Refusal, Reply};
 use mta::alarm::Alarm;
 use mta::ingress::{Entrance, Intake};
 use mta::seams::{Net, Stream, World};
@@ -34,6 +35,7 @@ pub(super) struct Session<W: World> {
     entrance: Box<Entrance<W>>,
     stream: <W::Net as Net>::Stream,
     machine: Responder,
+    unwritten: Unwritten,
     alarm: Alarm<W::Time>,
     /// The shard's read buffer.
     scratch: Rc<RefCell<Box<[u8]>>>,
@@ -66,6 +68,8 @@ impl<W: World> Sink for Content<'_, W> {
 /// What ended a wait.
 enum Woken {
     Input(Bytes),
+    /// The peer closed the connection.
+    End,
     /// A deadline of the machine, or of the intake.
     Time,
     /// The server stops.
@@ -82,6 +86,7 @@ impl<W: World> Session<W> {
     ) -> Session<W> {
         Session {
             machine: Responder::new(ResponderSettings::default(), entrance.now()),
+            unwritten: Unwritten::default(),
             alarm: entrance.alarm(),
             scratch: entrance.scratch(),
             stopping: Rc::clone(entrance.stopping()),
@@ -155,41 +160,38 @@ impl<W: World> Session<W> {
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Woken>> {
         let mut scratch = self.scratch.borrow_mut();
         match self.stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
-            Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Woken::End)),
             Poll::Ready(Ok(n)) => {
-                let octets = Bytes::copy_from_slice(&scratch[..n]);
+                let octets = Bytes::copy_from_slice(scratch.get(..n).unwrap_or_default());
                 return Poll::Ready(Ok(Woken::Input(octets)));
             }
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending => {}
         }
         drop(scratch);
-        let deadline = self.machine.next_deadline().min(self.entrance.intake().next_look());
+        let deadline = self.machine.next_deadline().unwrap_or(Mono::NEVER);
+        let deadline = deadline.min(self.entrance.intake().next_look());
         self.alarm.poll(cx, deadline).map(|()| Ok(Woken::Time))
     }
 
     /// Writes what the machine has to say. A peer that reads nothing is timed out.
     async fn flush(&mut self) -> io::Result<()> {
-        loop {
-            let written = poll_fn(|cx| {
-                let pieces = self.machine.output();
-                if pieces.is_empty() {
-                    return Poll::Ready(Ok(0));
-                }
-                match self.stream.poll_write(cx, &pieces) {
+        self.unwritten.extend(self.machine.take_output());
+        while !self.unwritten.is_empty() {
+            let written =
+                poll_fn(|cx| match self.stream.poll_write(cx, &self.unwritten.slices()) {
                     Poll::Pending => {
-                        let deadline = self.machine.next_deadline();
+                        let deadline = self.machine.next_deadline().unwrap_or(Mono::NEVER);
                         self.alarm.poll(cx, deadline).map(|()| Err(io::ErrorKind::TimedOut.into()))
                     }
                     Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                     done => done,
-                }
-            });
-            match written.await? {
-                0 => return Ok(()),
-                count => self.machine.handle_written(count),
-            }
+                });
+            let count = written.await?;
+            self.unwritten.advance(count);
+            self.machine.handle_written(self.entrance.now());
         }
+        Ok(())
     }
 
     async fn take(&mut self, event: Event) {
@@ -217,7 +219,7 @@ impl<W: World> Session<W> {
             Ok(peer) => {
                 self.entrance.introduce(&peer.their_name, "P1");
                 self.entrance.recognise_peer(&peer.name);
-                self.machine.accept(our_identity(&peer), self.entrance.now());
+                self.machine.accept(&our_identity(&peer), self.entrance.now());
                 self.peer = Some(peer);
             }
             Err(why) => {

@@ -6,7 +6,7 @@ use crate::x400::departure::{self, Departure};
 use crate::x400::unwritten::Unwritten;
 use bytes::Bytes;
 use config::X400Peer;
-use mail::{Failure, Reply};
+use mail::{Failure, Mono, Reply};
 use mta::alarm::Alarm;
 use mta::delivery::{AttemptContext, Idled, Slot};
 use mta::event::Hop;
@@ -35,21 +35,37 @@ impl<W: World> Wire<W> {
     /// Writes and reads until the machine has something to tell.
     pub(super) async fn next_event(&mut self, slot: &Slot<W>) -> Event {
         loop {
-            if let Some(event) = self.machine.poll_event() {
+            if let Some(event) = self.next_event_or_room(slot, false).await {
                 return event;
-            }
-            if self.machine.is_closed() && self.unwritten.is_empty() {
-                return Event::Ended(End::Lost);
-            }
-            if poll_fn(|cx| self.poll_progress(slot, cx)).await.is_err() {
-                self.machine.handle_lost(slot.now());
             }
         }
     }
 
-    /// Writes what there is, and reads: two sides that only write would wait for each other.
+    /// The same, or until more content is wanted and all that was given is written: `None`.
+    async fn next_event_or_room(&mut self, slot: &Slot<W>, has_more: bool) -> Option<Event> {
+        loop {
+            if let Some(event) = self.machine.poll_event() {
+                return Some(event);
+            }
+            self.unwritten.extend(self.machine.take_output());
+            if self.unwritten.is_empty() {
+                if self.machine.is_closed() {
+                    return Some(Event::Ended(End::Lost));
+                }
+                if has_more && self.machine.wants_content() {
+                    return None;
+                }
+            }
+            if poll_fn(|cx| self.poll_progress(slot, cx)).await.is_err() {
+                self.unwritten = Unwritten::default();
+                self.machine.handle_eof();
+            }
+        }
+    }
+
+    /// Writes what there is, and reads: two sides that only write would wait for each other. Ready when either
+    /// got on.
     fn poll_progress(&mut self, slot: &Slot<W>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.unwritten.extend(self.machine.take_output());
         let mut has_written = false;
         while !self.unwritten.is_empty() {
             match self.stream.poll_write(cx, &self.unwritten.slices()) {
@@ -63,24 +79,27 @@ impl<W: World> Wire<W> {
                 Poll::Pending => break,
             }
         }
+        if has_written && self.unwritten.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
         let mut scratch = slot.scratch();
         match self.stream.poll_read(cx, &mut scratch) {
-            Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            Poll::Ready(Ok(0)) => {
+                self.machine.handle_eof();
+                return Poll::Ready(Ok(()));
+            }
             Poll::Ready(Ok(count)) => {
-                let octets = Bytes::copy_from_slice(&scratch[..count]);
-                self.machine.handle_input(&octets, slot.now());
+                let octets = Bytes::copy_from_slice(scratch.get(..count).unwrap_or_default());
+                self.machine.handle_input(octets, slot.now());
                 return Poll::Ready(Ok(()));
             }
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending => {}
         }
         drop(scratch);
-        if self.alarm.poll(cx, self.machine.next_deadline()).is_ready() {
+        let deadline = self.machine.next_deadline().unwrap_or(Mono::NEVER);
+        if self.alarm.poll(cx, deadline).is_ready() {
             self.machine.handle_deadline(slot.now());
-            return Poll::Ready(Ok(()));
-        }
-        // Who waits for room may go on.
-        if has_written && self.unwritten.is_empty() && self.machine.wants_content() {
             return Poll::Ready(Ok(()));
         }
         Poll::Pending
@@ -88,11 +107,8 @@ impl<W: World> Wire<W> {
 
     /// Goes on until the machine has nothing more to say.
     pub(super) async fn close(&mut self, slot: &Slot<W>) {
-        while !(self.machine.is_closed() && self.unwritten.is_empty()) {
-            let event = self.next_event(slot).await;
-            if matches!(event, Event::Ended(End::Lost)) {
-                return;
-            }
+        while !self.machine.is_closed() || self.machine.has_output() || !self.unwritten.is_empty() {
+            let _ = self.next_event(slot).await;
         }
     }
 }
@@ -179,11 +195,11 @@ impl<W: World> Association<W> {
                 }
                 Idled::Closed => {
                     self.slot.closing(CloseReason::Idle);
-                    self.wire.machine.handle_lost(self.slot.now());
+                    self.wire.machine.handle_eof();
                     return None;
                 }
                 Idled::ClosedWhileWoken => {
-                    self.wire.machine.handle_lost(self.slot.now());
+                    self.wire.machine.handle_eof();
                     return None;
                 }
             }
@@ -213,14 +229,21 @@ impl<W: World> Association<W> {
         };
         self.carried += 1;
         self.slot.metrics().transactions.inc();
-        if let Err(why) = self.send(&message, departure).await {
-            self.slot.unreadable(&work, "body", &why);
-            self.wire.machine.abort(AbortReason::LocalSystemProblem, self.slot.now());
-            self.wire.close(&self.slot).await;
-            return Err(CloseReason::Normal);
-        }
+        let mut early = match self.send(&message, departure).await {
+            Ok(early) => early,
+            Err(why) => {
+                self.slot.unreadable(&work, "body", &why);
+                self.wire.machine.abort(AbortReason::LocalSystemProblem, self.slot.now());
+                self.wire.close(&self.slot).await;
+                return Err(CloseReason::Normal);
+            }
+        };
         loop {
-            match self.wire.next_event(&self.slot).await {
+            let event = match early.take() {
+                Some(event) => event,
+                None => self.wire.next_event(&self.slot).await,
+            };
+            match event {
                 Event::Acknowledged => {
                     let reply = Reply::new(250, (2, 0, 0), "acknowledged");
                     self.conclude(&message, &work, Ok(reply));
@@ -249,25 +272,26 @@ impl<W: World> Association<W> {
         }
     }
 
-    /// Hands an APDU to the machine: all of it at once, or, of a body in a file of its own, piece by piece.
-    async fn send(&mut self, message: &Message, departure: Departure) -> Result<(), LoadError> {
+    /// Hands an APDU to the machine: all of it at once, or, of a body in a file of its own, piece by piece. What the
+    /// peer said before it had all of it.
+    async fn send(
+        &mut self,
+        message: &Message,
+        departure: Departure,
+    ) -> Result<Option<Event>, LoadError> {
         let prefix = Bytes::from(departure.prefix);
         let now = self.slot.now();
         match message.sent_body() {
-            SentBody::Memory(pieces) if departure.has_content => {
-                let pieces: Vec<Bytes> =
-                    std::iter::once(prefix).chain(pieces.iter().cloned()).collect();
-                self.wire.machine.transfer(&pieces, now);
-                Ok(())
-            }
             SentBody::Blob(blob) if departure.has_content => {
-                self.send_blob(message, blob, prefix).await
+                return self.send_blob(message, blob, prefix).await;
             }
-            SentBody::Memory(_) | SentBody::Blob(_) => {
-                self.wire.machine.transfer(&[prefix], now);
-                Ok(())
+            SentBody::Memory(pieces) if departure.has_content => {
+                let pieces = std::iter::once(prefix).chain(pieces.iter().cloned());
+                self.wire.machine.transfer(pieces, now);
             }
+            SentBody::Memory(_) | SentBody::Blob(_) => self.wire.machine.transfer([prefix], now),
         }
+        Ok(None)
     }
 
     async fn send_blob(
@@ -275,18 +299,20 @@ impl<W: World> Association<W> {
         message: &Message,
         blob: BlobId,
         prefix: Bytes,
-    ) -> Result<(), LoadError> {
+    ) -> Result<Option<Event>, LoadError> {
         let total = prefix.len() as u64 + message.sent_body_bytes();
         self.wire.machine.begin_transfer(total, self.slot.now());
         self.wire.machine.push_content(prefix, self.slot.now());
         let mut offset = 0;
         while offset < message.sent_body_bytes() {
+            if let Some(event) = self.wire.next_event_or_room(&self.slot, true).await {
+                return Ok(Some(event));
+            }
             let piece = self.slot.load_blob(message, blob, offset).await?;
             offset += piece.len() as u64;
             self.wire.machine.push_content(piece, self.slot.now());
-            self.wire.drain(&self.slot).await;
         }
-        Ok(())
+        Ok(None)
     }
 
     fn conclude(&self, message: &Rc<Message>, work: &Work, outcome: Result<Reply, Failure>) {

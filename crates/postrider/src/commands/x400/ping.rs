@@ -121,15 +121,13 @@ fn bind(mut stream: TcpStream, peer: &X400Peer) -> Result<String, String> {
             return answered.ok_or_else(|| "the connection is closed".to_owned());
         }
         match stream.read(&mut buffer) {
-            Ok(0) => return Err("it closed the connection".to_owned()),
+            Ok(0) => machine.handle_eof(),
             Ok(count) => {
                 let octets = Bytes::copy_from_slice(buffer.get(..count).unwrap_or_default());
-                machine.handle_input(&octets, now());
+                machine.handle_input(octets, now());
             }
             Err(error) if is_nothing(&error) => {
-                if now() >= machine.next_deadline() {
-                    machine.handle_deadline(now());
-                }
+                machine.handle_deadline(now());
             }
             Err(error) => return Err(error.to_string()),
         }
