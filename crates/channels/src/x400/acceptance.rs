@@ -2,7 +2,7 @@
 //! once, and when it is to be sent. The refusals' statuses are those that RFC 2156 maps to the reasons of a report.
 
 use super::kept::{self, ApduKind};
-use super::{loops, names};
+use super::{loops, names, redirection};
 use bytes::Bytes;
 use config::{Config, X400};
 use mail::{BodyType, Envelope, Mailbox, Notify, Priority, Recipient, Refusal, Wall};
@@ -61,6 +61,14 @@ pub(super) fn of_transfer(
     octets: &[u8],
     terms: &Terms<'_>,
 ) -> Acceptance {
+    match redirection::redirected(envelope, octets, terms) {
+        Some((envelope, octets)) => of_redirected(&envelope, &octets, terms),
+        None => of_redirected(envelope, octets, terms),
+    }
+}
+
+/// The same, once recipients were redirected.
+fn of_redirected(envelope: &TransferEnvelope, octets: &[u8], terms: &Terms<'_>) -> Acceptance {
     let kind = match envelope.kind {
         EnvelopeKind::Message => ApduKind::Message,
         EnvelopeKind::Probe => ApduKind::Probe,

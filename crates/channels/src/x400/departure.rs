@@ -2,13 +2,13 @@
 //! content as it came.
 
 use super::kept::{self, ApduKind};
-use super::names;
+use super::{names, redirection};
 use config::X400;
 use mail::{Class, EnhancedStatus, Failure};
 use mta::message::Message;
 use x400::mts::envelope::message_prefix;
 use x400::mts::relay::{Changes, RecipientChange, relay, relay_report};
-use x400::mts::trace::Supplied;
+use x400::mts::trace::{Supplied, other_action};
 use x400::mts::{
     EnvelopeKind, InternalTraceElement, Limits, ReportEnvelope, TraceElement, TransferEnvelope,
     UtcTime,
@@ -57,7 +57,8 @@ pub(super) fn departure(
             let kind = if is_message { EnvelopeKind::Message } else { EnvelopeKind::Probe };
             let read = TransferEnvelope::read(&envelope, kind, &Limits::default());
             let read = read.map_err(|error| wrong(&error))?;
-            let (trace, internal) = visit.elements(&read.trace);
+            let is_redirected = redirection::was_redirected_here(&read);
+            let (trace, internal) = visit.redirected(is_redirected).elements(&read.trace);
             let recipients = responsibilities(&read, indexes);
             let changes = Changes {
                 trace: trace.as_ref(),
@@ -101,6 +102,13 @@ impl Visit<'_> {
     fn new<'a>(message: &Message, x400: &'a X400) -> Visit<'a> {
         let arrival = UtcTime::from(message.received_at);
         Visit { x400, supplied: Supplied { arrival, ..Supplied::default() } }
+    }
+
+    /// The same, where recipients were redirected.
+    fn redirected(mut self, is_redirected: bool) -> Self {
+        let actions = self.supplied.other_actions;
+        self.supplied.other_actions = actions.with(other_action::REDIRECTED, is_redirected);
+        self
     }
 
     /// A domain writes itself down when a message enters it, each of its MTAs when it comes there (X.411 §12.3.1).

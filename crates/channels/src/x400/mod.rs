@@ -9,8 +9,11 @@ mod loops;
 mod names;
 mod outbound;
 mod peer;
+mod redirection;
 mod report;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod unwritten;
 
 pub(crate) use inbound::P1;
