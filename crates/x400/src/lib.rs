@@ -4,4 +4,5 @@
 //! Bytes and the time go in; events, bytes to send and content come out. Nothing here opens a socket,
 //! reads a clock or waits.
 
+pub mod association;
 pub mod ber;
