@@ -29,6 +29,5 @@ pub use event::{
 };
 pub use settings::{
     CHECKPOINT_KIB_MAX, Identity, InitiatorSettings, Mode, Password, ResponderSettings,
-    S_SELECTOR_BYTES_MAX, SELECTOR_BYTES_MAX, Selectors, TPDU_BYTES_MAX, TPDU_BYTES_MIN, Timeouts,
-    WINDOW_MAX,
+    S_SELECTOR_BYTES_MAX, SELECTOR_BYTES_MAX, Selectors, Timeouts, WINDOW_MAX,
 };

@@ -4,5 +4,10 @@
 //! Bytes and the time go in; events, bytes to send and content come out. Nothing here opens a socket,
 //! reads a clock or waits.
 
+pub mod acse;
 pub mod association;
 pub mod ber;
+pub mod presentation;
+pub mod session;
+pub mod tpkt;
+pub mod x224;

@@ -1,5 +1,6 @@
 //! What is set before an association, and what is agreed.
 
+use crate::x224::TPDU_BYTES_MAX;
 use std::fmt;
 use std::time::Duration;
 
@@ -100,10 +101,6 @@ impl Default for Timeouts {
     }
 }
 
-/// The largest TPDU (X.224 §13.3.4): 511 units of 128 octets.
-pub const TPDU_BYTES_MAX: usize = 65_408;
-/// The smallest.
-pub const TPDU_BYTES_MIN: usize = 128;
 /// The most unacknowledged checkpoints that we agree to.
 pub const WINDOW_MAX: u32 = 64;
 /// The largest distance of checkpoints that we agree to, in units of 1,024 octets.
@@ -114,7 +111,8 @@ pub const CHECKPOINT_KIB_MAX: u32 = 1_048_576;
 pub struct ResponderSettings {
     /// The T-selectors that are ours; when there are none, any is.
     pub t_selectors: Vec<Vec<u8>>,
-    /// The largest TPDU that we agree to, from [`TPDU_BYTES_MIN`] to [`TPDU_BYTES_MAX`].
+    /// The largest TPDU that we agree to, from [`TPDU_BYTES_MIN`](crate::x224::TPDU_BYTES_MIN) to
+    /// [`TPDU_BYTES_MAX`].
     pub tpdu_bytes: usize,
     /// Checkpoints at least every so many times 1,024 octets; 0 leaves it to the initiator.
     pub checkpoint_kib: u32,
