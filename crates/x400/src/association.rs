@@ -23,11 +23,10 @@
 mod event;
 mod settings;
 
-pub use event::{
-    AbortReason, BindError, BindRequest, Binding, End, Event, ExceptionReason, Layer, Phase,
-    Refusal, Violation,
-};
+pub use crate::rtse::{AbortReason, BindError, Identity, Mode, Password};
+pub use crate::session::ExceptionReason;
+pub use event::{BindRequest, Binding, End, Event, Layer, Phase, Refusal, Violation};
 pub use settings::{
-    CHECKPOINT_KIB_MAX, Identity, InitiatorSettings, Mode, Password, ResponderSettings,
-    S_SELECTOR_BYTES_MAX, SELECTOR_BYTES_MAX, Selectors, Timeouts, WINDOW_MAX,
+    CHECKPOINT_KIB_MAX, InitiatorSettings, ResponderSettings, S_SELECTOR_BYTES_MAX,
+    SELECTOR_BYTES_MAX, Selectors, Timeouts, WINDOW_MAX,
 };

@@ -8,6 +8,7 @@ pub mod acse;
 pub mod association;
 pub mod ber;
 pub mod presentation;
+pub mod rtse;
 pub mod session;
 pub mod tpkt;
 pub mod x224;

@@ -14,7 +14,7 @@ mod spdu;
 
 pub use error::SessionError;
 pub use reader::{SessionItem, TsduReader};
-pub use spdu::{Accept, Connect, Reference, Refuse, RefuseReason, Serial, Spdu};
+pub use spdu::{Accept, Connect, ExceptionReason, Reference, Refuse, RefuseReason, Serial, Spdu};
 
 /// The functional units: half-duplex, minor synchronize, activity management, exceptions.
 pub const REQUIREMENTS: u16 = 0x0249;

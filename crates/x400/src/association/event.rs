@@ -1,6 +1,8 @@
 //! What happens on an association.
 
-use super::{Identity, Mode, Selectors};
+use super::Selectors;
+use crate::rtse::{AbortReason, BindError, Identity, Mode};
+use crate::session::ExceptionReason;
 use bytes::Bytes;
 use std::fmt;
 
@@ -68,74 +70,6 @@ pub struct Binding {
     pub tpdu_bytes: usize,
 }
 
-/// Why an activity ends without an APDU (X.225 §8.3.23, reason codes).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExceptionReason {
-    /// No reason given.
-    Unspecified,
-    /// Not now.
-    TemporarilyUnable,
-    /// Something came out of its order.
-    SequenceError,
-    /// The peer's own trouble.
-    LocalError,
-    /// It can't be recovered.
-    Unrecoverable,
-    /// The peer wants the data token.
-    DemandDataToken,
-    /// Any other code.
-    Other(u8),
-}
-
-impl ExceptionReason {
-    /// The code.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        match self {
-            ExceptionReason::Unspecified => 0,
-            ExceptionReason::TemporarilyUnable => 1,
-            ExceptionReason::SequenceError => 3,
-            ExceptionReason::LocalError => 5,
-            ExceptionReason::Unrecoverable => 6,
-            ExceptionReason::DemandDataToken => 128,
-            ExceptionReason::Other(code) => code,
-        }
-    }
-
-    /// What the code means.
-    #[must_use]
-    pub const fn from_code(code: u8) -> Self {
-        match code {
-            0 => ExceptionReason::Unspecified,
-            1 => ExceptionReason::TemporarilyUnable,
-            3 => ExceptionReason::SequenceError,
-            5 => ExceptionReason::LocalError,
-            6 => ExceptionReason::Unrecoverable,
-            128 => ExceptionReason::DemandDataToken,
-            other => ExceptionReason::Other(other),
-        }
-    }
-}
-
-/// Why a bind is refused (X.411 §12.1.1, MTABindError).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BindError {
-    /// Not now. (0)
-    Busy,
-    /// RTSE's `recover`, which we don't do; its own answer in either mode.
-    CannotRecover,
-    /// Who it is, or its password, is not believed. (2; in X.410 mode validation failure)
-    Authentication,
-    /// No turns, or only with turns. (3)
-    DialogueMode,
-    /// (4)
-    SecurityContext,
-    /// (5)
-    Confidentiality,
-    /// Any other number.
-    Other(i64),
-}
-
 /// Which layer speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layer {
@@ -163,63 +97,6 @@ impl fmt::Display for Layer {
             Layer::ReliableTransfer => "RTSE",
             Layer::Transfer => "MTA",
         })
-    }
-}
-
-/// Why RTSE aborts (X.228, AbortReason).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AbortReason {
-    /// 0
-    LocalSystemProblem,
-    /// 1
-    InvalidParameter,
-    /// 2: an activity to be resumed that isn't known.
-    UnrecognizedActivity,
-    /// 3: no association should be tried for some minutes.
-    TemporaryProblem,
-    /// 4
-    ProtocolError,
-    /// 5
-    PermanentProblem,
-    /// 6: the MTA aborts.
-    UserError,
-    /// 7: the activity to be resumed was complete.
-    TransferCompleted,
-    /// Any other number.
-    Other(i64),
-}
-
-impl AbortReason {
-    /// The number.
-    #[must_use]
-    pub const fn number(self) -> i64 {
-        match self {
-            AbortReason::LocalSystemProblem => 0,
-            AbortReason::InvalidParameter => 1,
-            AbortReason::UnrecognizedActivity => 2,
-            AbortReason::TemporaryProblem => 3,
-            AbortReason::ProtocolError => 4,
-            AbortReason::PermanentProblem => 5,
-            AbortReason::UserError => 6,
-            AbortReason::TransferCompleted => 7,
-            AbortReason::Other(number) => number,
-        }
-    }
-
-    /// What the number means.
-    #[must_use]
-    pub const fn from_number(number: i64) -> Self {
-        match number {
-            0 => AbortReason::LocalSystemProblem,
-            1 => AbortReason::InvalidParameter,
-            2 => AbortReason::UnrecognizedActivity,
-            3 => AbortReason::TemporaryProblem,
-            4 => AbortReason::ProtocolError,
-            5 => AbortReason::PermanentProblem,
-            6 => AbortReason::UserError,
-            7 => AbortReason::TransferCompleted,
-            other => AbortReason::Other(other),
-        }
     }
 }
 

@@ -1,31 +1,8 @@
 //! What is set before an association, and what is agreed.
 
+use crate::rtse::{Identity, Mode};
 use crate::x224::TPDU_BYTES_MAX;
-use std::fmt;
 use std::time::Duration;
-
-/// Which protocols run above the session. Peers can't negotiate it: it is agreed by telephone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mode {
-    /// RTSE's normal mode over presentation and ACSE (X.419 §13.1): 1988 and later.
-    Normal,
-    /// RTSE's X.410 mode with the protocol of 1988: application protocol 12 (X.419 §13.2).
-    X410,
-    /// RTSE's X.410 mode with the protocol of 1984: application protocol 1.
-    X410Of1984,
-}
-
-impl Mode {
-    /// The application protocol that X.410 mode names.
-    #[must_use]
-    pub const fn application_protocol(self) -> Option<u32> {
-        match self {
-            Mode::Normal => None,
-            Mode::X410 => Some(12),
-            Mode::X410Of1984 => Some(1),
-        }
-    }
-}
 
 /// The selectors of one end: octets, often ASCII, often none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,34 +19,6 @@ pub struct Selectors {
 pub const SELECTOR_BYTES_MAX: usize = 32;
 /// A session selector (X.225 §8.3.1.10).
 pub const S_SELECTOR_BYTES_MAX: usize = 16;
-
-/// A password, which nothing prints.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Password(pub Vec<u8>);
-
-impl Password {
-    /// Whether it is this one; how long that takes doesn't depend on where they differ.
-    #[must_use]
-    pub fn is(&self, other: &[u8]) -> bool {
-        let differences = self.0.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
-        self.0.len() == other.len() && differences == 0
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Password")
-    }
-}
-
-/// Who an MTA says it is (X.411 §12.1.1): simple credentials, or none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// The MTA's name; `None` binds without authentication.
-    pub name: Option<String>,
-    /// Its password.
-    pub password: Option<Password>,
-}
 
 /// How long each phase may take without progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -52,13 +52,13 @@ impl Spdu {
             Spdu::ActivityEnd(serial) => numbered(&GIVE_TOKENS, si::ACTIVITY_END, *serial),
             Spdu::ActivityEndAck(serial) => numbered(&PLEASE_TOKENS, si::ACTIVITY_END_ACK, *serial),
             Spdu::ActivityInterrupt(reason) => {
-                one(&GIVE_TOKENS, si::ABORT_OR_INTERRUPT, pi::REASON, &[*reason])
+                one(&GIVE_TOKENS, si::ABORT_OR_INTERRUPT, pi::REASON, &[reason.code()])
             }
             Spdu::ActivityInterruptAck => {
                 spdu(&PLEASE_TOKENS, si::ABORT_ACCEPT_OR_INTERRUPT_ACK, &[])
             }
             Spdu::ActivityDiscard(reason) => {
-                one(&GIVE_TOKENS, si::ACTIVITY_DISCARD, pi::REASON, &[*reason])
+                one(&GIVE_TOKENS, si::ACTIVITY_DISCARD, pi::REASON, &[reason.code()])
             }
             Spdu::ActivityDiscardAck => spdu(&PLEASE_TOKENS, si::ACTIVITY_DISCARD_ACK, &[]),
             Spdu::MinorSync { serial, wants_ack } => {
@@ -72,7 +72,7 @@ impl Spdu {
             Spdu::MinorSyncAck(serial) => numbered(&PLEASE_TOKENS, si::MINOR_SYNC_ACK, *serial),
             Spdu::ExceptionReport => spdu(&PLEASE_TOKENS, si::EXCEPTION_REPORT, &[]),
             Spdu::ExceptionData(reason) => {
-                one(&PLEASE_TOKENS, si::EXCEPTION_DATA, pi::REASON, &[*reason])
+                one(&PLEASE_TOKENS, si::EXCEPTION_DATA, pi::REASON, &[reason.code()])
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use super::parameters::Parameters;
 use super::{
-    ACTIVITY_ID_BYTES_MAX, Accept, Connect, REQUIREMENTS_UNSAID, Reference, Refuse, RefuseReason,
-    Serial, SessionError, Spdu, VERSION_1, pi, si,
+    ACTIVITY_ID_BYTES_MAX, Accept, Connect, ExceptionReason, REQUIREMENTS_UNSAID, Reference,
+    Refuse, RefuseReason, Serial, SessionError, Spdu, VERSION_1, pi, si,
 };
 
 /// References may have 64 octets (§8.3.1.2), the additional one 4.
@@ -50,9 +50,10 @@ pub(super) fn first(si: u8, octets: &[u8]) -> Result<Spdu, SessionError> {
 /// An SPDU of category 2 other than DATA.
 pub(super) fn second(si: u8, octets: &[u8]) -> Result<Spdu, SessionError> {
     let parameters = Parameters::read(si, octets)?;
-    let reason = || -> Result<u8, SessionError> {
+    let reason = || {
         // ED has one octet; others may have more behind it.
-        Ok(parameters.get(pi::REASON).and_then(|value| value.first().copied()).unwrap_or(0))
+        let code = parameters.get(pi::REASON).and_then(|value| value.first().copied());
+        ExceptionReason::from_code(code.unwrap_or(0))
     };
     let serial = || {
         let digits =
@@ -61,7 +62,7 @@ pub(super) fn second(si: u8, octets: &[u8]) -> Result<Spdu, SessionError> {
     };
     match si {
         si::EXCEPTION_REPORT => Ok(Spdu::ExceptionReport),
-        si::ABORT_OR_INTERRUPT => Ok(Spdu::ActivityInterrupt(reason()?)),
+        si::ABORT_OR_INTERRUPT => Ok(Spdu::ActivityInterrupt(reason())),
         si::ABORT_ACCEPT_OR_INTERRUPT_ACK => Ok(Spdu::ActivityInterruptAck),
         si::ACTIVITY_RESUME => Ok(Spdu::ActivityResume),
         si::ACTIVITY_END => serial().map(Spdu::ActivityEnd),
@@ -70,14 +71,14 @@ pub(super) fn second(si: u8, octets: &[u8]) -> Result<Spdu, SessionError> {
             let id = parameters.octets(pi::ACTIVITY_ID, ACTIVITY_ID_BYTES_MAX)?;
             Ok(Spdu::ActivityStart { id })
         }
-        si::EXCEPTION_DATA => Ok(Spdu::ExceptionData(reason()?)),
+        si::EXCEPTION_DATA => Ok(Spdu::ExceptionData(reason())),
         si::MINOR_SYNC => {
             // Bit 1 of the type: no confirmation wanted (§8.3.25.3).
             let wants_ack = parameters.octet(pi::SYNC_TYPE)?.is_none_or(|kind| kind & 1 == 0);
             Ok(Spdu::MinorSync { serial: serial()?, wants_ack })
         }
         si::MINOR_SYNC_ACK => serial().map(Spdu::MinorSyncAck),
-        si::ACTIVITY_DISCARD => Ok(Spdu::ActivityDiscard(reason()?)),
+        si::ACTIVITY_DISCARD => Ok(Spdu::ActivityDiscard(reason())),
         si::ACTIVITY_DISCARD_ACK => Ok(Spdu::ActivityDiscardAck),
         si::PLEASE_TOKENS
         | si::NOT_FINISHED

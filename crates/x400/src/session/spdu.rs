@@ -170,6 +170,55 @@ pub struct Refuse {
     pub user_data: Vec<u8>,
 }
 
+/// Why an activity ends without an APDU (X.225 §8.3.23, reason codes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExceptionReason {
+    /// No reason given.
+    Unspecified,
+    /// Not now.
+    TemporarilyUnable,
+    /// Something came out of its order.
+    SequenceError,
+    /// The peer's own trouble.
+    LocalError,
+    /// It can't be recovered.
+    Unrecoverable,
+    /// The peer wants the data token.
+    DemandDataToken,
+    /// Any other code.
+    Other(u8),
+}
+
+impl ExceptionReason {
+    /// The code.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            ExceptionReason::Unspecified => 0,
+            ExceptionReason::TemporarilyUnable => 1,
+            ExceptionReason::SequenceError => 3,
+            ExceptionReason::LocalError => 5,
+            ExceptionReason::Unrecoverable => 6,
+            ExceptionReason::DemandDataToken => 128,
+            ExceptionReason::Other(code) => code,
+        }
+    }
+
+    /// What the code means.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Self {
+        match code {
+            0 => ExceptionReason::Unspecified,
+            1 => ExceptionReason::TemporarilyUnable,
+            3 => ExceptionReason::SequenceError,
+            5 => ExceptionReason::LocalError,
+            6 => ExceptionReason::Unrecoverable,
+            128 => ExceptionReason::DemandDataToken,
+            other => ExceptionReason::Other(other),
+        }
+    }
+}
+
 /// An SPDU. Of those whose parameters nobody needs here, only what they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spdu {
@@ -228,11 +277,11 @@ pub enum Spdu {
     /// AEA
     ActivityEndAck(Serial),
     /// AI, with its reason.
-    ActivityInterrupt(u8),
+    ActivityInterrupt(ExceptionReason),
     /// AIA
     ActivityInterruptAck,
     /// AD, with its reason.
-    ActivityDiscard(u8),
+    ActivityDiscard(ExceptionReason),
     /// ADA
     ActivityDiscardAck,
     /// MIP
@@ -247,5 +296,5 @@ pub enum Spdu {
     /// ER, by the session's provider.
     ExceptionReport,
     /// ED, with its reason.
-    ExceptionData(u8),
+    ExceptionData(ExceptionReason),
 }
