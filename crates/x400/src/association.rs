@@ -20,12 +20,22 @@
 //! off, and put around what is sent. How the APDU is encoded is nobody's concern here; octets behind it
 //! come too.
 
+mod abort;
+mod core;
+mod dialogue;
 mod event;
+mod initiator;
+mod machine;
+mod receiving;
+mod responder;
+mod sending;
 mod settings;
 
 pub use crate::rtse::{AbortReason, BindError, Identity, Mode, Password};
 pub use crate::session::ExceptionReason;
 pub use event::{BindRequest, Binding, End, Event, Layer, Phase, Refusal, Violation};
+pub use initiator::Initiator;
+pub use responder::Responder;
 pub use settings::{
     CHECKPOINT_KIB_MAX, InitiatorSettings, ResponderSettings, S_SELECTOR_BYTES_MAX,
     SELECTOR_BYTES_MAX, Selectors, Timeouts, WINDOW_MAX,

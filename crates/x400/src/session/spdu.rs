@@ -4,7 +4,7 @@ use super::SERIAL_MAX;
 use std::fmt;
 
 /// The serial number of a synchronization point; written as decimal digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Serial(pub u32);
 
 impl Serial {
