@@ -4,7 +4,14 @@
 //! Bytes and the time go in; events, bytes to send and content come out. Nothing here opens a socket,
 //! reads a clock or waits.
 
+pub mod acse;
+pub mod association;
 pub mod ber;
 pub mod decode;
 pub mod mts;
 pub mod or_name;
+pub mod presentation;
+pub mod rtse;
+pub mod session;
+pub mod tpkt;
+pub mod x224;
