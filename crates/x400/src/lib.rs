@@ -8,3 +8,5 @@ pub mod ber;
 pub mod decode;
 pub mod mts;
 pub mod or_name;
+pub mod reasons;
+pub mod report;

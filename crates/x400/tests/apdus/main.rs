@@ -4,6 +4,7 @@ mod generate;
 mod golden;
 mod limits;
 mod relay;
+mod reports;
 mod round_trip;
 
 use bytes::Bytes;
