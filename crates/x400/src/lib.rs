@@ -5,6 +5,7 @@
 //! reads a clock or waits.
 
 pub mod ber;
+pub mod content;
 pub mod decode;
 pub mod mts;
 pub mod or_name;
