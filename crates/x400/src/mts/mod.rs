@@ -24,6 +24,8 @@ pub use report::{ReportContent, ReportEnvelope};
 pub use time::UtcTime;
 pub use trace::{InternalTraceElement, TraceElement};
 
+pub(crate) use fields::put_text;
+
 use bytes::Bytes;
 use std::fmt;
 

@@ -1,9 +1,11 @@
 //! MTS-APDUs: those of other implementations, cut everywhere, and a thousand made up.
 
+mod contents;
 mod generate;
 mod golden;
 mod limits;
 mod relay;
+mod reports;
 mod round_trip;
 
 use bytes::Bytes;
