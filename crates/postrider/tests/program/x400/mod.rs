@@ -78,9 +78,20 @@ x400 = {{ peer = "last" }}
 
 /// Runs the foreign client, a sending MTA written from the standards alone.
 fn client(to: &Server, words: &[&str]) -> Output {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/x400/p1client.py");
+    run("p1client.py", to, words)
+}
+
+/// The same doing what it should not.
+fn odd(to: &Server, what: &str) -> String {
+    let done = run("odd.py", to, &[what]);
+    assert!(done.status.success(), "{what}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
+fn run(script: &str, to: &Server, words: &[&str]) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/x400").join(script);
     let mut command = Command::new("python3");
-    command.arg(script).arg(to.address().port().to_string()).args(words);
+    command.arg("-B").arg(script).arg(to.address().port().to_string()).args(words);
     command.output().expect("python3 runs")
 }
 
@@ -242,4 +253,77 @@ fn addresses_are_shown_in_all_forms() {
     let explained = command(files.dir(), &["explain", "/S=R/O=Beta/PRMD=TestB/ADMD= /C=GB/"]);
     assert_eq!(explained.code, 0, "{explained:?}");
     assert!(explained.out.contains("x400"), "{explained:?}");
+}
+
+#[test]
+fn a_resend_after_a_lost_acknowledgement_gets_no_second_copy() {
+    let (files, last_files) = (Files::new(), Files::new());
+    let last = last(&last_files);
+    let relay = Server::start(&files, &relay_config(&last.to(), ""));
+    odd(&relay, "resend");
+    relay.wait_console("the resend", |line| line.contains("no second copy peer=client"));
+    // The third was meant: two are delivered.
+    last_files.wait_events("delivered", 2);
+    wait_until("an empty queue", || relay.queue().is_empty());
+    assert_eq!(files.events_of("received").len(), 2);
+    relay.stop();
+    last.stop();
+}
+
+#[test]
+fn a_full_spool_refuses_for_now() {
+    let files = Files::new();
+    let full = relay_config("127.0.0.1:9", "").replace("\"16MiB\"", "\"1TiB\"");
+    let relay = Server::start(&files, &full);
+    let said = odd(&relay, "full");
+    // PT and ED, temporarily unable; then PT and ADA (X.225 §8.3.22, §8.3.29).
+    assert_eq!(said.split_whitespace().collect::<Vec<_>>(), ["02003003320101", "02003a00"]);
+    assert!(files.events_of("received").is_empty());
+    relay.stop();
+}
+
+#[test]
+fn what_can_not_be_read_is_acknowledged_and_held() {
+    let files = Files::new();
+    let relay = Server::start(&files, &relay_config("127.0.0.1:9", ""));
+    odd(&relay, "unreadable");
+    let held = files.wait_events("held", 1);
+    let reason = held[0]["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("peer client") && reason.contains("octet"), "{reason}");
+    assert_eq!(files.events_of("received").len(), 2, "what follows is taken");
+    relay.kill();
+}
+
+/// What the report to the originator says of a message that is refused.
+fn refused(what: &str, listener: &str, status: &str) {
+    let (files, last_files) = (Files::new(), Files::new());
+    let last = last(&last_files);
+    let address = "address = \"127.0.0.1:0\"";
+    let config = relay_config(&last.to(), "").replace(address, &format!("{address}\n{listener}"));
+    let relay = Server::start(&files, &config);
+    odd(&relay, what);
+    let received = last_files.wait_events("received", 1);
+    assert_eq!(apdu(&received[0]), "report", "{what}");
+    let failed = files.wait_events("failed", 1);
+    assert_eq!(failed[0]["status"], status, "{what}: {}", failed[0]);
+    relay.stop();
+    last.stop();
+}
+
+#[test]
+fn refusals_become_reports() {
+    refused("long", "max_message_bytes = \"64KiB\"", "5.2.3");
+    refused("many", "max_recipients = 100", "5.5.3");
+    refused("loop", "", "5.4.6");
+}
+
+#[test]
+fn garbage_ends_its_own_connection_only() {
+    let (files, last_files) = (Files::new(), Files::new());
+    let last = last(&last_files);
+    let relay = Server::start(&files, &relay_config(&last.to(), ""));
+    odd(&relay, "garbage");
+    last_files.wait_events("delivered", 1);
+    relay.stop();
+    last.stop();
 }
