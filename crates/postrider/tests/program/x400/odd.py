@@ -63,16 +63,11 @@ elif WHAT == 'loop':
     visits = b''.join(
         tlv(0x30, gdi('GB', ' ', name), tlv(0x31, tlv(0x80, utc()), INT(0, 0x82)))
         for name in ('TestC', 'Relay', 'Elsewhere'))
-    octets = apdu()
-    at = octets.index(b'\x69')
-    end = at + 2 + octets[at + 1]
-    body = octets[4:at] if octets[1] == 0x82 else octets[3:at]
-    env = body[body.index(b'\x64'):] + tlv(0x69, visits)
-    rest = octets[end:]
-    content = rest[rest.index(b'\x04\x81'):]
-    fields = rest[:rest.index(b'\x04\x81')]
+    recipient = tlv(0x31, BOB, INT(1, 0x80), tlv(0x81, b'\x00\xa8'))
+    envelope = tlv(0x31, tlv(0x64, GDI, PS('loop', 0x16)), ORIG, INT(22, 0x46), tlv(0x69, visits),
+                   tlv(0xa2, recipient))
     c = bound()
-    transfer(c, tlv(0xa0, tlv(0x31, env + fields), content), 0, 3, 1)
+    transfer(c, tlv(0xa0, envelope, tlv(4, b'x')), 0, 3, 1)
     close(c)
 elif WHAT == 'garbage':
     for octets in (b'GET / HTTP/1.0\r\n\r\n', b'\x03\x00\x00\x03', b'\x04\x00\x00\x07\x02\xf0\x80',
