@@ -58,7 +58,7 @@ pub struct X400Peer {
     pub our_name: Box<str>,
     /// With this password.
     pub our_password: Secret,
-    /// Associations that we open at once, over all shards; it may open as many.
+    /// Associations that we open at once, over all shards.
     pub associations_max: u32,
     /// What is proposed as the size between checkpoints, in units of 1,024 octets; 0: none.
     pub checkpoint_kib: u16,

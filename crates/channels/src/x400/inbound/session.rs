@@ -21,8 +21,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use x400::association::{
-    AbortReason, BindError, BindRequest, End, Event, ExceptionReason, Identity, Password,
-    Responder, ResponderSettings,
+    AbortReason, BindError, BindRequest, End, Event, ExceptionReason, Responder, ResponderSettings,
 };
 
 /// So long who shows a wrong name or password waits for the answer.
@@ -140,12 +139,13 @@ impl<W: World> Session<W> {
                 }
                 self.poll_input(cx)
             });
-            match woken.await? {
-                Woken::Input(octets) => self.machine.handle_input(&octets, self.entrance.now()),
-                Woken::Time => self.machine.handle_deadline(self.entrance.now()),
-                Woken::Stop => {
-                    self.machine.abort(AbortReason::TemporaryProblem, self.entrance.now())
-                }
+            let woken = woken.await?;
+            let now = self.entrance.now();
+            match woken {
+                Woken::Input(octets) => self.machine.handle_input(octets, now),
+                Woken::End => self.machine.handle_eof(),
+                Woken::Time => self.machine.handle_deadline(now),
+                Woken::Stop => self.machine.abort(AbortReason::TemporaryProblem, now),
             }
         }
     }
@@ -154,7 +154,7 @@ impl<W: World> Session<W> {
     fn is_over(&self) -> bool {
         self.stopping
             .until()
-            .is_some_and(|until| self.incoming.is_none() || self.entrance.now() >= until)
+            .is_some_and(|until| self.busy.is_none() || self.entrance.now() >= until)
     }
 
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Woken>> {
@@ -308,12 +308,12 @@ impl<W: World> Session<W> {
 
     /// What comes can't be taken for now: the peer keeps it, and tries again.
     fn refuse_for_now(&mut self, refusal: &Refusal) {
+        self.entrance.abandon();
         if std::mem::replace(&mut self.is_refused, true) {
             return;
         }
         let peer = self.peer.as_ref().map_or("", |peer| &peer.name);
         self.entrance.warn("x400", format_args!("{} peer={peer}", refusal.text));
-        self.entrance.abandon();
         self.machine.refuse_apdu(ExceptionReason::TemporarilyUnable, self.entrance.now());
     }
 

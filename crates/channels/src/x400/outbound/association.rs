@@ -21,7 +21,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use x400::association::{AbortReason, End, Event, Initiator};
+use x400::association::{AbortReason, End, Event, ExceptionReason, Initiator};
 
 /// A connection and what is spoken on it.
 pub(super) struct Wire<W: World> {
@@ -223,7 +223,7 @@ impl<W: World> Association<W> {
         let departure = match departure::departure(&message, &indexes, &route_of(hop).x400) {
             Ok(departure) => departure,
             Err(failure) => {
-                self.conclude(&message, &work, Err(failure));
+                self.conclude(&message, &work, Err(failure), true);
                 return Ok(());
             }
         };
@@ -246,17 +246,23 @@ impl<W: World> Association<W> {
             match event {
                 Event::Acknowledged => {
                     let reply = Reply::new(250, (2, 0, 0), "acknowledged");
-                    self.conclude(&message, &work, Ok(reply));
+                    self.conclude(&message, &work, Ok(reply), false);
                     return Ok(());
                 }
                 Event::NotTaken(reason) => {
-                    self.conclude(&message, &work, Err(trouble::not_taken(&self.place, reason)));
+                    let failure = trouble::not_taken(&self.place, reason);
+                    let is_of_message = reason != ExceptionReason::TemporarilyUnable;
+                    self.conclude(&message, &work, Err(failure), is_of_message);
                     return Ok(());
                 }
                 Event::Ended(end) => {
                     let failure = trouble::ended(&self.place, &end, &self.settings);
-                    self.conclude(&message, &work, Err(failure.clone()));
-                    self.slot.throttled(failure);
+                    // Some abort for a message that they can't read or route.
+                    let is_of_message = matches!(end, End::AbortedByPeer { .. });
+                    self.conclude(&message, &work, Err(failure.clone()), is_of_message);
+                    if !is_of_message {
+                        self.slot.throttled(failure);
+                    }
                     return Err(CloseReason::Normal);
                 }
                 // A responder's, and turns, which we don't give.
@@ -315,11 +321,18 @@ impl<W: World> Association<W> {
         Ok(None)
     }
 
-    fn conclude(&self, message: &Rc<Message>, work: &Work, outcome: Result<Reply, Failure>) {
+    /// `is_of_message`: a failure may be on account of this message alone.
+    fn conclude(
+        &self,
+        message: &Rc<Message>,
+        work: &Work,
+        outcome: Result<Reply, Failure>,
+        is_of_message: bool,
+    ) {
         match &outcome {
             Ok(_) => self.slot.accepted(),
             Err(failure) if failure.class == mail::Class::Transient => {
-                self.slot.deferred(failure, false);
+                self.slot.deferred(failure, is_of_message);
             }
             Err(_) => {}
         }
