@@ -148,10 +148,6 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     // Trace information of others has a form of its own.
     let is_internet_mail = !additions.has_meta(tag::X400);
     prefix.extend_from_slice(additions.fields());
-    let only = match envelope.recipients.as_slice() {
-        [only] => Some(only.mailbox.as_str()),
-        _ => None,
-    };
     let received = Received {
         helo: &client.helo,
         client: (!hides_client).then(|| client.address.ip()),
@@ -159,7 +155,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
         by: active.config.hostname.as_str(),
         with: client.protocol,
         id: content.id,
-        for_recipient: only,
+        for_recipient: only_recipient(&envelope),
         tls: client.tls.map(|tls| tls.cipher),
         certified: client.certified.as_deref().filter(|_| !hides_client),
         at,
@@ -199,6 +195,13 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
         last_reason: None,
         overrides: None,
         memory: None,
+    }
+}
+
+fn only_recipient(envelope: &Envelope) -> Option<&str> {
+    match envelope.recipients.as_slice() {
+        [only] => Some(only.mailbox.as_str()),
+        _ => None,
     }
 }
 
