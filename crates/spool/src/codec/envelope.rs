@@ -100,7 +100,10 @@ pub(super) fn meta_of_queue(bytes: &[u8]) -> Cow<'_, [u8]> {
     let mut is_kept = false;
     loop {
         let before = r.rest;
-        let Some(field) = r.u16() else { break };
+        if before.is_empty() {
+            break;
+        }
+        let Some(field) = r.u16() else { return Cow::Borrowed(bytes) };
         let length = r.varint().and_then(|length| usize::try_from(length).ok());
         // One that is malformed is as it is to whoever reads it.
         if length.and_then(|length| r.take(length)).is_none() {
