@@ -59,7 +59,8 @@ impl FromStr for OrAddress {
                 continue;
             }
             let place = KEYS.iter().position(|(name, other)| key == *name || key == *other);
-            let place = place.ok_or_else(|| format!("{key:?} in {text:?} is no known attribute"))?;
+            let place =
+                place.ok_or_else(|| format!("{key:?} in {text:?} is no known attribute"))?;
             let attribute = address.attributes.get_mut(place);
             if attribute.and_then(|attribute| attribute.replace(value.to_owned())).is_some() {
                 return Err(format!("{key:?} stands twice in {text:?}"));
@@ -107,10 +108,11 @@ impl OrAddress {
         };
         let [country, admd] = self.country_and_admd();
         let personal = ["S", "G", "I", "Q"].into_iter().zip(0x80..);
-        let personal: Vec<u8> =
-            personal.flat_map(|(key, tag)| self.string(key, tag)).collect();
-        let units: Vec<u8> =
-            ["OU1", "OU2", "OU3", "OU4"].into_iter().flat_map(|key| self.string(key, 0x13)).collect();
+        let personal: Vec<u8> = personal.flat_map(|(key, tag)| self.string(key, tag)).collect();
+        let units: Vec<u8> = ["OU1", "OU2", "OU3", "OU4"]
+            .into_iter()
+            .flat_map(|key| self.string(key, 0x13))
+            .collect();
         let standard = [
             country,
             admd,
@@ -249,7 +251,8 @@ fn from_printable(value: &[u8]) -> Vec<u8> {
             b"u" | b"U" => b'_',
             b"l" | b"L" => b'(',
             b"r" | b"R" => b')',
-            digits => match std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()) {
+            digits => match std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok())
+            {
                 Some(code) => code,
                 None => b'?',
             },
@@ -268,13 +271,20 @@ mod tests {
 
     #[test]
     fn an_address_has_the_octets_of_others() {
-        let address: OrAddress = "/S=Sender/G=Carol/O=Gamma/PRMD=TestC/ADMD= /C=GB/".parse().unwrap();
+        let address: OrAddress =
+            "/S=Sender/G=Carol/O=Gamma/PRMD=TestC/ADMD= /C=GB/".parse().unwrap();
         // As another implementation wrote it.
         let octets = "302c6104130247426203130120a20713055465737443830547616d6d61a50f\
                       800653656e64657281054361726f6c";
         assert_eq!(shown(&address.or_name()), octets);
-        assert_eq!(ledger_name(&address.or_name()), "/G=Carol/S=Sender/O=Gamma/PRMD=TestC/ADMD=/C=GB/");
-        assert_eq!(shown(&address.domain_identifier()), "63126104130247426203130120130554657374 43".replace(' ', ""));
+        assert_eq!(
+            ledger_name(&address.or_name()),
+            "/G=Carol/S=Sender/O=Gamma/PRMD=TestC/ADMD=/C=GB/"
+        );
+        assert_eq!(
+            shown(&address.domain_identifier()),
+            "63126104130247426203130120130554657374 43".replace(' ', "")
+        );
     }
 
     #[test]
@@ -292,8 +302,7 @@ mod tests {
 
     #[test]
     fn a_mailbox_is_named_as_such() {
-        let address: OrAddress =
-            "/DD.RFC-822=user{n}(a)d1(u)x.grey/O=gw/C=GB/".parse().unwrap();
+        let address: OrAddress = "/DD.RFC-822=user{n}(a)d1(u)x.grey/O=gw/C=GB/".parse().unwrap();
         let name = ledger_name(&address.or_name());
         assert_eq!(name, format!("user{}@d1_x.grey", "_".repeat(NUMBER_DIGITS)));
         assert_eq!(from_printable(b"a(l)b(r)(33)(x)(q)("), b"a(b)!?\"(");

@@ -189,7 +189,9 @@ pub(super) fn aborted(abort: &Spdu<'_>) -> String {
         return format!("aborted by the presentation layer ({reason})");
     }
     match abort.octet(spdu::TRANSPORT_DISCONNECT) {
-        Some(reason) if reason & 4 != 0 => "aborted by the session layer: protocol error".to_owned(),
+        Some(reason) if reason & 4 != 0 => {
+            "aborted by the session layer: protocol error".to_owned()
+        }
         Some(reason) if reason & 2 != 0 => "aborted by the user".to_owned(),
         _ => "aborted without a reason".to_owned(),
     }

@@ -38,7 +38,9 @@ pub(super) fn unwrap(stream: &[u8], mode: Mode) -> Result<&[u8], String> {
         Mode::X410 | Mode::X4101984 => return Ok(stream),
         Mode::Normal => match read(stream) {
             Some((Element { tag: 0x28, content }, _)) => content,
-            Some((Element { tag, .. }, _)) => return Err(format!("{tag:#04x} instead of EXTERNAL")),
+            Some((Element { tag, .. }, _)) => {
+                return Err(format!("{tag:#04x} instead of EXTERNAL"));
+            }
             None => return Err("an EXTERNAL that can't be read".to_owned()),
         },
     };
@@ -82,7 +84,8 @@ fn message(parts: &[u8]) -> Result<Arrived, String> {
     } else {
         by_fields(content, local)
     };
-    let id = id.filter(|id| !id.is_empty() && id != "-" && id.bytes().all(|b| b.is_ascii_graphic()));
+    let id =
+        id.filter(|id| !id.is_empty() && id != "-" && id.bytes().all(|b| b.is_ascii_graphic()));
     Ok(Arrived { id, recipients: recipients(envelope), content_bytes, state })
 }
 
@@ -197,7 +200,10 @@ mod tests {
         let told = stream.windows(2).position(|two| two == [0x4a, DIGEST_BYTES as u8]).unwrap();
         stream[told + 2..told + 6].copy_from_slice(b"Re: ");
         let from_gateway = arrived(&stream, Mode::X410).unwrap();
-        assert_eq!((from_gateway.id.as_deref(), from_gateway.state), (Some(ID), ArrivalState::Whole));
+        assert_eq!(
+            (from_gateway.id.as_deref(), from_gateway.state),
+            (Some(ID), ArrivalState::Whole)
+        );
         let last = stream.len() - 1;
         stream[last] ^= 1;
         assert_eq!(arrived(&stream, Mode::X410).unwrap().state, ArrivalState::Damaged);
@@ -217,7 +223,9 @@ mod tests {
         for cut in 0..stream.len() {
             assert!(arrived(&stream[..cut], Mode::Normal).is_err(), "{cut}");
         }
-        assert!(unwrap(&[0x30, 0], Mode::Normal).is_err() && unwrap(&[0x28, 0], Mode::Normal).is_err());
+        assert!(
+            unwrap(&[0x30, 0], Mode::Normal).is_err() && unwrap(&[0x28, 0], Mode::Normal).is_err()
+        );
         assert_eq!(Contexts::OURS.mtse, 5);
     }
 }

@@ -215,9 +215,7 @@ fn take(
         let answer = match framed {
             Framed::Input => None,
             Framed::Control => match tpkt::control(frames.control())? {
-                Control::Confirm { reference, sizes } => {
-                    Some(Answer::Confirm { reference, sizes })
-                }
+                Control::Confirm { reference, sizes } => Some(Answer::Confirm { reference, sizes }),
                 Control::Disconnect(why) => return Err(why),
                 Control::Request { .. } => return Err("CR from the end that was called".to_owned()),
             },

@@ -122,9 +122,9 @@ pub(super) fn unsigned(content: &[u8]) -> Option<u32> {
     if first & 0x80 != 0 {
         return None;
     }
-    content.iter().try_fold(0_u32, |value, &octet| {
-        value.checked_mul(256)?.checked_add(u32::from(octet))
-    })
+    content
+        .iter()
+        .try_fold(0_u32, |value, &octet| value.checked_mul(256)?.checked_add(u32::from(octet)))
 }
 
 #[cfg(test)]
@@ -154,9 +154,13 @@ mod tests {
 
     #[test]
     fn integers_keep_their_sign_bit_clear() {
-        for (value, octets) in
-            [(0, &[0][..]), (127, &[127]), (128, &[0, 128]), (256, &[1, 0]), (65_535, &[0, 255, 255])]
-        {
+        for (value, octets) in [
+            (0, &[0][..]),
+            (127, &[127]),
+            (128, &[0, 128]),
+            (256, &[1, 0]),
+            (65_535, &[0, 255, 255]),
+        ] {
             assert_eq!(integer(2, value)[2..], *octets);
             assert_eq!(unsigned(octets), Some(value));
         }
@@ -169,7 +173,8 @@ mod tests {
 
     #[test]
     fn indefinite_lengths_and_long_tags_are_followed() {
-        let bytes = [0x31, 0x80, 0xbf, 0x81, 0x01, 0x80, 0x04, 0x01, 9, 0, 0, 0x02, 1, 5, 0, 0, 0xff];
+        let bytes =
+            [0x31, 0x80, 0xbf, 0x81, 0x01, 0x80, 0x04, 0x01, 9, 0, 0, 0x02, 1, 5, 0, 0, 0xff];
         let (set, rest) = read(&bytes).unwrap();
         assert_eq!(rest, [0xff]);
         let tags: Vec<u8> = children(set.content).map(|child| child.tag).collect();

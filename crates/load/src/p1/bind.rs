@@ -1,7 +1,7 @@
 //! How an association begins and ends: the octets of CONNECT, ACCEPT, REFUSE and ABORT with all that lies
 //! in them (X.225, X.226, X.227, X.228, X.411 §12.1), written.
 
-use super::ber::{element, integer};
+use super::ber::{element, integer, push_header};
 use super::spdu::{self, parameter, spdu};
 
 /// id-ac-mts-transfer, 2.6.0.1.6 (X.419).
@@ -110,6 +110,23 @@ fn oid(value: &[u8]) -> Vec<u8> {
 pub(super) fn pdv(context: u32, value: &[u8]) -> Vec<u8> {
     let list = element(0x30, &[&integer(2, context), &element(0xa0, &[value])]);
     element(0x61, &[&list])
+}
+
+/// What goes before an APDU of this length in a transfer: in normal mode the beginning of its EXTERNAL, in the
+/// context of MTSE (X.228 §8).
+pub(super) fn transfer_head(mode: Mode, apdu_bytes: usize) -> Vec<u8> {
+    let mut head = Vec::new();
+    match mode {
+        Mode::Normal => {
+            let context = integer(2, Contexts::OURS.mtse);
+            let mut value = Vec::new();
+            push_header(&mut value, 0xa0, apdu_bytes);
+            push_header(&mut head, 0x28, context.len() + value.len() + apdu_bytes);
+            head.extend([context, value].concat());
+        }
+        Mode::X410 | Mode::X4101984 => {}
+    }
+    head
 }
 
 /// EXTERNAL with an ACSE user's data.

@@ -5,8 +5,7 @@
 
 use super::apdu::unwrap;
 use super::association::{Association, Dial, Sent};
-use super::ber::{integer, push_header};
-use super::bind::{Contexts, Mode, Who};
+use super::bind::{Who, transfer_head};
 use super::options::PeerOptions;
 use super::responder::{Event, Responder, Rules};
 use super::tpkt::TPDU_BYTES_PREFERRED_MAX;
@@ -200,7 +199,6 @@ fn take(floor: &Floor, responder: &mut Responder, mut input: &[u8]) -> bool {
 /// perhaps.
 async fn relay(floor: Rc<Floor>) {
     let mut association = None;
-    let mut head = Vec::new();
     loop {
         let held = floor.take().await;
         let open = match association.take() {
@@ -212,7 +210,7 @@ async fn relay(floor: Rc<Floor>) {
             floor.put(held);
             continue;
         };
-        wrap(floor.dial.wishes.mode, held.len(), &mut head);
+        let head = transfer_head(floor.dial.wishes.mode, held.len());
         match open.send([&head, &held], &floor.reading, &mut None).await {
             Ok(Sent::Acked) => count(&floor.relayed),
             Ok(Sent::Refused(_)) => count(&floor.refused),
@@ -222,20 +220,5 @@ async fn relay(floor: Rc<Floor>) {
             }
         }
         association = Some(open);
-    }
-}
-
-/// What goes before an APDU of this length: in normal mode the beginning of its EXTERNAL.
-fn wrap(mode: Mode, apdu_bytes: usize, head: &mut Vec<u8>) {
-    head.clear();
-    match mode {
-        Mode::Normal => {
-            let context = integer(2, Contexts::OURS.mtse);
-            let mut value = Vec::new();
-            push_header(&mut value, 0xa0, apdu_bytes);
-            push_header(head, 0x28, context.len() + value.len() + apdu_bytes);
-            head.extend([context, value].concat());
-        }
-        Mode::X410 | Mode::X4101984 => {}
     }
 }

@@ -2,7 +2,7 @@
 
 use super::address::{NUMBER_DIGITS, NUMBER_MARK, OrAddress, ledger_name};
 use super::ber::{element, integer, push_header};
-use super::bind::{Contexts, Mode};
+use super::bind::{Mode, transfer_head};
 use crate::source::{BODY_FIELD, Body, ID_FIELD};
 use std::ops::Range;
 
@@ -67,19 +67,11 @@ impl Template {
         let envelope = envelope(sender, recipients);
         let mut string = Vec::new();
         push_header(&mut string, 0x04, content_bytes);
-        let mut head = Vec::new();
         let bytes = envelope.len() + string.len() + content_bytes;
         let mut message = Vec::new();
         push_header(&mut message, 0xa0, bytes);
-        if sender.mode == Mode::Normal {
-            let context = integer(2, Contexts::OURS.mtse);
-            let mut value = Vec::new();
-            push_header(&mut value, 0xa0, message.len() + bytes);
-            let bytes = context.len() + value.len() + message.len() + bytes;
-            push_header(&mut head, 0x28, bytes);
-            head.extend([context, value].concat());
-        }
-        head.extend([message, envelope, string].concat());
+        let head = transfer_head(sender.mode, message.len() + bytes);
+        let mut head = [head, message, envelope, string].concat();
         let content_at = head.len();
         head.extend(content);
         let names = recipients.iter().map(|recipient| ledger_name(&recipient.or_name()));
@@ -200,9 +192,9 @@ fn content_head(
 ) -> Vec<u8> {
     let id = [ID_MARK; ID_BYTES];
     let originator = or_name(0x60, &sender.originator);
-    let to = recipients.iter().flat_map(|recipient| {
-        element(0x31, &[&element(0xa0, &[&or_name(0x60, recipient)])])
-    });
+    let to = recipients
+        .iter()
+        .flat_map(|recipient| element(0x31, &[&element(0xa0, &[&or_name(0x60, recipient)])]));
     let to: Vec<u8> = to.collect();
     // The header fields by which a sink knows the message when a gateway has made mail of it.
     let mut own_id = format!("{ID_FIELD}: ").into_bytes();

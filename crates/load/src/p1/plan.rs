@@ -148,10 +148,7 @@ impl Plan {
                 let split = first.len();
                 let of_first = range.start.min(split)..range.end.min(split);
                 let of_second = range.start.max(split) - split..range.end.max(split) - split;
-                [
-                    first.get(of_first).unwrap_or_default(),
-                    second.get(of_second).unwrap_or_default(),
-                ]
+                [first.get(of_first).unwrap_or_default(), second.get(of_second).unwrap_or_default()]
             }
         }
     }
@@ -197,7 +194,8 @@ mod tests {
         let mut all = Vec::new();
         for number in 0..=plan.checkpoints() {
             let (mut bytes, mut out) = (Vec::new(), Vec::new());
-            block_on(plan.write(number..number + 1, [first, second], &mut out, &mut bytes)).unwrap();
+            block_on(plan.write(number..number + 1, [first, second], &mut out, &mut bytes))
+                .unwrap();
             all.push(bytes);
         }
         let (mut at_once, mut out) = (Vec::new(), Vec::new());
@@ -260,8 +258,7 @@ mod tests {
 
     #[test]
     fn an_empty_stream_is_an_activity_too() {
-        let agreed =
-            Agreed { mode: Mode::X410, checkpoint_bytes: 0, window: 3, tpdu_bytes: 2048 };
+        let agreed = Agreed { mode: Mode::X410, checkpoint_bytes: 0, window: 3, tpdu_bytes: 2048 };
         let parts = written(agreed, &[], &[]);
         assert_eq!(tsdus(&parts.concat()).len(), 3);
     }

@@ -297,7 +297,9 @@ impl Sink {
         ];
         let counts = totals.rows();
         rows.extend(counts.iter().map(|(name, n)| (name.replace('_', " "), n.to_string())));
-        rows.extend(binds.iter().map(|(mode, n)| (format!("binds, {}", mode.name()), n.to_string())));
+        rows.extend(
+            binds.iter().map(|(mode, n)| (format!("binds, {}", mode.name()), n.to_string())),
+        );
         rows.extend(ended.iter().map(|(why, n)| (format!("ended: {why}"), n.to_string())));
         println!("{}", value_table(&rows));
     }

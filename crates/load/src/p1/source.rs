@@ -47,7 +47,11 @@ pub struct P1SourceOptions {
     #[arg(long, visible_alias = "per-session", value_name = "M")]
     pub per_association: Option<Span>,
     /// Originator
-    #[arg(long, value_name = "ADDRESS", default_value = "/S=sender/O=Source/PRMD=Lab/ADMD= /C=GB/")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "/S=sender/O=Source/PRMD=Lab/ADMD= /C=GB/"
+    )]
     pub from: OrAddress,
     /// A recipient; several are taken in turn. {n} in it is the message's number, in ten digits
     #[arg(long, value_name = "ADDRESS", default_value = "/S=user{n}/O=Sink/PRMD=Lab/ADMD= /C=GB/")]
@@ -312,8 +316,13 @@ impl Session {
             match result.unwrap_or_else(|_| Err("timed out".to_owned())) {
                 Ok(association) => {
                     run.course.tally.borrow_mut().connected(begun.elapsed());
-                    let drawn = run.per_association.map(|span| span.draw(&mut run.random.borrow_mut()));
-                    return Some(Open { association, sent: 0, sent_max: drawn.unwrap_or(u64::MAX) });
+                    let drawn =
+                        run.per_association.map(|span| span.draw(&mut run.random.borrow_mut()));
+                    return Some(Open {
+                        association,
+                        sent: 0,
+                        sent_max: drawn.unwrap_or(u64::MAX),
+                    });
                 }
                 Err(error) => run.course.tally.borrow_mut().connect_failed(error),
             }

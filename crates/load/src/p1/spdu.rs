@@ -260,7 +260,9 @@ mod tests {
 
     fn octets(hex: &str) -> Vec<u8> {
         let digits = hex.as_bytes().chunks(2);
-        digits.map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
+        digits
+            .map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap())
+            .collect()
     }
 
     #[test]
@@ -304,7 +306,10 @@ mod tests {
         let spdu = Spdu::read(&bytes).unwrap();
         assert_eq!(spdu.kind, Kind::Connect);
         assert_eq!(spdu.parameter(CALLING_REFERENCE), Some(&[0x14, 2, b'v', b'm'][..]));
-        assert_eq!((spdu.octet(VERSION), spdu.parameter(REQUIREMENTS)), (Some(3), Some(&[2, 0x49][..])));
+        assert_eq!(
+            (spdu.octet(VERSION), spdu.parameter(REQUIREMENTS)),
+            (Some(3), Some(&[2, 0x49][..]))
+        );
         assert_eq!(spdu.user_data().len(), 43);
         assert_eq!(spdu.parameter(99), None);
         let end = spdu_of_serial(4711);

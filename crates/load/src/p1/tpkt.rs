@@ -269,7 +269,8 @@ pub(super) fn control(tpdu: &[u8]) -> Result<Control, String> {
                     (CALLED, selector) => called = selector.to_vec(),
                     (SIZE, &[size @ 7..=13]) => sizes.coded = Some(1 << size),
                     (PREFERRED_MAX, units) if units.len() <= 2 => {
-                        let units = units.iter().fold(0, |units, &octet| units * 256 + u32::from(octet));
+                        let units =
+                            units.iter().fold(0, |units, &octet| units * 256 + u32::from(octet));
                         sizes.preferred = (units > 0).then_some(units * 128);
                     }
                     _ => {}
@@ -333,9 +334,12 @@ mod tests {
         push_tsdu(&mut input, b"de");
         push_tsdu(&mut input, b"");
         // An octet that is reserved and that some set.
-        input.extend(disconnect_request([1, 2], 128).iter().enumerate().map(|(n, &byte)| {
-            if n == 1 { 0x5a } else { byte }
-        }));
+        input.extend(
+            disconnect_request([1, 2], 128)
+                .iter()
+                .enumerate()
+                .map(|(n, &byte)| if n == 1 { 0x5a } else { byte }),
+        );
         let whole = all(&input, input.len()).unwrap();
         assert_eq!(whole.len(), 4);
         assert_eq!((&whole[1][..], &whole[2][..]), (&b"abcde"[..], &b""[..]));
@@ -360,7 +364,8 @@ mod tests {
     #[test]
     fn connection_requests_are_those_of_others() {
         let hex = "0300001813e0000050310 0c20878343030696e3838c0010b".replace(' ', "");
-        let shown = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let shown =
+            |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         // PP's, with our reference.
         assert_eq!(shown(&connection_request(b"x400in88", 2048)), hex);
         let large = connection_request(b"", 65_408);
@@ -382,7 +387,9 @@ mod tests {
         ] {
             let (confirm, size) = connection_confirm([9, 9], request, own);
             assert_eq!(size, agreed, "{request:?} {own}");
-            let Ok(Control::Confirm { sizes, reference }) = control(&confirm[4..]) else { panic!() };
+            let Ok(Control::Confirm { sizes, reference }) = control(&confirm[4..]) else {
+                panic!()
+            };
             assert_eq!((confirmed_size(sizes, 65_408), reference), (agreed, REFERENCE));
         }
         // What PP answers: a code; what says nothing has RFC 1006's size.

@@ -12,8 +12,8 @@ mod session;
 mod shares;
 mod span;
 
-pub use content::{BODY_FIELD, Bodies, Body, BodyKind, ID_FIELD};
 pub(crate) use content::sizes;
+pub use content::{BODY_FIELD, Bodies, Body, BodyKind, ID_FIELD};
 pub(crate) use course::{Conduct, Course};
 pub use fields::{FixedField, VariedField};
 pub use pace::{Pace, Ticket};

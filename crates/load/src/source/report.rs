@@ -213,11 +213,8 @@ impl Tally {
             rows.push((format!("could not connect: {why}"), count.to_string()));
         }
         let [connect, acceptance] = phases;
-        let times = [
-            ("message", &self.latency),
-            (connect, &self.connect),
-            (acceptance, &self.acceptance),
-        ];
+        let times =
+            [("message", &self.latency), (connect, &self.connect), (acceptance, &self.acceptance)];
         format!("{}\n{}", value_table(&rows), latency_table(&times))
     }
 }

@@ -63,8 +63,7 @@ impl FromStr for P1Refuse {
         let (share, rest) = text.split_once(':').ok_or("PERMILLE:REASON:PHASE")?;
         let (reason, phase) = rest.split_once(':').unwrap_or((rest, "end"));
         let number = reason.parse().map_err(|_| format!("{reason:?} is not a reason"))?;
-        let refuse =
-            P1Refuse { permille: permille(share)?, reason: number, phase: phase.parse()? };
+        let refuse = P1Refuse { permille: permille(share)?, reason: number, phase: phase.parse()? };
         match refuse.phase {
             P1Phase::Bind | P1Phase::Checkpoint | P1Phase::End => Ok(refuse),
             P1Phase::Connect | P1Phase::Start | P1Phase::Content => {
