@@ -61,6 +61,14 @@ pub(super) fn measure(
         "bytes/s",
         bytes,
     );
+    let sources = by_sources.iter().position(|rate| *rate == best).map_or(0, |index| index + 1);
+    figures.neither("best_sources", "sources in the best interval", "", sources as f64);
+    figures.higher(
+        "best_mbit_per_second",
+        "the best interval, bodies",
+        "Mbit/s",
+        bytes * 8.0 / 1e6,
+    );
     if let (Some(first), Some(last)) = (by_sources.first(), by_sources.last()) {
         figures.higher("delivered_first_interval", "delivered with one source", "1/s", *first);
         figures.higher("delivered_last_interval", "delivered with all sources", "1/s", *last);
