@@ -36,12 +36,15 @@ pub(super) struct P1Listener {
 
 impl ProtocolSettings for P1Listener {
     fn may_speak_for_others(&self, client: IpAddr) -> bool {
-        // Limits are for those of whom nobody knows how many connections they need.
-        let is_it = |host: &HostPort| match host.host {
+        // Limits per client are for those of whom nobody knows how many connections they need. Where a peer's
+        // address is not known it may be any client, until it binds.
+        let may_be = |host: &HostPort| match host.host {
             Host::Address(address) => address.to_canonical() == client.to_canonical(),
-            Host::Name(_) | Host::Socket(_) => false,
+            Host::Name(_) => true,
+            Host::Socket(_) => false,
         };
-        self.x400.peers.iter().any(|peer| peer.hosts.iter().any(is_it))
+        let mut peers = self.x400.peers.iter();
+        peers.any(|peer| peer.hosts.is_empty() || peer.hosts.iter().any(may_be))
     }
 
     fn explain(&self, explainer: &mut Explainer<'_>) {

@@ -1,6 +1,8 @@
 //! X.400 through the real program: a foreign MTA binds and transfers, two servers pass messages on, and reports
 //! find their way back.
 
+mod load;
+
 use crate::support::server::{Server, command};
 use crate::support::{Files, wait_until};
 use serde_json::Value;
