@@ -53,9 +53,16 @@ impl<W: World> Entrance<W> {
         self.intake.reset();
     }
 
-    /// Tells whoever looks after this server, at a limited rate.
+    /// Tells whoever looks after this server; not more often than somebody could read it.
     pub fn warn(&self, what: &'static str, text: std::fmt::Arguments<'_>) {
-        self.ingress.services.console.warn(what, text);
+        let services = &self.ingress.services;
+        match self.ingress.foreign_lines.borrow_mut().admit(services.now()) {
+            None => {}
+            Some(0) => services.console.warn(what, text),
+            Some(others) => {
+                services.console.warn(what, format_args!("{text} ({others} lines were left out)"));
+            }
+        }
     }
 
     /// The content is complete, for recipients that were reserved for: makes the message durable and

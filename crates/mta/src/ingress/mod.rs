@@ -123,6 +123,8 @@ pub(crate) struct Ingress<W: World> {
     /// Those that are no protocol's own.
     common_stages: RefCell<Stages>,
     refusals: RefCell<RefusalMeter>,
+    /// Console lines of messages that are no internet mail.
+    foreign_lines: RefCell<RefusalMeter>,
     /// Transactions that stages were asked about.
     transactions: Cell<u64>,
 }
@@ -146,6 +148,7 @@ impl<W: World> Ingress<W> {
             protocols,
             kinds,
             refusals: RefCell::new(RefusalMeter::new(10, 100, services.now())),
+            foreign_lines: RefCell::new(RefusalMeter::new(10, 100, services.now())),
             transactions: Cell::new(0),
             services: Rc::clone(services),
             custody: Rc::clone(&schedule.custody),

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use config::{Listener, X400, X400Peer};
 use mail::{MessageId, Mono, Refusal, Reply};
 use mta::alarm::Alarm;
+use mta::console::Quoted;
 use mta::ingress::{Entrance, Intake};
 use mta::seams::{Net, Stream, World};
 use mta::services::SCRATCH_BYTES;
@@ -227,7 +228,8 @@ impl<W: World> Session<W> {
                 let name: String = name.chars().filter(|c| !c.is_control()).take(32).collect();
                 let address = self.entrance.session().client().address;
                 self.entrance.introduce(&name, "P1");
-                let text = format_args!("refused to let \"{name}\" bind: {why} client={address}");
+                let name = Quoted(&name);
+                let text = format_args!("refused to let {name} bind: {why} client={address}");
                 self.entrance.warn("x400", text);
                 let refusal = Refusal::permanent((7, 8), "X.400: name or password is wrong");
                 self.entrance.turn_away(Reply::from(refusal));
