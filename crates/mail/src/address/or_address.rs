@@ -167,14 +167,17 @@ impl OrAddress {
 impl fmt::Display for OrAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for attribute in &self.0 {
-            write!(f, "/{}=", attribute.key)?;
-            write_value(f, &attribute.value)?;
+            f.write_str("/")?;
+            write_quoted(f, &attribute.key)?;
+            f.write_str("=")?;
+            write_quoted(f, &attribute.value)?;
         }
         f.write_str("/")
     }
 }
 
-fn write_value(f: &mut impl fmt::Write, value: &str) -> fmt::Result {
+/// A key or a value, in which no delimiter is one.
+fn write_quoted(f: &mut impl fmt::Write, value: &str) -> fmt::Result {
     for c in value.chars() {
         if matches!(c, '/' | '=' | '$') {
             f.write_char('$')?;
@@ -320,10 +323,10 @@ impl OrAddress {
         let mut text = String::new();
         for attribute in self.0.iter().filter(|attribute| which(attribute)) {
             text.push('/');
-            text.push_str(&attribute.key);
-            text.push('=');
             // A String takes everything.
-            let _ = write_value(&mut text, &attribute.compared());
+            let _ = write_quoted(&mut text, &attribute.key);
+            text.push('=');
+            let _ = write_quoted(&mut text, &attribute.compared());
         }
         text.push('/');
         text
@@ -487,6 +490,26 @@ mod tests {
             assert_eq!(Mailbox::domain_of_part(part), Some(mailbox.domain()));
         }
         assert!(Mailbox::parse("/G=a/O=b/C=GB/", true).is_err(), "no client of SMTP says such");
+    }
+
+    #[test]
+    fn no_text_is_too_much_and_what_is_read_is_written_and_read_again() {
+        use proptest::prelude::*;
+        let pieces =
+            "/|;|=|$|//|;;|C|GB|ADMD| |O|OU1|OU4|S|DD.|DDA:|PD-X|NET-NUM|X4-1|\u{e9}|\u{0}|@|a b|*";
+        let pieces: Vec<&str> = pieces.split('|').collect();
+        let texts = proptest::collection::vec(proptest::sample::select(pieces), 0..24);
+        proptest!(|(text in texts)| {
+            let text = text.concat();
+            let _ = (Mailbox::parse_any(&text), Mailbox::domain_of_part(Mailbox::domain_part(&text)));
+            if let Ok(address) = OrAddress::parse(&text) {
+                let mailbox = Mailbox::of_or_address(&address).unwrap();
+                prop_assert_eq!(OrAddress::parse_part(mailbox.as_str()).unwrap(), address);
+                prop_assert_eq!(Mailbox::parse_any(mailbox.as_str()).unwrap(), mailbox.clone());
+                prop_assert_eq!(Mailbox::domain_part(mailbox.as_str()), mailbox.domain_str());
+                prop_assert!(mailbox.is_same(&mailbox));
+            }
+        });
     }
 
     #[test]
