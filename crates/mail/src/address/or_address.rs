@@ -121,9 +121,8 @@ impl OrAddress {
             if !is_known(key) {
                 return Err(AddressError::new("no attribute of O/R addresses", offset));
             }
-            let value_at = offset + piece.len() - value.len();
-            if let Some(at) = value.find(char::is_control) {
-                return Err(AddressError::new("control character", value_at + at));
+            if let Some(at) = piece.find(char::is_control) {
+                return Err(AddressError::new("control character", offset + at));
             }
             let key = canonical(key).1;
             if !key.starts_with("DD.") && address.value(&key).is_some() {
