@@ -135,7 +135,7 @@ async fn open_at<W: World>(
     };
     let machine = Initiator::new(peer::initiator_settings(settings, slot.wall()), slot.now());
     let mut wire = Wire { stream, machine, alarm, unwritten: Unwritten::default() };
-    bind(slot, &mut wire, (settings, &place)).await.map_err(OpenError::Later)?;
+    bind(slot, &mut wire, (&**settings, &place)).await.map_err(OpenError::Later)?;
     permit.prove();
     let event_hop = hop.event_hop(&place, None, None);
     Ok(Opened { wire, permit, event_hop, place })

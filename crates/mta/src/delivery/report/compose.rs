@@ -41,7 +41,7 @@ pub(super) fn compose<W: World>(
         .collect();
     // The postmaster reads internet mail.
     if message.kept_of_x400().is_some() && !group.is_notice {
-        return own_kind(delivery, message, id, (&indexed, start));
+        return own_kind(delivery, message, id, (&indexed[..], start));
     }
     let start = if message.kept_of_x400().is_some() { &[][..] } else { start };
     let recipients: Vec<RecipientReport<'_>> =
