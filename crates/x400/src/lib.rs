@@ -7,6 +7,7 @@
 pub mod ber;
 pub mod content;
 pub mod decode;
+pub mod mixer;
 pub mod mts;
 pub mod or_name;
 pub mod reasons;
