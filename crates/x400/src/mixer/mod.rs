@@ -2,9 +2,13 @@
 //! is converted is all in memory, and no longer than [`CONTENT_BYTES_MAX`].
 
 pub mod address;
+pub mod entity;
+pub mod mailbox;
 pub mod mcgam;
+pub mod message_id;
 pub mod printable;
 pub mod status;
+pub mod words;
 
 pub use address::{Gateway, Use};
 pub use mcgam::{Mappings, TableKind};
