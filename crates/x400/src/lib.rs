@@ -9,6 +9,7 @@ pub mod association;
 pub mod ber;
 pub mod content;
 pub mod decode;
+pub mod mixer;
 pub mod mts;
 pub mod or_name;
 pub mod presentation;
