@@ -10,5 +10,7 @@ pub mod ber;
 pub mod presentation;
 pub mod rtse;
 pub mod session;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod tpkt;
 pub mod x224;
