@@ -229,13 +229,11 @@ impl<M: Machine> Driver<M> {
 
     /// Takes all events and output, and does what the policy says.
     pub fn run(&mut self) {
-        loop {
-            while let Some(event) = self.machine.poll_event() {
-                self.event(event);
-            }
-            if !self.send_next() {
-                break;
-            }
+        while self.send_next() {}
+        while let Some(event) = self.machine.poll_event() {
+            self.event(event);
+            // At once, and not when the input is used up: where that is must not matter.
+            while self.send_next() {}
         }
         self.flush();
         if let Some(Event::Ended(_)) = self.events.last() {

@@ -18,9 +18,10 @@ struct Turn {
     octets: Vec<u8>,
 }
 
-struct Capture {
+#[derive(Debug)]
+pub(crate) struct Capture {
     name: &'static str,
-    mode: Mode,
+    pub(crate) mode: Mode,
     t_selector: &'static str,
     /// (initiator's name, password)
     who: (&'static str, &'static str),
@@ -44,7 +45,7 @@ macro_rules! capture {
 }
 
 /// Who, what was proposed and what was answered, and how many APDUs.
-const CAPTURES: [Capture; 8] = [
+pub(crate) const CAPTURES: [Capture; 8] = [
     capture!("ping88", Mode::Normal, "x400in88", ("a.test", "secreta"), (63, 1), 0),
     capture!("pp2pp", Mode::Normal, "x400in88", ("a.test", "secreta"), (63, 1), 1),
     capture!("pp2pp_ck", Mode::Normal, "x400in88", ("a.test", "secreta"), (63, 1), 1),
@@ -74,7 +75,7 @@ impl Capture {
         turns
     }
 
-    fn side(&self, by_initiator: bool) -> Vec<u8> {
+    pub(crate) fn side(&self, by_initiator: bool) -> Vec<u8> {
         let turns = self.turns().into_iter().filter(|turn| turn.by_initiator == by_initiator);
         turns.flat_map(|turn| turn.octets).collect()
     }

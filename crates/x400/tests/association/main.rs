@@ -6,4 +6,5 @@ mod captures;
 mod codec;
 mod hex;
 mod limits;
+mod mutated;
 mod self_talk;
