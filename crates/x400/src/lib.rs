@@ -17,5 +17,7 @@ pub mod reasons;
 pub mod report;
 pub mod rtse;
 pub mod session;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod tpkt;
 pub mod x224;

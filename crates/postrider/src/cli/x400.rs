@@ -30,6 +30,9 @@ pub(crate) enum X400Command {
     /// Let what goes to a peer go on
     Start(X400PeerArgs),
     /// Show the forms of an O/R address, and the route it takes
+    ///
+    /// Also what stands for it in internet mail, and of an address of internet mail the O/R address that stands for it, as
+    /// MIXER maps them (RFC 2156) without tables.
     Address(X400AddressArgs),
     /// Show what an MTS-APDU (a message, probe or report) in a file says
     Decode(X400DecodeArgs),
@@ -80,7 +83,7 @@ pub(crate) struct X400PeerArgs {
 Example:
   postrider x400 address 'G=Carol; S=Sender; O=Gamma; P=TestC; C=GB'")]
 pub(crate) struct X400AddressArgs {
-    /// The address, as `/S=…/C=gb/` or `S=…; C=gb`.
+    /// The address, as `/S=…/C=gb/` or `S=…; C=gb`, or one of internet mail.
     pub(crate) text: String,
     /// The configuration, for the route.
     #[command(flatten)]

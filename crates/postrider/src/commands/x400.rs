@@ -14,8 +14,10 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
+use x400::mixer::{Gateway, Use};
 use x400::mts::reader::read_whole;
 use x400::mts::{ApduEvent, Limits, ReportContent};
+use x400::or_name::OrAddress;
 
 /// APDUs up to this size are decoded.
 const APDU_BYTES_MAX: u64 = 64 << 20;
@@ -140,32 +142,51 @@ fn for_routes(
 }
 
 fn address(args: &X400AddressArgs) -> ExitCode {
-    let mailbox = match Mailbox::parse_any(&args.text) {
-        Ok(mailbox) if mailbox.is_or_address() => mailbox,
-        Ok(_) => {
-            eprintln!("postrider: \"{}\" is no O/R address", args.text);
-            return ExitCode::from(exit::USAGE);
-        }
-        Err(error) => {
-            eprintln!("postrider: \"{}\" is no O/R address: {error}", args.text);
-            return ExitCode::from(exit::USAGE);
-        }
+    let wrong = |why: &dyn std::fmt::Display| {
+        eprintln!("postrider: \"{}\" is no address: {why}", args.text);
+        ExitCode::from(exit::USAGE)
     };
     let config = match load::load(args.file.config.as_deref()) {
         Ok(config) => config,
         Err(code) => return code,
     };
+    let gateway = gateway_of(&config);
+    let given = match Mailbox::parse_any(&args.text) {
+        Ok(given) => given,
+        Err(error) => return wrong(&error),
+    };
+    let mailbox = match given.is_or_address() {
+        true => given,
+        false => {
+            let mapped = gateway.to_or_address(given.as_str(), Use::Other);
+            let mapped = mapped.and_then(|it| Mailbox::parse_any(&it.to_string()).ok());
+            let Some(mapped) = mapped else { return wrong(&"no O/R address can hold it") };
+            mapped
+        }
+    };
+    let mail = OrAddress::parse(mailbox.as_str()).ok().and_then(|it| gateway.to_mail(&it));
     let address = mailbox.or_address().unwrap_or_default();
     let pairs = address.attributes().iter();
     let pairs: Vec<String> = pairs.map(|one| format!("{}={}", one.key(), one.value())).collect();
     let route = config.route_of(&mailbox, None);
     let route = route.map_or("none takes it".to_owned(), |(_, route)| route.name.to_string());
     print(&format!(
-        "RFC 2156   {mailbox}\nX.402      {}\nrouted by  {}\nroute      {route}\n",
+        "RFC 2156   {mailbox}\nX.402      {}\nas mail    {}\nrouted by  {}\nroute      {route}\n",
         pairs.join("; "),
+        mail.as_deref().unwrap_or("nothing stands for it"),
         mailbox.domain()
     ));
     ExitCode::SUCCESS
+}
+
+/// A gateway without tables, between our management domain and our host name (RFC 2156 §4.3).
+fn gateway_of(config: &Config) -> Gateway {
+    let domain = config.x400.as_ref().map(|x400| x400.domain.to_string()).unwrap_or_default();
+    Gateway {
+        address: OrAddress::parse(&domain).unwrap_or_default(),
+        domain: config.hostname.as_str().into(),
+        ..Gateway::default()
+    }
 }
 
 fn decode(args: &X400DecodeArgs) -> ExitCode {

@@ -142,6 +142,7 @@ impl Core {
         match self.receiving {
             Receiving::Active(_) | Receiving::Answering(_) => {
                 self.receiving = Receiving::Refused;
+                self.events.retain(|event| !matches!(event, Event::Content(_)));
                 self.say(&Spdu::ExceptionData(reason));
             }
             Receiving::Idle | Receiving::Refused => {}

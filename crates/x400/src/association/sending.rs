@@ -207,7 +207,9 @@ impl Core {
     pub(super) fn exception(&mut self, reason: ExceptionReason) -> Result<(), Breach> {
         match self.sending.step {
             Step::Slices | Step::End(_) => {
-                self.discard(reason);
+                // The peer's session takes no more data than it must (X.225, state 20).
+                self.framer.cut_short(&mut self.out);
+                self.say_discard(reason);
                 Ok(())
             }
             Step::Discard(_) => Ok(()),
@@ -215,12 +217,16 @@ impl Core {
         }
     }
 
-    /// Gives the APDU up: the caller can't go on, or the peer.
+    /// Gives the APDU up, since the caller can't go on. The slice that has begun must be whole: the peer's
+    /// presentation reads it.
     pub(super) fn discard(&mut self, reason: ExceptionReason) {
-        if !matches!(self.sending.step, Step::Slices | Step::End(_)) {
-            return;
+        if matches!(self.sending.step, Step::Slices | Step::End(_)) {
+            self.framer.fill(&mut self.out);
+            self.say_discard(reason);
         }
-        self.framer.cut_short(&mut self.out);
+    }
+
+    fn say_discard(&mut self, reason: ExceptionReason) {
         self.sending.clear();
         self.sending.step = Step::Discard(reason);
         self.say(&Spdu::ActivityDiscard(reason));

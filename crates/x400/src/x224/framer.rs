@@ -9,6 +9,9 @@ const DATA_HEADER_BYTES: usize = 3;
 /// its own costs the kernel and us more than copying so few.
 const COPY_BYTES_MAX: usize = 2_048;
 
+/// A piece of what fills a TSDU.
+const FILLER_BYTES: usize = 65_536;
+
 /// What is to be written: few buffers, contents uncopied.
 #[derive(Debug, Default)]
 pub struct Outbox {
@@ -122,6 +125,14 @@ impl Framer {
         out.push(filler);
         if !was_last {
             data_header(out, 0, true);
+        }
+    }
+
+    /// Ends the TSDU with zeros for what it lacks. Only for what the receiver will discard.
+    pub fn fill(&mut self, out: &mut Outbox) {
+        let zeros = Bytes::from_static(&[0; FILLER_BYTES]);
+        while !self.is_idle() {
+            self.push(out, zeros.clone());
         }
     }
 

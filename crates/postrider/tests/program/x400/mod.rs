@@ -249,6 +249,9 @@ fn addresses_are_shown_in_all_forms() {
         assert!(shown.out.contains(part), "{shown:?}");
     }
     assert_eq!(command(files.dir(), &["x400", "address", "G=Bob; Z=1"]).code, 2);
+    let mapped = command(files.dir(), &["x400", "address", "Tom_Harris@cs.widget.com"]);
+    assert!(mapped.out.contains("DD.RFC-822=Tom(u)Harris(a)cs.widget.com/"), "{mapped:?}");
+    assert!(mapped.out.contains("as mail    Tom_Harris@cs.widget.com"), "{mapped:?}");
     let explained = command(files.dir(), &["explain", "/S=R/O=Beta/PRMD=TestB/ADMD= /C=GB/"]);
     assert_eq!(explained.code, 0, "{explained:?}");
     assert!(explained.out.contains("x400"), "{explained:?}");
