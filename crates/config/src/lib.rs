@@ -82,7 +82,7 @@ pub use written::{
 };
 pub use x400::{
     MTA_NAME_BYTES_MAX, OrRoutes, PASSWORD_BYTES_MAX, SELECTOR_BYTES_MAX,
-    SESSION_SELECTOR_BYTES_MAX, X400, X400Mode, X400Peer,
+    SESSION_SELECTOR_BYTES_MAX, X400, X400Gateway, X400Mode, X400Peer,
 };
 
 use document::Document;
@@ -199,6 +199,14 @@ impl Config {
     #[must_use]
     pub fn shaping_unread(&self, index: usize, why: String) -> ConfigErrors {
         let problem = self.document.problem(&format!("shaping[{index}]"), true, why, "");
+        let (file, text) = (self.document.file().clone(), self.document.text().clone());
+        ConfigErrors::new(file, text, vec![problem])
+    }
+
+    /// The mistake that the file with mappings of `[x400]` can't be used.
+    #[must_use]
+    pub fn mappings_unread(&self, why: String) -> ConfigErrors {
+        let problem = self.document.problem("x400.gateway.mcgam", true, why, "");
         let (file, text) = (self.document.file().clone(), self.document.text().clone());
         ConfigErrors::new(file, text, vec![problem])
     }

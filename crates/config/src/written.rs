@@ -26,7 +26,7 @@ pub use source::{PoolSourceText, PoolText, SourceText, WarmupText};
 pub use steering::SteeringText;
 pub use table::{Rewrite, TableCacheText, TableRefText, TableText};
 pub use tenant::{TenantText, Unsigned};
-pub use x400::{X400ModeText, X400PeerText, X400Text};
+pub use x400::{X400GatewayText, X400ModeText, X400PeerText, X400Text};
 
 use super::quantity::{DurationText, SizeText};
 use schemars::JsonSchema;

@@ -4,7 +4,10 @@ use super::host::HostPort;
 use super::settings::Secret;
 use mail::map::FixedMap;
 use mail::{Domain, OrAddress};
-use std::sync::Arc;
+use std::any::Any;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Longest transport or presentation selector in octets (X.224 §13.3.4, ISO 8073).
@@ -23,8 +26,54 @@ pub struct X400 {
     pub mta: Box<str>,
     /// Our global domain identifier: country, ADMD, and PRMD if we are in one.
     pub domain: OrAddress,
+    /// How messages go between X.400 and internet mail; `None`: they don't.
+    pub gateway: Option<X400Gateway>,
     /// In the order of the file.
     pub peers: Vec<Arc<X400Peer>>,
+}
+
+/// A gateway between X.400 and internet mail.
+pub struct X400Gateway {
+    /// Its address in X.400.
+    pub address: OrAddress,
+    /// Its domain.
+    pub domain: Domain,
+    /// The file with mappings.
+    pub mcgam: Option<PathBuf>,
+    /// What stands in it.
+    text: OnceLock<Box<str>>,
+    /// What its owner made of it.
+    made: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+impl X400Gateway {
+    pub(super) fn new(address: OrAddress, domain: Domain, mcgam: Option<PathBuf>) -> X400Gateway {
+        X400Gateway { address, domain, mcgam, text: OnceLock::new(), made: OnceLock::new() }
+    }
+
+    /// The file was read; what was read first counts.
+    pub fn set_mappings(&self, text: Box<str>) {
+        let _ = self.text.set(text);
+    }
+
+    /// What `make` makes of all this, the first time; it is told what stands in the file.
+    ///
+    /// # Panics
+    /// When it is asked for by another type than the first time: a gateway has one owner.
+    pub fn made<T: Any + Send + Sync>(&self, make: impl FnOnce(&X400Gateway, &str) -> T) -> &T {
+        let text = self.text.get().map_or("", |text| text);
+        let made = self.made.get_or_init(|| Box::new(make(self, text)));
+        match made.downcast_ref() {
+            Some(made) => made,
+            None => unreachable!("what was made of a gateway is of another type"),
+        }
+    }
+}
+
+impl fmt::Debug for X400Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "X400Gateway({}, {})", self.address, self.domain)
+    }
 }
 
 impl X400 {

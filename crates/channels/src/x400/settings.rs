@@ -103,7 +103,7 @@ impl Settings for Route {
     }
 
     fn kinds_of_mail(&self) -> KindsOfMail {
-        KindsOfMail { internet: false, x400: true }
+        KindsOfMail { internet: self.x400.gateway.is_some(), x400: true }
     }
 
     fn may_be_asked(&self) -> bool {

@@ -99,7 +99,8 @@ impl Resolver<'_> {
         }
         if !kinds.internet && (text.domains.is_some() || text.or_addresses.is_none()) {
             let message = format!("a route to `{}` takes O/R addresses only", channel.key());
-            let help = "name them in `or_addresses`, and leave `domains` out";
+            let help =
+                "name them in `or_addresses` and leave `domains` out, or give [x400] a `gateway`";
             self.error(at, message, help);
         }
     }

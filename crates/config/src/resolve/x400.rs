@@ -4,12 +4,12 @@ use crate::host::{Host, HostPort};
 use crate::resolver::Resolver;
 use crate::route::Route;
 use crate::settings::Secret;
-use crate::written::{X400ModeText, X400PeerText, X400Text};
+use crate::written::{X400GatewayText, X400ModeText, X400PeerText, X400Text};
 use crate::x400::{
     MTA_NAME_BYTES_MAX, OrRoutes, PASSWORD_BYTES_MAX, SELECTOR_BYTES_MAX,
-    SESSION_SELECTOR_BYTES_MAX, X400, X400Mode, X400Peer,
+    SESSION_SELECTOR_BYTES_MAX, X400, X400Gateway, X400Mode, X400Peer,
 };
-use mail::OrAddress;
+use mail::{Domain, OrAddress};
 use std::sync::Arc;
 
 /// RFC 1006 §5.
@@ -41,7 +41,19 @@ impl Resolver<'_> {
             let peer = self.x400_peer_of(&format!("x400.peer[{index}]"), text, mta, &peers);
             peers.push(Arc::new(peer));
         }
-        Some(Arc::new(X400 { mta: mta.into(), domain, peers }))
+        let gateway = written.gateway.as_ref().and_then(|text| self.x400_gateway(text));
+        Some(Arc::new(X400 { mta: mta.into(), domain, gateway, peers }))
+    }
+
+    fn x400_gateway(&mut self, text: &X400GatewayText) -> Option<X400Gateway> {
+        let address = self.or_address("x400.gateway.address", &text.address, OrAddress::parse);
+        let domain = Domain::parse(&text.domain);
+        if let Err(error) = &domain {
+            let message = format!("\"{}\" is not a domain", text.domain);
+            self.error("x400.gateway.domain", message, &error.to_string());
+        }
+        let mcgam = text.mcgam.as_ref().map(|path| self.file_path("x400.gateway.mcgam", path));
+        Some(X400Gateway::new(address?, domain.ok()?, mcgam))
     }
 
     /// A global domain identifier (X.411 §8.2.1.1): country, ADMD and perhaps PRMD.

@@ -17,8 +17,27 @@ pub struct X400Text {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("title" = "O/R address"))]
     pub domain: Option<String>,
+    /// How messages go between X.400 and internet mail (MIXER, RFC 2156). Without it they don't.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<X400GatewayText>,
     /// Who may bind here, and whom routes lead to.
     pub peer: Vec<X400PeerText>,
+}
+
+/// A gateway between X.400 and internet mail (MIXER, RFC 2156).
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct X400GatewayText {
+    /// Its address in X.400, such as `"/O=gw/PRMD=Example/ADMD= /C=GB/"`: addresses of internet mail without a mapping
+    /// are put below it. Required.
+    #[schemars(extend("title" = "O/R address"))]
+    pub address: String,
+    /// Its domain: O/R addresses without a mapping are put before it. Required.
+    pub domain: String,
+    /// A file with mappings between domains and O/R addresses (MCGAM, RFC 2156 appendix F).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("title" = "file"))]
+    pub mcgam: Option<String>,
 }
 
 /// How RTSE is spoken (X.419): it can't be negotiated, both ends must agree.
