@@ -20,7 +20,7 @@ pub const MTA_NAME_BYTES_MAX: usize = 32;
 pub const PASSWORD_BYTES_MAX: usize = 62;
 
 /// `[x400]`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct X400 {
     /// Our name in internal trace information.
     pub mta: Box<str>,

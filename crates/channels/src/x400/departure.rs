@@ -3,6 +3,7 @@
 
 use super::kept::{self, ApduKind};
 use super::{names, redirection};
+use bytes::Bytes;
 use config::X400;
 use mail::{Class, EnhancedStatus, Failure};
 use mta::message::Message;
@@ -19,8 +20,19 @@ use x400::mts::{
 pub(super) struct Departure {
     /// The octets before the content.
     pub(super) prefix: Vec<u8>,
-    /// Whether the content follows.
-    pub(super) has_content: bool,
+    /// What follows.
+    pub(super) content: Content,
+}
+
+/// The content of an APDU.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// A probe has none.
+    None,
+    /// As it is kept.
+    Kept,
+    /// Made of a message of internet mail.
+    Made(Bytes),
 }
 
 /// What is sent of `message` to an MTA that answers for its recipients of these indexes. `x400`: who we are.
@@ -50,7 +62,7 @@ pub(super) fn departure(
             };
             let envelope = relay_report(&envelope, &changes).map_err(|error| wrong(&error))?;
             let prefix = x400::mts::report::report_prefix(&envelope, message.sent_body_bytes());
-            Ok(Departure { prefix, has_content: true })
+            Ok(Departure { prefix, content: Content::Kept })
         }
         ApduKind::Message | ApduKind::Probe => {
             let is_message = kind == ApduKind::Message;
@@ -71,7 +83,8 @@ pub(super) fn departure(
                 true => message_prefix(&envelope, message.sent_body_bytes()),
                 false => envelope,
             };
-            Ok(Departure { prefix, has_content: is_message })
+            let content = if is_message { Content::Kept } else { Content::None };
+            Ok(Departure { prefix, content })
         }
     }
 }

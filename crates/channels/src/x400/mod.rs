@@ -3,6 +3,7 @@
 mod acceptance;
 mod departure;
 mod ends;
+mod gateway;
 mod inbound;
 mod kept;
 mod loops;

@@ -1,8 +1,12 @@
 //! Names of users and of domains, as the configuration and the queue have them, and as P1 has them.
 
-use mail::{Mailbox, OrAddress};
+use config::X400;
+use mail::{Mailbox, MessageId, OrAddress};
 use x400::mts::GlobalDomain;
 use x400::or_name::OrName;
+
+/// Octets of a local identifier.
+const LOCAL_ID_BYTES_MAX: usize = 32;
 
 /// The recipient or sender that a name of P1 stands for. `None`: no text of a reasonable length says it.
 pub(super) fn mailbox(name: &OrName) -> Option<Mailbox> {
@@ -17,6 +21,11 @@ pub(super) fn mailbox_or_none(name: &OrName) -> Mailbox {
         Some(mailbox) => mailbox,
         None => unreachable!("the address of nobody is one"),
     }
+}
+
+/// The local part of an identifier that we give: 32 octets at most (X.411 Annex B, ub-local-id-length).
+pub(super) fn local_id(id: MessageId, x400: &X400) -> String {
+    format!("{id}.{}", x400.mta).chars().take(LOCAL_ID_BYTES_MAX).collect()
 }
 
 /// Our management domain, as the configuration has it.

@@ -12,8 +12,6 @@ use x400::report::{Reporter, Subject, Verdict, report as make};
 
 /// To what `discard` delivers (X.411, MTSUserType): what no public service is.
 const PRIVATE_USER: u32 = 1;
-/// Octets of a local identifier (X.411 Annex B, ub-local-id-length).
-const LOCAL_ID_BYTES_MAX: usize = 32;
 
 /// The report that a question asks for; `None`: the message is none of X.400, or nobody asked to be told.
 pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
@@ -35,8 +33,7 @@ pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
         })
         .collect();
     let verdicts: Vec<Verdict<'_>> = told.iter().map(Told::verdict).collect();
-    let local_id: String =
-        format!("{}.{}", question.report_id, x400.mta).chars().take(LOCAL_ID_BYTES_MAX).collect();
+    let local_id = names::local_id(question.report_id, x400);
     let domain = names::global_domain(&x400.domain);
     let reporter = Reporter {
         domain: &domain,

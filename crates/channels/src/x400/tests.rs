@@ -1,7 +1,7 @@
 //! What an MTA does with APDUs, on octets that nobody here has made.
 
 use super::acceptance::{self, Acceptance, Terms};
-use super::departure::departure;
+use super::departure::{Content, departure};
 use super::kept;
 use bytes::Bytes;
 use config::Config;
@@ -120,7 +120,7 @@ fn a_message_leaves_as_it_came_but_for_bits_and_trace() {
     let (accepted, content) = accept(EXTENSIONS, &config, 100);
     let message = message(accepted, content.clone());
     let sent = departure(&message, &[1], x400).unwrap();
-    assert!(sent.has_content);
+    assert_eq!(sent.content, Content::Kept);
     let apdu = [&sent.prefix[..], &content].concat();
     let (event, again) = read_whole(&apdu, Limits::default()).unwrap();
     assert_eq!(again, content);
@@ -149,7 +149,7 @@ fn probes_and_reports_pass_too() {
     let (accepted, content) = accept(PROBE, &config, 100);
     assert_eq!((accepted.envelope.recipients.len(), content.len()), (2, 0));
     let sent = departure(&message(accepted, content), &[0, 1], x400).unwrap();
-    assert!(!sent.has_content);
+    assert_eq!(sent.content, Content::None);
     let (event, _) = read_whole(&sent.prefix, Limits::default()).unwrap();
     let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
     assert_eq!((envelope.kind, envelope.content_length), (EnvelopeKind::Probe, Some(10_000)));

@@ -2,10 +2,11 @@
 
 use super::opening::{self, OpenError, Opened};
 use super::{route_of, trouble};
-use crate::x400::departure::{self, Departure};
+use crate::x400::departure::{self, Content, Departure};
+use crate::x400::gateway;
 use crate::x400::unwritten::Unwritten;
 use bytes::Bytes;
-use config::X400Peer;
+use config::{X400, X400Peer};
 use mail::{Failure, Mono, Reply};
 use mta::alarm::Alarm;
 use mta::delivery::{AttemptContext, Idled, Slot};
@@ -22,6 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use x400::association::{AbortReason, End, Event, ExceptionReason, Initiator};
+use x400::mixer::CONTENT_BYTES_MAX;
 
 /// A connection and what is spoken on it.
 pub(super) struct Wire<W: World> {
@@ -220,10 +222,14 @@ impl<W: World> Association<W> {
             }
         };
         let indexes: Vec<u32> = work.entries.iter().map(|(_, index, _)| *index).collect();
-        let departure = match departure::departure(&message, &indexes, &route_of(hop).x400) {
-            Ok(departure) => departure,
-            Err(failure) => {
+        let departure = match self.departure(&message, &indexes, &route_of(hop).x400).await {
+            Ok(Ok(departure)) => departure,
+            Ok(Err(failure)) => {
                 self.conclude(&message, &work, Err(failure), true);
+                return Ok(());
+            }
+            Err(why) => {
+                self.slot.unreadable(&work, "body", &why);
                 return Ok(());
             }
         };
@@ -278,6 +284,28 @@ impl<W: World> Association<W> {
         }
     }
 
+    /// What is sent of a message: as it came, or made of one of internet mail.
+    async fn departure(
+        &self,
+        message: &Message,
+        indexes: &[u32],
+        x400: &X400,
+    ) -> Result<Result<Departure, Failure>, LoadError> {
+        if message.kept_of_x400().is_some() {
+            return Ok(departure::departure(message, indexes, x400));
+        }
+        let mut content = message.prefix.to_vec();
+        let gather = |piece: &[u8]| {
+            content.extend_from_slice(piece);
+            (content.len() > CONTENT_BYTES_MAX).then_some(())
+        };
+        // What is longer is refused by who converts.
+        let _ = self.slot.for_each_piece(message, gather).await?;
+        let made = gateway::to_apdu(message, &content, indexes, x400);
+        let departure = |(prefix, content)| Departure { prefix, content: Content::Made(content) };
+        Ok(made.map(departure))
+    }
+
     /// Hands an APDU to the machine: all of it at once, or, of a body in a file of its own, piece by piece. What the
     /// peer said before it had all of it.
     async fn send(
@@ -287,15 +315,16 @@ impl<W: World> Association<W> {
     ) -> Result<Option<Event>, LoadError> {
         let prefix = Bytes::from(departure.prefix);
         let now = self.slot.now();
-        match message.sent_body() {
-            SentBody::Blob(blob) if departure.has_content => {
+        match (departure.content, message.sent_body()) {
+            (Content::Kept, SentBody::Blob(blob)) => {
                 return self.send_blob(message, blob, prefix).await;
             }
-            SentBody::Memory(pieces) if departure.has_content => {
+            (Content::Kept, SentBody::Memory(pieces)) => {
                 let pieces = std::iter::once(prefix).chain(pieces.iter().cloned());
                 self.wire.machine.transfer(pieces, now);
             }
-            SentBody::Memory(_) | SentBody::Blob(_) => self.wire.machine.transfer([prefix], now),
+            (Content::Made(content), _) => self.wire.machine.transfer([prefix, content], now),
+            (Content::None, _) => self.wire.machine.transfer([prefix], now),
         }
         Ok(None)
     }
