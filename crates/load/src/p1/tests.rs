@@ -286,7 +286,7 @@ fn what_is_out_of_order_is_aborted_and_bad_names_are_refused() {
     };
     assert_eq!(end.as_deref(), Some("wrong name or password"));
     let output = std::mem::take(responder.output());
-    assert_eq!(Spdu::read(&tsdus(&output)[1..][0]).map(|spdu| spdu.kind), Ok(Kind::Refuse));
+    assert_eq!(Spdu::read(&tsdus(&output)[0]).map(|spdu| spdu.kind), Ok(Kind::Refuse));
     // Content before an activity.
     let mut input = tpkt::connection_request(b"", 2048);
     tpkt::push_tsdu(&mut input, &first(PY_TO_PP, 0));
