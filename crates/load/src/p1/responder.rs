@@ -207,16 +207,9 @@ impl Responder {
                 Event::Discard
             }
             (Stage::Excepted, Kind::Data | Kind::Minor | Kind::ActivityEnd) => return Ok(None),
-            (Stage::Bound, Kind::GiveTokensConfirm) => {
-                self.has_turn = true;
-                self.say(&[], spdu::GIVE_TOKENS_ACK);
-                return Ok(None);
-            }
-            (_, Kind::GiveTokensAck | Kind::GiveTokens) => return Ok(None),
-            (_, Kind::PleaseTokens) => {
-                if std::mem::take(&mut self.has_turn) {
-                    self.say(&[], spdu::GIVE_TOKENS_CONFIRM);
-                }
+            (Stage::Bound, Kind::GiveTokensConfirm)
+            | (_, Kind::GiveTokens | Kind::GiveTokensAck | Kind::PleaseTokens) => {
+                self.handle_tokens(kind);
                 return Ok(None);
             }
             (Stage::Bound, Kind::Finish) => {
@@ -234,6 +227,17 @@ impl Responder {
             (stage, kind) => return Err(format!("{kind:?} while {stage:?}")),
         };
         Ok(Some(event))
+    }
+
+    /// The turn is taken when it is given, and given back when it is asked for (X.225 §7.11, §7.12).
+    fn handle_tokens(&mut self, kind: Kind) {
+        if kind == Kind::GiveTokensConfirm {
+            self.has_turn = true;
+            self.say(&[], spdu::GIVE_TOKENS_ACK);
+        }
+        if kind == Kind::PleaseTokens && std::mem::take(&mut self.has_turn) {
+            self.say(&[], spdu::GIVE_TOKENS_CONFIRM);
+        }
     }
 
     /// Refuses at once what the rules don't allow.

@@ -93,7 +93,7 @@ fn captured_conversations_are_answered_as_they_were() {
         (PP_TO_PP, 0, Mode::Normal),
         (PP_TO_PP_CHECKPOINTS, 12, Mode::Normal),
         (PY_TO_PP_CHECKPOINTS, 12, Mode::Normal),
-        (PP_1984, 2, Mode::X4101984),
+        (PP_1984, 3, Mode::X4101984),
     ] {
         let [calling, called] = conversation(text);
         let (events, answers, transfers) = play(&calling, calling.len());
