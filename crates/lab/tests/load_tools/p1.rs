@@ -200,8 +200,8 @@ fn a_sender_of_others_sends_to_our_sink() {
 
 /// The receiver of others, if its codecs are there (`scripts/install-test-packages`).
 fn peer(address: &str) -> Option<(Ended, std::process::ChildStdout)> {
-    let modules =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-packages/x400-codecs/node_modules");
+    let modules = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../target/test-packages/x400-codecs/node_modules");
     if !modules.join("@wildboar/x400").exists() {
         eprintln!("the npm codecs are not there (scripts/install-test-packages): not tested");
         return None;
