@@ -130,7 +130,7 @@ pub(super) fn refused(refuse: &Spdu<'_>) -> (u16, String) {
     let reason = refuse.parameter(spdu::REASON).unwrap_or_default();
     let (&code, data) = reason.split_first().unwrap_or((&0, &[]));
     let number = |path: &[u8]| find(data, path).and_then(unsigned);
-    let rtorj = [0x30, 0x61, 0x30, 0xa0, 0x61, 0xbe, 0x28, 0xa0, 0xb2, 0xa1];
+    let rtorj: [u8; 10] = [0x30, 0x61, 0x30, 0xa0, 0x61, 0xbe, 0x28, 0xa0, 0xb2, 0xa1];
     // Some leave [18] around the bind's error out.
     let error = number(&[&rtorj[..], &[0xb2, 0x02]].concat())
         .or_else(|| number(&[&rtorj[..], &[0x02]].concat()));

@@ -56,6 +56,14 @@ pub(super) enum Event {
     Close(Option<String>),
 }
 
+/// What waits for an answer, with the serial number that it bears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiting {
+    Bind,
+    Checkpoint(u32),
+    End(u32),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Before CR.
@@ -75,8 +83,7 @@ pub(super) struct Responder {
     output: Vec<u8>,
     stage: Stage,
     asked: Option<Asked>,
-    /// The event that waits for an answer, and its serial number.
-    waiting: Option<(Event, u32)>,
+    waiting: Option<Waiting>,
     stream: Vec<u8>,
     /// All tokens are ours.
     has_turn: bool,
@@ -182,8 +189,14 @@ impl Responder {
                 self.stream.extend_from_slice(content);
                 Event::Content
             }
-            (Stage::InActivity, Kind::Minor) => Event::Checkpoint,
-            (Stage::InActivity, Kind::ActivityEnd) => Event::End,
+            (Stage::InActivity, Kind::Minor) => {
+                self.waiting = Some(Waiting::Checkpoint(serial));
+                Event::Checkpoint
+            }
+            (Stage::InActivity, Kind::ActivityEnd) => {
+                self.waiting = Some(Waiting::End(serial));
+                Event::End
+            }
             (Stage::InActivity | Stage::Excepted, Kind::Discard | Kind::Interrupt) => {
                 let answer = match kind {
                     Kind::Discard => spdu::DISCARD_ACK,
@@ -194,16 +207,9 @@ impl Responder {
                 Event::Discard
             }
             (Stage::Excepted, Kind::Data | Kind::Minor | Kind::ActivityEnd) => return Ok(None),
-            (Stage::Bound, Kind::GiveTokensConfirm) => {
-                self.has_turn = true;
-                self.say(&[], spdu::GIVE_TOKENS_ACK);
-                return Ok(None);
-            }
-            (_, Kind::GiveTokensAck | Kind::GiveTokens) => return Ok(None),
-            (_, Kind::PleaseTokens) => {
-                if std::mem::take(&mut self.has_turn) {
-                    self.say(&[], spdu::GIVE_TOKENS_CONFIRM);
-                }
+            (Stage::Bound, Kind::GiveTokensConfirm)
+            | (_, Kind::GiveTokens | Kind::GiveTokensAck | Kind::PleaseTokens) => {
+                self.handle_tokens(kind);
                 return Ok(None);
             }
             (Stage::Bound, Kind::Finish) => {
@@ -220,10 +226,18 @@ impl Responder {
             }
             (stage, kind) => return Err(format!("{kind:?} while {stage:?}")),
         };
-        if matches!(event, Event::Checkpoint | Event::End) {
-            self.waiting = Some((event.clone(), serial));
-        }
         Ok(Some(event))
+    }
+
+    /// The turn is taken when it is given, and given back when it is asked for (X.225 §7.11, §7.12).
+    fn handle_tokens(&mut self, kind: Kind) {
+        if kind == Kind::GiveTokensConfirm {
+            self.has_turn = true;
+            self.say(&[], spdu::GIVE_TOKENS_ACK);
+        }
+        if kind == Kind::PleaseTokens && std::mem::take(&mut self.has_turn) {
+            self.say(&[], spdu::GIVE_TOKENS_CONFIRM);
+        }
     }
 
     /// Refuses at once what the rules don't allow.
@@ -240,7 +254,7 @@ impl Responder {
             (false, true) => None,
         };
         self.asked = Some(asked);
-        self.waiting = Some((Event::Bind, 0));
+        self.waiting = Some(Waiting::Bind);
         let Some((error, why)) = refusal else { return Some(Event::Bind) };
         self.refuse_bind(error);
         Some(Event::Close(Some(why.to_owned())))
@@ -255,27 +269,27 @@ impl Responder {
     /// Accepts the event.
     pub(super) fn accept(&mut self, rules: &Rules) {
         match self.waiting.take() {
-            Some((Event::Bind, _)) => {
+            Some(Waiting::Bind) => {
                 let Some(asked) = &self.asked else { return };
                 let answer = bind::accept(asked, checkpoint_kib(rules, asked), &rules.who);
                 tpkt::push_tsdu(&mut self.output, &answer);
                 self.stage = Stage::Bound;
             }
-            Some((Event::Checkpoint, serial)) => self.confirm(spdu::MINOR_ACK, serial),
-            Some((Event::End, serial)) => {
+            Some(Waiting::Checkpoint(serial)) => self.confirm(spdu::MINOR_ACK, serial),
+            Some(Waiting::End(serial)) => {
                 self.stage = Stage::Bound;
                 self.confirm(spdu::ACTIVITY_END_ACK, serial);
             }
-            _ => {}
+            None => {}
         }
     }
 
     /// Refuses the event: a bind by an MTABindError, a transfer by the reason of an exception.
     pub(super) fn refuse(&mut self, reason: u8) {
         match self.waiting.take() {
-            Some((Event::Bind, _)) => self.refuse_bind(Some(reason)),
-            Some((Event::Checkpoint | Event::End, _)) => self.except(reason),
-            _ => {}
+            Some(Waiting::Bind) => self.refuse_bind(Some(reason)),
+            Some(Waiting::Checkpoint(_) | Waiting::End(_)) => self.except(reason),
+            None => {}
         }
     }
 

@@ -138,7 +138,7 @@ impl P1SourceOptions {
             time: dial.time.clone(),
         };
         let choices: Vec<&[OrAddress]> = match self.together {
-            true => vec![&self.recipient],
+            true => vec![self.recipient.as_slice()],
             false => self.recipient.chunks(1).collect(),
         };
         let size = |(bytes, seed)| {
@@ -283,7 +283,8 @@ impl Session {
         message.begun = true;
         let mut written = None;
         let sending = open.association.send([&self.head, body], &run.reading, &mut written);
-        match tokio::time::timeout(run.timeout, sending).await {
+        let result = tokio::time::timeout(run.timeout, sending).await;
+        match result {
             Ok(Ok(Transferred::Acked)) => {
                 let time = written.map_or(Duration::ZERO, |written| written.elapsed());
                 run.course.tally.borrow_mut().acceptance.record(time);

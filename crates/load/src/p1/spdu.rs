@@ -226,19 +226,6 @@ pub(super) fn serial(number: u32) -> Vec<u8> {
     parameter(SERIAL, number.to_string().as_bytes())
 }
 
-/// The words for the reason of an exception, an interruption or a discard (X.225 §8.3.27).
-pub(super) fn exception_words(reason: u8) -> &'static str {
-    match reason {
-        0 => "no reason",
-        1 => "temporarily unable",
-        3 => "sequence error",
-        5 => "local error",
-        6 => "unrecoverable procedural error",
-        128 => "the data token is demanded",
-        _ => "another reason",
-    }
-}
-
 /// The words for why a session is refused (X.225 §8.3.5).
 pub(super) fn refusal_words(reason: u8) -> &'static str {
     match reason {

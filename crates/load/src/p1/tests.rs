@@ -93,7 +93,7 @@ fn captured_conversations_are_answered_as_they_were() {
         (PP_TO_PP, 0, Mode::Normal),
         (PP_TO_PP_CHECKPOINTS, 12, Mode::Normal),
         (PY_TO_PP_CHECKPOINTS, 12, Mode::Normal),
-        (PP_1984, 2, Mode::X4101984),
+        (PP_1984, 3, Mode::X4101984),
     ] {
         let [calling, called] = conversation(text);
         let (events, answers, transfers) = play(&calling, calling.len());
@@ -286,7 +286,7 @@ fn what_is_out_of_order_is_aborted_and_bad_names_are_refused() {
     };
     assert_eq!(end.as_deref(), Some("wrong name or password"));
     let output = std::mem::take(responder.output());
-    assert_eq!(Spdu::read(&tsdus(&output)[1..][0]).map(|spdu| spdu.kind), Ok(Kind::Refuse));
+    assert_eq!(Spdu::read(&tsdus(&output)[0]).map(|spdu| spdu.kind), Ok(Kind::Refuse));
     // Content before an activity.
     let mut input = tpkt::connection_request(b"", 2048);
     tpkt::push_tsdu(&mut input, &first(PY_TO_PP, 0));

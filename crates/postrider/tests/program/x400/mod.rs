@@ -2,6 +2,7 @@
 //! find their way back.
 
 mod load;
+mod peer;
 
 use crate::support::server::{Server, command};
 use crate::support::{Files, wait_until};

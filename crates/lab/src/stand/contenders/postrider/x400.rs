@@ -76,3 +76,62 @@ fn recipients(place: &Place, sink: u32) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stand::ways::Ways;
+    use std::path::PathBuf;
+
+    fn place(ways: Ways, egress: Egress) -> Place {
+        Place {
+            encryption: None,
+            directory: PathBuf::from("/x"),
+            sink: "127.0.0.1:4001".to_owned(),
+            more_sinks: (1..ways.sinks).map(|n| format!("127.0.0.1:{}", 4001 + n)).collect(),
+            ways,
+            port: 2525,
+            admin_port: 0,
+            postrider: PathBuf::new(),
+            egress,
+            dns: None,
+            mail: None,
+            group: None,
+        }
+    }
+
+    #[test]
+    fn each_sink_is_a_peer_with_a_route_of_its_own() {
+        let ways = Ways { sinks: 2, tpdu_bytes: 2048, ..Ways::P1 };
+        let text = sections(&place(ways, Egress::Limited(400)));
+        for (number, port) in [(1, 4001), (2, 4002)] {
+            let peer = format!(
+                "name = \"sink{number}\"\ntheir_name = \"sink{number}\"\ntheir_password = \"secret\"\n\
+                 our_name = \"bench\"\nour_password = \"secret\"\nhosts = [\"127.0.0.1:{port}\"]\n\
+                 max_associations = 400\ntpdu_bytes = 2048\n"
+            );
+            let route = format!(
+                "[[route]]\nor_addresses = [\"/O=Sink{number}/PRMD=Bench/ADMD= /C=GB/\"]\n\
+                 x400 = {{ peer = \"sink{number}\" }}\n"
+            );
+            assert!(text.contains(&peer) && text.contains(&route), "{text}");
+        }
+        assert!(text.contains("name = \"source\"") && !text.contains("gateway"), "{text}");
+    }
+
+    #[test]
+    fn a_gateway_has_one_side_of_each_kind() {
+        let (smtp, p1) = (Protocol::Smtp, Protocol::P1);
+        for (inbound, outbound) in [(smtp, p1), (p1, smtp)] {
+            let ways = Ways { inbound, outbound, ..Ways::P1 };
+            let text = sections(&place(ways, Egress::Usual));
+            assert!(text.contains("gateway = { address = \"/O=gw/PRMD=Bench/ADMD= /C=GB/\""));
+            assert!(text.contains("domains = [\"domain1.grey\", \"domain2.grey\""), "{text}");
+            assert_eq!(text.contains("[[x400.peer]]\nname = \"source\""), inbound == p1);
+            assert_eq!(text.contains("smtp = { hosts = [\"127.0.0.1:4001\"]"), outbound == smtp);
+        }
+        let mail = sections(&place(Ways { sinks: 2, ..Ways::SMTP }, Egress::Usual));
+        assert!(!mail.contains("x400"), "{mail}");
+        assert!(mail.contains("domains = [\"domain2.grey\", \"domain4.grey\""), "{mail}");
+    }
+}
