@@ -2,7 +2,7 @@
 //! once, and when it is to be sent. The refusals' statuses are those that RFC 2156 maps to the reasons of a report.
 
 use super::kept::{self, ApduKind};
-use super::{loops, names, redirection};
+use super::{gateway, loops, names, redirection};
 use bytes::Bytes;
 use config::{Config, X400};
 use mail::{BodyType, Envelope, Mailbox, Notify, Priority, Recipient, Refusal, Wall};
@@ -75,7 +75,7 @@ fn of_redirected(envelope: &TransferEnvelope, octets: &[u8], terms: &Terms<'_>) 
     };
     let ours =
         || envelope.recipients.iter().filter(|recipient| recipient.indicators.is_responsible());
-    let recipients: Vec<Recipient> = ours().map(recipient_of).collect();
+    let recipients: Vec<Recipient> = ours().map(|fields| recipient_of(fields, terms)).collect();
     let (told, kept) =
         (told(kind, &envelope.identifier, Some(&envelope.content_type)), kept::keep(kind, octets));
     let foreign = Foreign { kept, refused: Vec::new(), told, hold: None };
@@ -149,7 +149,7 @@ pub(super) fn of_broken(
 /// Of a report, with the octets of its envelope.
 pub(super) fn of_report(envelope: &ReportEnvelope, octets: &[u8], terms: &Terms<'_>) -> Acceptance {
     // Nobody is told what becomes of a report (X.411 §14.3.4).
-    let mailbox = names::mailbox_or_none(&envelope.destination);
+    let mailbox = gateway::recipient(&envelope.destination, terms.config, terms.x400);
     let recipient = Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
     let foreign = Foreign {
         kept: kept::keep(ApduKind::Report, octets),
@@ -197,12 +197,12 @@ fn envelope_of(reverse_path: Option<Mailbox>, recipients: Vec<Recipient>) -> Env
     Envelope { reverse_path, recipients, body, smtputf8: false, ret: None, envid: None }
 }
 
-fn recipient_of(fields: &mts::Recipient) -> Recipient {
+fn recipient_of(fields: &mts::Recipient, terms: &Terms<'_>) -> Recipient {
     let indicators = fields.indicators;
     let wish = |wanted: bool, wish: Notify| if wanted { wish.0 } else { 0 };
     let notify = wish(indicators.wants_delivery_report(), Notify::SUCCESS)
         | wish(indicators.wants_non_delivery_report(), Notify::FAILURE);
-    let mailbox = names::mailbox_or_none(&fields.name);
+    let mailbox = gateway::recipient(&fields.name, terms.config, terms.x400);
     Recipient { mailbox, notify: Notify(notify), orcpt: None }
 }
 

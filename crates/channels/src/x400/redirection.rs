@@ -1,7 +1,7 @@
 //! Redirection of recipients that no route takes to the alternate that their originator named (X.411 §14.3.2.2).
 
 use super::acceptance::Terms;
-use super::names;
+use super::gateway;
 use x400::mts::extension::{
     Extension, ExtensionKind, NameAndTime, Redirection, RedirectionReason, number,
 };
@@ -59,8 +59,8 @@ fn alternate(recipient: &Recipient, terms: &Terms<'_>) -> Option<Recipient> {
 }
 
 fn is_routed(recipient: &Recipient, terms: &Terms<'_>) -> bool {
-    let mailbox = names::mailbox(&recipient.name);
-    mailbox.is_some_and(|mailbox| terms.config.route_of(&mailbox, None).is_some())
+    let mailbox = gateway::recipient(&recipient.name, terms.config, terms.x400);
+    terms.config.route_of(&mailbox, None).is_some()
 }
 
 /// Whether one of our recipients was redirected here: not before it came, and not by the domain that it came from.

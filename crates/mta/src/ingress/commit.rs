@@ -195,6 +195,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
         last_reason: None,
         overrides: None,
         memory: None,
+        converted_from: None,
     }
 }
 

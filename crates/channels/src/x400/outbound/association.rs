@@ -221,8 +221,7 @@ impl<W: World> Association<W> {
                 return Ok(());
             }
         };
-        let indexes: Vec<u32> = work.entries.iter().map(|(_, index, _)| *index).collect();
-        let departure = match self.departure(&message, &indexes, &route_of(hop).x400).await {
+        let departure = match self.departure(&message, &work, &route_of(hop).x400).await {
             Ok(Ok(departure)) => departure,
             Ok(Err(failure)) => {
                 self.conclude(&message, &work, Err(failure), true);
@@ -288,11 +287,12 @@ impl<W: World> Association<W> {
     async fn departure(
         &self,
         message: &Message,
-        indexes: &[u32],
+        work: &Work,
         x400: &X400,
     ) -> Result<Result<Departure, Failure>, LoadError> {
+        let indexes: Vec<u32> = work.entries.iter().map(|(_, index, _)| *index).collect();
         if message.kept_of_x400().is_some() {
-            return Ok(departure::departure(message, indexes, x400));
+            return Ok(departure::departure(message, &indexes, x400));
         }
         let mut content = message.prefix.to_vec();
         let gather = |piece: &[u8]| {
@@ -301,7 +301,7 @@ impl<W: World> Association<W> {
         };
         // What is longer is refused by who converts.
         let _ = self.slot.for_each_piece(message, gather).await?;
-        let made = gateway::to_apdu(message, &content, indexes, x400);
+        let made = gateway::to_apdu(message, &content, &indexes, x400);
         let departure = |(prefix, content)| Departure { prefix, content: Content::Made(content) };
         Ok(made.map(departure))
     }

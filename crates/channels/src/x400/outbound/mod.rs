@@ -6,10 +6,11 @@ mod trouble;
 
 pub(super) use trouble::ended;
 
-use super::report;
 use super::settings::{Route, X400RouteText};
+use super::{gateway, report};
 use config::ChannelSection;
-use mta::delivery::{Channel, OwnReport, ReportQuestion, Slot, Task};
+use mail::Failure;
+use mta::delivery::{AsMail, Channel, MailQuestion, OwnReport, ReportQuestion, Slot, Task};
 use mta::routing::hop::NextHop;
 use mta::seams::World;
 
@@ -19,6 +20,10 @@ pub(crate) struct Outbound;
 impl<W: World> Channel<W> for Outbound {
     fn key(&self) -> &'static str {
         X400RouteText::KEY
+    }
+
+    fn as_mail(&self, question: &MailQuestion<'_>) -> Option<Result<AsMail, Failure>> {
+        gateway::as_mail(question)
     }
 
     fn report(&self, question: &ReportQuestion<'_>) -> Option<OwnReport> {

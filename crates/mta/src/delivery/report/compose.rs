@@ -139,5 +139,6 @@ fn as_message(
         last_reason: None,
         overrides: None,
         memory: None,
+        converted_from: None,
     }
 }
