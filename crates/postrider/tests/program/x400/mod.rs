@@ -1,6 +1,7 @@
 //! X.400 through the real program: a foreign MTA binds and transfers, two servers pass messages on, and reports
 //! find their way back.
 
+mod gateway;
 mod load;
 mod peer;
 
