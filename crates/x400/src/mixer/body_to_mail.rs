@@ -86,10 +86,12 @@ fn part(body_part: &BodyPart, here: &Here<'_>) -> Part {
 fn harpoon(text: &Bytes) -> Part {
     let entity = Entity::parse(text);
     let mut part = Part::default();
-    for (name, value) in &entity.fields {
-        if !name.eq_ignore_ascii_case("MIME-Version") {
-            part.fields.raw(&format!("{name}: {value}"));
-        }
+    let fields: Vec<String> =
+        entity.fields.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    part.content_fields(fields.iter().map(String::as_str));
+    // The encoding is that of the text as it is; a signature may depend on it.
+    if let Some(encoding) = entity.field("Content-Transfer-Encoding") {
+        part.fields.field("Content-Transfer-Encoding", encoding);
     }
     part.body = entity.body.to_vec();
     part
@@ -153,12 +155,7 @@ fn extended(extended: &Extended) -> Part {
 fn file(file: &FileTransfer) -> Part {
     let mut part = Part::default();
     if file.application.as_deref() == Some(oids::MIME_FILE) {
-        for field in &file.fields {
-            let is_encoding = field.to_ascii_lowercase().starts_with("content-transfer-encoding:");
-            if !is_encoding {
-                part.fields.raw(field);
-            }
-        }
+        part.content_fields(file.fields.iter().map(String::as_str));
         part.base64(&file.data);
         return part;
     }
@@ -189,19 +186,13 @@ fn file(file: &FileTransfer) -> Part {
         disposition.push_str(&format!("; size={size}"));
     }
     part.fields.field("Content-Disposition", &disposition);
-    for field in &file.fields {
-        let name = field.split(':').next().unwrap_or_default().to_ascii_lowercase();
-        let is_made = matches!(
-            name.as_str(),
-            "content-type"
-                | "content-transfer-encoding"
-                | "content-disposition"
-                | "content-description"
-        );
-        if !is_made {
-            part.fields.raw(field);
-        }
-    }
+    let made = ["content-type:", "content-disposition:", "content-description:"];
+    let others = file
+        .fields
+        .iter()
+        .map(String::as_str)
+        .filter(|field| !made.iter().any(|name| field.to_ascii_lowercase().starts_with(name)));
+    part.content_fields(others);
     part.base64(&file.data);
     part
 }
@@ -233,13 +224,16 @@ fn mime_body_part(extended: &Extended) -> Option<Part> {
     }
     let mut part = Part::default();
     part.fields.field("Content-Type", &content_type);
+    let mut fields = Vec::new();
     for field in all.read(Tag::SEQUENCE).ok()?.children().ok()? {
-        let field = text(&field.ok()?.octets().ok()?);
-        let lower = field.to_ascii_lowercase();
-        if !lower.starts_with("content-type:") && !lower.starts_with("content-transfer-encoding:") {
-            part.fields.raw(&field);
-        }
+        fields.push(text(&field.ok()?.octets().ok()?));
     }
+    part.content_fields(
+        fields
+            .iter()
+            .map(String::as_str)
+            .filter(|f| !f.to_ascii_lowercase().starts_with("content-type:")),
+    );
     part.base64(&data);
     Some(part)
 }

@@ -4,6 +4,7 @@
 pub mod address;
 mod body_to_mail;
 mod body_to_x400;
+pub mod dsn_to_report;
 pub mod entity;
 mod heading_to_mail;
 mod heading_to_x400;
@@ -13,6 +14,7 @@ pub mod message_id;
 mod notification;
 mod output;
 pub mod printable;
+pub mod report_to_mail;
 pub mod status;
 pub mod to_mail;
 pub mod to_x400;
@@ -21,7 +23,9 @@ pub mod words;
 
 pub use address::{Gateway, Use};
 pub use body_to_x400::DEPTH_MAX;
+pub use dsn_to_report::{FromDsn, dsn_to_report};
 pub use mcgam::{Mappings, TableKind};
+pub use report_to_mail::report_to_mail;
 pub use to_mail::{Mail, MailTo, to_mail};
 pub use to_x400::{MailEnvelope, MailRecipient, to_x400};
 

@@ -12,21 +12,20 @@ const LINE_BYTES_MAX: usize = 998;
 pub(super) struct Fields(pub Vec<u8>);
 
 impl Fields {
-    /// Writes a field: one line folded at blanks. What is no printable ASCII becomes a question mark, so that no value
-    /// ends its field.
+    /// Writes a field: one line folded at blanks, none of which is lost, as some stand in addresses. What is no printable
+    /// ASCII becomes a question mark, so that no value ends its field.
     pub(super) fn field(&mut self, name: &str, value: &str) {
         let mut line = format!("{name}:");
-        for word in value.split_ascii_whitespace() {
+        for word in value.trim().split([' ', '\t']) {
             let word: String =
                 word.chars().map(|c| if c.is_ascii_graphic() { c } else { '?' }).collect();
-            let is_full =
-                line.len() + 1 + word.len() > FOLD_AT && !line.ends_with(':') && line != "\t";
-            if is_full {
+            // A line of blanks alone would end the header for many.
+            let has_text = line.trim_end().len() > name.len() + 1 || line.starts_with(' ');
+            if !word.is_empty() && has_text && line.len() + 1 + word.len() > FOLD_AT {
                 self.line(&line);
-                line = "\t".to_owned();
-            } else if line != "\t" {
-                line.push(' ');
+                line.clear();
             }
+            line.push(' ');
             line.push_str(&word);
         }
         self.line(&line);
@@ -91,6 +90,19 @@ impl Part {
         part.fields.field("Content-Type", content_type);
         part.base64(octets);
         part
+    }
+
+    /// The fields that describe a part, each once; no others, for in a message of one part these stand in its header.
+    pub(super) fn content_fields<'f>(&mut self, fields: impl IntoIterator<Item = &'f str>) {
+        let mut seen: Vec<String> = Vec::new();
+        for field in fields {
+            let name = field.split(':').next().unwrap_or_default().to_ascii_lowercase();
+            let is_right = name.starts_with("content-") && name != "content-transfer-encoding";
+            if is_right && !seen.contains(&name) {
+                self.fields.raw(field);
+                seen.push(name);
+            }
+        }
     }
 
     /// The body in base64.
