@@ -66,6 +66,7 @@ struct Open {
 #[derive(Clone, Debug)]
 pub struct Skimmer {
     levels: usize,
+    nesting_max: usize,
     /// How many octets were taken.
     at: u64,
     /// A header that is cut.
@@ -80,9 +81,20 @@ impl Skimmer {
     /// Reports elements down to this depth, from 1 (the outermost alone) to [`NESTING_MAX`].
     #[must_use]
     pub fn new(levels: usize) -> Self {
+        Skimmer::around(levels, 0)
+    }
+
+    /// Lets elements be nested deeper by so many levels, for what is around others.
+    pub(crate) fn around(levels: usize, more: usize) -> Self {
         let levels = levels.clamp(1, NESTING_MAX);
+        let nesting_max = NESTING_MAX.saturating_add(more);
         let head = [0; HEADER_BYTES_MAX];
-        Skimmer { levels, at: 0, head, head_bytes: 0, open: Vec::new(), pass: 0 }
+        Skimmer { levels, nesting_max, at: 0, head, head_bytes: 0, open: Vec::new(), pass: 0 }
+    }
+
+    /// One octet, 00, was taken and not said to be contents: it may begin the end of a reported element.
+    pub(crate) fn holds_zero(&self) -> bool {
+        self.head_bytes == 1 && self.head.first() == Some(&0) && self.is_in_sight()
     }
 
     /// Reports elements that begin from here on down to this depth. What lies in an element that was not
@@ -208,7 +220,7 @@ impl Skimmer {
 
     fn begin(&mut self, header: Header, at: u64, consumed: usize) -> Result<Step, BerError> {
         let depth = self.open.len() + 1;
-        if depth > NESTING_MAX {
+        if depth > self.nesting_max {
             return Err(BerFault::TooDeep.at(at));
         }
         let contents_at = self.at.saturating_add(consumed as u64);

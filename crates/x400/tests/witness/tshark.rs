@@ -1,0 +1,1 @@
+//! Wireshark's dissectors.
