@@ -202,7 +202,7 @@ fn reported(
 }
 
 /// A text as PrintableString, as long as it may be; what that has no character for becomes a question mark.
-fn supplementary(text: &str) -> Option<Box<str>> {
+pub(crate) fn supplementary(text: &str) -> Option<Box<str>> {
     let printable: String = text
         .trim()
         .chars()

@@ -4,7 +4,7 @@ use super::entity::{ContentType, Entity, parse_parameters};
 use super::heading_to_x400::{self, Mapped};
 use super::trace::parse_date;
 use super::{Here, NotConverted, words};
-use crate::ber::Tag;
+use crate::ber::{Class, Reader, Tag};
 use crate::content::general_text::GeneralText;
 use crate::content::heading::{Heading, HeadingExtension, IpmIdentifier};
 use crate::content::{BODY_PARTS_MAX, BodyPart, FileTransfer, Forwarded, Ipm, oids};
@@ -98,6 +98,12 @@ impl Body {
         if content_type.is("application", "octet-stream") {
             let file = entity.decoded().map(|data| file(entity, data, oids::UNKNOWN_ATTACHMENT));
             return Ok(file.map(|file| self.extended(file)));
+        }
+        if content_type.is("application", "x400-bp")
+            && let Some(part) = entity.decoded().and_then(tunnelled)
+        {
+            self.needs_1988 = true;
+            return Ok(Some(part));
         }
         if content_type.is("message", "rfc822") && depth < DEPTH_MAX {
             let Some(decoded) = entity.decoded() else { return Ok(None) };
@@ -227,11 +233,7 @@ impl Body {
     fn encapsulated(&mut self, entity: &Entity<'_>) -> BodyPart {
         let is_structured = matches!(entity.content_type.kind.as_str(), "multipart" | "message");
         match entity.decoded().filter(|_| !is_structured) {
-            Some(data) => {
-                let mut file = file(entity, data, oids::MIME_FILE);
-                file.fields = carried_fields(entity);
-                self.extended(file)
-            }
+            Some(data) => self.extended(file(entity, data, oids::MIME_FILE)),
             None => self.as_text(entity),
         }
     }
@@ -249,6 +251,23 @@ impl Body {
         self.has_text = true;
         BodyPart::Ia5 { repertoire: Some(5), text: Bytes::from(text) }
     }
+}
+
+/// A body part of X.400 that came through the internet as it is (RFC 2157 §3.2); `None`: it is none.
+fn tunnelled(octets: Vec<u8>) -> Option<BodyPart> {
+    let mut reader = Reader::new(&octets);
+    let element = reader.any().ok()?;
+    reader.end().ok()?;
+    // All that is in it must be sound, down to where it would not be read on the other side.
+    let mut open = vec![element];
+    while let Some(element) = open.pop() {
+        if element.constructed {
+            for child in element.children().ok()? {
+                open.push(child.ok()?);
+            }
+        }
+    }
+    (element.tag.class == Class::Context).then(|| BodyPart::Other(Bytes::from(octets.clone())))
 }
 
 /// Which multipart it was.
@@ -280,7 +299,7 @@ fn file(entity: &Entity<'_>, data: Vec<u8>, application: &'static [u8]) -> FileT
         modified: date("modification-date"),
         read: date("read-date"),
         size: parameter("size").and_then(|text| text.parse().ok()),
-        fields: Vec::new(),
+        fields: carried_fields(entity),
         data: Bytes::from(data),
     }
 }

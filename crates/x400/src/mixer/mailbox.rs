@@ -170,7 +170,7 @@ fn delimited(text: &str, open: char, close: char) -> Option<(String, usize)> {
     while let Some((at, c)) = chars.next() {
         match c {
             '\\' => inner.extend(chars.next().map(|(_, quoted)| quoted)),
-            c if c == close && (open == close && at > 0 || open != close) => {
+            c if c == close && at > 0 => {
                 depth = depth.saturating_sub(1);
                 if depth == 0 {
                     return Some((inner, at + 1));

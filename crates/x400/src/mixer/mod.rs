@@ -2,21 +2,31 @@
 //! is converted is all in memory, and no longer than [`CONTENT_BYTES_MAX`].
 
 pub mod address;
+mod body_to_mail;
 mod body_to_x400;
+pub mod dsn_to_report;
 pub mod entity;
+mod heading_to_mail;
 mod heading_to_x400;
 pub mod mailbox;
 pub mod mcgam;
 pub mod message_id;
+mod notification;
+mod output;
 pub mod printable;
+pub mod report_to_mail;
 pub mod status;
+pub mod to_mail;
 pub mod to_x400;
 pub mod trace;
 pub mod words;
 
 pub use address::{Gateway, Use};
 pub use body_to_x400::DEPTH_MAX;
+pub use dsn_to_report::{FromDsn, dsn_to_report};
 pub use mcgam::{Mappings, TableKind};
+pub use report_to_mail::report_to_mail;
+pub use to_mail::{Mail, MailTo, to_mail};
 pub use to_x400::{MailEnvelope, MailRecipient, to_x400};
 
 use crate::mts::{GlobalDomain, UtcTime};

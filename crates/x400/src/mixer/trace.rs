@@ -145,15 +145,17 @@ pub fn to_fields(external: &[TraceElement], internal: &[InternalTraceElement]) -
     let mut fields = Vec::with_capacity(external.len() + internal.len());
     let mut rest = internal.iter().peekable();
     for element in external {
-        // The MTAs of a domain stand where its own element is, oldest first.
-        let mut is_told = false;
+        // The MTAs of a domain stand behind its own element, which is left out where one of them repeats it.
+        let mut mtas = Vec::new();
         while let Some(mta) = rest.next_if(|mta| mta.domain.is_same(&element.domain)) {
-            is_told |= mta.supplied.arrival == element.supplied.arrival;
-            fields.push(x400_received(Some(&mta.mta), &mta.domain, &mta.supplied));
+            mtas.push(mta);
         }
-        if !is_told {
+        if !mtas.iter().any(|mta| mta.supplied == element.supplied) {
             fields.push(x400_received(None, &element.domain, &element.supplied));
         }
+        fields.extend(
+            mtas.iter().map(|mta| x400_received(Some(&mta.mta), &mta.domain, &mta.supplied)),
+        );
     }
     // Those of domains that external trace does not name, or not in this order.
     fields.extend(rest.map(|mta| x400_received(Some(&mta.mta), &mta.domain, &mta.supplied)));

@@ -46,26 +46,30 @@ impl Made {
     }
 }
 
-pub(crate) struct Generator(pub(crate) Random);
+pub(crate) struct Generator {
+    pub(crate) random: Random,
+    /// Times are given in zones other than UTC, too.
+    pub(crate) has_zones: bool,
+}
 
 impl Generator {
     pub(crate) fn apdu(&mut self) -> Made {
-        match self.0.below(4) {
+        match self.random.below(4) {
             0 => Made::Probe(Box::new(self.envelope(EnvelopeKind::Probe))),
             1 => Made::Report(Box::new(self.report_envelope()), Box::new(self.report_content())),
             _ => {
                 let envelope = self.envelope(EnvelopeKind::Message);
-                let length = self.0.below(400) as usize;
+                let length = self.random.below(400) as usize;
                 Made::Message(
                     Box::new(envelope),
-                    (0..length).map(|_| self.0.next_u64() as u8).collect(),
+                    (0..length).map(|_| self.random.next_u64() as u8).collect(),
                 )
             }
         }
     }
 
     fn chance(&mut self) -> bool {
-        self.0.hits(500)
+        self.random.hits(500)
     }
 
     fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
@@ -73,7 +77,7 @@ impl Generator {
     }
 
     fn list<T>(&mut self, from: u64, to: u64, mut make: impl FnMut(&mut Self) -> T) -> Vec<T> {
-        let count = from + self.0.below(to - from + 1);
+        let count = from + self.random.below(to - from + 1);
         (0..count).map(|_| make(self)).collect()
     }
 
@@ -81,7 +85,7 @@ impl Generator {
     fn text(&mut self, max: u64) -> Box<str> {
         const CHARS: &[u8] = b"ABCdefXYZ0189 '()+,-.:?";
         let mut text: String = self
-            .list(0, max - 1, |g| char::from(CHARS[g.0.below(CHARS.len() as u64) as usize]))
+            .list(0, max - 1, |g| char::from(CHARS[g.random.below(CHARS.len() as u64) as usize]))
             .into_iter()
             .collect();
         text.push('q');
@@ -89,7 +93,7 @@ impl Generator {
     }
 
     fn digits(&mut self, max: u64) -> Box<str> {
-        self.list(1, max, |g| char::from(b'0' + g.0.below(10) as u8))
+        self.list(1, max, |g| char::from(b'0' + g.random.below(10) as u8))
             .into_iter()
             .collect::<String>()
             .into()
@@ -102,7 +106,7 @@ impl Generator {
     }
 
     fn country(&mut self) -> Box<str> {
-        ["GB", "DE", "US", "232"][self.0.below(4) as usize].into()
+        ["GB", "DE", "US", "232"][self.random.below(4) as usize].into()
     }
 
     fn admd(&mut self) -> Box<str> {
@@ -154,14 +158,18 @@ impl Generator {
     }
 
     fn time(&mut self) -> UtcTime {
-        // From 2000 to 2050.
-        let wall = Wall((946_684_800 + self.0.below(1_577_836_800)) * 1_000);
-        let ahead_minutes = if self.chance() { 0 } else { self.0.below(48) as i16 * 30 - 720 };
+        // From 2000 to 2048.
+        let wall = Wall((946_684_800 + self.random.below(1_546_300_800)) * 1_000);
+        let ahead_minutes = if self.chance() || !self.has_zones {
+            0
+        } else {
+            self.random.below(48) as i16 * 30 - 720
+        };
         UtcTime { wall, ahead_minutes }
     }
 
     fn eits(&mut self) -> Eits {
-        let built_in = Flags(self.0.next_u64() as u16 & 0xffc0);
+        let built_in = Flags(self.random.next_u64() as u16 & 0xffc0);
         let extended =
             self.list(0, 3, |_| Bytes::from_static(&[0x28, 0xce, 0x15, 0x07, 0x01, 0x00, 0x06]));
         Eits { built_in, extended, parameters: Vec::new() }
@@ -180,7 +188,7 @@ impl Generator {
             }),
             deferred: self.maybe(Self::time),
             converted: self.maybe(Self::eits),
-            other_actions: Flags(self.0.next_u64() as u16 & 0xc000),
+            other_actions: Flags(self.random.next_u64() as u16 & 0xc000),
         }
     }
 
@@ -230,7 +238,7 @@ impl Generator {
         all.extend(self.maybe(|g| {
             let history = g.list(1, 3, |g| Redirection {
                 intended: g.named(),
-                reason: RedirectionReason::of_number(g.0.below(3) as u32),
+                reason: RedirectionReason::of_number(g.random.below(3) as u32),
             });
             Extension::redirection_history(&history)
         }));
@@ -244,16 +252,16 @@ impl Generator {
             ReportRequest::Both,
             ReportRequest::Audited,
         ];
-        RecipientIndicators::new(self.chance(), request[self.0.below(4) as usize])
+        RecipientIndicators::new(self.chance(), request[self.random.below(4) as usize])
     }
 
     fn envelope(&mut self, kind: EnvelopeKind) -> TransferEnvelope {
         let is_message = kind == EnvelopeKind::Message;
         let recipients = self.list(1, 4, |g| Recipient {
             name: g.name(),
-            number: 1 + g.0.below(32_767) as u32,
+            number: 1 + g.random.below(32_767) as u32,
             indicators: g.indicators(),
-            explicit_conversion: g.maybe(|g| g.0.below(8) as u32),
+            explicit_conversion: g.maybe(|g| g.random.below(8) as u32),
             extensions: g.recipient_extensions(),
         });
         TransferEnvelope {
@@ -264,13 +272,13 @@ impl Generator {
             content_type: if self.chance() { ContentType::P22 } else { ContentType::P2 },
             content_identifier: self.maybe(|g| g.text(16)),
             priority: if is_message {
-                Priority::of_number(self.0.below(3) as i64).unwrap_or_default()
+                Priority::of_number(self.random.below(3) as i64).unwrap_or_default()
             } else {
                 Priority::Normal
             },
-            indicators: Flags(self.0.next_u64() as u16 & 0xf000),
+            indicators: Flags(self.random.next_u64() as u16 & 0xf000),
             deferred_delivery: self.maybe(Self::time).filter(|_| is_message),
-            content_length: self.maybe(|g| g.0.below(1 << 30)).filter(|_| !is_message),
+            content_length: self.maybe(|g| g.random.below(1 << 30)).filter(|_| !is_message),
             bilateral: Vec::new(),
             trace: self.trace(),
             extensions: self.message_extensions(),
@@ -296,16 +304,16 @@ impl Generator {
     fn report_content(&mut self) -> ReportContent {
         let recipients = self.list(1, 4, |g| ReportedRecipient {
             actual: g.name(),
-            number: 1 + g.0.below(32_767) as u32,
+            number: 1 + g.random.below(32_767) as u32,
             indicators: g.indicators(),
             arrival: g.time(),
             converted: g.maybe(Self::eits),
             outcome: if g.chance() {
-                Outcome::Delivered { time: g.time(), user: g.0.below(7) as u32 }
+                Outcome::Delivered { time: g.time(), user: g.random.below(7) as u32 }
             } else {
                 Outcome::Failed {
-                    reason: g.0.below(9) as u32,
-                    diagnostic: g.maybe(|g| g.0.below(79) as u32),
+                    reason: g.random.below(9) as u32,
+                    diagnostic: g.maybe(|g| g.random.below(79) as u32),
                 }
             },
             intended: g.maybe(Self::name),

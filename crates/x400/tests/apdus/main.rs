@@ -1,5 +1,6 @@
 //! MTS-APDUs: those of other implementations, cut everywhere, and a thousand made up.
 
+mod codecs;
 mod contents;
 mod generate;
 mod golden;
