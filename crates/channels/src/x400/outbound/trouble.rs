@@ -19,7 +19,7 @@ pub(super) fn not_taken(peer: &str, reason: ExceptionReason) -> Failure {
 }
 
 /// The association ended before the peer had answered for an APDU, or while it was opened.
-pub(super) fn ended(peer: &str, end: &End, settings: &X400Peer) -> Failure {
+pub(in crate::x400) fn ended(peer: &str, end: &End, settings: &X400Peer) -> Failure {
     match end {
         End::Refused(refusal) => refused(peer, refusal, settings),
         End::AbortedByPeer { .. } => {
