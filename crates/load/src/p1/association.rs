@@ -120,7 +120,7 @@ impl Association {
         let bytes = stream.iter().map(|part| part.len()).sum();
         self.plan.lay_out(self.agreed, self.activities, bytes);
         let parts = self.plan.checkpoints() + 1;
-        let (mut sent, mut confirmed) = (0, 0);
+        let (mut sent, mut confirmed) = (0_u32, 0_u32);
         loop {
             let may = confirmed.saturating_add(self.agreed.window).min(parts);
             if sent < may {
