@@ -19,9 +19,9 @@ pub struct Cli {
 enum Command {
     Source(source::SourceOptions),
     Sink(sink::SinkOptions),
-    P1Source(p1::P1SourceOptions),
+    P1Source(Box<p1::P1SourceOptions>),
     P1Sink(p1::P1SinkOptions),
-    P1Floor(p1::P1FloorOptions),
+    P1Floor(Box<p1::P1FloorOptions>),
     Dns(dns::DnsOptions),
     Ledger(ledger::LedgerOptions),
     Floor(floor::FloorOptions),

@@ -251,11 +251,10 @@ fn from_printable(value: &[u8]) -> Vec<u8> {
             b"u" | b"U" => b'_',
             b"l" | b"L" => b'(',
             b"r" | b"R" => b')',
-            digits => match std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok())
-            {
-                Some(code) => code,
-                None => b'?',
-            },
+            digits => {
+                let digits = std::str::from_utf8(digits).ok();
+                digits.and_then(|digits| digits.parse().ok()).unwrap_or(b'?')
+            }
         });
     }
     out

@@ -89,14 +89,16 @@ fn read_down_to(bytes: &[u8], depth: u32) -> Option<(Element<'_>, &[u8])> {
 /// Contents that end with end-of-contents octets (X.690 §8.1.5), which only constructed ones can.
 fn indefinite(tag: u8, contents: &[u8], depth: u32) -> Option<(Element<'_>, &[u8])> {
     let mut rest = contents;
-    while tag & 0x20 != 0 {
+    if tag & 0x20 == 0 {
+        return None;
+    }
+    loop {
         if let Some(behind) = rest.strip_prefix(&[0, 0]) {
             let content = contents.get(..contents.len() - rest.len())?;
             return Some((Element { tag, content }, behind));
         }
         rest = read_down_to(rest, depth)?.1;
     }
-    None
 }
 
 /// The elements one after the other; ends early where one can't be read.

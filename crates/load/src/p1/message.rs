@@ -52,7 +52,6 @@ pub(super) struct Template {
     digest: usize,
     /// Where the content begins.
     content: usize,
-    body_bytes: usize,
     body_checksum: u32,
     /// Their names, with marks for the number.
     recipients: Vec<String>,
@@ -82,15 +81,9 @@ impl Template {
             digest: marks(&head, DIGEST_MARK, DIGEST_BYTES).first().copied().unwrap_or(0),
             head,
             content: content_at,
-            body_bytes: body.raw.len(),
             body_checksum: checksum,
             recipients: names.map(|name| name.replace(&mark, "{n}")).collect(),
         }
-    }
-
-    /// Octets of the whole stream, the body's among them.
-    pub(super) fn stream_bytes(&self) -> usize {
-        self.head.len() + self.body_bytes
     }
 
     /// The message up to its body's text, which is to be the one that the template was made for.

@@ -63,8 +63,16 @@ const PING_1984: &str = include_str!("../../tests/p1/ping84.hex");
 const REFUSED: &str = include_str!("../../tests/p1/rf_badauth.hex");
 const ABORTED: &str = include_str!("../../tests/p1/ab_user.hex");
 
-/// Plays the calling end's octets; events but those of content, answers, and the transfers.
-fn play(calling: &[u8], step: usize) -> (Vec<Event>, Vec<u8>, Vec<(Mode, Vec<u8>)>) {
+/// What came of a calling end's octets.
+#[derive(Debug, PartialEq)]
+struct Played {
+    /// But those of content.
+    events: Vec<Event>,
+    answers: Vec<u8>,
+    transfers: Vec<(Mode, Vec<u8>)>,
+}
+
+fn play(calling: &[u8], step: usize) -> Played {
     let (mut responder, rules) = (Responder::new(), rules());
     let (mut events, mut transfers) = (Vec::new(), Vec::new());
     for mut piece in calling.chunks(step) {
@@ -83,7 +91,7 @@ fn play(calling: &[u8], step: usize) -> (Vec<Event>, Vec<u8>, Vec<(Mode, Vec<u8>
             }
         }
     }
-    (events, std::mem::take(responder.output()), transfers)
+    Played { events, answers: std::mem::take(responder.output()), transfers }
 }
 
 #[test]
@@ -96,13 +104,14 @@ fn captured_conversations_are_answered_as_they_were() {
         (PP_1984, 3, Mode::X4101984),
     ] {
         let [calling, called] = conversation(text);
-        let (events, answers, transfers) = play(&calling, calling.len());
+        let whole = play(&calling, calling.len());
+        let Played { events, answers, transfers } = &whole;
         let mut expected = vec![Event::Bind, Event::Start];
         expected.resize(2 + checkpoints, Event::Checkpoint);
         expected.extend([Event::End, Event::Release, Event::Close(None)]);
-        assert_eq!(events, expected);
+        assert_eq!(*events, expected);
         // But for the names, that is: the answer to the bind is looked at elsewhere.
-        let (ours, theirs) = (tsdus(&answers), tsdus(&called));
+        let (ours, theirs) = (tsdus(answers), tsdus(&called));
         assert_eq!(ours[1..], theirs[1..]);
         let [(found, stream)] = transfers.as_slice() else { panic!() };
         assert_eq!(*found, mode);
@@ -111,7 +120,7 @@ fn captured_conversations_are_answered_as_they_were() {
         assert_eq!(arrived.state, ArrivalState::Whole);
         assert_eq!(arrived.recipients, ["/S=bob/O=Beta/PRMD=TestB/ADMD=/C=GB/"]);
         for step in [1, 3, 100] {
-            assert!(play(&calling, step) == (events.clone(), answers.clone(), transfers.clone()));
+            assert!(play(&calling, step) == whole, "{step}");
         }
     }
 }
@@ -119,7 +128,7 @@ fn captured_conversations_are_answered_as_they_were() {
 #[test]
 fn a_report_is_known_as_such() {
     let [calling, _] = conversation(PP_REPORT);
-    let (_, _, transfers) = play(&calling, 64);
+    let Played { transfers, .. } = play(&calling, 64);
     let [(mode, stream)] = transfers.as_slice() else { panic!() };
     assert_eq!(unwrap(stream, *mode).and_then(apdu), Ok(Apdu::Report));
     assert_eq!(apdu(include_bytes!("../../tests/p1/probe.ber")), Ok(Apdu::Probe));
@@ -291,7 +300,7 @@ fn what_is_out_of_order_is_aborted_and_bad_names_are_refused() {
     let mut input = tpkt::connection_request(b"", 2048);
     tpkt::push_tsdu(&mut input, &first(PY_TO_PP, 0));
     tpkt::push_tsdu(&mut input, &octets("010029032a0131"));
-    let (events, answers, _) = play(&input, input.len());
+    let Played { events, answers, .. } = play(&input, input.len());
     assert!(matches!(&events[..], [Event::Bind, Event::Close(Some(_))]), "{events:?}");
     let last = tsdus(&answers).pop().unwrap();
     assert_eq!(Spdu::read(&last).map(|spdu| spdu.kind), Ok(Kind::Abort));
