@@ -113,10 +113,12 @@ enum Answer {
     Abort,
 }
 
+type Taken = Rc<RefCell<Vec<Vec<u8>>>>;
+
 /// An MTA that is called, and what it has taken.
 #[derive(Clone)]
 struct Hub {
-    taken: Rc<RefCell<Vec<Vec<u8>>>>,
+    taken: Taken,
     answer: Rc<dyn Fn(&[u8]) -> Answer>,
 }
 
