@@ -3,3 +3,21 @@
 //!
 //! Bytes and the time go in; events, bytes to send and content come out. Nothing here opens a socket,
 //! reads a clock or waits.
+
+pub mod acse;
+pub mod association;
+pub mod ber;
+pub mod content;
+pub mod decode;
+pub mod mixer;
+pub mod mts;
+pub mod or_name;
+pub mod presentation;
+pub mod reasons;
+pub mod report;
+pub mod rtse;
+pub mod session;
+#[cfg(feature = "testing")]
+pub mod testing;
+pub mod tpkt;
+pub mod x224;
