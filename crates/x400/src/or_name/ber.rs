@@ -212,9 +212,23 @@ fn domain_defined(
         value(&parts.any().field(FIELD)?, charset, FIELD, &mut found.kind)?;
         value(&parts.any().field(FIELD)?, charset, FIELD, &mut found.value)?;
         parts.end().field(FIELD)?;
-        address.domain_defined.push(found);
+        add(address, found);
     }
     Ok(())
+}
+
+/// What comes in both character sets is one attribute.
+fn add(address: &mut OrAddress, found: DomainDefined) {
+    let is_same = |known: &&mut DomainDefined| {
+        found.value.printable.is_none()
+            && known.value.teletex.is_none()
+            && known.kind.to_text() == found.kind.to_text()
+    };
+    match address.domain_defined.iter_mut().find(is_same) {
+        // The type is the same in both.
+        Some(known) => known.value.teletex = found.value.teletex,
+        None => address.domain_defined.push(found),
+    }
 }
 
 fn extension_attributes(set: &Element<'_>, address: &mut OrAddress) -> Result<(), DecodeError> {
@@ -367,10 +381,10 @@ impl OrAddress {
                 });
             });
         }
-        if self.domain_defined.iter().any(|attribute| attribute.value.printable.is_none()) {
+        if self.domain_defined.iter().any(|attribute| attribute.value.teletex.is_some()) {
             extension(&mut out, TELETEX_DOMAIN_DEFINED, |inner| {
                 inner.constructed(Tag::SEQUENCE, |sequence| {
-                    for a in self.domain_defined.iter().filter(|a| a.value.printable.is_none()) {
+                    for a in self.domain_defined.iter().filter(|a| a.value.teletex.is_some()) {
                         sequence.constructed(Tag::SEQUENCE, |pair| {
                             teletex(pair, &a.kind);
                             teletex(pair, &a.value);

@@ -63,6 +63,9 @@ fn text_forms_are_read_and_one_is_written() {
             "S=Rossi; DD.cap=20100; DD.ph1=Via Larga 11; DDA:city=Milano; A=PtPostel; C=it;",
             "/DD.cap=20100/DD.ph1=Via Larga 11/DD.city=Milano/S=Rossi/ADMD=PtPostel/C=it/",
         ),
+        ("/DDA:RFC-822=x*{165}/C=it/A=x/", "/DD.RFC-822=x*{165}/ADMD=x/C=it/"),
+        ("/DD.b=*{165}/DD.a=1/C=it/A=x/", "/DD.b=*{165}/DD.a=1/ADMD=x/C=it/"),
+        ("/DD.*{165}$*=*{166}/C=it/A=x/", "/DD.*{165}{042}=*{166}/ADMD=x/C=it/"),
         ("/DD1.a=1/DD2.b=2/C=it/A=x/", "/DD.b=2/DD.a=1/ADMD=x/C=it/"),
         ("/PN=Marshall.T.Rose/C=us/A=x/", "/G=Marshall/I=T/S=Rose/ADMD=x/C=us/"),
         (
@@ -102,6 +105,8 @@ fn what_is_no_address_says_where() {
         ("/C=gb/C=de/", "an attribute is given twice", 6),
         ("/O=x/O=y/", "an attribute is given twice", 5),
         ("/OU1=a/OU3=b/", "an organizational unit is missing or given twice", 13),
+        ("/DD.a*{165}=b*{165}/", "a type in another character set than its value", 1),
+        ("/DD.*{165}=b/", "a type in another character set than its value", 1),
         ("/OU5=a/", "there are four organizational units", 1),
         ("/OU=a/OU=a/OU=a/OU=a/OU=a/", "more than four organizational units", 26),
         ("/CN=*{16}/", "three digits for each octet must stand between { and }", 1),
