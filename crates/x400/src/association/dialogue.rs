@@ -38,6 +38,8 @@ impl Core {
             Spdu::ExceptionReport => self.exception(ExceptionReason::Unrecoverable),
             Spdu::GiveTokensConfirm => self.take_turn(),
             Spdu::GiveTokensAck => self.turn_confirmed(),
+            // Asks for nothing.
+            Spdu::PleaseTokens { tokens: 0, .. } => Ok(()),
             Spdu::PleaseTokens { .. } => {
                 // Whoever doesn't have the turn has given it already: they crossed.
                 self.is_turn_wanted = self.two_way && self.turn == Turn::Ours;

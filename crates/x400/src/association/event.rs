@@ -19,7 +19,8 @@ pub enum Event {
     Content(Bytes),
     /// The APDU is complete. Answer with `acknowledge` once it is durable, or with `refuse_apdu`.
     ApduComplete,
-    /// The activity is over without an APDU: what came of it must be dropped.
+    /// The activity is over without an APDU: what came of it must be dropped. It may come behind
+    /// `ApduComplete`, too; an acknowledgement does nothing then.
     ActivityDropped,
     /// The peer acknowledged the APDU that was transferred: it is the peer's from here on.
     Acknowledged,

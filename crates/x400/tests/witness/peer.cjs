@@ -149,7 +149,7 @@ function send(port, files) {
   const rtorq = tlv(0xb0, tlv(0xa3, tlv(0xa0, bind)));
   const aarq = tlv(0x60, hex('a106060456000106'), tlv(0xbe, tlv(0x28, hex('06025101 020103'), tlv(0xa0, rtorq))));
   const cp = tlv(0x31, hex('a003800101'), tlv(0xa2, tlv(0xa4, ctx(1, '52010001'), ctx(3, '5600020c'), ctx(5, '56000207')), pdv(1, aarq)));
-  const socket = net.connect(port, '127.0.0.1', () => transport.raw(hex('0be0000012340000c0010d')));   // 8,192 octets
+  const socket = net.connect(port, '127.0.0.1', () => transport.raw(hex('09e000001234 00 c0010d')));   // 8,192 octets
   const cn = spdu(13, pv(1, cat(pv(10, hex('04041402706a')), pv(11, cat([0x17, 13], Buffer.from('261122060000Z'))))), pv(5, cat(pv(19, [0]), pv(22, [3]), pv(26, [0]))), pv(20, hex('0249')), pv(193, cp));
   let n = 0;
   const next = () => {

@@ -95,8 +95,8 @@ fn a_peer_in_node_transfers_to_us() {
     let (port, answering) = answer(ResponderSettings::default());
     let output = peer(&codecs, &["send", &port.to_string(), file, file]).output().expect("node");
     let said = assert_success(&output, "peer.cjs");
-    assert_eq!(said.matches("acknowledged").count(), 2, "{said}");
     let driver = answering.join().expect("answered");
+    assert_eq!(said.matches("acknowledged").count(), 2, "{said} {:?}", driver.events);
     // It writes the APDU again, without defaults.
     assert_eq!(driver.received.len(), 2);
     assert!(driver.received.iter().all(|received| Reader::new(received).any().is_ok()));
