@@ -336,12 +336,12 @@ impl OrAddress {
                 }
             });
         }
-        if self.units.iter().any(|unit| unit.printable.is_some()) {
+        // Units are matched by their place, so if one has a teletex form only, all are written in that.
+        if !self.units.is_empty() && self.units.iter().all(|unit| unit.printable.is_some()) {
             out.constructed(Tag::context(6), |sequence| {
                 for unit in &self.units {
-                    // Units are matched by their place, so one that has no printable form holds its own.
-                    let text = unit.printable.clone().or_else(|| unit.to_text().map(Into::into));
-                    latin1(sequence, Tag::PRINTABLE_STRING, &text.unwrap_or_default());
+                    let text = unit.printable.as_deref().unwrap_or_default();
+                    latin1(sequence, Tag::PRINTABLE_STRING, text);
                 }
             });
         }

@@ -63,6 +63,7 @@ fn text_forms_are_read_and_one_is_written() {
             "S=Rossi; DD.cap=20100; DD.ph1=Via Larga 11; DDA:city=Milano; A=PtPostel; C=it;",
             "/DD.cap=20100/DD.ph1=Via Larga 11/DD.city=Milano/S=Rossi/ADMD=PtPostel/C=it/",
         ),
+        ("/OU=a/OU=*{165}/O=x/C=it/A=x/", "/OU=a/OU=*{165}/O=x/ADMD=x/C=it/"),
         ("/DDA:RFC-822=x*{165}/C=it/A=x/", "/DD.RFC-822=x*{165}/ADMD=x/C=it/"),
         ("/DD.b=*{165}/DD.a=1/C=it/A=x/", "/DD.b=*{165}/DD.a=1/ADMD=x/C=it/"),
         ("/DD.*{165}$*=*{166}/C=it/A=x/", "/DD.*{165}{042}=*{166}/ADMD=x/C=it/"),
