@@ -72,6 +72,9 @@ enum Charset {
 /// PrintableStrings goes beyond what X.680 allows.
 fn text(element: &Element<'_>, field: &'static str) -> Result<Box<str>, DecodeError> {
     let octets = element.octets().field(field)?;
+    if octets.iter().all(|octet| (b' '..0x7f).contains(octet)) {
+        return Ok(String::from_utf8_lossy(&octets).into());
+    }
     let text: Result<String, &'static str> =
         octets.iter().map(|&octet| character(char::from(octet))).collect();
     text.map(String::into_boxed_str).map_err(|what| Fault::Value(what).of(field, element.at))
