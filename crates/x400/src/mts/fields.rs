@@ -38,6 +38,20 @@ pub(crate) fn text(
     Ok(text.into())
 }
 
+/// The same of a text for people, in which a control character is a blank.
+pub(super) fn human_text(
+    element: &Element<'_>,
+    field: &'static str,
+    max: usize,
+) -> Result<Box<str>, DecodeError> {
+    let octets = element.octets().field(field)?;
+    if octets.len() > max {
+        return Err(Fault::TooLong(max).of(field, element.at));
+    }
+    let text = octets.iter().map(|&octet| char::from(octet));
+    Ok(text.map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().into())
+}
+
 /// A string whose characters are all below 256, an octet for each.
 pub(crate) fn put_text(writer: &mut Writer, tag: Tag, text: &str) {
     if text.is_ascii() {

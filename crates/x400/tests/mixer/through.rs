@@ -90,6 +90,21 @@ fn a_header() {
 }
 
 #[test]
+fn fields_that_can_not_be_read_come_back_as_they_were() {
+    let long = "word ".repeat(60);
+    let text = format!(
+        "From: a broken <field\r\nTo: Bob@beta.example\r\nCc: also broken\r\nDate: no date\r\nSubject: {long}\r\nMessage-ID: <{}@example.com>\r\n\r\n",
+        "x".repeat(70)
+    );
+    let (message, _) = through(&text);
+    let (before, after) = (Entity::parse(text.as_bytes()), Entity::parse(&message));
+    for name in ["From", "To", "Cc", "Subject", "Message-ID"] {
+        let all = |entity: &Entity<'_>| entity.all(name).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(all(&after), all(&before), "{name}");
+    }
+}
+
+#[test]
 fn a_plain_message_is_p2() {
     let text = "From: alice@example.com\r\nTo: Bob@beta.example\r\nSubject: s\r\nMessage-ID: <1@example.com>\r\n\r\nHello\r\n";
     let (message, content_type) = through(text);
