@@ -8,7 +8,7 @@ use x400::mixer::{
 };
 use x400::mts::{ContentType, GlobalDomain, Recipient, TransferEnvelope, UtcTime};
 use x400::or_name::ber::{OR_NAME, read_name};
-use x400::or_name::{OrAddress, OrName};
+use x400::or_name::{OrAddress, OrName, Value};
 
 fn gateway() -> Gateway {
     let mut mappings = Mappings::default();
@@ -117,9 +117,9 @@ pub fn run_addresses(data: &[u8]) {
         // Of two attributes of one type nothing says which has the teletex form.
         let kinds: Vec<_> = address.domain_defined.iter().map(|a| a.kind.to_text()).collect();
         let is_clear = kinds.iter().all(|kind| kinds.iter().filter(|k| *k == kind).count() == 1);
-        // Nor which of several units has no printable form.
-        let is_whole = address.units.iter().all(|unit| unit.printable.is_some())
-            || address.units.iter().all(|unit| unit.printable.is_none() || unit.teletex.is_none());
+        // Nor which of several units has which forms.
+        let forms = |unit: &Value| (unit.printable.is_some(), unit.teletex.is_some());
+        let is_whole = address.units.windows(2).all(|pair| forms(&pair[0]) == forms(&pair[1]));
         if let Ok(name) = read_name(writer.as_slice())
             && is_clear
             && is_whole
