@@ -6,6 +6,9 @@ use crate::tshark::dissect;
 use bytes::Bytes;
 use mail::Random;
 use x400::association::{InitiatorSettings, ResponderSettings};
+use x400::content::Content;
+use x400::mts::reader::read_whole;
+use x400::mts::{ApduEvent, ContentType, Limits};
 use x400::testing::driver::{initiator, initiator_settings, responder};
 use x400::testing::talk::Talk;
 
@@ -39,4 +42,25 @@ fn a_thousand_apdus() {
         |made| matches!(made, Made::Message(envelope, _) if envelope.priority.number() != 0),
     );
     assert_eq!(priorities, written.count());
+}
+
+/// What PP transferred, in the protocol of 1988 and in that of 1984.
+#[test]
+fn captured_messages() {
+    for (capture, edition) in [
+        (include_str!("../association/golden/pp2pp.hex"), 1988),
+        (include_str!("../association/golden/pp84.hex"), 1984),
+    ] {
+        let octets = crate::captured_apdu(capture);
+        let (event, content) = read_whole(&octets, Limits::default()).expect("an APDU");
+        let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { panic!("{event:?}") };
+        assert_eq!(envelope.originator.address.country.as_deref(), Some("GB"), "{edition}");
+        assert!(envelope.recipients.iter().all(|r| r.indicators.is_responsible()));
+        // Internal trace is an extension, and 1984 has none.
+        assert_eq!(envelope.internal_trace().len(), usize::from(edition == 1988));
+        assert_eq!(envelope.extensions.0.is_empty(), edition == 1984);
+        let content_type = if edition == 1984 { ContentType::P2 } else { ContentType::P22 };
+        assert_eq!(envelope.content_type, content_type, "{edition}");
+        assert!(matches!(Content::read(&content), Ok(Content::Message(_))));
+    }
 }
