@@ -133,7 +133,11 @@ fn extensions(all: &[HeadingExtension], out: &mut Fields) {
             out.field("Incomplete-Copy", "");
         } else if extension.oid == oids::AUTO_SUBMITTED {
             out.field("Autosubmitted", auto_submitted(extension));
-        } else if extension.oid != oids::FIELD_LIST && extension.oid != oids::MULTIPART {
+        } else if extension.oid == oids::FIELD_LIST {
+            // One that is broken is told of like one that nobody knows.
+            let is_read = file_transfer::read_field_list(extension).is_some();
+            discarded.extend((!is_read).then(|| oid_text(&extension.oid)));
+        } else if extension.oid != oids::MULTIPART {
             discarded.push(oid_text(&extension.oid));
         }
     }

@@ -4,7 +4,7 @@ use crate::{World, mail_envelope, recipient};
 use bytes::Bytes;
 use mail::Notify;
 use x400::content::{BodyPart, Content, FileTransfer, oids};
-use x400::mixer::entity::Entity;
+use x400::mixer::entity::{Entity, FIELDS_MAX};
 use x400::mixer::to_x400::{priority_to_mail, priority_to_x400};
 use x400::mixer::{
     CONTENT_BYTES_MAX, DEPTH_MAX, MailEnvelope, MailRecipient, Party, to_mail, to_x400,
@@ -348,6 +348,22 @@ fn what_can_not_be_converted() {
     let (x400, _) =
         to_x400(&world.here(), &mail_envelope(&recipients), b"\r\n").expect("converted");
     assert_eq!(x400.recipients[0].name.address, or_name);
+}
+
+#[test]
+fn fields_of_a_header() {
+    let world = World::new();
+    let recipients = [recipient("Bob@beta.example", true)];
+    let message = |count| format!("{}\r\nbody\r\n", "X-Many: yes\r\n".repeat(count));
+    let most = message(FIELDS_MAX - 1);
+    let (back, _) = through(&most);
+    assert_eq!(String::from_utf8_lossy(&back).matches("X-Many: yes").count(), FIELDS_MAX - 1);
+    let more = to_x400(&world.here(), &mail_envelope(&recipients), message(FIELDS_MAX).as_bytes());
+    assert_eq!(more.err().map(|error| error.cause), Some(Cause::ConversionImpractical));
+    // Within another message all of them are kept.
+    let (back, _) =
+        through(&format!("Content-Type: message/rfc822\r\n\r\n{}", message(FIELDS_MAX + 9)));
+    assert_eq!(String::from_utf8_lossy(&back).matches("X-Many: yes").count(), FIELDS_MAX + 9);
 }
 
 #[test]
