@@ -46,6 +46,8 @@ fn broken_encodings_are_refused_at_their_octet() {
         ("30 02 0000", BerFault::StrayEnd, 2),
         ("30 80 00 01 00 0000", BerFault::StrayEnd, 2),
         ("20 00", BerFault::StrayEnd, 0),
+        ("1f 00 00", BerFault::StrayEnd, 0),
+        ("30 80 00 81 00", BerFault::StrayEnd, 2),
         ("04 FF 00", BerFault::Length, 0),
         ("04 89 000000000000000001 00", BerFault::Length, 0),
         ("04 88 8000000000000000", BerFault::Length, 0),
@@ -309,6 +311,7 @@ fn a_broken_stream_is_told_at_its_octet() {
         ("30 02 30 80 0000", BerFault::NeverClosed, 2),
         ("30 02 0000", BerFault::StrayEnd, 2),
         ("0000", BerFault::StrayEnd, 0),
+        ("30 80 00 81 00", BerFault::StrayEnd, 2),
         ("04 80", BerFault::IndefinitePrimitive, 0),
     ];
     for (text, fault, at) in rows {

@@ -44,14 +44,16 @@ impl Header {
             low => (u32::from(low), rest),
         };
         let tag = Tag { class, number };
+        // Exactly two octets 00 (§8.1.5): known to be wrong by the first that isn't.
+        if tag == Tag::universal(0) && (first != 0 || rest.first().is_some_and(|&octet| octet != 0))
+        {
+            return Err(BerFault::StrayEnd);
+        }
         let Some((length, rest)) = length(rest)? else { return Ok(None) };
         if length.is_none() && !constructed {
             return Err(BerFault::IndefinitePrimitive);
         }
         let header = Header { tag, constructed, length, bytes: octets.len() - rest.len() };
-        if header.is_end() && (constructed || length != Some(0)) {
-            return Err(BerFault::StrayEnd);
-        }
         Ok(Some(header))
     }
 }

@@ -1,8 +1,6 @@
 //! SPDUs written: parameters in ascending order (X.225 §8.2.5), nothing that is not needed.
 
-use super::{
-    Accept, CONNECT_DATA_BYTES_MAX, Connect, Reference, Refuse, RefuseReason, Serial, Spdu, pi, si,
-};
+use super::{Accept, CONNECT_DATA_BYTES_MAX, Connect, Reference, Refuse, Serial, Spdu, pi, si};
 
 const GIVE_TOKENS: [u8; 2] = [si::GIVE_TOKENS_OR_DATA, 0];
 const PLEASE_TOKENS: [u8; 2] = [si::PLEASE_TOKENS, 0];
@@ -128,9 +126,7 @@ impl Refuse {
             parameter(&mut out, pi::VERSION, &[versions]);
         }
         let mut reason = vec![self.reason.code()];
-        if self.reason == RefuseReason::UserData {
-            reason.extend_from_slice(&self.user_data);
-        }
+        reason.extend_from_slice(&self.user_data);
         parameter(&mut out, pi::REASON, &reason);
         out
     }

@@ -166,7 +166,7 @@ pub struct Refuse {
     pub versions: Option<u8>,
     /// Why.
     pub reason: RefuseReason,
-    /// The presentation's, behind [`RefuseReason::UserData`].
+    /// The presentation's, where the reason is [`RefuseReason::UserData`].
     pub user_data: Vec<u8>,
 }
 
