@@ -9,8 +9,8 @@ use crate::decode::InField;
 use crate::mts::UtcTime;
 use bytes::Bytes;
 
-/// Header fields that are carried with a file at most.
-pub const FIELDS_MAX: usize = 1_024;
+/// Header fields that a list has at most: as many as a gateway reads of a message.
+pub const FIELDS_MAX: usize = 2_000;
 
 /// A file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

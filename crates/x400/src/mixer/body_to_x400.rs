@@ -1,6 +1,6 @@
 //! MIME bodies to body parts (RFC 2157).
 
-use super::entity::{ContentType, Entity, parse_parameters};
+use super::entity::{ContentType, Entity, FIELDS_MAX, parse_parameters};
 use super::heading_to_x400::{self, Mapped};
 use super::trace::parse_date;
 use super::{Here, NotConverted, words};
@@ -108,6 +108,10 @@ impl Body {
         if content_type.is("message", "rfc822") && depth < DEPTH_MAX {
             let Some(decoded) = entity.decoded() else { return Ok(None) };
             let inner = Entity::parse(&decoded);
+            // More than is read of a header would be lost.
+            if inner.fields.len() >= FIELDS_MAX {
+                return Ok(None);
+            }
             return self.message(&inner, here, depth + 1).map(Some);
         }
         match nested(entity, depth) {

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use mail::EnhancedStatus;
 use mail::dsn::{DeliveryStatus, Group};
 
-/// Recipients of a DSN that are reported at most.
+/// Recipients of a DSN that are reported at most; of more it is a message, too.
 pub const RECIPIENTS_MAX: usize = 1_000;
 /// What an ENVID begins with that a gateway made of an identifier (RFC 2156 appendix A 3.2).
 const MTS_IDENTIFIER: &str = "X400-MTS-Identifier: ";
@@ -60,7 +60,7 @@ pub fn dsn_to_report(here: &Here<'_>, destination: &OrAddress, message: &[u8]) -
         .zip(1..)
         .filter_map(|(group, number)| reported(here, group, number, arrival))
         .collect();
-    let has_others = recipients.len() < says.recipients.len().min(RECIPIENTS_MAX);
+    let has_others = recipients.len() < says.recipients.len();
     if recipients.is_empty() {
         return Some(FromDsn { report: None, has_others });
     }

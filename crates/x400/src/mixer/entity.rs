@@ -7,7 +7,8 @@ use mail::header;
 
 /// Parts of a multipart at most, and header fields of an entity.
 pub const PARTS_MAX: usize = 1_000;
-/// Fields of a header at most; the rest is not read.
+/// Fields of a header that are read at most. A message with as many or more is not converted, and one within another
+/// is carried whole.
 pub const FIELDS_MAX: usize = 2_000;
 
 /// An entity: a header and a body.

@@ -9,17 +9,28 @@ use crate::content::heading::{
 use crate::content::{file_transfer, oids, teletex};
 
 /// Fields of a field list that would change what the gateway says itself, or how the message is built.
-const RESERVED: [&str; 10] = [
+const RESERVED: [&str; 6] = [
     "Received",
     "X400-Received",
     "Return-Path",
     "MIME-Version",
     "Content-Type",
     "Content-Transfer-Encoding",
+];
+
+/// Fields that a header has once (RFC 5322 §3.6): one of a list stands only where the heading says nothing.
+const ONCE: [&str; 11] = [
+    "Date",
     "From",
     "Sender",
+    "Reply-To",
+    "To",
+    "Cc",
     "Bcc",
     "Message-ID",
+    "In-Reply-To",
+    "References",
+    "Subject",
 ];
 
 /// Writes the fields of a heading. In a message that lies within another, the list may have the date.
@@ -56,8 +67,11 @@ pub(super) fn write(heading: &Heading, here: &Here<'_>, is_nested: bool, out: &m
     }
     simple(heading, out);
     for field in &list {
-        let is_free = !RESERVED.iter().any(|reserved| is_field(field, reserved));
-        if is_free && (is_nested || !is_field(field, "Date")) {
+        let is_reserved = RESERVED.iter().any(|reserved| is_field(field, reserved));
+        let is_said = ONCE
+            .iter()
+            .any(|name| is_field(field, name) && mail::header::find(&out.0, name).is_some());
+        if !is_reserved && !is_said && (is_nested || !is_field(field, "Date")) {
             out.raw(field);
         }
     }
@@ -119,7 +133,11 @@ fn extensions(all: &[HeadingExtension], out: &mut Fields) {
             out.field("Incomplete-Copy", "");
         } else if extension.oid == oids::AUTO_SUBMITTED {
             out.field("Autosubmitted", auto_submitted(extension));
-        } else if extension.oid != oids::FIELD_LIST && extension.oid != oids::MULTIPART {
+        } else if extension.oid == oids::FIELD_LIST {
+            // One that is broken is told of like one that nobody knows.
+            let is_read = file_transfer::read_field_list(extension).is_some();
+            discarded.extend((!is_read).then(|| oid_text(&extension.oid)));
+        } else if extension.oid != oids::MULTIPART {
             discarded.push(oid_text(&extension.oid));
         }
     }

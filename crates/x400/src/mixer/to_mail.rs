@@ -227,14 +227,11 @@ fn message(ipm: &Ipm, here: &Here<'_>, originator: Option<&str>, out: &mut Field
         out.raw(field);
     }
     // RFC 2156 §5.3.2: there is always a From, and a recipient field.
-    if ipm.heading.originator.is_none() && ipm.heading.authorizing_users.is_empty() {
+    let has = |out: &Fields, name| mail::header::find(&out.0, name).is_some();
+    if !has(out, "From") {
         out.field("From", originator.unwrap_or("MAILER-DAEMON:;"));
     }
-    let heading = &ipm.heading;
-    let has_recipient = !heading.primary_recipients.is_empty()
-        || !heading.copy_recipients.is_empty()
-        || heading.blind_copy_recipients.is_some();
-    if !has_recipient {
+    if !["To", "Cc", "Bcc"].iter().any(|name| has(out, name)) {
         out.field("To", "list:;");
     }
     body

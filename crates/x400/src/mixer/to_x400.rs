@@ -1,6 +1,6 @@
 //! Internet mail to X.400 (RFC 2156 §5.1): envelope and content.
 
-use super::entity::Entity;
+use super::entity::{Entity, FIELDS_MAX};
 use super::heading_to_x400::{self, Mapped};
 use super::{CONTENT_BYTES_MAX, Here, NotConverted, Party, Use, body_to_x400, trace, words};
 use crate::content::{Content, Ipm};
@@ -96,6 +96,9 @@ pub fn to_x400(
     let entity = Entity::parse(message);
     if trace::conversions_to_mail(&entity) > trace::CONVERSIONS_MAX {
         return Err(NotConverted::new(Cause::Loop, "too many conversions by gateways"));
+    }
+    if entity.fields.len() >= FIELDS_MAX {
+        return Err(NotConverted::new(Cause::ConversionImpractical, "too many header fields"));
     }
     let originator = match &envelope.originator {
         Some(party) => here.or_address(party, Use::Originator),

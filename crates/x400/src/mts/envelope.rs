@@ -1,7 +1,8 @@
 //! Envelopes of messages and probes (X.411 §12.2.1.1, §12.2.1.2; MTAAbstractService).
 
 use super::fields::{
-    CONTENT_IDENTIFIER, EITS, MESSAGE_INDICATORS, MTS_IDENTIFIER, PRIORITY, TRACE, put_text, text,
+    CONTENT_IDENTIFIER, EITS, MESSAGE_INDICATORS, MTS_IDENTIFIER, PRIORITY, TRACE, human_text,
+    put_text,
 };
 use super::trace::{decode_trace, encode_trace};
 use super::{
@@ -211,7 +212,7 @@ impl Fields {
             }
             CONTENT_IDENTIFIER => {
                 const FIELD: &str = "content-identifier";
-                let identifier = text(part, FIELD, LOCAL_ID_BYTES_MAX)?;
+                let identifier = human_text(part, FIELD, LOCAL_ID_BYTES_MAX)?;
                 once(&mut self.rest.content_identifier, identifier, FIELD, at)
             }
             PRIORITY => once(&mut self.priority, Priority::decode(part)?, "priority", at),

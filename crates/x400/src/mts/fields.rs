@@ -28,6 +28,9 @@ pub(crate) fn text(
     if octets.len() > max {
         return Err(Fault::TooLong(max).of(field, element.at));
     }
+    if octets.iter().all(|octet| (b' '..0x7f).contains(octet)) {
+        return Ok(String::from_utf8_lossy(&octets).into());
+    }
     let text: String = octets.iter().map(|&octet| char::from(octet)).collect();
     if text.chars().any(char::is_control) {
         return Err(Fault::Value("a control character").of(field, element.at));
@@ -35,8 +38,26 @@ pub(crate) fn text(
     Ok(text.into())
 }
 
+/// The same of a text for people, in which a control character is a blank.
+pub(super) fn human_text(
+    element: &Element<'_>,
+    field: &'static str,
+    max: usize,
+) -> Result<Box<str>, DecodeError> {
+    let octets = element.octets().field(field)?;
+    if octets.len() > max {
+        return Err(Fault::TooLong(max).of(field, element.at));
+    }
+    let text = octets.iter().map(|&octet| char::from(octet));
+    Ok(text.map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().into())
+}
+
 /// A string whose characters are all below 256, an octet for each.
 pub(crate) fn put_text(writer: &mut Writer, tag: Tag, text: &str) {
+    if text.is_ascii() {
+        writer.text(tag, text);
+        return;
+    }
     let octets: Vec<u8> =
         text.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?')).collect();
     writer.primitive(tag, &octets);

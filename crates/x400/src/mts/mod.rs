@@ -5,6 +5,7 @@
 //! X.410 of 1984 has the same APDUs with fewer fields, so everything here reads those, too.
 
 pub mod broken;
+pub mod downgrade;
 pub mod envelope;
 pub mod extension;
 mod fields;

@@ -1,6 +1,6 @@
 //! Reports: what became of a message or a probe (X.411 §12.2.1.3; MTAAbstractService).
 
-use super::fields::{CONTENT_IDENTIFIER, EITS, MTS_IDENTIFIER, TRACE, put_text, text};
+use super::fields::{CONTENT_IDENTIFIER, EITS, MTS_IDENTIFIER, TRACE, human_text, put_text};
 use super::trace::{decode_trace, encode_trace};
 use super::{
     ContentType, Eits, Extensions, LOCAL_ID_BYTES_MAX, Limits, MtsIdentifier, RECIPIENTS_MAX,
@@ -195,7 +195,7 @@ impl ReportContent {
                 }
                 CONTENT_IDENTIFIER => {
                     const FIELD: &str = "content-identifier";
-                    let identifier = text(&part, FIELD, LOCAL_ID_BYTES_MAX)?;
+                    let identifier = human_text(&part, FIELD, LOCAL_ID_BYTES_MAX)?;
                     once(&mut content.content_identifier, identifier, FIELD, at)?;
                 }
                 tag if tag == Tag::context(0) => {
@@ -309,7 +309,7 @@ impl ReportedRecipient {
                     const FIELD: &str = "supplementary-information";
                     once(
                         &mut supplementary,
-                        text(&part, FIELD, SUPPLEMENTARY_BYTES_MAX)?,
+                        human_text(&part, FIELD, SUPPLEMENTARY_BYTES_MAX)?,
                         FIELD,
                         at,
                     )?;

@@ -72,6 +72,9 @@ enum Charset {
 /// PrintableStrings goes beyond what X.680 allows.
 fn text(element: &Element<'_>, field: &'static str) -> Result<Box<str>, DecodeError> {
     let octets = element.octets().field(field)?;
+    if octets.iter().all(|octet| (b' '..0x7f).contains(octet)) {
+        return Ok(String::from_utf8_lossy(&octets).into());
+    }
     let text: Result<String, &'static str> =
         octets.iter().map(|&octet| character(char::from(octet))).collect();
     text.map(String::into_boxed_str).map_err(|what| Fault::Value(what).of(field, element.at))
@@ -212,9 +215,23 @@ fn domain_defined(
         value(&parts.any().field(FIELD)?, charset, FIELD, &mut found.kind)?;
         value(&parts.any().field(FIELD)?, charset, FIELD, &mut found.value)?;
         parts.end().field(FIELD)?;
-        address.domain_defined.push(found);
+        add(address, found);
     }
     Ok(())
+}
+
+/// What comes in both character sets is one attribute.
+fn add(address: &mut OrAddress, found: DomainDefined) {
+    let is_same = |known: &&mut DomainDefined| {
+        found.value.printable.is_none()
+            && known.value.teletex.is_none()
+            && known.kind.to_text() == found.kind.to_text()
+    };
+    match address.domain_defined.iter_mut().find(is_same) {
+        // The type is the same in both.
+        Some(known) => known.value.teletex = found.value.teletex,
+        None => address.domain_defined.push(found),
+    }
 }
 
 fn extension_attributes(set: &Element<'_>, address: &mut OrAddress) -> Result<(), DecodeError> {
@@ -322,12 +339,12 @@ impl OrAddress {
                 }
             });
         }
-        if self.units.iter().any(|unit| unit.printable.is_some()) {
+        // Units are matched by their place, so if one has a teletex form only, all are written in that.
+        if !self.units.is_empty() && self.units.iter().all(|unit| unit.printable.is_some()) {
             out.constructed(Tag::context(6), |sequence| {
                 for unit in &self.units {
-                    // Units are matched by their place, so one that has no printable form holds its own.
-                    let text = unit.printable.clone().or_else(|| unit.to_text().map(Into::into));
-                    latin1(sequence, Tag::PRINTABLE_STRING, &text.unwrap_or_default());
+                    let text = unit.printable.as_deref().unwrap_or_default();
+                    latin1(sequence, Tag::PRINTABLE_STRING, text);
                 }
             });
         }
@@ -367,10 +384,10 @@ impl OrAddress {
                 });
             });
         }
-        if self.domain_defined.iter().any(|attribute| attribute.value.printable.is_none()) {
+        if self.domain_defined.iter().any(|attribute| attribute.value.teletex.is_some()) {
             extension(&mut out, TELETEX_DOMAIN_DEFINED, |inner| {
                 inner.constructed(Tag::SEQUENCE, |sequence| {
-                    for a in self.domain_defined.iter().filter(|a| a.value.printable.is_none()) {
+                    for a in self.domain_defined.iter().filter(|a| a.value.teletex.is_some()) {
                         sequence.constructed(Tag::SEQUENCE, |pair| {
                             teletex(pair, &a.kind);
                             teletex(pair, &a.value);

@@ -90,7 +90,7 @@ pub struct OrAddress {
     pub personal_name: PersonalName,
     /// Organizational units, the most significant one first; [`UNITS_MAX`] at most.
     pub units: Vec<Value>,
-    /// Domain-defined attributes in their order, those in teletex last; [`DOMAIN_DEFINED_MAX`] of each at most.
+    /// Domain-defined attributes in their order, those in teletex only last; [`DOMAIN_DEFINED_MAX`] of each at most.
     pub domain_defined: Vec<DomainDefined>,
     /// Common name.
     pub common_name: Value,

@@ -39,6 +39,8 @@ type Char = (char, bool);
 /// What one attribute says.
 struct Pair {
     key: String,
+    /// What stands behind the first dot or colon of the key: the type of a domain-defined attribute.
+    kind: Vec<Char>,
     value: Vec<Char>,
     offset: usize,
 }
@@ -127,7 +129,7 @@ impl<'t> Cursor<'t> {
 
     fn pair(&mut self) -> Result<Pair, TextError> {
         let offset = self.offset;
-        let mut key = String::new();
+        let mut key: Vec<Char> = Vec::new();
         let mut chars = self.left().char_indices().peekable();
         let mut value = None;
         while let Some((at, c)) = chars.next() {
@@ -137,9 +139,9 @@ impl<'t> Cursor<'t> {
                     break;
                 }
                 // The type of a domain-defined attribute may be quoted, too.
-                '$' => key.extend(chars.next().map(|(_, quoted)| quoted)),
+                '$' => key.extend(chars.next().map(|(_, quoted)| (quoted, true))),
                 c if self.separates(c) => break,
-                c => key.push(c),
+                c => key.push((c, false)),
             }
         }
         let Some(value) = value else {
@@ -150,7 +152,10 @@ impl<'t> Cursor<'t> {
         if self.form == Form::Semicolons {
             trim(&mut value);
         }
-        Ok(Pair { key: key.trim().to_owned(), value, offset })
+        trim(&mut key);
+        let dot = key.iter().position(|(c, _)| matches!(c, '.' | ':'));
+        let kind = dot.map_or(&[][..], |dot| key.get(dot + 1..).unwrap_or_default()).to_vec();
+        Ok(Pair { key: key.into_iter().map(|(c, _)| c).collect(), kind, value, offset })
     }
 
     fn value(&mut self) -> Vec<Char> {
@@ -215,12 +220,19 @@ impl AddressReader {
     fn take(&mut self, pair: &Pair) -> Result<(), TextError> {
         let at = |reason| TextError { reason, offset: pair.offset };
         let key = pair.key.to_ascii_uppercase();
-        if let Some((number, kind)) = domain_defined_key(&pair.key) {
-            let kind: Vec<Char> = kind.chars().map(|c| (c, c != '*')).collect();
-            let attribute = DomainDefined {
-                kind: value(&kind).map_err(at)?,
-                value: value(&pair.value).map_err(at)?,
+        if let Some(number) = domain_defined_key(&pair.key) {
+            let kind = value(&pair.kind).map_err(at)?;
+            let value = value(&pair.value).map_err(at)?;
+            // RFC 2156 §4.1.3: both have the same encoding.
+            let is_right = match (&kind.printable, &kind.teletex) {
+                (Some(_), None) => true,
+                (None, Some(_)) => value.printable.is_none(),
+                _ => false,
             };
+            if !is_right {
+                return Err(at("a type in another character set than its value"));
+            }
+            let attribute = DomainDefined { kind, value };
             self.domain_defined.push((number, attribute));
             return Ok(());
         }
@@ -334,14 +346,14 @@ impl AddressReader {
     }
 }
 
-/// The type of a domain-defined attribute, and its number where it has one: `DD.type`, `DDA:type`, `DD1.type`.
-fn domain_defined_key(key: &str) -> Option<(Option<usize>, &str)> {
-    let (front, kind) = key.split_once(['.', ':'])?;
+/// Whether an attribute is a domain-defined one, and its number where it has one: `DD.type`, `DDA:type`, `DD1.type`.
+fn domain_defined_key(key: &str) -> Option<Option<usize>> {
+    let (front, _) = key.split_once(['.', ':'])?;
     let front = front.to_ascii_uppercase();
     let digits = front.strip_prefix("DDA").or_else(|| front.strip_prefix("DD"))?;
     match digits {
-        "" => Some((None, kind)),
-        digits => Some((Some(digits.parse::<usize>().ok().filter(|n| (1..=4).contains(n))?), kind)),
+        "" => Some(None),
+        digits => Some(Some(digits.parse::<usize>().ok().filter(|n| (1..=4).contains(n))?)),
     }
 }
 
@@ -392,6 +404,12 @@ fn value(text: &[Char]) -> Result<Value, &'static str> {
             octets.push(u8::try_from(number).map_err(|_| "an octet over 255")?);
         }
     }
+    // What PrintableString can say is that, whichever form it was written in (§4.1.1).
+    let text: String = octets.iter().map(|&octet| char::from(octet)).collect();
+    let is_same = printable.as_deref().is_none_or(|printable| *printable == *text);
+    if is_same && !text.is_empty() && text.chars().all(is_printable) {
+        return Ok(Value::printable(text));
+    }
     Ok(Value { printable, teletex: Some(Bytes::from(octets)) })
 }
 
@@ -406,8 +424,7 @@ impl fmt::Display for OrAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = Output { f, is_begun: false };
         for attribute in self.domain_defined.iter().rev() {
-            let is_printable = |value: &Value| value.printable.is_some();
-            if attribute.kind == Value::printable(RFC_822) && is_printable(&attribute.value) {
+            if attribute.kind == Value::printable(RFC_822) && attribute.value.teletex.is_none() {
                 out.value(RFC_822, &attribute.value)?;
             } else {
                 out.domain_defined(attribute)?;

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use mail::{Random, Wall};
+use x400::content::{BodyPart, Content, Heading, Ipm, IpmIdentifier};
 use x400::mts::extension::{Extension, NameAndTime, Redirection, RedirectionReason, number};
 use x400::mts::recipient::ReportRequest;
 use x400::mts::report::{Outcome, ReportedRecipient};
@@ -59,13 +60,26 @@ impl Generator {
             1 => Made::Report(Box::new(self.report_envelope()), Box::new(self.report_content())),
             _ => {
                 let envelope = self.envelope(EnvelopeKind::Message);
-                let length = self.random.below(400) as usize;
-                Made::Message(
-                    Box::new(envelope),
-                    (0..length).map(|_| self.random.next_u64() as u8).collect(),
-                )
+                let content = self.content();
+                Made::Message(Box::new(envelope), content)
             }
         }
+    }
+
+    /// An interpersonal message with a text and some octets.
+    fn content(&mut self) -> Bytes {
+        let heading = Heading {
+            this_ipm: IpmIdentifier { user: self.maybe(Self::name), relative: self.text(64) },
+            subject: self.maybe(|g| Bytes::from(g.text(128).into_boxed_bytes())),
+            ..Heading::default()
+        };
+        let text = Bytes::from(self.text(300).into_boxed_bytes());
+        let octets = self.list(0, 100, |g| g.random.next_u64() as u8);
+        let body = vec![
+            BodyPart::Ia5 { repertoire: Some(5), text },
+            BodyPart::Bilateral(Bytes::from(octets)),
+        ];
+        Bytes::from(Content::Message(Box::new(Ipm { heading, body })).encode())
     }
 
     fn chance(&mut self) -> bool {
@@ -326,7 +340,7 @@ impl Generator {
             original_eits: self.maybe(Self::eits),
             content_type: self.maybe(|_| ContentType::P22),
             content_identifier: self.maybe(|g| g.text(16)),
-            returned_content: self.maybe(|g| Bytes::from(g.text(300).into_boxed_bytes())),
+            returned_content: self.maybe(Self::content),
             additional: None,
             extensions: Extensions(
                 self.maybe(|g| Extension::content_correlator(&g.text(512))).into_iter().collect(),

@@ -11,7 +11,7 @@ use x400::mts::{
     message_indicator,
 };
 
-const ALL: [&str; 13] = [
+const ALL: [&str; 14] = [
     "py_message",
     "py_message_cons",
     "py_message_shuf",
@@ -23,6 +23,7 @@ const ALL: [&str; 13] = [
     "message_unknown_noncritical",
     "message_oid_content",
     "message_receipt_notification",
+    "message_nonreceipt_notification",
     "probe",
     "report_delivery_and_nondelivery",
 ];

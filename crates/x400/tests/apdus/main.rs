@@ -2,6 +2,7 @@
 
 mod codecs;
 mod contents;
+mod downgrade;
 mod generate;
 mod golden;
 mod limits;

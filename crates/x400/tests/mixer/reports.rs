@@ -1,6 +1,7 @@
 //! Reports as DSNs, and DSNs as reports.
 
 use crate::{World, file};
+use x400::mixer::dsn_to_report::RECIPIENTS_MAX;
 use x400::mixer::entity::Entity;
 use x400::mixer::{dsn_to_report, report_to_mail};
 use x400::mts::reader::read_whole;
@@ -158,5 +159,24 @@ fn a_dsn_is_a_report_and_perhaps_a_message() {
     assert!(from.report.is_none() && from.has_others);
     for other in ["Subject: x\r\n\r\n", "Content-Type: multipart/report; boundary=x\r\n\r\n--x--"] {
         assert_eq!(dsn_to_report(&world.here(), &destination, other.as_bytes()), None);
+    }
+}
+
+#[test]
+fn recipients_of_a_dsn() {
+    let world = World::new();
+    let destination = OrAddress::parse("/S=x/C=GB/A=y/").expect("an address");
+    let start = DSN.find("Final-Recipient: rfc822; late").expect("there");
+    let (front, end) = (&DSN[..start], "--x--\r\n");
+    for (more, has_others) in [(RECIPIENTS_MAX - 1, false), (RECIPIENTS_MAX, true)] {
+        let one =
+            "Final-Recipient: rfc822; u@example.net\r\nAction: failed\r\nStatus: 5.1.1\r\n\r\n";
+        let dsn = format!("{front}{}{end}", one.repeat(more));
+        let from = dsn_to_report(&world.here(), &destination, dsn.as_bytes()).expect("a DSN");
+        let (envelope, content) = from.report.expect("a report");
+        assert_eq!((content.recipients.len(), from.has_others), (RECIPIENTS_MAX, has_others));
+        let mail = report_to_mail(&world.here(), &envelope, &content);
+        let parts = Entity::parse(&mail.message).parts().expect("parts");
+        assert_eq!(mail::dsn::parse(parts[1].body).recipients.len(), RECIPIENTS_MAX);
     }
 }

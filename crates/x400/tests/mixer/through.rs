@@ -4,7 +4,7 @@ use crate::{World, mail_envelope, recipient};
 use bytes::Bytes;
 use mail::Notify;
 use x400::content::{BodyPart, Content, FileTransfer, oids};
-use x400::mixer::entity::Entity;
+use x400::mixer::entity::{Entity, FIELDS_MAX};
 use x400::mixer::to_x400::{priority_to_mail, priority_to_x400};
 use x400::mixer::{
     CONTENT_BYTES_MAX, DEPTH_MAX, MailEnvelope, MailRecipient, Party, to_mail, to_x400,
@@ -87,6 +87,21 @@ fn a_header() {
     assert_eq!(after.field("X400-Content-Type"), Some("P2-1988 (22)"));
     assert_eq!(after.field("X400-MTS-Identifier"), Some("[/PRMD=Example/ADMD= /C=GB/;id-1]"));
     assert_eq!(after.field("X400-Content-Identifier"), Some("K?se und more"));
+}
+
+#[test]
+fn fields_that_can_not_be_read_come_back_as_they_were() {
+    let long = "word ".repeat(60);
+    let text = format!(
+        "From: a broken <field\r\nTo: Bob@beta.example\r\nCc: also broken\r\nDate: no date\r\nSubject: {long}\r\nMessage-ID: <{}@example.com>\r\n\r\n",
+        "x".repeat(70)
+    );
+    let (message, _) = through(&text);
+    let (before, after) = (Entity::parse(text.as_bytes()), Entity::parse(&message));
+    for name in ["From", "To", "Cc", "Subject", "Message-ID"] {
+        let all = |entity: &Entity<'_>| entity.all(name).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(all(&after), all(&before), "{name}");
+    }
 }
 
 #[test]
@@ -333,6 +348,22 @@ fn what_can_not_be_converted() {
     let (x400, _) =
         to_x400(&world.here(), &mail_envelope(&recipients), b"\r\n").expect("converted");
     assert_eq!(x400.recipients[0].name.address, or_name);
+}
+
+#[test]
+fn fields_of_a_header() {
+    let world = World::new();
+    let recipients = [recipient("Bob@beta.example", true)];
+    let message = |count| format!("{}\r\nbody\r\n", "X-Many: yes\r\n".repeat(count));
+    let most = message(FIELDS_MAX - 1);
+    let (back, _) = through(&most);
+    assert_eq!(String::from_utf8_lossy(&back).matches("X-Many: yes").count(), FIELDS_MAX - 1);
+    let more = to_x400(&world.here(), &mail_envelope(&recipients), message(FIELDS_MAX).as_bytes());
+    assert_eq!(more.err().map(|error| error.cause), Some(Cause::ConversionImpractical));
+    // Within another message all of them are kept.
+    let (back, _) =
+        through(&format!("Content-Type: message/rfc822\r\n\r\n{}", message(FIELDS_MAX + 9)));
+    assert_eq!(String::from_utf8_lossy(&back).matches("X-Many: yes").count(), FIELDS_MAX + 9);
 }
 
 #[test]
