@@ -176,13 +176,8 @@ impl Association {
     }
 
     async fn write_tsdu(&mut self, tsdu: &[u8]) -> Result<(), String> {
-        let payload_max = self.agreed.tpdu_bytes.saturating_sub(tpkt::DT_BYTES).max(1);
         let mut out = Vec::with_capacity(tsdu.len() + 16);
-        let mut pieces = tsdu.chunks(payload_max).peekable();
-        while let Some(piece) = pieces.next() {
-            tpkt::push_data_header(&mut out, piece.len(), pieces.peek().is_none());
-            out.extend_from_slice(piece);
-        }
+        tpkt::push_tsdu(&mut out, tsdu, self.agreed.tpdu_bytes);
         self.write(&out).await
     }
 

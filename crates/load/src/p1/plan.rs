@@ -77,7 +77,7 @@ impl Plan {
 
     /// A TSDU: the prefix, then a part of the stream.
     fn add(&mut self, agreed: Agreed, mut prefix: &[u8], stream: Range<usize>) {
-        let payload_max = agreed.tpdu_bytes.saturating_sub(tpkt::DT_BYTES).max(1);
+        let payload_max = tpkt::payload_max(agreed.tpdu_bytes);
         let mut at = stream.start;
         loop {
             let left = prefix.len() + (stream.end - at);

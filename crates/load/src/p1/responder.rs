@@ -13,6 +13,8 @@ use super::tpkt::{self, Control, Framed, Frames};
 pub(super) const APDU_BYTES_MAX: usize = 256 << 20;
 /// What lies around a slice of it in its TSDU.
 const TSDU_SLACK_BYTES: usize = 4096;
+/// Before another size is agreed upon, TPDUs have at most this (X.224 §13.3.4).
+const TPDU_BYTES_LEAST: usize = 128;
 /// MTABindError authentication-error (X.411 §12.1.1.1.3).
 const AUTHENTICATION_ERROR: u8 = 2;
 /// Unrecoverable procedural error (X.225 §8.3.27).
@@ -87,6 +89,8 @@ pub(super) struct Responder {
     stream: Vec<u8>,
     /// All tokens are ours.
     has_turn: bool,
+    /// What was agreed upon as the size of TPDUs.
+    tpdu_bytes: usize,
 }
 
 impl Responder {
@@ -99,6 +103,7 @@ impl Responder {
             waiting: None,
             stream: Vec::new(),
             has_turn: false,
+            tpdu_bytes: TPDU_BYTES_LEAST,
         }
     }
 
@@ -133,7 +138,7 @@ impl Responder {
                 Ok(Some(event)) => return (before - input.len(), event),
                 Err(why) => {
                     if self.stage != Stage::Connecting {
-                        tpkt::push_tsdu(&mut self.output, &bind::abort());
+                        tpkt::push_tsdu(&mut self.output, &bind::abort(), self.tpdu_bytes);
                     }
                     return (before - input.len(), Event::Close(Some(why)));
                 }
@@ -148,8 +153,10 @@ impl Responder {
                     self.output.extend(tpkt::disconnect_request(reference, 2));
                     return Ok(Some(Event::Close(Some("unknown T-selector".to_owned()))));
                 }
-                let (confirm, _) = tpkt::connection_confirm(reference, sizes, rules.tpdu_bytes);
+                let (confirm, agreed) =
+                    tpkt::connection_confirm(reference, sizes, rules.tpdu_bytes);
                 self.output.extend(confirm);
+                self.tpdu_bytes = agreed as usize;
                 self.stage = Stage::Connected;
                 Ok(None)
             }
@@ -215,7 +222,7 @@ impl Responder {
             (Stage::Bound, Kind::Finish) => {
                 if let Some(asked) = &self.asked {
                     let answer = bind::disconnect(asked.mode, asked.contexts);
-                    tpkt::push_tsdu(&mut self.output, &answer);
+                    tpkt::push_tsdu(&mut self.output, &answer, self.tpdu_bytes);
                 }
                 Event::Release
             }
@@ -262,7 +269,7 @@ impl Responder {
 
     fn refuse_bind(&mut self, error: Option<u8>) {
         if let Some(asked) = &self.asked {
-            tpkt::push_tsdu(&mut self.output, &bind::refuse(asked, error));
+            tpkt::push_tsdu(&mut self.output, &bind::refuse(asked, error), self.tpdu_bytes);
         }
     }
 
@@ -272,7 +279,7 @@ impl Responder {
             Some(Waiting::Bind) => {
                 let Some(asked) = &self.asked else { return };
                 let answer = bind::accept(asked, checkpoint_kib(rules, asked), &rules.who);
-                tpkt::push_tsdu(&mut self.output, &answer);
+                tpkt::push_tsdu(&mut self.output, &answer, self.tpdu_bytes);
                 self.stage = Stage::Bound;
             }
             Some(Waiting::Checkpoint(serial)) => self.confirm(spdu::MINOR_ACK, serial),
@@ -297,17 +304,17 @@ impl Responder {
         self.stage = Stage::Excepted;
         let reason = spdu::parameter(spdu::REASON, &[reason]);
         let exception = spdu(&spdu::PT, spdu::EXCEPTION_DATA, &[&reason]);
-        tpkt::push_tsdu(&mut self.output, &exception);
+        tpkt::push_tsdu(&mut self.output, &exception, self.tpdu_bytes);
     }
 
     fn confirm(&mut self, identifier: u8, serial: u32) {
         let confirmation = spdu(&spdu::PT, identifier, &[&spdu::serial(serial)]);
-        tpkt::push_tsdu(&mut self.output, &confirmation);
+        tpkt::push_tsdu(&mut self.output, &confirmation, self.tpdu_bytes);
     }
 
     /// An SPDU without parameters.
     fn say(&mut self, tokens: &[u8], identifier: u8) {
-        tpkt::push_tsdu(&mut self.output, &spdu(tokens, identifier, &[]));
+        tpkt::push_tsdu(&mut self.output, &spdu(tokens, identifier, &[]), self.tpdu_bytes);
     }
 }
 

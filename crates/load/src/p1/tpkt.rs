@@ -9,7 +9,7 @@ const TPDU_BYTES_CODED_MAX: u32 = 2048;
 /// TPKT header, then length indicator, code and EOT of DT.
 const DATA_HEADER_BYTES: usize = 7;
 /// Of DT alone.
-pub(super) const DT_BYTES: usize = 3;
+const DT_BYTES: usize = 3;
 
 const CR: u8 = 0xe0;
 const CC: u8 = 0xd0;
@@ -151,10 +151,23 @@ pub(super) fn push_data_header(out: &mut Vec<u8>, bytes: usize, is_last: bool) {
     out.extend_from_slice(&[3, 0, high, low, 2, DT, if is_last { 0x80 } else { 0 }]);
 }
 
-/// A TSDU that fits into one TPDU.
-pub(super) fn push_tsdu(out: &mut Vec<u8>, tsdu: &[u8]) {
-    push_data_header(out, tsdu.len(), true);
-    out.extend_from_slice(tsdu);
+/// Octets of a TSDU that fit into a TPDU of this size.
+pub(super) fn payload_max(tpdu_bytes: usize) -> usize {
+    tpdu_bytes.saturating_sub(DT_BYTES).max(1)
+}
+
+/// Appends a TSDU in as many TPDUs of this size as it takes.
+pub(super) fn push_tsdu(out: &mut Vec<u8>, tsdu: &[u8], tpdu_bytes: usize) {
+    let (mut rest, payload_max) = (tsdu, payload_max(tpdu_bytes));
+    loop {
+        let (piece, behind) = rest.split_at(payload_max.min(rest.len()));
+        push_data_header(out, piece.len(), behind.is_empty());
+        out.extend_from_slice(piece);
+        rest = behind;
+        if rest.is_empty() {
+            return;
+        }
+    }
 }
 
 fn tpkt(code: u8, fixed: &[u8], variable: &[u8]) -> Vec<u8> {
@@ -331,8 +344,8 @@ mod tests {
         push_data_header(&mut input, 3, false);
         input.extend_from_slice(b"abc");
         push_data_header(&mut input, 0, false);
-        push_tsdu(&mut input, b"de");
-        push_tsdu(&mut input, b"");
+        push_tsdu(&mut input, b"de", 128);
+        push_tsdu(&mut input, b"", 128);
         // An octet that is reserved and that some set.
         input.extend(
             disconnect_request([1, 2], 128)
@@ -355,7 +368,7 @@ mod tests {
         }
         let tsdu = |bytes| {
             let mut out = Vec::new();
-            push_tsdu(&mut out, &vec![0; bytes]);
+            push_tsdu(&mut out, &vec![0; bytes], 128);
             all(&out, 100)
         };
         assert!(tsdu(1000).is_ok() && tsdu(1001).is_err());
