@@ -114,12 +114,13 @@ enum Answer {
 }
 
 type Taken = Rc<RefCell<Vec<Vec<u8>>>>;
+type Answers = Rc<dyn Fn(&[u8]) -> Answer>;
 
 /// An MTA that is called, and what it has taken.
 #[derive(Clone)]
 struct Hub {
     taken: Taken,
-    answer: Rc<dyn Fn(&[u8]) -> Answer>,
+    answer: Answers,
 }
 
 impl Hub {
