@@ -3,3 +3,14 @@
 //!
 //! Bytes and the time go in; events, bytes to send and content come out. Nothing here opens a socket,
 //! reads a clock or waits.
+
+pub mod acse;
+pub mod association;
+pub mod ber;
+pub mod presentation;
+pub mod rtse;
+pub mod session;
+#[cfg(feature = "testing")]
+pub mod testing;
+pub mod tpkt;
+pub mod x224;

@@ -1,0 +1,333 @@
+//! What both ends have in common: layers, queues, stages, ends.
+
+use super::receiving::Receiving;
+use super::sending::Sending;
+use super::{End, Event, Layer, Phase, Timeouts, Violation, abort};
+use crate::acse;
+use crate::rtse::{AbortReason, MTA_RTSE, MTSE, Mode, Terms};
+use crate::session::{SessionItem, Spdu, TsduReader};
+use crate::x224::{
+    Disconnect, DisconnectReason, Framer, Outbox, TPDU_BYTES_MAX, Tpdu, TpduItem, TpduReader,
+};
+use bytes::{Bytes, BytesMut};
+use mail::Mono;
+use std::collections::VecDeque;
+
+/// Our reference in transport connections: one connection carries one, so it tells nothing apart.
+pub(super) const OUR_REFERENCE: u16 = 1;
+
+/// Which end we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Initiator,
+    Responder,
+}
+
+/// How far the association is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Responder: for CR.
+    AwaitRequest,
+    /// Initiator: for CC.
+    AwaitConfirm,
+    /// Responder: for CN.
+    AwaitConnect,
+    /// Responder: for its caller's decision.
+    Deciding,
+    /// Initiator: for AC.
+    AwaitAccept,
+    /// Bound.
+    Open,
+    /// For DN.
+    Releasing,
+    /// The last word is said: for the peer to disconnect.
+    Closing,
+    /// Nothing more comes or goes.
+    Closed,
+}
+
+/// Who may transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Ours,
+    /// Given, not confirmed.
+    Giving,
+    Theirs,
+}
+
+/// The numbers of the contexts in normal mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Contexts {
+    pub(super) acse: i64,
+    pub(super) rtse: i64,
+    pub(super) mtse: i64,
+}
+
+impl Contexts {
+    /// Ours, when we propose them; the same numbers as others use.
+    pub(super) const OURS: Contexts = Contexts { acse: 1, rtse: 3, mtse: 5 };
+
+    pub(super) fn proposal(self) -> [(i64, &'static [u8]); 3] {
+        [(self.acse, acse::ABSTRACT_SYNTAX), (self.rtse, MTA_RTSE), (self.mtse, MTSE)]
+    }
+}
+
+/// A breach of protocol by the peer, on its way to the abort.
+#[derive(Debug)]
+pub(super) struct Breach {
+    pub(super) layer: Layer,
+    pub(super) text: String,
+}
+
+impl Breach {
+    pub(super) fn new(layer: Layer, text: impl Into<String>) -> Self {
+        Breach { layer, text: text.into() }
+    }
+}
+
+/// Either end of an association.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) role: Role,
+    pub(super) stage: Stage,
+    pub(super) timeouts: Timeouts,
+    started: Mono,
+    /// When something last went on.
+    progress: Mono,
+    input: Bytes,
+    tpdus: TpduReader,
+    /// A piece of a TSDU whose SPDUs are being read, and whether it ends the TSDU.
+    piece: Option<(Bytes, bool)>,
+    tsdus: TsduReader,
+    pub(super) out: Outbox,
+    pub(super) framer: Framer,
+    pub(super) events: VecDeque<Event>,
+    pub(super) peer_reference: u16,
+    /// `None` until it is known.
+    pub(super) mode: Option<Mode>,
+    pub(super) contexts: Contexts,
+    pub(super) terms: Terms,
+    pub(super) two_way: bool,
+    pub(super) turn: Turn,
+    /// The peer asked for the turn.
+    pub(super) is_turn_wanted: bool,
+    /// The caller wants to release, and the turn is the peer's.
+    pub(super) is_release_wanted: bool,
+    pub(super) receiving: Receiving,
+    pub(super) sending: Sending,
+    has_ended: bool,
+}
+
+impl Core {
+    pub(super) fn new(role: Role, timeouts: Timeouts, now: Mono) -> Self {
+        let (stage, turn) = match role {
+            Role::Initiator => (Stage::AwaitConfirm, Turn::Ours),
+            Role::Responder => (Stage::AwaitRequest, Turn::Theirs),
+        };
+        Core {
+            role,
+            stage,
+            timeouts,
+            started: now,
+            progress: now,
+            input: Bytes::new(),
+            tpdus: TpduReader::default(),
+            piece: None,
+            tsdus: TsduReader::default(),
+            out: Outbox::default(),
+            framer: Framer::new(TPDU_BYTES_MAX),
+            events: VecDeque::new(),
+            peer_reference: 0,
+            mode: None,
+            contexts: Contexts::OURS,
+            terms: Terms { checkpoint_kib: 0, window: 1 },
+            two_way: false,
+            turn,
+            is_turn_wanted: false,
+            is_release_wanted: false,
+            receiving: Receiving::default(),
+            sending: Sending::default(),
+            has_ended: false,
+        }
+    }
+
+    pub(super) fn handle_input(&mut self, octets: Bytes, now: Mono) {
+        self.touch(now);
+        if self.input.is_empty() {
+            self.input = octets;
+        } else {
+            let mut all = BytesMut::from(std::mem::take(&mut self.input));
+            all.extend_from_slice(&octets);
+            self.input = all.freeze();
+        }
+    }
+
+    /// Something goes on.
+    pub(super) fn touch(&mut self, now: Mono) {
+        self.progress = self.progress.max(now);
+    }
+
+    /// The next thing that a layer has read, for whoever holds this; `None` when the input is used up.
+    pub(super) fn read(&mut self) -> Result<Option<Item>, Breach> {
+        loop {
+            if self.stage == Stage::Closed {
+                self.input = Bytes::new();
+                self.piece = None;
+                return Ok(None);
+            }
+            if let Some((octets, is_last)) = &mut self.piece {
+                let is_last = *is_last;
+                let item = self.tsdus.read(octets, is_last);
+                let item = item.map_err(|error| Breach::new(Layer::Session, error.to_string()))?;
+                if item.is_none() || (octets.is_empty() && is_last && self.tsdus.is_idle()) {
+                    self.piece = None;
+                }
+                match item {
+                    Some(SessionItem::Spdu(spdu)) => return Ok(Some(Item::Spdu(spdu))),
+                    Some(SessionItem::Data { octets, is_last }) => {
+                        return Ok(Some(Item::Data { octets, is_last }));
+                    }
+                    None => continue,
+                }
+            }
+            let item = self.tpdus.read(&mut self.input);
+            match item.map_err(|error| Breach::new(Layer::Transport, error.to_string()))? {
+                None => return Ok(None),
+                Some(TpduItem::Control(tpdu)) => return Ok(Some(Item::Tpdu(tpdu))),
+                // Whatever comes behind the last word is nobody's concern.
+                Some(TpduItem::Data { .. }) if self.stage == Stage::Closing => {}
+                Some(TpduItem::Data { octets, is_last }) => {
+                    if matches!(self.stage, Stage::AwaitRequest | Stage::AwaitConfirm) {
+                        return Err(Breach::new(Layer::Transport, "data before the connection"));
+                    }
+                    self.piece = Some((octets, is_last));
+                }
+            }
+        }
+    }
+
+    /// An SSDU is open, which only DATA may go on with.
+    pub(super) fn is_within_data(&self) -> bool {
+        self.tsdus.is_ssdu_open()
+    }
+
+    pub(super) fn say(&mut self, spdu: &Spdu) {
+        self.framer.tsdu(&mut self.out, &spdu.encode());
+    }
+
+    pub(super) fn say_disconnect(&mut self, reason: DisconnectReason, text: &str) {
+        let destination = self.peer_reference;
+        let text = text.as_bytes().to_vec();
+        let tpdu =
+            Tpdu::Disconnect(Disconnect { destination, source: OUR_REFERENCE, reason, text });
+        self.out.copy(&tpdu.packet());
+    }
+
+    /// The association is over; said once.
+    pub(super) fn end(&mut self, end: End, stage: Stage) {
+        if !self.has_ended {
+            self.has_ended = true;
+            self.events.push_back(Event::Ended(end));
+        }
+        self.receiving = Receiving::default();
+        self.sending.clear();
+        self.stage = stage;
+    }
+
+    /// Aborts with the reason of the layer whose protocol was broken.
+    pub(super) fn breach(&mut self, breach: Breach) {
+        let Breach { layer, text } = breach;
+        let end = End::Violation(Violation { layer, text });
+        if layer == Layer::Transport || self.stage == Stage::Closing {
+            // There is no one to say it to.
+            return self.end(end, Stage::Closed);
+        }
+        self.say_abort(layer, AbortReason::ProtocolError);
+        self.end(end, Stage::Closing);
+    }
+
+    /// Aborts for a reason of ours.
+    pub(super) fn abort(&mut self, reason: AbortReason, end: End) {
+        match self.stage {
+            Stage::Closed => {}
+            Stage::Closing => self.stage = Stage::Closed,
+            Stage::AwaitRequest | Stage::AwaitConfirm | Stage::AwaitConnect => {
+                self.end(end, Stage::Closed)
+            }
+            Stage::Deciding | Stage::AwaitAccept | Stage::Open | Stage::Releasing => {
+                self.say_abort(Layer::ReliableTransfer, reason);
+                self.end(end, Stage::Closing);
+            }
+        }
+    }
+
+    fn say_abort(&mut self, layer: Layer, reason: AbortReason) {
+        self.framer.cut_short(&mut self.out);
+        let spdu = abort::spdu(layer, reason, self.mode, self.contexts);
+        self.say(&spdu);
+    }
+
+    pub(super) fn handle_eof(&mut self) {
+        let end = if self.stage == Stage::Releasing { End::Released } else { End::Lost };
+        if self.stage != Stage::Closed {
+            self.end(end, Stage::Closed);
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.stage == Stage::Closed
+    }
+
+    /// What is waited for, since when.
+    fn waits_for(&self) -> Option<Phase> {
+        match self.stage {
+            Stage::AwaitRequest
+            | Stage::AwaitConfirm
+            | Stage::AwaitConnect
+            | Stage::AwaitAccept => Some(Phase::Bind),
+            Stage::Deciding | Stage::Closed => None,
+            Stage::Releasing | Stage::Closing => Some(Phase::Answer),
+            Stage::Open if self.turn == Turn::Giving || self.is_release_wanted => {
+                Some(Phase::Answer)
+            }
+            Stage::Open if !self.receiving.is_idle() => {
+                (!self.receiving.is_answer_due()).then_some(Phase::Receive)
+            }
+            Stage::Open => match (self.sending.phase(self.terms.window), self.role) {
+                (Some(phase), _) => Some(phase),
+                (None, Role::Responder) => Some(Phase::Idle),
+                (None, Role::Initiator) if self.turn == Turn::Theirs => Some(Phase::Idle),
+                (None, Role::Initiator) => None,
+            },
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Mono> {
+        let timeouts = &self.timeouts;
+        self.waits_for().map(|phase| match phase {
+            Phase::Bind => self.started + timeouts.bind,
+            Phase::Receive => self.progress + timeouts.receive,
+            Phase::Window => self.progress + timeouts.window,
+            Phase::Acknowledge => self.progress + timeouts.acknowledge,
+            Phase::Answer => self.progress + timeouts.answer,
+            Phase::Idle => self.progress + timeouts.idle,
+        })
+    }
+
+    pub(super) fn handle_deadline(&mut self, now: Mono) {
+        if self.next_deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        let Some(phase) = self.waits_for() else { return };
+        self.touch(now);
+        self.abort(AbortReason::TemporaryProblem, End::TimedOut(phase));
+    }
+}
+
+/// What came.
+#[derive(Debug)]
+pub(super) enum Item {
+    Tpdu(Tpdu),
+    Spdu(Spdu),
+    Data { octets: Bytes, is_last: bool },
+}

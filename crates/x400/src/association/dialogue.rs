@@ -1,0 +1,203 @@
+//! The association once it is bound: what each SPDU does, turns, release.
+
+use super::core::{Breach, Core, Stage, Turn};
+use super::{End, Event, ExceptionReason, Layer, abort};
+use crate::acse;
+use crate::ber::{Tag, Writer};
+use crate::presentation::write_pdv;
+use crate::rtse::Mode;
+use crate::session::Spdu;
+use crate::x224::DisconnectReason;
+
+/// The data token, which stands for the turn (X.225 §8.3.14.2).
+const DATA_TOKEN: u8 = 1;
+
+impl Core {
+    /// What may come in any stage behind the connection; the rest is the stage's own.
+    pub(super) fn open_spdu(&mut self, spdu: Spdu) -> Result<(), Breach> {
+        let is_exception =
+            matches!(spdu, Spdu::Abort { .. } | Spdu::ExceptionData(_) | Spdu::ExceptionReport);
+        if self.is_within_data() && !is_exception {
+            return Err(out_of_order(&spdu));
+        }
+        match spdu {
+            Spdu::Abort { user_data, .. } => {
+                self.end(abort::heard(&user_data), Stage::Closed);
+                Ok(())
+            }
+            Spdu::ActivityStart { .. } => self.activity_start(),
+            Spdu::ActivityResume => self.activity_resume(),
+            Spdu::MinorSync { serial, wants_ack } => self.minor_sync(serial, wants_ack),
+            Spdu::ActivityEnd(serial) => self.activity_end(serial),
+            Spdu::ActivityInterrupt(_) => self.activity_dropped(&Spdu::ActivityInterruptAck),
+            Spdu::ActivityDiscard(_) => self.activity_dropped(&Spdu::ActivityDiscardAck),
+            Spdu::MinorSyncAck(serial) => self.minor_sync_ack(serial),
+            Spdu::ActivityEndAck(serial) => self.activity_end_ack(serial),
+            Spdu::ActivityDiscardAck => self.activity_discard_ack(),
+            Spdu::ExceptionData(reason) => self.exception(reason),
+            Spdu::ExceptionReport => self.exception(ExceptionReason::Unrecoverable),
+            Spdu::GiveTokensConfirm => self.take_turn(),
+            Spdu::GiveTokensAck => self.turn_confirmed(),
+            // Asks for nothing.
+            Spdu::PleaseTokens { tokens: 0, .. } => Ok(()),
+            Spdu::PleaseTokens { .. } => {
+                // Whoever doesn't have the turn has given it already: they crossed.
+                self.is_turn_wanted = self.two_way && self.turn == Turn::Ours;
+                self.give_wanted_turn();
+                Ok(())
+            }
+            // Tokens are given all at once; without any it says nothing.
+            Spdu::GiveTokens { tokens: 0 } => Ok(()),
+            Spdu::Finish { .. } => self.finish(),
+            Spdu::Connect(_)
+            | Spdu::Accept(_)
+            | Spdu::Refuse(_)
+            | Spdu::Disconnect { .. }
+            | Spdu::NotFinished
+            | Spdu::AbortAccept
+            | Spdu::GiveTokens { .. }
+            | Spdu::ActivityInterruptAck => Err(out_of_order(&spdu)),
+        }
+    }
+
+    fn take_turn(&mut self) -> Result<(), Breach> {
+        if !self.two_way || self.turn != Turn::Theirs || !self.receiving.is_idle() {
+            return Err(out_of_order(&Spdu::GiveTokensConfirm));
+        }
+        self.say(&Spdu::GiveTokensAck);
+        self.turn = Turn::Ours;
+        if self.is_release_wanted {
+            self.is_release_wanted = false;
+            self.release();
+        } else {
+            self.events.push_back(Event::TurnTaken);
+        }
+        Ok(())
+    }
+
+    fn turn_confirmed(&mut self) -> Result<(), Breach> {
+        if self.turn != Turn::Giving {
+            return Err(out_of_order(&Spdu::GiveTokensAck));
+        }
+        self.turn = Turn::Theirs;
+        self.events.push_back(Event::TurnGiven);
+        Ok(())
+    }
+
+    /// A turn may not change within an activity (X.228 §8.6): it waits for its end.
+    pub(super) fn give_wanted_turn(&mut self) {
+        if self.is_turn_wanted && self.sending.is_idle() {
+            self.give_turn();
+        }
+    }
+
+    pub(super) fn give_turn(&mut self) {
+        if self.stage == Stage::Open
+            && self.two_way
+            && self.turn == Turn::Ours
+            && self.sending.is_idle()
+        {
+            self.is_turn_wanted = false;
+            self.turn = Turn::Giving;
+            self.say(&Spdu::GiveTokensConfirm);
+        }
+    }
+
+    /// Asks for the turn with a priority; 0 is the highest (X.218 §9.4.1.1).
+    pub(super) fn request_turn(&mut self, priority: u32) {
+        if self.stage != Stage::Open || !self.two_way || self.turn != Turn::Theirs {
+            return;
+        }
+        let mut user_data = Writer::new();
+        let value = |out: &mut Writer| out.integer(Tag::INTEGER, i64::from(priority));
+        if self.mode == Some(Mode::Normal) {
+            write_pdv(&mut user_data, self.contexts.rtse, value);
+        } else {
+            value(&mut user_data);
+        }
+        self.say(&Spdu::PleaseTokens { tokens: DATA_TOKEN, user_data: user_data.into_vec() });
+    }
+
+    /// Initiator: no more is to be transferred. Only who has the turn may say so.
+    pub(super) fn release(&mut self) {
+        if self.stage != Stage::Open || !self.sending.is_idle() || self.is_release_wanted {
+            return;
+        }
+        match self.turn {
+            Turn::Ours => {
+                self.stage = Stage::Releasing;
+                let user_data = self.release_data(acse::release);
+                self.say(&Spdu::Finish { user_data });
+            }
+            Turn::Giving | Turn::Theirs => {
+                self.request_turn(0);
+                self.is_release_wanted = true;
+            }
+        }
+    }
+
+    fn release_data(&self, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
+        let mut user_data = Writer::new();
+        if self.mode == Some(Mode::Normal) {
+            write_pdv(&mut user_data, self.contexts.acse, write);
+        }
+        user_data.into_vec()
+    }
+
+    fn finish(&mut self) -> Result<(), Breach> {
+        if self.turn != Turn::Theirs || !self.receiving.is_idle() {
+            return Err(out_of_order(&Spdu::NotFinished));
+        }
+        let user_data = self.release_data(acse::released);
+        self.say(&Spdu::Disconnect { user_data });
+        self.end(End::Released, Stage::Closing);
+        Ok(())
+    }
+
+    /// Behind FINISH.
+    pub(super) fn releasing_spdu(&mut self, spdu: &Spdu) -> Result<(), Breach> {
+        match spdu {
+            Spdu::Disconnect { .. } => {
+                self.say_disconnect(DisconnectReason::Normal, "");
+                self.end(End::Released, Stage::Closed);
+                Ok(())
+            }
+            Spdu::Abort { user_data, .. } => {
+                self.end(abort::heard(user_data), Stage::Closed);
+                Ok(())
+            }
+            // It crossed our release.
+            Spdu::PleaseTokens { .. } => Ok(()),
+            other => Err(out_of_order(other)),
+        }
+    }
+
+    /// Behind our last word: nothing matters but that the peer goes.
+    pub(super) fn closing_spdu(&mut self, spdu: &Spdu) {
+        if matches!(spdu, Spdu::Abort { .. } | Spdu::AbortAccept) {
+            self.stage = Stage::Closed;
+        }
+    }
+
+    /// The transport connection is over.
+    pub(super) fn disconnected(&mut self) {
+        match self.stage {
+            Stage::Closing => self.stage = Stage::Closed,
+            Stage::Releasing => self.end(End::Released, Stage::Closed),
+            Stage::AwaitRequest
+            | Stage::AwaitConfirm
+            | Stage::AwaitConnect
+            | Stage::Deciding
+            | Stage::AwaitAccept
+            | Stage::Open
+            | Stage::Closed => self.end(End::Lost, Stage::Closed),
+        }
+    }
+}
+
+/// An SPDU where it may not be.
+pub(super) fn out_of_order(spdu: &Spdu) -> Breach {
+    let debug = format!("{spdu:?}");
+    let name = debug.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    Breach::new(Layer::Session, format!("{name} out of its order"))
+}

@@ -1,0 +1,203 @@
+//! What happens on an association.
+
+use super::Selectors;
+use crate::rtse::{AbortReason, BindError, Identity, Mode};
+use crate::session::ExceptionReason;
+use bytes::Bytes;
+use std::fmt;
+
+/// What happened, in the order in which it did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Responder: somebody binds. Answer with `accept` or `refuse`, at once or later.
+    Bind(Box<BindRequest>),
+    /// Initiator: the peer accepted, and says who it is. `transfer` may be called from here on.
+    Bound(Box<Binding>),
+    /// The peer begins an activity: an APDU follows.
+    ActivityStarted,
+    /// The next octets of the APDU, in pieces cut anywhere.
+    Content(Bytes),
+    /// The APDU is complete. Answer with `acknowledge` once it is durable, or with `refuse_apdu`.
+    ApduComplete,
+    /// The activity is over without an APDU: what came of it must be dropped. It may come behind
+    /// `ApduComplete`, too; an acknowledgement does nothing then.
+    ActivityDropped,
+    /// The peer acknowledged the APDU that was transferred: it is the peer's from here on.
+    Acknowledged,
+    /// The peer did not take the APDU. The association can be used further.
+    NotTaken(ExceptionReason),
+    /// The turn is ours: `transfer` may be called.
+    TurnTaken,
+    /// The turn is the peer's.
+    TurnGiven,
+    /// The association is over. An APDU that was under way, either way, was not transferred. Flush the
+    /// output and go on until `is_closed`.
+    Ended(End),
+}
+
+/// How somebody binds (responder).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BindRequest {
+    /// What runs above the session.
+    pub mode: Mode,
+    /// Who it says it is.
+    pub identity: Identity,
+    /// It has credentials of another kind than a password.
+    pub has_strong_credentials: bool,
+    /// The selectors that it called.
+    pub called: Selectors,
+    /// Its own.
+    pub calling: Selectors,
+    /// Its checkpoints, in units of 1,024 octets; 0 for none.
+    pub checkpoint_kib: u32,
+    /// Its window.
+    pub window: u32,
+    /// It offers to let us have turns.
+    pub two_way: bool,
+}
+
+/// What was agreed (initiator).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// Who the peer says it is. What is expected is for the caller to check; if it is not, `abort`.
+    pub identity: Identity,
+    /// The selectors with which it answered.
+    pub responding: Selectors,
+    /// Checkpoints every so many times 1,024 octets; 0 for none.
+    pub checkpoint_kib: u32,
+    /// Unacknowledged checkpoints at most.
+    pub window: u32,
+    /// The largest TPDU that we send.
+    pub tpdu_bytes: usize,
+}
+
+/// Which layer speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layer {
+    /// TPKT and X.224.
+    Transport,
+    /// X.225.
+    Session,
+    /// X.226.
+    Presentation,
+    /// X.227.
+    Association,
+    /// X.228.
+    ReliableTransfer,
+    /// X.411: the MTA itself.
+    Transfer,
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Layer::Transport => "transport",
+            Layer::Session => "session",
+            Layer::Presentation => "presentation",
+            Layer::Association => "ACSE",
+            Layer::ReliableTransfer => "RTSE",
+            Layer::Transfer => "MTA",
+        })
+    }
+}
+
+/// What was waited for when time was up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The connection and the bind.
+    Bind,
+    /// More of an activity.
+    Receive,
+    /// A checkpoint to be acknowledged.
+    Window,
+    /// The APDU to be acknowledged.
+    Acknowledge,
+    /// Another answer.
+    Answer,
+    /// An activity.
+    Idle,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::Bind => "the bind",
+            Phase::Receive => "more of the activity",
+            Phase::Window => "a checkpoint to be acknowledged",
+            Phase::Acknowledge => "the APDU to be acknowledged",
+            Phase::Answer => "an answer",
+            Phase::Idle => "an activity",
+        })
+    }
+}
+
+/// How an association ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// In order.
+    Released,
+    /// The bind was refused: by the peer (initiator), or by us (responder).
+    Refused(Refusal),
+    /// The peer aborted.
+    AbortedByPeer {
+        /// Which of its layers.
+        layer: Layer,
+        /// RTSE's reason, if it gave one.
+        reason: Option<AbortReason>,
+    },
+    /// The peer broke a protocol: we aborted with that layer's reason.
+    Violation(Violation),
+    /// Nothing came for too long: we aborted.
+    TimedOut(Phase),
+    /// We aborted because the caller said so.
+    AbortedByUs(AbortReason),
+    /// The connection is gone: closed by the peer where it may not, or its transport disconnected.
+    Lost,
+}
+
+/// A bind that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which layer refused.
+    pub layer: Layer,
+    /// The MTA's reason, if it was the MTA that refused.
+    pub error: Option<BindError>,
+    /// Trying again is of no use until somebody changes a setting.
+    pub is_permanent: bool,
+    /// What was said, for a log; printable.
+    pub text: String,
+}
+
+/// A breach of protocol by the peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Of which layer's protocol.
+    pub layer: Layer,
+    /// What it did, for a log; printable.
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.layer, self.text)
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Released => f.write_str("released"),
+            End::Refused(refusal) => write!(f, "refused ({}): {}", refusal.layer, refusal.text),
+            End::AbortedByPeer { layer, reason: Some(reason) } => {
+                write!(f, "aborted by the peer ({layer}): {reason:?}")
+            }
+            End::AbortedByPeer { layer, reason: None } => {
+                write!(f, "aborted by the peer ({layer})")
+            }
+            End::Violation(violation) => write!(f, "protocol error: {violation}"),
+            End::TimedOut(phase) => write!(f, "timed out: waited for {phase}"),
+            End::AbortedByUs(reason) => write!(f, "aborted: {reason:?}"),
+            End::Lost => f.write_str("the connection is lost"),
+        }
+    }
+}

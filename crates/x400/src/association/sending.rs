@@ -1,0 +1,244 @@
+//! An APDU that goes: slices with checkpoints between them, an end, and what the peer says to it.
+
+use super::core::{Breach, Core, Stage, Turn};
+use super::{Event, ExceptionReason, Layer, Phase};
+use crate::ber::{Tag, Writer};
+use crate::rtse::{Mode, apdu_front, rttr_front};
+use crate::session::{Serial, Spdu};
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+const KIB: u64 = 1_024;
+
+/// How far our activity is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Step {
+    #[default]
+    Idle,
+    /// Slices go out.
+    Slices,
+    /// All went out; AE had this number.
+    End(Serial),
+    /// AD went out, for this reason.
+    Discard(ExceptionReason),
+}
+
+/// Our side of a transfer.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    step: Step,
+    /// Activities so far; the number is the identifier.
+    activities: u32,
+    /// Given by the caller, not framed yet.
+    queue: VecDeque<Bytes>,
+    /// Octets of the APDU that the caller has yet to give.
+    apdu_left: u64,
+    /// Octets of the stream that are in no slice yet: the APDU and what is around it.
+    stream_left: u64,
+    /// Octets that the slice lacks.
+    slice_left: u64,
+    is_first_slice: bool,
+    /// The last checkpoint said, and the last acknowledged.
+    said: Serial,
+    acknowledged: Serial,
+}
+
+impl Sending {
+    pub(super) fn is_idle(&self) -> bool {
+        self.step == Step::Idle
+    }
+
+    /// Nothing is under way any more.
+    pub(super) fn clear(&mut self) {
+        *self = Sending { activities: self.activities, ..Sending::default() };
+    }
+
+    /// As many checkpoints as may be are unacknowledged.
+    fn is_window_full(&self, window: u32) -> bool {
+        self.said.0.saturating_sub(self.acknowledged.0) >= window
+    }
+
+    /// What is waited for.
+    pub(super) fn phase(&self, window: u32) -> Option<Phase> {
+        match self.step {
+            Step::Idle => None,
+            Step::Slices if self.slice_left == 0 && self.is_window_full(window) => {
+                Some(Phase::Window)
+            }
+            Step::Slices | Step::End(_) => Some(Phase::Acknowledge),
+            Step::Discard(_) => Some(Phase::Answer),
+        }
+    }
+
+    /// The caller is to give more: nothing that it gave waits for the window.
+    pub(super) fn wants_content(&self) -> bool {
+        self.step == Step::Slices && self.apdu_left > 0 && self.queue.is_empty()
+    }
+}
+
+impl Core {
+    /// `transfer` may be called.
+    pub(super) fn is_ready(&self) -> bool {
+        let is_open = self.stage == Stage::Open && self.turn == Turn::Ours;
+        is_open && self.sending.is_idle() && !self.is_release_wanted
+    }
+
+    pub(super) fn begin_transfer(&mut self, apdu_bytes: u64) {
+        if !self.is_ready() {
+            return;
+        }
+        let activities = self.sending.activities.saturating_add(1);
+        self.sending = Sending { activities, apdu_left: apdu_bytes, ..Sending::default() };
+        self.sending.step = Step::Slices;
+        self.sending.is_first_slice = true;
+        self.sending.stream_left = apdu_bytes;
+        let mut id = Writer::new();
+        id.integer(Tag::INTEGER, i64::from(activities));
+        self.say(&Spdu::ActivityStart { id: id.into_vec() });
+        if self.mode == Some(Mode::Normal) {
+            let front = apdu_front(self.contexts.mtse, apdu_bytes);
+            self.sending.stream_left = apdu_bytes.saturating_add(front.len() as u64);
+            self.sending.queue.push_back(Bytes::from(front));
+        }
+        self.pump();
+    }
+
+    /// Octets beyond the length that was said are dropped.
+    pub(super) fn push_content(&mut self, mut octets: Bytes) {
+        if self.sending.step != Step::Slices {
+            return;
+        }
+        let left = usize::try_from(self.sending.apdu_left).unwrap_or(usize::MAX);
+        octets.truncate(left);
+        self.sending.apdu_left -= octets.len() as u64;
+        if !octets.is_empty() {
+            self.sending.queue.push_back(octets);
+            self.pump();
+        }
+    }
+
+    /// Frames what is there, as far as the window lets it.
+    fn pump(&mut self) {
+        while self.sending.step == Step::Slices {
+            if self.sending.slice_left == 0 && !self.next_slice() {
+                return;
+            }
+            let Some(mut octets) = self.sending.queue.pop_front() else { return };
+            let room = usize::try_from(self.sending.slice_left).unwrap_or(usize::MAX);
+            let part = octets.split_to(room.min(octets.len()));
+            self.sending.slice_left -= part.len() as u64;
+            self.framer.push(&mut self.out, part);
+            if !octets.is_empty() {
+                self.sending.queue.push_front(octets);
+            }
+        }
+    }
+
+    /// Begins the next slice, behind its checkpoint; or ends the activity. `false` when the window is full,
+    /// or all is said.
+    fn next_slice(&mut self) -> bool {
+        let left = self.sending.stream_left;
+        if left == 0 {
+            let serial = self.sending.said.next();
+            self.sending.step = Step::End(serial);
+            self.say(&Spdu::ActivityEnd(serial));
+            return false;
+        }
+        let is_full = self.sending.is_window_full(self.terms.window);
+        if is_full {
+            return false;
+        }
+        if !self.sending.is_first_slice {
+            self.sending.said = self.sending.said.next();
+            self.say(&Spdu::MinorSync { serial: self.sending.said, wants_ack: true });
+            // The window may be full by this one: no more data before it is acknowledged.
+            self.sending.is_first_slice = true;
+            return self.next_slice();
+        }
+        self.sending.is_first_slice = false;
+        let bytes = match u64::from(self.terms.checkpoint_kib) {
+            0 => left,
+            kib => left.min(kib.saturating_mul(KIB)),
+        };
+        let mut front = Spdu::data_front().to_vec();
+        if self.mode == Some(Mode::Normal) {
+            front.extend(rttr_front(self.contexts.rtse, bytes));
+        }
+        self.sending.stream_left -= bytes;
+        self.sending.slice_left = bytes;
+        self.framer.begin(bytes.saturating_add(front.len() as u64));
+        self.framer.copy(&mut self.out, &front);
+        true
+    }
+
+    pub(super) fn minor_sync_ack(&mut self, serial: Serial) -> Result<(), Breach> {
+        match self.sending.step {
+            Step::Slices | Step::End(_) if serial <= self.sending.said => {
+                // One acknowledges all before it.
+                self.sending.acknowledged = self.sending.acknowledged.max(serial);
+                self.pump();
+                Ok(())
+            }
+            // What was under way when we gave it up.
+            Step::Discard(_) => Ok(()),
+            Step::Idle | Step::Slices | Step::End(_) => {
+                Err(Breach::new(Layer::Session, format!("checkpoint {serial} was not said")))
+            }
+        }
+    }
+
+    pub(super) fn activity_end_ack(&mut self, serial: Serial) -> Result<(), Breach> {
+        match self.sending.step {
+            Step::End(said) if said == serial => {
+                self.sending.clear();
+                self.events.push_back(Event::Acknowledged);
+                self.give_wanted_turn();
+                Ok(())
+            }
+            Step::Discard(_) => Ok(()),
+            Step::Idle | Step::Slices | Step::End(_) => Err(Breach::new(
+                Layer::Session,
+                format!("the end of an activity, {serial}, was not said"),
+            )),
+        }
+    }
+
+    /// The peer can't take it: it is given up, so that the association can be used further.
+    pub(super) fn exception(&mut self, reason: ExceptionReason) -> Result<(), Breach> {
+        match self.sending.step {
+            Step::Slices | Step::End(_) => {
+                // The peer's session takes no more data than it must (X.225, state 20).
+                self.framer.cut_short(&mut self.out);
+                self.say_discard(reason);
+                Ok(())
+            }
+            Step::Discard(_) => Ok(()),
+            Step::Idle => Err(Breach::new(Layer::Session, "an exception outside an activity")),
+        }
+    }
+
+    /// Gives the APDU up, since the caller can't go on. The slice that has begun must be whole: the peer's
+    /// presentation reads it.
+    pub(super) fn discard(&mut self, reason: ExceptionReason) {
+        if matches!(self.sending.step, Step::Slices | Step::End(_)) {
+            self.framer.fill(&mut self.out);
+            self.say_discard(reason);
+        }
+    }
+
+    fn say_discard(&mut self, reason: ExceptionReason) {
+        self.sending.clear();
+        self.sending.step = Step::Discard(reason);
+        self.say(&Spdu::ActivityDiscard(reason));
+    }
+
+    pub(super) fn activity_discard_ack(&mut self) -> Result<(), Breach> {
+        let Step::Discard(reason) = self.sending.step else {
+            return Err(Breach::new(Layer::Session, "the acknowledgement of nothing discarded"));
+        };
+        self.sending.clear();
+        self.events.push_back(Event::NotTaken(reason));
+        self.give_wanted_turn();
+        Ok(())
+    }
+}

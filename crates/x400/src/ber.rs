@@ -1,0 +1,84 @@
+//! BER (X.690): a tolerant reader, a writer of the one minimal form, and a skimmer of streams.
+//!
+//! **Reading.** [`Reader`] walks the elements of a slice that is all there; [`Element`] has the values.
+//! Definite and indefinite lengths mix as they like, lengths need not be minimal, strings may be
+//! constructed to any depth within [`NESTING_MAX`]. Nothing is copied but a string that came in segments.
+//! Every error has the octet where it is ([`BerError::at`]), counted from the reader's base.
+//!
+//! ```
+//! use x400::ber::{Reader, Tag};
+//! // SEQUENCE (indefinite) { INTEGER 5, [0] "a" }
+//! let mut reader = Reader::new(&[0x30, 0x80, 0x02, 0x01, 0x05, 0x80, 0x01, 0x61, 0x00, 0x00]);
+//! let mut fields = reader.read(Tag::SEQUENCE)?.children()?;
+//! assert_eq!(fields.read(Tag::INTEGER)?.integer()?, 5);
+//! assert_eq!(&*fields.read(Tag::context(0))?.octets()?, b"a");
+//! fields.end()?;
+//! reader.end()?;
+//! # Ok::<(), x400::ber::BerError>(())
+//! ```
+//!
+//! A SET is in any order: loop over the reader (it is an iterator) and match on [`Element::tag`].
+//! A tag that replaces another (IMPLICIT) changes nothing but the tag: ask the element for the value
+//! that it must be. An EXPLICIT one is [`Element::only_child`].
+//!
+//! **Writing.** [`Writer`] appends elements with definite, minimal lengths. Contents too large to copy are
+//! left out: [`Writer::header`] writes identifier and length alone, [`header_bytes`] says how long they are.
+//!
+//! ```
+//! use x400::ber::{Tag, Writer};
+//! let mut writer = Writer::new();
+//! writer.constructed(Tag::SET, |set| {
+//!     set.integer(Tag::context(0), 1);
+//!     set.text(Tag::IA5_STRING, "mta");
+//! });
+//! assert_eq!(writer.as_slice(), [0x31, 0x08, 0x80, 0x01, 0x01, 0x16, 0x03, 0x6D, 0x74, 0x61]);
+//! ```
+//!
+//! **Skimming.** [`Skimmer`] takes a stream that is cut at any octet and says where elements begin and
+//! end, down to a level that the caller chooses and may change on the way; what lies deeper passes as
+//! octets, unread where its length is definite. Feed it what is there, obey each [`Step`], and feed the
+//! rest; at the end of the stream, [`Skimmer::finish`].
+//!
+//! ```
+//! use x400::ber::{Skimmed, Skimmer};
+//! let mut skimmer = Skimmer::new(1); // the outermost elements; their contents are opaque
+//! let mut contents = Vec::new();
+//! for piece in [&[0x30, 0x80, 0x04][..], &[0x01, 0x61, 0x00], &[0x00]] {
+//!     let mut rest = piece;
+//!     loop {
+//!         let step = skimmer.step(rest)?;
+//!         let (taken, behind) = rest.split_at(step.consumed);
+//!         rest = behind;
+//!         match step.what {
+//!             Skimmed::Begin(_) | Skimmed::End { .. } => {}
+//!             Skimmed::Octets => contents.extend_from_slice(taken),
+//!             Skimmed::NeedInput => break,
+//!         }
+//!     }
+//! }
+//! skimmer.finish()?;
+//! assert_eq!(contents, [0x04, 0x01, 0x61]);
+//! # Ok::<(), x400::ber::BerError>(())
+//! ```
+
+mod element;
+mod error;
+mod header;
+mod oid;
+mod reader;
+mod skimmer;
+mod strings;
+mod tag;
+mod writer;
+
+pub use element::Element;
+pub use error::{BerError, BerFault};
+pub use oid::{oid_from_text, oid_text};
+pub use reader::Reader;
+pub use skimmer::{Begin, Skimmed, Skimmer, Step};
+pub use strings::{Bits, Segments};
+pub use tag::{Class, Tag};
+pub use writer::{Writer, header_bytes};
+
+/// How deep elements may lie within each other; the outermost have depth 1.
+pub const NESTING_MAX: usize = 32;

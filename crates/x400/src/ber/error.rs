@@ -1,0 +1,122 @@
+//! What may be wrong with an encoding.
+
+use super::{NESTING_MAX, Tag};
+use std::fmt;
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BerError {
+    /// What is wrong.
+    pub fault: BerFault,
+    /// The octet where the element or the value concerned begins, from 0.
+    pub at: u64,
+}
+
+/// What is wrong with an encoding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BerFault {
+    /// The octets end within an identifier or a length.
+    HeaderCut,
+    /// A tag number over 32 bits.
+    TagNumber,
+    /// A length of more than 8 octets or over 63 bits, or the reserved first octet FF.
+    Length,
+    /// A length beyond what there is, or beyond the end of the element around it.
+    PastEnd {
+        /// The length as encoded.
+        length: u64,
+        /// How many octets there are.
+        available: u64,
+    },
+    /// An indefinite length whose end never comes.
+    NeverClosed,
+    /// An indefinite length on a primitive element.
+    IndefinitePrimitive,
+    /// End-of-contents octets where nothing is open, or with a length.
+    StrayEnd,
+    /// Nested deeper than [`NESTING_MAX`].
+    TooDeep,
+    /// Another element than the one that must be here.
+    Unexpected {
+        /// What is here.
+        found: Tag,
+        /// What must be.
+        wanted: Tag,
+    },
+    /// Nothing where an element must be.
+    Missing {
+        /// What must be here, if that is one tag.
+        wanted: Option<Tag>,
+    },
+    /// More where nothing may follow.
+    Trailing,
+    /// Primitive where it must be constructed.
+    NotConstructed,
+    /// Constructed where it must be primitive.
+    NotPrimitive,
+    /// A segment of a constructed string that is no string.
+    Segment {
+        /// What it is.
+        found: Tag,
+    },
+    /// An integer without octets.
+    Integer,
+    /// An integer beyond what the field may hold.
+    IntegerRange,
+    /// A boolean that is not one octet.
+    Boolean,
+    /// A NULL with contents.
+    Null,
+    /// A bit string without its first octet, or with more than 7 unused bits.
+    BitString,
+    /// An object identifier that is empty, ends within a component or has one over 64 bits.
+    Oid,
+}
+
+impl BerFault {
+    /// This fault at that octet.
+    #[must_use]
+    pub const fn at(self, at: u64) -> BerError {
+        BerError { fault: self, at }
+    }
+}
+
+impl fmt::Display for BerFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BerFault::HeaderCut => f.write_str("ends within an identifier or a length"),
+            BerFault::TagNumber => f.write_str("a tag number over 32 bits"),
+            BerFault::Length => f.write_str("a length that can not be"),
+            BerFault::PastEnd { length, available } => {
+                write!(f, "a length of {length} octets where there are {available}")
+            }
+            BerFault::NeverClosed => f.write_str("an indefinite length that is never closed"),
+            BerFault::IndefinitePrimitive => {
+                f.write_str("an indefinite length on a primitive element")
+            }
+            BerFault::StrayEnd => f.write_str("end-of-contents octets where nothing ends"),
+            BerFault::TooDeep => write!(f, "nested deeper than {NESTING_MAX} levels"),
+            BerFault::Unexpected { found, wanted } => write!(f, "{found} where {wanted} must be"),
+            BerFault::Missing { wanted: Some(wanted) } => write!(f, "{wanted} is missing"),
+            BerFault::Missing { wanted: None } => f.write_str("an element is missing"),
+            BerFault::Trailing => f.write_str("more than one element where one must be alone"),
+            BerFault::NotConstructed => f.write_str("primitive where it must be constructed"),
+            BerFault::NotPrimitive => f.write_str("constructed where it must be primitive"),
+            BerFault::Segment { found } => write!(f, "{found} as a segment of a string"),
+            BerFault::Integer => f.write_str("an integer without octets"),
+            BerFault::IntegerRange => f.write_str("an integer out of its range"),
+            BerFault::Boolean => f.write_str("a boolean that is not one octet"),
+            BerFault::Null => f.write_str("a NULL with contents"),
+            BerFault::BitString => f.write_str("a bit string whose unused bits are wrong"),
+            BerFault::Oid => f.write_str("an object identifier that is not one"),
+        }
+    }
+}
+
+impl fmt::Display for BerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (octet {})", self.fault, self.at)
+    }
+}
+
+impl std::error::Error for BerError {}

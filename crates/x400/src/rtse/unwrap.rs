@@ -1,0 +1,272 @@
+//! Takes off what is around an APDU that comes in pieces: user data and OCTET STRING of each slice (RTTR),
+//! then the EXTERNAL around all slices.
+
+use crate::ber::{Begin, BerError, NESTING_MAX, Skimmed, Skimmer, Step, Tag};
+use crate::presentation::USER_DATA;
+use bytes::Bytes;
+use std::fmt;
+
+/// Something else than an APDU transferred by RTSE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnwrapError {
+    /// No BER.
+    Ber(BerError),
+    /// An element that doesn't belong there.
+    Element {
+        /// It.
+        tag: Tag,
+        /// Where it begins in its slice, or in all slices together.
+        at: u64,
+    },
+    /// A value in another context than the one agreed.
+    Context(i64),
+}
+
+impl From<BerError> for UnwrapError {
+    fn from(error: BerError) -> Self {
+        UnwrapError::Ber(error)
+    }
+}
+
+impl fmt::Display for UnwrapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UnwrapError::Ber(error) => error.fmt(f),
+            UnwrapError::Element { tag, at } => {
+                write!(f, "{tag} doesn't belong there (octet {at})")
+            }
+            UnwrapError::Context(id) => write!(f, "a value in context {id}"),
+        }
+    }
+}
+
+impl std::error::Error for UnwrapError {}
+
+/// What the octets of the primitive element that is open are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Role {
+    #[default]
+    Nothing,
+    ContextId,
+    Content,
+}
+
+/// A context's number that comes in pieces.
+#[derive(Clone, Copy, Debug, Default)]
+struct ContextId {
+    value: i64,
+    bytes: usize,
+}
+
+impl ContextId {
+    fn push(&mut self, octets: &[u8]) {
+        for octet in octets {
+            self.value = self.value << 8 | i64::from(*octet);
+            self.bytes = self.bytes.saturating_add(1);
+        }
+    }
+
+    /// `None` for what can't be a context that we agreed to.
+    fn is(self, wanted: i64) -> bool {
+        self.bytes > 0 && self.bytes <= 7 && self.value == wanted
+    }
+}
+
+/// Reads the user information of one DATA: finds the octets of RTTR.
+#[derive(Clone, Debug)]
+pub struct RttrReader {
+    skimmer: Skimmer,
+    context: i64,
+    id: ContextId,
+    role: Role,
+}
+
+impl RttrReader {
+    /// Values must be in this context.
+    #[must_use]
+    pub fn new(rtse_context: i64) -> Self {
+        let (id, role) = (ContextId::default(), Role::Nothing);
+        RttrReader { skimmer: Skimmer::new(NESTING_MAX), context: rtse_context, id, role }
+    }
+
+    /// The next octets found in the input, from whose front they are taken; `None` when that is used up.
+    ///
+    /// # Errors
+    /// It is no RTTR.
+    pub fn read(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, UnwrapError> {
+        loop {
+            let Step { consumed, what } = self.skimmer.step(input)?;
+            let octets = input.split_to(consumed.min(input.len()));
+            match what {
+                Skimmed::NeedInput => return Ok(None),
+                Skimmed::End { .. } => {}
+                Skimmed::Begin(begin) => self.begin(begin)?,
+                Skimmed::Octets => match self.role {
+                    Role::Nothing => {}
+                    Role::ContextId => self.id.push(&octets),
+                    Role::Content => return Ok(Some(octets)),
+                },
+            }
+        }
+    }
+
+    /// The DATA ends here.
+    ///
+    /// # Errors
+    /// It must not.
+    pub fn finish(&self) -> Result<(), UnwrapError> {
+        Ok(self.skimmer.finish()?)
+    }
+
+    fn begin(&mut self, begin: Begin) -> Result<(), UnwrapError> {
+        let wrong = UnwrapError::Element { tag: begin.tag, at: begin.at };
+        let fits = match begin.depth {
+            1 => begin.tag == USER_DATA && begin.constructed,
+            2 => begin.tag == Tag::SEQUENCE && begin.constructed,
+            3 if begin.tag == Tag::INTEGER => !begin.constructed,
+            // transfer-syntax-name
+            3 if begin.tag == Tag::OID => !begin.constructed,
+            3 => begin.tag == Tag::context(0) && begin.constructed,
+            _ => begin.tag == Tag::OCTET_STRING,
+        };
+        if !fits {
+            return Err(wrong);
+        }
+        if begin.depth == 3 && begin.constructed && !self.id.is(self.context) {
+            return Err(UnwrapError::Context(self.id.value));
+        }
+        if begin.depth == 2 {
+            self.id = ContextId::default();
+        }
+        self.role = match begin.depth {
+            3 if begin.tag == Tag::INTEGER => Role::ContextId,
+            depth if depth > 3 && !begin.constructed => Role::Content,
+            _ => Role::Nothing,
+        };
+        Ok(())
+    }
+}
+
+/// Reads the slices together: finds the APDU in its EXTERNAL.
+///
+/// The APDU's own encoding may be broken: that is for the MTA to report, not for RTSE, or the peer would
+/// send it for ever. So from the APDU's first octet on nothing is an error; where its end can't be found
+/// any more, everything to the end of the activity passes for it.
+#[derive(Clone, Debug)]
+pub struct ApduUnwrapper {
+    skimmer: Skimmer,
+    context: i64,
+    id: ContextId,
+    role: Role,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Before the APDU.
+    Front,
+    /// In [0], whose contents the skimmer looks through for their end.
+    Apdu,
+    /// In [1], or in its segments.
+    Octets,
+    /// In an APDU that is broken.
+    Broken,
+    /// Behind it.
+    Behind,
+}
+
+impl ApduUnwrapper {
+    /// The APDU must be in this context, if the EXTERNAL says in which it is.
+    #[must_use]
+    pub fn new(mtse_context: i64) -> Self {
+        ApduUnwrapper {
+            skimmer: Skimmer::around(2, 2),
+            context: mtse_context,
+            id: ContextId::default(),
+            role: Role::Nothing,
+            place: Place::Front,
+        }
+    }
+
+    /// The next octets of the APDU in the input, from whose front they are taken; `None` when that is used
+    /// up.
+    ///
+    /// # Errors
+    /// It is no EXTERNAL with an APDU.
+    pub fn read(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, UnwrapError> {
+        loop {
+            if self.place == Place::Broken {
+                let octets = input.split_to(input.len());
+                return Ok((!octets.is_empty()).then_some(octets));
+            }
+            if self.place == Place::Behind {
+                input.clear();
+                return Ok(None);
+            }
+            let holds_zero = self.skimmer.holds_zero();
+            let step = match self.skimmer.step(input) {
+                Ok(step) => step,
+                Err(_) if self.place == Place::Apdu => {
+                    self.place = Place::Broken;
+                    if holds_zero {
+                        return Ok(Some(Bytes::from_static(&[0])));
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let octets = input.split_to(step.consumed.min(input.len()));
+            match step.what {
+                Skimmed::NeedInput => return Ok(None),
+                Skimmed::Begin(begin) => self.begin(begin)?,
+                Skimmed::End { depth, .. } if depth == 1 || self.has_apdu_ended(depth) => {
+                    self.place = Place::Behind;
+                }
+                Skimmed::End { .. } => {}
+                Skimmed::Octets => match self.role {
+                    Role::Nothing => {}
+                    Role::ContextId => self.id.push(&octets),
+                    Role::Content => return Ok(Some(octets)),
+                },
+            }
+        }
+    }
+
+    fn has_apdu_ended(&self, depth: usize) -> bool {
+        depth == 2 && matches!(self.place, Place::Apdu | Place::Octets)
+    }
+
+    fn begin(&mut self, begin: Begin) -> Result<(), UnwrapError> {
+        let wrong = UnwrapError::Element { tag: begin.tag, at: begin.at };
+        if self.place == Place::Octets {
+            if !begin.constructed {
+                self.role = Role::Content;
+            }
+            return if begin.tag == Tag::OCTET_STRING { Ok(()) } else { Err(wrong) };
+        }
+        if begin.depth == 1 {
+            let is_external = begin.tag == Tag::EXTERNAL && begin.constructed;
+            return if is_external { Ok(()) } else { Err(wrong) };
+        }
+        self.role = Role::Nothing;
+        let is_apdu = begin.tag == Tag::context(0) && begin.constructed;
+        if is_apdu || begin.tag == Tag::context(1) {
+            if self.id.bytes > 0 && !self.id.is(self.context) {
+                return Err(UnwrapError::Context(self.id.value));
+            }
+            self.place = if is_apdu { Place::Apdu } else { Place::Octets };
+            if is_apdu || !begin.constructed {
+                self.role = Role::Content;
+            } else {
+                self.skimmer.set_levels(NESTING_MAX);
+            }
+            return Ok(());
+        }
+        if begin.tag == Tag::INTEGER && !begin.constructed {
+            self.role = Role::ContextId;
+            return Ok(());
+        }
+        // direct-reference, data-value-descriptor
+        if begin.tag == Tag::OID || begin.tag == Tag::universal(7) { Ok(()) } else { Err(wrong) }
+    }
+}

@@ -1,0 +1,173 @@
+//! Finds SPDUs in TSDUs that come in pieces (X.225 §6.3.7, basic concatenation).
+
+use super::{SPDU_BYTES_MAX, SessionError, Spdu, parameters, parse, si};
+use bytes::Bytes;
+
+/// What came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionItem {
+    /// An SPDU other than DATA; or please-tokens that stood before another.
+    Spdu(Spdu),
+    /// The next octets of user information.
+    Data {
+        /// These.
+        octets: Bytes,
+        /// They end the SSDU.
+        is_last: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// Before the first SPDU, or in it.
+    #[default]
+    First,
+    /// Behind GIVE TOKENS or PLEASE TOKENS.
+    Second,
+    /// Behind an SPDU that must be the last.
+    End,
+    /// In the user information of DATA.
+    Data,
+}
+
+/// Reads TSDUs one after another; holds one SPDU at most.
+#[derive(Clone, Debug, Default)]
+pub struct TsduReader {
+    place: Place,
+    buffer: Vec<u8>,
+    /// What stands alone or first, until it is known which.
+    held: Option<Spdu>,
+    /// DATA that ends its SSDU.
+    ends_ssdu: bool,
+    /// An SSDU is open that further DATA go on with.
+    is_ssdu_open: bool,
+}
+
+impl TsduReader {
+    /// Data that a later DATA must go on with.
+    #[must_use]
+    pub const fn is_ssdu_open(&self) -> bool {
+        self.is_ssdu_open
+    }
+
+    /// Between two TSDUs.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.place == Place::First && self.buffer.is_empty()
+    }
+
+    /// Takes from the front of a piece of a TSDU (`is_last` says whether it ends it) what it needs for the
+    /// next item. Call it again with the rest, even if that is empty, until it says `None`, or until a last
+    /// piece is used up and the reader is idle.
+    ///
+    /// # Errors
+    /// The peer breaks the protocol. The reader can't be used any more.
+    pub fn read(
+        &mut self,
+        input: &mut Bytes,
+        is_last: bool,
+    ) -> Result<Option<SessionItem>, SessionError> {
+        loop {
+            match self.place {
+                Place::Data => return Ok(self.data(input, is_last)),
+                Place::End if !input.is_empty() => {
+                    let si = input.first().copied().unwrap_or(0);
+                    return Err(SessionError::Concatenation(si));
+                }
+                Place::End => return Ok(if is_last { self.end() } else { None }),
+                Place::First | Place::Second => {}
+            }
+            if self.place == Place::Second && self.buffer.is_empty() && input.is_empty() {
+                return Ok(if is_last { self.end() } else { None });
+            }
+            if !self.gather(input)? {
+                return if is_last { Err(SessionError::Cut) } else { Ok(None) };
+            }
+            if let Some(asked) = self.spdu()? {
+                return Ok(Some(SessionItem::Spdu(asked)));
+            }
+        }
+    }
+
+    fn data(&mut self, input: &mut Bytes, is_last: bool) -> Option<SessionItem> {
+        let octets = input.split_to(input.len());
+        let is_ssdu_end = is_last && self.ends_ssdu;
+        if is_last {
+            self.is_ssdu_open = !self.ends_ssdu;
+            self.place = Place::First;
+        }
+        (is_ssdu_end || !octets.is_empty())
+            .then_some(SessionItem::Data { octets, is_last: is_ssdu_end })
+    }
+
+    /// The TSDU ends behind an SPDU that is no DATA.
+    fn end(&mut self) -> Option<SessionItem> {
+        self.place = Place::First;
+        self.held.take().map(SessionItem::Spdu)
+    }
+
+    /// Whether an SPDU without user information is complete in the buffer.
+    fn gather(&mut self, input: &mut Bytes) -> Result<bool, SessionError> {
+        loop {
+            let wanted = match self.buffer.as_slice() {
+                [_, 0xFF, high, low, ..] => 4 + usize::from(u16::from_be_bytes([*high, *low])),
+                [_, 0xFF, ..] => 4,
+                [_, length, ..] => 2 + usize::from(*length),
+                [_] | [] => 2,
+            };
+            if wanted > SPDU_BYTES_MAX {
+                return Err(SessionError::TooLong);
+            }
+            let has_length = !matches!(self.buffer.as_slice(), [] | [_] | [_, 0xFF] | [_, 0xFF, _]);
+            if has_length && self.buffer.len() >= wanted {
+                return Ok(true);
+            }
+            if input.is_empty() {
+                return Ok(false);
+            }
+            let octets = input.split_to((wanted - self.buffer.len()).min(input.len()));
+            self.buffer.extend_from_slice(&octets);
+        }
+    }
+
+    /// What the SPDU in the buffer is. Returns what stood before it, if that says something itself.
+    fn spdu(&mut self) -> Result<Option<Spdu>, SessionError> {
+        let buffer = std::mem::take(&mut self.buffer);
+        let Some((&si, rest)) = buffer.split_first() else { return Err(SessionError::Cut) };
+        let Some((_, octets)) = parameters::length(rest) else { return Err(SessionError::Cut) };
+        if self.place == Place::First {
+            let spdu = parse::first(si, octets)?;
+            let is_category_0 = matches!(spdu, Spdu::GiveTokens { .. } | Spdu::PleaseTokens { .. });
+            self.place = if is_category_0 { Place::Second } else { Place::End };
+            self.held = Some(spdu);
+            return Ok(None);
+        }
+        let before = self.held.take();
+        let gives = matches!(before, Some(Spdu::GiveTokens { .. }));
+        if si == si::GIVE_TOKENS_OR_DATA {
+            if !gives {
+                return Err(SessionError::Concatenation(si));
+            }
+            let (begins, ends) = parse::enclosure(octets)?;
+            if begins == self.is_ssdu_open {
+                return Err(SessionError::Enclosure);
+            }
+            self.ends_ssdu = ends;
+            self.place = Place::Data;
+            return Ok(None);
+        }
+        let spdu = parse::second(si, octets)?;
+        // AI and AIA are told from AB and AA by what stands before them: it must be the right one.
+        let is_wrong = if gives {
+            matches!(spdu, Spdu::ActivityInterruptAck)
+        } else {
+            matches!(spdu, Spdu::ActivityInterrupt(_))
+        };
+        if is_wrong {
+            return Err(SessionError::Concatenation(si));
+        }
+        self.held = Some(spdu);
+        self.place = Place::End;
+        Ok(before.filter(|spdu| matches!(spdu, Spdu::PleaseTokens { tokens, .. } if *tokens != 0)))
+    }
+}
