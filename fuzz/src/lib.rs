@@ -20,8 +20,10 @@ pub mod server_session;
 pub mod spool_records;
 pub mod spool_recovery;
 pub mod table_files;
+pub mod x400_apdus;
 pub mod x400_associations;
 pub mod x400_ber;
+pub mod x400_gateway;
 pub mod x400_spdus;
 pub mod xclient;
 

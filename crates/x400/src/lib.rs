@@ -7,7 +7,14 @@
 pub mod acse;
 pub mod association;
 pub mod ber;
+pub mod content;
+pub mod decode;
+pub mod mixer;
+pub mod mts;
+pub mod or_name;
 pub mod presentation;
+pub mod reasons;
+pub mod report;
 pub mod rtse;
 pub mod session;
 #[cfg(feature = "testing")]

@@ -4,6 +4,9 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod apdus;
+#[path = "../apdus/generate.rs"]
+mod generate;
 mod net;
 mod pcap;
 mod programs;

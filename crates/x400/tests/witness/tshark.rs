@@ -23,7 +23,7 @@ fn tshark(path: &Path, words: &[&str]) -> String {
 }
 
 /// All layers as text, in which nothing is wrong.
-fn dissect(path: &Path) -> String {
+pub(crate) fn dissect(path: &Path) -> String {
     let text = tshark(path, &["-V", "-O", "tpkt,cotp,ses,pres,acse,rtse,p1,p22,ros"]);
     for complaint in COMPLAINTS {
         let lines: Vec<&str> = text.lines().filter(|line| line.contains(complaint)).collect();

@@ -1,0 +1,162 @@
+//! Teletex strings of texts for people (RFC 2156 §3.3.4): T.61, in which a diacritic stands before its letter. Many
+//! write Latin-1 instead, so what is no T.61 is read as that.
+
+/// Octets of T.61 and the characters that they are, where those differ from ASCII and stand alone.
+const SINGLE: [(u8, char); 46] = [
+    (0xa1, '¡'),
+    (0xa2, '¢'),
+    (0xa3, '£'),
+    (0xa4, '$'),
+    (0xa5, '¥'),
+    (0xa6, '#'),
+    (0xa7, '§'),
+    (0xa8, '¤'),
+    (0xab, '«'),
+    (0xb0, '°'),
+    (0xb1, '±'),
+    (0xb2, '²'),
+    (0xb3, '³'),
+    (0xb4, '×'),
+    (0xb5, 'µ'),
+    (0xb6, '¶'),
+    (0xb7, '·'),
+    (0xb8, '÷'),
+    (0xbb, '»'),
+    (0xbc, '¼'),
+    (0xbd, '½'),
+    (0xbe, '¾'),
+    (0xbf, '¿'),
+    (0xe0, 'Ω'),
+    (0xe1, 'Æ'),
+    (0xe2, 'Ð'),
+    (0xe3, 'ª'),
+    (0xe4, 'Ħ'),
+    (0xe6, 'Ĳ'),
+    (0xe7, 'Ŀ'),
+    (0xe8, 'Ł'),
+    (0xe9, 'Ø'),
+    (0xea, 'Œ'),
+    (0xeb, 'º'),
+    (0xec, 'Þ'),
+    (0xed, 'Ŧ'),
+    (0xee, 'Ŋ'),
+    (0xef, 'ŉ'),
+    (0xf1, 'æ'),
+    (0xf3, 'ð'),
+    (0xf8, 'ł'),
+    (0xf9, 'ø'),
+    (0xfa, 'œ'),
+    (0xfb, 'ß'),
+    (0xfc, 'þ'),
+    (0xf5, 'ı'),
+];
+
+/// Diacritics, the letters that they stand before, and what comes of it.
+const DIACRITICS: [(u8, &str, &str); 9] = [
+    (0xc1, "AEIOUaeiou", "ÀÈÌÒÙàèìòù"),
+    (0xc2, "AEIOUYaeiouyCLNRSZclnrsz", "ÁÉÍÓÚÝáéíóúýĆĹŃŔŚŹćĺńŕśź"),
+    (0xc3, "AEIOUaeiouCGHJSWYcghjswy", "ÂÊÎÔÛâêîôûĈĜĤĴŜŴŶĉĝĥĵŝŵŷ"),
+    (0xc4, "ANOano", "ÃÑÕãñõ"),
+    (0xc8, "AEIOUYaeiouy", "ÄËÏÖÜŸäëïöüÿ"),
+    (0xca, "AUau", "ÅŮåů"),
+    (0xcb, "CGKLNRSTcklnrst", "ÇĢĶĻŅŖŞŢçķļņŗşţ"),
+    (0xcd, "OUou", "ŐŰőű"),
+    (0xcf, "CDENRSTZcdenrstz", "ČĎĚŇŘŠŤŽčďěňřšťž"),
+];
+
+/// The text of teletex octets; every string has one. Controls become blanks.
+#[must_use]
+pub fn to_text(octets: &[u8]) -> String {
+    let text = from_t61(octets).unwrap_or_else(|| octets.iter().map(|&o| char::from(o)).collect());
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// As T.61; `None`: it is none. A diacritic before a letter that never has it tells Latin-1 apart, and so does a small
+/// letter of Latin-1, where T.61 has mostly others.
+fn from_t61(octets: &[u8]) -> Option<String> {
+    let has_diacritic = octets.iter().any(|octet| (0xc1..=0xcf).contains(octet));
+    let mut text = String::with_capacity(octets.len());
+    let mut rest = octets;
+    while let Some((&first, behind)) = rest.split_first() {
+        rest = behind;
+        match first {
+            0..0x80 => text.push(char::from(first)),
+            0xc1..=0xcf => {
+                let (&letter, behind) = behind.split_first()?;
+                text.push(combined(first, letter)?);
+                rest = behind;
+            }
+            // Alone, these are more often Latin-1 than T.61, but for the German letter.
+            0xe0..=0xff if !has_diacritic && first != 0xfb => return None,
+            _ => text.push(SINGLE.iter().find(|(octet, _)| *octet == first)?.1),
+        }
+    }
+    Some(text)
+}
+
+fn combined(diacritic: u8, letter: u8) -> Option<char> {
+    let (_, letters, all) = DIACRITICS.iter().find(|(octet, ..)| *octet == diacritic)?;
+    letters.chars().zip(all.chars()).find(|(known, _)| *known == char::from(letter)).map(|(_, c)| c)
+}
+
+/// The text in teletex octets that [`to_text`] reads as the same; `None`: they can't say it.
+#[must_use]
+pub fn from_text(text: &str) -> Option<Vec<u8>> {
+    let mut octets = Vec::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_ascii() && !c.is_ascii_control() {
+            octets.push(c as u8);
+        } else if let Some((octet, _)) = SINGLE.iter().find(|(_, known)| *known == c) {
+            octets.push(*octet);
+        } else {
+            let (octet, letter) = DIACRITICS.iter().find_map(|(octet, letters, all)| {
+                let letter = letters.chars().zip(all.chars()).find(|(_, known)| *known == c)?.0;
+                Some((*octet, letter as u8))
+            })?;
+            octets.extend([octet, letter]);
+        }
+    }
+    if to_text(&octets) == text {
+        return Some(octets);
+    }
+    // A letter that T.61 has alone, and that alone looks like Latin-1: then it may be just that.
+    let latin1: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
+    latin1.filter(|octets| to_text(octets) == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_come_back() {
+        for text in [
+            "",
+            "plain",
+            "Käse und Brötchen",
+            "Straße",
+            "élève Ÿ",
+            "naïve Ω",
+            "Ærø",
+            "søren",
+            "fjord ø",
+        ] {
+            let octets = from_text(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(to_text(&octets), text);
+        }
+        assert_eq!(from_text("Кот"), None);
+        assert_eq!(from_text("a\nb"), None);
+    }
+
+    #[test]
+    fn both_ways_to_write_are_read() {
+        assert_eq!(to_text(b"K\xc8ase"), "Käse");
+        assert_eq!(to_text(b"K\xe4se"), "Käse");
+        assert_eq!(to_text(b"caf\xc2e"), "café");
+        assert_eq!(to_text(b"caf\xe9"), "café");
+        assert_eq!(to_text(b"\xc4pfel"), "Äpfel");
+        assert_eq!(to_text(b"Stra\xfbe"), "Straße");
+        assert_eq!(to_text(b"a\r\nb"), "a  b");
+        assert_eq!(to_text(b"\xc1"), "Á");
+    }
+}

@@ -1,0 +1,89 @@
+//! What may be wrong with a PDU above BER: which field, what, and at which octet.
+
+use crate::ber::{BerError, BerFault};
+use std::fmt;
+
+/// A field that is not as it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DecodeError {
+    /// The field, by its name in the standard.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub fault: Fault,
+    /// The octet at which it shows, from the start of what was read.
+    pub at: u64,
+}
+
+/// What may be wrong with a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Its encoding.
+    Ber(BerFault),
+    /// It is mandatory and not there.
+    Missing,
+    /// It is there twice.
+    Repeated,
+    /// It stands where there is no such field.
+    Unknown,
+    /// More elements than this.
+    TooMany(usize),
+    /// More octets than this.
+    TooLong(usize),
+    /// A value that the field can't have.
+    Value(&'static str),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Ber(fault) => fault.fmt(f),
+            Fault::Missing => f.write_str("is missing"),
+            Fault::Repeated => f.write_str("is there twice"),
+            Fault::Unknown => f.write_str("no such field"),
+            Fault::TooMany(max) => write!(f, "more than {max}"),
+            Fault::TooLong(max) => write!(f, "longer than {max} octets"),
+            Fault::Value(what) => f.write_str(what),
+        }
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} (octet {})", self.field, self.fault, self.at)
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl Fault {
+    /// This fault of that field.
+    #[must_use]
+    pub const fn of(self, field: &'static str, at: u64) -> DecodeError {
+        DecodeError { field, fault: self, at }
+    }
+}
+
+/// Says which field it was that could not be read.
+pub(crate) trait InField<T> {
+    fn field(self, field: &'static str) -> Result<T, DecodeError>;
+}
+
+impl<T> InField<T> for Result<T, BerError> {
+    fn field(self, field: &'static str) -> Result<T, DecodeError> {
+        self.map_err(|error| DecodeError { field, fault: Fault::Ber(error.fault), at: error.at })
+    }
+}
+
+/// Puts a value where none may be yet.
+pub(crate) fn once<T>(
+    place: &mut Option<T>,
+    value: T,
+    field: &'static str,
+    at: u64,
+) -> Result<(), DecodeError> {
+    if place.is_some() {
+        return Err(Fault::Repeated.of(field, at));
+    }
+    *place = Some(value);
+    Ok(())
+}

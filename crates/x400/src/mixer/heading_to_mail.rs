@@ -1,0 +1,210 @@
+//! A heading to header fields (RFC 2156 §5.3.4).
+
+use super::output::{Fields, is_name};
+use super::{Here, mailbox, message_id, words};
+use crate::ber::{Reader, oid_text};
+use crate::content::heading::{
+    Heading, HeadingExtension, Importance, OrDescriptor, RecipientSpecifier, Sensitivity,
+};
+use crate::content::{file_transfer, oids, teletex};
+
+/// Fields of a field list that would change what the gateway says itself, or how the message is built.
+const RESERVED: [&str; 6] = [
+    "Received",
+    "X400-Received",
+    "Return-Path",
+    "MIME-Version",
+    "Content-Type",
+    "Content-Transfer-Encoding",
+];
+
+/// Fields that a header has once (RFC 5322 §3.6): one of a list stands only where the heading says nothing.
+const ONCE: [&str; 11] = [
+    "Date",
+    "From",
+    "Sender",
+    "Reply-To",
+    "To",
+    "Cc",
+    "Bcc",
+    "Message-ID",
+    "In-Reply-To",
+    "References",
+    "Subject",
+];
+
+/// Writes the fields of a heading. In a message that lies within another, the list may have the date.
+pub(super) fn write(heading: &Heading, here: &Here<'_>, is_nested: bool, out: &mut Fields) {
+    let list = heading.extension(oids::FIELD_LIST).and_then(file_transfer::read_field_list);
+    let list = list.unwrap_or_default();
+    // An identifier that X.400 had no room for came along whole.
+    let kept = |name: &str| list.iter().find(|field| is_field(field, name)).map(String::as_str);
+    match kept("Message-ID") {
+        Some(field) => out.raw(field),
+        None => out.field("Message-ID", &format!("<{}>", message_id::to_mail(&heading.this_ipm))),
+    }
+    writers(heading, here, out);
+    recipients("To", &heading.primary_recipients, here, out);
+    recipients("Cc", &heading.copy_recipients, here, out);
+    if let Some(blind) = heading.blind_copy_recipients.as_ref().filter(|blind| !blind.is_empty()) {
+        recipients("Bcc", blind, here, out);
+    }
+    descriptors("Reply-To", &heading.reply_recipients, here, out);
+    if let Some(replied) = &heading.replied_to {
+        out.field("In-Reply-To", &format!("<{}>", message_id::to_mail(replied)));
+    }
+    for (name, identifiers) in
+        [("References", &heading.related), ("Supersedes", &heading.obsoleted)]
+    {
+        if !identifiers.is_empty() {
+            let all: Vec<String> =
+                identifiers.iter().map(|id| format!("<{}>", message_id::to_mail(id))).collect();
+            out.field(name, &all.join(" "));
+        }
+    }
+    if let Some(subject) = heading.subject.as_ref().filter(|_| kept("Subject").is_none()) {
+        out.field("Subject", &words::encode(&teletex::to_text(subject)));
+    }
+    simple(heading, out);
+    for field in &list {
+        let is_reserved = RESERVED.iter().any(|reserved| is_field(field, reserved));
+        let is_said = ONCE
+            .iter()
+            .any(|name| is_field(field, name) && mail::header::find(&out.0, name).is_some());
+        if !is_reserved && !is_said && (is_nested || !is_field(field, "Date")) {
+            out.raw(field);
+        }
+    }
+    extensions(&heading.extensions, out);
+}
+
+/// Whether `Name: value` is a field of this name.
+fn is_field(field: &str, name: &str) -> bool {
+    field
+        .split_once(':')
+        .is_some_and(|(known, _)| is_name(known) && known.eq_ignore_ascii_case(name))
+}
+
+/// Who wrote it: the originator, or those who authorized it and the originator as Sender.
+fn writers(heading: &Heading, here: &Here<'_>, out: &mut Fields) {
+    if heading.authorizing_users.is_empty() {
+        if let Some(originator) = &heading.originator {
+            out.field("From", &descriptor(originator, here));
+        }
+        return;
+    }
+    descriptors("From", &heading.authorizing_users, here, out);
+    if let Some(originator) = &heading.originator {
+        out.field("Sender", &descriptor(originator, here));
+    }
+}
+
+fn simple(heading: &Heading, out: &mut Fields) {
+    for (name, time) in [("Expires", heading.expiry), ("Reply-By", heading.reply_by)] {
+        if let Some(time) = time {
+            out.field(name, &time.to_rfc5322());
+        }
+    }
+    match heading.importance {
+        Importance::Low => out.field("Importance", "low"),
+        Importance::High => out.field("Importance", "high"),
+        Importance::Normal => {}
+    }
+    if let Some(sensitivity) = heading.sensitivity {
+        let word = match sensitivity {
+            Sensitivity::Personal => "Personal",
+            Sensitivity::Private => "Private",
+            Sensitivity::CompanyConfidential => "Company-Confidential",
+        };
+        out.field("Sensitivity", word);
+    }
+    if heading.is_auto_forwarded {
+        out.field("Autoforwarded", "TRUE");
+    }
+}
+
+/// The extensions that have a field, and the names of those that have none.
+fn extensions(all: &[HeadingExtension], out: &mut Fields) {
+    let mut discarded = Vec::new();
+    for extension in all {
+        if extension.oid == oids::LANGUAGES {
+            out.field("Content-Language", &languages(extension).join(", "));
+        } else if extension.oid == oids::INCOMPLETE_COPY {
+            out.field("Incomplete-Copy", "");
+        } else if extension.oid == oids::AUTO_SUBMITTED {
+            out.field("Autosubmitted", auto_submitted(extension));
+        } else if extension.oid == oids::FIELD_LIST {
+            // One that is broken is told of like one that nobody knows.
+            let is_read = file_transfer::read_field_list(extension).is_some();
+            discarded.extend((!is_read).then(|| oid_text(&extension.oid)));
+        } else if extension.oid != oids::MULTIPART {
+            discarded.push(oid_text(&extension.oid));
+        }
+    }
+    if !discarded.is_empty() {
+        out.field("Discarded-X400-IPMS-Extensions", &discarded.join(", "));
+    }
+}
+
+fn languages(extension: &HeadingExtension) -> Vec<String> {
+    let value = extension.value.as_deref().unwrap_or_default();
+    let Some(Ok(set)) = Reader::new(value).next() else { return Vec::new() };
+    let codes = set.children().into_iter().flatten().filter_map(Result::ok);
+    codes
+        .filter_map(|code| String::from_utf8(code.octets().ok()?.into_owned()).ok())
+        .filter(|code| code.bytes().all(|octet| octet.is_ascii_alphabetic()))
+        .collect()
+}
+
+fn auto_submitted(extension: &HeadingExtension) -> &'static str {
+    let value = extension.value.as_deref().unwrap_or_default();
+    match Reader::new(value).next().and_then(|v| v.ok()?.integer().ok()) {
+        Some(1) => "auto-generated",
+        Some(2) => "auto-replied",
+        _ => "not-auto-submitted",
+    }
+}
+
+fn descriptors(name: &str, all: &[OrDescriptor], here: &Here<'_>, out: &mut Fields) {
+    if !all.is_empty() {
+        let all: Vec<String> = all.iter().map(|one| descriptor(one, here)).collect();
+        out.field(name, &all.join(", "));
+    }
+}
+
+fn recipients(name: &str, all: &[RecipientSpecifier], here: &Here<'_>, out: &mut Fields) {
+    if all.is_empty() {
+        return;
+    }
+    let one = |recipient: &RecipientSpecifier| {
+        let mut text = descriptor(&recipient.recipient, here);
+        if recipient.is_reply_requested {
+            text.push_str(" (Reply requested)");
+        }
+        text
+    };
+    out.field(name, &all.iter().map(one).collect::<Vec<_>>().join(", "));
+}
+
+/// A mailbox (§4.7.2).
+pub(super) fn descriptor(descriptor: &OrDescriptor, here: &Here<'_>) -> String {
+    let display = descriptor.free_form_name.as_ref().map(|octets| {
+        // Encoded words may have come from the other side, where teletex had no characters for them.
+        words::decode(&teletex::to_text(octets))
+    });
+    let address =
+        descriptor.formal_name.as_ref().and_then(|name| here.gateway.to_mail(&name.address));
+    let mut text = match (&address, &display) {
+        (Some(address), display) => mailbox::write(display.as_deref(), address),
+        (None, Some(display)) => format!("{}:;", mailbox::written_phrase(display)),
+        (None, None) => {
+            let name = descriptor.formal_name.as_ref().map(|name| name.address.to_string());
+            format!("{}:;", mailbox::written_phrase(&name.unwrap_or_else(|| "nobody".to_owned())))
+        }
+    };
+    if let Some(telephone) = &descriptor.telephone {
+        let number: String = telephone.chars().filter(|c| !"()\\".contains(*c)).collect();
+        text.push_str(&format!(" (Tel {number})"));
+    }
+    text
+}

@@ -1,0 +1,208 @@
+//! Writing internet mail: fields that are folded and can't break a header, bodies in encodings that pass everywhere.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// Where lines are folded (RFC 5322 §2.1.1), and where they end at the latest.
+const FOLD_AT: usize = 76;
+const LINE_BYTES_MAX: usize = 998;
+
+/// A header that is written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fields(pub Vec<u8>);
+
+impl Fields {
+    /// Writes a field: one line folded at blanks, none of which is lost, as some stand in addresses. What is no printable
+    /// ASCII becomes a question mark, so that no value ends its field.
+    pub(super) fn field(&mut self, name: &str, value: &str) {
+        let mut line = format!("{name}:");
+        for word in value.trim().split([' ', '\t']) {
+            let word: String =
+                word.chars().map(|c| if c.is_ascii_graphic() { c } else { '?' }).collect();
+            // A line of blanks alone would end the header for many.
+            let has_text = line.trim_end().len() > name.len() + 1 || line.starts_with(' ');
+            if !word.is_empty() && has_text && line.len() + 1 + word.len() > FOLD_AT {
+                self.line(&line);
+                line.clear();
+            }
+            line.push(' ');
+            line.push_str(&word);
+        }
+        self.line(&line);
+    }
+
+    /// Writes `Name: value` if it is a field.
+    pub(super) fn raw(&mut self, field: &str) {
+        if let Some((name, value)) = field.split_once(':')
+            && is_name(name)
+        {
+            self.field(name, value);
+        }
+    }
+
+    /// A line that is too long is cut in pieces that begin with a blank: there was none in it to fold at.
+    fn line(&mut self, line: &str) {
+        let mut rest = line;
+        while let Some((front, behind)) = rest.split_at_checked(LINE_BYTES_MAX - 1)
+            && !behind.is_empty()
+        {
+            self.0.extend_from_slice(front.as_bytes());
+            self.0.extend_from_slice(b"\r\n\t");
+            rest = behind;
+        }
+        self.0.extend_from_slice(rest.as_bytes());
+        self.0.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Whether it can be the name of a field (RFC 5322 §2.2).
+pub(super) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 77 && name.bytes().all(|b| b.is_ascii_graphic() && b != b':')
+}
+
+/// A part of a MIME message: its Content fields, and its body as it is sent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Part {
+    pub fields: Fields,
+    pub body: Vec<u8>,
+    /// It is a message; a multipart of these alone is a digest.
+    pub is_message: bool,
+}
+
+impl Part {
+    /// A text; `charset` is that of the octets. Line ends become CRLF.
+    pub(super) fn text(content_type: &str, octets: &[u8]) -> Part {
+        let mut part = Part::default();
+        part.fields.field("Content-Type", content_type);
+        let body = crlf(octets);
+        if is_seven_bit(&body) {
+            part.body = body;
+        } else {
+            part.fields.field("Content-Transfer-Encoding", "quoted-printable");
+            part.body = quoted_printable(&body);
+        }
+        part
+    }
+
+    /// Octets.
+    pub(super) fn octets(content_type: &str, octets: &[u8]) -> Part {
+        let mut part = Part::default();
+        part.fields.field("Content-Type", content_type);
+        part.base64(octets);
+        part
+    }
+
+    /// The fields that describe a part, each once; no others, for in a message of one part these stand in its header.
+    pub(super) fn content_fields<'f>(&mut self, fields: impl IntoIterator<Item = &'f str>) {
+        let mut seen: Vec<String> = Vec::new();
+        for field in fields {
+            let name = field.split(':').next().unwrap_or_default().to_ascii_lowercase();
+            let is_right = name.starts_with("content-") && name != "content-transfer-encoding";
+            if is_right && !seen.contains(&name) {
+                self.fields.raw(field);
+                seen.push(name);
+            }
+        }
+    }
+
+    /// The body in base64.
+    pub(super) fn base64(&mut self, octets: &[u8]) {
+        self.fields.field("Content-Transfer-Encoding", "base64");
+        // 57 octets make a line of 76.
+        for line in octets.chunks(57) {
+            self.body.extend_from_slice(STANDARD.encode(line).as_bytes());
+            self.body.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// A multipart of these.
+    pub(super) fn multipart(subtype: &str, parameters: &str, parts: &[Part], seed: &str) -> Part {
+        let boundary = boundary(parts, seed);
+        let mut whole = Part::default();
+        whole.fields.field(
+            "Content-Type",
+            &format!("multipart/{subtype};{parameters} boundary=\"{boundary}\""),
+        );
+        for part in parts {
+            whole.body.extend_from_slice(format!("--{boundary}\r\n").as_bytes());
+            whole.body.extend_from_slice(&part.fields.0);
+            whole.body.extend_from_slice(b"\r\n");
+            whole.body.extend_from_slice(&part.body);
+            whole.body.extend_from_slice(b"\r\n");
+        }
+        whole.body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+        whole
+    }
+}
+
+/// One that stands in no part.
+fn boundary(parts: &[Part], seed: &str) -> String {
+    let seed: String = seed.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
+    let mut number = 0_u32;
+    loop {
+        let boundary = format!("=_{seed}.{number}");
+        let is_used = parts.iter().any(|part| {
+            memchr_find(&part.body, boundary.as_bytes())
+                || memchr_find(&part.fields.0, boundary.as_bytes())
+        });
+        if !is_used {
+            return boundary;
+        }
+        number += 1;
+    }
+}
+
+fn memchr_find(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+/// Every line ends with CRLF.
+pub(super) fn crlf(octets: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(octets.len() + 16);
+    let mut last = 0;
+    for &octet in octets {
+        if octet == b'\n' && last != b'\r' {
+            out.push(b'\r');
+        }
+        out.push(octet);
+        last = octet;
+    }
+    out
+}
+
+fn is_seven_bit(octets: &[u8]) -> bool {
+    octets.is_ascii()
+        && !octets.contains(&0)
+        && octets.split(|&octet| octet == b'\n').all(|line| {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            line.len() <= LINE_BYTES_MAX && !line.contains(&b'\r')
+        })
+}
+
+/// Quoted-printable, in which CRLF is a line end (RFC 2045 §6.7).
+fn quoted_printable(octets: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(octets.len() + octets.len() / 4);
+    let mut column = 0;
+    let mut rest = octets;
+    while let Some((&octet, behind)) = rest.split_first() {
+        if let [b'\r', b'\n', more @ ..] = rest {
+            out.extend_from_slice(b"\r\n");
+            column = 0;
+            rest = more;
+            continue;
+        }
+        let ends_line = behind.is_empty() || behind.starts_with(b"\r\n");
+        let is_plain = (b'!'..=b'~').contains(&octet) && octet != b'=';
+        let is_blank = matches!(octet, b' ' | b'\t') && !ends_line;
+        let piece =
+            if is_plain || is_blank { vec![octet] } else { format!("={octet:02X}").into_bytes() };
+        if column + piece.len() > FOLD_AT - 1 {
+            out.extend_from_slice(b"=\r\n");
+            column = 0;
+        }
+        column += piece.len();
+        out.extend_from_slice(&piece);
+        rest = behind;
+    }
+    out
+}

@@ -1,0 +1,46 @@
+//! An envelope that could not be read wholly: what could be is enough for a report in many cases.
+
+use super::{ContentType, MtsIdentifier, Recipient, TraceElement};
+use crate::decode::{DecodeError, Fault};
+use crate::or_name::OrName;
+use std::fmt;
+
+/// What is known of a message or a probe whose envelope is broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// What was wrong first.
+    pub error: DecodeError,
+    /// Its identifier.
+    pub identifier: Option<MtsIdentifier>,
+    /// Its originator.
+    pub originator: Option<OrName>,
+    /// The type of its content.
+    pub content_type: Option<ContentType>,
+    /// The domains that it came through.
+    pub trace: Vec<TraceElement>,
+    /// The recipients that could be read before what was wrong.
+    pub recipients: Vec<Recipient>,
+}
+
+impl Broken {
+    /// Whether a report can be made: somebody to send it to, and something to speak of.
+    #[must_use]
+    pub fn is_reportable(&self) -> bool {
+        self.identifier.is_some() && self.originator.is_some() && !self.recipients.is_empty()
+    }
+
+    /// Whether there are more recipients than we take.
+    #[must_use]
+    pub fn has_too_many_recipients(&self) -> bool {
+        self.error.field == super::envelope::RECIPIENTS_FIELD
+            && matches!(self.error.fault, Fault::TooMany(_))
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Broken {}

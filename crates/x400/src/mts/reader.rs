@@ -1,0 +1,356 @@
+//! An MTS-APDU as it streams in, cut anywhere: first the envelope, then content octets that pass without being
+//! kept.
+
+use super::envelope::{EnvelopeKind, MESSAGE, PROBE, TransferEnvelope};
+use super::report::{REPORT, ReportEnvelope};
+use super::{Broken, Limits};
+use crate::ber::{Begin, NESTING_MAX, Skimmed, Skimmer, Tag};
+use crate::decode::{DecodeError, Fault, InField};
+use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
+use std::fmt;
+
+/// What comes out of a reader, in this order: one envelope, then content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApduEvent {
+    /// The envelope of a message or a probe.
+    Envelope {
+        /// Its octets: a SET, or a probe's whole APDU. [`super::relay::relay`] changes them.
+        octets: Bytes,
+        /// What it says, or what of it can be read. The content comes in either case.
+        envelope: Result<Box<TransferEnvelope>, Box<Broken>>,
+        /// How long the content is, where that is said beforehand; never of a probe.
+        content_bytes: Option<u64>,
+    },
+    /// The envelope of a report. Its content is the SET that [`super::ReportContent::read`] takes.
+    Report {
+        /// Its octets: a SET.
+        octets: Bytes,
+        /// What it says.
+        envelope: Result<Box<ReportEnvelope>, DecodeError>,
+    },
+    /// The next octets of the content: of a message those within the OCTET STRING, whether that came in segments or
+    /// not.
+    Content(Bytes),
+}
+
+/// Why a stream is no APDU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadError {
+    /// Which part of it, what is wrong, and where.
+    pub error: DecodeError,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl From<DecodeError> for ReadError {
+    fn from(error: DecodeError) -> ReadError {
+        ReadError { error }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Message,
+    Report,
+    Probe,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// Before or in the envelope.
+    Envelope,
+    /// Behind the envelope of a message or a report: its length waits for the content to begin.
+    BetweenParts { octets: Bytes },
+    /// In the content.
+    Content,
+    /// All was there.
+    Done,
+}
+
+/// Reads one APDU. Feed it what comes, take the events, and ask at the end whether it was whole.
+#[derive(Clone, Debug)]
+pub struct ApduReader {
+    limits: Limits,
+    skimmer: Skimmer,
+    kind: Option<Kind>,
+    state: State,
+    /// Octets of the envelope, or of a header that is cut.
+    kept: BytesMut,
+    events: VecDeque<ApduEvent>,
+    content_bytes: u64,
+}
+
+const FIELD: &str = "mts-apdu";
+
+impl ApduReader {
+    /// Nothing has come yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> ApduReader {
+        ApduReader {
+            limits,
+            skimmer: Skimmer::new(2),
+            kind: None,
+            state: State::Envelope,
+            kept: BytesMut::new(),
+            events: VecDeque::new(),
+            content_bytes: 0,
+        }
+    }
+
+    /// Takes the next octets.
+    ///
+    /// # Errors
+    /// They are no APDU, or its envelope is longer than it may be. The reader can't be used any more.
+    pub fn handle_input(&mut self, input: &Bytes) -> Result<(), ReadError> {
+        let mut offset = 0;
+        loop {
+            let rest = input.get(offset..).unwrap_or_default();
+            let step = self.skimmer.step(rest).field(FIELD)?;
+            let taken = input.slice(offset..(offset + step.consumed).min(input.len()));
+            offset += step.consumed;
+            match step.what {
+                Skimmed::NeedInput => {
+                    self.keep(&taken, true)?;
+                    return Ok(());
+                }
+                Skimmed::Begin(begin) => {
+                    self.keep(&taken, true)?;
+                    self.begin(&begin)?;
+                }
+                Skimmed::Octets => self.octets(taken)?,
+                Skimmed::End { depth, .. } => {
+                    // The end of the APDU is nobody's but a probe's, which has no envelope of its own.
+                    if depth > 1 || self.kind == Some(Kind::Probe) {
+                        self.keep(&taken, false)?;
+                    }
+                    self.end(depth)?;
+                }
+            }
+        }
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<ApduEvent> {
+        self.events.pop_front()
+    }
+
+    /// How many content octets there were so far.
+    #[must_use]
+    pub fn content_bytes(&self) -> u64 {
+        self.content_bytes
+    }
+
+    /// Whether the whole APDU was there.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// The stream ends here.
+    ///
+    /// # Errors
+    /// It was not the whole APDU.
+    pub fn finish(&self) -> Result<(), ReadError> {
+        self.skimmer.finish().field(FIELD)?;
+        match self.state {
+            State::Done => Ok(()),
+            State::Envelope | State::BetweenParts { .. } | State::Content => {
+                Err(Fault::Missing.of(self.part(), self.skimmer.at()).into())
+            }
+        }
+    }
+
+    /// What comes next, for errors.
+    fn part(&self) -> &'static str {
+        match self.state {
+            State::Envelope => "envelope",
+            State::BetweenParts { .. } | State::Content => "content",
+            State::Done => FIELD,
+        }
+    }
+
+    /// Whether content octets come as they are, headers and all.
+    fn passes_raw(&self) -> bool {
+        self.kind == Some(Kind::Report) && self.state == State::Content
+    }
+
+    /// Keeps octets of headers and ends, where they are wanted.
+    fn keep(&mut self, octets: &Bytes, is_header: bool) -> Result<(), ReadError> {
+        if octets.is_empty() {
+            return Ok(());
+        }
+        match self.state {
+            State::Envelope => self.keep_envelope(octets),
+            // The header of a report's content belongs to it; it may come in pieces.
+            State::BetweenParts { .. } => {
+                if is_header {
+                    self.kept.extend_from_slice(octets);
+                }
+                Ok(())
+            }
+            // So does whatever is in it; but what is cut may yet be the end of the APDU.
+            State::Content => {
+                if self.passes_raw() {
+                    self.kept.extend_from_slice(octets);
+                }
+                Ok(())
+            }
+            State::Done => Ok(()),
+        }
+    }
+
+    fn keep_envelope(&mut self, octets: &Bytes) -> Result<(), ReadError> {
+        if self.kept.len() + octets.len() > self.limits.envelope_bytes_max {
+            let at = self.skimmer.at();
+            return Err(Fault::TooLong(self.limits.envelope_bytes_max).of("envelope", at).into());
+        }
+        self.kept.extend_from_slice(octets);
+        Ok(())
+    }
+
+    fn begin(&mut self, begin: &Begin) -> Result<(), ReadError> {
+        match begin.depth {
+            1 => self.begin_apdu(begin),
+            2 if self.kind != Some(Kind::Probe) => self.begin_part(begin),
+            2 => Ok(()),
+            // A segment of the content, or the string that has segments in it.
+            _ if begin.tag == Tag::OCTET_STRING => Ok(()),
+            _ => Err(Fault::Unknown.of("content", begin.at).into()),
+        }
+    }
+
+    fn begin_apdu(&mut self, begin: &Begin) -> Result<(), ReadError> {
+        if self.kind.is_some() {
+            return Err(Fault::Unknown.of("a second mts-apdu", begin.at).into());
+        }
+        self.kind = Some(match begin.tag {
+            MESSAGE => Kind::Message,
+            REPORT => Kind::Report,
+            PROBE => Kind::Probe,
+            _ => return Err(Fault::Unknown.of(FIELD, begin.at).into()),
+        });
+        if !begin.constructed {
+            return Err(Fault::Value("not constructed").of(FIELD, begin.at).into());
+        }
+        if self.kind != Some(Kind::Probe) {
+            self.kept.clear();
+        }
+        Ok(())
+    }
+
+    fn begin_part(&mut self, begin: &Begin) -> Result<(), ReadError> {
+        let is_right = match (&self.state, self.kind) {
+            (State::Envelope, _) | (_, Some(Kind::Report)) => {
+                begin.tag == Tag::SET && begin.constructed
+            }
+            _ => begin.tag == Tag::OCTET_STRING,
+        };
+        if !is_right {
+            return Err(Fault::Unknown.of(self.part(), begin.at).into());
+        }
+        match std::mem::replace(&mut self.state, State::Content) {
+            State::Envelope => {
+                self.state = State::Envelope;
+                Ok(())
+            }
+            State::BetweenParts { octets } => {
+                self.announce(octets, begin.length);
+                let header = self.kept.split().freeze();
+                if self.kind == Some(Kind::Report) {
+                    self.push_content(header);
+                } else if begin.constructed {
+                    self.skimmer.set_levels(NESTING_MAX);
+                }
+                Ok(())
+            }
+            State::Content | State::Done => Err(Fault::Unknown.of(FIELD, begin.at).into()),
+        }
+    }
+
+    fn octets(&mut self, octets: Bytes) -> Result<(), ReadError> {
+        match self.state {
+            State::Envelope => self.keep_envelope(&octets),
+            State::Content => {
+                self.flush();
+                self.push_content(octets);
+                Ok(())
+            }
+            State::BetweenParts { .. } | State::Done => Ok(()),
+        }
+    }
+
+    fn end(&mut self, depth: usize) -> Result<(), ReadError> {
+        match (depth, &self.state, self.kind) {
+            (1, State::Envelope, Some(Kind::Probe)) => {
+                let octets = self.kept.split().freeze();
+                let envelope = TransferEnvelope::read(&octets, EnvelopeKind::Probe, &self.limits);
+                let envelope = envelope.map(Box::new);
+                self.events.push_back(ApduEvent::Envelope {
+                    octets,
+                    envelope,
+                    content_bytes: None,
+                });
+                self.state = State::Done;
+            }
+            (2, State::Envelope, Some(Kind::Message | Kind::Report)) => {
+                self.state = State::BetweenParts { octets: self.kept.split().freeze() };
+            }
+            (1, State::Content, _) => self.state = State::Done,
+            (1, _, _) => return Err(Fault::Missing.of(self.part(), self.skimmer.at()).into()),
+            (2, State::Content, Some(Kind::Report)) => self.flush(),
+            // The content of a message, or a segment of it.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn announce(&mut self, octets: Bytes, content_bytes: Option<u64>) {
+        let event = if self.kind == Some(Kind::Report) {
+            let envelope = ReportEnvelope::read(&octets).map(Box::new);
+            ApduEvent::Report { octets, envelope }
+        } else {
+            let envelope = TransferEnvelope::read(&octets, EnvelopeKind::Message, &self.limits);
+            ApduEvent::Envelope { octets, envelope: envelope.map(Box::new), content_bytes }
+        };
+        self.events.push_back(event);
+    }
+
+    /// Passes on what was kept of a report's content.
+    fn flush(&mut self) {
+        let octets = self.kept.split().freeze();
+        self.push_content(octets);
+    }
+
+    fn push_content(&mut self, octets: Bytes) {
+        if !octets.is_empty() {
+            self.content_bytes = self.content_bytes.saturating_add(octets.len() as u64);
+            self.events.push_back(ApduEvent::Content(octets));
+        }
+    }
+}
+
+/// What is in an APDU that is all there: its envelope event, and its content put together.
+///
+/// # Errors
+/// It is no APDU, or something follows it.
+pub fn read_whole(octets: &[u8], limits: Limits) -> Result<(ApduEvent, Bytes), ReadError> {
+    let mut reader = ApduReader::new(limits);
+    reader.handle_input(&Bytes::copy_from_slice(octets))?;
+    reader.finish()?;
+    let missing = Fault::Missing.of("envelope", 0);
+    let first = reader.poll_event().ok_or(missing)?;
+    let mut content = BytesMut::new();
+    while let Some(event) = reader.poll_event() {
+        if let ApduEvent::Content(octets) = event {
+            content.extend_from_slice(&octets);
+        }
+    }
+    Ok((first, content.freeze()))
+}

@@ -1,0 +1,187 @@
+//! O/R names and addresses (X.402 §18, X.411 §8.5.5): their attributes, what makes two of them equal, and how
+//! much of one an other one covers.
+//!
+//! [`OrAddress`] is what names a user to the transfer system; [`OrName`] is that and perhaps a name in a
+//! directory, which nobody here looks up. The text forms are in [`text`], the octets in [`ber`].
+
+pub mod ber;
+pub mod folded;
+mod personal;
+pub mod postal;
+pub mod text;
+
+pub use folded::{Attribute, Folded};
+pub use text::TextError;
+
+use bytes::Bytes;
+
+/// Organizational units of an address at most (X.411, ub-organizational-units).
+pub const UNITS_MAX: usize = 4;
+/// Domain-defined attributes of an address at most, of each character set (X.411,
+/// ub-domain-defined-attributes).
+pub const DOMAIN_DEFINED_MAX: usize = 4;
+/// Extension attributes of an address at most. X.411 allows 256; an address with more than there are kinds of
+/// attributes (42) is one that somebody made to cost us.
+pub const EXTENSIONS_MAX: usize = 64;
+/// Octets of an O/R name at most, as BER. X.411 bounds each attribute; all of them together stay below this.
+pub const NAME_BYTES_MAX: usize = 8 * 1024;
+/// The type of the domain-defined attribute that has an internet address (RFC 2156 §4.3.2).
+pub const RFC_822: &str = "RFC-822";
+
+/// A value that may be written in two character sets: PrintableString, teletex, or both (X.402 §18.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Value {
+    /// As PrintableString. Programs put more into it than X.680 allows; any character of Latin-1 that is no
+    /// control stays as it came.
+    pub printable: Option<Box<str>>,
+    /// As TeletexString, octet for octet.
+    pub teletex: Option<Bytes>,
+}
+
+/// Who a person is (X.402 §18.3.12).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PersonalName {
+    /// Surname.
+    pub surname: Value,
+    /// Given name.
+    pub given: Value,
+    /// Initials of all names but the surname.
+    pub initials: Value,
+    /// Such as "Jr".
+    pub generation: Value,
+}
+
+/// An attribute whose meaning only its domain knows (X.402 §18.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DomainDefined {
+    /// Its type; in the character set that the value has.
+    pub kind: Value,
+    /// Its value.
+    pub value: Value,
+}
+
+/// An extension attribute that no field of [`OrAddress`] has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtensionAttribute {
+    /// Which (X.411, ExtensionAttributeTable).
+    pub number: u32,
+    /// The BER of its value, as it came.
+    pub value: Bytes,
+}
+
+/// An O/R address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrAddress {
+    /// Country, of two letters (ISO 3166) or three digits (X.121).
+    pub country: Option<Box<str>>,
+    /// Administration management domain; empty and one space are the same.
+    pub admd: Option<Box<str>>,
+    /// Private management domain.
+    pub prmd: Option<Box<str>>,
+    /// X.121 network address.
+    pub network_address: Option<Box<str>>,
+    /// Terminal identifier.
+    pub terminal_id: Option<Box<str>>,
+    /// Organization.
+    pub organization: Value,
+    /// Numeric user identifier.
+    pub numeric_user_id: Option<Box<str>>,
+    /// Personal name.
+    pub personal_name: PersonalName,
+    /// Organizational units, the most significant one first; [`UNITS_MAX`] at most.
+    pub units: Vec<Value>,
+    /// Domain-defined attributes in their order, those in teletex only last; [`DOMAIN_DEFINED_MAX`] of each at most.
+    pub domain_defined: Vec<DomainDefined>,
+    /// Common name.
+    pub common_name: Value,
+    /// All other extension attributes in their order, octet for octet; [`EXTENSIONS_MAX`] at most.
+    pub extensions: Vec<ExtensionAttribute>,
+}
+
+/// An address, and perhaps a name in the directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrName {
+    /// The address.
+    pub address: OrAddress,
+    /// The BER of the directory's Name (X.501), as it came.
+    pub directory_name: Option<Bytes>,
+}
+
+impl From<OrAddress> for OrName {
+    fn from(address: OrAddress) -> OrName {
+        OrName { address, directory_name: None }
+    }
+}
+
+impl Value {
+    /// A value as PrintableString.
+    #[must_use]
+    pub fn printable(text: impl Into<Box<str>>) -> Value {
+        Value { printable: Some(text.into()), teletex: None }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.printable.is_none() && self.teletex.is_none()
+    }
+
+    /// The value for comparison and for people: the printable form if there is one, otherwise the teletex octets
+    /// read as Latin-1, which is what RFC 2156 §3.3.4 takes them for.
+    #[must_use]
+    pub fn to_text(&self) -> Option<String> {
+        match (&self.printable, &self.teletex) {
+            (Some(text), _) => Some(text.to_string()),
+            (None, Some(octets)) => Some(octets.iter().map(|&octet| char::from(octet)).collect()),
+            (None, None) => None,
+        }
+    }
+}
+
+impl PersonalName {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parts().iter().all(|value| value.is_empty())
+    }
+
+    /// Surname, given name, initials and generation: the order of their tags.
+    #[must_use]
+    pub fn parts(&self) -> [&Value; 4] {
+        [&self.surname, &self.given, &self.initials, &self.generation]
+    }
+
+    /// The same, to be written to.
+    pub(crate) fn parts_mut(&mut self) -> [&mut Value; 4] {
+        [&mut self.surname, &mut self.given, &mut self.initials, &mut self.generation]
+    }
+}
+
+impl OrAddress {
+    /// The value of the domain-defined attribute of this type, in any case; as PrintableString.
+    #[must_use]
+    pub fn domain_defined(&self, kind: &str) -> Option<&str> {
+        self.domain_defined
+            .iter()
+            .find(|attribute| {
+                attribute.kind.printable.as_deref().is_some_and(|k| k.eq_ignore_ascii_case(kind))
+            })
+            .and_then(|attribute| attribute.value.printable.as_deref())
+    }
+
+    /// Whether nothing is said at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == OrAddress::default()
+    }
+
+    /// Whether it names the same user, by the rules of X.402 §18.4: case is folded, blanks around a value don't
+    /// count and blanks in it are one, a number is the same in either character set, and an empty ADMD is one space.
+    #[must_use]
+    pub fn is_same(&self, other: &OrAddress) -> bool {
+        self.folded() == other.folded()
+    }
+}
+
+#[cfg(test)]
+mod tests;

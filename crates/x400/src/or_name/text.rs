@@ -1,0 +1,527 @@
+//! The text forms of an O/R address: `/G=John/S=Smith/O=Example/PRMD=p/ADMD= /C=GB/` (RFC 2156 §4.1) and
+//! `G=John; S=Smith; O=Example; P=p; A= ; C=GB` (F.401 annex B, RFC 1685). The first is written, both are read.
+//!
+//! In a value `$` quotes the character behind it; a doubled delimiter (`//`, and `;;` in the second form) stands
+//! for itself, as in F.401, and so does `/=` for an equals sign. `*` begins the teletex form of a value, in which
+//! `{ddd}` is an octet in decimal.
+
+use super::postal;
+use super::{DOMAIN_DEFINED_MAX, DomainDefined, OrAddress, RFC_822, UNITS_MAX, Value};
+use bytes::Bytes;
+use std::fmt::{self, Write as _};
+
+/// Octets of an address as text that are read at most. Attributes at their upper bounds (X.411), four
+/// domain-defined ones among them, stay below it.
+pub const TEXT_BYTES_MAX: usize = 4 * 1024;
+/// Attributes of an address as text that are read at most.
+pub const ATTRIBUTES_MAX: usize = 64;
+
+/// What is wrong with the text of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextError {
+    /// For people, without the address itself.
+    pub reason: &'static str,
+    /// Byte offset of the attribute concerned.
+    pub offset: usize,
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at character {}", self.reason, self.offset + 1)
+    }
+}
+
+impl std::error::Error for TextError {}
+
+/// A character of a value, and whether it was quoted.
+type Char = (char, bool);
+
+/// What one attribute says.
+struct Pair {
+    key: String,
+    /// What stands behind the first dot or colon of the key: the type of a domain-defined attribute.
+    kind: Vec<Char>,
+    value: Vec<Char>,
+    offset: usize,
+}
+
+impl OrAddress {
+    /// Reads either text form. A country without an ADMD gets the one of a single space (RFC 2156 §4.1.3).
+    /// Bounds of X.411 on the length of values aren't checked; those on their number are.
+    ///
+    /// # Errors
+    /// When it is no address, with the attribute that is wrong.
+    pub fn parse(text: &str) -> Result<OrAddress, TextError> {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(TextError { reason: "address is too long", offset: TEXT_BYTES_MAX });
+        }
+        let pairs = split(text)?;
+        let mut reader = AddressReader::default();
+        for pair in &pairs {
+            reader.take(pair)?;
+        }
+        reader.finish(text.len())
+    }
+}
+
+impl std::str::FromStr for OrAddress {
+    type Err = TextError;
+
+    fn from_str(text: &str) -> Result<OrAddress, TextError> {
+        OrAddress::parse(text)
+    }
+}
+
+/// Which characters separate attributes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// `/` or `;`, in any mixture.
+    Slashes,
+    /// Only `;`: a value may have a `/`.
+    Semicolons,
+}
+
+fn split(text: &str) -> Result<Vec<Pair>, TextError> {
+    let trimmed = text.trim_start();
+    let form = if !trimmed.starts_with('/') && trimmed.contains(';') {
+        Form::Semicolons
+    } else {
+        Form::Slashes
+    };
+    let mut pairs = Vec::new();
+    let mut rest = Cursor { text, offset: text.len() - trimmed.len(), form };
+    loop {
+        rest.skip_separators();
+        if rest.left().trim().is_empty() {
+            return Ok(pairs);
+        }
+        if pairs.len() >= ATTRIBUTES_MAX {
+            return Err(TextError { reason: "too many attributes", offset: rest.offset });
+        }
+        pairs.push(rest.pair()?);
+    }
+}
+
+struct Cursor<'t> {
+    text: &'t str,
+    offset: usize,
+    form: Form,
+}
+
+impl<'t> Cursor<'t> {
+    fn left(&self) -> &'t str {
+        self.text.get(self.offset..).unwrap_or_default()
+    }
+
+    fn separates(&self, c: char) -> bool {
+        c == ';' || (c == '/' && self.form == Form::Slashes)
+    }
+
+    fn skip_separators(&mut self) {
+        for c in self.left().chars() {
+            // Blanks stand before a key only in the form with semicolons.
+            if !self.separates(c) && c != ' ' {
+                return;
+            }
+            self.offset += c.len_utf8();
+        }
+    }
+
+    fn pair(&mut self) -> Result<Pair, TextError> {
+        let offset = self.offset;
+        let mut key: Vec<Char> = Vec::new();
+        let mut chars = self.left().char_indices().peekable();
+        let mut value = None;
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '=' => {
+                    value = Some(at + 1);
+                    break;
+                }
+                // The type of a domain-defined attribute may be quoted, too.
+                '$' => key.extend(chars.next().map(|(_, quoted)| (quoted, true))),
+                c if self.separates(c) => break,
+                c => key.push((c, false)),
+            }
+        }
+        let Some(value) = value else {
+            return Err(TextError { reason: "an attribute without a value", offset });
+        };
+        self.offset += value;
+        let mut value = self.value();
+        if self.form == Form::Semicolons {
+            trim(&mut value);
+        }
+        trim(&mut key);
+        let dot = key.iter().position(|(c, _)| matches!(c, '.' | ':'));
+        let kind = dot.map_or(&[][..], |dot| key.get(dot + 1..).unwrap_or_default()).to_vec();
+        Ok(Pair { key: key.into_iter().map(|(c, _)| c).collect(), kind, value, offset })
+    }
+
+    fn value(&mut self) -> Vec<Char> {
+        let mut value = Vec::new();
+        let mut chars = self.left().char_indices().peekable();
+        let mut end = self.left().len();
+        while let Some((at, c)) = chars.next() {
+            let next = chars.peek().map(|&(_, next)| next);
+            match (c, next) {
+                ('$', Some(quoted)) => {
+                    chars.next();
+                    value.push((quoted, true));
+                }
+                // Doubled, it is itself. At the very end of the text it is an empty attribute, which is none.
+                (c, Some(next)) if self.separates(c) && next == c && self.goes_on(at + 2) => {
+                    chars.next();
+                    value.push((c, true));
+                }
+                ('/', Some('=')) if self.form == Form::Slashes => {
+                    chars.next();
+                    value.push(('=', true));
+                }
+                (c, _) if self.separates(c) => {
+                    end = at;
+                    break;
+                }
+                (c, _) => value.push((c, false)),
+            }
+        }
+        self.offset += end;
+        value
+    }
+
+    fn goes_on(&self, at: usize) -> bool {
+        self.left().get(at..).is_some_and(|rest| !rest.is_empty())
+    }
+}
+
+fn trim(value: &mut Vec<Char>) {
+    let is_blank = |c: &Char| *c == (' ', false);
+    while value.last().is_some_and(is_blank) {
+        value.pop();
+    }
+    let start = value.iter().take_while(|c| is_blank(c)).count();
+    value.drain(..start);
+}
+
+/// Puts attributes together.
+#[derive(Default)]
+struct AddressReader {
+    address: OrAddress,
+    /// As `OU=`: the least significant one first (RFC 2156 §4.3.3).
+    units: Vec<Value>,
+    /// As `OU1=` and so on.
+    numbered_units: Vec<(usize, Value)>,
+    /// As `DD.type=`: the least significant one first; each with its number, if it has one (`DD1.type=`).
+    domain_defined: Vec<(Option<usize>, DomainDefined)>,
+    postal: postal::Postal,
+}
+
+impl AddressReader {
+    fn take(&mut self, pair: &Pair) -> Result<(), TextError> {
+        let at = |reason| TextError { reason, offset: pair.offset };
+        let key = pair.key.to_ascii_uppercase();
+        if let Some(number) = domain_defined_key(&pair.key) {
+            let kind = value(&pair.kind).map_err(at)?;
+            let value = value(&pair.value).map_err(at)?;
+            // RFC 2156 §4.1.3: both have the same encoding.
+            let is_right = match (&kind.printable, &kind.teletex) {
+                (Some(_), None) => true,
+                (None, Some(_)) => value.printable.is_none(),
+                _ => false,
+            };
+            if !is_right {
+                return Err(at("a type in another character set than its value"));
+            }
+            let attribute = DomainDefined { kind, value };
+            self.domain_defined.push((number, attribute));
+            return Ok(());
+        }
+        if let Some(number) = key.strip_prefix("OU").and_then(|n| n.parse::<usize>().ok()) {
+            if !(1..=UNITS_MAX).contains(&number) {
+                return Err(at("there are four organizational units"));
+            }
+            self.numbered_units.push((number, value(&pair.value).map_err(at)?));
+            return Ok(());
+        }
+        match key.as_str() {
+            RFC_822 => {
+                let attribute = DomainDefined {
+                    kind: Value::printable(RFC_822),
+                    value: Value::printable(plain(&pair.value).map_err(at)?),
+                };
+                self.domain_defined.push((None, attribute));
+                Ok(())
+            }
+            "OU" => {
+                self.units.push(value(&pair.value).map_err(at)?);
+                Ok(())
+            }
+            key => self.take_single(key, &pair.value).map_err(at),
+        }
+    }
+
+    /// An attribute that an address has once.
+    fn take_single(&mut self, key: &str, text: &[Char]) -> Result<(), &'static str> {
+        let address = &mut self.address;
+        let person = &mut address.personal_name;
+        let simple = match key {
+            "C" => Some(&mut address.country),
+            "ADMD" | "A" => Some(&mut address.admd),
+            "PRMD" | "P" => Some(&mut address.prmd),
+            "X121" | "X.121" => Some(&mut address.network_address),
+            "T-ID" => Some(&mut address.terminal_id),
+            "UA-ID" | "N-ID" => Some(&mut address.numeric_user_id),
+            _ => None,
+        };
+        if let Some(simple) = simple {
+            return put(simple, plain(text)?.into());
+        }
+        let both = match key {
+            "O" => Some(&mut address.organization),
+            "CN" => Some(&mut address.common_name),
+            "S" => Some(&mut person.surname),
+            "G" => Some(&mut person.given),
+            "I" => Some(&mut person.initials),
+            "GQ" | "Q" => Some(&mut person.generation),
+            _ => None,
+        };
+        if let Some(both) = both {
+            if !both.is_empty() {
+                return Err("an attribute is given twice");
+            }
+            *both = value(text)?;
+            return Ok(());
+        }
+        if key == "PN" {
+            if !person.is_empty() {
+                return Err("a personal name is given twice");
+            }
+            *person =
+                super::PersonalName::from_encoded(&plain(text)?).ok_or("not a personal name")?;
+            return Ok(());
+        }
+        self.postal.take(key, &value(text)?)
+    }
+
+    fn finish(mut self, end: usize) -> Result<OrAddress, TextError> {
+        let at = |reason| TextError { reason, offset: end };
+        if !self.numbered_units.is_empty() {
+            if !self.units.is_empty() {
+                return Err(at("organizational units with and without numbers"));
+            }
+            self.numbered_units.sort_by_key(|(number, _)| *number);
+            if self.numbered_units.iter().zip(1..).any(|((number, _), wanted)| *number != wanted) {
+                return Err(at("an organizational unit is missing or given twice"));
+            }
+            // The first is the most significant one, as in the address itself.
+            self.units = self.numbered_units.into_iter().rev().map(|(_, unit)| unit).collect();
+        }
+        self.units.reverse();
+        if self.units.len() > UNITS_MAX {
+            return Err(at("more than four organizational units"));
+        }
+        self.address.units = self.units;
+        self.domain_defined.reverse();
+        self.domain_defined.sort_by_key(|(number, attribute)| {
+            (attribute.value.printable.is_none(), number.unwrap_or_default())
+        });
+        let attributes: Vec<DomainDefined> =
+            self.domain_defined.into_iter().map(|(_, attribute)| attribute).collect();
+        let teletex = attributes.iter().filter(|a| a.value.printable.is_none()).count();
+        if teletex.max(attributes.len() - teletex) > DOMAIN_DEFINED_MAX {
+            return Err(at("more than four domain-defined attributes"));
+        }
+        self.address.domain_defined = attributes;
+        self.address.extensions = self.postal.into_extensions();
+        if self.address.is_empty() {
+            return Err(at("an address without attributes"));
+        }
+        if self.address.country.is_some() {
+            let admd = self.address.admd.get_or_insert_with(|| " ".into());
+            if admd.trim().is_empty() {
+                *admd = " ".into();
+            }
+        }
+        Ok(self.address)
+    }
+}
+
+/// Whether an attribute is a domain-defined one, and its number where it has one: `DD.type`, `DDA:type`, `DD1.type`.
+fn domain_defined_key(key: &str) -> Option<Option<usize>> {
+    let (front, _) = key.split_once(['.', ':'])?;
+    let front = front.to_ascii_uppercase();
+    let digits = front.strip_prefix("DDA").or_else(|| front.strip_prefix("DD"))?;
+    match digits {
+        "" => Some(None),
+        digits => Some(Some(digits.parse::<usize>().ok().filter(|n| (1..=4).contains(n))?)),
+    }
+}
+
+fn put(field: &mut Option<Box<str>>, text: Box<str>) -> Result<(), &'static str> {
+    if field.is_some() {
+        return Err("an attribute is given twice");
+    }
+    *field = Some(text);
+    Ok(())
+}
+
+/// A value in one character set.
+fn plain(text: &[Char]) -> Result<String, &'static str> {
+    text.iter().map(|&(c, _)| character(c)).collect()
+}
+
+/// What may stand in a value: more than PrintableString has, as programs use more.
+pub(super) fn character(c: char) -> Result<char, &'static str> {
+    if c.is_control() || u32::from(c) > 0xff {
+        return Err("a character that no address can have");
+    }
+    Ok(c)
+}
+
+/// A value in either or both character sets: `teletex-and-or-ps` (RFC 2156 §3.3.4).
+fn value(text: &[Char]) -> Result<Value, &'static str> {
+    let Some(star) = text.iter().position(|&c| c == ('*', false)) else {
+        return Ok(Value::printable(plain(text)?));
+    };
+    let (front, back) = text.split_at(star);
+    let printable = if front.is_empty() { None } else { Some(plain(front)?.into_boxed_str()) };
+    let mut octets = Vec::new();
+    let mut chars = back.iter().skip(1);
+    while let Some(&(c, quoted)) = chars.next() {
+        if c != '{' || quoted {
+            octets.push(u8::try_from(character(c)?).map_err(|_| "not a teletex character")?);
+            continue;
+        }
+        let digits: String = chars.by_ref().map(|&(c, _)| c).take_while(|&c| c != '}').collect();
+        if digits.is_empty()
+            || !digits.len().is_multiple_of(3)
+            || !digits.bytes().all(|b| b.is_ascii_digit())
+        {
+            return Err("three digits for each octet must stand between { and }");
+        }
+        for three in digits.as_bytes().chunks(3) {
+            let number = three.iter().fold(0_u16, |sum, &digit| sum * 10 + u16::from(digit - b'0'));
+            octets.push(u8::try_from(number).map_err(|_| "an octet over 255")?);
+        }
+    }
+    // What PrintableString can say is that, whichever form it was written in (§4.1.1).
+    let text: String = octets.iter().map(|&octet| char::from(octet)).collect();
+    let is_same = printable.as_deref().is_none_or(|printable| *printable == *text);
+    if is_same && !text.is_empty() && text.chars().all(is_printable) {
+        return Ok(Value::printable(text));
+    }
+    Ok(Value { printable, teletex: Some(Bytes::from(octets)) })
+}
+
+/// Whether PrintableString has it (X.680 §41.4).
+#[must_use]
+pub fn is_printable(c: char) -> bool {
+    c.is_ascii_alphanumeric() || " '()+,-./:=?".contains(c)
+}
+
+/// As `std-or-address` (RFC 2156 §4.1.3): the least significant attribute first.
+impl fmt::Display for OrAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = Output { f, is_begun: false };
+        for attribute in self.domain_defined.iter().rev() {
+            if attribute.kind == Value::printable(RFC_822) && attribute.value.teletex.is_none() {
+                out.value(RFC_822, &attribute.value)?;
+            } else {
+                out.domain_defined(attribute)?;
+            }
+        }
+        for (number, value) in self.extensions.iter().filter_map(postal::to_pair) {
+            out.value(number, &value)?;
+        }
+        out.value("CN", &self.common_name)?;
+        out.text("X121", self.network_address.as_deref())?;
+        out.text("T-ID", self.terminal_id.as_deref())?;
+        out.text("UA-ID", self.numeric_user_id.as_deref())?;
+        let [surname, given, initials, generation] = self.personal_name.parts();
+        for (key, value) in [("G", given), ("I", initials), ("S", surname), ("GQ", generation)] {
+            out.value(key, value)?;
+        }
+        for unit in self.units.iter().rev() {
+            out.value("OU", unit)?;
+        }
+        out.value("O", &self.organization)?;
+        out.text("PRMD", self.prmd.as_deref())?;
+        // X.402 §18.3.1: one space where there is no name; written so, since an empty value is easily lost.
+        let admd = self.admd.as_deref().map(|admd| if admd.is_empty() { " " } else { admd });
+        out.text("ADMD", admd)?;
+        out.text("C", self.country.as_deref())?;
+        if out.is_begun { f.write_char('/') } else { Ok(()) }
+    }
+}
+
+struct Output<'a, 'f> {
+    f: &'a mut fmt::Formatter<'f>,
+    is_begun: bool,
+}
+
+impl Output<'_, '_> {
+    fn key(&mut self, key: &str) -> fmt::Result {
+        self.is_begun = true;
+        write!(self.f, "/{key}=")
+    }
+
+    fn text(&mut self, key: &str, text: Option<&str>) -> fmt::Result {
+        let Some(text) = text else { return Ok(()) };
+        self.key(key)?;
+        quote(self.f, text)
+    }
+
+    fn value(&mut self, key: &str, value: &Value) -> fmt::Result {
+        if value.is_empty() {
+            return Ok(());
+        }
+        self.key(key)?;
+        write_value(self.f, value)
+    }
+
+    fn domain_defined(&mut self, attribute: &DomainDefined) -> fmt::Result {
+        self.is_begun = true;
+        self.f.write_str("/DD.")?;
+        write_value(self.f, &attribute.kind)?;
+        self.f.write_char('=')?;
+        write_value(self.f, &attribute.value)
+    }
+}
+
+fn quote(f: &mut impl fmt::Write, text: &str) -> fmt::Result {
+    for c in text.chars() {
+        if matches!(c, '/' | '=' | '$' | ';' | '*' | '{' | '}') {
+            f.write_char('$')?;
+        }
+        f.write_char(c)?;
+    }
+    Ok(())
+}
+
+/// Teletex that PrintableString could have, and no other form beside it, is written as if it were that
+/// (RFC 2156 §4.1.1); so is what both forms have alike.
+fn write_value(f: &mut impl fmt::Write, value: &Value) -> fmt::Result {
+    let as_printable = value.teletex.as_ref().and_then(|octets| {
+        let all = !octets.is_empty() && octets.iter().all(|&octet| is_printable(char::from(octet)));
+        all.then(|| String::from_utf8_lossy(octets).into_owned())
+    });
+    match (&value.printable, &value.teletex) {
+        (Some(text), None) => quote(f, text),
+        (Some(text), Some(_)) if as_printable.as_deref() == Some(&**text) => quote(f, text),
+        (printable, Some(octets)) => {
+            if let (None, Some(text)) = (printable, &as_printable) {
+                return quote(f, text);
+            }
+            quote(f, printable.as_deref().unwrap_or_default())?;
+            f.write_char('*')?;
+            for &octet in octets {
+                match char::from(octet) {
+                    c if is_printable(c) => quote(f, c.encode_utf8(&mut [0; 4]))?,
+                    _ => write!(f, "{{{octet:03}}}")?,
+                }
+            }
+            Ok(())
+        }
+        (None, None) => Ok(()),
+    }
+}

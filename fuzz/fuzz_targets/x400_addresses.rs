@@ -1,0 +1,3 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| postrider_fuzz::x400_gateway::run_addresses(data));
