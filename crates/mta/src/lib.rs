@@ -46,6 +46,5 @@ pub mod tables;
 mod tenants;
 #[cfg(test)]
 mod testing;
-pub mod unheard;
 pub mod warmup;
 pub mod window;

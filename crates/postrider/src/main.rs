@@ -79,6 +79,5 @@ fn main() -> ExitCode {
         Command::Table(args) => commands::table::run(&args),
         Command::Dkim(args) => commands::dkim::run(&args),
         Command::Tls(args) => commands::tls::run(&args),
-        Command::X400(args) => commands::x400::run(&args),
     }
 }

@@ -36,4 +36,3 @@ mod tables;
 mod values;
 mod warmup;
 mod world;
-mod x400;

@@ -20,7 +20,6 @@ mod server;
 mod sink;
 mod source;
 pub(crate) mod system;
-pub(crate) mod ways;
 
 pub use contenders::adapter::Adapter;
 pub use contenders::target::Target;
@@ -43,7 +42,6 @@ use sink::Sink;
 use source::Source;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use ways::Ways;
 
 /// Delivery of what is queued may go on for so long without a delivery.
 const STILL_MAX: Duration = Duration::from_secs(6);
@@ -57,14 +55,9 @@ pub(crate) struct Stand {
     directory: PathBuf,
     /// Where the sink listens, or is to listen.
     sink_address: String,
-    /// Where others listen beside it.
-    pub(crate) more_sinks: Vec<String>,
-    /// What mail goes in and out by.
-    pub(crate) ways: Ways,
     server: Option<Box<dyn Server>>,
-    /// Those that run.
-    sinks: Vec<Sink>,
-    /// Goes after the sinks.
+    sink: Option<Sink>,
+    /// Goes after the sink.
     path: Option<LongPath>,
     sinks_started: u32,
     sources: Vec<Source>,
@@ -88,10 +81,8 @@ impl Stand {
         Stand {
             directory,
             sink_address,
-            more_sinks: Vec::new(),
-            ways: Ways::SMTP,
             server: None,
-            sinks: Vec::new(),
+            sink: None,
             path,
             sinks_started: 0,
             sources: Vec::new(),
@@ -117,22 +108,15 @@ impl Stand {
         self.path.as_ref()
     }
 
-    /// Puts the sink (or sinks) where the server sends, with more arguments and a ledger of its own.
+    /// Puts the sink where the server sends, with more arguments and a ledger of its own.
     ///
     /// # Errors
     /// When it can't be started or doesn't listen.
     pub(crate) fn start_sink(&mut self, more: &[&str]) -> Result<()> {
-        for (number, address) in
-            (1..).zip(std::iter::once(&self.sink_address).chain(&self.more_sinks))
-        {
-            self.sinks_started += 1;
-            let name = format!("sink-{}", self.sinks_started);
-            let own = sink::arguments(self.ways, number);
-            let more: Vec<&str> =
-                own.iter().map(String::as_str).chain(more.iter().copied()).collect();
-            let started = Sink::start(&self.directory, &name, address, self.path.as_ref(), &more)?;
-            self.sinks.push(started);
-        }
+        self.sinks_started += 1;
+        let name = format!("sink-{}", self.sinks_started);
+        let (address, path) = (&self.sink_address, self.path.as_ref());
+        self.sink = Some(Sink::start(&self.directory, &name, address, path, more)?);
         Ok(())
     }
 
@@ -151,7 +135,7 @@ impl Stand {
     /// # Errors
     /// When it had ended, or doesn't end.
     pub(crate) fn stop_sink(&mut self) -> Result<()> {
-        for sink in self.sinks.drain(..) {
+        if let Some(sink) = self.sink.take() {
             self.arrived.push(sink.stop()?);
         }
         Ok(())
@@ -159,8 +143,8 @@ impl Stand {
 
     /// What the sink has used of processors.
     pub(crate) fn sink_cpu_seconds(&self) -> f64 {
-        let usages = self.sinks.iter().filter_map(|sink| Usage::of_one(sink.pid()).ok());
-        usages.map(|usage| usage.cpu_seconds()).sum()
+        let usage = self.sink.as_ref().and_then(|sink| Usage::of_one(sink.pid()).ok());
+        usage.map_or(0.0, |usage| usage.cpu_seconds())
     }
 
     /// Puts a server up that was started.
@@ -204,8 +188,7 @@ impl Stand {
         to: &str,
         more: &[impl AsRef<std::ffi::OsStr>],
     ) -> Result<()> {
-        let protocol = self.ways.inbound;
-        self.sources.push(Source::start(&self.directory, name, protocol, to, more)?);
+        self.sources.push(Source::start(&self.directory, name, to, more)?);
         Ok(())
     }
 
@@ -304,8 +287,7 @@ impl Stand {
         to: &str,
         more: &[impl AsRef<std::ffi::OsStr>],
     ) -> Result<Value> {
-        let protocol = self.ways.inbound;
-        let mut source = Source::start(&self.directory, name, protocol, to, more)?;
+        let mut source = Source::start(&self.directory, name, to, more)?;
         while !source.has_ended()? {
             std::thread::sleep(STEP / 10);
         }
@@ -321,7 +303,9 @@ impl Stand {
     /// # Errors
     /// When a program has ended that should run.
     pub(crate) fn check_running(&mut self) -> Result<()> {
-        self.sinks.iter_mut().try_for_each(Sink::check_running)?;
+        if let Some(sink) = &mut self.sink {
+            sink.check_running()?;
+        }
         self.sources.iter_mut().try_for_each(Source::check_running)?;
         self.server.as_mut().map_or(Ok(()), |server| server.check_running())
     }
@@ -337,7 +321,7 @@ impl Stand {
         if let Some(postal) = &mut self.postal {
             self.accepted += postal.count()?;
         }
-        let running = self.sinks.iter_mut().map(|sink| &mut sink.ledger);
+        let running = self.sink.iter_mut().map(|sink| &mut sink.ledger);
         self.delivered = sum(running.chain(&mut self.arrived))?;
         if let Some(mailboxes) = &mut self.mailboxes {
             mailboxes.look()?;
@@ -430,7 +414,7 @@ impl Stand {
     /// # Errors
     /// When a ledger can't be read.
     pub(crate) fn audit(&self, list_max: usize) -> Result<Audit> {
-        let running = self.sinks.iter().map(|sink| &sink.ledger);
+        let running = self.sink.iter().map(|sink| &sink.ledger);
         let mut arrived = texts(self.arrived.iter().chain(running))?;
         if let Some(mailboxes) = &self.mailboxes {
             arrived += &mailboxes.ledger()?;

@@ -1,6 +1,6 @@
 //! Receives mail and writes down what came.
 
-pub(crate) mod fault;
+mod fault;
 pub(crate) mod message;
 mod replies;
 mod session;

@@ -43,4 +43,3 @@ mod tls;
 mod tls_policies;
 mod verification;
 mod warmup;
-mod x400;
