@@ -203,7 +203,7 @@ fn page(id: u8, numbers: std::ops::Range<u32>, code: u8, cookie: &[u8]) -> Vec<u
 pub(super) type Say = Box<dyn Fn(u8) -> Vec<u8>>;
 
 /// A server that tells of no changes, and whose connections each follow a script: to each search it says
-/// what is next, and closes.
+/// what is next, and closes when it is asked for more.
 async fn scripted(scripts: Vec<Vec<Say>>) -> Peer {
     let scripts = std::rc::Rc::new(scripts);
     Peer::new(move |mut stream, number| {
@@ -222,6 +222,8 @@ async fn scripted(scripts: Vec<Vec<Say>>) -> Peer {
                     return;
                 }
             }
+            // What is unread when a connection is closed would make a reset of it.
+            let _ = request(&mut stream).await;
         }
     })
     .await
