@@ -66,6 +66,7 @@ fn text_forms_are_read_and_one_is_written() {
         ("/OU=a/OU=*{165}/O=x/C=it/A=x/", "/OU=a/OU=*{165}/O=x/ADMD=x/C=it/"),
         ("/DDA:RFC-822=x*{165}/C=it/A=x/", "/DD.RFC-822=x*{165}/ADMD=x/C=it/"),
         ("/DD.b=*{165}/DD.a=1/C=it/A=x/", "/DD.b=*{165}/DD.a=1/ADMD=x/C=it/"),
+        ("/DD.#b=*{165}/C=it/A=x/", "/DD.*{035}b=*{165}/ADMD=x/C=it/"),
         ("/DD.*{165}$*=*{166}/C=it/A=x/", "/DD.*{165}{042}=*{166}/ADMD=x/C=it/"),
         ("/DD1.a=1/DD2.b=2/C=it/A=x/", "/DD.b=2/DD.a=1/ADMD=x/C=it/"),
         ("/PN=Marshall.T.Rose/C=us/A=x/", "/G=Marshall/I=T/S=Rose/ADMD=x/C=us/"),

@@ -232,8 +232,8 @@ impl AddressReader {
             if !is_right {
                 return Err(at("a type in another character set than its value"));
             }
-            let attribute = DomainDefined { kind, value };
-            self.domain_defined.push((number, attribute));
+            let kind = kind_beside(kind, &value);
+            self.domain_defined.push((number, DomainDefined { kind, value }));
             return Ok(());
         }
         if let Some(number) = key.strip_prefix("OU").and_then(|n| n.parse::<usize>().ok()) {
@@ -354,6 +354,18 @@ fn domain_defined_key(key: &str) -> Option<Option<usize>> {
     match digits {
         "" => Some(None),
         digits => Some(Some(digits.parse::<usize>().ok().filter(|n| (1..=4).contains(n))?)),
+    }
+}
+
+/// The type of a domain-defined attribute with this value. Beside one that is teletex alone it is a
+/// TeletexString itself (X.411, TeletexDomainDefinedAttribute): so is what PrintableString can't say.
+fn kind_beside(kind: Value, value: &Value) -> Value {
+    match &kind.printable {
+        Some(text) if value.printable.is_none() && !text.chars().all(is_printable) => {
+            let octets: Vec<u8> = text.chars().filter_map(|c| u8::try_from(c).ok()).collect();
+            Value { printable: None, teletex: Some(Bytes::from(octets)) }
+        }
+        _ => kind,
     }
 }
 
