@@ -109,6 +109,8 @@ fn what_is_no_address_says_where() {
         ("/OU1=a/OU3=b/", "an organizational unit is missing or given twice", 13),
         ("/DD.a*{165}=b*{165}/", "a type in another character set than its value", 1),
         ("/DD.*{165}=b/", "a type in another character set than its value", 1),
+        ("/DD.=*/", "a domain-defined attribute without a type", 1),
+        ("/DD.*=*/", "a domain-defined attribute without a type", 1),
         ("/OU5=a/", "there are four organizational units", 1),
         ("/OU=a/OU=a/OU=a/OU=a/OU=a/", "more than four organizational units", 26),
         ("/CN=*{16}/", "three digits for each octet must stand between { and }", 1),

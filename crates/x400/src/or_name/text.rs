@@ -223,6 +223,12 @@ impl AddressReader {
         if let Some(number) = domain_defined_key(&pair.key) {
             let kind = value(&pair.kind).map_err(at)?;
             let value = value(&pair.value).map_err(at)?;
+            let is_nothing = |text: Option<&[u8]>| text.is_none_or(<[u8]>::is_empty);
+            if is_nothing(kind.printable.as_deref().map(str::as_bytes))
+                && is_nothing(kind.teletex.as_deref())
+            {
+                return Err(at("a domain-defined attribute without a type"));
+            }
             // RFC 2156 §4.1.3: both have the same encoding.
             let is_right = match (&kind.printable, &kind.teletex) {
                 (Some(_), None) => true,
