@@ -8,6 +8,7 @@ use x400::mixer::{
 };
 use x400::mts::{ContentType, GlobalDomain, Recipient, TransferEnvelope, UtcTime};
 use x400::or_name::ber::{OR_NAME, read_name};
+use x400::or_name::text::TEXT_BYTES_MAX;
 use x400::or_name::{OrAddress, OrName, Value};
 
 fn gateway() -> Gateway {
@@ -107,6 +108,10 @@ pub fn run_addresses(data: &[u8]) {
     if let Ok(address) = OrAddress::parse(text) {
         let written = address.to_string();
         assert!(!written.chars().any(char::is_control));
+        // What is quoted takes more room than it took in octets.
+        if written.len() > TEXT_BYTES_MAX {
+            return;
+        }
         let again = OrAddress::parse(&written).unwrap_or_else(|error| panic!("{written}: {error}"));
         assert_eq!(again.to_string(), written);
         assert_eq!(again.to_folded_text(), address.to_folded_text());
