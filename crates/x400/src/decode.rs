@@ -1,6 +1,6 @@
 //! What may be wrong with a PDU above BER: which field, what, and at which octet.
 
-use crate::ber::{BerError, BerFault};
+use crate::ber::{BerError, BerFault, Element};
 use std::fmt;
 
 /// A field that is not as it must be.
@@ -72,6 +72,24 @@ impl<T> InField<T> for Result<T, BerError> {
     fn field(self, field: &'static str) -> Result<T, DecodeError> {
         self.map_err(|error| DecodeError { field, fault: Fault::Ber(error.fault), at: error.at })
     }
+}
+
+/// Reads the elements of a list that may have `max` of them.
+pub(crate) fn list<T>(
+    element: &Element<'_>,
+    field: &'static str,
+    max: usize,
+    decode: impl Fn(&Element<'_>) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
+    let mut all = Vec::new();
+    for item in element.children().field(field)? {
+        let item = item.field(field)?;
+        if all.len() >= max {
+            return Err(Fault::TooMany(max).of(field, item.at));
+        }
+        all.push(decode(&item)?);
+    }
+    Ok(all)
 }
 
 /// Puts a value where none may be yet.

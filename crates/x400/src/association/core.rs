@@ -119,6 +119,25 @@ pub(super) struct Core {
 }
 
 impl Core {
+    /// What means the same to both ends; gives what each must look at itself.
+    pub(super) fn take(&mut self, item: Item) -> Result<Option<Spdu>, Breach> {
+        match item {
+            Item::Tpdu(Tpdu::Disconnect(_) | Tpdu::Error(_)) => self.disconnected(),
+            Item::Tpdu(Tpdu::Request(_) | Tpdu::Confirm(_)) => {
+                return Err(Breach::new(Layer::Transport, "a second connection in one"));
+            }
+            Item::Data { octets, is_last } if self.stage == Stage::Open => {
+                self.data(octets, is_last)?;
+            }
+            Item::Data { .. } if self.stage == Stage::Closing => {}
+            Item::Data { .. } => {
+                return Err(Breach::new(Layer::Session, "DATA before the bind"));
+            }
+            Item::Spdu(spdu) => return Ok(Some(spdu)),
+        }
+        Ok(None)
+    }
+
     pub(super) fn new(role: Role, timeouts: Timeouts, now: Mono) -> Self {
         let (stage, turn) = match role {
             Role::Initiator => (Stage::AwaitConfirm, Turn::Ours),

@@ -69,19 +69,10 @@ impl Initiator {
                 self.refused_by_transport(&disconnect);
                 Ok(())
             }
-            Item::Tpdu(Tpdu::Disconnect(_) | Tpdu::Error(_)) => {
-                self.core.disconnected();
-                Ok(())
-            }
-            Item::Tpdu(Tpdu::Request(_) | Tpdu::Confirm(_)) => {
-                Err(Breach::new(Layer::Transport, "a second connection in one"))
-            }
-            Item::Data { octets, is_last } if self.core.stage == Stage::Open => {
-                self.core.data(octets, is_last)
-            }
-            Item::Data { .. } if self.core.stage == Stage::Closing => Ok(()),
-            Item::Data { .. } => Err(Breach::new(Layer::Session, "DATA before the bind")),
-            Item::Spdu(spdu) => self.spdu(spdu),
+            item => match self.core.take(item)? {
+                Some(spdu) => self.spdu(spdu),
+                None => Ok(()),
+            },
         }?;
         Ok(true)
     }

@@ -2,7 +2,7 @@
 
 use super::HEADING_ITEMS_MAX;
 use crate::ber::{Element, Tag, Writer};
-use crate::decode::{DecodeError, Fault, InField, once};
+use crate::decode::{self, DecodeError, Fault, InField, once};
 use crate::mts::{Flags, UtcTime};
 use crate::or_name::OrName;
 use crate::or_name::ber::OR_NAME;
@@ -156,15 +156,7 @@ fn list<T>(
     field: &'static str,
     decode: impl Fn(&Element<'_>) -> Result<T, DecodeError>,
 ) -> Result<Vec<T>, DecodeError> {
-    let mut all = Vec::new();
-    for item in element.children().field(field)? {
-        let item = item.field(field)?;
-        if all.len() >= HEADING_ITEMS_MAX {
-            return Err(Fault::TooMany(HEADING_ITEMS_MAX).of(field, item.at));
-        }
-        all.push(decode(&item)?);
-    }
-    Ok(all)
+    decode::list(element, field, HEADING_ITEMS_MAX, decode)
 }
 
 fn octets(element: &Element<'_>, field: &'static str) -> Result<Bytes, DecodeError> {

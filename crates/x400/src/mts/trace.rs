@@ -3,7 +3,7 @@
 use super::fields::{EITS, GLOBAL_DOMAIN, text};
 use super::{Eits, Flags, GlobalDomain, MTA_NAME_BYTES_MAX, TRACE_MAX, UtcTime};
 use crate::ber::{Element, Tag, Writer};
-use crate::decode::{DecodeError, Fault, InField, once};
+use crate::decode::{self, DecodeError, Fault, InField, once};
 
 /// What was done with a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -194,15 +194,7 @@ pub(super) fn list<T>(
     field: &'static str,
     decode: impl Fn(&Element<'_>) -> Result<T, DecodeError>,
 ) -> Result<Vec<T>, DecodeError> {
-    let mut all = Vec::new();
-    for item in element.children().field(field)? {
-        let item = item.field(field)?;
-        if all.len() >= TRACE_MAX {
-            return Err(Fault::TooMany(TRACE_MAX).of(field, item.at));
-        }
-        all.push(decode(&item)?);
-    }
-    Ok(all)
+    decode::list(element, field, TRACE_MAX, decode)
 }
 
 /// Writes trace-information with this tag.
