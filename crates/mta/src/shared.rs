@@ -14,6 +14,7 @@ use crate::salts::Salts;
 use crate::shaping::RulesInForce;
 use crate::suspension::Suspensions;
 use crate::tenants::TenantQueues;
+use crate::unheard::Unheard;
 use ::classes::Classes;
 use auth::password::Stored;
 use config::Config;
@@ -59,6 +60,8 @@ pub struct Shared {
     lookups_max: u32,
     /// Whether the clock can be trusted.
     pub clock: ClockDoubt,
+    /// Acknowledgements that peers may not have heard.
+    pub unheard: Unheard,
     /// Reports to strangers.
     pub(crate) reports: ReportLimit,
     /// Who failed to log in lately.
@@ -100,6 +103,7 @@ impl Shared {
             suspensions: Suspensions::default(),
             lookups_max: u32::MAX,
             clock: ClockDoubt::default(),
+            unheard: Unheard::default(),
             reports: ReportLimit::default(),
             login_failures: Arc::default(),
             known_clients: KnownClients::default(),

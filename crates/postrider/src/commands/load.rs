@@ -6,6 +6,7 @@ use config::{Config, ConfigErrors};
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use x400::mixer::{Mappings, TableKind};
 
 /// Why there is no configuration.
 pub(crate) enum LoadError {
@@ -50,6 +51,7 @@ pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
         .parse_on(&text, &path.display().to_string(), machine)
         .map_err(LoadError::Wrong)?;
     shape(&mut config).map_err(LoadError::Wrong)?;
+    read_mappings(&config).map_err(LoadError::Wrong)?;
     Ok(config)
 }
 
@@ -73,6 +75,20 @@ fn shape(config: &mut Config) -> Result<(), ConfigErrors> {
         files.push(ShapingFile { name: path.display().to_string().into(), text: text.into() });
     }
     config.shape(&files)
+}
+
+/// Reads the mappings of a gateway to X.400.
+fn read_mappings(config: &Config) -> Result<(), ConfigErrors> {
+    let gateway = config.x400.as_ref().and_then(|x400| x400.gateway.as_ref());
+    let Some((gateway, path)) = gateway.and_then(|it| Some((it, it.mcgam.as_ref()?))) else {
+        return Ok(());
+    };
+    let text = read_text(path)
+        .map_err(|why| config.mappings_unread(format!("cannot read {}: {why}", path.display())))?;
+    let checked = Mappings::default().read(&text, TableKind::Mapping);
+    checked.map_err(|error| config.mappings_unread(format!("{}: {error}", path.display())))?;
+    gateway.set_mappings(text.into());
+    Ok(())
 }
 
 fn read_text(path: &Path) -> Result<String, String> {

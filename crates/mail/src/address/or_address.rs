@@ -1,0 +1,529 @@
+//! O/R addresses (X.402 §18) as text: `/G=Carol/S=Sender/O=Gamma/PRMD=TestC/ADMD= /C=GB/` (RFC 2156
+//! §4.1) and `G=Carol; S=Sender; …; C=GB` (X.402 Annex F).
+//!
+//! What an address is to an MTA is a set of attributes. Here they stand in one order, the least
+//! significant first, so that what names its management domain and organization is the end of the text:
+//! that is the [`Domain`](super::Domain) by which it waits and is routed.
+
+use super::{AddressError, Domain, Mailbox};
+use std::fmt;
+
+/// Longest text of an O/R address in octets: as long as a text that the spool keeps may be. Those that people
+/// have are a quarter of it.
+pub const OR_ADDRESS_BYTES_MAX: usize = 512;
+/// Most attributes in one.
+pub const OR_ATTRIBUTES_MAX: usize = 64;
+
+/// Attributes by which an address is routed, the least significant first, with how they may be written
+/// (RFC 2156 §4.1, RFC 1685).
+const ROUTED: [(&str, &[&str]); 8] = [
+    ("OU4", &["OU4"]),
+    ("OU3", &["OU3"]),
+    ("OU2", &["OU2"]),
+    ("OU1", &["OU1", "OU"]),
+    ("O", &["O"]),
+    ("PRMD", &["PRMD", "P"]),
+    ("ADMD", &["ADMD", "A"]),
+    ("C", &["C"]),
+];
+
+/// The others, in the order in which they are written, behind those that a domain defined (`DD.type`).
+const LOCAL: [(&str, &[&str]); 11] = [
+    ("G", &["G"]),
+    ("I", &["I"]),
+    ("S", &["S"]),
+    ("GQ", &["GQ", "Q"]),
+    ("CN", &["CN"]),
+    ("UA-ID", &["UA-ID", "N-ID"]),
+    ("X121", &["X121"]),
+    ("T-ID", &["T-ID"]),
+    ("T-TY", &["T-TY"]),
+    ("NET-NUM", &["NET-NUM"]),
+    ("NET-SUB", &["NET-SUB"]),
+];
+
+/// Where all other attributes stand.
+const OTHERS: u8 = LOCAL.len() as u8 + 1;
+/// From here on attributes are of those that route.
+const FIRST_ROUTED: u8 = OTHERS + 1;
+
+/// One attribute: its key as it is written here, and its value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OrAttribute {
+    place: u8,
+    key: Box<str>,
+    value: Box<str>,
+}
+
+impl OrAttribute {
+    /// `PRMD`, `OU1`, `DD.RFC-822`.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// As it was given.
+    #[must_use]
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// Whether addresses are routed by it.
+    #[must_use]
+    pub fn is_routed(&self) -> bool {
+        self.place >= FIRST_ROUTED
+    }
+
+    /// The value as it is compared (X.402 §18.4, RFC 2156 §4.3.5): without regard to case and to blanks
+    /// around and between words; no ADMD is a blank one.
+    #[must_use]
+    pub fn compared(&self) -> String {
+        let words: Vec<&str> = self.value.split_whitespace().collect();
+        match words.is_empty() {
+            true => " ".to_owned(),
+            false => words.join(" ").to_lowercase(),
+        }
+    }
+}
+
+/// The attributes of an O/R address, the least significant first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrAddress(Vec<OrAttribute>);
+
+impl OrAddress {
+    /// Reads either form; with a country and no ADMD it has a blank one.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn parse(text: &str) -> Result<OrAddress, AddressError> {
+        let mut address = OrAddress::parse_part(text)?;
+        if address.value("C").is_some() && address.value("ADMD").is_none() {
+            address.insert("ADMD", " ");
+        }
+        Ok(address)
+    }
+
+    /// Reads attributes that need not be a whole address: what a route takes.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn parse_part(text: &str) -> Result<OrAddress, AddressError> {
+        if text.len() > OR_ADDRESS_BYTES_MAX {
+            let reason = "O/R address is longer than 512 octets";
+            return Err(AddressError::new(reason, OR_ADDRESS_BYTES_MAX));
+        }
+        let mut address = OrAddress::default();
+        for (offset, piece) in pieces(text) {
+            let Some((key, value)) = piece.split_once('=') else {
+                return Err(AddressError::new("expected KEY=value", offset));
+            };
+            let key = key.trim();
+            if !is_known(key) {
+                return Err(AddressError::new("no attribute of O/R addresses", offset));
+            }
+            if let Some(at) = piece.find(char::is_control) {
+                return Err(AddressError::new("control character", offset + at));
+            }
+            let key = canonical(key).1;
+            if !key.starts_with("DD.") && address.value(&key).is_some() {
+                return Err(AddressError::new("attribute given twice", offset));
+            }
+            if address.0.len() == OR_ATTRIBUTES_MAX {
+                return Err(AddressError::new("more than 64 attributes", offset));
+            }
+            if value.trim().is_empty() && !matches!(&*key, "ADMD") {
+                return Err(AddressError::new("attribute without a value", offset));
+            }
+            address.insert(&key, value);
+        }
+        match address.0.is_empty() {
+            true => Err(AddressError::new("no attribute", 0)),
+            false => Ok(address),
+        }
+    }
+
+    /// Adds an attribute by any of its names.
+    fn insert(&mut self, key: &str, value: &str) {
+        let (place, key) = canonical(key);
+        let at = self.0.partition_point(|attribute| attribute.place <= place);
+        self.0.insert(at, OrAttribute { place, key: key.into(), value: value.into() });
+    }
+
+    /// All of them, the least significant first.
+    #[must_use]
+    pub fn attributes(&self) -> &[OrAttribute] {
+        &self.0
+    }
+
+    /// The value of the first attribute with this key, as it was given.
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|attribute| &*attribute.key == key).map(|attribute| &*attribute.value)
+    }
+}
+
+/// As RFC 2156 §4.1 writes it, with `$` before what would end a value.
+impl fmt::Display for OrAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for attribute in &self.0 {
+            f.write_str("/")?;
+            write_quoted(f, &attribute.key)?;
+            f.write_str("=")?;
+            write_quoted(f, &attribute.value)?;
+        }
+        f.write_str("/")
+    }
+}
+
+/// A key or a value, in which no delimiter is one.
+fn write_quoted(f: &mut impl fmt::Write, value: &str) -> fmt::Result {
+    for c in value.chars() {
+        if matches!(c, '/' | '=' | '$') {
+            f.write_char('$')?;
+        }
+        f.write_char(c)?;
+    }
+    Ok(())
+}
+
+/// Where an attribute stands, and its key as it is written here.
+fn canonical(key: &str) -> (u8, String) {
+    let is = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(key));
+    for (place, (name, names)) in (FIRST_ROUTED..).zip(ROUTED) {
+        if is(names) {
+            return (place, name.to_owned());
+        }
+    }
+    for (place, (name, names)) in (1..).zip(LOCAL) {
+        if is(names) {
+            return (place, name.to_owned());
+        }
+    }
+    match defined_by_domain(key) {
+        Some(kind) => (0, format!("DD.{kind}")),
+        None => (OTHERS, key.to_ascii_uppercase()),
+    }
+}
+
+/// The type of a domain-defined attribute, however its key is written.
+fn defined_by_domain(key: &str) -> Option<&str> {
+    let prefix = key.get(..3).filter(|p| p.eq_ignore_ascii_case("DD."));
+    if prefix.is_some() {
+        return key.get(3..).filter(|kind| !kind.is_empty());
+    }
+    let prefix = key.get(..4).filter(|p| p.eq_ignore_ascii_case("DDA:"));
+    prefix.and(key.get(4..)).filter(|kind| !kind.is_empty())
+}
+
+/// Whether there is such an attribute: postal and network ones are not all told apart.
+fn is_known(key: &str) -> bool {
+    let has_prefix = |prefix: &str| {
+        key.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+            && key.len() > prefix.len()
+            && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    canonical(key).0 != OTHERS || ["PD-", "NET-", "T-", "X4-"].iter().any(|p| has_prefix(p))
+}
+
+/// The attributes of a text as `KEY=value`, each with its offset, without what quotes delimiters in values: `$`
+/// before one, or the delimiter doubled.
+fn pieces(text: &str) -> Vec<(usize, String)> {
+    let delimiter = if text.trim_start().starts_with('/') { '/' } else { ';' };
+    let mut pieces = Vec::new();
+    let (mut start, mut piece) = (0, String::new());
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        if c == '$'
+            && let Some((_, quoted)) = chars.next_if(|(_, c)| matches!(c, '/' | '=' | '$' | ';'))
+        {
+            piece.push(quoted);
+            continue;
+        }
+        if c != delimiter {
+            piece.push(c);
+            continue;
+        }
+        // Doubled within a value, and not where one ends: what follows would begin a key.
+        let is_doubled =
+            piece.contains('=') && chars.peek().is_some_and(|(_, next)| *next == delimiter);
+        if is_doubled {
+            chars.next();
+            piece.push(c);
+            continue;
+        }
+        if !piece.trim().is_empty() {
+            pieces.push((start, std::mem::take(&mut piece)));
+        }
+        piece.clear();
+        start = at + 1;
+    }
+    if !piece.trim().is_empty() {
+        pieces.push((start, piece));
+    }
+    if delimiter == ';' {
+        // Blanks behind a semicolon are for the reader.
+        for (_, piece) in &mut pieces {
+            *piece = piece.trim_start().to_owned();
+        }
+    }
+    pieces
+}
+
+/// Whether a text is an O/R address as [`OrAddress`] writes it. No mailbox with a domain ends so.
+pub(super) fn is_or_address(text: &str) -> bool {
+    text.len() > 2 && text.starts_with('/') && text.ends_with('/')
+}
+
+/// Where the attributes begin by which a text that [`OrAddress`] wrote is routed.
+pub(super) fn routed_at(text: &str) -> usize {
+    let mut is_quoted = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_quoted => is_quoted = false,
+            b'$' => is_quoted = true,
+            b'/' => {
+                let key = text[at + 1..].split('=').next().unwrap_or_default();
+                if ROUTED.iter().any(|(name, _)| *name == key) {
+                    return at;
+                }
+            }
+            _ => {}
+        }
+    }
+    text.len().saturating_sub(1)
+}
+
+impl Domain {
+    /// The attributes by which an O/R address is routed, as they are compared; of a mailbox's domain `None`.
+    #[must_use]
+    pub fn or_attributes(&self) -> Option<OrAddress> {
+        if !self.is_or_domain() {
+            return None;
+        }
+        Some(OrAddress::parse_part(self.as_str()).unwrap_or_default())
+    }
+
+    /// Whether it is what an O/R address is routed by, and no domain of the DNS.
+    #[must_use]
+    pub fn is_or_domain(&self) -> bool {
+        self.as_str().starts_with('/')
+    }
+
+    /// Of attributes in the order in which they are written.
+    pub(super) fn of_or_text(text: &str) -> Domain {
+        let address = OrAddress::parse_part(text).unwrap_or_default();
+        Domain(address.compared(OrAttribute::is_routed).into())
+    }
+}
+
+impl OrAddress {
+    /// Some of the attributes as they are compared, in their order.
+    fn compared(&self, which: impl Fn(&OrAttribute) -> bool) -> String {
+        let mut text = String::new();
+        for attribute in self.0.iter().filter(|attribute| which(attribute)) {
+            text.push('/');
+            // A String takes everything.
+            let _ = write_quoted(&mut text, &attribute.key);
+            text.push('=');
+            let _ = write_quoted(&mut text, &attribute.compared());
+        }
+        text.push('/');
+        text
+    }
+}
+
+impl Mailbox {
+    /// The recipient, or sender, that an O/R address names.
+    ///
+    /// # Errors
+    /// Its text would be too long.
+    pub fn of_or_address(address: &OrAddress) -> Result<Mailbox, AddressError> {
+        let text = address.to_string();
+        if text.len() > OR_ADDRESS_BYTES_MAX {
+            let reason = "O/R address is longer than 512 octets";
+            return Err(AddressError::new(reason, OR_ADDRESS_BYTES_MAX));
+        }
+        let at = routed_at(&text) as u32;
+        Ok(Mailbox { text: text.into(), at })
+    }
+
+    /// What an operator writes, or the spool has kept: a mailbox, or an O/R address in either form.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn parse_any(text: &str) -> Result<Mailbox, AddressError> {
+        let is_or = is_or_address(text) || !text.contains('@') && text.contains('=');
+        match is_or {
+            true => Mailbox::of_or_address(&OrAddress::parse(text)?),
+            false => Mailbox::parse(text, true),
+        }
+    }
+
+    /// Whether it is an O/R address.
+    #[must_use]
+    pub fn is_or_address(&self) -> bool {
+        is_or_address(&self.text)
+    }
+
+    /// Its attributes; `None`: it is `local@domain`.
+    #[must_use]
+    pub fn or_address(&self) -> Option<OrAddress> {
+        if !self.is_or_address() {
+            return None;
+        }
+        OrAddress::parse_part(&self.text).ok()
+    }
+
+    /// What the domain of an address is, in its text as [`Mailbox::as_str`] gives it; empty for the bare
+    /// `postmaster`.
+    #[must_use]
+    pub fn domain_part(text: &str) -> &str {
+        if is_or_address(text) {
+            return &text[routed_at(text)..];
+        }
+        // No domain or address literal contains an `@`.
+        text.rsplit_once('@').map_or("", |(_, domain)| domain)
+    }
+
+    /// The domain that a [`Mailbox::domain_part`] stands for.
+    #[must_use]
+    pub fn domain_of_part(part: &str) -> Option<Domain> {
+        match part {
+            "" => Mailbox::parse("postmaster", false).ok().map(|mailbox| mailbox.domain()),
+            _ if part.starts_with('/') => Some(Domain::of_or_text(part)),
+            _ => Mailbox::parse(&format!("x@{part}"), true).ok().map(|mailbox| mailbox.domain()),
+        }
+    }
+
+    /// Whether both have the same attributes.
+    pub(super) fn is_same_or_address(&self, other: &Mailbox) -> bool {
+        match (self.or_address(), other.or_address()) {
+            (Some(mine), Some(theirs)) => mine.compared(|_| true) == theirs.compared(|_| true),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(written: &str) -> String {
+        OrAddress::parse(written).unwrap().to_string()
+    }
+
+    #[test]
+    fn both_forms_are_read_and_written_in_one_order() {
+        let written = "/G=Carol/S=Sender/O=Gamma/PRMD=TestC/ADMD= /C=GB/";
+        assert_eq!(text(written), written);
+        assert_eq!(text("C=GB; A= ; P=TestC; O=Gamma; S=Sender; G=Carol"), written);
+        assert_eq!(
+            text("/C=GB/P=TestC/o=Gamma/s=Sender/g=Carol"),
+            written,
+            "a blank ADMD is added"
+        );
+        let organizations = "/OU2=b/OU1=a/O=x/ADMD=t/C=FR/";
+        assert_eq!(text("C=FR;A=t;O=x;OU1=a;OU2=b"), organizations);
+        assert_eq!(
+            text("DDA:RFC-822=tom(u)h(a)cs.widget.example; C=GB; A=GOLD 400"),
+            "/DD.RFC-822=tom(u)h(a)cs.widget.example/ADMD=GOLD 400/C=GB/"
+        );
+    }
+
+    #[test]
+    fn delimiters_within_values_are_quoted() {
+        let written = "/CN=a$/b$=c$$/O=x/ADMD= /C=GB/";
+        assert_eq!(OrAddress::parse(written).unwrap().value("CN"), Some("a/b=c$"));
+        assert_eq!(text(written), written);
+        assert_eq!(text("/CN=a//b/O=x/C=GB/"), "/CN=a$/b/O=x/ADMD= /C=GB/");
+        assert_eq!(text("CN=a;;b; O=x; C=GB"), "/CN=a;b/O=x/ADMD= /C=GB/");
+        let mailbox = Mailbox::parse_any("/CN=a$/O=b/O=x/C=GB/").unwrap();
+        assert_eq!(mailbox.domain_str(), "/O=x/ADMD= /C=GB/");
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_places() {
+        for (written, offset) in [
+            ("", 0),
+            ("/", 0),
+            ("/O=x/Beta/C=GB/", 5),
+            ("/O=x/Z=1/C=GB/", 5),
+            ("/O=x/O=y/C=GB/", 5),
+            ("/O=/C=GB/", 1),
+            ("/O=a\u{7}/C=GB/", 4),
+            (&format!("/O={}/C=GB/", "x".repeat(OR_ADDRESS_BYTES_MAX)), OR_ADDRESS_BYTES_MAX),
+        ] {
+            assert_eq!(OrAddress::parse(written).unwrap_err().offset, offset, "{written}");
+        }
+        let most = "/DD.t=v".repeat(OR_ATTRIBUTES_MAX);
+        assert_eq!(OrAddress::parse(&most).map(|address| address.attributes().len()), Ok(64));
+        assert!(
+            OrAddress::parse(&format!("{most}/DD.t=v"))
+                .unwrap_err()
+                .reason
+                .starts_with("more than")
+        );
+    }
+
+    #[test]
+    fn what_it_is_routed_by_is_the_domain() {
+        let mailbox = Mailbox::parse_any("/G=Bob/S=R/O=Beta/PRMD=TestB/ADMD= /C=GB/").unwrap();
+        assert!(mailbox.is_or_address());
+        assert_eq!(
+            (mailbox.local(), mailbox.domain_str()),
+            ("/G=Bob/S=R", "/O=Beta/PRMD=TestB/ADMD= /C=GB/")
+        );
+        let domain = mailbox.domain();
+        assert_eq!(domain.as_str(), "/O=beta/PRMD=testb/ADMD= /C=gb/");
+        assert!(domain.is_or_domain() && domain.to_ascii().is_err());
+        assert_eq!(Mailbox::domain_of_part(mailbox.domain_str()), Some(domain.clone()));
+        let again = Mailbox::parse_any(mailbox.as_str()).unwrap();
+        assert_eq!((again.as_str(), again.domain()), (mailbox.as_str(), domain));
+        assert_eq!(Mailbox::domain_part(mailbox.as_str()), mailbox.domain_str());
+        let without = Mailbox::parse_any("/S=x/").unwrap();
+        assert_eq!((without.domain_str(), without.local()), ("/", "/S=x"));
+    }
+
+    #[test]
+    fn mailboxes_stay_what_they_are() {
+        for (text, part) in
+            [("jo@x.test", "x.test"), ("/G=a/@gw.test", "gw.test"), ("postmaster", "")]
+        {
+            let mailbox = Mailbox::parse_any(text).unwrap();
+            assert!(!mailbox.is_or_address(), "{text}");
+            assert_eq!(Mailbox::domain_part(text), part);
+            assert_eq!(Mailbox::domain_of_part(part), Some(mailbox.domain()));
+        }
+        assert!(Mailbox::parse("/G=a/O=b/C=GB/", true).is_err(), "no client of SMTP says such");
+    }
+
+    #[test]
+    fn no_text_is_too_much_and_what_is_read_is_written_and_read_again() {
+        use proptest::prelude::*;
+        let pieces =
+            "/|;|=|$|//|;;|C|GB|ADMD| |O|OU1|OU4|S|DD.|DDA:|PD-X|NET-NUM|X4-1|\u{e9}|\u{0}|@|a b|*";
+        let pieces: Vec<&str> = pieces.split('|').collect();
+        let texts = proptest::collection::vec(proptest::sample::select(pieces), 0..24);
+        proptest!(|(text in texts)| {
+            let text = text.concat();
+            let _ = (Mailbox::parse_any(&text), Mailbox::domain_of_part(Mailbox::domain_part(&text)));
+            if let Ok(address) = OrAddress::parse(&text) {
+                let mailbox = Mailbox::of_or_address(&address).unwrap();
+                prop_assert_eq!(OrAddress::parse_part(mailbox.as_str()).unwrap(), address);
+                prop_assert_eq!(Mailbox::parse_any(mailbox.as_str()).unwrap(), mailbox.clone());
+                prop_assert_eq!(Mailbox::domain_part(mailbox.as_str()), mailbox.domain_str());
+                prop_assert!(mailbox.is_same(&mailbox));
+            }
+        });
+    }
+
+    #[test]
+    fn addresses_are_compared_by_their_attributes() {
+        let same = |one: &str, other: &str| {
+            Mailbox::parse_any(one).unwrap().is_same(&Mailbox::parse_any(other).unwrap())
+        };
+        assert!(same("/S=Smith  Jones/O=Beta/C=gb/", "C=GB; A=; O=BETA; S=smith jones"));
+        assert!(!same("/S=Smith/O=Beta/C=GB/", "/S=Smith/O=Beta/C=FR/"));
+        assert!(!same("/S=Smith/O=Beta/C=GB/", "smith@beta.test"));
+    }
+}
