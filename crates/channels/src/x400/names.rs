@@ -30,7 +30,7 @@ pub(super) fn local_id(id: MessageId, x400: &X400) -> String {
 
 /// Our management domain, as the configuration has it.
 pub(super) fn global_domain(domain: &OrAddress) -> GlobalDomain {
-    let text = |key: &str| domain.value(key).map(Box::from);
+    let text = |key: &str| domain.value(key).map(String::into_boxed_str);
     GlobalDomain {
         country: text("C").unwrap_or_default(),
         admd: text("ADMD").unwrap_or_else(|| " ".into()),

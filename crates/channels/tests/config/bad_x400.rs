@@ -22,8 +22,8 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
         "[[route]]\nor_addresses = [\"/C=GB/\"]\nx400 = { peer = \"hub\" }",
         "5:17: a route to a peer of X.400 without a section [x400]",
     ),
-    (WITHOUT, "[x400]\nmta = \"relay\"", "3:1: [x400] without `domain`"),
-    (WITHOUT, "[x400]\ndomain = \"/ADMD= /C=GB/\"", "3:1: [x400] without `mta`"),
+    (WITHOUT, "[x400]\nmta = \"relay\"", "3:2: [x400] without `domain`"),
+    (WITHOUT, "[x400]\ndomain = \"/ADMD= /C=GB/\"", "3:2: [x400] without `mta`"),
     (
         WITHOUT,
         "[x400]\nmta = \"relay\"\ndomain = \"/O=x/ADMD= /C=GB/\"",

@@ -5,6 +5,7 @@
 //! significant first, so that what names its management domain and organization is the end of the text:
 //! that is the [`Domain`](super::Domain) by which it waits and is routed.
 
+use super::or_text::{self, Pair};
 use super::{AddressError, Domain, Mailbox};
 use std::fmt;
 
@@ -20,7 +21,7 @@ const ROUTED: [(&str, &[&str]); 8] = [
     ("OU4", &["OU4"]),
     ("OU3", &["OU3"]),
     ("OU2", &["OU2"]),
-    ("OU1", &["OU1", "OU"]),
+    ("OU1", &["OU1"]),
     ("O", &["O"]),
     ("PRMD", &["PRMD", "P"]),
     ("ADMD", &["ADMD", "A"]),
@@ -47,7 +48,7 @@ const OTHERS: u8 = LOCAL.len() as u8 + 1;
 /// From here on attributes are of those that route.
 const FIRST_ROUTED: u8 = OTHERS + 1;
 
-/// One attribute: its key as it is written here, and its value.
+/// One attribute: its key and its value as they are written here, with what quotes their characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OrAttribute {
     place: u8,
@@ -64,8 +65,8 @@ impl OrAttribute {
 
     /// As it was given.
     #[must_use]
-    pub fn value(&self) -> &str {
-        &self.value
+    pub fn value(&self) -> String {
+        or_text::unquoted(&self.value)
     }
 
     /// Whether addresses are routed by it.
@@ -113,33 +114,48 @@ impl OrAddress {
             return Err(AddressError::new(reason, OR_ADDRESS_BYTES_MAX));
         }
         let mut address = OrAddress::default();
-        for (offset, piece) in pieces(text) {
-            let Some((key, value)) = piece.split_once('=') else {
-                return Err(AddressError::new("expected KEY=value", offset));
-            };
-            let key = key.trim();
-            if !is_known(key) {
-                return Err(AddressError::new("no attribute of O/R addresses", offset));
+        let mut units = Vec::new();
+        for pair in or_text::split(text, OR_ATTRIBUTES_MAX)? {
+            let at = |reason| AddressError::new(reason, pair.offset);
+            let key = key_of(&pair).ok_or_else(|| at("no attribute of O/R addresses"))?;
+            if pair.value.iter().any(|(c, _)| c.is_control()) {
+                return Err(at("control character"));
             }
-            if let Some(at) = piece.find(char::is_control) {
-                return Err(AddressError::new("control character", offset + at));
+            let value = or_text::quoted(&pair.value);
+            if value.trim().is_empty() && key != "ADMD" {
+                return Err(at("attribute without a value"));
             }
-            let key = canonical(key).1;
-            if !key.starts_with("DD.") && address.value(&key).is_some() {
-                return Err(AddressError::new("attribute given twice", offset));
+            if key == "OU" {
+                units.push((value, pair.offset));
+                continue;
             }
-            if address.0.len() == OR_ATTRIBUTES_MAX {
-                return Err(AddressError::new("more than 64 attributes", offset));
+            if !key.starts_with("DD.") && address.find(&key).is_some() {
+                return Err(at("attribute given twice"));
             }
-            if value.trim().is_empty() && !matches!(&*key, "ADMD") {
-                return Err(AddressError::new("attribute without a value", offset));
-            }
+            // X.402 §18.3.1: one space where there is no name.
+            let value = if value.trim().is_empty() { " " } else { &value };
             address.insert(&key, value);
         }
+        address.take_units(units)?;
         match address.0.is_empty() {
             true => Err(AddressError::new("no attribute", 0)),
             false => Ok(address),
         }
+    }
+
+    /// Units without numbers: the last is the most significant one (RFC 2156 §4.3.3), and there are four at most.
+    fn take_units(&mut self, units: Vec<(String, usize)>) -> Result<(), AddressError> {
+        for ((unit, offset), key) in units.into_iter().rev().zip(["OU1", "OU2", "OU3", "OU4", ""]) {
+            if key.is_empty() {
+                return Err(AddressError::new("more than four organizational units", offset));
+            }
+            if self.find(key).is_some() {
+                let reason = "organizational units with and without numbers";
+                return Err(AddressError::new(reason, offset));
+            }
+            self.insert(key, &unit);
+        }
+        Ok(())
     }
 
     /// Adds an attribute by any of its names.
@@ -157,33 +173,23 @@ impl OrAddress {
 
     /// The value of the first attribute with this key, as it was given.
     #[must_use]
-    pub fn value(&self, key: &str) -> Option<&str> {
-        self.0.iter().find(|attribute| &*attribute.key == key).map(|attribute| &*attribute.value)
+    pub fn value(&self, key: &str) -> Option<String> {
+        self.find(key).map(OrAttribute::value)
+    }
+
+    fn find(&self, key: &str) -> Option<&OrAttribute> {
+        self.0.iter().find(|attribute| &*attribute.key == key)
     }
 }
 
 /// As RFC 2156 §4.1 writes it, with `$` before what would end a value.
 impl fmt::Display for OrAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for attribute in &self.0 {
-            f.write_str("/")?;
-            write_quoted(f, &attribute.key)?;
-            f.write_str("=")?;
-            write_quoted(f, &attribute.value)?;
+        for OrAttribute { key, value, .. } in &self.0 {
+            write!(f, "/{key}={value}")?;
         }
         f.write_str("/")
     }
-}
-
-/// A key or a value, in which no delimiter is one.
-fn write_quoted(f: &mut impl fmt::Write, value: &str) -> fmt::Result {
-    for c in value.chars() {
-        if matches!(c, '/' | '=' | '$') {
-            f.write_char('$')?;
-        }
-        f.write_char(c)?;
-    }
-    Ok(())
 }
 
 /// Where an attribute stands, and its key as it is written here.
@@ -199,74 +205,36 @@ fn canonical(key: &str) -> (u8, String) {
             return (place, name.to_owned());
         }
     }
-    match defined_by_domain(key) {
-        Some(kind) => (0, format!("DD.{kind}")),
-        None => (OTHERS, key.to_ascii_uppercase()),
+    match key.starts_with("DD.") {
+        true => (0, key.to_owned()),
+        false => (OTHERS, key.to_ascii_uppercase()),
     }
 }
 
-/// The type of a domain-defined attribute, however its key is written.
-fn defined_by_domain(key: &str) -> Option<&str> {
-    let prefix = key.get(..3).filter(|p| p.eq_ignore_ascii_case("DD."));
-    if prefix.is_some() {
-        return key.get(3..).filter(|kind| !kind.is_empty());
+/// The key of an attribute as it is written here, or `OU`; `None`: there is no such attribute. Postal and network
+/// ones are not all told apart.
+fn key_of(pair: &Pair) -> Option<String> {
+    let key = &*pair.key;
+    let has_front =
+        |front: &str| key.get(..front.len()).is_some_and(|start| start.eq_ignore_ascii_case(front));
+    if has_front("DD.") || has_front("DDA:") {
+        let is_type = !pair.kind.is_empty() && !pair.kind.iter().any(|(c, _)| c.is_control());
+        return is_type.then(|| format!("DD.{}", or_text::quoted(&pair.kind)));
     }
-    let prefix = key.get(..4).filter(|p| p.eq_ignore_ascii_case("DDA:"));
-    prefix.and(key.get(4..)).filter(|kind| !kind.is_empty())
-}
-
-/// Whether there is such an attribute: postal and network ones are not all told apart.
-fn is_known(key: &str) -> bool {
-    let has_prefix = |prefix: &str| {
-        key.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-            && key.len() > prefix.len()
+    // RFC 2156 §4.3.2.
+    if key.eq_ignore_ascii_case("RFC-822") {
+        return Some("DD.RFC-822".to_owned());
+    }
+    if key.eq_ignore_ascii_case("OU") {
+        return Some("OU".to_owned());
+    }
+    let (place, name) = canonical(key);
+    let is_other = ["PD-", "NET-", "T-", "X4-"].iter().any(|front| {
+        has_front(front)
+            && key.len() > front.len()
             && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-    };
-    canonical(key).0 != OTHERS || ["PD-", "NET-", "T-", "X4-"].iter().any(|p| has_prefix(p))
-}
-
-/// The attributes of a text as `KEY=value`, each with its offset, without what quotes delimiters in values: `$`
-/// before one, or the delimiter doubled.
-fn pieces(text: &str) -> Vec<(usize, String)> {
-    let delimiter = if text.trim_start().starts_with('/') { '/' } else { ';' };
-    let mut pieces = Vec::new();
-    let (mut start, mut piece) = (0, String::new());
-    let mut chars = text.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        if c == '$'
-            && let Some((_, quoted)) = chars.next_if(|(_, c)| matches!(c, '/' | '=' | '$' | ';'))
-        {
-            piece.push(quoted);
-            continue;
-        }
-        if c != delimiter {
-            piece.push(c);
-            continue;
-        }
-        // Doubled within a value, and not where one ends: what follows would begin a key.
-        let is_doubled =
-            piece.contains('=') && chars.peek().is_some_and(|(_, next)| *next == delimiter);
-        if is_doubled {
-            chars.next();
-            piece.push(c);
-            continue;
-        }
-        if !piece.trim().is_empty() {
-            pieces.push((start, std::mem::take(&mut piece)));
-        }
-        piece.clear();
-        start = at + 1;
-    }
-    if !piece.trim().is_empty() {
-        pieces.push((start, piece));
-    }
-    if delimiter == ';' {
-        // Blanks behind a semicolon are for the reader.
-        for (_, piece) in &mut pieces {
-            *piece = piece.trim_start().to_owned();
-        }
-    }
-    pieces
+    });
+    (place != OTHERS || is_other).then_some(name)
 }
 
 /// Whether a text is an O/R address as [`OrAddress`] writes it. No mailbox with a domain ends so.
@@ -321,11 +289,7 @@ impl OrAddress {
     fn compared(&self, which: impl Fn(&OrAttribute) -> bool) -> String {
         let mut text = String::new();
         for attribute in self.0.iter().filter(|attribute| which(attribute)) {
-            text.push('/');
-            // A String takes everything.
-            let _ = write_quoted(&mut text, &attribute.key);
-            text.push('=');
-            let _ = write_quoted(&mut text, &attribute.compared());
+            text.extend(["/", &attribute.key, "=", &attribute.compared()]);
         }
         text.push('/');
         text
@@ -423,6 +387,11 @@ mod tests {
             "a blank ADMD is added"
         );
         let organizations = "/OU2=b/OU1=a/O=x/ADMD=t/C=FR/";
+        assert_eq!(text("/OU=b/OU=a/O=x/ADMD=t/C=FR/"), organizations, "the last is the greatest");
+        assert_eq!(
+            text("/RFC-822=tom(u)h(a)x.example/C=GB/"),
+            "/DD.RFC-822=tom(u)h(a)x.example/ADMD= /C=GB/"
+        );
         assert_eq!(text("C=FR;A=t;O=x;OU1=a;OU2=b"), organizations);
         assert_eq!(
             text("DDA:RFC-822=tom(u)h(a)cs.widget.example; C=GB; A=GOLD 400"),
@@ -433,10 +402,13 @@ mod tests {
     #[test]
     fn delimiters_within_values_are_quoted() {
         let written = "/CN=a$/b$=c$$/O=x/ADMD= /C=GB/";
-        assert_eq!(OrAddress::parse(written).unwrap().value("CN"), Some("a/b=c$"));
+        assert_eq!(OrAddress::parse(written).unwrap().value("CN").as_deref(), Some("a/b=c$"));
         assert_eq!(text(written), written);
         assert_eq!(text("/CN=a//b/O=x/C=GB/"), "/CN=a$/b/O=x/ADMD= /C=GB/");
-        assert_eq!(text("CN=a;;b; O=x; C=GB"), "/CN=a;b/O=x/ADMD= /C=GB/");
+        assert_eq!(text("CN=a;;b; O=x; C=GB"), "/CN=a$;b/O=x/ADMD= /C=GB/");
+        // Teletex, and characters that only look like it (RFC 2156 §3.3.4), stay apart.
+        let written = "/DD.k$*$={233}=$*v/CN=caf*caf{233}/O=$*x$$*/ADMD= /C=GB/";
+        assert_eq!(text(written), written);
         let mailbox = Mailbox::parse_any("/CN=a$/O=b/O=x/C=GB/").unwrap();
         assert_eq!(mailbox.domain_str(), "/O=x/ADMD= /C=GB/");
     }
@@ -449,20 +421,26 @@ mod tests {
             ("/O=x/Beta/C=GB/", 5),
             ("/O=x/Z=1/C=GB/", 5),
             ("/O=x/O=y/C=GB/", 5),
-            ("/O=/C=GB/", 1),
-            ("/O=a\u{7}/C=GB/", 4),
+            ("/O= /C=GB/", 1),
+            ("/O=a\u{7}/C=GB/", 1),
             (&format!("/O={}/C=GB/", "x".repeat(OR_ADDRESS_BYTES_MAX)), OR_ADDRESS_BYTES_MAX),
         ] {
             assert_eq!(OrAddress::parse(written).unwrap_err().offset, offset, "{written}");
         }
         let most = "/DD.t=v".repeat(OR_ATTRIBUTES_MAX);
         assert_eq!(OrAddress::parse(&most).map(|address| address.attributes().len()), Ok(64));
-        assert!(
-            OrAddress::parse(&format!("{most}/DD.t=v"))
-                .unwrap_err()
-                .reason
-                .starts_with("more than")
+        assert_eq!(
+            OrAddress::parse(&format!("{most}/DD.t=v")).unwrap_err().reason,
+            "too many attributes"
         );
+        for (written, reason) in [
+            ("/OU=e/OU=d/OU=c/OU=b/OU=a/O=x/", "more than four organizational units"),
+            ("/OU1=b/OU=a/O=x/", "organizational units with and without numbers"),
+            ("/DD.=v/", "no attribute of O/R addresses"),
+            ("/RFC-822=a/O/", "an attribute without a value"),
+        ] {
+            assert_eq!(OrAddress::parse(written).unwrap_err().reason, reason, "{written}");
+        }
     }
 
     #[test]
@@ -500,8 +478,7 @@ mod tests {
     #[test]
     fn no_text_is_too_much_and_what_is_read_is_written_and_read_again() {
         use proptest::prelude::*;
-        let pieces =
-            "/|;|=|$|//|;;|C|GB|ADMD| |O|OU1|OU4|S|DD.|DDA:|PD-X|NET-NUM|X4-1|\u{e9}|\u{0}|@|a b|*";
+        let pieces = "/|;|=|$|//|;;|C|GB|ADMD| |O|OU1|OU4|OU|RFC-822|{|S|DD.|DDA:|PD-X|NET-NUM|X4-1|\u{e9}|\u{0}|@|a b|*";
         let pieces: Vec<&str> = pieces.split('|').collect();
         let texts = proptest::collection::vec(proptest::sample::select(pieces), 0..24);
         proptest!(|(text in texts)| {

@@ -2,6 +2,7 @@ use super::ber::{OR_NAME, read_name};
 use super::folded::best;
 use super::*;
 use crate::ber::Writer;
+use mail::AddressError;
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> =
@@ -119,7 +120,7 @@ fn what_is_no_address_says_where() {
         ("/O=\u{20ac}/", "a character that no address can have", 1),
         ("/DD.a=1/DD.b=1/DD.c=1/DD.d=1/DD.e=1/", "more than four domain-defined attributes", 36),
     ] {
-        assert_eq!(OrAddress::parse(text), Err(TextError { reason, offset }), "{text:?}");
+        assert_eq!(OrAddress::parse(text), Err(AddressError { reason, offset }), "{text:?}");
     }
     let most = "/O=x".to_owned() + &"/".repeat(text::TEXT_BYTES_MAX - 4);
     assert_eq!(most.len(), text::TEXT_BYTES_MAX);
