@@ -6,7 +6,7 @@ use crate::x400::departure::{self, Content, Departure};
 use crate::x400::gateway;
 use crate::x400::unwritten::Unwritten;
 use bytes::Bytes;
-use config::{X400, X400Peer};
+use config::{X400, X400Mode, X400Peer};
 use mail::{Failure, Mono, Reply};
 use mta::alarm::Alarm;
 use mta::delivery::{AttemptContext, Idled, Slot};
@@ -291,8 +291,11 @@ impl<W: World> Association<W> {
         x400: &X400,
     ) -> Result<Result<Departure, Failure>, LoadError> {
         let indexes: Vec<u32> = work.entries.iter().map(|(_, index, _)| *index).collect();
-        if message.kept_of_x400().is_some() {
-            return Ok(departure::departure(message, &indexes, x400));
+        let mode = self.settings.mode;
+        let is_of_x400 = message.kept_of_x400().is_some();
+        let is_rewritten = mode == X400Mode::X4101984 && departure::is_report(message);
+        if is_of_x400 && !is_rewritten {
+            return Ok(departure::departure(message, &indexes, x400, mode));
         }
         let mut content = message.prefix.to_vec();
         let gather = |piece: &[u8]| {
@@ -301,6 +304,9 @@ impl<W: World> Association<W> {
         };
         // What is longer is refused by who converts.
         let _ = self.slot.for_each_piece(message, gather).await?;
+        if is_of_x400 {
+            return Ok(departure::report_to_1984(message, &content, x400));
+        }
         let made = gateway::to_apdu(message, &content, &indexes, x400);
         let departure = |(prefix, content)| Departure { prefix, content: Content::Made(content) };
         Ok(made.map(departure))
