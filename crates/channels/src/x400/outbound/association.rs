@@ -221,6 +221,10 @@ impl<W: World> Association<W> {
                 return Ok(());
             }
         };
+        let _room = match self.is_converted(&message) {
+            true => Some(self.slot.room_to_convert(&message).await),
+            false => None,
+        };
         let departure = match self.departure(&message, &work, &route_of(hop).x400).await {
             Ok(Ok(departure)) => departure,
             Ok(Err(failure)) => {
@@ -283,6 +287,13 @@ impl<W: World> Association<W> {
         }
     }
 
+    /// Whether other octets leave than came.
+    fn is_converted(&self, message: &Message) -> bool {
+        let is_rewritten =
+            || self.settings.mode == X400Mode::X4101984 && departure::is_report(message);
+        message.kept_of_x400().is_none() || is_rewritten()
+    }
+
     /// What is sent of a message: as it came, or made of one of internet mail.
     async fn departure(
         &self,
@@ -291,11 +302,8 @@ impl<W: World> Association<W> {
         x400: &X400,
     ) -> Result<Result<Departure, Failure>, LoadError> {
         let indexes: Vec<u32> = work.entries.iter().map(|(_, index, _)| *index).collect();
-        let mode = self.settings.mode;
-        let is_of_x400 = message.kept_of_x400().is_some();
-        let is_rewritten = mode == X400Mode::X4101984 && departure::is_report(message);
-        if is_of_x400 && !is_rewritten {
-            return Ok(departure::departure(message, &indexes, x400, mode));
+        if !self.is_converted(message) {
+            return Ok(departure::departure(message, &indexes, x400, self.settings.mode));
         }
         let mut content = message.prefix.to_vec();
         let gather = |piece: &[u8]| {
@@ -304,7 +312,7 @@ impl<W: World> Association<W> {
         };
         // What is longer is refused by who converts.
         let _ = self.slot.for_each_piece(message, gather).await?;
-        if is_of_x400 {
+        if message.kept_of_x400().is_some() {
             return Ok(departure::report_to_1984(message, &content, x400));
         }
         let made = gateway::to_apdu(message, &content, &indexes, x400);
