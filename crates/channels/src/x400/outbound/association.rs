@@ -238,15 +238,25 @@ impl<W: World> Association<W> {
         };
         self.carried += 1;
         self.slot.metrics().transactions.inc();
-        let mut early = match self.send(&message, departure).await {
-            Ok(early) => early,
+        match self.send(&message, departure).await {
+            Ok(early) => self.hear(&message, &work, early).await,
             Err(why) => {
                 self.slot.unreadable(&work, "body", &why);
                 self.wire.machine.abort(AbortReason::LocalSystemProblem, self.slot.now());
                 self.wire.close(&self.slot).await;
-                return Err(CloseReason::Normal);
+                Err(CloseReason::Normal)
             }
-        };
+        }
+    }
+
+    /// Waits for what the peer says to a message, and concludes its recipients. `early`: it said this before it had
+    /// all of it.
+    async fn hear(
+        &mut self,
+        message: &Rc<Message>,
+        work: &Work,
+        mut early: Option<Event>,
+    ) -> Result<(), CloseReason> {
         loop {
             let event = match early.take() {
                 Some(event) => event,
@@ -255,20 +265,20 @@ impl<W: World> Association<W> {
             match event {
                 Event::Acknowledged => {
                     let reply = Reply::new(250, (2, 0, 0), "acknowledged");
-                    self.conclude(&message, &work, Ok(reply), false);
+                    self.conclude(message, work, Ok(reply), false);
                     return Ok(());
                 }
                 Event::NotTaken(reason) => {
                     let failure = trouble::not_taken(&self.place, reason);
                     let is_of_message = reason != ExceptionReason::TemporarilyUnable;
-                    self.conclude(&message, &work, Err(failure), is_of_message);
+                    self.conclude(message, work, Err(failure), is_of_message);
                     return Ok(());
                 }
                 Event::Ended(end) => {
                     let failure = trouble::ended(&self.place, &end, &self.settings);
                     // Some abort for a message that they can't read or route.
                     let is_of_message = matches!(end, End::AbortedByPeer { .. });
-                    self.conclude(&message, &work, Err(failure.clone()), is_of_message);
+                    self.conclude(message, work, Err(failure.clone()), is_of_message);
                     if !is_of_message {
                         self.slot.throttled(failure);
                     }
