@@ -1,7 +1,7 @@
 //! Accepted, and thrown away.
 
 use crate::local::{self, Delivered};
-use config::{ChannelSection, Destination, Explainer, Reader, Settings};
+use config::{ChannelSection, Destination, Explainer, KindsOfMail, Reader, Settings};
 use mail::Reply;
 use mta::delivery::{Channel, Slot, Task};
 use mta::seams::World;
@@ -43,6 +43,10 @@ impl Settings for Nowhere {
 
     fn destination(&self) -> Destination<'_> {
         Destination::Here("")
+    }
+
+    fn kinds_of_mail(&self) -> KindsOfMail {
+        KindsOfMail { internet: true, x400: true }
     }
 
     fn keeps_mail(&self) -> bool {

@@ -10,6 +10,7 @@ mod smtp;
 mod stages;
 mod tables;
 mod values;
+mod x400;
 
 pub use key_file::KeyFile;
 pub use smtp::settings;
@@ -18,6 +19,7 @@ pub use stages::{
     consult_access, lookups_at_once, milter_connections,
 };
 pub use tables::{DatabaseFile, LocalTable, local};
+pub use x400::{association_failure, initiator_settings, is_peer, routes_to};
 
 use config::{Config, Schema};
 use mta::delivery::Channels;
@@ -39,11 +41,13 @@ pub fn sections() -> Schema {
     Schema::new()
         .protocol::<smtp::SmtpListenerText>()
         .protocol::<smtp::SubmissionText>()
+        .protocol::<x400::P1Text>()
         .channel::<settings::SmtpText>()
         .channel::<settings::LmtpText>()
         .channel::<settings::MxText>()
         .channel::<maildir::MaildirText>()
         .channel::<discard::DiscardText>()
+        .channel::<x400::X400RouteText>()
         .stage::<stages::AccessText>()
         .stage::<stages::CopyText>()
         .stage::<stages::PolicyText>()
@@ -115,7 +119,7 @@ pub fn signing_domains(config: &Config, author: &str) -> Vec<String> {
 /// All ways in, for one shard.
 #[must_use]
 pub fn protocols<W: World>() -> Protocols<W> {
-    vec![Rc::new(smtp::Inbound::SMTP), Rc::new(smtp::Inbound::SUBMISSION)]
+    vec![Rc::new(smtp::Inbound::SMTP), Rc::new(smtp::Inbound::SUBMISSION), Rc::new(x400::P1)]
 }
 
 /// All stages, for one shard.
@@ -143,5 +147,6 @@ pub fn channels<W: World>() -> Channels<W> {
         Rc::new(smtp::Outbound::MX),
         Rc::new(maildir::Maildirs),
         Rc::new(discard::Discard),
+        Rc::new(x400::Outbound),
     ]
 }

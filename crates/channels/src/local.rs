@@ -76,10 +76,7 @@ async fn deliver_each<W: World, S: Settings>(
     deliver: &impl AsyncFn(&Slot<W>, &S, &Rc<Message>, u32) -> Attempt,
 ) {
     let place = slot.place_to_load(work.id);
-    let message = match slot.load_in_turn(place, work.id).await {
-        Ok(message) => message,
-        Err(why) => return slot.unreadable(work, "record", &why),
-    };
+    let Some(message) = slot.load_mail(place, work).await else { return };
     for entry in &work.entries {
         let index = entry.1;
         if message.envelope.recipients.get(index as usize).is_none() {

@@ -93,6 +93,11 @@ pub trait Settings: Any + Debug + Send + Sync {
         true
     }
 
+    /// Which messages it can deliver.
+    fn kinds_of_mail(&self) -> KindsOfMail {
+        KindsOfMail { internet: true, x400: false }
+    }
+
     /// Whether accepted mail is queued. If not it is thrown away as it arrives: nothing of it is
     /// written for recipients of this route.
     fn keeps_mail(&self) -> bool {
@@ -136,6 +141,15 @@ impl PartialEq for dyn Settings {
     fn eq(&self, other: &dyn Settings) -> bool {
         self.is_like(other)
     }
+}
+
+/// Which messages a channel can deliver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KindsOfMail {
+    /// Internet messages, to mailboxes.
+    pub internet: bool,
+    /// Messages, probes and reports of X.400, to O/R addresses.
+    pub x400: bool,
 }
 
 /// Who else than the file says how connections are encrypted.

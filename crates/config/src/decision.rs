@@ -133,6 +133,13 @@ impl Config {
         if rcpt.domain_str().is_empty() {
             return Decision::Postmaster { route: self.postmaster.route };
         }
+        if rcpt.is_or_address() {
+            // Whoever may name such has shown who it is.
+            return match self.named(&rcpt.domain(), None) {
+                Some(route) => Decision::Named { route },
+                None => Decision::NoRoute { may_relay: true },
+            };
+        }
         if let Some(route) = self.named(&rcpt.domain(), in_tables) {
             let named = Decision::Named { route };
             return self.unless_unfit(listener, may_relay, rcpt, named, route);

@@ -4,6 +4,7 @@ use super::problem::{Problem, place_of};
 use super::shape::Shape;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
@@ -11,11 +12,18 @@ use toml::de::{DeTable, DeValue};
 /// A file's text and the places of its keys and values.
 ///
 /// A path names a value: `listener[0].relay_from[1]`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Document {
     file: Arc<str>,
     text: Arc<str>,
     places: BTreeMap<String, Range<usize>>,
+}
+
+/// Not the text: passwords of peers stand in it.
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Document").field("file", &self.file).finish_non_exhaustive()
+    }
 }
 
 impl Document {

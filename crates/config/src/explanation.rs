@@ -181,10 +181,9 @@ impl Telling<'_> {
                 let value = format!("refused to {client}: {}", Reply::from(refusal.clone()));
                 (value, deciding_rule.unwrap_or_else(|| self.last_table()))
             }
-            Decision::Named { route } => (
-                "accepted from everybody: a route names the domain".to_owned(),
-                self.pattern_origin(route, request.recipient),
-            ),
+            Decision::Named { route } => {
+                (named_by(request.recipient), self.pattern_origin(route, request.recipient))
+            }
             Decision::Local { route } => (
                 "accepted from everybody: everything else stays on this server".to_owned(),
                 self.explainer.origin(&format!("route[{route}]")),
@@ -277,6 +276,9 @@ impl Telling<'_> {
     /// The line of the pattern that took the domain.
     fn pattern_origin(&self, route: usize, recipient: &Mailbox) -> Origin {
         let domain = recipient.domain();
+        if domain.is_or_domain() {
+            return self.explainer.origin(&format!("route[{route}].or_addresses"));
+        }
         let patterns = self.config.routes.get(route).map_or(&[][..], |route| &route.domains);
         let position = patterns.iter().position(|pattern| pattern.covers(&domain));
         match position {
@@ -485,12 +487,24 @@ impl Telling<'_> {
     }
 }
 
+/// Who may send to a recipient that a route names.
+fn named_by(recipient: &Mailbox) -> String {
+    match recipient.is_or_address() {
+        true => "accepted from peers of X.400: a route names its attributes".to_owned(),
+        false => "accepted from everybody: a route names the domain".to_owned(),
+    }
+}
+
 fn describe_route(route: &Route) -> String {
     let takes = match route.domains.as_slice() {
         [] if route.line == 0 => "the postmaster's mail".to_owned(),
         [] if let Some(table) = &route.domains_table => {
             format!("domains in table \"{}\"", table.name)
         }
+        [] if let Some(first) = route.or_addresses.first() => match route.or_addresses.len() - 1 {
+            0 => first.to_string(),
+            more => format!("{first} and {more} more"),
+        },
         [] => "everything else".to_owned(),
         domains => {
             let shown: Vec<String> = domains.iter().take(3).map(DomainPattern::to_string).collect();

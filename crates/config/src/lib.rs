@@ -40,11 +40,12 @@ mod tenant;
 mod warmup;
 mod web_place;
 pub mod written;
+mod x400;
 
 pub use acme::{Acme, ExternalAccount, Ordered};
 pub use certificate::{Certificate, NamePattern};
 pub use channel::{
-    ChannelSection, Destination, Limits, Settings, SharedLimits, TlsSources, Values,
+    ChannelSection, Destination, KindsOfMail, Limits, Settings, SharedLimits, TlsSources, Values,
 };
 pub use decision::Decision;
 pub use embedded::EMBEDDED;
@@ -78,6 +79,10 @@ pub use web_place::WebPlace;
 pub use written::{
     AcmeChallenge, Durability, KeyType, ListenerTls, LogLevel, Returns, TableRefText, TenantText,
     Unsigned,
+};
+pub use x400::{
+    GatewayTables, MTA_NAME_BYTES_MAX, OrRoutes, PASSWORD_BYTES_MAX, SELECTOR_BYTES_MAX,
+    SESSION_SELECTOR_BYTES_MAX, X400, X400Gateway, X400Mode, X400Peer,
 };
 
 use document::Document;
@@ -144,6 +149,8 @@ pub struct Config {
     pub stages: Vec<StageEntry>,
     /// Lookup tables, in the order of the file.
     pub tables: Vec<Arc<TableEntry>>,
+    /// Who we are among MTAs of X.400; `None`: it is not spoken.
+    pub x400: Option<Arc<X400>>,
     /// From where mail is sent, in the order of the file.
     pub sources: Vec<Arc<Source>>,
     /// What routes spread their mail over, in the order of the file.
@@ -158,6 +165,7 @@ pub struct Config {
     /// What is hardly meant, but not wrong.
     pub warnings: Vec<Problem>,
     table: RouteTable,
+    or_routes: OrRoutes,
     document: Arc<Document>,
 }
 
@@ -194,6 +202,14 @@ impl Config {
     #[must_use]
     pub fn shaping_unread(&self, index: usize, why: String) -> ConfigErrors {
         let problem = self.document.problem(&format!("shaping[{index}]"), true, why, "");
+        let (file, text) = (self.document.file().clone(), self.document.text().clone());
+        ConfigErrors::new(file, text, vec![problem])
+    }
+
+    /// The mistake that a file of the gateway of `[x400]` can't be used: the one that this key names.
+    #[must_use]
+    pub fn gateway_unread(&self, key: &str, why: String) -> ConfigErrors {
+        let problem = self.document.problem(&format!("x400.gateway.{key}"), true, why, "");
         let (file, text) = (self.document.file().clone(), self.document.text().clone());
         ConfigErrors::new(file, text, vec![problem])
     }
@@ -266,14 +282,21 @@ impl Config {
         in_tables: Option<usize>,
     ) -> Option<(usize, &Arc<Route>)> {
         let named = self.named(domain, in_tables);
+        if domain.is_or_domain() {
+            return self.routes.get(named?).map(|route| (route.index, route));
+        }
         // A catch-all is the last route, so a route that names the domain comes before it.
         let index = named.or_else(|| self.table.catch_all())?;
         self.routes.get(index).map(|route| (index, route))
     }
 
-    /// The first route that takes this domain by name, in the file or in a table.
+    /// The first route that takes this domain by name, in the file or in a table; of what O/R addresses are
+    /// routed by, the one with most attributes.
     #[must_use]
     pub fn named(&self, domain: &Domain, in_tables: Option<usize>) -> Option<usize> {
+        if domain.is_or_domain() {
+            return self.or_routes.find(domain);
+        }
         let in_file = self.table.named(domain);
         in_file.into_iter().chain(in_tables).min()
     }

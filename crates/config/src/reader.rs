@@ -3,6 +3,7 @@
 use super::quantity::{DurationText, Period, SizeText};
 use super::resolver::Resolver;
 use super::table::TableEntry;
+use super::x400::{X400, X400Peer};
 use ipnet::IpNet;
 use mail::Wall;
 use std::path::PathBuf;
@@ -72,6 +73,23 @@ impl<'a, 'd> Reader<'a, 'd> {
     /// The table whose name is the value of `key`. `None`: there is none, which is a mistake.
     pub fn table(&mut self, key: &str, name: &str) -> Option<Arc<TableEntry>> {
         self.resolver.table_named(&self.path(key), name)
+    }
+
+    /// The peer of X.400 whose name is the value of `key`, and who we are to it. `None`: there is none to send to,
+    /// which is a mistake.
+    pub fn x400_peer(&mut self, key: &str, name: &str) -> Option<(Arc<X400>, Arc<X400Peer>)> {
+        self.resolver.x400_peer(&self.path(key), name)
+    }
+
+    /// Who we are among MTAs of X.400. `None`: the file does not say, which is a mistake.
+    pub fn x400(&mut self) -> Option<Arc<X400>> {
+        let x400 = self.resolver.x400.clone();
+        if x400.is_none() {
+            let help =
+                "add [x400] with `mta` and `domain`, and a [[x400.peer]] for each that may bind";
+            self.error("kind", "a listener for X.400 without a section [x400]", help);
+        }
+        x400
     }
 
     /// A duration.

@@ -181,7 +181,7 @@ These keys stand before the first section.
 ";
 
 /// Heading, how the section is opened, and the definition that describes it.
-const SECTIONS: [(&str, &str, &str); 24] = [
+const SECTIONS: [(&str, &str, &str); 27] = [
     ("spool", "[spool]", "SpoolText"),
     ("certificate", "[[certificate]]", "CertificateText"),
     ("listener", "[[listener]]", "ListenerText"),
@@ -193,6 +193,9 @@ const SECTIONS: [(&str, &str, &str); 24] = [
     ("pool", "[[pool]]", "PoolText"),
     ("pool: sources", "[[pool]]\nsources = [{ … }]", "PoolSourceText"),
     ("tenant", "[[tenant]]", "TenantText"),
+    ("x400", "[x400]", "X400Text"),
+    ("x400: gateway", "[x400]\ngateway = { … }", "X400GatewayText"),
+    ("x400.peer", "[[x400.peer]]", "X400PeerText"),
     ("retry", "[retry]", "RetryText"),
     ("reports", "[reports]", "ReportsText"),
     ("reports: retry", "[reports]\nretry = { … }", "ReportRetryText"),

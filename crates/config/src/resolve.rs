@@ -14,6 +14,7 @@ mod srs;
 mod steering;
 mod table;
 mod tenant;
+mod x400;
 
 use super::channel::Destination;
 use super::document::Document;
@@ -63,6 +64,7 @@ pub(super) fn read(
         problems: Vec::new(),
         listener_names: Vec::new(),
         tables: Vec::new(),
+        x400: None,
     };
     let parts = resolver.file(schema, &written, machine);
     let mut problems = resolver.problems;
@@ -103,6 +105,8 @@ struct Parts {
     log: Log,
     stages: Vec<StageEntry>,
     tables: Vec<Arc<TableEntry>>,
+    x400: Option<Arc<super::X400>>,
+    or_routes: super::OrRoutes,
     shaping_sources: Vec<ShapingSource>,
     sources: Vec<Arc<Source>>,
     pools: Vec<Arc<Pool>>,
@@ -137,6 +141,8 @@ impl Parts {
             log: self.log,
             stages: self.stages,
             tables: self.tables,
+            x400: self.x400,
+            or_routes: self.or_routes,
             shaping_sources: self.shaping_sources,
             sources: self.sources,
             pools: self.pools,
@@ -168,6 +174,7 @@ impl Resolver<'_> {
         let certificates = self.certificates(&written.certificate, &store);
         let acme = self.acme(&written.acme, &written.certificate, store);
         self.tables = self.tables(schema, &written.table);
+        self.x400 = self.x400(&written.x400);
         let listeners = self.listeners(schema, &written.listener, !written.certificate.is_empty());
         let reports = Arc::new(self.reports("reports", &written.reports));
         let sources = self.sources(&written.source);
@@ -175,6 +182,7 @@ impl Resolver<'_> {
         let tenants = Arc::new(self.tenants(&written.tenant, &pools));
         let general = General { schema, retry: &retry, reports: &reports, pools: &pools, written };
         let (mut routes, table) = self.routes(&written.route, &general);
+        let or_routes = self.or_routes(&routes);
         self.routes_to_ourselves(&routes, &listeners);
         self.asked_routes(&written.table, &routes);
         let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
@@ -210,6 +218,8 @@ impl Resolver<'_> {
             routes,
             table,
             tables: std::mem::take(&mut self.tables),
+            x400: self.x400.take(),
+            or_routes,
             retry,
             reports,
             report_retry: self.report_retry(written.reports.retry.as_ref()),
@@ -508,6 +518,7 @@ impl Resolver<'_> {
             name: POSTMASTER_ROUTE.into(),
             domains: Vec::new(),
             domains_table: None,
+            or_addresses: Vec::new(),
             recipients: None,
             aliases: None,
             include: Vec::new(),

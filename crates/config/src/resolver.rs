@@ -4,6 +4,7 @@ use super::document::Document;
 use super::problem::Problem;
 use super::quantity::{self, DurationText, SizeText};
 use super::table::TableEntry;
+use super::x400::X400;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(super) struct Resolver<'a> {
     pub(super) listener_names: Vec<Arc<str>>,
     /// All tables without a mistake, as soon as they are read.
     pub(super) tables: Vec<Arc<TableEntry>>,
+    /// Peers of X.400, as soon as they are read.
+    pub(super) x400: Option<Arc<X400>>,
 }
 
 impl Resolver<'_> {

@@ -5,8 +5,8 @@ use super::next_hop::next_hop;
 use super::settings::{Reports, Retry};
 use super::source::Pool;
 use super::table::TableEntry;
-use mail::Domain;
 use mail::map::FixedMap;
+use mail::{Domain, OrAddress};
 use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
@@ -23,6 +23,8 @@ pub struct Route {
     pub domains: Vec<DomainPattern>,
     /// It takes the domains that this table has.
     pub domains_table: Option<Arc<TableEntry>>,
+    /// What it takes of O/R addresses.
+    pub or_addresses: Vec<OrAddress>,
     /// The recipients that there are; `None`: all.
     pub recipients: Option<Arc<TableEntry>>,
     /// Addresses that stand for others.
@@ -47,7 +49,7 @@ impl Route {
     /// It takes everything that no route before it took.
     #[must_use]
     pub fn is_catch_all(&self) -> bool {
-        self.domains.is_empty() && self.domains_table.is_none()
+        self.domains.is_empty() && self.domains_table.is_none() && self.or_addresses.is_empty()
     }
 
     /// The hosts that the file names, as the ready queue's name has them: groups in the order in

@@ -14,6 +14,7 @@ mod source;
 mod steering;
 mod table;
 mod tenant;
+mod x400;
 
 pub use acme::{AcmeChallenge, AcmeText, ExternalAccountText, KeyType};
 pub use certificate::CertificateText;
@@ -25,6 +26,7 @@ pub use source::{PoolSourceText, PoolText, SourceText, WarmupText};
 pub use steering::SteeringText;
 pub use table::{Rewrite, TableCacheText, TableRefText, TableText};
 pub use tenant::{TenantText, Unsigned};
+pub use x400::{X400GatewayText, X400ModeText, X400PeerText, X400Text};
 
 use super::quantity::{DurationText, SizeText};
 use schemars::JsonSchema;
@@ -81,6 +83,8 @@ pub struct FileText {
     pub tenant: Vec<TenantText>,
     /// Lookup tables, which other sections refer to by their names.
     pub table: Vec<TableText>,
+    /// Who we are among MTAs of X.400, and who our peers are.
+    pub x400: X400Text,
     /// When a delivery that failed for now is tried again.
     pub retry: RetryText,
     /// What senders are told of the fate of their mail (delivery status notifications, RFC 3464).

@@ -4,7 +4,7 @@ use crate::bench;
 use crate::prove::{crash, limits, sim};
 use crate::stand::long_path as path;
 use clap::{Parser, Subcommand};
-use load::{cpu, dns, floor, guess, ledger, sink, source};
+use load::{cpu, dns, floor, guess, ledger, p1, sink, source};
 use std::process::ExitCode;
 
 /// Load tools for mail relays: send mail, receive mail, account for every message.
@@ -19,6 +19,9 @@ pub struct Cli {
 enum Command {
     Source(source::SourceOptions),
     Sink(sink::SinkOptions),
+    P1Source(Box<p1::P1SourceOptions>),
+    P1Sink(p1::P1SinkOptions),
+    P1Floor(Box<p1::P1FloorOptions>),
     Dns(dns::DnsOptions),
     Ledger(ledger::LedgerOptions),
     Floor(floor::FloorOptions),
@@ -38,6 +41,9 @@ impl Cli {
         let outcome = match self.command {
             Command::Source(options) => source::run(&options),
             Command::Sink(options) => sink::run(&options),
+            Command::P1Source(options) => p1::run_source(&options),
+            Command::P1Sink(options) => p1::run_sink(&options),
+            Command::P1Floor(options) => p1::run_floor(&options),
             Command::Dns(options) => dns::run(&options),
             Command::Ledger(options) => ledger::run(&options),
             Command::Floor(options) => floor::run(&options),

@@ -18,6 +18,7 @@ pub mod ledger;
 pub mod listener;
 pub mod mailboxes;
 pub mod outcome;
+pub mod p1;
 pub mod proc;
 pub mod process;
 pub mod progress;

@@ -5,6 +5,11 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+mod or_address;
+pub mod or_text;
+
+pub use or_address::{OR_ADDRESS_BYTES_MAX, OR_ATTRIBUTES_MAX, OrAddress, OrAttribute};
+
 /// Longest local part in octets. Everybody must take 64 (RFC 5321 §4.5.3.1.1); VERP, SRS and BATV
 /// make longer ones every day.
 pub const LOCAL_BYTES_MAX: usize = 250;
@@ -18,7 +23,8 @@ pub const LABEL_BYTES_MAX: usize = 63;
 /// in wire form, of which two are the first length and the root).
 pub const DNS_NAME_BYTES_MAX: usize = 253;
 
-/// A domain, an address literal in brackets, or empty for the bare `<postmaster>`: normalised to
+/// A domain, an address literal in brackets, what an O/R address is routed by, or empty for the bare
+/// `<postmaster>`: normalised to
 /// lower case (ASCII and, for U-labels, Unicode lower case), cheap to clone.
 ///
 /// A U-label and its A-label are two different values here; who needs them to be one compares
@@ -26,11 +32,13 @@ pub const DNS_NAME_BYTES_MAX: usize = 253;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Domain(Arc<str>);
 
-/// `local@domain` as it was given; only comparison of domains folds case.
+/// `local@domain` as it was given; only comparison of domains folds case. Or an O/R address, whose domain
+/// is what it is routed by: see [`OrAddress`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mailbox {
     text: Box<str>,
-    /// Where the `@` stands; `text.len()` for the bare `postmaster`.
+    /// Where the `@` stands, or the `/` before the domain of an O/R address; `text.len()` for the bare
+    /// `postmaster`.
     at: u32,
 }
 
@@ -106,7 +114,7 @@ impl Domain {
     /// When a U-label is not valid IDNA, when it is an address literal or empty, or when the name
     /// is longer than the DNS can carry.
     pub fn to_ascii(&self) -> Result<String, AddressError> {
-        if self.0.is_empty() || self.0.starts_with('[') {
+        if self.0.is_empty() || self.0.starts_with(['[', '/']) {
             return Err(AddressError::new("not a domain name", 0));
         }
         let mut name = String::with_capacity(self.0.len());
@@ -205,21 +213,30 @@ impl Mailbox {
         Cow::Owned(out)
     }
 
-    /// The domain as given (case kept), empty for bare `postmaster`.
+    /// The domain as given (case kept), empty for bare `postmaster`; of an O/R address the attributes by
+    /// which it is routed.
     #[must_use]
     pub fn domain_str(&self) -> &str {
-        self.text.get(self.at as usize + 1..).unwrap_or("")
+        let at = self.at as usize;
+        let at = if self.is_or_address() { at } else { at + 1 };
+        self.text.get(at..).unwrap_or("")
     }
 
     /// The domain, normalised.
     #[must_use]
     pub fn domain(&self) -> Domain {
-        Domain::normalise(self.domain_str())
+        match self.is_or_address() {
+            true => Domain::of_or_text(self.domain_str()),
+            false => Domain::normalise(self.domain_str()),
+        }
     }
 
     /// Whether both name the same mailbox: one local part, however it is quoted, and one domain.
     #[must_use]
     pub fn is_same(&self, other: &Mailbox) -> bool {
+        if self.is_or_address() || other.is_or_address() {
+            return self.is_same_or_address(other);
+        }
         let (mine, theirs) = (self.domain_str(), other.domain_str());
         if mine.is_empty() || theirs.is_empty() {
             // The bare postmaster, in any case.

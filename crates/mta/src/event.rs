@@ -132,7 +132,7 @@ impl Client {
 pub struct Hop {
     /// The route's name or pattern, as `explain` shows it.
     pub route: Arc<str>,
-    /// `smtp`, `lmtp`, `maildir`, `discard`.
+    /// `smtp`, `lmtp`, `maildir`, `discard`, `x400`.
     pub channel: &'static str,
     /// Whose hosts they are, where shaping knows that.
     pub provider: Option<Arc<str>>,

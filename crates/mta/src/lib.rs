@@ -46,5 +46,6 @@ pub mod tables;
 mod tenants;
 #[cfg(test)]
 mod testing;
+pub mod unheard;
 pub mod warmup;
 pub mod window;

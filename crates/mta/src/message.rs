@@ -6,11 +6,12 @@ use crate::meta::{self, KeptOwner};
 use crate::overrides::Overrides;
 use bytes::Bytes;
 use mail::{
-    ByMode, ContentFacts, DeliverBy, Envelope, Failure, Mailbox, MessageId, Omitted, Priority,
-    RequireTls, Wall,
+    ByMode, ContentFacts, ContentScanner, DeliverBy, Envelope, Failure, Mailbox, MessageId,
+    Omitted, Priority, RequireTls, Wall,
 };
 use spool::{Accept, BlobId, Body, Loaded, LoadedBody, Meta};
 use std::borrow::Cow;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A message of this shard, read-only and shared by its recipients.
@@ -36,8 +37,10 @@ pub struct Message {
     pub last_reason: Option<Box<str>>,
     /// What an operator chose in place of what `meta` says: known of messages that were read back.
     pub overrides: Option<Box<Overrides>>,
-    /// Of one that was read back: the memory that it takes.
+    /// Of one that was read back or converted: the memory that it takes.
     pub memory: Option<Permit>,
+    /// Of one that was converted for a route that takes internet mail only: what it was.
+    pub(crate) converted_from: Option<Rc<Message>>,
 }
 
 /// From whom a recipient gets a message.
@@ -49,6 +52,17 @@ pub enum SentBy<'a> {
     Rewritten,
     /// From who answers for a list that the recipient is on.
     Owner(&'a str),
+}
+
+/// A message that was converted.
+#[derive(Debug)]
+pub struct Converted {
+    /// MAIL FROM.
+    pub reverse_path: Option<Mailbox>,
+    /// ENVID=, as xtext.
+    pub envid: Option<Box<str>>,
+    /// Header and body.
+    pub content: Vec<u8>,
 }
 
 /// A body as it is sent.
@@ -133,6 +147,38 @@ impl Message {
         }
     }
 
+    /// What its channel needs, where it is no internet mail.
+    #[must_use]
+    pub fn kept_of_x400(&self) -> Option<&Bytes> {
+        meta::kept_of_x400(&self.meta)
+    }
+
+    /// The same, as a channel converted it in this memory.
+    pub(crate) fn converted(self: &Rc<Message>, to: Converted, mut memory: Permit) -> Message {
+        memory.shrink(to.content.len() as u64);
+        let mut scanner = ContentScanner::default();
+        scanner.push(&to.content);
+        let envelope = Envelope {
+            reverse_path: to.reverse_path,
+            envid: to.envid,
+            ..Envelope::clone(&self.envelope)
+        };
+        Message {
+            id: self.id,
+            received_at: self.received_at,
+            envelope: Arc::new(envelope),
+            meta: self.meta.clone(),
+            prefix: Bytes::new(),
+            body: MessageBody::Memory(vec![Bytes::from(to.content)]),
+            omitted: Omitted::default(),
+            facts: scanner.finish(),
+            last_reason: self.last_reason.clone(),
+            overrides: self.overrides.clone(),
+            memory: Some(memory),
+            converted_from: Some(Rc::clone(self)),
+        }
+    }
+
     /// What it asks of TLS on its way.
     #[must_use]
     pub fn require_tls(&self) -> RequireTls {
@@ -203,6 +249,7 @@ impl Message {
             last_reason: loaded.last_reason,
             overrides: loaded.overrides.map(|text| Box::new(Overrides::parse(&text))),
             memory: None,
+            converted_from: None,
         }
     }
 
@@ -274,6 +321,7 @@ pub(crate) mod tests {
             last_reason: None,
             overrides: None,
             memory: None,
+            converted_from: None,
         }
     }
 

@@ -3,7 +3,10 @@
 use crate::event::{Client, Labels};
 use crate::overrides::Overrides;
 use bytes::Bytes;
-use mail::{ByMode, DeliverBy, Mailbox, Omitted, Priority, RequireTls, Wall};
+use mail::{
+    ByMode, Class, DeliverBy, EnhancedStatus, Failure, Mailbox, Omitted, Priority, Refusal,
+    RequireTls, Wall,
+};
 use spool::Meta;
 use spool::record::tag;
 use std::collections::BTreeMap;
@@ -200,6 +203,63 @@ fn runs_of(indexes: &[u32]) -> Vec<u8> {
     numbers.flat_map(u32::to_le_bytes).collect()
 }
 
+/// What begins the route of a recipient that was refused when the message was accepted. No other is called so.
+pub(crate) const REFUSED: &str = "<refused> ";
+
+/// Text of a refusal that is kept, in octets.
+const REFUSED_BYTES_MAX: usize = 256;
+
+/// What the channel of a message needs that is no internet mail.
+pub(crate) fn x400(kept: Bytes) -> (u16, Bytes) {
+    (tag::X400, kept)
+}
+
+/// What [`x400`] keeps; `None`: it is internet mail.
+pub(crate) fn kept_of_x400(meta: &Meta) -> Option<&Bytes> {
+    field(meta, tag::X400)
+}
+
+/// Recipients, by their indexes in order, that were refused when the message was accepted, and why; `None` if
+/// there are none.
+pub(crate) fn refused(refused: &[(u32, Refusal)]) -> Option<(u16, Bytes)> {
+    let mut reasons: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for (index, refusal) in refused {
+        let mut reason = format!("{REFUSED}{} {}", refusal.status, refusal.text);
+        reason.truncate(reason.floor_char_boundary(REFUSED_BYTES_MAX));
+        reasons.entry(reason).or_default().push(*index);
+    }
+    let mut value = Vec::new();
+    for (reason, indexes) in &reasons {
+        for part in [&*runs_of(indexes), reason.as_bytes()] {
+            value.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            value.extend_from_slice(part);
+        }
+    }
+    (!value.is_empty()).then(|| (tag::REFUSED, Bytes::from(value)))
+}
+
+/// Why [`refused`] names this recipient, behind [`REFUSED`].
+pub(crate) fn refusal_of(meta: &Meta, index: u32) -> Option<&str> {
+    let mut rest: &[u8] = field(meta, tag::REFUSED)?;
+    loop {
+        let (runs, reason);
+        (runs, rest) = part(rest)?;
+        (reason, rest) = part(rest)?;
+        if is_in_runs(runs, index) {
+            return std::str::from_utf8(reason).ok();
+        }
+    }
+}
+
+/// The failure of recipients whose scheduled queue has this route; `None`: they were not refused.
+pub(crate) fn failure_of_refused(route: &str) -> Option<Failure> {
+    let (status, text) = route.strip_prefix(REFUSED)?.split_once(' ')?;
+    let mut numbers = status.split('.').map(|number| number.parse::<u16>().ok());
+    let (subject, detail) = (numbers.nth(1)??, numbers.next()??);
+    let status = EnhancedStatus::new(5, subject, detail);
+    Some(Failure::local(Class::Permanent, status, text))
+}
+
 /// Whether [`runs_of`] were made of this index, too.
 fn is_in_runs(runs: &[u8], index: u32) -> bool {
     let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
@@ -325,6 +385,31 @@ mod tests {
         for end in 0..whole.len() {
             let torn = Meta { fields: vec![(tag::OWNERS, whole.slice(..end))] };
             assert_eq!(owner_of(&torn, 3), None, "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn who_was_refused_is_found_again_with_the_reason() {
+        assert_eq!(refused(&[]), None);
+        let (of_loop, of_name) =
+            (Refusal::permanent((4, 6), "it loops"), Refusal::permanent((1, 1), "nobody"));
+        let all = [(0, of_loop.clone()), (2, of_name), (3, of_loop)];
+        let meta = Meta { fields: refused(&all).into_iter().collect() };
+        assert_eq!(refusal_of(&meta, 1), None);
+        let failure = |index| failure_of_refused(refusal_of(&meta, index)?);
+        let status = |index| failure(index).map(|failure| failure.status.to_string());
+        assert_eq!(
+            (status(0), status(2), status(3)),
+            (Some("5.4.6".to_owned()), Some("5.1.1".to_owned()), Some("5.4.6".to_owned()))
+        );
+        assert_eq!(failure(2).map(|failure| failure.text), Some("nobody".into()));
+        for route in ["", "far", "postmaster", "<refused> ", "<refused> 5.x.1 y"] {
+            assert!(failure_of_refused(route).is_none(), "{route}");
+        }
+        let whole = &meta.fields[0].1;
+        for end in 0..whole.len() {
+            let torn = Meta { fields: vec![(tag::REFUSED, whole.slice(..end))] };
+            assert!(refusal_of(&torn, 1).is_none(), "cut at {end}");
         }
     }
 

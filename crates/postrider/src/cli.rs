@@ -8,6 +8,7 @@ mod queue;
 mod shaping;
 mod table;
 mod tls;
+mod x400;
 
 pub(crate) use auth::{AuthArgs, AuthCheckArgs, AuthCommand};
 pub(crate) use classify::ClassifyArgs;
@@ -16,6 +17,10 @@ pub(crate) use queue::QueueArgs;
 pub(crate) use shaping::{LiftArgs, ShapingArgs, ShapingCommand};
 pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
 pub(crate) use tls::{TlsArgs, TlsCheckArgs, TlsCommand};
+pub(crate) use x400::{
+    X400AddressArgs, X400Args, X400Command, X400DecodeArgs, X400PeerArgs, X400PeersArgs,
+    X400PingArgs,
+};
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use mail::{Domain, Mailbox};
@@ -139,6 +144,8 @@ pub(crate) enum Command {
     Dkim(DkimArgs),
     /// How connections to next hops are encrypted
     Tls(TlsArgs),
+    /// Peers of X.400, addresses and what is sent there
+    X400(X400Args),
     /// The configuration's reference, schema and default
     Config(ConfigArgs),
     /// Print shell completions
@@ -349,7 +356,7 @@ fn parse_domain(text: &str) -> Result<String, String> {
 
 fn parse_mailbox(text: &str) -> Result<Mailbox, String> {
     let bare = text.strip_prefix('<').and_then(|t| t.strip_suffix('>')).unwrap_or(text);
-    Mailbox::parse(bare, true).map_err(|error| error.to_string())
+    Mailbox::parse_any(bare).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -79,5 +79,6 @@ fn main() -> ExitCode {
         Command::Table(args) => commands::table::run(&args),
         Command::Dkim(args) => commands::dkim::run(&args),
         Command::Tls(args) => commands::tls::run(&args),
+        Command::X400(args) => commands::x400::run(&args),
     }
 }

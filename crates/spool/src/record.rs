@@ -120,6 +120,13 @@ pub mod tag {
     /// When it is to be delivered at the latest (RFC 2852): u64 Unix ms, then an octet, `R` (it is returned
     /// then) or `N` (its sender is told), then an octet, 1 where relaying is traced.
     pub const DELIVER_BY: u16 = 25;
+    /// Of a message of X.400: the octets of its transfer envelope as they came, behind an octet that says
+    /// what it is (the channel's to know). Not in the index: the queue needs it not.
+    pub const X400: u16 = 26;
+    /// Recipients that were refused when the message was accepted and are to be reported: for each run of
+    /// indexes its first and how many there are (u32 each), then the length of the reason (u32) and the
+    /// reason, a status (RFC 3463), a blank, and text.
+    pub const REFUSED: u16 = 27;
 }
 
 /// How a recipient was done with.

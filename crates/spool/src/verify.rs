@@ -148,10 +148,7 @@ impl Verifier {
             let head = codec::read_head(record).ok_or("a malformed accept")?;
             let id = head.id;
             let summary = codec::read_summary(record, &mut |text| {
-                mail::Mailbox::parse(&format!("x@{text}"), true)
-                    .ok()
-                    .map(|m| m.domain())
-                    .or_else(|| mail::Mailbox::parse("postmaster", false).ok().map(|m| m.domain()))
+                mail::Mailbox::domain_of_part(text).or_else(|| mail::Mailbox::domain_of_part(""))
             })
             .ok_or_else(|| format!("a malformed accept of {id}"))?;
             if !self.accepted.insert(id.0) {

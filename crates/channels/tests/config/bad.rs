@@ -520,7 +520,7 @@ const BAD: &[(&str, &str, &str)] = &[
 #[test]
 fn each_mistake_is_shown_at_its_place() {
     let mut wrong = String::new();
-    let more = [CHECKS, EVENTS, LOGINS, SIGNING, WARMUPS];
+    let more = [CHECKS, EVENTS, LOGINS, SIGNING, WARMUPS, super::bad_x400::X400];
     for (frame, mistake, expected) in BAD.iter().chain(more.into_iter().flatten()) {
         let text = frame.replacen("<HERE>", mistake, 1);
         let found = match schema().parse(&text, "f.toml") {

@@ -8,4 +8,5 @@ mod bad_events;
 mod bad_logins;
 mod bad_signing;
 mod bad_warmup;
+mod bad_x400;
 mod good;

@@ -36,3 +36,4 @@ mod tables;
 mod values;
 mod warmup;
 mod world;
+mod x400;

@@ -54,20 +54,27 @@ impl Resolver<'_> {
                 Some(DomainsText::List(list)) => (self.domains(&at, list), None),
                 None => (Vec::new(), None),
             };
+            let or_addresses = match &text.or_addresses {
+                Some(list) => self.or_addresses(&at, list),
+                None => Vec::new(),
+            };
             let mut named = |key: &str, reference: Option<&TableRefText>| {
                 self.table_named(&format!("{at}.{key}.table"), &reference?.table)
             };
             let recipients = named("recipients", text.recipients.as_ref());
             let aliases = named("aliases", text.aliases.as_ref());
             let channel = self.channel(&at, index, text, general.schema, recipients.as_ref());
-            self.enter(&at, index, text.domains.is_none(), &domains, &routes, &mut table);
+            let is_catch_all = text.domains.is_none() && text.or_addresses.is_none();
+            self.enter(&at, index, is_catch_all, &domains, &routes, &mut table);
             let channel = channel.unwrap_or_else(|| Arc::new(Unread));
+            self.check_kind_of_mail(&at, text, &*channel);
             self.sent_on(&at, text.srs, general.written, &*channel);
             routes.push(Route {
                 index,
                 name,
                 domains,
                 domains_table,
+                or_addresses,
                 recipients,
                 aliases,
                 include: self.include(&at, text),
@@ -80,6 +87,22 @@ impl Resolver<'_> {
             });
         }
         (routes, table)
+    }
+
+    /// Mailboxes and O/R addresses go by channels that know what to make of them.
+    fn check_kind_of_mail(&mut self, at: &str, text: &RouteText, channel: &dyn Settings) {
+        let kinds = channel.kinds_of_mail();
+        if text.or_addresses.is_some() && !kinds.x400 && !channel.key().is_empty() {
+            let message = format!("`or_addresses` in a route to `{}`", channel.key());
+            let help = "messages of X.400 go by `x400`, or `discard`";
+            self.error(&format!("{at}.or_addresses"), message, help);
+        }
+        if !kinds.internet && (text.domains.is_some() || text.or_addresses.is_none()) {
+            let message = format!("a route to `{}` takes O/R addresses only", channel.key());
+            let help =
+                "name them in `or_addresses` and leave `domains` out, or give [x400] a `gateway`";
+            self.error(at, message, help);
+        }
     }
 
     /// The pool that a route's mail is sent from.

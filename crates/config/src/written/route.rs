@@ -21,6 +21,12 @@ pub struct RouteText {
     /// domains that a table has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domains: Option<DomainsText>,
+    /// What this route takes of O/R addresses (X.400), such as `"/O=Beta/PRMD=TestB/ADMD= /C=GB/"`: those with all
+    /// these attributes, of C, ADMD, PRMD, O and OU1 to OU4. Wherever they stand in the file, the route with most
+    /// attributes wins; a route without this key takes no O/R address. It leads to `x400` or `discard`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("items" = { "type": "string", "title": "O/R address" }))]
+    pub or_addresses: Option<Vec<String>>,
     /// The recipients that there are, by a table: others are refused with 550 5.1.1. It is asked for
     /// the whole address, then for the address without its `+tag`, then for `@domain`.
     #[serde(skip_serializing_if = "Option::is_none")]

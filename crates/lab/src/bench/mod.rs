@@ -15,6 +15,7 @@ mod run_directory;
 mod scenario;
 mod series;
 mod sign_cost;
+mod site;
 mod steady_state;
 mod table;
 mod tls_cost;
@@ -33,13 +34,13 @@ use load::tls::Handshakes;
 use report::{Manifest, Report, Round, Skipped};
 use run_directory::RunDirectory;
 use scenario::{Case, Kind, Scenario};
+use site::Site;
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trial::Site;
 
 /// The directory, among those of the measurements, with all users.
 const USERS: &str = "users";
@@ -295,6 +296,7 @@ impl Bench {
             workload: workload::shown(case, &load, &self.options),
             ..report::Case::default()
         };
+        shown.unavailable = case.missing.map(str::to_owned);
         if let Some(path) = case.path {
             shown.unavailable = LongPath::start(path, seed).err().map(|why| why.to_string());
         }
@@ -376,6 +378,7 @@ impl Bench {
             postrider: self.postrider.clone(),
             path: case.path,
             egress: case.egress,
+            ways: case.ways,
             tls: load.tls,
             population: self.population.clone().filter(|_| case.keeps_mail()),
             read_after: self.options.read_after.map(Duration::from_secs),
@@ -491,6 +494,8 @@ fn left_out(
                 true => "it keeps no mail here",
                 false => "it keeps mail, and relays none",
             })
+        } else if contender.ways(case.ways).is_none() {
+            Some("it is not set up for what carries the mail here")
         } else if tls.is_some() && !contender.encrypts() {
             Some("it is not set up to encrypt here")
         } else if kills && !contender.survives_a_kill() {

@@ -1,10 +1,12 @@
 //! The scenarios: what is done, whose benchmark it follows, and what others have published.
 
 mod providers;
+mod x400;
 
 use super::report::Published;
 use crate::stand::contender::RoughRates;
 use crate::stand::long_path::PathShape;
+use crate::stand::ways::Ways;
 use crate::stand::{Egress, Error, Load, Result, TENANTS, Tool};
 use load::source::Span;
 use load::tls::Handshakes;
@@ -45,6 +47,9 @@ pub(super) struct Case {
     per_connection: Span,
     pub(super) path: Option<PathShape>,
     pub(super) egress: Egress,
+    pub(super) ways: Ways,
+    /// Why it can't be measured yet, if it can't.
+    pub(super) missing: Option<&'static str>,
 }
 
 /// How it is measured.
@@ -114,7 +119,7 @@ impl Case {
 
     /// How connections are encrypted, where that is for the command line to say.
     pub(super) fn tls(&self, given: Option<Handshakes>) -> Option<Handshakes> {
-        given.filter(|_| self.kind == Kind::Relay)
+        given.filter(|_| self.kind == Kind::Relay && self.ways.is_mail())
     }
 
     /// Whether mail is kept in mailboxes, not relayed.
@@ -164,6 +169,11 @@ pub(super) fn all() -> Vec<Scenario> {
         steady_state(),
         large_queue(),
         directory_mailboxes(),
+        x400::steady_state(),
+        x400::archive(),
+        x400::large_queue(),
+        x400::connections(),
+        x400::mixer(),
         floor(),
     ]
 }
@@ -179,6 +189,8 @@ const RELAY: Case = Case {
     per_connection: Span::of(1),
     path: None,
     egress: Egress::Usual,
+    ways: Ways::SMTP,
+    missing: None,
 };
 
 /// The publication's relay: a route for each of five domains, 250 connections out in sum.

@@ -40,8 +40,7 @@ pub(super) fn measure(
     let latency = percentiles(&reports);
 
     let mut figures = Figures::default();
-    let best = by_sources.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0);
-    figures.higher("best_delivered_per_second", "delivered in the best interval", "1/s", best);
+    add_best(&mut figures, &by_sources, load);
     figures.higher(
         "delivered_per_second",
         "delivered, all intervals",
@@ -53,13 +52,6 @@ pub(super) fn measure(
         "accepted, all intervals",
         "1/s",
         accepted as f64 / seconds,
-    );
-    let bytes = best * load.body_bytes.max as f64;
-    figures.higher(
-        "best_delivered_bytes_per_second",
-        "the best interval in bytes",
-        "bytes/s",
-        bytes,
     );
     if let (Some(first), Some(last)) = (by_sources.first(), by_sources.last()) {
         figures.higher("delivered_first_interval", "delivered with one source", "1/s", *first);
@@ -80,6 +72,27 @@ pub(super) fn measure(
         ..Measurement::default()
     };
     conclude(trial, measurement, waited)
+}
+
+/// What the best interval came to, and how many sources it took.
+fn add_best(figures: &mut Figures, by_sources: &[f64], load: &Load) {
+    let best = by_sources.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0);
+    figures.higher("best_delivered_per_second", "delivered in the best interval", "1/s", best);
+    let bytes = best * load.body_bytes.max as f64;
+    figures.higher(
+        "best_delivered_bytes_per_second",
+        "the best interval in bytes",
+        "bytes/s",
+        bytes,
+    );
+    let sources = by_sources.iter().position(|rate| *rate == best).map_or(0, |index| index + 1);
+    figures.neither("best_sources", "sources in the best interval", "", sources as f64);
+    figures.higher(
+        "best_mbit_per_second",
+        "the best interval, bodies",
+        "Mbit/s",
+        bytes * 8.0 / 1e6,
+    );
 }
 
 /// One source more every interval. Gives the deliveries per second in each.

@@ -4,15 +4,15 @@ use super::machine::device_written_bytes;
 use super::minutes::{Minutes, Stock};
 use super::report::{Account, ConfigFile, Mark, Minute, Severity};
 use super::series::{Recorder, Sample};
-use crate::stand::certificate::{Certificate, Encryption, KeyKind};
+use super::site::Site;
+use crate::stand::certificate::Encryption;
 use crate::stand::contender::{self, Contender};
 use crate::stand::directory::slapd::Slapd;
 use crate::stand::directory::{Lookup, OWNER, Population};
-use crate::stand::long_path::{LongPath, PathShape};
+use crate::stand::long_path::LongPath;
 use crate::stand::providers::NameServer;
 use crate::stand::{
-    Egress, Error, ExitReport, Group, Load, MailPlace, MinuteLine, Place, Result, SourceReport,
-    Stand,
+    Error, ExitReport, Group, Load, MailPlace, MinuteLine, Place, Result, SourceReport, Stand,
 };
 use load::file;
 use load::listener::free_port;
@@ -20,9 +20,8 @@ use load::mailboxes::Mailboxes;
 use load::proc::{Busy, Usage};
 use load::stats::Tenths;
 use load::stop::StopFlag;
-use load::tls::Handshakes;
 use load::tree;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -68,46 +67,6 @@ pub(super) struct Snapshot {
     pub(super) directory_cpu_seconds: Option<f64>,
 }
 
-/// Where everything is.
-#[derive(Clone, Debug)]
-pub(super) struct Site {
-    /// Of this measurement alone.
-    pub(super) directory: PathBuf,
-    /// The postrider program.
-    pub(super) postrider: PathBuf,
-    /// Between server and sink.
-    pub(super) path: Option<PathShape>,
-    /// Connections to the sink.
-    pub(super) egress: Egress,
-    /// Mail is encrypted on its way in and out.
-    pub(super) tls: Option<Handshakes>,
-    /// Whose mail is kept; without them it is relayed to a sink.
-    pub(super) population: Option<Rc<Population>>,
-    /// Users read and remove mail that is so old.
-    pub(super) read_after: Option<Duration>,
-    /// Decides what is lost on the path.
-    pub(super) seed: u64,
-    /// Drop so many arrivals from the account: shows that a loss is seen.
-    pub(super) planted_loss: u64,
-    pub(super) stop: StopFlag,
-}
-
-impl Site {
-    /// Below which the Maildirs are, where mail is kept.
-    pub(super) fn mail(&self) -> PathBuf {
-        self.directory.join("mail")
-    }
-}
-
-/// What mail is encrypted with, if it is.
-fn encryption(site: &Site) -> Result<Option<Encryption>> {
-    let encryption = site.tls.map(|handshakes| {
-        let certificate = Certificate::make(&site.directory.join("tls"), KeyKind::EcdsaP256)?;
-        Ok(Encryption { certificate, handshakes })
-    });
-    encryption.transpose()
-}
-
 /// A contender on the stand.
 pub(super) struct Trial<'a> {
     contender: &'a dyn Contender,
@@ -143,21 +102,27 @@ impl<'a> Trial<'a> {
             (None, None) => format!("127.0.0.1:{}", port()?),
         };
         let name_server = NameServer::of(site.egress, &sink, &site.directory)?;
+        let ways = contender.ways(site.ways).unwrap_or(site.ways);
+        let more_sinks = (1..ways.sinks).map(|_| Ok(format!("127.0.0.1:{}", port()?)));
+        let more_sinks = more_sinks.collect::<Result<Vec<_>>>()?;
         let own_port = port()?;
         let place = Place {
             directory,
             sink: sink.clone(),
+            more_sinks: more_sinks.clone(),
+            ways,
             port: own_port,
             admin_port: port()?,
             postrider: site.postrider.clone(),
             egress: site.egress,
-            encryption: encryption(site)?,
+            encryption: site.encryption()?,
             dns: name_server.as_ref().map(|server| server.address().to_owned()),
             mail: None,
             group: Group::create(&format!("postrider-bench-{own_port}")).map(Rc::new),
         };
         let mut stand = Stand::new(site.directory.clone(), sink, path);
         stand.planted_loss = site.planted_loss;
+        (stand.ways, stand.more_sinks) = (ways, more_sinks);
         let mut trial = Trial {
             contender,
             place,
@@ -307,7 +272,8 @@ impl<'a> Trial<'a> {
     /// When it can't be started.
     pub(super) fn start_source(&mut self, name: &str, load: &Load, number: u32) -> Result<()> {
         let to = contender::address(self.contender, &self.place);
-        self.stand.start_source(&format!("{name}-{number}"), &to, &load.arguments(number))
+        let arguments = load.arguments(number, self.place.ways);
+        self.stand.start_source(&format!("{name}-{number}"), &to, &arguments)
     }
 
     /// Starts postal with a load.

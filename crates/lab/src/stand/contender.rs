@@ -5,8 +5,10 @@ use super::error::{Error, Result};
 use super::greeting::greeting;
 use super::place::Place;
 use super::server::Server;
+use super::ways::{Protocol, Ways};
 use load::proc;
 use std::fmt::Debug;
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -72,6 +74,11 @@ pub(crate) trait Contender: Debug {
         true
     }
 
+    /// What it carries mail by where these ways are wanted; none: it can't.
+    fn ways(&self, wanted: Ways) -> Option<Ways> {
+        wanted.is_mail().then_some(wanted)
+    }
+
     /// Messages that a killed one may deliver again: transactions in flight, and what was delivered
     /// and not yet recorded.
     fn duplicates_per_kill(&self) -> u64 {
@@ -124,18 +131,28 @@ pub(crate) fn address(contender: &dyn Contender, place: &Place) -> String {
 /// When it doesn't start, doesn't listen or doesn't become ready.
 pub(crate) fn put_up(contender: &dyn Contender, place: &Place) -> Result<Box<dyn Server>> {
     let mut server = contender.start(place)?;
-    let listens = wait_until_it_listens(&address(contender, place), server.pid());
+    let address = address(contender, place);
+    let listens = wait_until_it_listens(&address, server.pid(), place.ways.inbound);
     listens.map_err(|why| Error::Server(why + &log_tail(&place.directory)))?;
     server.wait_until_ready()?;
     Ok(server)
 }
 
-fn wait_until_it_listens(address: &str, pid: u32) -> std::result::Result<(), String> {
+fn wait_until_it_listens(
+    address: &str,
+    pid: u32,
+    protocol: Protocol,
+) -> std::result::Result<(), String> {
     let begun = Instant::now();
     let mut last = String::new();
     while begun.elapsed() < START_MAX {
-        match greeting(address) {
-            Ok(_) => return Ok(()),
+        let answer = match protocol {
+            Protocol::Smtp => greeting(address).map(drop),
+            // Nothing is said before we say who we are.
+            Protocol::P1 => TcpStream::connect(address).map(drop).map_err(|why| why.to_string()),
+        };
+        match answer {
+            Ok(()) => return Ok(()),
             Err(error) => last = error,
         }
         if proc::has_ended(pid) {

@@ -20,6 +20,7 @@ mod server;
 mod sink;
 mod source;
 pub(crate) mod system;
+pub(crate) mod ways;
 
 pub use contenders::adapter::Adapter;
 pub use contenders::target::Target;
@@ -42,6 +43,7 @@ use sink::Sink;
 use source::Source;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use ways::Ways;
 
 /// Delivery of what is queued may go on for so long without a delivery.
 const STILL_MAX: Duration = Duration::from_secs(6);
@@ -55,9 +57,14 @@ pub(crate) struct Stand {
     directory: PathBuf,
     /// Where the sink listens, or is to listen.
     sink_address: String,
+    /// Where others listen beside it.
+    pub(crate) more_sinks: Vec<String>,
+    /// What mail goes in and out by.
+    pub(crate) ways: Ways,
     server: Option<Box<dyn Server>>,
-    sink: Option<Sink>,
-    /// Goes after the sink.
+    /// Those that run.
+    sinks: Vec<Sink>,
+    /// Goes after the sinks.
     path: Option<LongPath>,
     sinks_started: u32,
     sources: Vec<Source>,
@@ -81,8 +88,10 @@ impl Stand {
         Stand {
             directory,
             sink_address,
+            more_sinks: Vec::new(),
+            ways: Ways::SMTP,
             server: None,
-            sink: None,
+            sinks: Vec::new(),
             path,
             sinks_started: 0,
             sources: Vec::new(),
@@ -108,15 +117,22 @@ impl Stand {
         self.path.as_ref()
     }
 
-    /// Puts the sink where the server sends, with more arguments and a ledger of its own.
+    /// Puts the sink (or sinks) where the server sends, with more arguments and a ledger of its own.
     ///
     /// # Errors
     /// When it can't be started or doesn't listen.
     pub(crate) fn start_sink(&mut self, more: &[&str]) -> Result<()> {
-        self.sinks_started += 1;
-        let name = format!("sink-{}", self.sinks_started);
-        let (address, path) = (&self.sink_address, self.path.as_ref());
-        self.sink = Some(Sink::start(&self.directory, &name, address, path, more)?);
+        for (number, address) in
+            (1..).zip(std::iter::once(&self.sink_address).chain(&self.more_sinks))
+        {
+            self.sinks_started += 1;
+            let name = format!("sink-{}", self.sinks_started);
+            let own = sink::arguments(self.ways, number);
+            let more: Vec<&str> =
+                own.iter().map(String::as_str).chain(more.iter().copied()).collect();
+            let started = Sink::start(&self.directory, &name, address, self.path.as_ref(), &more)?;
+            self.sinks.push(started);
+        }
         Ok(())
     }
 
@@ -135,7 +151,7 @@ impl Stand {
     /// # Errors
     /// When it had ended, or doesn't end.
     pub(crate) fn stop_sink(&mut self) -> Result<()> {
-        if let Some(sink) = self.sink.take() {
+        for sink in self.sinks.drain(..) {
             self.arrived.push(sink.stop()?);
         }
         Ok(())
@@ -143,8 +159,8 @@ impl Stand {
 
     /// What the sink has used of processors.
     pub(crate) fn sink_cpu_seconds(&self) -> f64 {
-        let usage = self.sink.as_ref().and_then(|sink| Usage::of_one(sink.pid()).ok());
-        usage.map_or(0.0, |usage| usage.cpu_seconds())
+        let usages = self.sinks.iter().filter_map(|sink| Usage::of_one(sink.pid()).ok());
+        usages.map(|usage| usage.cpu_seconds()).sum()
     }
 
     /// Puts a server up that was started.
@@ -188,7 +204,8 @@ impl Stand {
         to: &str,
         more: &[impl AsRef<std::ffi::OsStr>],
     ) -> Result<()> {
-        self.sources.push(Source::start(&self.directory, name, to, more)?);
+        let protocol = self.ways.inbound;
+        self.sources.push(Source::start(&self.directory, name, protocol, to, more)?);
         Ok(())
     }
 
@@ -287,7 +304,8 @@ impl Stand {
         to: &str,
         more: &[impl AsRef<std::ffi::OsStr>],
     ) -> Result<Value> {
-        let mut source = Source::start(&self.directory, name, to, more)?;
+        let protocol = self.ways.inbound;
+        let mut source = Source::start(&self.directory, name, protocol, to, more)?;
         while !source.has_ended()? {
             std::thread::sleep(STEP / 10);
         }
@@ -303,9 +321,7 @@ impl Stand {
     /// # Errors
     /// When a program has ended that should run.
     pub(crate) fn check_running(&mut self) -> Result<()> {
-        if let Some(sink) = &mut self.sink {
-            sink.check_running()?;
-        }
+        self.sinks.iter_mut().try_for_each(Sink::check_running)?;
         self.sources.iter_mut().try_for_each(Source::check_running)?;
         self.server.as_mut().map_or(Ok(()), |server| server.check_running())
     }
@@ -321,7 +337,7 @@ impl Stand {
         if let Some(postal) = &mut self.postal {
             self.accepted += postal.count()?;
         }
-        let running = self.sink.iter_mut().map(|sink| &mut sink.ledger);
+        let running = self.sinks.iter_mut().map(|sink| &mut sink.ledger);
         self.delivered = sum(running.chain(&mut self.arrived))?;
         if let Some(mailboxes) = &mut self.mailboxes {
             mailboxes.look()?;
@@ -414,7 +430,7 @@ impl Stand {
     /// # Errors
     /// When a ledger can't be read.
     pub(crate) fn audit(&self, list_max: usize) -> Result<Audit> {
-        let running = self.sink.iter().map(|sink| &sink.ledger);
+        let running = self.sinks.iter().map(|sink| &sink.ledger);
         let mut arrived = texts(self.arrived.iter().chain(running))?;
         if let Some(mailboxes) = &self.mailboxes {
             arrived += &mailboxes.ledger()?;

@@ -5,6 +5,7 @@ use super::directory::Population;
 use super::error::{Error, Result};
 use super::group::Group;
 use super::providers::Providers;
+use super::ways::Ways;
 use load::file;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -99,6 +100,10 @@ pub(crate) struct Place {
     pub(crate) directory: PathBuf,
     /// The next hop, `HOST:PORT`.
     pub(crate) sink: String,
+    /// Others, where mail goes to several.
+    pub(crate) more_sinks: Vec<String>,
+    /// What mail comes in and goes out by.
+    pub(crate) ways: Ways,
     /// Where it is to listen.
     pub(crate) port: u16,
     /// For its metrics, if it has such.
@@ -124,6 +129,11 @@ impl Place {
 
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// All next hops.
+    pub(crate) fn sinks(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.sink).chain(&self.more_sinks).map(String::as_str)
     }
 
     /// Where it keeps mail.

@@ -2,6 +2,7 @@
 
 use super::error::Result;
 use super::long_path::LongPath;
+use super::ways::{PASSWORD, Protocol, Ways, sink_name};
 use load::file;
 use load::ledger::Followed;
 use load::process::{Process, this_program};
@@ -19,8 +20,21 @@ pub(crate) struct Sink {
     pub(crate) ledger: Followed,
 }
 
+/// The command of this sink, from 1, and what it is told beside other arguments.
+pub(super) fn arguments(ways: Ways, number: u32) -> Vec<String> {
+    let [_, command] = ways.outbound.tools();
+    match ways.outbound {
+        Protocol::Smtp => vec![command.to_owned()],
+        Protocol::P1 => {
+            let (name, tpdu) = (sink_name(number), ways.tpdu_bytes.to_string());
+            let words = ["--name", &name, "--password", PASSWORD, "--tpdu", &tpdu];
+            std::iter::once(command).chain(words).map(str::to_owned).collect()
+        }
+    }
+}
+
 impl Sink {
-    /// Starts it and waits until it listens. `name` is that of its files.
+    /// Starts it, with its command and arguments, and waits until it listens. `name` is that of its files.
     ///
     /// # Errors
     /// When it can't be started.
@@ -38,7 +52,7 @@ impl Sink {
             Some(path) => path.command(&lab),
             None => Command::new(lab),
         };
-        command.args(["sink", "--json", "--listen", listen]).args(more);
+        command.args(more).args(["--json", "--listen", listen]);
         command.arg("--ledger").arg(&ledger).stdout(Stdio::piped());
         command.stderr(file::create(&directory.join(format!("{name}.log")))?);
         let mut process = Process::start("sink", &mut command)?;

@@ -3,6 +3,7 @@
 use super::error::{Error, Result};
 use super::minutes::MinuteFile;
 use super::place::domain;
+use super::ways::{GATEWAY, PASSWORD, Protocol, SOURCE_NAME, Ways, or_domain};
 use load::file;
 use load::ledger::Followed;
 use load::process::{Process, ProcessError, this_program};
@@ -78,7 +79,15 @@ impl Load {
     }
 
     /// The arguments of source `number`, from 1, which sends to a domain of its own.
-    pub(crate) fn arguments(&self, number: u32) -> Vec<String> {
+    pub(crate) fn arguments(&self, number: u32, ways: Ways) -> Vec<String> {
+        match ways.inbound {
+            Protocol::Smtp => self.mail_arguments(number),
+            Protocol::P1 => self.p1_arguments(number, ways),
+        }
+    }
+
+    /// What sources of any kind are told.
+    fn common_arguments(&self, number: u32) -> Vec<String> {
         let sources = u64::from(self.sources);
         let (each, left) = (self.messages / sources, self.messages % sources);
         let messages = each + u64::from(u64::from(number) <= left);
@@ -92,6 +101,35 @@ impl Load {
         add("--sessions", self.sessions.to_string());
         add("--per-session", self.per_connection.to_string());
         add("--seed", seed.to_string());
+        if let Some(rate) = self.rate {
+            add("--rate", (rate / f64::from(self.sources)).to_string());
+        }
+        arguments
+    }
+
+    fn p1_arguments(&self, number: u32, ways: Ways) -> Vec<String> {
+        let recipient = match ways.outbound {
+            Protocol::P1 => format!("/S=user{{n}}{}", or_domain(ways.sink_of(number))),
+            // To mail, through the gateway.
+            Protocol::Smtp => format!("/DD.RFC-822=user{{n}}(a){}{GATEWAY}", domain(number)),
+        };
+        let (tpdu, name) = (ways.tpdu_bytes.to_string(), SOURCE_NAME.to_owned());
+        let password = PASSWORD.to_owned();
+        let mut arguments = self.common_arguments(number);
+        for (option, value) in [
+            ("--recipient", recipient),
+            ("--tpdu", tpdu),
+            ("--name", name),
+            ("--password", password),
+        ] {
+            arguments.extend([option.to_owned(), value]);
+        }
+        arguments
+    }
+
+    fn mail_arguments(&self, number: u32) -> Vec<String> {
+        let mut arguments = self.common_arguments(number);
+        let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
         add("--from", "sender@source.grey".to_owned());
         match (&self.recipients, &self.domains) {
             (Some(file), _) => add("--recipients", file.display().to_string()),
@@ -103,9 +141,6 @@ impl Load {
         }
         if let Some(handshakes) = self.tls {
             add("--tls", handshakes.name().to_owned());
-        }
-        if let Some(rate) = self.rate {
-            add("--rate", (rate / f64::from(self.sources)).to_string());
         }
         arguments
     }
@@ -144,6 +179,7 @@ impl Source {
     pub(crate) fn start(
         directory: &Path,
         name: &str,
+        protocol: Protocol,
         to: &str,
         more: &[impl AsRef<std::ffi::OsStr>],
     ) -> Result<Source> {
@@ -153,9 +189,10 @@ impl Source {
         // It is there before anybody follows it.
         file::create(&ledger)?;
         let mut command = Command::new(this_program()?);
-        command.args(["source", "--json", "--obey", "--to", to]);
+        let [tool, _] = protocol.tools();
+        command.args([tool, "--json", "--obey", "--to", to]);
         // Who is listed is listed once.
-        if !more.iter().any(|word| word.as_ref() == "--recipients") {
+        if protocol == Protocol::Smtp && !more.iter().any(|word| word.as_ref() == "--recipients") {
             command.arg("--distinct-recipients");
         }
         command.args(more).arg("--ledger").arg(&ledger).arg("--minutes").arg(&minutes);

@@ -3,6 +3,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod p1;
 mod senders;
 
 use load::listener::free_port;

@@ -58,7 +58,7 @@ pub struct Drop {
     pub phase: Phase,
 }
 
-pub(super) fn permille(text: &str) -> Result<u16, String> {
+pub(crate) fn permille(text: &str) -> Result<u16, String> {
     let number = text.parse().ok().filter(|&number| number <= 1000);
     number.ok_or_else(|| format!("{text:?} is not a number from 0 to 1000"))
 }

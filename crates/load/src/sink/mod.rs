@@ -1,6 +1,6 @@
 //! Receives mail and writes down what came.
 
-mod fault;
+pub(crate) mod fault;
 pub(crate) mod message;
 mod replies;
 mod session;

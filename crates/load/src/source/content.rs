@@ -85,18 +85,24 @@ impl Body {
 #[derive(Debug)]
 pub struct Bodies(Vec<Body>);
 
+/// The sizes of a run's bodies and what each is generated from: one, or 64 that are spread evenly from the least
+/// to the most; one byte becomes two.
+pub(crate) fn sizes(span: Span, seed: u64) -> Vec<(usize, u64)> {
+    let steps = if span.is_one() { 0 } else { BODIES - 1 };
+    let size = |step: u64| match (span.max - span.min).saturating_mul(step) / steps.max(1) {
+        above if span.min + above == 1 => 2,
+        above => span.min + above,
+    };
+    (0..=steps).map(|step| (size(step) as usize, seed.wrapping_add(step))).collect()
+}
+
 impl Bodies {
     /// One of this size, or 64 of sizes that are spread evenly from the least to the most; a body of
     /// one byte becomes one of two.
     #[must_use]
-    pub fn generate(kind: BodyKind, sizes: Span, seed: u64) -> Bodies {
-        let steps = if sizes.is_one() { 0 } else { BODIES - 1 };
-        let size = |step: u64| match (sizes.max - sizes.min).saturating_mul(step) / steps.max(1) {
-            above if sizes.min + above == 1 => 2,
-            above => sizes.min + above,
-        };
-        let body = |step| Body::generate(kind, size(step) as usize, seed.wrapping_add(step));
-        Bodies((0..=steps).map(body).collect())
+    pub fn generate(kind: BodyKind, span: Span, seed: u64) -> Bodies {
+        let bodies = sizes(span, seed).into_iter();
+        Bodies(bodies.map(|(bytes, seed)| Body::generate(kind, bytes, seed)).collect())
     }
 
     /// One of them, each as likely as the others.

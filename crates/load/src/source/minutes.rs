@@ -9,27 +9,27 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// As postal's first line, without what it says of TLS.
 const HEADING: &str = "time,messages,data(K),errors,connections";
 /// From one line to the next.
-pub(super) const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
 /// What has happened since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) messages: u64,
-    pub(super) bytes: u64,
-    pub(super) errors: u64,
-    pub(super) connections: u64,
+pub(crate) struct Counts {
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+    pub(crate) connections: u64,
 }
 
 /// The file, and what its lines told until now.
 #[derive(Debug)]
-pub(super) struct Minutes {
+pub(crate) struct Minutes {
     file: Option<File>,
     told: Counts,
 }
 
 impl Minutes {
     /// Creates the file anew. Without a path, writes nothing.
-    pub(super) fn create(path: Option<&Path>) -> io::Result<Minutes> {
+    pub(crate) fn create(path: Option<&Path>) -> io::Result<Minutes> {
         let mut file = path.map(File::create).transpose()?;
         if let Some(file) = &mut file {
             writeln!(file, "{HEADING}")?;
@@ -38,7 +38,7 @@ impl Minutes {
     }
 
     /// A minute is over, or the run.
-    pub(super) fn end_one(&mut self, tally: &Tally) {
+    pub(crate) fn end_one(&mut self, tally: &Tally) {
         let counts = tally.counts();
         let line = line(SystemTime::now(), self.told, counts);
         self.told = counts;

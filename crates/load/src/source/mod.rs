@@ -1,6 +1,7 @@
 //! Sends mail, as fast as it is taken or at a given rate.
 
 mod content;
+mod course;
 mod fields;
 mod minutes;
 mod pace;
@@ -11,36 +12,27 @@ mod session;
 mod shares;
 mod span;
 
+pub(crate) use content::sizes;
 pub use content::{BODY_FIELD, Bodies, Body, BodyKind, ID_FIELD};
+pub(crate) use course::{Conduct, Course};
 pub use fields::{FixedField, VariedField};
 pub use pace::{Pace, Ticket};
 pub use recipients::Recipients;
 pub(crate) use reply::{Offered, ReplyReader};
 pub use span::Span;
 
-use crate::ledger::LedgerWriter;
 use crate::listener::resolve;
 use crate::outcome::{CommandError, Outcome};
-use crate::progress::Progress;
 use crate::random::Random;
-use crate::stop::Stop;
 use crate::tls::{Client, HandshakeCount, Handshakes};
 use crate::words::{Line, Words, lines};
 use fields::Fields;
-use minutes::{MINUTE, Minutes};
-use report::Tally;
 use session::{Run, Session};
 use shares::weight;
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::{JoinSet, LocalSet};
-
-/// The ledger's lines reach the file within this time: whoever follows it sees how far the run is.
-const LEDGER_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Sends messages and tells how fast they were taken.
 ///
@@ -194,8 +186,7 @@ impl SourceOptions {
 
     fn prepare(&self) -> Result<Run, String> {
         self.check()?;
-        let ledger = LedgerWriter::create(self.ledger.as_deref());
-        let pace = Pace::new(self.messages, self.rate);
+        let course = Course::new(self.messages, self.rate, self.ledger.as_deref())?;
         let now = SystemTime::now();
         let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Run {
@@ -220,10 +211,8 @@ impl SourceOptions {
             handshakes: HandshakeCount::default(),
             reconnect: Duration::from_secs(self.reconnect),
             timeout: Duration::from_secs(self.timeout),
-            tally: RefCell::new(Tally::new(pace.start(), self.messages)),
-            pace,
+            course,
             next_id: Cell::new(0),
-            ledger: RefCell::new(ledger.map_err(|error| format!("ledger: {error}"))?),
         })
     }
 }
@@ -253,21 +242,15 @@ fn date(at: SystemTime) -> String {
 /// The command.
 pub fn run(options: &SourceOptions) -> Outcome {
     let run = Rc::new(options.prepare().map_err(CommandError::new)?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CommandError::new(format!("runtime: {error}")))?;
-    let tasks = LocalSet::new();
-    let minutes = Minutes::create(options.minutes.as_deref());
-    let minutes = minutes.map_err(|error| CommandError::new(format!("minutes: {error}")))?;
-    let minutes = Rc::new(RefCell::new(minutes));
-    let stopped = tasks.block_on(&runtime, send_all(Rc::clone(&run), options, &minutes));
-    // Sessions that are still at it are dropped here, and write in the ledger what became of their
-    // messages.
-    drop(tasks);
-    minutes.borrow_mut().end_one(&run.tally.borrow());
-    let stopped = stopped.map_err(|error| CommandError::new(error.to_string()))?;
-    let flushed = run.ledger.borrow_mut().flush();
-    flushed.map_err(|error| CommandError::new(format!("ledger: {error}")))?;
-    let tally = run.tally.borrow();
+    let conduct = Conduct {
+        sessions: options.sessions,
+        grace: Duration::from_secs(options.grace),
+        obeys: options.obey,
+        minutes: options.minutes.clone(),
+    };
+    let course = run.course.clone();
+    let stopped = course.run(&conduct, || Session::new(Rc::clone(&run)).run())?;
+    let tally = run.course.tally.borrow();
     if options.json {
         println!(
             "{}",
@@ -275,97 +258,9 @@ pub fn run(options: &SourceOptions) -> Outcome {
         );
     } else {
         tally.warnings().iter().for_each(|warning| eprintln!("postrider-lab: {warning}"));
-        println!("{}", tally.to_table());
+        println!("{}", tally.to_table(["connect to EHLO's reply", "content to its reply"]));
     }
-    Ok(ExitCode::from(match () {
-        () if stopped => 4,
-        () if tally.decided() < options.messages => 3,
-        () if tally.acked < options.messages => 1,
-        () => 0,
-    }))
-}
-
-/// Runs all sessions to their end; `true` if a signal cut them short.
-async fn send_all(
-    run: Rc<Run>,
-    options: &SourceOptions,
-    minutes: &Rc<RefCell<Minutes>>,
-) -> std::io::Result<bool> {
-    let mut stop = Stop::listen()?;
-    let mut tasks = JoinSet::new();
-    let sessions = options.sessions;
-    if options.obey {
-        tokio::task::spawn_local(obey(Rc::clone(&run), read_lines()?));
-    }
-    for _ in 0..sessions {
-        tasks.spawn_local(Session::new(Rc::clone(&run)).run());
-    }
-    run.pace.begin(sessions)?;
-    let follow = Progress::new("sent", Some(run.pace.total()));
-    let followed = Rc::clone(&run);
-    let follow = tokio::task::spawn_local(follow.follow(move || followed.tally.borrow().decided()));
-    let written = Rc::clone(&run);
-    let write_out = tokio::task::spawn_local(async move {
-        loop {
-            tokio::time::sleep(LEDGER_INTERVAL).await;
-            written.ledger.borrow_mut().write_out();
-        }
-    });
-    let tell_minutes = tokio::task::spawn_local(tell(Rc::clone(&run), Rc::clone(minutes)));
-    let all_done = async { while tasks.join_next().await.is_some() {} };
-    tokio::pin!(all_done);
-    let stopped = tokio::select! {
-        biased;
-        () = stop.wait() => true,
-        () = &mut all_done => false,
-    };
-    if stopped {
-        run.pace.stop();
-        tokio::select! {
-            biased;
-            () = stop.wait() => {}
-            _ = tokio::time::timeout(Duration::from_secs(options.grace), all_done) => {}
-        }
-    }
-    follow.abort();
-    write_out.abort();
-    tell_minutes.abort();
-    Ok(stopped)
-}
-
-/// Writes a line at the end of each minute.
-async fn tell(run: Rc<Run>, minutes: Rc<RefCell<Minutes>>) {
-    let mut ends = tokio::time::interval(MINUTE);
-    // The first is now.
-    ends.tick().await;
-    loop {
-        ends.tick().await;
-        minutes.borrow_mut().end_one(&run.tally.borrow());
-    }
-}
-
-/// The lines of standard input, read by a thread of its own that ends with them or the process.
-fn read_lines() -> std::io::Result<UnboundedReceiver<String>> {
-    let (sender, receiver) = unbounded_channel();
-    std::thread::Builder::new().name("input".to_owned()).spawn(move || {
-        for line in std::io::stdin().lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                break;
-            }
-        }
-    })?;
-    Ok(receiver)
-}
-
-/// Does what the lines say.
-async fn obey(run: Rc<Run>, mut lines: UnboundedReceiver<String>) {
-    while let Some(line) = lines.recv().await {
-        match line.trim() {
-            "pause" => run.pace.pause(),
-            "resume" => run.pace.resume(),
-            other => eprintln!("postrider-lab: {other:?} is neither `pause` nor `resume`"),
-        }
-    }
+    Ok(course.exit_code(stopped))
 }
 
 #[cfg(test)]

@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 /// Counts of a run that goes on.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     start: Instant,
     /// When the last message was answered.
     last: Duration,
-    pub(super) acked: u64,
+    pub(crate) acked: u64,
     acked_recipients: u64,
     /// Of their bodies.
     acked_bytes: u64,
-    pub(super) refused: u64,
-    pub(super) unknown: u64,
+    pub(crate) refused: u64,
+    pub(crate) unknown: u64,
     unsent: u64,
     refused_by_reply: BTreeMap<(&'static str, u16), u64>,
     recipients_refused: BTreeMap<u16, u64>,
@@ -27,19 +27,19 @@ pub(super) struct Tally {
     broken: BTreeMap<String, u64>,
     connect_failures: BTreeMap<String, u64>,
     /// Sessions that ended for want of a connection.
-    pub(super) gave_up: u64,
+    pub(crate) gave_up: u64,
     lacks_pipelining: bool,
     lacks_chunking: bool,
     lacks_eight_bit: bool,
     latency: Latency,
     connect: Latency,
     /// From the last byte of the content to its reply.
-    pub(super) acceptance: Latency,
+    pub(crate) acceptance: Latency,
     tenths: Tenths,
 }
 
 impl Tally {
-    pub(super) fn new(start: Instant, total: u64) -> Tally {
+    pub(crate) fn new(start: Instant, total: u64) -> Tally {
         Tally {
             start,
             last: Duration::ZERO,
@@ -65,7 +65,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &mut self,
         fate: Fate,
         phase: &'static str,
@@ -93,37 +93,37 @@ impl Tally {
         }
     }
 
-    pub(super) fn recipient_refused(&mut self, code: u16) {
+    pub(crate) fn recipient_refused(&mut self, code: u16) {
         *self.recipients_refused.entry(code).or_default() += 1;
     }
 
-    pub(super) fn connected(&mut self, time: Duration) {
+    pub(crate) fn connected(&mut self, time: Duration) {
         self.connections += 1;
         self.connect.record(time);
     }
 
-    pub(super) fn connect_failed(&mut self, why: String) {
+    pub(crate) fn connect_failed(&mut self, why: String) {
         *self.connect_failures.entry(why).or_default() += 1;
     }
 
-    pub(super) fn broken(&mut self, why: &str) {
+    pub(crate) fn broken(&mut self, why: &str) {
         *self.broken.entry(why.to_owned()).or_default() += 1;
     }
 
     /// What was asked for and is not offered.
-    pub(super) fn lacks(&mut self, pipelining: bool, chunking: bool, eight_bit: bool) {
+    pub(crate) fn lacks(&mut self, pipelining: bool, chunking: bool, eight_bit: bool) {
         self.lacks_pipelining |= pipelining;
         self.lacks_chunking |= chunking;
         self.lacks_eight_bit |= eight_bit;
     }
 
     /// Messages whose fate is decided, one way or the other.
-    pub(super) fn decided(&self) -> u64 {
+    pub(crate) fn decided(&self) -> u64 {
         self.acked + self.refused + self.unknown
     }
 
     /// What a line for each minute is made of.
-    pub(super) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         let failures = self.connect_failures.values().sum::<u64>();
         Counts {
             messages: self.acked,
@@ -134,7 +134,7 @@ impl Tally {
     }
 
     /// What was asked for and not had: such a run measured something else.
-    pub(super) fn warnings(&self) -> Vec<&'static str> {
+    pub(crate) fn warnings(&self) -> Vec<&'static str> {
         [
             (self.lacks_pipelining, "the peer doesn't offer PIPELINING: not used"),
             (self.lacks_chunking, "the peer doesn't offer CHUNKING: DATA was used"),
@@ -145,7 +145,7 @@ impl Tally {
         .collect()
     }
 
-    pub(super) fn to_json(
+    pub(crate) fn to_json(
         &self,
         run_id: &str,
         body_bytes: &str,
@@ -181,7 +181,8 @@ impl Tally {
         })
     }
 
-    pub(super) fn to_table(&self) -> String {
+    /// `phases`: what the times of connecting and of acceptance are called.
+    pub(crate) fn to_table(&self, phases: [&str; 2]) -> String {
         let rates = self.tenths.rates();
         let mut rows: Vec<(String, String)> = [
             ("messages/s", format!("{:.0}", rate(self.acked, self.last))),
@@ -211,11 +212,9 @@ impl Tally {
         for (why, count) in &self.connect_failures {
             rows.push((format!("could not connect: {why}"), count.to_string()));
         }
-        let times = [
-            ("message", &self.latency),
-            ("connect to EHLO's reply", &self.connect),
-            ("content to its reply", &self.acceptance),
-        ];
+        let [connect, acceptance] = phases;
+        let times =
+            [("message", &self.latency), (connect, &self.connect), (acceptance, &self.acceptance)];
         format!("{}\n{}", value_table(&rows), latency_table(&times))
     }
 }

@@ -1,13 +1,13 @@
 //! One session: connects, sends, connects again.
 
 use super::content::{Bodies, Body};
+use super::course::Course;
 use super::fields::Fields;
-use super::pace::{Pace, Ticket};
+use super::pace::Ticket;
 use super::recipients::Recipients;
 use super::reply::{Offered, ReplyReader};
-use super::report::Tally;
 use super::span::Span;
-use crate::ledger::{Fate, LedgerWriter, Sent};
+use crate::ledger::{Fate, Sent};
 use crate::random::Random;
 use crate::tls::{Client, HandshakeCount};
 use crate::wire::Wire;
@@ -53,10 +53,8 @@ pub(super) struct Run {
     pub(super) reconnect: Duration,
     /// For a connection to be ready and for a transaction to end.
     pub(super) timeout: Duration,
-    pub(super) pace: Pace,
+    pub(super) course: Course,
     pub(super) next_id: Cell<u64>,
-    pub(super) ledger: RefCell<LedgerWriter>,
-    pub(super) tally: RefCell<Tally>,
 }
 
 /// A message between the choice of its id and the record of its fate. However the session ends,
@@ -114,10 +112,10 @@ impl<'a> Message<'a> {
                 list.push_str(address);
             }
         }
-        self.run.ledger.borrow_mut().sent(Sent { id: &self.id, fate, recipients: &list });
+        self.run.course.ledger.borrow_mut().sent(Sent { id: &self.id, fate, recipients: &list });
         let accepted = self.recipients.iter().filter(|(_, refused)| !refused).count() as u64;
         let (bytes, intended) = (self.body.raw.len(), self.ticket.intended);
-        self.run.tally.borrow_mut().settle(fate, phase, accepted, bytes, intended);
+        self.run.course.tally.borrow_mut().settle(fate, phase, accepted, bytes, intended);
     }
 
     fn refused(&mut self, code: u16, phase: &'static str) {
@@ -190,7 +188,7 @@ impl Session {
     /// Sends until there are no tickets left, or no connection can be had.
     pub(super) async fn run(mut self) {
         let run = Rc::clone(&self.run);
-        while let Some(ticket) = run.pace.next().await {
+        while let Some(ticket) = run.course.pace.next().await {
             if !self.send(&run, ticket).await {
                 break;
             }
@@ -202,7 +200,7 @@ impl Session {
     /// gave up.
     async fn send(&mut self, run: &Run, ticket: Ticket) -> bool {
         loop {
-            if run.pace.stopped() {
+            if run.course.pace.stopped() {
                 return false;
             }
             let Some(mut connection) = self.connect(run).await else { return false };
@@ -217,8 +215,8 @@ impl Session {
                 Ok(Ok(After::NeedsReset)) => self.clear(connection).await,
                 // The peer said that it closes: no breakage.
                 Ok(Ok(After::Closing)) => {}
-                Ok(Err(error)) => run.tally.borrow_mut().broken(&error.to_string()),
-                Err(_elapsed) => run.tally.borrow_mut().broken("timed out"),
+                Ok(Err(error)) => run.course.tally.borrow_mut().broken(&error.to_string()),
+                Err(_elapsed) => run.course.tally.borrow_mut().broken("timed out"),
             }
             if done {
                 self.failing_since = None;
@@ -239,7 +237,7 @@ impl Session {
     async fn wait(&mut self, run: &Run) -> bool {
         let since = *self.failing_since.get_or_insert_with(Instant::now);
         if since.elapsed() + self.backoff > run.reconnect {
-            run.tally.borrow_mut().gave_up += 1;
+            run.course.tally.borrow_mut().gave_up += 1;
             return false;
         }
         tokio::time::sleep(self.backoff).await;
@@ -258,12 +256,12 @@ impl Session {
             let result = result.unwrap_or_else(|_| Err("timed out".to_owned()));
             match result {
                 Ok(connection) => {
-                    run.tally.borrow_mut().connected(begun.elapsed());
+                    run.course.tally.borrow_mut().connected(begun.elapsed());
                     return Some(connection);
                 }
-                Err(error) => run.tally.borrow_mut().connect_failed(error),
+                Err(error) => run.course.tally.borrow_mut().connect_failed(error),
             }
-            if run.pace.stopped() || !self.wait(run).await {
+            if run.course.pace.stopped() || !self.wait(run).await {
                 return None;
             }
         }
@@ -285,7 +283,7 @@ impl Session {
             // RFC 3207 §4.2: what was offered before is void.
             offered = self.hello(&mut stream).await?;
         }
-        run.tally.borrow_mut().lacks(
+        run.course.tally.borrow_mut().lacks(
             run.pipelining && !offered.pipelining,
             run.chunking && !offered.chunking,
             run.bodies.eight_bit() && !offered.eight_bit,
@@ -390,7 +388,7 @@ impl Session {
             let code = self.replies.read(stream, |_| {}).await?;
             *refused = !is_positive(code);
             if *refused {
-                run.tally.borrow_mut().recipient_refused(code);
+                run.course.tally.borrow_mut().recipient_refused(code);
             }
             // If no recipient is left the last refusal is the message's.
             if *refused && refusal.is_none_or(|(_, phase)| phase == "RCPT") {
@@ -445,7 +443,7 @@ impl Session {
             let code = self.ask(connection).await?;
             *refused = !is_positive(code);
             if *refused {
-                message.run.tally.borrow_mut().recipient_refused(code);
+                message.run.course.tally.borrow_mut().recipient_refused(code);
                 refusal = Some(code);
             }
             if code == 421 {
@@ -531,7 +529,7 @@ impl Session {
             Some((code, phase)) => message.refused(code, phase),
             None if is_positive(code) => {
                 let time = message.written.map_or(Duration::ZERO, |written| written.elapsed());
-                message.run.tally.borrow_mut().acceptance.record(time);
+                message.run.course.tally.borrow_mut().acceptance.record(time);
                 message.settle(Fate::Acked, "");
             }
             None => message.refused(code, "content"),

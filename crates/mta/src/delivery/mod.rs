@@ -1,5 +1,6 @@
 //! Delivery: channels work the slots of ready queues; what becomes of recipients, and who is told.
 
+mod as_mail;
 mod channel;
 pub(crate) mod gathering;
 mod giving_back;
@@ -18,8 +19,10 @@ mod verdict;
 
 pub use crate::schedule::tls_domains::TlsDomain;
 pub use crate::seams::Task;
+pub use as_mail::{AsMail, MailQuestion};
 pub use channel::{Channel, Channels};
 pub use outcome::AttemptContext;
+pub use report::{OwnReport, ReportQuestion};
 pub use slot::{Idled, Slot};
 
 use crate::custody::Custody;

@@ -1,8 +1,10 @@
 //! Telling the sender: DSNs, durable together with the settle that they report.
 
 mod compose;
+mod own_kind;
 mod policy;
 
+pub use own_kind::{OwnReport, ReportQuestion};
 pub(crate) use policy::is_due;
 
 use super::Delivery;
@@ -157,7 +159,9 @@ impl Due {
     async fn add<W: World>(&mut self, delivery: &Rc<Delivery<W>>, group: Group, start: &[u8]) {
         let to = readers(delivery, &group, group.recipients(&self.original)).await;
         if let Some(mut dsn) = compose(delivery, &self.original, &group, start, to) {
-            sign(delivery, &mut dsn).await;
+            if dsn.kept_of_x400().is_none() {
+                sign(delivery, &mut dsn).await;
+            }
             if let Some(directory) = &group.reports.directory {
                 keep(delivery, &dsn, directory.clone()).await;
             }

@@ -1,9 +1,9 @@
 //! What a channel works with: a connection slot of a ready queue, and what it may ask of the core.
 
-use super::Delivery;
 use super::giving_back::give_back;
 use super::hearing;
 use super::outcome::{self, AttemptContext};
+use super::{AsMail, Delivery, MailQuestion};
 use crate::console::Console;
 use crate::line::{InLine, Permit, Standing, Who};
 use crate::message::{Message, SentBy};
@@ -346,6 +346,18 @@ impl<W: World> Slot<W> {
         self.delivery.custody.messages.load_in_turn(place, id).await
     }
 
+    /// Memory to convert a message in, when its turn comes: for its content, what is read of that, and what is
+    /// made.
+    pub async fn room_to_convert(&self, message: &Message) -> Permit {
+        let bytes = message.sent_body_bytes().saturating_mul(3);
+        self.delivery.services.shared.conversions.join(self.who(), Standing::Good, bytes).await
+    }
+
+    /// As the channel that it is of makes internet mail of it; `None`: no channel knows it.
+    pub(super) fn as_mail(&self, question: &MailQuestion<'_>) -> Option<Result<AsMail, Failure>> {
+        self.delivery.channels.iter().find_map(|channel| channel.as_mail(question))
+    }
+
     /// The next piece of a body in a file of its own.
     ///
     /// # Errors
@@ -382,6 +394,8 @@ impl<W: World> Slot<W> {
         outcomes: Vec<Result<Reply, Failure>>,
         context: &AttemptContext,
     ) {
+        // Reports are about what came.
+        let message = message.converted_from.as_ref().unwrap_or(message);
         warmup::note(&self.delivery.schedule, self.ready, &outcomes);
         outcome::conclude(&self.delivery, message, work, outcomes, context);
     }

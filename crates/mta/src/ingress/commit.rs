@@ -13,6 +13,7 @@ use auth::checks::Summary;
 use bytes::Bytes;
 use mail::received::Received;
 use mail::{Envelope, MessageId, Refusal, Reply};
+use spool::record::tag;
 use spool::{BlobId, Completion};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -144,24 +145,24 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     } = draft;
     let postmasters = resolve_postmasters(&active.config, &mut envelope);
     let mut prefix = Vec::with_capacity(256);
+    // Trace information of others has a form of its own.
+    let is_internet_mail = !additions.has_meta(tag::X400);
     prefix.extend_from_slice(additions.fields());
-    let only = match envelope.recipients.as_slice() {
-        [only] => Some(only.mailbox.as_str()),
-        _ => None,
-    };
-    Received {
+    let received = Received {
         helo: &client.helo,
         client: (!hides_client).then(|| client.address.ip()),
         client_name: client.confirmed_name(),
         by: active.config.hostname.as_str(),
         with: client.protocol,
         id: content.id,
-        for_recipient: only,
+        for_recipient: only_recipient(&envelope),
         tls: client.tls.map(|tls| tls.cipher),
         certified: client.certified.as_deref().filter(|_| !hides_client),
         at,
+    };
+    if is_internet_mail {
+        received.write_to(&mut prefix);
     }
-    .write_to(&mut prefix);
     let mut meta = meta::of_client(&client);
     meta.fields.splice(0..0, steering.to_fields());
     meta.fields.extend(postmasters);
@@ -194,6 +195,14 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
         last_reason: None,
         overrides: None,
         memory: None,
+        converted_from: None,
+    }
+}
+
+fn only_recipient(envelope: &Envelope) -> Option<&str> {
+    match envelope.recipients.as_slice() {
+        [only] => Some(only.mailbox.as_str()),
+        _ => None,
     }
 }
 

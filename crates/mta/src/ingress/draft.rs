@@ -346,6 +346,11 @@ impl Additions {
         self.meta.push((tag, value));
     }
 
+    /// Whether something was said under this tag.
+    pub(super) fn has_meta(&self, tag: u16) -> bool {
+        self.meta.iter().any(|(known, _)| *known == tag)
+    }
+
     pub(super) fn fields(&self) -> &[u8] {
         &self.fields
     }

@@ -52,12 +52,12 @@ pub struct Entrance<W: World> {
     /// The handshake that is under way.
     handshake: Share,
     /// Queue slots reserved for the transaction's recipients.
-    slots: Share,
+    pub(super) slots: Share,
     /// What the recipients draw of body memory.
     envelope: Share,
     /// About what they take.
     envelope_bytes: u64,
-    intake: Intake<W>,
+    pub(super) intake: Intake<W>,
 }
 
 /// What became of a message.
@@ -546,7 +546,7 @@ impl<W: World> Entrance<W> {
     }
 
     /// Ends the transaction with a refusal of its content.
-    fn refuse_content(&mut self, envelope: &Envelope, refusal: Refusal) -> Refusal {
+    pub(super) fn refuse_content(&mut self, envelope: &Envelope, refusal: Refusal) -> Refusal {
         self.abandon();
         self.account(content_refused(envelope, Reply::from(refusal.clone())));
         refusal

@@ -11,6 +11,7 @@ mod decisions;
 mod directory;
 mod draft;
 mod entrance;
+mod foreign;
 mod forwarding;
 mod intake;
 mod limits;
@@ -36,6 +37,7 @@ pub use consultation::{Consulted, consult, consult_route};
 pub use content::{Gathered, Gathering};
 pub use draft::Draft;
 pub use entrance::{Entrance, Submitted};
+pub use foreign::Foreign;
 pub use forwarding::OwnDomains;
 pub use intake::Intake;
 pub use login::{LoginSource, Logins};
@@ -94,15 +96,16 @@ fn with_own<W: World>(
     world: &W,
     console: &Rc<dyn Console>,
 ) -> Vec<Stages> {
-    let own = |rules: &Rc<ListenerRules<dyn Handler<W>>>| {
-        let handler = rules.handler.as_ref();
-        handler.map(|handler| handler.stages(config, world, console)).unwrap_or_default()
+    let of = |rules: &Rc<ListenerRules<dyn Handler<W>>>| -> Stages {
+        let Some(handler) = &rules.handler else { return Rc::clone(all) };
+        let own = handler.stages(config, world, console);
+        match (own.is_empty(), handler.takes_internet_mail()) {
+            (true, true) => Rc::clone(all),
+            (_, true) => own.into_iter().chain(all.iter().cloned()).collect(),
+            (_, false) => own.into(),
+        }
     };
-    let with_all = |own: Vec<Rc<dyn Stage>>| match own.is_empty() {
-        true => Rc::clone(all),
-        false => own.into_iter().chain(all.iter().cloned()).collect(),
-    };
-    rules.iter().map(|rules| with_all(own(rules))).collect()
+    rules.iter().map(of).collect()
 }
 
 /// What the sessions of one shard share.
@@ -120,6 +123,8 @@ pub(crate) struct Ingress<W: World> {
     /// Those that are no protocol's own.
     common_stages: RefCell<Stages>,
     refusals: RefCell<RefusalMeter>,
+    /// Console lines of messages that are no internet mail.
+    foreign_lines: RefCell<RefusalMeter>,
     /// Transactions that stages were asked about.
     transactions: Cell<u64>,
 }
@@ -143,6 +148,7 @@ impl<W: World> Ingress<W> {
             protocols,
             kinds,
             refusals: RefCell::new(RefusalMeter::new(10, 100, services.now())),
+            foreign_lines: RefCell::new(RefusalMeter::new(10, 100, services.now())),
             transactions: Cell::new(0),
             services: Rc::clone(services),
             custody: Rc::clone(&schedule.custody),

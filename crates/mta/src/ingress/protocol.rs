@@ -33,6 +33,12 @@ pub trait Handler<W: World>: 'static {
         Vec::new()
     }
 
+    /// Whether what comes by them is internet mail: other messages don't pass the stages that the configuration
+    /// has for all.
+    fn takes_internet_mail(&self) -> bool {
+        true
+    }
+
     /// Serves one of them to its end.
     fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task;
 }

@@ -7,6 +7,7 @@ use crate::message::Message;
 use crate::meta;
 use crate::reply_classes::ReplyClasses;
 use crate::routing::Active;
+use mail::Mailbox;
 use queue::{Glance, GlanceState, Queue};
 use spool::record::tag;
 use std::sync::Arc;
@@ -22,10 +23,18 @@ pub(super) struct Sieve {
 impl Sieve {
     pub(super) fn new(filter: Filter) -> Sieve {
         let lower = |text: Option<String>| text.map(|text| text.to_lowercase());
+        // However an O/R address is written, there is one form of it here.
+        let address = |text: &str| Mailbox::parse_any(text).ok().filter(Mailbox::is_or_address);
+        let recipient =
+            |text: String| address(&text).map_or(text, |it| it.to_string()).to_lowercase();
+        let domain = |text: String| match address(&text) {
+            Some(it) => it.domain().as_str().to_owned(),
+            None => text.to_lowercase(),
+        };
         Sieve {
             filter: Filter {
-                domain: lower(filter.domain),
-                recipient: lower(filter.recipient),
+                domain: filter.domain.map(domain),
+                recipient: filter.recipient.map(recipient),
                 reason: lower(filter.reason),
                 ..filter
             },

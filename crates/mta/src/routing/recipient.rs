@@ -30,10 +30,13 @@ pub(crate) fn resolve_postmasters(
     meta::postmasters(indexes)
 }
 
-/// The route of a recipient that its domain does not decide: the postmaster's, or what an operator
-/// `chose`, which may be nothing.
-pub(crate) fn chosen_route<'a>(meta: &Meta, index: u32, chose: &'a str) -> &'a str {
-    if meta::is_for_postmaster(meta, index) { config::POSTMASTER_ROUTE } else { chose }
+/// The route of a recipient that its domain does not decide: the postmaster's, none for one that was refused, or
+/// what an operator `chose`, which may be nothing.
+pub(crate) fn chosen_route<'a>(meta: &'a Meta, index: u32, chose: &'a str) -> &'a str {
+    if meta::is_for_postmaster(meta, index) {
+        return config::POSTMASTER_ROUTE;
+    }
+    meta::refusal_of(meta, index).unwrap_or(chose)
 }
 
 /// What the configuration says of reports about a recipient.

@@ -10,6 +10,7 @@ use super::{shaped, standing, tls_reports, trouble, warmup};
 use crate::answer::Answer;
 use crate::control::HopSeen;
 use crate::line::{Standing, Who};
+use crate::meta;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
 use crate::routing::Active;
@@ -40,6 +41,10 @@ const MX_FRESH: Duration = Duration::from_secs(300);
 /// Answers the queue's question for the route and next hop of `scheduled`.
 pub(crate) fn start_resolution<W: World>(schedule: &Rc<Schedule<W>>, scheduled: ScheduledId) {
     let Some(key) = schedule.queue().scheduled_key(scheduled).cloned() else { return };
+    if let Some(failure) = meta::failure_of_refused(&key.route) {
+        let _ = answer(schedule, scheduled, Resolution::Refuse(Arc::new(failure)));
+        return;
+    }
     let active = schedule.router.active();
     match route_of_key(schedule.services.world.tables(), &active, &key) {
         Answer::Now(found) => resolve(schedule, scheduled, key, &active, found),

@@ -2,10 +2,11 @@
 
 use crate::cli::{ServerArgs, exit};
 use config::shaping::{ShapingFile, ShapingSource};
-use config::{Config, ConfigErrors};
+use config::{Config, ConfigErrors, GatewayTables};
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use x400::mixer::{Mappings, TableKind};
 
 /// Why there is no configuration.
 pub(crate) enum LoadError {
@@ -50,6 +51,7 @@ pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
         .parse_on(&text, &path.display().to_string(), machine)
         .map_err(LoadError::Wrong)?;
     shape(&mut config).map_err(LoadError::Wrong)?;
+    read_mappings(&config).map_err(LoadError::Wrong)?;
     Ok(config)
 }
 
@@ -73,6 +75,26 @@ fn shape(config: &mut Config) -> Result<(), ConfigErrors> {
         files.push(ShapingFile { name: path.display().to_string().into(), text: text.into() });
     }
     config.shape(&files)
+}
+
+/// Reads the tables of a gateway to X.400.
+fn read_mappings(config: &Config) -> Result<(), ConfigErrors> {
+    let gateway = config.x400.as_ref().and_then(|x400| x400.gateway.as_ref());
+    let Some(gateway) = gateway else { return Ok(()) };
+    let read = |key: &str, path: &Option<PathBuf>, kind: TableKind| {
+        let Some(path) = path else { return Ok(String::new()) };
+        let wrong = |why: String| config.gateway_unread(key, why);
+        let text = read_text(path)
+            .map_err(|why| wrong(format!("cannot read {}: {why}", path.display())))?;
+        let checked = Mappings::default().read(&text, kind);
+        checked.map_err(|error| wrong(format!("{}: {error}", path.display())))?;
+        Ok(text)
+    };
+    gateway.set_tables(GatewayTables {
+        mappings: read("mcgam", &gateway.mcgam, TableKind::Mapping)?,
+        gateways: read("gateways", &gateway.gateways, TableKind::Gateway)?,
+    });
+    Ok(())
 }
 
 fn read_text(path: &Path) -> Result<String, String> {

@@ -15,6 +15,7 @@ pub(crate) mod sources;
 pub(crate) mod spool;
 pub(crate) mod table;
 pub(crate) mod tls;
+pub(crate) mod x400;
 
 use std::io::Write;
 

@@ -43,3 +43,4 @@ mod tls;
 mod tls_policies;
 mod verification;
 mod warmup;
+mod x400;

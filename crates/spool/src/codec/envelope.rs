@@ -3,10 +3,11 @@
 use super::field::{
     Reader, optional_bytes, put_optional, put_text, put_varint, text_bytes, varint_bytes,
 };
-use crate::record::Meta;
+use crate::record::{Meta, tag};
 use bytes::Bytes;
 use mail::{BodyType, Envelope, Mailbox, Notify, Recipient, Ret};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 
 pub(super) fn put_envelope(out: &mut Vec<u8>, envelope: &Envelope) {
     let ret = match envelope.ret {
@@ -39,7 +40,7 @@ pub(super) fn envelope_bytes(envelope: &Envelope) -> usize {
 pub(super) fn read_envelope(bytes: &[u8], count: u32) -> Option<Envelope> {
     let mut r = Reader { rest: bytes };
     let flags = r.u8()?;
-    let mailbox = |text: &str| Mailbox::parse(text, true).ok();
+    let mailbox = |text: &str| Mailbox::parse_any(text).ok();
     let reverse_path = match r.optional()? {
         Some(text) => Some(mailbox(text)?),
         None => None,
@@ -65,7 +66,7 @@ pub(super) fn read_envelope(bytes: &[u8], count: u32) -> Option<Envelope> {
     })
 }
 
-/// The text after the last `@` of each recipient, without building the mailboxes.
+/// The domain in the text of each recipient, without building the mailboxes.
 pub(super) fn envelope_domains(envelope: &[u8], count: u32) -> Option<SmallVec<[&str; 4]>> {
     let mut r = Reader { rest: envelope };
     r.u8()?;
@@ -74,9 +75,7 @@ pub(super) fn envelope_domains(envelope: &[u8], count: u32) -> Option<SmallVec<[
     let mut domains = SmallVec::new();
     for _ in 0..count {
         r.u8()?;
-        let mailbox = r.text()?;
-        // No domain or address literal contains an `@`.
-        domains.push(mailbox.rsplit_once('@').map_or("", |(_, domain)| domain));
+        domains.push(Mailbox::domain_part(r.text()?));
         r.optional()?;
     }
     Some(domains)
@@ -94,6 +93,32 @@ pub(super) fn meta_bytes(meta: &Meta) -> usize {
     meta.fields.iter().map(|(_, value)| 2 + varint_bytes(value.len()) + value.len()).sum()
 }
 
+/// What the queue needs of a meta: all but what only a channel does, which may be long.
+pub(super) fn meta_of_queue(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let mut r = Reader { rest: bytes };
+    let mut others = Vec::new();
+    let mut is_kept = false;
+    loop {
+        let before = r.rest;
+        if before.is_empty() {
+            break;
+        }
+        let Some(field) = r.u16() else { return Cow::Borrowed(bytes) };
+        let length = r.varint().and_then(|length| usize::try_from(length).ok());
+        // One that is malformed is as it is to whoever reads it.
+        if length.and_then(|length| r.take(length)).is_none() {
+            return Cow::Borrowed(bytes);
+        }
+        if field == tag::X400 && !is_kept {
+            is_kept = true;
+            others.extend_from_slice(&bytes[..bytes.len() - before.len()]);
+        } else if field != tag::X400 && is_kept {
+            others.extend_from_slice(&before[..before.len() - r.rest.len()]);
+        }
+    }
+    if is_kept { Cow::Owned(others) } else { Cow::Borrowed(bytes) }
+}
+
 pub(super) fn read_meta(bytes: &[u8]) -> Option<Meta> {
     let mut r = Reader { rest: bytes };
     let mut fields = Vec::new();
@@ -103,4 +128,30 @@ pub(super) fn read_meta(bytes: &[u8]) -> Option<Meta> {
         fields.push((tag, Bytes::copy_from_slice(r.take(length)?)));
     }
     Some(Meta { fields })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queue_gets_all_of_a_meta_but_what_a_channel_keeps() {
+        let field = |tag: u16, text: &'static str| (tag, Bytes::from_static(text.as_bytes()));
+        let written = |meta: &Meta| {
+            let mut out = Vec::new();
+            put_meta(&mut out, meta);
+            out
+        };
+        let others = vec![field(4, "p"), field(27, "refused")];
+        let mut all = others.clone();
+        all.insert(1, field(tag::X400, "an envelope"));
+        let (others, all) = (Meta { fields: others }, Meta { fields: all });
+        assert_eq!(*meta_of_queue(&written(&all)), *written(&others));
+        assert!(matches!(meta_of_queue(&written(&others)), Cow::Borrowed(_)));
+        let whole = written(&all);
+        for end in 0..whole.len() {
+            let read = read_meta(&meta_of_queue(&whole[..end])).is_some();
+            assert_eq!(read, read_meta(&whole[..end]).is_some(), "cut at {end}");
+        }
+    }
 }

@@ -1,12 +1,13 @@
 //! Accept records as index batches have them: without content. And what is read first of either.
 
 use super::accept::{HAS_BLOB, NULL_PATH, RECIPIENTS_MAX, read_parts};
-use super::envelope::{envelope_domains, read_meta};
+use super::envelope::{envelope_domains, meta_of_queue, read_meta};
 use super::field::{Reader, put_optional};
 use super::frame::{RawRecord, kind};
 use crate::record::{BlobId, Meta};
 use mail::{Domain, MessageId, Wall};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 
 /// Id, time, body bytes, offset, length, flags, recipients, length of the meta.
 pub(super) const INDEXED_FIXED_BYTES: usize = 8 + 8 + 8 + 8 + 4 + 4 + 4 + 4;
@@ -45,7 +46,7 @@ pub(crate) struct IndexSource<'a> {
     pub received_at: u64,
     pub body_bytes: u64,
     pub null_path: bool,
-    pub meta: &'a [u8],
+    pub meta: Cow<'a, [u8]>,
     pub domains: SmallVec<[&'a str; 4]>,
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn put_indexed(out: &mut Vec<u8>, head: &AcceptHead, summary: &IndexS
     if let Some(blob) = head.blob {
         out.extend_from_slice(&blob.0.to_le_bytes());
     }
-    out.extend_from_slice(summary.meta);
+    out.extend_from_slice(&summary.meta);
     let mut last = None;
     for &domain in &summary.domains {
         // A domain is written as given; zero stands for "as before".
@@ -123,8 +124,8 @@ pub(crate) fn read_head(record: &RawRecord<'_>) -> Option<AcceptHead> {
     })
 }
 
-/// What is handed to the queue of an accept, copy or indexed record. `intern` turns the text after
-/// the `@` into a domain.
+/// What is handed to the queue of an accept, copy or indexed record. `intern` turns the domain in
+/// an address into one.
 pub(crate) fn read_summary(
     record: &RawRecord<'_>,
     intern: &mut dyn FnMut(&str) -> Option<Domain>,
@@ -137,7 +138,7 @@ pub(crate) fn read_summary(
         }
         return Some(Summary {
             received_at: parts.received_at,
-            meta: read_meta(parts.meta)?,
+            meta: read_meta(&meta_of_queue(parts.meta))?,
             reverse_path_is_null: parts.flags & NULL_PATH != 0,
             body_bytes: parts.facts.body_bytes,
             domains,
@@ -155,7 +156,7 @@ pub(crate) fn read_summary(
     }
     Some(Summary {
         received_at: parts.received_at,
-        meta: read_meta(parts.meta)?,
+        meta: read_meta(&meta_of_queue(parts.meta))?,
         reverse_path_is_null: parts.null_path,
         body_bytes: parts.body_bytes,
         domains,
@@ -169,7 +170,7 @@ pub(crate) fn index_source(body: &[u8]) -> Option<IndexSource<'_>> {
         received_at: parts.received_at.0,
         body_bytes: parts.facts.body_bytes,
         null_path: parts.flags & NULL_PATH != 0,
-        meta: parts.meta,
+        meta: meta_of_queue(parts.meta),
         domains: envelope_domains(parts.envelope, parts.recipients_count)?,
     })
 }

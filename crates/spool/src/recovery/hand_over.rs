@@ -147,7 +147,7 @@ fn recovered_message(
     }
 }
 
-/// Domains by the text after the `@`, each allocated once.
+/// Domains by their text in addresses, each allocated once.
 #[derive(Default)]
 struct Domains(BTreeMap<Box<str>, Domain>);
 
@@ -156,12 +156,7 @@ impl Domains {
         if let Some(domain) = self.0.get(text) {
             return Some(domain.clone());
         }
-        // Only the bare postmaster has no domain.
-        let domain = if text.is_empty() {
-            Mailbox::parse("postmaster", false).ok()?.domain()
-        } else {
-            Mailbox::parse(&format!("x@{text}"), true).ok()?.domain()
-        };
+        let domain = Mailbox::domain_of_part(text)?;
         self.0.insert(text.into(), domain.clone());
         Some(domain)
     }

@@ -11,7 +11,6 @@ pub mod postal;
 pub mod text;
 
 pub use folded::{Attribute, Folded};
-pub use text::TextError;
 
 use bytes::Bytes;
 

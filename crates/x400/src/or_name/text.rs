@@ -1,13 +1,14 @@
 //! The text forms of an O/R address: `/G=John/S=Smith/O=Example/PRMD=p/ADMD= /C=GB/` (RFC 2156 §4.1) and
 //! `G=John; S=Smith; O=Example; P=p; A= ; C=GB` (F.401 annex B, RFC 1685). The first is written, both are read.
 //!
-//! In a value `$` quotes the character behind it; a doubled delimiter (`//`, and `;;` in the second form) stands
-//! for itself, as in F.401, and so does `/=` for an equals sign. `*` begins the teletex form of a value, in which
-//! `{ddd}` is an octet in decimal.
+//! How attributes are told apart and characters quoted, [`mail::or_text`] says. `*` begins the teletex form of a
+//! value, in which `{ddd}` is an octet in decimal.
 
 use super::postal;
 use super::{DOMAIN_DEFINED_MAX, DomainDefined, OrAddress, RFC_822, UNITS_MAX, Value};
 use bytes::Bytes;
+use mail::AddressError;
+use mail::or_text::{Char, Pair};
 use std::fmt::{self, Write as _};
 
 /// Octets of an address as text that are read at most. Attributes at their upper bounds (X.411), four
@@ -16,46 +17,17 @@ pub const TEXT_BYTES_MAX: usize = 4 * 1024;
 /// Attributes of an address as text that are read at most.
 pub const ATTRIBUTES_MAX: usize = 64;
 
-/// What is wrong with the text of an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TextError {
-    /// For people, without the address itself.
-    pub reason: &'static str,
-    /// Byte offset of the attribute concerned.
-    pub offset: usize,
-}
-
-impl fmt::Display for TextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at character {}", self.reason, self.offset + 1)
-    }
-}
-
-impl std::error::Error for TextError {}
-
-/// A character of a value, and whether it was quoted.
-type Char = (char, bool);
-
-/// What one attribute says.
-struct Pair {
-    key: String,
-    /// What stands behind the first dot or colon of the key: the type of a domain-defined attribute.
-    kind: Vec<Char>,
-    value: Vec<Char>,
-    offset: usize,
-}
-
 impl OrAddress {
     /// Reads either text form. A country without an ADMD gets the one of a single space (RFC 2156 §4.1.3).
     /// Bounds of X.411 on the length of values aren't checked; those on their number are.
     ///
     /// # Errors
     /// When it is no address, with the attribute that is wrong.
-    pub fn parse(text: &str) -> Result<OrAddress, TextError> {
+    pub fn parse(text: &str) -> Result<OrAddress, AddressError> {
         if text.len() > TEXT_BYTES_MAX {
-            return Err(TextError { reason: "address is too long", offset: TEXT_BYTES_MAX });
+            return Err(AddressError { reason: "address is too long", offset: TEXT_BYTES_MAX });
         }
-        let pairs = split(text)?;
+        let pairs = mail::or_text::split(text, ATTRIBUTES_MAX)?;
         let mut reader = AddressReader::default();
         for pair in &pairs {
             reader.take(pair)?;
@@ -65,142 +37,11 @@ impl OrAddress {
 }
 
 impl std::str::FromStr for OrAddress {
-    type Err = TextError;
+    type Err = AddressError;
 
-    fn from_str(text: &str) -> Result<OrAddress, TextError> {
+    fn from_str(text: &str) -> Result<OrAddress, AddressError> {
         OrAddress::parse(text)
     }
-}
-
-/// Which characters separate attributes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// `/` or `;`, in any mixture.
-    Slashes,
-    /// Only `;`: a value may have a `/`.
-    Semicolons,
-}
-
-fn split(text: &str) -> Result<Vec<Pair>, TextError> {
-    let trimmed = text.trim_start();
-    let form = if !trimmed.starts_with('/') && trimmed.contains(';') {
-        Form::Semicolons
-    } else {
-        Form::Slashes
-    };
-    let mut pairs = Vec::new();
-    let mut rest = Cursor { text, offset: text.len() - trimmed.len(), form };
-    loop {
-        rest.skip_separators();
-        if rest.left().trim().is_empty() {
-            return Ok(pairs);
-        }
-        if pairs.len() >= ATTRIBUTES_MAX {
-            return Err(TextError { reason: "too many attributes", offset: rest.offset });
-        }
-        pairs.push(rest.pair()?);
-    }
-}
-
-struct Cursor<'t> {
-    text: &'t str,
-    offset: usize,
-    form: Form,
-}
-
-impl<'t> Cursor<'t> {
-    fn left(&self) -> &'t str {
-        self.text.get(self.offset..).unwrap_or_default()
-    }
-
-    fn separates(&self, c: char) -> bool {
-        c == ';' || (c == '/' && self.form == Form::Slashes)
-    }
-
-    fn skip_separators(&mut self) {
-        for c in self.left().chars() {
-            // Blanks stand before a key only in the form with semicolons.
-            if !self.separates(c) && c != ' ' {
-                return;
-            }
-            self.offset += c.len_utf8();
-        }
-    }
-
-    fn pair(&mut self) -> Result<Pair, TextError> {
-        let offset = self.offset;
-        let mut key: Vec<Char> = Vec::new();
-        let mut chars = self.left().char_indices().peekable();
-        let mut value = None;
-        while let Some((at, c)) = chars.next() {
-            match c {
-                '=' => {
-                    value = Some(at + 1);
-                    break;
-                }
-                // The type of a domain-defined attribute may be quoted, too.
-                '$' => key.extend(chars.next().map(|(_, quoted)| (quoted, true))),
-                c if self.separates(c) => break,
-                c => key.push((c, false)),
-            }
-        }
-        let Some(value) = value else {
-            return Err(TextError { reason: "an attribute without a value", offset });
-        };
-        self.offset += value;
-        let mut value = self.value();
-        if self.form == Form::Semicolons {
-            trim(&mut value);
-        }
-        trim(&mut key);
-        let dot = key.iter().position(|(c, _)| matches!(c, '.' | ':'));
-        let kind = dot.map_or(&[][..], |dot| key.get(dot + 1..).unwrap_or_default()).to_vec();
-        Ok(Pair { key: key.into_iter().map(|(c, _)| c).collect(), kind, value, offset })
-    }
-
-    fn value(&mut self) -> Vec<Char> {
-        let mut value = Vec::new();
-        let mut chars = self.left().char_indices().peekable();
-        let mut end = self.left().len();
-        while let Some((at, c)) = chars.next() {
-            let next = chars.peek().map(|&(_, next)| next);
-            match (c, next) {
-                ('$', Some(quoted)) => {
-                    chars.next();
-                    value.push((quoted, true));
-                }
-                // Doubled, it is itself. At the very end of the text it is an empty attribute, which is none.
-                (c, Some(next)) if self.separates(c) && next == c && self.goes_on(at + 2) => {
-                    chars.next();
-                    value.push((c, true));
-                }
-                ('/', Some('=')) if self.form == Form::Slashes => {
-                    chars.next();
-                    value.push(('=', true));
-                }
-                (c, _) if self.separates(c) => {
-                    end = at;
-                    break;
-                }
-                (c, _) => value.push((c, false)),
-            }
-        }
-        self.offset += end;
-        value
-    }
-
-    fn goes_on(&self, at: usize) -> bool {
-        self.left().get(at..).is_some_and(|rest| !rest.is_empty())
-    }
-}
-
-fn trim(value: &mut Vec<Char>) {
-    let is_blank = |c: &Char| *c == (' ', false);
-    while value.last().is_some_and(is_blank) {
-        value.pop();
-    }
-    let start = value.iter().take_while(|c| is_blank(c)).count();
-    value.drain(..start);
 }
 
 /// Puts attributes together.
@@ -217,8 +58,8 @@ struct AddressReader {
 }
 
 impl AddressReader {
-    fn take(&mut self, pair: &Pair) -> Result<(), TextError> {
-        let at = |reason| TextError { reason, offset: pair.offset };
+    fn take(&mut self, pair: &Pair) -> Result<(), AddressError> {
+        let at = |reason| AddressError { reason, offset: pair.offset };
         let key = pair.key.to_ascii_uppercase();
         if let Some(number) = domain_defined_key(&pair.key) {
             let kind = value(&pair.kind).map_err(at)?;
@@ -309,8 +150,8 @@ impl AddressReader {
         self.postal.take(key, &value(text)?)
     }
 
-    fn finish(mut self, end: usize) -> Result<OrAddress, TextError> {
-        let at = |reason| TextError { reason, offset: end };
+    fn finish(mut self, end: usize) -> Result<OrAddress, AddressError> {
+        let at = |reason| AddressError { reason, offset: end };
         if !self.numbered_units.is_empty() {
             if !self.units.is_empty() {
                 return Err(at("organizational units with and without numbers"));

@@ -269,13 +269,7 @@ impl<W: World> Connection<W> {
                 }
             }
         }
-        let message = match self.slot.load_in_turn(place, work.id).await {
-            Ok(message) => message,
-            Err(why) => {
-                self.slot.unreadable(&work, "record", &why);
-                return Ok(());
-            }
-        };
+        let Some(message) = self.slot.load_mail(place, &work).await else { return Ok(()) };
         self.keep_one_sender(&message, &mut work);
         let mut outgoing = envelope::outgoing(&message, &work, self.slot.wall());
         outgoing.require_tls = self.require_tls(&message, hop);

@@ -181,6 +181,8 @@ mod tests {
             encryption: None,
             directory: PathBuf::from("/x"),
             sink: "198.18.0.1:4025".to_owned(),
+            more_sinks: Vec::new(),
+            ways: crate::stand::ways::Ways::SMTP,
             port: 2525,
             admin_port: 0,
             postrider: PathBuf::new(),

@@ -4,6 +4,7 @@ pub(crate) mod adapter;
 mod exim;
 mod floor;
 mod opensmtpd;
+mod p1_floor;
 mod postfix;
 mod postfix_opendkim;
 mod postfix_virtual;
@@ -14,8 +15,10 @@ pub(crate) mod target;
 use super::contender::Contender;
 use super::directory::Lookup;
 use super::error::{Error, Result};
+use super::ways::Protocol;
 use auth::dkim::Algorithm;
 use floor::Floor;
+use p1_floor::P1Floor;
 use postfix_virtual::PostfixVirtual;
 use postrider::Postrider;
 use std::rc::Rc;
@@ -33,6 +36,9 @@ pub(crate) fn all() -> Vec<Rc<dyn Contender>> {
         )),
         Rc::new(Postrider::shaping("postrider-shaped")),
         Rc::new(Postrider::durable("postrider-os", "os")),
+        Rc::new(Postrider::all_by("postrider-smtp", Protocol::Smtp)),
+        Rc::new(Postrider::all_by("postrider-p1", Protocol::P1)),
+        Rc::new(P1Floor),
         Rc::new(Floor::in_memory()),
         Rc::new(Floor::with_log()),
         Rc::new(Floor::hasty()),

@@ -3,6 +3,7 @@
 mod mail;
 mod providers;
 mod submission;
+mod x400;
 
 use super::signing::{DOMAIN, make_key};
 use crate::stand::contender::{Contender, Durability};
@@ -11,6 +12,7 @@ use crate::stand::error::{Error, Result};
 use crate::stand::place::{ConfigFile, Egress, Place, domain};
 use crate::stand::server::{ExitReport, MainProcess, Server};
 use crate::stand::system;
+use crate::stand::ways::{Protocol, Ways};
 use auth::dkim::Algorithm;
 use load::file;
 use load::process::ProcessError;
@@ -55,6 +57,8 @@ pub(crate) struct Postrider {
     is_shaped: bool,
     /// Of one that keeps mail.
     lookup: Option<Lookup>,
+    /// Where X.400 is spoken, it speaks this alone.
+    protocol: Option<Protocol>,
 }
 
 impl Postrider {
@@ -68,7 +72,19 @@ impl Postrider {
             signs_by: &[],
             is_shaped: false,
             lookup: None,
+            protocol: None,
         }
+    }
+
+    /// One that speaks this in and out wherever X.400 is spoken: what other ways are held against.
+    pub(crate) fn all_by(name: &'static str, protocol: Protocol) -> Postrider {
+        Postrider { protocol: Some(protocol), ..Postrider::durable(name, "sync") }
+    }
+
+    /// Whether nothing distinguishes it but its durability.
+    fn is_plain(&self) -> bool {
+        let only_relays = self.lookup.is_none() && !self.is_guessed && !self.is_shaped;
+        only_relays && self.signs_by.is_empty() && self.in_flight == 1
     }
 
     /// With so many transactions in flight on one connection.
@@ -102,6 +118,9 @@ impl Postrider {
             (None, Egress::Providers(providers)) => {
                 providers::sections(place, providers, self.is_shaped)
             }
+            (None, _) if self.protocol.is_some() || !place.ways.is_mail() => {
+                Ok(x400::sections(place))
+            }
             (None, egress) => {
                 Ok(self.signers(place)? + &relay_routes(place, egress, self.in_flight))
             }
@@ -132,6 +151,11 @@ impl Contender for Postrider {
         let title = format!("Postrider, durability \"{}\"", self.durability);
         if let Some(lookup) = self.lookup {
             return format!("{title}, Maildirs, users in {}", mail::shown(lookup));
+        }
+        match self.protocol {
+            Some(Protocol::Smtp) => return format!("{title}, SMTP in and out"),
+            Some(Protocol::P1) => return format!("{title}, P1 in and out"),
+            None => {}
         }
         if self.is_guessed {
             return format!("{title}, {} wrong logins a second meanwhile", submission::GUESSES);
@@ -183,6 +207,14 @@ impl Contender for Postrider {
 
     fn encrypts(&self) -> bool {
         true
+    }
+
+    fn ways(&self, wanted: Ways) -> Option<Ways> {
+        match self.protocol {
+            // Where no X.400 is spoken it is the same as the one without.
+            Some(protocol) => (!wanted.is_mail()).then(|| wanted.all_by(protocol)),
+            None => (wanted.is_mail() || self.is_plain()).then_some(wanted),
+        }
     }
 
     fn resolves(&self) -> bool {
@@ -276,6 +308,10 @@ fn config(place: &Place, durability: &str, (head, sections): (&str, &str)) -> St
         Some(encryption) => (encryption.certificate.section(), "starttls"),
         None => (String::new(), "off"),
     };
+    let listener = match place.ways.inbound {
+        Protocol::Smtp => format!("relay_from = [\"127.0.0.0/8\"]\ntls = \"{tls}\"\n"),
+        Protocol::P1 => x400::LISTENER.to_owned(),
+    };
     format!(
         r#"hostname = "relay.bench.grey"
 {head}
@@ -286,9 +322,7 @@ durability = "{durability}"
 {certificate}[[listener]]
 name = "bench"
 address = "{address}"
-relay_from = ["127.0.0.0/8"]
-tls = "{tls}"
-{sections}[admin]
+{listener}{sections}[admin]
 address = "127.0.0.1:{admin}"
 control = "{control}"
 "#

@@ -1,11 +1,13 @@
 //! Making a report's message.
 
+use super::own_kind::{OwnReport, ReportQuestion};
 use super::policy::Group;
 use crate::delivery::Delivery;
 use crate::message::{Message, MessageBody};
 use crate::meta;
 use crate::routing::recipient::resolve_postmasters;
 use crate::seams::World;
+use crate::steering::Steering;
 use bytes::Bytes;
 use config::Returns;
 use mail::dsn::{Original, RecipientReport, Report};
@@ -28,15 +30,22 @@ pub(super) fn compose<W: World>(
     let id = delivery.custody.allocate_id_beside(message.id)?;
     let now = delivery.services.wall();
     let active = delivery.router.active();
-    let recipients: Vec<RecipientReport<'_>> = group
+    let indexed: Vec<(u32, RecipientReport<'_>)> = group
         .judged
         .iter()
         .filter_map(|judged| {
             let recipient = message.envelope.recipients.get(judged.index as usize)?;
-            let outcome = judged.outcome()?;
-            Some(RecipientReport { recipient, outcome, last_attempt: judged.tried_at })
+            let (outcome, last_attempt) = (judged.outcome()?, judged.tried_at);
+            Some((judged.index, RecipientReport { recipient, outcome, last_attempt }))
         })
         .collect();
+    // The postmaster reads internet mail.
+    if message.kept_of_x400().is_some() && !group.is_notice {
+        return own_kind(delivery, message, id, (&indexed[..], start));
+    }
+    let start = if message.kept_of_x400().is_some() { &[][..] } else { start };
+    let recipients: Vec<RecipientReport<'_>> =
+        indexed.into_iter().map(|(_, recipient)| recipient).collect();
     let pieces = [start];
     let report = Report {
         hostname: active.config.hostname.as_str(),
@@ -67,6 +76,26 @@ pub(super) fn compose<W: World>(
         dsn.meta.fields.extend(meta::require_tls(RequireTls::Yes));
     }
     Some(dsn)
+}
+
+/// The report that the channel of a message makes of what became of its recipients.
+fn own_kind<W: World>(
+    delivery: &Delivery<W>,
+    original: &Message,
+    report_id: MessageId,
+    (recipients, content): (&[(u32, RecipientReport<'_>)], &[u8]),
+) -> Option<Message> {
+    let (now, active) = (delivery.services.wall(), delivery.router.active());
+    let config = &*active.config;
+    let question = ReportQuestion { original, report_id, now, config, recipients, content };
+    let mut channels = delivery.channels.iter();
+    let OwnReport { to, kept, content, priority } =
+        channels.find_map(|channel| channel.report(&question))?;
+    let mut report = as_message(content, report_id, now, vec![to], false);
+    let steering = Steering { priority, ..Steering::default() };
+    report.meta.fields = steering.to_fields();
+    report.meta.fields.push(meta::x400(kept));
+    Some(report)
 }
 
 fn returns_all(message: &Message, group: &Group, start: &[u8]) -> bool {
@@ -110,5 +139,6 @@ fn as_message(
         last_reason: None,
         overrides: None,
         memory: None,
+        converted_from: None,
     }
 }

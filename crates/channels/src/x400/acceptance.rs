@@ -1,0 +1,247 @@
+//! What becomes of a message, a probe or a report that came: who its recipients are, which of them are refused at
+//! once, and when it is to be sent. The refusals' statuses are those that RFC 2156 maps to the reasons of a report.
+
+use super::kept::{self, ApduKind};
+use super::{gateway, loops, names, redirection};
+use bytes::Bytes;
+use config::{Config, X400};
+use mail::{BodyType, Envelope, Mailbox, Notify, Priority, Recipient, Refusal, Wall};
+use mta::ingress::Foreign;
+use mta::steering::{HOLD_MAX, Steering};
+use std::sync::Arc;
+use x400::mts::extension::Stage;
+use x400::mts::{
+    self, Broken, EnvelopeKind, Extensions, MtsIdentifier, ReportEnvelope, TransferEnvelope,
+};
+
+/// A message comes to nothing for a recipient, and its originator is told.
+pub(super) const NO_ROUTE: Refusal =
+    Refusal::permanent((1, 1), "unrecognised O/R name: no route takes it");
+pub(super) const TOO_MANY: Refusal =
+    Refusal::permanent((5, 3), "the message has too many recipients");
+pub(super) const TOO_LONG: Refusal = Refusal::permanent((2, 3), "the content is too long");
+const UNSUPPORTED: Refusal = Refusal::permanent((5, 5), "a critical extension is not supported");
+const BROKEN: Refusal = Refusal::permanent((5, 4), "the envelope can't be read wholly");
+
+/// What may be accepted, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms<'a> {
+    pub(super) x400: &'a X400,
+    pub(super) config: &'a Config,
+    /// Recipients that are ours.
+    pub(super) recipients_max: usize,
+    pub(super) now: Wall,
+}
+
+/// What an APDU comes to, but for its content.
+#[derive(Debug)]
+pub(super) struct Acceptance {
+    /// Those that are ours; none: there is nothing to do.
+    pub(super) envelope: Envelope,
+    pub(super) steering: Steering,
+    pub(super) foreign: Foreign,
+}
+
+impl Acceptance {
+    /// These of its recipients, by their indexes, are not delivered to either.
+    pub(super) fn refuse(&mut self, refused: Vec<(u32, Refusal)>) {
+        self.foreign.refused.extend(refused);
+        self.foreign.refused.sort_by_key(|(index, _)| *index);
+    }
+
+    /// None of its recipients is delivered to, for this reason; what was found before counts.
+    pub(super) fn refuse_all(&mut self, why: &Refusal) {
+        let (known, all) = (&self.foreign.refused, self.envelope.recipients.len());
+        let others = (0..all).map(|index| u32::try_from(index).unwrap_or(u32::MAX));
+        let is_new = |index: &u32| known.binary_search_by_key(index, |(known, _)| *known).is_err();
+        let refused = others.filter(is_new).map(|index| (index, why.clone())).collect();
+        self.refuse(refused);
+    }
+}
+
+/// Of a message or a probe, with the octets of its envelope.
+pub(super) fn of_transfer(
+    envelope: &TransferEnvelope,
+    octets: &[u8],
+    terms: &Terms<'_>,
+) -> Acceptance {
+    match redirection::redirected(envelope, octets, terms) {
+        Some((envelope, octets)) => of_redirected(&envelope, &octets, terms),
+        None => of_redirected(envelope, octets, terms),
+    }
+}
+
+/// The same, once recipients were redirected.
+fn of_redirected(envelope: &TransferEnvelope, octets: &[u8], terms: &Terms<'_>) -> Acceptance {
+    let kind = match envelope.kind {
+        EnvelopeKind::Message => ApduKind::Message,
+        EnvelopeKind::Probe => ApduKind::Probe,
+    };
+    let ours =
+        || envelope.recipients.iter().filter(|recipient| recipient.indicators.is_responsible());
+    let recipients: Vec<Recipient> = ours().map(|fields| recipient_of(fields, terms)).collect();
+    let (told, kept) =
+        (told(kind, &envelope.identifier, Some(&envelope.content_type)), kept::keep(kind, octets));
+    let foreign = Foreign { kept, refused: Vec::new(), told, hold: None };
+    let steering = steering_of(envelope, terms.now);
+    let from = Some(names::mailbox_or_none(&envelope.originator));
+    let mut acceptance = Acceptance { envelope: envelope_of(from, recipients), steering, foreign };
+    if let Some(why) = refusal_of_all(envelope, acceptance.envelope.recipients.len(), terms) {
+        acceptance.refuse_all(&why);
+        return acceptance;
+    }
+    for ((index, recipient), fields) in (0..).zip(&acceptance.envelope.recipients).zip(ours()) {
+        if let Some(why) = refusal_of_one(&recipient.mailbox, &fields.extensions, envelope, terms) {
+            acceptance.foreign.refused.push((index, why));
+        }
+    }
+    acceptance
+}
+
+/// What speaks against all recipients.
+fn refusal_of_all(envelope: &TransferEnvelope, ours: usize, terms: &Terms<'_>) -> Option<Refusal> {
+    let domain = names::global_domain(&terms.x400.domain);
+    let we_are = (&*terms.x400.mta, &domain);
+    if let Some(why) = loops::why(&envelope.trace, &envelope.internal_trace(), we_are) {
+        return Some(Refusal::permanent((4, 6), why));
+    }
+    if ours > terms.recipients_max {
+        return Some(TOO_MANY);
+    }
+    envelope.extensions.unsupported(Stage::Transfer).map(|_| UNSUPPORTED)
+}
+
+/// What speaks against one of them.
+fn refusal_of_one(
+    mailbox: &Mailbox,
+    own: &Extensions,
+    envelope: &TransferEnvelope,
+    terms: &Terms<'_>,
+) -> Option<Refusal> {
+    let Some((_, route)) = terms.config.route_of(mailbox, None) else { return Some(NO_ROUTE) };
+    let stage = match route.channel.is_local() {
+        true => Stage::Delivery,
+        false => Stage::Transfer,
+    };
+    let unsupported = own.unsupported(stage).or_else(|| envelope.extensions.unsupported(stage));
+    unsupported.map(|_| UNSUPPORTED)
+}
+
+/// Of a message or a probe whose envelope is broken, as far as a report can be made of it. `None`: it can't.
+pub(super) fn of_broken(
+    broken: &Broken,
+    kind: EnvelopeKind,
+    terms: &Terms<'_>,
+) -> Option<Acceptance> {
+    let (identifier, originator) = (broken.identifier.clone()?, broken.originator.clone()?);
+    let envelope = TransferEnvelope {
+        kind,
+        identifier,
+        originator,
+        content_type: broken.content_type.clone().unwrap_or(mts::ContentType::UNIDENTIFIED),
+        trace: broken.trace.clone(),
+        recipients: broken.recipients.clone(),
+        ..TransferEnvelope::default()
+    };
+    let mut acceptance = of_transfer(&envelope, &envelope.encode(), terms);
+    let why = if broken.has_too_many_recipients() { TOO_MANY } else { BROKEN };
+    acceptance.foreign.refused.clear();
+    acceptance.refuse_all(&why);
+    (!acceptance.envelope.recipients.is_empty()).then_some(acceptance)
+}
+
+/// Of a report, with the octets of its envelope.
+pub(super) fn of_report(envelope: &ReportEnvelope, octets: &[u8], terms: &Terms<'_>) -> Acceptance {
+    // Nobody is told what becomes of a report (X.411 §14.3.4).
+    let mailbox = gateway::recipient(&envelope.destination, terms.config, terms.x400);
+    let recipient = Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
+    let foreign = Foreign {
+        kept: kept::keep(ApduKind::Report, octets),
+        refused: Vec::new(),
+        told: told(ApduKind::Report, &envelope.identifier, None),
+        hold: None,
+    };
+    let steering = Steering { priority: Priority::new(URGENT), ..Steering::default() };
+    let mut acceptance =
+        Acceptance { envelope: envelope_of(None, vec![recipient]), steering, foreign };
+    let domain = names::global_domain(&terms.x400.domain);
+    let we_are = (&*terms.x400.mta, &domain);
+    let internal = envelope.extensions.internal_trace().unwrap_or_default();
+    let looping = loops::why(&envelope.trace, &internal, we_are);
+    let why = looping.map(|why| Refusal::permanent((4, 6), why)).or_else(|| {
+        let recipient = acceptance.envelope.recipients.first()?;
+        terms.config.route_of(&recipient.mailbox, None).is_none().then_some(NO_ROUTE)
+    });
+    if let Some(why) = why {
+        acceptance.refuse_all(&why);
+    }
+    acceptance
+}
+
+/// Of octets that nobody can read: they are held for an operator, as mail for the postmaster.
+pub(super) fn of_unreadable(peer: &str, what: &str, config: &Config) -> Acceptance {
+    let mailbox = config.postmaster.address.clone();
+    let recipient = Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
+    let hold = format!("X.400: peer {peer} sent an APDU that can't be read: {what}");
+    let foreign = Foreign {
+        kept: Bytes::new(),
+        refused: Vec::new(),
+        told: Vec::new(),
+        hold: Some(hold.into()),
+    };
+    Acceptance {
+        envelope: envelope_of(None, vec![recipient]),
+        steering: Steering::default(),
+        foreign,
+    }
+}
+
+fn envelope_of(reverse_path: Option<Mailbox>, recipients: Vec<Recipient>) -> Envelope {
+    let body = BodyType::EightBit;
+    Envelope { reverse_path, recipients, body, smtputf8: false, ret: None, envid: None }
+}
+
+fn recipient_of(fields: &mts::Recipient, terms: &Terms<'_>) -> Recipient {
+    let indicators = fields.indicators;
+    let wish = |wanted: bool, wish: Notify| if wanted { wish.0 } else { 0 };
+    let notify = wish(indicators.wants_delivery_report(), Notify::SUCCESS)
+        | wish(indicators.wants_non_delivery_report(), Notify::FAILURE);
+    let mailbox = gateway::recipient(&fields.name, terms.config, terms.x400);
+    Recipient { mailbox, notify: Notify(notify), orcpt: None }
+}
+
+/// MT-PRIORITY of urgent messages and of reports (RFC 6710, appendix B, MIXER).
+pub(super) const URGENT: i8 = 4;
+const NON_URGENT: i8 = -4;
+
+fn steering_of(envelope: &TransferEnvelope, now: Wall) -> Steering {
+    let priority = match envelope.priority {
+        mts::Priority::NonUrgent => Priority::new(NON_URGENT),
+        mts::Priority::Normal => None,
+        mts::Priority::Urgent => Priority::new(URGENT),
+    };
+    let deferred = envelope.deferred_delivery.map(|time| time.wall.min(now.after(HOLD_MAX)));
+    let latest = envelope.extensions.latest_delivery_time();
+    Steering {
+        priority,
+        not_before: deferred.filter(|at| *at > now),
+        expires: latest.ok().flatten().map(|time| time.wall),
+        ..Steering::default()
+    }
+}
+
+/// What events say beside addresses.
+fn told(
+    kind: ApduKind,
+    identifier: &MtsIdentifier,
+    content_type: Option<&mts::ContentType>,
+) -> Vec<(Arc<str>, Box<str>)> {
+    let mut told: Vec<(Arc<str>, Box<str>)> = vec![
+        ("X400-APDU".into(), kind.name().into()),
+        ("X400-MTS-Identifier".into(), identifier.to_string().into()),
+    ];
+    if let Some(content_type) = content_type {
+        told.push(("X400-Content-Type".into(), content_type.to_string().into()));
+    }
+    told
+}

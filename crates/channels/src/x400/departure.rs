@@ -1,0 +1,201 @@
+//! What is sent of a message, probe or report: its envelope with our trace and the next MTA's recipients, and its
+//! content as it came.
+
+use super::kept::{self, ApduKind};
+use super::{names, redirection};
+use bytes::Bytes;
+use config::{X400, X400Mode};
+use mail::{Class, EnhancedStatus, Failure};
+use mta::message::Message;
+use x400::mts::downgrade::{self, NotDowngraded};
+use x400::mts::envelope::message_prefix;
+use x400::mts::relay::{Changes, RecipientChange, relay, relay_report};
+use x400::mts::report::report_prefix;
+use x400::mts::trace::{Supplied, other_action};
+use x400::mts::{
+    EnvelopeKind, InternalTraceElement, Limits, ReportContent, ReportEnvelope, TraceElement,
+    TransferEnvelope, UtcTime,
+};
+
+/// An APDU but for its content.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Departure {
+    /// The octets before the content.
+    pub(super) prefix: Vec<u8>,
+    /// What follows.
+    pub(super) content: Content,
+}
+
+/// The content of an APDU.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// A probe has none.
+    None,
+    /// As it is kept.
+    Kept,
+    /// Made of a message of internet mail.
+    Made(Bytes),
+}
+
+/// What is sent of `message` to an MTA that answers for its recipients of these indexes. `x400`: who we are;
+/// `mode`: how that MTA is spoken to. A report for an MTA of 1984 is [`report_to_1984`]'s.
+///
+/// # Errors
+/// What is kept of it is no envelope, or has no place in X.400 of 1984.
+pub(super) fn departure(
+    message: &Message,
+    indexes: &[u32],
+    x400: &X400,
+    mode: X400Mode,
+) -> Result<Departure, Failure> {
+    let kept = message.kept_of_x400().and_then(kept::read);
+    let (kind, envelope) = kept.ok_or_else(|| unusable(&"it is no message of X.400"))?;
+    let visit = Visit::new(message, x400);
+    let kind = match kind {
+        ApduKind::Report => {
+            let envelope = report_envelope(&envelope, &visit)?;
+            let prefix = report_prefix(&envelope, message.sent_body_bytes());
+            return Ok(Departure { prefix, content: Content::Kept });
+        }
+        ApduKind::Message => EnvelopeKind::Message,
+        ApduKind::Probe => EnvelopeKind::Probe,
+    };
+    let envelope = transfer_envelope(&envelope, kind, indexes, visit)?;
+    let envelope = match mode {
+        X400Mode::Normal | X400Mode::X410 => envelope,
+        X400Mode::X4101984 => {
+            let read = TransferEnvelope::read(&envelope, kind, &Limits::default());
+            let read = read.map_err(|error| unusable(&error))?;
+            downgrade::to_1984(&read).map_err(not_downgraded)?.encode()
+        }
+    };
+    Ok(match kind {
+        EnvelopeKind::Message => Departure {
+            prefix: message_prefix(&envelope, message.sent_body_bytes()),
+            content: Content::Kept,
+        },
+        EnvelopeKind::Probe => Departure { prefix: envelope, content: Content::None },
+    })
+}
+
+/// Whether it is a report.
+pub(super) fn is_report(message: &Message) -> bool {
+    let kept = message.kept_of_x400().and_then(kept::read);
+    kept.is_some_and(|(kind, _)| kind == ApduKind::Report)
+}
+
+/// What is sent of a report to an MTA of 1984; `content` is all of it.
+///
+/// # Errors
+/// As of [`departure`].
+pub(super) fn report_to_1984(
+    message: &Message,
+    content: &[u8],
+    x400: &X400,
+) -> Result<Departure, Failure> {
+    let kept = message.kept_of_x400().and_then(kept::read);
+    let (_, envelope) = kept.ok_or_else(|| unusable(&"it is no message of X.400"))?;
+    let envelope = report_envelope(&envelope, &Visit::new(message, x400))?;
+    let envelope = ReportEnvelope::read(&envelope).map_err(|error| unusable(&error))?;
+    let content = ReportContent::read(content, &Limits::default());
+    let content = content.map_err(|error| unusable(&error))?;
+    let made = downgrade::report_to_1984(&envelope, &content).map_err(not_downgraded)?;
+    let content = Bytes::from(made.1.encode());
+    let prefix = report_prefix(&made.0.encode(), content.len() as u64);
+    Ok(Departure { prefix, content: Content::Made(content) })
+}
+
+/// The envelope of a report with our trace.
+fn report_envelope(octets: &[u8], visit: &Visit<'_>) -> Result<Vec<u8>, Failure> {
+    let read = ReportEnvelope::read(octets).map_err(|error| unusable(&error))?;
+    let (trace, internal) = visit.elements(&read.trace);
+    // One that was made here has it already.
+    let known = read.extensions.internal_trace().unwrap_or_default();
+    let is_written = known.last() == Some(&internal);
+    let changes = Changes {
+        trace: trace.as_ref(),
+        internal_trace: Some(&internal).filter(|_| !is_written),
+        ..Changes::default()
+    };
+    relay_report(octets, &changes).map_err(|error| unusable(&error))
+}
+
+/// The envelope of a message or a probe with our trace, for the recipients of these indexes.
+fn transfer_envelope(
+    octets: &[u8],
+    kind: EnvelopeKind,
+    indexes: &[u32],
+    visit: Visit<'_>,
+) -> Result<Vec<u8>, Failure> {
+    let read = TransferEnvelope::read(octets, kind, &Limits::default());
+    let read = read.map_err(|error| unusable(&error))?;
+    let is_redirected = redirection::was_redirected_here(&read);
+    let (trace, internal) = visit.redirected(is_redirected).elements(&read.trace);
+    let recipients = responsibilities(&read, indexes);
+    let changes = Changes {
+        trace: trace.as_ref(),
+        internal_trace: Some(&internal),
+        recipients: &recipients,
+        extensions: &[],
+    };
+    relay(octets, &changes).map_err(|error| unusable(&error))
+}
+
+/// Our recipients are those that came with the responsibility bit, in their order: the next MTA answers for those
+/// whose index is among `indexes`, and for no other.
+fn responsibilities(envelope: &TransferEnvelope, indexes: &[u32]) -> Vec<RecipientChange> {
+    let mut ours = 0..;
+    let change = |is_ours: bool| match is_ours {
+        true => RecipientChange::Responsibility(ours.next().is_some_and(|i| indexes.contains(&i))),
+        false => RecipientChange::Keep,
+    };
+    envelope
+        .recipients
+        .iter()
+        .map(|recipient| recipient.indicators.is_responsible())
+        .map(change)
+        .collect()
+}
+
+/// Our part of its way.
+struct Visit<'a> {
+    x400: &'a X400,
+    supplied: Supplied,
+}
+
+impl Visit<'_> {
+    fn new<'a>(message: &Message, x400: &'a X400) -> Visit<'a> {
+        let arrival = UtcTime::from(message.received_at);
+        Visit { x400, supplied: Supplied { arrival, ..Supplied::default() } }
+    }
+
+    /// The same, where recipients were redirected.
+    fn redirected(mut self, is_redirected: bool) -> Self {
+        let actions = self.supplied.other_actions;
+        self.supplied.other_actions = actions.with(other_action::REDIRECTED, is_redirected);
+        self
+    }
+
+    /// A domain writes itself down when a message enters it, each of its MTAs when it comes there (X.411 §12.3.1).
+    fn elements(&self, trace: &[TraceElement]) -> (Option<TraceElement>, InternalTraceElement) {
+        let domain = names::global_domain(&self.x400.domain);
+        let is_inside = trace.last().is_some_and(|last| last.domain.is_same(&domain));
+        let supplied = self.supplied.clone();
+        let element = (!is_inside)
+            .then(|| TraceElement { domain: domain.clone(), supplied: supplied.clone() });
+        let internal = InternalTraceElement { domain, mta: self.x400.mta.clone(), supplied };
+        (element, internal)
+    }
+}
+
+/// RFC 3463 §3.6: X.6.0, the content, which no attempt will change.
+fn unusable(why: &dyn std::fmt::Display) -> Failure {
+    let text = format!("it can't be passed on: {why}");
+    Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 0), text)
+}
+
+/// RFC 3463 §3.6: X.6.5, a conversion that is needed failed.
+fn not_downgraded(why: NotDowngraded) -> Failure {
+    let text = format!("the next MTA can't have it: {why}");
+    Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 5), text)
+}

@@ -1,0 +1,226 @@
+//! An APDU that is coming: its envelope as soon as it is complete, and what becomes of its content.
+
+use crate::x400::acceptance::{self, Acceptance, Terms};
+use auth::digest::{DIGEST_BYTES, Sha256};
+use bytes::Bytes;
+use config::{Config, X400};
+use mail::{ContentFacts, ContentScanner, Refusal, Wall};
+use x400::mts::{ApduEvent, ApduReader, EnvelopeKind, Limits};
+
+/// Octets of an envelope: those of some thousand recipients.
+const ENVELOPE_BYTES_MAX: usize = 1 << 20;
+/// Of an APDU that can't be read so many octets are held for an operator.
+pub(super) const UNREADABLE_BYTES_MAX: u64 = 1 << 20;
+
+const BROKEN_CONTENT: Refusal =
+    Refusal::permanent((5, 4), "the message is broken behind its envelope");
+
+/// Where the octets of a content go.
+pub(super) trait Sink {
+    /// The next octets.
+    fn push(&mut self, octets: &[u8]);
+    /// What was pushed is not wanted.
+    fn drop_content(&mut self);
+}
+
+/// An APDU that is coming.
+pub(super) struct Incoming {
+    reader: ApduReader,
+    digest: Sha256,
+    scanner: ContentScanner,
+    /// Once the envelope is complete, or it is known that there will be none.
+    acceptance: Option<Acceptance>,
+    /// Octets before that.
+    raw: Vec<Bytes>,
+    /// What was pushed of the content.
+    kept_bytes: u64,
+    state: State,
+}
+
+/// What is done with the octets that come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// They are read.
+    Reads,
+    /// Nobody can: they are kept as they come, up to a limit.
+    Unreadable,
+    /// Nothing is wanted of them.
+    Passes,
+}
+
+/// An APDU that has come.
+pub(super) struct Complete {
+    pub(super) acceptance: Acceptance,
+    pub(super) facts: ContentFacts,
+    pub(super) digest: [u8; DIGEST_BYTES],
+}
+
+/// What decides about it.
+#[derive(Clone, Copy)]
+pub(super) struct Rules<'a> {
+    pub(super) x400: &'a X400,
+    pub(super) config: &'a Config,
+    /// Who sends it, for people.
+    pub(super) peer: &'a str,
+    pub(super) recipients_max: usize,
+    pub(super) content_bytes_max: u64,
+    pub(super) now: Wall,
+}
+
+impl Rules<'_> {
+    fn terms(&self) -> Terms<'_> {
+        let Rules { x400, config, recipients_max, now, .. } = *self;
+        Terms { x400, config, recipients_max, now }
+    }
+}
+
+impl Incoming {
+    /// Nothing of it has come yet.
+    pub(super) fn new() -> Incoming {
+        let limits = Limits { envelope_bytes_max: ENVELOPE_BYTES_MAX, ..Limits::default() };
+        Incoming {
+            reader: ApduReader::new(limits),
+            digest: Sha256::default(),
+            scanner: ContentScanner::default(),
+            acceptance: None,
+            raw: Vec::new(),
+            kept_bytes: 0,
+            state: State::Reads,
+        }
+    }
+
+    /// Takes the next octets. Whether it is known by them for how many recipients there must be room.
+    pub(super) fn push(
+        &mut self,
+        octets: Bytes,
+        rules: &Rules<'_>,
+        sink: &mut dyn Sink,
+    ) -> Option<usize> {
+        self.digest.push(&octets);
+        match self.state {
+            State::Passes => return None,
+            State::Unreadable => {
+                self.keep_raw(&octets, sink);
+                return None;
+            }
+            State::Reads => {}
+        }
+        let before = self.acceptance.is_some();
+        let read = self.reader.handle_input(&octets);
+        if !before {
+            self.raw.push(octets);
+        }
+        while let Some(event) = self.reader.poll_event() {
+            self.take(event, rules, sink);
+        }
+        if let Err(error) = read {
+            self.fail(&error.to_string(), rules, sink);
+        }
+        let acceptance = self.acceptance.as_ref().filter(|_| !before)?;
+        self.raw = Vec::new();
+        Some(acceptance.envelope.recipients.len())
+    }
+
+    fn take(&mut self, event: ApduEvent, rules: &Rules<'_>, sink: &mut dyn Sink) {
+        match event {
+            ApduEvent::Envelope { octets, envelope, .. } => match envelope {
+                Ok(envelope) => {
+                    let accepted = acceptance::of_transfer(&envelope, &octets, &rules.terms());
+                    self.accept(accepted);
+                }
+                Err(broken) => {
+                    // A probe's own tag is that of its envelope (X.411 §12.2.1.2).
+                    let kind = match octets.first() {
+                        Some(0x31) => EnvelopeKind::Message,
+                        _ => EnvelopeKind::Probe,
+                    };
+                    match acceptance::of_broken(&broken, kind, &rules.terms()) {
+                        Some(accepted) => self.accept(accepted),
+                        None => self.fail(&broken.to_string(), rules, sink),
+                    }
+                }
+            },
+            ApduEvent::Report { octets, envelope } => match envelope {
+                Ok(envelope) => {
+                    self.accept(acceptance::of_report(&envelope, &octets, &rules.terms()));
+                }
+                Err(error) => self.fail(&error.to_string(), rules, sink),
+            },
+            ApduEvent::Content(octets) => self.content(&octets, rules, sink),
+        }
+    }
+
+    /// What it comes to, as far as that is known.
+    pub(super) fn acceptance_mut(&mut self) -> Option<&mut Acceptance> {
+        self.acceptance.as_mut()
+    }
+
+    fn accept(&mut self, acceptance: Acceptance) {
+        if acceptance.envelope.recipients.is_empty() {
+            self.state = State::Passes;
+        }
+        self.acceptance = Some(acceptance);
+    }
+
+    fn content(&mut self, octets: &[u8], rules: &Rules<'_>, sink: &mut dyn Sink) {
+        if self.state != State::Reads {
+            return;
+        }
+        self.kept_bytes += octets.len() as u64;
+        if self.kept_bytes > rules.content_bytes_max {
+            if let Some(acceptance) = &mut self.acceptance {
+                acceptance.refuse_all(&acceptance::TOO_LONG);
+            }
+            return self.pass(sink);
+        }
+        self.scanner.push(octets);
+        sink.push(octets);
+    }
+
+    /// Nothing more of the content is wanted, nor what came of it.
+    fn pass(&mut self, sink: &mut dyn Sink) {
+        sink.drop_content();
+        (self.scanner, self.kept_bytes) = (ContentScanner::default(), 0);
+        self.state = State::Passes;
+    }
+
+    /// What came can't be read, or ends too early.
+    fn fail(&mut self, what: &str, rules: &Rules<'_>, sink: &mut dyn Sink) {
+        if self.state != State::Reads {
+            return;
+        }
+        if let Some(acceptance) = &mut self.acceptance {
+            acceptance.refuse_all(&BROKEN_CONTENT);
+            return self.pass(sink);
+        }
+        self.acceptance = Some(acceptance::of_unreadable(rules.peer, what, rules.config));
+        self.state = State::Unreadable;
+        for octets in std::mem::take(&mut self.raw) {
+            self.keep_raw(&octets, sink);
+        }
+    }
+
+    fn keep_raw(&mut self, octets: &[u8], sink: &mut dyn Sink) {
+        let room = usize::try_from(UNREADABLE_BYTES_MAX - self.kept_bytes).unwrap_or(usize::MAX);
+        let kept = octets.get(..room.min(octets.len())).unwrap_or_default();
+        self.kept_bytes += kept.len() as u64;
+        self.scanner.push(kept);
+        sink.push(kept);
+    }
+
+    /// Nothing more of it comes. Whether it is known only now for how many recipients there must be room.
+    pub(super) fn finish(&mut self, rules: &Rules<'_>, sink: &mut dyn Sink) -> Option<usize> {
+        let before = self.acceptance.is_some();
+        if let Err(error) = self.reader.finish() {
+            self.fail(&error.to_string(), rules, sink);
+        }
+        let acceptance = self.acceptance.as_ref().filter(|_| !before)?;
+        Some(acceptance.envelope.recipients.len())
+    }
+
+    /// What it comes to.
+    pub(super) fn complete(self) -> Option<Complete> {
+        let (facts, digest) = (self.scanner.finish(), self.digest.finish());
+        Some(Complete { acceptance: self.acceptance?, facts, digest })
+    }
+}

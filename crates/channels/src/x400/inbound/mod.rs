@@ -1,0 +1,49 @@
+//! P1 as a way in: peers bind, and transfer what they have.
+
+mod access;
+mod incoming;
+mod session;
+
+use super::settings::{P1Listener, P1Text};
+use config::{Config, Listener, ProtocolSection, X400};
+use mta::ingress::{Entrance, Handler, Protocol};
+use mta::seams::{Net, Task, World};
+use session::Session;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Takes messages of MTAs over P1 (X.419).
+pub(crate) struct P1;
+
+impl<W: World> Protocol<W> for P1 {
+    fn name(&self) -> &'static str {
+        P1Text::KIND
+    }
+
+    fn handler(&self, _: &Config, listener: &Arc<Listener>) -> Rc<dyn Handler<W>> {
+        let told = listener.protocol.of::<P1Listener>();
+        let x400 = told.map(|told| Arc::clone(&told.x400));
+        Rc::new(P1Handler { x400, listener: Arc::clone(listener) })
+    }
+}
+
+/// What a listener asks of its sessions.
+#[derive(Debug)]
+struct P1Handler {
+    /// Never `None`: made by this protocol's section of the schema, or no listener has its kind.
+    x400: Option<Arc<X400>>,
+    listener: Arc<Listener>,
+}
+
+impl<W: World> Handler<W> for P1Handler {
+    fn takes_internet_mail(&self) -> bool {
+        false
+    }
+
+    fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task {
+        let Some(x400) = self.x400.clone() else { return Box::pin(async {}) };
+        let mut session =
+            Box::new(Session::new(x400, Arc::clone(&self.listener), entrance, stream));
+        Box::pin(async move { session.run().await })
+    }
+}

@@ -1,0 +1,400 @@
+//! One association that a peer has opened: feeds the machine, and acts on what it tells.
+
+use super::access::{self, Sending};
+use super::incoming::{Complete, Incoming, Rules, Sink};
+use crate::x400::ends;
+use crate::x400::peer::{is_its, our_identity};
+use crate::x400::unwritten::Unwritten;
+use auth::digest::DIGEST_BYTES;
+use bytes::Bytes;
+use config::{Listener, X400, X400Peer};
+use mail::{MessageId, Mono, Refusal, Reply};
+use mta::alarm::Alarm;
+use mta::console::Quoted;
+use mta::ingress::{Entrance, Intake};
+use mta::seams::{Net, Stream, World};
+use mta::services::SCRATCH_BYTES;
+use mta::stopping::{StopGuard, Stopping};
+use std::cell::RefCell;
+use std::future::{Future as _, poll_fn};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use x400::association::{
+    AbortReason, BindError, BindRequest, End, Event, ExceptionReason, Responder, ResponderSettings,
+};
+
+/// So long who shows a wrong name or password waits for the answer.
+const REFUSAL_DELAY: Duration = Duration::from_secs(2);
+
+/// One association.
+pub(super) struct Session<W: World> {
+    x400: Arc<X400>,
+    listener: Arc<Listener>,
+    entrance: Box<Entrance<W>>,
+    stream: <W::Net as Net>::Stream,
+    machine: Responder,
+    unwritten: Unwritten,
+    alarm: Alarm<W::Time>,
+    /// The shard's read buffer.
+    scratch: Rc<RefCell<Box<[u8]>>>,
+    stopping: Rc<Stopping>,
+    /// Who has bound.
+    peer: Option<Arc<X400Peer>>,
+    incoming: Option<Incoming>,
+    /// What is coming is not taken for now: the peer was told.
+    is_refused: bool,
+    /// While something comes: a stop waits for that.
+    busy: Option<StopGuard>,
+    /// Acknowledged, and nothing was heard of the peer since.
+    unheard: Option<([u8; DIGEST_BYTES], MessageId)>,
+}
+
+/// Content goes into the intake.
+struct Content<'a, W: World>(&'a mut Entrance<W>);
+
+impl<W: World> Sink for Content<'_, W> {
+    fn push(&mut self, octets: &[u8]) {
+        let intake: &mut Intake<W> = self.0.intake();
+        intake.push(octets);
+    }
+
+    fn drop_content(&mut self) {
+        self.0.drop_content();
+    }
+}
+
+/// What ended a wait.
+enum Woken {
+    Input(Bytes),
+    /// The peer closed the connection.
+    End,
+    /// A deadline of the machine, or of the intake.
+    Time,
+    /// The server stops.
+    Stop,
+}
+
+impl<W: World> Session<W> {
+    /// Of a peer that has just connected.
+    pub(super) fn new(
+        x400: Arc<X400>,
+        listener: Arc<Listener>,
+        entrance: Box<Entrance<W>>,
+        stream: <W::Net as Net>::Stream,
+    ) -> Session<W> {
+        Session {
+            machine: Responder::new(ResponderSettings::default(), entrance.now()),
+            unwritten: Unwritten::default(),
+            alarm: entrance.alarm(),
+            scratch: entrance.scratch(),
+            stopping: Rc::clone(entrance.stopping()),
+            peer: None,
+            incoming: None,
+            is_refused: false,
+            busy: None,
+            unheard: None,
+            x400,
+            listener,
+            entrance,
+            stream,
+        }
+    }
+
+    /// Serves the connection to its end.
+    pub(super) async fn run(&mut self) {
+        if let Err(refusal) = self.entrance.admit().await {
+            return self.entrance.turn_away(Reply::from(refusal));
+        }
+        // An error here is the peer's going away; what it had begun is dropped with the session.
+        let _ = self.serve().await;
+        if let (Some(peer), Some((digest, id))) = (&self.peer, self.unheard.take()) {
+            self.entrance.unheard().note(&peer.name, &digest, id);
+        }
+    }
+
+    async fn serve(&mut self) -> io::Result<()> {
+        let stopping = Rc::clone(&self.stopping);
+        let notify = &stopping.notify;
+        let mut stop = std::pin::pin!(notify.notified());
+        loop {
+            while let Some(event) = self.machine.poll_event() {
+                self.take(event).await;
+            }
+            self.flush().await?;
+            if self.machine.is_closed() {
+                return Ok(());
+            }
+            if let Err(refusal) = self.entrance.intake().attend().await {
+                self.refuse_for_now(&refusal);
+                continue;
+            }
+            let woken = poll_fn(|cx| {
+                if self.is_over() {
+                    return Poll::Ready(Ok(Woken::Stop));
+                }
+                if stop.as_mut().poll(cx).is_ready() {
+                    stop.set(notify.notified());
+                    let _ = stop.as_mut().poll(cx);
+                }
+                self.poll_input(cx)
+            });
+            let woken = woken.await?;
+            let now = self.entrance.now();
+            match woken {
+                Woken::Input(octets) => self.machine.handle_input(octets, now),
+                Woken::End => self.machine.handle_eof(),
+                Woken::Time => self.machine.handle_deadline(now),
+                Woken::Stop => self.machine.abort(AbortReason::TemporaryProblem, now),
+            }
+        }
+    }
+
+    /// Whether the server stops, and nothing here must be finished first, or no more time is left.
+    fn is_over(&self) -> bool {
+        self.stopping
+            .until()
+            .is_some_and(|until| self.busy.is_none() || self.entrance.now() >= until)
+    }
+
+    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Woken>> {
+        let mut scratch = self.scratch.borrow_mut();
+        match self.stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Woken::End)),
+            Poll::Ready(Ok(n)) => {
+                let octets = Bytes::copy_from_slice(scratch.get(..n).unwrap_or_default());
+                return Poll::Ready(Ok(Woken::Input(octets)));
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => {}
+        }
+        drop(scratch);
+        let deadline = self.machine.next_deadline().unwrap_or(Mono::NEVER);
+        let deadline = deadline.min(self.entrance.intake().next_look());
+        self.alarm.poll(cx, deadline).map(|()| Ok(Woken::Time))
+    }
+
+    /// Writes what the machine has to say. A peer that reads nothing is timed out.
+    async fn flush(&mut self) -> io::Result<()> {
+        self.unwritten.extend(self.machine.take_output());
+        while !self.unwritten.is_empty() {
+            let written =
+                poll_fn(|cx| match self.stream.poll_write(cx, &self.unwritten.slices()) {
+                    Poll::Pending => {
+                        let deadline = self.machine.next_deadline().unwrap_or(Mono::NEVER);
+                        self.alarm.poll(cx, deadline).map(|()| Err(io::ErrorKind::TimedOut.into()))
+                    }
+                    Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    done => done,
+                });
+            let count = written.await?;
+            self.unwritten.advance(count);
+            self.machine.handle_written(self.entrance.now());
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, event: Event) {
+        match event {
+            Event::Bind(request) => self.bind(&request).await,
+            Event::ActivityStarted => self.begin().await,
+            Event::Content(octets) => self.content(octets).await,
+            Event::ApduComplete => self.complete().await,
+            Event::ActivityDropped => self.forget(),
+            // Nothing is sent on associations of others: the turn goes back.
+            Event::TurnTaken => {
+                self.unheard = None;
+                self.machine.give_turn(self.entrance.now());
+            }
+            Event::TurnGiven => {}
+            Event::Ended(end) => self.ended(&end),
+            // An initiator's.
+            Event::Bound(_) | Event::Acknowledged | Event::NotTaken(_) => {}
+        }
+    }
+
+    /// Only who is known may bind.
+    async fn bind(&mut self, request: &BindRequest) {
+        match self.recognised(request) {
+            Ok(peer) => {
+                self.entrance.introduce(&peer.their_name, "P1");
+                self.entrance.recognise_peer(&peer.name);
+                self.machine.accept(&our_identity(&peer), self.entrance.now());
+                self.peer = Some(peer);
+            }
+            Err(why) => {
+                let name = request.identity.name.as_deref().unwrap_or_default();
+                let name: String = name.chars().filter(|c| !c.is_control()).take(32).collect();
+                let address = self.entrance.session().client().address;
+                self.entrance.introduce(&name, "P1");
+                let name = Quoted(&name);
+                let text = format_args!("refused to let {name} bind: {why} client={address}");
+                self.entrance.warn("x400", text);
+                let refusal = Refusal::permanent((7, 8), "X.400: name or password is wrong");
+                self.entrance.turn_away(Reply::from(refusal));
+                let until = self.entrance.now() + REFUSAL_DELAY;
+                self.alarm.wait(until).await;
+                self.machine.refuse(BindError::Authentication, self.entrance.now());
+            }
+        }
+    }
+
+    fn recognised(&self, request: &BindRequest) -> Result<Arc<X400Peer>, &'static str> {
+        let name = request.identity.name.as_deref().ok_or("it shows no name")?;
+        let peer = self.x400.peer_called(name.as_bytes()).ok_or("no peer has this name")?;
+        if request.has_strong_credentials {
+            return Err("its credentials are no password");
+        }
+        match is_its(&request.identity, peer) {
+            true => Ok(Arc::clone(peer)),
+            false => Err("its password is another"),
+        }
+    }
+
+    async fn begin(&mut self) {
+        // Who goes on has heard the acknowledgement.
+        self.unheard = None;
+        self.busy = Some(self.stopping.guard());
+        self.is_refused = false;
+        self.incoming = Some(Incoming::new());
+        if let Err(refusal) = self.entrance.sender(None, None).await {
+            self.refuse_for_now(&refusal);
+        }
+    }
+
+    /// Calls `act` with what is coming.
+    fn with_incoming<T>(
+        &mut self,
+        act: impl FnOnce(&mut Incoming, &Rules<'_>, &mut dyn Sink) -> Option<T>,
+    ) -> Option<T> {
+        let mut incoming = self.incoming.take()?;
+        let (config, now) = (self.entrance.config(), self.entrance.wall());
+        let peer = self.peer.clone();
+        let rules = Rules {
+            x400: &self.x400,
+            config: &config,
+            peer: peer.as_ref().map_or("", |peer| &peer.name),
+            recipients_max: self.listener.max_recipients as usize,
+            content_bytes_max: self.listener.max_message_bytes,
+            now,
+        };
+        let result = act(&mut incoming, &rules, &mut Content(&mut self.entrance));
+        self.incoming = Some(incoming);
+        result
+    }
+
+    async fn content(&mut self, octets: Bytes) {
+        if self.is_refused {
+            return;
+        }
+        let now = self.entrance.now();
+        self.entrance.intake().note_heard(now);
+        let room = self.with_incoming(|incoming, rules, sink| incoming.push(octets, rules, sink));
+        self.reserve(room).await;
+        if self.is_refused {
+            return;
+        }
+        if let Err(refusal) = self.entrance.intake().attend().await {
+            self.refuse_for_now(&refusal);
+        }
+    }
+
+    /// Asks who may send to whom, and makes room in the queue for so many recipients, once it is known who they are.
+    async fn reserve(&mut self, recipients: Option<usize>) {
+        let Some(recipients) = recipients.filter(|recipients| *recipients > 0) else { return };
+        if let Err(refusal) = self.ask_access().await {
+            return self.refuse_for_now(&refusal);
+        }
+        if let Err(refusal) = self.entrance.reserve(recipients).await {
+            self.refuse_for_now(&refusal);
+        }
+    }
+
+    async fn ask_access(&mut self) -> Result<(), Refusal> {
+        let Some(incoming) = &mut self.incoming else { return Ok(()) };
+        let Some(acceptance) = incoming.acceptance_mut() else { return Ok(()) };
+        let sending = Sending {
+            listener: &self.listener.name,
+            client: self.entrance.session().client().address.ip(),
+            peer: self.peer.as_ref().map_or("", |peer| &peer.name),
+        };
+        let config = self.entrance.config();
+        let refused = access::refused(self.entrance.tables(), &config, sending, acceptance).await?;
+        acceptance.refuse(refused);
+        Ok(())
+    }
+
+    /// What comes can't be taken for now: the peer keeps it, and tries again.
+    fn refuse_for_now(&mut self, refusal: &Refusal) {
+        self.entrance.abandon();
+        if std::mem::replace(&mut self.is_refused, true) {
+            return;
+        }
+        let peer = self.peer.as_ref().map_or("", |peer| &peer.name);
+        self.entrance.warn("x400", format_args!("{} peer={peer}", refusal.text));
+        self.machine.refuse_apdu(ExceptionReason::TemporarilyUnable, self.entrance.now());
+    }
+
+    async fn complete(&mut self) {
+        if self.is_refused {
+            return;
+        }
+        let room = self.with_incoming(|incoming, rules, sink| incoming.finish(rules, sink));
+        self.reserve(room).await;
+        if self.is_refused {
+            return;
+        }
+        let complete = self.incoming.take().and_then(Incoming::complete);
+        let Some(Complete { acceptance, facts, digest }) = complete else {
+            return self.refuse_for_now(&Refusal::transient((3, 0), "an APDU was not read"));
+        };
+        if !acceptance.envelope.recipients.is_empty() && !self.is_resent(&digest) {
+            let (envelope, steering) = (acceptance.envelope, acceptance.steering);
+            let foreign = acceptance.foreign;
+            match self.entrance.submit_foreign(envelope, facts, steering, foreign).await {
+                Ok(id) => self.unheard = Some((digest, id)),
+                Err(refusal) => return self.refuse_for_now(&refusal),
+            }
+        }
+        self.entrance.abandon();
+        self.machine.acknowledge(self.entrance.now());
+        self.busy = None;
+    }
+
+    /// Whether it was acknowledged before, which the peer did not hear.
+    fn is_resent(&mut self, digest: &[u8; DIGEST_BYTES]) -> bool {
+        let Some(peer) = &self.peer else { return false };
+        let Some(id) = self.entrance.unheard().take(&peer.name, digest) else { return false };
+        let text = format_args!(
+            "sent again what was acknowledged: no second copy peer={} id={id}",
+            peer.name
+        );
+        self.entrance.warn("x400", text);
+        // The peer may miss this acknowledgement, too.
+        self.unheard = Some((*digest, id));
+        true
+    }
+
+    /// What was coming is given up.
+    fn forget(&mut self) {
+        self.incoming = None;
+        self.is_refused = false;
+        self.busy = None;
+        self.entrance.abandon();
+    }
+
+    fn ended(&mut self, end: &End) {
+        if *end == End::Released {
+            self.unheard = None;
+        }
+        self.forget();
+        if ends::is_worth_a_line(end) {
+            let peer = self.peer.as_ref().map_or("", |peer| &peer.name);
+            let address = self.entrance.session().client().address;
+            self.entrance
+                .warn("x400", format_args!("association {end} peer={peer} client={address}"));
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! One association: APDU after APDU until the queue has none for it.
+
+use super::opening::{self, OpenError, Opened};
+use super::{route_of, trouble};
+use crate::x400::departure::{self, Content, Departure};
+use crate::x400::gateway;
+use crate::x400::unwritten::Unwritten;
+use bytes::Bytes;
+use config::{X400, X400Mode, X400Peer};
+use mail::{Failure, Mono, Reply};
+use mta::alarm::Alarm;
+use mta::delivery::{AttemptContext, Idled, Slot};
+use mta::event::Hop;
+use mta::line::Permit;
+use mta::message::{Message, SentBody};
+use mta::routing::hop::NextHop;
+use mta::seams::{Net, Stream, World};
+use queue::{CloseReason, Take, Work};
+use spool::{BlobId, LoadError};
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use x400::association::{AbortReason, End, Event, ExceptionReason, Initiator};
+use x400::mixer::CONTENT_BYTES_MAX;
+
+/// A connection and what is spoken on it.
+pub(super) struct Wire<W: World> {
+    pub(super) stream: <W::Net as Net>::Stream,
+    pub(super) machine: Initiator,
+    pub(super) alarm: Alarm<W::Time>,
+    pub(super) unwritten: Unwritten,
+}
+
+impl<W: World> Wire<W> {
+    /// Writes and reads until the machine has something to tell.
+    pub(super) async fn next_event(&mut self, slot: &Slot<W>) -> Event {
+        loop {
+            if let Some(event) = self.next_event_or_room(slot, false).await {
+                return event;
+            }
+        }
+    }
+
+    /// The same, or until more content is wanted and all that was given is written: `None`.
+    async fn next_event_or_room(&mut self, slot: &Slot<W>, has_more: bool) -> Option<Event> {
+        loop {
+            if let Some(event) = self.machine.poll_event() {
+                return Some(event);
+            }
+            self.unwritten.extend(self.machine.take_output());
+            if self.unwritten.is_empty() {
+                if self.machine.is_closed() {
+                    return Some(Event::Ended(End::Lost));
+                }
+                if has_more && self.machine.wants_content() {
+                    return None;
+                }
+            }
+            if poll_fn(|cx| self.poll_progress(slot, cx)).await.is_err() {
+                self.unwritten = Unwritten::default();
+                self.machine.handle_eof();
+            }
+        }
+    }
+
+    /// Writes what there is, and reads: two sides that only write would wait for each other. Ready when either
+    /// got on.
+    fn poll_progress(&mut self, slot: &Slot<W>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut has_written = false;
+        while !self.unwritten.is_empty() {
+            match self.stream.poll_write(cx, &self.unwritten.slices()) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => {
+                    self.unwritten.advance(count);
+                    self.machine.handle_written(slot.now());
+                    has_written = true;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => break,
+            }
+        }
+        if has_written && self.unwritten.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut scratch = slot.scratch();
+        match self.stream.poll_read(cx, &mut scratch) {
+            Poll::Ready(Ok(0)) => {
+                self.machine.handle_eof();
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Ready(Ok(count)) => {
+                let octets = Bytes::copy_from_slice(scratch.get(..count).unwrap_or_default());
+                self.machine.handle_input(octets, slot.now());
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => {}
+        }
+        drop(scratch);
+        let deadline = self.machine.next_deadline().unwrap_or(Mono::NEVER);
+        if self.alarm.poll(cx, deadline).is_ready() {
+            self.machine.handle_deadline(slot.now());
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
+    }
+
+    /// Goes on until the machine has nothing more to say.
+    pub(super) async fn close(&mut self, slot: &Slot<W>) {
+        while !self.machine.is_closed() || self.machine.has_output() || !self.unwritten.is_empty() {
+            let _ = self.next_event(slot).await;
+        }
+    }
+}
+
+/// An association with what it carries.
+struct Association<W: World> {
+    wire: Wire<W>,
+    permit: Permit,
+    event_hop: Arc<Hop>,
+    place: Box<str>,
+    settings: Arc<X400Peer>,
+    carried: u32,
+    /// Last: the connection is gone when its slot is given back.
+    slot: Slot<W>,
+}
+
+/// Opens an association for the slot's ready queue and works it off.
+pub(super) async fn run<W: World>(slot: Slot<W>) {
+    let hop = Rc::clone(slot.hop());
+    let opened = match opening::open(&slot, &hop).await {
+        Ok(opened) => opened,
+        Err(OpenError::NotNeeded) => return slot.not_needed(),
+        Err(OpenError::Later(failure)) => {
+            slot.metrics().connections_failed.inc();
+            return slot.open_failed(Arc::new(failure));
+        }
+    };
+    slot.metrics().connections_opened.inc();
+    slot.metrics().connections_open.inc();
+    slot.opened();
+    let Opened { wire, permit, event_hop, place } = opened;
+    let settings = Arc::clone(&route_of(&hop).peer);
+    let mut association =
+        Association { wire, permit, event_hop, place, settings, carried: 0, slot };
+    while let Some(work) = association.next_work(&hop).await {
+        let _busy = association.slot.busy();
+        if let Err(reason) = association.carry(work, &hop).await {
+            association.slot.closing(reason);
+            return;
+        }
+    }
+    association.wire.machine.release(association.slot.now());
+    association.wire.close(&association.slot).await;
+}
+
+impl<W: World> Drop for Association<W> {
+    fn drop(&mut self) {
+        self.slot.metrics().connections_open.dec();
+    }
+}
+
+impl<W: World> Association<W> {
+    /// The next message; waits for one as long as idling is allowed. `None`: it is time to release.
+    async fn next_work(&mut self, hop: &NextHop) -> Option<Work> {
+        let until = self.slot.now() + self.settings.idle_timeout;
+        // Who has several goes when others wait for their first.
+        if self.carried > 0 && self.permit.must_go() {
+            return None;
+        }
+        loop {
+            if hop.superseded.get() {
+                return None;
+            }
+            match self.slot.take(self.carried) {
+                Take::Work(work) => return Some(work),
+                Take::Close => return None,
+                Take::Wait if self.slot.is_stopping() => return None,
+                Take::Wait => {}
+            }
+            let (stream, alarm) = (&mut self.wire.stream, &mut self.wire.alarm);
+            let end = |cx: &mut Context<'_>| {
+                // The peer has no business to speak while nothing is asked.
+                let mut octet = [0];
+                match stream.poll_read(cx, &mut octet) {
+                    Poll::Ready(_) => Poll::Ready(Idled::Closed),
+                    Poll::Pending => alarm.poll(cx, until).map(|()| Idled::Timeout),
+                }
+            };
+            match self.slot.idle(&mut self.permit, end).await {
+                Idled::Woken => {}
+                Idled::Timeout => {
+                    self.slot.closing(CloseReason::Idle);
+                    return None;
+                }
+                Idled::Closed => {
+                    self.slot.closing(CloseReason::Idle);
+                    self.wire.machine.handle_eof();
+                    return None;
+                }
+                Idled::ClosedWhileWoken => {
+                    self.wire.machine.handle_eof();
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Transfers a message, and concludes its recipients.
+    ///
+    /// # Errors
+    /// Why the association can't be used further.
+    async fn carry(&mut self, work: Work, hop: &NextHop) -> Result<(), CloseReason> {
+        let place = self.slot.place_to_load(work.id);
+        let message = match self.slot.load_in_turn(place, work.id).await {
+            Ok(message) => message,
+            Err(why) => {
+                self.slot.unreadable(&work, "record", &why);
+                return Ok(());
+            }
+        };
+        let _room = match self.is_converted(&message) {
+            true => Some(self.slot.room_to_convert(&message).await),
+            false => None,
+        };
+        let departure = match self.departure(&message, &work, &route_of(hop).x400).await {
+            Ok(Ok(departure)) => departure,
+            Ok(Err(failure)) => {
+                self.conclude(&message, &work, Err(failure), true);
+                return Ok(());
+            }
+            Err(why) => {
+                self.slot.unreadable(&work, "body", &why);
+                return Ok(());
+            }
+        };
+        self.carried += 1;
+        self.slot.metrics().transactions.inc();
+        match self.send(&message, departure).await {
+            Ok(early) => self.hear(&message, &work, early).await,
+            Err(why) => {
+                self.slot.unreadable(&work, "body", &why);
+                self.wire.machine.abort(AbortReason::LocalSystemProblem, self.slot.now());
+                self.wire.close(&self.slot).await;
+                Err(CloseReason::Normal)
+            }
+        }
+    }
+
+    /// Waits for what the peer says to a message, and concludes its recipients. `early`: it said this before it had
+    /// all of it.
+    async fn hear(
+        &mut self,
+        message: &Rc<Message>,
+        work: &Work,
+        mut early: Option<Event>,
+    ) -> Result<(), CloseReason> {
+        loop {
+            let event = match early.take() {
+                Some(event) => event,
+                None => self.wire.next_event(&self.slot).await,
+            };
+            match event {
+                Event::Acknowledged => {
+                    let reply = Reply::new(250, (2, 0, 0), "acknowledged");
+                    self.conclude(message, work, Ok(reply), false);
+                    return Ok(());
+                }
+                Event::NotTaken(reason) => {
+                    let failure = trouble::not_taken(&self.place, reason);
+                    let is_of_message = reason != ExceptionReason::TemporarilyUnable;
+                    self.conclude(message, work, Err(failure), is_of_message);
+                    return Ok(());
+                }
+                Event::Ended(end) => {
+                    let failure = trouble::ended(&self.place, &end, &self.settings);
+                    // Some abort for a message that they can't read or route.
+                    let is_of_message = matches!(end, End::AbortedByPeer { .. });
+                    self.conclude(message, work, Err(failure.clone()), is_of_message);
+                    if !is_of_message {
+                        self.slot.throttled(failure);
+                    }
+                    return Err(CloseReason::Normal);
+                }
+                // A responder's, and turns, which we don't give.
+                Event::Bind(_)
+                | Event::Bound(_)
+                | Event::ActivityStarted
+                | Event::Content(_)
+                | Event::ApduComplete
+                | Event::ActivityDropped
+                | Event::TurnTaken
+                | Event::TurnGiven => {}
+            }
+        }
+    }
+
+    /// Whether other octets leave than came.
+    fn is_converted(&self, message: &Message) -> bool {
+        let is_rewritten =
+            || self.settings.mode == X400Mode::X4101984 && departure::is_report(message);
+        message.kept_of_x400().is_none() || is_rewritten()
+    }
+
+    /// What is sent of a message: as it came, or made of one of internet mail.
+    async fn departure(
+        &self,
+        message: &Message,
+        work: &Work,
+        x400: &X400,
+    ) -> Result<Result<Departure, Failure>, LoadError> {
+        let indexes: Vec<u32> = work.entries.iter().map(|(_, index, _)| *index).collect();
+        if !self.is_converted(message) {
+            return Ok(departure::departure(message, &indexes, x400, self.settings.mode));
+        }
+        let mut content = message.prefix.to_vec();
+        let gather = |piece: &[u8]| {
+            content.extend_from_slice(piece);
+            (content.len() > CONTENT_BYTES_MAX).then_some(())
+        };
+        // What is longer is refused by who converts.
+        let _ = self.slot.for_each_piece(message, gather).await?;
+        if message.kept_of_x400().is_some() {
+            return Ok(departure::report_to_1984(message, &content, x400));
+        }
+        let made = gateway::to_apdu(message, &content, &indexes, x400);
+        let departure = |(prefix, content)| Departure { prefix, content: Content::Made(content) };
+        Ok(made.map(departure))
+    }
+
+    /// Hands an APDU to the machine: all of it at once, or, of a body in a file of its own, piece by piece. What the
+    /// peer said before it had all of it.
+    async fn send(
+        &mut self,
+        message: &Message,
+        departure: Departure,
+    ) -> Result<Option<Event>, LoadError> {
+        let prefix = Bytes::from(departure.prefix);
+        let now = self.slot.now();
+        match (departure.content, message.sent_body()) {
+            (Content::Kept, SentBody::Blob(blob)) => {
+                return self.send_blob(message, blob, prefix).await;
+            }
+            (Content::Kept, SentBody::Memory(pieces)) => {
+                let pieces = std::iter::once(prefix).chain(pieces.iter().cloned());
+                self.wire.machine.transfer(pieces, now);
+            }
+            (Content::Made(content), _) => self.wire.machine.transfer([prefix, content], now),
+            (Content::None, _) => self.wire.machine.transfer([prefix], now),
+        }
+        Ok(None)
+    }
+
+    async fn send_blob(
+        &mut self,
+        message: &Message,
+        blob: BlobId,
+        prefix: Bytes,
+    ) -> Result<Option<Event>, LoadError> {
+        let total = prefix.len() as u64 + message.sent_body_bytes();
+        self.wire.machine.begin_transfer(total, self.slot.now());
+        self.wire.machine.push_content(prefix, self.slot.now());
+        let mut offset = 0;
+        while offset < message.sent_body_bytes() {
+            if let Some(event) = self.wire.next_event_or_room(&self.slot, true).await {
+                return Ok(Some(event));
+            }
+            let piece = self.slot.load_blob(message, blob, offset).await?;
+            offset += piece.len() as u64;
+            self.wire.machine.push_content(piece, self.slot.now());
+        }
+        Ok(None)
+    }
+
+    /// `is_of_message`: a failure may be on account of this message alone.
+    fn conclude(
+        &self,
+        message: &Rc<Message>,
+        work: &Work,
+        outcome: Result<Reply, Failure>,
+        is_of_message: bool,
+    ) {
+        match &outcome {
+            Ok(_) => self.slot.accepted(),
+            Err(failure) if failure.class == mail::Class::Transient => {
+                self.slot.deferred(failure, is_of_message);
+            }
+            Err(_) => {}
+        }
+        let outcomes = vec![outcome; work.entries.len()];
+        self.slot.heard(message, &outcomes);
+        // Who takes an APDU reports what becomes of it (X.411 §14.3.4).
+        let hop = Arc::clone(&self.event_hop);
+        let context = AttemptContext { hop, local: false, dsn_passed_on: true };
+        self.slot.conclude(message, work, outcomes, &context);
+    }
+}

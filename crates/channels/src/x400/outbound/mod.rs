@@ -1,0 +1,45 @@
+//! Sending over P1: associations to a peer, message after message.
+
+mod association;
+mod opening;
+mod trouble;
+
+pub(super) use trouble::ended;
+
+use super::settings::{Route, X400RouteText};
+use super::{gateway, report};
+use config::ChannelSection;
+use mail::Failure;
+use mta::delivery::{AsMail, Channel, MailQuestion, OwnReport, ReportQuestion, Slot, Task};
+use mta::routing::hop::NextHop;
+use mta::seams::World;
+
+/// Sends over P1.
+pub(crate) struct Outbound;
+
+impl<W: World> Channel<W> for Outbound {
+    fn key(&self) -> &'static str {
+        X400RouteText::KEY
+    }
+
+    fn as_mail(&self, question: &MailQuestion<'_>) -> Option<Result<AsMail, Failure>> {
+        gateway::as_mail(question)
+    }
+
+    fn report(&self, question: &ReportQuestion<'_>) -> Option<OwnReport> {
+        report::report(question)
+    }
+
+    fn run(&self, slot: Slot<W>) -> Task {
+        Box::pin(association::run(slot))
+    }
+}
+
+/// What the route of this hop tells.
+fn route_of(hop: &NextHop) -> &Route {
+    match hop.channel.of() {
+        Some(route) => route,
+        // A hop is worked by the channel whose key its settings have.
+        None => unreachable!("the settings of {} are another channel's", hop.channel.key()),
+    }
+}

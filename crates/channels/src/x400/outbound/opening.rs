@@ -1,0 +1,176 @@
+//! Opening an association: hosts in order, their addresses, the connection, the bind.
+
+use super::association::Wire;
+use super::{route_of, trouble};
+use crate::x400::peer;
+use crate::x400::unwritten::Unwritten;
+use config::X400Peer;
+use mail::{Class, Culprit, EnhancedStatus, Failure};
+use mta::alarm::Alarm;
+use mta::delivery::Slot;
+use mta::event::Hop;
+use mta::lack;
+use mta::line::Permit;
+use mta::routing::addresses::interleaved;
+use mta::routing::hop::NextHop;
+use mta::routing::hosts::Host;
+use mta::seams::{DnsError, Egress, Endpoint, Net, Time, World};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use x400::association::{AbortReason, Event, Initiator};
+
+/// Addresses tried in one opening at most.
+const ADDRESSES_MAX: usize = 8;
+
+/// Why no association was opened.
+pub(super) enum OpenError {
+    /// It may work later.
+    Later(Failure),
+    /// While it waited in line for a connection its messages went another way.
+    NotNeeded,
+}
+
+/// An association that the peer has accepted.
+pub(super) struct Opened<W: World> {
+    pub(super) wire: Wire<W>,
+    pub(super) permit: Permit,
+    pub(super) event_hop: Arc<Hop>,
+    /// Where it is, for people.
+    pub(super) place: Box<str>,
+}
+
+/// Opens an association to the first host that can be reached and accepts it.
+pub(super) async fn open<W: World>(
+    slot: &Slot<W>,
+    hop: &Rc<NextHop>,
+) -> Result<Opened<W>, OpenError> {
+    let (mut last, mut tried) = (None, 0);
+    for candidate in hop.states.order(slot.now(), &hop.hosts, || slot.world().time().random()) {
+        let host = &candidate.host;
+        let addresses = match addresses(slot, host).await {
+            Ok(addresses) => addresses,
+            Err(failure) => {
+                last = Some(failure);
+                continue;
+            }
+        };
+        for ip in addresses {
+            if tried == ADDRESSES_MAX {
+                break;
+            }
+            tried += 1;
+            match open_at(slot, hop, host, SocketAddr::new(ip, host.port)).await {
+                Err(OpenError::Later(failure)) => last = Some(failure),
+                done => return done,
+            }
+        }
+        // A host is not to blame for what this process lacks.
+        if last.as_ref().is_some_and(|failure| !matches!(failure.culprit, Culprit::Local)) {
+            hop.states.failed(slot.now(), host);
+        }
+    }
+    Err(OpenError::Later(last.unwrap_or_else(|| {
+        let status = EnhancedStatus::new(4, 4, 4);
+        Failure::local(Class::Transient, status, "the peer has no host to connect to")
+    })))
+}
+
+async fn addresses<W: World>(slot: &Slot<W>, host: &Host) -> Result<Vec<IpAddr>, Failure> {
+    if let Ok(ip) = host.name.parse::<IpAddr>() {
+        return Ok(vec![ip]);
+    }
+    let failure = |status, text: String| Failure {
+        class: Class::Transient,
+        culprit: Culprit::Dns(Box::from(&*host.name)),
+        status,
+        reply: None,
+        step: None,
+        text: text.into(),
+    };
+    match slot.addresses(&host.name).await {
+        Ok(addresses) if !addresses.is_empty() => Ok(interleaved(addresses)),
+        Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {
+            Err(failure(EnhancedStatus::new(4, 4, 4), "the host has no address".to_owned()))
+        }
+        Err(error) => Err(failure(EnhancedStatus::new(4, 4, 3), error.to_string())),
+    }
+}
+
+async fn open_at<W: World>(
+    slot: &Slot<W>,
+    hop: &Rc<NextHop>,
+    host: &Host,
+    address: SocketAddr,
+) -> Result<Opened<W>, OpenError> {
+    let settings = &route_of(hop).peer;
+    let place: Box<str> = match host.name.parse::<IpAddr>() {
+        Ok(_) => address.to_string().into(),
+        Err(_) => format!("{}[{}]:{}", host.name, address.ip(), address.port()).into(),
+    };
+    let time = slot.world().time();
+    let mut alarm = Alarm::new(time.clone());
+    let from = match &hop.source {
+        Some(source) => Egress { address: source.towards(address), proxy: source.proxy },
+        None => Egress::default(),
+    };
+    let (stream, mut permit) = loop {
+        let Some(permit) = slot.connection().await else { return Err(OpenError::NotNeeded) };
+        let until = time.now() + settings.connect_timeout;
+        let to = Endpoint::Tcp(address);
+        let connected = alarm.within(|_| until, slot.world().net().connect(&to, from)).await;
+        match connected.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
+            Ok(stream) => break (stream, permit),
+            // Not the peer's fault: it was not even asked.
+            Err(error) if lack::is_ours(&error) => {
+                drop(permit);
+                alarm.wait(time.now() + lack::WAIT).await;
+            }
+            Err(error) => {
+                let text = format!("cannot connect: {error}");
+                let status = EnhancedStatus::new(4, 4, 1);
+                return Err(OpenError::Later(Failure::network(place, status, text)));
+            }
+        }
+    };
+    let machine = Initiator::new(peer::initiator_settings(settings, slot.wall()), slot.now());
+    let mut wire = Wire { stream, machine, alarm, unwritten: Unwritten::default() };
+    bind(slot, &mut wire, (&**settings, &place)).await.map_err(OpenError::Later)?;
+    permit.prove();
+    let event_hop = hop.event_hop(&place, None, None);
+    Ok(Opened { wire, permit, event_hop, place })
+}
+
+/// Waits until the peer has accepted, and shows that it is the peer.
+async fn bind<W: World>(
+    slot: &Slot<W>,
+    wire: &mut Wire<W>,
+    (settings, place): (&X400Peer, &str),
+) -> Result<(), Failure> {
+    loop {
+        match wire.next_event(slot).await {
+            Event::Bound(binding) if peer::is_peer(&binding, settings) => return Ok(()),
+            Event::Bound(binding) => {
+                let failure = trouble::stranger(place, binding.identity.name.as_deref(), settings);
+                wire.machine.abort(AbortReason::UserError, slot.now());
+                wire.close(slot).await;
+                return Err(failure);
+            }
+            Event::Ended(end) => {
+                let failure = trouble::ended(place, &end, settings);
+                wire.close(slot).await;
+                return Err(failure);
+            }
+            // Nothing was transferred yet.
+            Event::Bind(_)
+            | Event::ActivityStarted
+            | Event::Content(_)
+            | Event::ApduComplete
+            | Event::ActivityDropped
+            | Event::Acknowledged
+            | Event::NotTaken(_)
+            | Event::TurnTaken
+            | Event::TurnGiven => {}
+        }
+    }
+}

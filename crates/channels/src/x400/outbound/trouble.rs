@@ -1,0 +1,78 @@
+//! What a peer's refusals and silences come to for those who wait, in the peer's own words as far as it gave any.
+
+use config::X400Peer;
+use mail::{Class, Culprit, EnhancedStatus, Failure};
+use x400::association::{BindError, End, ExceptionReason, Refusal};
+
+/// The peer did not take an APDU. It may later.
+pub(super) fn not_taken(peer: &str, reason: ExceptionReason) -> Failure {
+    let why = match reason {
+        ExceptionReason::Unspecified => "without a reason".to_owned(),
+        ExceptionReason::TemporarilyUnable => "it is temporarily unable".to_owned(),
+        ExceptionReason::SequenceError => "for a sequence error".to_owned(),
+        ExceptionReason::LocalError => "for an error of its own".to_owned(),
+        ExceptionReason::Unrecoverable => "for an unrecoverable error".to_owned(),
+        ExceptionReason::DemandDataToken => "it wants the turn".to_owned(),
+        ExceptionReason::Other(code) => format!("for reason {code}"),
+    };
+    said(peer, EnhancedStatus::new(4, 3, 2), format!("it did not take the message: {why}"))
+}
+
+/// The association ended before the peer had answered for an APDU, or while it was opened.
+pub(in crate::x400) fn ended(peer: &str, end: &End, settings: &X400Peer) -> Failure {
+    match end {
+        End::Refused(refusal) => refused(peer, refusal, settings),
+        End::AbortedByPeer { .. } => {
+            said(peer, EnhancedStatus::new(4, 4, 2), format!("the association was {end}"))
+        }
+        End::Violation(_) => said(peer, EnhancedStatus::new(4, 5, 0), end.to_string()),
+        End::Released | End::TimedOut(_) | End::AbortedByUs(_) | End::Lost => {
+            Failure::network(peer, EnhancedStatus::new(4, 4, 2), end.to_string())
+        }
+    }
+}
+
+fn refused(peer: &str, refusal: &Refusal, settings: &X400Peer) -> Failure {
+    let X400Peer { name, our_name, .. } = settings;
+    let why = match refusal.error {
+        Some(BindError::Authentication) => format!(
+            "it does not take our name \"{our_name}\" with our password (`our_name` and `our_password` of peer \
+             \"{name}\")"
+        ),
+        Some(BindError::Busy) => "it is busy".to_owned(),
+        Some(BindError::DialogueMode) => "it does not take the dialogue mode".to_owned(),
+        Some(
+            BindError::CannotRecover
+            | BindError::SecurityContext
+            | BindError::Confidentiality
+            | BindError::Other(_),
+        )
+        | None => format!("{}: {}", refusal.layer, refusal.text),
+    };
+    said(peer, EnhancedStatus::new(4, 4, 1), format!("it refused the association: {why}"))
+}
+
+/// Somebody answers there who is not the peer.
+pub(super) fn stranger(peer: &str, shown: Option<&str>, settings: &X400Peer) -> Failure {
+    let X400Peer { name, their_name, .. } = settings;
+    let shown: String =
+        shown.unwrap_or_default().chars().filter(|c| !c.is_control()).take(64).collect();
+    let text = format!(
+        "it answers as \"{shown}\" or with another password, not as \"{their_name}\" (`their_name` and \
+         `their_password` of peer \"{name}\")"
+    );
+    said(peer, EnhancedStatus::new(4, 7, 8), text)
+}
+
+/// A refusal of the peer's is worth another attempt, whatever it is: who is configured to take mail is not
+/// returned mail for.
+fn said(peer: &str, status: EnhancedStatus, text: String) -> Failure {
+    Failure {
+        class: Class::Transient,
+        culprit: Culprit::Peer(peer.into()),
+        status,
+        reply: None,
+        step: None,
+        text: text.into(),
+    }
+}

@@ -1,0 +1,78 @@
+//! Redirection of recipients that no route takes to the alternate that their originator named (X.411 §14.3.2.2).
+
+use super::acceptance::Terms;
+use super::gateway;
+use x400::mts::extension::{
+    Extension, ExtensionKind, NameAndTime, Redirection, RedirectionReason, number,
+};
+use x400::mts::relay::{Changes, RecipientChange, relay};
+use x400::mts::trace::other_action;
+use x400::mts::{Limits, Recipient, TransferEnvelope, UtcTime};
+
+/// The envelope with alternate recipients, and its octets; `None`: none is redirected.
+pub(super) fn redirected(
+    envelope: &TransferEnvelope,
+    octets: &[u8],
+    terms: &Terms<'_>,
+) -> Option<(TransferEnvelope, Vec<u8>)> {
+    if envelope.extensions.is_reassignment_prohibited() {
+        return None;
+    }
+    let change = |recipient: &Recipient| match alternate(recipient, terms) {
+        Some(other) => RecipientChange::Replace(Box::new(other)),
+        None => RecipientChange::Keep,
+    };
+    let recipients: Vec<RecipientChange> = envelope.recipients.iter().map(change).collect();
+    if recipients.iter().all(|change| *change == RecipientChange::Keep) {
+        return None;
+    }
+    let changes = Changes { recipients: &recipients, ..Changes::default() };
+    let octets = relay(octets, &changes).ok()?;
+    let envelope = TransferEnvelope::read(&octets, envelope.kind, &Limits::default()).ok()?;
+    Some((envelope, octets))
+}
+
+/// Who stands for a recipient of ours that no route takes; `None`: it stays, or nobody does.
+fn alternate(recipient: &Recipient, terms: &Terms<'_>) -> Option<Recipient> {
+    if !recipient.indicators.is_responsible() || is_routed(recipient, terms) {
+        return None;
+    }
+    let other = recipient.extensions.alternate_recipient().ok().flatten()?;
+    let mut history = recipient.extensions.redirection_history().ok()?;
+    let is_other = |past: &Redirection| past.intended.name.address.is_same(&other.address);
+    if history.iter().any(is_other) {
+        // It was for this one before (X.411, redirection-loop-detected).
+        return None;
+    }
+    let mut redirected = Recipient { name: other, ..recipient.clone() };
+    if !is_routed(&redirected, terms) {
+        return None;
+    }
+    let asked = ExtensionKind::Standard(number::ORIGINATOR_REQUESTED_ALTERNATE_RECIPIENT);
+    redirected.extensions.0.retain(|extension| extension.kind != asked);
+    history.push(Redirection {
+        intended: NameAndTime { name: recipient.name.clone(), time: UtcTime::from(terms.now) },
+        reason: RedirectionReason::OriginatorRequested,
+    });
+    redirected.extensions.set(Extension::redirection_history(&history));
+    Some(redirected)
+}
+
+fn is_routed(recipient: &Recipient, terms: &Terms<'_>) -> bool {
+    let mailbox = gateway::recipient(&recipient.name, terms.config, terms.x400);
+    terms.config.route_of(&mailbox, None).is_some()
+}
+
+/// Whether one of our recipients was redirected here: not before it came, and not by the domain that it came from.
+pub(super) fn was_redirected_here(envelope: &TransferEnvelope) -> bool {
+    let last = envelope.trace.last();
+    if last.is_some_and(|visit| visit.supplied.other_actions.has(other_action::REDIRECTED)) {
+        return false;
+    }
+    let since = last.map(|visit| visit.supplied.arrival.wall).unwrap_or_default();
+    let is_here = |recipient: &Recipient| {
+        let history = recipient.extensions.redirection_history().unwrap_or_default();
+        history.last().is_some_and(|past| past.intended.time.wall >= since)
+    };
+    envelope.recipients.iter().any(|r| r.indicators.is_responsible() && is_here(r))
+}

@@ -1,0 +1,124 @@
+//! Reports of delivery and non-delivery (X.411 §12.2.1.3), about messages and probes that came by P1.
+
+use super::kept::{self, ApduKind};
+use super::{acceptance, gateway, names};
+use bytes::Bytes;
+use mail::dsn::{Outcome, RecipientReport};
+use mail::{EnhancedStatus, Priority, Wall};
+use mta::delivery::{OwnReport, ReportQuestion};
+use x400::mixer::status::to_reason;
+use x400::mts::{self, EnvelopeKind, Limits, Recipient, TransferEnvelope, UtcTime};
+use x400::reasons::NonDelivery;
+use x400::report::{Reporter, Subject, Verdict, report as make};
+
+/// Reason of who may not send to a recipient (X.411, NonDeliveryReasonCode).
+const RESTRICTED_DELIVERY: u32 = 5;
+/// To what `discard` delivers (X.411, MTSUserType): what no public service is.
+const PRIVATE_USER: u32 = 1;
+
+/// The report that a question asks for; `None`: the message is none of X.400, or nobody asked to be told.
+pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
+    let (kind, octets) = kept::read(question.original.kept_of_x400()?)?;
+    let x400 = question.config.x400.as_ref()?;
+    let kind = match kind {
+        ApduKind::Message => EnvelopeKind::Message,
+        ApduKind::Probe => EnvelopeKind::Probe,
+        ApduKind::Report => return None,
+    };
+    let envelope = TransferEnvelope::read(&octets, kind, &Limits::default()).ok()?;
+    let ours: Vec<&Recipient> =
+        envelope.recipients.iter().filter(|r| r.indicators.is_responsible()).collect();
+    let told: Vec<Told<'_>> = question
+        .recipients
+        .iter()
+        .filter_map(|(index, report)| {
+            Some(Told::new(ours.get(*index as usize)?, report, question.now))
+        })
+        .collect();
+    let verdicts: Vec<Verdict<'_>> = told.iter().map(Told::verdict).collect();
+    let local_id = names::local_id(question.report_id, x400);
+    let domain = names::global_domain(&x400.domain);
+    let reporter = Reporter {
+        domain: &domain,
+        mta: &x400.mta,
+        local_id: &local_id,
+        now: UtcTime::from(question.now),
+    };
+    let is_whole = question.content.len() as u64 == question.original.content_bytes();
+    let content = (is_whole && kind == EnvelopeKind::Message)
+        .then(|| Bytes::copy_from_slice(question.content));
+    let (envelope, content) =
+        make(&Subject::from(&envelope), &reporter, &verdicts, content.as_ref())?;
+    Some(OwnReport {
+        to: gateway::recipient(&envelope.destination, question.config, x400),
+        kept: kept::keep(ApduKind::Report, &envelope.encode()),
+        content: content.encode(),
+        priority: Priority::new(acceptance::URGENT),
+    })
+}
+
+/// What is told of one recipient.
+struct Told<'a> {
+    recipient: &'a Recipient,
+    outcome: mts::report::Outcome,
+    text: Option<String>,
+}
+
+impl<'a> Told<'a> {
+    fn new(recipient: &'a Recipient, report: &RecipientReport<'_>, now: Wall) -> Told<'a> {
+        let (outcome, text) = match &report.outcome {
+            Outcome::Failed(failure) => (failed(failure.status), Some(failure.to_string())),
+            // Time ran out, whatever stood in the way last.
+            Outcome::Expired { failure, .. } | Outcome::Delayed { failure, .. } => {
+                (failed(EnhancedStatus::new(5, 4, 7)), Some(failure.to_string()))
+            }
+            Outcome::Delivered(_) | Outcome::Relayed(_) | Outcome::Expanded => {
+                let time = UtcTime::from(report.last_attempt.unwrap_or(now));
+                (mts::report::Outcome::Delivered { time, user: PRIVATE_USER }, None)
+            }
+        };
+        Told { recipient, outcome, text }
+    }
+
+    fn verdict(&self) -> Verdict<'_> {
+        let supplementary = self.text.as_deref();
+        Verdict { recipient: self.recipient, outcome: self.outcome, supplementary }
+    }
+}
+
+/// Reason and diagnostic of a status. What is not authorised is restricted delivery (X.411 §8.3.1.2.1.12), not the
+/// list's permission that RFC 2156 takes it for.
+fn failed(status: EnhancedStatus) -> mts::report::Outcome {
+    mts::report::Outcome::failed(match (status.subject, status.detail) {
+        (7, 1) => NonDelivery::bare(RESTRICTED_DELIVERY),
+        _ => to_reason(status),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_become_reasons_and_diagnostics() {
+        for (subject, detail, reason, diagnostic) in [
+            (1, 1, 1, Some(0)),
+            (4, 6, 1, Some(3)),
+            (4, 7, 1, Some(5)),
+            (2, 3, 1, Some(7)),
+            (5, 3, 1, Some(16)),
+            (5, 5, 1, Some(18)),
+            (7, 2, 1, Some(28)),
+            (7, 1, 5, None),
+            (6, 5, 2, Some(47)),
+            (5, 4, 1, Some(14)),
+            (4, 4, 0, None),
+            (6, 0, 2, None),
+            (5, 9, 1, None),
+        ] {
+            let found = failed(EnhancedStatus::new(5, subject, detail));
+            let expected = mts::report::Outcome::Failed { reason, diagnostic };
+            assert_eq!(found, expected, "{subject}.{detail}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What listeners with `kind = "p1"` and `x400` routes are told.
+
+use config::{
+    ChannelSection, Destination, Explainer, Host, HostPort, KindsOfMail, Limits, ProtocolSection,
+    ProtocolSettings, Reader, Settings, SharedLimits, X400, X400Peer,
+};
+use mail::Mailbox;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Associations in the middle of being opened at once.
+const OPENS_MAX: u32 = 4;
+
+/// A listener for MTAs of X.400, which are the peers of `[x400]`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct P1Text {}
+
+impl ProtocolSection for P1Text {
+    const KIND: &'static str = "p1";
+    type Text = P1Text;
+
+    fn read(_: P1Text, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn ProtocolSettings>> {
+        let x400 = reader.x400()?;
+        Some(Arc::new(P1Listener { x400 }))
+    }
+}
+
+/// What a listener for X.400 is told.
+#[derive(Debug)]
+pub(super) struct P1Listener {
+    pub(super) x400: Arc<X400>,
+}
+
+impl ProtocolSettings for P1Listener {
+    fn may_speak_for_others(&self, client: IpAddr) -> bool {
+        // Limits per client are for those of whom nobody knows how many connections they need. Where a peer's
+        // address is not known it may be any client, until it binds.
+        let may_be = |host: &HostPort| match host.host {
+            Host::Address(address) => address.to_canonical() == client.to_canonical(),
+            Host::Name(_) => true,
+            Host::Socket(_) => false,
+        };
+        let mut peers = self.x400.peers.iter();
+        peers.any(|peer| peer.hosts.is_empty() || peer.hosts.iter().any(may_be))
+    }
+
+    fn explain(&self, explainer: &mut Explainer<'_>) {
+        let names: Vec<&str> = self.x400.peers.iter().map(|peer| &*peer.name).collect();
+        explainer.own_key("kind", format!("p1: peers {}", names.join(", ")));
+    }
+}
+
+/// Send over X.400's P1 to a peer.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct X400RouteText {
+    /// The name of a `[[x400.peer]]`. Required.
+    peer: String,
+}
+
+impl ChannelSection for X400RouteText {
+    const KEY: &'static str = "x400";
+    const SUMMARY: &'static str = "Send over X.400's P1 to a peer.";
+    const EXAMPLE: &'static str = "x400 = { peer = \"hub\" }";
+    type Text = X400RouteText;
+
+    fn read(text: X400RouteText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
+        let (x400, peer) = reader.x400_peer("peer", &text.peer)?;
+        Some(Arc::new(Route { x400, peer }))
+    }
+}
+
+/// What an `x400` route is told.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) x400: Arc<X400>,
+    pub(super) peer: Arc<X400Peer>,
+}
+
+impl Settings for Route {
+    fn key(&self) -> &'static str {
+        X400RouteText::KEY
+    }
+
+    fn destination(&self) -> Destination<'_> {
+        // In the order given: a peer's second host stands in for its first.
+        Destination::Hosts(self.peer.hosts.chunks(1).collect())
+    }
+
+    fn limits(&self) -> Limits {
+        let shared =
+            SharedLimits { connections_max: self.peer.associations_max, messages_per_second: 0.0 };
+        Limits {
+            shared: Some(shared),
+            opens_max: OPENS_MAX,
+            messages_per_connection: 0,
+            recipients_per_message: 0,
+            adaptive: false,
+        }
+    }
+
+    fn kinds_of_mail(&self) -> KindsOfMail {
+        KindsOfMail { internet: self.x400.gateway.is_some(), x400: true }
+    }
+
+    fn may_be_asked(&self) -> bool {
+        false
+    }
+
+    fn explain_destination(&self, _: &Mailbox, explainer: &mut Explainer<'_>) {
+        let X400Peer { name, hosts, mode, associations_max, .. } = &*self.peer;
+        let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+        let (hosts, mode) = (hosts.join(", "), mode.word());
+        let value =
+            format!("{name} at {hosts}, {mode} mode, at most {associations_max} associations");
+        explainer.own_key("peer", value);
+    }
+
+    fn is_like(&self, other: &dyn Settings) -> bool {
+        let Some(other) = other.of::<Route>() else { return false };
+        self.peer == other.peer
+            && self.x400.mta == other.x400.mta
+            && self.x400.domain == other.x400.domain
+            && self.x400.gateway == other.x400.gateway
+    }
+}

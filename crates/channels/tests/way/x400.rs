@@ -1,0 +1,329 @@
+//! Messages, probes and reports of X.400: from a peer that binds, to a peer that is called, and back as a report.
+
+use super::client::FRIEND;
+use super::node::{Node, play, wait_until};
+use bytes::Bytes;
+use mail::Mono;
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use x400::association::{
+    AbortReason, Event, ExceptionReason, Identity, Initiator, InitiatorSettings, Password,
+    Responder, ResponderSettings,
+};
+use x400::mts::reader::read_whole;
+use x400::mts::report::Outcome;
+use x400::mts::{ApduEvent, Limits, ReportContent};
+
+const MESSAGE: &[u8] = include_bytes!("../x400/message_unknown_noncritical.ber");
+const DEFERRED: &[u8] = include_bytes!("../x400/message_extensions.ber");
+const CRITICAL: &[u8] = include_bytes!("../x400/message_unknown_critical.ber");
+const PROBE: &[u8] = include_bytes!("../x400/probe.ber");
+
+const CONFIG: &str = r#"hostname = "relay.test"
+[[listener]]
+kind = "p1"
+name = "in"
+address = "192.0.2.250:102"
+[x400]
+mta = "relay"
+domain = "/PRMD=Ours/ADMD= /C=GB/"
+[[x400.peer]]
+name = "hub"
+hosts = ["198.51.100.2:102"]
+their_name = "mta.hub"
+their_password = "theirs"
+our_password = "ours"
+[[route]]
+or_addresses = ["/C=GB/"]
+x400 = { peer = "hub" }
+"#;
+
+/// The same, where everything is delivered here.
+fn here() -> String {
+    CONFIG.replace("x400 = { peer = \"hub\" }", "discard = {}")
+}
+
+fn identity(name: &str, password: &str) -> Identity {
+    Identity { name: Some(name.to_owned()), password: Some(Password(password.into())) }
+}
+
+/// An MTA that calls.
+struct Caller {
+    stream: DuplexStream,
+    machine: Initiator,
+}
+
+impl Caller {
+    async fn calls(node: &Node, password: &str) -> (Caller, Event) {
+        let settings = InitiatorSettings {
+            identity: identity("mta.hub", password),
+            ..InitiatorSettings::default()
+        };
+        let stream = node.accept(SocketAddr::new(FRIEND, 40_000));
+        let mut caller = Caller { stream, machine: Initiator::new(settings, Mono(0)) };
+        let event = caller.event().await;
+        (caller, event)
+    }
+
+    async fn bound(node: &Node) -> Caller {
+        let (caller, event) = Caller::calls(node, "theirs").await;
+        assert!(matches!(event, Event::Bound(_)), "{event:?}");
+        caller
+    }
+
+    async fn flush(&mut self) {
+        for piece in self.machine.take_output() {
+            let _ = self.stream.write_all(&piece).await;
+        }
+    }
+
+    async fn event(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.machine.poll_event() {
+                return event;
+            }
+            self.flush().await;
+            let mut buffer = vec![0; 65_536];
+            match self.stream.read(&mut buffer).await {
+                Ok(0) | Err(_) => self.machine.handle_eof(),
+                Ok(n) => self.machine.handle_input(Bytes::copy_from_slice(&buffer[..n]), Mono(0)),
+            }
+        }
+    }
+
+    async fn offer(&mut self, apdu: &[u8]) {
+        self.machine.transfer([Bytes::copy_from_slice(apdu)], Mono(0));
+        self.flush().await;
+    }
+
+    async fn transfer(&mut self, apdu: &[u8]) {
+        self.offer(apdu).await;
+        assert_eq!(self.event().await, Event::Acknowledged);
+    }
+}
+
+/// What an MTA that is called does with an APDU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Take,
+    Refuse,
+    Abort,
+}
+
+type Taken = Rc<RefCell<Vec<Vec<u8>>>>;
+type Answers = Rc<dyn Fn(&[u8]) -> Answer>;
+
+/// An MTA that is called, and what it has taken.
+#[derive(Clone)]
+struct Hub {
+    taken: Taken,
+    answer: Answers,
+}
+
+impl Hub {
+    fn at(node: &Node, answer: impl Fn(&[u8]) -> Answer + 'static) -> Hub {
+        let hub = Hub { taken: Rc::default(), answer: Rc::new(answer) };
+        let serving = hub.clone();
+        node.world.serve("198.51.100.2:102".parse().expect("an address"), move |stream| {
+            let hub = serving.clone();
+            tokio::task::spawn_local(async move { hub.serve(stream).await });
+        });
+        hub
+    }
+
+    async fn serve(&self, mut stream: DuplexStream) {
+        let mut machine = Responder::new(ResponderSettings::default(), Mono(0));
+        let mut apdu = Vec::new();
+        while !machine.is_closed() {
+            while let Some(event) = machine.poll_event() {
+                match event {
+                    Event::Bind(_) => machine.accept(&identity("mta.hub", "theirs"), Mono(0)),
+                    Event::ActivityStarted => apdu.clear(),
+                    Event::Content(octets) => apdu.extend_from_slice(&octets),
+                    Event::ApduComplete => match (self.answer)(&apdu) {
+                        Answer::Take => {
+                            self.taken.borrow_mut().push(apdu.clone());
+                            machine.acknowledge(Mono(0));
+                        }
+                        Answer::Refuse => {
+                            machine.refuse_apdu(ExceptionReason::TemporarilyUnable, Mono(0));
+                        }
+                        Answer::Abort => machine.abort(AbortReason::UserError, Mono(0)),
+                    },
+                    _ => {}
+                }
+            }
+            for piece in machine.take_output() {
+                if stream.write_all(&piece).await.is_err() {
+                    return;
+                }
+            }
+            let mut buffer = vec![0; 65_536];
+            match stream.read(&mut buffer).await {
+                Ok(0) | Err(_) => return,
+                Ok(n) => machine.handle_input(Bytes::copy_from_slice(&buffer[..n]), Mono(0)),
+            }
+        }
+    }
+
+    fn taken(&self) -> Vec<Vec<u8>> {
+        self.taken.borrow().clone()
+    }
+}
+
+/// Outcomes of a report, by the numbers of recipients.
+fn reported(apdu: &[u8]) -> Vec<(u32, Outcome)> {
+    let (event, content) = read_whole(apdu, Limits::default()).expect("an APDU");
+    assert!(matches!(event, ApduEvent::Report { envelope: Ok(_), .. }), "{event:?}");
+    let report = ReportContent::read(&content, &Limits::default()).expect("a report");
+    report.recipients.iter().map(|recipient| (recipient.number, recipient.outcome)).collect()
+}
+
+#[test]
+fn nothing_is_acknowledged_before_it_is_durable() {
+    play(|| async {
+        let node = Node::start(CONFIG).await;
+        let hub = Hub::at(&node, |_| Answer::Take);
+        let mut caller = Caller::bound(&node).await;
+        node.log_stands.set(true);
+        caller.offer(MESSAGE).await;
+        let early = tokio::time::timeout(Duration::from_secs(30), caller.event()).await;
+        assert!(early.is_err(), "{early:?}");
+        assert_eq!(node.count("received"), 0);
+        node.log_stands.set(false);
+        assert_eq!(caller.event().await, Event::Acknowledged);
+        node.wait_for("relayed", 1).await;
+        assert_eq!(hub.taken().len(), 1);
+    });
+}
+
+#[test]
+fn who_shows_a_wrong_password_waits_and_is_refused() {
+    play(|| async {
+        let node = Node::start(CONFIG).await;
+        let begun = tokio::time::Instant::now();
+        let (_, event) = Caller::calls(&node, "guess").await;
+        assert!(matches!(&event, Event::Ended(_)), "{event:?}");
+        assert!(format!("{event:?}").contains("Authentication"), "{event:?}");
+        assert!(begun.elapsed() >= Duration::from_secs(2));
+        assert_eq!(node.count("refused"), 1);
+    });
+}
+
+#[test]
+fn a_refusal_and_an_abort_are_tried_again() {
+    for trouble in [Answer::Refuse, Answer::Abort] {
+        play(|| async move {
+            let node = Node::start(CONFIG).await;
+            let first = Rc::new(std::cell::Cell::new(true));
+            let hub = Hub::at(&node, move |_| match first.replace(false) {
+                true => trouble,
+                false => Answer::Take,
+            });
+            Caller::bound(&node).await.transfer(MESSAGE).await;
+            node.wait_for("relayed", 1).await;
+            assert_eq!(node.count("deferred"), 1, "{trouble:?}");
+            assert_eq!(hub.taken().len(), 1, "{trouble:?}");
+            assert_eq!(node.count("dsn_queued"), 0);
+        });
+    }
+}
+
+#[test]
+fn what_is_queued_goes_on_after_a_restart() {
+    play(|| async {
+        let node = Node::start(CONFIG).await;
+        Caller::bound(&node).await.transfer(MESSAGE).await;
+        let node = node.restart().await;
+        let hub = Hub::at(&node, |_| Answer::Take);
+        node.wait_for("relayed", 1).await;
+        let (event, _) = read_whole(&hub.taken()[0], Limits::default()).expect("an APDU");
+        let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { panic!("{event:?}") };
+        assert_eq!(
+            envelope.trace.last().map(|visit| visit.domain.prmd.as_deref()),
+            Some(Some("Ours"))
+        );
+    });
+}
+
+#[test]
+fn what_is_deferred_waits_and_what_is_too_old_is_reported() {
+    play(|| async {
+        let node = Node::start(&(CONFIG.to_owned() + "[retry]\ngive_up_after = \"3h\"\n")).await;
+        // Its deferred delivery time is days from now otherwise.
+        let soon = |window: &[u8]| window == b"261122070000Z";
+        let at = DEFERRED.windows(13).position(soon).expect("it is there");
+        let mut deferred = DEFERRED.to_vec();
+        deferred[at..at + 13].copy_from_slice(b"261118123000Z");
+        let is_report = |apdu: &[u8]| apdu.first() == Some(&0xa1);
+        let first = Rc::new(std::cell::Cell::new(None));
+        let (seen, started) = (Rc::clone(&first), tokio::time::Instant::now());
+        let hub = Hub::at(&node, move |apdu| match is_report(apdu) {
+            true => Answer::Take,
+            false => {
+                seen.set(seen.get().or(Some(started.elapsed())));
+                Answer::Refuse
+            }
+        });
+        Caller::bound(&node).await.transfer(&deferred).await;
+        node.wait_for("expired", 2).await;
+        wait_until("a report", || !hub.taken().is_empty()).await;
+        // An hour from when the world began, at 11:26:40.
+        let early = Duration::from_secs(3_780);
+        assert!(first.get().is_some_and(|after| after > early), "{first:?}");
+        let failed = Outcome::Failed { reason: 1, diagnostic: Some(5) };
+        assert_eq!(reported(&hub.taken()[0]), [(1, failed), (3, failed)]);
+    });
+}
+
+#[test]
+fn a_critical_extension_is_reported_and_a_probe_answered_as_if_delivered() {
+    play(|| async {
+        let node = Node::start(CONFIG).await;
+        let hub = Hub::at(&node, |_| Answer::Take);
+        Caller::bound(&node).await.transfer(CRITICAL).await;
+        wait_until("a report", || !hub.taken().is_empty()).await;
+        let failed = Outcome::Failed { reason: 1, diagnostic: Some(18) };
+        assert_eq!(reported(&hub.taken()[0]), [(1, failed)]);
+        // The report goes to TestC by the hub, what is for TestB stays here.
+        let both = here()
+            + "[[route]]\nor_addresses = [\"/PRMD=TestC/C=GB/\"]\nx400 = { peer = \"hub\" }\n";
+        let node = node.restart_with(&both).await;
+        let hub = Hub::at(&node, |_| Answer::Take);
+        Caller::bound(&node).await.transfer(PROBE).await;
+        // The first may come again: that it was taken was not written before the restart.
+        let of_two = || hub.taken().iter().map(|apdu| reported(apdu)).find(|said| said.len() == 2);
+        wait_until("another report", || of_two().is_some()).await;
+        let outcomes = of_two().unwrap_or_default();
+        let is_delivered =
+            |(_, outcome): &(u32, Outcome)| matches!(outcome, Outcome::Delivered { .. });
+        assert!(outcomes.len() == 2 && outcomes.iter().all(is_delivered), "{outcomes:?}");
+    });
+}
+
+#[test]
+fn what_a_rule_of_access_refuses_is_restricted_and_without_an_answer_it_waits_at_the_peer() {
+    play(|| async {
+        let rule =
+            "[[table]]\nname = \"a\"\ninline = {}\n[[access]]\ntable = \"a\"\nby = \"helo\"\n";
+        let node = Node::start(&(CONFIG.to_owned() + rule)).await;
+        node.world.set_entry("a", "hub", Ok("REJECT Not from there"));
+        let hub = Hub::at(&node, |_| Answer::Take);
+        let mut caller = Caller::bound(&node).await;
+        caller.transfer(MESSAGE).await;
+        wait_until("a report", || !hub.taken().is_empty()).await;
+        let restricted = Outcome::Failed { reason: 5, diagnostic: None };
+        assert_eq!(reported(&hub.taken()[0]), [(1, restricted)]);
+        node.world.set_entry("a", "hub", Ok("DEFER"));
+        caller.offer(MESSAGE).await;
+        let said = caller.event().await;
+        assert_eq!(said, Event::NotTaken(ExceptionReason::TemporarilyUnable));
+        node.world.set_entry("a", "hub", Ok("OK"));
+        caller.transfer(MESSAGE).await;
+        node.wait_for("relayed", 1).await;
+        assert_eq!(hub.taken().len(), 2);
+    });
+}

@@ -1,0 +1,274 @@
+//! `[x400]`: who we are among MTAs of X.400, and who our peers are.
+
+use super::host::HostPort;
+use super::settings::Secret;
+use mail::map::FixedMap;
+use mail::{Domain, OrAddress};
+use std::any::Any;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Longest transport or presentation selector in octets (X.224 §13.3.4, ISO 8073).
+pub const SELECTOR_BYTES_MAX: usize = 32;
+/// The same of a session selector (X.225 §8.3.1.10).
+pub const SESSION_SELECTOR_BYTES_MAX: usize = 16;
+/// Longest name of an MTA (X.411 Annex B, ub-mta-name-length).
+pub const MTA_NAME_BYTES_MAX: usize = 32;
+/// Longest password (X.411 Annex B, ub-password-length).
+pub const PASSWORD_BYTES_MAX: usize = 62;
+
+/// `[x400]`.
+#[derive(Debug)]
+pub struct X400 {
+    /// Our name in internal trace information.
+    pub mta: Box<str>,
+    /// Our global domain identifier: country, ADMD, and PRMD if we are in one.
+    pub domain: OrAddress,
+    /// How messages go between X.400 and internet mail; `None`: they don't.
+    pub gateway: Option<X400Gateway>,
+    /// In the order of the file.
+    pub peers: Vec<Arc<X400Peer>>,
+}
+
+/// A gateway between X.400 and internet mail.
+pub struct X400Gateway {
+    /// Its address in X.400.
+    pub address: OrAddress,
+    /// Its domain.
+    pub domain: Domain,
+    /// The file with mappings.
+    pub mcgam: Option<PathBuf>,
+    /// The file with gateways that are preferred for some domains.
+    pub gateways: Option<PathBuf>,
+    /// What stands in both.
+    tables: OnceLock<GatewayTables>,
+    /// What its owner made of it.
+    made: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+/// What stands in a gateway's files (RFC 2156 appendix F).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatewayTables {
+    /// Domains and O/R addresses that mean the same.
+    pub mappings: String,
+    /// Gateways that are preferred.
+    pub gateways: String,
+}
+
+impl X400Gateway {
+    pub(super) fn new(
+        address: OrAddress,
+        domain: Domain,
+        mcgam: Option<PathBuf>,
+        gateways: Option<PathBuf>,
+    ) -> X400Gateway {
+        let (tables, made) = (OnceLock::new(), OnceLock::new());
+        X400Gateway { address, domain, mcgam, gateways, tables, made }
+    }
+
+    /// The files were read; what was read first counts.
+    pub fn set_tables(&self, tables: GatewayTables) {
+        let _ = self.tables.set(tables);
+    }
+
+    /// What `make` makes of all this, the first time; it is told what stands in the files.
+    ///
+    /// # Panics
+    /// When it is asked for by another type than the first time: a gateway has one owner.
+    pub fn made<T: Any + Send + Sync>(
+        &self,
+        make: impl FnOnce(&X400Gateway, &GatewayTables) -> T,
+    ) -> &T {
+        let make = || make(self, self.tables.get().unwrap_or(&GatewayTables::default()));
+        let made = self.made.get_or_init(|| Box::new(make()));
+        match made.downcast_ref() {
+            Some(made) => made,
+            None => unreachable!("what was made of a gateway is of another type"),
+        }
+    }
+}
+
+/// What was read of the files counts, not what was made of it.
+impl PartialEq for X400Gateway {
+    fn eq(&self, other: &X400Gateway) -> bool {
+        (&self.address, &self.domain, self.tables.get())
+            == (&other.address, &other.domain, other.tables.get())
+    }
+}
+
+impl fmt::Debug for X400Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "X400Gateway({}, {})", self.address, self.domain)
+    }
+}
+
+impl X400 {
+    /// The peer that shows this name when it binds.
+    #[must_use]
+    pub fn peer_called(&self, name: &[u8]) -> Option<&Arc<X400Peer>> {
+        self.peers.iter().find(|peer| peer.their_name.as_bytes() == name)
+    }
+}
+
+/// `[[x400.peer]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct X400Peer {
+    /// Unique.
+    pub name: Arc<str>,
+    /// Where it listens, in the order in which they are tried; empty: it is never called.
+    pub hosts: Vec<HostPort>,
+    /// How RTSE is spoken with it.
+    pub mode: X400Mode,
+    /// The transport selector that it is called by; empty: none.
+    pub t_selector: Box<[u8]>,
+    /// The session selector.
+    pub s_selector: Box<[u8]>,
+    /// The presentation selector.
+    pub p_selector: Box<[u8]>,
+    /// The name that it shows, and answers with; unique.
+    pub their_name: Box<str>,
+    /// With this password.
+    pub their_password: Secret,
+    /// The name that we show it.
+    pub our_name: Box<str>,
+    /// With this password.
+    pub our_password: Secret,
+    /// Associations that we open at once, over all shards.
+    pub associations_max: u32,
+    /// What is proposed as the size between checkpoints, in units of 1,024 octets; 0: none.
+    pub checkpoint_kib: u16,
+    /// How many checkpoints may be unconfirmed.
+    pub window: u8,
+    /// Longest transport data unit that is proposed.
+    pub tpdu_bytes: u32,
+    /// Wait for a connection, and for it to bind.
+    pub connect_timeout: Duration,
+    /// Wait for an answer in an association.
+    pub answer_timeout: Duration,
+    /// An association without work is released after it.
+    pub idle_timeout: Duration,
+    /// Line of the file, from 1.
+    pub line: u32,
+}
+
+/// How RTSE is spoken (X.419 §13.2): it can't be negotiated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum X400Mode {
+    /// Normal mode, over ACSE: since 1988.
+    Normal,
+    /// X.410 mode with P1 of 1988: application protocol 12.
+    X410,
+    /// X.410 mode with P1 of 1984: application protocol 1.
+    X4101984,
+}
+
+impl X400Mode {
+    /// As it is written.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            X400Mode::Normal => "normal",
+            X400Mode::X410 => "x410",
+            X400Mode::X4101984 => "x410-1984",
+        }
+    }
+}
+
+/// Finds the route that takes an O/R address: of those all of whose attributes the address has, the one with
+/// most. In time that grows with how many different sets of keys routes name, not with the routes.
+#[derive(Clone, Debug, Default)]
+pub struct OrRoutes {
+    /// Sets of keys, those with most keys first; of equal ones, the first in the file.
+    shapes: Vec<Vec<Box<str>>>,
+    routes: FixedMap<Box<str>, u32>,
+}
+
+impl OrRoutes {
+    /// Adds what a route takes. Returns the route that had the same attributes already.
+    pub(super) fn insert(&mut self, taken: &OrAddress, route: u32) -> Option<u32> {
+        let keys: Vec<Box<str>> =
+            taken.attributes().iter().map(|attribute| attribute.key().into()).collect();
+        let name = name_of(taken, &keys)?;
+        match self.routes.entry(name) {
+            std::collections::hash_map::Entry::Occupied(entry) => return Some(*entry.get()),
+            std::collections::hash_map::Entry::Vacant(entry) => _ = entry.insert(route),
+        }
+        if !self.shapes.contains(&keys) {
+            let at = self.shapes.partition_point(|shape| shape.len() >= keys.len());
+            self.shapes.insert(at, keys);
+        }
+        None
+    }
+
+    /// The route that takes addresses of this domain ([`Domain::is_or_domain`]).
+    #[must_use]
+    pub fn find(&self, domain: &Domain) -> Option<usize> {
+        if self.shapes.is_empty() {
+            return None;
+        }
+        let address = domain.or_attributes()?;
+        let mut names = self.shapes.iter().filter_map(|shape| name_of(&address, shape));
+        names.find_map(|name| self.routes.get(&name)).map(|route| *route as usize)
+    }
+}
+
+/// The attributes of an address with these keys, as they are compared; `None`: it has not all of them.
+fn name_of(address: &OrAddress, keys: &[Box<str>]) -> Option<Box<str>> {
+    let mut name = String::new();
+    for key in keys {
+        let found = address.attributes().iter().find(|attribute| attribute.key() == &**key)?;
+        name.push_str(key);
+        name.push('=');
+        name.push_str(&found.compared());
+        // In no value.
+        name.push('\0');
+    }
+    Some(name.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::Mailbox;
+
+    fn table(routes: &[&str]) -> OrRoutes {
+        let mut table = OrRoutes::default();
+        for (index, text) in (0..).zip(routes) {
+            assert_eq!(table.insert(&OrAddress::parse_part(text).unwrap(), index), None, "{text}");
+        }
+        table
+    }
+
+    fn found(table: &OrRoutes, address: &str) -> Option<usize> {
+        table.find(&Mailbox::parse_any(address).unwrap().domain())
+    }
+
+    #[test]
+    fn the_route_with_most_attributes_wins_wherever_it_stands() {
+        let table = table(&[
+            "/PRMD=TestB/ADMD= /C=GB/",
+            "/O=Beta/PRMD=TestB/ADMD= /C=GB/",
+            "/C=FR/",
+            "/OU1=Sales/O=Beta/PRMD=TestB/ADMD= /C=GB/",
+        ]);
+        assert_eq!(found(&table, "/S=a/O=Beta/PRMD=TestB/ADMD= /C=GB/"), Some(1));
+        assert_eq!(found(&table, "/S=a/OU1=sales/O=BETA/PRMD=testb/C=gb/"), Some(3));
+        assert_eq!(found(&table, "/S=a/OU2=x/OU1=other/O=Beta/PRMD=TestB/C=GB/"), Some(1));
+        assert_eq!(found(&table, "/S=a/O=Gamma/PRMD=TestB/C=GB/"), Some(0));
+        assert_eq!(found(&table, "/S=a/O=Beta/ADMD=atlas/C=FR/"), Some(2));
+        assert_eq!(found(&table, "/S=a/O=Beta/ADMD=x/PRMD=TestB/C=GB/"), None, "another ADMD");
+        assert_eq!(found(&table, "/S=a/O=Beta/C=DE/"), None);
+    }
+
+    #[test]
+    fn equal_attributes_are_one_route_s() {
+        let mut table = table(&["/O=Beta/PRMD=TestB/ADMD=/C=GB/"]);
+        let same = OrAddress::parse_part("C=gb; A= ; P=testb; O=beta").unwrap();
+        assert_eq!(table.insert(&same, 7), Some(0));
+        let other = OrAddress::parse_part("C=gb; P=testb; O=beta").unwrap();
+        assert_eq!(table.insert(&other, 7), None, "any ADMD");
+        assert_eq!(found(&table, "/O=beta/PRMD=testb/ADMD=x/C=gb/"), Some(7));
+    }
+}

@@ -1,0 +1,86 @@
+//! What came as something else than internet mail, for channels that take nothing else.
+
+use super::{AttemptContext, Slot};
+use crate::line::InLine;
+use crate::message::{Converted, Message};
+use crate::seams::World;
+use bytes::Bytes;
+use config::Config;
+use mail::{Class, EnhancedStatus, Failure, Reply};
+use queue::Work;
+use spool::LoadError;
+use std::rc::Rc;
+
+/// Octets of what is converted at most: it is all in memory.
+const CONVERTED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What is to be converted.
+#[derive(Debug)]
+pub struct MailQuestion<'a> {
+    /// The message as it is in the spool.
+    pub original: &'a Message,
+    /// All of its content.
+    pub content: Bytes,
+    /// The configuration in force.
+    pub config: &'a Config,
+}
+
+/// What a channel makes of it.
+#[derive(Debug)]
+pub enum AsMail {
+    /// A message.
+    Message(Converted),
+    /// Nothing is sent: it only asks whether a message would be delivered. What is said of it.
+    Nothing(Reply),
+}
+
+impl<W: World> Slot<W> {
+    /// As [`Slot::load_in_turn`], for a channel of internet mail: what came as something else is converted.
+    /// `None`: the work is concluded, or put off.
+    pub async fn load_mail(&self, place: Option<InLine>, work: &Work) -> Option<Rc<Message>> {
+        let message = match self.load_in_turn(place, work.id).await {
+            Ok(message) => message,
+            Err(why) => {
+                self.unreadable(work, "record", &why);
+                return None;
+            }
+        };
+        if message.kept_of_x400().is_none() || self.hop().channel.kinds_of_mail().x400 {
+            return Some(message);
+        }
+        let room = self.room_to_convert(&message).await;
+        let outcome = match self.convert(&message).await {
+            Ok(Ok(AsMail::Message(converted))) => {
+                return Some(Rc::new(message.converted(converted, room)));
+            }
+            Ok(Ok(AsMail::Nothing(reply))) => Ok(reply),
+            Ok(Err(failure)) => Err(failure),
+            Err(why) => {
+                self.unreadable(work, "body", &why);
+                return None;
+            }
+        };
+        let hop = self.hop().event_hop("", None, None);
+        let context = AttemptContext { hop, local: true, dsn_passed_on: false };
+        self.conclude(&message, work, vec![outcome; work.entries.len()], &context);
+        None
+    }
+
+    async fn convert(&self, original: &Message) -> Result<Result<AsMail, Failure>, LoadError> {
+        let mut content = original.prefix.to_vec();
+        let gather = |piece: &[u8]| {
+            content.extend_from_slice(piece);
+            (content.len() > CONVERTED_BYTES_MAX).then_some(())
+        };
+        // What is longer is refused by who converts.
+        let _ = self.for_each_piece(original, gather).await?;
+        let config = self.config();
+        let question = MailQuestion { original, content: content.into(), config: &config };
+        let unknown = || {
+            // RFC 3463 §3.7: conversion required but not supported.
+            let text = "nothing here makes internet mail of it";
+            Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 3), text)
+        };
+        Ok(self.as_mail(&question).unwrap_or_else(|| Err(unknown())))
+    }
+}
