@@ -273,7 +273,7 @@ impl Plan {
         plan.add_tls(&mut Random::new(seed ^ 0x0074_6C73));
         plan.add_pace(&mut Random::new(seed ^ 0x7061_6365));
         plan.change_pace(&mut Random::new(seed ^ 0x7275_6C65));
-        plan.add_x400(&mut Random::new(seed ^ 0x7834_3030));
+        plan.add_x400(&mut Random::new(seed ^ 0x7834_2F0B));
         plan.note_unasked();
         plan
     }

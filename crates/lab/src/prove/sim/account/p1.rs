@@ -7,7 +7,6 @@ use crate::prove::sim::names::{OR_BACK, OR_NOWHERE};
 use crate::prove::sim::plan::{P1Peer, X400Plan};
 use std::collections::BTreeSet;
 use x400::mts::extension::{ExtensionKind, number};
-use x400::mts::recipient::ReportRequest;
 use x400::mts::report::{Outcome, ReportedRecipient};
 use x400::mts::{
     MtsIdentifier, Recipient, ReportContent, ReportEnvelope, TraceElement, TransferEnvelope,
@@ -196,21 +195,21 @@ fn wrong_report(
     let Some(recipient) = recipients.find(|recipient| text_of(recipient) == address) else {
         return Some("it was never sent a message");
     };
-    let is_wanted = recipient.indicators.user_request().max(recipient.indicators.mta_request())
-        >= ReportRequest::NonDelivery;
     // Who takes an APDU reports what becomes of it, so the node reports what comes to nothing.
-    let expected = match address.ends_with(OR_NOWHERE) {
+    let diagnostic = match address.ends_with(OR_NOWHERE) {
         // Unrecognised O/R name; maximum time expired (X.411, NonDeliveryDiagnosticCode).
-        true => Outcome::Failed { reason: 1, diagnostic: Some(0) },
-        false => Outcome::Failed { reason: 1, diagnostic: Some(5) },
+        true => 0,
+        false => 5,
     };
-    match () {
-        () if to != envelope.originator.address.to_string() => Some("another has sent it"),
-        () if *subject != envelope.identifier => Some("it is about another message"),
-        () if !recipient.indicators.is_responsible() => Some("another MTA answers for it"),
-        () if !is_wanted => Some("nobody wants to hear of it"),
-        () if reported.number != recipient.number => Some("it has another number"),
-        () if reported.outcome != expected => Some("for another reason"),
-        () => None,
-    }
+    let expected = Outcome::Failed { reason: 1, diagnostic: Some(diagnostic) };
+    let indicators = recipient.indicators;
+    let mistakes = [
+        (to != envelope.originator.address.to_string(), "another has sent it"),
+        (*subject != envelope.identifier, "it is about another message"),
+        (!indicators.is_responsible(), "another MTA answers for it"),
+        (!indicators.wants_non_delivery_report(), "nobody wants to hear of it"),
+        (reported.number != recipient.number, "it has another number"),
+        (reported.outcome != expected, "for another reason"),
+    ];
+    mistakes.into_iter().find(|(is_so, _)| *is_so).map(|(_, what)| what)
 }

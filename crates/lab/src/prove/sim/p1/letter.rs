@@ -62,7 +62,7 @@ fn recipients(random: &mut Random, name: &str, plan: &X400Plan) -> Vec<Recipient
         let is_ours = random.below(6) > 0;
         left -= u64::from(is_ours);
         let alive: Vec<_> = plan.peers.iter().filter(|peer| !peer.dead).collect();
-        let organization = match random.below(40) {
+        let organization: &str = match random.below(40) {
             0 => OR_DEAD,
             1 | 2 => OR_NOWHERE,
             _ => &alive[random.below(alive.len() as u64) as usize].organizations[0],
