@@ -5,6 +5,8 @@
 
 mod p1;
 
+pub use p1::Arrival;
+
 use super::executor::Group;
 use super::names::{DEAD_DOMAIN, OR_DEAD, OR_NOWHERE, SENDER_DOMAIN, UNKNOWN_USER, WELL_DOMAIN};
 use super::network::Network;
