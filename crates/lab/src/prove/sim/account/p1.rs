@@ -134,6 +134,11 @@ impl Account {
         records.copies.entry(format!("{to} {id}")).or_default().push(arrival.copy());
     }
 
+    /// Something goes wrong at an MTA.
+    pub fn handle_fault(&self, at: &P1Peer, what: &str) {
+        self.trace.note_bytes("p1", what.as_bytes(), || format!("{}: {what}", at.name));
+    }
+
     fn note_arrival(&self, address: &str, arrival: Arrival<'_>) {
         self.trace.note_bytes("arrive", address.as_bytes(), || {
             format!("{address} at {} on connection {}", arrival.at.name, arrival.connection)

@@ -22,8 +22,9 @@ use x400::mts::UtcTime;
 const TRIES_MAX: u32 = 12;
 /// Behind the time from which on nothing goes wrong any more, so long none is tried again.
 const PATIENCE_US: u64 = 120_000_000;
-/// A pause between two tries is no longer.
+/// A pause between two tries is no longer, and every third is no longer than this: the first may be on its way still.
 const PAUSE_US: u64 = 6_000_000;
+const SHORT_PAUSE_US: u64 = 10_000;
 /// A connect that nobody answers is given up.
 const CONNECT_US: u64 = 30_000_000;
 /// Who cuts the connection behind the last octet does so within this time: before the acknowledgement is there, or after
@@ -106,7 +107,8 @@ impl Client {
             if known == Fate::Acknowledged || self.world.executor().now_us() > until_us {
                 return;
             }
-            let pause_us = self.random.below(PAUSE_US);
+            let most_us = if self.random.below(3) == 0 { SHORT_PAUSE_US } else { PAUSE_US };
+            let pause_us = self.random.below(most_us);
             self.world.executor().sleep(pause_us).await;
         }
     }
@@ -230,6 +232,8 @@ impl Client {
         wire.machine.begin_transfer(octets.len() as u64, now);
         wire.machine.push_content(octets.split_to(first), now);
         if let Some(fault) = self.draw_fault() {
+            let text = format!("{fault:?} amid {} to the node", letter.name);
+            self.world.account().handle_fault(&self.peer, &text);
             // Some of it may be there by then.
             let most_us = if fault == Fault::Slow { SLOW_US } else { LOSE_US };
             let until_us = now.0 + self.random.below(most_us);
@@ -244,6 +248,10 @@ impl Client {
         let now = wire.now();
         wire.machine.push_content(octets, now);
         let loses = self.world.draws(self.faults().lose);
+        if loses {
+            let text = format!("Lose behind {} to the node", letter.name);
+            self.world.account().handle_fault(&self.peer, &text);
+        }
         let until_us = if loses { now.0 + self.random.below(LOSE_US) } else { u64::MAX };
         Self::hear(wire, until_us).await
     }

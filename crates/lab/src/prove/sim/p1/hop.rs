@@ -167,7 +167,9 @@ impl Session {
     async fn suffer(&mut self, is_complete: bool) -> Then {
         let is_due = |(_, after): &mut (Fault, usize)| is_complete || self.octets.len() >= *after;
         let Some((fault, _)) = self.fault.take_if(is_due) else { return Then::GoOn };
-        let now = self.wire.now();
+        let (now, count) = (self.wire.now(), self.octets.len());
+        let text = format!("{fault:?} behind {count} octets of the node's");
+        self.world.account().handle_fault(&self.peer, &text);
         match fault {
             Fault::Cut | Fault::Lose => return Then::Cut,
             Fault::Unable => {

@@ -1,4 +1,4 @@
-//! A message as an MTA hands it to the node.
+//! A message or a probe as an MTA hands it to the node.
 
 use super::P1World;
 use crate::prove::sim::names::{OR_BACK, OR_DEAD, OR_NOWHERE};
@@ -19,7 +19,7 @@ use x400::or_name::{OrAddress, OrName};
 /// Recipients that the node answers for.
 const RECIPIENTS_MAX: u64 = 4;
 
-/// A message.
+/// A message, or a probe.
 pub(super) struct Letter {
     /// Its name in addresses, and the identifier within the domain that gave it.
     pub(super) name: String,
@@ -28,22 +28,35 @@ pub(super) struct Letter {
 }
 
 impl Letter {
-    /// Any message of the next name.
+    /// Any of the next name.
     pub(super) fn draw(world: &P1World, random: &mut Random) -> Letter {
         let number = world.next.get();
         world.next.set(number + 1);
         let name = format!("x{number}");
         let originator = if random.below(8) == 0 { OR_DEAD } else { OR_BACK };
         let recipients = recipients(random, &name, &world.plan);
-        let envelope = envelope(random, &name, world.wall(), originator, recipients);
-        let content = content(random);
+        let mut envelope = envelope(random, &name, world.wall(), originator, recipients);
+        let mut content = content(random);
+        if random.below(8) == 0 {
+            // It asks whether such a message would be delivered.
+            envelope.kind = EnvelopeKind::Probe;
+            envelope.priority = Priority::Normal;
+            envelope.content_length = Some(content.len() as u64);
+            content.clear();
+        }
         Letter { name, envelope, content }
     }
 
     /// All its octets.
     pub(super) fn apdu(&self) -> Bytes {
-        let prefix = message_prefix(&self.envelope.encode(), self.content.len() as u64);
-        Bytes::from([prefix, self.content.clone()].concat())
+        let envelope = self.envelope.encode();
+        match self.envelope.kind {
+            EnvelopeKind::Probe => Bytes::from(envelope),
+            EnvelopeKind::Message => {
+                let prefix = message_prefix(&envelope, self.content.len() as u64);
+                Bytes::from([prefix, self.content.clone()].concat())
+            }
+        }
     }
 }
 
