@@ -213,13 +213,13 @@ fn a_shard_that_keeps_to_itself_who_is_well_is_noticed() {
 
 #[test]
 fn an_apdu_that_is_acknowledged_before_it_is_durable_is_missed() {
-    let proof = |text: &str| text.starts_with("/CN=x") && text.contains("is lost");
+    let proof = |text: &str| text.starts_with("/S=x") && text.contains("is lost");
     assert_caught(Plant::AcknowledgeApduEarly, proof);
 }
 
 #[test]
 fn an_apdu_that_is_sent_again_and_stored_again_is_noticed() {
-    let proof = |text: &str| text.starts_with("/CN=x") && text.contains("without a reason");
+    let proof = |text: &str| text.starts_with("/S=x") && text.contains("without a reason");
     assert_caught(Plant::StoreResends, proof);
 }
 

@@ -1,7 +1,7 @@
 //! What was handed in, what arrived, and the laws between the two.
 //!
 //! Addresses carry the message's name (`m17.r0@d1.test`, reports go to `m17@back.test`; of X.400
-//! `/CN=x3.r0/O=…/` and `/CN=x3/O=back/…/`), so that every arrival is known by its recipient alone.
+//! `/S=x3.r1/O=…/` and `/S=x3/O=back/…/`), so that every arrival is known by its recipient alone.
 
 mod p1;
 
@@ -551,6 +551,6 @@ fn local_of(address: &str) -> &str {
 /// The message's name in an address of its own.
 #[must_use]
 pub fn name_of(address: &str) -> &str {
-    let name = address.strip_prefix("/CN=").unwrap_or(address);
+    let name = address.strip_prefix("/S=").unwrap_or(address);
     name.split(['.', '@', '/']).next().unwrap_or(name)
 }

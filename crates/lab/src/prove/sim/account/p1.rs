@@ -1,11 +1,13 @@
 //! What was transferred over P1, and what has arrived of it: octet for octet, with the trace of the node, with the
-//! responsibility for whom it was sent there.
+//! responsibility for whom it was sent there. (What has no place in X.400 of 1984 is left out for MTAs of 1984.)
 
 use super::{Account, Copy, Records, fails, name_of};
 use crate::prove::sim::executor::Group;
 use crate::prove::sim::names::{OR_BACK, OR_NOWHERE};
 use crate::prove::sim::plan::{P1Peer, X400Plan};
 use std::collections::BTreeSet;
+use x400::association::Mode;
+use x400::mts::downgrade::to_1984;
 use x400::mts::extension::{ExtensionKind, number};
 use x400::mts::report::{Outcome, ReportedRecipient};
 use x400::mts::{
@@ -163,15 +165,19 @@ fn wrong(sent: &Transfer, came: &TransferEnvelope, content: &[u8], at: &P1Peer) 
             return Some(format!("has come to {}, which does not answer for {address}", at.name));
         }
     }
-    let visits = (came.trace.last().cloned(), came.internal_trace().last().cloned());
     let is_here = |visit: &TraceElement| visit.domain.to_address().to_string() == X400Plan::DOMAIN;
-    let is_traced = visits.0.as_ref().is_some_and(is_here)
-        && visits.1.is_some_and(|visit| &*visit.mta == X400Plan::MTA);
-    if !is_traced {
+    let is_noted = came.internal_trace().last().is_some_and(|visit| &*visit.mta == X400Plan::MTA);
+    let is_of_1984 = at.mode == Mode::X410Of1984;
+    // In 1984 there was no trace within a domain.
+    if !came.trace.last().is_some_and(is_here) || is_noted == is_of_1984 {
         return Some("has come without the trace of the node".to_owned());
     }
-    (relayed(came, &sent.envelope) != sent.envelope)
-        .then(|| format!("has come as {came:?}, and was sent as {:?}", sent.envelope))
+    let expected = match is_of_1984 {
+        true => to_1984(&sent.envelope).unwrap_or_default(),
+        false => sent.envelope.clone(),
+    };
+    (relayed(came, &sent.envelope) != expected)
+        .then(|| format!("has come as {came:?}, where {expected:?} was expected"))
 }
 
 /// What has come without what a relay adds to it and what it changes (X.411 §14.3): it must be what was sent.

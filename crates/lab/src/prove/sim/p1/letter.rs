@@ -88,7 +88,7 @@ fn recipients(random: &mut Random, name: &str, plan: &X400Plan) -> Vec<Recipient
         };
         let number = recipients.len() as u32 + 1;
         recipients.push(Recipient {
-            name: name_of(&format!("/CN={name}.r{number}{organization}")),
+            name: name_of(&format!("/S={name}.r{number}{organization}")),
             number,
             indicators: RecipientIndicators::new(is_ours, request),
             ..Recipient::default()
@@ -116,7 +116,7 @@ fn envelope(
     TransferEnvelope {
         kind: EnvelopeKind::Message,
         identifier: MtsIdentifier { domain: domain.clone(), local: name.into() },
-        originator: name_of(&format!("/CN={name}{originator}")),
+        originator: name_of(&format!("/S={name}{originator}")),
         content_type: if random.below(2) == 0 { ContentType::P22 } else { ContentType::P2 },
         content_identifier: (random.below(2) == 0).then(|| name.into()),
         priority: match random.below(4) {

@@ -287,7 +287,7 @@ mod tests {
         }
         for x400 in with {
             assert!(x400.peers.len() >= 2 && x400.peers.last().is_some_and(|peer| peer.dead));
-            assert!(x400.peers[0].has(&format!("/CN=x1{OR_BACK}")));
+            assert!(x400.peers[0].has(&format!("/S=x1{OR_BACK}")));
             assert!(x400.clients.iter().all(|client| !x400.peers[client.peer].dead));
         }
     }
