@@ -58,9 +58,14 @@ pub struct GatewayTables {
 }
 
 impl X400Gateway {
-    pub(super) fn new(address: OrAddress, domain: Domain) -> X400Gateway {
+    pub(super) fn new(
+        address: OrAddress,
+        domain: Domain,
+        mcgam: Option<PathBuf>,
+        gateways: Option<PathBuf>,
+    ) -> X400Gateway {
         let (tables, made) = (OnceLock::new(), OnceLock::new());
-        X400Gateway { address, domain, mcgam: None, gateways: None, tables, made }
+        X400Gateway { address, domain, mcgam, gateways, tables, made }
     }
 
     /// The files were read; what was read first counts.

@@ -56,7 +56,7 @@ impl Resolver<'_> {
             path.as_ref().map(|path| self.file_path(&format!("x400.gateway.{key}"), path))
         };
         let (mcgam, gateways) = (path("mcgam", &text.mcgam), path("gateways", &text.gateways));
-        Some(X400Gateway { mcgam, gateways, ..X400Gateway::new(address?, domain.ok()?) })
+        Some(X400Gateway::new(address?, domain.ok()?, mcgam, gateways))
     }
 
     /// A global domain identifier (X.411 §8.2.1.1): country, ADMD and perhaps PRMD.
