@@ -212,6 +212,23 @@ fn a_shard_that_keeps_to_itself_who_is_well_is_noticed() {
 }
 
 #[test]
+fn an_apdu_that_is_acknowledged_before_it_is_durable_is_missed() {
+    let proof = |text: &str| text.starts_with("/S=x") && text.contains("is lost");
+    assert_caught(Plant::AcknowledgeApduEarly, proof);
+}
+
+#[test]
+fn an_apdu_that_is_sent_again_and_stored_again_is_noticed() {
+    let proof = |text: &str| text.starts_with("/S=x") && text.contains("without a reason");
+    assert_caught(Plant::StoreResends, proof);
+}
+
+#[test]
+fn a_peer_that_is_to_answer_for_anothers_recipients_is_noticed() {
+    assert_caught(Plant::KeepResponsibility, |text| text.contains("which does not answer for"));
+}
+
+#[test]
 fn a_lookup_too_many_is_noticed() {
     assert_caught(Plant::OneLookupMore, |text| text.contains("lookups at once"));
 }

@@ -25,4 +25,10 @@ pub enum Planted {
     KeepToItself,
     /// What other shards have lent of a limit is not given back.
     LoseLease,
+    /// An APDU of X.400 is acknowledged before it is durable.
+    AcknowledgeApduEarly,
+    /// What a peer of X.400 sends again, because it has heard no acknowledgement, is taken for another message.
+    StoreResends,
+    /// The next MTA of X.400 is told that it answers for all recipients, whoever else gets some of them.
+    KeepResponsibility,
 }

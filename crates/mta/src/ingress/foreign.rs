@@ -6,6 +6,8 @@ use super::draft::{Additions, Draft};
 use super::entrance::Entrance;
 use crate::budget::Share;
 use crate::meta::{self, Owners};
+#[cfg(feature = "planted")]
+use crate::planted::Planted;
 use crate::seams::World;
 use crate::steering::Steering;
 use crate::unheard::Unheard;
@@ -52,6 +54,13 @@ impl<W: World> Entrance<W> {
     #[must_use]
     pub fn unheard(&self) -> &Unheard {
         &self.ingress.services.shared.unheard
+    }
+
+    /// Whether a simulation has planted this fault.
+    #[cfg(feature = "planted")]
+    #[must_use]
+    pub fn has_planted(&self, fault: Planted) -> bool {
+        self.ingress.services.has_planted(fault)
     }
 
     /// What came of the content is not kept; the transaction goes on.

@@ -2,19 +2,23 @@
 
 use super::access::{self, Sending};
 use super::incoming::{Complete, Incoming, Rules, Sink};
+use crate::x400::acceptance::Acceptance;
 use crate::x400::ends;
 use crate::x400::peer::{is_its, our_identity};
 use crate::x400::unwritten::Unwritten;
 use auth::digest::DIGEST_BYTES;
 use bytes::Bytes;
 use config::{Listener, X400, X400Peer};
-use mail::{MessageId, Mono, Refusal, Reply};
+use mail::{ContentFacts, Mono, Refusal, Reply};
 use mta::alarm::Alarm;
 use mta::console::Quoted;
 use mta::ingress::{Entrance, Intake};
+#[cfg(feature = "planted")]
+use mta::planted::Planted;
 use mta::seams::{Net, Stream, World};
 use mta::services::SCRATCH_BYTES;
 use mta::stopping::{StopGuard, Stopping};
+use mta::unheard::Claim;
 use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -28,6 +32,13 @@ use x400::association::{
 
 /// So long who shows a wrong name or password waits for the answer.
 const REFUSAL_DELAY: Duration = Duration::from_secs(2);
+
+/// So long a peer is waited for that does not read what is said when an association is over.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Sent again before it was durable: the peer tries later, and is acknowledged what is there by then.
+const BEING_STORED: Refusal =
+    Refusal::transient((3, 2), "the same came on another association and is being made durable");
 
 /// One association.
 pub(super) struct Session<W: World> {
@@ -48,8 +59,8 @@ pub(super) struct Session<W: World> {
     is_refused: bool,
     /// While something comes: a stop waits for that.
     busy: Option<StopGuard>,
-    /// Acknowledged, and nothing was heard of the peer since.
-    unheard: Option<([u8; DIGEST_BYTES], MessageId)>,
+    /// Of what is durable, and nothing was heard of the peer since.
+    unheard: Option<[u8; DIGEST_BYTES]>,
 }
 
 /// Content goes into the intake.
@@ -110,8 +121,20 @@ impl<W: World> Session<W> {
         }
         // An error here is the peer's going away; what it had begun is dropped with the session.
         let _ = self.serve().await;
-        if let (Some(peer), Some((digest, id))) = (&self.peer, self.unheard.take()) {
-            self.entrance.unheard().note(&peer.name, &digest, id);
+        self.leave_unheard();
+    }
+
+    /// The peer has heard what was acknowledged last.
+    fn note_heard(&mut self) {
+        if let (Some(peer), Some(digest)) = (&self.peer, self.unheard.take()) {
+            self.entrance.unheard().forget(&peer.name, &digest);
+        }
+    }
+
+    /// The peer may have missed it, or has given it up before.
+    fn leave_unheard(&mut self) {
+        if let (Some(peer), Some(digest)) = (&self.peer, self.unheard.take()) {
+            self.entrance.unheard().end(&peer.name, &digest);
         }
     }
 
@@ -180,10 +203,12 @@ impl<W: World> Session<W> {
     async fn flush(&mut self) -> io::Result<()> {
         self.unwritten.extend(self.machine.take_output());
         while !self.unwritten.is_empty() {
+            // A machine that is closed waits for nothing, but its last words may wait for a reader.
+            let last = self.entrance.now() + LAST_WORDS_TIMEOUT;
+            let deadline = self.machine.next_deadline().unwrap_or(last);
             let written =
                 poll_fn(|cx| match self.stream.poll_write(cx, &self.unwritten.slices()) {
                     Poll::Pending => {
-                        let deadline = self.machine.next_deadline().unwrap_or(Mono::NEVER);
                         self.alarm.poll(cx, deadline).map(|()| Err(io::ErrorKind::TimedOut.into()))
                     }
                     Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -202,10 +227,14 @@ impl<W: World> Session<W> {
             Event::ActivityStarted => self.begin().await,
             Event::Content(octets) => self.content(octets).await,
             Event::ApduComplete => self.complete().await,
-            Event::ActivityDropped => self.forget(),
+            Event::ActivityDropped => {
+                // Behind its end, too: what was durable by then was not acknowledged.
+                self.leave_unheard();
+                self.forget();
+            }
             // Nothing is sent on associations of others: the turn goes back.
             Event::TurnTaken => {
-                self.unheard = None;
+                self.note_heard();
                 self.machine.give_turn(self.entrance.now());
             }
             Event::TurnGiven => {}
@@ -255,7 +284,7 @@ impl<W: World> Session<W> {
 
     async fn begin(&mut self) {
         // Who goes on has heard the acknowledgement.
-        self.unheard = None;
+        self.note_heard();
         self.busy = Some(self.stopping.guard());
         self.is_refused = false;
         self.incoming = Some(Incoming::new());
@@ -350,31 +379,61 @@ impl<W: World> Session<W> {
         let Some(Complete { acceptance, facts, digest }) = complete else {
             return self.refuse_for_now(&Refusal::transient((3, 0), "an APDU was not read"));
         };
-        if !acceptance.envelope.recipients.is_empty() && !self.is_resent(&digest) {
-            let (envelope, steering) = (acceptance.envelope, acceptance.steering);
-            let foreign = acceptance.foreign;
-            match self.entrance.submit_foreign(envelope, facts, steering, foreign).await {
-                Ok(id) => self.unheard = Some((digest, id)),
-                Err(refusal) => return self.refuse_for_now(&refusal),
-            }
+        #[cfg(feature = "planted")]
+        if self.entrance.has_planted(Planted::AcknowledgeApduEarly) {
+            self.machine.acknowledge(self.entrance.now());
+            let _ = self.flush().await;
+        }
+        if !acceptance.envelope.recipients.is_empty()
+            && let Err(refusal) = self.store(acceptance, facts, digest).await
+        {
+            return self.refuse_for_now(&refusal);
         }
         self.entrance.abandon();
         self.machine.acknowledge(self.entrance.now());
         self.busy = None;
     }
 
-    /// Whether it was acknowledged before, which the peer did not hear.
-    fn is_resent(&mut self, digest: &[u8; DIGEST_BYTES]) -> bool {
-        let Some(peer) = &self.peer else { return false };
-        let Some(id) = self.entrance.unheard().take(&peer.name, digest) else { return false };
-        let text = format_args!(
-            "sent again what was acknowledged: no second copy peer={} id={id}",
-            peer.name
-        );
-        self.entrance.warn("x400", text);
-        // The peer may miss this acknowledgement, too.
-        self.unheard = Some((*digest, id));
-        true
+    /// Makes it durable; or it is so already, and the peer does not know.
+    async fn store(
+        &mut self,
+        acceptance: Acceptance,
+        facts: ContentFacts,
+        digest: [u8; DIGEST_BYTES],
+    ) -> Result<(), Refusal> {
+        let peer = self.peer.as_ref().map(|peer| Arc::clone(&peer.name)).unwrap_or_default();
+        match self.claim(&peer, &digest) {
+            Claim::BeingStored => return Err(BEING_STORED),
+            Claim::Stored(id) => {
+                let text = format_args!(
+                    "sent again what was acknowledged: no second copy peer={peer} id={id}"
+                );
+                self.entrance.warn("x400", text);
+            }
+            Claim::New => {
+                let Acceptance { envelope, steering, foreign } = acceptance;
+                let stored = self.entrance.submit_foreign(envelope, facts, steering, foreign);
+                let stored = stored.await;
+                let unheard = self.entrance.unheard();
+                match stored {
+                    Ok(id) => unheard.store(&peer, &digest, id),
+                    Err(refusal) => {
+                        unheard.forget(&peer, &digest);
+                        return Err(refusal);
+                    }
+                }
+            }
+        }
+        self.unheard = Some(digest);
+        Ok(())
+    }
+
+    fn claim(&self, peer: &str, digest: &[u8]) -> Claim {
+        #[cfg(feature = "planted")]
+        if self.entrance.has_planted(Planted::StoreResends) {
+            return Claim::New;
+        }
+        self.entrance.unheard().claim(peer, digest)
     }
 
     /// What was coming is given up.
@@ -387,7 +446,7 @@ impl<W: World> Session<W> {
 
     fn ended(&mut self, end: &End) {
         if *end == End::Released {
-            self.unheard = None;
+            self.note_heard();
         }
         self.forget();
         if ends::is_worth_a_line(end) {

@@ -13,6 +13,8 @@ use mta::delivery::{AttemptContext, Idled, Slot};
 use mta::event::Hop;
 use mta::line::Permit;
 use mta::message::{Message, SentBody};
+#[cfg(feature = "planted")]
+use mta::planted::Planted;
 use mta::routing::hop::NextHop;
 use mta::seams::{Net, Stream, World};
 use queue::{CloseReason, Take, Work};
@@ -22,8 +24,12 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use x400::association::{AbortReason, End, Event, ExceptionReason, Initiator};
 use x400::mixer::CONTENT_BYTES_MAX;
+
+/// Last words that are not written by then are not said.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection and what is spoken on it.
 pub(super) struct Wire<W: World> {
@@ -87,6 +93,8 @@ impl<W: World> Wire<W> {
         let mut scratch = slot.scratch();
         match self.stream.poll_read(cx, &mut scratch) {
             Poll::Ready(Ok(0)) => {
+                // Who has gone reads nothing any more, and would be found gone again and again.
+                self.unwritten = Unwritten::default();
                 self.machine.handle_eof();
                 return Poll::Ready(Ok(()));
             }
@@ -107,11 +115,18 @@ impl<W: World> Wire<W> {
         Poll::Pending
     }
 
-    /// Goes on until the machine has nothing more to say.
+    /// Goes on until the machine has nothing more to say; no longer than for a peer that reads nothing.
     pub(super) async fn close(&mut self, slot: &Slot<W>) {
-        while !self.machine.is_closed() || self.machine.has_output() || !self.unwritten.is_empty() {
-            let _ = self.next_event(slot).await;
-        }
+        let until = slot.now() + CLOSE_TIMEOUT;
+        let last_words = async {
+            while !self.machine.is_closed()
+                || self.machine.has_output()
+                || !self.unwritten.is_empty()
+            {
+                let _ = self.next_event(slot).await;
+            }
+        };
+        Alarm::new(slot.world().time().clone()).within(|_| until, last_words).await;
     }
 }
 
@@ -312,6 +327,11 @@ impl<W: World> Association<W> {
         x400: &X400,
     ) -> Result<Result<Departure, Failure>, LoadError> {
         let indexes: Vec<u32> = work.entries.iter().map(|(_, index, _)| *index).collect();
+        #[cfg(feature = "planted")]
+        let indexes = match self.slot.has_planted(Planted::KeepResponsibility) {
+            true => (0..).take(message.envelope.recipients.len()).collect(),
+            false => indexes,
+        };
         if !self.is_converted(message) {
             return Ok(departure::departure(message, &indexes, x400, self.settings.mode));
         }

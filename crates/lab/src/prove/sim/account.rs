@@ -1,10 +1,14 @@
 //! What was handed in, what arrived, and the laws between the two.
 //!
-//! Addresses carry the message's name (`m17.r0@d1.test`, reports go to `m17@back.test`), so that
-//! every arrival is known by its recipient alone.
+//! Addresses carry the message's name (`m17.r0@d1.test`, reports go to `m17@back.test`; of X.400
+//! `/S=x3.r1/O=…/` and `/S=x3/O=back/…/`), so that every arrival is known by its recipient alone.
+
+mod p1;
+
+pub use p1::Arrival;
 
 use super::executor::Group;
-use super::names::{DEAD_DOMAIN, SENDER_DOMAIN, UNKNOWN_USER, WELL_DOMAIN};
+use super::names::{DEAD_DOMAIN, OR_DEAD, OR_NOWHERE, SENDER_DOMAIN, UNKNOWN_USER, WELL_DOMAIN};
 use super::network::Network;
 use super::trace::Trace;
 use std::cell::{Ref, RefCell};
@@ -67,6 +71,8 @@ pub struct Violation {
 #[derive(Debug, Default)]
 struct Records {
     submissions: BTreeMap<String, Submission>,
+    /// Of those that came over P1 what else was sent.
+    transfers: BTreeMap<String, p1::Transfer>,
     /// By recipient; of reports, by recipient and Message-ID.
     copies: BTreeMap<String, Vec<Copy>>,
     mailboxes: BTreeMap<String, BTreeSet<String>>,
@@ -368,7 +374,9 @@ impl Account {
         }
         let mut twice: Vec<String> = Vec::new();
         let reports = records.failed.iter().chain(&records.delayed);
-        twice.extend(reports.filter(|(_, ids)| ids.len() > 1).map(|(of, _)| of.clone()));
+        let is_twice =
+            |(of, ids): &(&String, &BTreeSet<String>)| ids.len() > 1 + records.excused(of);
+        twice.extend(reports.filter(is_twice).map(|(of, _)| of.clone()));
         let files = records.mailboxes.iter().filter(|(_, files)| files.len() > 1);
         twice.extend(files.map(|(recipient, _)| recipient.clone()));
         drop(records);
@@ -455,6 +463,8 @@ impl Account {
             // A copy whose reply the node never read was lost to it. It may even arrive after the
             // next one: a slow peer reads what a closed connection left behind.
             let mut known: BTreeMap<Group, u64> = BTreeMap::new();
+            // What was sent to several lives of the node may be as many messages there.
+            let mut excused = records.excused(key);
             for copy in copies {
                 if network.read_by_client(copy.connection) < copy.reply_end {
                     continue;
@@ -463,6 +473,7 @@ impl Account {
                     Entry::Vacant(entry) => {
                         entry.insert(copy.connection);
                     }
+                    Entry::Occupied(_) if excused > 0 => excused -= 1,
                     Entry::Occupied(entry) => {
                         unexplained.push((key.clone(), *entry.get(), copy.connection));
                     }
@@ -514,7 +525,8 @@ impl Submission {
     /// Recipients of which something must be heard: they arrive, or the sender is told. Where the
     /// sender can't be told anything, those that can't arrive come to nothing.
     fn awaited(&self) -> impl Iterator<Item = &String> {
-        let is_deaf = !self.sender.ends_with(SENDER_DOMAIN);
+        // Over P1 only those count of whom something must be heard.
+        let is_deaf = !self.sender.ends_with(SENDER_DOMAIN) && !self.sender.starts_with('/');
         self.recipients.iter().filter(move |to| !(is_deaf && (self.requires_tls || fails(to))))
     }
 }
@@ -527,7 +539,8 @@ impl Records {
 
 /// What can't be delivered.
 fn fails(to: &str) -> bool {
-    to.ends_with(DEAD_DOMAIN) || local_of(to).ends_with(UNKNOWN_USER)
+    [DEAD_DOMAIN, OR_DEAD, OR_NOWHERE].iter().any(|end| to.ends_with(end))
+        || local_of(to).ends_with(UNKNOWN_USER)
 }
 
 /// What is before the @.
@@ -538,5 +551,6 @@ fn local_of(address: &str) -> &str {
 /// The message's name in an address of its own.
 #[must_use]
 pub fn name_of(address: &str) -> &str {
-    address.split(['.', '@']).next().unwrap_or(address)
+    let name = address.strip_prefix("/S=").unwrap_or(address);
+    name.split(['.', '@', '/']).next().unwrap_or(name)
 }

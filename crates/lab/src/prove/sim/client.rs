@@ -8,6 +8,7 @@ use super::names::{
     BOX_DOMAIN, DEAD_DOMAIN, DEAF_DOMAIN, NODE, NODE_NAME, SENDER_DOMAIN, UNKNOWN_USER, WELL_DOMAIN,
 };
 use super::network::{SimNet, SimStream};
+use super::p1::P1World;
 use super::plan::{CROWD_FROM_US, Plan, RECIPIENTS_MAX};
 use load::random::Random;
 use load::source::{Body, BodyKind};
@@ -40,9 +41,17 @@ pub struct Clients {
     pub next: Cell<u64>,
     /// Those that have not finished.
     pub busy: Cell<u32>,
+    /// Those that speak P1.
+    pub p1: Option<Rc<P1World>>,
 }
 
 impl Clients {
+    /// Whether all have finished.
+    #[must_use]
+    pub fn are_done(&self) -> bool {
+        self.busy.get() == 0 && self.p1.as_ref().is_none_or(|p1| p1.is_done())
+    }
+
     /// Where mail for these arrives.
     fn reached(&self, recipients: Vec<String>) -> Vec<String> {
         let Some(directory) = &self.directory else { return recipients };
@@ -76,6 +85,9 @@ enum Habit {
 
 /// Starts them all.
 pub fn start(clients: &Rc<Clients>) {
+    if let Some(p1) = &clients.p1 {
+        p1.call();
+    }
     let usual = (0..clients.plan.clients.0).map(|_| Habit::Usual);
     let crowd = clients.plan.crowd.into_iter().flat_map(|crowd| {
         let (left, recipients) = (clients.plan.crowd_domains(), crowd.recipients as usize);

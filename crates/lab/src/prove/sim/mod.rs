@@ -20,6 +20,7 @@ pub mod names;
 pub mod network;
 pub mod node;
 pub mod open_files;
+pub mod p1;
 pub mod paces;
 pub mod peer;
 pub mod plan;
@@ -53,6 +54,7 @@ use names::NODE;
 use network::{Network, NetworkFaults, Queues};
 use node::{Environment, Node};
 use open_files::OpenFiles;
+use p1::P1World;
 use paces::Paces;
 use peer::Peers;
 use plan::{Act, ActKind, CROWD_FROM_US, Crash, CrashKind, DiskFailure, FaultRates, Hop, Mood};
@@ -198,6 +200,7 @@ impl Simulation {
         });
         let clients = Rc::new(Clients {
             net: network.attach(OUTSIDE, NODE),
+            p1: P1World::new(&peers),
             executor,
             account,
             directory,
@@ -225,6 +228,9 @@ impl Simulation {
             }
         }
         self.watch_provider();
+        if let Some(p1) = &self.clients.p1 {
+            p1.listen();
+        }
         let mut node = Rc::new(self.start_node()?);
         client::start(&self.clients);
         let plan = Rc::clone(&self.plan);
@@ -238,7 +244,8 @@ impl Simulation {
         self.drain(&node);
         let bounds = Bounds {
             per_crash: plan.unsettled_max as usize
-                + plan.in_flight_max() as usize * plan.recipients_max() as usize,
+                + (plan.in_flight_max() + plan.activities_max()) as usize
+                    * plan.recipients_max() as usize,
             failing_domains: plan.failing_domains(),
             well: if plan.is_mire() { (CROWD_FROM_US, WELL_US) } else { (u64::MAX, 0) },
         };
@@ -493,7 +500,7 @@ impl Simulation {
     fn drain(&self, node: &Rc<Node>) {
         let environment = &self.environment;
         let executor = &environment.executor;
-        let is_empty = || self.clients.busy.get() == 0 && node.queued() == 0 && node.live() == 0;
+        let is_empty = || self.clients.are_done() && node.queued() == 0 && node.live() == 0;
         // What rules hold back goes when their time is over, and no sooner.
         let mut held_us = node.held_us(environment);
         loop {

@@ -26,5 +26,17 @@ pub const SPREAD_DOMAIN: &str = "spread.test";
 /// Recipients whose local part ends so exist nowhere.
 pub const UNKNOWN_USER: &str = "-nobody";
 
+/// Where MTAs are called, by RFC 1006.
+pub const P1_PORT: u16 = 102;
+
+/// The organization that reports of X.400 go to.
+pub const OR_BACK: &str = "/O=back/PRMD=Peers/ADMD= /C=GB/";
+
+/// The organization of the MTA that is dead; as an originator's, it can't be told anything either.
+pub const OR_DEAD: &str = "/O=dead/PRMD=Peers/ADMD= /C=GB/";
+
+/// An organization that no route takes.
+pub const OR_NOWHERE: &str = "/O=nowhere/PRMD=Peers/ADMD= /C=GB/";
+
 /// What the node calls itself.
 pub const NODE_NAME: &str = "node.test";

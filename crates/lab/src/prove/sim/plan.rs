@@ -13,6 +13,7 @@ mod shown;
 mod tls;
 mod variety;
 mod warming;
+mod x400;
 
 pub use act::{Act, ActKind, Crash, CrashKind, DiskFailure};
 pub use bounds::{Horizon, Limits};
@@ -24,6 +25,7 @@ pub use rules::{Anger, RulePlan, Word};
 pub use tls::{NOBODYS_KEY, TlsIllness, TlsPlan, TlsaPlan, key_of};
 pub use variety::{CROWD_DOMAIN, CROWD_FROM_US, Crowd};
 pub use warming::WarmupPlan;
+pub use x400::{P1ClientFaults, P1ClientPlan, P1Peer, P1PeerFaults, X400Plan};
 
 use super::names::{BOX_DOMAIN, DEAF_DOMAIN, SENDER_DOMAIN};
 use act::{acts, crashes};
@@ -91,6 +93,8 @@ pub struct Plan {
     pub directory: Option<DirectoryPlan>,
     /// Sources, a provider and tenants share limits.
     pub pace: Option<PacePlan>,
+    /// MTAs of X.400.
+    pub x400: Option<X400Plan>,
 }
 
 /// What the process may have open.
@@ -258,6 +262,7 @@ impl Plan {
             lookups_max: None,
             directory: None,
             pace: None,
+            x400: None,
         };
         // Each of its own, so that what is drawn here changes nothing above.
         plan.complicate(&mut Random::new(seed ^ 0x6D6F_7265));
@@ -268,6 +273,7 @@ impl Plan {
         plan.add_tls(&mut Random::new(seed ^ 0x0074_6C73));
         plan.add_pace(&mut Random::new(seed ^ 0x7061_6365));
         plan.change_pace(&mut Random::new(seed ^ 0x7275_6C65));
+        plan.add_x400(&mut Random::new(seed ^ 0x7834_2F0B));
         plan.note_unasked();
         plan
     }
@@ -408,7 +414,14 @@ impl Plan {
             let queues = self.ready_queues_max(number) * self.sources_of(hop);
             queues * hop.connections_max * hop.in_flight_max
         };
-        self.widest_hops().iter().enumerate().map(of).sum()
+        let by_p1 = self.x400.as_ref().map_or(0, X400Plan::associations_max);
+        self.widest_hops().iter().enumerate().map(of).sum::<u32>() + by_p1
+    }
+
+    /// What is being transferred to the node over P1 at once.
+    #[must_use]
+    pub fn activities_max(&self) -> u32 {
+        self.x400.as_ref().map_or(0, |x400| x400.clients.len() as u32)
     }
 
     /// Ready queues that lead to a hop: while the old connections of a route that was moved end,
@@ -477,7 +490,7 @@ impl Plan {
             // Transactions that are under way when the limit is reached come to their end.
             unsettled: u64::from(self.unsettled_max).max(u64::from(self.shards))
                 + transactions * self.recipients_max(),
-            sessions: SESSIONS_MAX,
+            sessions: SESSIONS_MAX + self.x400.as_ref().map_or(0, |_| X400Plan::SESSIONS_MAX),
             parts: self.parts,
         }
     }

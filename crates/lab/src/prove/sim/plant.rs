@@ -81,6 +81,15 @@ pub enum Plant {
     /// What other shards have lent of a limit is not given back
     #[cfg(feature = "planted")]
     LoseLease,
+    /// An APDU of X.400 is acknowledged before it is durable
+    #[cfg(feature = "planted")]
+    AcknowledgeApduEarly,
+    /// What a peer of X.400 sends again, because it has heard no acknowledgement, is taken for another message
+    #[cfg(feature = "planted")]
+    StoreResends,
+    /// The next MTA of X.400 is told that it answers for all recipients, whoever else gets some of them
+    #[cfg(feature = "planted")]
+    KeepResponsibility,
 }
 
 #[cfg(feature = "planted")]
@@ -100,6 +109,9 @@ impl Plant {
             Plant::ForgetRequireTls => Some(Planted::ForgetRequireTls),
             Plant::KeepToItself => Some(Planted::KeepToItself),
             Plant::LoseLease => Some(Planted::LoseLease),
+            Plant::AcknowledgeApduEarly => Some(Planted::AcknowledgeApduEarly),
+            Plant::StoreResends => Some(Planted::StoreResends),
+            Plant::KeepResponsibility => Some(Planted::KeepResponsibility),
             _ => None,
         }
     }

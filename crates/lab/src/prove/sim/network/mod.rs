@@ -262,6 +262,12 @@ impl Network {
         self.0.state.borrow().connections.get(&connection).map(|connection| connection.owners[0])
     }
 
+    /// Whose the server's end of a connection is.
+    #[must_use]
+    pub fn server_of(&self, connection: u64) -> Option<Group> {
+        self.0.state.borrow().connections.get(&connection).map(|connection| connection.owners[1])
+    }
+
     /// From where the client's end of a connection came.
     #[must_use]
     pub fn source_of(&self, connection: u64) -> Option<IpAddr> {

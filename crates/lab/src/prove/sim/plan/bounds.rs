@@ -1,7 +1,7 @@
 //! What the judge may hold the node to, by what it was configured with.
 
 use super::Parts;
-use crate::prove::sim::names::DEAD_DOMAIN;
+use crate::prove::sim::names::{DEAD_DOMAIN, OR_DEAD};
 use mta::control::BlockerKind;
 
 /// How far in the future deadlines may lie, by what the configuration says.
@@ -26,7 +26,7 @@ impl Horizon {
         match kind {
             BlockerKind::Time => self.retry_ms,
             BlockerKind::Backoff => self.back_off_ms,
-            _ if address.ends_with(DEAD_DOMAIN) => self.dead_ms,
+            _ if address.ends_with(DEAD_DOMAIN) || address.ends_with(OR_DEAD) => self.dead_ms,
             // What can't be read says so in place of what it waits for.
             BlockerKind::Rate | BlockerKind::Spool => self.expiry_ms.max(self.warmup_ms),
             _ => self.expiry_ms,

@@ -1,6 +1,6 @@
 //! What the node is told: its configuration file, and what the DNS says.
 
-use super::{BY_MX, DirectoryPlan, Hop, PacePlan, Plan, SESSIONS_MAX, ZoneChange, Zones};
+use super::{BY_MX, DirectoryPlan, Hop, PacePlan, Plan, SESSIONS_MAX, X400Plan, ZoneChange, Zones};
 use crate::prove::sim::names::{BOX_DOMAIN, NODE, NODE_NAME};
 use crate::prove::sim::plant::Plant;
 use mta::seams::Mx;
@@ -72,6 +72,8 @@ impl Plan {
              maildir = {{ path = \"/boxes/{{domain}}/{mailbox}\" }}\n",
         );
         text.push_str(directory.map_or("", DirectoryPlan::tables));
+        let x400 = self.x400.as_ref();
+        text.push_str(&x400.map_or_else(String::new, |x400: &X400Plan| x400.sections(changes)));
         text
     }
 

@@ -29,6 +29,9 @@ impl fmt::Display for Plan {
         if let Some(pace) = &self.pace {
             writeln!(f, "  {pace:?}")?;
         }
+        if let Some(x400) = &self.x400 {
+            writeln!(f, "  {x400:?}")?;
+        }
         if self.swapped {
             writeln!(
                 f,
