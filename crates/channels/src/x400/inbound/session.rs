@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use x400::association::{
-    AbortReason, BindError, BindRequest, End, Event, ExceptionReason, Responder, ResponderSettings,
+    AbortReason, BindError, BindRequest, End, Event, ExceptionReason, Responder,
 };
 
 /// So long who shows a wrong name or password waits for the answer.
@@ -82,10 +82,10 @@ impl<W: World> Session<W> {
         x400: Arc<X400>,
         listener: Arc<Listener>,
         entrance: Box<Entrance<W>>,
-        stream: <W::Net as Net>::Stream,
+        (stream, machine): (<W::Net as Net>::Stream, Responder),
     ) -> Session<W> {
         Session {
-            machine: Responder::new(ResponderSettings::default(), entrance.now()),
+            machine,
             unwritten: Unwritten::default(),
             alarm: entrance.alarm(),
             scratch: entrance.scratch(),

@@ -25,6 +25,7 @@ queue_recipients_max = 15
 kind = "p1"
 name = "in"
 address = "192.0.2.250:102"
+t_selectors = ["x400in88", ""]
 max_recipients = 10
 max_message_bytes = "64KiB"
 [x400]
