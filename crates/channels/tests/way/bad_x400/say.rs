@@ -173,7 +173,12 @@ fn connect(words: &str) -> Vec<u8> {
 /// Who was called, as far as it must decide about a CN of these words.
 fn deciding(words: &str) -> Responder {
     let mut machine = Responder::new(ResponderSettings::default(), Mono(0));
-    for octets in [request(""), connect(words)] {
+    // What is said of names is the answer's.
+    let terms: Vec<&str> = words
+        .split(' ')
+        .filter(|word| !word.starts_with("name=") && !word.starts_with("password="))
+        .collect();
+    for octets in [request(""), connect(&terms.join(" "))] {
         machine.handle_input(Bytes::from(octets), Mono(0));
     }
     assert!(matches!(machine.poll_event(), Some(Event::Bind(_))), "{words}");
