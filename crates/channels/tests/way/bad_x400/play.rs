@@ -20,13 +20,13 @@ use tokio::time::{Instant, timeout};
 /// A listener with narrow limits; what is for FR is delivered here, what is for GB goes to the peer.
 const CONFIG: &str = r#"hostname = "relay.test"
 [spool]
-queue_recipients_max = 15
+queue_recipients_max = 150
 [[listener]]
 kind = "p1"
 name = "in"
 address = "192.0.2.250:102"
 t_selectors = ["x400in88", ""]
-max_recipients = 10
+max_recipients = 100
 max_message_bytes = "64KiB"
 [x400]
 mta = "relay"
