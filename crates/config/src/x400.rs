@@ -70,6 +70,14 @@ impl X400Gateway {
     }
 }
 
+/// What was read of the files counts, not what was made of it.
+impl PartialEq for X400Gateway {
+    fn eq(&self, other: &X400Gateway) -> bool {
+        (&self.address, &self.domain, &self.mcgam, self.text.get())
+            == (&other.address, &other.domain, &other.mcgam, other.text.get())
+    }
+}
+
 impl fmt::Debug for X400Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "X400Gateway({}, {})", self.address, self.domain)

@@ -37,7 +37,7 @@ pub struct Message {
     pub last_reason: Option<Box<str>>,
     /// What an operator chose in place of what `meta` says: known of messages that were read back.
     pub overrides: Option<Box<Overrides>>,
-    /// Of one that was read back: the memory that it takes.
+    /// Of one that was read back or converted: the memory that it takes.
     pub memory: Option<Permit>,
     /// Of one that was converted for a route that takes internet mail only: what it was.
     pub(crate) converted_from: Option<Rc<Message>>,
@@ -153,8 +153,9 @@ impl Message {
         meta::kept_of_x400(&self.meta)
     }
 
-    /// The same, as a channel converted it.
-    pub(crate) fn converted(self: &Rc<Message>, to: Converted) -> Message {
+    /// The same, as a channel converted it in this memory.
+    pub(crate) fn converted(self: &Rc<Message>, to: Converted, mut memory: Permit) -> Message {
+        memory.shrink(to.content.len() as u64);
         let mut scanner = ContentScanner::default();
         scanner.push(&to.content);
         let envelope = Envelope {
@@ -173,7 +174,7 @@ impl Message {
             facts: scanner.finish(),
             last_reason: self.last_reason.clone(),
             overrides: self.overrides.clone(),
-            memory: None,
+            memory: Some(memory),
             converted_from: Some(Rc::clone(self)),
         }
     }

@@ -48,6 +48,9 @@ pub struct Shared {
     pub workers: Arc<Line>,
     /// Bytes of messages that were read back for deliveries and reports.
     pub reads: Arc<Line>,
+    /// Memory for what is made of messages that are converted. Who waits may hold what was read, and who has it
+    /// waits for nobody.
+    pub conversions: Arc<Line>,
     /// DNS lookups at once.
     pub lookups: Arc<Line>,
     /// Whether lookups are answered.
@@ -97,6 +100,7 @@ impl Shared {
             connections: Line::new(connection_parts(u64::MAX)),
             workers: Line::new(Parts::equal(WORKERS_MAX)),
             reads: Line::new(read_parts(config)),
+            conversions: Line::new(conversion_parts(config)),
             lookups: Line::new(lookup_parts(config.dns.max_lookups)),
             name_servers: NameServers::default(),
             known_hops: KnownHops::default(),
@@ -165,6 +169,7 @@ impl Shared {
         self.queue_slots.set_max(u64::from(config.spool.queue_recipients_max));
         self.body_memory.set_max(config.spool.body_memory_bytes);
         self.reads.set_parts(read_parts(config));
+        self.conversions.set_parts(conversion_parts(config));
         self.lookups.set_parts(lookup_parts(config.dns.max_lookups.min(self.lookups_max)));
     }
 
@@ -184,6 +189,11 @@ fn connection_parts(max: u64) -> Parts {
 /// What may be taken by messages that were read back: a quarter of the memory for bodies.
 fn read_parts(config: &Config) -> Parts {
     Parts::equal((config.spool.body_memory_bytes / 4).max(1))
+}
+
+/// What may be taken by messages that are converted: an eighth.
+fn conversion_parts(config: &Config) -> Parts {
+    Parts::equal((config.spool.body_memory_bytes / 8).max(1))
 }
 
 /// Lookups at once: all, and the half that domains may have whose last lookup was in vain, so

@@ -7,6 +7,7 @@ use config::{Composition, ENTRY_TEXT, Rewrite, TableEntry};
 use lookup::{Entry, Trouble, TroubleKind};
 use mail::{Class, EnhancedStatus, Failure, Mailbox};
 use std::borrow::Cow;
+use std::iter;
 use std::slice;
 use std::sync::Arc;
 
@@ -230,6 +231,10 @@ pub fn values_of<'e>(entry: &'e Entry, name: &str) -> &'e [Box<str>] {
 /// A-labels. `whole`: no parts of it.
 #[must_use]
 pub fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, String)> {
+    if let Some(address) = address.or_address() {
+        let by = iter::once(FoundBy::Address).chain(iter::repeat(FoundBy::Domain));
+        return by.zip(address.lookup_keys(whole)).collect();
+    }
     let domain = address.domain();
     let domain = domain.to_ascii().unwrap_or_else(|_| domain.as_str().to_owned());
     let local = address.local_unquoted().to_lowercase();

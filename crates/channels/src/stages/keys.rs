@@ -160,7 +160,8 @@ fn domains(domain: &str, parent_domains: bool) -> Vec<String> {
         return Vec::new();
     }
     let mut keys = vec![domain.to_owned()];
-    if domain.starts_with('[') {
+    // Of an O/R address each part is a key already.
+    if domain.starts_with(['[', '/']) {
         return keys;
     }
     let dots = domain.match_indices('.').map(|(at, _)| at + usize::from(parent_domains));
@@ -192,6 +193,11 @@ mod tests {
         );
         assert_eq!(address("jo@[192.0.2.1]", true), "jo@[192.0.2.1] [192.0.2.1] jo@");
         assert_eq!(address("Postmaster", true), "postmaster@ postmaster@");
+        let mailbox = Mailbox::parse_any("/S=Jo/O=x.y/PRMD=p/C=gb/").expect("an address");
+        let keys = of_address(&mailbox, false, true).join(" ");
+        let expected = "/S=jo/O=x.y/PRMD=p/ADMD= /C=gb/ /O=x.y/PRMD=p/ADMD= /C=gb/ /PRMD=p/ADMD= /C=gb/ \
+                        /ADMD= /C=gb/ /C=gb/";
+        assert_eq!(keys, expected);
         let mailbox = Mailbox::parse("jo+x@example.org", true).expect("an address");
         assert_eq!(of_address(&mailbox, true, true), ["jo+x@example.org"]);
     }

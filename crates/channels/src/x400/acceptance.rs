@@ -43,15 +43,19 @@ pub(super) struct Acceptance {
 }
 
 impl Acceptance {
+    /// These of its recipients, by their indexes, are not delivered to either.
+    pub(super) fn refuse(&mut self, refused: Vec<(u32, Refusal)>) {
+        self.foreign.refused.extend(refused);
+        self.foreign.refused.sort_by_key(|(index, _)| *index);
+    }
+
     /// None of its recipients is delivered to, for this reason; what was found before counts.
     pub(super) fn refuse_all(&mut self, why: &Refusal) {
-        for index in 0..self.envelope.recipients.len() {
-            let index = u32::try_from(index).unwrap_or(u32::MAX);
-            if !self.foreign.refused.iter().any(|(known, _)| *known == index) {
-                self.foreign.refused.push((index, why.clone()));
-            }
-        }
-        self.foreign.refused.sort_by_key(|(index, _)| *index);
+        let (known, all) = (&self.foreign.refused, self.envelope.recipients.len());
+        let others = (0..all).map(|index| u32::try_from(index).unwrap_or(u32::MAX));
+        let is_new = |index: &u32| known.binary_search_by_key(index, |(known, _)| *known).is_err();
+        let refused = others.filter(is_new).map(|index| (index, why.clone())).collect();
+        self.refuse(refused);
     }
 }
 

@@ -4,15 +4,17 @@
 use super::kept::{self, ApduKind};
 use super::{names, redirection};
 use bytes::Bytes;
-use config::X400;
+use config::{X400, X400Mode};
 use mail::{Class, EnhancedStatus, Failure};
 use mta::message::Message;
+use x400::mts::downgrade::{self, NotDowngraded};
 use x400::mts::envelope::message_prefix;
 use x400::mts::relay::{Changes, RecipientChange, relay, relay_report};
+use x400::mts::report::report_prefix;
 use x400::mts::trace::{Supplied, other_action};
 use x400::mts::{
-    EnvelopeKind, InternalTraceElement, Limits, ReportEnvelope, TraceElement, TransferEnvelope,
-    UtcTime,
+    EnvelopeKind, InternalTraceElement, Limits, ReportContent, ReportEnvelope, TraceElement,
+    TransferEnvelope, UtcTime,
 };
 
 /// An APDU but for its content.
@@ -35,58 +37,108 @@ pub(super) enum Content {
     Made(Bytes),
 }
 
-/// What is sent of `message` to an MTA that answers for its recipients of these indexes. `x400`: who we are.
+/// What is sent of `message` to an MTA that answers for its recipients of these indexes. `x400`: who we are;
+/// `mode`: how that MTA is spoken to. A report for an MTA of 1984 is [`report_to_1984`]'s.
 ///
 /// # Errors
-/// What is kept of it is no envelope.
+/// What is kept of it is no envelope, or has no place in X.400 of 1984.
 pub(super) fn departure(
     message: &Message,
     indexes: &[u32],
     x400: &X400,
+    mode: X400Mode,
 ) -> Result<Departure, Failure> {
     let kept = message.kept_of_x400().and_then(kept::read);
-    let (kind, envelope) = kept.ok_or_else(|| unusable("it is no message of X.400"))?;
-    let wrong = |error: &dyn std::fmt::Display| unusable(&error.to_string());
+    let (kind, envelope) = kept.ok_or_else(|| unusable(&"it is no message of X.400"))?;
     let visit = Visit::new(message, x400);
-    match kind {
+    let kind = match kind {
         ApduKind::Report => {
-            let read = ReportEnvelope::read(&envelope).map_err(|error| wrong(&error))?;
-            let (trace, internal) = visit.elements(&read.trace);
-            // One that was made here has it already.
-            let known = read.extensions.internal_trace().unwrap_or_default();
-            let is_written = known.last() == Some(&internal);
-            let changes = Changes {
-                trace: trace.as_ref(),
-                internal_trace: Some(&internal).filter(|_| !is_written),
-                ..Changes::default()
-            };
-            let envelope = relay_report(&envelope, &changes).map_err(|error| wrong(&error))?;
-            let prefix = x400::mts::report::report_prefix(&envelope, message.sent_body_bytes());
-            Ok(Departure { prefix, content: Content::Kept })
+            let envelope = report_envelope(&envelope, &visit)?;
+            let prefix = report_prefix(&envelope, message.sent_body_bytes());
+            return Ok(Departure { prefix, content: Content::Kept });
         }
-        ApduKind::Message | ApduKind::Probe => {
-            let is_message = kind == ApduKind::Message;
-            let kind = if is_message { EnvelopeKind::Message } else { EnvelopeKind::Probe };
+        ApduKind::Message => EnvelopeKind::Message,
+        ApduKind::Probe => EnvelopeKind::Probe,
+    };
+    let envelope = transfer_envelope(&envelope, kind, indexes, visit)?;
+    let envelope = match mode {
+        X400Mode::Normal | X400Mode::X410 => envelope,
+        X400Mode::X4101984 => {
             let read = TransferEnvelope::read(&envelope, kind, &Limits::default());
-            let read = read.map_err(|error| wrong(&error))?;
-            let is_redirected = redirection::was_redirected_here(&read);
-            let (trace, internal) = visit.redirected(is_redirected).elements(&read.trace);
-            let recipients = responsibilities(&read, indexes);
-            let changes = Changes {
-                trace: trace.as_ref(),
-                internal_trace: Some(&internal),
-                recipients: &recipients,
-                extensions: &[],
-            };
-            let envelope = relay(&envelope, &changes).map_err(|error| wrong(&error))?;
-            let prefix = match is_message {
-                true => message_prefix(&envelope, message.sent_body_bytes()),
-                false => envelope,
-            };
-            let content = if is_message { Content::Kept } else { Content::None };
-            Ok(Departure { prefix, content })
+            let read = read.map_err(|error| unusable(&error))?;
+            downgrade::to_1984(&read).map_err(not_downgraded)?.encode()
         }
-    }
+    };
+    Ok(match kind {
+        EnvelopeKind::Message => Departure {
+            prefix: message_prefix(&envelope, message.sent_body_bytes()),
+            content: Content::Kept,
+        },
+        EnvelopeKind::Probe => Departure { prefix: envelope, content: Content::None },
+    })
+}
+
+/// Whether it is a report.
+pub(super) fn is_report(message: &Message) -> bool {
+    let kept = message.kept_of_x400().and_then(kept::read);
+    kept.is_some_and(|(kind, _)| kind == ApduKind::Report)
+}
+
+/// What is sent of a report to an MTA of 1984; `content` is all of it.
+///
+/// # Errors
+/// As of [`departure`].
+pub(super) fn report_to_1984(
+    message: &Message,
+    content: &[u8],
+    x400: &X400,
+) -> Result<Departure, Failure> {
+    let kept = message.kept_of_x400().and_then(kept::read);
+    let (_, envelope) = kept.ok_or_else(|| unusable(&"it is no message of X.400"))?;
+    let envelope = report_envelope(&envelope, &Visit::new(message, x400))?;
+    let envelope = ReportEnvelope::read(&envelope).map_err(|error| unusable(&error))?;
+    let content = ReportContent::read(content, &Limits::default());
+    let content = content.map_err(|error| unusable(&error))?;
+    let made = downgrade::report_to_1984(&envelope, &content).map_err(not_downgraded)?;
+    let content = Bytes::from(made.1.encode());
+    let prefix = report_prefix(&made.0.encode(), content.len() as u64);
+    Ok(Departure { prefix, content: Content::Made(content) })
+}
+
+/// The envelope of a report with our trace.
+fn report_envelope(octets: &[u8], visit: &Visit<'_>) -> Result<Vec<u8>, Failure> {
+    let read = ReportEnvelope::read(octets).map_err(|error| unusable(&error))?;
+    let (trace, internal) = visit.elements(&read.trace);
+    // One that was made here has it already.
+    let known = read.extensions.internal_trace().unwrap_or_default();
+    let is_written = known.last() == Some(&internal);
+    let changes = Changes {
+        trace: trace.as_ref(),
+        internal_trace: Some(&internal).filter(|_| !is_written),
+        ..Changes::default()
+    };
+    relay_report(octets, &changes).map_err(|error| unusable(&error))
+}
+
+/// The envelope of a message or a probe with our trace, for the recipients of these indexes.
+fn transfer_envelope(
+    octets: &[u8],
+    kind: EnvelopeKind,
+    indexes: &[u32],
+    visit: Visit<'_>,
+) -> Result<Vec<u8>, Failure> {
+    let read = TransferEnvelope::read(octets, kind, &Limits::default());
+    let read = read.map_err(|error| unusable(&error))?;
+    let is_redirected = redirection::was_redirected_here(&read);
+    let (trace, internal) = visit.redirected(is_redirected).elements(&read.trace);
+    let recipients = responsibilities(&read, indexes);
+    let changes = Changes {
+        trace: trace.as_ref(),
+        internal_trace: Some(&internal),
+        recipients: &recipients,
+        extensions: &[],
+    };
+    relay(octets, &changes).map_err(|error| unusable(&error))
 }
 
 /// Our recipients are those that came with the responsibility bit, in their order: the next MTA answers for those
@@ -137,7 +189,13 @@ impl Visit<'_> {
 }
 
 /// RFC 3463 §3.6: X.6.0, the content, which no attempt will change.
-fn unusable(why: &str) -> Failure {
+fn unusable(why: &dyn std::fmt::Display) -> Failure {
     let text = format!("it can't be passed on: {why}");
     Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 0), text)
+}
+
+/// RFC 3463 §3.6: X.6.5, a conversion that is needed failed.
+fn not_downgraded(why: NotDowngraded) -> Failure {
+    let text = format!("the next MTA can't have it: {why}");
+    Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 5), text)
 }

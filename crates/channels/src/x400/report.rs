@@ -6,10 +6,13 @@ use bytes::Bytes;
 use mail::dsn::{Outcome, RecipientReport};
 use mail::{EnhancedStatus, Priority, Wall};
 use mta::delivery::{OwnReport, ReportQuestion};
+use x400::mixer::status::to_reason;
 use x400::mts::{self, EnvelopeKind, Limits, Recipient, TransferEnvelope, UtcTime};
 use x400::reasons::NonDelivery;
 use x400::report::{Reporter, Subject, Verdict, report as make};
 
+/// Reason of who may not send to a recipient (X.411, NonDeliveryReasonCode).
+const RESTRICTED_DELIVERY: u32 = 5;
 /// To what `discard` delivers (X.411, MTSUserType): what no public service is.
 const PRIVATE_USER: u32 = 1;
 
@@ -83,35 +86,13 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Reason and diagnostic of a status (RFC 2156 §5.3.8, the table from statuses to reasons).
+/// Reason and diagnostic of a status. What is not authorised is restricted delivery (X.411 §8.3.1.2.1.12), not the
+/// list's permission that RFC 2156 takes it for.
 fn failed(status: EnhancedStatus) -> mts::report::Outcome {
-    let why = match (status.subject, status.detail) {
-        (1, 1..=3) => NonDelivery::new(1, 0),
-        (1, 4) => NonDelivery::new(1, 1),
-        (1, 6) => NonDelivery::new(1, 43),
-        (1, 7 | 8) => NonDelivery::new(1, 11),
-        (2, 1 | 2) => NonDelivery::new(1, 4),
-        (2, 3) | (3, 4) => NonDelivery::new(1, 7),
-        (2, 4) => NonDelivery::new(1, 30),
-        (3, 1 | 2) | (4, 5) => NonDelivery::new(1, 2),
-        (3, 3) | (5, 5) => NonDelivery::new(1, 18),
-        (3, 0) | (4, 0..=2 | 4) => NonDelivery::bare(0),
-        (4, 3) => NonDelivery::bare(6),
-        (4, 6) => NonDelivery::new(1, 3),
-        (4, 7) => NonDelivery::new(1, 5),
-        (5, 1 | 2 | 4) => NonDelivery::new(1, 14),
-        (5, 3) => NonDelivery::new(1, 16),
-        (6, 0) => NonDelivery::bare(2),
-        (6, 1) => NonDelivery::new(1, 6),
-        (6, 2) => NonDelivery::new(2, 9),
-        (6, 3) => NonDelivery::new(2, 8),
-        (6, 5) => NonDelivery::new(2, 47),
-        (7, 1) => NonDelivery::new(1, 29),
-        (7, 2) => NonDelivery::new(1, 28),
-        (7, _) => NonDelivery::new(1, 46),
-        _ => NonDelivery::bare(1),
-    };
-    mts::report::Outcome::failed(why)
+    mts::report::Outcome::failed(match (status.subject, status.detail) {
+        (7, 1) => NonDelivery::bare(RESTRICTED_DELIVERY),
+        _ => to_reason(status),
+    })
 }
 
 #[cfg(test)]
@@ -128,6 +109,8 @@ mod tests {
             (5, 3, 1, Some(16)),
             (5, 5, 1, Some(18)),
             (7, 2, 1, Some(28)),
+            (7, 1, 5, None),
+            (6, 5, 2, Some(47)),
             (5, 4, 1, Some(14)),
             (4, 4, 0, None),
             (6, 0, 2, None),

@@ -135,5 +135,6 @@ impl Settings for Route {
         self.peer == other.peer
             && self.x400.mta == other.x400.mta
             && self.x400.domain == other.x400.domain
+            && self.x400.gateway == other.x400.gateway
     }
 }

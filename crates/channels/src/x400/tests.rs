@@ -4,7 +4,7 @@ use super::acceptance::{self, Acceptance, Terms};
 use super::departure::{Content, departure};
 use super::kept;
 use bytes::Bytes;
-use config::Config;
+use config::{Config, X400Mode};
 use mail::dsn::{Outcome, RecipientReport};
 use mail::{ContentFacts, MessageId, Notify, Refusal, Wall};
 use mta::delivery::ReportQuestion;
@@ -119,7 +119,7 @@ fn a_message_leaves_as_it_came_but_for_bits_and_trace() {
     let x400 = config.x400.as_ref().unwrap();
     let (accepted, content) = accept(EXTENSIONS, &config, 100);
     let message = message(accepted, content.clone());
-    let sent = departure(&message, &[1], x400).unwrap();
+    let sent = departure(&message, &[1], x400, X400Mode::Normal).unwrap();
     assert_eq!(sent.content, Content::Kept);
     let apdu = [&sent.prefix[..], &content].concat();
     let (event, again) = read_whole(&apdu, Limits::default()).unwrap();
@@ -135,7 +135,11 @@ fn a_message_leaves_as_it_came_but_for_bits_and_trace() {
     assert!(domains[2].contains("Ours"), "{domains:?}");
     let internal = envelope.internal_trace();
     assert_eq!(internal.last().map(|visit| &*visit.mta), Some("relay"));
-    assert_eq!(departure(&message, &[1], x400).unwrap(), sent, "each attempt sends the same");
+    assert_eq!(
+        departure(&message, &[1], x400, X400Mode::Normal).unwrap(),
+        sent,
+        "each attempt sends the same"
+    );
     let ours = |envelope: &TransferEnvelope| envelope.extensions.0.len();
     let (before, _) = read_whole(EXTENSIONS, Limits::default()).unwrap();
     let ApduEvent::Envelope { envelope: Ok(before), .. } = before else { unreachable!() };
@@ -148,7 +152,7 @@ fn probes_and_reports_pass_too() {
     let x400 = config.x400.as_ref().unwrap();
     let (accepted, content) = accept(PROBE, &config, 100);
     assert_eq!((accepted.envelope.recipients.len(), content.len()), (2, 0));
-    let sent = departure(&message(accepted, content), &[0, 1], x400).unwrap();
+    let sent = departure(&message(accepted, content), &[0, 1], x400, X400Mode::Normal).unwrap();
     assert_eq!(sent.content, Content::None);
     let (event, _) = read_whole(&sent.prefix, Limits::default()).unwrap();
     let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
@@ -157,7 +161,8 @@ fn probes_and_reports_pass_too() {
     let (accepted, content) = accept(REPORT, &config, 100);
     assert_eq!(accepted.envelope.reverse_path, None);
     assert_eq!(accepted.envelope.recipients[0].notify, Notify::NEVER);
-    let sent = departure(&message(accepted, content.clone()), &[0], x400).unwrap();
+    let sent =
+        departure(&message(accepted, content.clone()), &[0], x400, X400Mode::Normal).unwrap();
     let apdu = [&sent.prefix[..], &content].concat();
     let (event, again) = read_whole(&apdu, Limits::default()).unwrap();
     let ApduEvent::Report { envelope: Ok(envelope), .. } = event else { unreachable!() };
@@ -170,7 +175,8 @@ fn what_leaves_as_no_envelope_can_not_be_sent() {
     let (accepted, content) = accept(PROBE, &config, 100);
     let mut message = message(accepted, content);
     message.meta = Meta { fields: vec![(tag::X400, Bytes::from_static(b"mxx"))] };
-    let failure = departure(&message, &[0], config.x400.as_ref().unwrap()).unwrap_err();
+    let failure =
+        departure(&message, &[0], config.x400.as_ref().unwrap(), X400Mode::Normal).unwrap_err();
     assert_eq!(failure.status.to_string(), "5.6.0");
 }
 
@@ -232,7 +238,9 @@ fn who_has_no_route_is_redirected_to_the_alternate_unless_that_is_prohibited() {
     assert_eq!(refused(&accepted), [(1, "5.1.1".to_owned())]);
     let redirected = super::names::mailbox(&alternate).unwrap();
     assert!(accepted.envelope.recipients[0].mailbox.is_same(&redirected));
-    let sent = departure(&message(accepted, Bytes::from_static(b"x")), &[0], x400).unwrap();
+    let sent =
+        departure(&message(accepted, Bytes::from_static(b"x")), &[0], x400, X400Mode::Normal)
+            .unwrap();
     let apdu = [&sent.prefix[..], b"x"].concat();
     let (event, _) = read_whole(&apdu, Limits::default()).unwrap();
     let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
@@ -240,4 +248,35 @@ fn who_has_no_route_is_redirected_to_the_alternate_unless_that_is_prohibited() {
     assert_eq!(history.len(), 2, "one that it had, and ours");
     let ours = envelope.trace.last().unwrap();
     assert!(ours.supplied.other_actions.has(other_action::REDIRECTED));
+}
+
+#[test]
+fn an_mta_of_1984_gets_no_extension_and_what_it_can_not_have_is_refused() {
+    let config = everything();
+    let x400 = config.x400.as_ref().unwrap();
+    let (accepted, content) = accept(NOT_CRITICAL, &config, 100);
+    let sent = departure(&message(accepted, content.clone()), &[0], x400, X400Mode::X4101984);
+    let apdu = [&sent.unwrap().prefix[..], &content].concat();
+    let (event, again) = read_whole(&apdu, Limits::default()).unwrap();
+    assert_eq!(again, content);
+    let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
+    assert!(envelope.extensions.0.is_empty());
+    assert!(envelope.recipients.iter().all(|recipient| recipient.extensions.0.is_empty()));
+    assert!(envelope.trace.last().unwrap().domain.to_string().contains("Ours"));
+    // Reassignment prohibited is critical.
+    let (accepted, content) = accept(EXTENSIONS, &config, 100);
+    let sent = departure(&message(accepted, content), &[0], x400, X400Mode::X4101984);
+    assert_eq!(sent.unwrap_err().status.to_string(), "5.6.5");
+
+    let (accepted, content) = accept(REPORT, &config, 100);
+    let report = message(accepted, content.clone());
+    assert!(super::departure::is_report(&report));
+    let sent = super::departure::report_to_1984(&report, &content, x400).unwrap();
+    let Content::Made(content) = sent.content else { unreachable!("it is made anew") };
+    let apdu = [&sent.prefix[..], &content].concat();
+    let (event, content) = read_whole(&apdu, Limits::default()).unwrap();
+    let ApduEvent::Report { envelope: Ok(envelope), .. } = event else { unreachable!() };
+    assert!(envelope.extensions.0.is_empty());
+    let said = ReportContent::read(&content, &Limits::default()).unwrap();
+    assert!(said.extensions.0.is_empty() && !said.recipients.is_empty());
 }

@@ -306,3 +306,27 @@ fn a_critical_extension_is_reported_and_a_probe_answered_as_if_delivered() {
         assert!(outcomes.len() == 2 && outcomes.iter().all(is_delivered), "{outcomes:?}");
     });
 }
+
+#[test]
+fn what_a_rule_of_access_refuses_is_restricted_and_without_an_answer_it_waits_at_the_peer() {
+    play(|| async {
+        let rule =
+            "[[table]]\nname = \"a\"\ninline = {}\n[[access]]\ntable = \"a\"\nby = \"helo\"\n";
+        let node = Node::start(&(CONFIG.to_owned() + rule)).await;
+        node.world.set_entry("a", "hub", Ok("REJECT Not from there"));
+        let hub = Hub::at(&node, |_| Answer::Take);
+        let mut caller = Caller::bound(&node).await;
+        caller.transfer(MESSAGE).await;
+        wait_until("a report", || !hub.taken().is_empty()).await;
+        let restricted = Outcome::Failed { reason: 5, diagnostic: None };
+        assert_eq!(reported(&hub.taken()[0]), [(1, restricted)]);
+        node.world.set_entry("a", "hub", Ok("DEFER"));
+        caller.offer(MESSAGE).await;
+        let said = caller.event().await;
+        assert_eq!(said, Event::NotTaken(ExceptionReason::TemporarilyUnable));
+        node.world.set_entry("a", "hub", Ok("OK"));
+        caller.transfer(MESSAGE).await;
+        node.wait_for("relayed", 1).await;
+        assert_eq!(hub.taken().len(), 2);
+    });
+}

@@ -285,15 +285,40 @@ impl Domain {
 }
 
 impl OrAddress {
+    /// The keys by which a table has it, in the order in which they are tried, as they are compared: the address,
+    /// what it is routed by, and that without its least significant attribute, down to the country. `whole`: the
+    /// address alone.
+    #[must_use]
+    pub fn lookup_keys(&self, whole: bool) -> Vec<String> {
+        let mut keys = vec![self.compared(|_| true)];
+        if whole {
+            return keys;
+        }
+        let mut rest: Vec<&OrAttribute> = self.0.iter().filter(|a| a.is_routed()).collect();
+        while !rest.is_empty() {
+            let key = compared(rest.iter().copied());
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+            rest.remove(0);
+        }
+        keys
+    }
+
     /// Some of the attributes as they are compared, in their order.
     fn compared(&self, which: impl Fn(&OrAttribute) -> bool) -> String {
-        let mut text = String::new();
-        for attribute in self.0.iter().filter(|attribute| which(attribute)) {
-            text.extend(["/", &attribute.key, "=", &attribute.compared()]);
-        }
-        text.push('/');
-        text
+        compared(self.0.iter().filter(|attribute| which(attribute)))
     }
+}
+
+/// Attributes as they are compared, in this order.
+fn compared<'a>(attributes: impl Iterator<Item = &'a OrAttribute>) -> String {
+    let mut text = String::new();
+    for attribute in attributes {
+        text.extend(["/", &attribute.key, "=", &attribute.compared()]);
+    }
+    text.push('/');
+    text
 }
 
 impl Mailbox {
@@ -492,6 +517,25 @@ mod tests {
                 prop_assert!(mailbox.is_same(&mailbox));
             }
         });
+    }
+
+    #[test]
+    fn tables_are_asked_from_the_most_exact_key_on() {
+        let written = "/RFC-822=x/S=Bob/OU=Low/OU=Top/O=Beta/P=TestB/C=GB/";
+        let keys = OrAddress::parse(written).unwrap().lookup_keys(false);
+        let expected = [
+            "/DD.RFC-822=x/S=bob/OU2=low/OU1=top/O=beta/PRMD=testb/ADMD= /C=gb/",
+            "/OU2=low/OU1=top/O=beta/PRMD=testb/ADMD= /C=gb/",
+            "/OU1=top/O=beta/PRMD=testb/ADMD= /C=gb/",
+            "/O=beta/PRMD=testb/ADMD= /C=gb/",
+            "/PRMD=testb/ADMD= /C=gb/",
+            "/ADMD= /C=gb/",
+            "/C=gb/",
+        ];
+        assert_eq!(keys, expected);
+        assert_eq!(OrAddress::parse(written).unwrap().lookup_keys(true), [expected[0]]);
+        let beta = OrAddress::parse("/O=Beta/C=GB/").unwrap().lookup_keys(false);
+        assert_eq!(beta, ["/O=beta/ADMD= /C=gb/", "/ADMD= /C=gb/", "/C=gb/"]);
     }
 
     #[test]

@@ -48,9 +48,10 @@ impl<W: World> Slot<W> {
         if message.kept_of_x400().is_none() || self.hop().channel.kinds_of_mail().x400 {
             return Some(message);
         }
+        let room = self.room_to_convert(&message).await;
         let outcome = match self.convert(&message).await {
             Ok(Ok(AsMail::Message(converted))) => {
-                return Some(Rc::new(message.converted(converted)));
+                return Some(Rc::new(message.converted(converted, room)));
             }
             Ok(Ok(AsMail::Nothing(reply))) => Ok(reply),
             Ok(Err(failure)) => Err(failure),

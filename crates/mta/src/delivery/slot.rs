@@ -346,6 +346,13 @@ impl<W: World> Slot<W> {
         self.delivery.custody.messages.load_in_turn(place, id).await
     }
 
+    /// Memory to convert a message in, when its turn comes: for its content, what is read of that, and what is
+    /// made.
+    pub async fn room_to_convert(&self, message: &Message) -> Permit {
+        let bytes = message.sent_body_bytes().saturating_mul(3);
+        self.delivery.services.shared.conversions.join(self.who(), Standing::Good, bytes).await
+    }
+
     /// As the channel that it is of makes internet mail of it; `None`: no channel knows it.
     pub(super) fn as_mail(&self, question: &MailQuestion<'_>) -> Option<Result<AsMail, Failure>> {
         self.delivery.channels.iter().find_map(|channel| channel.as_mail(question))

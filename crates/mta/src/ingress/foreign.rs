@@ -42,6 +42,12 @@ impl<W: World> Entrance<W> {
         Arc::clone(&self.ingress.router.active().config)
     }
 
+    /// The tables that the configuration names.
+    #[must_use]
+    pub fn tables(&self) -> &W::Tables {
+        self.ingress.services.world.tables()
+    }
+
     /// Acknowledgements that peers may not have heard.
     #[must_use]
     pub fn unheard(&self) -> &Unheard {

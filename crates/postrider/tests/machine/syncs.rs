@@ -11,8 +11,11 @@ use crate::support::{Files, wait_until};
 use crate::trace::{self, Call, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
+
+mod x400;
 
 const SESSIONS: usize = 6;
 const PER_SESSION: usize = 14;
@@ -27,18 +30,23 @@ struct Traced {
 
 impl Traced {
     fn start(durability: &str) -> Traced {
+        Traced::start_with(|spool| {
+            format!(
+                "hostname = \"relay.test\"\n\
+                 [spool]\npath = {spool:?}\ndurability = \"{durability}\"\n\
+                 segment_bytes = \"1MiB\"\nblob_bytes = {BLOB_BYTES}\nmin_free_bytes = \"1MiB\"\n\
+                 [[listener]]\nname = \"in\"\naddress = \"127.0.0.1:0\"\n\
+                 relay_from = [\"127.0.0.0/8\"]\n\
+                 [[route]]\ndiscard = {{}}\n"
+            )
+        })
+    }
+
+    /// With what `config` says; it is told where the spool is.
+    fn start_with(config: impl Fn(&Path) -> String) -> Traced {
         let files = Files::new();
         // strace shows paths from the root on.
-        let spool = files.path("spool");
-        let config = format!(
-            "hostname = \"relay.test\"\n\
-             [spool]\npath = {spool:?}\ndurability = \"{durability}\"\n\
-             segment_bytes = \"1MiB\"\nblob_bytes = {BLOB_BYTES}\nmin_free_bytes = \"1MiB\"\n\
-             [[listener]]\nname = \"in\"\naddress = \"127.0.0.1:0\"\n\
-             relay_from = [\"127.0.0.0/8\"]\n\
-             [[route]]\ndiscard = {{}}\n"
-        );
-        files.write(CONFIG, &config);
+        files.write(CONFIG, &config(&files.path("spool")));
         let mut command = Command::new("strace");
         command
             // -D: the child is the relay itself and strace its descendant, so that a signal to the
@@ -151,19 +159,23 @@ impl Judge<'_> {
 
     /// Everything that must have been before the 250 was.
     fn check(&self, sent: &Sent) -> Result<(), String> {
-        let until = self.reply(sent).begin;
-        let recipient = format!("{}@there.test", sent.name);
-        let record = self.trace.calls().find(|call| {
-            let written = call.is_write() && call.file.ends_with(".segment");
-            written && call.arguments.contains(&recipient)
-        });
+        let marks = [format!("{}@there.test", sent.name), format!("{} and what else", sent.name)];
+        self.check_until(sent, [&marks[0], &marks[1]], self.reply(sent).begin)
+    }
+
+    /// Everything that must have been before a line of the trace. The record has these marks: by the first it is
+    /// found, the second is in its content.
+    fn check_until(&self, sent: &Sent, marks: [&str; 2], until: usize) -> Result<(), String> {
+        let [mark, content] = marks;
+        let is_its = |call: &&Call| call.is_record() && call.arguments.contains(mark);
+        let record = self.trace.calls().find(is_its);
         let record = record.filter(|record| record.end < until).ok_or("no record was written")?;
         if record.result != Some(record.wanted_bytes()) {
             return Err(format!("the record was not written whole: {:?}", record.result));
         }
         if sent.content_bytes >= BLOB_BYTES {
             self.check_blob(sent, record)?;
-        } else if !record.arguments.contains(&format!("{} and what else", sent.name)) {
+        } else if !record.arguments.contains(content) {
             return Err("the record does not hold the content".to_owned());
         }
         self.synced("fdatasync", &record.file, record.end, until)
@@ -202,11 +214,8 @@ fn run(durability: &str) -> (BTreeMap<String, Result<(), String>>, usize) {
     let directory = directory.to_str().expect("UTF-8").to_owned();
     let trace = relay.finish();
     let judge = Judge { trace: &trace, directory: &directory };
-    let segments: BTreeSet<_> = trace
-        .calls()
-        .filter(|call| call.is_write() && call.file.ends_with(".segment"))
-        .map(|call| &call.file)
-        .collect();
+    let segments: BTreeSet<_> =
+        trace.calls().filter(|call| call.is_record()).map(|call| &call.file).collect();
     let verdicts = sent.iter().map(|sent| (sent.name.clone(), judge.check(sent))).collect();
     (verdicts, segments.len())
 }

@@ -1,5 +1,4 @@
 use super::ber::{OR_NAME, read_name};
-use super::folded::best;
 use super::*;
 use crate::ber::Writer;
 use mail::AddressError;
@@ -138,52 +137,9 @@ fn same_addresses() {
         ("/S=x/O=caf\u{c9}/C=fr/A=y/", "/S=X/O=*caf{233}/C=fr/A=Y/"),
     ] {
         assert!(parse(one).is_same(&parse(other)), "{one} {other}");
-        assert_eq!(parse(one).to_folded_text(), parse(other).to_folded_text());
     }
     assert!(!parse("/O=a/C=gb/").is_same(&parse("/O=b/C=gb/")));
     assert!(!parse("/OU=a/OU=b/C=gb/").is_same(&parse("/OU=b/OU=a/C=gb/")));
-}
-
-#[test]
-fn the_entry_with_most_attributes_wins() {
-    let table: Vec<Folded> = [
-        "/C=GB/ADMD= /",
-        "/PRMD=TestB/ADMD= /C=GB/",
-        "/O=Beta/PRMD=TestB/ADMD= /C=GB/",
-        "/OU=x/O=Beta/PRMD=TestB/ADMD= /C=GB/",
-        "/DD.RFC-822=a/ADMD= /C=GB/",
-        "/S=other/O=Beta/PRMD=TestB/ADMD= /C=GB/",
-    ]
-    .map(|text| parse(text).folded())
-    .into();
-    for (address, expected) in [
-        ("/S=bob/O=beta/P=testb/C=gb/", Some(2)),
-        ("/S=bob/OU=y/OU=x/O=beta/P=testb/C=gb/", Some(3)),
-        ("/S=bob/OU=x/OU=y/O=beta/P=testb/C=gb/", Some(2)),
-        ("/S=bob/O=alpha/P=testb/C=gb/", Some(1)),
-        ("/P=none/C=gb/", Some(0)),
-        ("/RFC-822=A/P=none/C=gb/", Some(4)),
-        ("/C=gb/A=bt/", None),
-        ("/C=de/", None),
-    ] {
-        let found = best(&table, &parse(address).folded()).map(|(index, _)| index);
-        assert_eq!(found, expected, "{address}");
-    }
-}
-
-#[test]
-fn keys_of_a_table_from_the_most_exact_one_on() {
-    let keys = parse("/RFC-822=x/S=Bob/OU=Low/OU=Top/O=Beta/P=TestB/C=GB/").lookup_keys();
-    let expected = [
-        "/DD.rfc-822=x/S=bob/OU=low/OU=top/O=beta/PRMD=testb/ADMD= /C=gb/",
-        "/S=bob/OU=low/OU=top/O=beta/PRMD=testb/ADMD= /C=gb/",
-        "/OU=low/OU=top/O=beta/PRMD=testb/ADMD= /C=gb/",
-        "/OU=top/O=beta/PRMD=testb/ADMD= /C=gb/",
-        "/O=beta/PRMD=testb/ADMD= /C=gb/",
-        "/PRMD=testb/ADMD= /C=gb/",
-        "/ADMD= /C=gb/",
-    ];
-    assert_eq!(keys, expected);
 }
 
 #[test]

@@ -150,6 +150,11 @@ impl Incoming {
         }
     }
 
+    /// What it comes to, as far as that is known.
+    pub(super) fn acceptance_mut(&mut self) -> Option<&mut Acceptance> {
+        self.acceptance.as_mut()
+    }
+
     fn accept(&mut self, acceptance: Acceptance) {
         if acceptance.envelope.recipients.is_empty() {
             self.state = State::Passes;

@@ -1,5 +1,6 @@
 //! P1 as a way in: peers bind, and transfer what they have.
 
+mod access;
 mod incoming;
 mod session;
 

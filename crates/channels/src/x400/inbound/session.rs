@@ -1,5 +1,6 @@
 //! One association that a peer has opened: feeds the machine, and acts on what it tells.
 
+use super::access::{self, Sending};
 use super::incoming::{Complete, Incoming, Rules, Sink};
 use crate::x400::ends;
 use crate::x400::peer::{is_its, our_identity};
@@ -300,12 +301,29 @@ impl<W: World> Session<W> {
         }
     }
 
-    /// Makes room in the queue for so many recipients, once it is known how many there are.
+    /// Asks who may send to whom, and makes room in the queue for so many recipients, once it is known who they are.
     async fn reserve(&mut self, recipients: Option<usize>) {
         let Some(recipients) = recipients.filter(|recipients| *recipients > 0) else { return };
+        if let Err(refusal) = self.ask_access().await {
+            return self.refuse_for_now(&refusal);
+        }
         if let Err(refusal) = self.entrance.reserve(recipients).await {
             self.refuse_for_now(&refusal);
         }
+    }
+
+    async fn ask_access(&mut self) -> Result<(), Refusal> {
+        let Some(incoming) = &mut self.incoming else { return Ok(()) };
+        let Some(acceptance) = incoming.acceptance_mut() else { return Ok(()) };
+        let sending = Sending {
+            listener: &self.listener.name,
+            client: self.entrance.session().client().address.ip(),
+            peer: self.peer.as_ref().map_or("", |peer| &peer.name),
+        };
+        let config = self.entrance.config();
+        let refused = access::refused(self.entrance.tables(), &config, sending, acceptance).await?;
+        acceptance.refuse(refused);
+        Ok(())
     }
 
     /// What comes can't be taken for now: the peer keeps it, and tries again.

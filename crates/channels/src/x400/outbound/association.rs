@@ -6,7 +6,7 @@ use crate::x400::departure::{self, Content, Departure};
 use crate::x400::gateway;
 use crate::x400::unwritten::Unwritten;
 use bytes::Bytes;
-use config::{X400, X400Peer};
+use config::{X400, X400Mode, X400Peer};
 use mail::{Failure, Mono, Reply};
 use mta::alarm::Alarm;
 use mta::delivery::{AttemptContext, Idled, Slot};
@@ -221,6 +221,10 @@ impl<W: World> Association<W> {
                 return Ok(());
             }
         };
+        let _room = match self.is_converted(&message) {
+            true => Some(self.slot.room_to_convert(&message).await),
+            false => None,
+        };
         let departure = match self.departure(&message, &work, &route_of(hop).x400).await {
             Ok(Ok(departure)) => departure,
             Ok(Err(failure)) => {
@@ -234,15 +238,25 @@ impl<W: World> Association<W> {
         };
         self.carried += 1;
         self.slot.metrics().transactions.inc();
-        let mut early = match self.send(&message, departure).await {
-            Ok(early) => early,
+        match self.send(&message, departure).await {
+            Ok(early) => self.hear(&message, &work, early).await,
             Err(why) => {
                 self.slot.unreadable(&work, "body", &why);
                 self.wire.machine.abort(AbortReason::LocalSystemProblem, self.slot.now());
                 self.wire.close(&self.slot).await;
-                return Err(CloseReason::Normal);
+                Err(CloseReason::Normal)
             }
-        };
+        }
+    }
+
+    /// Waits for what the peer says to a message, and concludes its recipients. `early`: it said this before it had
+    /// all of it.
+    async fn hear(
+        &mut self,
+        message: &Rc<Message>,
+        work: &Work,
+        mut early: Option<Event>,
+    ) -> Result<(), CloseReason> {
         loop {
             let event = match early.take() {
                 Some(event) => event,
@@ -251,20 +265,20 @@ impl<W: World> Association<W> {
             match event {
                 Event::Acknowledged => {
                     let reply = Reply::new(250, (2, 0, 0), "acknowledged");
-                    self.conclude(&message, &work, Ok(reply), false);
+                    self.conclude(message, work, Ok(reply), false);
                     return Ok(());
                 }
                 Event::NotTaken(reason) => {
                     let failure = trouble::not_taken(&self.place, reason);
                     let is_of_message = reason != ExceptionReason::TemporarilyUnable;
-                    self.conclude(&message, &work, Err(failure), is_of_message);
+                    self.conclude(message, work, Err(failure), is_of_message);
                     return Ok(());
                 }
                 Event::Ended(end) => {
                     let failure = trouble::ended(&self.place, &end, &self.settings);
                     // Some abort for a message that they can't read or route.
                     let is_of_message = matches!(end, End::AbortedByPeer { .. });
-                    self.conclude(&message, &work, Err(failure.clone()), is_of_message);
+                    self.conclude(message, work, Err(failure.clone()), is_of_message);
                     if !is_of_message {
                         self.slot.throttled(failure);
                     }
@@ -283,6 +297,13 @@ impl<W: World> Association<W> {
         }
     }
 
+    /// Whether other octets leave than came.
+    fn is_converted(&self, message: &Message) -> bool {
+        let is_rewritten =
+            || self.settings.mode == X400Mode::X4101984 && departure::is_report(message);
+        message.kept_of_x400().is_none() || is_rewritten()
+    }
+
     /// What is sent of a message: as it came, or made of one of internet mail.
     async fn departure(
         &self,
@@ -291,8 +312,8 @@ impl<W: World> Association<W> {
         x400: &X400,
     ) -> Result<Result<Departure, Failure>, LoadError> {
         let indexes: Vec<u32> = work.entries.iter().map(|(_, index, _)| *index).collect();
-        if message.kept_of_x400().is_some() {
-            return Ok(departure::departure(message, &indexes, x400));
+        if !self.is_converted(message) {
+            return Ok(departure::departure(message, &indexes, x400, self.settings.mode));
         }
         let mut content = message.prefix.to_vec();
         let gather = |piece: &[u8]| {
@@ -301,6 +322,9 @@ impl<W: World> Association<W> {
         };
         // What is longer is refused by who converts.
         let _ = self.slot.for_each_piece(message, gather).await?;
+        if message.kept_of_x400().is_some() {
+            return Ok(departure::report_to_1984(message, &content, x400));
+        }
         let made = gateway::to_apdu(message, &content, &indexes, x400);
         let departure = |(prefix, content)| Departure { prefix, content: Content::Made(content) };
         Ok(made.map(departure))

@@ -41,6 +41,11 @@ impl Call {
         matches!(self.name.as_str(), "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2")
     }
 
+    /// Whether it writes records of the spool.
+    pub(crate) fn is_record(&self) -> bool {
+        self.is_write() && self.file.ends_with(".segment")
+    }
+
     pub(crate) fn is_socket(&self) -> bool {
         self.file.starts_with("socket:") || self.file.starts_with("TCP")
     }
