@@ -73,7 +73,9 @@ pub(crate) fn apdu(octets: &[u8]) -> String {
             EnvelopeKind::Probe => "probe".to_owned(),
         },
         ApduEvent::Report { envelope: Ok(_), .. } => {
-            let report = ReportContent::read(&content, &Limits::default()).expect("a report");
+            let Ok(report) = ReportContent::read(&content, &Limits::default()) else {
+                return "report whose content makes no sense".to_owned();
+            };
             let outcome = |outcome: &Outcome| match outcome {
                 Outcome::Delivered { .. } => "delivered".to_owned(),
                 Outcome::Failed { reason, diagnostic: Some(diagnostic) } => {
