@@ -52,6 +52,7 @@ pub(crate) fn apdu(name: &str) -> Vec<u8> {
         }),
         "originator" => with(&|envelope| {
             envelope.originator.address.organization = Value::printable("x".repeat(number));
+            envelope.recipients[0].name = name_of("ZZ", "nobody");
         }),
         "nowhere" => with(&|envelope| envelope.recipients[0].name = name_of("ZZ", "nobody")),
         "controls" => with(&|envelope| {

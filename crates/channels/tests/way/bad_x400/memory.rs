@@ -39,8 +39,7 @@ const ENVELOPE_AT: usize = 3;
 const FLOOD: &str = "POSTRIDER_TEST_FLOOD";
 
 /// What is said before a flood, and what is said in it again and again.
-const FLOODS: [(&str, &[&str], &str); 7] = [
-    ("a session's first SPDU", &["CR"], "piece"),
+const FLOODS: [(&str, &[&str], &str); 6] = [
     ("content", &["CR", "CN", "AS"], "content"),
     ("an APDU that nobody can read", &["CR", "CN", "AS"], "rubbish"),
     ("an envelope", &["CR", "CN", "AS"], "envelope"),
@@ -108,12 +107,6 @@ fn pieces(what: &str) -> (Vec<u8>, Vec<Vec<u8>>) {
         0xa0, 0x84, 0x40, 0, 0, 0, 0x31, 0x84, 0x3f, 0, 0, 0, 0x9f, 0x63, 0x84, 0x3e, 0, 0, 0,
     ]);
     match what {
-        "piece" => {
-            let mut packet = say::tsdu(&vec![0xff; PIECE_BYTES]);
-            // It does not end its TSDU.
-            packet[6] = 0;
-            (packet.clone(), vec![packet])
-        }
         "rubbish" => (begin(&[0xa7, 0x84, 0x40, 0, 0, 0]), filler(4)),
         "envelope" => (endless, filler(0)),
         "octets" => (endless, vec![say::slice(&[0]).repeat(2_000)]),

@@ -21,6 +21,7 @@ use tokio::time::{Instant, timeout};
 const CONFIG: &str = r#"hostname = "relay.test"
 [spool]
 queue_recipients_max = 150
+min_free_bytes = "16MiB"
 [[listener]]
 kind = "p1"
 name = "in"
@@ -148,7 +149,7 @@ async fn play<P: Part>(row: &Row) -> Vec<String> {
     P::conclude(&node).await;
     let told = witness.end(&node).await;
     lines.extend(hub.taken().iter().map(|apdu| format!("M: {}", heard::apdu(apdu))));
-    lines.extend(told.into_iter().map(|event| format!("N: {event}")));
+    lines.extend(counted(&told).map(|event| format!("N: {event}")));
     let console = node.lines();
     let of_row = console.iter().filter(|line| !line.starts_with("info "));
     lines.extend(of_row.map(|line| format!("G: {line}")));
@@ -287,6 +288,14 @@ impl Witness {
         let its: BTreeSet<String> = its.into_iter().collect();
         told(node, &its)
     }
+}
+
+/// The same events in a row are one, with their number.
+fn counted(events: &[String]) -> impl Iterator<Item = String> {
+    events.chunk_by(|one, next| one == next).map(|same| match same {
+        [event] => event.clone(),
+        _ => format!("{} × {}", same.len(), same[0]),
+    })
 }
 
 /// The events of others than these messages.
