@@ -37,7 +37,7 @@ pub(crate) fn apdu(name: &str) -> Vec<u8> {
             envelope.recipients = recipients(number);
             envelope.deferred_delivery = Some(UtcTime::from(Wall(WALL_MS + 3_600_000)));
         }),
-        "nobody-ours" => with(&|envelope| envelope.recipients = vec![of_others()]),
+        "others" => with(&|envelope| envelope.recipients = of_others(number)),
         "number" => with(&|envelope| envelope.recipients[0].number = number as u32),
         "trace" => with(&|envelope| envelope.trace = (0..number).map(visit_of).collect()),
         "returned" => with(&|envelope| envelope.trace = vec![visit("Ours"), visit("Odd")]),
@@ -169,11 +169,10 @@ fn recipients(count: usize) -> Vec<Recipient> {
     (1..=count).map(recipient).collect()
 }
 
-fn of_others() -> Recipient {
-    Recipient {
-        indicators: RecipientIndicators::new(false, ReportRequest::NonDelivery),
-        ..recipients(1).remove(0)
-    }
+/// Recipients whom others answer for.
+fn of_others(count: usize) -> Vec<Recipient> {
+    let indicators = RecipientIndicators::new(false, ReportRequest::NonDelivery);
+    recipients(count).into_iter().map(|one| Recipient { indicators, ..one }).collect()
 }
 
 fn envelope(local: &str) -> TransferEnvelope {

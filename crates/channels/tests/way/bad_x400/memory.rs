@@ -44,7 +44,7 @@ const FLOODS: [(&str, &[&str], &str); 6] = [
     ("an APDU that nobody can read", &["CR", "CN", "AS"], "rubbish"),
     ("an envelope", &["CR", "CN", "AS"], "envelope"),
     ("an envelope in single octets", &["CR", "CN", "AS"], "octets"),
-    ("recipients", &["CR", "CN", "AS"], "recipients"),
+    ("recipients that are others' to serve", &["CR", "CN", "AS"], "recipients"),
     ("checkpoints whose acknowledgements are not read", &["CR", "CN checkpoint=1", "AS"], "points"),
 ];
 
@@ -117,7 +117,7 @@ fn pieces(what: &str) -> (Vec<u8>, Vec<Vec<u8>>) {
             (begin(&front.concat()), filler(b'x'))
         }
         "recipients" => {
-            let whole = ["DT recipients-6000", "AE 1", "AS"].map(say::octets).concat();
+            let whole = ["DT others-6000", "AE 1", "AS"].map(say::octets).concat();
             (whole.clone(), vec![whole])
         }
         "points" => {
