@@ -81,7 +81,7 @@ pub use written::{
     Unsigned,
 };
 pub use x400::{
-    MTA_NAME_BYTES_MAX, OrRoutes, PASSWORD_BYTES_MAX, SELECTOR_BYTES_MAX,
+    GatewayTables, MTA_NAME_BYTES_MAX, OrRoutes, PASSWORD_BYTES_MAX, SELECTOR_BYTES_MAX,
     SESSION_SELECTOR_BYTES_MAX, X400, X400Gateway, X400Mode, X400Peer,
 };
 
@@ -206,10 +206,10 @@ impl Config {
         ConfigErrors::new(file, text, vec![problem])
     }
 
-    /// The mistake that the file with mappings of `[x400]` can't be used.
+    /// The mistake that a file of the gateway of `[x400]` can't be used: the one that this key names.
     #[must_use]
-    pub fn mappings_unread(&self, why: String) -> ConfigErrors {
-        let problem = self.document.problem("x400.gateway.mcgam", true, why, "");
+    pub fn gateway_unread(&self, key: &str, why: String) -> ConfigErrors {
+        let problem = self.document.problem(&format!("x400.gateway.{key}"), true, why, "");
         let (file, text) = (self.document.file().clone(), self.document.text().clone());
         ConfigErrors::new(file, text, vec![problem])
     }

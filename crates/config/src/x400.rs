@@ -40,29 +40,49 @@ pub struct X400Gateway {
     pub domain: Domain,
     /// The file with mappings.
     pub mcgam: Option<PathBuf>,
-    /// What stands in it.
-    text: OnceLock<Box<str>>,
+    /// The file with gateways that are preferred for some domains.
+    pub gateways: Option<PathBuf>,
+    /// What stands in both.
+    tables: OnceLock<GatewayTables>,
     /// What its owner made of it.
     made: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
+/// What stands in a gateway's files (RFC 2156 appendix F).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatewayTables {
+    /// Domains and O/R addresses that mean the same.
+    pub mappings: String,
+    /// Gateways that are preferred.
+    pub gateways: String,
+}
+
 impl X400Gateway {
-    pub(super) fn new(address: OrAddress, domain: Domain, mcgam: Option<PathBuf>) -> X400Gateway {
-        X400Gateway { address, domain, mcgam, text: OnceLock::new(), made: OnceLock::new() }
+    pub(super) fn new(
+        address: OrAddress,
+        domain: Domain,
+        mcgam: Option<PathBuf>,
+        gateways: Option<PathBuf>,
+    ) -> X400Gateway {
+        let (tables, made) = (OnceLock::new(), OnceLock::new());
+        X400Gateway { address, domain, mcgam, gateways, tables, made }
     }
 
-    /// The file was read; what was read first counts.
-    pub fn set_mappings(&self, text: Box<str>) {
-        let _ = self.text.set(text);
+    /// The files were read; what was read first counts.
+    pub fn set_tables(&self, tables: GatewayTables) {
+        let _ = self.tables.set(tables);
     }
 
-    /// What `make` makes of all this, the first time; it is told what stands in the file.
+    /// What `make` makes of all this, the first time; it is told what stands in the files.
     ///
     /// # Panics
     /// When it is asked for by another type than the first time: a gateway has one owner.
-    pub fn made<T: Any + Send + Sync>(&self, make: impl FnOnce(&X400Gateway, &str) -> T) -> &T {
-        let text = self.text.get().map_or("", |text| text);
-        let made = self.made.get_or_init(|| Box::new(make(self, text)));
+    pub fn made<T: Any + Send + Sync>(
+        &self,
+        make: impl FnOnce(&X400Gateway, &GatewayTables) -> T,
+    ) -> &T {
+        let make = || make(self, self.tables.get().unwrap_or(&GatewayTables::default()));
+        let made = self.made.get_or_init(|| Box::new(make()));
         match made.downcast_ref() {
             Some(made) => made,
             None => unreachable!("what was made of a gateway is of another type"),
@@ -73,8 +93,8 @@ impl X400Gateway {
 /// What was read of the files counts, not what was made of it.
 impl PartialEq for X400Gateway {
     fn eq(&self, other: &X400Gateway) -> bool {
-        (&self.address, &self.domain, &self.mcgam, self.text.get())
-            == (&other.address, &other.domain, &other.mcgam, other.text.get())
+        (&self.address, &self.domain, self.tables.get())
+            == (&other.address, &other.domain, other.tables.get())
     }
 }
 

@@ -4,7 +4,7 @@
 use super::kept::{self, ApduKind};
 use super::names;
 use bytes::Bytes;
-use config::{Config, X400};
+use config::{Config, GatewayTables, X400};
 use mail::dsn::xtext;
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Reply, Ret};
 use mta::delivery::{AsMail, MailQuestion};
@@ -24,10 +24,11 @@ use x400::or_name::{OrAddress, OrName};
 
 /// The gateway that the configuration has; `None`: nothing is converted.
 pub(super) fn gateway_of(x400: &X400) -> Option<&Gateway> {
-    let made = |told: &config::X400Gateway, text: &str| {
+    let made = |told: &config::X400Gateway, tables: &GatewayTables| {
         let mut mappings = Mappings::default();
-        // Whoever has read the file knows that it is right.
-        let _ = mappings.read(text, TableKind::Mapping);
+        // Whoever has read the files knows that they are right.
+        let _ = mappings.read(&tables.mappings, TableKind::Mapping);
+        let _ = mappings.read(&tables.gateways, TableKind::Gateway);
         Gateway {
             address: OrAddress::parse(&told.address.to_string()).unwrap_or_default(),
             domain: told.domain.as_str().into(),

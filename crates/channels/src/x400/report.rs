@@ -1,7 +1,7 @@
 //! Reports of delivery and non-delivery (X.411 §12.2.1.3), about messages and probes that came by P1.
 
 use super::kept::{self, ApduKind};
-use super::{acceptance, names};
+use super::{acceptance, gateway, names};
 use bytes::Bytes;
 use mail::dsn::{Outcome, RecipientReport};
 use mail::{EnhancedStatus, Priority, Wall};
@@ -50,7 +50,7 @@ pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
     let (envelope, content) =
         make(&Subject::from(&envelope), &reporter, &verdicts, content.as_ref())?;
     Some(OwnReport {
-        to: names::mailbox_or_none(&envelope.destination),
+        to: gateway::recipient(&envelope.destination, question.config, x400),
         kept: kept::keep(ApduKind::Report, &envelope.encode()),
         content: content.encode(),
         priority: Priority::new(acceptance::URGENT),

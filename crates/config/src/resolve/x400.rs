@@ -52,8 +52,11 @@ impl Resolver<'_> {
             let message = format!("\"{}\" is not a domain", text.domain);
             self.error("x400.gateway.domain", message, &error.to_string());
         }
-        let mcgam = text.mcgam.as_ref().map(|path| self.file_path("x400.gateway.mcgam", path));
-        Some(X400Gateway::new(address?, domain.ok()?, mcgam))
+        let mut path = |key: &str, path: &Option<String>| {
+            path.as_ref().map(|path| self.file_path(&format!("x400.gateway.{key}"), path))
+        };
+        let (mcgam, gateways) = (path("mcgam", &text.mcgam), path("gateways", &text.gateways));
+        Some(X400Gateway::new(address?, domain.ok()?, mcgam, gateways))
     }
 
     /// A global domain identifier (X.411 §8.2.1.1): country, ADMD and perhaps PRMD.

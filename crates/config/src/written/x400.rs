@@ -38,6 +38,11 @@ pub struct X400GatewayText {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("title" = "file"))]
     pub mcgam: Option<String>,
+    /// A file with the gateways that are preferred for domains, or for O/R addresses (RFC 2156 appendix F): mail for
+    /// a domain that stands there is addressed below that gateway's address, not below ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("title" = "file"))]
+    pub gateways: Option<String>,
 }
 
 /// How RTSE is spoken (X.419): it can't be negotiated, both ends must agree.

@@ -2,7 +2,7 @@
 
 use crate::cli::{ServerArgs, exit};
 use config::shaping::{ShapingFile, ShapingSource};
-use config::{Config, ConfigErrors};
+use config::{Config, ConfigErrors, GatewayTables};
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -77,17 +77,23 @@ fn shape(config: &mut Config) -> Result<(), ConfigErrors> {
     config.shape(&files)
 }
 
-/// Reads the mappings of a gateway to X.400.
+/// Reads the tables of a gateway to X.400.
 fn read_mappings(config: &Config) -> Result<(), ConfigErrors> {
     let gateway = config.x400.as_ref().and_then(|x400| x400.gateway.as_ref());
-    let Some((gateway, path)) = gateway.and_then(|it| Some((it, it.mcgam.as_ref()?))) else {
-        return Ok(());
+    let Some(gateway) = gateway else { return Ok(()) };
+    let read = |key: &str, path: &Option<PathBuf>, kind: TableKind| {
+        let Some(path) = path else { return Ok(String::new()) };
+        let wrong = |why: String| config.gateway_unread(key, why);
+        let text = read_text(path)
+            .map_err(|why| wrong(format!("cannot read {}: {why}", path.display())))?;
+        let checked = Mappings::default().read(&text, kind);
+        checked.map_err(|error| wrong(format!("{}: {error}", path.display())))?;
+        Ok(text)
     };
-    let text = read_text(path)
-        .map_err(|why| config.mappings_unread(format!("cannot read {}: {why}", path.display())))?;
-    let checked = Mappings::default().read(&text, TableKind::Mapping);
-    checked.map_err(|error| config.mappings_unread(format!("{}: {error}", path.display())))?;
-    gateway.set_mappings(text.into());
+    gateway.set_tables(GatewayTables {
+        mappings: read("mcgam", &gateway.mcgam, TableKind::Mapping)?,
+        gateways: read("gateways", &gateway.gateways, TableKind::Gateway)?,
+    });
     Ok(())
 }
 

@@ -38,7 +38,7 @@ address = "127.0.0.1:{port}"
 [x400]
 mta = "mta.{name}"
 domain = "/PRMD={title}/ADMD= /C=GB/"
-gateway = {{ address = "/O=Gate/PRMD={title}/ADMD= /C=GB/", domain = "gw.{name}.test" }}
+gateway = {{ address = "/O=Gate/PRMD={title}/ADMD= /C=GB/", domain = "gw.{name}.test", gateways = "gateways" }}
 
 [[x400.peer]]
 name = "{peer}"
@@ -68,6 +68,10 @@ fn delivered(mailbox: &Path) -> String {
 fn mail_goes_across_and_reports_come_back() {
     let (near_files, far_files) = (Files::new(), Files::new());
     let (near_port, far_port) = (free_port(), free_port());
+    // Near knows who leads to these domains, Far does not know Near's.
+    let gateways = "# domain#gateway#\nfar.test#O$Gate.PRMD$Far.ADMD$ .C$GB#\nnowhere.test#O$Gate.PRMD$Far.ADMD$ .C$GB#\n";
+    near_files.write("gateways", gateways);
+    far_files.write("gateways", "");
     let back =
         "[[route]]\nor_addresses = [\"/PRMD=Near/ADMD= /C=GB/\"]\nx400 = { peer = \"near\" }\n";
     let far = Server::start(&far_files, &config("far", far_port, "near", near_port, back));
