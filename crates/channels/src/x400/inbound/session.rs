@@ -227,7 +227,8 @@ impl<W: World> Session<W> {
             Err(why) => {
                 let name = request.identity.name.as_deref().unwrap_or_default();
                 // An IA5String (X.411, MTAName).
-                let name: String = name.chars().filter(char::is_ascii_graphic).take(32).collect();
+                let shown = |c: char| if c.is_ascii_graphic() { c } else { '?' };
+                let name: String = name.chars().map(shown).take(32).collect();
                 let address = self.entrance.session().client().address;
                 self.entrance.introduce(&name, "P1");
                 let name = Quoted(&name);

@@ -4,15 +4,19 @@ use crate::world::WALL_MS;
 use mail::Wall;
 use x400::ber::{Reader, Tag, Writer};
 use x400::mts::envelope::message_prefix;
+use x400::mts::extension::criticality;
 use x400::mts::recipient::ReportRequest;
 use x400::mts::report::{Outcome, ReportedRecipient, report_prefix};
 use x400::mts::trace::{RoutingAction, Supplied};
 use x400::mts::{
-    ContentType, EnvelopeKind, GlobalDomain, MtsIdentifier, Recipient, RecipientIndicators,
-    ReportContent, ReportEnvelope, TraceElement, TransferEnvelope, UtcTime,
+    ContentType, EnvelopeKind, Extension, Flags, GlobalDomain, InternalTraceElement, MtsIdentifier,
+    Recipient, RecipientIndicators, ReportContent, ReportEnvelope, TraceElement, TransferEnvelope,
+    UtcTime,
 };
 use x400::or_name::{OrAddress, OrName, PersonalName, Value};
 
+/// The number of an extension that X.411 does not have.
+const FIRST_UNKNOWN: u32 = 1_000;
 /// What is in a message that nothing else is said of.
 const CONTENT: &[u8] = b"What is sent.";
 
@@ -40,6 +44,22 @@ pub(crate) fn apdu(name: &str) -> Vec<u8> {
         "others" => with(&|envelope| envelope.recipients = of_others(number)),
         "number" => with(&|envelope| envelope.recipients[0].number = number as u32),
         "trace" => with(&|envelope| envelope.trace = (0..number).map(visit_of).collect()),
+        "visits" => with(&|envelope| {
+            let here = InternalTraceElement {
+                domain: domain("Ours"),
+                mta: "relay".into(),
+                supplied: Supplied::default(),
+            };
+            envelope.extensions.set(Extension::internal_trace(&vec![here; number]));
+        }),
+        "extensions" => with(&|envelope| {
+            let unknown = |n| Extension::standard(FIRST_UNKNOWN + n, Flags::default(), nothing);
+            envelope.extensions.0 = (0..number as u32).map(unknown).collect();
+        }),
+        "critical" => with(&|envelope| {
+            let critical = Flags::of(&[criticality::FOR_TRANSFER]);
+            envelope.extensions.set(Extension::standard(FIRST_UNKNOWN, critical, nothing));
+        }),
         "returned" => with(&|envelope| envelope.trace = vec![visit("Ours"), visit("Odd")]),
         "rerouted" => with(&|envelope| {
             let mut last = visit("Odd");
@@ -86,6 +106,10 @@ pub(crate) fn apdu(name: &str) -> Vec<u8> {
         }
         _ => altered(name),
     }
+}
+
+fn nothing(value: &mut Writer) {
+    value.null(Tag::NULL);
 }
 
 /// A message of the association beside: its number tells it from others.
