@@ -44,6 +44,7 @@ pub(crate) fn apdu(name: &str) -> Vec<u8> {
         "others" => with(&|envelope| envelope.recipients = of_others(number)),
         "number" => with(&|envelope| envelope.recipients[0].number = number as u32),
         "trace" => with(&|envelope| envelope.trace = (0..number).map(visit_of).collect()),
+        "neighbours" => with(&|envelope| envelope.trace = vec![visit("Odd"); number]),
         "visits" => with(&|envelope| {
             let here = InternalTraceElement {
                 domain: domain("Ours"),
