@@ -92,6 +92,11 @@ impl<'a, 'd> Reader<'a, 'd> {
         x400
     }
 
+    /// A transport selector of X.400: text, or octets in hexadecimal behind `hex:`.
+    pub fn t_selector(&mut self, key: &str, text: &str) -> Box<[u8]> {
+        self.resolver.t_selector(&self.path(key), text)
+    }
+
     /// A duration.
     pub fn duration(&mut self, key: &str, text: &DurationText) -> Duration {
         self.resolver.duration(&self.path(key), text)

@@ -1,7 +1,7 @@
 //! Whether a message goes in circles (X.411 §14.3).
 
 use x400::mts::trace::RoutingAction;
-use x400::mts::{GlobalDomain, InternalTraceElement, TraceElement};
+use x400::mts::{GlobalDomain, InternalTraceElement, TRACE_MAX, TraceElement};
 
 /// Domains that a message may have come through.
 pub(super) const DOMAINS_MAX: usize = 50;
@@ -15,6 +15,9 @@ pub(super) fn why(
     internal: &[InternalTraceElement],
     (mta, domain): (&str, &GlobalDomain),
 ) -> Option<&'static str> {
+    if trace.len().max(internal.len()) >= TRACE_MAX {
+        return Some("its trace has no room for another element");
+    }
     if domains_passed(trace) > DOMAINS_MAX {
         return Some("it has come through more than 50 domains");
     }
@@ -74,7 +77,8 @@ mod tests {
         let others = |count: usize| (0..count).map(|n| visit(&format!("d{n}"))).collect::<Vec<_>>();
         assert_eq!(why_of(&others(DOMAINS_MAX), 0), None);
         assert!(why_of(&others(DOMAINS_MAX + 1), 0).is_some_and(|why| why.contains("50 domains")));
-        assert_eq!(why_of(&vec![visit("one"); 200], 0), None);
+        assert_eq!(why_of(&vec![visit("one"); TRACE_MAX - 1], 0), None);
+        assert!(why_of(&vec![visit("one"); TRACE_MAX], 0).is_some_and(|why| why.contains("room")));
     }
 
     #[test]

@@ -16,15 +16,24 @@ const OPENS_MAX: u32 = 4;
 /// A listener for MTAs of X.400, which are the peers of `[x400]`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
-pub(crate) struct P1Text {}
+pub(crate) struct P1Text {
+    /// With `kind = "p1"`: the transport selectors by which this server may be called, as text or `"hex:00ff"`; an
+    /// empty one is that of calls without any. Who calls another is refused. Without this key all are taken.
+    t_selectors: Vec<String>,
+}
 
 impl ProtocolSection for P1Text {
     const KIND: &'static str = "p1";
     type Text = P1Text;
 
-    fn read(_: P1Text, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn ProtocolSettings>> {
+    fn read(text: P1Text, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn ProtocolSettings>> {
+        let mut selectors = Vec::with_capacity(text.t_selectors.len());
+        for (index, selector) in text.t_selectors.iter().enumerate() {
+            selectors
+                .push(reader.t_selector(&format!("t_selectors[{index}]"), selector).into_vec());
+        }
         let x400 = reader.x400()?;
-        Some(Arc::new(P1Listener { x400 }))
+        Some(Arc::new(P1Listener { x400, t_selectors: selectors }))
     }
 }
 
@@ -32,6 +41,8 @@ impl ProtocolSection for P1Text {
 #[derive(Debug)]
 pub(super) struct P1Listener {
     pub(super) x400: Arc<X400>,
+    /// By which it may be called; none: by any.
+    pub(super) t_selectors: Vec<Vec<u8>>,
 }
 
 impl ProtocolSettings for P1Listener {

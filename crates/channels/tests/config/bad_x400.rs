@@ -44,6 +44,11 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
         "[x400]\nmta = \"an-mta-with-a-name-of-33-octets-x\"\ndomain = \"/ADMD= /C=GB/\"",
         "4:7: 1 to 32 printable ASCII characters are wanted",
     ),
+    (
+        WITH_PEER,
+        "[[listener]]\nkind = \"p1\"\naddress = \"127.0.0.1:102\"\nt_selectors = [\"a\", \"hex:0\"]",
+        "12:21: \"hex:0\" is not a selector",
+    ),
     (PEER, "hosts = [\"a b:102\"]", "12:10: \"a b:102\" is not a host"),
     (PEER, "hosts = [\"unix:/run/p1\"]", "12:10: X.400 is not spoken over Unix sockets"),
     (PEER, "hosts = [\"192.0.2.7\", \"192.0.2.7:102\"]", "12:23: 192.0.2.7:102 is listed twice"),

@@ -7,6 +7,7 @@
 
 mod access;
 mod arrivals;
+mod bad_x400;
 mod client;
 mod copies;
 mod custody;

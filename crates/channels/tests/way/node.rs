@@ -122,7 +122,7 @@ impl Node {
         let shards = vec![post];
         let spool_config = SpoolConfig {
             segment_bytes: 4 << 20,
-            first_segment_bytes: 1 << 20,
+            first_segment_bytes: 4 << 20,
             reserve_bytes: 4 << 20,
             ..SpoolConfig::default()
         };

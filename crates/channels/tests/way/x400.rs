@@ -51,7 +51,7 @@ fn identity(name: &str, password: &str) -> Identity {
 }
 
 /// An MTA that calls.
-struct Caller {
+pub(crate) struct Caller {
     stream: DuplexStream,
     machine: Initiator,
 }
@@ -68,7 +68,7 @@ impl Caller {
         (caller, event)
     }
 
-    async fn bound(node: &Node) -> Caller {
+    pub(crate) async fn bound(node: &Node) -> Caller {
         let (caller, event) = Caller::calls(node, "theirs").await;
         assert!(matches!(event, Event::Bound(_)), "{event:?}");
         caller
@@ -99,7 +99,7 @@ impl Caller {
         self.flush().await;
     }
 
-    async fn transfer(&mut self, apdu: &[u8]) {
+    pub(crate) async fn transfer(&mut self, apdu: &[u8]) {
         self.offer(apdu).await;
         assert_eq!(self.event().await, Event::Acknowledged);
     }
@@ -107,7 +107,7 @@ impl Caller {
 
 /// What an MTA that is called does with an APDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+pub(crate) enum Answer {
     Take,
     Refuse,
     Abort,
@@ -118,20 +118,29 @@ type Answers = Rc<dyn Fn(&[u8]) -> Answer>;
 
 /// An MTA that is called, and what it has taken.
 #[derive(Clone)]
-struct Hub {
+pub(crate) struct Hub {
     taken: Taken,
     answer: Answers,
 }
 
 impl Hub {
-    fn at(node: &Node, answer: impl Fn(&[u8]) -> Answer + 'static) -> Hub {
-        let hub = Hub { taken: Rc::default(), answer: Rc::new(answer) };
+    /// One that nobody can call yet.
+    pub(crate) fn new(answer: impl Fn(&[u8]) -> Answer + 'static) -> Hub {
+        Hub { taken: Rc::default(), answer: Rc::new(answer) }
+    }
+
+    pub(crate) fn at(node: &Node, answer: impl Fn(&[u8]) -> Answer + 'static) -> Hub {
+        let hub = Hub::new(answer);
         let serving = hub.clone();
-        node.world.serve("198.51.100.2:102".parse().expect("an address"), move |stream| {
-            let hub = serving.clone();
-            tokio::task::spawn_local(async move { hub.serve(stream).await });
-        });
+        let address = "198.51.100.2:102".parse().expect("an address");
+        node.world.serve(address, move |stream| serving.serve_beside(stream));
         hub
+    }
+
+    /// Serves a connection in a task of its own.
+    pub(crate) fn serve_beside(&self, stream: DuplexStream) {
+        let hub = self.clone();
+        tokio::task::spawn_local(async move { hub.serve(stream).await });
     }
 
     async fn serve(&self, mut stream: DuplexStream) {
@@ -169,7 +178,7 @@ impl Hub {
         }
     }
 
-    fn taken(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn taken(&self) -> Vec<Vec<u8>> {
         self.taken.borrow().clone()
     }
 }

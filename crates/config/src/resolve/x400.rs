@@ -107,11 +107,7 @@ impl Resolver<'_> {
                 X400ModeText::X410 => X400Mode::X410,
                 X400ModeText::X4101984 => X400Mode::X4101984,
             },
-            t_selector: self.selector(
-                &format!("{at}.t_selector"),
-                &text.t_selector,
-                SELECTOR_BYTES_MAX,
-            ),
+            t_selector: self.t_selector(&format!("{at}.t_selector"), &text.t_selector),
             s_selector: self.selector(
                 &format!("{at}.s_selector"),
                 &text.s_selector,
@@ -154,6 +150,11 @@ impl Resolver<'_> {
             }
         }
         hosts
+    }
+
+    /// A transport selector.
+    pub(crate) fn t_selector(&mut self, path: &str, text: &str) -> Box<[u8]> {
+        self.selector(path, text, SELECTOR_BYTES_MAX)
     }
 
     /// Text, or octets in hexadecimal behind `hex:`.

@@ -146,7 +146,7 @@ impl Core {
 
     fn finish(&mut self) -> Result<(), Breach> {
         if self.turn != Turn::Theirs || !self.receiving.is_idle() {
-            return Err(out_of_order(&Spdu::NotFinished));
+            return Err(out_of_order(&Spdu::Finish { user_data: Vec::new() }));
         }
         let user_data = self.release_data(acse::released);
         self.say(&Spdu::Disconnect { user_data });

@@ -21,6 +21,8 @@ use mail::Mono;
 
 const T61_STRING: u8 = 0x14;
 const UTC_TIME: u8 = 0x17;
+/// Of the text in a DR so much is told.
+const DISCONNECT_TEXT_BYTES_MAX: usize = 128;
 /// A reference of ours: a name within what X.225 allows (64 octets with its tag and length).
 const REFERENCE_NAME_BYTES_MAX: usize = 32;
 
@@ -107,8 +109,10 @@ impl Initiator {
     }
 
     fn refused_by_transport(&mut self, disconnect: &Disconnect) {
-        let words = String::from_utf8_lossy(&disconnect.text);
-        let words: String = words.chars().filter(|c| !c.is_control()).take(128).collect();
+        // Nobody says in which character set it is; what is no ASCII could turn the text around it.
+        let is_shown = |octet: &&u8| (b' '..=b'~').contains(octet);
+        let words = disconnect.text.iter().filter(is_shown).take(DISCONNECT_TEXT_BYTES_MAX);
+        let words: String = words.copied().map(char::from).collect();
         let text = format!("{:?} {words}", disconnect.reason).trim_end().to_string();
         let is_permanent = !disconnect.reason.is_temporary();
         let refusal = Refusal { layer: Layer::Transport, error: None, is_permanent, text };

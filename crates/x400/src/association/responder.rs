@@ -245,7 +245,7 @@ impl Responder {
         if connect.requirements & REQUIREMENTS != REQUIREMENTS {
             return Err(Refused::by_session(
                 RefuseReason::Rejected,
-                "functional units that RTSE can't do with",
+                "without functional units that RTSE needs",
             ));
         }
         if connect.has_overflow || connect.user_data.len() > CONNECT_EXTENDED_BYTES_MAX {

@@ -18,7 +18,7 @@ pub struct Broken {
     pub content_type: Option<ContentType>,
     /// The domains that it came through.
     pub trace: Vec<TraceElement>,
-    /// The recipients that could be read before what was wrong.
+    /// The recipients that could be read.
     pub recipients: Vec<Recipient>,
 }
 

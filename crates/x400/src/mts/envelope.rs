@@ -260,17 +260,22 @@ impl Fields {
         let max = limits.recipients_max.min(super::RECIPIENTS_MAX);
         // Those that are read stay known, for a report that a broken one makes necessary.
         let recipients = self.recipients.insert(Vec::new());
+        let mut problem = None;
         for recipient in part.children().field(RECIPIENTS_FIELD)? {
             let recipient = recipient.field(RECIPIENTS_FIELD)?;
             if recipients.len() >= max {
                 return Err(Fault::TooMany(max).of(RECIPIENTS_FIELD, recipient.at));
             }
-            recipients.push(Recipient::decode(&recipient)?);
+            match Recipient::decode(&recipient) {
+                Ok(recipient) => recipients.push(recipient),
+                Err(error) => problem = problem.or(Some(error)),
+            }
         }
-        if recipients.is_empty() {
-            return Err(Fault::Missing.of(RECIPIENTS_FIELD, part.at));
+        match problem {
+            Some(error) => Err(error),
+            None if recipients.is_empty() => Err(Fault::Missing.of(RECIPIENTS_FIELD, part.at)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn finish(mut self, at: u64) -> Result<TransferEnvelope, Box<Broken>> {

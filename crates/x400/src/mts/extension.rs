@@ -224,13 +224,19 @@ impl Extension {
 impl Extensions {
     pub(crate) fn decode(element: &Element<'_>) -> Result<Extensions, DecodeError> {
         const FIELD: &str = "extensions";
-        let mut all = Vec::new();
-        for extension in element.children().field(FIELD)? {
-            let extension = extension.field(FIELD)?;
-            if all.len() >= EXTENSIONS_MAX {
-                return Err(Fault::TooMany(EXTENSIONS_MAX).of(FIELD, extension.at));
+        const TRACE: ExtensionKind = ExtensionKind::Standard(number::INTERNAL_TRACE_INFORMATION);
+        let mut all: Vec<Extension> = Vec::new();
+        let mut max = EXTENSIONS_MAX;
+        for part in element.children().field(FIELD)? {
+            let part = part.field(FIELD)?;
+            let extension = Extension::decode(&part)?;
+            if extension.kind == TRACE && max == EXTENSIONS_MAX {
+                max += 1;
             }
-            all.push(Extension::decode(&extension)?);
+            if all.len() >= max {
+                return Err(Fault::TooMany(EXTENSIONS_MAX).of(FIELD, part.at));
+            }
+            all.push(extension);
         }
         Ok(Extensions(all))
     }

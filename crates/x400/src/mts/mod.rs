@@ -35,7 +35,7 @@ pub const RECIPIENTS_MAX: usize = 32_767;
 /// Elements of trace, of redirection and of DL expansion at most (X.411: 512 each).
 pub const TRACE_MAX: usize = 512;
 /// Extensions of a message or a recipient at most. X.411 defines 46, each of which may be there once, and
-/// private ones are rare.
+/// private ones are rare. Internal trace information is not counted: who passes a message on adds it.
 pub const EXTENSIONS_MAX: usize = 128;
 /// Octets of a local identifier that are read at most. X.411 allows 32; some write more.
 pub const LOCAL_ID_BYTES_MAX: usize = 256;

@@ -6,8 +6,8 @@ use x400::decode::Fault;
 use x400::mts::envelope::message_prefix;
 use x400::mts::extension::Extension;
 use x400::mts::{
-    ApduEvent, ApduReader, Broken, EXTENSIONS_MAX, EnvelopeKind, Flags, Limits, TRACE_MAX,
-    TransferEnvelope, UtcTime,
+    ApduEvent, ApduReader, Broken, EXTENSIONS_MAX, EnvelopeKind, Flags, InternalTraceElement,
+    Limits, TRACE_MAX, TransferEnvelope, UtcTime,
 };
 
 fn read(envelope: &TransferEnvelope) -> Result<TransferEnvelope, Box<Broken>> {
@@ -48,6 +48,9 @@ fn trace_and_extensions() {
         EXTENSIONS_MAX
     ];
     read(&envelope).expect("all extensions");
+    // One MTA more on the way must not make too many of them.
+    envelope.extensions.set(Extension::internal_trace(&[InternalTraceElement::default()]));
+    read(&envelope).expect("our trace beside them");
     envelope.extensions.0.push(envelope.extensions.0[0].clone());
     assert_eq!(read(&envelope).expect_err("one more").error.fault, Fault::TooMany(EXTENSIONS_MAX));
 }

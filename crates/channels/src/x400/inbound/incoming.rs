@@ -2,7 +2,7 @@
 
 use crate::x400::acceptance::{self, Acceptance, Terms};
 use auth::digest::{DIGEST_BYTES, Sha256};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use config::{Config, X400};
 use mail::{ContentFacts, ContentScanner, Refusal, Wall};
 use x400::mts::{ApduEvent, ApduReader, EnvelopeKind, Limits};
@@ -30,8 +30,8 @@ pub(super) struct Incoming {
     scanner: ContentScanner,
     /// Once the envelope is complete, or it is known that there will be none.
     acceptance: Option<Acceptance>,
-    /// Octets before that.
-    raw: Vec<Bytes>,
+    /// Octets before that; in one piece, since a peer may send them singly.
+    raw: BytesMut,
     /// What was pushed of the content.
     kept_bytes: u64,
     state: State,
@@ -83,7 +83,7 @@ impl Incoming {
             digest: Sha256::default(),
             scanner: ContentScanner::default(),
             acceptance: None,
-            raw: Vec::new(),
+            raw: BytesMut::new(),
             kept_bytes: 0,
             state: State::Reads,
         }
@@ -108,7 +108,7 @@ impl Incoming {
         let before = self.acceptance.is_some();
         let read = self.reader.handle_input(&octets);
         if !before {
-            self.raw.push(octets);
+            self.raw.extend_from_slice(&octets);
         }
         while let Some(event) = self.reader.poll_event() {
             self.take(event, rules, sink);
@@ -117,7 +117,7 @@ impl Incoming {
             self.fail(&error.to_string(), rules, sink);
         }
         let acceptance = self.acceptance.as_ref().filter(|_| !before)?;
-        self.raw = Vec::new();
+        self.raw = BytesMut::new();
         Some(acceptance.envelope.recipients.len())
     }
 
@@ -195,9 +195,8 @@ impl Incoming {
         }
         self.acceptance = Some(acceptance::of_unreadable(rules.peer, what, rules.config));
         self.state = State::Unreadable;
-        for octets in std::mem::take(&mut self.raw) {
-            self.keep_raw(&octets, sink);
-        }
+        let octets = std::mem::take(&mut self.raw);
+        self.keep_raw(&octets, sink);
     }
 
     fn keep_raw(&mut self, octets: &[u8], sink: &mut dyn Sink) {

@@ -11,6 +11,7 @@ use mta::seams::{Net, Task, World};
 use session::Session;
 use std::rc::Rc;
 use std::sync::Arc;
+use x400::association::{Responder, ResponderSettings};
 
 /// Takes messages of MTAs over P1 (X.419).
 pub(crate) struct P1;
@@ -23,7 +24,11 @@ impl<W: World> Protocol<W> for P1 {
     fn handler(&self, _: &Config, listener: &Arc<Listener>) -> Rc<dyn Handler<W>> {
         let told = listener.protocol.of::<P1Listener>();
         let x400 = told.map(|told| Arc::clone(&told.x400));
-        Rc::new(P1Handler { x400, listener: Arc::clone(listener) })
+        let settings = ResponderSettings {
+            t_selectors: told.map(|told| told.t_selectors.clone()).unwrap_or_default(),
+            ..ResponderSettings::default()
+        };
+        Rc::new(P1Handler { x400, settings, listener: Arc::clone(listener) })
     }
 }
 
@@ -32,6 +37,8 @@ impl<W: World> Protocol<W> for P1 {
 struct P1Handler {
     /// Never `None`: made by this protocol's section of the schema, or no listener has its kind.
     x400: Option<Arc<X400>>,
+    /// How associations are answered.
+    settings: ResponderSettings,
     listener: Arc<Listener>,
 }
 
@@ -42,8 +49,9 @@ impl<W: World> Handler<W> for P1Handler {
 
     fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task {
         let Some(x400) = self.x400.clone() else { return Box::pin(async {}) };
+        let machine = Responder::new(self.settings.clone(), entrance.now());
         let mut session =
-            Box::new(Session::new(x400, Arc::clone(&self.listener), entrance, stream));
+            Box::new(Session::new(x400, Arc::clone(&self.listener), entrance, (stream, machine)));
         Box::pin(async move { session.run().await })
     }
 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use x400::association::{
-    AbortReason, BindError, BindRequest, End, Event, ExceptionReason, Responder, ResponderSettings,
+    AbortReason, BindError, BindRequest, End, Event, ExceptionReason, Responder,
 };
 
 /// So long who shows a wrong name or password waits for the answer.
@@ -94,10 +94,10 @@ impl<W: World> Session<W> {
         x400: Arc<X400>,
         listener: Arc<Listener>,
         entrance: Box<Entrance<W>>,
-        stream: <W::Net as Net>::Stream,
+        (stream, machine): (<W::Net as Net>::Stream, Responder),
     ) -> Session<W> {
         Session {
-            machine: Responder::new(ResponderSettings::default(), entrance.now()),
+            machine,
             unwritten: Unwritten::default(),
             alarm: entrance.alarm(),
             scratch: entrance.scratch(),
@@ -255,7 +255,9 @@ impl<W: World> Session<W> {
             }
             Err(why) => {
                 let name = request.identity.name.as_deref().unwrap_or_default();
-                let name: String = name.chars().filter(|c| !c.is_control()).take(32).collect();
+                // An IA5String (X.411, MTAName).
+                let shown = |c: char| if c.is_ascii_graphic() { c } else { '?' };
+                let name: String = name.chars().map(shown).take(32).collect();
                 let address = self.entrance.session().client().address;
                 self.entrance.introduce(&name, "P1");
                 let name = Quoted(&name);

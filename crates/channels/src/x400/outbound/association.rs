@@ -161,9 +161,13 @@ pub(super) async fn run<W: World>(slot: Slot<W>) {
     let mut association =
         Association { wire, permit, event_hop, place, settings, carried: 0, slot };
     while let Some(work) = association.next_work(&hop).await {
-        let _busy = association.slot.busy();
-        if let Err(reason) = association.carry(work, &hop).await {
+        let busy = association.slot.busy();
+        let carried = association.carry(work, &hop).await;
+        drop(busy);
+        if let Err(reason) = carried {
             association.slot.closing(reason);
+            // The peer hears why.
+            association.wire.close(&association.slot).await;
             return;
         }
     }

@@ -55,8 +55,9 @@ fn refused(peer: &str, refusal: &Refusal, settings: &X400Peer) -> Failure {
 /// Somebody answers there who is not the peer.
 pub(super) fn stranger(peer: &str, shown: Option<&str>, settings: &X400Peer) -> Failure {
     let X400Peer { name, their_name, .. } = settings;
-    let shown: String =
-        shown.unwrap_or_default().chars().filter(|c| !c.is_control()).take(64).collect();
+    // An IA5String (X.411, MTAName).
+    let is_shown = |c: &char| c.is_ascii_graphic() || *c == ' ';
+    let shown: String = shown.unwrap_or_default().chars().filter(is_shown).take(64).collect();
     let text = format!(
         "it answers as \"{shown}\" or with another password, not as \"{their_name}\" (`their_name` and \
          `their_password` of peer \"{name}\")"

@@ -16,8 +16,8 @@ program: `BAD_INPUT=ROW cargo test -p postrider --test program bad_input` plays 
 number of the time); a line without an
 ending of its own ends with CRLF. `{id}` is a message's id.
 
-The last column is what the test proves afterwards. For every row but those of spool files it proves
-these, too: another session, in the middle of a transaction while all this went on, completes it, and
+The last column is what the test proves afterwards. For every row but those of spool files and of X.400 it
+proves these, too: another session, in the middle of a transaction while all this went on, completes it, and
 its message arrives in its Maildir once; as many messages were accepted as got a 250, not one more;
 none but those named in the row arrived anywhere, nothing is left in a Maildir's `tmp`, and nobody
 was sent a report; no session is left over, and the server logged no error.
@@ -51,6 +51,7 @@ fn render_row(row: &Row, proof: &str) -> String {
             "beside" => done.push(format!("(beside {rest} other session)")),
             "in" | "do" => {}
             "refused" => after.push("it does not start, and changes nothing".to_owned()),
+            "T" if !rest.is_empty() => answer.push(format!("(after {rest})")),
             "T" => done.push("then nothing".to_owned()),
             "$" => done.push(code(&format!("postrider {rest}"))),
             "X" if rest == "closed" => after.push("Postrider closes the connection".to_owned()),
@@ -59,6 +60,8 @@ fn render_row(row: &Row, proof: &str) -> String {
             "M" => after.push(format!("arrives: {}", code(rest))),
             "D" => after.push(format!("arrives: {rest}")),
             "A" => after.push(format!("the directory was asked for {}", code(rest))),
+            "N" => after.push(format!("event: {}", code(rest))),
+            "G" => after.push(format!("log: {}", code(rest))),
             "H" => after.push(format!("`table list` shows {}", code(rest))),
             "Q" => after.push(format!("still queued: {}", code(rest))),
             "S" | "E" | "O" => answer.push(code(rest)),

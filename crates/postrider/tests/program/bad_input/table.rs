@@ -29,8 +29,11 @@ pub(crate) const CATALOGUE: Catalogue = Catalogue {
         "login",
         "login_servers",
         "checks",
+        "x400",
+        "x400_apdus",
+        "x400_called",
     ],
-    render: super::page::render,
+    render: Some(super::page::render),
 };
 
 /// Whether observations are to be written into the tables and the page.

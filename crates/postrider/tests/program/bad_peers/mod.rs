@@ -23,7 +23,7 @@ const CATALOGUE: Catalogue = Catalogue {
         "connect", "greeting", "ehlo", "tls", "login", "mail", "rcpt", "data", "bdat", "content",
         "end", "reuse", "quit", "lmtp", "mx",
     ],
-    render: page::render,
+    render: Some(page::render),
 };
 
 #[test]
