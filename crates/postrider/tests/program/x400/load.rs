@@ -91,7 +91,7 @@ fn what_a_peer_refuses_or_breaks_comes_once() {
 #[test]
 fn kills_lose_nothing_that_was_acknowledged() {
     let files = Files::new();
-    let count = 4_000_u64;
+    let count = 6_000_u64;
     let ledger_name = files.path("sink.ledger").display().to_string();
     let sink = Tool::lab(&[
         "p1-sink",
@@ -113,8 +113,8 @@ fn kills_lose_nothing_that_was_acknowledged() {
         .stdout(Stdio::null())
         .spawn()
         .expect("the source runs");
-    for _ in 0..5 {
-        std::thread::sleep(Duration::from_millis(500));
+    for _ in 0..10 {
+        std::thread::sleep(Duration::from_millis(400));
         server.kill();
         server = Server::start_again(&files);
     }

@@ -73,7 +73,7 @@ fn what_is_passed_on_is_read_by_codecs_of_others() {
             .replace("\"from-last\"", "\"secret\"");
         let relay = Server::start(&files, &config);
         transfer(&relay, &["-n", "5", "--size", "12000"]);
-        files.wait_events("delivered", 5);
+        files.wait_events("relayed", 5);
         wait_until("an empty queue", || relay.queue().is_empty());
         relay.stop();
         let read = listening.read();
@@ -96,7 +96,7 @@ fn what_codecs_of_others_write_is_taken() {
         .replace("\"secretc\"", "\"secret\"");
     let relay = Server::start(&files, &config);
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../x400/tests/apdus/golden");
-    let names = ["py_message", "message_oid_content", "probe"];
+    let names = ["py_message", "message_unknown_noncritical", "probe"];
     let mut command = peer(&codecs, "send", relay.address().port());
     let done = command
         .args(names.map(|name| golden.join(format!("{name}.ber"))))
