@@ -26,60 +26,10 @@ pub(crate) fn apdu(name: &str) -> Vec<u8> {
         Some((kind, Ok(number))) => (kind, number),
         _ => (name, 0),
     };
-    let with = |change: &dyn Fn(&mut TransferEnvelope)| {
-        let mut envelope = envelope("odd");
-        change(&mut envelope);
-        message(&envelope.encode(), CONTENT)
-    };
     match kind {
-        "message" => with(&|_| {}),
         "witness" => witness(number),
         "content" => message(&envelope("odd").encode(), &vec![b'x'; number]),
         "segments" => segments(number),
-        "recipients" => with(&|envelope| envelope.recipients = recipients(number)),
-        "deferred" => with(&|envelope| {
-            envelope.recipients = recipients(number);
-            envelope.deferred_delivery = Some(UtcTime::from(Wall(WALL_MS + 3_600_000)));
-        }),
-        "others" => with(&|envelope| envelope.recipients = of_others(number)),
-        "number" => with(&|envelope| envelope.recipients[0].number = number as u32),
-        "trace" => with(&|envelope| envelope.trace = (0..number).map(visit_of).collect()),
-        "neighbours" => with(&|envelope| envelope.trace = vec![visit("Odd"); number]),
-        "visits" => with(&|envelope| {
-            let here = InternalTraceElement {
-                domain: domain("Ours"),
-                mta: "relay".into(),
-                supplied: Supplied::default(),
-            };
-            envelope.extensions.set(Extension::internal_trace(&vec![here; number]));
-        }),
-        "extensions" => with(&|envelope| {
-            let unknown = |n| Extension::standard(FIRST_UNKNOWN + n, Flags::default(), nothing);
-            envelope.extensions.0 = (0..number as u32).map(unknown).collect();
-        }),
-        "critical" => with(&|envelope| {
-            let critical = Flags::of(&[criticality::FOR_TRANSFER]);
-            envelope.extensions.set(Extension::standard(FIRST_UNKNOWN, critical, nothing));
-        }),
-        "returned" => with(&|envelope| envelope.trace = vec![visit("Ours"), visit("Odd")]),
-        "rerouted" => with(&|envelope| {
-            let mut last = visit("Odd");
-            last.supplied.action = RoutingAction::Rerouted;
-            envelope.trace = vec![visit("Ours"), last];
-        }),
-        "organization" => with(&|envelope| {
-            let long = Value::printable("x".repeat(number));
-            envelope.recipients[0].name.address.organization = long;
-        }),
-        "originator" => with(&|envelope| {
-            envelope.originator.address.organization = Value::printable("x".repeat(number));
-            envelope.recipients[0].name = name_of("ZZ", "nobody");
-        }),
-        "nowhere" => with(&|envelope| envelope.recipients[0].name = name_of("ZZ", "nobody")),
-        "controls" => with(&|envelope| {
-            envelope.recipients[0].name = name_of("ZZ", "a\r\n250 ok\u{1b}[2J");
-        }),
-        "local" => with(&|envelope| envelope.identifier.local = "x".repeat(number).into()),
         "beyond" => beyond(number),
         "envelope-beyond" => envelope_beyond(),
         "never-closed" => [&[0xa0, 0x80, 0x31, 0x80][..], &fields()].concat(),
@@ -105,8 +55,62 @@ pub(crate) fn apdu(name: &str) -> Vec<u8> {
             envelope.trace = (0..number).map(visit_of).collect();
             report(&envelope, &report_content().encode())
         }
-        _ => altered(name),
+        _ => changed(kind, number).unwrap_or_else(|| altered(name)),
     }
+}
+
+/// A message that is well-formed, but for one thing. `None`: no such name.
+fn changed(kind: &str, number: usize) -> Option<Vec<u8>> {
+    let mut envelope = envelope("odd");
+    match kind {
+        "message" => {}
+        "recipients" => envelope.recipients = recipients(number),
+        "deferred" => {
+            envelope.recipients = recipients(number);
+            envelope.deferred_delivery = Some(UtcTime::from(Wall(WALL_MS + 3_600_000)));
+        }
+        "others" => envelope.recipients = of_others(number),
+        "number" => envelope.recipients[0].number = number as u32,
+        "trace" => envelope.trace = (0..number).map(visit_of).collect(),
+        "neighbours" => envelope.trace = vec![visit("Odd"); number],
+        "visits" => {
+            let here = InternalTraceElement {
+                domain: domain("Ours"),
+                mta: "relay".into(),
+                supplied: Supplied::default(),
+            };
+            envelope.extensions.set(Extension::internal_trace(&vec![here; number]));
+        }
+        "extensions" => {
+            let unknown = |n| Extension::standard(FIRST_UNKNOWN + n, Flags::default(), nothing);
+            envelope.extensions.0 = (0..number as u32).map(unknown).collect();
+        }
+        "critical" => {
+            let critical = Flags::of(&[criticality::FOR_TRANSFER]);
+            envelope.extensions.set(Extension::standard(FIRST_UNKNOWN, critical, nothing));
+        }
+        "returned" => envelope.trace = vec![visit("Ours"), visit("Odd")],
+        "rerouted" => {
+            let mut last = visit("Odd");
+            last.supplied.action = RoutingAction::Rerouted;
+            envelope.trace = vec![visit("Ours"), last];
+        }
+        "organization" => {
+            let long = Value::printable("x".repeat(number));
+            envelope.recipients[0].name.address.organization = long;
+        }
+        "originator" => {
+            envelope.originator.address.organization = Value::printable("x".repeat(number));
+            envelope.recipients[0].name = name_of("ZZ", "nobody");
+        }
+        "nowhere" => envelope.recipients[0].name = name_of("ZZ", "nobody"),
+        "controls" => {
+            envelope.recipients[0].name = name_of("ZZ", "a\r\n250 ok\u{1b}[2J");
+        }
+        "local" => envelope.identifier.local = "x".repeat(number).into(),
+        _ => return None,
+    }
+    Some(message(&envelope.encode(), CONTENT))
 }
 
 fn nothing(value: &mut Writer) {
