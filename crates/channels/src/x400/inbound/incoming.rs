@@ -1,7 +1,8 @@
 //! An APDU that is coming: its envelope as soon as it is complete, and what becomes of its content.
 
+use super::apdu_digest::ApduDigest;
 use crate::x400::acceptance::{self, Acceptance, Terms};
-use auth::digest::{DIGEST_BYTES, Sha256};
+use auth::digest::DIGEST_BYTES;
 use bytes::{Bytes, BytesMut};
 use config::{Config, X400};
 use mail::{ContentFacts, ContentScanner, Refusal, Wall};
@@ -26,7 +27,7 @@ pub(super) trait Sink {
 /// An APDU that is coming.
 pub(super) struct Incoming {
     reader: ApduReader,
-    digest: Sha256,
+    digest: ApduDigest,
     scanner: ContentScanner,
     /// Once the envelope is complete, or it is known that there will be none.
     acceptance: Option<Acceptance>,
@@ -80,7 +81,7 @@ impl Incoming {
         let limits = Limits { envelope_bytes_max: ENVELOPE_BYTES_MAX, ..Limits::default() };
         Incoming {
             reader: ApduReader::new(limits),
-            digest: Sha256::default(),
+            digest: ApduDigest::default(),
             scanner: ContentScanner::default(),
             acceptance: None,
             raw: BytesMut::new(),

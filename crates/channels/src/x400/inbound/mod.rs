@@ -1,6 +1,7 @@
 //! P1 as a way in: peers bind, and transfer what they have.
 
 mod access;
+mod apdu_digest;
 mod incoming;
 mod session;
 
