@@ -28,8 +28,9 @@ use std::time::Duration;
 use x400::association::{AbortReason, End, Event, ExceptionReason, Initiator};
 use x400::mixer::CONTENT_BYTES_MAX;
 
-/// Last words that are not written by then are not said.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Last words that are not written by then are not said. Longer than the machine itself waits for an answer to its
+/// release.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A connection and what is spoken on it.
 pub(super) struct Wire<W: World> {

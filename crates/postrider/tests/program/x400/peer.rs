@@ -73,7 +73,9 @@ fn what_is_passed_on_is_read_by_codecs_of_others() {
             .replace("\"from-last\"", "\"secret\"");
         let relay = Server::start(&files, &config);
         transfer(&relay, &["-n", "5", "--size", "12000"]);
-        files.wait_events("relayed", 5);
+        // No route takes it: its originator is told, whose messages go to the same peer.
+        transfer(&relay, &["--to", "a"]);
+        files.wait_events("relayed", 6);
         wait_until("an empty queue", || relay.queue().is_empty());
         relay.stop();
         let read = listening.read();
@@ -83,6 +85,9 @@ fn what_is_passed_on_is_read_by_codecs_of_others() {
             assert_eq!((&message["recipients"], &message["trace"]), (&1.into(), &2.into()));
             assert!(message["content"].as_u64() > Some(12_000), "{keys}: {message}");
         }
+        let reports: Vec<&Value> = read.iter().filter(|line| line["kind"] == "report").collect();
+        assert_eq!(reports.len(), 1, "{keys}: {read:?}");
+        assert_eq!((&reports[0]["recipients"], &reports[0]["trace"]), (&1.into(), &1.into()));
     }
 }
 
