@@ -73,6 +73,9 @@ struct Session {
     octets: Vec<u8>,
     /// What goes wrong with it, once so many octets are there.
     fault: Option<(Fault, usize)>,
+    /// Nothing was read of it for a while: the node has given it up by the time it is acknowledged, though it may
+    /// still hear that.
+    is_late: bool,
 }
 
 async fn serve(world: &Rc<P1World>, number: usize, stream: SimStream) {
@@ -88,14 +91,16 @@ async fn serve(world: &Rc<P1World>, number: usize, stream: SimStream) {
     };
     let machine = Responder::new(settings, mail::Mono(world.executor().now_us()));
     let mut wire = Wire::new(world, stream, machine);
-    wire.is_slow = world.draws(faults.slow);
+    let is_late = world.draws(faults.slow);
+    wire.is_slow = is_late;
     let world = Rc::clone(world);
-    let mut session = Session { world, peer, wire, octets: Vec::new(), fault: None };
+    let mut session = Session { world, peer, wire, octets: Vec::new(), fault: None, is_late };
     loop {
         let then = match session.wire.next_event().await {
             Event::Bind(request) => session.bind(&request),
             Event::ActivityStarted => {
                 session.octets.clear();
+                session.is_late = session.wire.is_slow;
                 session.fault = session.draw_fault();
                 session.suffer(false).await
             }
@@ -176,7 +181,10 @@ impl Session {
                 self.wire.machine.refuse_apdu(ExceptionReason::TemporarilyUnable, now);
             }
             Fault::Abort => self.wire.machine.abort(AbortReason::UserError, now),
-            Fault::Silent => self.world.pause(SILENCE_US).await,
+            Fault::Silent => {
+                self.is_late = true;
+                self.world.pause(SILENCE_US).await;
+            }
         }
         Then::GoOn
     }
@@ -194,6 +202,7 @@ impl Session {
         self.wire.machine.acknowledge(now);
         let reply_end = match fault {
             Some(Fault::Lose) => NEVER_REPLIED,
+            _ if self.is_late => NEVER_REPLIED,
             _ => self.wire.end_of_output(),
         };
         self.take(reply_end);
