@@ -2,9 +2,9 @@
 
 use auth::digest::{DIGEST_BYTES, Sha256};
 
-/// So many octets of its front are hashed so that nobody finds another with the same hash: the envelope with its
-/// identifier is there, but for one with very many recipients.
-const FRONT_BYTES: usize = 64 * 1024;
+/// So many octets of its front are hashed so that nobody finds another with the same hash: the envelope's beginning
+/// is there, and its identifier.
+const FRONT_BYTES: usize = 8 * 1024;
 
 /// Gathers the digest of an APDU: SHA-256 over its front, the CRC-32C of what follows, and its length. Two messages
 /// of one MTA differ in their identifiers, so a whole hash over ten megabytes would tell nothing more.
