@@ -298,14 +298,16 @@ impl Queue {
     fn give_back(&mut self, now: Mono, number: u32, demand: &Demand) -> Mono {
         let slots = if demand.gated_until.is_some() { 0 } else { demand.unconnected };
         let mut wanted = Wanted { slots, tokens: self.uses_tokens(now, number) };
+        let mut barred = false;
         let mut next = Mono::NEVER;
         for at in 0..self.ready[number].borrows.len() {
-            next = next.min(self.give_back_of(now, number, at, wanted));
+            next = next.min(self.give_back_of(now, number, at, wanted, barred));
             let queue = &self.ready[number];
             if queue.borrows[at].is_limited() {
                 // What one limit does not let be used is of no use at the next.
                 let usable = queue.borrows[at].share.usable();
                 wanted.slots = wanted.slots.min(usable.saturating_sub(queue.connections()));
+                barred |= usable == 0;
             }
         }
         self.ready[number].borrows.retain(|b| !b.retired || !b.share.is_home());
@@ -313,14 +315,24 @@ impl Queue {
     }
 
     /// The same for the limit at place `at`: what was recalled goes at once; what is merely spare goes
-    /// when it has been for a while, unless this shard lends it or there is no limit any more.
-    fn give_back_of(&mut self, now: Mono, number: u32, at: usize, wanted: Wanted) -> Mono {
+    /// when it has been for a while, unless this shard lends it or there is no limit any more, or a
+    /// limit before it lends nothing (`barred`): kept for a while by one ready queue after the other
+    /// just when it has lost its turn there, a last slot would serve none.
+    fn give_back_of(
+        &mut self,
+        now: Mono,
+        number: u32,
+        at: usize,
+        wanted: Wanted,
+        barred: bool,
+    ) -> Mono {
         let queue = &mut self.ready[number];
         let connections = queue.connections();
         let borrowed = &mut queue.borrows[at];
         let wanted = wanted.of(borrowed);
         let spare = Spare::of(borrowed, connections, wanted);
-        let at_once = borrowed.owner == self.config.shard || !borrowed.is_limited();
+        let is_ours = borrowed.owner == self.config.shard;
+        let at_once = is_ours || barred || !borrowed.is_limited();
         let share = &mut borrowed.share;
         let recalled = share.owed.min(share.slots.saturating_sub(connections));
         let patience = if at_once { Duration::ZERO } else { SPARE_AFTER };

@@ -1,7 +1,7 @@
 //! Several shards share the limits of their next hops, with messages between them that are late.
 
 use crate::world::{self, Limits, MS, SECOND, Weather, World, hosts_of, limits, ready_key};
-use mail::Mono;
+use mail::{Mono, Random};
 use proptest::prelude::*;
 use queue::ReadyKey;
 use std::time::Duration;
@@ -340,6 +340,36 @@ fn a_limit_that_is_set_without_a_question_holds_at_once_on_all_shards_and_ends_s
     assert!(world.connections() > 30, "{} connections", world.connections());
     world.run_for(SECOND * 120);
     assert_eq!(world.settled(), 60_000);
+}
+
+/// A few messages on four shards, in their own time: whether all have gone within a minute.
+fn all_go(seed: u64, weather: Weather) -> bool {
+    let orders = weather.orders;
+    let mut world = World::new(4, seed, weather);
+    let mut random = Random::new(seed);
+    for _ in 0..30 {
+        let (shard, order) = (random.below(4) as usize, random.below(orders));
+        world.push(shard, order, |_| {});
+        if random.below(2) == 0 {
+            world.run_for(MS * random.below(300) as u32);
+        }
+    }
+    world.run_for(SECOND * 60);
+    world.settled() == 30
+}
+
+#[test]
+fn two_scarce_limits_do_not_miss_each_other_for_ever() {
+    for seed in 0..20 {
+        for (hosts, orders) in [(3, 2), (3, 4), (4, 3), (4, 4), (5, 3), (5, 4)] {
+            for lease_us in [0, 500] {
+                let provider = Some(Limits { connections_max: 1, ..limits() });
+                let hosts = with_limits(Limits { connections_max: hosts, ..limits() });
+                let weather = Weather { orders, lease_us, provider, ..hosts };
+                assert!(all_go(seed, weather), "seed {seed}, {orders} orders, {lease_us} us");
+            }
+        }
+    }
 }
 
 proptest! {

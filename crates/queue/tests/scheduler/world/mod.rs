@@ -461,7 +461,7 @@ impl World {
                 order => format!("{hosts}>{order}"),
             };
             let limits = &self.weather.limits;
-            let provider = self.weather.provider.as_ref().map(|all| all.shared("a provider"));
+            let provider = self.weather.provider.as_ref().map(|all| all.shared("z provider"));
             let answer = if self.random.hits(self.weather.resolve_fails) {
                 Resolution::Retry(failure("SERVFAIL"))
             } else if self.weather.by_recipient && number % 2 == 1 {
