@@ -22,7 +22,7 @@ const DEFERRED: &[u8] = include_bytes!("../x400/message_extensions.ber");
 const CRITICAL: &[u8] = include_bytes!("../x400/message_unknown_critical.ber");
 const PROBE: &[u8] = include_bytes!("../x400/probe.ber");
 
-const CONFIG: &str = r#"hostname = "relay.test"
+pub(crate) const CONFIG: &str = r#"hostname = "relay.test"
 [[listener]]
 kind = "p1"
 name = "in"
