@@ -16,7 +16,7 @@ const PLANTED_SEEDS_MAX: u64 = 128;
 
 /// Seeds that once found something, with what it was: see `docs/bugs-found.md` for what the node
 /// did wrong; now and then it was the judge.
-const FOUND: [(u64, &str); 7] = [
+const FOUND: [(u64, &str); 9] = [
     (337, "after a restart with a clock that had been set back a message lived longer by as much"),
     (64826, "a connection waited for ever for an answer to nothing, and held its next hop's slot"),
     (
@@ -27,6 +27,8 @@ const FOUND: [(u64, &str); 7] = [
     (349, "a recipient whose report a failed log refused was in no queue"),
     (711, "who waited in line for a connection opened it though the limit was lower by then"),
     (2375, "the judge took two sets of MX hosts for one ready queue, and their rates for one"),
+    (100558, "the judge took what came behind the end of an association for heard in time"),
+    (301594, "the judge had no reason for what a failed log had kept and another took, sent again"),
 ];
 
 #[test]
@@ -226,6 +228,12 @@ fn an_apdu_that_is_sent_again_and_stored_again_is_noticed() {
 #[test]
 fn a_peer_that_is_to_answer_for_anothers_recipients_is_noticed() {
     assert_caught(Plant::KeepResponsibility, |text| text.contains("which does not answer for"));
+}
+
+#[test]
+fn an_apdu_that_was_acknowledged_in_time_and_goes_again_is_noticed() {
+    let proof = |text: &str| text.starts_with("/S=x") && text.contains("without a reason");
+    assert_caught(Plant::DoubtAcknowledgement, proof);
 }
 
 #[test]

@@ -31,4 +31,6 @@ pub enum Planted {
     StoreResends,
     /// The next MTA of X.400 is told that it answers for all recipients, whoever else gets some of them.
     KeepResponsibility,
+    /// What a peer of X.400 acknowledges first on an association is taken for refused.
+    DoubtAcknowledgement,
 }

@@ -282,6 +282,16 @@ impl<W: World> Association<W> {
                 Some(event) => event,
                 None => self.wire.next_event(&self.slot).await,
             };
+            #[cfg(feature = "planted")]
+            let event = match event {
+                Event::Acknowledged
+                    if self.carried == 1
+                        && self.slot.has_planted(Planted::DoubtAcknowledgement) =>
+                {
+                    Event::NotTaken(ExceptionReason::TemporarilyUnable)
+                }
+                event => event,
+            };
             match event {
                 Event::Acknowledged => {
                     let reply = Reply::new(250, (2, 0, 0), "acknowledged");

@@ -57,6 +57,8 @@ struct Copy {
     connection: u64,
     /// Where in what the peer wrote the reply to the message ends.
     reply_end: u64,
+    /// Where in what the node wrote the APDU begins; `None`: it is no APDU of X.400.
+    apdu_start: Option<u64>,
 }
 
 /// A law was broken.
@@ -87,8 +89,8 @@ struct Records {
     /// First arrivals at the domain that is well.
     well: BTreeMap<String, u64>,
     violations: Vec<Violation>,
-    /// Messages that a failed sync may have kept though they were refused.
-    forgiven: bool,
+    /// Logs that a write or sync has failed of, by process: each may have kept a message that was refused.
+    failed_logs: BTreeMap<Group, usize>,
 }
 
 /// A connection, and the number of a transaction on it.
@@ -184,10 +186,10 @@ impl Account {
         submission.is_some_and(|s| s.requires_tls && s.sender != recipient)
     }
 
-    /// From now on refused messages may arrive: a sync has failed, and what the disk holds is not
-    /// known.
-    pub fn forgive_refused(&self) {
-        self.records.borrow_mut().forgiven = true;
+    /// From now on refused messages may arrive: a write or sync of a log of this process has failed, and what
+    /// the disk holds is not known.
+    pub fn handle_failed_log(&self, life: Group) {
+        *self.records.borrow_mut().failed_logs.entry(life).or_default() += 1;
     }
 
     /// Something is queued without a sender: it must be a report to the sender of a message.
@@ -257,7 +259,7 @@ impl Account {
         from: (Group, u64),
         reply_end: u64,
     ) {
-        let copy = Copy { group: from.0, connection: from.1, reply_end };
+        let copy = Copy { group: from.0, connection: from.1, reply_end, apdu_start: None };
         for recipient in recipients {
             self.trace.note_bytes("arrive", recipient.as_bytes(), || {
                 format!("{recipient} from <{reverse_path}> on connection {}", from.1)
@@ -365,7 +367,7 @@ impl Account {
         for submission in records.submissions.values() {
             let never = match submission.fate {
                 Fate::Begun => true,
-                Fate::Refused => !records.forgiven,
+                Fate::Refused => records.failed_logs.is_empty(),
                 Fate::Unknown | Fate::Acknowledged => false,
             };
             if never && submission.recipients.iter().any(|recipient| records.arrived(recipient)) {
@@ -466,7 +468,7 @@ impl Account {
             // What was sent to several lives of the node may be as many messages there.
             let mut excused = records.excused(key);
             for copy in copies {
-                if network.read_by_client(copy.connection) < copy.reply_end {
+                if !copy.is_heard(network) {
                     continue;
                 }
                 match known.entry(copy.group) {

@@ -2,6 +2,7 @@
 //! thread of the program do, with a wait before and after each operation in which a crash may
 //! come.
 
+use super::account::Account;
 use super::executor::{Executor, Group};
 use super::open_files::OpenFiles;
 use super::plant::Plant;
@@ -174,6 +175,7 @@ struct State {
     executor: Executor,
     group: Group,
     trace: Rc<Trace>,
+    account: Rc<Account>,
     disk: Rc<SimDisk>,
     inbox: SharedInbox,
     spool: RefCell<Spool>,
@@ -216,6 +218,8 @@ pub struct LogParts {
     pub group: Group,
     /// Where it is noted what happens.
     pub trace: Rc<Trace>,
+    /// Who is told that it has failed.
+    pub account: Rc<Account>,
     /// The disk it was recovered from.
     pub disk: Rc<SimDisk>,
     /// The recovered log.
@@ -248,6 +252,7 @@ impl SimLog {
             executor: parts.executor,
             group: parts.group,
             trace: parts.trace,
+            account: parts.account,
             disk: parts.disk,
             inbox,
             spool: RefCell::new(parts.spool),
@@ -440,8 +445,8 @@ fn begin(state: &Rc<State>, io: Io) {
         let failed = done.error().is_some();
         if done.error().is_some_and(|error| error.kind == DiskErrorKind::Failed) {
             task.lost.set(true);
-            if lane == spool::Lane::Log {
-                task.failed.set(true);
+            if lane == spool::Lane::Log && !task.failed.replace(true) {
+                task.account.handle_failed_log(task.group);
             }
         }
         task.trace.note("disk", &[ticket, u64::from(failed)], || {

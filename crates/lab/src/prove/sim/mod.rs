@@ -484,7 +484,6 @@ impl Simulation {
             };
             disk.memory.set_failure(count, DiskErrorKind::Failed, forever);
         }
-        environment.account.forgive_refused();
         let executor = &environment.executor;
         let until_us = executor.now_us() + POISON_WAIT_US;
         executor.call_at(until_us, || {});

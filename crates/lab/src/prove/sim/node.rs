@@ -466,6 +466,7 @@ fn open_log(
         executor: environment.executor.clone(),
         group,
         trace: Rc::clone(&environment.trace),
+        account: Rc::clone(&environment.account),
         disk,
         spool,
         numbers: (log, environment.config.borrow().spool.node),

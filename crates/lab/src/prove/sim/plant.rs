@@ -90,6 +90,9 @@ pub enum Plant {
     /// The next MTA of X.400 is told that it answers for all recipients, whoever else gets some of them
     #[cfg(feature = "planted")]
     KeepResponsibility,
+    /// What a peer of X.400 acknowledges first on an association is taken for refused
+    #[cfg(feature = "planted")]
+    DoubtAcknowledgement,
 }
 
 #[cfg(feature = "planted")]
@@ -112,6 +115,7 @@ impl Plant {
             Plant::AcknowledgeApduEarly => Some(Planted::AcknowledgeApduEarly),
             Plant::StoreResends => Some(Planted::StoreResends),
             Plant::KeepResponsibility => Some(Planted::KeepResponsibility),
+            Plant::DoubtAcknowledgement => Some(Planted::DoubtAcknowledgement),
             _ => None,
         }
     }

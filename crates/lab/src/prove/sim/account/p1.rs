@@ -4,8 +4,9 @@
 use super::{Account, Copy, Records, fails, name_of};
 use crate::prove::sim::executor::Group;
 use crate::prove::sim::names::{OR_BACK, OR_NOWHERE};
+use crate::prove::sim::network::Network;
 use crate::prove::sim::plan::{P1Peer, X400Plan};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use x400::association::Mode;
 use x400::mts::downgrade::to_1984;
 use x400::mts::extension::{ExtensionKind, number};
@@ -20,8 +21,8 @@ pub(super) struct Transfer {
     envelope: TransferEnvelope,
     content_bytes: u64,
     checksum: u32,
-    /// The lives of the node to which all of it may have come.
-    lives: BTreeSet<Group>,
+    /// The lives of the node to which all of it may have come, and how often.
+    lives: BTreeMap<Group, usize>,
 }
 
 /// Where something has arrived, and from whom.
@@ -35,11 +36,26 @@ pub struct Arrival<'a> {
     pub connection: u64,
     /// Where in what the MTA wrote the acknowledgement ends.
     pub reply_end: u64,
+    /// Where in what the node wrote the APDU begins.
+    pub apdu_start: u64,
 }
 
 impl Arrival<'_> {
     fn copy(&self) -> Copy {
-        Copy { group: self.life, connection: self.connection, reply_end: self.reply_end }
+        let Arrival { life: group, connection, reply_end, apdu_start, .. } = *self;
+        Copy { group, connection, reply_end, apdu_start: Some(apdu_start) }
+    }
+}
+
+impl Copy {
+    /// Whether the node heard that it was taken while it waited for that. An APDU that is given up after the time
+    /// for an answer, because the network or the MTA held it or its acknowledgement back, may be acknowledged all the
+    /// same: by then it goes another time, and what the node hears on the association that it has
+    /// aborted comes too late.
+    pub(super) fn is_heard(&self, network: &Network) -> bool {
+        let Copy { connection, reply_end, apdu_start, .. } = *self;
+        let given_up = |start| network.gave_up(connection, start, reply_end, X400Plan::ANSWER_US);
+        network.read_by_client(connection) >= reply_end && !apdu_start.is_some_and(given_up)
     }
 }
 
@@ -57,10 +73,15 @@ fn is_awaited(recipient: &Recipient, originator: &str) -> bool {
 
 impl Records {
     /// So many more copies than one may come of what was sent, for it was sent to so many more lives of the node: each
-    /// knows only what it has heard itself. (`address`: a recipient's, or a sender's.)
+    /// knows only what it has heard itself. And each of its logs that has failed may have kept, for the next life to
+    /// find, what it refused for that, and what was sent again was stored in another. (`address`: a recipient's, or a
+    /// sender's.)
     pub(super) fn excused(&self, address: &str) -> usize {
-        let transfer = self.transfers.get(name_of(address));
-        transfer.map_or(0, |transfer| transfer.lives.len().saturating_sub(1))
+        let Some(transfer) = self.transfers.get(name_of(address)) else { return 0 };
+        let kept = |(life, &times): (&Group, &usize)| {
+            times.min(1 + self.failed_logs.get(life).copied().unwrap_or(0))
+        };
+        transfer.lives.iter().map(kept).sum::<usize>().saturating_sub(1)
     }
 }
 
@@ -75,7 +96,7 @@ impl Account {
             envelope: envelope.clone(),
             content_bytes: content.len() as u64,
             checksum: crc32c::crc32c(content),
-            lives: BTreeSet::new(),
+            lives: BTreeMap::new(),
         };
         self.records.borrow_mut().transfers.insert(name.to_owned(), transfer);
     }
@@ -83,7 +104,7 @@ impl Account {
     /// The last octets of it are sent to this life of the node.
     pub fn note_transfer(&self, name: &str, life: Group) {
         if let Some(transfer) = self.records.borrow_mut().transfers.get_mut(name) {
-            transfer.lives.insert(life);
+            *transfer.lives.entry(life).or_default() += 1;
         }
     }
 

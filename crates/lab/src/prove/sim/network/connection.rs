@@ -32,10 +32,21 @@ pub(super) struct Pipe {
     pub(super) read_bytes: u64,
     /// How far each write went, and when it was.
     pub(super) writes: Vec<(u64, u64)>,
+    pub(super) reads: Vec<Read>,
     /// The writer's close has arrived.
     pub(super) ended: bool,
     pub(super) reader: Option<Waker>,
     pub(super) writer: Option<Waker>,
+}
+
+/// One read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Read {
+    /// How far it went.
+    pub(super) end: u64,
+    pub(super) at_us: u64,
+    /// How much the reader had written itself by then: what it does in one moment has an order, too.
+    pub(super) written_bytes: u64,
 }
 
 /// How ragged what is read comes.

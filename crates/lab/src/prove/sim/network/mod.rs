@@ -3,6 +3,7 @@
 
 mod connection;
 mod net;
+mod silence;
 mod stream;
 mod watch;
 

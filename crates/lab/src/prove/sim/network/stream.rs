@@ -1,7 +1,7 @@
 //! One end of a connection, with what a task does at it.
 
 use super::Network;
-use super::connection::{Connection, Pieces, Side};
+use super::connection::{Connection, Pieces, Read, Side};
 use crate::prove::sim::open_files::OpenFile;
 use mta::seams::Stream;
 use std::future::poll_fn;
@@ -83,6 +83,14 @@ impl SimStream {
         state.connections.get(&self.id).map_or(0, pipe)
     }
 
+    /// All that was read at this end so far.
+    #[must_use]
+    pub fn read_bytes(&self) -> u64 {
+        let state = self.network.0.state.borrow();
+        let pipe = |c: &Connection| c.pipes[self.side.other() as usize].read_bytes;
+        state.connections.get(&self.id).map_or(0, pipe)
+    }
+
     /// Writes nothing any more; the other end reads what was written, then the end.
     pub fn shut_down(&self) {
         let mut state = self.network.0.state.borrow_mut();
@@ -126,6 +134,7 @@ impl SimStream {
 
 impl Stream for SimStream {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let now_us = self.network.0.executor.now_us();
         let state = &mut *self.network.0.state.borrow_mut();
         let Some(connection) = state.connections.get_mut(&self.id) else {
             return Poll::Ready(Err(ErrorKind::NotConnected.into()));
@@ -134,6 +143,7 @@ impl Stream for SimStream {
             return Poll::Ready(Err(ErrorKind::ConnectionReset.into()));
         }
         let pieces = connection.pieces;
+        let written_bytes = connection.pipes[self.side as usize].written_bytes;
         let pipe = &mut connection.pipes[self.side.other() as usize];
         if pipe.arrived.is_empty() {
             if pipe.ended {
@@ -154,6 +164,7 @@ impl Stream for SimStream {
             *to = from;
         }
         pipe.read_bytes += count as u64;
+        pipe.reads.push(Read { end: pipe.read_bytes, at_us: now_us, written_bytes });
         if let Some(waker) = pipe.writer.take() {
             waker.wake();
         }

@@ -73,9 +73,8 @@ struct Session {
     octets: Vec<u8>,
     /// What goes wrong with it, once so many octets are there.
     fault: Option<(Fault, usize)>,
-    /// Nothing was read of it for a while: the node has given it up by the time it is acknowledged, though it may
-    /// still hear that.
-    is_late: bool,
+    /// Where in what the node writes it begins.
+    start: u64,
 }
 
 async fn serve(world: &Rc<P1World>, number: usize, stream: SimStream) {
@@ -91,16 +90,17 @@ async fn serve(world: &Rc<P1World>, number: usize, stream: SimStream) {
     };
     let machine = Responder::new(settings, mail::Mono(world.executor().now_us()));
     let mut wire = Wire::new(world, stream, machine);
-    let is_late = world.draws(faults.slow);
-    wire.is_slow = is_late;
+    wire.is_slow = world.draws(faults.slow);
     let world = Rc::clone(world);
-    let mut session = Session { world, peer, wire, octets: Vec::new(), fault: None, is_late };
+    let mut session = Session { world, peer, wire, octets: Vec::new(), fault: None, start: 0 };
     loop {
+        // The node says nothing between what it has said before and an APDU.
+        let start = session.wire.read_bytes();
         let then = match session.wire.next_event().await {
             Event::Bind(request) => session.bind(&request),
             Event::ActivityStarted => {
                 session.octets.clear();
-                session.is_late = session.wire.is_slow;
+                session.start = start;
                 session.fault = session.draw_fault();
                 session.suffer(false).await
             }
@@ -181,10 +181,7 @@ impl Session {
                 self.wire.machine.refuse_apdu(ExceptionReason::TemporarilyUnable, now);
             }
             Fault::Abort => self.wire.machine.abort(AbortReason::UserError, now),
-            Fault::Silent => {
-                self.is_late = true;
-                self.world.pause(SILENCE_US).await;
-            }
+            Fault::Silent => self.world.pause(SILENCE_US).await,
         }
         Then::GoOn
     }
@@ -202,7 +199,6 @@ impl Session {
         self.wire.machine.acknowledge(now);
         let reply_end = match fault {
             Some(Fault::Lose) => NEVER_REPLIED,
-            _ if self.is_late => NEVER_REPLIED,
             _ => self.wire.end_of_output(),
         };
         self.take(reply_end);
@@ -213,7 +209,8 @@ impl Session {
         let octets = std::mem::take(&mut self.octets);
         let (account, connection) = (self.world.account(), self.wire.connection());
         let Some(life) = self.world.network().client_of(connection) else { return };
-        let arrival = Arrival { at: &self.peer, life, connection, reply_end };
+        let apdu_start = self.start;
+        let arrival = Arrival { at: &self.peer, life, connection, reply_end, apdu_start };
         let limits = Limits::default();
         let wrong = match read_whole(&octets, limits) {
             Ok((ApduEvent::Envelope { envelope: Ok(envelope), .. }, content)) => {

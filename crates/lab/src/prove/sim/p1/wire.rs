@@ -114,6 +114,11 @@ impl<M: Machine> Wire<M> {
         self.stream.id()
     }
 
+    /// All that was read here so far.
+    pub(super) fn read_bytes(&self) -> u64 {
+        self.stream.read_bytes()
+    }
+
     /// Where in what is written here all ends that the machine has said so far.
     pub(super) fn end_of_output(&mut self) -> u64 {
         self.gather();

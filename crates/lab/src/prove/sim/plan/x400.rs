@@ -199,6 +199,8 @@ fn client_faults(random: &mut Random) -> P1ClientFaults {
 impl X400Plan {
     /// Sessions of the node's listener at once.
     pub const SESSIONS_MAX: u64 = 8;
+    /// So long the node waits for the answer to an APDU.
+    pub const ANSWER_US: u64 = 15_000_000;
     /// The node's name among MTAs.
     pub const MTA: &'static str = "node";
     /// Its domain.
@@ -213,6 +215,7 @@ impl X400Plan {
     /// Sections of the configuration, after so many changes.
     pub(super) fn sections(&self, changes: usize) -> String {
         let (mta, domain, sessions) = (X400Plan::MTA, X400Plan::DOMAIN, X400Plan::SESSIONS_MAX);
+        let answer_s = X400Plan::ANSWER_US / 1_000_000;
         let mut text = format!(
             "[[listener]]\nname = \"p1\"\nkind = \"p1\"\naddress = \"{NODE}:{P1_PORT}\"\nmax_sessions = {sessions}\n\
              [x400]\nmta = \"{mta}\"\ndomain = \"{domain}\"\n"
@@ -231,7 +234,7 @@ impl X400Plan {
                 "[[x400.peer]]\nname = \"{name}\"\nhosts = [\"{host}\"]\nmode = \"{mode}\"\n\
                  their_name = \"{}\"\ntheir_password = \"{}\"\nour_password = \"{}\"\n\
                  max_associations = {associations_max}\ncheckpoint_kib = {checkpoint_kib}\nwindow = {window}\n\
-                 connect_timeout = \"5s\"\nanswer_timeout = \"15s\"\nidle_timeout = \"3s\"\n\
+                 connect_timeout = \"5s\"\nanswer_timeout = \"{answer_s}s\"\nidle_timeout = \"3s\"\n\
                  [[route]]\nname = \"to-{name}\"\nor_addresses = {:?}\nx400 = {{ peer = \"{name}\" }}\n",
                 peer.mta(),
                 peer.password(),
