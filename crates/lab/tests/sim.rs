@@ -16,7 +16,7 @@ const PLANTED_SEEDS_MAX: u64 = 128;
 
 /// Seeds that once found something, with what it was: see `docs/bugs-found.md` for what the node
 /// did wrong; now and then it was the judge.
-const FOUND: [(u64, &str); 9] = [
+const FOUND: [(u64, &str); 16] = [
     (337, "after a restart with a clock that had been set back a message lived longer by as much"),
     (64826, "a connection waited for ever for an answer to nothing, and held its next hop's slot"),
     (
@@ -27,8 +27,21 @@ const FOUND: [(u64, &str); 9] = [
     (349, "a recipient whose report a failed log refused was in no queue"),
     (711, "who waited in line for a connection opened it though the limit was lower by then"),
     (2375, "the judge took two sets of MX hosts for one ready queue, and their rates for one"),
-    (100558, "the judge took what came behind the end of an association for heard in time"),
-    (301594, "the judge had no reason for what a failed log had kept and another took, sent again"),
+    (100_558, "the judge took what came behind the end of an association for heard in time"),
+    (
+        301_594,
+        "the judge had no reason for what a failed log had kept and another took, sent again",
+    ),
+    (
+        104_731,
+        "a tenant that a rule had stopped was sent from, because the clock had been set back",
+    ),
+    (106_802, "the same of a source"),
+    (101_456, "the judge took mail that asks for TLS all the way to wait with the other"),
+    (101_820, "the judge took domains with hosts in another order, or other TLS, for one borrower"),
+    (106_283, "the judge took a day on which all failed before a recipient for one without a try"),
+    (111_619, "the judge took a rule to be in force that was over before the clock was set back"),
+    (403_406, "the judge took what a slow host refused too late for the refusal that was told"),
 ];
 
 #[test]

@@ -259,6 +259,7 @@ impl<W: World> Shard<W> {
         match action {
             Action::Resolve(scheduled) => start_resolution(schedule, scheduled),
             Action::Hours(scheduled) => standing::tell_hours(schedule, scheduled),
+            Action::Standstill(of) => standing::look_again(schedule, of),
             Action::Locate(locating) => start_locating(delivery, locating),
             Action::Open(ready) => start_connection(delivery, ready),
             Action::Wake(ready) => schedule.idle.wake_one(ready),

@@ -41,7 +41,7 @@ impl Queue {
         if queue.is_suspended(now) {
             return false;
         }
-        let mut due = entry.due.max(queue.resumed(now));
+        let mut due = entry.due.max(queue.resumed());
         let failed_at = match entry.state() {
             State::Scheduled if entry.due > now => return false,
             State::Scheduled => match queue.known {
@@ -51,10 +51,10 @@ impl Queue {
             State::Ready => {
                 let ready = &self.ready[entry.ready];
                 // What is not allowed to go yet waits like what has no token.
-                if ready.standstill.at(now).is_some() {
+                if ready.standstill.get().is_some() {
                     return false;
                 }
-                due = due.max(ready.standstill.ended(now));
+                due = due.max(ready.standstill.ended());
                 ready.gate.failed_at
             }
             State::Held | State::InFlight | State::Locating | State::Free => return false,

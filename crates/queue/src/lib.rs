@@ -76,7 +76,7 @@ pub use queue::{Queue, QueueConfig};
 pub use resolution::{Resolution, Way};
 pub use retry::RetryPolicy;
 pub use siblings::Siblings;
-pub use suspension::Suspension;
+pub use suspension::{Standing, Suspension};
 pub use tenant::TenantTerms;
 pub use transfer::Transferred;
 pub use why::{Blocker, Pause};
@@ -173,6 +173,8 @@ pub enum Action {
     /// Say whether this scheduled queue's window ([`ScheduledKey::window`]) is open, with
     /// [`Queue::set_hours`], at once.
     Hours(ScheduledId),
+    /// Say whether this stands still yet, with [`Queue::suspend`] or [`Queue::suspend_ready`], at once.
+    Standstill(Standing),
     /// Find the next hop of each of these recipients and answer with [`Queue::handle_located`].
     Locate(Locating),
     /// Open one more connection for this ready queue (its slot is taken); report with

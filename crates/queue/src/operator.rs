@@ -147,7 +147,7 @@ impl Queue {
     fn why_scheduled(&self, now: Mono, slot: u32) -> Blocker {
         let entry = &self.slab[slot];
         let queue = &self.scheduled[entry.scheduled];
-        if let Some(suspension) = queue.standstill.at(now) {
+        if let Some(suspension) = queue.standstill.get() {
             return Blocker::Suspended(Arc::clone(suspension));
         }
         if entry.due > now {
@@ -174,7 +174,7 @@ impl Queue {
         let entry = &self.slab[slot];
         let of = &self.scheduled[entry.scheduled];
         let queue = &self.ready[entry.ready];
-        if let Some(suspension) = of.standstill.at(now).or_else(|| queue.standstill.at(now)) {
+        if let Some(suspension) = of.standstill.get().or_else(|| queue.standstill.get()) {
             return Blocker::Suspended(Arc::clone(suspension));
         }
         if let Some(window) = of.closed_window(now) {

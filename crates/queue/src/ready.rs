@@ -84,7 +84,7 @@ impl Ready {
     }
 
     pub(crate) fn is_suspended(&self, now: Mono) -> bool {
-        self.standstill.at(now).is_some()
+        self.standstill.get().is_some()
             || self.quota.as_ref().is_some_and(|quota| quota.closed(now).is_some())
     }
 

@@ -7,7 +7,7 @@ use crate::queue::Queue;
 use crate::ready::Ready;
 use crate::scheduled::Known;
 use crate::ways::{Mark, Ways};
-use crate::{Action, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId};
+use crate::{Action, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId, Standing};
 use mail::{Failure, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -228,8 +228,13 @@ impl Queue {
     /// Sets the timer of a scheduled queue.
     pub(crate) fn arm(&mut self, number: u32) {
         let queue = &self.scheduled[number];
+        if let Some(look) = queue.standstill.worth_a_look() {
+            // Whatever else is waited for, or whether all lies in ready queues.
+            let at = if queue.entries > 0 { look } else { Mono::NEVER };
+            self.scheduled_timers.set(number, at);
+            return;
+        }
         let opens = queue.hours.as_ref().map_or(Mono(0), KnownHours::worth_a_look);
-        let resumed = queue.standstill.until().max(opens);
         let at = match (queue.heap.first(), &queue.known) {
             _ if queue.asked || queue.in_line => Mono::NEVER,
             (None, _) => Mono::NEVER,
@@ -238,21 +243,30 @@ impl Queue {
             }
             (Some(slot), _) => self.slab[slot].due,
         };
-        self.scheduled_timers.set(number, at.max(resumed));
+        self.scheduled_timers.set(number, at.max(opens));
+    }
+
+    /// Asks whether a scheduled queue stands still yet, once its time has come; whether it does.
+    fn stands_still(&mut self, now: Mono, number: u32) -> bool {
+        let standstill = &mut self.scheduled[number].standstill;
+        if standstill.ask(now) {
+            self.actions.push_back(Action::Standstill(Standing::Scheduled(ScheduledId(number))));
+        }
+        standstill.get().is_some()
     }
 
     /// Moves one due entry on, or asks where to.
     pub(crate) fn promote(&mut self, now: Mono, number: u32) {
+        if self.stands_still(now, number) {
+            self.arm(number);
+            return;
+        }
         let queue = &self.scheduled[number];
         let Some(slot) = queue.heap.first().filter(|_| !queue.asked) else {
             self.arm(number);
             return;
         };
-        if self.slab[slot].due > now || queue.standstill.at(now).is_some() {
-            self.arm(number);
-            return;
-        }
-        if self.waits_for_hours(now, number) {
+        if self.slab[slot].due > now || self.waits_for_hours(now, number) {
             self.arm(number);
             return;
         }

@@ -99,14 +99,14 @@ impl Scheduled {
     }
 
     pub(crate) fn is_suspended(&self, now: Mono) -> bool {
-        self.standstill.at(now).is_some()
+        self.standstill.get().is_some()
             || self.hours.as_ref().is_some_and(|hours| !hours.are_open(now))
     }
 
     /// When the last standstill of any kind ended.
-    pub(crate) fn resumed(&self, now: Mono) -> Mono {
+    pub(crate) fn resumed(&self) -> Mono {
         let opened = self.hours.as_ref().map_or(Mono(0), KnownHours::opened);
-        self.standstill.ended(now).max(opened)
+        self.standstill.ended().max(opened)
     }
 
     /// What its entries wait for outside their hours.

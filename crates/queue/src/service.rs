@@ -3,7 +3,7 @@
 use crate::lease::{LeaseOp, Place, SPARE_AFTER};
 use crate::named_limit::Borrowed;
 use crate::queue::Queue;
-use crate::{Action, ReadyId, Suspended};
+use crate::{Action, ReadyId, Standing, Suspended};
 use mail::Mono;
 use std::time::Duration;
 
@@ -93,10 +93,17 @@ impl Queue {
         if demand.unserved > 0 {
             next = next.min(demand.gated_until.unwrap_or(Mono::NEVER));
         }
-        if let Some(suspension) = self.ready[number].standstill.at(now) {
-            next = next.min(suspension.until);
-        }
+        next = next.min(self.ask_standstill(now, number));
         self.ready_timers.set(number, next);
+    }
+
+    /// Asks whether a ready queue stands still yet, once its time has come. When to look again.
+    fn ask_standstill(&mut self, now: Mono, number: u32) -> Mono {
+        let standstill = &mut self.ready[number].standstill;
+        if standstill.ask(now) {
+            self.actions.push_back(Action::Standstill(Standing::Ready(ReadyId(number))));
+        }
+        standstill.worth_a_look().unwrap_or(Mono::NEVER)
     }
 
     /// Tells of each step of a back-off, once, and of its end.

@@ -1,6 +1,7 @@
 //! What stands still: a scheduled queue or a ready queue, with all that will come to it, because an operator
 //! stopped it or it cannot send.
 
+use crate::{ReadyId, ScheduledId};
 use mail::Mono;
 use std::sync::Arc;
 
@@ -13,40 +14,65 @@ pub struct Suspension {
     pub reason: Arc<str>,
     /// An operator stopped it; otherwise it goes on by itself.
     pub is_operators: bool,
-    /// When it ends by itself; `Mono::NEVER` where it does not.
+    /// When whoever owns the queue is asked whether it is over ([`crate::Action::Standstill`]); `Mono::NEVER`
+    /// where it does not end by itself.
     pub until: Mono,
 }
 
-/// Whether a queue is suspended, and when that ended last.
+/// What stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// A scheduled queue.
+    Scheduled(ScheduledId),
+    /// A ready queue.
+    Ready(ReadyId),
+}
+
+/// Whether a queue is suspended, and when that ended last. It ends when the owner of the queue says so and not by
+/// itself: most standstills end by the wall clock, which may have been set since they were told.
 #[derive(Debug, Default)]
 pub(crate) struct Standstill {
     suspension: Option<Arc<Suspension>>,
+    /// The owner is asked whether it is over.
+    asked: bool,
     ended: Mono,
 }
 
 impl Standstill {
     /// The suspension, if it has not ended.
-    pub(crate) fn at(&self, now: Mono) -> Option<&Arc<Suspension>> {
-        self.suspension.as_ref().filter(|suspension| suspension.until > now)
+    pub(crate) fn get(&self) -> Option<&Arc<Suspension>> {
+        self.suspension.as_ref()
     }
 
-    /// When it ends by itself, or did.
-    pub(crate) fn until(&self) -> Mono {
-        self.suspension.as_ref().map_or(Mono(0), |suspension| suspension.until)
+    /// When to ask whether it is over, if it has not ended; never before an answer.
+    pub(crate) fn worth_a_look(&self) -> Option<Mono> {
+        let until = self.suspension.as_ref()?.until;
+        Some(if self.asked { Mono::NEVER } else { until })
     }
 
-    /// When the last one ended, if it has: what was tried before was not tried since.
-    pub(crate) fn ended(&self, now: Mono) -> Mono {
-        self.ended.max(Some(self.until()).filter(|until| *until <= now).unwrap_or_default())
+    /// Its time has come and the owner has to be asked, which it is from now on.
+    pub(crate) fn ask(&mut self, now: Mono) -> bool {
+        let is_time = self.worth_a_look().is_some_and(|at| at <= now);
+        self.asked |= is_time;
+        is_time
+    }
+
+    /// When the last one ended.
+    pub(crate) fn ended(&self) -> Mono {
+        self.ended
     }
 
     /// Suspends, or ends a suspension; whether that changed something.
     pub(crate) fn set(&mut self, now: Mono, suspension: Option<Arc<Suspension>>) -> bool {
+        // One whose time has passed would be asked about for ever.
+        let suspension = suspension.filter(|suspension| suspension.until > now);
         if self.suspension == suspension {
             return false;
         }
-        self.ended = if self.at(now).is_some() { now } else { self.ended(now) };
-        self.suspension = suspension;
+        if suspension.is_none() {
+            self.ended = now;
+        }
+        (self.suspension, self.asked) = (suspension, false);
         true
     }
 }

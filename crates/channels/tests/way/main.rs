@@ -34,6 +34,7 @@ mod steering;
 mod strangers;
 mod submission;
 mod tables;
+mod time;
 mod values;
 mod warmup;
 mod world;

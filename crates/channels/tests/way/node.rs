@@ -1,7 +1,8 @@
 //! One shard with a log on a disk in memory, its operator, and everything it says.
 
 use super::tables::ScriptedText;
-use super::world::{TestWorld, WALL_MS};
+use super::time::WALL_MS;
+use super::world::TestWorld;
 use config::Config;
 use config::shaping::{ShapingFile, ShapingSource};
 use mail::{MessageId, Wall};
@@ -212,11 +213,16 @@ impl Node {
 
     /// These, as JSON has them, are suspended from now on, and nothing else.
     pub(crate) fn suspend(&self, scopes: &[&str]) {
+        self.suspend_until(scopes, None);
+    }
+
+    /// The same until then.
+    pub(crate) fn suspend_until(&self, scopes: &[&str], until: Option<Wall>) {
         let suspension = |scope: &&str| Suspension {
             scope: serde_json::from_str(scope).expect("a scope"),
             reason: "asked by them".to_owned(),
             since: Wall(WALL_MS),
-            until: None,
+            until,
         };
         self.post(ShardMessage::Suspensions(scopes.iter().map(suspension).collect()));
     }

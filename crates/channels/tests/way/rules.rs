@@ -3,8 +3,9 @@
 use super::client::{Client, FRIEND, submit};
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
+use mail::Wall;
 use mta::control::{ControlRequest, Lift, QueueRecipient};
-use mta::seams::Mx;
+use mta::seams::{Mx, Time as _, World as _};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -311,6 +312,39 @@ fn a_tenant_or_a_campaign_is_stopped_for_that_provider_alone() {
                 "{told}"
             );
             wait_until("it is over", || late.messages().len() + peer.messages().len() == 3).await;
+        }
+    });
+}
+
+#[test]
+fn what_is_stopped_until_a_time_waits_for_it_by_a_clock_that_is_set_back() {
+    play(|| async {
+        for stopped_by in ["suspend", "suspend_tenant", "an operator"] {
+            let is_operators = stopped_by == "an operator";
+            let action = if is_operators { "suspend" } else { stopped_by };
+            let rule = format!("match = \"stop\"\naction = \"{action}\"\nlasts = \"4m\"\n");
+            let node = Node::start(&ruled(&rule)).await;
+            let peer = host(&node, "a.test", "mx.big.test", 1);
+            let mine = "X-Tenant: acme\r\n";
+            if is_operators {
+                let until = Wall(node.world.time().wall().0 + 240_000);
+                node.suspend_until(&[r#"{"domain":"a.test"}"#], Some(until));
+            } else {
+                peer.once("RCPT", "450 4.7.1 stop");
+                send(&node, "1@a.test", mine).await;
+                node.wait_for("shaped", 1).await;
+            }
+            send(&node, "2@a.test", mine).await;
+            // Where its hosts are is known longer than that: nobody asks, and thereby learns of it.
+            tokio::time::sleep(Duration::from_secs(120)).await;
+            node.world.set_clock_back(50);
+            tokio::time::sleep(Duration::from_secs(160)).await;
+            assert!(peer.messages().is_empty(), "{stopped_by}: 50 seconds too soon");
+            let until = why(&node).await.blocker.until.expect("it ends by itself");
+            let left_ms = until.0 - node.world.time().wall().0;
+            assert!(left_ms <= 10_000, "{stopped_by}: {left_ms} ms");
+            tokio::time::sleep(Duration::from_secs(12)).await;
+            assert_eq!(peer.messages().len(), 1, "{stopped_by}: its time is over");
         }
     });
 }

@@ -3,7 +3,7 @@
 use super::client::{Client, FRIEND, STRANGER};
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
-use super::world::WALL_MS;
+use super::time::WALL_MS;
 use mail::Wall;
 use mta::control::{BlockerKind, ControlRequest, QueueRecipient, Select};
 use mta::seams::World as _;

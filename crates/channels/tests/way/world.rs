@@ -1,16 +1,16 @@
 //! A world for one shard: tokio's paused clock, pipes for connections, names in a table, mailboxes in
 //! memory. Time passes when nobody has anything to do.
 
+use super::time::TestTime;
 use bytes::Bytes;
 use config::{ClientCertificates, TableEntry};
 use lookup::{Entry, Trouble};
-use mail::{Mono, Wall};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
     Book, ClientCertificate, Dns, DnsError, Egress, Encryption, Endpoint, Found, Hashed, Hashing,
     Lane, Listener, MailStore, MailboxError, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies,
-    Overloaded, Sleep, Spawn, Stream, Tables, Task, Time, Trust, Warmups, World,
+    Overloaded, Spawn, Stream, Tables, Task, Trust, Warmups, World,
 };
 use mta::warmup;
 use std::cell::{Cell, RefCell};
@@ -26,10 +26,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, DuplexStream, ReadBuf};
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
-
-/// The wall clock when the world begins: 2026-11-18.
-pub(crate) const WALL_MS: u64 = 1_795_000_000_000;
 
 /// This machine's address.
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 250));
@@ -62,7 +58,7 @@ impl TestWorld {
         TestWorld(Rc::new(Seams {
             net: TestNet::default(),
             dns: TestDns::default(),
-            time: TestTime { start: Instant::now(), random: Rc::new(Cell::new(1)) },
+            time: TestTime::new(),
             spawn: LocalTasks::default(),
             store: Mailboxes::default(),
             tables: TestTables::default(),
@@ -96,6 +92,11 @@ impl TestWorld {
     /// Connections that were asked for, to whomever.
     pub(crate) fn connects(&self) -> usize {
         self.0.net.connects.get()
+    }
+
+    /// The wall clock is set back by so many seconds.
+    pub(crate) fn set_clock_back(&self, seconds: u64) {
+        self.0.time.set_back(seconds);
     }
 
     /// The certificate that clients show from now on, if they are asked for one.
@@ -405,65 +406,6 @@ impl Dns for TestDns {
             Some(answer) => answer,
             None => std::future::pending().await,
         }
-    }
-}
-
-/// tokio's clock; chance is a counter.
-#[derive(Clone)]
-pub(crate) struct TestTime {
-    start: Instant,
-    random: Rc<Cell<u64>>,
-}
-
-impl Time for TestTime {
-    type Sleep = Timer;
-
-    fn now(&self) -> Mono {
-        Mono(u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX))
-    }
-
-    fn wall(&self) -> Wall {
-        Wall(WALL_MS + self.now().0 / 1_000)
-    }
-
-    fn sleep_until(&self, at: Mono) -> Timer {
-        let mut timer = Timer { start: self.start, sleep: None };
-        timer.reset(at);
-        timer
-    }
-
-    fn random(&self) -> u64 {
-        self.random.set(self.random.get().wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1));
-        self.random.get()
-    }
-}
-
-/// A timer of tokio's; `None` for a moment that never comes.
-pub(crate) struct Timer {
-    start: Instant,
-    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
-}
-
-impl Future for Timer {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        match &mut self.sleep {
-            Some(sleep) => sleep.as_mut().poll(cx),
-            None => Poll::Pending,
-        }
-    }
-}
-
-impl Sleep for Timer {
-    fn reset(&mut self, at: Mono) {
-        // tokio's clock goes on to the next timer when nobody has anything to do: one that is a
-        // century away must not be that.
-        let far = Mono(100 * 365 * 86_400 * 1_000_000);
-        self.sleep = (at < far).then(|| {
-            let at = self.start + std::time::Duration::from_micros(at.0);
-            Box::pin(tokio::time::sleep_until(at))
-        });
     }
 }
 

@@ -12,7 +12,7 @@ use crate::services::Services;
 use crate::shaping::Rules;
 use config::shaping::{Action, Easing, Paced};
 use config::{Config, Limits};
-use mail::{Class, EnhancedStatus, Failure};
+use mail::{Class, EnhancedStatus, Failure, Wall};
 use queue::{NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId, ScheduledKey};
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -125,21 +125,30 @@ impl Shaped {
     }
 
     /// By which effect a ready queue stands still; of several by the one that ends last.
-    fn stopped(&self, provider: Option<&str>, key: &ReadyKey) -> Option<Effect> {
-        let effects = self.effects.borrow();
-        let stopped = effects.iter().filter(|effect| {
+    fn stopped(&self, wall: Wall, provider: Option<&str>, key: &ReadyKey) -> Option<Effect> {
+        self.longest(wall, |effect| {
             effect.action == Action::Suspend && effect.covers(provider, &key.next_hop, &key.source)
-        });
-        stopped.max_by_key(|effect| effect.until).cloned()
+        })
     }
 
     /// The same of a scheduled queue, for the tenant or the campaign that it is of.
-    fn stopped_party(&self, provider: Option<&str>, key: &ScheduledKey) -> Option<Effect> {
-        let effects = self.effects.borrow();
-        let stopped = effects.iter().filter(|effect| {
+    fn stopped_party(
+        &self,
+        wall: Wall,
+        provider: Option<&str>,
+        key: &ScheduledKey,
+    ) -> Option<Effect> {
+        self.longest(wall, |effect| {
             matches!(effect.action, Action::SuspendTenant | Action::SuspendCampaign)
                 && is_of(effect, provider, key)
-        });
+        })
+    }
+
+    /// Of these the one that ends last. (What ends now may be in force until the first shard has said that it is
+    /// over.)
+    fn longest(&self, wall: Wall, stops: impl Fn(&Effect) -> bool) -> Option<Effect> {
+        let effects = self.effects.borrow();
+        let stopped = effects.iter().filter(|effect| effect.until > wall && stops(effect));
         stopped.max_by_key(|effect| effect.until).cloned()
     }
 
@@ -203,7 +212,7 @@ pub(super) fn standstill_of_hop<W: World>(
         return None;
     }
     let provider = schedule.hop(id).and_then(|hop| hop.provider.clone());
-    let effect = schedule.shaped.stopped(provider.as_deref(), key)?;
+    let effect = schedule.shaped.stopped(schedule.services.wall(), provider.as_deref(), key)?;
     Some(standstill(&schedule.services, &effect))
 }
 
@@ -217,7 +226,8 @@ pub(super) fn standstill_of_party<W: World>(
         return None;
     }
     let provider = schedule.provider_of_scheduled(&schedule.queue(), id);
-    let effect = schedule.shaped.stopped_party(provider.as_deref(), key)?;
+    let wall = schedule.services.wall();
+    let effect = schedule.shaped.stopped_party(wall, provider.as_deref(), key)?;
     Some(standstill(&schedule.services, &effect))
 }
 

@@ -7,7 +7,7 @@ use crate::routing::hop::NextHop;
 use crate::seams::{Time, World};
 use crate::window::Window;
 use mail::Mono;
-use queue::{Hours, ReadyId, ReadyKey, ScheduledId, ScheduledKey};
+use queue::{Hours, ReadyId, ReadyKey, ScheduledId, ScheduledKey, Standing};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +86,24 @@ pub(super) fn suspend_resolved<W: World>(
         let key = schedule.queue().scheduled_key(id).cloned();
         if let Some(key) = key {
             suspend_with(schedule, id, &key, hops);
+        }
+    }
+}
+
+/// The time of a standstill has come: it is over, or goes on where the wall clock by which it ends was set back.
+pub(crate) fn look_again<W: World>(schedule: &Schedule<W>, of: Standing) {
+    match of {
+        Standing::Scheduled(id) => {
+            let key = schedule.queue().scheduled_key(id).cloned();
+            if let Some(key) = key {
+                suspend_scheduled(schedule, id, &key);
+            }
+        }
+        Standing::Ready(id) => {
+            let key = schedule.queue().ready_key(id).cloned();
+            if let Some(key) = key {
+                suspend_hop(schedule, id, &key);
+            }
         }
     }
 }

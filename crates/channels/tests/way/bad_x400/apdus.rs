@@ -1,6 +1,6 @@
 //! APDUs by name: those that nobody should send, and the ones beside them that anybody may.
 
-use crate::world::WALL_MS;
+use crate::time::WALL_MS;
 use mail::Wall;
 use x400::ber::{Reader, Tag, Writer};
 use x400::mts::envelope::message_prefix;

@@ -84,8 +84,8 @@ struct Records {
     hostless: BTreeSet<String>,
     /// Notices of delay, likewise.
     delayed: BTreeMap<String, BTreeSet<String>>,
-    /// Recipients that were refused for good, with the transaction in which they were last.
-    refused: BTreeMap<String, Transaction>,
+    /// Recipients that were refused for good, with the transaction in which the node named them last, and when.
+    refused: BTreeMap<String, (u64, Transaction)>,
     /// First arrivals at the domain that is well.
     well: BTreeMap<String, u64>,
     violations: Vec<Violation>,
@@ -186,6 +186,14 @@ impl Account {
         submission.is_some_and(|s| s.requires_tls && s.sender != recipient)
     }
 
+    /// Whether the message from this sender does; a report has none.
+    #[must_use]
+    pub fn asks_for_tls(&self, sender: &str) -> bool {
+        let records = self.records();
+        let submission = records.submissions.get(name_of(sender));
+        submission.is_some_and(|s| s.requires_tls && s.sender == sender)
+    }
+
     /// From now on refused messages may arrive: a write or sync of a log of this process has failed, and what
     /// the disk holds is not known.
     pub fn handle_failed_log(&self, life: Group) {
@@ -233,9 +241,13 @@ impl Account {
         }
     }
 
-    /// A next hop has refused a recipient for good.
-    pub fn handle_refused(&self, recipient: &str, transaction: Transaction) {
-        self.records.borrow_mut().refused.insert(recipient.to_owned(), transaction);
+    /// A next hop has refused a recipient for good, which the node named at `written_us`. (Who is slow refuses
+    /// what another host has refused meanwhile, because the node has long given that connection up.)
+    pub fn handle_refused(&self, recipient: &str, transaction: Transaction, written_us: u64) {
+        let mut records = self.records.borrow_mut();
+        let last = (written_us, transaction);
+        let known = records.refused.entry(recipient.to_owned()).or_insert(last);
+        *known = last.max(*known);
     }
 
     /// The client learns more. `accepted` are the recipients that were not refused.
@@ -400,7 +412,7 @@ impl Account {
         let records = self.records();
         let mut moments: BTreeMap<(&str, Transaction), BTreeSet<&String>> = BTreeMap::new();
         let is_of_peer = |(recipient, _): &(&String, _)| !records.hostless.contains(*recipient);
-        for (recipient, transaction) in records.refused.iter().filter(is_of_peer) {
+        for (recipient, (_, transaction)) in records.refused.iter().filter(is_of_peer) {
             let reports = records.failed.get(recipient).into_iter().flatten();
             moments.entry((name_of(recipient), *transaction)).or_default().extend(reports);
         }

@@ -17,12 +17,16 @@ const COHORTS_MAX: u32 = 3;
 /// as a message is tried at most, each a fifth sooner, and one that an edge of the minute adds.
 const PROBES_MAX: u32 = 9;
 
-/// When a next hop refused MAIL because it defers everything, by life of the node and host.
-#[derive(Debug, Default)]
-pub struct Deferred(RefCell<BTreeMap<(Group, IpAddr), Vec<u64>>>);
+/// Mail that has ready queues of its own: of this life of the node, and whether it asks for TLS all the way
+/// (RFC 8689). Of both kinds each shard has one, which learns by itself what the hop says.
+type Kind = (Group, bool);
 
-/// Transactions within a minute to a hop that defers everything, at most: on each shard the
-/// cohorts that it takes to learn so, those that are under way then, and the probes.
+/// When a next hop refused MAIL because it defers everything, by kind of mail and host.
+#[derive(Debug, Default)]
+pub struct Deferred(RefCell<BTreeMap<(Kind, IpAddr), Vec<u64>>>);
+
+/// Transactions within a minute to a hop that defers everything, at most, of each kind of mail: on each shard
+/// the cohorts that it takes to learn so, those that are under way then, and the probes.
 #[must_use]
 pub fn attempts_max(hop: &Hop, shards: u16) -> usize {
     let each = COHORTS_MAX * hop.connections_max + hop.connections_max + PROBES_MAX;
@@ -30,9 +34,9 @@ pub fn attempts_max(hop: &Hop, shards: u16) -> usize {
 }
 
 impl Deferred {
-    /// `host` deferred what the node wrote at `at_us`.
-    pub fn note(&self, host: IpAddr, group: Group, at_us: u64) {
-        self.0.borrow_mut().entry((group, host)).or_default().push(at_us);
+    /// `host` deferred what the node wrote at `at_us`, of mail that asks for TLS all the way or does not.
+    pub fn note(&self, host: IpAddr, life: Group, asks_for_tls: bool, at_us: u64) {
+        self.0.borrow_mut().entry(((life, asks_for_tls), host)).or_default().push(at_us);
     }
 
     /// What is wrong with those at `hop`, for people.
@@ -40,17 +44,19 @@ impl Deferred {
     pub fn exceeded(&self, hop: &Hop, shards: u16) -> Vec<String> {
         let noted = self.0.borrow();
         let max = attempts_max(hop, shards);
-        let lives: BTreeSet<Group> = noted.keys().map(|&(group, _)| group).collect();
+        let kinds: BTreeSet<Kind> = noted.keys().map(|&(kind, _)| kind).collect();
         let mut wrong = Vec::new();
-        for life in lives {
-            let of = |host: &std::net::SocketAddr| noted.get(&(life, host.ip()));
+        for kind in kinds {
+            let of = |host: &std::net::SocketAddr| noted.get(&(kind, host.ip()));
             let mut times_us: Vec<u64> =
                 hop.hosts.iter().filter_map(of).flatten().copied().collect();
             times_us.sort_unstable();
             let most = most_in(&times_us, MINUTE_US);
             if most > max {
+                let (life, asks_for_tls) = kind;
+                let what = if asks_for_tls { ", of mail that asks for TLS," } else { "" };
                 wrong.push(format!(
-                    "{most} attempts in a minute by {life:?} at {:?}, which defers everything; at \
+                    "{most} attempts in a minute by {life:?}{what} at {:?}, which defers everything; at \
                      most {max} allowed",
                     hop.domains[0]
                 ));

@@ -67,6 +67,10 @@ impl Held {
             && own.renewed == effect.renewed
     }
 
+    fn left_ms(&self, now_ms: u64) -> u64 {
+        self.effect.until.0.saturating_sub(now_ms)
+    }
+
     /// From when on it must hold for this life of the node, if `grace_us` is what takes its time.
     fn since_us(&self, life: Group, grace_us: u64) -> u64 {
         let (by, at_us) = self.by;
@@ -131,7 +135,7 @@ impl Effects {
                     == (&effect.rule, &effect.source, &effect.tenant)
                     && effect.renewed > own.renewed
             });
-            let left_ms = known.effect.until.0.saturating_sub(now_ms);
+            let left_ms = known.left_ms(now_ms);
             known.is_over = is_renewed || left_ms <= ROUNDED_MS;
             if !known.is_over && !std::mem::replace(&mut known.is_lost, true) {
                 let rule = &known.effect.rule;
@@ -177,6 +181,15 @@ impl Effects {
     pub fn begin(&self, life: Group) {
         self.life.set(life);
         self.cap();
+    }
+
+    /// The wall clock is about to be turned. What is over by then is over, though it is not written yet: a process
+    /// that was not there meanwhile, or has just begun, may have read so.
+    pub fn end_those_over(&self) {
+        let now_ms = self.now_ms();
+        for held in self.held.borrow_mut().iter_mut() {
+            held.is_over |= held.left_ms(now_ms) <= ROUNDED_MS;
+        }
     }
 
     /// The wall clock was turned: what ends by it ends at another time.
@@ -249,10 +262,11 @@ impl Effects {
             for (life, times_us) in &held.begun {
                 let mut times_us = times_us.clone();
                 times_us.sort_unstable();
-                let sets = paces::named(&self.plan, queues, *life);
+                let (sets, lead_there) = paces::named(&self.plan, queues, *life);
                 // What is set holds for each set of hosts by itself.
                 let limits = if held.word == Word::Set { sets } else { 1 };
-                let extra = paces::of_source(&self.plan, per_second as u32, sets, limits);
+                let extra =
+                    paces::of_source(&self.plan, per_second as u32, (limits, lead_there), limits);
                 let rate = per_second * f64::from(limits);
                 let allowed_at = |at_us: u64| rate * at_us as f64 / 1e6;
                 let found = worst_stretch(&times_us, allowed_at, |_| extra);

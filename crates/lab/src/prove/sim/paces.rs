@@ -114,7 +114,8 @@ impl Paces {
         let extra = match of {
             Of::Source(_) => {
                 let connections = in_force.iter().map(|terms| terms.connections_max).max();
-                of_source(plan, most, named(plan, queues, life), connections.unwrap_or(0))
+                let (_, lead_there) = named(plan, queues, life);
+                of_source(plan, most, (1, lead_there), connections.unwrap_or(0))
             }
             Of::Tenant(_) => of_tenant(plan, most),
         };
@@ -136,21 +137,27 @@ pub(super) fn number_of(sender: &str) -> Option<u64> {
     sender.split('@').next()?.strip_prefix('m')?.parse().ok()
 }
 
-/// Sets of the provider's hosts that the DNS has named to a life of the node.
-pub(super) fn named(plan: &Plan, queues: &ReadyQueues, life: Group) -> u32 {
+/// Sets of the provider's hosts that the DNS has named to a life of the node, and ready queues of each shard that
+/// lead there, of one source.
+pub(super) fn named(plan: &Plan, queues: &ReadyQueues, life: Group) -> (u32, u32) {
     let hosts = plan.provider_hosts().iter().map(|host| host.ip()).collect();
-    let all = queues.since_us(life, &hosts).len() as u32;
-    (all / plan.pace.as_ref().map_or(1, |pace| pace.sources.len() as u32)).max(1)
+    let sets = queues.sets(life, &hosts);
+    let sources = plan.pace.as_ref().map_or(1, |pace| pace.sources.len() as u32);
+    let lead_there: u32 = sets.iter().map(|set| set.queues).sum();
+    (sets.len() as u32 / sources, lead_there / sources)
 }
 
 /// Beyond the rate of a source towards the provider. Each ready queue of each shard may hold what it was lent at once,
 /// and twice that where it asks again while the first grant is on its way; each connection one message that it has
-/// taken and not begun.
-pub(super) fn of_source(plan: &Plan, per_second: u32, sets: u32, connections_max: u32) -> f64 {
-    // A set has a ready queue for each policy that its domains have, and as many for mail that asks for TLS.
-    let policies = if plan.has_tls() { 6 } else { 1 };
-    let borrowers = u32::from(plan.shards) * sets * policies;
-    extra(per_second, borrowers, connections_max)
+/// taken and not begun. So many `limits` have a burst each.
+pub(super) fn of_source(
+    plan: &Plan,
+    per_second: u32,
+    (limits, queues): (u32, u32),
+    connections_max: u32,
+) -> f64 {
+    let bursts = limits.saturating_sub(1) * burst(per_second);
+    extra(per_second, u32::from(plan.shards) * queues, connections_max) + f64::from(bursts)
 }
 
 /// The same of a tenant, who borrows once for each shard; any connection may have a message of its own.

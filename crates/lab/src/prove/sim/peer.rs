@@ -65,6 +65,14 @@ impl Peers {
         !self.healed.get() && !hop.is_well && self.random.borrow_mut().permille(permille)
     }
 
+    /// A connection to `host` begins, or ends.
+    fn note_connection(&self, host: IpAddr, connection: u64) {
+        if let Some(from) = self.network.source_of(connection) {
+            let wall_ms = wall_ms(&self.executor, &self.wall_offset_ms);
+            warming::note_connection((&self.plan, &self.warmed), (from, host), wall_ms);
+        }
+    }
+
     async fn pause(&self, most_us: u64) {
         let after_us = self.random.borrow_mut().below(most_us);
         self.executor.sleep(after_us).await;
@@ -93,9 +101,12 @@ async fn listen(peers: &Rc<Peers>, hop: &Rc<Hop>, host: SocketAddr, until_us: u6
         };
         let Ok(stream) = accepted.and_then(|(accepted, _)| net.adopt(accepted)) else { continue };
         let (task, hop) = (Rc::clone(peers), Rc::clone(hop));
+        let connection = stream.id();
         peers.executor.spawn(OUTSIDE, async move {
+            task.note_connection(host.ip(), connection);
             // An error is the node's going away.
             let _ = serve(&task, &hop, host, stream).await;
+            task.note_connection(host.ip(), connection);
         });
     }
 }
@@ -412,17 +423,18 @@ impl Session {
         let written_us = network.written_by_client_at(connection, self.taken_bytes);
         if let (Some(group), Some(at_us)) = (network.client_of(connection), written_us) {
             self.peers.beginnings.note(self.host, group, at_us);
+            let sender = String::from_utf8_lossy(self.dialogue.candidate());
             if let Some(from) =
                 network.source_of(connection).filter(|_| self.peers.plan.pace.is_some())
             {
-                let sender = String::from_utf8_lossy(self.dialogue.candidate());
                 let between = (from, self.host);
                 let begun = Begun { life: group, between, sender: &sender, at_us };
                 self.peers.paces.note(&self.peers.plan, begun);
                 self.peers.effects.note(begun);
             }
             if self.defers_all() {
-                self.peers.deferred.note(self.host, group, at_us);
+                let asks_for_tls = self.peers.account.asks_for_tls(&sender);
+                self.peers.deferred.note(self.host, group, asks_for_tls, at_us);
             }
         }
     }
@@ -469,7 +481,8 @@ impl Session {
     fn note_refused(&self, connection: u64) {
         let recipient = String::from_utf8_lossy(self.dialogue.candidate()).into_owned();
         let transaction = (connection, self.transactions_count);
-        self.peers.account.handle_refused(&recipient, transaction);
+        let written_us = self.peers.network.written_by_client_at(connection, self.taken_bytes);
+        self.peers.account.handle_refused(&recipient, transaction, written_us.unwrap_or(0));
     }
 
     /// Content comes only after a recipient of its transaction was accepted (RFC 3030 §2), but

@@ -5,9 +5,8 @@
 use super::account::{Account, name_of};
 use super::executor::{Executor, Group};
 use super::handshake::Certificate;
-use super::network::HostSet;
 use super::plan::{Hop, NOBODYS_KEY, Plan, TlsPlan, TlsaPlan, key_of};
-use super::ready_queues::ReadyQueues;
+use super::ready_queues::{ReadyQueues, TlsSays, in_order};
 use auth::mta_sts::{Mode, Policy};
 use auth::tlsa::Tlsa;
 use load::random::Random;
@@ -47,8 +46,8 @@ struct Told {
     since_us: u64,
     /// The policies of a domain, or that it has none.
     policies: BTreeMap<String, Vec<Option<Arc<Policy>>>>,
-    /// The sets of MX hosts of a domain.
-    hosts: BTreeMap<String, BTreeSet<Vec<String>>>,
+    /// The MX hosts of a domain, with their preferences.
+    hosts: BTreeMap<String, BTreeSet<Vec<(u16, String)>>>,
 }
 
 /// Whether a host promises what RFC 8689 asks, once it is encrypted: half of them do.
@@ -189,11 +188,21 @@ impl Promises {
     #[must_use]
     pub fn vouch(&self, life: Group, domain: &str, records: Vec<Mx>) -> Vouched<Vec<Mx>> {
         if let Some(told) = self.told.borrow_mut().get_mut(&life) {
-            let names = records.iter().map(|mx| mx.host.clone()).collect();
+            let names = records.iter().map(|mx| (mx.preference, mx.host.clone())).collect();
             told.hosts.entry(domain.to_owned()).or_default().insert(names);
         }
         let is_secure = self.tls_of(domain).is_some_and(|(tls, which)| tls.secure[which]);
         Vouched { answer: records, is_secure }
+    }
+
+    /// What is said of TLS to the hosts of a domain at this moment, whose policy is enforced or is not.
+    #[must_use]
+    pub fn says(&self, domain: &str, is_enforced: bool) -> Option<TlsSays> {
+        let (hop, which) = self.hop_of(domain)?;
+        let changes = self.configured.borrow().last().map_or(0, |&(_, changes)| changes);
+        let word = self.routes[changes][hop].as_ref()?.word;
+        let is_secure = self.plan.hops[hop].tls.as_ref()?.secure[which];
+        Some(TlsSays { word, is_secure, is_enforced })
     }
 
     /// Whether DNSSEC vouches for a host's addresses.
@@ -277,12 +286,13 @@ impl Promises {
         let Some(told) = told.get_mut(&life) else { return };
         if let Some(policy) = policy.as_ref().filter(|policy| policy.mode != Mode::None) {
             for hosts in told.hosts.get(domain).into_iter().flatten() {
-                let left = hosts.iter().filter(|host| policy.has_host(host));
-                let address = |host: &String| {
+                let left = hosts.iter().filter(|(_, host)| policy.has_host(host));
+                let address = |(preference, host): &(u16, String)| {
                     let (hop, number) = self.host_named(host)?;
-                    Some(self.plan.hops[hop].hosts[number].ip())
+                    Some((*preference, self.plan.hops[hop].hosts[number].ip()))
                 };
-                self.queues.name(life, left.filter_map(address).collect::<HostSet>());
+                let says = self.says(domain, policy.mode == Mode::Enforce);
+                self.queues.name(life, in_order(left.filter_map(address)), says);
             }
         }
         let policies = told.policies.entry(domain.to_owned()).or_default();

@@ -4,19 +4,21 @@
 use super::executor::Group;
 use super::network::HostSet;
 use super::plan::Hop;
-use super::ready_queues::{ReadyQueues, groups_of};
+use super::ready_queues::{NamedSet, ReadyQueues, groups_of, queues_of};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// What a rate allows each ready queue.
+/// What a rate allows each set of hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct RateLimit {
     /// Transactions per second.
     pub per_second: f64,
-    /// Beyond that in any stretch of time: the burst of the schedule, the tokens that shards held
-    /// when it began, and the transactions that were taken then and had not been begun.
+    /// Beyond that in any stretch of time: the burst of the schedule, and the transactions that were taken when it
+    /// began and had not been begun.
     pub extra: f64,
+    /// And, for each ready queue that leads there, the tokens that it held then, on all shards.
+    pub held: f64,
 }
 
 impl RateLimit {
@@ -24,15 +26,16 @@ impl RateLimit {
     #[must_use]
     pub fn of(hop: &Hop, shards: u16) -> Option<RateLimit> {
         let per_second = f64::from(hop.per_second);
-        // A shard is lent a tenth of a second's worth, at least one; twice that where it asks once
-        // more while the first grant is on its way.
+        // A ready queue of a shard is lent a tenth of a second's worth, at least one; twice that where it asks once
+        // more while the first grant is on its way. It keeps them as long as mail waits there, be it for one of the
+        // connections that others have, and they come back to the others when it has none any more.
         let held = 2.0 * (per_second / 10.0).floor().max(1.0) * f64::from(shards);
         let burst = (per_second / 4.0).floor().max(1.0);
         // What a connection takes may have to be read from the spool before it begins, or to wait
         // for those in flight; until then the connection takes no more.
         let taken = hop.connections_max;
-        let extra = burst + held + f64::from(taken);
-        (hop.per_second > 0).then_some(RateLimit { per_second, extra })
+        let extra = burst + f64::from(taken);
+        (hop.per_second > 0).then_some(RateLimit { per_second, extra, held })
     }
 }
 
@@ -51,20 +54,22 @@ impl Beginnings {
     pub fn exceeded(&self, hop: &Hop, limit: RateLimit, queues: &ReadyQueues) -> Vec<String> {
         let hosts: Vec<IpAddr> = hop.hosts.iter().map(|host| host.ip()).collect();
         let groups = if hop.by_mx { groups_of(&hosts) } else { vec![hosts] };
+        let only = NamedSet { since_us: 0, queues: queues_of(hop.tls.is_some()) };
         let lives: BTreeSet<Group> = self.0.borrow().keys().map(|&(group, _)| group).collect();
         let mut wrong = Vec::new();
         for life in lives {
             for hosts in &groups {
                 let hosts: HostSet = hosts.iter().copied().collect();
-                let since_us = if hop.by_mx { queues.since_us(life, &hosts) } else { vec![0] };
+                let sets = if hop.by_mx { queues.sets(life, &hosts) } else { vec![only] };
                 let times_us = self.times_us(life, &hosts);
-                if let Some((count, from_us, to_us)) = worst(&times_us, limit, &since_us) {
+                if let Some((count, from_us, to_us)) = worst(&times_us, limit, &sets) {
                     wrong.push(format!(
                         "{count} transactions to {:?} at {hosts:?} by {life:?} from {from_us} to \
-                         {to_us} us, at {} per second for each of {} ready queues",
+                         {to_us} us, at {} per second for each of {} sets of hosts, with {} ready queues",
                         hop.domains[0],
                         limit.per_second,
-                        since_us.len()
+                        sets.len(),
+                        sets.iter().map(|set| set.queues).sum::<u32>()
                     ));
                 }
             }
@@ -82,16 +87,15 @@ impl Beginnings {
     }
 }
 
-/// A stretch of time with more than is allowed to ready queues that are there since `since_us`: how
-/// many, from when, until when.
-fn worst(times_us: &[u64], limit: RateLimit, since_us: &[u64]) -> Option<(usize, u64, u64)> {
+/// A stretch of time with more than is allowed to these sets of hosts: how many, from when, until when.
+fn worst(times_us: &[u64], limit: RateLimit, sets: &[NamedSet]) -> Option<(usize, u64, u64)> {
     let allowed_at = |at_us: u64| {
-        let lasted_us: u64 = since_us.iter().map(|&since_us| at_us.saturating_sub(since_us)).sum();
+        let lasted_us: u64 = sets.iter().map(|set| at_us.saturating_sub(set.since_us)).sum();
         limit.per_second * lasted_us as f64 / 1e6
     };
     let extra_at = |at_us: u64| {
-        let queues = since_us.iter().filter(|&&since_us| since_us <= at_us).count();
-        limit.extra * queues as f64
+        let there = sets.iter().filter(|set| set.since_us <= at_us);
+        there.map(|set| limit.extra + limit.held * f64::from(set.queues)).sum()
     };
     worst_stretch(times_us, allowed_at, extra_at)
 }
@@ -155,10 +159,14 @@ impl RateSteps {
 mod tests {
     use super::*;
 
+    fn set(since_us: u64) -> NamedSet {
+        NamedSet { since_us, queues: 1 }
+    }
+
     #[test]
     fn a_stretch_with_more_than_the_rate_and_its_burst_is_found() {
-        let limit = RateLimit { per_second: 2.0, extra: 2.0 };
-        let worst = |times_us: &[u64]| worst(times_us, limit, &[0]);
+        let limit = RateLimit { per_second: 2.0, extra: 1.0, held: 1.0 };
+        let worst = |times_us: &[u64]| worst(times_us, limit, &[set(0)]);
         let even: Vec<u64> = (0..20).map(|n| n * 500_000).collect();
         assert_eq!(worst(&even), None);
         let mut burst = even.clone();
@@ -171,8 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn another_ready_queue_adds_its_rate_from_when_it_is_there() {
-        let limit = RateLimit { per_second: 2.0, extra: 1.0 };
+    fn another_set_adds_its_rate_from_when_it_is_there() {
+        let limit = RateLimit { per_second: 2.0, extra: 1.0, held: 0.0 };
+        let worst = |times_us: &[u64], limit, since_us: &[u64]| {
+            let sets: Vec<NamedSet> = since_us.iter().copied().map(set).collect();
+            worst(times_us, limit, &sets)
+        };
         // Two a second, and four a second from 5 s on.
         let first: Vec<u64> = (0..10).map(|n| n * 500_000).collect();
         let then = (0..20).map(|n| 5_000_000 + n * 250_000);

@@ -44,6 +44,7 @@ pub(super) fn first_offset_ms(plan: &Plan, executor: &Executor) -> Rc<Cell<i64>>
 impl Simulation {
     /// The wall clock is set, ahead or back.
     pub(super) fn turn_clock(&self, by_ms: i64) {
+        self.environment.effects.end_those_over();
         let offset_ms = &self.environment.wall_offset_ms;
         offset_ms.set(offset_ms.get() + by_ms);
         self.peers.warmed.turn(u64::try_from(by_ms).unwrap_or(0));

@@ -151,9 +151,12 @@ pub struct Warmed {
 
 #[derive(Debug, Default)]
 struct Sent {
-    /// The last day that there was, and how many had begun before it.
+    /// Days on which something may have been tried, which is what the node goes on by: not only a recipient that
+    /// was named, but also a transaction that failed before that, or that was lost on its way here. Without a
+    /// connection there was none.
+    tried: BTreeSet<u32>,
+    /// The last day on which there was a recipient.
     day: u32,
-    days: usize,
     of_day: u32,
     in_all: u32,
 }
@@ -168,19 +171,25 @@ impl Warmed {
         self.turned_ms.set(self.turned_ms.get() + by_ms);
     }
 
+    /// There is a connection from the source.
+    fn note_connection(&self, wall_ms: u64) {
+        self.sent.borrow_mut().tried.insert(day_of(Wall(wall_ms)));
+    }
+
     /// The node named a recipient, at `at_us` by the simulation's clock and `wall_ms` by its own. What is wrong with
     /// that, for people.
     pub fn note(&self, plan: &WarmupPlan, at_us: u64, wall_ms: u64) -> Option<String> {
         let mut sent = self.sent.borrow_mut();
         let day = day_of(Wall(wall_ms));
         if day > sent.day {
-            sent.days += usize::from(sent.day > 0);
             (sent.day, sent.of_day) = (day, 0);
         }
+        sent.tried.insert(day);
+        let days = sent.tried.range(..day).count();
         sent.in_all += 1;
-        let is_of_today = sent.days == 0 || wall_ms % DAY_MS >= TAKEN_MS;
+        let is_of_today = days == 0 || wall_ms % DAY_MS >= TAKEN_MS;
         sent.of_day += u32::from(is_of_today);
-        let count = plan.count_max(sent.days);
+        let count = plan.count_max(days);
         if sent.of_day > count {
             return Some(format!("{} recipients of {count} on day {day}", sent.of_day));
         }
@@ -195,18 +204,28 @@ impl Warmed {
     }
 }
 
+/// What the source of this way may send, if it warms up there.
+fn plan_of(plan: &Plan, (from, to): (IpAddr, IpAddr)) -> Option<&WarmupPlan> {
+    let pace = plan.pace.as_ref()?;
+    let is_of_source = pace.sources.get(WarmupPlan::SOURCE) == Some(&from);
+    let is_meant = is_of_source && plan.provider_hosts().iter().any(|host| host.ip() == to);
+    pace.warmup.as_ref().filter(|_| is_meant)
+}
+
+/// There is a connection this way, or was until now.
+pub fn note_connection((plan, warmed): (&Plan, &Warmed), between: (IpAddr, IpAddr), wall_ms: u64) {
+    if plan_of(plan, between).is_some() {
+        warmed.note_connection(wall_ms);
+    }
+}
+
 /// Whether a recipient of this way counts, and what is wrong with it then.
 pub fn check(
     (plan, account, warmed): (&Plan, &Account, &Warmed),
-    (from, to): (IpAddr, IpAddr),
+    between: (IpAddr, IpAddr),
     (at_us, wall_ms): (u64, u64),
 ) {
-    let Some(pace) = &plan.pace else { return };
-    let Some(warmup) = &pace.warmup else { return };
-    let is_of_source = pace.sources.get(WarmupPlan::SOURCE) == Some(&from);
-    if !is_of_source || !plan.provider_hosts().iter().any(|host| host.ip() == to) {
-        return;
-    }
+    let Some(warmup) = plan_of(plan, between) else { return };
     if let Some(wrong) = warmed.note(warmup, at_us, wall_ms) {
         account.violate(None, format!("the source that warms up sends too much: {wrong}"));
     }
@@ -226,6 +245,12 @@ mod tests {
         assert_eq!(warmed.note(&plan, 0, 5 * DAY_MS + 7), None);
         let more = warmed.note(&plan, 1_000_000, 5 * DAY_MS + 1_007).expect("one too many");
         assert!(more.starts_with("2 recipients of 1 on day 5"), "{more}");
+        // What was tried and came to nothing was tried.
+        let warmed = Warmed::default();
+        warmed.note_connection(5 * DAY_MS + 7);
+        let at_ms = 6 * DAY_MS + 2 * TAKEN_MS;
+        assert!((0..2).all(|n| warmed.note(&plan, 0, at_ms + n).is_none()));
+        assert!(warmed.note(&plan, 0, at_ms + 2).is_some());
         // Taken before midnight.
         let warmed = Warmed::default();
         assert_eq!(warmed.note(&plan, 0, 6 * DAY_MS - 1), None);

@@ -7,7 +7,7 @@ use super::network::{HostSet, SimNet};
 use super::open_files::OpenFiles;
 use super::plan::{Mood, Zones};
 use super::promises::Promises;
-use super::ready_queues::ReadyQueues;
+use super::ready_queues::{ReadyQueues, in_order};
 use super::tables::SimTables;
 use super::trace::Trace;
 use super::warming::SimWarmups;
@@ -313,11 +313,14 @@ impl SimDns {
         SimDns { executor, faults, random, asker, files, promises }
     }
 
-    /// The addresses of these hosts.
-    fn host_set(&self, records: &[Mx]) -> HostSet {
+    /// The addresses of these hosts, in the order in which they are tried.
+    fn order(&self, records: &[Mx]) -> Vec<HostSet> {
         let zones = self.faults.zones.borrow();
-        let addresses = records.iter().filter_map(|mx| zones.addresses.get(&mx.host));
-        addresses.flatten().copied().collect()
+        let addresses = records.iter().flat_map(|mx| {
+            let of_host = zones.addresses.get(&mx.host).into_iter().flatten();
+            of_host.map(|&address| (mx.preference, address))
+        });
+        in_order(addresses)
     }
 
     async fn ask<T>(
@@ -389,7 +392,7 @@ impl Dns for SimDns {
     async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
         let records = self.ask(domain, |zones| zones.mx.get(domain).cloned()).await?;
         let (group, queues) = &self.asker;
-        queues.name(*group, self.host_set(&records));
+        queues.name(*group, self.order(&records), self.promises.says(domain, false));
         Ok(self.promises.vouch(*group, domain, records).answer)
     }
 

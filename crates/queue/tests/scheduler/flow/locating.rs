@@ -378,7 +378,9 @@ fn a_suspended_domain_keeps_what_was_found() {
     one.queue.suspend(one.now, ScheduledId(0), Some(suspension.into()));
     assert_eq!(one.at(&question, "b1"), []);
     assert!(matches!(one.queue.why(one.now, id), Some(Blocker::Suspended(_))));
-    assert!(matches!(one.later(SECOND * 31)[..], [Action::Locate(_)]));
+    assert!(matches!(one.later(SECOND * 31)[..], [Action::Standstill(_)]));
+    one.queue.suspend(one.now, ScheduledId(0), None);
+    assert!(matches!(one.poll()[..], [Action::Locate(_)]));
 }
 
 #[test]

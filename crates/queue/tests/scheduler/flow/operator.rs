@@ -5,7 +5,7 @@ use crate::world::{Limits, SECOND, entry, failure, limits, policy, scheduled_key
 use mail::MessageId;
 use queue::{
     Action, Blocker, EntryOutcome, Held, NewEntry, ReadyId, Resolution, Retried, RetryPolicy,
-    ScheduledId, Suspension, Take, Transferred,
+    ScheduledId, Standing, Suspension, Take, Transferred,
 };
 
 #[test]
@@ -232,10 +232,47 @@ fn what_is_suspended_waits_and_does_not_expire() {
     for _ in 0..45 {
         assert_eq!(one.later(SECOND), []);
     }
-    let actions = one.later(SECOND * 5);
+    assert_eq!(one.later(SECOND * 5), [Action::Standstill(Standing::Scheduled(ScheduledId(0)))]);
+    one.queue.suspend(one.now, ScheduledId(0), None);
+    let actions = one.poll();
     assert!(actions.contains(&Action::Wake(READY)), "{actions:?}");
     assert!(!actions.iter().any(|action| matches!(action, Action::Expired(_))), "{actions:?}");
     work(one.queue.take(one.now, READY, 0));
+}
+
+#[test]
+fn a_standstill_whose_time_has_come_goes_on_until_its_owner_says_that_it_is_over() {
+    let mut one = One::new();
+    let first = one.push(1);
+    one.poll();
+    one.resolve("mx", &limits());
+    let why = |one: &One, id| matches!(one.queue.why(one.now, id), Some(Blocker::Suspended(_)));
+    // Of the scheduled queue all lies at the next hop, where no connection takes it back.
+    one.queue.handle_open_failed(one.now, READY, failure("refused"));
+    let (scheduled, ready) = (Standing::Scheduled(ScheduledId(0)), Standing::Ready(READY));
+    let suspended = suspension(&one, 50);
+    one.queue.suspend(one.now, ScheduledId(0), suspended.clone());
+    one.queue.suspend_ready(one.now, READY, suspended);
+    one.poll();
+    let asked = one.later(SECOND * 50);
+    assert!(asked.contains(&Action::Standstill(scheduled)), "{asked:?}");
+    assert!(asked.contains(&Action::Standstill(ready)), "{asked:?}");
+    // Nobody is asked twice, and nothing goes meanwhile: the clock was set back.
+    let late = one.push(2);
+    assert_eq!(one.later(SECOND * 100), []);
+    assert!(why(&one, first) && why(&one, late));
+    let suspended = suspension(&one, 10);
+    one.queue.suspend(one.now, ScheduledId(0), suspended.clone());
+    one.queue.suspend_ready(one.now, READY, suspended);
+    assert_eq!(one.later(SECOND * 9), []);
+    let asked = one.later(SECOND);
+    assert_eq!(asked, [Action::Standstill(scheduled), Action::Standstill(ready)]);
+    // An answer of the past says that it is over.
+    let past = suspension(&one, 0);
+    one.queue.suspend(one.now, ScheduledId(0), past);
+    one.queue.suspend_ready(one.now, READY, None);
+    assert_eq!(one.poll(), [Action::Open(READY)]);
+    assert!(!why(&one, first) && !why(&one, late));
 }
 
 #[test]

@@ -3,12 +3,16 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part of it")]
 
-use mail::{Class, Domain, EnhancedStatus, Failure, MessageId, Mono, Random, RequireTls};
+mod samples;
+
+pub use samples::{Limits, entry, failure, hosts_of, limits, policy, ready_key, scheduled_key};
+
+use mail::{MessageId, Mono, Random};
 use queue::lease::LeaseMessage;
 use queue::{
-    Action, CloseReason, EntryId, EntryOutcome, LOCATING_MAX, Located, Locating, NamedLimit,
-    NewEntry, Queue, QueueConfig, ReadyId, ReadyKey, ReadyLimits, Resolution, RetryPolicy,
-    ScheduledId, ScheduledKey, Take, Way, Work,
+    Action, CloseReason, EntryId, EntryOutcome, LOCATING_MAX, Located, Locating, NewEntry, Queue,
+    QueueConfig, ReadyId, ReadyKey, Resolution, RetryPolicy, ScheduledId, ScheduledKey, Standing,
+    Take, Way, Work,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,100 +20,6 @@ use std::time::Duration;
 
 pub const MS: Duration = Duration::from_millis(1);
 pub const SECOND: Duration = Duration::from_secs(1);
-
-/// Limits of a hop: its own, and what is shared under its name.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limits {
-    pub connections_max: u32,
-    pub opens_max: u32,
-    pub messages_per_connection: u32,
-    pub messages_per_second: f64,
-    pub recipients_per_message: u32,
-    pub adaptive: bool,
-}
-
-impl Limits {
-    pub fn own(&self) -> ReadyLimits {
-        ReadyLimits {
-            opens_max: self.opens_max,
-            messages_per_connection: self.messages_per_connection,
-            recipients_per_message: self.recipients_per_message,
-            adaptive: self.adaptive,
-        }
-    }
-
-    pub fn shared(&self, name: &str) -> NamedLimit {
-        NamedLimit {
-            name: Arc::from(name),
-            connections_max: self.connections_max,
-            messages_per_second: self.messages_per_second,
-        }
-    }
-}
-
-pub fn limits() -> Limits {
-    Limits {
-        connections_max: 50,
-        opens_max: 0,
-        messages_per_connection: 0,
-        messages_per_second: 0.0,
-        recipients_per_message: 100,
-        adaptive: false,
-    }
-}
-
-pub fn policy() -> RetryPolicy {
-    RetryPolicy {
-        first: Duration::from_secs(60),
-        factor: 2.0,
-        longest: Duration::from_secs(3600),
-        jitter: 0.1,
-        give_up_after: Duration::from_secs(5 * 86_400),
-        warn_after: None,
-    }
-}
-
-pub fn failure(text: &str) -> Arc<Failure> {
-    Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 1), text))
-}
-
-pub fn scheduled_key(domain: &str) -> ScheduledKey {
-    ScheduledKey {
-        tenant: Arc::from(""),
-        campaign: Arc::from(""),
-        domain: Domain::parse(domain).expect("a domain"),
-        route: Arc::from(""),
-        pool: Arc::from(""),
-        window: Arc::from(""),
-        require_tls: RequireTls::Unsaid,
-    }
-}
-
-pub fn ready_key(next_hop: &str) -> ReadyKey {
-    let nothing = || Arc::from("");
-    let (source, tls, shaping) = (nothing(), nothing(), nothing());
-    ReadyKey { source, next_hop: Arc::from(next_hop), tls, shaping }
-}
-
-/// The set of hosts in a key, whatever their order.
-pub fn hosts_of(key: &ReadyKey) -> &str {
-    key.next_hop.split('>').next().unwrap_or_default()
-}
-
-pub fn entry(id: u64, now: Mono) -> NewEntry {
-    NewEntry {
-        id: MessageId(id),
-        recipient: 0,
-        received: now,
-        age_before_start: Duration::ZERO,
-        due: now,
-        attempts: 0,
-        priority: 4,
-        held: false,
-        warned: false,
-        deadlines: queue::Deadlines::NONE,
-    }
-}
 
 /// Everything that is queued.
 pub fn all_entries(queue: &Queue, now: Mono) -> Vec<EntryId> {
@@ -310,6 +220,10 @@ impl World {
                 shard.resolving.push((until, scheduled));
             }
             Action::Hours(_) => panic!("no queue here has a window"),
+            Action::Standstill(Standing::Scheduled(id)) => shard.queue.suspend(self.now, id, None),
+            Action::Standstill(Standing::Ready(id)) => {
+                shard.queue.suspend_ready(self.now, id, None);
+            }
             Action::Allowance { .. } | Action::Spare { .. } => panic!("none needs one"),
             Action::Locate(locating) => {
                 let until = self.now + MS * self.random.below(self.weather.resolve_ms + 1) as u32;
