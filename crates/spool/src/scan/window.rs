@@ -13,27 +13,33 @@ pub(super) struct Window<'a> {
     file: &'a str,
     start: u64,
     buffer: Vec<u8>,
+    /// So much of the buffer is of the file.
+    filled: usize,
     /// Sectors that can't be read, by offset.
     unreadable: BTreeSet<u64>,
 }
 
 impl<'a> Window<'a> {
     pub(super) fn new(disk: &'a dyn Disk, file: &'a str) -> Window<'a> {
-        Window { disk, file, start: 0, buffer: Vec::new(), unreadable: BTreeSet::new() }
+        let unreadable = BTreeSet::new();
+        Window { disk, file, start: 0, buffer: Vec::new(), filled: 0, unreadable }
     }
 
     /// `bytes` bytes from `offset`, fewer where the file ends.
     pub(super) fn get(&mut self, offset: u64, bytes: usize) -> Result<&[u8], DiskError> {
         let within = offset.checked_sub(self.start).map_or(usize::MAX, |at| at as usize);
-        if within.saturating_add(bytes) > self.buffer.len() {
-            self.buffer.resize(bytes.max(WINDOW_BYTES), 0);
+        if within.saturating_add(bytes) > self.filled {
+            let wanted = bytes.max(WINDOW_BYTES);
+            if self.buffer.len() < wanted {
+                self.buffer = vec![0; wanted];
+            }
+            self.filled = 0;
             let bad = &mut self.unreadable;
-            let count = read_around(self.disk, self.file, offset, &mut self.buffer, bad)?;
-            self.buffer.truncate(count);
+            self.filled = read_around(self.disk, self.file, offset, &mut self.buffer, bad)?;
             self.start = offset;
         }
         let from = (offset - self.start) as usize;
-        let to = from.saturating_add(bytes).min(self.buffer.len());
+        let to = from.saturating_add(bytes).min(self.filled);
         Ok(self.buffer.get(from..to).unwrap_or(&[]))
     }
 
