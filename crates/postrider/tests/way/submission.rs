@@ -282,7 +282,7 @@ fn a_reload_reaches_the_sessions_that_begin_then() {
 }
 
 /// For `mx.example.org`.
-const CERTIFICATE: &[u8] = include_bytes!("../../../postrider/tests/certificates/host.der");
+const CERTIFICATE: &[u8] = include_bytes!("../certificates/host.der");
 
 fn certificate(name: &str) -> Option<ClientCertificate> {
     ClientCertificate::new(CERTIFICATE, Some(name.into()))

@@ -10,7 +10,7 @@ mod memory;
 mod play;
 mod say;
 // The reader of such tables is the program's tests'.
-#[path = "../../../../postrider/tests/support/table.rs"]
+#[path = "../../support/table.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod table;
 

@@ -17,10 +17,11 @@ use x400::mts::reader::read_whole;
 use x400::mts::report::Outcome;
 use x400::mts::{ApduEvent, Limits, ReportContent};
 
-const MESSAGE: &[u8] = include_bytes!("../x400/message_unknown_noncritical.ber");
-const DEFERRED: &[u8] = include_bytes!("../x400/message_extensions.ber");
-const CRITICAL: &[u8] = include_bytes!("../x400/message_unknown_critical.ber");
-const PROBE: &[u8] = include_bytes!("../x400/probe.ber");
+const MESSAGE: &[u8] =
+    include_bytes!("../../../channels/tests/x400/message_unknown_noncritical.ber");
+const DEFERRED: &[u8] = include_bytes!("../../../channels/tests/x400/message_extensions.ber");
+const CRITICAL: &[u8] = include_bytes!("../../../channels/tests/x400/message_unknown_critical.ber");
+const PROBE: &[u8] = include_bytes!("../../../channels/tests/x400/probe.ber");
 
 pub(crate) const CONFIG: &str = r#"hostname = "relay.test"
 [[listener]]
