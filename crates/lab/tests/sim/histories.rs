@@ -1,5 +1,4 @@
-//! The simulator: the same seed gives the same history, the laws hold in all of them, and a fault
-//! that is planted is seen.
+//! The same seed gives the same history, the laws hold in all of them, and a fault that is planted is seen.
 
 use lab::prove::sim::{self, Plant, Violation, pool};
 use std::collections::BTreeSet;
