@@ -255,8 +255,9 @@ impl Keeper {
                 (Some(_), false) => "came",
                 (None, _) => "went",
             };
-            view.put(id, item);
+            // Whoever finds the entry finds this, too.
             self.shared.note_change(format!("{dn} {what}"));
+            view.put(id, item);
         }
         view.set_cookie(heard.cookie);
         Ok(())
