@@ -18,8 +18,7 @@ run:
 
 # Clippy in place of the compiler, for the crates of the workspace: what it compiles for the tests it lints as it
 # goes, and nothing is looked at twice. A warning fails.
-LINTING = env RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
-TESTS = $(LINTING) $(CARGO) test --workspace $(FEATURES) --locked --quiet
+LINTING = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
 
 # Everything that must be green: layout, format, licences, lints, tests.
 test: packages
@@ -29,11 +28,7 @@ test: packages
 	scripts/check-licences
 # The fuzz targets are built with what the tests leave of the processor; a failure shows in the last step.
 	nice -n 19 scripts/fuzz --build >/dev/null 2>&1 & \
-	$(TESTS) --no-run
-# So are the simulator's histories played.
-	mkdir -p target; nice -n 19 $(TESTS) --test sim >target/sim-tests.log 2>&1 & histories=$$!; \
-	$(TESTS) -- --test-threads $(TEST_THREADS) --skip histories:: || exit; \
-	wait $$histories || { cat target/sim-tests.log; exit 1; }
+	$(LINTING) $(CARGO) test --workspace $(FEATURES) --locked --quiet -- --test-threads $(TEST_THREADS)
 	scripts/fuzz --seconds 3
 
 # The same without installing packages and without running tests: quick, for an editor's hook.

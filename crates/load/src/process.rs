@@ -1,6 +1,7 @@
 //! Child processes that don't outlive the run.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -109,14 +110,21 @@ impl Process {
         killed.map(drop).map_err(|error| ProcessError::System(self.name, error))
     }
 
-    /// SIGSTOP, or SIGCONT after it.
+    /// SIGSTOP, or SIGCONT after it. What is paused does nothing from then on.
     ///
     /// # Errors
     /// When it can't be signalled.
     pub fn pause(&self, is_paused: bool) -> Result<(), ProcessError> {
         let signal = if is_paused { Signal::STOP } else { Signal::CONT };
-        kill_process(Pid::from_child(&self.child), signal)
-            .map_err(|error| ProcessError::System(self.name, error.into()))
+        let pid = Pid::from_child(&self.child);
+        let system = |error: Errno| ProcessError::System(self.name, error.into());
+        kill_process(pid, signal).map_err(system)?;
+        if is_paused {
+            // Its threads stop one by one. Whoever waits for its end later finds that as well.
+            let ends = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            waitid(WaitId::Pid(pid), ends).map_err(system)?;
+        }
+        Ok(())
     }
 
     /// SIGTERM, and waits for the end.
@@ -167,4 +175,28 @@ impl Drop for Process {
 /// When the system doesn't know where it is.
 pub fn this_program() -> Result<PathBuf, ProcessError> {
     std::env::current_exe().map_err(|error| ProcessError::System("this program", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(process: &Process) -> String {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid())).unwrap();
+        stat.rsplit(") ").next().unwrap()[..1].to_owned()
+    }
+
+    #[test]
+    fn what_is_paused_has_stopped_and_goes_on() {
+        let mut sleep = Command::new("sleep");
+        let mut process = Process::start("sleep", sleep.arg("60")).unwrap();
+        for _ in 0..50 {
+            process.pause(true).unwrap();
+            assert_eq!(state(&process), "T");
+            process.pause(false).unwrap();
+            assert_ne!(state(&process), "T");
+        }
+        process.check_running().unwrap();
+        process.stop(Duration::from_secs(5)).unwrap();
+    }
 }

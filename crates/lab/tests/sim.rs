@@ -1,4 +1,5 @@
-//! The same seed gives the same history, the laws hold in all of them, and a fault that is planted is seen.
+//! The simulator: the same seed gives the same history, the laws hold in all of them, and a fault
+//! that is planted is seen.
 
 use lab::prove::sim::{self, Plant, Violation, pool};
 use std::collections::BTreeSet;
