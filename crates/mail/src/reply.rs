@@ -108,15 +108,19 @@ impl Reply {
     /// Appends the reply in wire form, multi-line where the text has several lines. Control
     /// characters in the text are sent as blanks: it may quote a stranger.
     pub fn write_to(&self, out: &mut Vec<u8>) {
-        let mut lines = self.text.split('\n').peekable();
-        while let Some(line) = lines.next() {
+        let mut text = &*self.text;
+        loop {
+            let (line, more) = match text.split_once('\n') {
+                Some((line, more)) => (line, Some(more)),
+                None => (text, None),
+            };
             let code = [
                 b'0' + (self.code / 100 % 10) as u8,
                 b'0' + (self.code / 10 % 10) as u8,
                 b'0' + (self.code % 10) as u8,
+                if more.is_some() { b'-' } else { b' ' },
             ];
             out.extend_from_slice(&code);
-            out.push(if lines.peek().is_some() { b'-' } else { b' ' });
             if let Some(e) = self.enhanced {
                 write_decimal(out, u16::from(e.class));
                 out.push(b'.');
@@ -125,8 +129,16 @@ impl Reply {
                 write_decimal(out, e.detail);
                 out.push(b' ');
             }
-            out.extend(line.bytes().map(|b| if b.is_ascii_control() { b' ' } else { b }));
+            let start = out.len();
+            out.extend_from_slice(line.as_bytes());
+            for byte in out.iter_mut().skip(start) {
+                *byte = if byte.is_ascii_control() { b' ' } else { *byte };
+            }
             out.extend_from_slice(b"\r\n");
+            match more {
+                Some(more) => text = more,
+                None => return,
+            }
         }
     }
 }

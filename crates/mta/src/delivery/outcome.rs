@@ -45,7 +45,10 @@ pub(crate) fn conclude<W: World>(
     outcomes: Vec<Result<Reply, Failure>>,
     context: &AttemptContext,
 ) {
-    let mut sorted = Sorted::default();
+    // Nearly always one recipient, which is settled: no room for more is taken then.
+    let (settled, events) =
+        (Vec::with_capacity(outcomes.len()), Vec::with_capacity(outcomes.len()));
+    let mut sorted = Sorted { settled, events, ..Sorted::default() };
     for (entry, outcome) in work.entries.iter().zip(outcomes) {
         let &(entry, index, attempts) = entry;
         let verdict = match outcome {

@@ -36,7 +36,7 @@ struct Accepted {
 /// Makes the message durable and queues it. `slots` holds room for its recipients.
 pub(super) async fn commit<W: World>(
     ingress: &Rc<Ingress<W>>,
-    mut draft: Draft,
+    mut draft: Box<Draft>,
     slots: Share,
 ) -> Result<MessageId, Refusal> {
     let id = draft.content.id;
@@ -129,10 +129,10 @@ fn tell<W: World>(ingress: &Ingress<W>, message: &Message, position: u64, kind: 
     ingress.services.emit_at(event, message.id.log(), position);
 }
 
-fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
+fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Box<Draft>) -> Message {
     let at = ingress.services.wall();
     let active = ingress.router.active();
-    let Draft { content, mut envelope, facts, client, is_from_stranger, .. } = draft;
+    let Draft { content, mut envelope, facts, client, is_from_stranger, .. } = *draft;
     let Draft {
         require_tls,
         steering,
@@ -142,7 +142,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
         hides_client,
         omitted,
         ..
-    } = draft;
+    } = *draft;
     let postmasters = resolve_postmasters(&active.config, &mut envelope);
     let mut prefix = Vec::with_capacity(256);
     // Trace information of others has a form of its own.

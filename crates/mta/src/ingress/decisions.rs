@@ -46,7 +46,8 @@ pub(super) async fn decided_within<W: World, T>(
 ) -> Result<T, Refusal> {
     match decision {
         Answer::Now(decided) => decided,
-        Answer::Later(later) => wait_for(services, later, grace, time).await,
+        // In a place of its own: most decisions are made at once, and every session has room for this.
+        Answer::Later(later) => Box::pin(wait_for(services, later, grace, time)).await,
     }
 }
 

@@ -406,7 +406,7 @@ impl<W: World> Entrance<W> {
         };
         let client = Arc::clone(self.session.client());
         let is_from_stranger = !self.session.may_relay();
-        let mut draft = Draft {
+        let mut draft = Box::new(Draft {
             content,
             envelope,
             facts,
@@ -427,7 +427,7 @@ impl<W: World> Entrance<W> {
             contents: Rc::clone(&ingress) as _,
             memory: None,
             tenant_room: None,
-        };
+        });
         let (id, body_bytes) = (draft.id(), draft.facts.body_bytes);
         let Applied { dropped, instead, owners, given } =
             self.resolutions.apply(&mut draft.envelope);

@@ -111,7 +111,7 @@ impl<W: World> Entrance<W> {
         if let Some(reason) = hold {
             additions.hold(&reason);
         }
-        let draft = Draft {
+        let draft = Box::new(Draft {
             content,
             envelope,
             facts,
@@ -131,7 +131,7 @@ impl<W: World> Entrance<W> {
             contents: Rc::clone(&ingress) as _,
             memory: None,
             tenant_room: None,
-        };
+        });
         let slots = Share::none(&ingress.services.shared.queue_slots);
         let slots = std::mem::replace(&mut self.slots, slots);
         let submitted = commit(&ingress, draft, slots).await;

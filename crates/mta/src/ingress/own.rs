@@ -62,7 +62,7 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
                 let (tag, value) = meta::tls_report();
                 additions.set_meta(tag, value);
             }
-            let draft = Draft {
+            let draft = Box::new(Draft {
                 content: Content { id, blob: None, pieces: vec![content] },
                 envelope,
                 facts,
@@ -86,7 +86,7 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
                 contents: Rc::clone(&ingress) as _,
                 memory: None,
                 tenant_room: None,
-            };
+            });
             queue(&ingress, draft).await
         }
         (None, _) => Err(refusals::STOPPING),
@@ -120,7 +120,10 @@ pub(super) fn above(stages: &Stages, content: &Bytes) -> Decision<'static, OwnFi
     })
 }
 
-async fn queue<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Result<MessageId, Refusal> {
+async fn queue<W: World>(
+    ingress: &Rc<Ingress<W>>,
+    draft: Box<Draft>,
+) -> Result<MessageId, Refusal> {
     let mut slots = Share::none(&ingress.services.shared.queue_slots);
     if !slots.try_grow(draft.envelope.recipients.len() as u64) {
         return Err(refusals::QUEUE_FULL);

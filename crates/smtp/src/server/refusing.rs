@@ -91,6 +91,12 @@ impl ServerSession {
         });
     }
 
+    /// Whether anything was refused since [`ServerSession::take_refusals`].
+    #[must_use]
+    pub fn has_refusals(&self) -> bool {
+        !self.refusals.is_empty()
+    }
+
     /// What was refused since the last call; replies given with
     /// [`ServerSession::answer_message`] and [`ServerSession::refused`] are not among it, nor is
     /// the end of a session by timeout or shutdown.

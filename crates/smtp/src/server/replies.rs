@@ -19,10 +19,15 @@ const TEXT_LINE_BYTES_MAX: usize = 480;
 /// Writes a reply whose text may hold what a peer sent: a control character or one beyond ASCII
 /// becomes `?`, and long lines are cut.
 pub(super) fn write(out: &mut Vec<u8>, reply: &Reply) {
-    let clean = |line: &str| {
-        line.len() <= TEXT_LINE_BYTES_MAX && line.bytes().all(|b| matches!(b, b' '..=b'~'))
+    // To the end even if one is found early: so the compiler looks at many at a time.
+    let is_visible = |text: &str| {
+        text.bytes().fold(true, |so_far, b| so_far & (matches!(b, b' '..=b'~') | (b == b'\n')))
     };
-    if reply.text.split('\n').all(clean) {
+    let fits = |text: &str| {
+        text.len() <= TEXT_LINE_BYTES_MAX
+            || text.split('\n').all(|line| line.len() <= TEXT_LINE_BYTES_MAX)
+    };
+    if is_visible(&reply.text) && fits(&reply.text) {
         return reply.write_to(out);
     }
     let lines: Vec<String> = reply.text.split('\n').map(sanitized).collect();
@@ -73,25 +78,34 @@ pub(super) fn write_extensions(out: &mut Vec<u8>, config: &ServerConfig, offers:
     offer(offers.require_tls, b"250-REQUIRETLS\r\n");
     offer(config.mt_priority, b"250-MT-PRIORITY\r\n");
     if config.deliver_by {
-        offer(true, format!("250-DELIVERBY {BY_SECONDS_MIN}\r\n").as_bytes());
-    }
-    if let Some(HoldMax { interval, until }) = config.future_release {
-        // RFC 4865 §3: a time of day without parts of a second.
-        let until = until.to_string();
-        let until = until.split('.').next().unwrap_or_default();
-        let line = format!("250-FUTURERELEASE {} {until}Z\r\n", interval.as_secs());
-        offer(true, line.as_bytes());
-    }
-    if !offers.mechanisms.is_empty() {
-        offer(true, b"250-AUTH");
-        for mechanism in offers.mechanisms {
-            offer(true, b" ");
-            offer(true, mechanism.as_bytes());
-        }
+        offer(true, b"250-DELIVERBY ");
+        offer(true, decimal(BY_SECONDS_MIN.unsigned_abs(), &mut digits));
         offer(true, b"\r\n");
     }
-    offer(true, offers.xclient.as_bytes());
-    offer(true, b"250 HELP\r\n");
+    if let Some(max) = &config.future_release {
+        write_future_release(out, max);
+    }
+    if !offers.mechanisms.is_empty() {
+        out.extend_from_slice(b"250-AUTH");
+        for mechanism in offers.mechanisms {
+            out.push(b' ');
+            out.extend_from_slice(mechanism.as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(offers.xclient.as_bytes());
+    out.extend_from_slice(b"250 HELP\r\n");
+}
+
+fn write_future_release(out: &mut Vec<u8>, max: &HoldMax) {
+    let mut digits = [0; 20];
+    out.extend_from_slice(b"250-FUTURERELEASE ");
+    out.extend_from_slice(decimal(max.interval.as_secs(), &mut digits));
+    out.push(b' ');
+    max.until.write_rfc3339(out);
+    // RFC 4865 §3: a time of day without parts of a second.
+    out.truncate(out.len() - ".000Z".len());
+    out.extend_from_slice(b"Z\r\n");
 }
 
 /// A chunk was taken (RFC 3030 §2).

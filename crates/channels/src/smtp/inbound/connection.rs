@@ -115,9 +115,12 @@ impl<W: World> Session<W> {
             }
             // One registration serves the whole session; it wakes when the stop begins, and once
             // more when the grace is over.
-            if stop.as_mut().poll(cx).is_ready() {
-                stop.set(notify.notified());
-                let _ = stop.as_mut().poll(cx);
+            if !self.hears_stop || self.stopping.until().is_some() {
+                if stop.as_mut().poll(cx).is_ready() {
+                    stop.set(notify.notified());
+                    let _ = stop.as_mut().poll(cx);
+                }
+                self.hears_stop = true;
             }
             self.poll_end(cx)
         })

@@ -30,6 +30,8 @@ pub(super) struct Session<W: World> {
     /// The shard's read buffer.
     pub(super) scratch: Rc<RefCell<Box<[u8]>>>,
     pub(super) stopping: Rc<Stopping>,
+    /// A stop wakes it.
+    pub(super) hears_stop: bool,
     /// Input behind a need, kept while the need is answered.
     pub(super) rest: Vec<u8>,
     /// How much of `rest` the machine has taken.
@@ -65,6 +67,7 @@ impl<W: World> Session<W> {
             alarm: entrance.alarm(),
             scratch: entrance.scratch(),
             stopping: Rc::clone(entrance.stopping()),
+            hears_stop: false,
             rest: Vec::new(),
             rest_from: 0,
             open: Vec::new(),
@@ -93,11 +96,11 @@ impl<W: World> Session<W> {
             if let Err(refusal) = self.entrance.may_encrypt() {
                 return self.entrance.turn_away(greeting(&self.host(), refusal));
             }
-            if self.encrypt().await.is_err() {
+            if Box::pin(self.encrypt()).await.is_err() {
                 return;
             }
             self.machine = ServerSession::encrypted(self.server(), self.entrance.now());
-            self.offer_logins().await;
+            Box::pin(self.offer_logins()).await;
         }
         // An error here is the client's going away; what it had begun is dropped with the session.
         let _ = self.serve(greeting_delay).await;
@@ -150,8 +153,9 @@ impl<W: World> Session<W> {
                         None => return self.end().await,
                     }
                 }
-                Need::Login(said) => self.answer_login(said).await,
-                Need::Xclient(said) => self.answer_xclient(*said).await,
+                // What few sessions need has a place of its own: no other session keeps room for it.
+                Need::Login(said) => Box::pin(self.answer_login(said)).await,
+                Need::Xclient(said) => Box::pin(self.answer_xclient(*said)).await,
                 Need::Mail(command) => {
                     self.answer_mail(command).await;
                     self.resume()
@@ -178,7 +182,7 @@ impl<W: World> Session<W> {
                     self.entrance.abandon();
                     self.resume()
                 }
-                Need::StartTls => self.starttls().await?,
+                Need::StartTls => Box::pin(self.starttls()).await?,
                 Need::Close => return self.end().await,
             };
         }
@@ -282,6 +286,9 @@ impl<W: World> Session<W> {
 
     /// Puts what the machine refused into the account.
     pub(super) fn account_refusals(&mut self) {
+        if !self.machine.has_refusals() {
+            return;
+        }
         for refused in self.machine.take_refusals() {
             let smtp::server::Refused { step, sender, recipient, reply } = refused;
             let login = self.dialogue.take_user();

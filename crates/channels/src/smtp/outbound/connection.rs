@@ -83,7 +83,8 @@ struct Finished {
 /// Opens a connection for the slot's ready queue and works it off.
 pub(super) async fn run<W: World>(slot: Slot<W>) {
     let hop = Rc::clone(slot.hop());
-    let opened = match opening::open(&slot, &hop).await {
+    // In a place of its own: it is large, and the connection lives long after it.
+    let opened = match Box::pin(opening::open(&slot, &hop)).await {
         Ok(opened) => opened,
         Err(OpenError::NotNeeded) => return slot.not_needed(),
         Err(OpenError::Later(failure)) => {

@@ -7,6 +7,7 @@ use mail::transfer_encoding::Encoder;
 use mta::delivery::Slot;
 use mta::message::{Message, SentBody};
 use mta::seams::{Stream, World};
+use smallvec::SmallVec;
 use smtp::client::DotStuffer;
 use smtp::client::{ClientSession, Output};
 use spool::{BlobId, LoadError};
@@ -70,6 +71,9 @@ enum Piece {
     Content(Bytes),
 }
 
+/// Those of one write: commands, a prefix and a body that came in one piece need no place elsewhere.
+type Pieces = SmallVec<[Piece; 3]>;
+
 impl Piece {
     fn as_slice(&self) -> &[u8] {
         match self {
@@ -84,8 +88,8 @@ fn gather(
     session: &ClientSession,
     message: Option<&Message>,
     encoding: Option<&Encoding>,
-) -> Vec<Piece> {
-    let mut pieces = Vec::with_capacity(plan.len() + 2);
+) -> Pieces {
+    let mut pieces = Pieces::new();
     for output in plan {
         match (*output, message) {
             (Output::Bytes { start, end }, _) => {
@@ -121,7 +125,7 @@ impl<'e> Form<'e> {
     }
 
     /// Adds `piece` of a body. It is copied only where it is encoded.
-    fn push(&mut self, pieces: &mut Vec<Piece>, piece: &Bytes) {
+    fn push(&mut self, pieces: &mut Pieces, piece: &Bytes) {
         match &mut self.encoder {
             Some(encoder) => {
                 let encoded = Bytes::from(encoder.push(piece));
@@ -132,7 +136,7 @@ impl<'e> Form<'e> {
     }
 
     /// The body is over.
-    fn finish(mut self, pieces: &mut Vec<Piece>) {
+    fn finish(mut self, pieces: &mut Pieces) {
         if let Some(encoder) = self.encoder.take() {
             let rest = Bytes::from(encoder.finish());
             self.stuff(pieces, &rest);
@@ -140,7 +144,7 @@ impl<'e> Form<'e> {
     }
 
     /// Dots in between where lines begin with one; nothing is copied.
-    fn stuff(&mut self, pieces: &mut Vec<Piece>, piece: &Bytes) {
+    fn stuff(&mut self, pieces: &mut Pieces, piece: &Bytes) {
         let Some(stuffer) = &mut self.stuffer else {
             pieces.push(Piece::Content(piece.clone()));
             return;
@@ -171,11 +175,11 @@ async fn write_with_blob<W: World>(
         while offset < message.sent_body_bytes() {
             let piece = slot.load_blob(message, blob, offset).await?;
             offset += piece.len() as u64;
-            let mut pieces = Vec::new();
+            let mut pieces = Pieces::new();
             form.push(&mut pieces, &piece);
             write_pieces(slot, wire, &pieces).await?;
         }
-        let mut pieces = Vec::new();
+        let mut pieces = Pieces::new();
         form.finish(&mut pieces);
         write_pieces(slot, wire, &pieces).await?;
     }
