@@ -122,7 +122,11 @@ impl Process {
         if is_paused {
             // Its threads stop one by one. Whoever waits for its end later finds that as well.
             let ends = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-            waitid(WaitId::Pid(pid), ends).map_err(system)?;
+            while let Err(error) = waitid(WaitId::Pid(pid), ends) {
+                if error != Errno::INTR {
+                    return Err(system(error));
+                }
+            }
         }
         Ok(())
     }
@@ -180,10 +184,11 @@ pub fn this_program() -> Result<PathBuf, ProcessError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use procfs::FromRead as _;
 
-    fn state(process: &Process) -> String {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid())).unwrap();
-        stat.rsplit(") ").next().unwrap()[..1].to_owned()
+    fn state(process: &Process) -> char {
+        let stat = format!("/proc/{}/stat", process.pid());
+        procfs::process::Stat::from_file(stat).unwrap().state
     }
 
     #[test]
@@ -192,9 +197,9 @@ mod tests {
         let mut process = Process::start("sleep", sleep.arg("60")).unwrap();
         for _ in 0..50 {
             process.pause(true).unwrap();
-            assert_eq!(state(&process), "T");
+            assert_eq!(state(&process), 'T');
             process.pause(false).unwrap();
-            assert_ne!(state(&process), "T");
+            assert_ne!(state(&process), 'T');
         }
         process.check_running().unwrap();
         process.stop(Duration::from_secs(5)).unwrap();
