@@ -217,7 +217,7 @@ impl<W: World> Shard<W> {
         stopping.begin(until);
         services.changed.note();
         self.schedule.idle.wake_all();
-        stopping.notify.notify_waiters();
+        stopping.wake();
         let mut alarm = Alarm::new(services.world.time().clone());
         let tick = Duration::from_millis(10);
         // The first tick lets sessions with a transaction count themselves in.
@@ -226,7 +226,7 @@ impl<W: World> Shard<W> {
             alarm.wait(services.now() + tick).await;
         }
         // Sessions notice the end of the grace by themselves and say 421.
-        stopping.notify.notify_waiters();
+        stopping.wake();
         let said = services.now() + LAST_REPLIES;
         alarm.wait(services.now() + tick).await;
         while stopping.is_busy() && services.now() < said {

@@ -2,15 +2,19 @@
 
 use mail::Mono;
 use std::cell::Cell;
+use std::future::Future as _;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// Whether and until when the shard stops.
 #[derive(Debug, Default)]
 pub struct Stopping {
     until: Cell<Option<Mono>>,
     /// Wakes sessions and idle connections.
-    pub notify: Notify,
+    notify: Notify,
     /// Tasks that must end before the shard may.
     busy: Rc<Cell<usize>>,
 }
@@ -19,6 +23,30 @@ impl Stopping {
     /// The shard stops; transactions have until then.
     pub(crate) fn begin(&self, until: Mono) {
         self.until.set(Some(until));
+    }
+
+    /// Wakes who listens: the stop begins, or its grace is over.
+    pub(crate) fn wake(&self) {
+        self.notify.notify_waiters();
+    }
+
+    /// What [`Stopping::poll_woken`] listens with.
+    pub fn listen(&self) -> Notified<'_> {
+        self.notify.notified()
+    }
+
+    /// Ready when the stop begins, and once more when its grace is over; otherwise wakes the task then.
+    pub fn poll_woken<'s>(
+        &'s self,
+        mut listening: Pin<&mut Notified<'s>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        if listening.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        listening.set(self.listen());
+        let _ = listening.as_mut().poll(cx);
+        Poll::Ready(())
     }
 
     /// When the grace ends, once the shard stops.

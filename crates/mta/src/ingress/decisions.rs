@@ -12,7 +12,6 @@ use crate::services::Services;
 use config::Route;
 use lookup::Trouble;
 use mail::{Mailbox, Mono, Recipient, Refusal};
-use std::future::Future as _;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -67,14 +66,10 @@ async fn wait_for<W: World, T>(
 ) -> Result<T, Refusal> {
     let undecided = services.now() + time;
     let mut stopped = Mono::NEVER;
-    let notify = &services.stopping.notify;
-    let mut stop = pin!(notify.notified());
+    let mut stop = pin!(services.stopping.listen());
     let mut alarm = Alarm::new(services.world.time().clone());
     let deadline = |cx: &mut Context<'_>| {
-        if stop.as_mut().poll(cx).is_ready() {
-            stop.set(notify.notified());
-            let _ = stop.as_mut().poll(cx);
-        }
+        let _ = services.stopping.poll_woken(stop.as_mut(), cx);
         stopped = services.stopping.until().map_or(Mono::NEVER, |until| match grace {
             Grace::None => services.now(),
             Grace::OfTransactions => until,

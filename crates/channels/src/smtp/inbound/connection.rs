@@ -6,13 +6,13 @@ use mail::Mono;
 use mta::ingress::Intake;
 use mta::seams::{Stream, World};
 use mta::services::SCRATCH_BYTES;
+use mta::stopping::Stopping;
 use smtp::server::{ContentSink, Need, Progress, ServerSession};
-use std::future::{Future as _, poll_fn};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 /// How long a client that still sends is read before its connection is closed on it: a close with
@@ -46,10 +46,11 @@ impl<W: World> ContentSink for Sink<'_, W> {
 
 impl<W: World> Session<W> {
     /// Whether the client says anything before it is greeted. A stop ends the wait.
-    pub(super) async fn speaks_within(
+    pub(super) async fn speaks_within<'n>(
         &mut self,
         delay: Duration,
-        mut stop: Pin<&mut Notified<'_>>,
+        stopping: &'n Stopping,
+        mut stop: Pin<&mut Notified<'n>>,
     ) -> io::Result<bool> {
         let until = self.entrance.now() + delay;
         poll_fn(|cx| {
@@ -67,7 +68,8 @@ impl<W: World> Session<W> {
                 Poll::Pending => {}
             }
             drop(scratch);
-            if self.stopping.until().is_some() || stop.as_mut().poll(cx).is_ready() {
+            let is_woken = stopping.poll_woken(stop.as_mut(), cx).is_ready();
+            if is_woken || stopping.until().is_some() {
                 return Poll::Ready(Ok(false));
             }
             self.alarm.poll(cx, until).map(|()| Ok(false))
@@ -94,7 +96,7 @@ impl<W: World> Session<W> {
     pub(super) async fn wait<'n>(
         &mut self,
         reads: bool,
-        notify: &'n Notify,
+        stopping: &'n Stopping,
         mut stop: Pin<&mut Notified<'n>>,
     ) -> io::Result<Option<Need>> {
         poll_fn(|cx| {
@@ -116,10 +118,7 @@ impl<W: World> Session<W> {
             // One registration serves the whole session; it wakes when the stop begins, and once
             // more when the grace is over.
             if !self.hears_stop || self.stopping.until().is_some() {
-                if stop.as_mut().poll(cx).is_ready() {
-                    stop.set(notify.notified());
-                    let _ = stop.as_mut().poll(cx);
-                }
+                let _ = stopping.poll_woken(stop.as_mut(), cx);
                 self.hears_stop = true;
             }
             self.poll_end(cx)

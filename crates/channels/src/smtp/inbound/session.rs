@@ -122,9 +122,10 @@ impl<W: World> Session<W> {
 
     async fn serve(&mut self, greeting_delay: Duration) -> io::Result<()> {
         let stopping = Rc::clone(&self.stopping);
-        let notify = &stopping.notify;
-        let mut stop = std::pin::pin!(notify.notified());
-        if !greeting_delay.is_zero() && self.speaks_within(greeting_delay, stop.as_mut()).await? {
+        let mut stop = std::pin::pin!(stopping.listen());
+        if !greeting_delay.is_zero()
+            && self.speaks_within(greeting_delay, &stopping, stop.as_mut()).await?
+        {
             self.refuse_early_talker();
         }
         self.offer_xclient();
@@ -147,7 +148,7 @@ impl<W: World> Session<W> {
                         need = self.resume();
                         continue;
                     }
-                    match self.wait(reads, notify, stop.as_mut()).await? {
+                    match self.wait(reads, &stopping, stop.as_mut()).await? {
                         Some(need) if reads => need,
                         Some(_) => self.resume(),
                         None => return self.end().await,

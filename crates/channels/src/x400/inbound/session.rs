@@ -20,7 +20,7 @@ use mta::services::SCRATCH_BYTES;
 use mta::stopping::{StopGuard, Stopping};
 use mta::unheard::Claim;
 use std::cell::RefCell;
-use std::future::{Future as _, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -140,8 +140,7 @@ impl<W: World> Session<W> {
 
     async fn serve(&mut self) -> io::Result<()> {
         let stopping = Rc::clone(&self.stopping);
-        let notify = &stopping.notify;
-        let mut stop = std::pin::pin!(notify.notified());
+        let mut stop = std::pin::pin!(stopping.listen());
         loop {
             while let Some(event) = self.machine.poll_event() {
                 self.take(event).await;
@@ -158,10 +157,7 @@ impl<W: World> Session<W> {
                 if self.is_over() {
                     return Poll::Ready(Ok(Woken::Stop));
                 }
-                if stop.as_mut().poll(cx).is_ready() {
-                    stop.set(notify.notified());
-                    let _ = stop.as_mut().poll(cx);
-                }
+                let _ = stopping.poll_woken(stop.as_mut(), cx);
                 self.poll_input(cx)
             });
             let woken = woken.await?;
