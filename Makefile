@@ -16,20 +16,9 @@ TEST_THREADS ?= 6
 run:
 	$(CARGO) run --release --quiet --bin postrider -- serve
 
-# Clippy in place of the compiler, for the crates of the workspace: what it compiles for the tests it lints as it
-# goes, and nothing is looked at twice. A warning fails.
-LINTING = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings
-
 # Everything that must be green: layout, format, licences, lints, tests.
-test: packages
-	scripts/check-house
-	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	scripts/check-licences
-# The fuzz targets are built with what the tests leave of the processor; a failure shows in the last step.
-	nice -n 19 scripts/fuzz --build >/dev/null 2>&1 & \
-	$(LINTING) $(CARGO) test --workspace $(FEATURES) --locked --quiet -- --test-threads $(TEST_THREADS)
-	scripts/fuzz --seconds 3
+test:
+	CARGO="$(CARGO)" FEATURES="$(FEATURES)" TEST_THREADS=$(TEST_THREADS) scripts/test
 
 # The same without installing packages and without running tests: quick, for an editor's hook.
 check:

@@ -2,7 +2,7 @@
 
 argv: a directory, which has message.eml, zone.json and keys; then `key NAME` (makes one, and prints its
 record), `seal NAME` (by NAME.test), `verify`, or with the port of rspamd `rspamd-seal NAME PORT` and
-`rspamd-verify PORT`.
+`verify-all PORT`: what dkimpy and rspamd say of each message in messages.json.
 """
 
 import base64
@@ -79,14 +79,16 @@ if order == "key":
     with open(zone_file, "w") as file:
         json.dump(known, file)
     print(record, end="")
+elif order == "verify-all":
+    with open(os.path.join(place, "messages.json")) as file:
+        messages = [text.encode() for text in json.load(file)]
+    print(json.dumps([[verdict(m)[0], rspamd_verdict(m, sys.argv[3])] for m in messages]))
 else:
     with open(mail_file, "rb") as file:
         message = file.read()
     before, reason = verdict(message)
     if order == "verify":
         print(before, reason)
-    elif order == "rspamd-verify":
-        print(rspamd_verdict(message, sys.argv[3]), end="")
     elif order == "rspamd-seal":
         message = rspamd_seal(message, sys.argv[3], sys.argv[4])
         with open(mail_file, "wb") as file:

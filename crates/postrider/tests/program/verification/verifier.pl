@@ -1,11 +1,13 @@
-# What Mail::DKIM says of each message. In: [zone, messages] as JSON. Out: its words, as JSON.
+# What Mail::DKIM says of each message. Argument: the zone, as JSON. In: messages, each behind its length and a
+# line end. Out: its words, one per line.
 use strict;
 use warnings;
 use JSON::PP;
 use Mail::DKIM::Verifier;
 use Net::DNS;
 
-my ($zone, $messages) = @{ decode_json(join '', <STDIN>) };
+my $zone = decode_json($ARGV[0]);
+binmode STDIN;
 {
     no warnings 'redefine';
     *Mail::DKIM::DNS::query = sub {
@@ -19,12 +21,11 @@ my ($zone, $messages) = @{ decode_json(join '', <STDIN>) };
         );
     };
 }
-my @said;
-for my $message (@$messages) {
+while (defined(my $length = <STDIN>)) {
+    my $got = read STDIN, my $message, $length;
+    die "a message of $length octets ends early" unless $got == $length;
     my $verifier = Mail::DKIM::Verifier->new;
-    utf8::downgrade($message);
     $verifier->PRINT($message);
     $verifier->CLOSE;
-    push @said, $verifier->result;
+    print $verifier->result, "\n";
 }
-print encode_json(\@said);
