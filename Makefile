@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 # What is not built by default is tested all the same.
 FEATURES ?= --features postrider/sql
 # Tests at once: more than cores, for most of them wait.
-TEST_THREADS ?= 6
+TEST_THREADS ?= 8
 
 .PHONY: run test check bench fuzz clean packages
 
@@ -26,6 +26,7 @@ check:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --profile test --workspace --all-targets $(FEATURES) --quiet -- -D warnings
+	$(CARGO) clippy --profile test --workspace --test sim $(FEATURES) --quiet -- -D warnings
 
 # Postrider against Postfix and the bare relay on this machine; BENCH='all --minutes 60' for all of
 # docs/benchmarks.md.

@@ -77,3 +77,24 @@ impl Drop for StopGuard {
         self.0.set(self.0.get() - 1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::Waker;
+
+    #[test]
+    fn who_listens_is_woken_by_the_stop_and_by_the_end_of_its_grace() {
+        let stopping = Stopping::default();
+        let mut listening = pin!(stopping.listen());
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut is_woken = || stopping.poll_woken(listening.as_mut(), &mut cx).is_ready();
+        assert!(!is_woken());
+        for _ in ["the stop", "the end of its grace"] {
+            stopping.wake();
+            assert!(is_woken());
+            assert!(!is_woken());
+        }
+    }
+}

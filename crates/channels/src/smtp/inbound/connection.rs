@@ -117,7 +117,7 @@ impl<W: World> Session<W> {
             }
             // One registration serves the whole session; it wakes when the stop begins, and once
             // more when the grace is over.
-            if !self.hears_stop || self.stopping.until().is_some() {
+            if !self.hears_stop || stopping.until().is_some() {
                 let _ = stopping.poll_woken(stop.as_mut(), cx);
                 self.hears_stop = true;
             }

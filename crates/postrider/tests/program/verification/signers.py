@@ -40,6 +40,9 @@ def rsa_key(selector, domain, bits=2048):
 
 def ed25519_key(selector, domain):
     key = nacl.signing.SigningKey.generate()
+    # rspamd takes a key whose base64 begins so for the path of one.
+    while base64.b64encode(bytes(key)).startswith(b"/"):
+        key = nacl.signing.SigningKey.generate()
     record = "v=DKIM1; k=ed25519; p=" + base64.b64encode(bytes(key.verify_key)).decode()
     ZONE[f"{selector}._domainkey.{domain}"] = [{"TXT": record}]
     return base64.b64encode(bytes(key))

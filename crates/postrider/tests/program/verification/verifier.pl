@@ -22,7 +22,8 @@ binmode STDIN;
     };
 }
 while (defined(my $length = <STDIN>)) {
-    my $got = read STDIN, my $message, $length;
+    my $message;
+    my $got = read STDIN, $message, $length;
     die "a message of $length octets ends early" unless $got == $length;
     my $verifier = Mail::DKIM::Verifier->new;
     $verifier->PRINT($message);
