@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 # What is not built by default is tested all the same.
 FEATURES ?= --features postrider/sql
 # Tests at once: more than cores, for most of them wait.
-TEST_THREADS ?= 8
+TEST_THREADS ?= 6
 
 .PHONY: run test check bench fuzz clean packages
 

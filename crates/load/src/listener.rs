@@ -45,7 +45,7 @@ pub fn free_port() -> io::Result<u16> {
 }
 
 /// Ports that are claimed at once: a server soon listens on what was claimed before them.
-const CLAIMS_MAX: usize = 64;
+const CLAIMS_MAX: usize = 512;
 
 /// Claims a port for this process, among all processes that ask here. The name, which no file has, goes with
 /// what is given back.
