@@ -91,37 +91,48 @@ impl TpduReader {
     /// # Errors
     /// The stream makes no sense any more.
     pub fn read(&mut self, input: &mut Bytes) -> Result<Option<TpduItem>, TransportError> {
-        if self.place == Place::Header && !self.read_header(input)? {
+        // A DT may be empty and not the last one: then what stands behind it has come, too.
+        while self.place != Place::Header || self.read_header(input)? {
+            let item = match self.place {
+                Place::Header => None,
+                Place::Data(bytes, ends) => self.read_data(bytes, ends, input),
+                Place::UserData(bytes) => self.read_user_data(bytes, input)?,
+            };
+            if item.is_some() || self.place != Place::Header {
+                return Ok(item);
+            }
+        }
+        Ok(None)
+    }
+
+    fn read_data(&mut self, bytes: usize, ends: bool, input: &mut Bytes) -> Option<TpduItem> {
+        let octets = input.split_to(bytes.min(input.len()));
+        let left = bytes - octets.len();
+        if left == 0 {
+            self.begin();
+        } else {
+            self.place = Place::Data(left, ends);
+        }
+        let is_last = ends && left == 0;
+        (is_last || !octets.is_empty()).then_some(TpduItem::Data { octets, is_last })
+    }
+
+    fn read_user_data(
+        &mut self,
+        bytes: usize,
+        input: &mut Bytes,
+    ) -> Result<Option<TpduItem>, TransportError> {
+        let octets = input.split_to(bytes.min(input.len()));
+        self.user_data.extend_from_slice(&octets);
+        if octets.len() < bytes {
+            self.place = Place::UserData(bytes - octets.len());
             return Ok(None);
         }
-        match self.place {
-            Place::Header => Ok(None),
-            Place::Data(bytes, is_last) => {
-                let octets = input.split_to(bytes.min(input.len()));
-                let left = bytes - octets.len();
-                if left == 0 {
-                    self.begin();
-                } else {
-                    self.place = Place::Data(left, is_last);
-                }
-                let is_last = is_last && left == 0;
-                Ok((is_last || !octets.is_empty()).then_some(TpduItem::Data { octets, is_last }))
-            }
-            Place::UserData(bytes) => {
-                let octets = input.split_to(bytes.min(input.len()));
-                self.user_data.extend_from_slice(&octets);
-                if octets.len() < bytes {
-                    self.place = Place::UserData(bytes - octets.len());
-                    return Ok(None);
-                }
-                let header = self.header.get(tpkt::HEADER_BYTES + 1..).unwrap_or_default();
-                let code = header.first().copied().unwrap_or(0);
-                let tpdu =
-                    Tpdu::parse(header, &self.user_data).ok_or(TransportError::Tpdu(code))?;
-                self.begin();
-                Ok(Some(TpduItem::Control(tpdu)))
-            }
-        }
+        let header = self.header.get(tpkt::HEADER_BYTES + 1..).unwrap_or_default();
+        let code = header.first().copied().unwrap_or(0);
+        let tpdu = Tpdu::parse(header, &self.user_data).ok_or(TransportError::Tpdu(code))?;
+        self.begin();
+        Ok(Some(TpduItem::Control(tpdu)))
     }
 
     fn begin(&mut self) {

@@ -65,6 +65,18 @@ fn tpdus_are_read_as_they_were_written() {
 }
 
 #[test]
+fn what_follows_an_empty_dt_is_read_with_it() {
+    let (empty, last) = (hex("03000007 02f000"), hex("03000009 02f080 4142"));
+    let mut reader = TpduReader::default();
+    let mut input = Bytes::from([&empty[..], &empty, &last].concat());
+    let item = reader.read(&mut input).expect("TPDUs");
+    let octets = Bytes::from_static(b"AB");
+    assert_eq!(item, Some(TpduItem::Data { octets, is_last: true }));
+    assert_eq!(reader.read(&mut Bytes::copy_from_slice(&empty)), Ok(None));
+    assert!(reader.is_idle());
+}
+
+#[test]
 fn tpdu_sizes_are_agreed() {
     let said = |code, preferred| TpduSize { code, preferred };
     assert_eq!(TpduSize::offer(65_408), said(Some(0x0B), Some(511)));
@@ -248,7 +260,13 @@ proptest! {
         let mut tsdus = TsduReader::default();
         for piece in octets.chunks(piece) {
             let mut input = Bytes::copy_from_slice(piece);
-            while let Ok(Some(_)) = tpdus.read(&mut input) {}
+            let ends = loop {
+                match tpdus.read(&mut input) {
+                    Ok(Some(_)) => {}
+                    ends => break ends,
+                }
+            };
+            prop_assert!(ends.is_err() || input.is_empty(), "it waits for what it has");
             let mut input = Bytes::copy_from_slice(piece);
             while let Ok(Some(_)) = tsdus.read(&mut input, piece.len() % 3 == 0) {
                 if input.is_empty() {
