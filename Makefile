@@ -24,14 +24,13 @@ test:
 check:
 	scripts/check-house
 	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	$(CARGO) clippy --profile test --workspace --all-targets $(FEATURES) --quiet -- -D warnings
+	$(CARGO) clippy --profile test --workspace --exclude postrider-fuzz --all-targets $(FEATURES) --quiet -- -D warnings
 	$(CARGO) clippy --profile test --workspace --test sim $(FEATURES) --quiet -- -D warnings
 
 # Postrider against Postfix and the bare relay on this machine; BENCH='all --minutes 60' for all of
 # docs/benchmarks.md.
 bench: packages
-	$(CARGO) build --release --quiet --workspace
+	$(CARGO) build --release --quiet
 	target/release/postrider-lab bench $(BENCH)
 
 # Coverage-guided fuzzing (docs/fuzzing.md), then random input and random histories: many more of

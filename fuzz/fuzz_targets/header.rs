@@ -1,3 +1,4 @@
 #![no_main]
 
+#[cfg(fuzzing)]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| postrider_fuzz::header::run(data));

@@ -4,10 +4,14 @@
 //! since the last sync whether it arrived, and for the names how many of the last changes did.
 //! Sectors of 512 bytes arrive whole or not at all. All decisions come from a seed.
 
+mod sectors;
+
 use crate::disk::{Disk, DiskError, DiskErrorKind};
 use mail::Random;
+use sectors::Sectors;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const SECTOR: usize = 512;
@@ -70,7 +74,7 @@ struct Inode {
     /// As it is on the disk.
     synced: Vec<u8>,
     /// Sectors written since the last sync.
-    dirty: BTreeMap<usize, ()>,
+    dirty: Sectors,
     /// It was cut since the last sync.
     is_cut: bool,
     /// Sectors that can't be read until they are written.
@@ -93,22 +97,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Zeros behind it up to that length; no more than the system's call for them where it was empty.
+fn grow(content: &mut Vec<u8>, length: usize) {
+    if content.is_empty() {
+        *content = vec![0; length];
+    } else if content.len() < length {
+        content.extend_from_slice(&vec![0; length - content.len()]);
+    }
+}
+
 impl Inode {
     fn sync(&mut self) {
-        self.synced.resize(self.content.len(), 0);
+        self.synced.truncate(self.content.len());
+        grow(&mut self.synced, self.content.len());
         self.is_cut = false;
-        for sector in std::mem::take(&mut self.dirty).into_keys() {
-            self.keep(sector);
+        for run in std::mem::take(&mut self.dirty).into_runs() {
+            self.keep(run);
         }
     }
 
-    /// One sector arrives.
-    fn keep(&mut self, sector: usize) {
-        let from = sector * SECTOR;
-        let to = (from + SECTOR).min(self.content.len());
-        if self.synced.len() < to {
-            self.synced.resize(to, 0);
-        }
+    /// These sectors arrive.
+    fn keep(&mut self, sectors: Range<usize>) {
+        let from = sectors.start * SECTOR;
+        let to = (sectors.end * SECTOR).min(self.content.len());
+        grow(&mut self.synced, to);
         if let (Some(to), Some(from)) = (self.synced.get_mut(from..to), self.content.get(from..to))
         {
             to.copy_from_slice(from);
@@ -118,7 +130,7 @@ impl Inode {
     /// A random part of what was not synced arrives: a run from the front, or each sector by
     /// itself, or nothing, or all.
     fn keep_part(&mut self, random: &mut Random) {
-        let dirty: Vec<usize> = std::mem::take(&mut self.dirty).into_keys().collect();
+        let dirty: Vec<usize> = std::mem::take(&mut self.dirty).into_runs().flatten().collect();
         let run = random.below(dirty.len() as u64 + 1) as usize;
         let how = random.below(4);
         if std::mem::take(&mut self.is_cut) && random.below(2) == 0 {
@@ -132,7 +144,7 @@ impl Inode {
                 _ => random.below(2) == 0,
             };
             if arrives {
-                self.keep(sector);
+                self.keep(sector..sector + 1);
             }
         }
         self.content = self.synced.clone();
@@ -346,7 +358,7 @@ impl Disk for MemDisk {
         }
         let mut inode = lock(&inode);
         let length = inode.content.len() + growth;
-        inode.content.resize(length, 0);
+        grow(&mut inode.content, length);
         Ok(true)
     }
 
@@ -388,16 +400,15 @@ impl Disk for MemDisk {
         state.written_bytes += data.len() as u64;
         let mut inode = lock(&inode);
         let end = offset + data.len();
-        if inode.content.len() < end {
-            inode.content.resize(end, 0);
-        }
+        grow(&mut inode.content, end);
         if let Some(place) = inode.content.get_mut(offset..end) {
             place.copy_from_slice(&data);
         }
-        for sector in offset / SECTOR..end.div_ceil(SECTOR) {
-            inode.dirty.insert(sector, ());
-            inode.unreadable.remove(&sector);
+        let sectors = offset / SECTOR..end.div_ceil(SECTOR);
+        if !inode.unreadable.is_empty() {
+            inode.unreadable.retain(|sector| !sectors.contains(sector));
         }
+        inode.dirty.insert(sectors);
         result
     }
 
@@ -408,7 +419,7 @@ impl Disk for MemDisk {
         let mut inode = lock(&inode);
         let length = (length_bytes as usize).min(inode.content.len());
         inode.content.truncate(length);
-        inode.dirty.retain(|&sector, ()| sector * SECTOR < length);
+        inode.dirty.truncate(length.div_ceil(SECTOR));
         inode.is_cut = true;
         Ok(())
     }

@@ -40,6 +40,12 @@ const LOOK: Duration = Duration::from_millis(1);
 /// The log wakes up by itself as often as the commit thread does.
 const TICK: Duration = Duration::from_millis(500);
 
+/// So often it does before it sleeps longer: days of a queue in which nothing moves are played in no time.
+const TICKS_AT_REST: u32 = 1_000;
+
+/// And as often as this from then on.
+const REST: Duration = Duration::from_secs(60);
+
 /// Runs a test in a world whose clock stands still while anybody has something to do.
 pub(crate) fn play<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -332,17 +338,25 @@ struct Log {
 
 impl Log {
     async fn run(mut self) {
+        let mut ticks = 0;
         loop {
+            let pause = if ticks < TICKS_AT_REST { TICK } else { REST };
             tokio::select! {
                 biased;
                 request = self.inbox.recv() => match request {
-                    Some(request) => self.spool.handle_request(request),
+                    Some(request) => {
+                        ticks = 0;
+                        self.spool.handle_request(request);
+                    }
                     None => return,
                 },
-                () = tokio::time::sleep(TICK) => self.spool.handle_tick(),
+                () = tokio::time::sleep(pause) => {
+                    ticks += 1;
+                    self.spool.handle_tick();
+                }
             }
             while self.stands.get() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(TICK).await;
             }
             while let Ok(request) = self.inbox.try_recv() {
                 self.spool.handle_request(request);

@@ -566,5 +566,6 @@ fn local_of(address: &str) -> &str {
 #[must_use]
 pub fn name_of(address: &str) -> &str {
     let name = address.strip_prefix("/S=").unwrap_or(address);
-    name.split(['.', '@', '/']).next().unwrap_or(name)
+    let end = name.bytes().position(|byte| matches!(byte, b'.' | b'@' | b'/'));
+    end.and_then(|end| name.get(..end)).unwrap_or(name)
 }
