@@ -5,7 +5,7 @@ use crate::file::{FILE_BYTES_MAX, Provider, Reading, Rule, Source};
 use crate::mistake::Mistake;
 use crate::said::{Said, push_words};
 use regex::bytes::{RegexSet, RegexSetBuilder};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// What our own rules are called.
 pub const BUILTIN: &str = "builtin";
@@ -14,7 +14,7 @@ pub const BUILTIN: &str = "builtin";
 /// each thread that uses them.
 const SET_BYTES_MAX: usize = 16 << 20;
 
-/// Our own rules, compiled once in the process: they are the same for all, and never change.
+/// Our own rules, read once in the process: they are the same for all, and never change.
 static BUILTIN_CLASSES: LazyLock<Arc<Classes>> = LazyLock::new(|| {
     let classes = Classes::read(&[]);
     Arc::new(classes.unwrap_or_else(|mistakes| unreachable!("{}", mistakes[0])))
@@ -25,8 +25,33 @@ static BUILTIN_CLASSES: LazyLock<Arc<Classes>> = LazyLock::new(|| {
 pub struct Classes {
     files: Vec<Box<str>>,
     rules: Vec<Rule>,
-    patterns: RegexSet,
+    patterns: Patterns,
     providers: Vec<Provider>,
+}
+
+/// All patterns as one. To compile ours takes a third of a start, and many a program that reads a configuration
+/// never asks them anything: they wait for the first refusal.
+#[derive(Debug)]
+struct Patterns {
+    texts: Vec<Box<str>>,
+    set: OnceLock<Option<RegexSet>>,
+}
+
+impl Patterns {
+    /// `None`: compiled, they take too much.
+    fn set(&self) -> Option<&RegexSet> {
+        self.set.get_or_init(|| self.compile()).as_ref()
+    }
+
+    fn compile(&self) -> Option<RegexSet> {
+        RegexSetBuilder::new(&self.texts)
+            .unicode(false)
+            .case_insensitive(true)
+            .size_limit(SET_BYTES_MAX)
+            .dfa_size_limit(SET_BYTES_MAX)
+            .build()
+            .ok()
+    }
 }
 
 /// What a reply means.
@@ -81,19 +106,15 @@ impl Classes {
         if !reading.mistakes.is_empty() {
             return Err(reading.mistakes);
         }
-        let built = RegexSetBuilder::new(&*reading.patterns)
-            .unicode(false)
-            .case_insensitive(true)
-            .size_limit(SET_BYTES_MAX)
-            .dfa_size_limit(SET_BYTES_MAX)
-            .build();
-        let patterns = built.map_err(|_| {
-            let file = reading.files.first().cloned().unwrap_or_default();
+        let Reading { files: names, rules, providers, patterns: texts, .. } = reading;
+        let patterns = Patterns { texts, set: OnceLock::new() };
+        // Of ours alone it is known.
+        if !files.is_empty() && patterns.set().is_none() {
+            let file = names.first().cloned().unwrap_or_default();
             let text = format!("compiled, all patterns take more than {SET_BYTES_MAX} octets");
-            vec![Mistake { file, line: 1, column: 1, text: text.into() }]
-        })?;
-        let Reading { files, rules, providers, .. } = reading;
-        Ok(Classes { files, rules, patterns, providers })
+            return Err(vec![Mistake { file, line: 1, column: 1, text: text.into() }]);
+        }
+        Ok(Classes { files: names, rules, patterns, providers })
     }
 
     /// The providers that rules name, each with where it is named first. Who they are is no knowledge of
@@ -123,12 +144,14 @@ impl Classes {
     /// The same of words that are in one line and of bounded length.
     pub(crate) fn judge(&self, said: &Said<'_>, provider: Option<usize>, words: &str) -> Verdict {
         let status = said.status_in(words);
-        let matched = self.patterns.matches(words.as_bytes());
+        let matched = self.patterns.set().map(|set| set.matches(words.as_bytes()));
         let found = self.rules.iter().position(|rule| {
             rule.code.matches(said.code)
                 && rule.status.matches(status)
                 && rule.provider.is_none_or(|wanted| provider == Some(wanted))
-                && rule.pattern.is_none_or(|pattern| matched.matched(pattern))
+                && rule.pattern.is_none_or(|pattern| {
+                    matched.as_ref().is_some_and(|matched| matched.matched(pattern))
+                })
         });
         match found.and_then(|index| self.rules.get(index)) {
             Some(rule) => {
@@ -164,5 +187,6 @@ mod tests {
         assert_eq!(reading.mistakes, []);
         // A gap of so many characters costs as many states: `.*` costs one.
         assert!(reading.patterns.iter().all(|pattern| !pattern.contains(".{")));
+        assert!(Classes::builtin().patterns.set().is_some());
     }
 }

@@ -12,6 +12,7 @@ impl Random {
     }
 
     /// The next 64 bits.
+    #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -21,6 +22,7 @@ impl Random {
     }
 
     /// A number below `bound` (0 for a bound of 0).
+    #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         // Multiply-shift instead of a remainder: no bias worth naming for small bounds.
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
