@@ -1,4 +1,7 @@
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| postrider_fuzz::data_reader::run(data));
+
+#[cfg(not(fuzzing))]
+fn main() {}

@@ -108,7 +108,7 @@ impl Classes {
         }
         let Reading { files: names, rules, providers, patterns: texts, .. } = reading;
         let patterns = Patterns { texts, set: OnceLock::new() };
-        // Of ours alone it is known.
+        // That ours alone can be compiled is known from a test.
         if !files.is_empty() && patterns.set().is_none() {
             let file = names.first().cloned().unwrap_or_default();
             let text = format!("compiled, all patterns take more than {SET_BYTES_MAX} octets");

@@ -97,7 +97,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Zeros behind it up to that length; no more than the system's call for them where it was empty.
+/// Appends zeros up to that length. Where it was empty the allocator has zeros already, and none are written.
 fn grow(content: &mut Vec<u8>, length: usize) {
     if content.is_empty() {
         *content = vec![0; length];

@@ -40,10 +40,10 @@ const LOOK: Duration = Duration::from_millis(1);
 /// The log wakes up by itself as often as the commit thread does.
 const TICK: Duration = Duration::from_millis(500);
 
-/// So often it does before it sleeps longer: days of a queue in which nothing moves are played in no time.
+/// After so many of these without a request it sleeps longer: days in which nothing moves are played in no time.
 const TICKS_AT_REST: u32 = 1_000;
 
-/// And as often as this from then on.
+/// How long it sleeps then.
 const REST: Duration = Duration::from_secs(60);
 
 /// Runs a test in a world whose clock stands still while anybody has something to do.
@@ -359,6 +359,7 @@ impl Log {
                 tokio::time::sleep(TICK).await;
             }
             while let Ok(request) = self.inbox.try_recv() {
+                ticks = 0;
                 self.spool.handle_request(request);
             }
             while let Some(io) = self.spool.poll_io() {

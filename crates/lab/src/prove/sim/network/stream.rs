@@ -160,7 +160,7 @@ impl Stream for SimStream {
             }
             _ => all,
         };
-        let count = io::Read::read(&mut pipe.arrived, &mut buffer[..count])?;
+        io::Read::read_exact(&mut pipe.arrived, &mut buffer[..count])?;
         pipe.read_bytes += count as u64;
         pipe.reads.push(Read { end: pipe.read_bytes, at_us: now_us, written_bytes });
         if let Some(waker) = pipe.writer.take() {
