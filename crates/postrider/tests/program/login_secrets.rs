@@ -37,7 +37,7 @@ fn a_password_stands_in_the_environment_or_is_handed_over() {
         send(&near, domain);
         wait_until(domain, || files.events_of("relayed").len() > count);
     }
-    assert_eq!(logins(&far_files), ["relay"; 2]);
+    wait_until("two logins", || logins(&far_files) == ["relay"; 2]);
     shows_nothing(&files, &near, "you@env.test", "relay, by env:RELAY_PASSWORD", PASSWORD);
     near.stop();
     // Without it nothing starts.
@@ -86,7 +86,7 @@ fn a_table_has_the_login_of_each_host() {
         send(&near, domain);
         wait_until(domain, || files.events_of("relayed").len() > count);
     }
-    assert_eq!(logins(&far_files), ["relay"; 2]);
+    wait_until("two logins", || logins(&far_files) == ["relay"; 2]);
     // Who is not in the table is not sent to without.
     send(&near, "nobody");
     let why = "no login: table others: it has none for 127.0.0.1";
