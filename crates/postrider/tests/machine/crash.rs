@@ -130,7 +130,17 @@ fn what_was_delivered_to_mailboxes_survives_power_cuts() {
 fn a_delivery_that_counts_before_its_directory_is_synced_is_found() {
     let planted = ["--into", "maildirs", "--plant", "mailbox-unsynced"];
     let more = ["--cycles", "3", "--acked", "300", "--rate", "300"];
-    let Some((code, report)) = power_cut(&[&planted[..], &more].concat()) else { return };
+    // A run whose cuts find no delivery under way finds nothing: on a busy machine that happens.
+    let mut code = 0;
+    let mut report = Value::Null;
+    for seed in ["1", "2", "3", "4"] {
+        let run = [&planted[..], &more, &["--seed", seed]].concat();
+        let Some(found) = power_cut(&run) else { return };
+        (code, report) = found;
+        if code != 0 {
+            break;
+        }
+    }
     assert_eq!(code, 1, "{report}");
     assert!(report["mailboxes"]["lost"].as_u64() > Some(0), "{report}");
     assert!(report["audit"]["missing"]["count"].as_u64() > Some(0), "{report}");
