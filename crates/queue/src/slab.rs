@@ -195,12 +195,14 @@ impl Slab {
     /// The slots in use in one chunk.
     pub(crate) fn slots(&self, chunk: u32) -> impl Iterator<Item = u32> + '_ {
         let chunk_ref = self.chunks.get(chunk as usize).filter(|c| c.live > 0);
-        let entries = chunk_ref.map_or(&[][..], |c| &c.entries);
+        let (entries, live) = chunk_ref.map_or((&[][..], 0), |c| (&c.entries, c.live));
         entries
             .iter()
             .zip(chunk << CHUNK_BITS..)
             .filter(|(e, _)| e.state() != State::Free)
             .map(|(_, slot)| slot)
+            // There are no more: the rest of the chunk needs no look.
+            .take(live as usize)
     }
 
     /// All entries in use, by slot.
