@@ -86,7 +86,7 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(disk: &'a dyn Disk, file: &'a str, key: SegmentKey, length: u64) -> Walk<'a> {
         Walk {
-            window: Window::new(disk, file),
+            window: Window::new(disk, file, length),
             key,
             length,
             limit: length.saturating_sub(SECTOR_BYTES),

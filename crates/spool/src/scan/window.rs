@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 /// The fuzzer's segments are small: there, more than one window shall be needed.
 pub(super) const WINDOW_BYTES: usize = if cfg!(fuzzing) { 4 << 10 } else { 1 << 20 };
 
-/// Reads a file through a buffer of at least a mebibyte.
+/// Reads a file through a buffer of at least a mebibyte, or of what is left of the file.
 pub(super) struct Window<'a> {
     disk: &'a dyn Disk,
     file: &'a str,
+    /// Of the file, in bytes.
+    length: u64,
     start: u64,
     buffer: Vec<u8>,
     /// So much of the buffer is of the file.
@@ -20,16 +22,18 @@ pub(super) struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    pub(super) fn new(disk: &'a dyn Disk, file: &'a str) -> Window<'a> {
+    pub(super) fn new(disk: &'a dyn Disk, file: &'a str, length: u64) -> Window<'a> {
         let unreadable = BTreeSet::new();
-        Window { disk, file, start: 0, buffer: Vec::new(), filled: 0, unreadable }
+        Window { disk, file, length, start: 0, buffer: Vec::new(), filled: 0, unreadable }
     }
 
     /// `bytes` bytes from `offset`, fewer where the file ends.
     pub(super) fn get(&mut self, offset: u64, bytes: usize) -> Result<&[u8], DiskError> {
         let within = offset.checked_sub(self.start).map_or(usize::MAX, |at| at as usize);
         if within.saturating_add(bytes) > self.filled {
-            let wanted = bytes.max(WINDOW_BYTES);
+            // One more than is left: that the file ends there is seen by a read.
+            let left = usize::try_from(self.length.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let wanted = bytes.max(WINDOW_BYTES.min(left.saturating_add(1)));
             if self.buffer.len() < wanted {
                 self.buffer = vec![0; wanted];
             }
