@@ -23,6 +23,7 @@ use spool::{Opening, Request, Spool, SpoolConfig};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -48,6 +49,11 @@ const REST: Duration = Duration::from_secs(60);
 
 /// Runs a test in a world whose clock stands still while anybody has something to do.
 pub(crate) fn play<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
+    run(Box::new(|| Box::pin(test())));
+}
+
+/// Not generic: the runtime is compiled once, not for each test.
+fn run<'a>(test: Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()> + 'a>> + 'a>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -301,8 +307,8 @@ impl Node {
         let begun = tokio::time::Instant::now();
         let mut pause = LOOK;
         while self.count(name) < count {
-            let all = self.events(&["recipient", "reason"]);
-            assert!(begun.elapsed() < PATIENCE, "no {count} × {name}: {all:#?}");
+            let all = || self.events(&["recipient", "reason"]);
+            assert!(begun.elapsed() < PATIENCE, "no {count} × {name}: {:#?}", all());
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(1));
         }

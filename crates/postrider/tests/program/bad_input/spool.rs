@@ -18,6 +18,7 @@ use crate::support::peer::{Peer, Taken};
 use crate::support::server::{Answer, CONFIG, POSTRIDER, Server, program};
 use crate::support::tool::free_port;
 use crate::support::{Files, wait_until};
+use memchr::memmem;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
@@ -105,21 +106,11 @@ fn with_extension(files: &Files, extension: &str) -> Vec<PathBuf> {
 /// The one file of the spool with this extension and this text in it.
 fn only(files: &Files, extension: &str, text: &str) -> PathBuf {
     let mut paths = with_extension(files, extension);
-    paths.retain(|path| find(&std::fs::read(path).expect("a file"), text).is_some());
+    paths.retain(|path| {
+        memmem::find(&std::fs::read(path).expect("a file"), text.as_bytes()).is_some()
+    });
     assert_eq!(paths.len(), 1, "{extension}: {paths:?}");
     paths.remove(0)
-}
-
-fn find(bytes: &[u8], text: &str) -> Option<usize> {
-    let first = text.as_bytes()[0];
-    let mut from = 0;
-    while let Some(at) = bytes[from..].iter().position(|byte| *byte == first) {
-        if bytes[from + at..].starts_with(text.as_bytes()) {
-            return Some(from + at);
-        }
-        from += at + 1;
-    }
-    None
 }
 
 /// The files of the spool but the lock.
@@ -131,7 +122,7 @@ fn contents(files: &Files) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 fn place_of(bytes: &[u8], text: &str) -> usize {
-    find(bytes, text).expect("it is there")
+    memmem::find(bytes, text.as_bytes()).expect("it is there")
 }
 
 /// Changes a file in place.

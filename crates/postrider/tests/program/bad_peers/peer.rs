@@ -290,7 +290,7 @@ impl Session<'_> {
                 break 3;
             }
             let from = looked_at;
-            if let Some(at) = self.read[from..].windows(5).position(|w| w == b"\r\n.\r\n") {
+            if let Some(at) = memchr::memmem::find(&self.read[from..], b"\r\n.\r\n") {
                 break from + at + 5;
             }
             // The mark may be there but for its last octet.
@@ -373,7 +373,7 @@ impl Session<'_> {
     /// The next line, without its end.
     fn line(&mut self) -> Result<Vec<u8>, End> {
         loop {
-            if let Some(at) = self.read.iter().position(|&byte| byte == b'\n') {
+            if let Some(at) = memchr::memchr(b'\n', &self.read) {
                 let mut line: Vec<u8> = self.read.drain(..=at).collect();
                 line.pop();
                 if line.last() == Some(&b'\r') {

@@ -99,12 +99,8 @@ impl<'a> Play<'a> {
         let mut body = unescape(self.row.setting("body").unwrap_or("Hello.\\r\\n"));
         let octets: usize =
             self.row.setting("octets").map_or(0, |text| text.parse().expect("a number"));
-        body.extend(
-            b"0123456789abcdef0123456789abcdef0123456789abcdef\r\n"
-                .iter()
-                .cycle()
-                .take(octets / 50 * 50),
-        );
+        let line = b"0123456789abcdef0123456789abcdef0123456789abcdef\r\n";
+        body.extend_from_slice(&line.repeat(octets / line.len()));
         body
     }
 
@@ -341,9 +337,14 @@ impl<'a> Play<'a> {
 
 /// RFC 5321 §4.5.2.
 fn stuffed(content: &[u8]) -> Vec<u8> {
-    let line =
-        |line: &[u8]| [if line.starts_with(b".") { b".".as_slice() } else { b"" }, line].concat();
-    content.split_inclusive(|&byte| byte == b'\n').flat_map(line).collect()
+    let mut stuffed = Vec::with_capacity(content.len());
+    for line in content.split_inclusive(|&byte| byte == b'\n') {
+        if line.starts_with(b".") {
+            stuffed.push(b'.');
+        }
+        stuffed.extend_from_slice(line);
+    }
+    stuffed
 }
 
 /// A time of the event log in seconds of its day.

@@ -93,10 +93,11 @@ fn messages() -> Vec<String> {
     }
     messages.push(with("", &"A line of a newsletter, with <b>tags</b>\r\n".repeat(2_500)));
     messages.push(with("", &format!("{}\r\n", "x".repeat(998))));
-    messages.push(with("", &"  indented\t text  \r\n\r\n. \r\n".repeat(60_000)));
+    messages.push(with("", &"  indented\t text  \r\n\r\n. \r\n".repeat(20_000)));
+    // Beyond `blob_bytes`.
     messages.push(with(
         "Bcc: hidden@far.test\r\nX-Tenant: hidden@far.test\r\n",
-        &format!("{}\r\n", "y".repeat(76)).repeat(40_000),
+        &format!("{}\r\n", "y".repeat(76)).repeat(28_000),
     ));
     assert_eq!(messages.len(), 30);
     messages
