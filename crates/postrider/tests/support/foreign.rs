@@ -113,14 +113,16 @@ pub fn with_packages() -> PathBuf {
 }
 
 /// Builds the Go module in `tests/peers/NAME` into the test's directory and returns the program.
-/// The modules that it needs are fetched once, at the versions that its go.sum pins.
+/// The modules that it needs are fetched once, at the versions that its go.sum pins. Compiled as
+/// scripts/install-test-packages compiles: Go's own library once for all.
 pub fn build_go(files: &Files, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(name);
     let program = files.path(name);
     let output = Command::new("go")
-        .args(["build", "-mod=readonly", "-o"])
+        .args(["build", "-mod=readonly", "-gcflags=all=-N -l", "-o"])
         .arg(&program)
         .arg(".")
+        .env("CGO_ENABLED", "0")
         .current_dir(&source)
         .output();
     let output = output.unwrap_or_else(|error| panic!("go: {error}"));
