@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::pin::Pin;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 /// Runs a future as the thread of the tables would.
 pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // In a box: the runtime is compiled once for each result, not for each future.
+    let future: Pin<Box<dyn Future<Output = T> + '_>> = Box::pin(future);
     tokio::task::LocalSet::new().block_on(&runtime.expect("a runtime"), future)
 }
 

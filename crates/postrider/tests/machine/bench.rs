@@ -140,7 +140,7 @@ fn a_relay_run_accounts_for_every_message_of_every_contender() {
 
 #[test]
 fn the_meter_tells_a_known_cost_to_a_tenth() {
-    let run = bench("relay-400", &["--scale", "0.001", "--against", "known-cost"]);
+    let run = bench("relay-400", &["--scale", "0.0005", "--against", "known-cost"]);
     let all = run.measurements();
     let is_known = |one: &&Value| one["contender"] == "known-cost";
     let known = all.iter().map(|(_, one)| *one).find(is_known).expect("it was measured");

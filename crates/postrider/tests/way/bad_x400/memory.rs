@@ -17,7 +17,8 @@ fn config() -> String {
 
 /// What one peer can make a server use at most, beside what it uses anyway.
 const GROWTH_BYTES_MAX: u64 = 24 << 20;
-const FLOOD_BYTES: usize = 64 << 20;
+/// Twice that.
+const FLOOD_BYTES: usize = 48 << 20;
 const PIECE_BYTES: usize = 60_000;
 /// Behind the message's own header, which says less than 65,536 octets.
 const ENVELOPE_AT: usize = 3;

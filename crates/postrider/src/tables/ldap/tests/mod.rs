@@ -17,6 +17,7 @@ use super::backend::LdapBackend;
 use super::{LdapSettings, LdapText};
 use ::config::Config;
 use lookup::{Backend as _, Entry, Trouble, TroubleKind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
@@ -75,6 +76,8 @@ async fn text(backend: &LdapBackend, key: &str) -> String {
 /// Runs a test as the tables' thread would. None takes longer than ten minutes.
 fn run(test: impl Future<Output = ()>) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    // In a box: the runtime is compiled once, not for each test.
+    let test: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(test);
     let limited = async { tokio::time::timeout(Duration::from_secs(600), test).await };
     LocalSet::new().block_on(&runtime, limited).expect("the test ends");
 }
