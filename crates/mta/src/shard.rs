@@ -1,8 +1,7 @@
 //! One shard: puts its parts together, takes what reaches it from outside its thread, and turns the
 //! schedule's decisions into tasks.
 //!
-//! Everything here lives on one thread. Other shards, the commit threads and the control socket
-//! reach it by [`ShardMessage`] only.
+//! Everything here lives on one thread; what is outside of it sends a [`ShardMessage`].
 
 use crate::alarm::Alarm;
 use crate::console::Console;
