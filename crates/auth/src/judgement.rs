@@ -2,6 +2,7 @@
 
 use crate::checks::{Asked, Verdicts};
 use crate::dmarc::Wish;
+use crate::text::printable;
 use crate::{arc, dkim, dmarc, iprev, spf};
 use mail::Refusal;
 use std::borrow::Cow;
@@ -95,11 +96,6 @@ pub fn judge(powers: &Powers, verdicts: &Verdicts) -> Judgement {
         return Judgement::Refuse(refusal);
     }
     of(Power::Hold).map_or(Judgement::Take, |objection| Judgement::Hold(printable(&objection.why)))
-}
-
-/// Replies and reasons to hold are text; what strangers wrote need not be.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect()
 }
 
 /// Who is to be refused was refused before, and its mail to the postmaster is taken.

@@ -4,15 +4,18 @@
 
 pub mod bearer;
 pub mod client;
+mod failure;
 pub mod scram;
+mod user;
+mod wrong;
+
+pub use failure::Failure;
+pub use user::{USER_BYTES_MAX, user_of};
 
 use crate::password::Password;
 use bearer::Presented;
 use scram::{Challenged, Channel, First, ServerFirst};
 use zeroize::Zeroizing;
-
-/// Bytes of a user's name; RFC 4616 §2 asks for 255.
-pub const USER_BYTES_MAX: usize = 255;
 
 /// How a client may prove who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,20 +75,6 @@ impl Claim {
     pub fn plain(&self) -> Zeroizing<Vec<u8>> {
         Zeroizing::new([b"\0", self.user.as_bytes(), b"\0", self.password.bytes()].concat())
     }
-}
-
-/// Why an exchange ends without a login.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// What came is not what the mechanism has.
-    Form,
-    /// The client wants to act for another user than the one that it proves to be.
-    OtherIdentity,
-    /// It does not know the password.
-    Proof,
-    /// It speaks through another channel than ours, or was told that none can be bound: somebody sits in
-    /// between (RFC 5802 §6).
-    Channel,
 }
 
 /// What follows from what a client said.
@@ -267,15 +256,6 @@ fn plain(message: &[u8]) -> Result<Step, Failure> {
     }
     let password = Password::new(password).ok_or(Failure::Form)?;
     Ok(Step::Check(Claim { user, password }))
-}
-
-/// A name that may be looked up and logged. `None`: it is none.
-#[must_use]
-pub fn user_of(bytes: &[u8]) -> Option<String> {
-    let user = std::str::from_utf8(bytes).ok()?;
-    let is_name =
-        !user.is_empty() && user.len() <= USER_BYTES_MAX && !user.chars().any(char::is_control);
-    is_name.then(|| user.to_owned())
 }
 
 #[cfg(test)]

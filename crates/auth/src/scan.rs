@@ -1,9 +1,8 @@
 //! A message as it passes: its header is kept, and its body hashed as its signatures want it. Nothing
 //! else of it stays in memory.
 
-use crate::arc::{Chain, Newest, Sets};
-use crate::dkim::canonical::{BodyDigest, BodyHash, Form};
-use crate::dkim::is_called;
+use crate::arc::sets::{Chain, Newest, Sets};
+use crate::dkim::canonical::{BodyDigest, BodyHash, Form, is_called};
 use crate::dkim::signature::Signature;
 use mail::{Omitted, header};
 use std::ops::Range;

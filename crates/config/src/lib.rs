@@ -16,6 +16,7 @@ mod embedded;
 mod explainer;
 mod explanation;
 mod host;
+mod json_schema;
 mod listener;
 mod next_hop;
 mod problem;

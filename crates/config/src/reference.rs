@@ -2,6 +2,7 @@
 //! [`super::written`].
 
 use super::Schema;
+use super::json_schema;
 use super::schema::{ChannelKind, StageKind, TableKind};
 use super::written::FileText;
 use schemars::generate::SchemaSettings;
@@ -56,7 +57,7 @@ pub(super) fn json(sections: &Schema) -> Value {
     name_kinds(&mut schema["$defs"]["RouteText"], "CHANNELS", channels);
     let tables = sections.tables().iter().map(|kind| kind.key);
     name_kinds(&mut schema["$defs"]["TableText"], "TABLES", tables);
-    strip_null(&mut schema);
+    json_schema::strip_null(&mut schema);
     if let Some(root) = schema.as_object_mut() {
         root.insert("title".to_owned(), "Postrider configuration".into());
     }
@@ -98,40 +99,6 @@ fn name_kinds(section: &mut Value, word: &str, keys: impl Iterator<Item = &'stat
     let keys: Vec<String> = keys.map(|key| format!("`{key}`")).collect();
     if let Some(Value::String(text)) = section.get_mut("description") {
         *text = text.replace(word, &keys.join(", "));
-    }
-}
-
-/// TOML has no null: an optional key is left out.
-/// JSON schema of a file of its own.
-pub(super) fn of_file<T: schemars::JsonSchema>() -> Value {
-    let generator = SchemaSettings::draft2020_12().into_generator();
-    let mut schema = generator.into_root_schema_for::<T>().to_value();
-    strip_null(&mut schema);
-    schema
-}
-
-fn strip_null(value: &mut Value) {
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(strip_null),
-        Value::Object(map) => {
-            if let Some(Value::Array(types)) = map.get_mut("type") {
-                types.retain(|kind| kind != "null");
-                if let [only] = types.as_slice() {
-                    let only = only.clone();
-                    map.insert("type".to_owned(), only);
-                }
-            }
-            if let Some(Value::Array(any)) = map.get_mut("anyOf") {
-                any.retain(|schema| schema.get("type").is_none_or(|kind| kind != "null"));
-                if let [Value::Object(only)] = any.as_slice() {
-                    let only = only.clone();
-                    map.remove("anyOf");
-                    map.extend(only);
-                }
-            }
-            map.values_mut().for_each(strip_null);
-        }
-        _ => {}
     }
 }
 

@@ -1,7 +1,7 @@
 //! How many files the process may have open, and who gets how many of them.
 
 use crate::acme;
-use crate::world::SOCKETS_PER_LOOKUP;
+use crate::world::resolver::SOCKETS_PER_LOOKUP;
 use config::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

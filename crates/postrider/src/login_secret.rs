@@ -1,7 +1,7 @@
 //! The secret of which salts are made for users of whom nothing is stored (SCRAM): it is kept beside the
 //! spool, for with another one at each start such users would be those whose salts change.
 
-use crate::world::HashingThreads;
+use crate::world::hashing::HashingThreads;
 use mta::seams::Hashing as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

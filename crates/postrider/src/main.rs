@@ -32,6 +32,7 @@ mod mapped_file;
 mod mta_sts;
 mod mutex;
 mod node;
+mod node_metrics;
 mod panic;
 mod peer_tls;
 mod pem;

@@ -12,6 +12,7 @@ use crate::event_log::EventLog;
 use crate::login_secret;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::mutex::lock;
+use crate::node_metrics::NodeMetrics;
 use crate::reply_classes;
 use crate::shard_thread::{AcceptorSeed, Bound, Common, ShardSeed};
 use crate::signing_keys::{self, SigningKeys};
@@ -19,9 +20,10 @@ use crate::suspensions::Suspensions;
 use crate::tables::{Registry, TableNumbers};
 use crate::tls_reports::TlsReporting;
 use crate::tokens::Tokens;
-use crate::world::{
-    AcceptedSocket, HashingThreads, MailboxFiles, MailboxThreads, Start, check_owners, wall_now,
-};
+use crate::world::hashing::HashingThreads;
+use crate::world::listening_socket::AcceptedSocket;
+use crate::world::mailbox_files::{MailboxFiles, MailboxThreads, check_owners};
+use crate::world::tokio_time::{Start, wall_now};
 use ::classes::Classes;
 use config::Config;
 use mail::Wall;
@@ -30,10 +32,7 @@ use mta::console::{Console as _, Level};
 use mta::control::{Scope, ShardPort, SourceItem, Suspension};
 use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
-use mta::metrics::{
-    AcmeMetrics, ClassMetrics, EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics,
-    SendingMetrics, TlsReportMetrics,
-};
+use mta::metrics::{LogMetrics, Metrics};
 use mta::shaping::Rules;
 use mta::shared::Shared;
 use spool::SpoolStatus;
@@ -44,37 +43,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 /// How long transactions may go on after a stop was asked for.
 pub(crate) const GRACE_MS: u64 = 5_000;
-
-/// Numbers of a running node, for whoever shows them.
-#[derive(Clone)]
-pub(crate) struct NodeMetrics {
-    pub(crate) shards: Vec<Arc<Metrics>>,
-    pub(crate) logs: Vec<Arc<LogMetrics>>,
-    pub(crate) events: Arc<EventMetrics>,
-    pub(crate) mailboxes: Arc<MailboxMetrics>,
-    pub(crate) policies: Arc<PolicyMetrics>,
-    pub(crate) acme: Arc<AcmeMetrics>,
-    pub(crate) tls_reports: Arc<TlsReportMetrics>,
-    /// Over all shards.
-    pub(crate) classes: Arc<ClassMetrics>,
-    pub(crate) sending: Arc<SendingMetrics>,
-}
-
-impl NodeMetrics {
-    fn new(config: &Config, shards: u16) -> NodeMetrics {
-        NodeMetrics {
-            shards: (0..shards).map(|_| Arc::default()).collect(),
-            logs: config.spool.paths.iter().map(|_| Arc::default()).collect(),
-            events: Arc::default(),
-            mailboxes: Arc::default(),
-            policies: Arc::default(),
-            acme: Arc::default(),
-            tls_reports: Arc::default(),
-            classes: Arc::default(),
-            sending: Arc::default(),
-        }
-    }
-}
 
 /// Where a shard takes what others send it.
 type Inbox = mpsc::UnboundedReceiver<ShardMessage<AcceptedSocket>>;

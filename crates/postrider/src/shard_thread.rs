@@ -9,10 +9,13 @@ use crate::mta_sts::MtaSts;
 use crate::peer_tls::PeerTls;
 use crate::tables::{Registry, ShardTables};
 use crate::tls_reports::TlsReporting;
-use crate::world::{
-    AcceptedSocket, Clock, HashingThreads, MailboxFiles, Parts, Real, Resolver, Sockets, Start,
-    seed_of,
-};
+use crate::world::hashing::HashingThreads;
+use crate::world::listening_socket::AcceptedSocket;
+use crate::world::mailbox_files::MailboxFiles;
+use crate::world::resolver::Resolver;
+use crate::world::sockets::Sockets;
+use crate::world::tokio_time::{Clock, Start, seed_of};
+use crate::world::{Parts, Real};
 use config::Config;
 use mta::acceptor;
 use mta::console::{Console, Level};

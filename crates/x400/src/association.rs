@@ -21,6 +21,8 @@
 //! come too.
 
 mod abort;
+mod breach;
+mod contexts;
 mod core;
 mod dialogue;
 mod event;
@@ -30,6 +32,7 @@ mod receiving;
 mod responder;
 mod sending;
 mod settings;
+mod transfers;
 
 pub use crate::rtse::{AbortReason, BindError, Identity, Mode, Password};
 pub use crate::session::ExceptionReason;

@@ -1,6 +1,7 @@
 //! Sealing: one set more for a message that was verified and is passed on (RFC 8617 §5.1).
 
-use super::{Chain, Newest, SETS_MAX, Verdict};
+use super::Verdict;
+use super::sets::{Chain, Newest, SETS_MAX};
 use crate::checks::Verdicts;
 use crate::dkim::canonical::{Form, write_field};
 use crate::dkim::signing::{content_tags, write_folded};

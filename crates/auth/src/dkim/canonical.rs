@@ -203,6 +203,15 @@ impl BodyHash {
     }
 }
 
+/// Whether a line, or a whole field, begins with this name and a colon.
+pub(crate) fn is_called(field: &[u8], name: &[u8]) -> bool {
+    let rest = match field.split_at_checked(name.len()) {
+        Some((start, rest)) if start.eq_ignore_ascii_case(name) => rest,
+        _ => return false,
+    };
+    rest.trim_ascii_start().starts_with(b":")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

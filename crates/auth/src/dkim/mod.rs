@@ -15,7 +15,7 @@ pub use signing::{SigningIdentity, Unsigned, sign};
 use crate::records::Records;
 use crate::scan::Scanned;
 use crate::together::all;
-use canonical::{Form, write_field};
+use canonical::{Form, is_called, write_field};
 use key::Key;
 use signature::{Seal, Signature, without_signature};
 
@@ -196,15 +196,6 @@ pub(crate) fn write_last_field(field: &[u8], form: Form, signed: &mut Vec<u8>) {
     if signed.ends_with(b"\r\n") {
         signed.truncate(signed.len() - 2);
     }
-}
-
-/// Whether a line, or a whole field, begins with this name and a colon.
-pub(crate) fn is_called(field: &[u8], name: &[u8]) -> bool {
-    let rest = match field.split_at_checked(name.len()) {
-        Some((start, rest)) if start.eq_ignore_ascii_case(name) => rest,
-        _ => return false,
-    };
-    rest.trim_ascii_start().starts_with(b":")
 }
 
 /// Whether what is signed fits the key in the DNS. `signature`: with what else it must fit.

@@ -1,7 +1,7 @@
 //! Signing: what a signature of ours covers, and the fields that carry it (RFC 6376 §5). ARC's sets are
 //! made of the same (RFC 8617 §4.1).
 
-use super::canonical::{BodyDigest, Form, write_field};
+use super::canonical::{BodyDigest, Form, is_called, write_field};
 use super::private_key::SigningKey;
 use super::{write_last_field, write_named};
 use crate::scan::Scanned;
@@ -135,7 +135,7 @@ pub(crate) fn content_tags(
 /// The fields that a signature names, each as often as it is to be.
 fn names_of(fields: &[&[u8]], more: &str) -> Vec<&'static str> {
     let count =
-        |name: &str| fields.iter().filter(|field| super::is_called(field, name.as_bytes())).count();
+        |name: &str| fields.iter().filter(|field| is_called(field, name.as_bytes())).count();
     let mut names = Vec::with_capacity(24);
     for name in OVERSIGNED {
         names.extend(std::iter::repeat_n(name, (count(name) + 1).min(NAMED_MAX)));

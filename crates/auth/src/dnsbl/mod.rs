@@ -8,7 +8,7 @@ pub use entry::{Entry, SCORE_MAX};
 pub use name::{Key, NAME_BYTES_MAX, TestPoint, ZONE_BYTES_MAX};
 pub use wanted::Wanted;
 
-use crate::judgement;
+use crate::text;
 use std::net::Ipv4Addr;
 
 /// What lists say in words is cut here, in octets.
@@ -150,8 +150,8 @@ impl Standing {
 /// stranger wrote, and lands in a report of the client's server. `None`: it says nothing.
 #[must_use]
 pub fn printable(text: &[u8]) -> Option<String> {
-    let text = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
-    let text = judgement::printable(&String::from_utf8_lossy(text));
+    let said = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
+    let text = text::printable(&String::from_utf8_lossy(said));
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }

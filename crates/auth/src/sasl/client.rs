@@ -2,6 +2,7 @@
 //! still to encode.
 
 use super::scram::{ClientFinal, ClientFirst};
+pub use super::wrong::Wrong;
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -55,7 +56,7 @@ impl Credentials {
     /// characters).
     #[must_use]
     pub fn new(user: &str, secret: &[u8]) -> Option<Credentials> {
-        super::user_of(user.as_bytes())?;
+        super::user::user_of(user.as_bytes())?;
         let is_fit = (1..=SECRET_BYTES_MAX).contains(&secret.len())
             && !secret.iter().any(u8::is_ascii_control);
         is_fit.then(|| Credentials { user: user.into(), secret: Zeroizing::new(secret.to_vec()) })
@@ -66,33 +67,6 @@ impl Credentials {
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Credentials({:?})", self.user)
-    }
-}
-
-/// What a server has said that the mechanism does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
-    /// It asks for more than there is, or for the same again.
-    Unexpected,
-    /// What it says is not what the mechanism has.
-    Form,
-    /// Its nonce is not made of ours: somebody answers with what another was told.
-    Nonce,
-    /// The password would have to be hashed too seldom (RFC 7677 §4), or so often that it takes seconds.
-    Iterations,
-    /// It does not know the password either.
-    Signature,
-}
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Wrong::Unexpected => "asks for more than the mechanism has",
-            Wrong::Form => "says what the mechanism does not have",
-            Wrong::Nonce => "answers with a nonce that is not made of ours",
-            Wrong::Iterations => "asks for a number of iterations that is out of bounds",
-            Wrong::Signature => "has not proved that it knows the password",
-        })
     }
 }
 

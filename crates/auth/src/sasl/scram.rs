@@ -1,7 +1,8 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677), both sides.
 
-use super::client::Wrong;
-use super::{Failure, user_of};
+use super::failure::Failure;
+use super::user::user_of;
+use super::wrong::Wrong;
 use crate::password::Password;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

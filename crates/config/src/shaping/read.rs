@@ -7,8 +7,8 @@ use super::rule::Rules;
 use super::written::{PaceText, ProviderText, ShapingText, TogetherText};
 use super::{Provider, ShapingFile, Together};
 use crate::document::Document;
+use crate::json_schema;
 use crate::problem::{ConfigErrors, Problem};
-use crate::reference;
 use crate::route::DomainPattern;
 use crate::shape::Shape;
 use mail::Domain;
@@ -29,7 +29,7 @@ pub(super) struct Read {
 /// # Errors
 /// All that is wrong with it, as far as it can be told at once.
 pub(super) fn read(file: &ShapingFile) -> Result<Read, ConfigErrors> {
-    let json = reference::of_file::<ShapingText>();
+    let json = json_schema::of_file::<ShapingText>();
     let shape = Shape { json: &json, sections: None };
     let refused = |document: &Document, problems| {
         ConfigErrors::new(document.file().clone(), document.text().clone(), problems)

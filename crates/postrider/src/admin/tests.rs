@@ -3,7 +3,7 @@
 use super::*;
 use crate::tables::remote::RemoteMetrics;
 use crate::tables::{TableNumbers, TableSets};
-use crate::world::Start;
+use crate::world::tokio_time::Start;
 use mta::metrics::{EventMetrics, LogMetrics, Metrics, SendingMetrics};
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -7,7 +7,7 @@ use crate::control_socket::ControlSocket;
 use crate::node::Node;
 use crate::secrets;
 use crate::tables;
-use crate::world::check_owners;
+use crate::world::mailbox_files::check_owners;
 use config::{Config, LogLevel};
 use mta::console::{Console, Level};
 use mta::control::{ControlPlane, NodeJob, Status};

@@ -3,7 +3,7 @@
 use crate::https::{self, candidates, driven};
 use crate::mutex::lock;
 use crate::peer_tls;
-use crate::world::Resolver;
+use crate::world::resolver::Resolver;
 use auth::mta_sts::{self, POLICY_BYTES_MAX, Policy, PolicyError};
 use auth::tls_report::ResultType;
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};

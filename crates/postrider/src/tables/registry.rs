@@ -11,7 +11,7 @@ use crate::console::ConsoleLog;
 use crate::file_stamp::Stamp;
 use crate::logins::LoginServers;
 use crate::mutex::lock;
-use crate::world::Start;
+use crate::world::tokio_time::Start;
 use config::{Config, TableCache, TableEntry};
 use lookup::{Backend, Table, Trouble, TroubleKind};
 use mta::answer::Answer;

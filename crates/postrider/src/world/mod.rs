@@ -2,19 +2,12 @@
 
 mod egress;
 mod encrypted;
-mod hashing;
-mod listening_socket;
-mod mailbox_files;
+pub(crate) mod hashing;
+pub(crate) mod listening_socket;
+pub(crate) mod mailbox_files;
 pub(crate) mod resolver;
-mod sockets;
-mod tokio_time;
-
-pub(crate) use hashing::HashingThreads;
-pub(crate) use listening_socket::AcceptedSocket;
-pub(crate) use mailbox_files::{MailboxFiles, MailboxThreads, check_owners};
-pub(crate) use resolver::{Resolver, SOCKETS_PER_LOOKUP};
-pub(crate) use sockets::Sockets;
-pub(crate) use tokio_time::{Clock, Start, seed_of, wall_now};
+pub(crate) mod sockets;
+pub(crate) mod tokio_time;
 
 use crate::advisers::Books;
 use crate::dmarc_reports::DmarcReporting;
@@ -23,8 +16,13 @@ use crate::mta_sts::MtaSts;
 use crate::signing_keys::NamedKeys;
 use crate::tables::ShardTables;
 use crate::tls_reports::TlsReporting;
+use hashing::HashingThreads;
+use mailbox_files::MailboxFiles;
 use mta::seams::{Authenticators, KeyFiles, Task, TlsReports, Warmups, World};
+use resolver::Resolver;
+use sockets::Sockets;
 use std::rc::Rc;
+use tokio_time::Clock;
 
 /// The world of one shard.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 //! Aborts said and heard.
 
-use super::core::Contexts;
+use super::contexts::Contexts;
 use super::{AbortReason, End, Layer};
 use crate::acse::{self, Apdu};
 use crate::presentation::{

@@ -1,10 +1,10 @@
 //! What both ends have in common: layers, queues, stages, ends.
 
-use super::receiving::Receiving;
-use super::sending::Sending;
+use super::breach::Breach;
+use super::contexts::Contexts;
+use super::transfers::{Receiving, Sending};
 use super::{End, Event, Layer, Phase, Timeouts, Violation, abort};
-use crate::acse;
-use crate::rtse::{AbortReason, MTA_RTSE, MTSE, Mode, Terms};
+use crate::rtse::{AbortReason, Mode, Terms};
 use crate::session::{SessionItem, Spdu, TsduReader};
 use crate::x224::{
     Disconnect, DisconnectReason, Framer, Outbox, TPDU_BYTES_MAX, Tpdu, TpduItem, TpduReader,
@@ -53,36 +53,6 @@ pub(super) enum Turn {
     /// Given, not confirmed.
     Giving,
     Theirs,
-}
-
-/// The numbers of the contexts in normal mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Contexts {
-    pub(super) acse: i64,
-    pub(super) rtse: i64,
-    pub(super) mtse: i64,
-}
-
-impl Contexts {
-    /// Ours, when we propose them; the same numbers as others use.
-    pub(super) const OURS: Contexts = Contexts { acse: 1, rtse: 3, mtse: 5 };
-
-    pub(super) fn proposal(self) -> [(i64, &'static [u8]); 3] {
-        [(self.acse, acse::ABSTRACT_SYNTAX), (self.rtse, MTA_RTSE), (self.mtse, MTSE)]
-    }
-}
-
-/// A breach of protocol by the peer, on its way to the abort.
-#[derive(Debug)]
-pub(super) struct Breach {
-    pub(super) layer: Layer,
-    pub(super) text: String,
-}
-
-impl Breach {
-    pub(super) fn new(layer: Layer, text: impl Into<String>) -> Self {
-        Breach { layer, text: text.into() }
-    }
 }
 
 /// Either end of an association.

@@ -1,6 +1,7 @@
 //! The association once it is bound: what each SPDU does, turns, release.
 
-use super::core::{Breach, Core, Stage, Turn};
+use super::breach::Breach;
+use super::core::{Core, Stage, Turn};
 use super::{End, Event, ExceptionReason, Layer, abort};
 use crate::acse;
 use crate::ber::{Tag, Writer};

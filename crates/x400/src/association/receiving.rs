@@ -1,50 +1,20 @@
 //! An APDU that comes: an activity with data, checkpoints and an end (X.228 §8.5).
 
-use super::core::{Breach, Core, Turn};
-use super::{Event, ExceptionReason, Layer};
-use crate::rtse::{ApduUnwrapper, Mode, RttrReader};
+use super::breach::Breach;
+use super::core::{Core, Turn};
+use super::transfers::{Activity, Receiving};
+use super::{Event, ExceptionReason};
+use crate::rtse::{ApduUnwrapper, Mode};
 use crate::session::{Serial, Spdu};
 use bytes::Bytes;
-
-/// How far the peer's activity is.
-#[derive(Debug, Default)]
-pub(super) enum Receiving {
-    /// There is none.
-    #[default]
-    Idle,
-    /// Data comes.
-    Active(Box<Activity>),
-    /// All came; the caller makes it durable.
-    Answering(Serial),
-    /// We can't take it; the peer is to give it up.
-    Refused,
-}
-
-#[derive(Debug)]
-pub(super) struct Activity {
-    /// The number of the next synchronization point.
-    next: Serial,
-    /// The slice that is open, in normal mode.
-    slice: Option<RttrReader>,
-    apdu: ApduUnwrapper,
-}
-
-impl Receiving {
-    pub(super) const fn is_idle(&self) -> bool {
-        matches!(self, Receiving::Idle)
-    }
-
-    /// It is the caller that is waited for.
-    pub(super) const fn is_answer_due(&self) -> bool {
-        matches!(self, Receiving::Answering(_))
-    }
-}
 
 impl Core {
     pub(super) fn data(&mut self, octets: Bytes, is_last: bool) -> Result<(), Breach> {
         let is_normal = self.mode == Some(Mode::Normal);
         match &mut self.receiving {
-            Receiving::Idle | Receiving::Answering(_) => Err(session("DATA outside an activity")),
+            Receiving::Idle | Receiving::Answering(_) => {
+                Err(Breach::session("DATA outside an activity"))
+            }
             // What was under way when we refused.
             Receiving::Refused => Ok(()),
             Receiving::Active(_) if !is_normal => {
@@ -62,12 +32,12 @@ impl Core {
 
     pub(super) fn activity_start(&mut self) -> Result<(), Breach> {
         if self.turn != Turn::Theirs {
-            return Err(session("ACTIVITY START without the turn"));
+            return Err(Breach::session("ACTIVITY START without the turn"));
         }
         match self.receiving {
             Receiving::Idle => {}
             Receiving::Active(_) | Receiving::Answering(_) | Receiving::Refused => {
-                return Err(session("ACTIVITY START within an activity"));
+                return Err(Breach::session("ACTIVITY START within an activity"));
             }
         }
         let apdu = ApduUnwrapper::new(self.contexts.mtse);
@@ -80,7 +50,7 @@ impl Core {
     /// We have nothing to resume: the peer is to discard it, and to begin anew.
     pub(super) fn activity_resume(&mut self) -> Result<(), Breach> {
         if self.turn != Turn::Theirs || !self.receiving.is_idle() {
-            return Err(session("ACTIVITY RESUME within an activity"));
+            return Err(Breach::session("ACTIVITY RESUME within an activity"));
         }
         self.say(&Spdu::ExceptionData(ExceptionReason::Unrecoverable));
         self.receiving = Receiving::Refused;
@@ -98,7 +68,7 @@ impl Core {
             }
             Receiving::Refused => Ok(()),
             Receiving::Idle | Receiving::Answering(_) => {
-                Err(session("MINOR SYNC outside an activity"))
+                Err(Breach::session("MINOR SYNC outside an activity"))
             }
         }
     }
@@ -113,7 +83,7 @@ impl Core {
             }
             Receiving::Refused => Ok(()),
             Receiving::Idle | Receiving::Answering(_) => {
-                Err(session("ACTIVITY END outside an activity"))
+                Err(Breach::session("ACTIVITY END outside an activity"))
             }
         }
     }
@@ -121,7 +91,7 @@ impl Core {
     /// The peer gives the activity up, for good or for now, which is the same to us.
     pub(super) fn activity_dropped(&mut self, ack: &Spdu) -> Result<(), Breach> {
         if self.receiving.is_idle() {
-            return Err(session("the end of an activity where there is none"));
+            return Err(Breach::session("the end of an activity where there is none"));
         }
         self.receiving = Receiving::Idle;
         self.say(ack);
@@ -148,49 +118,4 @@ impl Core {
             Receiving::Idle | Receiving::Refused => {}
         }
     }
-}
-
-impl Activity {
-    /// A synchronization point may stand only between slices, and must have the next number.
-    fn point(&mut self, serial: Serial) -> Result<(), Breach> {
-        if self.slice.is_some() {
-            return Err(session("a synchronization point within data"));
-        }
-        if serial != self.next {
-            let next = self.next;
-            return Err(session(&format!("synchronization point {serial} where {next} is next")));
-        }
-        self.next = serial.next();
-        Ok(())
-    }
-
-    fn unwrap(
-        &mut self,
-        rtse_context: i64,
-        mut octets: Bytes,
-        is_last: bool,
-        content: &mut impl FnMut(Bytes),
-    ) -> Result<(), Breach> {
-        let slice = self.slice.get_or_insert_with(|| RttrReader::new(rtse_context));
-        let presentation =
-            |error: crate::rtse::UnwrapError| Breach::new(Layer::Presentation, error.to_string());
-        while let Some(mut part) = slice.read(&mut octets).map_err(presentation)? {
-            while let Some(octets) = self
-                .apdu
-                .read(&mut part)
-                .map_err(|error| Breach::new(Layer::ReliableTransfer, error.to_string()))?
-            {
-                content(octets);
-            }
-        }
-        if is_last {
-            slice.finish().map_err(presentation)?;
-            self.slice = None;
-        }
-        Ok(())
-    }
-}
-
-fn session(text: &str) -> Breach {
-    Breach::new(Layer::Session, text)
 }

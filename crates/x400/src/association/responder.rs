@@ -1,6 +1,8 @@
 //! Who is called: the bind, and the machine.
 
-use super::core::{Breach, Contexts, Core, Item, OUR_REFERENCE, Role, Stage};
+use super::breach::Breach;
+use super::contexts::Contexts;
+use super::core::{Core, Item, OUR_REFERENCE, Role, Stage};
 use super::dialogue::out_of_order;
 use super::{
     BindError, BindRequest, CHECKPOINT_KIB_MAX, End, Event, Identity, Layer, Refusal,

@@ -1,80 +1,15 @@
 //! An APDU that goes: slices with checkpoints between them, an end, and what the peer says to it.
 
-use super::core::{Breach, Core, Stage, Turn};
-use super::{Event, ExceptionReason, Layer, Phase};
+use super::breach::Breach;
+use super::core::{Core, Stage, Turn};
+use super::transfers::{Sending, Step};
+use super::{Event, ExceptionReason, Layer};
 use crate::ber::{Tag, Writer};
 use crate::rtse::{Mode, apdu_front, rttr_front};
 use crate::session::{Serial, Spdu};
 use bytes::Bytes;
-use std::collections::VecDeque;
 
 const KIB: u64 = 1_024;
-
-/// How far our activity is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Step {
-    #[default]
-    Idle,
-    /// Slices go out.
-    Slices,
-    /// All went out; AE had this number.
-    End(Serial),
-    /// AD went out, for this reason.
-    Discard(ExceptionReason),
-}
-
-/// Our side of a transfer.
-#[derive(Debug, Default)]
-pub(super) struct Sending {
-    step: Step,
-    /// Activities so far; the number is the identifier.
-    activities: u32,
-    /// Given by the caller, not framed yet.
-    queue: VecDeque<Bytes>,
-    /// Octets of the APDU that the caller has yet to give.
-    apdu_left: u64,
-    /// Octets of the stream that are in no slice yet: the APDU and what is around it.
-    stream_left: u64,
-    /// Octets that the slice lacks.
-    slice_left: u64,
-    is_first_slice: bool,
-    /// The last checkpoint said, and the last acknowledged.
-    said: Serial,
-    acknowledged: Serial,
-}
-
-impl Sending {
-    pub(super) fn is_idle(&self) -> bool {
-        self.step == Step::Idle
-    }
-
-    /// Nothing is under way any more.
-    pub(super) fn clear(&mut self) {
-        *self = Sending { activities: self.activities, ..Sending::default() };
-    }
-
-    /// As many checkpoints as may be are unacknowledged.
-    fn is_window_full(&self, window: u32) -> bool {
-        self.said.0.saturating_sub(self.acknowledged.0) >= window
-    }
-
-    /// What is waited for.
-    pub(super) fn phase(&self, window: u32) -> Option<Phase> {
-        match self.step {
-            Step::Idle => None,
-            Step::Slices if self.slice_left == 0 && self.is_window_full(window) => {
-                Some(Phase::Window)
-            }
-            Step::Slices | Step::End(_) => Some(Phase::Acknowledge),
-            Step::Discard(_) => Some(Phase::Answer),
-        }
-    }
-
-    /// The caller is to give more: nothing that it gave waits for the window.
-    pub(super) fn wants_content(&self) -> bool {
-        self.step == Step::Slices && self.apdu_left > 0 && self.queue.is_empty()
-    }
-}
 
 impl Core {
     /// `transfer` may be called.

@@ -1,10 +1,12 @@
 //! What a listener is told of checks (`checks`).
 
-use super::strangers::{DnsblText, GreylistText, Strangers};
-use auth::judgement::{Power, Powers};
-use config::{Explainer, TableRefText};
+use super::check::{Check, said};
+use super::strangers::{DnsblText, Exempt, GreylistText, Strangers};
+use auth::judgement::Powers;
+use config::{Explainer, Reader, TableRefText};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// How much each check of who sends may do. The DNS decides nothing by its silence: what gets no answer
 /// is `temperror`, and the message is taken, unless `temporary` says otherwise.
@@ -57,21 +59,6 @@ pub(crate) struct ChecksText {
     pub(super) exempt_recipients: Option<TableRefText>,
 }
 
-/// What a check may do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Check {
-    /// It is not made.
-    #[default]
-    None,
-    /// What comes of it stands in Authentication-Results, events and metrics.
-    Mark,
-    /// The same, and a message that fails waits for an operator.
-    Hold,
-    /// The same, and a message that fails is refused.
-    Reject,
-}
-
 /// What becomes of a message about which the DNS said nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -104,17 +91,6 @@ impl Checks {
     }
 }
 
-/// What a check may do, for people; `None`: it is not made.
-pub(super) fn said(check: &str, power: Power) -> Option<String> {
-    let does = match power {
-        Power::None => return None,
-        Power::Mark => "marks",
-        Power::Hold => "holds",
-        Power::Reject => "refuses",
-    };
-    Some(format!("{check} {does}"))
-}
-
 /// What is checked, and how much that may do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Checks {
@@ -122,6 +98,23 @@ pub(crate) struct Checks {
 }
 
 impl ChecksText {
+    /// What is checked of strangers; `None`: nothing.
+    pub(super) fn read_strangers(&self, reader: &mut Reader<'_, '_>) -> Option<Arc<Strangers>> {
+        let exempt = (&self.exempt_clients, &self.exempt_recipients);
+        let strangers = Strangers {
+            exempt: Exempt::read("checks", exempt, reader),
+            own_domains: self.own_domains.power(),
+            sender_domain: self.sender_domain.power(),
+            dnsbl: self.dnsbl.as_ref().and_then(|text| text.read(reader)),
+            greylist: self.greylist.as_ref().and_then(|text| text.read(reader)),
+        };
+        let is_asked_for = strangers.own_domains.is_made()
+            || strangers.sender_domain.is_made()
+            || strangers.dnsbl.is_some()
+            || strangers.greylist.is_some();
+        is_asked_for.then(|| Arc::new(strangers))
+    }
+
     pub(super) fn read(&self) -> Checks {
         Checks {
             powers: Powers {

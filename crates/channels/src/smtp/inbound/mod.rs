@@ -1,5 +1,6 @@
 //! SMTP as a way in.
 
+mod check;
 mod checks;
 mod connection;
 mod dated;
@@ -28,13 +29,13 @@ use mta::seams::{Net, Task, World};
 pub(crate) use seal::Seal;
 use session::Session;
 use settings::SmtpListener;
-pub(crate) use settings::{EncodeBeforeSigning, SmtpListenerText};
+pub(crate) use settings::{EncodeBeforeSigning, SmtpListenerText, strangers_of};
 use smtp::server::ServerConfig;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-pub(crate) use strangers::{Dnsbl, Exempt, Greylist, Strangers, is_stranger, strangers_of};
+pub(crate) use strangers::{Dnsbl, Exempt, Greylist, Strangers, is_stranger};
 pub(crate) use submission::SubmissionText;
 use submission::{Submission, SubmissionStage};
 

@@ -7,7 +7,7 @@ use super::seal::{Seal, SealText};
 use super::strangers::Strangers;
 use super::submission::Submission;
 use config::quantity::{DurationText, SizeText};
-use config::{Explainer, IpNet, ProtocolSection, ProtocolSettings, Reader, Unsigned};
+use config::{Explainer, IpNet, Listener, ProtocolSection, ProtocolSettings, Reader, Unsigned};
 use mail::Wall;
 use mta::steering::HOLD_MAX;
 use schemars::JsonSchema;
@@ -316,7 +316,7 @@ impl SmtpListener {
         let xclient_from = reader.believed("xclient_from", &text.xclient_from);
         let checks_text = text.checks.as_ref();
         let checks = checks_text.map(ChecksText::read).unwrap_or_default();
-        let strangers = checks_text.and_then(|text| Strangers::read(text, reader));
+        let strangers = checks_text.and_then(|text| text.read_strangers(reader));
         let seal = text.seal.as_ref().and_then(|seal| seal.read(reader));
         if text.seal.is_some() && !checks.powers.asked().arc {
             let help = "a seal says what came of them: add arc = \"mark\" to `checks`";
@@ -372,4 +372,9 @@ fn line_bytes(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> u64 {
         reader.error("max_line_bytes", format!("{bytes} is too short for a line"), help);
     }
     bytes
+}
+
+/// What is checked of strangers at a listener; `None`: nothing.
+pub(crate) fn strangers_of(listener: &Listener) -> Option<&Arc<Strangers>> {
+    listener.protocol.of::<SmtpListener>()?.strangers.as_ref()
 }

@@ -8,9 +8,9 @@ pub(super) use dnsbl::DnsblText;
 pub(crate) use greylist::Greylist;
 pub(super) use greylist::GreylistText;
 
-use super::checks::{Check, ChecksText, said};
+use super::check::said;
 use auth::judgement::Power;
-use config::{Listener, Reader, TableEntry, TableRefText};
+use config::{Reader, TableEntry, TableRefText};
 use mta::ingress::Session;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(super) type ExemptText<'a> = (&'a Option<TableRefText>, &'a Option<TableRefT
 
 impl Exempt {
     /// `at` is where their keys are.
-    fn read(
+    pub(super) fn read(
         at: &str,
         (clients, recipients): ExemptText<'_>,
         reader: &mut Reader<'_, '_>,
@@ -56,23 +56,6 @@ impl Exempt {
 }
 
 impl Strangers {
-    /// `None`: nothing is checked.
-    pub(super) fn read(text: &ChecksText, reader: &mut Reader<'_, '_>) -> Option<Arc<Strangers>> {
-        let exempt = (&text.exempt_clients, &text.exempt_recipients);
-        let strangers = Strangers {
-            exempt: Exempt::read("checks", exempt, reader),
-            own_domains: text.own_domains.power(),
-            sender_domain: text.sender_domain.power(),
-            dnsbl: text.dnsbl.as_ref().and_then(|text| text.read(reader)),
-            greylist: text.greylist.as_ref().and_then(|text| text.read(reader)),
-        };
-        let is_asked_for = strangers.own_domains.is_made()
-            || strangers.sender_domain.is_made()
-            || strangers.dnsbl.is_some()
-            || strangers.greylist.is_some();
-        is_asked_for.then(|| Arc::new(strangers))
-    }
-
     /// Those that are made, for people, in their order.
     pub(super) fn explain(&self) -> Vec<String> {
         let dnsbl = self.dnsbl.as_ref().and_then(|dnsbl| {
@@ -93,20 +76,4 @@ impl Strangers {
 /// the limits of the listener.
 pub(crate) fn is_stranger(session: &Session) -> bool {
     !session.may_relay() && !session.listener().is_exempt(session.client().address.ip())
-}
-
-/// What is checked of strangers at a listener; `None`: nothing.
-pub(crate) fn strangers_of(listener: &Listener) -> Option<&Arc<Strangers>> {
-    listener.protocol.of::<super::settings::SmtpListener>()?.strangers.as_ref()
-}
-
-impl Check {
-    pub(super) fn power(self) -> Power {
-        match self {
-            Check::None => Power::None,
-            Check::Mark => Power::Mark,
-            Check::Hold => Power::Hold,
-            Check::Reject => Power::Reject,
-        }
-    }
 }

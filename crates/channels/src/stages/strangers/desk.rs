@@ -4,39 +4,25 @@ use super::super::checks::{Lookups, Turn, ascii_domain};
 use super::greylist::Greylister;
 use super::lists::{Lists, Subject};
 use super::memo::Memo;
+use super::parts::Parts;
 use super::sender::{self, SenderDomain};
 use crate::smtp::Strangers;
 use auth::dnsbl::{Standing, Verdict};
 use auth::judgement::Power;
 use auth::results::allowed;
 use mail::{Mailbox, Recipient, Refusal, RefusalClass};
-use mta::console::Console;
-use mta::ingress::{Draft, OwnDomains, Transaction, no_answer};
+use mta::ingress::{Draft, Transaction, no_answer};
 use mta::metrics::Counter;
 use mta::seams::{Time, World};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 /// A stranger is not one of us.
 const NOT_YOURS: Refusal = Refusal::permanent(
     (7, 1),
     "Mail from this domain does not come from outside; its users log in to send",
 );
-
-/// What the checks of all listeners share.
-pub(super) struct Parts<W: World> {
-    pub(super) world: W,
-    pub(super) console: Rc<dyn Console>,
-    /// Our name.
-    pub(super) server: Arc<str>,
-    pub(super) own_domains: OwnDomains<W::Tables>,
-    /// Questions about senders; others wait. Whose servers answer them, strangers choose.
-    pub(super) of_senders: Semaphore,
-    /// Questions to lists, whose servers the operator has chosen; nobody else takes their turns.
-    pub(super) of_lists: Semaphore,
-}
 
 /// The checks of one listener.
 pub(super) struct Desk<W: World> {

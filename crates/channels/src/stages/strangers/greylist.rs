@@ -1,8 +1,8 @@
 //! Puts strangers off that come for the first time.
 
 use super::super::checks::{Lookups, Turn, ascii_domain};
-use super::desk::Parts;
 use super::memo::Memo;
+use super::parts::Parts;
 use crate::smtp::Greylist;
 use auth::greylist::{Client, Triplet, Verdict, network};
 use auth::spf::{self, Question, Sender};

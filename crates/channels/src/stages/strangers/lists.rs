@@ -1,7 +1,7 @@
 //! Asks lists in the DNS: all at once, and none for long. What does not answer counts for nothing.
 
-use super::desk::Parts;
 use super::memo::Memo;
+use super::parts::Parts;
 use crate::smtp::Dnsbl;
 use auth::dnsbl::{By, Key, List, Listing, Standing, TestPoint, Verdict, printable};
 use auth::judgement::Power;

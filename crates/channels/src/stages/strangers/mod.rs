@@ -6,12 +6,13 @@ mod exempt;
 mod greylist;
 mod lists;
 mod memo;
+mod parts;
 mod sender;
 
 use super::checks::LOOKUPS_AT_ONCE_MAX;
 use crate::smtp::{is_stranger, strangers_of};
 use config::Config;
-use desk::{Desk, Parts};
+use desk::Desk;
 use mail::Recipient;
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
@@ -19,6 +20,7 @@ use mta::ingress::{
     Draft, Observer, OwnDomains, Placed, Resolved, Session, Stage, StageKind, Transaction,
 };
 use mta::seams::{Spawn as _, World};
+use parts::Parts;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
