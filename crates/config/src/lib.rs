@@ -19,6 +19,7 @@ mod host;
 mod json_schema;
 mod listener;
 mod next_hop;
+mod parse;
 mod problem;
 mod protocol;
 pub mod quantity;

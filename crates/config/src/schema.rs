@@ -1,14 +1,12 @@
 //! Which sections there are: those of every server, and those that others register.
 
 use super::channel::{ChannelSection, Settings};
-use super::problem::ConfigErrors;
 use super::protocol::{ProtocolSection, ProtocolSettings};
 use super::reader::Reader;
+use super::shape::Elsewhere;
 use super::stage::{StageSection, StageSettings};
 use super::table::TableSettings;
 use super::table_section::TableSection;
-use super::{Config, EMBEDDED, reference, resolve};
-use mail::Domain;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -23,7 +21,7 @@ pub struct Schema {
     stages: Vec<StageKind>,
     tables: Vec<TableKind>,
     /// As JSON schema, once it was asked for.
-    json: OnceLock<Value>,
+    pub(super) json: OnceLock<Value>,
 }
 
 /// A protocol, as [`ProtocolSection`] describes it.
@@ -222,61 +220,12 @@ impl Schema {
     pub(super) fn mailbox_at(&self, path: &str) -> Option<Arc<dyn Settings>> {
         self.channels.iter().find_map(|kind| (kind.mailbox_at)(path))
     }
+}
 
-    /// Why `section` (`route.mx`) has no such key, where that has a reason.
-    pub(super) fn elsewhere(&self, section: &str, key: &str) -> Option<&'static str> {
+impl Elsewhere for Schema {
+    fn elsewhere(&self, section: &str, key: &str) -> Option<&'static str> {
         let kind = section.strip_prefix("route.")?;
         let kind = self.channels.iter().find(|channel| channel.key == kind)?;
         kind.elsewhere.iter().find(|(keys, _)| keys.contains(&key)).map(|(_, reason)| *reason)
-    }
-
-    /// As JSON schema, for editors.
-    #[must_use]
-    pub fn json(&self) -> &Value {
-        self.json.get_or_init(|| reference::json(self))
-    }
-
-    /// The reference page, as Markdown.
-    #[must_use]
-    pub fn markdown(&self) -> String {
-        reference::markdown(self)
-    }
-
-    /// Reads a configuration. `file_name` is only named in errors. A file that sets no `hostname`
-    /// gets `localhost`: see [`Schema::parse_on`].
-    ///
-    /// # Errors
-    /// All that is wrong with it, as far as it can be told at once.
-    pub fn parse(&self, text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
-        self.parse_on(text, file_name, "localhost")
-    }
-
-    /// Like [`Schema::parse`], on a machine of this name.
-    ///
-    /// # Errors
-    /// All that is wrong with it, as far as it can be told at once.
-    pub fn parse_on(
-        &self,
-        text: &str,
-        file_name: &str,
-        machine_name: &str,
-    ) -> Result<Config, ConfigErrors> {
-        let machine_name = Domain::parse(machine_name)
-            .or_else(|_| Domain::parse("localhost"))
-            .map_err(|_| ConfigErrors::new(file_name.into(), text.into(), Vec::new()))?;
-        resolve::read(self, text, file_name, machine_name)
-    }
-
-    /// The safe default that `serve` runs without a file: listens on 127.0.0.1:2525, keeps mail
-    /// for any domain in Maildirs under `./postrider-data`, relays nothing.
-    ///
-    /// # Panics
-    /// When there is no channel that keeps Maildirs.
-    #[must_use]
-    pub fn embedded(&self) -> Config {
-        match self.parse(EMBEDDED, "the embedded default") {
-            Ok(config) => config,
-            Err(errors) => unreachable!("the embedded default is wrong: {errors}"),
-        }
     }
 }

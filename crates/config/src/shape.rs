@@ -2,12 +2,17 @@
 //! right type and range. Driven by the schema itself, so that it finds all mistakes at once and
 //! can never disagree with the reference page.
 
-use super::Schema;
 use super::document::{Document, child};
 use super::problem::Problem;
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+/// Knows keys that stand in other sections.
+pub(super) trait Elsewhere {
+    /// Why `section` (`route.mx`) has no such key, where that has a reason.
+    fn elsewhere(&self, section: &str, key: &str) -> Option<&'static str>;
+}
 
 /// The shape of a file.
 #[derive(Clone, Copy)]
@@ -15,7 +20,7 @@ pub(super) struct Shape<'a> {
     /// As JSON schema.
     pub(super) json: &'a Value,
     /// Whose sections they are, where sections are registered.
-    pub(super) sections: Option<&'a Schema>,
+    pub(super) sections: Option<&'a dyn Elsewhere>,
 }
 
 /// Checks the whole document.
@@ -31,7 +36,7 @@ pub(super) fn check(
 }
 
 struct Checker<'a> {
-    sections: Option<&'a Schema>,
+    sections: Option<&'a dyn Elsewhere>,
     schema: &'a Value,
     document: &'a Document,
     problems: &'a mut Vec<Problem>,

@@ -2,7 +2,7 @@
 
 use crate::mutex::lock;
 use crate::terminal::is_hidden;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use mta::console::{Console, FAILED_LOGIN, Level};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};

@@ -3,7 +3,7 @@
 
 use crate::console::ConsoleLog;
 use crate::kept_file::KeptFile;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use config::Config;
 use mta::console::{Console as _, Level};
 use mta::control::{Effect, Lift};

@@ -12,7 +12,7 @@
 mod file;
 
 use crate::mutex::lock;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use config::Events;
 use file::LogFile;
 use mta::event::{Event, EventSink, Kind, Position, Recipients, json};

@@ -7,7 +7,7 @@ use crate::console::ConsoleLog;
 use crate::mutex::lock;
 use crate::panic::MAY_PANIC;
 use crate::redb_file::Unreadable;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use auth::greylist::{Book, Rules, Triplet, Verdict};
 use config::Config;
 use file::File;

@@ -8,7 +8,7 @@ use crate::console::ConsoleLog;
 use crate::mutex::lock;
 use crate::panic::MAY_PANIC;
 use crate::redb_file::Unreadable;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use config::{Config, Source};
 use file::{File, Held};
 use mail::Wall;

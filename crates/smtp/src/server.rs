@@ -17,6 +17,7 @@ mod content;
 mod dispatch;
 mod line;
 mod login;
+mod login_rules;
 mod open_recipients;
 mod parameters;
 mod path;
@@ -29,7 +30,8 @@ mod transfer;
 mod xclient;
 
 pub use config::{BareNewline, Nul, RECIPIENTS_OPEN_MAX, ServerConfig};
-pub use login::{LOGIN_LINE_BYTES_MAX, LoginAnswer, LoginRules};
+pub use login::{LOGIN_LINE_BYTES_MAX, LoginAnswer};
+pub use login_rules::LoginRules;
 pub use refusal::Refused;
 pub use session::ServerSession;
 pub use xclient::{XCLIENT_VALUE_BYTES_MAX, Xclient, XclientName};

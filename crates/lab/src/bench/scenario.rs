@@ -129,7 +129,7 @@ impl Case {
 
     /// So many seconds at scale 1 at this scale.
     pub(super) fn interval(seconds: u64, scale: f64) -> Duration {
-        Duration::from_secs_f64((seconds as f64 * scale).max(0.1))
+        Duration::from_secs_f64((seconds as f64 * scale).max(0.2))
     }
 
     /// Roughly how long a measurement takes at scale 1 if so much goes through in a second.

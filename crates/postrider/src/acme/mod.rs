@@ -14,7 +14,7 @@ use crate::console::ConsoleLog;
 use crate::https;
 use crate::mutex::lock;
 use crate::secrets;
-use crate::world::tokio_time::{seed_of, wall_now};
+use crate::world::clock::{seed_of, wall_now};
 use challenges::Challenges;
 use config::{Certificate, Config, Ordered, Secret};
 use directory::Directory;

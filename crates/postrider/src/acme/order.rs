@@ -5,7 +5,7 @@ use super::directory::{Directory, in_words, problem_in_words};
 use super::store;
 use super::{Job, Plan};
 use crate::pem;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use config::{AcmeChallenge, KeyType, Ordered};
 use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, ChallengeType, Error, ExternalAccountKey,

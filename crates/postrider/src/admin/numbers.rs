@@ -1,7 +1,7 @@
 //! The metrics of all shards and logs, added up and in the text form that Prometheus reads.
 
 use crate::tables::TableNumbers;
-use crate::world::tokio_time::Start;
+use crate::world::clock::Start;
 use mta::metrics::{
     AcmeMetrics, ClassMetrics, Description, EventMetrics, HistogramSnapshot, LogMetrics,
     MailboxMetrics, MetricSet, Metrics, PolicyMetrics, SendingMetrics, TlsReportMetrics, Value,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::tables::remote::RemoteMetrics;
 use crate::tables::{TableNumbers, TableSets};
-use crate::world::tokio_time::Start;
+use crate::world::clock::Start;
 use mta::metrics::{EventMetrics, LogMetrics, Metrics, SendingMetrics};
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -10,7 +10,7 @@ use crate::crypto;
 use crate::file_stamp::{LOOK_EVERY, Looks, Seen, Stamp};
 use crate::mutex::lock;
 use crate::pem;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use choice::{Choice, Shown};
 use clients::Asked;
 pub(crate) use clients::Judge;

@@ -194,7 +194,7 @@ pub(crate) struct SuspendArgs {
 
 impl SuspendArgs {
     fn request(&self) -> ControlRequest {
-        let ends = self.lasting.map(|lasting| crate::world::tokio_time::wall_now().after(lasting));
+        let ends = self.lasting.map(|lasting| crate::world::clock::wall_now().after(lasting));
         ControlRequest::QueueSuspend {
             scope: self.scope.scope(),
             reason: self.reason.clone(),

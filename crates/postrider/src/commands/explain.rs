@@ -5,8 +5,8 @@ use crate::cli::{ExplainArgs, exit};
 use crate::console::ConsoleLog;
 use crate::tables::{Registry, Traced};
 use crate::terminal::clean;
+use crate::world::clock::Start;
 use crate::world::resolver::Resolver;
-use crate::world::tokio_time::Start;
 use channels::{AccessQuestion, ConsultedAccess, consult_access};
 use config::{
     Config, Destination, ENTRY_TEXT, ExplainRequest, Explanation, InTables, Listener, NamedValues,

@@ -32,7 +32,7 @@ fn request(server: &ServerArgs, request: &ControlRequest) -> ExitCode {
     let asked = asking::ask(server, request, |response| view.take(response, &mut out));
     // An answer that did not come is not an empty one.
     let shown = if asked.is_ok() || !view.listed.is_empty() {
-        view.finish(&mut out, crate::world::tokio_time::wall_now())
+        view.finish(&mut out, crate::world::clock::wall_now())
     } else {
         Ok(())
     };

@@ -3,7 +3,7 @@
 use super::asking;
 use crate::cli::{LiftArgs, ServerArgs, ShapingArgs, ShapingCommand};
 use crate::terminal::clean;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use comfy_table::{Table, presets};
 use config::quantity::write_duration;
 use config::shaping::QUARTERS;

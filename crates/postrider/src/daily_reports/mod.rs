@@ -13,9 +13,9 @@ pub(crate) use sending::{Report, moment_within};
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
+use crate::world::clock::wall_now;
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::resolver::Resolver;
-use crate::world::tokio_time::wall_now;
 use bytes::Bytes;
 use config::Config;
 use day::number_of;

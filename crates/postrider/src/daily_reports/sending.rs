@@ -3,7 +3,7 @@
 use super::day::{DAY_MS, Day, Sent};
 use super::{Inner, Kind, Terms};
 use crate::mutex::lock;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use aws_lc_rs::digest;
 use mail::Wall;
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@
 mod link;
 
 use crate::tables::{Seed, Server};
-use crate::world::tokio_time::seed_of;
+use crate::world::clock::seed_of;
 use auth::dovecot::{self, Answer as Said, Login};
 use auth::sasl::Claim;
 use config::HostPort;

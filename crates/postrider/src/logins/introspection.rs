@@ -5,7 +5,7 @@ mod verdict;
 use crate::https;
 use crate::mutex::lock;
 use crate::secret_place::first_line;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use auth::sasl::bearer::{self, Token};
 use http_body_util::Full;
 use hyper::body::Bytes;

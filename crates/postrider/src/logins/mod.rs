@@ -4,6 +4,7 @@
 mod directory;
 mod dovecot;
 mod introspection;
+pub(crate) mod servers;
 
 use crate::mutex::lock;
 use crate::tables::{Registry, ShardTables};
@@ -16,21 +17,8 @@ use introspection::Introspector;
 use lookup::{Trouble, TroubleKind};
 use mta::answer::{Answer, Later};
 use mta::seams::{Authenticators, Checked, Heard, Introspection, LoginServer, LoginTerms};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-
-/// By their addresses and the names by which we are known there.
-type Introspectors = BTreeMap<(Box<str>, Box<str>), Introspector>;
-
-/// The drivers that there are.
-#[derive(Default)]
-pub(crate) struct LoginServers {
-    dovecots: Mutex<BTreeMap<HostPort, Dovecot>>,
-    /// By their tables' names.
-    directories: Mutex<BTreeMap<Arc<str>, Directory>>,
-    /// By their hosts and paths.
-    introspectors: Mutex<Introspectors>,
-}
+use servers::LoginServers;
+use std::sync::Arc;
 
 impl LoginServers {
     fn dovecot(&self, registry: &Registry, at: &HostPort) -> Result<Dovecot, Trouble> {

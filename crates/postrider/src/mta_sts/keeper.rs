@@ -6,7 +6,7 @@ use super::failures::Failures;
 use super::fetch::{FetchError, Fetcher};
 use super::files::{self, Unread};
 use crate::mutex::lock;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use auth::mta_sts::Policy;
 use auth::tls_report::{self, Details, ResultType, Session};
 use mta::lack;

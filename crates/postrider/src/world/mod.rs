@@ -1,5 +1,6 @@
 //! The real seams: sockets, clocks, resolver, mailbox files.
 
+pub(crate) mod clock;
 mod egress;
 mod encrypted;
 pub(crate) mod hashing;
@@ -7,7 +8,6 @@ pub(crate) mod listening_socket;
 pub(crate) mod mailbox_files;
 pub(crate) mod resolver;
 pub(crate) mod sockets;
-pub(crate) mod tokio_time;
 
 use crate::advisers::Books;
 use crate::dmarc_reports::DmarcReporting;
@@ -16,13 +16,13 @@ use crate::mta_sts::MtaSts;
 use crate::signing_keys::NamedKeys;
 use crate::tables::ShardTables;
 use crate::tls_reports::TlsReporting;
+use clock::Clock;
 use hashing::HashingThreads;
 use mailbox_files::MailboxFiles;
 use mta::seams::{Authenticators, KeyFiles, Task, TlsReports, Warmups, World};
 use resolver::Resolver;
 use sockets::Sockets;
 use std::rc::Rc;
-use tokio_time::Clock;
 
 /// The world of one shard.
 #[derive(Clone)]

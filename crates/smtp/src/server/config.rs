@@ -1,6 +1,6 @@
 //! The settings of a listener's sessions.
 
-use super::login::LoginRules;
+use super::login_rules::LoginRules;
 use crate::wishes::HoldMax;
 use std::time::Duration;
 

@@ -8,21 +8,9 @@ use super::{LoginSaid, Need};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mail::{Mono, Reply};
-use std::time::Duration;
 
 /// A line of an exchange with its CRLF (RFC 4954 §4), 500 5.5.6 beyond it.
 pub const LOGIN_LINE_BYTES_MAX: usize = 12_288;
-
-/// What a session asks of logins. Without one nobody may send, and none is possible in clear.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoginRules {
-    /// What is offered once the connection is encrypted.
-    pub mechanisms: Vec<&'static str>,
-    /// Failed logins in one session, 421 4.7.0 at the last one.
-    pub failures_max: u32,
-    /// From the start to the login, 421 4.4.2 beyond it, whatever else is said meanwhile.
-    pub timeout: Duration,
-}
 
 /// The driver's answer to what was said in an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ impl Breach {
     }
 
     /// Of the session protocol.
-    pub(super) fn session(text: &str) -> Self {
+    pub(super) fn session(text: impl Into<String>) -> Self {
         Breach::new(Layer::Session, text)
     }
 }

@@ -101,7 +101,7 @@ impl Core {
             }
             Item::Data { .. } if self.stage == Stage::Closing => {}
             Item::Data { .. } => {
-                return Err(Breach::new(Layer::Session, "DATA before the bind"));
+                return Err(Breach::session("DATA before the bind"));
             }
             Item::Spdu(spdu) => return Ok(Some(spdu)),
         }
@@ -167,7 +167,7 @@ impl Core {
             if let Some((octets, is_last)) = &mut self.piece {
                 let is_last = *is_last;
                 let item = self.tsdus.read(octets, is_last);
-                let item = item.map_err(|error| Breach::new(Layer::Session, error.to_string()))?;
+                let item = item.map_err(|error| Breach::session(error.to_string()))?;
                 if item.is_none() || (octets.is_empty() && is_last && self.tsdus.is_idle()) {
                     self.piece = None;
                 }

@@ -2,7 +2,7 @@
 
 use super::breach::Breach;
 use super::core::{Core, Stage, Turn};
-use super::{End, Event, ExceptionReason, Layer, abort};
+use super::{End, Event, ExceptionReason, abort};
 use crate::acse;
 use crate::ber::{Tag, Writer};
 use crate::presentation::write_pdv;
@@ -200,5 +200,5 @@ impl Core {
 pub(super) fn out_of_order(spdu: &Spdu) -> Breach {
     let debug = format!("{spdu:?}");
     let name = debug.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
-    Breach::new(Layer::Session, format!("{name} out of its order"))
+    Breach::session(format!("{name} out of its order"))
 }

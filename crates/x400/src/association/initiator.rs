@@ -173,7 +173,7 @@ impl Initiator {
 
     fn accept(&mut self, accept: &Accept) -> Result<(), Breach> {
         if accept.requirements & REQUIREMENTS != REQUIREMENTS {
-            return Err(Breach::new(Layer::Session, "functional units that RTSE can't do without"));
+            return Err(Breach::session("functional units that RTSE can't do without"));
         }
         let no_cpa =
             |error: crate::ber::BerError| Breach::new(Layer::Presentation, error.to_string());

@@ -3,7 +3,7 @@
 use super::breach::Breach;
 use super::core::{Core, Stage, Turn};
 use super::transfers::{Sending, Step};
-use super::{Event, ExceptionReason, Layer};
+use super::{Event, ExceptionReason};
 use crate::ber::{Tag, Writer};
 use crate::rtse::{Mode, apdu_front, rttr_front};
 use crate::session::{Serial, Spdu};
@@ -117,7 +117,7 @@ impl Core {
             // What was under way when we gave it up.
             Step::Discard(_) => Ok(()),
             Step::Idle | Step::Slices | Step::End(_) => {
-                Err(Breach::new(Layer::Session, format!("checkpoint {serial} was not said")))
+                Err(Breach::session(format!("checkpoint {serial} was not said")))
             }
         }
     }
@@ -131,10 +131,9 @@ impl Core {
                 Ok(())
             }
             Step::Discard(_) => Ok(()),
-            Step::Idle | Step::Slices | Step::End(_) => Err(Breach::new(
-                Layer::Session,
-                format!("the end of an activity, {serial}, was not said"),
-            )),
+            Step::Idle | Step::Slices | Step::End(_) => {
+                Err(Breach::session(format!("the end of an activity, {serial}, was not said")))
+            }
         }
     }
 
@@ -148,7 +147,7 @@ impl Core {
                 Ok(())
             }
             Step::Discard(_) => Ok(()),
-            Step::Idle => Err(Breach::new(Layer::Session, "an exception outside an activity")),
+            Step::Idle => Err(Breach::session("an exception outside an activity")),
         }
     }
 
@@ -169,7 +168,7 @@ impl Core {
 
     pub(super) fn activity_discard_ack(&mut self) -> Result<(), Breach> {
         let Step::Discard(reason) = self.sending.step else {
-            return Err(Breach::new(Layer::Session, "the acknowledgement of nothing discarded"));
+            return Err(Breach::session("the acknowledgement of nothing discarded"));
         };
         self.sending.clear();
         self.events.push_back(Event::NotTaken(reason));

@@ -49,7 +49,7 @@ impl Activity {
         }
         if serial != self.next {
             let next = self.next;
-            return Err(Breach::session(&format!(
+            return Err(Breach::session(format!(
                 "synchronization point {serial} where {next} is next"
             )));
         }

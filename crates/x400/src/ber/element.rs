@@ -1,9 +1,7 @@
 //! One element and its values.
 
 use super::oid::check_oid;
-use super::strings::{collect, is_string};
-use super::{BerError, BerFault, Bits, Reader, Segments, Tag};
-use std::borrow::Cow;
+use super::{BerError, BerFault, Reader, Tag};
 
 /// An element that is all in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,34 +115,5 @@ impl<'a> Element<'a> {
     pub fn oid(&self) -> Result<&'a [u8], BerError> {
         let octets = self.primitive()?;
         if check_oid(octets) { Ok(octets) } else { Err(BerFault::Oid.at(self.at)) }
-    }
-
-    /// An OCTET STRING or a character string, of whatever tag: borrowed, or put together if it came in
-    /// segments.
-    ///
-    /// # Errors
-    /// A segment is broken or no string.
-    pub fn octets(&self) -> Result<Cow<'a, [u8]>, BerError> {
-        collect(*self)
-    }
-
-    /// The same, piece by piece, without a copy.
-    #[must_use]
-    pub fn segments(&self) -> Segments<'a> {
-        Segments::new(*self)
-    }
-
-    /// A BIT STRING.
-    ///
-    /// # Errors
-    /// A segment is broken, or the unused bits are wrong.
-    pub fn bits(&self) -> Result<Bits<'a>, BerError> {
-        Bits::read(*self)
-    }
-
-    /// Its tag is that of a string of ASN.1's own.
-    #[must_use]
-    pub fn is_string(&self) -> bool {
-        is_string(self.tag)
     }
 }

@@ -8,6 +8,37 @@ pub(super) fn is_string(tag: Tag) -> bool {
     tag.class == Class::Universal && matches!(tag.number, 3 | 4 | 12 | 18..=22 | 25..=28 | 30)
 }
 
+impl<'a> Element<'a> {
+    /// An OCTET STRING or a character string, of whatever tag: borrowed, or put together if it came in
+    /// segments.
+    ///
+    /// # Errors
+    /// A segment is broken or no string.
+    pub fn octets(&self) -> Result<Cow<'a, [u8]>, BerError> {
+        collect(*self)
+    }
+
+    /// The same, piece by piece, without a copy.
+    #[must_use]
+    pub fn segments(&self) -> Segments<'a> {
+        Segments::new(*self)
+    }
+
+    /// A BIT STRING.
+    ///
+    /// # Errors
+    /// A segment is broken, or the unused bits are wrong.
+    pub fn bits(&self) -> Result<Bits<'a>, BerError> {
+        Bits::read(*self)
+    }
+
+    /// Its tag is that of a string of ASN.1's own.
+    #[must_use]
+    pub fn is_string(&self) -> bool {
+        is_string(self.tag)
+    }
+}
+
 /// The pieces of a string in their order. Ends behind an error.
 #[derive(Clone, Debug)]
 pub struct Segments<'a> {

@@ -29,7 +29,7 @@ pub use x400::{P1ClientFaults, P1ClientPlan, P1Peer, P1PeerFaults, X400Plan};
 
 use super::names::{BOX_DOMAIN, DEAF_DOMAIN, SENDER_DOMAIN};
 use act::{acts, crashes};
-use file::mx_name;
+use dns::mx_name;
 use load::random::Random;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -5,8 +5,8 @@ mod shown;
 
 use super::load;
 use crate::cli::{AuthArgs, AuthCheckArgs, AuthCommand, exit};
+use crate::world::clock::wall_now;
 use crate::world::resolver::Resolver;
-use crate::world::tokio_time::wall_now;
 use auth::checks::{Asked, Subject, check};
 use auth::spf::{Question, Sender};
 use config::Config;

@@ -9,8 +9,8 @@ mod senders;
 pub(super) use finding::{Finding, Severity};
 
 use crate::commands::dkim::look;
+use crate::world::clock::wall_now;
 use crate::world::resolver::Resolver;
-use crate::world::tokio_time::wall_now;
 use addresses::{Sending, sending};
 use asking::{Asking, Progress};
 use auth::records::Records;

@@ -6,7 +6,7 @@ use crate::cli::{BuildArgs, exit};
 use crate::mapped_file;
 use crate::replacement::{Replacement, salt};
 use crate::terminal::clean;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use lookup::database::{self, Database, Duplicate, Making, Summary, WriteError, Writer};
 use lookup::{Entry, Table};
 use std::collections::BTreeMap;

@@ -72,7 +72,7 @@ fn bind(mut stream: TcpStream, peer: &X400Peer) -> Result<String, String> {
     let broken = |error: std::io::Error| error.to_string();
     stream.set_nodelay(true).map_err(broken)?;
     stream.set_read_timeout(Some(LOOK_EVERY)).map_err(broken)?;
-    let settings = channels::initiator_settings(peer, crate::world::tokio_time::wall_now());
+    let settings = channels::initiator_settings(peer, crate::world::clock::wall_now());
     let mut machine = Initiator::new(settings, now());
     let (mut answered, mut buffer) = (None, vec![0; 64 * 1024]);
     loop {

@@ -4,7 +4,7 @@
 use crate::tables::connections;
 use crate::tables::server::{Wire, has_news};
 use crate::tables::text::words;
-use crate::world::tokio_time::Start;
+use crate::world::clock::Start;
 use lookup::{Trouble, TroubleKind};
 use mail::{Failure, Mailbox, Mono, Step};
 use smtp::client::{ClientConfig, ClientEvent, ClientSession, Output};

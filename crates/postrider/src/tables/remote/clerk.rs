@@ -3,7 +3,7 @@
 
 use super::shared::{Said, Shared};
 use crate::mutex::lock;
-use crate::world::tokio_time::{Clock, seed_of, wall_now};
+use crate::world::clock::{Clock, seed_of, wall_now};
 use lookup::{Answers, Backend, Cached, Desk, DeskLimits, Request, RequestId, Ticket, Trouble};
 use mta::alarm::Alarm;
 use mta::console::{Console, Level};

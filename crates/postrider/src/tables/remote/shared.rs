@@ -2,7 +2,7 @@
 
 use super::metrics::RemoteMetrics;
 use super::status::Seen;
-use crate::world::tokio_time::Start;
+use crate::world::clock::Start;
 use config::TableCache;
 use lookup::{Cache, Entry, Lifetimes, Trouble};
 use mail::Mono;

@@ -6,7 +6,7 @@ use super::status::RemoteStatus;
 use super::{Health, Remote, TableThread};
 use crate::mutex::lock;
 use crate::tables::testing::Lines;
-use crate::world::tokio_time::Start;
+use crate::world::clock::Start;
 use config::TableCache;
 use lookup::{Answers, Backend, Cached, Entry, Fetch, PAUSE_FIRST, Trouble, TroubleKind};
 use mta::answer::Answer;

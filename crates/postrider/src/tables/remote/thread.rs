@@ -4,7 +4,7 @@
 use super::clerk::Clerk;
 use super::handle::Remote;
 use super::shared::Shared;
-use crate::world::tokio_time::{Start, seed_of};
+use crate::world::clock::{Start, seed_of};
 use config::TableCache;
 use lookup::Backend;
 use mta::console::Console;

@@ -3,7 +3,7 @@
 
 use super::super::testing::{find, run, serve, serve_answer, table, text, unprivileged};
 use super::*;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::Command;

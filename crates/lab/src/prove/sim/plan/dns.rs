@@ -1,5 +1,6 @@
 //! What the DNS says, and how well it says it.
 
+use super::Hop;
 use mta::seams::Mx;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -29,4 +30,9 @@ pub enum Mood {
     Failing,
     /// There is no descriptor to ask it with.
     Lacking,
+}
+
+/// The name of a host of a hop that is found by MX records.
+pub(super) fn mx_name(hop: &Hop, number: usize) -> String {
+    format!("mx{number}.{}", hop.domains[0].trim_start_matches("*."))
 }

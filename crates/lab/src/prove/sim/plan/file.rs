@@ -1,6 +1,8 @@
 //! What the node is told: its configuration file, and what the DNS says.
 
-use super::{BY_MX, DirectoryPlan, Hop, PacePlan, Plan, SESSIONS_MAX, X400Plan, ZoneChange, Zones};
+use super::{
+    BY_MX, DirectoryPlan, Hop, PacePlan, Plan, SESSIONS_MAX, X400Plan, ZoneChange, Zones, mx_name,
+};
 use crate::prove::sim::names::{BOX_DOMAIN, NODE, NODE_NAME};
 use crate::prove::sim::plant::Plant;
 use mta::seams::Mx;
@@ -123,11 +125,6 @@ impl Plan {
         zones.looped.extend(change.looped.clone());
         zones
     }
-}
-
-/// The name of a host of a hop that is found by MX records.
-pub(super) fn mx_name(hop: &Hop, number: usize) -> String {
-    format!("mx{number}.{}", hop.domains[0].trim_start_matches("*."))
 }
 
 impl Hop {

@@ -1,8 +1,9 @@
 //! Worlds in which much is shared: mail goes from several addresses, a provider's limits cut across next hops, and
 //! tenants have rates of their own, over four shards. Drawn by itself so that it changes nothing else.
 
-use super::rules::{Anger, RulePlan};
-use super::{Act, ActKind, BY_MX, Hop, Plan, WarmupPlan, hop, mx_name};
+use super::{
+    Act, ActKind, Anger, BY_MX, Hop, Plan, RulePlan, SECOND_US, WarmupPlan, Word, hop, mx_name,
+};
 use crate::prove::sim::plant::Plant;
 use load::random::Random;
 use std::fmt::Write as _;
@@ -196,6 +197,59 @@ impl PacePlan {
         }
         let _ = writeln!(text, "[[pool]]\nname = \"all\"\nsources = [{}]", names.join(", "));
         text
+    }
+}
+
+impl PacePlan {
+    /// Draws some rules, and when the provider says what they listen for.
+    pub(super) fn add_rules(&mut self, random: &mut Random, heal_us: u64) {
+        let mut words: Vec<Word> = Word::ALL.into_iter().filter(|_| random.below(2) == 0).collect();
+        if words.is_empty() {
+            words.push(Word::Suspend);
+        }
+        self.terms[0].rules = words.iter().map(|word| RulePlan::draw(*word, random)).collect();
+        for _ in 0..1 + random.below(4) {
+            let from_us = random.below(heal_us);
+            let until_us = from_us + (1 + random.below(15)) * SECOND_US;
+            let word = words[random.below(words.len() as u64) as usize];
+            self.angers.push(Anger { from_us, until_us, word });
+        }
+    }
+
+    /// The rules as a reload may leave them: the same, others of the same names, fewer.
+    pub(super) fn changed_rules(&self, random: &mut Random) -> Vec<RulePlan> {
+        let before = self.terms.last().map_or(&[][..], |terms| &terms.rules);
+        let changed = before.iter().filter_map(|rule| match random.below(6) {
+            0 => None,
+            1 => Some(RulePlan::draw(rule.word, random)),
+            _ => Some(*rule),
+        });
+        changed.collect()
+    }
+}
+
+impl Plan {
+    /// Draws it: some recipients a day, so that one too many shows, or some at once.
+    pub(super) fn warm_up(&mut self, pace: &mut PacePlan, random: &mut Random) {
+        let count = |random: &mut Random| match random.below(2) {
+            0 => 1 + random.below(3) as u32,
+            _ => 120 + random.below(1_000) as u32,
+        };
+        // More days than a history has.
+        let per_day = (0..4).map(|_| count(random)).collect();
+        let has_midnight = random.below(2) == 0;
+        if has_midnight {
+            // Whoever turns the clock back over midnight has a day twice.
+            self.acts.retain(|act| !matches!(act.kind, ActKind::JumpBack { .. }));
+        }
+        let before_ms = 1 + random.below(self.heal_us / 1_000);
+        let begins_before_midnight_ms = has_midnight.then_some(before_ms);
+        pace.warmup = Some(WarmupPlan { per_day, begins_before_midnight_ms });
+        // Jumps of the clock let more go. (So few that nothing expires.)
+        for _ in 0..random.below(3) {
+            let kind = ActKind::Jump { ms: random.below(300_000) };
+            self.acts.push(Act { at_us: random.below(self.heal_us), kind });
+        }
     }
 }
 

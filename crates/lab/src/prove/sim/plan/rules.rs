@@ -1,6 +1,6 @@
 //! What the provider says now and then, and what rules of shaping do about it.
 
-use super::{PacePlan, Plan, SECOND_US};
+use super::Plan;
 use load::random::Random;
 use std::fmt::Write as _;
 
@@ -21,7 +21,8 @@ pub enum Word {
 }
 
 impl Word {
-    const ALL: [Word; 4] = [Word::Backoff, Word::Set, Word::Suspend, Word::SuspendTenant];
+    pub(super) const ALL: [Word; 4] =
+        [Word::Backoff, Word::Set, Word::Suspend, Word::SuspendTenant];
 
     /// The name of its rule.
     #[must_use]
@@ -93,7 +94,7 @@ pub struct Anger {
 }
 
 impl RulePlan {
-    fn draw(word: Word, random: &mut Random) -> RulePlan {
+    pub(super) fn draw(word: Word, random: &mut Random) -> RulePlan {
         RulePlan {
             word,
             after: 1 + random.below(3) as u32,
@@ -129,34 +130,6 @@ impl RulePlan {
             );
         }
         text
-    }
-}
-
-impl PacePlan {
-    /// Draws some rules, and when the provider says what they listen for.
-    pub(super) fn add_rules(&mut self, random: &mut Random, heal_us: u64) {
-        let mut words: Vec<Word> = Word::ALL.into_iter().filter(|_| random.below(2) == 0).collect();
-        if words.is_empty() {
-            words.push(Word::Suspend);
-        }
-        self.terms[0].rules = words.iter().map(|word| RulePlan::draw(*word, random)).collect();
-        for _ in 0..1 + random.below(4) {
-            let from_us = random.below(heal_us);
-            let until_us = from_us + (1 + random.below(15)) * SECOND_US;
-            let word = words[random.below(words.len() as u64) as usize];
-            self.angers.push(Anger { from_us, until_us, word });
-        }
-    }
-
-    /// The rules as a reload may leave them: the same, others of the same names, fewer.
-    pub(super) fn changed_rules(&self, random: &mut Random) -> Vec<RulePlan> {
-        let before = self.terms.last().map_or(&[][..], |terms| &terms.rules);
-        let changed = before.iter().filter_map(|rule| match random.below(6) {
-            0 => None,
-            1 => Some(RulePlan::draw(rule.word, random)),
-            _ => Some(*rule),
-        });
-        changed.collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! TLS of next hops: what routes ask of them, what hosts can do, and what DNSSEC and domains promise.
 
-use super::file::mx_name;
+use super::dns::mx_name;
 use super::{Act, ActKind, BY_MX, Change, Hop, Plan};
 use load::random::Random;
 use std::net::IpAddr;

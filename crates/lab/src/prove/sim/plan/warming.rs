@@ -1,8 +1,5 @@
 //! A source that warms up.
 
-use super::{Act, ActKind, PacePlan, Plan};
-use load::random::Random;
-
 const DAY_MS: u64 = 86_400_000;
 
 /// What the first source may send.
@@ -37,30 +34,5 @@ impl WarmupPlan {
     #[must_use]
     pub fn count_max(&self, days: usize) -> u32 {
         self.per_day.iter().take(days + 1).copied().max().unwrap_or(0)
-    }
-}
-
-impl Plan {
-    /// Draws it: some recipients a day, so that one too many shows, or some at once.
-    pub(super) fn warm_up(&mut self, pace: &mut PacePlan, random: &mut Random) {
-        let count = |random: &mut Random| match random.below(2) {
-            0 => 1 + random.below(3) as u32,
-            _ => 120 + random.below(1_000) as u32,
-        };
-        // More days than a history has.
-        let per_day = (0..4).map(|_| count(random)).collect();
-        let has_midnight = random.below(2) == 0;
-        if has_midnight {
-            // Whoever turns the clock back over midnight has a day twice.
-            self.acts.retain(|act| !matches!(act.kind, ActKind::JumpBack { .. }));
-        }
-        let before_ms = 1 + random.below(self.heal_us / 1_000);
-        let begins_before_midnight_ms = has_midnight.then_some(before_ms);
-        pace.warmup = Some(WarmupPlan { per_day, begins_before_midnight_ms });
-        // Jumps of the clock let more go. (So few that nothing expires.)
-        for _ in 0..random.below(3) {
-            let kind = ActKind::Jump { ms: random.below(300_000) };
-            self.acts.push(Act { at_us: random.below(self.heal_us), kind });
-        }
     }
 }

@@ -7,7 +7,7 @@
 use super::item::{Id, Item, hex, unhex};
 use crate::mapped_file;
 use crate::replacement::{Replacement, salt};
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use lookup::database::{Database, Making, WriteError, Writer};
 use lookup::{Entry, Field, Table as _, Trouble};
 use mail::Wall;

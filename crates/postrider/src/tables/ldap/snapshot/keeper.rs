@@ -10,7 +10,7 @@ use super::view::View;
 use crate::file_disk;
 use crate::mutex::lock;
 use crate::tables::ldap::server::Server;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use lookup::{Trouble, TroubleKind};
 use mta::console::{Console, Level};
 use std::fs::{self, File};

@@ -3,7 +3,7 @@
 use super::item::Question;
 use super::view::View;
 use crate::mutex::lock;
-use crate::world::tokio_time::wall_now;
+use crate::world::clock::wall_now;
 use lookup::{Entry, Trouble, TroubleKind};
 use mail::Wall;
 use mta::metrics::{Counter, Gauge};

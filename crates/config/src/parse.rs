@@ -1,0 +1,59 @@
+//! Reads configurations, and shows what may stand in one.
+
+use super::problem::ConfigErrors;
+use super::schema::Schema;
+use super::{Config, EMBEDDED, reference, resolve};
+use mail::Domain;
+use serde_json::Value;
+
+impl Schema {
+    /// As JSON schema, for editors.
+    #[must_use]
+    pub fn json(&self) -> &Value {
+        self.json.get_or_init(|| reference::json(self))
+    }
+
+    /// The reference page, as Markdown.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        reference::markdown(self)
+    }
+
+    /// Reads a configuration. `file_name` is only named in errors. A file that sets no `hostname`
+    /// gets `localhost`: see [`Schema::parse_on`].
+    ///
+    /// # Errors
+    /// All that is wrong with it, as far as it can be told at once.
+    pub fn parse(&self, text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
+        self.parse_on(text, file_name, "localhost")
+    }
+
+    /// Like [`Schema::parse`], on a machine of this name.
+    ///
+    /// # Errors
+    /// All that is wrong with it, as far as it can be told at once.
+    pub fn parse_on(
+        &self,
+        text: &str,
+        file_name: &str,
+        machine_name: &str,
+    ) -> Result<Config, ConfigErrors> {
+        let machine_name = Domain::parse(machine_name)
+            .or_else(|_| Domain::parse("localhost"))
+            .map_err(|_| ConfigErrors::new(file_name.into(), text.into(), Vec::new()))?;
+        resolve::read(self, text, file_name, machine_name)
+    }
+
+    /// The safe default that `serve` runs without a file: listens on 127.0.0.1:2525, keeps mail
+    /// for any domain in Maildirs under `./postrider-data`, relays nothing.
+    ///
+    /// # Panics
+    /// When there is no channel that keeps Maildirs.
+    #[must_use]
+    pub fn embedded(&self) -> Config {
+        match self.parse(EMBEDDED, "the embedded default") {
+            Ok(config) => config,
+            Err(errors) => unreachable!("the embedded default is wrong: {errors}"),
+        }
+    }
+}

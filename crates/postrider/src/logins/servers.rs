@@ -1,0 +1,21 @@
+//! The drivers of servers that know users.
+
+use super::directory::Directory;
+use super::dovecot::Dovecot;
+use super::introspection::Introspector;
+use config::HostPort;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// By their addresses and the names by which we are known there.
+pub(super) type Introspectors = BTreeMap<(Box<str>, Box<str>), Introspector>;
+
+/// The drivers that there are.
+#[derive(Default)]
+pub(crate) struct LoginServers {
+    pub(super) dovecots: Mutex<BTreeMap<HostPort, Dovecot>>,
+    /// By their tables' names.
+    pub(super) directories: Mutex<BTreeMap<Arc<str>, Directory>>,
+    /// By their hosts and paths.
+    pub(super) introspectors: Mutex<Introspectors>,
+}
