@@ -16,7 +16,7 @@ const PLANTED_SEEDS_MAX: u64 = 128;
 
 /// Seeds that once found something, with what it was: see `docs/bugs-found.md` for what the node
 /// did wrong; now and then it was the judge.
-const FOUND: [(u64, &str); 16] = [
+const FOUND: [(u64, &str); 17] = [
     (337, "after a restart with a clock that had been set back a message lived longer by as much"),
     (64826, "a connection waited for ever for an answer to nothing, and held its next hop's slot"),
     (
@@ -42,6 +42,10 @@ const FOUND: [(u64, &str); 16] = [
     (106_283, "the judge took a day on which all failed before a recipient for one without a try"),
     (111_619, "the judge took a rule to be in force that was over before the clock was set back"),
     (403_406, "the judge took what a slow host refused too late for the refusal that was told"),
+    (
+        704_596,
+        "an APDU was stored, though it had been sent again and heard to be taken while a disk was slow",
+    ),
 ];
 
 #[test]

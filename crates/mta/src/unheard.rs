@@ -5,8 +5,12 @@ use mail::{MessageId, Recent};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So many are remembered of associations that have ended, over all peers.
+/// So many are remembered of associations that have ended, over all peers; and so many that were heard.
 pub const UNHEARD_MAX: usize = 8_192;
+
+/// When a transfer began, among all that began and were heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Begun(u64);
 
 /// What is known of something that a peer has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +21,8 @@ pub enum Claim {
     BeingStored,
     /// It is this message: it gets no second copy.
     Stored(MessageId),
+    /// The same, and while it came the peer has heard that on another association: nobody waits for this one's end.
+    Heard(MessageId),
 }
 
 /// What came and was not heard to be acknowledged, by peer and digest.
@@ -31,24 +37,38 @@ struct Book {
     open: BTreeMap<Key, Option<MessageId>>,
     /// On those that have ended.
     ended: Recent<Key, Option<MessageId>>,
+    /// What was heard, and when: of the same another association may still have the last octets to read, because its
+    /// disk is slow.
+    heard: Recent<Key, (MessageId, Begun)>,
+    now: Begun,
 }
 
 impl Default for Unheard {
     fn default() -> Unheard {
-        let ended = Recent::new(UNHEARD_MAX);
-        Unheard(Mutex::new(Book { open: BTreeMap::new(), ended }))
+        let (ended, heard) = (Recent::new(UNHEARD_MAX), Recent::new(UNHEARD_MAX));
+        Unheard(Mutex::new(Book { open: BTreeMap::new(), ended, heard, now: Begun::default() }))
     }
 }
 
 impl Unheard {
-    /// A peer has sent this on an association: what is known of it. What is new is its own from here on.
+    /// A transfer begins: what is heard from here on may be what it brings.
     #[must_use]
-    pub fn claim(&self, peer: &str, digest: &[u8]) -> Claim {
+    pub fn begin(&self) -> Begun {
+        self.lock().now
+    }
+
+    /// A peer has sent this on an association, from `begun` on: what is known of it. What is new is its own from here
+    /// on.
+    #[must_use]
+    pub fn claim(&self, peer: &str, digest: &[u8], begun: Begun) -> Claim {
         let (mut book, key) = (self.lock(), key(peer, digest));
         let known = match book.open.get(&key) {
             Some(None) => return Claim::BeingStored,
             Some(known) => *known,
-            None => book.take_ended(&key),
+            None => match book.heard.get(&key) {
+                Some((id, heard)) if begun < heard => return Claim::Heard(id),
+                _ => book.take_ended(&key),
+            },
         };
         book.open.insert(key, known);
         known.map_or(Claim::New, Claim::Stored)
@@ -59,11 +79,20 @@ impl Unheard {
         self.lock().open.insert(key(peer, digest), Some(id));
     }
 
-    /// The peer knows that it was taken, or was told that it was not: who sends it again means it.
-    pub fn forget(&self, peer: &str, digest: &[u8]) {
+    /// The peer knows that it was taken: who begins it again from here on means it.
+    pub fn hear(&self, peer: &str, digest: &[u8]) {
         let (mut book, key) = (self.lock(), key(peer, digest));
-        book.open.remove(&key);
-        let _ = book.take_ended(&key);
+        let (open, ended) = (book.open.remove(&key).flatten(), book.take_ended(&key));
+        if let Some(id) = open.or(ended) {
+            book.now.0 += 1;
+            let now = book.now;
+            book.heard.insert(key, (id, now));
+        }
+    }
+
+    /// It was not taken, and the peer is told so: it may come again.
+    pub fn forget(&self, peer: &str, digest: &[u8]) {
+        self.lock().open.remove(&key(peer, digest));
     }
 
     /// The association has ended, and nothing more was heard on it.
@@ -105,11 +134,16 @@ mod tests {
         MessageId::new(1, 0, 7)
     }
 
+    /// What is known of a transfer that begins now.
+    fn claim(unheard: &Unheard, peer: &str, digest: &[u8]) -> Claim {
+        unheard.claim(peer, digest, unheard.begin())
+    }
+
     /// A book in which the message was stored.
     fn stored() -> Unheard {
         let unheard = Unheard::default();
-        assert_eq!(unheard.claim("hub", b"digest"), Claim::New);
-        assert_eq!(unheard.claim("hub", b"digest"), Claim::BeingStored);
+        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New);
+        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::BeingStored);
         unheard.store("hub", b"digest", id());
         unheard
     }
@@ -121,42 +155,76 @@ mod tests {
             if has_ended {
                 unheard.end("hub", b"digest");
             }
-            assert_eq!(unheard.claim("other", b"digest"), Claim::New);
-            assert_eq!(unheard.claim("hub", b"digesT"), Claim::New);
-            assert_eq!(unheard.claim("hub", b"digest"), Claim::Stored(id()), "{has_ended}");
-            assert_eq!(unheard.claim("hub", b"digest"), Claim::Stored(id()), "{has_ended}");
+            assert_eq!(claim(&unheard, "other", b"digest"), Claim::New);
+            assert_eq!(claim(&unheard, "hub", b"digesT"), Claim::New);
+            assert_eq!(claim(&unheard, "hub", b"digest"), Claim::Stored(id()), "{has_ended}");
+            assert_eq!(claim(&unheard, "hub", b"digest"), Claim::Stored(id()), "{has_ended}");
         }
     }
 
     #[test]
     fn who_has_heard_it_and_sends_it_again_means_it() {
         let unheard = stored();
-        unheard.forget("hub", b"digest");
-        assert_eq!(unheard.claim("hub", b"digest"), Claim::New);
+        unheard.hear("hub", b"digest");
+        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New);
         // It was not taken.
         unheard.forget("hub", b"digest");
-        assert_eq!(unheard.claim("hub", b"digest"), Claim::New);
+        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New);
     }
 
     #[test]
     fn what_the_second_association_hears_counts_for_the_first() {
         for first_ends_before in [false, true] {
             let unheard = stored();
-            assert_eq!(unheard.claim("hub", b"digest"), Claim::Stored(id()));
+            assert_eq!(claim(&unheard, "hub", b"digest"), Claim::Stored(id()));
             if first_ends_before {
                 unheard.end("hub", b"digest");
             }
-            unheard.forget("hub", b"digest");
+            unheard.hear("hub", b"digest");
             unheard.end("hub", b"digest");
-            assert_eq!(unheard.claim("hub", b"digest"), Claim::New, "{first_ends_before}");
+            assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New, "{first_ends_before}");
         }
     }
 
     #[test]
     fn an_association_that_ends_amid_a_commit_has_stored_nothing() {
         let unheard = Unheard::default();
-        assert_eq!(unheard.claim("hub", b"digest"), Claim::New);
+        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New);
         unheard.end("hub", b"digest");
-        assert_eq!(unheard.claim("hub", b"digest"), Claim::New);
+        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New);
+    }
+
+    #[test]
+    fn who_began_before_it_was_heard_brings_the_same() {
+        let unheard = Unheard::default();
+        let slow = unheard.begin();
+        for has_ended in [false, true] {
+            assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New, "{has_ended}");
+            unheard.store("hub", b"digest", id());
+            if has_ended {
+                unheard.end("hub", b"digest");
+            }
+            unheard.hear("hub", b"digest");
+            assert_eq!(unheard.claim("hub", b"digest", slow), Claim::Heard(id()), "{has_ended}");
+            assert_eq!(unheard.claim("other", b"digest", slow), Claim::New);
+            unheard.forget("other", b"digest");
+        }
+        // What is meant a second time is not the first association's.
+        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New);
+        assert_eq!(unheard.claim("hub", b"digest", slow), Claim::BeingStored);
+    }
+
+    #[test]
+    fn what_was_heard_long_ago_is_forgotten() {
+        let unheard = Unheard::default();
+        let slow = unheard.begin();
+        for n in 0..=UNHEARD_MAX {
+            let digest = n.to_be_bytes();
+            assert_eq!(claim(&unheard, "hub", &digest), Claim::New);
+            unheard.store("hub", &digest, id());
+            unheard.hear("hub", &digest);
+        }
+        assert_eq!(unheard.claim("hub", &UNHEARD_MAX.to_be_bytes(), slow), Claim::Heard(id()));
+        assert_eq!(unheard.claim("hub", &0usize.to_be_bytes(), slow), Claim::New);
     }
 }

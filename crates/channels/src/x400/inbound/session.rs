@@ -9,7 +9,7 @@ use crate::x400::unwritten::Unwritten;
 use auth::digest::DIGEST_BYTES;
 use bytes::Bytes;
 use config::{Listener, X400, X400Peer};
-use mail::{ContentFacts, Mono, Refusal, Reply};
+use mail::{ContentFacts, MessageId, Mono, Refusal, Reply};
 use mta::alarm::Alarm;
 use mta::console::Quoted;
 use mta::ingress::{Entrance, Intake};
@@ -18,7 +18,7 @@ use mta::planted::Planted;
 use mta::seams::{Net, Stream, World};
 use mta::services::SCRATCH_BYTES;
 use mta::stopping::{StopGuard, Stopping};
-use mta::unheard::Claim;
+use mta::unheard::{Begun, Claim};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
@@ -59,6 +59,8 @@ pub(super) struct Session<W: World> {
     is_refused: bool,
     /// While something comes: a stop waits for that.
     busy: Option<StopGuard>,
+    /// When what is coming began.
+    begun: Begun,
     /// Of what is durable, and nothing was heard of the peer since.
     unheard: Option<[u8; DIGEST_BYTES]>,
 }
@@ -106,6 +108,7 @@ impl<W: World> Session<W> {
             incoming: None,
             is_refused: false,
             busy: None,
+            begun: Begun::default(),
             unheard: None,
             x400,
             listener,
@@ -127,7 +130,7 @@ impl<W: World> Session<W> {
     /// The peer has heard what was acknowledged last.
     fn note_heard(&mut self) {
         if let (Some(peer), Some(digest)) = (&self.peer, self.unheard.take()) {
-            self.entrance.unheard().forget(&peer.name, &digest);
+            self.entrance.unheard().hear(&peer.name, &digest);
         }
     }
 
@@ -283,6 +286,7 @@ impl<W: World> Session<W> {
     async fn begin(&mut self) {
         // Who goes on has heard the acknowledgement.
         self.note_heard();
+        self.begun = self.entrance.unheard().begin();
         self.busy = Some(self.stopping.guard());
         self.is_refused = false;
         self.incoming = Some(Incoming::new());
@@ -402,12 +406,11 @@ impl<W: World> Session<W> {
         let peer = self.peer.as_ref().map(|peer| Arc::clone(&peer.name)).unwrap_or_default();
         match self.claim(&peer, &digest) {
             Claim::BeingStored => return Err(BEING_STORED),
-            Claim::Stored(id) => {
-                let text = format_args!(
-                    "sent again what was acknowledged: no second copy peer={peer} id={id}"
-                );
-                self.entrance.warn("x400", text);
+            Claim::Heard(id) => {
+                self.tell_of_resend(&peer, id);
+                return Ok(());
             }
+            Claim::Stored(id) => self.tell_of_resend(&peer, id),
             Claim::New => {
                 let Acceptance { envelope, steering, foreign } = acceptance;
                 let stored = self.entrance.submit_foreign(envelope, facts, steering, foreign);
@@ -426,12 +429,18 @@ impl<W: World> Session<W> {
         Ok(())
     }
 
+    fn tell_of_resend(&self, peer: &str, id: MessageId) {
+        let text =
+            format_args!("sent again what was acknowledged: no second copy peer={peer} id={id}");
+        self.entrance.warn("x400", text);
+    }
+
     fn claim(&self, peer: &str, digest: &[u8]) -> Claim {
         #[cfg(feature = "planted")]
         if self.entrance.has_planted(Planted::StoreResends) {
             return Claim::New;
         }
-        self.entrance.unheard().claim(peer, digest)
+        self.entrance.unheard().claim(peer, digest, self.begun)
     }
 
     /// What was coming is given up.
