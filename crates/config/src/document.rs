@@ -1,6 +1,6 @@
 //! The text as TOML: where every key and value stands, and whether it has the schema's shape.
 
-use super::problem::{Problem, place_of};
+use super::problem::Problem;
 use super::shape::Shape;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -17,6 +17,8 @@ pub(super) struct Document {
     file: Arc<str>,
     text: Arc<str>,
     places: BTreeMap<String, Range<usize>>,
+    /// Where lines end, in order: a file of many thousands of keys is asked for the line of each.
+    line_ends: Vec<usize>,
 }
 
 /// Not the text: passwords of peers stand in it.
@@ -36,7 +38,9 @@ impl Document {
         file: Arc<str>,
         text: Arc<str>,
     ) -> Result<(Document, T), (Document, Vec<Problem>)> {
-        let mut document = Document { file, text: text.clone(), places: BTreeMap::new() };
+        let line_ends = text.match_indices('\n').map(|(at, _)| at).collect();
+        let mut document =
+            Document { file, text: text.clone(), places: BTreeMap::new(), line_ends };
         let (root, errors) = DeTable::parse_recoverable(&text);
         if !errors.is_empty() {
             let problems = errors.iter().map(|error| document.toml_problem(error)).collect();
@@ -79,7 +83,14 @@ impl Document {
     /// The line of the value at `path`, from 1; `None` when it is a default.
     #[must_use]
     pub(super) fn line(&self, path: &str) -> Option<u32> {
-        self.places.get(path).map(|span| place_of(&self.text, span.start).0)
+        self.places.get(path).map(|span| self.place_of(span.start).0)
+    }
+
+    /// The line of a byte offset, from 1, and where it starts.
+    fn place_of(&self, offset: usize) -> (u32, usize) {
+        let before = self.line_ends.partition_point(|end| *end < offset);
+        let start = before.checked_sub(1).map_or(0, |last| self.line_ends[last] + 1);
+        (u32::try_from(before + 1).unwrap_or(u32::MAX), start)
     }
 
     /// A problem with the value at `path`, or, if it is not in the file, with the section it
@@ -108,7 +119,9 @@ impl Document {
         message: String,
         help: &str,
     ) -> Problem {
-        let (line, column) = place_of(&self.text, span.start);
+        let (line, start) = self.place_of(span.start);
+        let before = self.text.get(start..span.start).unwrap_or_default();
+        let column = u32::try_from(before.chars().count() + 1).unwrap_or(u32::MAX);
         let help = (!help.is_empty()).then(|| help.to_owned());
         Problem { fatal, message, help, span: self.first_line(span), line, column }
     }

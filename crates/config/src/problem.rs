@@ -91,16 +91,6 @@ pub(super) fn render(file: &str, text: &str, problems: &[Problem], colour: bool)
     out
 }
 
-/// Line and column (in characters), both from 1, of a byte offset.
-#[must_use]
-pub(super) fn place_of(text: &str, offset: usize) -> (u32, u32) {
-    let before = text.get(..offset).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    let line = before.bytes().filter(|b| *b == b'\n').count() + 1;
-    let column = before[line_start..].chars().count() + 1;
-    (u32::try_from(line).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX))
-}
-
 /// One problem as miette wants it.
 #[derive(Debug)]
 struct Report<'a> {
