@@ -82,7 +82,7 @@ fn the_text_of_a_history_changes_nothing_in_it() {
 }
 
 /// `plant` must break a law, and the right one: `proof` says which text shows that. The seeds are those from
-/// `first_seed` on, a little before the first that shows it today: others would be played in vain each time.
+/// `first_seed` on, the first that shows it today: others would be played in vain each time.
 fn assert_caught(plant: Plant, first_seed: u64, proof: impl Fn(&str) -> bool) {
     let is_proof = |violation: &Violation| proof(&violation.text);
     let mut first = None;
@@ -99,7 +99,7 @@ fn assert_caught(plant: Plant, first_seed: u64, proof: impl Fn(&str) -> bool) {
 
 #[test]
 fn messages_acknowledged_before_they_are_durable_are_missed() {
-    assert_caught(Plant::AcknowledgeBeforeSync, 1, |text| text.contains("is lost"));
+    assert_caught(Plant::AcknowledgeBeforeSync, 3, |text| text.contains("is lost"));
 }
 
 #[test]
@@ -119,27 +119,27 @@ fn a_connection_too_many_is_noticed() {
 
 #[test]
 fn twice_the_rate_is_noticed() {
-    assert_caught(Plant::RateDoubled, 1, |text| text.contains("per second"));
+    assert_caught(Plant::RateDoubled, 5, |text| text.contains("per second"));
 }
 
 #[test]
 fn a_connection_that_goes_on_after_a_protocol_error_loses_mail() {
-    assert_caught(Plant::ReuseAfterProtocolError, 97, |text| text.contains("is lost"));
+    assert_caught(Plant::ReuseAfterProtocolError, 100, |text| text.contains("is lost"));
 }
 
 #[test]
 fn retry_timers_that_a_reload_drops_are_missed() {
-    assert_caught(Plant::DropTimersAtReload, 1, |text| text.contains("not drained"));
+    assert_caught(Plant::DropTimersAtReload, 2, |text| text.contains("not drained"));
 }
 
 #[test]
 fn a_torn_batch_that_recovery_trusts_is_damage_later() {
-    assert_caught(Plant::TrustTornTail, 8, |text| text.contains("records are damaged"));
+    assert_caught(Plant::TrustTornTail, 10, |text| text.contains("records are damaged"));
 }
 
 #[test]
 fn a_connection_slot_given_back_twice_is_noticed() {
-    assert_caught(Plant::ReleaseSlotTwice, 1, |text| text.contains("connections to"));
+    assert_caught(Plant::ReleaseSlotTwice, 2, |text| text.contains("connections to"));
 }
 
 #[test]
@@ -149,44 +149,44 @@ fn a_lease_that_is_not_returned_is_noticed() {
 
 #[test]
 fn a_connection_too_many_to_a_provider_from_one_source_is_noticed() {
-    assert_caught(Plant::OneConnectionMore, 1, |text| text.contains(" from 10.0.0.1"));
+    assert_caught(Plant::OneConnectionMore, 5, |text| text.contains(" from 10.0.0.1"));
 }
 
 #[test]
 fn twice_the_rate_of_a_tenant_and_to_a_provider_are_noticed() {
-    assert_caught(Plant::RateDoubled, 1, |text| text.contains("transactions of tenant"));
-    assert_caught(Plant::RateDoubled, 1, |text| text.contains("transactions to the provider"));
+    assert_caught(Plant::RateDoubled, 5, |text| text.contains("transactions of tenant"));
+    assert_caught(Plant::RateDoubled, 5, |text| text.contains("transactions to the provider"));
 }
 
 #[test]
 fn limits_that_a_reload_does_not_bring_are_noticed() {
-    assert_caught(Plant::KeepOldPace, 25, |text| text.contains(" from 10.0.0.1"));
+    assert_caught(Plant::KeepOldPace, 28, |text| text.contains(" from 10.0.0.1"));
 }
 
 #[test]
 fn what_a_rule_stopped_and_a_restart_forgets_is_noticed() {
-    assert_caught(Plant::ForgetRules, 113, |text| text.contains("in spite of rule"));
-    assert_caught(Plant::ForgetRules, 39, |text| text.contains("too soon"));
+    assert_caught(Plant::ForgetRules, 116, |text| text.contains("in spite of rule"));
+    assert_caught(Plant::ForgetRules, 42, |text| text.contains("too soon"));
 }
 
 #[test]
 fn a_day_s_count_that_is_written_after_its_use_is_noticed() {
-    assert_caught(Plant::CountAfterUse, 32, |text| text.contains("that warms up sends too much"));
+    assert_caught(Plant::CountAfterUse, 35, |text| text.contains("that warms up sends too much"));
 }
 
 #[test]
 fn a_log_that_is_poisoned_for_want_of_a_descriptor_is_noticed() {
-    assert_caught(Plant::PoisonWhenScarce, 47, |text| text.contains("no write or sync has failed"));
+    assert_caught(Plant::PoisonWhenScarce, 50, |text| text.contains("no write or sync has failed"));
 }
 
 #[test]
 fn several_reports_of_one_moment_are_noticed() {
-    assert_caught(Plant::ReportEach, 15, |text| text.contains("reports of one moment"));
+    assert_caught(Plant::ReportEach, 18, |text| text.contains("reports of one moment"));
 }
 
 #[test]
 fn mail_that_goes_to_anothers_host_is_noticed() {
-    assert_caught(Plant::AnothersEntry, 11, |text| text.contains("was never there"));
+    assert_caught(Plant::AnothersEntry, 14, |text| text.contains("was never there"));
 }
 
 #[test]
@@ -197,66 +197,66 @@ fn content_that_nobody_asked_for_is_noticed() {
 #[test]
 fn mail_in_clear_where_a_policy_forbids_it_is_noticed() {
     let proof = |text: &str| text.contains("in clear, where [") && !text.contains("LeftOut");
-    assert_caught(Plant::InClearAnyway, 1, proof);
+    assert_caught(Plant::InClearAnyway, 2, proof);
 }
 
 #[test]
 fn mail_that_goes_by_what_another_domain_promises_is_noticed() {
-    assert_caught(Plant::PolicyOfAnother, 16, |text| text.contains("was in force"));
+    assert_caught(Plant::PolicyOfAnother, 19, |text| text.contains("was in force"));
 }
 
 #[test]
 fn mail_that_asks_for_tls_and_goes_without_is_noticed() {
-    assert_caught(Plant::ForgetRequireTls, 7, |text| text.contains("asks for TLS all the way"));
+    assert_caught(Plant::ForgetRequireTls, 9, |text| text.contains("asks for TLS all the way"));
 }
 
 #[test]
 fn who_defers_everything_and_is_asked_again_and_again_is_noticed() {
-    assert_caught(Plant::NeverSuspend, 20, |text| text.contains("attempts in a minute"));
+    assert_caught(Plant::NeverSuspend, 23, |text| text.contains("attempts in a minute"));
 }
 
 #[test]
 fn a_domain_that_is_well_and_waits_for_others_is_noticed() {
-    assert_caught(Plant::NoParts, 1, |text| text.contains("is well and was reached after"));
+    assert_caught(Plant::NoParts, 7, |text| text.contains("is well and was reached after"));
 }
 
 #[test]
 fn a_shard_that_keeps_to_itself_who_is_well_is_noticed() {
     let proof = |text: &str| text.contains("is well and was reached after");
-    assert_caught(Plant::KeepToItself, 221, proof);
+    assert_caught(Plant::KeepToItself, 224, proof);
 }
 
 #[test]
 fn an_apdu_that_is_acknowledged_before_it_is_durable_is_missed() {
     let proof = |text: &str| text.starts_with("/S=x") && text.contains("is lost");
-    assert_caught(Plant::AcknowledgeApduEarly, 34, proof);
+    assert_caught(Plant::AcknowledgeApduEarly, 37, proof);
 }
 
 #[test]
 fn an_apdu_that_is_sent_again_and_stored_again_is_noticed() {
     let proof = |text: &str| text.starts_with("/S=x") && text.contains("without a reason");
-    assert_caught(Plant::StoreResends, 9, proof);
+    assert_caught(Plant::StoreResends, 11, proof);
 }
 
 #[test]
 fn a_peer_that_is_to_answer_for_anothers_recipients_is_noticed() {
-    assert_caught(Plant::KeepResponsibility, 7, |text| text.contains("which does not answer for"));
+    assert_caught(Plant::KeepResponsibility, 9, |text| text.contains("which does not answer for"));
 }
 
 #[test]
 fn an_apdu_that_was_acknowledged_in_time_and_goes_again_is_noticed() {
     let proof = |text: &str| text.starts_with("/S=x") && text.contains("without a reason");
-    assert_caught(Plant::DoubtAcknowledgement, 7, proof);
+    assert_caught(Plant::DoubtAcknowledgement, 9, proof);
 }
 
 #[test]
 fn a_lookup_too_many_is_noticed() {
-    assert_caught(Plant::OneLookupMore, 1, |text| text.contains("lookups at once"));
+    assert_caught(Plant::OneLookupMore, 3, |text| text.contains("lookups at once"));
 }
 
 #[test]
 fn a_recipient_that_is_given_up_without_a_reason_is_noticed() {
-    assert_caught(Plant::RefuseForGood, 1, |text| text.contains("given up without a reason"));
+    assert_caught(Plant::RefuseForGood, 2, |text| text.contains("given up without a reason"));
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_directory_whose_silence_is_taken_for_no_refuses_users_and_returns_their_mai
     assert_caught(Plant::SilenceIsNo, 1, |text| {
         text.contains("is in the directory and was refused")
     });
-    assert_caught(Plant::SilenceIsNo, 11, |text| text.contains("given up without a reason"));
+    assert_caught(Plant::SilenceIsNo, 14, |text| text.contains("given up without a reason"));
 }
 
 #[test]
@@ -275,12 +275,12 @@ fn a_directory_whose_silence_is_taken_for_yes_is_noticed() {
 
 #[test]
 fn who_waits_for_a_directory_that_is_not_needed_is_noticed() {
-    assert_caught(Plant::AskForAll, 25, |text| text.contains("needs no directory and waited"));
+    assert_caught(Plant::AskForAll, 28, |text| text.contains("needs no directory and waited"));
     assert_caught(Plant::AskForAll, 1, |text| text.contains("was put off for its sake"));
 }
 
 #[test]
 fn a_directory_that_is_never_found_well_again_is_noticed() {
     // Seldom: it shows in some four of a thousand.
-    assert_caught(Plant::IgnoreProbes, 171, |text| text.contains("the directory is well since"));
+    assert_caught(Plant::IgnoreProbes, 174, |text| text.contains("the directory is well since"));
 }

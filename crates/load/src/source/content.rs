@@ -124,6 +124,8 @@ impl Bodies {
 
 #[inline]
 fn line(kind: BodyKind, chars: usize, random: &mut Random, out: &mut Vec<u8>) {
+    // é in UTF-8.
+    const E_ACUTE: [u8; 2] = [0xC3, 0xA9];
     const PLAIN: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789  ";
     let mut chars = chars;
     let mut dots = 0;
@@ -140,17 +142,20 @@ fn line(kind: BodyKind, chars: usize, random: &mut Random, out: &mut Vec<u8>) {
             _ => {}
         }
     }
-    let end = out.len() + chars;
-    out.resize(out.len() + dots.min(chars), b'.');
-    while out.len() < end {
+    let mut text = [b'.'; LINE_CHARS_MAX + 2];
+    let mut at = dots.min(chars);
+    while at < chars {
         let value = random.next_u64();
-        if kind == BodyKind::Eightbit && value >> 63 == 1 && out.len() + 2 <= end {
-            out.extend_from_slice("é".as_bytes());
+        if kind == BodyKind::Eightbit && value >> 63 == 1 && at + 2 <= chars {
+            [text[at], text[at + 1]] = E_ACUTE;
+            at += 2;
         } else {
-            out.push(PLAIN[(value & 63) as usize]);
+            text[at] = PLAIN[(value & 63) as usize];
+            at += 1;
         }
     }
-    out.extend_from_slice(b"\r\n");
+    [text[chars], text[chars + 1]] = *b"\r\n";
+    out.extend_from_slice(&text[..chars + 2]);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Asks the node, on the way that `postrider queue why` takes, what everything queued waits for,
 //! and what it uses of what it may use.
 
-use super::account::Account;
+use super::account::{Account, name_of};
 use super::executor::Executor;
 use super::node::Node;
 use super::plan::Horizon;
@@ -77,13 +77,17 @@ impl Inspector {
                 self.executor.sleep(AGAIN_US).await;
             }
             let Some(items) = self.list(&node).await else { return };
-            let mut there = BTreeSet::new();
+            let (mut there, mut reported) = (BTreeSet::new(), BTreeSet::new());
             for item in &items {
-                there.extend(item.recipients.iter().map(|recipient| recipient.address.clone()));
+                let addresses = item.recipients.iter().map(|recipient| &*recipient.address);
+                // To the sender of what a recipient was sent: it may be about this recipient.
+                if item.sender.is_empty() && item.unreadable.is_none() {
+                    reported.extend(addresses.clone().map(name_of));
+                }
+                there.extend(addresses);
             }
             missing.retain(|recipient| {
-                let is_reported = items.iter().any(|item| is_report_of(item, recipient));
-                !there.contains(recipient) && !is_reported
+                !there.contains(&**recipient) && !reported.contains(name_of(recipient))
             });
             let awaited = self.account.awaited();
             missing.retain(|recipient| awaited.contains(recipient));
@@ -158,13 +162,4 @@ impl Inspector {
             self.account.violate_about(&recipient.address, &text);
         }
     }
-}
-
-/// A report to the sender of what `recipient` was sent is queued: it may be about this recipient.
-fn is_report_of(item: &QueueItem, recipient: &str) -> bool {
-    let name = super::account::name_of(recipient);
-    let is_to = |address: &str| super::account::name_of(address) == name;
-    item.sender.is_empty()
-        && item.unreadable.is_none()
-        && item.recipients.iter().any(|to| is_to(&to.address))
 }
