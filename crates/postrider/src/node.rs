@@ -92,7 +92,7 @@ impl Node {
         let (certificates, signing_keys) = open_keys(config, console)?;
         check_owners(config)?;
         let (senders, inboxes) = ways_in(shards);
-        let metrics = NodeMetrics::new(config, shards);
+        let metrics = NodeMetrics::new(shards, config.spool.paths.len());
         let descriptors = claim(config, shards, console);
         let disks = open_disks(config, descriptors.log_files_max)?;
         let suspensions = Suspensions::open(&config.spool.paths[0])?;

@@ -1,6 +1,5 @@
 //! What a node counts, by who counts it.
 
-use config::Config;
 use mta::metrics::{
     AcmeMetrics, ClassMetrics, EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics,
     SendingMetrics, TlsReportMetrics,
@@ -8,9 +7,11 @@ use mta::metrics::{
 use std::sync::Arc;
 
 /// Numbers of a running node, for whoever shows them.
-#[derive(Clone)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct NodeMetrics {
+    /// One per shard.
     pub(crate) shards: Vec<Arc<Metrics>>,
+    /// One per log.
     pub(crate) logs: Vec<Arc<LogMetrics>>,
     pub(crate) events: Arc<EventMetrics>,
     pub(crate) mailboxes: Arc<MailboxMetrics>,
@@ -24,17 +25,11 @@ pub(crate) struct NodeMetrics {
 
 impl NodeMetrics {
     /// All at nothing.
-    pub(crate) fn new(config: &Config, shards: u16) -> NodeMetrics {
+    pub(crate) fn new(shards: u16, logs: usize) -> NodeMetrics {
         NodeMetrics {
             shards: (0..shards).map(|_| Arc::default()).collect(),
-            logs: config.spool.paths.iter().map(|_| Arc::default()).collect(),
-            events: Arc::default(),
-            mailboxes: Arc::default(),
-            policies: Arc::default(),
-            acme: Arc::default(),
-            tls_reports: Arc::default(),
-            classes: Arc::default(),
-            sending: Arc::default(),
+            logs: (0..logs).map(|_| Arc::default()).collect(),
+            ..NodeMetrics::default()
         }
     }
 }

@@ -1,54 +1,41 @@
 //! The metrics of all shards and logs, added up and in the text form that Prometheus reads.
 
+use crate::node_metrics::NodeMetrics;
 use crate::tables::TableNumbers;
 use crate::world::clock::Start;
-use mta::metrics::{
-    AcmeMetrics, ClassMetrics, Description, EventMetrics, HistogramSnapshot, LogMetrics,
-    MailboxMetrics, MetricSet, Metrics, PolicyMetrics, SendingMetrics, TlsReportMetrics, Value,
-};
+use mta::metrics::{Description, HistogramSnapshot, MetricSet, Value};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, slice};
 
 /// Where the numbers come from.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers {
-    /// One per shard.
-    pub(crate) shards: Vec<Arc<Metrics>>,
-    /// One per log.
-    pub(crate) logs: Vec<Arc<LogMetrics>>,
-    /// The event log's.
-    pub(crate) events: Arc<EventMetrics>,
+    pub(crate) node: NodeMetrics,
     /// Those of tables whose answers come from elsewhere, or are copies of what is there.
     pub(crate) tables: TableNumbers,
-    /// The mailbox writers'.
-    pub(crate) mailboxes: Arc<MailboxMetrics>,
-    pub(crate) policies: Arc<PolicyMetrics>,
-    pub(crate) acme: Arc<AcmeMetrics>,
-    pub(crate) tls_reports: Arc<TlsReportMetrics>,
-    pub(crate) classes: Arc<ClassMetrics>,
-    pub(crate) sending: Arc<SendingMetrics>,
     /// When the server started.
     pub(crate) started: Start,
 }
 
 impl Collector for Numbers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        encode(&mut encoder, &sum(&self.shards))?;
-        encode(&mut encoder, &sum(std::slice::from_ref(&self.classes)))?;
-        for (label, parties) in self.sending.shown() {
+        let node = &self.node;
+        encode(&mut encoder, &sum(&node.shards))?;
+        encode(&mut encoder, &sum(slice::from_ref(&node.classes)))?;
+        for (label, parties) in node.sending.shown() {
             encode(&mut encoder, &side_by_side(label, &parties))?;
         }
-        encode(&mut encoder, &side_by_side("source", &self.sending.warmups()))?;
-        encode(&mut encoder, &sum(&self.logs))?;
-        encode(&mut encoder, &sum(std::slice::from_ref(&self.mailboxes)))?;
-        encode(&mut encoder, &sum(std::slice::from_ref(&self.policies)))?;
-        encode(&mut encoder, &sum(std::slice::from_ref(&self.acme)))?;
-        encode(&mut encoder, &sum(std::slice::from_ref(&self.tls_reports)))?;
-        encode(&mut encoder, &sum(std::slice::from_ref(&self.events)))?;
+        encode(&mut encoder, &side_by_side("source", &node.sending.warmups()))?;
+        encode(&mut encoder, &sum(&node.logs))?;
+        encode(&mut encoder, &sum(slice::from_ref(&node.mailboxes)))?;
+        encode(&mut encoder, &sum(slice::from_ref(&node.policies)))?;
+        encode(&mut encoder, &sum(slice::from_ref(&node.acme)))?;
+        encode(&mut encoder, &sum(slice::from_ref(&node.tls_reports)))?;
+        encode(&mut encoder, &sum(slice::from_ref(&node.events)))?;
         let tables = self.tables.get();
         encode(&mut encoder, &side_by_side("table", &tables.remote))?;
         encode(&mut encoder, &side_by_side("table", &tables.snapshots))?;

@@ -1,29 +1,19 @@
 //! The HTTP side over a real socket, and the promise that docs/metrics.md names every metric.
 
 use super::*;
+use crate::node_metrics::NodeMetrics;
 use crate::tables::remote::RemoteMetrics;
 use crate::tables::{TableNumbers, TableSets};
 use crate::world::clock::Start;
-use mta::metrics::{EventMetrics, LogMetrics, Metrics, SendingMetrics};
+use mta::metrics::{Metrics, SendingMetrics};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
 use std::time::Duration;
 
 fn numbers() -> Numbers {
-    Numbers {
-        shards: vec![Arc::default(), Arc::default()],
-        logs: vec![Arc::new(LogMetrics::default())],
-        events: Arc::new(EventMetrics::default()),
-        tables: tables(),
-        mailboxes: Arc::default(),
-        policies: Arc::default(),
-        acme: Arc::default(),
-        tls_reports: Arc::default(),
-        classes: Arc::default(),
-        sending: sending(),
-        started: Start::now(),
-    }
+    let node = NodeMetrics { sending: sending(), ..NodeMetrics::new(2, 1) };
+    Numbers { node, tables: tables(), started: Start::now() }
 }
 
 /// A source that warms up.
@@ -73,7 +63,7 @@ fn get_as(server: &AdminServer, path: &str, host: &str) -> String {
 #[test]
 fn metrics_are_added_up_over_shards() {
     let numbers = numbers();
-    let shards: Vec<Arc<Metrics>> = numbers.shards.clone();
+    let shards: Vec<Arc<Metrics>> = numbers.node.shards.clone();
     shards[0].messages_received.add(3);
     shards[1].messages_received.add(4);
     shards[1].refused_policy.inc();

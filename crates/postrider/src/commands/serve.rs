@@ -244,16 +244,8 @@ fn start_admin(
         address: config.admin.address,
         control: Some((socket, ControlPlane::new(node.shard_ports(), jobs))),
         numbers: Numbers {
-            shards: node.metrics.shards.clone(),
-            logs: node.metrics.logs.clone(),
-            events: Arc::clone(&node.metrics.events),
+            node: node.metrics.clone(),
             tables: node.table_numbers(),
-            mailboxes: Arc::clone(&node.metrics.mailboxes),
-            policies: Arc::clone(&node.metrics.policies),
-            acme: Arc::clone(&node.metrics.acme),
-            tls_reports: Arc::clone(&node.metrics.tls_reports),
-            classes: Arc::clone(&node.metrics.classes),
-            sending: Arc::clone(&node.metrics.sending),
             started: node.started,
         },
         health: Arc::new(move || Health {
