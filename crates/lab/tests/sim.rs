@@ -44,7 +44,7 @@ const FOUND: [(u64, &str); 17] = [
     (403_406, "the judge took what a slow host refused too late for the refusal that was told"),
     (
         704_596,
-        "an APDU was stored, though it had been sent again and heard to be taken while a disk was slow",
+        "an APDU was stored a second time, because the first was read when the other had been heard",
     ),
 ];
 
@@ -99,7 +99,7 @@ fn assert_caught(plant: Plant, first_seed: u64, proof: impl Fn(&str) -> bool) {
 
 #[test]
 fn messages_acknowledged_before_they_are_durable_are_missed() {
-    assert_caught(Plant::AcknowledgeBeforeSync, 3, |text| text.contains("is lost"));
+    assert_caught(Plant::AcknowledgeBeforeSync, 1, |text| text.contains("is lost"));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_connection_that_goes_on_after_a_protocol_error_loses_mail() {
 
 #[test]
 fn retry_timers_that_a_reload_drops_are_missed() {
-    assert_caught(Plant::DropTimersAtReload, 2, |text| text.contains("not drained"));
+    assert_caught(Plant::DropTimersAtReload, 1, |text| text.contains("not drained"));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_torn_batch_that_recovery_trusts_is_damage_later() {
 
 #[test]
 fn a_connection_slot_given_back_twice_is_noticed() {
-    assert_caught(Plant::ReleaseSlotTwice, 2, |text| text.contains("connections to"));
+    assert_caught(Plant::ReleaseSlotTwice, 1, |text| text.contains("connections to"));
 }
 
 #[test]

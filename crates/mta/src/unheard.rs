@@ -5,7 +5,8 @@ use mail::{MessageId, Recent};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So many are remembered of associations that have ended, over all peers; and so many that were heard.
+/// So many are remembered at most of associations that have ended, over all peers, and so many that were heard: each
+/// until half as many others have come, at least.
 pub const UNHEARD_MAX: usize = 8_192;
 
 /// When a transfer began, among all that began and were heard.
@@ -215,16 +216,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_long_ago_is_forgotten() {
-        let unheard = Unheard::default();
-        let slow = unheard.begin();
-        for n in 0..=UNHEARD_MAX {
-            let digest = n.to_be_bytes();
-            assert_eq!(claim(&unheard, "hub", &digest), Claim::New);
-            unheard.store("hub", &digest, id());
-            unheard.hear("hub", &digest);
+    fn what_was_heard_is_remembered_until_half_as_many_others_were() {
+        let half = UNHEARD_MAX / 2;
+        for (others, expected) in [(half, Claim::Heard(id())), (half + 1, Claim::New)] {
+            let unheard = Unheard::default();
+            let slow = unheard.begin();
+            // The last of its generation is the first to be forgotten.
+            for n in 1..=half + others {
+                let digest = n.to_be_bytes();
+                assert_eq!(claim(&unheard, "hub", &digest), Claim::New);
+                unheard.store("hub", &digest, id());
+                unheard.hear("hub", &digest);
+            }
+            assert_eq!(unheard.claim("hub", &half.to_be_bytes(), slow), expected, "{others}");
         }
-        assert_eq!(unheard.claim("hub", &UNHEARD_MAX.to_be_bytes(), slow), Claim::Heard(id()));
-        assert_eq!(unheard.claim("hub", &0usize.to_be_bytes(), slow), Claim::New);
     }
 }

@@ -407,10 +407,16 @@ impl<W: World> Session<W> {
         match self.claim(&peer, &digest) {
             Claim::BeingStored => return Err(BEING_STORED),
             Claim::Heard(id) => {
-                self.tell_of_resend(&peer, id);
+                self.tell_of_resend(
+                    &peer,
+                    id,
+                    "came late, was sent again and acknowledged meanwhile",
+                );
                 return Ok(());
             }
-            Claim::Stored(id) => self.tell_of_resend(&peer, id),
+            Claim::Stored(id) => {
+                self.tell_of_resend(&peer, id, "sent again what was acknowledged");
+            }
             Claim::New => {
                 let Acceptance { envelope, steering, foreign } = acceptance;
                 let stored = self.entrance.submit_foreign(envelope, facts, steering, foreign);
@@ -429,9 +435,8 @@ impl<W: World> Session<W> {
         Ok(())
     }
 
-    fn tell_of_resend(&self, peer: &str, id: MessageId) {
-        let text =
-            format_args!("sent again what was acknowledged: no second copy peer={peer} id={id}");
+    fn tell_of_resend(&self, peer: &str, id: MessageId, what: &str) {
+        let text = format_args!("{what}: no second copy peer={peer} id={id}");
         self.entrance.warn("x400", text);
     }
 
