@@ -1,5 +1,7 @@
 //! The table of commands.
 
+mod closed_output;
+
 use crate::bench;
 use crate::prove::{crash, limits, sim};
 use crate::stand::long_path as path;
@@ -35,9 +37,13 @@ enum Command {
 }
 
 impl Cli {
-    /// Runs the command to its end.
+    /// Runs the command to its end, or until nobody reads what it prints.
     #[must_use]
     pub fn run(self) -> ExitCode {
+        closed_output::ends_quietly(|| self.run_command())
+    }
+
+    fn run_command(self) -> ExitCode {
         let outcome = match self.command {
             Command::Source(options) => source::run(&options),
             Command::Sink(options) => sink::run(&options),

@@ -122,6 +122,16 @@ fn number(value: &Value, key: &str) -> u64 {
 }
 
 #[test]
+fn who_has_seen_enough_of_the_output_hears_no_complaint() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let command = Command::new(LAB).args(["bench", "--list"]).stdout(writer).output();
+    let output = command.expect("the tool starts");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(2), "what is cut short is no success");
+}
+
+#[test]
 fn every_message_arrives_once_and_whole_in_every_manner_of_sending() {
     let manners: [&[&str]; 4] =
         [&[], &["--pipelining"], &["--chunking"], &["--pipelining", "--chunking"]];
