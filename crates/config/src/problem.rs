@@ -1,11 +1,13 @@
 //! What is wrong with a file, with the place where it shows.
 
-use miette::{
-    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, Severity,
-};
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Longer lines of a file are cut around what is wrong in them.
+const COLUMNS: usize = 120;
 
 /// Something wrong, or (a warning) something that is hardly meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,53 +76,47 @@ impl std::error::Error for ConfigErrors {}
 /// Renders problems with the lines concerned and a pointer into them.
 #[must_use]
 pub(super) fn render(file: &str, text: &str, problems: &[Problem], colour: bool) -> String {
-    let theme = if colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
-    let handler = GraphicalReportHandler::new_themed(theme).with_width(100).with_links(false);
+    let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+    let renderer = renderer.decor_style(DecorStyle::Unicode).term_width(COLUMNS);
     let mut out = String::new();
     for (i, problem) in problems.iter().enumerate() {
         if i > 0 {
             out.push('\n');
         }
-        let report = Report { source: NamedSource::new(file, text.to_owned()), problem };
-        if handler.render_report(&mut out, &report).is_err() {
-            // Writing to a string fails only if the handler cannot read the source.
-            out.push_str(&problem.message);
-            out.push('\n');
-        }
+        let level = if problem.fatal { Level::ERROR } else { Level::WARNING };
+        // The renderer takes no half characters.
+        let Range { start, end } = problem.span;
+        let span = text.floor_char_boundary(start)..text.ceil_char_boundary(end);
+        let place = AnnotationKind::Primary.span(span);
+        let snippet = Snippet::source(text).path(file).annotation(place);
+        let report = level.primary_title(&problem.message).element(snippet);
+        let report = report.elements(problem.help.iter().map(|help| Level::HELP.message(help)));
+        out.push_str(&renderer.render(&[report]));
+        out.push('\n');
     }
     out
 }
 
-/// One problem as miette wants it.
-#[derive(Debug)]
-struct Report<'a> {
-    source: NamedSource<String>,
-    problem: &'a Problem,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl fmt::Display for Report<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problem.message)
-    }
-}
-
-impl std::error::Error for Report<'_> {}
-
-impl Diagnostic for Report<'_> {
-    fn severity(&self) -> Option<Severity> {
-        Some(if self.problem.fatal { Severity::Error } else { Severity::Warning })
+    fn problem(span: Range<usize>) -> Problem {
+        let help = Some("help".to_owned());
+        Problem { fatal: true, message: "message".into(), help, span, line: 1, column: 1 }
     }
 
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.problem.help.as_deref().map(|help| Box::new(help) as Box<dyn fmt::Display + 'a>)
-    }
-
-    fn source_code(&self) -> Option<&dyn miette::SourceCode> {
-        Some(&self.source)
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let label = LabeledSpan::new_with_span(None, self.problem.span.clone());
-        Some(Box::new(std::iter::once(label)))
+    #[test]
+    fn any_place_in_any_text_can_be_shown() {
+        let long = "x".repeat(150);
+        for text in ["", "\n", "a = 1\r\nb = \"é\u{301}漢\t\"\n", "a\0\u{1b}[2J\n\n\u{feff}", &long]
+        {
+            for start in 0..=text.len() + 1 {
+                for end in start..=text.len() + 1 {
+                    let shown = render("a.toml", text, &[problem(start..end)], false);
+                    assert!(shown.contains("message") && shown.contains("a.toml:"), "{shown}");
+                }
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The table of commands.
 
-mod closed_output;
+mod panics;
 
 use crate::bench;
 use crate::prove::{crash, limits, sim};
@@ -8,6 +8,9 @@ use crate::stand::long_path as path;
 use clap::{Parser, Subcommand};
 use load::{cpu, dns, floor, guess, ledger, p1, sink, source};
 use std::process::ExitCode;
+
+/// Exit code of what went wrong, or came to no end: what a command was to prove is not proved.
+const UNFINISHED: u8 = 2;
 
 /// Load tools for mail relays: send mail, receive mail, account for every message.
 #[derive(Debug, Parser)]
@@ -40,10 +43,7 @@ impl Cli {
     /// Runs the command to its end, or until nobody reads what it prints.
     #[must_use]
     pub fn run(self) -> ExitCode {
-        closed_output::ends_quietly(|| self.run_command())
-    }
-
-    fn run_command(self) -> ExitCode {
+        panics::end_the_program();
         let outcome = match self.command {
             Command::Source(options) => source::run(&options),
             Command::Sink(options) => sink::run(&options),
@@ -63,7 +63,7 @@ impl Cli {
         };
         outcome.unwrap_or_else(|error| {
             eprintln!("postrider-lab: {error}");
-            ExitCode::from(2)
+            ExitCode::from(UNFINISHED)
         })
     }
 }

@@ -17,6 +17,7 @@ pub mod guess;
 pub mod ledger;
 pub mod listener;
 pub mod mailboxes;
+pub mod on_panic;
 pub mod outcome;
 pub mod p1;
 pub mod proc;

@@ -1,7 +1,11 @@
 //! Child processes that don't outlive the run.
 
+use crate::on_panic::OnPanic;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal,
+    waitid,
+};
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -39,11 +43,12 @@ impl fmt::Display for ProcessError {
 
 impl std::error::Error for ProcessError {}
 
-/// A running program; killed when it is dropped.
+/// A running program; killed when it is dropped, or this program panics.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     name: &'static str,
+    _on_panic: OnPanic,
 }
 
 impl Process {
@@ -69,7 +74,14 @@ impl Process {
     fn spawn(name: &'static str, command: &mut Command) -> Result<Process, ProcessError> {
         let child = command.spawn();
         let child = child.map_err(|error| ProcessError::Start(format!("{command:?}"), error))?;
-        Ok(Process { child, name })
+        // Not by its number, which is another's once it has ended.
+        let own = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+        let on_panic = OnPanic::new(move || {
+            if let Ok(own) = own {
+                let _ = pidfd_send_signal(own, Signal::KILL);
+            }
+        });
+        Ok(Process { child, name, _on_panic: on_panic })
     }
 
     /// The process itself, to signal it or to read what it writes.
@@ -186,9 +198,45 @@ mod tests {
     use super::*;
     use procfs::FromRead as _;
 
+    const CHILD: &str = "POSTRIDER_TEST_PANICS_WITH_A_CHILD";
+
+    /// How it is with this process, if there is one.
+    fn state_of(pid: u32) -> Option<char> {
+        Some(procfs::process::Stat::from_file(format!("/proc/{pid}/stat")).ok()?.state)
+    }
+
     fn state(process: &Process) -> char {
-        let stat = format!("/proc/{}/stat", process.pid());
-        procfs::process::Stat::from_file(stat).unwrap().state
+        state_of(process.pid()).unwrap()
+    }
+
+    /// Does nothing but in a process of its own, which the next test starts.
+    #[test]
+    fn a_program_that_panics() {
+        let Some(path) = std::env::var_os(CHILD) else { return };
+        std::panic::set_hook(Box::new(|_| {
+            crate::on_panic::do_all();
+            std::process::exit(7);
+        }));
+        let mut sleep = Command::new("sleep");
+        let sleep = Process::start("sleep", sleep.arg("600").stdout(Stdio::null())).unwrap();
+        std::fs::write(path, sleep.pid().to_string()).unwrap();
+        panic!("as planned");
+    }
+
+    #[test]
+    fn what_a_program_has_started_ends_when_it_panics() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pid");
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        program.args(["--exact", "process::tests::a_program_that_panics"]).env(CHILD, &path);
+        assert_eq!(program.output().unwrap().status.code(), Some(7));
+        let pid = std::fs::read_to_string(path).unwrap().parse().unwrap();
+        let begun = Instant::now();
+        // Whoever it is left to may not wait for it at once.
+        while !matches!(state_of(pid), None | Some('Z')) {
+            assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", state_of(pid));
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     #[test]

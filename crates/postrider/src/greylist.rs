@@ -5,8 +5,7 @@ mod file;
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
-use crate::panic::MAY_PANIC;
-use crate::redb_file::Unreadable;
+use crate::record_file::Unreadable;
 use crate::world::clock::wall_now;
 use auth::greylist::{Book, Rules, Triplet, Verdict};
 use config::Config;
@@ -20,10 +19,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// The file in the first spool directory.
-const NAME: &str = "greylist.redb";
+const NAME: &str = "greylist.records";
 
 /// What a file that can't be read is called from then on.
-const DAMAGED: &str = "greylist.redb.damaged";
+const DAMAGED: &str = "greylist.records.damaged";
 
 /// A crash forgets no more than what came in so long.
 const WRITTEN_EVERY: Duration = Duration::from_secs(5);
@@ -31,7 +30,7 @@ const WRITTEN_EVERY: Duration = Duration::from_secs(5);
 /// Records that are taken from the book at once: shards wait meanwhile.
 const TAKEN_AT_ONCE: usize = 1_000;
 
-/// Records in one transaction of the file.
+/// Records in one batch of the file.
 const WRITTEN_AT_ONCE: usize = 50_000;
 
 /// Failed writes are told no more often.
@@ -87,8 +86,8 @@ impl Greylisting {
 
     fn start(&self, file: File) -> Writer {
         let inner = Arc::clone(&self.0);
-        let thread =
-            thread::Builder::new().name(MAY_PANIC.into()).spawn(move || inner.write(&file));
+        let thread = thread::Builder::new().name("greylist".into());
+        let thread = thread.spawn(move || inner.write(file));
         thread.map_or(Writer::Failed, Writer::Thread)
     }
 
@@ -98,7 +97,7 @@ impl Greylisting {
         self.0.has_closed.notify_all();
         let writer = std::mem::replace(&mut *lock(&self.0.writer), Writer::Failed);
         if let Writer::Thread(thread) = writer {
-            // An error is a panic, which was told.
+            // A panic would have ended the process.
             let _ = thread.join();
         }
     }
@@ -141,24 +140,18 @@ impl Inner {
         opened.inspect_err(told).ok()
     }
 
-    /// Reads a file on a thread that may panic.
     fn read(&self, path: &Path) -> Result<File, Unreadable> {
-        let path = path.to_owned();
-        let thread = thread::Builder::new().name(MAY_PANIC.into());
-        let thread = thread.spawn(move || File::open(&path));
-        let thread = thread.map_err(|error| Unreadable::NotNow(error.to_string()))?;
-        let panicked = |_| Unreadable::Damaged("it makes no sense".into());
-        let (file, records) = thread.join().map_err(panicked)??;
+        let (file, records) = File::open(path)?;
         lock(&self.book).read(records, wall_now());
         Ok(file)
     }
 
     /// Writes what changes, until the end.
-    fn write(&self, file: &File) {
+    fn write(&self, mut file: File) {
         let mut told_at = None;
         loop {
             let is_last = self.pause();
-            if let Err(why) = self.write_changes(file) {
+            if let Err(why) = self.write_changes(&mut file) {
                 let now = wall_now().0;
                 if told_at.is_none_or(|at| now.saturating_sub(at) >= COMPLAINTS_EVERY_MS) {
                     told_at = Some(now);
@@ -181,7 +174,7 @@ impl Inner {
         *closing
     }
 
-    fn write_changes(&self, file: &File) -> Result<(), String> {
+    fn write_changes(&self, file: &mut File) -> Result<(), String> {
         loop {
             let mut changes = Vec::new();
             while changes.len() < WRITTEN_AT_ONCE {

@@ -36,7 +36,7 @@ mod node_metrics;
 mod panic;
 mod peer_tls;
 mod pem;
-mod redb_file;
+mod record_file;
 mod replacement;
 mod reply_classes;
 mod secret_place;

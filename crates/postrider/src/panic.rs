@@ -6,20 +6,13 @@
 
 use std::panic;
 use std::process::abort;
-use std::thread;
-
-/// Threads with this name alone may panic: they have a library read and write a file that may be damaged,
-/// and without them only the file is missing.
-pub(crate) const MAY_PANIC: &str = "records";
 
 /// From now on a panic is told as usual, and then the process aborts.
 pub(crate) fn ends_the_process() {
     let tell = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         tell(info);
-        if thread::current().name() != Some(MAY_PANIC) {
-            abort();
-        }
+        abort();
     }));
 }
 

@@ -6,11 +6,10 @@ mod shown;
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
-use crate::panic::MAY_PANIC;
-use crate::redb_file::Unreadable;
+use crate::record_file::Unreadable;
 use crate::world::clock::wall_now;
 use config::{Config, Source};
-use file::{File, Held};
+use file::File;
 use mail::Wall;
 use mta::answer::Answer;
 use mta::console::{Console as _, Level};
@@ -26,10 +25,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// The file in the first spool directory.
-const NAME: &str = "warmup.redb";
+const NAME: &str = "warmup.records";
 
 /// What a file that can't be read is called from then on.
-const DAMAGED: &str = "warmup.redb.damaged";
+const DAMAGED: &str = "warmup.records.damaged";
 
 /// What became of recipients is written after so long at the latest: a crash forgets no more of it.
 const WRITTEN_EVERY: Duration = Duration::from_secs(5);
@@ -108,8 +107,8 @@ impl KeptWarmups {
     fn start(&self, file: File) -> Result<Keeper, String> {
         let inner = Arc::clone(&self.0);
         let (sender, requests) = mpsc::channel();
-        let thread = thread::Builder::new().name(MAY_PANIC.into());
-        let thread = thread.spawn(move || inner.keep(&file, &requests));
+        let thread = thread::Builder::new().name("warmup".into());
+        let thread = thread.spawn(move || inner.keep(file, &requests));
         thread.map(|thread| Keeper::Thread(sender, thread)).map_err(|error| error.to_string())
     }
 
@@ -119,7 +118,7 @@ impl KeptWarmups {
         let keeper = std::mem::replace(&mut *lock(&self.0.keeper), closed);
         if let Keeper::Thread(requests, thread) = keeper {
             let _ = requests.send(Request::Close);
-            // An error is a panic, which was told.
+            // A panic would have ended the process.
             let _ = thread.join();
         }
     }
@@ -172,8 +171,8 @@ impl Inner {
     fn open(&self, warming: &BTreeSet<Arc<str>>) -> Result<File, String> {
         let path = self.directory.join(NAME);
         let today = day_of(wall_now());
-        let why = match read(&path) {
-            Ok((file, held)) => {
+        let why = match File::open(&path) {
+            Ok((mut file, held)) => {
                 let book = Book::read(held.iter().cloned(), warming, today);
                 let known: BTreeSet<CourseKey> = book.courses().map(|course| course.key).collect();
                 let is_over = |(key, _): (CourseKey, _)| (!known.contains(&key)).then_some(key);
@@ -194,20 +193,20 @@ impl Inner {
             aside.display()
         ));
         std::fs::rename(&path, aside).map_err(|error| error.to_string())?;
-        let (file, _) = read(&path).map_err(|why| why.to_string())?;
+        let (file, _) = File::open(&path).map_err(|why| why.to_string())?;
         *lock(&self.book) = Book::replaced(today);
         Ok(file)
     }
 
     /// Writes what changes and answers who waits for that, until the end.
-    fn keep(&self, file: &File, requests: &mpsc::Receiver<Request>) {
+    fn keep(&self, mut file: File, requests: &mpsc::Receiver<Request>) {
         let (mut waiting, mut told_at) = (Vec::new(), None);
         loop {
             let is_last = gather(requests, &mut waiting);
             if is_last {
                 lock(&self.book).close();
             }
-            let written = self.write_changes(file);
+            let written = self.write_changes(&mut file);
             if let Err(why) = &written {
                 let now = wall_now().0;
                 if told_at.is_none_or(|at| now.saturating_sub(at) >= COMPLAINTS_EVERY_MS) {
@@ -231,7 +230,7 @@ impl Inner {
         }
     }
 
-    fn write_changes(&self, file: &File) -> Result<(), String> {
+    fn write_changes(&self, file: &mut File) -> Result<(), String> {
         let changes = lock(&self.book).take_changes();
         if changes.is_empty() {
             return Ok(());
@@ -288,15 +287,6 @@ fn gather(requests: &mpsc::Receiver<Request>, waiting: &mut Vec<Waiting>) -> boo
         next = requests.try_recv().ok();
     }
     false
-}
-
-/// Reads a file on a thread that may panic.
-fn read(path: &Path) -> Result<(File, Held), Unreadable> {
-    let path = path.to_owned();
-    let thread = thread::Builder::new().name(MAY_PANIC.into());
-    let thread = thread.spawn(move || File::open(&path));
-    let thread = thread.map_err(|error| Unreadable::NotNow(error.to_string()))?;
-    thread.join().map_err(|_| Unreadable::Damaged("it makes no sense".into()))?
 }
 
 #[cfg(test)]

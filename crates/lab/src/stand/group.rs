@@ -2,18 +2,21 @@
 //! of those that nobody waits for. Where there is none (no cgroup v2, or no right to make one) the
 //! processes are found by their descent.
 
+use load::on_panic::OnPanic;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Where cgroup v2 is mounted, alone or beside v1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+/// The file of a group to which 1 is written.
+const KILL: &str = "cgroup.kill";
 /// Killed processes are gone within this time.
 const KILL_MAX: Duration = Duration::from_secs(10);
 
-/// Removed with all its processes when it is dropped.
+/// Removed with all its processes when it is dropped; killed when this program panics.
 #[derive(Debug)]
-pub(crate) struct Group(PathBuf);
+pub(crate) struct Group(PathBuf, #[expect(dead_code, reason = "it is dropped")] OnPanic);
 
 impl Group {
     /// Makes one, if that is possible here. `name` must be unlike that of any other.
@@ -23,8 +26,9 @@ impl Group {
             mount.join("cgroup.controllers").exists().then_some(())?;
             let path = mount.join(name);
             std::fs::create_dir(&path).ok()?;
-            let group = Group(path);
-            (group.times().is_some() && group.0.join("cgroup.kill").exists()).then_some(group)
+            let kill = path.join(KILL);
+            let group = Group(path, OnPanic::new(move || _ = std::fs::write(kill, "1")));
+            (group.times().is_some() && group.0.join(KILL).exists()).then_some(group)
         })
     }
 
@@ -55,7 +59,7 @@ impl Group {
     /// SIGKILL for all members; returns when they are gone.
     pub(crate) fn kill(&self) {
         // Without the right to it there would be no group.
-        let _ = std::fs::write(self.0.join("cgroup.kill"), "1");
+        let _ = std::fs::write(self.0.join(KILL), "1");
         let begun = Instant::now();
         while !self.members().is_empty() && begun.elapsed() < KILL_MAX {
             std::thread::sleep(Duration::from_millis(2));

@@ -1,39 +1,32 @@
-//! The file of triplets and clients: keys and records in one table of a redb database.
+//! The file of triplets and clients.
 
-use crate::redb_file::{self, Records, Unreadable};
+use crate::record_file::{RecordFile, Unreadable};
 use auth::greylist::{Changes, Key, Record};
-use redb::{Database, TableDefinition};
 use std::path::Path;
-
-const RECORDS: Records = TableDefinition::new("records");
 
 /// What a file holds: keys, and records as far as they are some.
 type Held = Vec<(Key, Option<Record>)>;
 
 /// An open file.
-pub(super) struct File(Database);
+pub(super) struct File(RecordFile);
 
 impl File {
     /// Opens a file, or makes one, and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(File, Held), Unreadable> {
-        let database = redb_file::open(path)?;
         let mut held = Held::new();
-        let take = |key: &[u8], record: &[u8]| {
+        let file = RecordFile::open(path, |key, record| {
             // Of what else there may be nothing is known, and nothing removed.
             if let Ok(key) = Key::try_from(key) {
                 held.push((key, Record::read(record)));
             }
-        };
-        redb_file::read(&database, RECORDS, take)
-            .map_err(|error| Unreadable::Damaged(error.to_string()))?;
-        Ok((File(database), held))
+        })?;
+        Ok((File(file), held))
     }
 
     /// Makes changes durable, all or none.
-    pub(super) fn write(&self, changes: &Changes) -> Result<(), String> {
+    pub(super) fn write(&mut self, changes: &Changes) -> Result<(), String> {
         let changes = changes.iter();
-        let changes = changes.map(|(key, record)| (key, record.map(Record::to_bytes)));
-        redb_file::write(&self.0, RECORDS, changes)
+        self.0.write(changes.map(|(key, record)| (key, record.map(Record::to_bytes))))
     }
 }
 
@@ -70,13 +63,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_what_is_forgotten_is_gone() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("g.redb");
-        let (file, held) = open(&path);
+        let path = directory.path().join("greylist.records");
+        let (mut file, held) = open(&path);
         assert!(held.is_empty());
         let changes = book(2_000).take_changes(usize::MAX);
         file.write(&changes).unwrap();
         drop(file);
-        let (file, held) = open(&path);
+        let (mut file, held) = open(&path);
         assert_eq!(held, changes);
         let forgotten: Changes = changes[1..].iter().map(|(key, _)| (*key, None)).collect();
         file.write(&forgotten).unwrap();

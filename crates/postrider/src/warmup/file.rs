@@ -1,51 +1,44 @@
-//! The file of courses: `SOURCE NUL TOWARDS` and records in one table of a redb database.
+//! The file of courses: records by `SOURCE NUL TOWARDS`.
 
-use crate::redb_file::{self, Records, Unreadable};
+use crate::record_file::{RecordFile, Unreadable};
 use mta::warmup::{Changes, CourseKey, Record};
-use redb::{Database, TableDefinition};
 use std::path::Path;
-
-const RECORDS: Records = TableDefinition::new("courses");
 
 /// What a file holds.
 pub(super) type Held = Vec<(CourseKey, Record)>;
 
 /// An open file.
-pub(super) struct File(Database);
+pub(super) struct File(RecordFile);
 
 impl File {
     /// Opens a file, or makes one, and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(File, Held), Unreadable> {
-        let database = redb_file::open(path)?;
         // `None`: there is something that can't be understood.
         let mut held = Some(Held::new());
-        let take = |key: &[u8], record: &[u8]| match (key_of(key), Record::read(record)) {
-            (Some(key), Some(record)) => {
-                if let Some(held) = &mut held {
-                    held.push((key, record));
+        let file =
+            RecordFile::open(path, |key, record| match (key_of(key), Record::read(record)) {
+                (Some(key), Some(record)) => {
+                    if let Some(held) = &mut held {
+                        held.push((key, record));
+                    }
                 }
-            }
-            _ => held = None,
-        };
-        redb_file::read(&database, RECORDS, take)
-            .map_err(|error| Unreadable::Damaged(error.to_string()))?;
+                _ => held = None,
+            })?;
         // Who reads it as empty would send what was sent already.
         let held =
             held.ok_or_else(|| Unreadable::NotNow("another version has written it".into()))?;
-        Ok((File(database), held))
+        Ok((File(file), held))
     }
 
     /// Makes changes durable, all or none.
-    pub(super) fn write(&self, changes: &Changes) -> Result<(), String> {
+    pub(super) fn write(&mut self, changes: &Changes) -> Result<(), String> {
         let changes = changes.iter();
-        let changes = changes.map(|change| (bytes_of(&change.key), Some(&change.record[..])));
-        redb_file::write(&self.0, RECORDS, changes)
+        self.0.write(changes.map(|change| (bytes_of(&change.key), Some(&change.record[..]))))
     }
 
     /// Forgets these.
-    pub(super) fn forget(&self, keys: &[CourseKey]) -> Result<(), String> {
-        let removed = keys.iter().map(|key| (bytes_of(key), None::<&[u8]>));
-        redb_file::write(&self.0, RECORDS, removed)
+    pub(super) fn forget(&mut self, keys: &[CourseKey]) -> Result<(), String> {
+        self.0.write(keys.iter().map(|key| (bytes_of(key), None::<&[u8]>)))
     }
 }
 
@@ -85,13 +78,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_what_is_forgotten_is_gone() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("w.redb");
-        let (file, held) = open(&path);
+        let path = directory.path().join("warmup.records");
+        let (mut file, held) = open(&path);
         assert!(held.is_empty());
         let changes = book().take_changes();
         file.write(&changes).unwrap();
         drop(file);
-        let (file, held) = open(&path);
+        let (mut file, held) = open(&path);
         let written: Vec<_> =
             changes.iter().map(|c| (c.key.clone(), Record::read(&c.record).unwrap())).collect();
         assert_eq!(held, written);
@@ -104,14 +97,14 @@ mod tests {
     #[test]
     fn what_another_version_wrote_is_not_taken_for_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("w.redb");
-        let (file, _) = open(&path);
+        let path = directory.path().join("warmup.records");
+        let (mut file, _) = open(&path);
         let mut changes = book().take_changes();
         changes[0].record[0] = 99;
         file.write(&changes).unwrap();
         drop(file);
         assert!(matches!(File::open(&path), Err(Unreadable::NotNow(_))));
-        std::fs::write(&path, b"no database").unwrap();
+        std::fs::write(&path, b"no records").unwrap();
         assert!(matches!(File::open(&path), Err(Unreadable::Damaged(_))));
     }
 }

@@ -1,10 +1,22 @@
 //! Many seeds on many threads, each on one.
 
 use super::{Outcome, Plant, run};
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
+
+thread_local! {
+    /// The seed that this thread plays.
+    static PLAYED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// The seed that the calling thread plays, for who tells of a panic.
+#[must_use]
+pub fn played() -> Option<u64> {
+    PLAYED.get()
+}
 
 /// Threads that make use of this machine.
 #[must_use]
@@ -29,7 +41,11 @@ pub fn play(
             scope.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end || send.send(run(seed, plant, with_text)).is_err() {
+                    if seed >= end {
+                        return;
+                    }
+                    PLAYED.set(Some(seed));
+                    if send.send(run(seed, plant, with_text)).is_err() {
                         return;
                     }
                 }

@@ -7,6 +7,7 @@ use crate::stand::place::{ConfigFile, Place};
 use crate::stand::server::{ExitReport, MainProcess, Server};
 use crate::stand::system;
 use load::file::{self, FileError};
+use load::on_panic::OnPanic;
 use load::tree;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ struct Running {
     pid: u32,
     /// The process that all descend from, where something runs beside it.
     _wrapper: Option<MainProcess>,
-    running: bool,
+    /// Until it has ended. It is no child of ours: nothing else ends it when a run is broken off.
+    running: Option<OnPanic>,
     config: PathBuf,
     files: Vec<ConfigFile>,
     /// Removed last.
@@ -205,7 +207,14 @@ pub(super) fn start(
     let config = place.directory.join("config");
     run(place.command(Path::new(POSTFIX)), &config, &["start"])?;
     let pid = wait_for_pid(&place.directory.join("queue/pid/master.pid"))?;
-    Ok(Box::new(Running { pid, _wrapper: None, running: true, config, files, _short: short }))
+    Ok(Box::new(Running {
+        pid,
+        _wrapper: None,
+        running: Some(ended_at_panic(pid)),
+        config,
+        files,
+        _short: short,
+    }))
 }
 
 /// Starts one with a program beside it whose time counts as its own: both descend from a shell, which ends the
@@ -226,7 +235,14 @@ pub(super) fn start_beside(
     let wrapper = MainProcess::start("postfix", command.stdout(output).stderr(log))?;
     wait_for_pid(&place.directory.join("queue/pid/master.pid"))?;
     let (pid, wrapper) = (wrapper.pid(), Some(wrapper));
-    Ok(Box::new(Running { pid, _wrapper: wrapper, running: true, config, files, _short: short }))
+    Ok(Box::new(Running {
+        pid,
+        _wrapper: wrapper,
+        running: Some(ended_at_panic(pid)),
+        config,
+        files,
+        _short: short,
+    }))
 }
 
 /// Its directories and files.
@@ -273,6 +289,10 @@ fn wait_for_pid(file: &Path) -> Result<u32> {
     }
 }
 
+fn ended_at_panic(pid: u32) -> OnPanic {
+    OnPanic::new(move || tree::kill(pid))
+}
+
 impl Server for Running {
     fn pid(&self) -> u32 {
         self.pid
@@ -295,14 +315,14 @@ impl Server for Running {
 
     fn stop(mut self: Box<Self>) -> Result<ExitReport> {
         run(Command::new("postfix"), &self.config, &["stop"])?;
-        self.running = false;
+        self.running = None;
         // What ran beside it.
         tree::kill(self.pid);
         Ok(ExitReport::default())
     }
 
     fn kill(mut self: Box<Self>) -> Result<()> {
-        self.running = false;
+        self.running = None;
         self.check_running()?;
         tree::kill(self.pid);
         Ok(())
@@ -311,8 +331,7 @@ impl Server for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It is no child of ours: nothing else ends it when a run is broken off.
-        if self.running {
+        if self.running.is_some() {
             tree::kill(self.pid);
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::stand::error::Result;
 use crate::stand::system;
+use load::on_panic::OnPanic;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
@@ -17,10 +18,11 @@ const PREFIX: &str = "prl";
 /// How long a program that got SIGKILL may take to end.
 const END_WAIT: Duration = Duration::from_secs(5);
 
-/// A network namespace that is there as long as this value. What runs in it ends with it.
+/// A network namespace that is there as long as this value, or until a panic. What runs in it ends with it.
 #[derive(Debug)]
 pub(super) struct NetworkNamespace {
     name: String,
+    _on_panic: OnPanic,
 }
 
 impl NetworkNamespace {
@@ -28,7 +30,9 @@ impl NetworkNamespace {
     pub(super) fn new(n: u32) -> Result<NetworkNamespace> {
         let name = format!("{PREFIX}{}-{n}", std::process::id());
         ip(&["netns", "add", &name])?;
-        let namespace = NetworkNamespace { name };
+        let removed = name.clone();
+        let on_panic = OnPanic::new(move || remove(&removed));
+        let namespace = NetworkNamespace { name, _on_panic: on_panic };
         namespace.ip(&["link", "set", "dev", "lo", "up"])?;
         Ok(namespace)
     }

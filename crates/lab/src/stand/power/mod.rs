@@ -15,6 +15,7 @@ use super::system::run_words as system;
 use fuser::{BackgroundSession, Config, MountOption};
 use image::{Image, Loss};
 use load::file::{self, FileError};
+use load::on_panic::OnPanic;
 use load::random::Random;
 use served::Served;
 use std::fs::OpenOptions;
@@ -48,6 +49,7 @@ struct Running {
     image: Arc<Mutex<Image>>,
     session: BackgroundSession,
     device: String,
+    _on_panic: OnPanic,
 }
 
 /// Why this machine can't do it, if it can't.
@@ -106,7 +108,10 @@ impl Disk {
         // Through the page cache, or the file's fsync is not asked for.
         let device = system("losetup", &["--find", "--show", "--direct-io=off", &served])?;
         let device = device.trim().to_owned();
-        self.running = Some(Running { image, session, device: device.clone() });
+        let names = [text(&self.path), device.clone(), text(&self.served_at)];
+        let on_panic = OnPanic::new(move || let_go(&names));
+        self.running =
+            Some(Running { image, session, device: device.clone(), _on_panic: on_panic });
         system("mount", &["-t", "ext4", "-o", "noatime", &device, &text(&self.path)])?;
         Ok(())
     }
@@ -161,11 +166,15 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         let Some(running) = &self.running else { return };
-        // Something went wrong; as much as can be is undone, and the namespace's end does the rest.
-        let _ = system("umount", &["--lazy", &text(&self.path)]);
-        let _ = system("losetup", &["--detach", &running.device]);
-        let _ = system("umount", &["--lazy", &text(&self.served_at)]);
+        let_go(&[text(&self.path), running.device.clone(), text(&self.served_at)]);
     }
+}
+
+/// Something went wrong; as much as can be is undone, and the namespace's end does the rest.
+fn let_go([path, device, served_at]: &[String; 3]) {
+    let _ = system("umount", &["--lazy", path]);
+    let _ = system("losetup", &["--detach", device]);
+    let _ = system("umount", &["--lazy", served_at]);
 }
 
 fn power_is_off() -> Error {

@@ -20,7 +20,7 @@ fn config(port: u16) -> String {
 }
 
 fn file(files: &Files) -> PathBuf {
-    files.path("spool/greylist.redb")
+    files.path("spool/greylist.records")
 }
 
 pub(super) fn postfix_comes_again_and_is_remembered() {
@@ -50,16 +50,17 @@ pub(super) fn postfix_comes_again_and_is_remembered() {
     server.stop();
     assert_eq!(files.events_of("refused").len(), count);
     // A file that makes no sense costs what was known, and nothing else.
-    let whole = std::fs::read(file(&files)).expect("a file");
-    std::fs::write(file(&files), &whole[..5_000]).expect("a file");
+    let mut turned = std::fs::read(file(&files)).expect("a file");
+    turned[40] ^= 1;
+    std::fs::write(file(&files), turned).expect("a file");
     let server = Server::start_again(&files);
     server.wait_console("damage", |line| {
-        line.contains("greylist.redb is damaged") && line.contains("all strangers are new")
+        line.contains("greylist.records is damaged") && line.contains("all strangers are new")
     });
     send(4);
     assert!(files.events_of("refused").len() > count);
     server.kill();
-    assert!(files.path("spool/greylist.redb.damaged").exists());
+    assert!(files.path("spool/greylist.records.damaged").exists());
     // One that can't be opened has all kept in memory.
     std::fs::remove_file(file(&files)).expect("a file");
     std::fs::create_dir(file(&files)).expect("a directory");

@@ -1,0 +1,291 @@
+//! The octets of a file of records: a header, then batches, each of which counts as a whole or not at all.
+//!
+//! The header: [`MAGIC`], a salt, CRC-32C of both. A batch: the length of its changes (u32), their CRC-32C (u32),
+//! CRC-32C of these two (u32), and the changes: length of the key (u32), of the record (u32; [`REMOVED`]: there is
+//! none any more), key, record. Numbers are little-endian. Checksums of batches begin with the salt and the place in
+//! the file, so that no key that a stranger chose can look like a batch.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How every file begins. The last character is the version.
+const MAGIC: [u8; 8] = *b"PRrecor1";
+
+/// In octets, magic and checksum included.
+pub(super) const HEADER_BYTES: usize = 8 + 16 + 4;
+
+/// What a batch begins with, in octets.
+const HEAD_BYTES: usize = 12;
+
+/// What a change begins with, in octets.
+const LENGTHS_BYTES: usize = 8;
+
+/// In place of a record's length.
+const REMOVED: u32 = u32::MAX;
+
+/// What checksums of a file begin with; another for each file.
+pub(super) type Salt = [u8; 16];
+
+/// What a file holds: records by key.
+pub(super) type Live<'a> = BTreeMap<&'a [u8], &'a [u8]>;
+
+/// Why a file is of no use: something that was synced once is not what was written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Damage {
+    /// It does not begin as such a file does.
+    Header,
+    /// The batch at this octet of the file is wrong, and there is more behind it.
+    Batch(u64),
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Damage::Header => f.write_str("it is no file of records, or its header is damaged"),
+            Damage::Batch(at) => write!(f, "what begins at octet {at} is not what was written"),
+        }
+    }
+}
+
+/// What an empty file consists of.
+pub(super) fn header(salt: &Salt) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..24].copy_from_slice(salt);
+    let checksum = crc32c::crc32c(&header[..24]);
+    header[24..].copy_from_slice(&checksum.to_le_bytes());
+    header
+}
+
+/// The salt in the header.
+fn salt_in(file: &[u8]) -> Option<Salt> {
+    let salt = *file.get(8..)?.first_chunk()?;
+    file.starts_with(&header(&salt)).then_some(salt)
+}
+
+/// How long a file is that holds this and nothing else, but for heads of batches.
+pub(super) fn bytes_for(live: &Live<'_>) -> u64 {
+    let bytes = live.iter().map(|(key, record)| LENGTHS_BYTES + key.len() + record.len());
+    (HEADER_BYTES + bytes.sum::<usize>()) as u64
+}
+
+/// A batch that will lie at octet `at`. `None`: it is too long for one (4 GiB).
+pub(super) fn batch<K: AsRef<[u8]>, R: AsRef<[u8]>>(
+    salt: &Salt,
+    at: u64,
+    changes: impl Iterator<Item = (K, Option<R>)>,
+) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; HEAD_BYTES];
+    for (key, record) in changes {
+        let (key, record) = (key.as_ref(), record.as_ref().map(AsRef::as_ref));
+        let length = record.map_or(Some(REMOVED), |record| u32::try_from(record.len()).ok())?;
+        bytes.extend_from_slice(&u32::try_from(key.len()).ok()?.to_le_bytes());
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(record.unwrap_or_default());
+    }
+    let (head, body) = bytes.split_at_mut(HEAD_BYTES);
+    head.copy_from_slice(&head_of(salt, at, body)?);
+    Some(bytes)
+}
+
+/// What these changes begin with, at this place.
+fn head_of(salt: &Salt, at: u64, body: &[u8]) -> Option<[u8; HEAD_BYTES]> {
+    let mut head = [0; HEAD_BYTES];
+    head[..4].copy_from_slice(&u32::try_from(body.len()).ok()?.to_le_bytes());
+    head[4..8].copy_from_slice(&crc32c::crc32c_append(seed(salt, at), body).to_le_bytes());
+    let own = head_checksum(seed(salt, at), &head);
+    head[8..].copy_from_slice(&own.to_le_bytes());
+    Some(head)
+}
+
+/// What checksums at this place begin with.
+fn seed(salt: &Salt, at: u64) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(salt), &at.to_le_bytes())
+}
+
+fn head_checksum(seed: u32, head: &[u8; HEAD_BYTES]) -> u32 {
+    crc32c::crc32c_append(seed, &head[..8])
+}
+
+/// Reads a file of which all octets are given. Gives its salt, what it holds, and where the last whole batch ends:
+/// what is behind that was never synced.
+pub(super) fn read(file: &[u8]) -> Result<(Salt, Live<'_>, usize), Damage> {
+    let salt = salt_in(file).ok_or(Damage::Header)?;
+    let (mut live, mut at) = (Live::new(), HEADER_BYTES);
+    while let Some(rest) = file.get(at..).filter(|rest| !rest.is_empty()) {
+        let damage = || Damage::Batch(at as u64);
+        let Some(body) = body_of(&salt, at, rest) else {
+            if is_followed(&salt, at, rest) {
+                return Err(damage());
+            }
+            break;
+        };
+        take(body, &mut live).ok_or_else(damage)?;
+        at += HEAD_BYTES + body.len();
+    }
+    Ok((salt, live, at))
+}
+
+/// The changes of the batch at the front of `rest`, if it is whole.
+fn body_of<'a>(salt: &Salt, at: usize, rest: &'a [u8]) -> Option<&'a [u8]> {
+    let length = length_at(salt, at, rest)?;
+    let (head, body) = rest.split_at_checked(HEAD_BYTES)?;
+    let body = body.get(..length)?;
+    (head == head_of(salt, at as u64, body)?).then_some(body)
+}
+
+/// The length of the changes of the batch at the front of `rest`, if its head is right.
+fn length_at(salt: &Salt, at: usize, rest: &[u8]) -> Option<usize> {
+    let head = rest.first_chunk::<HEAD_BYTES>()?;
+    let own = head_checksum(seed(salt, at as u64), head);
+    (head[8..] == own.to_le_bytes()).then(|| u32_at(head, 0))?
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
+    let number = u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
+    usize::try_from(number).ok()
+}
+
+/// Makes the changes of a batch. `None`: its lengths make no sense.
+fn take<'a>(body: &'a [u8], live: &mut Live<'a>) -> Option<()> {
+    let mut rest = body;
+    while !rest.is_empty() {
+        let (key, record) = (u32_at(rest, 0)?, u32_at(rest, 4)?);
+        let (changed, behind) = rest.get(LENGTHS_BYTES..)?.split_at_checked(key)?;
+        if record == REMOVED as usize {
+            live.remove(changed);
+            rest = behind;
+        } else {
+            let (record, behind) = behind.split_at_checked(record)?;
+            live.insert(changed, record);
+            rest = behind;
+        }
+    }
+    Some(())
+}
+
+/// Whether something was written behind the batch at the front of `rest`, which is not whole: then it was synced, and
+/// is damaged. Otherwise it is the last one, and whoever wrote it was not told that it is on disk.
+fn is_followed(salt: &Salt, at: usize, rest: &[u8]) -> bool {
+    if let Some(length) = length_at(salt, at, rest) {
+        return rest.len() > HEAD_BYTES + length;
+    }
+    (1..rest.len()).any(|n| body_of(salt, at + n, &rest[n..]).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SALT: Salt = *b"sixteen octets..";
+
+    /// Three batches; the second removes what the first has.
+    fn three() -> (Vec<u8>, [usize; 3]) {
+        let mut file = header(&SALT).to_vec();
+        let mut ends = [0; 3];
+        let batches: [&[(&str, Option<&str>)]; 3] = [
+            &[("a", Some("1")), ("b", Some("2"))],
+            &[("a", None), ("", Some(""))],
+            &[("b", Some("a longer one"))],
+        ];
+        for (end, changes) in ends.iter_mut().zip(batches) {
+            let batch = batch(&SALT, file.len() as u64, changes.iter().copied()).unwrap();
+            file.extend(batch);
+            *end = file.len();
+        }
+        (file, ends)
+    }
+
+    fn texts(live: &Live<'_>) -> Vec<(String, String)> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        live.iter().map(|(key, record)| (text(key), text(record))).collect()
+    }
+
+    #[test]
+    fn the_last_word_on_a_key_counts() {
+        let (file, ends) = three();
+        let (salt, live, end) = read(&file).unwrap();
+        let expected = [("", ""), ("b", "a longer one")];
+        assert_eq!(texts(&live), expected.map(|(key, record)| (key.into(), record.into())));
+        assert_eq!((salt, end), (SALT, ends[2]));
+        let empty = header(&SALT);
+        assert_eq!(read(&empty), Ok((SALT, Live::new(), HEADER_BYTES)));
+    }
+
+    /// Cut anywhere it holds what was whole before.
+    #[test]
+    fn a_batch_that_breaks_off_never_was() {
+        let (file, ends) = three();
+        for length in 0..HEADER_BYTES {
+            assert_eq!(read(&file[..length]), Err(Damage::Header));
+        }
+        for length in HEADER_BYTES..=file.len() {
+            let whole = ends.iter().rev().find(|end| **end <= length).unwrap_or(&HEADER_BYTES);
+            let (_, live, end) = read(&file[..length]).unwrap();
+            let (_, expected, _) = read(&file[..*whole]).unwrap();
+            assert_eq!((live, end), (expected, *whole), "{length}");
+        }
+    }
+
+    /// As when the disk had written some sectors of the last batch and others not.
+    #[test]
+    fn octets_of_the_last_batch_that_never_came_to_the_disk_make_no_damage() {
+        let (file, ends) = three();
+        for from in ends[1]..file.len() {
+            for to in from + 1..=file.len() {
+                let mut torn = file.clone();
+                torn[from..to].fill(0);
+                if torn == file {
+                    continue;
+                }
+                let (_, live, end) = read(&torn).unwrap();
+                assert_eq!((end, live.len()), (ends[1], 2), "{from}..{to}");
+            }
+        }
+    }
+
+    /// Any bit of what was synced, with a batch behind it, tells.
+    #[test]
+    fn a_bit_that_turns_is_found() {
+        let (file, ends) = three();
+        for bit in 0..ends[1] * 8 {
+            let mut turned = file.clone();
+            turned[bit / 8] ^= 1 << (bit % 8);
+            let at = [HEADER_BYTES, ends[0]].into_iter().rev().find(|at| *at <= bit / 8);
+            let damage = at.map_or(Damage::Header, |at| Damage::Batch(at as u64));
+            assert_eq!(read(&turned).map(|_| ()), Err(damage), "{bit}");
+        }
+    }
+
+    /// What is a batch somewhere else, or in another file, is none.
+    #[test]
+    fn a_key_that_looks_like_a_batch_is_a_key() {
+        let end = HEADER_BYTES + HEAD_BYTES;
+        let other: Salt = *b"another salt....";
+        for (salt, at) in [(&SALT, 0), (&other, end as u64 + 8)] {
+            let posed = batch(salt, at, [("x", Some("y"))].into_iter()).unwrap();
+            let mut file = header(&SALT).to_vec();
+            let at = file.len() as u64;
+            file.extend(batch(&SALT, at, [(&posed, Some("1"))].into_iter()).unwrap());
+            file[HEADER_BYTES] ^= 1;
+            let (_, live, whole) = read(&file).unwrap();
+            assert_eq!((live.len(), whole), (0, HEADER_BYTES));
+        }
+    }
+
+    /// A batch whose checksums are right and whose lengths are not was written by something else.
+    #[test]
+    fn lengths_that_lead_beyond_the_batch_are_damage() {
+        for (key, record) in [(9, 1), (1, 9), (u32::MAX, 0), (2, REMOVED - 1)] {
+            let mut body = Vec::new();
+            body.extend(u32::to_le_bytes(key));
+            body.extend(u32::to_le_bytes(record));
+            body.extend(b"ab");
+            let mut file = header(&SALT).to_vec();
+            file.extend(head_of(&SALT, HEADER_BYTES as u64, &body).unwrap());
+            file.extend(body);
+            assert_eq!(read(&file), Err(Damage::Batch(HEADER_BYTES as u64)));
+        }
+    }
+}
