@@ -41,6 +41,12 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// What there is to tell.
+    pub(super) fn into_trouble(self) -> Trouble {
+        let (Failure::Answered(trouble) | Failure::Gone(trouble) | Failure::Broken(trouble)) = self;
+        trouble
+    }
+
     /// The same, with the server's name before what it said.
     pub(super) fn of(self, server: &dyn fmt::Display) -> Failure {
         let named = |trouble: Trouble| Trouble::new(trouble.kind, format!("{server}: {trouble}"));

@@ -1,6 +1,6 @@
 //! Tables in Redis, Valkey and their kin.
 
-mod limited;
+mod resp;
 mod settings;
 
 pub(crate) use settings::{Redis, RedisText};
@@ -9,32 +9,12 @@ use super::connections::{Connections, Failure};
 use super::password;
 use super::server::within;
 use super::text::{value, words};
-use ::redis::aio::MultiplexedConnection;
-use ::redis::{
-    AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisConnectionInfo, RedisError, RedisResult,
-    Value,
-};
-use limited::{Allowance, Limited};
 use lookup::{Answers, Backend, Entry, Fetch, Trouble, TroubleKind};
-use std::sync::Arc;
+use resp::{Reply, Session, command};
+use zeroize::Zeroizing;
 
 /// Keys of one request: they are sent together, and answered together.
 const KEYS_MAX: usize = 100;
-
-/// No value is longer.
-const VALUE_BYTES_MAX: usize = 100_000;
-
-/// What the protocol adds to a value, its length and ends of lines, or says in its stead: an error.
-const AROUND_VALUE_BYTES_MAX: usize = 1_024;
-
-/// What a server may say while a connection is opened.
-const OPENING_BYTES_MAX: usize = 64 * 1024;
-
-/// A connection that one request at a time is made on.
-struct Session {
-    connection: MultiplexedConnection,
-    allowance: Arc<Allowance>,
-}
 
 struct Driver {
     settings: Redis,
@@ -66,10 +46,10 @@ impl Driver {
     async fn find(&self, keys: &[Box<str>]) -> Answers {
         // A key without a part that its question needs is in no table.
         let mut answers: Answers = keys.iter().map(|_| Ok(None)).collect();
-        let (places, questions): (Vec<usize>, Vec<Cmd>) = (keys.iter().enumerate())
+        let (places, questions): (Vec<usize>, Vec<Vec<u8>>) = (keys.iter().enumerate())
             .filter_map(|(place, key)| Some((place, self.settings.question(key)?)))
             .unzip();
-        let found = self.ask_each(questions).await;
+        let found = self.ask_each(&questions).await;
         for (place, answer) in places.into_iter().zip(found) {
             if let Some(slot) = answers.get_mut(place) {
                 *slot = answer;
@@ -80,12 +60,12 @@ impl Driver {
 
     /// Asks all at once, and one after the other if that is too much of an answer: what one key has too
     /// much of is no trouble of the others.
-    async fn ask_each(&self, questions: Vec<Cmd>) -> Answers {
-        match self.ask(&questions).await {
+    async fn ask_each(&self, questions: &[Vec<u8>]) -> Answers {
+        match self.ask(questions).await {
             Ok(answers) => answers,
             Err(trouble) if trouble.kind == TroubleKind::Key && questions.len() > 1 => {
                 let mut answers = Vec::with_capacity(questions.len());
-                for question in &questions {
+                for question in questions {
                     match self.ask(std::slice::from_ref(question)).await {
                         Ok(answer) => answers.extend(answer),
                         Err(trouble) => answers.push(Err(trouble)),
@@ -97,135 +77,101 @@ impl Driver {
         }
     }
 
-    async fn ask(&self, questions: &[Cmd]) -> Result<Answers, Trouble> {
+    async fn ask(&self, questions: &[Vec<u8>]) -> Result<Answers, Trouble> {
         if questions.is_empty() {
             return Ok(Vec::new());
         }
-        let mut pipeline = Pipeline::with_capacity(questions.len());
-        for question in questions {
-            pipeline.add_command(question.clone());
-        }
-        pipeline.ignore_errors();
         let server = &self.settings.server;
-        let values = self.settings.fields.len().max(1);
-        let bytes = questions.len() * values * (VALUE_BYTES_MAX + AROUND_VALUE_BYTES_MAX);
         let open = async || within(server, self.settings.connect_timeout, self.open()).await;
         let question = async |session: &mut Session| {
-            session.allowance.set(bytes);
-            let replies: RedisResult<Vec<RedisResult<Value>>> =
-                pipeline.query_async(&mut session.connection).await;
-            match replies {
-                Ok(replies) if replies.len() == questions.len() => {
-                    Ok(replies.into_iter().map(|reply| self.answer(reply)).collect())
-                }
-                Ok(_) => Err(Failure::Broken(wrong("not an answer for each question"))),
-                Err(_) if session.allowance.is_exceeded() => Err(Failure::Broken(too_much())),
-                Err(error) => Err(failure(&error)),
-            }
-            .map_err(|failure| failure.of(server))
+            self.exchange(session, questions).await.map_err(|failure| failure.of(server))
         };
         self.connections.ask(open, question).await
     }
 
+    async fn exchange(
+        &self,
+        session: &mut Session,
+        questions: &[Vec<u8>],
+    ) -> Result<Answers, Failure> {
+        session.send(&questions.concat()).await?;
+        let mut answers = Vec::with_capacity(questions.len());
+        for number in 0..questions.len() {
+            let reply = session.reply(self.settings.fields.len(), number == 0).await?;
+            let server = &self.settings.server;
+            answers.push(self.entry(reply).map_err(|trouble| trouble_of(server, &trouble)));
+        }
+        Ok(answers)
+    }
+
     async fn open(&self) -> Result<Session, String> {
         let Redis { server, database, user, password_file, .. } = &self.settings;
-        let mut info = RedisConnectionInfo::default().set_db((*database).into());
-        if let Some(user) = user {
-            info = info.set_username(user);
+        let mut session = Session::new(server.open().await.map_err(|error| error.to_string())?);
+        let password = password_file.as_deref().map(password::read).transpose()?;
+        let user = user.as_deref().map(str::as_bytes);
+        let login = password.as_ref().map(|password| {
+            let words = [Some(&b"AUTH"[..]), user, Some(password.as_bytes())];
+            Zeroizing::new(command(&words.into_iter().flatten().collect::<Vec<_>>()))
+        });
+        let number = database.to_string();
+        let select = command(&[b"SELECT", number.as_bytes()]);
+        let select = (*database != 0).then(|| Zeroizing::new(select));
+        for command in [login, select].into_iter().flatten() {
+            let said = match session.send(&command).await {
+                Ok(()) => session.reply(0, true).await,
+                Err(failure) => Err(failure),
+            };
+            match said {
+                Ok(Reply::Done) => {}
+                Ok(Reply::Error(error)) => return Err(words(&error)),
+                Ok(_) => return Err("the answer is of a kind that was not asked for".into()),
+                Err(failure) => return Err(failure.into_trouble().text.into()),
+            }
         }
-        if let Some(file) = password_file {
-            info = info.set_password(&*password::read(file)?);
-        }
-        let wire = server.open().await.map_err(|error| error.to_string())?;
-        let allowance = Allowance::new(OPENING_BYTES_MAX);
-        let stream = Limited { wire, allowance: Arc::clone(&allowance) };
-        // How long is decided here, and by whoever asks.
-        let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let opened = MultiplexedConnection::new_with_config(&info, stream, config).await;
-        let (connection, driver) = opened.map_err(|error| told(&error))?;
-        // It ends with the connection.
-        tokio::task::spawn_local(driver);
-        Ok(Session { connection, allowance })
+        Ok(session)
     }
 
     /// What a reply says of a key.
-    fn answer(&self, reply: RedisResult<Value>) -> Result<Option<Entry>, Trouble> {
-        let server = &self.settings.server;
-        let named = |trouble: Trouble| Trouble::new(trouble.kind, format!("{server}: {trouble}"));
-        let reply = reply.map_err(|error| named(error_of(&error)))?;
-        self.entry(reply).map_err(named)
-    }
-
-    fn entry(&self, reply: Value) -> Result<Option<Entry>, Trouble> {
+    fn entry(&self, reply: Reply) -> Result<Option<Entry>, Trouble> {
         let fields = &self.settings.fields;
-        let replies = match reply {
-            Value::Nil => return Ok(None),
-            Value::BulkString(bytes) if fields.is_empty() => {
-                return Ok(Some(Entry::text(short_value(&bytes)?)));
+        let values = match reply {
+            Reply::Nil => return Ok(None),
+            Reply::Value(bytes) if fields.is_empty() => {
+                return Ok(Some(Entry::text(value(&bytes)?)));
             }
-            Value::Array(replies) if !fields.is_empty() && replies.len() == fields.len() => replies,
-            _ => return Err(wrong("the answer is of a kind that was not asked for")),
+            Reply::Values(values) if !fields.is_empty() && values.len() == fields.len() => values,
+            Reply::Error(error) => return Err(error_of(&error)),
+            _ => {
+                let text = "the answer is of a kind that was not asked for";
+                return Err(Trouble::new(TroubleKind::Wrong, text));
+            }
         };
-        if replies.iter().all(|reply| *reply == Value::Nil) {
+        if values.iter().all(Option::is_none) {
             return Ok(None);
         }
-        let mut values = Vec::with_capacity(fields.len());
-        for (name, reply) in fields.iter().zip(replies) {
-            let of_field = match reply {
-                Value::Nil => Box::default(),
-                Value::BulkString(bytes) => Box::from([short_value(&bytes)?]),
-                _ => return Err(wrong("the answer is of a kind that was not asked for")),
-            };
-            values.push((name.clone(), of_field));
+        let mut of_fields = Vec::with_capacity(fields.len());
+        for (name, bytes) in fields.iter().zip(&values) {
+            let of_field = bytes.as_deref().map(value).transpose()?;
+            of_fields.push((name.clone(), of_field.into_iter().collect()));
         }
-        Ok(Some(Entry::fields(values)))
+        Ok(Some(Entry::fields(of_fields)))
     }
 }
 
-fn short_value(bytes: &[u8]) -> Result<Box<str>, Trouble> {
-    if bytes.len() > VALUE_BYTES_MAX {
-        return Err(too_much());
-    }
-    value(bytes)
+/// The same, with the server's name before it.
+fn trouble_of(server: &dyn std::fmt::Display, trouble: &Trouble) -> Trouble {
+    Trouble::new(trouble.kind, format!("{server}: {trouble}"))
 }
 
-fn too_much() -> Trouble {
-    let text = format!("the answer has a value of more than {VALUE_BYTES_MAX} bytes");
-    Trouble::new(TroubleKind::Key, text)
-}
-
-fn wrong(text: &str) -> Trouble {
-    Trouble::new(TroubleKind::Wrong, text)
-}
-
-/// An error for people: the server's words where it is its own.
-fn told(error: &RedisError) -> String {
-    let text = match (error.code(), error.detail()) {
-        (Some(code), Some(detail)) => format!("{code} {detail}"),
-        _ => error.to_string(),
-    };
-    words(text.as_bytes())
-}
-
-/// Why there is no reply at all.
-fn failure(error: &RedisError) -> Failure {
-    let text = told(error);
-    if error.is_connection_dropped() {
-        return Failure::Gone(Trouble::new(TroubleKind::Unreachable, text));
-    }
-    Failure::Broken(Trouble::new(TroubleKind::Wrong, text))
-}
-
-/// What a reply means that is an error.
-fn error_of(error: &RedisError) -> Trouble {
-    let kind = match error.code() {
+/// What an error means, whose first word is its kind.
+fn error_of(error: &[u8]) -> Trouble {
+    let kind = match error.split(|byte| *byte == b' ').next() {
         // The key is there, and is a list or a hash where a text is wanted, or the other way round.
-        Some("WRONGTYPE") => TroubleKind::Key,
-        Some("NOAUTH") => TroubleKind::Unreachable,
-        _ if error.kind() == ErrorKind::AuthenticationFailed => TroubleKind::Unreachable,
+        Some(b"WRONGTYPE") => TroubleKind::Key,
+        Some(b"NOAUTH" | b"WRONGPASS") => TroubleKind::Unreachable,
         _ => TroubleKind::Wrong,
     };
-    Trouble::new(kind, told(error))
+    Trouble::new(kind, words(error))
 }
 
 #[cfg(test)]

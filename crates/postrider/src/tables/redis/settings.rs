@@ -1,7 +1,7 @@
 //! `redis = { … }`.
 
+use super::resp::command;
 use crate::tables::server::{CONNECT_TIMEOUT, Server};
-use ::redis::Cmd;
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};
 use ldap::{Key, Template};
@@ -200,21 +200,21 @@ impl TableSettings for Redis {
 
 impl Redis {
     /// What the server is asked for a key; `None`: the key lacks a part that is needed.
-    pub(super) fn question(&self, key: &str) -> Option<Cmd> {
+    pub(super) fn question(&self, key: &str) -> Option<Vec<u8>> {
         let key = Key::new(key);
-        let mut question = Cmd::new();
-        let name = match (&self.field, &*self.fields) {
+        let name = self.key.fill(&key)?;
+        let field = match &self.field {
+            Some(field) => Some(field.fill(&key)?),
+            None => None,
+        };
+        let verb = match (&field, &*self.fields) {
             (None, []) => "GET",
             (Some(_), _) => "HGET",
             (None, _) => "HMGET",
         };
-        question.arg(name).arg(self.key.fill(&key)?);
-        if let Some(field) = &self.field {
-            question.arg(field.fill(&key)?);
-        }
-        for field in &self.fields {
-            question.arg(&**field);
-        }
-        Some(question)
+        let fields = field.iter().map(Vec::as_slice);
+        let fields = fields.chain(self.fields.iter().map(|field| field.as_bytes()));
+        let words = [verb.as_bytes(), &name].into_iter().chain(fields);
+        Some(command(&words.collect::<Vec<_>>()))
     }
 }

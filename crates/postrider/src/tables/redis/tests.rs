@@ -1,6 +1,7 @@
 //! Against Debian's redis-server, started by the test, and against servers that speak otherwise.
 
 use super::super::testing::{Process, ask, find, run, serve, table, text, unprivileged};
+use super::resp::VALUE_BYTES_MAX;
 use super::*;
 use config::TableSettings as _;
 use std::io::{Read, Write};
@@ -186,7 +187,7 @@ fn who_is_let_in_is_the_servers_business() {
         let driver = with(&format!("{tcp}, password_file = \"FILE\""), "wrong");
         let refused = find(&*driver, "key").await.unwrap_err();
         assert_eq!(refused.kind, TroubleKind::Unreachable);
-        assert!(refused.text.contains("Password authentication failed"), "{refused}");
+        assert!(refused.text.contains("WRONGPASS invalid username-password pair"), "{refused}");
         // The password is mended without a reload.
         std::fs::write(&file, "secret\n").expect("a file");
         assert_eq!(find(&*driver, "key").await, text("zero"));
@@ -233,14 +234,11 @@ fn a_server_that_is_stopped_comes_back() {
 
 #[test]
 fn what_is_no_answer_is_told() {
-    let trouble_of = |answers: [&str; 2]| {
-        let answers = answers.map(str::to_owned);
+    let trouble_of = |answer: &'static str| {
         let port = serve(move |_, mut stream| {
-            for answer in &answers {
-                let is_asked = matches!(stream.read(&mut [0; 4096]), Ok(1..));
-                if !is_asked || stream.write_all(answer.as_bytes()).is_err() {
-                    return;
-                }
+            if matches!(stream.read(&mut [0; 4096]), Ok(1..)) {
+                // A client that is gone already has heard nothing.
+                let _ = stream.write_all(answer.as_bytes());
             }
         });
         let driver = settings(&format!("server = \"127.0.0.1:{port}\", key = \"%s\"")).backend();
@@ -248,25 +246,19 @@ fn what_is_no_answer_is_told() {
         assert!(trouble.text.starts_with(&format!("127.0.0.1:{port}: ")), "{trouble}");
         trouble
     };
-    // The client says who it is first: two commands, at whose replies it doesn't look closely.
-    let hello = "+OK\r\n+OK\r\n";
-    for answers in [
-        ["220 mail.test ESMTP\r\n", ""],
-        ["$x\r\n", ""],
-        [hello, ""],
-        [hello, "$4\r\nab"],
-        [hello, "*1000000000\r\n"],
+    assert_eq!(trouble_of("").kind, TroubleKind::Unreachable);
+    for answer in [
+        "220 mail.test ESMTP\r\n",
+        "$x\r\n",
+        "$4\r\nab",
+        "*1000000000\r\n",
+        "?what\r\n",
+        ":1\r\n",
+        "*0\r\n",
+        "+text\r\n",
+        "-ERR broken\r\n",
     ] {
-        let trouble = trouble_of(answers);
-        assert_eq!(trouble.kind, TroubleKind::Unreachable, "{answers:?}: {trouble}");
-    }
-    // Whether the library still writes to a server that speaks another language is a matter of moments.
-    for answer in ["?what\r\n", "$x\r\n"] {
-        let kind = trouble_of([hello, answer]).kind;
-        assert!(matches!(kind, TroubleKind::Wrong | TroubleKind::Unreachable), "{kind:?}");
-    }
-    for answer in [":1\r\n", "*0\r\n", "+text\r\n", "-ERR broken\r\n"] {
-        let trouble = trouble_of([hello, answer]);
+        let trouble = trouble_of(answer);
         assert_eq!(trouble.kind, TroubleKind::Wrong, "{answer:?}: {trouble}");
     }
 }

@@ -1,0 +1,227 @@
+//! RESP2, which Redis and its kin speak: a command is a list of words, and each has one reply, in turn.
+
+use super::super::connections::Failure;
+use super::super::server::{Wire, has_news};
+use super::super::text::words;
+use lookup::{Trouble, TroubleKind};
+use std::fmt;
+use std::io;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+
+/// No value is longer, in octets.
+pub(super) const VALUE_BYTES_MAX: usize = 100_000;
+
+/// Nor is a line, which has a length or an error in it, its end included.
+const LINE_BYTES_MAX: usize = 1_024;
+
+/// What ends a line, and a value.
+const LINE_END: &[u8; 2] = b"\r\n";
+
+/// A command and its words.
+pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut command = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        command.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        command.extend_from_slice(word);
+        command.extend_from_slice(LINE_END);
+    }
+    command
+}
+
+/// What a server says to a command.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// There is no such key, or no such field.
+    Nil,
+    Value(Box<[u8]>),
+    /// A value for each field that was asked for.
+    Values(Box<[Option<Box<[u8]>>]>),
+    /// What it says instead.
+    Error(Box<[u8]>),
+    /// Something was done, or counted.
+    Done,
+}
+
+/// A connection on which one request at a time is made.
+pub(super) struct Session(BufReader<Box<dyn Wire>>);
+
+impl Session {
+    pub(super) fn new(wire: Box<dyn Wire>) -> Session {
+        Session(BufReader::new(wire))
+    }
+
+    /// Sends commands all at once.
+    pub(super) async fn send(&mut self, commands: &[u8]) -> Result<(), Failure> {
+        if !self.0.buffer().is_empty() || has_news(self.0.get_mut()).await {
+            return Err(gone(&"closed the connection, or said more than was asked"));
+        }
+        self.0.write_all(commands).await.map_err(|error| gone(&error))
+    }
+
+    /// The next reply, with no more than `values_max` values in it. `is_first`: of those to what was sent.
+    pub(super) async fn reply(
+        &mut self,
+        values_max: usize,
+        is_first: bool,
+    ) -> Result<Reply, Failure> {
+        if is_first && self.0.fill_buf().await.map_err(|error| gone(&error))?.is_empty() {
+            return Err(gone(&"closed the connection without an answer"));
+        }
+        let line = self.line().await?;
+        Ok(match line.split_first() {
+            Some((b'+' | b':', _)) => Reply::Done,
+            Some((b'-', error)) => Reply::Error(error.into()),
+            Some((b'$', length)) => self.value(length).await?.map_or(Reply::Nil, Reply::Value),
+            Some((b'*', b"-1")) => Reply::Nil,
+            Some((b'*', count)) => {
+                let count = number(count).filter(|count| *count <= values_max);
+                let count = count.ok_or_else(|| no_reply(&line))?;
+                let mut values = Vec::with_capacity(count);
+                for _ in 0..count {
+                    let line = self.line().await?;
+                    let length = line.strip_prefix(b"$").ok_or_else(|| no_reply(&line))?;
+                    values.push(self.value(length).await?);
+                }
+                Reply::Values(values.into())
+            }
+            _ => return Err(no_reply(&line)),
+        })
+    }
+
+    /// The rest of a value that has so many octets.
+    async fn value(&mut self, length: &[u8]) -> Result<Option<Box<[u8]>>, Failure> {
+        if length == b"-1" {
+            return Ok(None);
+        }
+        let length = number(length).ok_or_else(|| no_reply(length))?;
+        if length > VALUE_BYTES_MAX {
+            return Err(Failure::Broken(too_much()));
+        }
+        let mut value = vec![0; length + LINE_END.len()];
+        self.0.read_exact(&mut value).await.map_err(|error| broken_off(&error))?;
+        match value.strip_suffix(LINE_END) {
+            Some(value) => Ok(Some(value.into())),
+            None => Err(wrong("a value in the answer does not end where it should")),
+        }
+    }
+
+    /// The next line, without its end.
+    async fn line(&mut self) -> Result<Vec<u8>, Failure> {
+        let mut line = Vec::new();
+        let mut limited = (&mut self.0).take(LINE_BYTES_MAX as u64);
+        limited.read_until(b'\n', &mut line).await.map_err(|error| broken_off(&error))?;
+        match line.strip_suffix(LINE_END) {
+            Some(whole) => Ok(whole.to_vec()),
+            None if line.ends_with(b"\n") || line.len() == LINE_BYTES_MAX => Err(no_reply(&line)),
+            None => Err(wrong("closed the connection in the middle of its answer")),
+        }
+    }
+}
+
+/// Digits and nothing else.
+fn number(text: &[u8]) -> Option<usize> {
+    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    is_number.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
+}
+
+fn gone(error: &dyn fmt::Display) -> Failure {
+    Failure::Gone(Trouble::new(TroubleKind::Unreachable, words(error.to_string().as_bytes())))
+}
+
+fn broken_off(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => wrong("closed the connection in the middle of its answer"),
+        _ => wrong(&words(error.to_string().as_bytes())),
+    }
+}
+
+fn no_reply(line: &[u8]) -> Failure {
+    wrong(&format!("the answer is no reply: {}", words(line)))
+}
+
+fn wrong(text: &str) -> Failure {
+    Failure::Broken(Trouble::new(TroubleKind::Wrong, text))
+}
+
+fn too_much() -> Trouble {
+    let text = format!("the answer has a value of more than {VALUE_BYTES_MAX} bytes");
+    Trouble::new(TroubleKind::Key, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::run;
+    use super::*;
+
+    /// Replies that a server gives at once, before it is gone.
+    fn replies(said: &[u8], count: usize) -> Vec<Result<Reply, Failure>> {
+        run(async {
+            let (near, mut far) = tokio::io::duplex(1 << 20);
+            far.write_all(said).await.unwrap();
+            drop(far);
+            let mut session = Session::new(Box::new(near));
+            let mut replies = Vec::new();
+            for number in 0..count {
+                replies.push(session.reply(2, number == 0).await);
+            }
+            replies
+        })
+    }
+
+    fn trouble(said: &[u8]) -> String {
+        match replies(said, 1).remove(0) {
+            Err(Failure::Broken(trouble)) => format!("{:?}: {trouble}", trouble.kind),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_kind_of_reply_is_understood() {
+        assert_eq!(command(&[b"GET", b"a\r\n"]), b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n");
+        let said = b"+OK\r\n:1\r\n-ERR no\r\n$-1\r\n*-1\r\n$0\r\n\r\n$3\r\n\r\nx\r\n*0\r\n*2\r\n$1\r\na\r\n$-1\r\n";
+        let replies: Vec<Reply> = replies(said, 9).into_iter().map(Result::unwrap).collect();
+        let value = |text: &[u8]| Box::<[u8]>::from(text);
+        let expected = [
+            Reply::Done,
+            Reply::Done,
+            Reply::Error(value(b"ERR no")),
+            Reply::Nil,
+            Reply::Nil,
+            Reply::Value(value(b"")),
+            Reply::Value(value(b"\r\nx")),
+            Reply::Values(Box::default()),
+            Reply::Values(Box::new([Some(value(b"a")), None])),
+        ];
+        assert_eq!(replies, expected);
+    }
+
+    #[test]
+    fn what_is_no_reply_is_told() {
+        for (said, expected) in [
+            (&b"220 mail.test ESMTP\r\n"[..], "Wrong: the answer is no reply: 220 mail.test ESMTP"),
+            (b"\r\n", "Wrong: the answer is no reply: "),
+            (b"$x\r\n", "Wrong: the answer is no reply: x"),
+            (b"$-2\r\n", "Wrong: the answer is no reply: -2"),
+            (b"$1\r\nabc", "Wrong: a value in the answer does not end where it should"),
+            (b"$4\r\nab", "Wrong: closed the connection in the middle of its answer"),
+            (b"$4", "Wrong: closed the connection in the middle of its answer"),
+            (b"*3\r\n", "Wrong: the answer is no reply: *3"),
+            (b"*99999999999999999999\r\n", "Wrong: the answer is no reply: *99999999999999999999"),
+            (b"*1\r\n*1\r\n", "Wrong: the answer is no reply: *1"),
+            (b"+OK\n", "Wrong: the answer is no reply: +OK"),
+            (b"$100001\r\n", "Key: the answer has a value of more than 100000 bytes"),
+        ] {
+            assert_eq!(trouble(said), expected);
+        }
+        assert!(matches!(replies(b"", 1)[0], Err(Failure::Gone(_))));
+    }
+
+    #[test]
+    fn the_longest_line_is_one_and_a_longer_one_is_not() {
+        let line = |length: usize| [b"-", &vec![b'x'; length - 3][..], LINE_END].concat();
+        assert!(matches!(replies(&line(LINE_BYTES_MAX), 1)[0], Ok(Reply::Error(_))));
+        assert!(
+            trouble(&line(LINE_BYTES_MAX + 1)).starts_with("Wrong: the answer is no reply: -xx")
+        );
+    }
+}
