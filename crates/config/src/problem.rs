@@ -108,12 +108,17 @@ mod tests {
 
     #[test]
     fn any_place_in_any_text_can_be_shown() {
-        let long = "x".repeat(150);
-        for text in ["", "\n", "a = 1\r\nb = \"é\u{301}漢\t\"\n", "a\0\u{1b}[2J\n\n\u{feff}", &long]
-        {
-            for start in 0..=text.len() + 1 {
-                for end in start..=text.len() + 1 {
-                    let shown = render("a.toml", text, &[problem(start..end)], false);
+        let long = "x漢\t".repeat(3 * COLUMNS / 4);
+        for (text, step) in [
+            ("", 1),
+            ("\n", 1),
+            ("a = 1\r\nb = \"é\u{301}漢\t\"\n", 1),
+            ("a\0\u{1b}[2J\n\n\u{feff}", 1),
+            (&long, 19),
+        ] {
+            for start in (0..=text.len() + 1).step_by(step) {
+                for end in (start..=text.len() + 1).step_by(step) {
+                    let shown = render("a.toml", text, &[problem(start..end)], start % 2 == 0);
                     assert!(shown.contains("message") && shown.contains("a.toml:"), "{shown}");
                 }
             }

@@ -1,7 +1,7 @@
 //! What must not outlive this program when it panics: then it ends at once, and nothing is dropped.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What there is to do in this program.
 static ALL: Works = Works::new();
@@ -27,25 +27,52 @@ pub fn do_all() {
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// What is to be done, with numbers.
-struct Works(Mutex<Vec<(u64, Work)>>);
+/// What is to be done, the latest last.
+struct Works {
+    noted: Mutex<List>,
+    /// Held by who does it: others that panic meanwhile wait, and end the program no sooner.
+    doing: Mutex<()>,
+}
+
+struct List {
+    /// With numbers.
+    works: Vec<(u64, Work)>,
+    /// The next.
+    number: u64,
+    /// It was done: what comes now is done at once.
+    is_over: bool,
+}
 
 impl Works {
     const fn new() -> Works {
-        Works(Mutex::new(Vec::new()))
+        let list = List { works: Vec::new(), number: 0, is_over: false };
+        Works { noted: Mutex::new(list), doing: Mutex::new(()) }
+    }
+
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&'static self, work: Work) -> Noted {
-        let mut works = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = works.last().map_or(0, |(number, _)| number + 1);
-        works.push((number, work));
+        let mut list = self.list();
+        let number = list.number;
+        list.number += 1;
+        if list.is_over {
+            drop(list);
+            work();
+        } else {
+            list.works.push((number, work));
+        }
         Noted { of: self, number }
     }
 
     fn take_all(&self) {
+        let _doing = self.doing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let latest = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let Some((_, work)) = latest else { return };
+            let mut list = self.list();
+            list.is_over = true;
+            let Some((_, work)) = list.works.pop() else { return };
+            drop(list);
             work();
         }
     }
@@ -59,8 +86,7 @@ struct Noted {
 
 impl Drop for Noted {
     fn drop(&mut self) {
-        let mut works = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
-        works.retain(|(number, _)| *number != self.number);
+        self.of.list().works.retain(|(number, _)| *number != self.number);
     }
 }
 
@@ -90,5 +116,7 @@ mod tests {
         OWN.take_all();
         OWN.take_all();
         assert_eq!(done.try_iter().collect::<Vec<_>>(), ["last", "first"]);
+        let _late = note("late");
+        assert_eq!(done.try_iter().collect::<Vec<_>>(), ["late"]);
     }
 }

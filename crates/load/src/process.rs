@@ -218,7 +218,9 @@ mod tests {
             std::process::exit(7);
         }));
         let mut sleep = Command::new("sleep");
-        let sleep = Process::start("sleep", sleep.arg("600").stdout(Stdio::null())).unwrap();
+        let sleep =
+            Process::start("sleep", sleep.arg("600").stdout(Stdio::null()).stderr(Stdio::null()))
+                .unwrap();
         std::fs::write(path, sleep.pid().to_string()).unwrap();
         panic!("as planned");
     }

@@ -151,7 +151,11 @@ impl Inner {
         let mut told_at = None;
         loop {
             let is_last = self.pause();
-            if let Err(why) = self.write_changes(&mut file) {
+            let mut written = self.write_changes(&mut file);
+            if is_last {
+                written = written.and_then(|()| file.seal());
+            }
+            if let Err(why) = written {
                 let now = wall_now().0;
                 if told_at.is_none_or(|at| now.saturating_sub(at) >= COMPLAINTS_EVERY_MS) {
                     told_at = Some(now);

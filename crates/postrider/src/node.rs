@@ -315,13 +315,14 @@ impl Node {
         self.dmarc_reports.finish();
         self.tls_reports.finish();
         drop(self.shards);
+        // While nobody else may have the spool directory.
+        self.books.close();
         for log in self.logs {
             log.stop();
         }
         if let Some(events) = self.events {
             events.finish();
         }
-        self.books.close();
         // Shard threads end with the process: nothing they still hold matters now.
         drop(self.threads);
     }

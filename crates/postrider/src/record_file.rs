@@ -4,15 +4,18 @@
 mod format;
 
 use crate::replacement::{Replacement, salt};
-use format::{HEADER_BYTES, Live, Salt};
+use format::{Damage, HEADER_BYTES, Live, Salt};
 use std::fmt;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 /// A file is not written anew before it has grown to so many octets, and to twice what it then held.
 const REWRITTEN_BYTES_MIN: u64 = 1 << 20;
+
+/// Where it can't be written anew it grows to so many times the length at which it should have been.
+const GROWTH_MAX: u64 = 4;
 
 /// Records in one batch of a file that is written anew.
 const RECORDS_AT_ONCE: usize = 10_000;
@@ -29,6 +32,10 @@ pub(crate) struct RecordFile {
     has_rest: bool,
     /// It is written anew once it is so long, in octets.
     rewritten_at: u64,
+    /// It is not written any more once it is so long and can't be written anew.
+    bytes_max: u64,
+    /// What is wrong with what was synced: nothing is written any more.
+    damage: Option<String>,
 }
 
 /// Why a file could not be read.
@@ -53,28 +60,35 @@ impl RecordFile {
         path: &Path,
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<RecordFile, Unreadable> {
-        let not_now = |error: io::Error| Unreadable::NotNow(error.to_string());
-        let mut file = match OpenOptions::new().read(true).write(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return write_anew(path, &Live::new()).map_err(Unreadable::NotNow);
-            }
-            file => file.map_err(not_now)?,
+        let Some(mut file) = locked(path)? else {
+            let made =
+                Replacement::create(path, None).and_then(|new| fill(new, path, &Live::new()));
+            return made.map_err(Unreadable::NotNow);
         };
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                return Err(Unreadable::NotNow("another process has it open".into()));
-            }
-            Err(TryLockError::Error(error)) => return Err(not_now(error)),
-            Ok(()) => {}
-        }
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(not_now)?;
-        let read = format::read(&bytes);
-        let (salt, live, end) = read.map_err(|damage| Unreadable::Damaged(damage.to_string()))?;
+        file.read_to_end(&mut bytes).map_err(|error| Unreadable::NotNow(error.to_string()))?;
+        let (salt, live, end) = format::read(&bytes).map_err(|damage| match damage {
+            Damage::Version(_) => Unreadable::NotNow(damage.to_string()),
+            Damage::Header | Damage::Batch(_) => Unreadable::Damaged(damage.to_string()),
+        })?;
         live.iter().for_each(|(key, record)| take(key, record));
-        let (has_rest, rewritten_at) = (end < bytes.len(), rewritten_at(&live));
-        let path = path.to_owned();
-        Ok(RecordFile { path, file, salt, end: end as u64, has_rest, rewritten_at })
+        let opened = RecordFile::new(path, file, salt, &live);
+        Ok(RecordFile { end: end as u64, has_rest: end < bytes.len(), ..opened })
+    }
+
+    /// One that begins with this salt, and is going to hold this.
+    fn new(path: &Path, file: File, salt: Salt, live: &Live<'_>) -> RecordFile {
+        let rewritten_at = (2 * format::bytes_for(live)).max(REWRITTEN_BYTES_MIN);
+        RecordFile {
+            path: path.to_owned(),
+            file,
+            salt,
+            end: HEADER_BYTES as u64,
+            has_rest: false,
+            rewritten_at,
+            bytes_max: GROWTH_MAX * rewritten_at,
+            damage: None,
+        }
     }
 
     /// Makes changes durable, all or none: what is no record any more is removed.
@@ -85,39 +99,59 @@ impl RecordFile {
         &mut self,
         changes: impl Iterator<Item = (K, Option<R>)>,
     ) -> Result<(), String> {
-        if self.end >= self.rewritten_at && self.rewrite().is_err() {
-            // There may be no room for two; there may be some for a longer one.
-            self.rewritten_at = self.end.saturating_mul(2);
-        }
-        let told = |error: io::Error| error.to_string();
-        if !self.is_in_place().map_err(told)? {
-            return Err("it was removed or replaced".into());
+        self.check()?;
+        if self.end >= self.rewritten_at.min(self.bytes_max)
+            && let Err(why) = self.rewrite()
+        {
+            if self.damage.is_some() || self.end >= self.bytes_max {
+                return Err(why);
+            }
+            // There may be no room for two. It is tried again later.
+            self.rewritten_at = self.end + REWRITTEN_BYTES_MIN;
         }
         let batch = format::batch(&self.salt, self.end, changes);
-        self.append(&batch.ok_or("more than 4 GiB at once")?).map_err(told)
+        let batch = batch.ok_or("more than 4 GiB at once")?;
+        self.append(&batch).map_err(|error| error.to_string())
+    }
+
+    /// Lets damage show from now on, to the last batch too: nothing is written for a while.
+    ///
+    /// # Errors
+    /// For people.
+    pub(crate) fn seal(&mut self) -> Result<(), String> {
+        self.write(std::iter::empty::<(&[u8], Option<&[u8]>)>())
     }
 
     /// Whether what is written here is read at the next start.
-    fn is_in_place(&self) -> io::Result<bool> {
-        let own = self.file.metadata()?;
-        match fs::metadata(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            named => named.map(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())),
+    fn check(&self) -> Result<(), String> {
+        if let Some(damage) = &self.damage {
+            return Err(damage.clone());
         }
+        let own = self.file.metadata().map_err(|error| error.to_string())?;
+        if !is_named(&own, &self.path).map_err(|error| error.to_string())? {
+            return Err("it was removed or replaced".into());
+        }
+        if own.len() != self.end && !self.has_rest {
+            return Err("another program has written to it".into());
+        }
+        Ok(())
     }
 
-    /// Writes what an empty file is to hold, without syncing it.
-    fn fill(&mut self, live: &Live<'_>) -> io::Result<()> {
+    /// Writes what an empty file is to hold, sealed, without syncing it.
+    fn write_all(&mut self, live: &Live<'_>) -> io::Result<()> {
         self.file.write_all_at(&format::header(&self.salt), 0)?;
         let mut records = live.iter().map(|(key, record)| (key, Some(record))).peekable();
-        while records.peek().is_some() {
+        loop {
+            let is_seal = records.peek().is_none();
             let some = records.by_ref().take(RECORDS_AT_ONCE);
             let batch = format::batch(&self.salt, self.end, some);
             let batch = batch.ok_or_else(|| io::Error::from(io::ErrorKind::FileTooLarge))?;
             self.file.write_all_at(&batch, self.end)?;
             self.end += batch.len() as u64;
+            if is_seal {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     fn append(&mut self, batch: &[u8]) -> io::Result<()> {
@@ -135,37 +169,61 @@ impl RecordFile {
 
     /// Writes the file anew, with what it holds now and nothing else.
     fn rewrite(&mut self) -> Result<(), String> {
+        let replacement = Replacement::create(&self.path, None)?;
         let bytes = usize::try_from(self.end).map_err(|error| error.to_string())?;
         let mut bytes = vec![0; bytes];
         self.file.read_exact_at(&mut bytes, 0).map_err(|error| error.to_string())?;
-        let (_, live, _) = format::read(&bytes).map_err(|damage| damage.to_string())?;
-        *self = write_anew(&self.path, &live)?;
+        let whole = match format::read(&bytes) {
+            Ok((salt, live, end)) if salt == self.salt && end == bytes.len() => Ok(live),
+            Ok((_, _, end)) => Err(Damage::Batch(end as u64).to_string()),
+            Err(damage) => Err(damage.to_string()),
+        };
+        let live = whole.inspect_err(|damage| self.damage = Some(damage.clone()))?;
+        *self = fill(replacement, &self.path, &live)?;
         Ok(())
     }
 }
 
-/// Writes a file that holds this and puts it in the place of the old one.
-fn write_anew(path: &Path, live: &Live<'_>) -> Result<RecordFile, String> {
-    let (replacement, salt) = (Replacement::create(path, None)?, salt()?);
+/// Opens a file that is there, under a lock.
+fn locked(path: &Path) -> Result<Option<File>, Unreadable> {
+    let not_now = |error: io::Error| Unreadable::NotNow(error.to_string());
+    loop {
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(not_now)?,
+        };
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                return Err(Unreadable::NotNow("another process has it open".into()));
+            }
+            Err(TryLockError::Error(error)) => return Err(not_now(error)),
+            Ok(()) => {}
+        }
+        // Who had the lock before may have put another in its place.
+        let own = file.metadata().map_err(not_now)?;
+        if is_named(&own, path).map_err(not_now)? {
+            return Ok(Some(file));
+        }
+    }
+}
+
+/// Whether an open file is the one at this place.
+fn is_named(own: &Metadata, path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        named => named.map(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())),
+    }
+}
+
+/// Fills a file with this and puts it in its place.
+fn fill(replacement: Replacement, path: &Path, live: &Live<'_>) -> Result<RecordFile, String> {
     // The same open file, and its lock.
     let file = replacement.file().try_clone().map_err(|error| replacement.wrong(&error))?;
-    let mut record_file = RecordFile {
-        path: path.to_owned(),
-        file,
-        salt,
-        end: HEADER_BYTES as u64,
-        has_rest: false,
-        rewritten_at: rewritten_at(live),
-    };
-    let written = record_file.fill(live);
+    let mut record_file = RecordFile::new(path, file, salt()?, live);
+    let written = record_file.write_all(live);
     written.map_err(|error| replacement.wrong(&error))?;
     replacement.place()?;
     Ok(record_file)
-}
-
-/// How long a file may become that holds this, in octets.
-fn rewritten_at(live: &Live<'_>) -> u64 {
-    (2 * format::bytes_for(live)).max(REWRITTEN_BYTES_MIN)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A database that is written beside another and then takes its place.
+//! A file that is written beside another and then takes its place.
 
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
@@ -16,6 +16,8 @@ pub(crate) struct Replacement {
     file: File,
     fresh: PathBuf,
     target: PathBuf,
+    /// That of the target.
+    directory: File,
     is_placed: bool,
 }
 
@@ -36,7 +38,14 @@ impl Replacement {
         fresh.push(".new");
         let fresh = PathBuf::from(fresh);
         let file = open_locked(&fresh)?;
-        let replacement = Replacement { file, fresh, target, is_placed: false };
+        // Now, as there may be no descriptor for it once the file is in its place.
+        let directory = match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let directory = File::open(directory)
+            .map_err(|error| format!("cannot open {}: {error}", directory.display()))?;
+        let replacement = Replacement { file, fresh, target, directory, is_placed: false };
         replacement.prepare(source).map_err(|error| replacement.wrong(&error))?;
         Ok(replacement)
     }
@@ -90,13 +99,8 @@ impl Replacement {
         };
         placed().map_err(|error| self.wrong(&error))?;
         self.is_placed = true;
-        let directory = match self.target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        File::open(directory)
-            .and_then(|directory| directory.sync_all())
-            .map_err(|error| format!("{}: {error}", directory.display()))
+        let synced = self.directory.sync_all();
+        synced.map_err(|error| format!("the directory of {}: {error}", self.target.display()))
     }
 }
 
@@ -108,7 +112,7 @@ impl Drop for Replacement {
     }
 }
 
-/// Sixteen random bytes, for a new database.
+/// Sixteen random bytes, for what is written in a file.
 pub(crate) fn salt() -> Result<[u8; 16], String> {
     let mut salt = [0; 16];
     rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty())
@@ -116,7 +120,7 @@ pub(crate) fn salt() -> Result<[u8; 16], String> {
     Ok(salt)
 }
 
-/// Opens a file that nobody else writes, with whatever an earlier build left in it.
+/// Opens a file that nobody else writes, with whatever was left in it earlier.
 fn open_locked(path: &Path) -> Result<File, String> {
     let wrong = |error: io::Error| format!("cannot write {}: {error}", path.display());
     loop {
@@ -127,7 +131,7 @@ fn open_locked(path: &Path) -> Result<File, String> {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(format!("{} is being written by another build", path.display()));
+                return Err(format!("{} is being written by another process", path.display()));
             }
             Err(TryLockError::Error(error)) => return Err(wrong(error)),
         }
@@ -176,7 +180,7 @@ mod tests {
         fs::write(directory.path().join("users.db.new"), "of a build that was killed").unwrap();
         let first = Replacement::create(&target, None).unwrap();
         let second = Replacement::create(&target, None).unwrap_err();
-        assert!(second.ends_with("users.db.new is being written by another build"), "{second}");
+        assert!(second.ends_with("users.db.new is being written by another process"), "{second}");
         first.file().write_all(b"new").unwrap();
         first.place().unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"new");

@@ -206,7 +206,10 @@ impl Inner {
             if is_last {
                 lock(&self.book).close();
             }
-            let written = self.write_changes(&mut file);
+            let mut written = self.write_changes(&mut file);
+            if is_last {
+                written = written.and_then(|()| file.seal());
+            }
             if let Err(why) = &written {
                 let now = wall_now().0;
                 if told_at.is_none_or(|at| now.saturating_sub(at) >= COMPLAINTS_EVERY_MS) {

@@ -6,11 +6,13 @@
 use crate::prove::sim::pool;
 use load::on_panic;
 use std::any::Any;
+use std::io::{self, Write as _};
 use std::panic;
 use std::process::exit;
 
-/// How `println!` begins to say that nobody reads.
-const NOBODY_READS: &str = "failed printing to stdout: Broken pipe";
+/// How `println!` and `eprintln!` begin to say that nobody reads.
+const NOBODY_READS: [&str; 2] =
+    ["failed printing to stdout: Broken pipe", "failed printing to stderr: Broken pipe"];
 
 /// As Rust has it.
 const PANICKED: i32 = 101;
@@ -23,7 +25,8 @@ pub(super) fn end_the_program() {
         if !is_closed {
             tell(info);
             if let Some(seed) = pool::played() {
-                eprintln!("postrider-lab: seed {seed} panicked");
+                // Not `eprintln!`, which would panic here if nobody reads.
+                let _ = writeln!(io::stderr(), "postrider-lab: seed {seed} panicked");
             }
         }
         on_panic::do_all();
@@ -32,5 +35,6 @@ pub(super) fn end_the_program() {
 }
 
 fn is_closed(payload: &(dyn Any + Send)) -> bool {
-    payload.downcast_ref::<String>().is_some_and(|text| text.starts_with(NOBODY_READS))
+    let text = payload.downcast_ref::<String>();
+    text.is_some_and(|text| NOBODY_READS.iter().any(|begin| text.starts_with(begin)))
 }

@@ -28,6 +28,11 @@ impl File {
         let changes = changes.iter();
         self.0.write(changes.map(|(key, record)| (key, record.map(Record::to_bytes))))
     }
+
+    /// Nothing follows for a while.
+    pub(super) fn seal(&mut self) -> Result<(), String> {
+        self.0.seal()
+    }
 }
 
 #[cfg(test)]

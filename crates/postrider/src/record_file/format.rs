@@ -1,18 +1,24 @@
 //! The octets of a file of records: a header, then batches, each of which counts as a whole or not at all.
 //!
-//! The header: [`MAGIC`], a salt, CRC-32C of both. A batch: the length of its changes (u32), their CRC-32C (u32),
+//! The header: [`MAGIC`], [`VERSION`], a salt, CRC-32C of these. A batch: the length of its changes (u32), their CRC-32C (u32),
 //! CRC-32C of these two (u32), and the changes: length of the key (u32), of the record (u32; [`REMOVED`]: there is
 //! none any more), key, record. Numbers are little-endian. Checksums of batches begin with the salt and the place in
 //! the file, so that no key that a stranger chose can look like a batch.
+//!
+//! What is wrong behind the last whole batch is what a crash left of one that nobody was told of. So damage to a batch
+//! shows where another one follows it, if only an empty one: a file that is closed in good order ends with such a seal.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How every file begins. The last character is the version.
-const MAGIC: [u8; 8] = *b"PRrecor1";
+/// How every file begins.
+const MAGIC: [u8; 7] = *b"PRrecor";
+
+/// Of this format.
+const VERSION: u8 = b'1';
 
 /// In octets, magic and checksum included.
-pub(super) const HEADER_BYTES: usize = 8 + 16 + 4;
+pub(super) const HEADER_BYTES: usize = 7 + 1 + 16 + 4;
 
 /// What a batch begins with, in octets.
 const HEAD_BYTES: usize = 12;
@@ -34,6 +40,8 @@ pub(super) type Live<'a> = BTreeMap<&'a [u8], &'a [u8]>;
 pub(super) enum Damage {
     /// It does not begin as such a file does.
     Header,
+    /// It may be well, for who knows this version.
+    Version(u8),
     /// The batch at this octet of the file is wrong, and there is more behind it.
     Batch(u64),
 }
@@ -42,6 +50,7 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Damage::Header => f.write_str("it is no file of records, or its header is damaged"),
+            Damage::Version(version) => write!(f, "it has version {}", version.escape_ascii()),
             Damage::Batch(at) => write!(f, "what begins at octet {at} is not what was written"),
         }
     }
@@ -50,7 +59,8 @@ impl fmt::Display for Damage {
 /// What an empty file consists of.
 pub(super) fn header(salt: &Salt) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
-    header[..8].copy_from_slice(&MAGIC);
+    header[..7].copy_from_slice(&MAGIC);
+    header[7] = VERSION;
     header[8..24].copy_from_slice(salt);
     let checksum = crc32c::crc32c(&header[..24]);
     header[24..].copy_from_slice(&checksum.to_le_bytes());
@@ -58,9 +68,15 @@ pub(super) fn header(salt: &Salt) -> [u8; HEADER_BYTES] {
 }
 
 /// The salt in the header.
-fn salt_in(file: &[u8]) -> Option<Salt> {
-    let salt = *file.get(8..)?.first_chunk()?;
-    file.starts_with(&header(&salt)).then_some(salt)
+fn salt_in(file: &[u8]) -> Result<Salt, Damage> {
+    match file.strip_prefix(&MAGIC).and_then(<[u8]>::split_first) {
+        Some((&VERSION, rest)) => {
+            let salt = rest.first_chunk().ok_or(Damage::Header)?;
+            if file.starts_with(&header(salt)) { Ok(*salt) } else { Err(Damage::Header) }
+        }
+        Some((version, _)) if version.is_ascii_graphic() => Err(Damage::Version(*version)),
+        _ => Err(Damage::Header),
+    }
 }
 
 /// How long a file is that holds this and nothing else, but for heads of batches.
@@ -111,7 +127,7 @@ fn head_checksum(seed: u32, head: &[u8; HEAD_BYTES]) -> u32 {
 /// Reads a file of which all octets are given. Gives its salt, what it holds, and where the last whole batch ends:
 /// what is behind that was never synced.
 pub(super) fn read(file: &[u8]) -> Result<(Salt, Live<'_>, usize), Damage> {
-    let salt = salt_in(file).ok_or(Damage::Header)?;
+    let salt = salt_in(file)?;
     let (mut live, mut at) = (Live::new(), HEADER_BYTES);
     while let Some(rest) = file.get(at..).filter(|rest| !rest.is_empty()) {
         let damage = || Damage::Batch(at as u64);
@@ -253,8 +269,27 @@ mod tests {
             let mut turned = file.clone();
             turned[bit / 8] ^= 1 << (bit % 8);
             let at = [HEADER_BYTES, ends[0]].into_iter().rev().find(|at| *at <= bit / 8);
-            let damage = at.map_or(Damage::Header, |at| Damage::Batch(at as u64));
+            let damage = match (at, bit / 8) {
+                (Some(at), _) => Damage::Batch(at as u64),
+                // All but the last bit make another visible character.
+                (None, 7) if turned[7].is_ascii_graphic() => Damage::Version(turned[7]),
+                (None, _) => Damage::Header,
+            };
             assert_eq!(read(&turned).map(|_| ()), Err(damage), "{bit}");
+        }
+    }
+
+    /// So it is with the last batch, once a seal follows it.
+    #[test]
+    fn a_seal_tells_of_damage_to_what_is_before_it() {
+        let (mut file, ends) = three();
+        let nothing = std::iter::empty::<(&str, Option<&str>)>();
+        file.extend(batch(&SALT, file.len() as u64, nothing).unwrap());
+        assert_eq!(read(&file).map(|(_, live, _)| live.len()), Ok(2));
+        for octet in ends[1]..ends[2] {
+            let mut turned = file.clone();
+            turned[octet] ^= 0x40;
+            assert_eq!(read(&turned).map(|_| ()), Err(Damage::Batch(ends[1] as u64)), "{octet}");
         }
     }
 

@@ -53,6 +53,14 @@ fn what_is_no_such_file_is_damaged_and_what_is_no_file_is_not() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     assert!(matches!(all(&path), Err(Unreadable::NotNow(_))));
+    fs::remove_dir(&path).unwrap();
+    let (file, _) = opened(&path);
+    drop(file);
+    let mut later = fs::read(&path).unwrap();
+    later[7] = b'2';
+    fs::write(&path, later).unwrap();
+    let why = all(&path).unwrap_err();
+    assert!(matches!(why, Unreadable::NotNow(_)) && why.to_string() == "it has version 2", "{why}");
 }
 
 #[test]
@@ -68,7 +76,9 @@ fn half_a_batch_is_left_out_and_written_over() {
     let (mut file, held) = opened(&path);
     assert_eq!(held, records(1));
     assert!(length(&path) > whole + 100, "nothing is cut off by who only reads");
+    // A batch that is torn again, with what was there before behind it, would be damage.
     add(&mut file, &records(2)).unwrap();
+    assert_eq!(length(&path), file.end);
     drop(file);
     assert_eq!(opened(&path).1, records(2));
 }
@@ -84,6 +94,7 @@ fn what_a_failed_write_left_is_no_damage() {
     file.file.write_all_at(&[lost.clone(), lost].concat(), file.end).unwrap();
     file.has_rest = true;
     file.write([("k", Some("v"))].into_iter()).unwrap();
+    assert_eq!(length(&path), file.end);
     drop(file);
     let (_, held) = opened(&path);
     assert_eq!((held.len(), &held[3].1[..]), (4, &b"v"[..]));
@@ -143,20 +154,76 @@ fn a_file_that_was_removed_or_replaced_is_not_written() {
         }
         assert_eq!(add(&mut file, &records(1)), Err("it was removed or replaced".to_owned()));
     }
+    // Nor is it put in the place of what somebody else has put there.
+    file.rewritten_at = 0;
+    assert_eq!(add(&mut file, &records(1)), Err("it was removed or replaced".to_owned()));
+    assert_eq!(length(&path), 0);
 }
 
-/// A file that can't be written anew goes on as it is.
 #[test]
-fn without_room_for_two_it_grows() {
+fn a_file_that_another_program_has_cut_is_not_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.records");
+    let (mut file, _) = opened(&path);
+    add(&mut file, &records(1)).unwrap();
+    fs::write(&path, "").unwrap();
+    assert_eq!(add(&mut file, &records(2)), Err("another program has written to it".to_owned()));
+}
+
+/// A file that can't be written anew goes on as it is, for a while.
+#[test]
+fn without_room_for_two_it_grows_to_its_limit() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.records");
     let (mut file, _) = opened(&path);
     let written = records(1_000);
     fs::create_dir(directory.path().join("x.records.new")).unwrap();
-    for _ in 0..30 {
-        add(&mut file, &written).unwrap();
-    }
-    assert!(length(&path) > REWRITTEN_BYTES_MIN + 100_000);
+    let why = std::iter::repeat_with(|| add(&mut file, &written)).find_map(Result::err);
+    assert!(why.as_ref().is_some_and(|why| why.contains("x.records.new")), "{why:?}");
+    let limit = GROWTH_MAX * REWRITTEN_BYTES_MIN;
+    assert!((limit..limit + 42_012).contains(&length(&path)));
+    fs::remove_dir(directory.path().join("x.records.new")).unwrap();
+    add(&mut file, &written).unwrap();
+    assert!(length(&path) < 100_000, "it is written anew as soon as it can be");
     drop(file);
     assert_eq!(opened(&path).1, written);
+}
+
+/// What is damaged is not copied, and nothing more is said to be durable in it.
+#[test]
+fn damage_that_shows_when_it_is_written_anew_ends_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.records");
+    let (mut file, _) = opened(&path);
+    let written = records(1_000);
+    add(&mut file, &written).unwrap();
+    let place = file.end - 1;
+    file.rewritten_at = file.end;
+    file.file.write_all_at(b"?", place).unwrap();
+    for _ in 0..2 {
+        let why = add(&mut file, &written).unwrap_err();
+        assert!(why.contains("is not what was written"), "{why}");
+    }
+    assert_eq!(length(&path), file.end);
+}
+
+/// One that was closed in good order or written anew has a seal.
+#[test]
+fn damage_to_the_last_batch_shows_once_it_is_sealed() {
+    for is_rewritten in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.records");
+        let (mut file, _) = opened(&path);
+        add(&mut file, &records(3)).unwrap();
+        match is_rewritten {
+            false => file.seal().unwrap(),
+            true => file.rewrite().unwrap(),
+        }
+        drop(file);
+        let mut turned = fs::read(&path).unwrap();
+        let place = turned.len() - 20;
+        turned[place] ^= 1;
+        fs::write(&path, turned).unwrap();
+        assert!(matches!(all(&path), Err(Unreadable::Damaged(_))), "{is_rewritten}");
+    }
 }

@@ -36,6 +36,11 @@ impl File {
         self.0.write(changes.map(|change| (bytes_of(&change.key), Some(&change.record[..]))))
     }
 
+    /// Nothing follows for a while.
+    pub(super) fn seal(&mut self) -> Result<(), String> {
+        self.0.seal()
+    }
+
     /// Forgets these.
     pub(super) fn forget(&mut self, keys: &[CourseKey]) -> Result<(), String> {
         self.0.write(keys.iter().map(|key| (bytes_of(key), None::<&[u8]>)))

@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
@@ -86,7 +87,9 @@ fn remove(name: &str) {
         std::thread::sleep(Duration::from_millis(10));
     }
     if let Err(error) = ip(&["netns", "delete", name]) {
-        eprintln!("postrider-lab: network namespace {name} stays behind: {error}");
+        // Not `eprintln!`: this happens at a panic, too.
+        let text = format!("network namespace {name} stays behind: {error}");
+        let _ = writeln!(io::stderr(), "postrider-lab: {text}");
     }
 }
 

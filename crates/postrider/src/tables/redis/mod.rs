@@ -16,6 +16,8 @@ use zeroize::Zeroizing;
 /// Keys of one request: they are sent together, and answered together.
 const KEYS_MAX: usize = 100;
 
+const NOT_ASKED_FOR: &str = "the answer is of a kind that was not asked for";
+
 struct Driver {
     settings: Redis,
     connections: Connections<Session>,
@@ -113,20 +115,12 @@ impl Driver {
             let words = [Some(&b"AUTH"[..]), user, Some(password.as_bytes())];
             Zeroizing::new(command(&words.into_iter().flatten().collect::<Vec<_>>()))
         });
-        let number = database.to_string();
-        let select = command(&[b"SELECT", number.as_bytes()]);
-        let select = (*database != 0).then(|| Zeroizing::new(select));
-        for command in [login, select].into_iter().flatten() {
-            let said = match session.send(&command).await {
-                Ok(()) => session.reply(0, true).await,
-                Err(failure) => Err(failure),
-            };
-            match said {
-                Ok(Reply::Done) => {}
-                Ok(Reply::Error(error)) => return Err(words(&error)),
-                Ok(_) => return Err("the answer is of a kind that was not asked for".into()),
-                Err(failure) => return Err(failure.into_trouble().text.into()),
-            }
+        if let Some(login) = login {
+            tell(&mut session, &login).await?;
+        }
+        if *database != 0 {
+            let number = database.to_string();
+            tell(&mut session, &command(&[b"SELECT", number.as_bytes()])).await?;
         }
         Ok(session)
     }
@@ -141,10 +135,7 @@ impl Driver {
             }
             Reply::Values(values) if !fields.is_empty() && values.len() == fields.len() => values,
             Reply::Error(error) => return Err(error_of(&error)),
-            _ => {
-                let text = "the answer is of a kind that was not asked for";
-                return Err(Trouble::new(TroubleKind::Wrong, text));
-            }
+            _ => return Err(Trouble::new(TroubleKind::Wrong, NOT_ASKED_FOR)),
         };
         if values.iter().all(Option::is_none) {
             return Ok(None);
@@ -155,6 +146,23 @@ impl Driver {
             of_fields.push((name.clone(), of_field.into_iter().collect()));
         }
         Ok(Some(Entry::fields(of_fields)))
+    }
+}
+
+/// Has a server do something.
+///
+/// # Errors
+/// Its words, or why there are none.
+async fn tell(session: &mut Session, command: &[u8]) -> Result<(), String> {
+    let said = match session.send(command).await {
+        Ok(()) => session.reply(0, true).await,
+        Err(failure) => Err(failure),
+    };
+    match said {
+        Ok(Reply::Done) => Ok(()),
+        Ok(Reply::Error(error)) => Err(words(&error)),
+        Ok(_) => Err(NOT_ASKED_FOR.to_owned()),
+        Err(failure) => Err(failure.into_trouble().text.into()),
     }
 }
 

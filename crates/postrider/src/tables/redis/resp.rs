@@ -11,15 +11,21 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 /// No value is longer, in octets.
 pub(super) const VALUE_BYTES_MAX: usize = 100_000;
 
-/// Nor is a line, which has a length or an error in it, its end included.
-const LINE_BYTES_MAX: usize = 1_024;
+/// Nor is a line, which has a length or an error in it, its end included: those of Redis have up to 1,066.
+const LINE_BYTES_MAX: usize = 4_096;
+
+/// What stands before a word and behind it: its length, and two ends of lines.
+const AROUND_WORD_BYTES_MAX: usize = 25;
 
 /// What ends a line, and a value.
 const LINE_END: &[u8; 2] = b"\r\n";
 
 /// A command and its words.
 pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
-    let mut command = format!("*{}\r\n", words.len()).into_bytes();
+    // As long as it will be: no copy of a password is left behind by a vector that grows.
+    let bytes = words.iter().map(|word| word.len() + AROUND_WORD_BYTES_MAX);
+    let mut command = Vec::with_capacity(AROUND_WORD_BYTES_MAX + bytes.sum::<usize>());
+    command.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
         command.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
         command.extend_from_slice(word);
@@ -43,19 +49,24 @@ pub(super) enum Reply {
 }
 
 /// A connection on which one request at a time is made.
-pub(super) struct Session(BufReader<Box<dyn Wire>>);
+pub(super) struct Session {
+    wire: BufReader<Box<dyn Wire>>,
+    /// Something was asked: until then what a server says is its answer, if only that it is too busy.
+    is_used: bool,
+}
 
 impl Session {
     pub(super) fn new(wire: Box<dyn Wire>) -> Session {
-        Session(BufReader::new(wire))
+        Session { wire: BufReader::new(wire), is_used: false }
     }
 
     /// Sends commands all at once.
     pub(super) async fn send(&mut self, commands: &[u8]) -> Result<(), Failure> {
-        if !self.0.buffer().is_empty() || has_news(self.0.get_mut()).await {
+        let is_used = std::mem::replace(&mut self.is_used, true);
+        if is_used && (!self.wire.buffer().is_empty() || has_news(self.wire.get_mut()).await) {
             return Err(gone(&"closed the connection, or said more than was asked"));
         }
-        self.0.write_all(commands).await.map_err(|error| gone(&error))
+        self.wire.write_all(commands).await.map_err(|error| gone(&error))
     }
 
     /// The next reply, with no more than `values_max` values in it. `is_first`: of those to what was sent.
@@ -64,7 +75,7 @@ impl Session {
         values_max: usize,
         is_first: bool,
     ) -> Result<Reply, Failure> {
-        if is_first && self.0.fill_buf().await.map_err(|error| gone(&error))?.is_empty() {
+        if is_first && self.wire.fill_buf().await.map_err(|error| gone(&error))?.is_empty() {
             return Err(gone(&"closed the connection without an answer"));
         }
         let line = self.line().await?;
@@ -98,7 +109,7 @@ impl Session {
             return Err(Failure::Broken(too_much()));
         }
         let mut value = vec![0; length + LINE_END.len()];
-        self.0.read_exact(&mut value).await.map_err(|error| broken_off(&error))?;
+        self.wire.read_exact(&mut value).await.map_err(|error| broken_off(&error))?;
         match value.strip_suffix(LINE_END) {
             Some(value) => Ok(Some(value.into())),
             None => Err(wrong("a value in the answer does not end where it should")),
@@ -108,7 +119,7 @@ impl Session {
     /// The next line, without its end.
     async fn line(&mut self) -> Result<Vec<u8>, Failure> {
         let mut line = Vec::new();
-        let mut limited = (&mut self.0).take(LINE_BYTES_MAX as u64);
+        let mut limited = (&mut self.wire).take(LINE_BYTES_MAX as u64);
         limited.read_until(b'\n', &mut line).await.map_err(|error| broken_off(&error))?;
         match line.strip_suffix(LINE_END) {
             Some(whole) => Ok(whole.to_vec()),

@@ -6,6 +6,7 @@ use super::*;
 use config::TableSettings as _;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 fn settings(keys: &str) -> Redis {
     let table = table::<RedisText>(&format!("redis = {{ {keys} }}"));
@@ -247,6 +248,17 @@ fn what_is_no_answer_is_told() {
         trouble
     };
     assert_eq!(trouble_of("").kind, TroubleKind::Unreachable);
+    // Who has something to say at once is heard, though nothing was asked.
+    let port = serve(move |_, mut stream| {
+        let _ = stream.write_all(b"-ERR max number of clients reached\r\n");
+        let _ = stream.read(&mut [0; 4096]);
+    });
+    let driver = settings(&format!("server = \"127.0.0.1:{port}\", key = \"%s\"")).backend();
+    let full = run(async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        find(&*driver, "key").await
+    });
+    assert!(full.unwrap_err().text.ends_with("ERR max number of clients reached"));
     for answer in [
         "220 mail.test ESMTP\r\n",
         "$x\r\n",

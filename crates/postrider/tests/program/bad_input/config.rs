@@ -97,7 +97,7 @@ fn play(bench: &Bench, row: &Row) -> Vec<String> {
         let mut parts = mistake.splitn(5, ':').map(str::trim);
         let mut next = || parts.next().expect("FILE:LINE:COLUMN: KIND: TEXT");
         let place = format!("{}:{}:{}", next(), next(), next());
-        let shown = check.err.contains(&format!("[{place}]"));
+        let shown = check.err.contains(&format!("▸ {place}\n"));
         let alone = check.err == format!("postrider: {mistake}\n");
         assert!(shown || alone, "[{}]: {place} in {}", row.id, check.err);
     }
