@@ -34,6 +34,12 @@ impl Trouble {
     pub fn new(kind: TroubleKind, text: impl Into<Box<str>>) -> Trouble {
         Trouble { kind, text: text.into() }
     }
+
+    /// The same, with the server's name before it.
+    #[must_use]
+    pub fn of(&self, server: &dyn fmt::Display) -> Trouble {
+        Trouble::new(self.kind, format!("{server}: {self}"))
+    }
 }
 
 impl fmt::Display for Trouble {

@@ -1,9 +1,9 @@
 //! The octets of a file of records: a header, then batches, each of which counts as a whole or not at all.
 //!
-//! The header: [`MAGIC`], [`VERSION`], a salt, CRC-32C of these. A batch: the length of its changes (u32), their CRC-32C (u32),
-//! CRC-32C of these two (u32), and the changes: length of the key (u32), of the record (u32; [`REMOVED`]: there is
-//! none any more), key, record. Numbers are little-endian. Checksums of batches begin with the salt and the place in
-//! the file, so that no key that a stranger chose can look like a batch.
+//! The header: [`MAGIC`], [`VERSION`], a salt, CRC-32C of these. A batch: the length of its changes (u32), their
+//! CRC-32C (u32), CRC-32C of these two (u32), and the changes: length of the key (u32), of the record (u32;
+//! [`REMOVED`]: there is none any more), key, record. Numbers are little-endian. Checksums of batches begin with the
+//! salt and the place in the file, so that no key that a stranger chose can look like a batch.
 //!
 //! What is wrong behind the last whole batch is what a crash left of one that nobody was told of. So damage to a batch
 //! shows where another one follows it, if only an empty one: a file that is closed in good order ends with such a seal.

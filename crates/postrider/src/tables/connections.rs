@@ -49,11 +49,10 @@ impl Failure {
 
     /// The same, with the server's name before what it said.
     pub(super) fn of(self, server: &dyn fmt::Display) -> Failure {
-        let named = |trouble: Trouble| Trouble::new(trouble.kind, format!("{server}: {trouble}"));
         match self {
-            Failure::Answered(trouble) => Failure::Answered(named(trouble)),
-            Failure::Gone(trouble) => Failure::Gone(named(trouble)),
-            Failure::Broken(trouble) => Failure::Broken(named(trouble)),
+            Failure::Answered(trouble) => Failure::Answered(trouble.of(server)),
+            Failure::Gone(trouble) => Failure::Gone(trouble.of(server)),
+            Failure::Broken(trouble) => Failure::Broken(trouble.of(server)),
         }
     }
 }

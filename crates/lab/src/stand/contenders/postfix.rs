@@ -207,14 +207,7 @@ pub(super) fn start(
     let config = place.directory.join("config");
     run(place.command(Path::new(POSTFIX)), &config, &["start"])?;
     let pid = wait_for_pid(&place.directory.join("queue/pid/master.pid"))?;
-    Ok(Box::new(Running {
-        pid,
-        _wrapper: None,
-        running: Some(ended_at_panic(pid)),
-        config,
-        files,
-        _short: short,
-    }))
+    Ok(Running::new(pid, None, config, (short, files)))
 }
 
 /// Starts one with a program beside it whose time counts as its own: both descend from a shell, which ends the
@@ -234,15 +227,7 @@ pub(super) fn start_beside(
     let output = log.try_clone().map_err(FileError::at(&config))?;
     let wrapper = MainProcess::start("postfix", command.stdout(output).stderr(log))?;
     wait_for_pid(&place.directory.join("queue/pid/master.pid"))?;
-    let (pid, wrapper) = (wrapper.pid(), Some(wrapper));
-    Ok(Box::new(Running {
-        pid,
-        _wrapper: wrapper,
-        running: Some(ended_at_panic(pid)),
-        config,
-        files,
-        _short: short,
-    }))
+    Ok(Running::new(wrapper.pid(), Some(wrapper), config, (short, files)))
 }
 
 /// Its directories and files.
@@ -289,8 +274,16 @@ fn wait_for_pid(file: &Path) -> Result<u32> {
     }
 }
 
-fn ended_at_panic(pid: u32) -> OnPanic {
-    OnPanic::new(move || tree::kill(pid))
+impl Running {
+    fn new(
+        pid: u32,
+        wrapper: Option<MainProcess>,
+        config: PathBuf,
+        (short, files): (ShortName, Vec<ConfigFile>),
+    ) -> Box<Running> {
+        let running = Some(OnPanic::new(move || tree::kill(pid)));
+        Box::new(Running { pid, _wrapper: wrapper, running, config, files, _short: short })
+    }
 }
 
 impl Server for Running {

@@ -166,9 +166,7 @@ impl Directory {
     fn named(&self, lease: &Lease<'_>, trouble: &Trouble) -> Trouble {
         match self.settings.servers.get(lease.connection.server) {
             // It may have come from another search of the same connection, which named it.
-            Some(server) if !trouble.text.starts_with(&*server.to_string()) => {
-                Trouble::new(trouble.kind, format!("{server}: {}", trouble.text))
-            }
+            Some(server) if !trouble.text.starts_with(&*server.to_string()) => trouble.of(server),
             _ => trouble.clone(),
         }
     }

@@ -33,7 +33,7 @@ pub(super) async fn open(
     server: &Server,
 ) -> Result<Box<dyn Stream>, Trouble> {
     let opened = open_unnamed(settings, server).await;
-    opened.map_err(|Trouble { kind, text }| Trouble::new(kind, format!("{server}: {text}")))
+    opened.map_err(|trouble| trouble.of(server))
 }
 
 async fn open_unnamed(

@@ -100,8 +100,7 @@ impl Driver {
         let mut answers = Vec::with_capacity(questions.len());
         for number in 0..questions.len() {
             let reply = session.reply(self.settings.fields.len(), number == 0).await?;
-            let server = &self.settings.server;
-            answers.push(self.entry(reply).map_err(|trouble| trouble_of(server, &trouble)));
+            answers.push(self.entry(reply).map_err(|trouble| trouble.of(&self.settings.server)));
         }
         Ok(answers)
     }
@@ -109,14 +108,12 @@ impl Driver {
     async fn open(&self) -> Result<Session, String> {
         let Redis { server, database, user, password_file, .. } = &self.settings;
         let mut session = Session::new(server.open().await.map_err(|error| error.to_string())?);
-        let password = password_file.as_deref().map(password::read).transpose()?;
-        let user = user.as_deref().map(str::as_bytes);
-        let login = password.as_ref().map(|password| {
+        if let Some(file) = password_file {
+            let password = password::read(file)?;
+            let user = user.as_deref().map(str::as_bytes);
             let words = [Some(&b"AUTH"[..]), user, Some(password.as_bytes())];
-            Zeroizing::new(command(&words.into_iter().flatten().collect::<Vec<_>>()))
-        });
-        if let Some(login) = login {
-            tell(&mut session, &login).await?;
+            let login = command(&words.into_iter().flatten().collect::<Vec<_>>());
+            tell(&mut session, &Zeroizing::new(login)).await?;
         }
         if *database != 0 {
             let number = database.to_string();
@@ -164,11 +161,6 @@ async fn tell(session: &mut Session, command: &[u8]) -> Result<(), String> {
         Ok(_) => Err(NOT_ASKED_FOR.to_owned()),
         Err(failure) => Err(failure.into_trouble().text.into()),
     }
-}
-
-/// The same, with the server's name before it.
-fn trouble_of(server: &dyn std::fmt::Display, trouble: &Trouble) -> Trouble {
-    Trouble::new(trouble.kind, format!("{server}: {trouble}"))
 }
 
 /// What an error means, whose first word is its kind.
