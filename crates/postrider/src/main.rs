@@ -19,6 +19,7 @@ mod dmarc_reports;
 mod effects;
 mod event_log;
 mod file_disk;
+mod file_lock;
 mod file_stamp;
 mod greylist;
 mod https;

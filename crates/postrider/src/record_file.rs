@@ -3,12 +3,13 @@
 
 mod format;
 
+use crate::file_lock;
 use crate::replacement::{Replacement, salt};
 use format::{Damage, HEADER_BYTES, Live, Salt};
 use std::fmt;
-use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 /// A file is not written anew before it has grown to so many octets, and to twice what it then held.
@@ -128,7 +129,7 @@ impl RecordFile {
             return Err(damage.clone());
         }
         let own = self.file.metadata().map_err(|error| error.to_string())?;
-        if !is_named(&own, &self.path).map_err(|error| error.to_string())? {
+        if !file_lock::is_at(&own, &self.path).map_err(|error| error.to_string())? {
             return Err("it was removed or replaced".into());
         }
         if own.len() != self.end && !self.has_rest {
@@ -186,32 +187,13 @@ impl RecordFile {
 
 /// Opens a file that is there, under a lock.
 fn locked(path: &Path) -> Result<Option<File>, Unreadable> {
-    let not_now = |error: io::Error| Unreadable::NotNow(error.to_string());
-    loop {
-        let file = match OpenOptions::new().read(true).write(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(not_now)?,
-        };
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                return Err(Unreadable::NotNow("another process has it open".into()));
-            }
-            Err(TryLockError::Error(error)) => return Err(not_now(error)),
-            Ok(()) => {}
+    match file_lock::open(path, OpenOptions::new().read(true).write(true)) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(Unreadable::NotNow("another process has it open".into()))
         }
-        // Who had the lock before may have put another in its place.
-        let own = file.metadata().map_err(not_now)?;
-        if is_named(&own, path).map_err(not_now)? {
-            return Ok(Some(file));
-        }
-    }
-}
-
-/// Whether an open file is the one at this place.
-fn is_named(own: &Metadata, path: &Path) -> io::Result<bool> {
-    match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        named => named.map(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())),
+        Err(error) => Err(Unreadable::NotNow(error.to_string())),
     }
 }
 

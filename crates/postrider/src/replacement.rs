@@ -1,7 +1,8 @@
 //! A file that is written beside another and then takes its place.
 
+use crate::file_lock;
 use rustix::fs::OFlags;
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -122,28 +123,15 @@ pub(crate) fn salt() -> Result<[u8; 16], String> {
 
 /// Opens a file that nobody else writes, with whatever was left in it earlier.
 fn open_locked(path: &Path) -> Result<File, String> {
-    let wrong = |error: io::Error| format!("cannot write {}: {error}", path.display());
-    loop {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let flags = OFlags::NOFOLLOW.bits() as i32;
-        let file = options.custom_flags(flags).open(path).map_err(wrong)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(format!("{} is being written by another process", path.display()));
-            }
-            Err(TryLockError::Error(error)) => return Err(wrong(error)),
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    file_lock::open(path, &options).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            format!("{} is being written by another process", path.display())
         }
-        // Who had the lock before may have put this very file in its place, where it must not be
-        // touched any more.
-        let own = file.metadata().map_err(wrong)?;
-        if let Ok(named) = fs::symlink_metadata(path)
-            && (named.dev(), named.ino()) == (own.dev(), own.ino())
-        {
-            return Ok(file);
-        }
-    }
+        _ => format!("cannot write {}: {error}", path.display()),
+    })
 }
 
 #[cfg(test)]

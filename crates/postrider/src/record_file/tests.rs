@@ -1,4 +1,5 @@
 use super::*;
+use std::fs;
 
 type Held = Vec<(Vec<u8>, Vec<u8>)>;
 

@@ -1,0 +1,62 @@
+//! Locks on files that may be replaced: who waits for one may come to hold it on a file that is in no
+//! directory any more.
+
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// Opens the file at this place, for this process alone.
+///
+/// # Errors
+/// `WouldBlock` where another process has it.
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    loop {
+        let file = options.open(path)?;
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
+            TryLockError::Error(error) => error,
+        })?;
+        // Who had the lock before may have put another in its place, or this one in another's.
+        if is_at(&file.metadata()?, path)? {
+            return Ok(file);
+        }
+    }
+}
+
+/// Whether an open file is the one at this place.
+///
+/// # Errors
+/// When that can't be told.
+pub(crate) fn is_at(own: &Metadata, path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        named => named.map(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_for_one_and_at_its_place_until_another_takes_that() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, other) = (directory.path().join("file"), directory.path().join("other"));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        assert_eq!(open(&path, &options).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::write(&path, "one").unwrap();
+        let first = open(&path, &options).unwrap();
+        assert_eq!(open(&path, &options).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let own = first.metadata().unwrap();
+        assert!(is_at(&own, &path).unwrap());
+        fs::write(&other, "two").unwrap();
+        fs::rename(&other, &path).unwrap();
+        assert!(!is_at(&own, &path).unwrap());
+        // The lock is on the file, not on its name.
+        let second = open(&path, &options).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(!is_at(&second.metadata().unwrap(), &path).unwrap());
+    }
+}
