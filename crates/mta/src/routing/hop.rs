@@ -92,9 +92,9 @@ impl NextHop {
             && self.hostname == other.hostname
     }
 
-    /// Whether there is more than one host.
-    pub fn has_other_hosts(&self) -> bool {
-        self.hosts.iter().map(|group| group.hosts.len()).sum::<usize>() > 1
+    /// How many hosts there are.
+    pub fn hosts_count(&self) -> usize {
+        self.hosts.iter().map(|group| group.hosts.len()).sum()
     }
 
     /// The channel's name as events and `explain` show it.

@@ -220,6 +220,36 @@ fn where_all_hosts_put_a_transaction_off_each_is_asked_once() {
 }
 
 #[test]
+fn a_host_that_puts_a_transaction_off_is_asked_once_though_the_next_can_t_be_had() {
+    // Without an address; with one that the route refuses; and dead.
+    for (addresses, more) in
+        [(&[][..], ""), (&["127.0.0.3"], ""), (&["10.0.0.1"], ", connect_timeout = \"1s\"")]
+    {
+        let (files, names, port) = (Files::new(), NameServer::start(), free_port());
+        names.host("mx1.test", &["127.0.0.2"]);
+        names.host("mx2.test", addresses);
+        names.mx("a.test", &[(10, "mx1.test"), (20, "mx2.test")]);
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&asked);
+        let _first = scripted(2, port, move |line| {
+            line.starts_with("MAIL").then(|| {
+                count.fetch_add(1, Ordering::Relaxed);
+                "451 4.3.0 the disk is full".to_owned()
+            })
+        });
+        let route =
+            format!("[[route]]\nmx = {{ port = {port}{more} }}\nretry = {{ first = \"1h\" }}\n");
+        let server = Server::start(&files, &config(&(names.section() + &route)));
+        send(&server, "u@a.test", 1);
+        files.wait_events("deferred", 1);
+        server.stop();
+        // Once more where the second host was looked for only behind the first.
+        assert!(asked.load(Ordering::Relaxed) <= 2, "{addresses:?}: {asked:?}");
+        assert_eq!(files.events_of("deferred").len(), 1);
+    }
+}
+
+#[test]
 fn a_greylisted_recipient_is_tried_again_at_the_same_host() {
     let (files, names, port) = (Files::new(), two_hosts(), free_port());
     let seen = AtomicU32::new(0);

@@ -5,7 +5,7 @@ use super::content;
 use super::dialogue::{Content, Dialogue};
 use super::encoding::{self, Encoding, Fit};
 use super::envelope;
-use super::lessons::Lessons;
+use super::memory::Memory;
 use super::opening::{self, OpenError, Opened};
 use super::relay_of;
 use super::seat::Seat;
@@ -226,7 +226,7 @@ impl<W: World> Connection<W> {
     fn limit_recipients(&self, work: &mut Work, hop: &NextHop) {
         let offered =
             self.dialogue.wire.session.capabilities().recipients_max.map(|max| max as usize);
-        let learnt = hop.memory::<Lessons>().recipients_max(self.slot.now(), &self.peer);
+        let learnt = hop.memory::<Memory>().lessons.recipients_max(self.slot.now(), &self.peer);
         let max = offered.unwrap_or(usize::MAX).min(learnt.unwrap_or(usize::MAX)).max(1);
         if work.entries.len() > max {
             let rest = Work { id: work.id, entries: work.entries.drain(max..).collect() };
@@ -394,7 +394,7 @@ impl<W: World> Connection<W> {
             self.dialogue.content = None;
         }
         if let Some(lesson) = done.lesson {
-            hop.memory::<Lessons>().learn(self.slot.now(), &self.peer, lesson);
+            hop.memory::<Memory>().lessons.learn(self.slot.now(), &self.peer, lesson);
         }
         if let Some(why) = &first.unreadable {
             self.slot.unreadable(&first.work, "body", why);
@@ -410,7 +410,7 @@ impl<W: World> Connection<W> {
         if done.doubtful {
             self.tell_doubtful(&first.message);
         }
-        let elsewhere = self.next_host_takes(&done.outcomes, hop);
+        let elsewhere = self.next_host_takes(&first.work, &done.outcomes, hop);
         if elsewhere.is_empty() {
             // What one host says is not the next hop's word while another is to be asked.
             bearing::tell_bearing(&done.outcomes, &self.slot);
@@ -478,19 +478,24 @@ impl<W: World> Connection<W> {
 
     /// The recipients, by their places, that another host of the next hop is asked to take at once:
     /// this one put the transaction off, and stands behind the others from now on. None when all
-    /// others stand behind, too.
+    /// others stand behind, too, or have been asked.
     fn next_host_takes(
         &mut self,
+        work: &Work,
         outcomes: &[Result<mail::Reply, Failure>],
         hop: &NextHop,
     ) -> Vec<usize> {
-        if !bearing::is_put_off(outcomes, hop) || !hop.has_other_hosts() {
+        let others = hop.hosts_count().saturating_sub(1);
+        if !bearing::is_put_off(outcomes, hop) || others == 0 {
             return Vec::new();
         }
         // RFC 5321 §5.1: the other hosts are to be tried before the same one again.
         self.seat.put_off();
         self.leave_at = self.slot.now();
-        if !hop.states.has_one_in_front(self.leave_at, &hop.hosts) {
+        let of = (work.id, work.entries.first().map_or(0, |(_, index, _)| *index));
+        if !hop.states.has_one_in_front(self.leave_at, &hop.hosts)
+            || !hop.memory::<Memory>().moves.allow(self.leave_at, of, others)
+        {
             return Vec::new();
         }
         (0..outcomes.len()).filter(|index| bearing::puts_off(&outcomes[*index])).collect()

@@ -1,7 +1,7 @@
 //! TLS towards a host: whether it is asked for, and the handshake.
 
 use super::dialogue::Dialogue;
-use super::lessons::Lessons;
+use super::memory::Memory;
 use super::relay_of;
 use super::seat;
 use super::tls_result::note_unanswered;
@@ -57,7 +57,7 @@ impl HostTls {
         hop: &NextHop,
         peer: &Endpoint,
     ) -> StartTls {
-        let is_unusable = || hop.memory::<Lessons>().is_tls_unusable(slot.now(), peer);
+        let is_unusable = || hop.memory::<Memory>().lessons.is_tls_unusable(slot.now(), peer);
         match self.may_be_clear(slot) && is_unusable() {
             true => StartTls::Off,
             false => self.asks,
@@ -81,7 +81,7 @@ impl HostTls {
     ) -> bool {
         let is_so = self.may_be_clear(slot);
         if is_so {
-            hop.memory::<Lessons>().learn_tls_unusable(slot.now(), peer);
+            hop.memory::<Memory>().lessons.learn_tls_unusable(slot.now(), peer);
         }
         is_so
     }

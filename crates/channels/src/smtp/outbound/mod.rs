@@ -9,6 +9,8 @@ mod encrypting;
 mod envelope;
 mod lessons;
 mod login;
+mod memory;
+mod moves;
 mod opening;
 mod seat;
 mod source;

@@ -2,8 +2,8 @@
 
 use super::dialogue::Dialogue;
 use super::encrypting::{self, HostTls, StreamOf, Unencrypted, shake_hands};
-use super::lessons::Lessons;
 use super::login::LoginDialogue;
+use super::memory::Memory;
 use super::relay_of;
 use super::seat::{self, Seat};
 use super::source::{self, OutOfReach};
@@ -146,8 +146,29 @@ pub(super) async fn open<W: World>(
     Err(tried.error(slot, hop))
 }
 
-/// The same with one host. `None`: nothing waits for it any more.
+/// The same with one host, which stands behind the others from then on if it can't be had. `None`:
+/// nothing waits for it any more.
 async fn open_host<W: World>(
+    slot: &Slot<W>,
+    hop: &Rc<NextHop>,
+    candidate: &Candidate,
+    tried: &mut Tried,
+) -> Result<Option<Opened<W>>, HostError> {
+    let opened = reach_host(slot, hop, candidate, tried).await;
+    // A host is not to blame for what this process lacks.
+    let is_ours = |failure: &Failure| matches!(failure.culprit, Culprit::Local);
+    match &opened {
+        Ok(_) => {}
+        Err(HostError::Failed(failure)) if is_ours(failure) => {}
+        Err(HostError::Failed(_) | HostError::OutOfReach(_)) => {
+            hop.states.failed(slot.now(), &candidate.host);
+        }
+    }
+    opened
+}
+
+/// The connection to one host, by one of its addresses.
+async fn reach_host<W: World>(
     slot: &Slot<W>,
     hop: &Rc<NextHop>,
     candidate: &Candidate,
@@ -173,10 +194,6 @@ async fn open_host<W: World>(
             Ok(opened) => return Ok(opened),
             Err(failure) => last = Some(tls.named(slot.metrics(), failure)),
         }
-    }
-    // A host is not to blame for what this process lacks.
-    if last.as_ref().is_some_and(|failure| !matches!(failure.culprit, Culprit::Local)) {
-        states.failed(slot.now(), host);
     }
     Err(HostError::Failed(last.unwrap_or_else(|| {
         let name = format!("{}:{}", host.name, host.port);
@@ -401,7 +418,7 @@ fn session<W: World>(
 ) -> ClientSession {
     let mut config = relay_of(hop).client_config(&hop.hostname, name);
     config.starttls = tls.asks(slot, hop, peer);
-    config.chunking &= !hop.memory::<Lessons>().is_bdat_unusable(slot.now(), peer);
+    config.chunking &= !hop.memory::<Memory>().lessons.is_bdat_unusable(slot.now(), peer);
     #[cfg(feature = "planted")]
     if slot.has_planted(Planted::UnaskedContent) {
         config.unasked_content = true;
