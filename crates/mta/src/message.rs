@@ -231,6 +231,24 @@ impl Message {
         body + self.prefix.len() + 512 + self.envelope.recipients.len() * 96
     }
 
+    /// The same without its content, and without the memory that this takes: what is known about it.
+    pub(crate) fn without_content(&self) -> Message {
+        Message {
+            id: self.id,
+            received_at: self.received_at,
+            envelope: Arc::clone(&self.envelope),
+            meta: self.meta.clone(),
+            prefix: Bytes::new(),
+            body: MessageBody::Memory(Vec::new()),
+            omitted: Omitted::default(),
+            facts: self.facts,
+            last_reason: self.last_reason.clone(),
+            overrides: self.overrides.clone(),
+            memory: None,
+            converted_from: None,
+        }
+    }
+
     /// As it was read back from the spool.
     pub fn from_loaded(loaded: Loaded) -> Message {
         let omitted = meta::omitted_of(&loaded.meta, loaded.facts.body_bytes);

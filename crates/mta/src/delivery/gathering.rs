@@ -130,7 +130,7 @@ async fn finish<W: World>(delivery: &Rc<Delivery<W>>, gathered: Gathered) {
         _ => true,
     });
     judged.iter_mut().for_each(|judged| judged.recall(&message));
-    report::send(delivery, &message, judged, key).await;
+    report::send(delivery, message, judged, key).await;
 }
 
 /// The message, however long it takes: without it nobody knows whom to tell, and until somebody

@@ -25,13 +25,13 @@ pub(crate) struct Idle<W: World>(Rc<Delivery<W>>);
 
 impl<W: World> Idle<W> {
     pub(crate) fn new(delivery: &Rc<Delivery<W>>) -> Idle<W> {
-        delivery.gathering.end();
+        delivery.gathering.pause();
         Idle(Rc::clone(delivery))
     }
 }
 
 impl<W: World> Drop for Idle<W> {
     fn drop(&mut self) {
-        self.0.gathering.begin();
+        self.0.gathering.go_on();
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Gathering {
     next_number: Cell<u64>,
     /// Reports that are being made and whose submit is under way.
     busy: Cell<usize>,
+    /// Reports that can't be made for now.
+    paused: Cell<usize>,
 }
 
 /// Verdicts on one message that wait for more.
@@ -62,9 +64,26 @@ impl Gathering {
         self.busy.set(self.busy.get() + 1);
     }
 
-    /// It is made, or can't be for now: a stop does not wait for it.
+    /// It is made.
     pub(super) fn end(&self) {
         self.busy.set(self.busy.get() - 1);
+    }
+
+    /// It can't be made for now: a stop does not wait for it.
+    pub(super) fn pause(&self) {
+        self.end();
+        self.paused.set(self.paused.get() + 1);
+    }
+
+    /// It is tried again.
+    pub(super) fn go_on(&self) {
+        self.begin();
+        self.paused.set(self.paused.get() - 1);
+    }
+
+    /// How many can't be made for now.
+    pub(super) fn paused(&self) -> usize {
+        self.paused.get()
     }
 
     /// Adds to what gathers for a message; the notify of a gathering that has begun.

@@ -26,11 +26,14 @@ use std::time::Duration;
 /// How long a report waits when the disk is full.
 const FULL_WAIT: Duration = Duration::from_secs(10);
 
+/// So many reports wait in a shard for a disk with room before those of successes are dropped.
+const WAITING_SUCCESSES_MAX: usize = 1_000;
+
 /// Reports what is due of `judged`, all of it of one message, and settles it. What is reported
 /// becomes durable with the report, the rest without.
 pub(crate) async fn send<W: World>(
     delivery: &Rc<Delivery<W>>,
-    message: &Rc<Message>,
+    message: Rc<Message>,
     judged: Vec<Judged>,
     key: ReportKey,
 ) {
@@ -40,14 +43,14 @@ pub(crate) async fn send<W: World>(
         // An operator has removed them, and they are settled so.
         judged.retain(|judged| !judged.is_given_up());
     }
-    let (mut groups, rest) = policy::sort(delivery, message, judged);
+    let (mut groups, rest) = policy::sort(delivery, &message, judged);
     let is_reported = |index: u32| groups.iter().any(|g| g.judged.iter().any(|j| j.index == index));
     delivery.unreported.name(key, |index| message.address_of(index).filter(|_| is_reported(index)));
-    settle_alone(delivery, message, rest);
+    settle_alone(delivery, &message, rest);
     if groups.is_empty() {
         return;
     }
-    let start = start_of(delivery, message).await;
+    let start = start_of(delivery, &message).await;
     if groups.iter().any(|group| listed(&group.judged)) && !delivery.unreported.submit(key) {
         groups.iter_mut().for_each(|group| group.judged.retain(|judged| !judged.is_given_up()));
         groups.retain(|group| !group.judged.is_empty());
@@ -134,7 +137,7 @@ struct Due {
     key: ReportKey,
     original: Rc<Message>,
     judged: Vec<Judged>,
-    dsns: Vec<(Rc<Message>, &'static str)>,
+    dsns: Vec<(Rc<Message>, Notify)>,
     settle: Settle,
     state: Option<State>,
     /// Delivered recipients whose settle waits with the report.
@@ -142,14 +145,14 @@ struct Due {
 }
 
 impl Due {
-    fn new<W: World>(delivery: &Delivery<W>, message: &Rc<Message>, key: ReportKey) -> Due {
+    fn new<W: World>(delivery: &Delivery<W>, message: Rc<Message>, key: ReportKey) -> Due {
         let at = delivery.services.wall();
         Due {
             key,
-            original: Rc::clone(message),
             judged: Vec::new(),
             dsns: Vec::new(),
             settle: Settle { id: message.id, at, recipients: Vec::new() },
+            original: message,
             state: None,
             delivered: 0,
         }
@@ -166,11 +169,12 @@ impl Due {
                 keep(delivery, &dsn, directory.clone()).await;
             }
             let wish = group.wish();
-            count(delivery, wish);
             let recipients = dsn.envelope.recipients.len();
             if recipients > 0 {
                 delivery.services.shared.queue_slots.take(recipients as u64);
-                self.dsns.push((Rc::new(dsn), action_name(wish)));
+                self.dsns.push((Rc::new(dsn), wish));
+            } else {
+                count(delivery, wish);
             }
         } else {
             // Millions of reports after mail was refused for the same. What became of the
@@ -198,6 +202,7 @@ impl Due {
                 // A recipient that failed stays open in the spool until there is room to say so.
                 Completion::Refused(Refusal::Full | Refusal::Scarce) => {
                     self.settle_delivered(delivery);
+                    self.drop_what_room_is_not_kept_for(delivery);
                 }
                 // Reports are bounded so that this can't be. A log that stops would be worse.
                 Completion::Refused(Refusal::TooLarge) if !self.dsns.is_empty() => {
@@ -205,7 +210,7 @@ impl Due {
                         .services
                         .console
                         .error("spool", format_args!("a report is too large id={id}"));
-                    self.dsns.clear();
+                    give_slots_back(delivery, std::mem::take(&mut self.dsns));
                     continue;
                 }
                 // Until the restart that such a log needs they stay known, and are tried again.
@@ -215,16 +220,36 @@ impl Due {
                     }
                 }
             }
-            if !self.wait_for_room(delivery).await {
-                let slots: usize = self.dsns.iter().map(|(d, _)| d.envelope.recipients.len()).sum();
-                return delivery.services.shared.queue_slots.give_back(slots as u64);
+            if self.judged.is_empty() || !self.wait_for_room(delivery).await {
+                return give_slots_back(delivery, self.dsns);
             }
         }
     }
 
+    /// Without room on disk a notice of delay is not sent: where a next hop is down there would be
+    /// thousands to be kept in memory, and told when they may be true no longer. Of successes some
+    /// are kept.
+    fn drop_what_room_is_not_kept_for<W: World>(&mut self, delivery: &Delivery<W>) {
+        self.state = None;
+        self.judged.retain(|judged| judged.settle_kind().is_some());
+        let dsns = std::mem::take(&mut self.dsns);
+        let (late, kept) = dsns.into_iter().partition(|(_, wish)| *wish == Notify::DELAY);
+        give_slots_back(delivery, late);
+        self.dsns = kept;
+        let is_failure = self.judged.iter().any(Judged::is_given_up);
+        if !is_failure && delivery.gathering.paused() >= WAITING_SUCCESSES_MAX {
+            self.judged.clear();
+        }
+    }
+
     /// Waits for the next try. False: an operator has removed the recipients, and nobody is told.
-    async fn wait_for_room<W: World>(&self, delivery: &Rc<Delivery<W>>) -> bool {
+    async fn wait_for_room<W: World>(&mut self, delivery: &Rc<Delivery<W>>) -> bool {
         let _idle = Idle::new(delivery);
+        if self.original.content_bytes() > 0 {
+            // What is left to say needs no content, and whoever waits for its memory would wait for a
+            // disk that only they can empty.
+            self.original = Rc::new(self.original.without_content());
+        }
         let time = delivery.services.world.time();
         let next_try = time.now() + FULL_WAIT;
         let given_up: Vec<u32> =
@@ -306,11 +331,19 @@ impl Due {
                 );
             }
         }
-        for (dsn, action) in &self.dsns {
-            tell(delivery, &self.original, Kind::DsnQueued { dsn: dsn.id, action }, Some(position));
+        for (dsn, wish) in &self.dsns {
+            count(delivery, *wish);
+            let queued = Kind::DsnQueued { dsn: dsn.id, action: action_name(*wish) };
+            tell(delivery, &self.original, queued, Some(position));
             delivery.schedule.enqueue(dsn);
         }
     }
+}
+
+/// Reports that are not to be queued after all take no room there.
+fn give_slots_back<W: World>(delivery: &Delivery<W>, dsns: Vec<(Rc<Message>, Notify)>) {
+    let slots: usize = dsns.iter().map(|(dsn, _)| dsn.envelope.recipients.len()).sum();
+    delivery.services.shared.queue_slots.give_back(slots as u64);
 }
 
 /// Signs a report. One that can't be signed goes without: its sender must hear of the failure all the same.

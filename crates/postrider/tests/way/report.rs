@@ -3,6 +3,9 @@
 use super::client::{Client, FRIEND, STRANGER, submit};
 use super::node::{Node, config, play};
 use super::peer::{Peer, Sent};
+use super::world::TestWorld;
+use spool::memdisk::MemDisk;
+use std::rc::Rc;
 use std::time::Duration;
 
 const HOP: &str = "192.0.2.1:25";
@@ -156,6 +159,42 @@ fn a_delay_is_told_once_of_all_that_are_late() {
         hop.heal();
         node.wait_for("relayed", 3).await;
         assert_eq!(back.messages().len(), 1);
+    });
+}
+
+#[test]
+fn a_delay_is_not_told_while_the_disk_has_no_room_and_no_memory_waits_for_that() {
+    play(|| async {
+        let text = routes("warn_after = \"1h\"");
+        let disk = Rc::new(MemDisk::new(1, 18 << 20));
+        let node = Node::start_on(TestWorld::new(), disk, &text).await;
+        let (hop, back) = (Peer::at(&node.world, HOP), Peer::at(&node.world, BACK));
+        hop.always("RCPT", "450 4.2.1 later");
+        let mut client = Client::connect(&node, FRIEND).await;
+        let mut accepted = 0;
+        loop {
+            if !client.say("MAIL FROM:<me@source.test>").await.starts_with("250") {
+                break;
+            }
+            client.say(&format!("RCPT TO:<{accepted}@x.test>")).await;
+            if !client.content(&"x\r\n".repeat(100_000)).await.starts_with("250") {
+                break;
+            }
+            accepted += 1;
+        }
+        assert!(accepted > 3, "{accepted}");
+        // From now on they are read from the disk.
+        let node = node.restart().await;
+        tokio::time::sleep(Duration::from_secs(2 * 3_600)).await;
+        assert!(node.metrics.messages_read_back.get() > accepted);
+        assert_eq!((node.shared.reads.used(), node.count("dsn_queued")), (0, 0));
+        assert_eq!(node.shared.queue_slots.used(), accepted);
+        hop.heal();
+        node.wait_for("relayed", accepted as usize).await;
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        assert_eq!(node.count("dsn_queued"), 0, "they have arrived");
+        assert!(back.messages().is_empty());
+        assert_eq!(node.shared.queue_slots.used(), 0);
     });
 }
 
