@@ -107,7 +107,9 @@ impl RecordFile {
             if self.damage.is_some() || self.end >= self.bytes_max {
                 return Err(why);
             }
-            // There may be no room for two. It is tried again later.
+            // There may be no room for two. It is tried again later, unless the new one took this one's place and
+            // only that is not durable.
+            self.check()?;
             self.rewritten_at = self.end + REWRITTEN_BYTES_MIN;
         }
         let batch = format::batch(&self.salt, self.end, changes);

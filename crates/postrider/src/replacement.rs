@@ -93,6 +93,9 @@ impl Replacement {
     }
 
     /// Makes it durable, then puts it in the place of the old one in one step, then makes that durable.
+    ///
+    /// # Errors
+    /// A sentence. Where only the last failed the file is in its place, and a crash may put the old one back.
     pub(crate) fn place(mut self) -> Result<(), String> {
         let placed = || {
             self.file.sync_all()?;

@@ -211,3 +211,18 @@ fn a_body_on_disk_is_sent_as_one_in_memory() {
         assert!(sent[0].content.ends_with(&format!("Subject: long\r\n\r\n{body}")));
     });
 }
+
+#[test]
+fn what_we_lack_for_a_handshake_sends_no_mail_in_clear() {
+    play(|| async {
+        let (node, peer) = node_and_peer().await;
+        node.world.set_handshake_error(Some(std::io::ErrorKind::OutOfMemory));
+        peer.always("EHLO", "250-peer.test\r\n250 STARTTLS").always("STARTTLS", "220 go on");
+        submit(&node, "me@source.test", &["a@x.test"]).await;
+        tokio::time::sleep(Duration::from_secs(7_200)).await;
+        assert!(peer.messages().is_empty());
+        // Where the host is to blame it is without.
+        node.world.set_handshake_error(None);
+        node.wait_for("relayed", 1).await;
+    });
+}

@@ -99,6 +99,11 @@ impl TestWorld {
         self.0.time.set_back(seconds);
     }
 
+    /// What handshakes with hosts come to from now on.
+    pub(crate) fn set_handshake_error(&self, error: Option<ErrorKind>) {
+        self.0.net.handshake_error.set(error);
+    }
+
     /// The certificate that clients show from now on, if they are asked for one.
     pub(crate) fn set_certificate(&self, certificate: Option<ClientCertificate>) {
         *self.0.net.certificate.borrow_mut() = certificate;
@@ -267,6 +272,8 @@ pub(crate) struct TestNet {
     connects: Cell<usize>,
     /// What clients show.
     certificate: RefCell<Option<ClientCertificate>>,
+    /// What handshakes with hosts come to.
+    handshake_error: Cell<Option<ErrorKind>>,
 }
 
 impl Net for TestNet {
@@ -312,7 +319,7 @@ impl Net for TestNet {
         _: &str,
         _: &Trust,
     ) -> io::Result<(Pipe, Encryption)> {
-        Err(ErrorKind::Unsupported.into())
+        Err(self.handshake_error.get().unwrap_or(ErrorKind::Unsupported).into())
     }
 }
 

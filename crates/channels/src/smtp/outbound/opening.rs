@@ -322,7 +322,8 @@ impl From<Failure> for NoGreeting {
 
 impl From<Unencrypted> for NoGreeting {
     fn from(Unencrypted { failure, result }: Unencrypted) -> NoGreeting {
-        NoGreeting { failure, is_of_tls: true, result }
+        // What this process lacks says nothing of the host's TLS, and is no reason to do without.
+        NoGreeting { failure, is_of_tls: result.is_some(), result }
     }
 }
 
