@@ -1,9 +1,10 @@
 //! MIME bodies to body parts (RFC 2157).
 
+use super::budget::{ELEMENTS_MAX, Work, elements};
 use super::entity::{ContentType, Entity, FIELDS_MAX, parse_parameters};
 use super::heading_to_x400::{self, Mapped};
 use super::trace::parse_date;
-use super::{Here, NotConverted, words};
+use super::{NotConverted, words};
 use crate::ber::{Class, Reader, Tag};
 use crate::content::general_text::GeneralText;
 use crate::content::heading::{Heading, HeadingExtension, IpmIdentifier};
@@ -27,7 +28,7 @@ pub(super) struct Body {
 /// Maps the body of a message; `mapped` gets what of it belongs into the heading.
 pub(super) fn body(
     message: &Entity<'_>,
-    here: &Here<'_>,
+    work: &Work<'_>,
     mapped: &mut Mapped,
     depth: usize,
 ) -> Result<Body, NotConverted> {
@@ -39,11 +40,11 @@ pub(super) fn body(
                 mapped.heading.extensions.push(multipart(&message.content_type.subtype, true));
             }
             for part in &parts {
-                body.part(part, here, depth)?;
+                body.part(part, work, depth)?;
             }
         }
         None => {
-            body.part(message, here, depth)?;
+            body.part(message, work, depth)?;
             // Its fields are in the heading's list, which then has them twice in a single part.
             let is_carried = |field: &String| {
                 field.get(..8).is_some_and(|front| front.eq_ignore_ascii_case("content-"))
@@ -71,13 +72,14 @@ impl Body {
     fn part(
         &mut self,
         entity: &Entity<'_>,
-        here: &Here<'_>,
+        work: &Work<'_>,
         depth: usize,
     ) -> Result<(), NotConverted> {
+        work.spend_part()?;
         if self.parts.len() >= BODY_PARTS_MAX {
             return Err(NotConverted::new(Cause::ConversionImpractical, "too many body parts"));
         }
-        let part = match self.converted(entity, here, depth)? {
+        let part = match self.converted(entity, work, depth)? {
             Some(part) => part,
             None => self.encapsulated(entity),
         };
@@ -88,7 +90,7 @@ impl Body {
     fn converted(
         &mut self,
         entity: &Entity<'_>,
-        here: &Here<'_>,
+        work: &Work<'_>,
         depth: usize,
     ) -> Result<Option<BodyPart>, NotConverted> {
         let content_type = &entity.content_type;
@@ -112,10 +114,10 @@ impl Body {
             if inner.fields.len() >= FIELDS_MAX {
                 return Ok(None);
             }
-            return self.message(&inner, here, depth + 1).map(Some);
+            return self.message(&inner, work, depth + 1).map(Some);
         }
         match nested(entity, depth) {
-            Some(parts) => self.multipart(&entity.content_type, &parts, here, depth + 1).map(Some),
+            Some(parts) => self.multipart(&entity.content_type, &parts, work, depth + 1).map(Some),
             None => Ok(None),
         }
     }
@@ -174,15 +176,15 @@ impl Body {
     fn message(
         &mut self,
         inner: &Entity<'_>,
-        here: &Here<'_>,
+        work: &Work<'_>,
         depth: usize,
     ) -> Result<BodyPart, NotConverted> {
-        let mut mapped = heading_to_x400::map(inner, here);
+        let mut mapped = heading_to_x400::map(inner, work);
         // The date is no part of a heading: here it has no envelope to go to.
         if let Some(date) = inner.field("Date") {
             mapped.rest.push(format!("Date: {date}"));
         }
-        let body = body(inner, here, &mut mapped, depth)?;
+        let body = body(inner, work, &mut mapped, depth)?;
         self.absorb(&body);
         self.needs_1988 |= mapped.heading.needs_1988();
         let ipm = Ipm { heading: mapped.heading, body: body.parts };
@@ -194,7 +196,7 @@ impl Body {
         &mut self,
         content_type: &ContentType,
         parts: &[Entity<'_>],
-        here: &Here<'_>,
+        work: &Work<'_>,
         depth: usize,
     ) -> Result<BodyPart, NotConverted> {
         let subtype = &content_type.subtype;
@@ -207,11 +209,11 @@ impl Body {
         };
         let mut inner = Body::default();
         for part in parts {
-            inner.part(part, here, depth)?;
+            inner.part(part, work, depth)?;
         }
         self.absorb(&inner);
         self.needs_1988 = true;
-        let relative = format!("{}.{depth}.{}", here.local_id, self.parts.len());
+        let relative = format!("{}.{depth}.{}", work.here.local_id, self.parts.len());
         let heading = Heading {
             this_ipm: IpmIdentifier { user: None, relative: relative.into() },
             subject: Some(Bytes::from(subject.into_bytes())),
@@ -262,14 +264,9 @@ fn tunnelled(octets: Vec<u8>) -> Option<BodyPart> {
     let mut reader = Reader::new(&octets);
     let element = reader.any().ok()?;
     reader.end().ok()?;
-    // All that is in it must be sound, down to where it would not be read on the other side.
-    let mut open = vec![element];
-    while let Some(element) = open.pop() {
-        if element.constructed {
-            for child in element.children().ok()? {
-                open.push(child.ok()?);
-            }
-        }
+    // All that is in it must be sound, down to where it would not be read on the other side, and not more than is read.
+    if elements(&octets, ELEMENTS_MAX).ok()? > ELEMENTS_MAX {
+        return None;
     }
     (element.tag.class == Class::Context).then(|| BodyPart::Other(Bytes::from(octets.clone())))
 }

@@ -1,5 +1,6 @@
 //! Delivery status notifications to reports (RFC 2156 §5.1.8).
 
+use super::budget::Work;
 use super::entity::Entity;
 use super::trace::parse_date;
 use super::{CONTENT_BYTES_MAX, Here, Use, body_to_x400, heading_to_x400, status, trace};
@@ -18,6 +19,9 @@ use mail::dsn::{DeliveryStatus, Group};
 
 /// Recipients of a DSN that are reported at most; of more it is a message, too.
 pub const RECIPIENTS_MAX: usize = 1_000;
+/// Octets of a delivery status that is read at most: its fields take some forty times as much. One that is longer is a
+/// message.
+const STATUS_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// What an ENVID begins with that a gateway made of an identifier (RFC 2156 appendix A 3.2).
 const MTS_IDENTIFIER: &str = "X400-MTS-Identifier: ";
 
@@ -50,7 +54,8 @@ pub fn dsn_to_report(here: &Here<'_>, destination: &OrAddress, message: &[u8]) -
                 "delivery-status" | "global-delivery-status"
             )
     })?;
-    let says = mail::dsn::parse(&part.decoded()?);
+    let status = part.decoded().filter(|status| status.len() <= STATUS_BYTES_MAX)?;
+    let says = mail::dsn::parse(&status);
     let date = entity.field("Date").and_then(parse_date).unwrap_or(here.now);
     let arrival = says.message.get("Arrival-Date").and_then(parse_date).unwrap_or(date);
     let recipients: Vec<ReportedRecipient> = says
@@ -120,8 +125,9 @@ fn content(
 
 /// The DSN itself as a message: so nothing of it is lost (§5.1.8.1).
 fn whole(here: &Here<'_>, entity: &Entity<'_>) -> Option<Bytes> {
-    let mut mapped = heading_to_x400::map(entity, here);
-    let body = body_to_x400::body(entity, here, &mut mapped, 0).ok()?;
+    let work = Work::new(here);
+    let mut mapped = heading_to_x400::map(entity, &work);
+    let body = body_to_x400::body(entity, &work, &mut mapped, 0).ok()?;
     let ipm = Ipm { heading: mapped.heading, body: body.parts };
     let content = Bytes::from(Content::Message(Box::new(ipm)).encode());
     (content.len() <= crate::report::RETURNED_BYTES_MAX).then_some(content)

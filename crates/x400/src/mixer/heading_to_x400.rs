@@ -1,5 +1,6 @@
 //! Header fields to a heading (RFC 2156 §5.1.3, §5.1.7).
 
+use super::budget::{ITEMS_MAX, Work};
 use super::entity::Entity;
 use super::mailbox::{self, ListedMailbox};
 use super::trace::parse_date;
@@ -54,9 +55,12 @@ pub(super) struct Mapped {
 }
 
 /// Maps all fields; those that have no place make the field list.
-pub(super) fn map(message: &Entity<'_>, here: &Here<'_>) -> Mapped {
+pub(super) fn map(message: &Entity<'_>, work: &Work<'_>) -> Mapped {
+    let here = work.here;
     let mut mapped = Mapped {
-        has_sender: message.field("Sender").is_some_and(|v| mailbox::parse_list(v).is_some()),
+        has_sender: message
+            .field("Sender")
+            .is_some_and(|value| mailbox::parse_list(value, work.items_left()).is_some()),
         ..Mapped::default()
     };
     mapped.heading.this_ipm = IpmIdentifier { user: None, relative: here.local_id.into() };
@@ -64,8 +68,8 @@ pub(super) fn map(message: &Entity<'_>, here: &Here<'_>) -> Mapped {
         if DROPPED.iter().any(|dropped| dropped.eq_ignore_ascii_case(name)) {
             continue;
         }
-        let taken = mapped.addresses(name, value, here)
-            || mapped.identifiers(name, value)
+        let taken = mapped.addresses(name, value, work)
+            || mapped.identifiers(name, value, work)
             || mapped.words(name, value)
             || mapped.envelope(name, value, here);
         if !taken {
@@ -89,21 +93,17 @@ impl Mapped {
         }
     }
 
-    fn addresses(&mut self, name: &str, value: &str, here: &Here<'_>) -> bool {
+    fn addresses(&mut self, name: &str, value: &str, work: &Work<'_>) -> bool {
         let known = ["From", "Sender", "Reply-To", "To", "Cc", "Bcc"];
         let Some(field) = known.iter().find(|known| known.eq_ignore_ascii_case(name)) else {
             return false;
         };
-        let Some(list) = mailbox::parse_list(value) else { return false };
+        let Some(list) = mailbox::parse_list(value, work.items_left()) else { return false };
         let descriptors: Option<Vec<OrDescriptor>> =
-            list.iter().map(|listed| descriptor(listed, here)).collect();
+            list.iter().map(|listed| descriptor(listed, work.here)).collect();
         let Some(descriptors) = descriptors else { return false };
-        let specifiers = || {
-            descriptors.iter().map(|recipient| RecipientSpecifier {
-                recipient: recipient.clone(),
-                ..RecipientSpecifier::default()
-            })
-        };
+        work.spend_items(descriptors.len());
+        let specifier = |recipient| RecipientSpecifier { recipient, ..Default::default() };
         let heading = &mut self.heading;
         match *field {
             "From" if self.has_sender => heading.authorizing_users.extend(descriptors),
@@ -116,16 +116,25 @@ impl Mapped {
             }
             "Sender" => heading.originator = descriptors.into_iter().next(),
             "Reply-To" => heading.reply_recipients.extend(descriptors),
-            "To" => heading.primary_recipients.extend(specifiers()),
-            "Cc" => heading.copy_recipients.extend(specifiers()),
-            _ => heading.blind_copy_recipients.get_or_insert_default().extend(specifiers()),
+            "To" => heading.primary_recipients.extend(descriptors.into_iter().map(specifier)),
+            "Cc" => heading.copy_recipients.extend(descriptors.into_iter().map(specifier)),
+            _ => heading
+                .blind_copy_recipients
+                .get_or_insert_default()
+                .extend(descriptors.into_iter().map(specifier)),
         }
         true
     }
 
-    fn identifiers(&mut self, name: &str, value: &str) -> bool {
+    fn identifiers(&mut self, name: &str, value: &str, work: &Work<'_>) -> bool {
         let lower = name.to_ascii_lowercase();
-        let ids = message_id::of_field(value);
+        if !["message-id", "in-reply-to", "references", "supersedes", "obsoletes"]
+            .contains(&lower.as_str())
+        {
+            return false;
+        }
+        let Some(ids) = message_id::of_field(value, work.items_left()) else { return false };
+        work.spend_items(ids.len());
         let mut all = ids.iter().map(|id| message_id::to_ipm(id));
         let heading = &mut self.heading;
         match (lower.as_str(), ids.len()) {
@@ -195,7 +204,10 @@ impl Mapped {
             "incomplete-copy" => {
                 let value = Bytes::from_static(&[5, 0]);
                 let oid = Bytes::from_static(oids::INCOMPLETE_COPY);
-                heading.extensions.push(HeadingExtension { oid, value: Some(value) });
+                // To say it again says no more.
+                if heading.extension(&oid).is_none() {
+                    heading.extensions.push(HeadingExtension { oid, value: Some(value) });
+                }
                 true
             }
             "content-language" => self.languages(value),
@@ -205,20 +217,20 @@ impl Mapped {
 
     /// Two letters each (§5.1.3); what has more is kept beside it.
     fn languages(&mut self, value: &str) -> bool {
-        let all: Vec<&str> = value.split(',').map(str::trim).collect();
+        let all = || value.split(',').map(str::trim);
         let is_code =
-            |text: &&str| text.len() >= 2 && text.bytes().take(2).all(|b| b.is_ascii_alphabetic());
-        if !all.iter().all(is_code) {
+            |text: &str| text.len() >= 2 && text.bytes().take(2).all(|b| b.is_ascii_alphabetic());
+        if !all().all(is_code) {
             return false;
         }
         self.heading.extensions.push(HeadingExtension::new(oids::LANGUAGES, |value| {
             value.constructed(Tag::SET, |set| {
-                for code in all.iter().filter_map(|code| code.get(..2)) {
+                for code in all().filter_map(|code| code.get(..2)) {
                     set.text(Tag::PRINTABLE_STRING, code);
                 }
             });
         }));
-        all.iter().all(|code| code.len() == 2)
+        all().all(|code| code.len() == 2)
     }
 
     fn envelope(&mut self, name: &str, value: &str, here: &Here<'_>) -> bool {
@@ -264,7 +276,7 @@ fn dl_element(value: &str, here: &Here<'_>) -> Option<NameAndTime> {
         .rsplit_once(';')
         .filter(|(_, end)| !end.trim().is_empty())
         .or_else(|| value.trim_end().strip_suffix(';').and_then(|value| value.rsplit_once(';')))?;
-    let mailbox = mailbox::parse_list(list)?.into_iter().next()?.address?;
+    let mailbox = mailbox::parse_list(list, ITEMS_MAX)?.into_iter().next()?.address?;
     let name = here.gateway.to_or_address(&mailbox, Use::Other)?.into();
     Some(NameAndTime { name, time: parse_date(rest.trim())? })
 }

@@ -1,7 +1,7 @@
 //! Address lists of header fields (RFC 5322 §3.4).
 
-/// Addresses of a field at most.
-pub const ADDRESSES_MAX: usize = 10_000;
+/// Words, comments and delimiters of one mailbox at most; a name of more is none that somebody has.
+pub const MAILBOX_TOKENS_MAX: usize = 1_000;
 
 /// An address of a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,41 +23,46 @@ enum Token {
     Special(char),
 }
 
-/// Reads a list. `None`: it is none, and must be carried as it is.
+/// Reads a list of at most `max` addresses. `None`: it is none, or longer, and must be carried as it is.
 #[must_use]
-pub fn parse_list(text: &str) -> Option<Vec<ListedMailbox>> {
+pub fn parse_list(text: &str, max: usize) -> Option<Vec<ListedMailbox>> {
     let mut all = Vec::new();
     let mut current: Vec<Token> = Vec::new();
     let mut group: Option<String> = None;
     let mut members = 0;
-    for token in tokens(text)? {
-        match token {
-            Token::Special(',') if !in_angle(&current) => {
+    let mut is_in_angle = false;
+    for token in tokens(text) {
+        match token? {
+            Token::Special(',') if !is_in_angle => {
                 members += finish(&mut current, &mut all)?;
             }
-            Token::Special(':') if group.is_none() && !in_angle(&current) => {
+            Token::Special(':') if group.is_none() && !is_in_angle => {
                 group = Some(phrase(&std::mem::take(&mut current)));
                 members = 0;
             }
             Token::Special(';') => {
+                is_in_angle = false;
                 let name = group.take()?;
                 members += finish(&mut current, &mut all)?;
                 if members == 0 {
                     all.push(ListedMailbox { display: Some(name), address: None });
                 }
             }
-            token => current.push(token),
+            token => {
+                match token {
+                    Token::Special('<') => is_in_angle = true,
+                    Token::Special('>') => is_in_angle = false,
+                    _ => {}
+                }
+                current.push(token);
+            }
         }
-        if all.len() > ADDRESSES_MAX {
+        if all.len() > max || current.len() > MAILBOX_TOKENS_MAX {
             return None;
         }
     }
     finish(&mut current, &mut all)?;
-    group.is_none().then_some(all)
-}
-
-fn in_angle(tokens: &[Token]) -> bool {
-    tokens.contains(&Token::Special('<')) && !tokens.contains(&Token::Special('>'))
+    (group.is_none() && all.len() <= max).then_some(all)
 }
 
 /// One mailbox of these tokens; none of none.
@@ -127,39 +132,43 @@ fn phrase(tokens: &[Token]) -> String {
     words.join(" ")
 }
 
-fn tokens(text: &str) -> Option<Vec<Token>> {
-    let mut tokens = Vec::new();
+/// The tokens, one after the other, so that a long field takes no more than what is read of it; `None` where none begins.
+fn tokens(text: &str) -> impl Iterator<Item = Option<Token>> {
     let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        let (token, length) = match c {
-            ' ' | '\t' | '\r' | '\n' => (None, 1),
-            '"' => {
-                let (inner, length) = delimited(rest, '"', '"')?;
-                (Some(Token::Quoted(inner, rest.get(..length)?.to_owned())), length)
-            }
-            '(' => {
-                let (inner, length) = delimited(rest, '(', ')')?;
-                (Some(Token::Comment(inner)), length)
-            }
-            ',' | ':' | ';' | '<' | '>' => (Some(Token::Special(c)), 1),
-            ')' | '\\' => return None,
-            // An address literal may have a colon in it.
-            _ => {
-                let mut depth = false;
-                let end = rest
-                    .find(|c: char| {
-                        depth = (depth || c == '[') && c != ']';
-                        !depth && " \t\r\n\"(),:;<>\\".contains(c)
-                    })
-                    .unwrap_or(rest.len());
-                (Some(Token::Word(rest.get(..end)?.to_owned())), end)
-            }
-        };
-        // Parts of one address that stand side by side are one word.
-        tokens.extend(token);
-        rest = rest.get(length..)?;
-    }
-    Some(tokens)
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches([' ', '\t', '\r', '\n']);
+        let first = rest.chars().next()?;
+        let token = token(first, rest);
+        rest = token.as_ref().and_then(|(_, length)| rest.get(*length..)).unwrap_or_default();
+        Some(token.map(|(token, _)| token))
+    })
+}
+
+/// The token that `rest` begins with, and how long it is.
+fn token(first: char, rest: &str) -> Option<(Token, usize)> {
+    Some(match first {
+        '"' => {
+            let (inner, length) = delimited(rest, '"', '"')?;
+            (Token::Quoted(inner, rest.get(..length)?.to_owned()), length)
+        }
+        '(' => {
+            let (inner, length) = delimited(rest, '(', ')')?;
+            (Token::Comment(inner), length)
+        }
+        ',' | ':' | ';' | '<' | '>' => (Token::Special(first), 1),
+        ')' | '\\' => return None,
+        // An address literal may have a colon in it.
+        _ => {
+            let mut depth = false;
+            let end = rest
+                .find(|c: char| {
+                    depth = (depth || c == '[') && c != ']';
+                    !depth && " \t\r\n\"(),:;<>\\".contains(c)
+                })
+                .unwrap_or(rest.len());
+            (Token::Word(rest.get(..end)?.to_owned()), end)
+        }
+    })
 }
 
 /// What stands between two delimiters, which may nest if they differ, and how long all of it is.
@@ -228,6 +237,8 @@ pub fn written_phrase(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const MANY: usize = 100;
+
     fn listed(display: Option<&str>, address: Option<&str>) -> ListedMailbox {
         ListedMailbox { display: display.map(Into::into), address: address.map(Into::into) }
     }
@@ -254,21 +265,24 @@ mod tests {
             ("x@[IPv6:::1]", vec![listed(None, Some("x@[IPv6:::1]"))]),
             ("=?utf-8?q?a?= <a@b>", vec![listed(Some("=?utf-8?q?a?="), Some("a@b"))]),
         ] {
-            assert_eq!(parse_list(text), Some(expected), "{text}");
+            assert_eq!(parse_list(text, MANY), Some(expected), "{text}");
         }
         for bad in ["a", "a@", "@b", "<a@b", "a@b>", "\"a", "(a", "a@b <c@d>x", "g: a@b"] {
-            assert_eq!(parse_list(bad), None, "{bad}");
+            assert_eq!(parse_list(bad, MANY), None, "{bad}");
         }
-        let many = "a@b,".repeat(ADDRESSES_MAX);
-        assert_eq!(parse_list(&many).map(|all| all.len()), Some(ADDRESSES_MAX));
-        assert_eq!(parse_list(&(many + "a@b,")), None);
+        let many = "a@b,".repeat(MANY);
+        assert_eq!(parse_list(&many, MANY).map(|all| all.len()), Some(MANY));
+        assert_eq!(parse_list(&(many + "a@b"), MANY), None);
+        let name = |words: usize| "A ".repeat(words) + "<a@b>";
+        assert!(parse_list(&name(MAILBOX_TOKENS_MAX - 3), MANY).is_some());
+        assert_eq!(parse_list(&name(MAILBOX_TOKENS_MAX - 2), MANY), None);
     }
 
     #[test]
     fn mailboxes_are_written_so_that_they_come_back() {
         for display in ["A B", "B, A", "q\"uo\\te", "(comment)", "Jürgen K."] {
             let written = write(Some(display), "a@b");
-            let read = parse_list(&written).unwrap_or_else(|| panic!("{written}"));
+            let read = parse_list(&written, MANY).unwrap_or_else(|| panic!("{written}"));
             assert_eq!(
                 super::super::words::decode(read[0].display.as_deref().unwrap_or_default()),
                 display

@@ -51,19 +51,20 @@ pub fn is_message_id(id: &str) -> bool {
     is_graphic && parts(id).is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty())
 }
 
-/// The identifiers of a field (In-Reply-To, References): those in angle brackets.
+/// The identifiers of a field (In-Reply-To, References): those in angle brackets. `None`: there are more than `max`.
 #[must_use]
-pub fn of_field(value: &str) -> Vec<&str> {
+pub fn of_field(value: &str, max: usize) -> Option<Vec<&str>> {
     let mut all = Vec::new();
     let mut rest = value;
     while let Some((_, behind)) = rest.split_once('<') {
         let Some((id, more)) = behind.split_once('>') else { break };
-        if all.len() < super::entity::FIELDS_MAX {
-            all.push(id.trim());
+        if all.len() >= max {
+            return None;
         }
+        all.push(id.trim());
         rest = more;
     }
-    all
+    Some(all)
 }
 
 #[cfg(test)]
@@ -86,6 +87,7 @@ mod tests {
         let identifier = to_ipm("\"147*/S=Dietrich/O=Siemens/ADMD=DBP/C=DE/\"@MHS");
         assert_eq!((&*identifier.relative, identifier.user.is_some()), ("147", true));
         assert_eq!(to_ipm(&"x".repeat(70)).relative.len(), RELATIVE_CHARS_MAX);
-        assert_eq!(of_field("phrase <a@b> <c@d>,<e@f"), ["a@b", "c@d"]);
+        assert_eq!(of_field("phrase <a@b> <c@d>,<e@f", 2), Some(vec!["a@b", "c@d"]));
+        assert_eq!(of_field("<a@b> <c@d>", 1), None);
     }
 }

@@ -4,6 +4,7 @@
 pub mod address;
 mod body_to_mail;
 mod body_to_x400;
+mod budget;
 pub mod dsn_to_report;
 pub mod entity;
 mod heading_to_mail;
@@ -23,6 +24,7 @@ pub mod words;
 
 pub use address::{Gateway, Use};
 pub use body_to_x400::DEPTH_MAX;
+pub use budget::{ALL_PARTS_MAX, ELEMENTS_MAX, ITEMS_MAX};
 pub use dsn_to_report::{FromDsn, dsn_to_report};
 pub use mcgam::{Mappings, TableKind};
 pub use report_to_mail::report_to_mail;

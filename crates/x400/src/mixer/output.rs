@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// Where lines are folded (RFC 5322 §2.1.1), and where they end at the latest.
 const FOLD_AT: usize = 76;
@@ -19,9 +20,11 @@ impl Fields {
         for word in value.trim().split([' ', '\t']) {
             let word: String =
                 word.chars().map(|c| if c.is_ascii_graphic() { c } else { '?' }).collect();
-            // A line of blanks alone would end the header for many.
-            let has_text = line.trim_end().len() > name.len() + 1 || line.starts_with(' ');
-            if !word.is_empty() && has_text && line.len() + 1 + word.len() > FOLD_AT {
+            // A line of blanks alone would end the header for many. Asked before a word only: then blanks are gone
+            // through once.
+            let has_text =
+                |line: &str| line.trim_end().len() > name.len() + 1 || line.starts_with(' ');
+            if !word.is_empty() && line.len() + 1 + word.len() > FOLD_AT && has_text(&line) {
                 self.line(&line);
                 line.clear();
             }
@@ -135,10 +138,11 @@ impl Part {
     }
 }
 
-/// One that stands in no part.
+/// One that stands in no part. If somebody guessed the first, the next is made of what the parts say, which has to say it
+/// then: each costs a look at all of them.
 fn boundary(parts: &[Part], seed: &str) -> String {
     let seed: String = seed.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
-    let mut number = 0_u32;
+    let mut number = 0_u64;
     loop {
         let boundary = format!("=_{seed}.{number}");
         let is_used = parts.iter().any(|part| {
@@ -148,7 +152,13 @@ fn boundary(parts: &[Part], seed: &str) -> String {
         if !is_used {
             return boundary;
         }
-        number += 1;
+        let mut hasher = DefaultHasher::new();
+        number.hash(&mut hasher);
+        for part in parts {
+            part.fields.0.hash(&mut hasher);
+            part.body.hash(&mut hasher);
+        }
+        number = hasher.finish();
     }
 }
 

@@ -1,5 +1,6 @@
 //! X.400 to internet mail (RFC 2156 §5.3): messages and notifications.
 
+use super::budget::{ELEMENTS_MAX, elements};
 use super::output::{Fields, Part};
 use super::{
     CONTENT_BYTES_MAX, Here, NotConverted, body_to_mail, heading_to_mail, notification, trace,
@@ -60,8 +61,7 @@ pub fn to_mail(
     content: &Bytes,
 ) -> Result<Mail, NotConverted> {
     check(envelope, recipients, content)?;
-    let content_read = Content::read(content)
-        .map_err(|error| NotConverted::new(Cause::ContentSyntax, error.to_string()))?;
+    let content_read = read(content)?;
     let originator = here.gateway.to_mail(&envelope.originator.address);
     let to: Vec<MailTo> = recipients
         .iter()
@@ -91,6 +91,16 @@ pub fn to_mail(
 pub(super) fn finished(mut out: Fields, body: Part) -> Vec<u8> {
     out.field("MIME-Version", "1.0");
     [&out.0[..], &body.fields.0, b"\r\n", &body.body].concat()
+}
+
+/// Reads a content, unless it would take far more room than it has octets.
+fn read(content: &Bytes) -> Result<Content, NotConverted> {
+    let broken = |text: String| NotConverted::new(Cause::ContentSyntax, text);
+    if elements(content, ELEMENTS_MAX).map_err(|error| broken(error.to_string()))? > ELEMENTS_MAX {
+        let text = "the content has too many elements";
+        return Err(NotConverted::new(Cause::ConversionImpractical, text));
+    }
+    Content::read(content).map_err(|error| broken(error.to_string()))
 }
 
 fn check(
@@ -244,7 +254,7 @@ pub(super) fn returned(
     content: &Bytes,
 ) -> Option<Vec<u8>> {
     content_type.is_none_or(ContentType::is_interpersonal).then_some(())?;
-    let Ok(Content::Message(ipm)) = Content::read(content) else { return None };
+    let Ok(Content::Message(ipm)) = read(content) else { return None };
     let mut out = Fields::default();
     let body = message(&ipm, here, None, &mut out);
     Some(finished(out, body))

@@ -1,5 +1,6 @@
 //! Internet mail to X.400 (RFC 2156 §5.1): envelope and content.
 
+use super::budget::Work;
 use super::entity::{Entity, FIELDS_MAX};
 use super::heading_to_x400::{self, Mapped};
 use super::{CONTENT_BYTES_MAX, Here, NotConverted, Party, Use, body_to_x400, trace, words};
@@ -108,8 +109,9 @@ pub fn to_x400(
     let originator = originator.ok_or_else(|| {
         NotConverted::new(Cause::InvalidArguments, "the originator has no O/R address")
     })?;
-    let mut mapped = heading_to_x400::map(&entity, here);
-    let body = body_to_x400::body(&entity, here, &mut mapped, 0)?;
+    let work = Work::new(here);
+    let mut mapped = heading_to_x400::map(&entity, &work);
+    let body = body_to_x400::body(&entity, &work, &mut mapped, 0)?;
     let eits = trace::mixer_eits(body.has_text, body.eits);
     let trace = trace::of_header(&entity, &originator, eits.clone(), here);
     let ipm = Ipm { heading: std::mem::take(&mut mapped.heading), body: body.parts };

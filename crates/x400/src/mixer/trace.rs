@@ -5,7 +5,8 @@ use super::entity::Entity;
 use crate::content::oids::EIT_MIXER;
 use crate::mts::trace::{Attempted, RoutingAction, Supplied, other_action};
 use crate::mts::{
-    Eits, Extension, Flags, GlobalDomain, InternalTraceElement, TRACE_MAX, TraceElement, UtcTime,
+    EITS_MAX, Eits, Extension, Flags, GlobalDomain, InternalTraceElement, TRACE_MAX, TraceElement,
+    UtcTime,
 };
 use crate::or_name::OrAddress;
 use mail::Wall;
@@ -271,6 +272,9 @@ pub fn parse_encoded_info(text: &str) -> Eits {
             continue;
         }
         // The first bracket or the last may have been taken off with those around the list.
+        if eits.extended.len() >= EITS_MAX {
+            break;
+        }
         let numbers: Vec<&str> =
             item.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty()).collect();
         if let Some(oid) = crate::ber::oid_from_text(&numbers.join(".")) {

@@ -32,9 +32,18 @@ pub fn decode(text: &str) -> String {
     out
 }
 
+/// Octets of an encoded word that is read at most: those of a line (RFC 5322 §2.1.1). Some programs write longer ones
+/// than they may.
+const WORD_READ_MAX: usize = 998;
+
 /// The encoded word at the front: what it says, and how long it is.
 fn word_at(text: &str) -> Option<(String, usize)> {
-    let inner = text.strip_prefix("=?")?;
+    let mut end = text.len().min(WORD_READ_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let front = text.get(..end)?;
+    let inner = front.strip_prefix("=?")?;
     let (charset, behind) = inner.split_once('?')?;
     let (encoding, behind) = behind.split_once('?')?;
     let (encoded, _) = behind.split_once("?=")?;

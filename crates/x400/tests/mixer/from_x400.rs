@@ -1,21 +1,13 @@
 //! Messages that X.400 users sent, as mail.
 
-use crate::{World, file};
+use crate::{World, apdu};
 use bytes::Bytes;
 use x400::content::heading::{HeadingExtension, IpmIdentifier, OrDescriptor};
 use x400::content::{BodyPart, Content, Heading, Ipm, file_transfer, oids};
 use x400::mixer::entity::Entity;
 use x400::mixer::{to_mail, trace};
-use x400::mts::reader::read_whole;
-use x400::mts::{ApduEvent, ContentType, Eits, ExtensionKind, Limits, TransferEnvelope};
+use x400::mts::{ContentType, Eits, ExtensionKind, TransferEnvelope};
 use x400::reasons::Cause;
-
-fn apdu(name: &str) -> (TransferEnvelope, Bytes) {
-    match read_whole(&file(name), Limits::default()) {
-        Ok((ApduEvent::Envelope { envelope: Ok(envelope), .. }, content)) => (*envelope, content),
-        other => panic!("{name}: {other:?}"),
-    }
-}
 
 /// The header of the vector with every extension and every part.
 const FIELDS: [(&str, &str); 18] = [

@@ -1,6 +1,7 @@
 //! MIXER: mail through X.400 and back, messages of X.400 as mail, reports both ways (RFC 2156, RFC 2157).
 
 mod from_x400;
+mod limits;
 mod reports;
 mod through;
 
@@ -10,7 +11,8 @@ use x400::content::Content;
 use x400::mixer::{
     Gateway, Here, MailEnvelope, MailRecipient, Mappings, Party, TableKind, to_x400,
 };
-use x400::mts::{GlobalDomain, TransferEnvelope, UtcTime};
+use x400::mts::reader::read_whole;
+use x400::mts::{ApduEvent, GlobalDomain, Limits, TransferEnvelope, UtcTime};
 use x400::or_name::OrAddress;
 
 /// A gateway, and what it needs to convert.
@@ -75,4 +77,11 @@ fn mail_envelope<'a>(recipients: &'a [MailRecipient<'a>]) -> MailEnvelope<'a> {
 fn file(name: &str) -> Vec<u8> {
     let path = format!("{}/tests/apdus/golden/{name}.ber", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn apdu(name: &str) -> (TransferEnvelope, Bytes) {
+    match read_whole(&file(name), Limits::default()) {
+        Ok((ApduEvent::Envelope { envelope: Ok(envelope), .. }, content)) => (*envelope, content),
+        other => panic!("{name}: {other:?}"),
+    }
 }
