@@ -73,16 +73,14 @@ impl Gateway {
         }
     }
 
-    /// The O/R address that stands for an internet address. `None`: it is longer than an O/R address can hold, or
-    /// has characters other than ASCII.
+    /// The O/R address that stands for an internet address. `None`: it is longer than an O/R address can hold, has
+    /// characters other than ASCII, or [`Gateway::would_come_back`].
     #[must_use]
     pub fn to_or_address(&self, mail: &str, usage: Use) -> Option<OrAddress> {
         let parsed = split(mail);
         let attributes = parsed.and_then(|(_, domain)| self.of_domain(domain));
-        if let Some((local, domain)) = parsed
-            && let Some(address) = self.encoded(&unquote(local), domain, attributes.as_ref())
-        {
-            return Some(address);
+        if let Some(address) = self.written(parsed, attributes.as_ref()) {
+            return (!is_encapsulating(&address)).then_some(address);
         }
         // RFC 2156 §4.3.4, stage II: an internet address within the address of a gateway.
         let domain = parsed.map_or(mail, |(_, domain)| domain);
@@ -95,6 +93,28 @@ impl Gateway {
         };
         encapsulate(mail, &mut address)?;
         Some(address)
+    }
+
+    /// Whether an internet address is an O/R address, written out, that has an internet address in it. RFC 2156 §4.3.4
+    /// would have it made. But a hub may give it back to us, as ours or because we are its way out, and [`to_mail`] asks
+    /// for nothing beside that attribute: anybody could send to anybody, from a peer that is trusted.
+    ///
+    /// [`to_mail`]: Gateway::to_mail
+    #[must_use]
+    pub fn would_come_back(&self, mail: &str) -> bool {
+        let parsed = split(mail);
+        let attributes = parsed.and_then(|(_, domain)| self.of_domain(domain));
+        self.written(parsed, attributes.as_ref()).is_some_and(|address| is_encapsulating(&address))
+    }
+
+    /// Stage I, of local part and domain.
+    fn written(
+        &self,
+        parsed: Option<(&str, &str)>,
+        attributes: Option<&OrAddress>,
+    ) -> Option<OrAddress> {
+        let (local, domain) = parsed?;
+        self.encoded(&unquote(local), domain, attributes)
     }
 
     /// Stage I: an X.400 address that was written as an internet address.
@@ -214,6 +234,13 @@ fn below(address: &OrAddress, levels: usize) -> OrAddress {
         }
     }
     rest
+}
+
+/// Whether there is an RFC-822 attribute, whatever it says. In either character set: somebody on the way may make one of
+/// the other.
+fn is_encapsulating(address: &OrAddress) -> bool {
+    let kinds = address.domain_defined.iter().filter_map(|attribute| attribute.kind.to_text());
+    kinds.into_iter().any(|kind| kind.trim().eq_ignore_ascii_case(RFC_822))
 }
 
 /// The address in an RFC-822 attribute (mapping A).

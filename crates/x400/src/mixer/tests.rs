@@ -122,6 +122,38 @@ fn addresses_come_back() {
     }
 }
 
+/// RFC 2156 §4.3.4 would have stage I read them. The hub of our domain gives them back to us, and then we would send to
+/// anybody for anybody.
+#[test]
+fn no_address_is_made_that_would_come_back_as_internet_mail() {
+    let gateway = gateway(
+        "gmd.de#O$@.PRMD$GMD.ADMD$DBP.C$DE#\n",
+        "far.example#O$Gate.PRMD$Far.ADMD$x.C$DE#\n",
+    );
+    for mail in [
+        "\"/RFC-822=victim(a)example.com/O=gw/PRMD=Example/ADMD= /C=GB/\"@gw.example.org",
+        "\"/C=gb/ADMD=/PRMD=EXAMPLE/O=GW/rfc-822=victim(a)example.com/\"@gw.example.org",
+        "\"/DD.RFC-822=victim(a)example.com/O=gw/PRMD=Example/ADMD= /C=GB/\"@gw.example.org",
+        "\"/DD1.Rfc-822=victim(a)example.com/S=x/O=gw/PRMD=Example/ADMD= /C=GB/\"@gw.example.org",
+        "\"DDA:RFC-822=victim(a)example.com; O=gw; P=Example; A= ; C=GB\"@gw.example.org",
+        "\"/DD.RFC-822*RFC-822=victim(a)example.com/O=gw/PRMD=Example/ADMD= /C=GB/\"@gw.example.org",
+        "\"/DD.*RFC-822=*victim(a)example.com/O=gw/PRMD=Example/ADMD= /C=GB/\"@gw.example.org",
+        "\"/DD. RFC-822 =victim(a)example.com/O=gw/PRMD=Example/ADMD= /C=GB/\"@gw.example.org",
+        "\"/RFC-822=victim(040)a(041)example.com/OU=x/O=gw/PRMD=Example/ADMD= /C=GB/\"@gw.example.org",
+        // Whatever else it says: a hub may have us as its way out.
+        "\"/RFC-822=victim(a)example.com/PRMD=Nowhere/ADMD= /C=ZZ/\"@gw.example.org",
+        "/RFC-822=victim(a)example.com/@gmd.de",
+        "\"/RFC-822=victim(a)example.com/O=gw/PRMD=Example/ADMD= /C=GB/\"@far.example",
+    ] {
+        let made = gateway.to_or_address(mail, Use::Other);
+        let back = made.as_ref().and_then(|address| gateway.to_mail(address));
+        assert!(back.is_none_or(|back| back == mail), "{mail}: {made:?}");
+    }
+    let written = "\"/RFC-822=victim(a)example.com/O=gw/PRMD=Example/ADMD= /C=GB/\"@gw.example.org";
+    assert_eq!(gateway.to_or_address(written, Use::Other), None);
+    assert!(gateway.would_come_back(written) && !gateway.would_come_back("a@example.com"));
+}
+
 #[test]
 fn internet_addresses_are_carried_whole() {
     let gateway = gateway("", "");

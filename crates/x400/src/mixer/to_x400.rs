@@ -200,14 +200,25 @@ fn correlator(entity: &Entity<'_>, envid: Option<&str>) -> String {
     text.chars().take(CORRELATOR_CHARS).collect()
 }
 
+/// Why somebody can't be a recipient.
+fn no_address(party: &Party<'_>, here: &Here<'_>) -> NotConverted {
+    match party {
+        Party::Mail(mail) if here.gateway.would_come_back(mail) => NotConverted::new(
+            Cause::RestrictedDelivery,
+            "nobody is sent to through X.400 whom the gateway would send to by internet mail",
+        ),
+        _ => NotConverted::new(Cause::InvalidArguments, "a recipient has no O/R address"),
+    }
+}
+
 fn recipient(
     recipient: &MailRecipient<'_>,
     number: u32,
     here: &Here<'_>,
 ) -> Result<Recipient, NotConverted> {
-    let address = here.or_address(&recipient.party, Use::Other).ok_or_else(|| {
-        NotConverted::new(Cause::InvalidArguments, "a recipient has no O/R address")
-    })?;
+    let address = here
+        .or_address(&recipient.party, Use::Other)
+        .ok_or_else(|| no_address(&recipient.party, here))?;
     let original = recipient.orcpt.and_then(|(kind, text)| match kind {
         kind if kind.eq_ignore_ascii_case("x400") => OrAddress::parse(text).ok(),
         kind if kind.eq_ignore_ascii_case("rfc822") => here.gateway.to_or_address(text, Use::Other),
