@@ -1,6 +1,7 @@
 //! What is sent of a message, probe or report: its envelope with our trace and the next MTA's recipients, and its
 //! content as it came.
 
+use super::apdu::{Content, Departure, Refused};
 use super::kept::{self, ApduKind};
 use super::{names, redirection};
 use bytes::Bytes;
@@ -16,26 +17,6 @@ use x400::mts::{
     EnvelopeKind, InternalTraceElement, Limits, ReportContent, ReportEnvelope, TraceElement,
     TransferEnvelope, UtcTime,
 };
-
-/// An APDU but for its content.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Departure {
-    /// The octets before the content.
-    pub(super) prefix: Vec<u8>,
-    /// What follows.
-    pub(super) content: Content,
-}
-
-/// The content of an APDU.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Content {
-    /// A probe has none.
-    None,
-    /// As it is kept.
-    Kept,
-    /// Made of a message of internet mail.
-    Made(Bytes),
-}
 
 /// What is sent of `message` to an MTA that answers for its recipients of these indexes. `x400`: who we are;
 /// `mode`: how that MTA is spoken to. A report for an MTA of 1984 is [`report_to_1984`]'s.
@@ -55,27 +36,40 @@ pub(super) fn departure(
         ApduKind::Report => {
             let envelope = report_envelope(&envelope, &visit)?;
             let prefix = report_prefix(&envelope, message.sent_body_bytes());
-            return Ok(Departure { prefix, content: Content::Kept });
+            return Ok(Departure { prefix, content: Content::Kept, refused: Vec::new() });
         }
         ApduKind::Message => EnvelopeKind::Message,
         ApduKind::Probe => EnvelopeKind::Probe,
     };
-    let envelope = transfer_envelope(&envelope, kind, indexes, visit)?;
-    let envelope = match mode {
-        X400Mode::Normal | X400Mode::X410 => envelope,
-        X400Mode::X4101984 => {
-            let read = TransferEnvelope::read(&envelope, kind, &Limits::default());
-            let read = read.map_err(|error| unusable(&error))?;
-            downgrade::to_1984(&read).map_err(not_downgraded)?.encode()
-        }
+    let read = TransferEnvelope::read(&envelope, kind, &Limits::default());
+    let read = read.map_err(|error| unusable(&error))?;
+    let envelope = transfer_envelope(&envelope, &read, indexes, visit)?;
+    let (envelope, refused) = match mode {
+        X400Mode::Normal | X400Mode::X410 => (envelope, Vec::new()),
+        X400Mode::X4101984 => downgraded(&envelope, &read)?,
     };
     Ok(match kind {
         EnvelopeKind::Message => Departure {
             prefix: message_prefix(&envelope, message.sent_body_bytes()),
             content: Content::Kept,
+            refused,
         },
-        EnvelopeKind::Probe => Departure { prefix: envelope, content: Content::None },
+        EnvelopeKind::Probe => Departure { prefix: envelope, content: Content::None, refused },
     })
+}
+
+/// What leaves to an MTA of 1984, and which of our recipients it can't have. `came`: the envelope before.
+fn downgraded(octets: &[u8], came: &TransferEnvelope) -> Result<(Vec<u8>, Refused), Failure> {
+    let read = TransferEnvelope::read(octets, came.kind, &Limits::default());
+    let made = downgrade::to_1984(&read.map_err(|error| unusable(&error))?);
+    let made = made.map_err(not_downgraded)?;
+    let ours = (0..).zip(&came.recipients).filter(|(_, r)| r.indicators.is_responsible());
+    let ours = ours.zip(0..).map(|((place, _), index): ((usize, _), u32)| (place, index));
+    let refused = ours.filter_map(|(place, index)| {
+        let (_, why) = made.refused.iter().find(|(refused, _)| *refused == place)?;
+        Some((index, not_downgraded(*why)))
+    });
+    Ok((made.envelope.encode(), refused.collect()))
 }
 
 /// Whether it is a report.
@@ -102,7 +96,7 @@ pub(super) fn report_to_1984(
     let made = downgrade::report_to_1984(&envelope, &content).map_err(not_downgraded)?;
     let content = Bytes::from(made.1.encode());
     let prefix = report_prefix(&made.0.encode(), content.len() as u64);
-    Ok(Departure { prefix, content: Content::Made(content) })
+    Ok(Departure { prefix, content: Content::Made(content), refused: Vec::new() })
 }
 
 /// The envelope of a report with our trace.
@@ -123,15 +117,13 @@ fn report_envelope(octets: &[u8], visit: &Visit<'_>) -> Result<Vec<u8>, Failure>
 /// The envelope of a message or a probe with our trace, for the recipients of these indexes.
 fn transfer_envelope(
     octets: &[u8],
-    kind: EnvelopeKind,
+    read: &TransferEnvelope,
     indexes: &[u32],
     visit: Visit<'_>,
 ) -> Result<Vec<u8>, Failure> {
-    let read = TransferEnvelope::read(octets, kind, &Limits::default());
-    let read = read.map_err(|error| unusable(&error))?;
-    let is_redirected = redirection::was_redirected_here(&read);
+    let is_redirected = redirection::was_redirected_here(read);
     let (trace, internal) = visit.redirected(is_redirected).elements(&read.trace);
-    let recipients = responsibilities(&read, indexes);
+    let recipients = responsibilities(read, indexes);
     let changes = Changes {
         trace: trace.as_ref(),
         internal_trace: Some(&internal),

@@ -1,6 +1,7 @@
 //! Between X.400 and internet mail (MIXER, RFC 2156): at delivery, the same at every attempt, so that a reload
 //! reaches queued messages.
 
+use super::apdu::{Content, Departure};
 use super::kept::{self, ApduKind};
 use super::names;
 use bytes::Bytes;
@@ -146,8 +147,8 @@ fn no_gateway() -> Failure {
     Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 3), text)
 }
 
-/// A message of internet mail as an APDU: the octets before its content, and that. `content`: all of it, header
-/// and body; the next MTA answers for the recipients of these indexes.
+/// A message of internet mail as an APDU. `content`: all of it, header and body; the next MTA answers for the
+/// recipients of these indexes.
 ///
 /// # Errors
 /// It can't be converted, for people.
@@ -156,11 +157,12 @@ pub(super) fn to_apdu(
     content: &[u8],
     indexes: &[u32],
     x400: &X400,
-) -> Result<(Vec<u8>, Bytes), Failure> {
+) -> Result<Departure, Failure> {
     let converting = Converting::of(message, x400);
     let converting = converting.ok_or_else(no_gateway)?;
-    if let Some(made) = report_of_dsn(message, content, &converting) {
-        return Ok(made);
+    if let Some((prefix, content)) = report_of_dsn(message, content, &converting) {
+        let content = Content::Made(content);
+        return Ok(Departure { prefix, content, refused: Vec::new() });
     }
     let parsed: Vec<Option<OrAddress>> = message
         .envelope
@@ -194,10 +196,18 @@ pub(super) fn to_apdu(
         returns_content: message.envelope.ret != Some(Ret::Headers),
         priority: message.priority().unwrap_or_default(),
     };
-    let made = to_x400(&converting.here(), &envelope, content);
+    let here = converting.here();
+    let refused: Vec<(u32, Failure)> = to_x400::refused(&here, &envelope)
+        .iter()
+        .filter_map(|(index, why)| Some((u32::try_from(*index).ok()?, not_converted(why))))
+        .collect();
+    if !refused.is_empty() && refused.len() == indexes.len() {
+        return Ok(Departure { prefix: Vec::new(), content: Content::None, refused });
+    }
+    let made = to_x400(&here, &envelope, content);
     let (envelope, content) = made.map_err(|error| not_converted(&error))?;
     let prefix = message_prefix(&envelope.encode(), content.len() as u64);
-    Ok((prefix, Bytes::from(content)))
+    Ok(Departure { prefix, content: Content::Made(Bytes::from(content)), refused })
 }
 
 /// The report that a DSN becomes (RFC 2156 §5.1.8); `None`: it is none, or says more than a report can.
@@ -228,3 +238,6 @@ fn not_converted(error: &NotConverted) -> Failure {
     let status = EnhancedStatus::new(5, status.subject, status.detail);
     Failure::local(Class::Permanent, status, format!("it can't be converted: {error}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! X.400: messages, probes and reports of other MTAs over P1, both ways, and what an MTA does with them (X.411 §14).
 
 mod acceptance;
+mod apdu;
 mod departure;
 mod ends;
 mod gateway;

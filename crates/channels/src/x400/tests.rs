@@ -1,7 +1,8 @@
 //! What an MTA does with APDUs, on octets that nobody here has made.
 
 use super::acceptance::{self, Acceptance, Terms};
-use super::departure::{Content, departure};
+use super::apdu::Content;
+use super::departure::departure;
 use super::kept;
 use bytes::Bytes;
 use config::{Config, X400Mode};
@@ -263,6 +264,28 @@ fn an_mta_of_1984_gets_no_extension_and_what_it_can_not_have_is_refused() {
     assert!(envelope.extensions.0.is_empty());
     assert!(envelope.recipients.iter().all(|recipient| recipient.extensions.0.is_empty()));
     assert!(envelope.trace.last().unwrap().domain.to_string().contains("Ours"));
+    // One of 1988 alone, and one that another MTA answers for, too.
+    let (event, content) = read_whole(NOT_CRITICAL, Limits::default()).unwrap();
+    let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
+    let mut envelope = *envelope;
+    let mut bad = envelope.recipients[0].clone();
+    bad.name.address.organization =
+        x400::or_name::Value { printable: None, teletex: Some(Bytes::from_static(b"Beta")) };
+    let request = bad.indicators.user_request();
+    let mut others = bad.clone();
+    others.indicators = x400::mts::RecipientIndicators::new(false, request);
+    envelope.recipients.splice(0..0, [others, bad]);
+    (1..).zip(&mut envelope.recipients).for_each(|(number, one)| one.number = number);
+    let terms = Terms { x400, config: &config, recipients_max: 100, now: NOW };
+    let accepted = acceptance::of_transfer(&envelope, &envelope.encode(), &terms);
+    let sent = departure(&message(accepted, content.clone()), &[0, 1], x400, X400Mode::X4101984);
+    let sent = sent.unwrap();
+    let statuses: Vec<_> =
+        sent.refused.iter().map(|(index, why)| (*index, why.status.to_string())).collect();
+    assert_eq!(statuses, [(0, "5.6.5".to_owned())]);
+    let (event, _) = read_whole(&[&sent.prefix[..], &content].concat(), Limits::default()).unwrap();
+    let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
+    assert_eq!(envelope.recipients.iter().map(|one| one.number).collect::<Vec<_>>(), [3]);
     // Reassignment prohibited is critical.
     let (accepted, content) = accept(EXTENSIONS, &config, 100);
     let sent = departure(&message(accepted, content), &[0], x400, X400Mode::X4101984);

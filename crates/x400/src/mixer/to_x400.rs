@@ -82,10 +82,18 @@ pub fn request_of(notify: Notify) -> ReportRequest {
     }
 }
 
-/// Converts a message. The content is of type P22, or P2 where nothing needs more.
+/// Those whom the next MTA would answer for, by index, but who have no form in X.400.
+#[must_use]
+pub fn refused(here: &Here<'_>, envelope: &MailEnvelope<'_>) -> Vec<(usize, NotConverted)> {
+    let theirs = envelope.recipients.iter().enumerate().filter(|(_, one)| one.is_responsible);
+    theirs.filter_map(|(index, one)| Some((index, recipient(one, 0, here).err()?))).collect()
+}
+
+/// Converts a message. The content is of type P22, or P2 where nothing needs more. Recipients that have no form are left
+/// out, and those whom the next MTA would answer for are [`refused`].
 ///
 /// # Errors
-/// Why it can't be converted, as a report says it.
+/// Why it can't be converted, as a report says it; or it could for none whom the next MTA answers for.
 pub fn to_x400(
     here: &Here<'_>,
     envelope: &MailEnvelope<'_>,
@@ -94,6 +102,7 @@ pub fn to_x400(
     if message.len() > CONTENT_BYTES_MAX {
         return Err(NotConverted::new(Cause::ContentTooLong, "the gateway converts 64 MiB"));
     }
+    let recipients = recipients(envelope, here)?;
     let entity = Entity::parse(message);
     if trace::conversions_to_mail(&entity) > trace::CONVERSIONS_MAX {
         return Err(NotConverted::new(Cause::Loop, "too many conversions by gateways"));
@@ -117,9 +126,6 @@ pub fn to_x400(
     let ipm = Ipm { heading: std::mem::take(&mut mapped.heading), body: body.parts };
     let is_1988 = ipm.heading.needs_1988() || body.needs_1988;
     let content = Content::Message(Box::new(ipm)).encode();
-    let recipients = envelope.recipients.iter().zip(1..);
-    let recipients: Result<Vec<Recipient>, NotConverted> =
-        recipients.map(|(recipient, number)| self::recipient(recipient, number, here)).collect();
     let priority = match priority_to_x400(envelope.priority) {
         Priority::Normal => mapped.priority,
         other => other,
@@ -140,7 +146,7 @@ pub fn to_x400(
             bilateral: Vec::new(),
             extensions: extensions(&entity, mapped, envelope, &trace),
             trace: trace.external,
-            recipients: recipients?,
+            recipients,
         },
         content,
     ))
@@ -198,6 +204,22 @@ fn correlator(entity: &Entity<'_>, envid: Option<&str>) -> String {
             .join("\r\n"),
     };
     text.chars().take(CORRELATOR_CHARS).collect()
+}
+
+/// Those who have a form, with their numbers among all.
+fn recipients(
+    envelope: &MailEnvelope<'_>,
+    here: &Here<'_>,
+) -> Result<Vec<Recipient>, NotConverted> {
+    let all = envelope.recipients.iter().zip(1..);
+    let made = all.filter_map(|(one, number)| recipient(one, number, here).ok());
+    let made: Vec<Recipient> = made.collect();
+    if !made.iter().any(|recipient| recipient.indicators.is_responsible())
+        && let Some((_, why)) = refused(here, envelope).into_iter().next()
+    {
+        return Err(why);
+    }
+    Ok(made)
 }
 
 /// Why somebody can't be a recipient.

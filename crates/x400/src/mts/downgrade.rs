@@ -33,30 +33,48 @@ impl fmt::Display for NotDowngraded {
 
 impl std::error::Error for NotDowngraded {}
 
-/// The envelope of a message or a probe as 1984 has it.
+/// An envelope as 1984 has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Downgraded {
+    /// With the recipients that have a place in it, under their numbers.
+    pub envelope: TransferEnvelope,
+    /// Those whom the next MTA would answer for and that have none, by index.
+    pub refused: Vec<(usize, NotDowngraded)>,
+}
+
+/// The envelope of a message or a probe as 1984 has it. A recipient that has no place in it keeps no other from getting
+/// the message.
 ///
 /// # Errors
-/// What is critical, or names somebody, has no place in it.
-pub fn to_1984(envelope: &TransferEnvelope) -> Result<TransferEnvelope, NotDowngraded> {
+/// What is critical for all, or the originator, has no place in it.
+pub fn to_1984(envelope: &TransferEnvelope) -> Result<Downgraded, NotDowngraded> {
     check(&envelope.extensions)?;
-    let recipients: Result<Vec<Recipient>, NotDowngraded> = envelope
-        .recipients
-        .iter()
-        .map(|recipient| {
-            check(&recipient.extensions)?;
-            let name = name(&recipient.name)?;
-            Ok(Recipient { name, extensions: Extensions::default(), ..recipient.clone() })
-        })
-        .collect();
-    Ok(TransferEnvelope {
+    let mut recipients = Vec::with_capacity(envelope.recipients.len());
+    let mut refused = Vec::new();
+    for (index, one) in envelope.recipients.iter().enumerate() {
+        match recipient(one) {
+            Ok(made) => recipients.push(made),
+            Err(why) if one.indicators.is_responsible() => refused.push((index, why)),
+            // Others send to it.
+            Err(_) => {}
+        }
+    }
+    let envelope = TransferEnvelope {
         originator: name(&envelope.originator)?,
         original_eits: envelope.original_eits.as_ref().map(eits),
         content_type: content_type(&envelope.content_type),
         trace: trace(&envelope.trace),
         extensions: Extensions::default(),
-        recipients: recipients?,
+        recipients,
         ..envelope.clone()
-    })
+    };
+    Ok(Downgraded { envelope, refused })
+}
+
+fn recipient(recipient: &Recipient) -> Result<Recipient, NotDowngraded> {
+    check(&recipient.extensions)?;
+    let name = name(&recipient.name)?;
+    Ok(Recipient { name, extensions: Extensions::default(), ..recipient.clone() })
 }
 
 /// A report as 1984 has it.

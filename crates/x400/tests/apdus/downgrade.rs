@@ -5,7 +5,8 @@ use bytes::Bytes;
 use x400::mts::downgrade::{NotDowngraded, report_to_1984, to_1984};
 use x400::mts::extension::criticality;
 use x400::mts::{
-    ContentType, EnvelopeKind, Flags, Limits, ReportContent, ReportEnvelope, TransferEnvelope,
+    ContentType, EnvelopeKind, Flags, Limits, RecipientIndicators, ReportContent, ReportEnvelope,
+    TransferEnvelope,
 };
 use x400::or_name::ExtensionAttribute;
 
@@ -16,7 +17,7 @@ fn a_message() {
     assert_eq!(to_1984(&envelope), Err(NotDowngraded::Extension));
     envelope.extensions.0.iter_mut().for_each(|extension| extension.criticality = Flags::default());
     envelope.content_type = ContentType::Extended(Bytes::from_static(&[0x2a, 3]));
-    let old = to_1984(&envelope).expect("nothing is critical");
+    let old = to_1984(&envelope).expect("nothing is critical").envelope;
     let octets = old.encode();
     let read = TransferEnvelope::read(&octets, EnvelopeKind::Message, &Limits::default());
     assert_eq!(read.as_ref(), Ok(&old));
@@ -35,7 +36,8 @@ fn a_message() {
     );
     let critical = &mut envelope.recipients[0].extensions.0[0].criticality;
     *critical = Flags::of(&[criticality::FOR_TRANSFER]);
-    assert_eq!(to_1984(&envelope), Err(NotDowngraded::Extension));
+    let made = to_1984(&envelope).expect("others can have it");
+    assert_eq!(made.refused, [(0, NotDowngraded::Extension)]);
 }
 
 #[test]
@@ -53,7 +55,16 @@ fn names_that_have_no_place() {
     envelope.recipients[0].name.address.organization.teletex = Some(Bytes::from_static(b"x"));
     to_1984(&envelope).expect("there is a printable form, too");
     envelope.recipients[0].name.address.organization.printable = None;
-    assert_eq!(to_1984(&envelope), Err(NotDowngraded::Name));
+    let made = to_1984(&envelope).expect("others can have it");
+    assert_eq!(made.refused, [(0, NotDowngraded::Name)]);
+    let numbers = |envelope: &TransferEnvelope| {
+        envelope.recipients.iter().map(|recipient| recipient.number).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(&made.envelope), numbers(&envelope)[1..]);
+    // Who is another MTA's matters to nobody here.
+    let request = envelope.recipients[0].indicators.user_request();
+    envelope.recipients[0].indicators = RecipientIndicators::new(false, request);
+    assert_eq!(to_1984(&envelope).expect("others can have it").refused, []);
 }
 
 #[test]

@@ -351,6 +351,30 @@ fn what_can_not_be_converted() {
 }
 
 #[test]
+fn who_has_no_or_address_keeps_nobody_else_from_the_message() {
+    let world = World::new();
+    let far = "_".repeat(200) + "@example.com";
+    let recipients = |is_theirs| {
+        [
+            recipient(&far, is_theirs),
+            recipient("Bob@beta.example", true),
+            recipient("c@d.example", false),
+        ]
+    };
+    for is_theirs in [true, false] {
+        let recipients = recipients(is_theirs);
+        let envelope = mail_envelope(&recipients);
+        let (x400, _) = to_x400(&world.here(), &envelope, b"\r\n").expect("converted");
+        let numbers: Vec<u32> = x400.recipients.iter().map(|recipient| recipient.number).collect();
+        assert_eq!(numbers, [2, 3]);
+        let refused = x400::mixer::to_x400::refused(&world.here(), &envelope);
+        let refused: Vec<_> = refused.iter().map(|(index, why)| (*index, why.cause)).collect();
+        let expected = [(0, Cause::InvalidArguments)];
+        assert_eq!(refused, if is_theirs { &expected[..] } else { &[] });
+    }
+}
+
+#[test]
 fn fields_of_a_header() {
     let world = World::new();
     let recipients = [recipient("Bob@beta.example", true)];

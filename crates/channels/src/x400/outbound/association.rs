@@ -2,7 +2,8 @@
 
 use super::opening::{self, OpenError, Opened};
 use super::{route_of, trouble};
-use crate::x400::departure::{self, Content, Departure};
+use crate::x400::apdu::{Content, Departure};
+use crate::x400::departure;
 use crate::x400::gateway;
 use crate::x400::unwritten::Unwritten;
 use bytes::Bytes;
@@ -31,6 +32,14 @@ use x400::mixer::CONTENT_BYTES_MAX;
 /// Last words that are not written by then are not said. Longer than the machine itself waits for an answer to its
 /// release.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// What an attempt is about.
+struct Told<'a> {
+    message: &'a Rc<Message>,
+    work: &'a Work,
+    /// Recipients that were not sent, whatever the peer says: by index.
+    refused: &'a [(u32, Failure)],
+}
 
 /// A connection and what is spoken on it.
 pub(super) struct Wire<W: World> {
@@ -245,10 +254,11 @@ impl<W: World> Association<W> {
             true => Some(self.slot.room_to_convert(&message).await),
             false => None,
         };
-        let departure = match self.departure(&message, &work, &route_of(hop).x400).await {
+        let mut departure = match self.departure(&message, &work, &route_of(hop).x400).await {
             Ok(Ok(departure)) => departure,
             Ok(Err(failure)) => {
-                self.conclude(&message, &work, Err(failure), true);
+                let told = Told { message: &message, work: &work, refused: &[] };
+                self.conclude(&told, Err(failure), true);
                 return Ok(());
             }
             Err(why) => {
@@ -256,10 +266,18 @@ impl<W: World> Association<W> {
                 return Ok(());
             }
         };
+        let refused = std::mem::take(&mut departure.refused);
+        let told = Told { message: &message, work: &work, refused: &refused };
+        if let Some((_, failure)) = refused.first()
+            && refused.len() == work.entries.len()
+        {
+            self.conclude(&told, Err(failure.clone()), true);
+            return Ok(());
+        }
         self.carried += 1;
         self.slot.metrics().transactions.inc();
         match self.send(&message, departure).await {
-            Ok(early) => self.hear(&message, &work, early).await,
+            Ok(early) => self.hear(&told, early).await,
             Err(why) => {
                 self.slot.unreadable(&work, "body", &why);
                 self.wire.machine.abort(AbortReason::LocalSystemProblem, self.slot.now());
@@ -271,12 +289,7 @@ impl<W: World> Association<W> {
 
     /// Waits for what the peer says to a message, and concludes its recipients. `early`: it said this before it had
     /// all of it.
-    async fn hear(
-        &mut self,
-        message: &Rc<Message>,
-        work: &Work,
-        mut early: Option<Event>,
-    ) -> Result<(), CloseReason> {
+    async fn hear(&mut self, told: &Told<'_>, mut early: Option<Event>) -> Result<(), CloseReason> {
         loop {
             let event = match early.take() {
                 Some(event) => event,
@@ -295,20 +308,20 @@ impl<W: World> Association<W> {
             match event {
                 Event::Acknowledged => {
                     let reply = Reply::new(250, (2, 0, 0), "acknowledged");
-                    self.conclude(message, work, Ok(reply), false);
+                    self.conclude(told, Ok(reply), false);
                     return Ok(());
                 }
                 Event::NotTaken(reason) => {
                     let failure = trouble::not_taken(&self.place, reason);
                     let is_of_message = reason != ExceptionReason::TemporarilyUnable;
-                    self.conclude(message, work, Err(failure), is_of_message);
+                    self.conclude(told, Err(failure), is_of_message);
                     return Ok(());
                 }
                 Event::Ended(end) => {
                     let failure = trouble::ended(&self.place, &end, &self.settings);
                     // Some abort for a message that they can't read or route.
                     let is_of_message = matches!(end, End::AbortedByPeer { .. });
-                    self.conclude(message, work, Err(failure.clone()), is_of_message);
+                    self.conclude(told, Err(failure.clone()), is_of_message);
                     if !is_of_message {
                         self.slot.throttled(failure);
                     }
@@ -360,9 +373,7 @@ impl<W: World> Association<W> {
         if message.kept_of_x400().is_some() {
             return Ok(departure::report_to_1984(message, &content, x400));
         }
-        let made = gateway::to_apdu(message, &content, &indexes, x400);
-        let departure = |(prefix, content)| Departure { prefix, content: Content::Made(content) };
-        Ok(made.map(departure))
+        Ok(gateway::to_apdu(message, &content, &indexes, x400))
     }
 
     /// Hands an APDU to the machine: all of it at once, or, of a body in a file of its own, piece by piece. What the
@@ -410,13 +421,7 @@ impl<W: World> Association<W> {
     }
 
     /// `is_of_message`: a failure may be on account of this message alone.
-    fn conclude(
-        &self,
-        message: &Rc<Message>,
-        work: &Work,
-        outcome: Result<Reply, Failure>,
-        is_of_message: bool,
-    ) {
+    fn conclude(&self, told: &Told<'_>, outcome: Result<Reply, Failure>, is_of_message: bool) {
         match &outcome {
             Ok(_) => self.slot.accepted(),
             Err(failure) if failure.class == mail::Class::Transient => {
@@ -424,11 +429,17 @@ impl<W: World> Association<W> {
             }
             Err(_) => {}
         }
-        let outcomes = vec![outcome; work.entries.len()];
-        self.slot.heard(message, &outcomes);
+        let entries = told.work.entries.iter();
+        let outcomes: Vec<Result<Reply, Failure>> = entries
+            .map(|(_, index, _)| match told.refused.iter().find(|(refused, _)| refused == index) {
+                Some((_, failure)) => Err(failure.clone()),
+                None => outcome.clone(),
+            })
+            .collect();
+        self.slot.heard(told.message, &outcomes);
         // Who takes an APDU reports what becomes of it (X.411 §14.3.4).
         let hop = Arc::clone(&self.event_hop);
         let context = AttemptContext { hop, local: false, dsn_passed_on: true };
-        self.slot.conclude(message, work, outcomes, &context);
+        self.slot.conclude(told.message, told.work, outcomes, &context);
     }
 }

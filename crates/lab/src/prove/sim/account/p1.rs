@@ -194,7 +194,7 @@ fn wrong(sent: &Transfer, came: &TransferEnvelope, content: &[u8], at: &P1Peer) 
         return Some("has come without the trace of the node".to_owned());
     }
     let expected = match is_of_1984 {
-        true => to_1984(&sent.envelope).unwrap_or_default(),
+        true => to_1984(&sent.envelope).map(|made| made.envelope).unwrap_or_default(),
         false => sent.envelope.clone(),
     };
     (relayed(came, &sent.envelope) != expected)
