@@ -31,7 +31,7 @@ pub(super) fn departure(
 ) -> Result<Departure, Failure> {
     let kept = message.kept_of_x400().and_then(kept::read);
     let (kind, envelope) = kept.ok_or_else(|| unusable(&"it is no message of X.400"))?;
-    let visit = Visit::new(message, x400);
+    let visit = Visit::new(message, x400, mode);
     let kind = match kind {
         ApduKind::Report => {
             let envelope = report_envelope(&envelope, &visit)?;
@@ -89,7 +89,7 @@ pub(super) fn report_to_1984(
 ) -> Result<Departure, Failure> {
     let kept = message.kept_of_x400().and_then(kept::read);
     let (_, envelope) = kept.ok_or_else(|| unusable(&"it is no message of X.400"))?;
-    let envelope = report_envelope(&envelope, &Visit::new(message, x400))?;
+    let envelope = report_envelope(&envelope, &Visit::new(message, x400, X400Mode::X4101984))?;
     let envelope = ReportEnvelope::read(&envelope).map_err(|error| unusable(&error))?;
     let content = ReportContent::read(content, &Limits::default());
     let content = content.map_err(|error| unusable(&error))?;
@@ -107,7 +107,7 @@ fn report_envelope(octets: &[u8], visit: &Visit<'_>) -> Result<Vec<u8>, Failure>
     let known = read.extensions.internal_trace().unwrap_or_default();
     let is_written = known.last() == Some(&internal);
     let changes = Changes {
-        trace: trace.as_ref(),
+        trace: trace.as_ref().filter(|_| !is_written),
         internal_trace: Some(&internal).filter(|_| !is_written),
         ..Changes::default()
     };
@@ -152,13 +152,15 @@ fn responsibilities(envelope: &TransferEnvelope, indexes: &[u32]) -> Vec<Recipie
 /// Our part of its way.
 struct Visit<'a> {
     x400: &'a X400,
+    /// The next MTA's.
+    mode: X400Mode,
     supplied: Supplied,
 }
 
 impl Visit<'_> {
-    fn new<'a>(message: &Message, x400: &'a X400) -> Visit<'a> {
+    fn new<'a>(message: &Message, x400: &'a X400, mode: X400Mode) -> Visit<'a> {
         let arrival = UtcTime::from(message.received_at);
-        Visit { x400, supplied: Supplied { arrival, ..Supplied::default() } }
+        Visit { x400, mode, supplied: Supplied { arrival, ..Supplied::default() } }
     }
 
     /// The same, where recipients were redirected.
@@ -168,12 +170,15 @@ impl Visit<'_> {
         self
     }
 
-    /// A domain writes itself down when a message enters it, each of its MTAs when it comes there (X.411 §12.3.1).
+    /// A domain writes itself down when a message enters it, each of its MTAs when it comes there (X.411 §12.3.1). An MTA
+    /// of 1984 gets no internal trace, so that what goes in circles with one of our domain would be counted nowhere:
+    /// there the domain is written each time.
     fn elements(&self, trace: &[TraceElement]) -> (Option<TraceElement>, InternalTraceElement) {
         let domain = names::global_domain(&self.x400.domain);
         let is_inside = trace.last().is_some_and(|last| last.domain.is_same(&domain));
         let supplied = self.supplied.clone();
-        let element = (!is_inside)
+        let is_counted = self.mode != X400Mode::X4101984;
+        let element = (!(is_inside && is_counted))
             .then(|| TraceElement { domain: domain.clone(), supplied: supplied.clone() });
         let internal = InternalTraceElement { domain, mta: self.x400.mta.clone(), supplied };
         (element, internal)

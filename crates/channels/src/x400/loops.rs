@@ -8,6 +8,9 @@ pub(super) const DOMAINS_MAX: usize = 50;
 /// How often it may have been at this MTA.
 pub(super) const VISITS_MAX: usize = 5;
 
+/// How often our domain may stand in its external trace. Some MTAs write an element for each recipient.
+pub(super) const OWN_ELEMENTS_MAX: usize = 50;
+
 /// Why a message with this trace is taken for one that goes in circles; `None`: it does not. `mta` and `domain`
 /// are ours.
 pub(super) fn why(
@@ -25,6 +28,9 @@ pub(super) fn why(
         |visit: &&InternalTraceElement| &*visit.mta == mta && visit.domain.is_same(domain);
     if internal.iter().filter(is_here).count() > VISITS_MAX {
         return Some("it was at this MTA more than 5 times");
+    }
+    if trace.iter().filter(|visit| visit.domain.is_same(domain)).count() > OWN_ELEMENTS_MAX {
+        return Some("it has come through this domain more than 50 times");
     }
     has_come_back(trace, domain).then_some("it was in this domain before")
 }
@@ -85,6 +91,13 @@ mod tests {
     fn five_visits_here_pass() {
         assert_eq!(why_of(&[visit("a")], VISITS_MAX), None);
         assert!(why_of(&[visit("a")], VISITS_MAX + 1).is_some_and(|why| why.contains("5 times")));
+    }
+
+    #[test]
+    fn fifty_elements_of_our_domain_pass() {
+        assert_eq!(why_of(&vec![visit("Ours"); OWN_ELEMENTS_MAX], 0), None);
+        let why = why_of(&vec![visit("ours"); OWN_ELEMENTS_MAX + 1], 0);
+        assert!(why.is_some_and(|why| why.contains("this domain more than 50")));
     }
 
     #[test]

@@ -251,6 +251,24 @@ fn who_has_no_route_is_redirected_to_the_alternate_unless_that_is_prohibited() {
     assert!(ours.supplied.other_actions.has(other_action::REDIRECTED));
 }
 
+/// An MTA of 1984 drops no internal trace, for it gets none: only external trace counts how often a message was here.
+#[test]
+fn a_loop_with_an_mta_of_1984_in_our_domain_ends() {
+    let config = everything();
+    let x400 = config.x400.as_ref().unwrap();
+    let (mut accepted, mut content) = accept(NOT_CRITICAL, &config, 100);
+    let mut rounds = 0;
+    while refused(&accepted).is_empty() {
+        rounds += 1;
+        assert!(rounds < 100, "it would go on for ever");
+        let sent = departure(&message(accepted, content.clone()), &[0], x400, X400Mode::X4101984);
+        let apdu = [&sent.unwrap().prefix[..], &content].concat();
+        (accepted, content) = accept(&apdu, &config, 100);
+    }
+    assert_eq!(refused(&accepted), [(0, "5.4.6".to_owned())]);
+    assert!(rounds > 40, "{rounds}: some MTAs write an element for each recipient");
+}
+
 #[test]
 fn an_mta_of_1984_gets_no_extension_and_what_it_can_not_have_is_refused() {
     let config = everything();
