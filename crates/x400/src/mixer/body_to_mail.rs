@@ -1,7 +1,7 @@
 //! Body parts to MIME (RFC 2157).
 
-use super::entity::Entity;
-use super::output::{Fields, Part};
+use super::entity::{Entity, FIELDS_MAX};
+use super::output::{Fields, Part, crlf, is_fit};
 use super::{Here, heading_to_mail, words};
 use crate::ber::{Reader, Tag, oid_text};
 use crate::content::body::ExtendedData;
@@ -22,11 +22,20 @@ pub(super) fn body(ipm: &Ipm, here: &Here<'_>) -> (Part, Vec<String>) {
     if let [BodyPart::Ia5 { text, .. }, rest @ ..] = parts
         && begins(text, HEADER_PART)
     {
-        let header = String::from_utf8_lossy(text).into_owned();
-        fields = header.lines().skip(1).map(str::to_owned).collect();
+        fields = header_part(text);
         parts = rest;
     }
     (joined(&ipm.heading, parts, here), fields)
+}
+
+/// The fields of a part that is a header, unfolded, as many as are read of one.
+fn header_part(text: &[u8]) -> Vec<String> {
+    let all = mail::header::fields(text).skip(1).take(FIELDS_MAX);
+    all.map(|field| {
+        let name = String::from_utf8_lossy(field.name);
+        format!("{name}: {}", String::from_utf8_lossy(&field.unfolded()))
+    })
+    .collect()
 }
 
 fn joined(heading: &Heading, parts: &[BodyPart], here: &Here<'_>) -> Part {
@@ -82,18 +91,36 @@ fn part(body_part: &BodyPart, here: &Here<'_>) -> Part {
     }
 }
 
-/// A MIME entity in a text: as it is.
+/// A MIME entity in a text: as it is, where mail can have it so.
 fn harpoon(text: &Bytes) -> Part {
     let entity = Entity::parse(text);
+    let body = crlf(entity.body);
+    let encoding = entity.field("Content-Transfer-Encoding").map(str::trim);
+    // Line ends are octets like others there.
+    let is_binary = encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case("binary"));
+    let is_fit = is_fit(&body) && !(is_binary && body != entity.body);
+    // RFC 2045 §6.4: a multipart or a message can't be encoded, so the text is carried; so is what nobody can decode.
+    let is_structured = matches!(entity.content_type.kind.as_str(), "multipart" | "message");
+    let decoded = match is_fit {
+        true => None,
+        false => match entity.decoded().filter(|_| !is_structured) {
+            Some(decoded) => Some(decoded),
+            None => return Part::octets("application/octet-stream", text),
+        },
+    };
     let mut part = Part::default();
     let fields: Vec<String> =
         entity.fields.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     part.content_fields(fields.iter().map(String::as_str));
+    if let Some(decoded) = decoded {
+        part.base64(&decoded);
+        return part;
+    }
     // The encoding is that of the text as it is; a signature may depend on it.
-    if let Some(encoding) = entity.field("Content-Transfer-Encoding") {
+    if let Some(encoding) = encoding {
         part.fields.field("Content-Transfer-Encoding", encoding);
     }
-    part.body = entity.body.to_vec();
+    part.body = body;
     part
 }
 
@@ -126,9 +153,7 @@ fn forwarded(message: &Forwarded, here: &Here<'_>) -> Part {
     }
     heading_to_mail::write(&ipm.heading, here, true, &mut inner);
     let (body, fields) = body(ipm, here);
-    for field in &fields {
-        inner.raw(field);
-    }
+    heading_to_mail::listed(&fields, true, &mut inner);
     inner.field("MIME-Version", "1.0");
     part.body = [&inner.0[..], &body.fields.0, b"\r\n", &body.body].concat();
     part

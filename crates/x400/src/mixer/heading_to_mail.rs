@@ -66,16 +66,24 @@ pub(super) fn write(heading: &Heading, here: &Here<'_>, is_nested: bool, out: &m
         out.field("Subject", &words::encode(&teletex::to_text(subject)));
     }
     simple(heading, out);
-    for field in &list {
+    listed(&list, is_nested, out);
+    extensions(&heading.extensions, out);
+}
+
+/// Writes fields that came as text, but for those that are the gateway's or stand in `out` already.
+pub(super) fn listed(list: &[String], is_nested: bool, out: &mut Fields) {
+    // Looked for once: the header may be long, and the list, too.
+    let mut said = ONCE.map(|name| mail::header::find(&out.0, name).is_some());
+    for field in list {
         let is_reserved = RESERVED.iter().any(|reserved| is_field(field, reserved));
-        let is_said = ONCE
-            .iter()
-            .any(|name| is_field(field, name) && mail::header::find(&out.0, name).is_some());
-        if !is_reserved && !is_said && (is_nested || !is_field(field, "Date")) {
+        if is_reserved || !is_nested && is_field(field, "Date") {
+            continue;
+        }
+        let once = said.iter_mut().zip(ONCE).find(|(_, name)| is_field(field, name));
+        if once.is_none_or(|(is_said, _)| !std::mem::replace(is_said, true)) {
             out.raw(field);
         }
     }
-    extensions(&heading.extensions, out);
 }
 
 /// Whether `Name: value` is a field of this name.

@@ -181,8 +181,12 @@ pub(super) fn crlf(octets: &[u8]) -> Vec<u8> {
 }
 
 fn is_seven_bit(octets: &[u8]) -> bool {
-    octets.is_ascii()
-        && !octets.contains(&0)
+    octets.is_ascii() && is_fit(octets)
+}
+
+/// Whether mail can have these lines without an encoding (RFC 2045 §2.7, §2.8).
+pub(super) fn is_fit(octets: &[u8]) -> bool {
+    !octets.contains(&0)
         && octets.split(|&octet| octet == b'\n').all(|line| {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             line.len() <= LINE_BYTES_MAX && !line.contains(&b'\r')

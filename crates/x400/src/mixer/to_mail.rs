@@ -30,7 +30,7 @@ pub struct Mail {
     pub returns_content: bool,
     /// MT-PRIORITY=.
     pub priority: mail::Priority,
-    /// The message: lines end with CRLF, none is longer than 998 octets but where X.400 carried MIME that has them.
+    /// The message: lines end with CRLF, none is longer than 998 octets.
     pub message: Vec<u8>,
 }
 
@@ -233,9 +233,7 @@ fn extension_fields(here: &Here<'_>, extensions: &Extensions, out: &mut Fields) 
 fn message(ipm: &Ipm, here: &Here<'_>, originator: Option<&str>, out: &mut Fields) -> Part {
     heading_to_mail::write(&ipm.heading, here, false, out);
     let (body, fields) = body_to_mail::body(ipm, here);
-    for field in &fields {
-        out.raw(field);
-    }
+    heading_to_mail::listed(&fields, false, out);
     // RFC 2156 §5.3.2: there is always a From, and a recipient field.
     let has = |out: &Fields, name| mail::header::find(&out.0, name).is_some();
     if !has(out, "From") {

@@ -3,7 +3,7 @@
 use crate::{World, apdu};
 use bytes::Bytes;
 use x400::content::heading::{HeadingExtension, IpmIdentifier, OrDescriptor};
-use x400::content::{BodyPart, Content, Heading, Ipm, file_transfer, oids};
+use x400::content::{BodyPart, Content, Forwarded, Heading, Ipm, file_transfer, oids};
 use x400::mixer::entity::Entity;
 use x400::mixer::{to_mail, trace};
 use x400::mts::{ContentType, Eits, ExtensionKind, TransferEnvelope};
@@ -190,4 +190,78 @@ fn no_text_breaks_out_of_its_field() {
     assert!(entity.all("Received").all(|value| !value.contains("evil")));
     assert!(entity.field("X-Ok").is_some());
     assert_eq!(entity.decoded().as_deref(), Some(evil.as_bytes()));
+}
+
+fn ia5(text: &str) -> BodyPart {
+    BodyPart::Ia5 { repertoire: Some(5), text: Bytes::copy_from_slice(text.as_bytes()) }
+}
+
+fn as_mail(body: Vec<BodyPart>) -> Vec<u8> {
+    let heading = Heading { subject: Some(Bytes::from_static(b"true")), ..Heading::default() };
+    let content = Content::Message(Box::new(Ipm { heading, body })).encode();
+    let (envelope, _) = apdu("py_message");
+    to_mail(&World::new().here(), &envelope, &[0], &content.into()).expect("converted").message
+}
+
+/// RFC 2156 appendix B: fields in a first part are filtered like those in a field list.
+#[test]
+fn a_part_of_fields_forges_none() {
+    let fields = "RFC-822-Headers:\r\nX-Long: one\r\n two\r\n\tthree\r\nSubject: forged\r\n\
+        From: forged@example.com\r\nFROM : again@example.com\r\nContent-Type: text/html\r\nMIME-Version: 2.0\r\n\
+        Received: from evil\r\nReturn-Path: <evil@example.com>\r\nDate: Thu, 1 Jan 1970 00:00:00 +0000\r\n";
+    let plain = as_mail(vec![ia5(fields), ia5("text")]);
+    let forwarded = Ipm {
+        heading: Heading { subject: Some(Bytes::from_static(b"true")), ..Heading::default() },
+        body: vec![ia5(fields), ia5("text")],
+    };
+    let forwarded = Forwarded { ipm: forwarded, ..Forwarded::default() };
+    let outer = as_mail(vec![BodyPart::Message(Box::new(forwarded))]);
+    let inner = Entity::parse(&outer).body.to_vec();
+    for message in [plain, inner] {
+        let entity = Entity::parse(&message);
+        let shown = String::from_utf8_lossy(&message);
+        assert_eq!(entity.field("X-Long"), Some("one two three"), "{shown}");
+        assert_eq!(entity.all("Subject").collect::<Vec<_>>(), ["true"]);
+        for name in ["From", "Content-Type", "MIME-Version", "Date"] {
+            assert_eq!(entity.all(name).count(), 1, "{name}: {shown}");
+        }
+        assert!(entity.all("Received").all(|value| !value.contains("evil")));
+        assert_eq!(entity.field("Return-Path"), None);
+        assert_eq!(entity.decoded().as_deref(), Some(&b"text"[..]));
+    }
+}
+
+/// RFC 2157 §3.1.3: what a text has of MIME goes out in lines that mail can have.
+#[test]
+fn mime_in_a_text_has_the_line_ends_of_mail() {
+    let front = "MIME-Version: 1.0\nContent-Type: ";
+    let is_fit = |message: &[u8]| {
+        let lines = message.split(|&octet| octet == b'\n');
+        let all = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+        let bare = message
+            .iter()
+            .zip([0].iter().chain(message))
+            .any(|(&octet, &last)| octet == b'\n' && last != b'\r');
+        !bare
+            && all
+                .into_iter()
+                .all(|line| line.len() <= 998 && !line.contains(&b'\r') && !line.contains(&0))
+    };
+    let long = "x".repeat(999);
+    for (kind, body, expected) in [
+        ("text/plain", "a\nb\r\n", Some("a\r\nb\r\n")),
+        ("text/plain", "a\rb", Some("a\rb")),
+        ("text/plain", "a\0b", Some("a\0b")),
+        ("text/plain", long.as_str(), Some(long.as_str())),
+        ("text/plain\nContent-Transfer-Encoding: quoted-printable", "a=3D\rb", Some("a=\rb")),
+        ("multipart/signed; boundary=x", "--x\n\na\rb\n--x--\n", None),
+        ("text/plain\nContent-Transfer-Encoding: x-odd", "a\rb", None),
+    ] {
+        let text = format!("{front}{kind}\n\n{body}");
+        let message = as_mail(vec![ia5(&text)]);
+        assert!(is_fit(&message), "{kind} {body:?}: {:?}", String::from_utf8_lossy(&message));
+        let entity = Entity::parse(&message);
+        let expected = expected.map_or(text.as_bytes(), str::as_bytes);
+        assert_eq!(entity.decoded().as_deref(), Some(expected), "{kind} {body:?}");
+    }
 }
