@@ -84,7 +84,7 @@ fn conclude<W: World>(
     accepted: Accepted,
     completion: &Completion,
 ) -> Result<MessageId, Refusal> {
-    let Accepted { message, client, checked, signed, headers, hold, slots, tenant_room, blob } =
+    let Accepted { message, client, checked, signed, headers, hold, mut slots, tenant_room, blob } =
         accepted;
     let Completion::Durable { position } = *completion else {
         if matches!(completion, Completion::Refused(spool::Refusal::Poisoned)) {
@@ -98,6 +98,9 @@ fn conclude<W: World>(
         account(ingress, &client, refused);
         return Err(refusal);
     };
+    // Room was made before the content for whomever each recipient stands for: several may stand for
+    // the same one, and stages may have removed some.
+    slots.shrink_to(message.envelope.recipients.len() as u64);
     // Each slot is given back when its recipient is settled.
     let _ = slots.keep();
     ingress.services.metrics.messages_received.inc();

@@ -503,7 +503,6 @@ impl<W: World> Entrance<W> {
             self.ingress.services.metrics.queue_full.inc();
             return Err(refusals::QUEUE_FULL);
         }
-        self.slots.shrink_to(count);
         self.reserve_for_tenant(draft)
     }
 

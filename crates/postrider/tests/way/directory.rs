@@ -194,6 +194,22 @@ fn aliases_that_explode_or_go_too_deep_or_lead_nowhere_are_put_off() {
     });
 }
 
+#[test]
+fn whoever_stands_for_several_recipients_takes_one_slot_of_the_queue() {
+    play(|| async {
+        let node = Node::start(&config(TABLES)).await;
+        entries(&node.world, "users", &[("admin@ours.test", "")]);
+        for alias in ["abuse@ours.test", "noc@ours.test"] {
+            node.world.set_entry("aliases", alias, Ok("admin@ours.test"));
+        }
+        let to = ["abuse@ours.test", "Abuse@ours.test", "aBuse@ours.test", "noc@ours.test"];
+        submit(&node, "me@source.test", &to).await;
+        node.wait_for("delivered", 1).await;
+        assert_eq!(delivered(&node), ["admin"]);
+        assert_eq!(node.shared.queue_slots.used(), 0);
+    });
+}
+
 /// A node whose aliases may name files below `/lists`.
 async fn start_with_lists() -> Node {
     let allowed = "aliases = { table = \"aliases\" }\ninclude = [\"/lists\"]";

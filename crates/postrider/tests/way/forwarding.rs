@@ -74,6 +74,20 @@ fn what_is_sent_on_has_a_sender_of_ours_and_reports_are_led_back() {
 }
 
 #[test]
+fn a_sender_who_is_written_in_two_ways_takes_one_slot_of_the_queue() {
+    play(|| async {
+        let (node, peer) = start().await;
+        submit(&node, "me@source.test", &["away@ours.test"]).await;
+        node.wait_for("relayed", 1).await;
+        let rewritten = peer.messages()[0].from.clone();
+        submit(&node, "", &[&rewritten, &rewritten.to_lowercase()]).await;
+        node.wait_for("relayed", 2).await;
+        assert_eq!(peer.messages()[1].to, ["me@source.test"]);
+        assert_eq!(node.shared.queue_slots.used(), 0);
+    });
+}
+
+#[test]
 fn only_what_leaves_our_domains_from_elsewhere_is_rewritten() {
     play(|| async {
         let (node, peer) = start().await;
