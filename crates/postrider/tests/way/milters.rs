@@ -302,6 +302,63 @@ fn verdicts_decide_at_each_moment() {
 }
 
 #[test]
+fn a_refusal_of_data_stands_until_the_transaction_ends() {
+    play(|| async {
+        let chosen = packet(b'y', b"550 5.7.1 spam\0");
+        for (said, reply) in [
+            (packet(b'r', b""), "550 5.7.1 Refused by a filter"),
+            (packet(b't', b""), "451 4.7.1 Put off by a filter; try again later"),
+            (chosen, "550 5.7.1 spam"),
+        ] {
+            let (node, script) = filtered("accept", ALL, 0).await;
+            let mut client = Client::connect(&node, FRIEND).await;
+            client.say("MAIL FROM:<me@source.test>").await;
+            client.say("RCPT TO:<you@ours.test>").await;
+            script.says(b'T', &[said]);
+            assert_eq!(client.say("DATA").await, reply);
+            // What it would say now is not asked: filters hear DATA once in a message.
+            script.heal();
+            assert_eq!(client.say("DATA").await, reply);
+            assert_eq!(client.say("RCPT TO:<other@ours.test>").await, reply);
+            assert_eq!(client.say("BDAT 4 LAST\r\nxy").await, reply);
+            let told = script.told();
+            assert_eq!(told.iter().filter(|told| *told == "T").count(), 1, "{told:?}");
+            assert_eq!(node.count("received"), 0);
+            let said = send(&mut client).await;
+            assert!(said.starts_with("250 2.0.0 Ok: queued"), "{said}");
+            assert_eq!(script.told()[..2], ["A", "M <me@source.test>"]);
+        }
+    });
+}
+
+#[test]
+fn a_filter_that_has_taken_data_hears_of_no_second_one_and_of_no_recipient_behind_it() {
+    play(|| async {
+        let world = TestWorld::new();
+        let first = Script::at(&world, FILTER, ALL, 0);
+        let second = Script::at(&world, "192.0.2.11:8891", ALL, 0);
+        let milters = format!("{{ address = \"{FILTER}\" }}, {{ address = \"192.0.2.11:8891\" }}");
+        let node = start(world, &milters, "").await;
+        let mut client = Client::connect(&node, FRIEND).await;
+        client.say("MAIL FROM:<me@source.test>").await;
+        client.say("RCPT TO:<you@ours.test>").await;
+        second.says(b'T', &[packet(b't', b"")]);
+        for _ in 0..2 {
+            assert!(client.say("DATA").await.starts_with("451 4.7.1 Put off by a filter"));
+        }
+        let said = client.say("RCPT TO:<other@ours.test>").await;
+        assert!(said.starts_with("452 4.5.3 "), "for another transaction: {said}");
+        let told = first.told();
+        assert_eq!(told[told.len() - 2..], ["R <you@ours.test>", "T"]);
+        second.heal();
+        client.say("RSET").await;
+        assert!(send(&mut client).await.starts_with("250 2.0.0 Ok: queued"));
+        assert_eq!(first.told()[..2], ["A", "M <me@source.test>"]);
+        node.wait_for("delivered", 1).await;
+    });
+}
+
+#[test]
 fn what_a_filter_changes_is_changed_and_the_next_one_sees_it() {
     play(|| async {
         let world = TestWorld::new();

@@ -17,7 +17,12 @@ use std::sync::Arc;
 /// A filter that must be heard gives no answer.
 const NO_ANSWER: Refusal =
     Refusal::transient((7, 1), "A filter does not answer; try again later").with_code(451);
-/// The same, where that is for good.
+/// A recipient behind a DATA that was refused. libmilter's state machine has neither RCPT nor DATA behind
+/// DATA: it takes either for the end of the message, and never answers. The client can begin anew
+/// (RFC 5321 §4.5.3.1.10).
+const TOO_LATE: Refusal =
+    Refusal::transient((5, 3), "The filters have all recipients; send others the message anew");
+/// The same as no answer, where that is for good.
 const UNHEARD: Refusal = Refusal::permanent((7, 1), "A filter does not answer");
 
 /// What all sessions of a listener on one shard know of a filter.
@@ -30,7 +35,7 @@ pub(super) struct Shared<W: World> {
 }
 
 /// How far a filter is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Standing {
     /// It has been told nothing, or its connection is lost: the next message begins anew.
     Away,
@@ -40,10 +45,15 @@ enum Standing {
     Ready,
     /// In the middle of a message.
     Busy,
+    /// The same, and it waits for the content.
+    Expecting,
     /// It wants to know nothing more of the message under way.
     Done,
     /// The same, and nothing of it is to be kept.
     Discarding,
+    /// It has refused the message under way, which DATA does not end (RFC 5321 §4.1.1.4): it says the same to
+    /// whatever follows.
+    Refused(Refusal),
     /// It has failed in the message under way.
     Failed,
 }
@@ -119,7 +129,7 @@ impl<W: World> Filter<W> {
             self.introduced = Some(introduced);
         }
         if self.standing != Standing::Ready {
-            return self.failed_already();
+            return self.stands();
         }
         let sender = known.transaction.and_then(|transaction| transaction.sender.as_ref());
         let sender = sender.map_or("", Mailbox::as_str);
@@ -135,8 +145,10 @@ impl<W: World> Filter<W> {
         known: &Known<'_>,
         until: Mono,
     ) -> Result<(), Refusal> {
-        if self.standing != Standing::Busy {
-            return self.failed_already();
+        match self.standing {
+            Standing::Busy => {}
+            Standing::Expecting => return Err(TOO_LATE),
+            _ => return self.stands(),
         }
         let verdict = self.ask(&Step::Rcpt(recipient.as_str()), known, until).await;
         match verdict {
@@ -152,15 +164,19 @@ impl<W: World> Filter<W> {
     /// Content is about to come.
     pub(super) async fn data(&mut self, known: &Known<'_>, until: Mono) -> Result<(), Refusal> {
         if self.standing != Standing::Busy {
-            return self.failed_already();
+            return self.stands();
         }
         let verdict = self.ask(&Step::Data, known, until).await;
+        self.standing = Standing::Expecting;
         self.heed(verdict, known)
     }
 
     /// Whether it has a say in the message whose content is complete.
     pub(super) fn is_concerned(&self) -> bool {
-        matches!(self.standing, Standing::Busy | Standing::Discarding | Standing::Failed)
+        !matches!(
+            self.standing,
+            Standing::Away | Standing::Satisfied | Standing::Ready | Standing::Done
+        )
     }
 
     /// The whole message. What it wants changed is done in `message` and `draft` when it has said all.
@@ -172,9 +188,9 @@ impl<W: World> Filter<W> {
         until: Mono,
     ) -> Result<Fate, Refusal> {
         match self.standing {
-            Standing::Busy => {}
+            Standing::Busy | Standing::Expecting => {}
             Standing::Discarding => return Ok(Fate::Discarded),
-            _ => return self.failed_already().map(|()| Fate::Kept),
+            _ => return self.stands().map(|()| Fate::Kept),
         }
         let Some(mut link) = self.link.take() else {
             return self.fail("its connection is gone", known).map(|()| Fate::Kept);
@@ -262,9 +278,9 @@ impl<W: World> Filter<W> {
                 Ok(())
             }
             verdict => {
-                let standing = self.standing;
+                let standing = self.standing.clone();
                 let heeded = self.heed(verdict, known);
-                if self.standing == Standing::Done {
+                if matches!(self.standing, Standing::Done | Standing::Refused(_)) {
                     self.standing = standing;
                 }
                 heeded
@@ -289,7 +305,7 @@ impl<W: World> Filter<W> {
             Verdict::Discard => self.standing = Standing::Discarding,
             Verdict::Refuse(refusal) => {
                 self.note(None);
-                self.standing = Standing::Done;
+                self.standing = Standing::Refused(refusal.clone());
                 return Err(refused(refusal, known));
             }
         }
@@ -302,12 +318,13 @@ impl<W: World> Filter<W> {
         known.session.metrics().milter_failures.inc();
         self.note(Some(why));
         (self.link, self.standing) = (None, Standing::Failed);
-        self.failed_already()
+        self.stands()
     }
 
-    /// What follows for the rest of the message from its failure, if it has failed.
-    fn failed_already(&self) -> Result<(), Refusal> {
-        match (self.standing, self.shared.milter.on_failure) {
+    /// What follows for the rest of the message from what it said, or from its failure.
+    fn stands(&self) -> Result<(), Refusal> {
+        match (&self.standing, self.shared.milter.on_failure) {
+            (Standing::Refused(refusal), _) => Err(refusal.clone()),
             (Standing::Failed, OnFailure::Tempfail) => Err(NO_ANSWER),
             (Standing::Failed, OnFailure::Reject) => Err(UNHEARD),
             _ => Ok(()),

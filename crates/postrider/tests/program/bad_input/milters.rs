@@ -28,7 +28,7 @@ enum Way {
 }
 
 /// Listeners in their order behind all others: name, what failure does, what the milter does.
-const WAYS: [(&str, &str, Way); 29] = [
+const WAYS: [(&str, &str, Way); 30] = [
     ("gone", "accept", Way::Gone),
     ("gone-tempfail", "tempfail", Way::Gone),
     ("gone-reject", "reject", Way::Gone),
@@ -42,6 +42,7 @@ const WAYS: [(&str, &str, Way); 29] = [
     ("cut", "tempfail", Way::Says(b'R', b"\0\0\0\x64yno")),
     ("hangs", "tempfail", Way::Says(b'E', b"")),
     ("hangs-reject", "reject", Way::Says(b'T', b"")),
+    ("refuses", "accept", Way::Says(b'T', b"\0\0\0\x01r")),
     ("crash", "accept", Way::Dies(b'N', b"")),
     ("crash-tempfail", "tempfail", Way::Dies(b'N', b"")),
     ("half", "accept", Way::Dies(b'E', b"\0\0\0\x08hX-A\0b\0\0")),
