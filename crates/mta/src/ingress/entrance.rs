@@ -352,6 +352,10 @@ impl<W: World> Entrance<W> {
         if self.ingress.custody.is_poisoned() {
             return Err(refusals::CANNOT_WRITE);
         }
+        // A refused DATA leaves the transaction open, for more recipients and another DATA: that one finds
+        // nothing of it.
+        self.slots.clear();
+        self.intake.clear_arrangements();
         let kept = self.resolutions.count_kept(recipients);
         if !self.slots.try_grow(kept as u64) {
             self.ingress.services.metrics.queue_full.inc();

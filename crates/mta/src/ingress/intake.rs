@@ -233,11 +233,16 @@ impl<W: World> Intake<W> {
         Ok(Content { id, blob: self.pieces.take_blob(), pieces: self.pieces.take_body() })
     }
 
-    pub(super) fn reset(&mut self) {
+    /// Forgets what was arranged for the content, and none of what has come of it.
+    pub(super) fn clear_arrangements(&mut self) {
         self.observers.clear();
         self.observed.clear();
         self.renamer = None;
         self.is_discarded = false;
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.clear_arrangements();
         if let (Some(blob), Some(id)) = (self.pieces.reset(), self.owner.take()) {
             self.custody.drop_blob(id, blob);
         }

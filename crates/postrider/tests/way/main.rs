@@ -25,6 +25,7 @@ mod outcome;
 mod owners;
 mod peer;
 mod policies;
+mod repeated_data;
 mod report;
 mod routing;
 mod rules;

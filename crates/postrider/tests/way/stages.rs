@@ -15,22 +15,24 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-const ROUTES: &str = "[[route]]\ndomains = [\"ours.test\"]\nmaildir = { path = \"/mail/{local}\" }\n\
+pub(crate) const ROUTES: &str = "[[route]]\ndomains = [\"ours.test\"]\nmaildir = { path = \"/mail/{local}\" }\n\
                       [[route]]\nsmtp = { hosts = [\"192.0.2.1:25\"] }";
 
 /// Does what local parts say; keeps what it was asked.
 #[derive(Clone)]
-struct Scripted {
+pub(crate) struct Scripted {
     name: &'static str,
     line: u32,
     world: TestWorld,
     asked: Rc<RefCell<Vec<String>>>,
     open: Rc<Cell<usize>>,
     open_max: Rc<Cell<usize>>,
+    /// How often it still refuses content.
+    pub(crate) refusals_left: Rc<Cell<u32>>,
 }
 
 impl Scripted {
-    fn new(world: &TestWorld, name: &'static str, line: u32) -> Scripted {
+    pub(crate) fn new(world: &TestWorld, name: &'static str, line: u32) -> Scripted {
         Scripted {
             name,
             line,
@@ -38,6 +40,7 @@ impl Scripted {
             asked: Rc::default(),
             open: Rc::default(),
             open_max: Rc::default(),
+            refusals_left: Rc::default(),
         }
     }
 
@@ -123,6 +126,12 @@ impl Stage for Scripted {
                     ["a@ours.test", "b@ours.test", "a@ours.test"].map(|to| recipient(to).into());
                 Answer::Now(Ok(Some(Resolved::Replaced(members.into()))))
             }
+            "crowd" => {
+                let count = to.mailbox.local().split('-').nth(1).and_then(|n| n.parse().ok());
+                let member = |n: u32| recipient(&format!("c{n}@ours.test")).into();
+                let members = (0..count.expect("how many")).map(member).collect();
+                Answer::Now(Ok(Some(Resolved::Replaced(members))))
+            }
             "nobody" => Answer::Now(Ok(Some(Resolved::Dropped("nobody reads it".into())))),
             "slow" => self.after(Duration::from_millis(50), Ok(None)),
             "slower" => {
@@ -135,6 +144,15 @@ impl Stage for Scripted {
                 Answer::Now(Ok(None))
             }
             _ => Answer::Now(Ok(None)),
+        }
+    }
+
+    fn data<'a>(&'a self, _transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+        let left = self.refusals_left.get();
+        self.refusals_left.set(left.saturating_sub(1));
+        match left {
+            0 => Decision::pass(),
+            _ => Answer::Now(Err(Refusal::transient((3, 0), "No content yet"))),
         }
     }
 
@@ -156,6 +174,10 @@ impl Stage for Scripted {
             "stuck" => Answer::later(std::future::pending()),
             "odd" => {
                 draft.hold("odd content");
+                Decision::pass()
+            }
+            "generous" => {
+                draft.add_recipient(recipient("more@ours.test"));
                 Decision::pass()
             }
             _ => Decision::pass(),
@@ -180,7 +202,7 @@ async fn start() -> (Node, Scripted) {
     (Node::start_on(world, disk, &config(ROUTES)).await, stage)
 }
 
-async fn begun(node: &Node) -> Client {
+pub(crate) async fn begun(node: &Node) -> Client {
     let mut client = Client::connect(node, FRIEND).await;
     let reply = client.say("MAIL FROM:<me@source.test> SIZE=100").await;
     assert!(reply.starts_with("250"), "{reply}");
