@@ -45,7 +45,8 @@ pub use io::{Io, IoDone, IoTicket, Lane};
 pub use name::is_spool_name;
 pub use opening::{Opening, count_queued};
 pub use record::{
-    Accept, Attempt, BlobId, Body, LoadError, Meta, Record, Settle, SettleKind, State,
+    Accept, Attempt, BlobId, Body, LoadError, Meta, RECIPIENTS_MAX, Record, Settle, SettleKind,
+    State,
 };
 pub use request::{
     Completion, Loaded, LoadedBody, RecoveredMessage, RecoveredRecipient, Refusal, Request, Ticket,

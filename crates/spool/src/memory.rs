@@ -64,7 +64,7 @@ impl Memory {
         let used = |record: &Record| {
             matches!(record, Record::Accept(accept) if live.index.get(accept.id.0).is_some()
                 || accept.envelope.recipients.is_empty()
-                || accept.envelope.recipients.len() > crate::codec::RECIPIENTS_MAX)
+                || accept.envelope.recipients.len() > crate::RECIPIENTS_MAX)
         };
         if records.iter().any(used) {
             return Completion::Refused(Refusal::Misuse("a message id was used twice"));

@@ -18,6 +18,9 @@ pub enum Record {
     State(State),
 }
 
+/// Recipients of one message, at most.
+pub const RECIPIENTS_MAX: usize = u16::MAX as usize;
+
 /// A message as it was accepted.
 #[derive(Clone, Debug)]
 pub struct Accept {

@@ -44,7 +44,7 @@ pub struct ListenerText {
     /// Longest message, 552 5.3.4 beyond it (RFC 1870).
     pub max_message_bytes: SizeText,
     /// Recipients in one transaction, 452 4.5.3 beyond it. RFC 5321 §4.5.3.1.8 asks for at least
-    /// 100.
+    /// 100. Whatever it says, a message has 65,535 at most, with all that aliases stand for.
     #[schemars(range(min = 100))]
     pub max_recipients: u32,
     /// Received fields a message may carry already: more means that it is looping, 554 5.4.6. RFC

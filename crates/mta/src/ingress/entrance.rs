@@ -25,6 +25,7 @@ use mail::{
     ContentFacts, Envelope, Mailbox, MessageId, Mono, Omitted, Recipient, Refusal, Reply,
     RequireTls, Wall,
 };
+use spool::RECIPIENTS_MAX;
 use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -298,6 +299,7 @@ impl<W: World> Entrance<W> {
     /// # Errors
     /// Why it is not taken after all.
     pub fn keep(&mut self, recipient: &Recipient, resolved: Resolved) -> Result<(), Refusal> {
+        self.resolutions.admit(&resolved)?;
         if !self.count.charge(Rate::Recipients) {
             return Err(refusals::RECIPIENTS);
         }
@@ -501,8 +503,11 @@ impl<W: World> Entrance<W> {
                 break;
             }
         }
-        let count = draft.envelope.recipients.len() as u64;
-        let more = count.saturating_sub(self.slots.amount());
+        let count = draft.envelope.recipients.len();
+        if count > RECIPIENTS_MAX {
+            return Err(refusals::TOO_MANY_RECIPIENTS);
+        }
+        let more = (count as u64).saturating_sub(self.slots.amount());
         if !self.slots.try_grow(more) {
             self.ingress.services.metrics.queue_full.inc();
             return Err(refusals::QUEUE_FULL);

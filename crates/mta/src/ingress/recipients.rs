@@ -1,14 +1,21 @@
 //! The recipients of a transaction that are not kept as they were given.
 
+use super::refusals;
 use super::stage::{Resolved, Substitute};
 use crate::meta::Owners;
-use mail::{Envelope, Mailbox, Notify, Recipient};
+use mail::{Envelope, Mailbox, Notify, Recipient, Refusal};
+use spool::RECIPIENTS_MAX;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What stands for recipients that were given.
 #[derive(Debug, Default)]
-pub(super) struct Resolutions(BTreeMap<Mailbox, Resolved>);
+pub(super) struct Resolutions {
+    /// For those that are not kept as they were given.
+    others: BTreeMap<Mailbox, Resolved>,
+    /// How many recipients stand for all that were added.
+    kept: usize,
+}
 
 /// What became of the recipients that were given.
 #[derive(Debug, Default)]
@@ -41,30 +48,39 @@ impl Dropped {
 }
 
 impl Resolutions {
+    /// Whether a message has room for all that stand for one more recipient.
+    ///
+    /// # Errors
+    /// It has none beside the others, or none at all.
+    pub(super) fn admit(&self, resolved: &Resolved) -> Result<(), Refusal> {
+        match count_of(resolved) {
+            count if count > RECIPIENTS_MAX => Err(refusals::BAD_ALIAS),
+            count if self.kept + count > RECIPIENTS_MAX => Err(refusals::TOO_MANY_RECIPIENTS),
+            _ => Ok(()),
+        }
+    }
+
     /// `resolved` stands for `given`.
     pub(super) fn add(&mut self, given: &Mailbox, resolved: Resolved) {
+        self.kept += count_of(&resolved);
         if resolved != Resolved::Kept {
-            self.0.insert(given.clone(), resolved);
+            self.others.insert(given.clone(), resolved);
         }
     }
 
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.others.clear();
+        self.kept = 0;
     }
 
     /// How many recipients stand for so many that were given.
     pub(super) fn count_kept(&self, given: usize) -> usize {
-        let instead = |resolved: &Resolved| match resolved {
-            Resolved::Kept => 1,
-            Resolved::Replaced(others) => others.len(),
-            Resolved::Dropped(_) => 0,
-        };
-        given.saturating_sub(self.0.len()) + self.0.values().map(instead).sum::<usize>()
+        given.saturating_sub(self.others.len()) + self.others.values().map(count_of).sum::<usize>()
     }
 
     /// Puts them into the envelope; one that is named twice then gets one copy.
     pub(super) fn apply(&mut self, envelope: &mut Envelope) -> Applied {
-        if self.0.is_empty() {
+        if self.others.is_empty() {
             return Applied::default();
         }
         let (mut instead, mut owners) = (Vec::new(), Owners::new());
@@ -74,7 +90,7 @@ impl Resolutions {
         let mut stand = Vec::with_capacity(envelope.recipients.len());
         let before = std::mem::take(&mut envelope.recipients);
         for (recipient, index) in before.into_iter().zip(0..) {
-            match self.0.remove(&recipient.mailbox) {
+            match self.others.remove(&recipient.mailbox) {
                 None | Some(Resolved::Kept) => {
                     let mailbox = recipient.mailbox.clone();
                     stand.push((mailbox, put(recipient, envelope, &mut places).index));
@@ -102,6 +118,15 @@ impl Resolutions {
         }
         let dropped = (!reasons.is_empty()).then(|| Dropped { envelope: Arc::new(given), reasons });
         Applied { dropped, instead, owners, given: stand }
+    }
+}
+
+/// How many recipients it stands for.
+fn count_of(resolved: &Resolved) -> usize {
+    match resolved {
+        Resolved::Kept => 1,
+        Resolved::Replaced(others) => others.len(),
+        Resolved::Dropped(_) => 0,
     }
 }
 

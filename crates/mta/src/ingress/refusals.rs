@@ -31,6 +31,9 @@ pub(super) const TENANT_FULL: Refusal =
 /// `body_memory_bytes`, as far as recipients draw on it.
 pub(super) const NO_MEMORY: Refusal =
     Refusal::transient((3, 1), "No memory for more recipients; try again later");
+/// [`spool::RECIPIENTS_MAX`]: the others go in another transaction (RFC 5321 §4.5.3.1.10).
+pub(super) const TOO_MANY_RECIPIENTS: Refusal =
+    Refusal::transient((5, 3), "Too many recipients in one transaction");
 /// `max_hops`.
 pub(super) const LOOP: Refusal =
     Refusal::permanent((4, 6), "Too many Received fields: a mail loop");

@@ -210,6 +210,41 @@ fn whoever_stands_for_several_recipients_takes_one_slot_of_the_queue() {
     });
 }
 
+#[test]
+fn recipients_beyond_what_a_message_may_have_are_for_another_transaction() {
+    play(|| async {
+        let node = Node::start(&config(TABLES)).await;
+        let to: Vec<String> = [20_000, 20_000, 20_000, 5_534]
+            .iter()
+            .zip(0..)
+            .map(|(count, list)| {
+                let members = (0..*count).map(|n| format!("m{list}-{n}@away.test"));
+                let (alias, members) = (format!("l{list}@ours.test"), members.collect::<Vec<_>>());
+                node.world.set_entry("aliases", &alias, Ok(&members.join(",")));
+                alias
+            })
+            .collect();
+        node.world.set_entry("aliases", "two@ours.test", Ok("one@away.test,two@away.test"));
+        let mut client = begin(&node, FRIEND).await;
+        for to in to {
+            assert!(rcpt(&mut client, &to).await.starts_with("250 "), "{to}");
+        }
+        let too_many = "452 4.5.3 Too many recipients in one transaction";
+        assert_eq!(rcpt(&mut client, "two@ours.test").await, too_many);
+        let said = rcpt(&mut client, "last@away.test").await;
+        assert!(said.starts_with("250 "), "the last that has room: {said}");
+        // As often as clients like: it is no error of theirs.
+        for n in 0..1_001 {
+            assert_eq!(rcpt(&mut client, &format!("more{n}@away.test")).await, too_many);
+        }
+        let said = client.content("Subject: x\r\n\r\n").await;
+        assert!(said.starts_with("250 2.0.0 Ok: queued"), "{said}");
+        assert_eq!(node.shared.queue_slots.used(), 65_535);
+        client.say("MAIL FROM:<me@source.test>").await;
+        assert!(rcpt(&mut client, "two@ours.test").await.starts_with("250 "));
+    });
+}
+
 /// A node whose aliases may name files below `/lists`.
 async fn start_with_lists() -> Node {
     let allowed = "aliases = { table = \"aliases\" }\ninclude = [\"/lists\"]";

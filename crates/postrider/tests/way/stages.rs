@@ -391,6 +391,26 @@ fn stages_go_in_the_order_of_the_file() {
 }
 
 #[test]
+fn stages_add_no_recipients_beyond_what_a_message_may_have() {
+    play(|| async {
+        let (node, _) = start().await;
+        for (crowd, sender, reply) in [
+            ("crowd-65535", "me", "250 2.0.0 Ok: queued as"),
+            ("crowd-65534", "generous", "250 2.0.0 Ok: queued as"),
+            ("crowd-65535", "generous", "452 4.5.3 Too many recipients"),
+        ] {
+            let mut client = Client::connect(&node, FRIEND).await;
+            let (sender, to) = (format!("{sender}@source.test"), format!("{crowd}@ours.test"));
+            let said = client.send(&sender, &[&to], "x\r\n").await;
+            assert!(said.starts_with(reply), "{crowd} {sender}: {said}");
+        }
+        let mut client = begun(&node).await;
+        let reply = client.say("RCPT TO:<crowd-65536@ours.test>").await;
+        assert!(reply.starts_with("451 4.3.5"), "no transaction has room for it: {reply}");
+    });
+}
+
+#[test]
 fn nothing_is_waited_for_longer_than_its_time() {
     play(|| async {
         let (node, stage) = start().await;

@@ -30,10 +30,10 @@ pub struct ServerConfig {
     /// command, so this must leave room for large messages in small chunks.
     pub commands_max: u32,
     /// 4yz/5yz replies to commands per session, 421 4.7.0 beyond it. Refused content does not
-    /// count, nor do recipients beyond `recipients_max`: their sender must be able to send DATA
-    /// for the ones that were accepted (RFC 5321 §4.5.3.1.10). For the same reason no refused
-    /// recipient counts in a transaction in which one is accepted. An accepted message forgives
-    /// all.
+    /// count, nor do recipients beyond `recipients_max`, or that the driver refuses with 452 4.5.3
+    /// beside others: their sender must be able to send DATA for the ones that were accepted (RFC
+    /// 5321 §4.5.3.1.10). For the same reason no refused recipient counts in a transaction in which
+    /// one is accepted. An accepted message forgives all.
     pub errors_max: u32,
     /// Refused recipients per session, 421 4.7.0 beyond it. An accepted message forgives them, too.
     /// 0: no limit.

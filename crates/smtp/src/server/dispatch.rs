@@ -238,11 +238,9 @@ impl ServerSession {
             return self.say(replies::RCPT_OK);
         }
         if self.accepted >= self.config.recipients_max {
-            // Not counted as an error: see `ServerConfig::errors_max`.
             let reply = Reply::new(452, (4, 5, 3), "Too many recipients in one transaction");
             let recipient = Some(recipient.mailbox.as_str());
-            self.note(About { recipient, ..About::step("RCPT") }, &reply);
-            self.write(&reply);
+            self.refuse_recipient(About { recipient, ..About::step("RCPT") }, &reply);
             return Ok(None);
         }
         Ok(Some(self.ask(recipient)))

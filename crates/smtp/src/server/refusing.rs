@@ -3,7 +3,7 @@
 use super::refusal::{About, Refused};
 use super::replies;
 use super::session::{Greeting, ServerSession};
-use mail::{Mailbox, Mono, Reply};
+use mail::{EnhancedStatus, Mailbox, Mono, Reply};
 
 /// This many lines before EHLO or HELO that are no commands end the session: a client that speaks
 /// another protocol must not get to the part of its text that holds commands.
@@ -59,8 +59,13 @@ impl ServerSession {
         }
     }
 
-    /// Refuses a recipient: an error only as long as the transaction has none that was accepted.
+    /// Refuses a recipient: an error only as long as the transaction has none that was accepted. One too
+    /// many counts for nothing, see [`ServerConfig::errors_max`](super::ServerConfig::errors_max).
     pub(super) fn refuse_recipient(&mut self, about: About<'_>, reply: &Reply) {
+        if self.accepted > 0 && is_one_too_many(reply) {
+            self.note(about, reply);
+            return self.write(reply);
+        }
         self.refused_recipients = self.refused_recipients.saturating_add(1);
         let max = self.config.refused_recipients_max;
         if max != 0 && self.refused_recipients > max {
@@ -116,4 +121,9 @@ impl ServerSession {
         let reply = replies::closing(&self.config, status, why);
         self.write(&reply);
     }
+}
+
+/// Whether a recipient is refused for the sake of those before it (RFC 5321 §4.5.3.1.10).
+fn is_one_too_many(reply: &Reply) -> bool {
+    reply.code == 452 && reply.enhanced == Some(EnhancedStatus::new(4, 5, 3))
 }

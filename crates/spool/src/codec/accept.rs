@@ -4,7 +4,7 @@ use super::envelope::{
     envelope_bytes, meta_bytes, put_envelope, put_meta, read_envelope, read_meta,
 };
 use super::field::Reader;
-use crate::record::{Accept, BlobId, Body};
+use crate::record::{Accept, BlobId, Body, RECIPIENTS_MAX};
 use crate::request::{Loaded, LoadedBody};
 use bytes::Bytes;
 use mail::{ContentFacts, MessageId, Wall};
@@ -15,9 +15,6 @@ pub(super) const ACCEPT_FIXED_BYTES: usize = 8 + 8 + 8 + 8 + 4 + 4 + 4 + 4 + 4 +
 
 /// Number and length of a blob.
 pub(super) const BLOB_BYTES: usize = 16;
-
-/// Of one message; SMTP gives it far fewer.
-pub(crate) const RECIPIENTS_MAX: usize = u16::MAX as usize;
 
 const HAS_8BIT: u32 = 1;
 const HAS_NUL: u32 = 2;

@@ -1,10 +1,10 @@
 //! Accept records as index batches have them: without content. And what is read first of either.
 
-use super::accept::{HAS_BLOB, NULL_PATH, RECIPIENTS_MAX, read_parts};
+use super::accept::{HAS_BLOB, NULL_PATH, read_parts};
 use super::envelope::{envelope_domains, meta_of_queue, read_meta};
 use super::field::{Reader, put_optional};
 use super::frame::{RawRecord, kind};
-use crate::record::{BlobId, Meta};
+use crate::record::{BlobId, Meta, RECIPIENTS_MAX};
 use mail::{Domain, MessageId, Wall};
 use smallvec::SmallVec;
 use std::borrow::Cow;

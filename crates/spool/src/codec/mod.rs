@@ -8,7 +8,7 @@ mod indexed;
 mod length;
 mod small;
 
-pub(crate) use accept::{RECIPIENTS_MAX, envelope_and_meta_bytes, put_accept, read_loaded};
+pub(crate) use accept::{envelope_and_meta_bytes, put_accept, read_loaded};
 pub(crate) use field::cut;
 #[cfg(feature = "planted")]
 pub(crate) use frame::read_torn_record;

@@ -3,7 +3,6 @@
 use super::submit::SubmitKind;
 use super::{Commit, Spool, Stalled, Waiting};
 use crate::blob::BlobIo;
-use crate::codec;
 use crate::disk::{DiskError, DiskErrorKind};
 use crate::io::{Io, Op, Outcome, SealWrite};
 use crate::name::blob_name;
@@ -69,7 +68,7 @@ impl Spool {
                 return Err(Refusal::Misuse("a message id was used twice"));
             }
             let count = accept.envelope.recipients.len();
-            if count == 0 || count > codec::RECIPIENTS_MAX {
+            if count == 0 || count > crate::RECIPIENTS_MAX {
                 return Err(Refusal::Misuse("a message needs 1 to 65535 recipients"));
             }
             if let Body::Blob { blob, .. } = accept.body
