@@ -133,6 +133,14 @@ impl Draft {
     }
 
     /// Another reverse-path; `None` is `<>`.
+    /// Whether the message goes to that address, as it was given or as it stands for another.
+    #[must_use]
+    pub fn is_named(&self, mailbox: &Mailbox) -> bool {
+        let own = self.envelope.recipients.iter().map(|recipient| &recipient.mailbox);
+        let given = self.given.iter().map(|(given, _)| given);
+        own.chain(given).any(|known| known.is_same(mailbox))
+    }
+
     pub fn set_sender(&mut self, sender: Option<Mailbox>) {
         self.envelope.reverse_path = sender;
     }

@@ -409,6 +409,67 @@ fn what_a_filter_changes_is_changed_and_the_next_one_sees_it() {
     });
 }
 
+/// What a filter says of recipients: the command, and the local part.
+type Words = &'static [(u8, &'static str)];
+
+#[test]
+fn the_last_word_of_a_filter_about_a_recipient_counts() {
+    play(|| async {
+        let world = TestWorld::new();
+        let script = Script::at(&world, FILTER, ALL, 0);
+        let node = start(world, &format!("{{ address = \"{FILTER}\" }}"), "").await;
+        let mut client = Client::connect(&node, FRIEND).await;
+        let cases: [(Words, [usize; 2]); 5] = [
+            // Taken off and put back, as one may who sorts the recipients anew: the only one stays.
+            (&[(b'-', "you"), (b'+', "you")], [1, 0]),
+            (&[(b'-', "you"), (b'+', "more"), (b'+', "you")], [1, 1]),
+            (&[(b'-', "more"), (b'+', "more")], [1, 1]),
+            (&[(b'+', "more"), (b'-', "more")], [1, 0]),
+            (&[(b'+', "you"), (b'-', "you"), (b'+', "more")], [0, 1]),
+        ];
+        let (mut expected, mut delivered) = ([0, 0], 0);
+        for (words, more) in cases {
+            let word = |(kind, name): &(u8, &str)| {
+                packet(*kind, format!("<{name}@ours.test>\0").as_bytes())
+            };
+            let said: Vec<Vec<u8>> = words.iter().map(word).chain([go_on()]).collect();
+            script.says(b'E', &said);
+            let reply = send(&mut client).await;
+            assert!(reply.starts_with("250 2.0.0 Ok: queued"), "{words:?}: {reply}");
+            delivered += more.iter().sum::<usize>();
+            node.wait_for("delivered", delivered).await;
+            expected = [expected[0] + more[0], expected[1] + more[1]];
+            let got = ["you", "more"].map(|name| contents(&node, name).len());
+            assert_eq!(got, expected, "{words:?}");
+        }
+    });
+}
+
+#[test]
+fn an_alias_that_a_filter_takes_off_and_puts_back_stands_for_whom_it_did() {
+    play(|| async {
+        let world = TestWorld::new();
+        let script = Script::at(&world, FILTER, ALL, 0);
+        let text = config(&format!(
+            "milters = [{{ address = \"{FILTER}\" }}]\n[[table]]\nname = \"aliases\"\ninline = {{}}\n\
+             [[route]]\ndomains = [\"ours.test\"]\naliases = {{ table = \"aliases\" }}\n\
+             maildir = {{ path = \"/mail/{{local}}\" }}"
+        ));
+        let node = Node::start_on(world, Rc::new(MemDisk::new(1, 1 << 30)), &text).await;
+        node.world.set_entry("aliases", "you@ours.test", Ok("ann@ours.test, jo@ours.test"));
+        script.says(
+            b'E',
+            &[packet(b'-', b"<you@ours.test>\0"), packet(b'+', b"<you@ours.test>\0"), go_on()],
+        );
+        let mut client = Client::connect(&node, FRIEND).await;
+        let reply = send(&mut client).await;
+        assert!(reply.starts_with("250 2.0.0 Ok: queued"), "{reply}");
+        node.wait_for("delivered", 2).await;
+        let got = ["ann", "jo", "you"].map(|name| contents(&node, name).len());
+        assert_eq!(got, [1, 1, 0]);
+    });
+}
+
 #[test]
 fn a_message_that_went_to_disk_is_told_and_rewritten_in_pieces() {
     play(|| async {

@@ -174,7 +174,11 @@ impl Message {
         if let Some(reason) = envelope.hold {
             draft.hold(&format!("{who}: {reason}"));
         }
-        for mailbox in envelope.added {
+        let restored = envelope.restored.into_iter().filter(|mailbox| !draft.is_named(mailbox));
+        let restored: Vec<Mailbox> = restored.collect();
+        // Whoever replaces all recipients removes them first: those that are added must be there before the
+        // last of the others goes.
+        for mailbox in envelope.added.into_iter().chain(restored) {
             // The sender has not named it, and is told nothing of it.
             draft.add_recipient(Recipient { mailbox, notify: Notify::NEVER, orcpt: None });
         }
@@ -325,12 +329,14 @@ impl OtherBody {
     }
 }
 
-/// What is wanted changed of the envelope.
+/// What is wanted changed of the envelope. Of what a filter says of one recipient the last word counts.
 #[derive(Default)]
 struct EnvelopeChanges {
     sender: Option<Option<Mailbox>>,
     hold: Option<String>,
     added: Vec<Mailbox>,
+    /// Removed and added again: who was named before stays as it was, an alias with all that stand for it.
+    restored: Vec<Mailbox>,
     removed: Vec<Mailbox>,
 }
 
@@ -339,8 +345,8 @@ impl EnvelopeChanges {
         match change {
             Change::Sender(path) if bare(path).is_empty() => self.sender = Some(None),
             Change::Sender(path) => self.sender = Some(Some(mailbox(path)?)),
-            Change::AddRecipient(path) => self.added.push(mailbox(path)?),
-            Change::RemoveRecipient(path) => self.removed.push(mailbox(path)?),
+            Change::AddRecipient(path) => self.add(mailbox(path)?),
+            Change::RemoveRecipient(path) => self.remove(mailbox(path)?),
             Change::Hold(reason) => {
                 let reason = String::from_utf8_lossy(reason);
                 let clean = reason.chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX);
@@ -349,6 +355,20 @@ impl EnvelopeChanges {
             _ => {}
         }
         Ok(())
+    }
+
+    fn add(&mut self, mailbox: Mailbox) {
+        let removals = self.removed.len();
+        self.removed.retain(|removed| !removed.is_same(&mailbox));
+        let was_removed = self.removed.len() < removals;
+        let list = if was_removed { &mut self.restored } else { &mut self.added };
+        list.push(mailbox);
+    }
+
+    fn remove(&mut self, mailbox: Mailbox) {
+        self.added.retain(|added| !added.is_same(&mailbox));
+        self.restored.retain(|restored| !restored.is_same(&mailbox));
+        self.removed.push(mailbox);
     }
 }
 
