@@ -414,6 +414,12 @@ impl Resolver<'_> {
             timeout: self.timeout("dns.timeout", &written.timeout),
             attempts: written.attempts,
             cache_max: written.cache_max,
+            cache_bytes: self.size_within(
+                "dns.cache_bytes",
+                &written.cache_bytes,
+                64 << 10,
+                1 << 40,
+            ),
             max_lookups: written.max_lookups,
             validating: written.validating,
         }

@@ -131,6 +131,8 @@ pub struct Dns {
     pub attempts: u8,
     /// Answers remembered.
     pub cache_max: u32,
+    /// Memory for them.
+    pub cache_bytes: u64,
     /// Lookups at once.
     pub max_lookups: u32,
     /// Whether the servers validate by DNSSEC, and what they say of it can be trusted; `None`: the

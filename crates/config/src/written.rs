@@ -252,6 +252,9 @@ pub struct DnsText {
     pub attempts: u8,
     /// How many answers are remembered.
     pub cache_max: u32,
+    /// The memory that they may take all together, whichever bound is met first. An answer of more than 8 KiB
+    /// is not remembered.
+    pub cache_bytes: SizeText,
     /// Lookups under way at once, over all shards; the rest waits in line. Fewer where the limit
     /// of open files is low: each takes up to six, and all together an eighth of them at most.
     #[schemars(range(min = 1, max = 65_536))]
@@ -270,6 +273,7 @@ impl Default for DnsText {
             timeout: "5s".into(),
             attempts: 2,
             cache_max: 65_536,
+            cache_bytes: "32MiB".into(),
             max_lookups: 256,
             validating: None,
         }

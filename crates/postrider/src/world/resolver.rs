@@ -1,18 +1,22 @@
 //! Names by way of hickory-resolver.
 
+mod cache;
 mod validated;
 
 use auth::tlsa::Tlsa;
-use hickory_resolver::TokioResolver;
+use cache::{Answer, Cache, Key, Value};
 use hickory_resolver::config::{NameServerConfig, ProtocolConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError as NetDnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
-use hickory_resolver::proto::rr::{Name, RData, Record};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
+use hickory_resolver::{TokioResolver, lookup::Lookup};
 use mta::lack;
 use mta::seams::{Dns, DnsError, HostSecurity, Mx, Vouched};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use validated::Validated;
 
 /// UDP sockets that one lookup has open at most: A and AAAA at once, and of each the question
@@ -33,6 +37,8 @@ struct Ways {
     /// For what came garbled: servers that send more than was agreed without saying that it is
     /// truncated are understood over TCP (RFC 7766 §5).
     over_tcp: TokioResolver,
+    /// What either said.
+    cache: Cache,
     validated: Validated,
 }
 
@@ -45,7 +51,8 @@ impl Resolver {
             let tcp_only = servers.iter().cloned().map(without_udp).collect();
             let validated = Validated::new(config, &servers)?;
             let (usual, over_tcp) = (build(config, servers)?, build(config, tcp_only)?);
-            Ok(Ways { usual, over_tcp, validated })
+            let cache = Cache::new(config.cache_max, config.cache_bytes);
+            Ok(Ways { usual, over_tcp, cache, validated })
         };
         Resolver { ways: ways().map_err(|error: NetError| error.to_string()) }
     }
@@ -60,18 +67,42 @@ impl Resolver {
         self.ways.as_ref().ok().and_then(|ways| ways.validated.why_insecure())
     }
 
-    /// Asks, and once more over TCP if the answer could not be read.
-    async fn ask<T>(
-        &self,
-        question: impl AsyncFn(&TokioResolver) -> Result<T, NetError>,
-    ) -> Result<T, DnsError> {
+    /// Asks, unless the answer is remembered, and once more over TCP if it could not be read.
+    async fn ask(&self, name: &Name, kind: RecordType) -> Answer {
         let ways = self.ways()?;
-        let answer = match question(&ways.usual).await {
-            Err(NetError::Proto(_)) => question(&ways.over_tcp).await,
-            answer => answer,
+        let key = Key::new(name, kind);
+        if let Some(known) = ways.cache.get(&key, Instant::now()) {
+            return known;
+        }
+        let lookup = match ways.usual.lookup(name.clone(), kind).await {
+            Err(NetError::Proto(_)) => ways.over_tcp.lookup(name.clone(), kind).await,
+            lookup => lookup,
         };
-        answer.map_err(|error| error_of(&error))
+        let now = Instant::now();
+        let lasts = lasts(&lookup, now);
+        let answer = answer_of(lookup, kind);
+        ways.cache.put(key, &answer, lasts, now);
+        answer
     }
+}
+
+/// How long an answer counts: as its records say, and that there are none, as the zone does (RFC 2308 §5).
+fn lasts(lookup: &Result<Lookup, NetError>, now: Instant) -> Duration {
+    match lookup {
+        Ok(lookup) => lookup.valid_until().saturating_duration_since(now),
+        Err(NetError::Dns(NetDnsError::NoRecordsFound(none))) => {
+            Duration::from_secs(none.negative_ttl.unwrap_or(0).into())
+        }
+        Err(_) => Duration::ZERO,
+    }
+}
+
+fn answer_of(lookup: Result<Lookup, NetError>, kind: RecordType) -> Answer {
+    let lookup = lookup.map_err(|error| error_of(&error))?;
+    // Aliases on the way there are among them.
+    let records = lookup.answers().iter().filter(|record| record.record_type() == kind);
+    let values: Arc<[Value]> = records.filter_map(Value::of).collect();
+    if values.is_empty() { Err(DnsError::NoRecords) } else { Ok(values) }
 }
 
 /// The name servers of `config`, or those of the system.
@@ -105,7 +136,8 @@ fn set_options(options: &mut ResolverOpts, config: &config::Dns) {
     options.timeout = config.timeout;
     // The library counts what follows the first question.
     options.attempts = usize::from(config.attempts).saturating_sub(1);
-    options.cache_size = u64::from(config.cache_max);
+    // It would count answers, however large they are: what is remembered is in `cache`.
+    options.cache_size = 0;
     // One name server after the other, the quickest first: each that is asked at the same time
     // would double the sockets.
     options.num_concurrent_reqs = 1;
@@ -150,26 +182,42 @@ fn mx_of(record: &Record) -> Option<Mx> {
 
 impl Dns for Resolver {
     async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
-        let name = absolute(domain)?;
-        let lookup = self.ask(async |resolver| resolver.mx_lookup(name.clone()).await).await?;
-        let records = lookup.answers().iter().filter_map(mx_of).collect::<Vec<_>>();
-        if records.is_empty() { Err(DnsError::NoRecords) } else { Ok(records) }
+        let values = self.ask(&absolute(domain)?, RecordType::MX).await?;
+        let mx = |value: &Value| match value {
+            Value::Mx(mx) => Some(mx.clone()),
+            _ => None,
+        };
+        Ok(values.iter().filter_map(mx).collect())
     }
 
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
         let name = absolute(host)?;
-        let lookup = self.ask(async |resolver| resolver.lookup_ip(name.clone()).await).await?;
-        Ok(lookup.iter().collect())
+        let (six, four) =
+            tokio::join!(self.ask(&name, RecordType::AAAA), self.ask(&name, RecordType::A));
+        let address = |value: &Value| match value {
+            Value::Address(address) => Some(*address),
+            _ => None,
+        };
+        match (six, four) {
+            // A host without addresses of one kind may have those of the other, which nobody could tell.
+            (Err(DnsError::NoSuchDomain | DnsError::NoRecords), Err(why)) | (Err(why), Err(_)) => {
+                Err(why)
+            }
+            (six, four) => Ok([six, four]
+                .iter()
+                .flatten()
+                .flat_map(|values| values.iter().filter_map(address))
+                .collect()),
+        }
     }
 
     async fn ipv4_addresses(&self, host: &str) -> Result<Vec<Ipv4Addr>, DnsError> {
-        let name = absolute(host)?;
-        let lookup = self.ask(async |resolver| resolver.ipv4_lookup(name.clone()).await).await?;
-        let address = |record: &Record| match &record.data {
-            RData::A(a) => Some(a.0),
+        let values = self.ask(&absolute(host)?, RecordType::A).await?;
+        let address = |value: &Value| match value {
+            Value::Address(IpAddr::V4(address)) => Some(*address),
             _ => None,
         };
-        Ok(lookup.answers().iter().filter_map(address).collect())
+        Ok(values.iter().filter_map(address).collect())
     }
 
     async fn vouched_mx(&self, domain: &str) -> Result<Vouched<Vec<Mx>>, DnsError> {
@@ -185,22 +233,23 @@ impl Dns for Resolver {
     }
 
     async fn txt(&self, name: &str) -> Result<Vec<Vec<u8>>, DnsError> {
-        let name = absolute(name)?;
-        let lookup = self.ask(async |resolver| resolver.txt_lookup(name.clone()).await).await?;
-        let text = |record: &Record| match &record.data {
-            RData::TXT(txt) => Some(txt.txt_data.concat()),
+        let values = self.ask(&absolute(name)?, RecordType::TXT).await?;
+        let text = |value: &Value| match value {
+            Value::Text(text) => Some(text.to_vec()),
             _ => None,
         };
-        Ok(lookup.answers().iter().filter_map(text).collect())
+        Ok(values.iter().filter_map(text).collect())
     }
 
     async fn names(&self, address: IpAddr) -> Result<Vec<String>, DnsError> {
-        let lookup = self.ask(async |resolver| resolver.reverse_lookup(address).await).await?;
-        let name = |record: &Record| match &record.data {
-            RData::PTR(ptr) => Some(ptr.to_ascii().trim_end_matches('.').to_ascii_lowercase()),
+        let mut name = Name::from(address);
+        name.set_fqdn(true);
+        let values = self.ask(&name, RecordType::PTR).await?;
+        let name = |value: &Value| match value {
+            Value::Name(name) => Some(name.to_string()),
             _ => None,
         };
-        Ok(lookup.answers().iter().filter_map(name).collect())
+        Ok(values.iter().filter_map(name).collect())
     }
 }
 
@@ -214,7 +263,6 @@ mod tests {
     use super::name_server::{Fault, NameServer};
     use super::*;
     use std::net::UdpSocket;
-    use std::time::Duration;
 
     /// One server, asked once and waited for long.
     fn asking(server: SocketAddr) -> config::Dns {
@@ -222,7 +270,8 @@ mod tests {
             servers: vec![server],
             timeout: Duration::from_secs(10),
             attempts: 1,
-            cache_max: 16,
+            cache_max: 1_000,
+            cache_bytes: 1 << 20,
             max_lookups: 16,
             validating: None,
         }
@@ -254,6 +303,58 @@ mod tests {
         for impossible in ["a..test", "a b.test", &long, &"x".repeat(64)] {
             assert!(matches!(txt(impossible), Err(DnsError::NoSuchDomain)), "{impossible}");
         }
+    }
+
+    /// How often the server is asked in two lookups of the TXT records of a name.
+    fn asked_in_two(names: &NameServer, resolver: &Resolver, name: &str) -> u64 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let before = names.asked();
+        for _ in 0..2 {
+            runtime.block_on(resolver.txt(name)).unwrap();
+        }
+        names.asked() - before
+    }
+
+    #[test]
+    fn a_small_answer_is_remembered_and_a_large_one_is_asked_for_again() {
+        let names = NameServer::start();
+        names.set_ttl(3_600);
+        names.txt("small.test", &["v=spf1 -all"]);
+        names.txt("large.test", &[&"x".repeat(20_000)]);
+        let resolver = Resolver::new(&asking(names.address.parse().unwrap()));
+        assert_eq!(asked_in_two(&names, &resolver, "small.test"), 1);
+        // Each time over UDP and, as it does not fit, over TCP.
+        assert_eq!(asked_in_two(&names, &resolver, "large.test"), 4);
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_bound_in_octets() {
+        let names = NameServer::start();
+        names.set_ttl(3_600);
+        let name = |n: usize| format!("n{n}.wild.test");
+        for n in 0..40 {
+            names.txt(&name(n), &[&"x".repeat(1_000)]);
+        }
+        let config =
+            config::Dns { cache_bytes: 16 << 10, ..asking(names.address.parse().unwrap()) };
+        let resolver = Resolver::new(&config);
+        assert_eq!(asked_in_two(&names, &resolver, &name(0)), 1);
+        for n in 1..40 {
+            asked_in_two(&names, &resolver, &name(n));
+        }
+        assert_eq!(asked_in_two(&names, &resolver, &name(39)), 0);
+        assert_eq!(asked_in_two(&names, &resolver, &name(0)), 1);
+    }
+
+    #[test]
+    fn a_host_whose_ipv4_addresses_could_not_be_asked_for_is_not_one_without_addresses() {
+        let names = NameServer::start();
+        names.host("far.test", &[]);
+        names.fault("far.test", Fault::FailsIpv4);
+        let config = asking(names.address.parse().unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let answer = runtime.block_on(async { Resolver::new(&config).addresses("far.test").await });
+        assert!(matches!(answer, Err(DnsError::Transient(_))), "{answer:?}");
     }
 
     /// Questions that a name server which never answers is asked in one lookup.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 const A: u16 = 1;
@@ -21,6 +21,8 @@ const UDP_BYTES_MAX: usize = 1232;
 pub enum Fault {
     /// SERVFAIL.
     Fails,
+    /// SERVFAIL to who asks for IPv4 addresses.
+    FailsIpv4,
     /// There are none.
     Silent,
     /// Those over UDP end after [`UDP_BYTES_MAX`] octets and don't say so.
@@ -51,6 +53,8 @@ struct State {
     any: Option<Any>,
     answers: AtomicBool,
     asked: AtomicU64,
+    /// How long answers count, in seconds.
+    ttl: AtomicU32,
 }
 
 /// A scripted name server. Its threads end with the test's process.
@@ -80,6 +84,7 @@ impl NameServer {
             any,
             answers: AtomicBool::new(true),
             asked: AtomicU64::new(0),
+            ttl: AtomicU32::new(1),
         });
         let (of_udp, of_tcp) = (Arc::clone(&state), Arc::clone(&state));
         std::thread::spawn(move || {
@@ -143,6 +148,11 @@ impl NameServer {
         self.state.answers.store(answers, Ordering::Relaxed);
     }
 
+    /// Answers count for so many seconds from now on; at first, for one.
+    pub fn set_ttl(&self, seconds: u32) {
+        self.state.ttl.store(seconds, Ordering::Relaxed);
+    }
+
     /// Questions so far.
     pub fn asked(&self) -> u64 {
         self.state.asked.load(Ordering::Relaxed)
@@ -199,18 +209,22 @@ impl State {
         }
         match fault {
             Some(Fault::OnlyTruncated) if is_tcp => return None,
-            Some(Fault::OnlyTruncated) => return Some(question.reply(TRUNCATED, &[])),
+            Some(Fault::OnlyTruncated) => return Some(question.reply(TRUNCATED, 0, &[])),
             Some(Fault::Garbage) => return Some([&query[..2], &[0xFF; 40]].concat()),
-            Some(Fault::Fails) => return Some(question.reply(SERVFAIL, &[])),
+            Some(Fault::Fails) => return Some(question.reply(SERVFAIL, 0, &[])),
+            Some(Fault::FailsIpv4) if question.kind == A => {
+                return Some(question.reply(SERVFAIL, 0, &[]));
+            }
             Some(Fault::Silent) => return None,
-            Some(Fault::Cut) | None => {}
+            Some(Fault::Cut | Fault::FailsIpv4) | None => {}
         }
-        let Some(name) = name else { return Some(question.reply(NXDOMAIN, &[])) };
-        let mut reply = question.reply(0, &self.records(&name, &question));
+        let Some(name) = name else { return Some(question.reply(NXDOMAIN, 0, &[])) };
+        let ttl = self.ttl.load(Ordering::Relaxed);
+        let mut reply = question.reply(0, ttl, &self.records(&name, &question));
         if !is_tcp && reply.len() > UDP_BYTES_MAX {
             match fault {
                 Some(Fault::Cut) => reply.truncate(UDP_BYTES_MAX),
-                _ => return Some(question.reply(TRUNCATED, &[])),
+                _ => return Some(question.reply(TRUNCATED, 0, &[])),
             }
         }
         Some(reply)
@@ -297,7 +311,7 @@ impl Question<'_> {
     }
 
     /// Without what EDNS may have added to the query.
-    fn reply(&self, flags: u16, records: &[(String, u16, Vec<u8>)]) -> Vec<u8> {
+    fn reply(&self, flags: u16, ttl: u32, records: &[(String, u16, Vec<u8>)]) -> Vec<u8> {
         let mut reply = self.id.to_vec();
         // A response; recursion desired and available.
         reply.extend((0x8180 | flags).to_be_bytes());
@@ -311,8 +325,9 @@ impl Question<'_> {
                 false => reply.extend(written(owner)),
             }
             reply.extend(kind.to_be_bytes());
-            // Class IN, a TTL of a second.
-            reply.extend([0, 1, 0, 0, 0, 1]);
+            // Class IN.
+            reply.extend([0, 1]);
+            reply.extend(ttl.to_be_bytes());
             reply.extend(u16::try_from(data.len()).expect("a length").to_be_bytes());
             reply.extend(data);
         }

@@ -1,0 +1,273 @@
+//! Answers of name servers that are remembered. The library's own cache counts answers, each of which may
+//! have 64 KiB: whoever has a wildcard with large TXT records would fill gigabytes by asking us to check mail
+//! from one name after the other. This one counts octets as well, and keeps of an answer what is used of it.
+
+use super::written;
+use crate::mutex::lock;
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use mta::seams::{DnsError, Mx};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// An answer that takes more is not remembered. What strangers' checks and deliveries ask for is smaller by
+/// far; of what is larger, a few would push out all that is of use.
+const ANSWER_BYTES_MAX: usize = 8 * 1024;
+
+/// Whatever its owner says, an answer counts no longer.
+const POSITIVE_MAX: Duration = Duration::from_secs(86_400);
+/// That there is none: one to three hours have been found to work well (RFC 2308 §5).
+const NEGATIVE_MAX: Duration = Duration::from_secs(3 * 3_600);
+
+/// About what the allocator and the map take for each piece of memory.
+const OVERHEAD_BYTES: usize = 32;
+
+/// What is used of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Mx(Mx),
+    Address(IpAddr),
+    Text(Box<[u8]>),
+    Name(Box<str>),
+}
+
+impl Value {
+    pub(super) fn of(record: &Record) -> Option<Value> {
+        Some(match &record.data {
+            RData::MX(mx) => {
+                Value::Mx(Mx { preference: mx.preference, host: written(&mx.exchange) })
+            }
+            RData::A(address) => Value::Address(address.0.into()),
+            RData::AAAA(address) => Value::Address(address.0.into()),
+            RData::TXT(text) => Value::Text(text.txt_data.concat().into()),
+            RData::PTR(name) => Value::Name(written(name).into()),
+            _ => return None,
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        let own = match self {
+            Value::Mx(mx) => mx.host.capacity(),
+            Value::Address(_) => return size_of::<Value>(),
+            Value::Text(text) => text.len(),
+            Value::Name(name) => name.len(),
+        };
+        size_of::<Value>() + OVERHEAD_BYTES + own
+    }
+}
+
+/// The records, or that there are none.
+pub(super) type Answer = Result<Arc<[Value]>, DnsError>;
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    name: Box<str>,
+    kind: u16,
+}
+
+impl Key {
+    pub(super) fn new(name: &Name, kind: RecordType) -> Key {
+        Key { name: written(name).into(), kind: kind.into() }
+    }
+}
+
+#[derive(Debug)]
+struct Slot {
+    answer: Answer,
+    until: Instant,
+    bytes: usize,
+}
+
+/// Answers that came, or were of use, at about the same time.
+#[derive(Debug, Default)]
+struct Generation {
+    slots: BTreeMap<Key, Slot>,
+    bytes: usize,
+}
+
+impl Generation {
+    fn remove(&mut self, key: &Key) -> Option<Slot> {
+        let slot = self.slots.remove(key)?;
+        self.bytes -= slot.bytes;
+        Some(slot)
+    }
+
+    fn insert(&mut self, key: Key, slot: Slot) {
+        self.remove(&key);
+        self.bytes += slot.bytes;
+        self.slots.insert(key, slot);
+    }
+}
+
+/// Two generations, each of which has half the room. When the young one is full the old one goes, and the
+/// young one is old: what was used meanwhile has moved to the young one, and stays.
+#[derive(Debug, Default)]
+struct Generations {
+    young: Generation,
+    old: Generation,
+}
+
+/// Clones are of one.
+#[derive(Clone)]
+pub(super) struct Cache {
+    generations: Arc<Mutex<Generations>>,
+    /// What one generation holds.
+    answers_max: usize,
+    bytes_max: usize,
+}
+
+impl Cache {
+    pub(super) fn new(answers_max: u32, bytes_max: u64) -> Cache {
+        Cache {
+            generations: Arc::default(),
+            answers_max: answers_max as usize / 2,
+            bytes_max: usize::try_from(bytes_max / 2).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// An answer that still counts.
+    pub(super) fn get(&self, key: &Key, now: Instant) -> Option<Answer> {
+        let mut generations = lock(&self.generations);
+        if let Some(slot) = generations.young.slots.get(key) {
+            return (slot.until > now).then(|| slot.answer.clone());
+        }
+        let slot = generations.old.remove(key).filter(|slot| slot.until > now)?;
+        let answer = slot.answer.clone();
+        let gone = self.insert(&mut generations, key.clone(), slot);
+        // What goes is many answers: nobody waits for the lock meanwhile.
+        drop(generations);
+        drop(gone);
+        Some(answer)
+    }
+
+    /// Remembers an answer that counts for so long; that a lookup failed is not remembered.
+    pub(super) fn put(&self, key: Key, answer: &Answer, lasts: Duration, now: Instant) {
+        let (own, lasts) = match answer {
+            Ok(values) => {
+                let own: usize = values.iter().map(Value::bytes).sum();
+                (own + OVERHEAD_BYTES, lasts.min(POSITIVE_MAX))
+            }
+            Err(DnsError::NoSuchDomain | DnsError::NoRecords) => (0, lasts.min(NEGATIVE_MAX)),
+            Err(_) => return,
+        };
+        let fixed = size_of::<Key>() + size_of::<Slot>() + 2 * OVERHEAD_BYTES;
+        let bytes = fixed + key.name.len() + own;
+        let has_room = bytes <= ANSWER_BYTES_MAX.min(self.bytes_max) && self.answers_max > 0;
+        if lasts.is_zero() || !has_room {
+            return;
+        }
+        let slot = Slot { answer: answer.clone(), until: now + lasts, bytes };
+        let mut generations = lock(&self.generations);
+        generations.old.remove(&key);
+        let gone = self.insert(&mut generations, key, slot);
+        drop(generations);
+        drop(gone);
+    }
+
+    /// What had to go for it.
+    fn insert(&self, generations: &mut Generations, key: Key, slot: Slot) -> Option<Generation> {
+        let young = &mut generations.young;
+        young.remove(&key);
+        let is_full =
+            young.slots.len() >= self.answers_max || young.bytes + slot.bytes > self.bytes_max;
+        let gone = is_full.then(|| {
+            std::mem::replace(&mut generations.old, std::mem::take(&mut generations.young))
+        });
+        generations.young.insert(key, slot);
+        gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn key(name: &str) -> Key {
+        Key::new(&Name::from_ascii(name).unwrap(), RecordType::TXT)
+    }
+
+    fn text(bytes: usize) -> Answer {
+        Ok([Value::Text(vec![b'x'; bytes].into())].into())
+    }
+
+    /// Answers, and the octets that they take.
+    fn held(cache: &Cache) -> (usize, usize) {
+        let generations = lock(&cache.generations);
+        let (young, old) = (&generations.young, &generations.old);
+        let counted =
+            [young, old].into_iter().flat_map(|one| one.slots.values()).map(|slot| slot.bytes);
+        assert_eq!(counted.sum::<usize>(), young.bytes + old.bytes);
+        (young.slots.len() + old.slots.len(), young.bytes + old.bytes)
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_so_many_octets_and_what_is_used_stays() {
+        let (cache, now) = (Cache::new(65_536, 1 << 20), Instant::now());
+        cache.put(key("used.test"), &text(100), HOUR, now);
+        for n in 0..10_000 {
+            cache.put(key(&format!("n{n}.wild.test")), &text(4_000), HOUR, now);
+            assert!(cache.get(&key("used.test"), now).is_some(), "{n}");
+        }
+        let (answers, bytes) = held(&cache);
+        assert!((100..260).contains(&answers) && bytes <= 1 << 20, "{answers} {bytes}");
+        assert!(cache.get(&key("n0.wild.test"), now).is_none());
+        // Nor is a single large one, which would push out many.
+        cache.put(key("large.test"), &text(ANSWER_BYTES_MAX), HOUR, now);
+        assert!(cache.get(&key("large.test"), now).is_none());
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_so_many_answers() {
+        let (cache, now) = (Cache::new(100, 1 << 20), Instant::now());
+        for n in 0..1_000 {
+            cache.put(key(&format!("n{n}.test")), &text(1), HOUR, now);
+            assert!(held(&cache).0 <= 100);
+        }
+        assert!(cache.get(&key("n999.test"), now).is_some());
+        let none = Cache::new(0, 1 << 20);
+        none.put(key("a.test"), &text(1), HOUR, now);
+        assert_eq!(held(&none), (0, 0));
+    }
+
+    #[test]
+    fn an_answer_counts_as_long_as_it_says_but_not_for_ever() {
+        let (cache, now) = (Cache::new(100, 1 << 20), Instant::now());
+        let week = 7 * 24 * HOUR;
+        let absent = || Err(DnsError::NoSuchDomain);
+        let failed = || Err(DnsError::Transient(String::new()));
+        let cases = [
+            ("hour.test", text(1), HOUR, HOUR),
+            ("week.test", text(1), week, POSITIVE_MAX),
+            ("absent.test", absent(), HOUR, HOUR),
+            ("absent-week.test", absent(), week, NEGATIVE_MAX),
+            ("now.test", text(1), Duration::ZERO, Duration::ZERO),
+            ("failed.test", failed(), HOUR, Duration::ZERO),
+        ];
+        for (name, answer, lasts, counts) in cases {
+            cache.put(key(name), &answer, lasts, now);
+            let just_before = (now + counts).checked_sub(Duration::from_secs(1));
+            if let Some(at) = just_before.filter(|at| *at >= now) {
+                assert_eq!(cache.get(&key(name), at), Some(answer), "{name}");
+            }
+            assert_eq!(cache.get(&key(name), now + counts), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_later_answer_takes_the_place_of_an_earlier_one() {
+        let (cache, now) = (Cache::new(4, 1 << 20), Instant::now());
+        cache.put(key("A.test"), &text(1), HOUR, now);
+        for n in 0..2 {
+            cache.put(key(&format!("n{n}.test")), &text(1), HOUR, now);
+        }
+        // The first one is old by now.
+        cache.put(key("a.test"), &text(2), HOUR, now);
+        cache.put(key("a.test"), &text(3), HOUR, now);
+        assert_eq!(cache.get(&key("a.TEST"), now), Some(text(3)));
+        assert_eq!(held(&cache).0, 3);
+    }
+}
