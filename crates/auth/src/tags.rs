@@ -8,7 +8,7 @@ const TAGS_MAX: usize = 50;
 pub(crate) struct Tags<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Tags<'a> {
-    /// `None` where something is no tag, or stands twice.
+    /// `None` where something is no tag, or stands twice (RFC 6376 §3.2).
     pub(crate) fn parse(text: &'a str) -> Option<Tags<'a>> {
         let mut tags: Vec<(&str, &str)> = Vec::new();
         let mut pieces = text.split(';').peekable();
@@ -17,16 +17,25 @@ impl<'a> Tags<'a> {
             if piece.is_empty() && pieces.peek().is_none() {
                 break;
             }
-            let (name, value) = piece.split_once('=')?;
-            let name = name.trim_end_matches(is_blank);
-            let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-            if !is_name || tags.len() == TAGS_MAX || tags.iter().any(|(known, _)| *known == name) {
+            let (name, value) = tag(piece)?;
+            if tags.len() == TAGS_MAX || tags.iter().any(|(known, _)| *known == name) {
                 return None;
             }
-            tags.push((name, value.trim_start_matches(is_blank)));
+            tags.push((name, value));
         }
         Some(Tags(tags))
+    }
+
+    /// The same where mistakes count for nothing and the rest holds (RFC 7489 §6.3): what is no tag is passed
+    /// over, and so is what follows the last tag that is looked at. Of equal tags the first one counts.
+    pub(crate) fn parse_leniently(text: &'a str) -> Tags<'a> {
+        let mut tags: Vec<(&str, &str)> = Vec::new();
+        for (name, value) in text.split(';').filter_map(tag).take(TAGS_MAX) {
+            if !tags.iter().any(|(known, _)| *known == name) {
+                tags.push((name, value));
+            }
+        }
+        Tags(tags)
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
@@ -42,6 +51,15 @@ impl<'a> Tags<'a> {
     pub(crate) fn first(&self) -> Option<(&'a str, &'a str)> {
         self.0.first().copied()
     }
+}
+
+/// Name and value.
+fn tag(piece: &str) -> Option<(&str, &str)> {
+    let (name, value) = piece.trim_matches(is_blank).split_once('=')?;
+    let name = name.trim_end_matches(is_blank);
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name.then(|| (name, value.trim_start_matches(is_blank)))
 }
 
 /// What folds a list.
@@ -77,5 +95,13 @@ mod tests {
         for bad in ["v=1; v=1", "v", ";v=1", "=1", "v=1;; a=b", "\u{e9}=1"] {
             assert_eq!(Tags::parse(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn read_leniently_a_list_is_what_can_be_read_of_it() {
+        let tags = Tags::parse_leniently("v=1;; x:2; a = b c ;\r\n\t1=2; a=d; =e; f=");
+        assert_eq!(tags, Tags(vec![("v", "1"), ("a", "b c"), ("f", "")]));
+        let many: String = (0..TAGS_MAX + 1).map(|n| format!("t{n}=;")).collect();
+        assert_eq!(Tags::parse_leniently(&many).0.len(), TAGS_MAX);
     }
 }

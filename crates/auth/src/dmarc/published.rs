@@ -75,6 +75,13 @@ impl Published {
         self.policy.record.report_to.is_some()
     }
 
+    /// Whether something in the record is no tag, or stands twice: that counts for nothing here, but others may
+    /// pass over all of it.
+    #[must_use]
+    pub fn has_mistakes(&self) -> bool {
+        self.policy.record.has_mistakes
+    }
+
     /// Whether signatures must be the author's domain's own (`adkim=s`).
     #[must_use]
     pub fn is_strict(&self) -> bool {
@@ -108,6 +115,7 @@ mod tests {
             ("_dmarc.two.example", "v=DMARC1; p=reject"),
             ("_dmarc.bad.a.example", "v=DMARC1; p=perhaps"),
             ("_dmarc.text.a.example", "something else"),
+            ("_dmarc.slip.test", "v=DMARC1; p=reject;; rua=mailto:a@a.example"),
             ("_dmarc.own.a.example", "v=DMARC1; p=none; psd=n"),
             ("_dmarc.dead.test", "?"),
         ])
@@ -117,7 +125,9 @@ mod tests {
     fn a_domain_has_one_policy_or_a_reason_why_not() {
         let found = |domain: &str| match now(Published::find(&zone(), domain)) {
             Ok(found) => {
-                format!("{} {} {}", found.of(), found.wish().as_str(), found.is_reported())
+                let mistaken = if found.has_mistakes() { " mistaken" } else { "" };
+                let wish = found.wish().as_str();
+                format!("{} {wish} {}{mistaken}", found.of(), found.is_reported())
             }
             Err(why) => format!("{why:?}"),
         };
@@ -129,6 +139,7 @@ mod tests {
             ("two.example", "Several"),
             ("bad.a.example", "Malformed"),
             ("none.test", "Missing"),
+            ("slip.test", "slip.test reject true mistaken"),
             ("dead.test", "Unanswered(Unanswered(\"timeout\"))"),
         ] {
             assert_eq!(found(domain), expected, "{domain}");

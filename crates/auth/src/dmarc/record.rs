@@ -74,6 +74,8 @@ pub(super) struct Record {
     pub(super) report_to: Option<Box<str>>,
     /// `fo`, as it is written.
     pub(super) failure_options: Option<Box<str>>,
+    /// There is something in it that is no tag, or stands twice.
+    pub(super) has_mistakes: bool,
 }
 
 impl Record {
@@ -82,11 +84,13 @@ impl Record {
     pub(super) fn find(records: &[Vec<u8>]) -> Option<Record> {
         let mut policies = records.iter().filter(|txt| is_policy(txt));
         let only = policies.next().filter(|_| policies.next().is_none())?;
-        Record::parse(std::str::from_utf8(only).ok()?)
+        // Octets that are no text spoil their tag alone.
+        Record::parse(&String::from_utf8_lossy(only))
     }
 
+    /// Mistakes behind the version count for nothing, unknown tags neither (RFC 7489 §6.3).
     fn parse(text: &str) -> Option<Record> {
-        let tags = Tags::parse(text)?;
+        let tags = Tags::parse_leniently(text);
         let value = |tag| tags.get(tag).map(|value| value.trim_matches(is_blank));
         let is = |tag, expected: &str| {
             value(tag).is_some_and(|value: &str| value.eq_ignore_ascii_case(expected))
@@ -109,6 +113,7 @@ impl Record {
             },
             report_to: value("rua").map(Box::from),
             failure_options: value("fo").map(Box::from),
+            has_mistakes: Tags::parse(text).is_none(),
             percent: if is("t", "y") { 0 } else { percent.unwrap_or(100).min(100) },
         })
     }
@@ -120,6 +125,34 @@ mod tests {
 
     fn find(records: &[&str]) -> Option<Record> {
         Record::find(&records.iter().map(|txt| txt.as_bytes().to_vec()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_mistake_in_a_record_counts_for_nothing_and_the_rest_of_it_holds() {
+        for mistaken in [
+            "v=DMARC1; p=reject;; rua=mailto:a@b.test",
+            "v=DMARC1; p=reject; fo:1; rua=mailto:a@b.test",
+            "v=DMARC1; p=reject; rua=mailto:a@b.test; rua=mailto:c@d.test",
+            "v=DMARC1; p=reject; p=none; rua=mailto:a@b.test",
+            "v=DMARC1; ; 1x=y; =z; \u{e9}=1; p=reject; rua=mailto:a@b.test; and more",
+            "v=DMARC1; p=reject; sp=perhaps; pct=all; adkim=x; rua=mailto:a@b.test",
+        ] {
+            let record = find(&[mistaken]).expect(mistaken);
+            assert_eq!(
+                (record.wish, record.wish_below),
+                (Wish::Reject, Wish::Reject),
+                "{mistaken}"
+            );
+            assert_eq!(record.report_to.as_deref(), Some("mailto:a@b.test"), "{mistaken}");
+            assert_eq!((record.percent, record.is_strict_dkim), (100, false), "{mistaken}");
+        }
+        // An octet that is no text, too.
+        let latin = b"v=DMARC1; p=reject; x=\xe9".to_vec();
+        assert_eq!(Record::find(&[latin]).map(|record| record.wish), Some(Wish::Reject));
+        // What is behind the last tag that is looked at is not.
+        let many: String = (0..100).map(|n| format!("t{n}=;")).collect();
+        assert_eq!(find(&[&format!("v=DMARC1; {many} p=reject")]), None);
+        assert_eq!(find(&["v=DMARC1; p=nix; p=reject"]), None);
     }
 
     #[test]

@@ -61,7 +61,11 @@ async fn policy<R: Records>(records: &R, named: &Named) -> Finding {
         false => format!(" by {}", published.of()),
     };
     let reports = if published.is_reported() { "" } else { ", reports to nobody" };
-    let policy = format!("p={}{of}{reports}", published.wish().as_str());
+    let mistakes = match published.has_mistakes() {
+        true => ", something in the record is no tag or stands twice: others may see no policy",
+        false => "",
+    };
+    let policy = format!("p={}{of}{reports}{mistakes}", published.wish().as_str());
     for signer in signers {
         match published.is_aligned(records, signer).await {
             Ok(true) => return finding(Severity::Ok, format!("{policy}; aligned with d={signer}")),
