@@ -2,6 +2,16 @@
 
 use crate::tags::{Tags, is_blank};
 
+/// Addresses in `rua` that are looked at, the first ones.
+pub(super) const ADDRESSES_MAX: usize = 10;
+
+/// Octets of `rua` that are kept, in whole addresses: what is counted for a day has those of each domain, and a
+/// stranger's record may have 60 KiB.
+const REPORT_TO_BYTES_MAX: usize = 2_048;
+
+/// A longer `fo` counts for nothing: there are four letters to say in it.
+const FAILURE_OPTIONS_BYTES_MAX: usize = 64;
+
 /// What a domain asks for mail that is not its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wish {
@@ -70,7 +80,7 @@ pub(super) struct Record {
     pub(super) registry: Registry,
     /// `pct`: of a hundred messages, to so many it applies in full; `t=y`: to none.
     pub(super) percent: u8,
-    /// `rua`, as it is written: who wants to hear of it.
+    /// `rua`, the first addresses of it as they are written: who wants to hear of it.
     pub(super) report_to: Option<Box<str>>,
     /// `fo`, as it is written.
     pub(super) failure_options: Option<Box<str>>,
@@ -111,12 +121,30 @@ impl Record {
                 Some("n") => Registry::No,
                 _ => Registry::Unsaid,
             },
-            report_to: value("rua").map(Box::from),
-            failure_options: value("fo").map(Box::from),
+            report_to: value("rua").and_then(first_addresses),
+            failure_options: value("fo")
+                .filter(|options| options.len() <= FAILURE_OPTIONS_BYTES_MAX)
+                .map(Box::from),
             has_mistakes: Tags::parse(text).is_none(),
             percent: if is("t", "y") { 0 } else { percent.unwrap_or(100).min(100) },
         })
     }
+}
+
+/// As many of those listed as are ever used.
+fn first_addresses(listed: &str) -> Option<Box<str>> {
+    let mut kept = String::new();
+    let short = listed.split(',').filter(|address| address.len() < REPORT_TO_BYTES_MAX);
+    for address in short.take(ADDRESSES_MAX) {
+        if kept.len() + address.len() >= REPORT_TO_BYTES_MAX {
+            break;
+        }
+        if !kept.is_empty() {
+            kept.push(',');
+        }
+        kept.push_str(address);
+    }
+    (!kept.is_empty()).then(|| kept.into())
 }
 
 #[cfg(test)]
@@ -153,6 +181,26 @@ mod tests {
         let many: String = (0..100).map(|n| format!("t{n}=;")).collect();
         assert_eq!(find(&[&format!("v=DMARC1; {many} p=reject")]), None);
         assert_eq!(find(&["v=DMARC1; p=nix; p=reject"]), None);
+    }
+
+    #[test]
+    fn of_whom_to_report_to_no_more_is_kept_than_is_used() {
+        let kept = |rua: &str| {
+            let record = find(&[&format!("v=DMARC1; p=reject; rua={rua}; fo=1:d")]).unwrap();
+            record.report_to.unwrap_or_default().to_string()
+        };
+        let listed = |count: usize| {
+            let one = |n: usize| format!("mailto:a{n}@b.test");
+            (0..count).map(one).collect::<Vec<_>>().join(",")
+        };
+        assert_eq!(kept(&listed(3)), listed(3));
+        assert_eq!(kept(&listed(1_000)), listed(ADDRESSES_MAX));
+        // Whole ones alone: half an address would be another's.
+        let long = format!("mailto:{}@b.test", "x".repeat(REPORT_TO_BYTES_MAX));
+        assert_eq!(kept(&format!("{long},{}", listed(2))), listed(2));
+        assert_eq!(kept(&long), "");
+        let record = format!("v=DMARC1; p=reject; fo={}", "1:".repeat(1_000));
+        assert_eq!(find(&[&record]).unwrap().failure_options, None);
     }
 
     #[test]

@@ -1,15 +1,12 @@
 //! What owners of domains are told of mail in their name: aggregate reports (RFC 7489 §7.2).
 
-use super::record::Record;
+use super::record::{ADDRESSES_MAX, Record};
 use super::{Wish, organization, walk};
 use crate::records::{Records, Unanswered};
 use crate::{dkim, spf};
 use mail::Mailbox;
 use std::fmt::Write as _;
 use std::net::IpAddr;
-
-/// Addresses in `rua` that are looked at, the first ones.
-pub const ADDRESSES_MAX: usize = 10;
 
 /// Signatures that one row tells of.
 const SIGNATURES_MAX: usize = 10;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Milliseconds.
 pub(crate) const DAY_MS: u64 = 86_400_000;
 
-/// A file that is larger was not written here.
+/// A file that is larger was not written here: what is counted of a day takes an eighth of that.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// What was counted of one domain.
@@ -57,16 +57,46 @@ impl<D: Counted> Day<D> {
         directory.join(format!("{number}.json"))
     }
 
-    /// What was counted of this day before. What can't be read is nothing.
-    pub(crate) fn open(directory: &Path, number: u64) -> Day<D> {
-        let mut bytes = Vec::new();
-        let read = File::open(Day::<D>::path(directory, number))
-            .and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
-        let day = read.ok().and_then(|_| serde_json::from_slice::<Day<D>>(&bytes).ok());
-        let mut day = day.unwrap_or_default();
+    /// A day of which nothing was counted.
+    pub(crate) fn new(number: u64) -> Day<D> {
+        Day { number, ..Day::default() }
+    }
+
+    /// What was counted of this day before.
+    ///
+    /// # Errors
+    /// As the operating system says; [`io::ErrorKind::InvalidData`] if the file was not written here.
+    pub(crate) fn open(directory: &Path, number: u64) -> io::Result<Day<D>> {
+        let mut day = match File::open(Day::<D>::path(directory, number)) {
+            Ok(file) => Day::read(file)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Day::default(),
+            Err(error) => return Err(error),
+        };
         day.number = number;
         day.taken = day.domains.values().map(D::taken).sum();
-        day
+        Ok(day)
+    }
+
+    fn read(file: File) -> io::Result<Day<D>> {
+        let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+        let length = file.metadata()?.len();
+        if length > FILE_BYTES_MAX {
+            return Err(invalid(format!("it has {length} octets")));
+        }
+        let mut bytes = Vec::new();
+        file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+        serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))
+    }
+
+    /// Gives its file another name, under which it is not read again; that name.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub(crate) fn put_aside(directory: &Path, number: u64) -> io::Result<PathBuf> {
+        let path = Day::<D>::path(directory, number);
+        let aside = path.with_extension("unreadable");
+        fs::rename(&path, &aside)?;
+        Ok(aside)
     }
 
     /// The days that there are files of, the first one first.
@@ -100,7 +130,8 @@ impl<D: Counted> Day<D> {
         let room = D::ROOM_OF_DOMAIN.saturating_sub(before);
         let is_whole = domain.add(note, room.min(D::ROOM.saturating_sub(self.taken)));
         let taken = domain.taken();
-        self.taken += taken - before;
+        // It may take less than before.
+        self.taken = self.taken + taken - before;
         if taken == 0 {
             self.domains.remove(name);
         }

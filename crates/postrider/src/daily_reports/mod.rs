@@ -22,6 +22,7 @@ use day::number_of;
 use mail::{Mailbox, MessageId};
 use mta::console::{Console as _, Level};
 use mta::inbox::{OwnMessage, ShardMessage, ShardSender};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -148,7 +149,7 @@ impl<K: Kind> Daily<K> {
         Ok(())
     }
 
-    fn start(&self) -> std::io::Result<()> {
+    fn start(&self) -> io::Result<()> {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let (counting, sending) = (Arc::clone(&self.0), Arc::clone(&self.0));
         let thread = |name: &str| thread::Builder::new().name(name.to_owned());
@@ -190,7 +191,7 @@ impl<K: Kind> Daily<K> {
 impl<K: Kind> Inner<K> {
     /// The thread that counts.
     fn count(&self, notes: &Receiver<Note<K>>) {
-        let mut day = Day::open(&self.directory, number_of(wall_now()));
+        let mut day = self.open(number_of(wall_now()));
         let mut written_at = Instant::now();
         loop {
             let left = WRITE_EVERY.saturating_sub(written_at.elapsed());
@@ -198,7 +199,7 @@ impl<K: Kind> Inner<K> {
             let today = number_of(wall_now());
             if today != day.number() {
                 self.write(&mut day);
-                day = Day::open(&self.directory, today);
+                day = self.open(today);
             }
             let is_due = match &note {
                 Ok(Note::One(note)) => {
@@ -217,6 +218,23 @@ impl<K: Kind> Inner<K> {
                 Err(RecvTimeoutError::Disconnected) => return,
                 _ => {}
             }
+        }
+    }
+
+    /// What was counted of a day. A file that can't be read would be written over.
+    fn open(&self, number: u64) -> Day<K::Domain> {
+        Day::open(&self.directory, number).unwrap_or_else(|error| {
+            self.put_aside(number, &error);
+            Day::new(number)
+        })
+    }
+
+    /// Keeps the file of a day that can't be read, for whoever can make something of it, and says so.
+    fn put_aside(&self, number: u64, error: &io::Error) {
+        let about = format!("what was counted of day {number} can't be read ({error})");
+        match Day::<K::Domain>::put_aside(&self.directory, number) {
+            Ok(path) => self.warn(format_args!("{about}: it is kept as {}", path.display())),
+            Err(error) => self.warn(format_args!("{about}, nor put aside: {error}")),
         }
     }
 

@@ -8,6 +8,7 @@ use aws_lc_rs::digest;
 use mail::Wall;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::{JoinSet, LocalSet};
@@ -114,8 +115,21 @@ async fn look<K: Kind>(inner: &Arc<Inner<K>>, retries: &mut Retries) {
     let terms = Arc::new(terms);
     for number in Day::<K::Domain>::all(&inner.directory) {
         let Some(since) = since_end(number, wall_now()) else { continue };
-        let left = send_day(inner, &terms, (number, since), retries).await;
-        if left > 0 && since < K::given_up_after_ms(&terms) {
+        let is_late = since >= K::given_up_after_ms(&terms);
+        let day = match Day::<K::Domain>::open(&inner.directory, number) {
+            Ok(day) => day,
+            Err(error) if is_late || error.kind() == io::ErrorKind::InvalidData => {
+                inner.put_aside(number, &error);
+                continue;
+            }
+            // The system may lack something just now.
+            Err(error) => {
+                inner.warn(format_args!("what was counted of day {number} waits: {error}"));
+                continue;
+            }
+        };
+        let left = send_day(inner, &terms, (day, since), retries).await;
+        if left > 0 && !is_late {
             continue;
         }
         if left > 0 {
@@ -131,10 +145,10 @@ async fn look<K: Kind>(inner: &Arc<Inner<K>>, retries: &mut Retries) {
 async fn send_day<K: Kind>(
     inner: &Arc<Inner<K>>,
     terms: &Arc<Terms<K::Settings>>,
-    (number, since): (u64, u64),
+    (day, since): (Day<K::Domain>, u64),
     retries: &mut Retries,
 ) -> u64 {
-    let day = Arc::new(Day::<K::Domain>::open(&inner.directory, number));
+    let (number, day) = (day.number(), Arc::new(day));
     let sent = Arc::new(Sent::open(&inner.directory, number));
     let (mut left, mut under_way) = (0, JoinSet::new());
     for domain in day.domains().keys().filter(|domain| !sent.has(domain)) {

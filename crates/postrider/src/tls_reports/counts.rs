@@ -43,13 +43,13 @@ mod tests {
     #[test]
     fn what_was_counted_is_there_after_a_restart() {
         let directory = tempfile::tempdir().unwrap();
-        let mut day = Day::<Domain>::open(directory.path(), 7);
+        let mut day = Day::<Domain>::open(directory.path(), 7).unwrap();
         for host in [1, 1, 2] {
             assert!(day.add(&session("a.test", host)));
         }
         day.write(directory.path()).unwrap();
         let taken = day.taken;
-        let mut day = Day::<Domain>::open(directory.path(), 7);
+        let mut day = Day::<Domain>::open(directory.path(), 7).unwrap();
         assert_eq!(day.taken, taken);
         assert!(day.add(&session("a.test", 2)) && day.taken == taken);
         assert_eq!(day.domains()["a.test"].0.sessions(), (0, 4));
