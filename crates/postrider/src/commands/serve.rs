@@ -281,9 +281,9 @@ fn reload(node: &Node, file: Option<&Path>, console: &Arc<ConsoleLog>) -> Result
     });
     let told = match config {
         Ok(config) => {
-            console.set_level(level_of(&config));
             let config = Arc::new(config);
-            let reloaded = node.reload(&config);
+            // What is refused changes nothing, of what is told neither.
+            let reloaded = node.reload(&config).map(|()| console.set_level(level_of(&config)));
             let reloaded = reloaded.and_then(|()| secrets::watch(&config, Arc::clone(console)));
             let reloaded = reloaded.map(|()| {
                 let kept = node.kept_from_start(&config);

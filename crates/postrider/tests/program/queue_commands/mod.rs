@@ -254,6 +254,21 @@ fn a_reload_applies_its_retry_policy_to_what_is_queued() {
 }
 
 #[test]
+fn a_reload_that_is_refused_changes_nothing_of_what_is_told() {
+    let files = Files::new();
+    let good = config("[[route]]\nsmtp = { hosts = [\"192.0.2.1:25\"] }");
+    let mut server = Server::start(&files, &good);
+    let bad = format!("{good}\n[log]\nlevel = \"error\"\n[classes]\nfiles = [\"nowhere.toml\"]\n");
+    files.write(server::CONFIG, &bad);
+    let answer = server.command(&["reload"]);
+    assert!(answer.code != 0 && answer.err.contains("the old configuration stays"), "{answer:?}");
+    // Told at the level "info".
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.wait().success());
+    server.wait_console("it stops", |line| line.contains("stopping: "));
+}
+
+#[test]
 fn a_hold_does_not_end_by_itself_and_tells_why() {
     let files = Files::new();
     let (server, _, [a, b, c]) = stuck(&files);
