@@ -150,7 +150,7 @@ impl<D: Counted> Day<D> {
     /// # Errors
     /// As the operating system says.
     pub(crate) fn write(&mut self, directory: &Path) -> io::Result<()> {
-        if !std::mem::take(&mut self.is_changed) {
+        if !self.is_changed {
             return Ok(());
         }
         fs::create_dir_all(directory)?;
@@ -160,7 +160,10 @@ impl<D: Counted> Day<D> {
         file.write_all(&serde_json::to_vec(self)?)?;
         file.sync_all()?;
         fs::rename(&fresh, &path)?;
-        File::open(directory)?.sync_all()
+        File::open(directory)?.sync_all()?;
+        // Not before: what could not be written must be written the next time, though nothing was added.
+        self.is_changed = false;
+        Ok(())
     }
 
     /// All of it was sent: it goes.

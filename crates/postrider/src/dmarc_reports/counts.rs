@@ -173,6 +173,18 @@ mod tests {
     }
 
     #[test]
+    fn what_could_not_be_written_is_written_the_next_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let (bad, good) = (directory.path().join("file"), directory.path().join("reports"));
+        fs::write(&bad, "").unwrap();
+        let mut day = Day::<Domain>::default();
+        day.add(&message("a.test", 1));
+        assert!(day.write(&bad).is_err());
+        day.write(&good).unwrap();
+        assert_eq!(Day::<Domain>::open(&good, 0).unwrap().domains()["a.test"].rows.len(), 1);
+    }
+
+    #[test]
     fn long_rows_take_no_more_room_than_short_ones() {
         let mut day = Day::<Domain>::default();
         let mut template = message("a.test", 0);
