@@ -2,8 +2,7 @@
 
 use crate::queue::Queue;
 use crate::quota::{Closed, Quota};
-use crate::slab::COUNTED;
-use crate::{Action, ReadyId, Work};
+use crate::{Action, ReadyId};
 use mail::Mono;
 use std::sync::Arc;
 
@@ -14,8 +13,7 @@ impl Queue {
         let Some(queue) = self.ready.get_mut(ready.0) else { return 0 };
         let before = queue.quota.take();
         let left = before.as_ref().map_or(0, |quota| quota.left(now));
-        let renewed = before.as_ref().map_or_else(Quota::new, |quota| quota.renewed());
-        queue.quota = is_needed.then(|| Box::new(renewed));
+        queue.quota = is_needed.then(|| Box::new(Quota::new()));
         if before.is_some() || is_needed {
             self.mark(ready.0);
         }
@@ -40,31 +38,6 @@ impl Queue {
             self.mark(ready.0);
             let chunks = self.slab.chunk_count();
             self.sweep.rush(chunks);
-        }
-    }
-
-    /// What a transaction takes of an allowance, if the ready queue needs one.
-    pub(crate) fn spend_allowance(&mut self, ready: u32, work: &Work) {
-        let Some(quota) = &mut self.ready[ready].quota else { return };
-        quota.spend(u32::try_from(work.entries.len()).unwrap_or(u32::MAX));
-        for (entry, ..) in &work.entries {
-            self.slab[entry.slot].set(COUNTED, true);
-        }
-        // More is asked for, or the rest given back.
-        self.mark(ready);
-    }
-
-    /// An entry is back that took of one.
-    pub(crate) fn return_allowance(&mut self, now: Mono, slot: u32, is_untried: bool) {
-        let entry = &mut self.slab[slot];
-        let ready = entry.ready;
-        if !entry.has(COUNTED) {
-            return;
-        }
-        entry.set(COUNTED, false);
-        if let Some(quota) = self.ready.get_mut(ready).and_then(|queue| queue.quota.as_mut()) {
-            quota.come_back(now, is_untried);
-            self.mark(ready);
         }
     }
 

@@ -88,7 +88,11 @@ impl Queue {
             queue.backlog.charge(pick, work.entries.len());
             queue.used = now;
             queue.spend_token();
-            self.spend_allowance(ready.0, &work);
+            if let Some(quota) = &mut queue.quota {
+                quota.spend(u32::try_from(work.entries.len()).unwrap_or(u32::MAX));
+                // More is asked for, or the rest given back.
+                self.mark(ready.0);
+            }
             self.tenants.spend(pick.tenant);
             return Take::Work(work);
         }

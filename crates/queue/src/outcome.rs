@@ -39,7 +39,6 @@ impl Queue {
     ) -> Option<Deferred> {
         let found = self.slab.get(entry).filter(|e| e.state() == State::InFlight)?;
         let ready = found.ready;
-        self.return_allowance(now, entry.slot, matches!(outcome, EntryOutcome::Untried));
         match outcome {
             EntryOutcome::Settled => {
                 self.leave(now, entry.slot);

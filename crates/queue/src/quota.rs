@@ -8,10 +8,6 @@ use std::sync::Arc;
 pub(crate) struct Quota {
     /// Recipients that may go.
     left: u32,
-    /// Recipients in flight that were taken from it.
-    out: u32,
-    /// Recipients in flight that were taken from what is void now.
-    out_of_void: u32,
     /// What is left then is void.
     until: Mono,
     /// More was asked for, and there is no answer yet.
@@ -30,7 +26,7 @@ pub(crate) struct Closed {
 impl Quota {
     /// Nothing yet.
     pub(crate) fn new() -> Quota {
-        Quota { left: 0, out: 0, out_of_void: 0, until: Mono::NEVER, is_asked: false, closed: None }
+        Quota { left: 0, until: Mono::NEVER, is_asked: false, closed: None }
     }
 
     /// Recipients that may go.
@@ -41,34 +37,12 @@ impl Quota {
     /// So many go.
     pub(crate) fn spend(&mut self, recipients: u32) {
         self.left = self.left.saturating_sub(recipients);
-        self.out = self.out.saturating_add(recipients);
-    }
-
-    /// One that went is back. Tried or not, it counts; if nothing was asked of the peer after all, it
-    /// may go once more.
-    pub(crate) fn come_back(&mut self, now: Mono, is_untried: bool) {
-        // Whose it was is not kept: what is void comes back first, so that nothing is counted twice.
-        if self.out_of_void > 0 {
-            self.out_of_void -= 1;
-        } else if self.out > 0 {
-            self.out -= 1;
-            self.left = self.left(now).saturating_add(u32::from(is_untried && now < self.until));
-        }
-    }
-
-    /// Another in its place, for which nothing has gone yet.
-    pub(crate) fn renewed(&self) -> Quota {
-        let out_of_void = self.out_of_void.saturating_add(self.out);
-        Quota { out_of_void, ..Quota::new() }
     }
 
     /// The answer: so many recipients, until then.
     pub(crate) fn grant(&mut self, now: Mono, recipients: u32, until: Mono) {
-        if self.until <= now {
-            *self = self.renewed();
-        }
-        self.left = self.left.saturating_add(recipients);
-        (self.until, self.is_asked, self.closed) = (until, false, None);
+        let before = self.left(now);
+        *self = Quota { left: before.saturating_add(recipients), until, ..Quota::new() };
     }
 
     /// The answer: nothing, for so long.
@@ -99,30 +73,6 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_not_tried_may_go_once_more_on_the_same_day() {
-        let mut quota = Quota::new();
-        quota.grant(Mono(0), 5, Mono(100));
-        quota.spend(4);
-        quota.come_back(Mono(1), true);
-        quota.come_back(Mono(1), false);
-        assert_eq!(quota.left(Mono(1)), 2);
-        quota.grant(Mono(2), 1, Mono(100));
-        quota.come_back(Mono(2), true);
-        assert_eq!(quota.left(Mono(2)), 4, "the day is the same");
-        // One of the day before is in flight.
-        quota.grant(Mono(100), 2, Mono(200));
-        quota.spend(2);
-        quota.come_back(Mono(101), true);
-        assert_eq!(quota.left(Mono(101)), 0, "it is the one of the day before");
-        quota.come_back(Mono(102), true);
-        assert_eq!(quota.left(Mono(102)), 1);
-        let mut other = quota.renewed();
-        other.grant(Mono(103), 1, Mono(200));
-        other.come_back(Mono(103), true);
-        assert_eq!(other.left(Mono(103)), 1);
-    }
 
     #[test]
     fn what_is_left_is_void_at_its_end() {

@@ -28,8 +28,6 @@ pub(crate) const FIRST: u8 = 16;
 
 /// Its sender has set deadlines: they are kept beside the slab.
 pub(crate) const TIMED: u8 = 32;
-/// It is in flight and was taken from its ready queue's allowance.
-pub(crate) const COUNTED: u8 = 64;
 
 /// Where an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -59,21 +59,6 @@ fn nothing_goes_before_it_is_allowed_and_no_more_than_that() {
 }
 
 #[test]
-fn what_was_not_tried_takes_nothing_of_the_allowance() {
-    let mut one = waiting(5, &["a"]);
-    one.poll();
-    one.queue.handle_allowance(one.now, READY, 3, Mono::NEVER);
-    one.poll();
-    let flying = work(one.open(READY));
-    assert_eq!(flying.entries.len(), 3);
-    one.outcome(&flying, &EntryOutcome::Untried);
-    let flying = work(one.queue.take(one.now, READY, 1));
-    assert_eq!(flying.entries.len(), 3, "the same three may go");
-    one.outcome(&flying, &EntryOutcome::Settled);
-    assert_eq!(one.queue.take(one.now, READY, 1), Take::Wait);
-}
-
-#[test]
 fn what_gets_nothing_says_for_what_it_waits_and_asks_again_then() {
     let mut one = waiting(2, &["a"]);
     assert_eq!(one.poll(), [asks(1)]);
