@@ -282,13 +282,15 @@ fn reload(node: &Node, file: Option<&Path>, console: &Arc<ConsoleLog>) -> Result
     let told = match config {
         Ok(config) => {
             let config = Arc::new(config);
-            // What is refused changes nothing, of what is told neither.
-            let reloaded = node.reload(&config).map(|()| console.set_level(level_of(&config)));
-            let reloaded = reloaded.and_then(|()| secrets::watch(&config, Arc::clone(console)));
-            let reloaded = reloaded.map(|()| {
+            let reloaded = node.reload(&config).map(|()| {
+                // What is refused changes nothing, of what is told neither.
+                console.set_level(level_of(&config));
                 let kept = node.kept_from_start(&config);
                 let mut text = format!("configuration reloaded from {}{kept}", config.file_name());
-                for warning in warnings_of(&config) {
+                // It is in force by now.
+                let unwatched = secrets::watch(&config, Arc::clone(console)).err();
+                let unwatched = unwatched.map(|why| format!("secrets are not read again: {why}"));
+                for warning in warnings_of(&config).chain(unwatched) {
                     console.line(Level::Warn, "config", format_args!("{warning}"));
                     text.push('\n');
                     text.push_str(&warning);

@@ -265,7 +265,8 @@ fn tunnelled(octets: Vec<u8>) -> Option<BodyPart> {
     let element = reader.any().ok()?;
     reader.end().ok()?;
     // All that is in it must be sound, down to where it would not be read on the other side, and not more than is read.
-    if elements(&octets, ELEMENTS_MAX).ok()? > ELEMENTS_MAX {
+    let (count, mistake) = elements(&octets, ELEMENTS_MAX);
+    if count > ELEMENTS_MAX || mistake.is_some() {
         return None;
     }
     (element.tag.class == Class::Context).then(|| BodyPart::Other(Bytes::from(octets.clone())))

@@ -48,24 +48,34 @@ impl<'a> Work<'a> {
     }
 }
 
-/// How many elements there are on all levels, as far as it is read: one more than `max` at most. It remembers where it
-/// is on each level, and no element.
-pub(super) fn elements(octets: &[u8], max: usize) -> Result<usize, BerError> {
+/// How many elements there are on all levels, one more than `max` at most, and the first mistake on any of them. A level
+/// counts up to its mistake: who reads it comes no further, and one that nobody reads may be anything. It remembers where
+/// it is on each level, and no element.
+pub(super) fn elements(octets: &[u8], max: usize) -> (usize, Option<BerError>) {
     let mut levels = vec![Reader::new(octets)];
-    let mut count = 0;
+    let (mut count, mut mistake) = (0, None);
     while let Some(level) = levels.last_mut() {
-        let Some(element) = level.next() else {
-            levels.pop();
-            continue;
+        let inner = match level.next() {
+            Some(Ok(element)) => {
+                count += 1;
+                if count > max {
+                    break;
+                }
+                element.constructed.then(|| element.children()).transpose()
+            }
+            Some(Err(error)) => {
+                levels.pop();
+                Err(error)
+            }
+            None => {
+                levels.pop();
+                Ok(None)
+            }
         };
-        let element = element?;
-        count += 1;
-        if count > max {
-            break;
-        }
-        if element.constructed {
-            levels.push(element.children()?);
+        match inner {
+            Ok(inner) => levels.extend(inner),
+            Err(error) => mistake = mistake.or(Some(error)),
         }
     }
-    Ok(count)
+    (count, mistake)
 }

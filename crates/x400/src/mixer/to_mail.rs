@@ -95,12 +95,14 @@ pub(super) fn finished(mut out: Fields, body: Part) -> Vec<u8> {
 
 /// Reads a content, unless it would take far more room than it has octets.
 fn read(content: &Bytes) -> Result<Content, NotConverted> {
-    let broken = |text: String| NotConverted::new(Cause::ContentSyntax, text);
-    if elements(content, ELEMENTS_MAX).map_err(|error| broken(error.to_string()))? > ELEMENTS_MAX {
+    // What is no element within a body part of a kind that is not read goes along as it is.
+    let (count, _) = elements(content, ELEMENTS_MAX);
+    if count > ELEMENTS_MAX {
         let text = "the content has too many elements";
         return Err(NotConverted::new(Cause::ConversionImpractical, text));
     }
-    Content::read(content).map_err(|error| broken(error.to_string()))
+    Content::read(content)
+        .map_err(|error| NotConverted::new(Cause::ContentSyntax, error.to_string()))
 }
 
 fn check(

@@ -144,3 +144,10 @@ fn a_content_of_too_many_elements_is_not_converted() {
     let made = as_mail(Ipm { heading: Heading::default(), body: many });
     assert_eq!(made.err(), Some(Cause::ConversionImpractical));
 }
+
+#[test]
+fn what_is_no_element_within_a_part_that_nobody_reads_hinders_nothing() {
+    // A constructed element with octets in it that end nothing.
+    let part = BodyPart::Other(Bytes::from_static(&[0xBD, 4, 0x24, 2, 0, 0]));
+    as_mail(Ipm { heading: Heading::default(), body: vec![part] }).expect("converted");
+}
