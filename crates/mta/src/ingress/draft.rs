@@ -132,7 +132,6 @@ impl Draft {
         self.additions.fields = fields;
     }
 
-    /// Another reverse-path; `None` is `<>`.
     /// Whether the message goes to that address, as it was given or as it stands for another.
     #[must_use]
     pub fn is_named(&self, mailbox: &Mailbox) -> bool {
@@ -141,6 +140,7 @@ impl Draft {
         own.chain(given).any(|known| known.is_same(mailbox))
     }
 
+    /// Another reverse-path; `None` is `<>`.
     pub fn set_sender(&mut self, sender: Option<Mailbox>) {
         self.envelope.reverse_path = sender;
     }
