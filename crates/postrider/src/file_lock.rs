@@ -3,14 +3,34 @@
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
+use std::ops::Deref;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+
+/// An open file, and the lock on it: it ends with this value. Without a word of ours it would last as long as any
+/// descriptor, and a child that was forked and has not begun its program yet has them all.
+#[derive(Debug)]
+pub(crate) struct Locked(File);
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
 
 /// Opens the file at this place, for this process alone.
 ///
 /// # Errors
 /// `WouldBlock` where another process has it.
-pub(crate) fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> io::Result<Locked> {
     loop {
         let file = options.open(path)?;
         file.try_lock().map_err(|error| match error {
@@ -19,7 +39,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
         })?;
         // Who had the lock before may have put another in its place, or this one in another's.
         if is_at(&file.metadata()?, path)? {
-            return Ok(file);
+            return Ok(Locked(file));
         }
     }
 }
@@ -54,7 +74,11 @@ mod tests {
         fs::write(&other, "two").unwrap();
         fs::rename(&other, &path).unwrap();
         assert!(!is_at(&own, &path).unwrap());
-        // The lock is on the file, not on its name.
+        // A lock that is given up is free, though a descriptor of the file is left.
+        let left = first.try_clone().unwrap();
+        drop(first);
+        left.try_lock().unwrap();
+        // It is on the file, not on its name.
         let second = open(&path, &options).unwrap();
         fs::remove_file(&path).unwrap();
         assert!(!is_at(&second.metadata().unwrap(), &path).unwrap());

@@ -3,14 +3,15 @@
 
 mod format;
 
-use crate::file_lock;
+use crate::file_lock::{self, Locked};
 use crate::replacement::{Replacement, salt};
 use format::{Damage, HEADER_BYTES, Live, Salt};
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A file is not written anew before it has grown to so many octets, and to twice what it then held.
 const REWRITTEN_BYTES_MIN: u64 = 1 << 20;
@@ -25,7 +26,7 @@ const RECORDS_AT_ONCE: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct RecordFile {
     path: PathBuf,
-    file: File,
+    file: Arc<Locked>,
     salt: Salt,
     /// Where the next batch goes: all before it is synced.
     end: u64,
@@ -61,13 +62,15 @@ impl RecordFile {
         path: &Path,
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<RecordFile, Unreadable> {
-        let Some(mut file) = locked(path)? else {
+        let Some(file) = locked(path)?.map(Arc::new) else {
             let made =
                 Replacement::create(path, None).and_then(|new| fill(new, path, &Live::new()));
             return made.map_err(Unreadable::NotNow);
         };
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(|error| Unreadable::NotNow(error.to_string()))?;
+        (&mut &**file)
+            .read_to_end(&mut bytes)
+            .map_err(|error| Unreadable::NotNow(error.to_string()))?;
         let (salt, live, end) = format::read(&bytes).map_err(|damage| match damage {
             Damage::Version(_) => Unreadable::NotNow(damage.to_string()),
             Damage::Header | Damage::Batch(_) => Unreadable::Damaged(damage.to_string()),
@@ -78,7 +81,7 @@ impl RecordFile {
     }
 
     /// One that begins with this salt, and is going to hold this.
-    fn new(path: &Path, file: File, salt: Salt, live: &Live<'_>) -> RecordFile {
+    fn new(path: &Path, file: Arc<Locked>, salt: Salt, live: &Live<'_>) -> RecordFile {
         let rewritten_at = (2 * format::bytes_for(live)).max(REWRITTEN_BYTES_MIN);
         RecordFile {
             path: path.to_owned(),
@@ -188,7 +191,7 @@ impl RecordFile {
 }
 
 /// Opens a file that is there, under a lock.
-fn locked(path: &Path) -> Result<Option<File>, Unreadable> {
+fn locked(path: &Path) -> Result<Option<Locked>, Unreadable> {
     match file_lock::open(path, OpenOptions::new().read(true).write(true)) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -201,9 +204,7 @@ fn locked(path: &Path) -> Result<Option<File>, Unreadable> {
 
 /// Fills a file with this and puts it in its place.
 fn fill(replacement: Replacement, path: &Path, live: &Live<'_>) -> Result<RecordFile, String> {
-    // The same open file, and its lock.
-    let file = replacement.file().try_clone().map_err(|error| replacement.wrong(&error))?;
-    let mut record_file = RecordFile::new(path, file, salt()?, live);
+    let mut record_file = RecordFile::new(path, replacement.shared(), salt()?, live);
     let written = record_file.write_all(live);
     written.map_err(|error| replacement.wrong(&error))?;
     replacement.place()?;

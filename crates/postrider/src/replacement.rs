@@ -1,11 +1,12 @@
 //! A file that is written beside another and then takes its place.
 
-use crate::file_lock;
+use crate::file_lock::{self, Locked};
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The mode of a file that nobody said anything about.
 const MODE: u32 = 0o644;
@@ -14,7 +15,7 @@ const MODE: u32 = 0o644;
 /// [`Replacement::place`] it goes away again.
 #[derive(Debug)]
 pub(crate) struct Replacement {
-    file: File,
+    file: Arc<Locked>,
     fresh: PathBuf,
     target: PathBuf,
     /// That of the target.
@@ -38,7 +39,7 @@ impl Replacement {
         let mut fresh = target.clone().into_os_string();
         fresh.push(".new");
         let fresh = PathBuf::from(fresh);
-        let file = open_locked(&fresh)?;
+        let file = Arc::new(open_locked(&fresh)?);
         // Now, as there may be no descriptor for it once the file is in its place.
         let directory = match target.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -57,7 +58,7 @@ impl Replacement {
             Ok(old) => {
                 let own = self.file.metadata()?;
                 if (old.uid(), old.gid()) != (own.uid(), own.gid()) {
-                    fchown(&self.file, Some(old.uid()), Some(old.gid()))?;
+                    fchown(self.file(), Some(old.uid()), Some(old.gid()))?;
                 }
                 old.mode() & 0o777
             }
@@ -69,6 +70,11 @@ impl Replacement {
     /// The file.
     pub(crate) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// The file with its lock, for whoever goes on with it when it is placed.
+    pub(crate) fn shared(&self) -> Arc<Locked> {
+        Arc::clone(&self.file)
     }
 
     /// Where the file is until it is placed.
@@ -125,7 +131,7 @@ pub(crate) fn salt() -> Result<[u8; 16], String> {
 }
 
 /// Opens a file that nobody else writes, with whatever was left in it earlier.
-fn open_locked(path: &Path) -> Result<File, String> {
+fn open_locked(path: &Path) -> Result<Locked, String> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     options.custom_flags(OFlags::NOFOLLOW.bits() as i32);

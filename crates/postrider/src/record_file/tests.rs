@@ -1,5 +1,5 @@
 use super::*;
-use std::fs;
+use std::fs::{self, File};
 
 type Held = Vec<(Vec<u8>, Vec<u8>)>;
 
