@@ -82,8 +82,7 @@ pub(crate) struct Count {
 
 impl Count {
     pub(crate) fn add(&mut self, name: &str, recipients: u64, oldest_ms: u64) {
-        let end = (0..=NAME_BYTES_MAX.min(name.len())).rev().find(|&n| name.is_char_boundary(n));
-        let name = &name[..end.unwrap_or(0)];
+        let name = &name[..name.floor_char_boundary(NAME_BYTES_MAX)];
         let row = if let Some(row) = self.rows.get_mut(name) {
             row
         } else if name != OTHERS && self.rows.len() < NAMES_MAX {

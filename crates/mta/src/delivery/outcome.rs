@@ -221,10 +221,7 @@ const REASON_BYTES_MAX: usize = 512;
 
 fn reason(failure: &Failure) -> Box<str> {
     let mut text = failure.to_string();
-    if text.len() > REASON_BYTES_MAX {
-        let end = (0..=REASON_BYTES_MAX).rev().find(|&n| text.is_char_boundary(n)).unwrap_or(0);
-        text.truncate(end);
-    }
+    text.truncate(text.floor_char_boundary(REASON_BYTES_MAX));
     text.into()
 }
 

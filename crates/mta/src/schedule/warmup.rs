@@ -56,8 +56,7 @@ fn towards(hop: &NextHop) -> Arc<str> {
     hosts.sort_unstable();
     hosts.dedup();
     let mut text = hosts.join(",");
-    let end = (0..=TOWARDS_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at));
-    text.truncate(end.unwrap_or(0));
+    text.truncate(text.floor_char_boundary(TOWARDS_BYTES_MAX));
     text.into()
 }
 

@@ -40,11 +40,7 @@ pub(super) fn optional_bytes(text: Option<&str>) -> usize {
 
 /// The text, cut at a character boundary to what a record takes of it.
 pub(crate) fn cut(text: &str) -> &str {
-    let mut end = text.len().min(TEXT_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or("")
+    text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or("")
 }
 
 /// Takes values off the front; `None` when there are too few bytes or they make no sense.

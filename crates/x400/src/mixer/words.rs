@@ -38,11 +38,7 @@ const WORD_READ_MAX: usize = 998;
 
 /// The encoded word at the front: what it says, and how long it is.
 fn word_at(text: &str) -> Option<(String, usize)> {
-    let mut end = text.len().min(WORD_READ_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let front = text.get(..end)?;
+    let front = text.get(..text.floor_char_boundary(WORD_READ_MAX))?;
     let inner = front.strip_prefix("=?")?;
     let (charset, behind) = inner.split_once('?')?;
     let (encoding, behind) = behind.split_once('?')?;

@@ -485,8 +485,11 @@ impl<W: World> Connection<W> {
         outcomes: &[Result<mail::Reply, Failure>],
         hop: &NextHop,
     ) -> Vec<usize> {
+        if !bearing::is_put_off(outcomes, hop) {
+            return Vec::new();
+        }
         let others = hop.hosts_count().saturating_sub(1);
-        if !bearing::is_put_off(outcomes, hop) || others == 0 {
+        if others == 0 {
             return Vec::new();
         }
         // RFC 5321 §5.1: the other hosts are to be tried before the same one again.
