@@ -127,7 +127,7 @@ pub struct Dns {
     pub servers: Vec<SocketAddr>,
     /// Wait for one answer.
     pub timeout: Duration,
-    /// Questions asked before giving up.
+    /// How often each server is asked a question.
     pub attempts: u8,
     /// Answers remembered.
     pub cache_max: u32,

@@ -242,12 +242,15 @@ impl Default for RetryText {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DnsText {
-    /// Name servers as `address` or `address:port`. Without any: those in `/etc/resolv.conf`.
+    /// Name servers as `address` or `address:port`. Without any: those in `/etc/resolv.conf`, which is read anew
+    /// within seconds when it changes, as `/etc/hosts` is. They are asked in this order until one answers; one that
+    /// fails (no answer, SERVFAIL, REFUSED and the like) what another one answers is asked last for 5 s, and for up
+    /// to 5 min where it goes on failing.
     #[schemars(extend("items" = { "type": "string", "title": "name server" }))]
     pub servers: Vec<String>,
     /// Wait for one answer.
     pub timeout: DurationText,
-    /// How often a question is asked before the lookup fails for now.
+    /// How often each server is asked a question before the lookup fails for now.
     #[schemars(range(min = 1, max = 20))]
     pub attempts: u8,
     /// How many answers are remembered.

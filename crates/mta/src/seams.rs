@@ -45,6 +45,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// One implementation of every seam.
 pub trait World: Clone + 'static {
@@ -330,6 +331,15 @@ impl fmt::Display for DnsError {
 pub trait Dns: 'static {
     /// MX records of an ASCII domain, in any order.
     fn mx(&self, domain: &str) -> impl Future<Output = Result<Vec<Mx>, DnsError>>;
+
+    /// How long what was last found out of a domain's MX records still counts, by their TTL (RFC 1035 §3.2.1); that
+    /// there are none, as the zone says (RFC 2308 §5). A world that does not know has it asked again soon.
+    fn mx_lasts(&self, _domain: &str) -> Duration {
+        Duration::from_secs(300)
+    }
+
+    /// Has a domain's MX records, and the addresses of their hosts, asked for the next time, whatever is remembered.
+    fn forget(&self, _domain: &str) {}
 
     /// IPv4 and IPv6 addresses of an ASCII host name.
     fn addresses(&self, host: &str) -> impl Future<Output = Result<Vec<IpAddr>, DnsError>>;

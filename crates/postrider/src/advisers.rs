@@ -69,7 +69,8 @@ pub(crate) fn advisers(
     shard: &ShardSender<AcceptedSocket>,
     console: &Arc<ConsoleLog>,
 ) -> Result<Advisers, String> {
-    let (resolver, peer_tls) = (Resolver::new(&config.dns), Arc::<PeerTls>::default());
+    let resolver = Resolver::following(&config.dns, console);
+    let peer_tls = Arc::<PeerTls>::default();
     warn_of_no_dnssec(config, &resolver, console);
     let (dmarc_reports, tls_reports) =
         reporting(config, &resolver, (shard, metrics, &peer_tls), console)?;
@@ -119,7 +120,7 @@ fn reporting(
 }
 
 /// Says that TLSA records are asked for in vain.
-fn warn_of_no_dnssec(config: &Config, resolver: &Resolver, console: &ConsoleLog) {
+pub(crate) fn warn_of_no_dnssec(config: &Config, resolver: &Resolver, console: &ConsoleLog) {
     let wants = |route: &&Arc<Route>| route.channel.tls_sources().dane;
     if let Some(route) = config.routes.iter().find(wants)
         && let Some(why) = resolver.why_insecure()

@@ -24,6 +24,7 @@ mod file_stamp;
 mod greylist;
 mod https;
 mod kept_file;
+mod kept_from_start;
 mod limited_listener;
 mod log_set;
 mod login_secret;

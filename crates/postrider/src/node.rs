@@ -9,6 +9,7 @@ use crate::descriptors::Descriptors;
 use crate::dmarc_reports::DmarcReporting;
 use crate::effects::KeptEffects;
 use crate::event_log::EventLog;
+use crate::kept_from_start::kept_from_start;
 use crate::login_secret;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::mutex::lock;
@@ -24,6 +25,7 @@ use crate::world::clock::{Start, wall_now};
 use crate::world::hashing::HashingThreads;
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::mailbox_files::{MailboxFiles, MailboxThreads, check_owners};
+use crate::world::resolver::Resolver;
 use ::classes::Classes;
 use config::Config;
 use mail::Wall;
@@ -72,6 +74,7 @@ pub(crate) struct Node {
     dmarc_reports: DmarcReporting,
     tls_reports: TlsReporting,
     books: Books,
+    resolver: Resolver,
     tokens: Tokens,
 }
 
@@ -146,6 +149,7 @@ impl Node {
             dmarc_reports: common.dmarc_reports,
             tls_reports: common.tls_reports,
             books: common.books,
+            resolver: common.resolver,
             tokens: Tokens::start(config, console)?,
         })
     }
@@ -164,24 +168,7 @@ impl Node {
 
     /// What of a new configuration takes effect only at the next start, for the operator.
     pub(crate) fn kept_from_start(&self, config: &Config) -> String {
-        let mut kept = Vec::new();
-        let listens = |config: &Config| {
-            config.listeners.iter().map(|l| (Arc::clone(&l.name), l.address)).collect::<Vec<_>>()
-        };
-        if listens(config) != listens(&self.first) {
-            kept.push("listener names and addresses");
-        }
-        if config.spool.paths != self.first.spool.paths {
-            kept.push("spool paths");
-        }
-        if config.admin != self.first.admin || config.events != self.first.events {
-            kept.push("admin and events");
-        }
-        if kept.is_empty() {
-            String::new()
-        } else {
-            format!("; {} change with the next start", kept.join(", "))
-        }
+        kept_from_start(&self.first, config)
     }
 
     /// Gives every shard another configuration.
@@ -198,6 +185,7 @@ impl Node {
         self.certificates.adopt(config, certificates)?;
         self.acme.adopt(acme)?;
         self.signing_keys.adopt(config, signing_keys)?;
+        self.resolver.adopt(&config.dns)?;
         self.dmarc_reports.adopt(config)?;
         self.tls_reports.adopt(config)?;
         self.tokens.adopt(config)?;

@@ -10,6 +10,9 @@ use mail::{MessageId, Mono};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// An answer where messages go that is younger than this is not doubted by an operator's order.
+const LOOKED_JUST_NOW: Duration = Duration::from_secs(1);
+
 /// What [`Queue::retry`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retried {
@@ -101,6 +104,7 @@ impl Queue {
 
     fn hasten(&mut self, now: Mono, slot: u32) {
         let number = self.slab[slot].scheduled;
+        self.look_again(now, number);
         if self.slab[slot].state() == State::Ready {
             let ready = self.slab[slot].ready;
             self.ready[ready].gate.lift();
@@ -124,6 +128,17 @@ impl Queue {
         // The ways may be closed as well.
         for ready in towards {
             self.ready[ready.0].gate.lift();
+        }
+    }
+
+    /// Has it asked again where a scheduled queue's messages go: what has been known for long may be another by now.
+    fn look_again(&mut self, now: Mono, number: u32) {
+        let queue = &mut self.scheduled[number];
+        let Known::Ready(_, fresh_until) = &mut queue.known else { return };
+        // Those of an operator's order come one after the other.
+        if queue.answered + LOOKED_JUST_NOW <= now && *fresh_until < Mono::NEVER {
+            *fresh_until = now;
+            self.want_resolution(number);
         }
     }
 

@@ -7,11 +7,12 @@ use crate::control::Select;
 use crate::delivery::removal::{settle_later_as_removed, settle_removed};
 use crate::event::{Event, Kind, Labels, Recipients};
 use crate::message::Message;
+use crate::schedule::resolution::look_again;
 use crate::seams::World;
 use mail::MessageId;
 use queue::{EntryId, Glance, Held, Retried, ScheduledKey};
 use spool::{Completion, Record, Settle, SettleKind, State};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -62,8 +63,12 @@ impl<W: World> Operator<W> {
     fn retry_these(&self, glances: &[Glance], seen: &mut Seen, answer: &Answer) {
         let now = self.services.now();
         let mut queue = self.schedule.queue_mut();
+        let mut scheduled = BTreeSet::new();
         for glance in glances {
             let retried = queue.retry(now, glance.entry);
+            if retried == Retried::Due {
+                scheduled.insert(glance.scheduled);
+            }
             answer.count(|tally| match retried {
                 Retried::Due => {
                     tally.recipients += 1;
@@ -74,6 +79,9 @@ impl<W: World> Operator<W> {
                 Retried::Gone => {}
             });
         }
+        drop(queue);
+        // Nothing is asked before this has run: hosts that have moved are found where they are now.
+        look_again(&self.schedule, &scheduled);
     }
 
     /// Holds messages for `reason`, or releases them. Gives what went wrong.

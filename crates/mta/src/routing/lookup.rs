@@ -8,6 +8,7 @@ use crate::services::Services;
 use auth::tlsa::Tlsa;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Who asks, for the line.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,14 @@ impl<W: World> Dns for InTurn<W> {
     async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
         let services = &self.services;
         look_up(services, self.asker, || services.world.dns().mx(domain)).await
+    }
+
+    fn mx_lasts(&self, domain: &str) -> Duration {
+        self.services.world.dns().mx_lasts(domain)
+    }
+
+    fn forget(&self, domain: &str) {
+        self.services.world.dns().forget(domain);
     }
 
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {

@@ -13,7 +13,7 @@ use config::{Config, Pool, Route, Source};
 use mail::{Domain, Mono, RequireTls};
 use queue::{ReadyKey, ScheduledKey};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -118,6 +118,11 @@ impl KnownPlaces {
         known.as_ref().filter(|known| Arc::ptr_eq(known, config))?;
         let places = self.places.borrow();
         places.get(question).filter(|places| now < places.found.fresh_until).map(Rc::clone)
+    }
+
+    /// Forgets what was found out of these domains.
+    pub(super) fn forget(&self, domains: &BTreeSet<&Domain>) {
+        self.places.borrow_mut().retain(|question, _| !domains.contains(&question.domain));
     }
 
     /// Keeps what was found out.

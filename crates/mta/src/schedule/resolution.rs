@@ -21,22 +21,25 @@ use crate::routing::hosts::{Host, HostGroup};
 use crate::routing::lookup::{Asker, InTurn};
 use crate::routing::mx::resolve_mx;
 use crate::routing::require_tls::{Terms, vouched};
-use crate::seams::World;
+use crate::seams::{Dns, World};
 use config::shaping::Paced;
 use config::{Config, Destination, HostPort, Pool, Route, Source};
 use lookup::Trouble;
-use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, RequireTls};
+use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono, RequireTls};
 use queue::{
     Deferred, Located, Locating, ReadyId, ReadyKey, Resolution, ScheduledId, ScheduledKey, Way,
 };
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long hosts that DNS named are taken for granted; the resolver's own cache keeps to the
-/// records' TTL.
-const MX_FRESH: Duration = Duration::from_secs(300);
+/// Hosts that the DNS named are taken for granted as long as their records count, but no longer than this: then
+/// policies and addresses are looked at again as well.
+const FRESH_MAX: Duration = Duration::from_secs(300);
+/// Records that count for nothing, or that nobody remembers, are asked for once for all that comes in this time.
+const FRESH_MIN: Duration = Duration::from_secs(1);
 
 /// Answers the queue's question for the route and next hop of `scheduled`.
 pub(crate) fn start_resolution<W: World>(schedule: &Rc<Schedule<W>>, scheduled: ScheduledId) {
@@ -166,7 +169,7 @@ async fn hosts_of_domain<W: World>(
             hosts: groups,
             shaped: Some(domain.clone()),
             tls,
-            fresh_until: schedule.services.now() + MX_FRESH,
+            fresh_until: schedule.services.now() + fresh_for(dns, domain),
             // Where the domain's policy does not count there is nothing to tell of it; else a report were
             // the reason of the next.
             reported: tls_reports::reported(schedule, domain, policy)
@@ -176,10 +179,33 @@ async fn hosts_of_domain<W: World>(
     }
 }
 
+/// How long the hosts of a domain are taken for granted.
+fn fresh_for(dns: &impl Dns, domain: &Domain) -> Duration {
+    match domain.to_ascii() {
+        // An address that stands there itself stays what it is.
+        _ if domain.literal().is_some() => FRESH_MAX,
+        Ok(ascii) => dns.mx_lasts(&ascii).clamp(FRESH_MIN, FRESH_MAX),
+        Err(_) => FRESH_MIN,
+    }
+}
+
 /// No table says which route it is. RFC 3463 §3.5: 4.4.3, directory server failure.
 pub(crate) fn unanswered(trouble: &Trouble) -> Arc<Failure> {
     let text = format!("route lookup failed: {trouble}");
     Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 3), text))
+}
+
+/// Has it found out anew where the mail of scheduled queues goes, whatever is remembered of it.
+pub(crate) fn look_again<W: World>(schedule: &Schedule<W>, scheduled: &BTreeSet<ScheduledId>) {
+    let queue = schedule.queue();
+    let domains: BTreeSet<&Domain> =
+        scheduled.iter().filter_map(|id| Some(&queue.scheduled_key(*id)?.domain)).collect();
+    schedule.known_places.forget(&domains);
+    for domain in domains {
+        if let Ok(ascii) = domain.to_ascii() {
+            schedule.services.world.dns().forget(&ascii);
+        }
+    }
 }
 
 /// As whom a scheduled queue asks the DNS.

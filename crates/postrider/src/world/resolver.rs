@@ -1,22 +1,26 @@
 //! Names by way of hickory-resolver.
 
 mod cache;
+mod servers;
+mod system;
 mod validated;
 
+use crate::console::ConsoleLog;
+use crate::mutex::lock;
 use auth::tlsa::Tlsa;
 use cache::{Answer, Cache, Key, Value};
-use hickory_resolver::config::{NameServerConfig, ProtocolConfig, ResolverConfig, ResolverOpts};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::{DnsError as NetDnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
-use hickory_resolver::system_conf::read_system_conf;
-use hickory_resolver::{TokioResolver, lookup::Lookup};
+use mta::console::{Console as _, Level};
 use mta::lack;
 use mta::seams::{Dns, DnsError, HostSecurity, Mx, Vouched};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use servers::Servers;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use system::{Places, System};
 use validated::Validated;
 
 /// UDP sockets that one lookup has open at most: A and AAAA at once, and of each the question
@@ -25,59 +29,132 @@ pub(crate) const SOCKETS_PER_LOOKUP: u64 = 6;
 
 /// A resolver; clones share one cache.
 #[derive(Clone)]
-pub(crate) struct Resolver {
-    /// Or why there is none.
+pub(crate) struct Resolver(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    console: Option<Arc<ConsoleLog>>,
+}
+
+/// What a resolver goes by now.
+struct State {
+    config: config::Dns,
+    system: System,
+    /// Or why there are none.
     ways: Result<Ways, String>,
 }
 
 /// How name servers are asked.
 #[derive(Clone)]
 struct Ways {
-    usual: TokioResolver,
-    /// For what came garbled: servers that send more than was agreed without saying that it is
-    /// truncated are understood over TCP (RFC 7766 §5).
-    over_tcp: TokioResolver,
-    /// What either said.
+    servers: Arc<Servers>,
+    /// What they said.
     cache: Cache,
     validated: Validated,
 }
 
-impl Resolver {
-    /// Asks the servers that `config` names, or those of the system. Without any, every question
-    /// is answered with a transient error: mail waits, nothing is returned.
-    pub(crate) fn new(config: &config::Dns) -> Resolver {
-        let ways = || {
-            let servers = servers(config)?;
-            let tcp_only = servers.iter().cloned().map(without_udp).collect();
-            let validated = Validated::new(config, &servers)?;
-            let (usual, over_tcp) = (build(config, servers)?, build(config, tcp_only)?);
-            let cache = Cache::new(config.cache_max, config.cache_bytes);
-            Ok(Ways { usual, over_tcp, cache, validated })
-        };
-        Resolver { ways: ways().map_err(|error: NetError| error.to_string()) }
+impl Ways {
+    fn new(
+        config: &config::Dns,
+        system: &System,
+        console: Option<&Arc<ConsoleLog>>,
+    ) -> Result<Ways, String> {
+        let servers = servers::servers(config, system)?;
+        let servers = Servers::new(config, servers, &system.hosts, console.cloned());
+        let servers = Arc::new(servers.map_err(|error| error.to_string())?);
+        let cache = Cache::new(config.cache_max, config.cache_bytes);
+        let validated = Validated::new(config, Arc::clone(&servers));
+        Ok(Ways { servers, cache, validated })
+    }
+}
+
+impl Inner {
+    fn new(config: &config::Dns, system: System, console: Option<&Arc<ConsoleLog>>) -> Arc<Inner> {
+        let ways = Ways::new(config, &system, console);
+        let state = Mutex::new(State { config: config.clone(), system, ways });
+        Arc::new(Inner { state, console: console.cloned() })
     }
 
-    fn ways(&self) -> Result<&Ways, DnsError> {
+    /// Goes by other files of the system.
+    fn adopt_system(&self, system: System) {
+        let mut state = lock(&self.state);
+        state.system = system.after(&state.system);
+        state.ways = Ways::new(&state.config, &state.system, self.console.as_ref());
+    }
+
+    fn info(&self, text: std::fmt::Arguments<'_>) {
+        if let Some(console) = &self.console {
+            console.line(Level::Info, "name_servers", text);
+        }
+    }
+}
+
+impl Resolver {
+    /// Asks the servers that `config` names, or those of the system as they are now. Without any, every
+    /// question is answered with a transient error: mail waits, nothing is returned.
+    pub(crate) fn new(config: &config::Dns) -> Resolver {
+        Resolver(Inner::new(config, System::read(&Places::of_system()), None))
+    }
+
+    /// The same, and follows the files of the system for as long as it lives.
+    pub(crate) fn following(config: &config::Dns, console: &Arc<ConsoleLog>) -> Resolver {
+        Resolver::following_at(config, Places::of_system(), console)
+    }
+
+    fn following_at(config: &config::Dns, at: Places, console: &Arc<ConsoleLog>) -> Resolver {
+        let (system, whom) = system::follow(at);
+        let inner = Inner::new(config, system, Some(console));
+        // The thread has ended only where the system gave none.
+        let _ = whom.send(Arc::downgrade(&inner));
+        Resolver(inner)
+    }
+
+    /// Asks as another configuration says. What was remembered is forgotten: other servers may know
+    /// something else.
+    ///
+    /// # Errors
+    /// Why it can't be done; nothing has changed then.
+    pub(crate) fn adopt(&self, config: &config::Dns) -> Result<(), String> {
+        let mut state = lock(&self.0.state);
+        if state.config == *config {
+            return Ok(());
+        }
+        let ways = Ways::new(config, &state.system, self.0.console.as_ref());
+        // The system's servers may come later; those of the file are there, or it is wrong.
+        if let (Err(why), false) = (&ways, config.servers.is_empty()) {
+            return Err(format!("name servers: {why}"));
+        }
+        state.config = config.clone();
+        state.ways = ways;
+        Ok(())
+    }
+
+    fn ways(&self) -> Result<Ways, DnsError> {
         let none = |trouble| DnsError::Transient(format!("no resolver is configured: {trouble}"));
-        self.ways.as_ref().map_err(none)
+        lock(&self.0.state).ways.clone().map_err(none)
     }
 
     /// Why no answer counts as secure, if so.
     pub(crate) fn why_insecure(&self) -> Option<&'static str> {
-        self.ways.as_ref().ok().and_then(|ways| ways.validated.why_insecure())
+        lock(&self.0.state).ways.as_ref().ok().and_then(|ways| ways.validated.why_insecure())
     }
 
-    /// Asks, unless the answer is remembered, and once more over TCP if it could not be read.
+    /// Asks, unless the answer is remembered; a server whose answer can't be read, once more over TCP.
     async fn ask(&self, name: &Name, kind: RecordType) -> Answer {
         let ways = self.ways()?;
         let key = Key::new(name, kind);
         if let Some(known) = ways.cache.get(&key, Instant::now()) {
             return known;
         }
-        let lookup = match ways.usual.lookup(name.clone(), kind).await {
-            Err(NetError::Proto(_)) => ways.over_tcp.lookup(name.clone(), kind).await,
-            lookup => lookup,
-        };
+        let lookup = ways.servers.ask(async |server| {
+            let lookup = match server.usual.lookup(name.clone(), kind).await {
+                Err(NetError::Proto(_)) => server.over_tcp.lookup(name.clone(), kind).await,
+                lookup => lookup,
+            }?;
+            known_code(lookup.message().response_code)?;
+            Ok(lookup)
+        });
+        let lookup = lookup.await;
         let now = Instant::now();
         let lasts = lasts(&lookup, now);
         let answer = answer_of(lookup, kind);
@@ -86,14 +163,41 @@ impl Resolver {
     }
 }
 
+/// Whether an error is what the question has for an answer, rather than one server's trouble with it: there is no such
+/// name, or it has no such records. A server that only knows who would know has not looked it up.
+fn has_ended(error: &NetError) -> bool {
+    let NetError::Dns(NetDnsError::NoRecordsFound(none)) = error else { return false };
+    let is_referral = none.soa.is_none() && none.ns.is_some();
+    match none.response_code {
+        ResponseCode::NXDomain => true,
+        ResponseCode::NoError => !is_referral,
+        _ => false,
+    }
+}
+
+/// # Errors
+/// A code that the library lets pass as an answer, because nobody has given it a meaning (RFC 6895 §2.3).
+fn known_code(code: ResponseCode) -> Result<(), NetError> {
+    match code {
+        ResponseCode::NoError | ResponseCode::NXDomain => Ok(()),
+        code => Err(NetDnsError::ResponseCode(code).into()),
+    }
+}
+
 /// How long an answer counts: as its records say, and that there are none, as the zone does (RFC 2308 §5).
 fn lasts(lookup: &Result<Lookup, NetError>, now: Instant) -> Duration {
     match lookup {
         Ok(lookup) => lookup.valid_until().saturating_duration_since(now),
-        Err(NetError::Dns(NetDnsError::NoRecordsFound(none))) => {
+        Err(error) => negative_lasts(error),
+    }
+}
+
+fn negative_lasts(error: &NetError) -> Duration {
+    match error {
+        NetError::Dns(NetDnsError::NoRecordsFound(none)) => {
             Duration::from_secs(none.negative_ttl.unwrap_or(0).into())
         }
-        Err(_) => Duration::ZERO,
+        _ => Duration::ZERO,
     }
 }
 
@@ -105,51 +209,14 @@ fn answer_of(lookup: Result<Lookup, NetError>, kind: RecordType) -> Answer {
     if values.is_empty() { Err(DnsError::NoRecords) } else { Ok(values) }
 }
 
-/// The name servers of `config`, or those of the system.
-fn servers(config: &config::Dns) -> Result<Vec<NameServerConfig>, NetError> {
-    if config.servers.is_empty() {
-        return Ok(read_system_conf()?.0.name_servers);
-    }
-    let server = |server: &SocketAddr| {
-        let mut entry = NameServerConfig::udp_and_tcp(server.ip());
-        for connection in &mut entry.connections {
-            connection.port = server.port();
-        }
-        entry
-    };
-    Ok(config.servers.iter().map(server).collect())
-}
-
-fn without_udp(mut server: NameServerConfig) -> NameServerConfig {
-    server.connections.retain(|connection| connection.protocol != ProtocolConfig::Udp);
-    server
-}
-
-fn build(config: &config::Dns, servers: Vec<NameServerConfig>) -> Result<TokioResolver, NetError> {
-    let parts = ResolverConfig::from_parts(None, Vec::new(), servers);
-    let mut builder = TokioResolver::builder_with_config(parts, TokioRuntimeProvider::default());
-    set_options(builder.options_mut(), config);
-    builder.build()
-}
-
-fn set_options(options: &mut ResolverOpts, config: &config::Dns) {
-    options.timeout = config.timeout;
-    // The library counts what follows the first question.
-    options.attempts = usize::from(config.attempts).saturating_sub(1);
-    // It would count answers, however large they are: what is remembered is in `cache`.
-    options.cache_size = 0;
-    // One name server after the other, the quickest first: each that is asked at the same time
-    // would double the sockets.
-    options.num_concurrent_reqs = 1;
-    // A search list would turn a missing domain into one of our own.
-    options.ndots = 0;
-}
-
 fn error_of(error: &NetError) -> DnsError {
     match error {
         NetError::Dns(NetDnsError::NoRecordsFound(none)) => match none.response_code {
             ResponseCode::NXDomain => DnsError::NoSuchDomain,
-            ResponseCode::NoError => DnsError::NoRecords,
+            ResponseCode::NoError if has_ended(error) => DnsError::NoRecords,
+            ResponseCode::NoError => {
+                DnsError::Transient("the server does not look names up for us".to_owned())
+            }
             code => DnsError::Transient(format!("the server answered {code}")),
         },
         NetError::Io(error) if lack::is_ours(error) => DnsError::Lack,
@@ -220,8 +287,37 @@ impl Dns for Resolver {
         Ok(values.iter().filter_map(address).collect())
     }
 
+    fn mx_lasts(&self, domain: &str) -> Duration {
+        let Ok(name) = absolute(domain) else { return Duration::ZERO };
+        let Ok(ways) = self.ways() else { return Duration::ZERO };
+        ways.cache.lasts(&Key::new(&name, RecordType::MX), Instant::now())
+    }
+
+    fn forget(&self, domain: &str) {
+        let (Ok(name), Ok(ways)) = (absolute(domain), self.ways()) else { return };
+        let hosts = ways.cache.forget(&Key::new(&name, RecordType::MX));
+        let hosts = hosts.iter().filter_map(|value| match value {
+            Value::Mx(mx) => absolute(&mx.host).ok(),
+            _ => None,
+        });
+        for host in hosts.chain([name]) {
+            for kind in [RecordType::A, RecordType::AAAA] {
+                ways.cache.forget(&Key::new(&host, kind));
+            }
+        }
+    }
+
     async fn vouched_mx(&self, domain: &str) -> Result<Vouched<Vec<Mx>>, DnsError> {
-        self.ways()?.validated.mx(domain).await
+        let ways = self.ways()?;
+        let (vouched, lasts) = ways.validated.mx(domain).await;
+        // For how long it counts; and who asks without DNSSEC need not ask again.
+        let answer = match &vouched {
+            Ok(vouched) => Ok(vouched.answer.iter().cloned().map(Value::Mx).collect()),
+            Err(error) => Err(error.clone()),
+        };
+        let key = Key::new(&absolute(domain)?, RecordType::MX);
+        ways.cache.put(key, &answer, lasts, Instant::now());
+        vouched
     }
 
     async fn host_security(&self, host: &str) -> Result<HostSecurity, DnsError> {
@@ -259,142 +355,4 @@ impl Dns for Resolver {
 mod name_server;
 
 #[cfg(test)]
-mod tests {
-    use super::name_server::{Fault, NameServer};
-    use super::*;
-    use std::net::UdpSocket;
-
-    /// One server, asked once and waited for long.
-    fn asking(server: SocketAddr) -> config::Dns {
-        config::Dns {
-            servers: vec![server],
-            timeout: Duration::from_secs(10),
-            attempts: 1,
-            cache_max: 1_000,
-            cache_bytes: 1 << 20,
-            max_lookups: 16,
-            validating: None,
-        }
-    }
-
-    #[test]
-    fn an_answer_that_was_cut_without_saying_so_is_asked_for_over_tcp() {
-        let names = NameServer::start();
-        let hosts: Vec<String> = (0..41).map(|n| format!("a-long-name-of-a-host-{n:02}")).collect();
-        let records: Vec<_> = (0..).zip(&hosts).map(|(n, host)| (n, host.as_str())).collect();
-        names.mx("far.test", &records);
-        names.fault("far.test", Fault::Cut);
-        let config = asking(names.address.parse().unwrap());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let answer = runtime.block_on(async { Resolver::new(&config).mx("far.test").await });
-        assert_eq!(answer.unwrap().len(), 41);
-    }
-
-    #[test]
-    fn names_that_no_host_could_have_are_asked_for_and_impossible_ones_do_not_exist() {
-        let names = NameServer::start();
-        names.txt("a_b._domainkey.far.test", &["v=DKIM1"]);
-        let config = asking(names.address.parse().unwrap());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let txt = |name: &str| runtime.block_on(async { Resolver::new(&config).txt(name).await });
-        assert_eq!(txt("a_b._domainkey.far.test").unwrap(), [b"v=DKIM1"]);
-        let label = "x".repeat(60);
-        let long = [&label[..]; 5].join(".");
-        for impossible in ["a..test", "a b.test", &long, &"x".repeat(64)] {
-            assert!(matches!(txt(impossible), Err(DnsError::NoSuchDomain)), "{impossible}");
-        }
-    }
-
-    /// How often the server is asked in two lookups of the TXT records of a name.
-    fn asked_in_two(names: &NameServer, resolver: &Resolver, name: &str) -> u64 {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let before = names.asked();
-        for _ in 0..2 {
-            runtime.block_on(resolver.txt(name)).unwrap();
-        }
-        names.asked() - before
-    }
-
-    #[test]
-    fn a_small_answer_is_remembered_and_a_large_one_is_asked_for_again() {
-        let names = NameServer::start();
-        names.set_ttl(3_600);
-        names.txt("small.test", &["v=spf1 -all"]);
-        names.txt("large.test", &[&"x".repeat(20_000)]);
-        let resolver = Resolver::new(&asking(names.address.parse().unwrap()));
-        assert_eq!(asked_in_two(&names, &resolver, "small.test"), 1);
-        // Each time over UDP and, as it does not fit, over TCP.
-        assert_eq!(asked_in_two(&names, &resolver, "large.test"), 4);
-    }
-
-    #[test]
-    fn what_is_remembered_has_a_bound_in_octets() {
-        let names = NameServer::start();
-        names.set_ttl(3_600);
-        let name = |n: usize| format!("n{n}.wild.test");
-        for n in 0..40 {
-            names.txt(&name(n), &[&"x".repeat(1_000)]);
-        }
-        let config =
-            config::Dns { cache_bytes: 16 << 10, ..asking(names.address.parse().unwrap()) };
-        let resolver = Resolver::new(&config);
-        assert_eq!(asked_in_two(&names, &resolver, &name(0)), 1);
-        for n in 1..40 {
-            asked_in_two(&names, &resolver, &name(n));
-        }
-        assert_eq!(asked_in_two(&names, &resolver, &name(39)), 0);
-        assert_eq!(asked_in_two(&names, &resolver, &name(0)), 1);
-    }
-
-    #[test]
-    fn a_host_whose_ipv4_addresses_could_not_be_asked_for_is_not_one_without_addresses() {
-        let names = NameServer::start();
-        names.host("far.test", &[]);
-        names.fault("far.test", Fault::FailsIpv4);
-        let config = asking(names.address.parse().unwrap());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let answer = runtime.block_on(async { Resolver::new(&config).addresses("far.test").await });
-        assert!(matches!(answer, Err(DnsError::Transient(_))), "{answer:?}");
-    }
-
-    /// Questions that a name server which never answers is asked in one lookup.
-    fn questions_asked(attempts: u8) -> usize {
-        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let config = config::Dns {
-            timeout: Duration::from_millis(100),
-            attempts,
-            ..asking(silent.local_addr().unwrap())
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let answer = runtime.block_on(async { Resolver::new(&config).mx("far.test").await });
-        assert!(matches!(answer, Err(DnsError::Transient(_))), "{answer:?}");
-        silent.set_nonblocking(true).unwrap();
-        let mut packet = [0; 512];
-        std::iter::from_fn(|| silent.recv(&mut packet).ok()).count()
-    }
-
-    #[test]
-    fn nobody_is_believed_to_validate_unless_the_file_says_so() {
-        let why = |address: &str, validating| {
-            let config = config::Dns {
-                timeout: Duration::from_millis(100),
-                validating,
-                ..asking(address.parse().unwrap())
-            };
-            Resolver::new(&config).why_insecure()
-        };
-        // Docker's, systemd's, anybody's.
-        for address in
-            ["127.0.0.11:53", "127.0.0.54:53", "127.0.0.1:53", "[::1]:53", "192.0.2.1:53"]
-        {
-            assert!(why(address, None).is_some_and(|why| why.contains("validating = true")));
-            assert!(why(address, Some(false)).is_some());
-            assert_eq!(why(address, Some(true)), None);
-        }
-    }
-
-    #[test]
-    fn a_question_is_asked_as_often_as_configured() {
-        assert_eq!([1, 2, 3].map(questions_asked), [1, 2, 3]);
-    }
-}
+mod tests;

@@ -21,6 +21,10 @@ const UDP_BYTES_MAX: usize = 1232;
 pub enum Fault {
     /// SERVFAIL.
     Fails,
+    /// This response code, whatever is asked.
+    Code(u8),
+    /// The servers of the root, instead of an answer: it looks nothing up.
+    Referral,
     /// SERVFAIL to who asks for IPv4 addresses.
     FailsIpv4,
     /// There are none.
@@ -138,6 +142,11 @@ impl NameServer {
         self.change(name, |name| name.alias = Some(target.to_owned()));
     }
 
+    /// Nothing is wrong with answers about this name any more.
+    pub fn mend(&self, name: &str) {
+        self.change(name, |name| name.fault = None);
+    }
+
     /// What is wrong with answers about this name from now on.
     pub fn fault(&self, name: &str, fault: Fault) {
         self.change(name, |name| name.fault = Some(fault));
@@ -211,6 +220,8 @@ impl State {
             Some(Fault::OnlyTruncated) if is_tcp => return None,
             Some(Fault::OnlyTruncated) => return Some(question.reply(TRUNCATED, 0, &[])),
             Some(Fault::Garbage) => return Some([&query[..2], &[0xFF; 40]].concat()),
+            Some(Fault::Code(code)) => return Some(question.reply(code.into(), 0, &[])),
+            Some(Fault::Referral) => return Some(question.referral()),
             Some(Fault::Fails) => return Some(question.reply(SERVFAIL, 0, &[])),
             Some(Fault::FailsIpv4) if question.kind == A => {
                 return Some(question.reply(SERVFAIL, 0, &[]));
@@ -308,6 +319,19 @@ impl Question<'_> {
         let bytes = query.get(12..at + 4)?;
         let kind = u16::from_be_bytes([query[at], query[at + 1]]);
         Some(Question { id: &query[..2], bytes, name: labels.join("."), kind })
+    }
+
+    /// RFC 1035 §4.3.2: where to ask, in the authority section.
+    fn referral(&self) -> Vec<u8> {
+        let mut reply = self.reply(0, 0, &[]);
+        reply[9] = 1;
+        reply.push(0);
+        // NS, IN, a time to live, and a name.
+        let name = written("a.root-servers.net");
+        reply.extend([0, 2, 0, 1, 0, 0, 0, 60, 0]);
+        reply.push(u8::try_from(name.len()).expect("a length"));
+        reply.extend(name);
+        reply
     }
 
     /// Without what EDNS may have added to the query.

@@ -4,8 +4,10 @@ use super::client::submit;
 use super::node::{Node, config, play};
 use super::peer::Peer;
 use super::world::{HERE, TestWorld};
+use mta::control::{ControlRequest, Select};
 use mta::seams::{DnsError, Mx};
 use std::net::IpAddr;
+use std::time::Duration;
 
 const MX: &str = "[retry]\njitter = 0\n[[route]]\nmx = {}";
 
@@ -127,6 +129,69 @@ fn name_servers_that_answer_nothing_are_told_of_once_and_so_is_their_return() {
     });
 }
 
+/// A message waits for a host that is away; then the domain has another one.
+async fn that_has_moved(lasts: Duration) -> (Node, Peer) {
+    let node = Node::start(&config(&MX.replace("jitter = 0", "jitter = 0\nfirst = \"1h\""))).await;
+    node.world.set_mx_lasts(lasts);
+    two_hosts(&node.world);
+    node.world.set_mx("x.test", Ok(vec![mx(10, "mx1.x.test")]));
+    submit(&node, "me@source.test", &["a@x.test"]).await;
+    node.wait_for("suspended", 1).await;
+    node.world.set_mx("x.test", Ok(vec![mx(10, "mx2.x.test")]));
+    let new = Peer::at(&node.world, "192.0.2.12:25");
+    (node, new)
+}
+
+#[test]
+fn mail_that_waits_follows_its_domain_when_the_records_no_longer_count() {
+    for (lasts, most) in [(0, 10), (1, 10), (120, 130), (3_600, 310 + 3_600)] {
+        play(move || async move {
+            let (node, new) = that_has_moved(Duration::from_secs(lasts)).await;
+            let before = node.age();
+            node.wait_for("relayed", 1).await;
+            let took = (node.age() - before).as_secs();
+            assert!((lasts.saturating_sub(30)..most).contains(&took), "{lasts} s: {took} s");
+            assert_eq!(new.messages().len(), 1);
+        });
+    }
+}
+
+#[test]
+fn new_mail_follows_its_domain_when_the_records_no_longer_count() {
+    play(|| async {
+        let node = Node::start(&config(MX)).await;
+        node.world.set_mx_lasts(Duration::from_secs(20));
+        two_hosts(&node.world);
+        let (old, new) =
+            (Peer::at(&node.world, "192.0.2.11:25"), Peer::at(&node.world, "192.0.2.12:25"));
+        for (n, host) in ["mx1.x.test", "mx2.x.test"].into_iter().enumerate() {
+            node.world.set_mx("x.test", Ok(vec![mx(10, host)]));
+            submit(&node, "me@source.test", &["a@x.test"]).await;
+            node.wait_for("relayed", 2 * n + 1).await;
+            // Within its time it is not asked for again.
+            submit(&node, "me@source.test", &["b@x.test"]).await;
+            node.wait_for("relayed", 2 * n + 2).await;
+            tokio::time::sleep(Duration::from_secs(21)).await;
+        }
+        assert_eq!((old.messages().len(), new.messages().len()), (2, 2));
+        let asked = node.world.asked();
+        assert_eq!(asked.iter().filter(|name| *name == "x.test").count(), 2, "{asked:?}");
+    });
+}
+
+#[test]
+fn a_retry_has_it_found_out_anew_where_mail_goes() {
+    play(|| async {
+        let (node, new) = that_has_moved(Duration::from_secs(86_400)).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let before = node.age();
+        node.ask(ControlRequest::QueueRetry { select: Select::All }).await;
+        node.wait_for("relayed", 1).await;
+        assert!((node.age() - before).as_secs() < 10);
+        assert_eq!(new.messages().len(), 1);
+    });
+}
+
 #[test]
 fn an_mx_that_is_this_server_is_a_loop() {
     play(|| async {
@@ -174,7 +239,7 @@ fn mail_whose_route_has_vanished_waits_and_is_not_returned() {
         submit(&node, "me@source.test", &["a@x.test"]).await;
         node.wait_for("suspended", 1).await;
         node.reload(&after);
-        tokio::time::sleep(std::time::Duration::from_secs(3_600)).await;
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
         assert_eq!(node.count("failed"), 0);
         let peer = Peer::at(&node.world, "192.0.2.31:25");
         node.reload(&before);

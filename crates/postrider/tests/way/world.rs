@@ -26,6 +26,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, DuplexStream, ReadBuf};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 /// This machine's address.
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 250));
@@ -112,6 +113,11 @@ impl TestWorld {
     /// What MX says of a domain.
     pub(crate) fn set_mx(&self, domain: &str, answer: Result<Vec<Mx>, DnsError>) {
         self.0.dns.mx.borrow_mut().insert(domain.to_owned(), answer);
+    }
+
+    /// MX records count for so long from now on, and are remembered as long.
+    pub(crate) fn set_mx_lasts(&self, lasts: Duration) {
+        self.0.dns.lasts.set(Some(lasts));
     }
 
     /// Where a host is.
@@ -365,6 +371,9 @@ impl Stream for Pipe {
     }
 }
 
+/// What a domain's MX records are.
+type MxAnswer = Result<Vec<Mx>, DnsError>;
+
 /// What an address is called; `None`: nobody answers.
 type NamesAnswer = Option<Result<Vec<String>, DnsError>>;
 
@@ -377,6 +386,10 @@ pub(crate) struct TestDns {
     texts: RefCell<BTreeMap<String, Vec<u8>>>,
     silent: RefCell<BTreeSet<String>>,
     asked: RefCell<Vec<String>>,
+    /// How long MX records count; `None`: nothing is remembered.
+    lasts: Cell<Option<Duration>>,
+    /// What is remembered of them, and until when.
+    remembered: RefCell<BTreeMap<String, (Instant, MxAnswer)>>,
 }
 
 impl TestDns {
@@ -390,9 +403,30 @@ impl TestDns {
 
 impl Dns for TestDns {
     async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
+        if let Some((until, answer)) = self.remembered.borrow().get(domain)
+            && Instant::now() < *until
+        {
+            return answer.clone();
+        }
         self.hear(domain).await;
         let answer = self.mx.borrow().get(domain).cloned();
-        answer.unwrap_or(Err(DnsError::NoSuchDomain))
+        let answer = answer.unwrap_or(Err(DnsError::NoSuchDomain));
+        if let Some(lasts) = self.lasts.get() {
+            let until = Instant::now() + lasts;
+            self.remembered.borrow_mut().insert(domain.to_owned(), (until, answer.clone()));
+        }
+        answer
+    }
+
+    fn mx_lasts(&self, domain: &str) -> Duration {
+        let Some(lasts) = self.lasts.get() else { return Duration::from_secs(300) };
+        let remembered = self.remembered.borrow();
+        let until = remembered.get(domain).filter(|_| !lasts.is_zero()).map(|(until, _)| *until);
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+
+    fn forget(&self, domain: &str) {
+        self.remembered.borrow_mut().remove(domain);
     }
 
     async fn txt(&self, name: &str) -> Result<Vec<Vec<u8>>, DnsError> {

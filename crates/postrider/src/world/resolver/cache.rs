@@ -142,6 +142,21 @@ impl Cache {
         Some(answer)
     }
 
+    /// How long what is remembered still counts.
+    pub(super) fn lasts(&self, key: &Key, now: Instant) -> Duration {
+        let generations = lock(&self.generations);
+        let slot = generations.young.slots.get(key).or_else(|| generations.old.slots.get(key));
+        slot.map_or(Duration::ZERO, |slot| slot.until.saturating_duration_since(now))
+    }
+
+    /// Has it asked for the next time. Gives the values that were remembered.
+    pub(super) fn forget(&self, key: &Key) -> Arc<[Value]> {
+        let mut generations = lock(&self.generations);
+        let old = generations.old.remove(key);
+        let slot = generations.young.remove(key).or(old);
+        slot.and_then(|slot| slot.answer.ok()).unwrap_or_default()
+    }
+
     /// Remembers an answer that counts for so long; that a lookup failed is not remembered.
     pub(super) fn put(&self, key: Key, answer: &Answer, lasts: Duration, now: Instant) {
         let (own, lasts) = match answer {
@@ -269,5 +284,11 @@ mod tests {
         cache.put(key("a.test"), &text(3), HOUR, now);
         assert_eq!(cache.get(&key("a.TEST"), now), Some(text(3)));
         assert_eq!(held(&cache).0, 3);
+        assert_eq!(cache.lasts(&key("a.test"), now + HOUR / 4), HOUR * 3 / 4);
+        assert_eq!(cache.lasts(&key("a.test"), now + HOUR * 2), Duration::ZERO);
+        // One that is forgotten is in neither.
+        assert_eq!(Ok(cache.forget(&key("a.test"))), text(3));
+        assert_eq!(cache.get(&key("a.test"), now), None);
+        assert_eq!(cache.lasts(&key("a.test"), now), Duration::ZERO);
     }
 }

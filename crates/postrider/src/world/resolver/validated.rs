@@ -3,17 +3,17 @@
 //!
 //! Nothing is remembered here: the servers do that, and they are near.
 
-use super::{absolute, error_of, mx_of, set_options, written};
+use super::servers::{Server, Servers};
+use super::{absolute, error_of, known_code, mx_of, negative_lasts, written};
 use auth::tlsa::Tlsa;
-use hickory_resolver::config::{NameServerConfig, ResolverOpts};
+use hickory_resolver::config::ResolverOpts;
 use hickory_resolver::net::NetError;
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::net::xfer::{DnsHandle, FirstAnswer, RetryDnsHandle};
-use hickory_resolver::proto::op::{DnsRequestOptions, DnsResponse, Query, ResponseCode};
-use hickory_resolver::proto::rr::{RData, Record, RecordType};
-use hickory_resolver::{NameServerPool, PoolContext, TlsConfig};
+use hickory_resolver::net::xfer::{DnsHandle, FirstAnswer};
+use hickory_resolver::proto::op::{DnsRequestOptions, DnsResponse, Query};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use mta::seams::{DnsError, HostSecurity, Mx, Vouched};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Aliases that are followed in one answer.
 const ALIASES_MAX: usize = 16;
@@ -21,34 +21,25 @@ const ALIASES_MAX: usize = 16;
 /// Asks validating name servers.
 #[derive(Clone)]
 pub(super) struct Validated {
-    handle: RetryDnsHandle<NameServerPool<TokioRuntimeProvider>>,
+    servers: Arc<Servers>,
     request: DnsRequestOptions,
     /// Why what the servers say of it doesn't count.
     why_insecure: Option<&'static str>,
 }
 
 impl Validated {
-    pub(super) fn new(
-        config: &config::Dns,
-        servers: &[NameServerConfig],
-    ) -> Result<Validated, NetError> {
-        let mut options = ResolverOpts::default();
-        set_options(&mut options, config);
+    pub(super) fn new(config: &config::Dns, servers: Arc<Servers>) -> Validated {
         let mut request = DnsRequestOptions::default();
         // RFC 6840 §5.7, §5.8: who sets DO is told by AD.
         request.edns_set_dnssec_ok = true;
-        request.edns_payload_len = options.edns_payload_len;
-        let attempts = options.attempts;
-        let context = Arc::new(PoolContext::new(options, TlsConfig::new()?));
-        let provider = TokioRuntimeProvider::default();
-        let pool = NameServerPool::from_config(servers.to_vec(), context, provider);
+        request.edns_payload_len = ResolverOpts::default().edns_payload_len;
         let why_insecure = match config.validating {
             Some(true) => None,
             Some(false) => Some("`validating` of [dns] is false"),
             // That a server is on this machine says nothing: many there only pass on what they are told.
             None => Some("[dns] does not say `validating = true`"),
         };
-        Ok(Validated { handle: RetryDnsHandle::new(pool, attempts), request, why_insecure })
+        Validated { servers, request, why_insecure }
     }
 
     /// Why no answer counts as secure, if so.
@@ -58,14 +49,18 @@ impl Validated {
 
     async fn ask(&self, name: &str, kind: RecordType) -> Result<DnsResponse, DnsError> {
         let name = absolute(name)?;
-        let query = Query::query(name, kind);
-        let answer = self.handle.lookup(query, self.request).first_answer().await;
-        let response = answer.map_err(|error| error_of(&error))?;
-        match response.response_code {
-            ResponseCode::NoError => Ok(response),
-            ResponseCode::NXDomain => Err(DnsError::NoSuchDomain),
-            code => Err(DnsError::Transient(format!("the server answered {code}"))),
-        }
+        let asked = self.look_up(&name, kind).await;
+        asked.map_err(|error| error_of(&error))
+    }
+
+    async fn look_up(&self, name: &Name, kind: RecordType) -> Result<DnsResponse, NetError> {
+        let question = async |server: &Server| {
+            let query = Query::query(name.clone(), kind);
+            let response = server.validating.lookup(query, self.request).first_answer().await?;
+            known_code(response.response_code)?;
+            Ok(response)
+        };
+        self.servers.ask(question).await
     }
 
     fn is_secure(&self, response: &DnsResponse) -> bool {
@@ -78,16 +73,33 @@ impl Validated {
         kind: RecordType,
         of: impl Fn(&Record) -> Option<T>,
     ) -> Result<Vouched<Vec<T>>, DnsError> {
-        let response = self.ask(name, kind).await?;
+        self.vouched(&self.ask(name, kind).await?, of)
+    }
+
+    fn vouched<T>(
+        &self,
+        response: &DnsResponse,
+        of: impl Fn(&Record) -> Option<T>,
+    ) -> Result<Vouched<Vec<T>>, DnsError> {
         let answer: Vec<T> = response.answers.iter().filter_map(of).collect();
         if answer.is_empty() {
             return Err(DnsError::NoRecords);
         }
-        Ok(Vouched { answer, is_secure: self.is_secure(&response) })
+        Ok(Vouched { answer, is_secure: self.is_secure(response) })
     }
 
-    pub(super) async fn mx(&self, domain: &str) -> Result<Vouched<Vec<Mx>>, DnsError> {
-        self.records(domain, RecordType::MX, mx_of).await
+    /// The records, or that there are none, and how long that counts.
+    pub(super) async fn mx(&self, domain: &str) -> (Result<Vouched<Vec<Mx>>, DnsError>, Duration) {
+        let name = match absolute(domain) {
+            Ok(name) => name,
+            Err(error) => return (Err(error), Duration::ZERO),
+        };
+        let response = match self.look_up(&name, RecordType::MX).await {
+            Ok(response) => response,
+            Err(error) => return (Err(error_of(&error)), negative_lasts(&error)),
+        };
+        let ttl = response.answers.iter().map(|record| record.ttl).min().unwrap_or(0);
+        (self.vouched(&response, mx_of), Duration::from_secs(ttl.into()))
     }
 
     pub(super) async fn tlsa(&self, name: &str) -> Result<Vouched<Vec<Tlsa>>, DnsError> {

@@ -1,0 +1,153 @@
+//! What of a configuration holds from one start to the next: a reload names it, and does all the rest.
+
+use config::Config;
+use std::sync::Arc;
+
+/// Something that holds until the next start, in words; whether two configurations have the same.
+type Kept = (&'static str, fn(&Config, &Config) -> bool);
+
+const KEPT: [Kept; 6] = [
+    ("listener names and addresses", |one, other| listens(one) == listens(other)),
+    ("spool paths", |one, other| one.spool.paths == other.spool.paths),
+    (
+        "durability, node, segments, free bytes and unsettled recipients of the spool",
+        |one, other| {
+            let of = |config: &Config| {
+                let spool = &config.spool;
+                let segments = (spool.segment_bytes, spool.spare_segments, spool.min_free_bytes);
+                (spool.durability, spool.node, segments, spool.unsettled_max)
+            };
+            of(one) == of(other)
+        },
+    ),
+    ("shards", |one, other| one.shards == other.shards),
+    ("admin", |one, other| one.admin == other.admin),
+    ("events", |one, other| one.events == other.events),
+];
+
+fn listens(config: &Config) -> Vec<(Arc<str>, std::net::SocketAddr)> {
+    config.listeners.iter().map(|l| (Arc::clone(&l.name), l.address)).collect()
+}
+
+/// What of a new configuration takes effect only at the next start, for the operator.
+pub(crate) fn kept_from_start(first: &Config, now: &Config) -> String {
+    let kept = KEPT.iter().filter(|(_, is_same)| !is_same(first, now));
+    let words: Vec<_> = kept.map(|(words, _)| *words).collect();
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!("; {} change with the next start", words.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const FIRST: &str = "[[listener]]\nname = \"a\"\naddress = \"127.0.0.1:2525\"\n[spool]\npath = \"/x\"\n\
+                         [[route]]\ndiscard = {}\n";
+
+    fn config(text: &str) -> Config {
+        crate::tables::schema()
+            .parse(text, "test.toml")
+            .unwrap_or_else(|all| panic!("{text}: {all}"))
+    }
+
+    /// Keys whose new value holds from the next start on: what replaces what in [`FIRST`], and the words.
+    const STARTS: [(&str, &str, &str, &str); 15] = [
+        ("listener.name", "\"a\"", "\"b\"", "listener names"),
+        ("listener.address", ":2525", ":2526", "listener names"),
+        ("spool.path", "\"/x\"", "\"/y\"", "spool paths"),
+        ("spool.paths", "path = \"/x\"", "paths = [\"/x\", \"/y\"]", "spool paths"),
+        ("spool.durability", "[spool]", "[spool]\ndurability = \"memory\"", "durability"),
+        ("spool.node", "[spool]", "[spool]\nnode = 7", "node"),
+        ("spool.segment_bytes", "[spool]", "[spool]\nsegment_bytes = \"128MiB\"", "segments"),
+        ("spool.spare_segments", "[spool]", "[spool]\nspare_segments = 3", "segments"),
+        ("spool.min_free_bytes", "[spool]", "[spool]\nmin_free_bytes = \"3GiB\"", "free bytes"),
+        ("spool.unsettled_max", "[spool]", "[spool]\nunsettled_max = 77", "unsettled"),
+        ("shards", "[[listener]]", "shards = 3\n[[listener]]", "shards"),
+        ("admin.address", "[spool]", "[admin]\naddress = \"127.0.0.1:8025\"\n[spool]", "admin"),
+        ("admin.control", "[spool]", "[admin]\ncontrol = \"/c\"\n[spool]", "admin"),
+        ("events.path", "[spool]", "[events]\npath = \"/e\"\n[spool]", "events"),
+        ("events", "[[listener]]", "events = \"off\"\n[[listener]]", "events"),
+    ];
+
+    /// What a reload puts in force, and where. A section without a point has all its keys there: the shards get
+    /// it whole.
+    const RELOADED: [(&str, &str); 30] = [
+        ("access", "shards"),
+        ("acme", "Acme::adopt"),
+        ("certificate", "Certificates::adopt"),
+        ("classes", "Shared::set_classes"),
+        ("copy", "shards"),
+        ("dmarc_reports", "DmarcReporting::adopt"),
+        ("dns", "Resolver::adopt, Shared::adopt"),
+        ("hostname", "shards"),
+        ("listener", "shards"),
+        ("log", "ConsoleLog::set_level"),
+        ("policy", "shards"),
+        ("pool", "shards"),
+        ("postmaster", "shards"),
+        ("proxy_addresses", "shards"),
+        ("reports", "shards"),
+        ("retry", "Schedule::follow_changes"),
+        ("route", "shards"),
+        ("shaping", "Shared::set_rules"),
+        ("signer", "SigningKeys::adopt"),
+        ("source", "shards"),
+        ("spool.blob_bytes", "Custody::adopt"),
+        ("spool.body_memory_bytes", "Shared::adopt"),
+        ("spool.queue_recipients_max", "Shared::adopt"),
+        ("srs", "shards"),
+        ("steering", "shards"),
+        ("table", "Registry::adopt"),
+        ("tenant", "shards"),
+        ("tls", "Shared::adopt, Certificates::adopt"),
+        ("tls_reports", "TlsReporting::adopt"),
+        ("x400", "shards"),
+    ];
+
+    /// All keys of the file, as `section` or `section.key`.
+    fn keys() -> BTreeSet<String> {
+        let schema = crate::tables::schema().json();
+        let mut keys = BTreeSet::new();
+        for (section, of) in schema["properties"].as_object().unwrap() {
+            let named = of.get("$ref").or_else(|| of["items"].get("$ref"));
+            let name = named.and_then(|name| name.as_str()?.rsplit('/').next());
+            let inner = name.and_then(|name| schema["$defs"][name]["properties"].as_object());
+            match inner {
+                Some(inner) => keys.extend(inner.keys().map(|key| format!("{section}.{key}"))),
+                None => _ = keys.insert(section.clone()),
+            }
+        }
+        keys
+    }
+
+    #[test]
+    fn what_holds_from_the_start_is_named() {
+        let first = config(FIRST);
+        assert_eq!(kept_from_start(&first, &config(FIRST)), "");
+        for (key, from, to, words) in STARTS {
+            assert!(FIRST.contains(from), "{key}");
+            let now = config(&FIRST.replacen(from, to, 1));
+            let told = kept_from_start(&first, &now);
+            assert!(told.contains(words) && told.contains("next start"), "{key}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn each_key_is_put_in_force_by_a_reload_or_named() {
+        let keys = keys();
+        for key in &keys {
+            let section = key.split('.').next().unwrap();
+            let is_named = STARTS.iter().any(|(named, ..)| named == key);
+            let is_reloaded = RELOADED.iter().any(|(name, _)| name == key || *name == section);
+            assert!(is_named || is_reloaded, "{key}: does a reload put it in force?");
+        }
+        for (name, place) in RELOADED {
+            let is_key = keys.iter().any(|key| key == name || key.starts_with(&format!("{name}.")));
+            assert!(is_key, "{name} ({place}) is no key");
+        }
+    }
+}

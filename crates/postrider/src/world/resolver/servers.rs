@@ -1,0 +1,256 @@
+//! Name servers, asked one after the other until one of them answers.
+//!
+//! The library passes over servers that are silent, but believes whatever comes: one that refuses is the quickest of
+//! all, and would be asked for ever. So each server has a pool of its own, and which is asked when is decided here, as
+//! libc and c-ares do: in the order in which they are named, those last that failed lately.
+
+use super::system::System;
+use super::{error_of, has_ended};
+use crate::console::ConsoleLog;
+use crate::mutex::lock;
+use hickory_resolver::config::{
+    NameServerConfig, ProtocolConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::{Hosts, NameServerPool, PoolContext, TlsConfig, TokioResolver};
+use mta::console::{Console as _, Level};
+use mta::lack;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A server that failed is asked last for so long; twice as long after each further failure.
+const ASIDE_MIN: Duration = Duration::from_secs(5);
+/// No longer than that, so that one which is well again is soon found out.
+const ASIDE_MAX: Duration = Duration::from_secs(300);
+/// So many failures in a row are worth a line on the console.
+const FAILURES_TOLD: u32 = 3;
+
+/// A name server.
+pub(super) struct Server {
+    address: String,
+    pub(super) usual: TokioResolver,
+    /// For what came garbled: servers that send more than was agreed without saying that it is
+    /// truncated are understood over TCP (RFC 7766 §5).
+    pub(super) over_tcp: TokioResolver,
+    pub(super) validating: NameServerPool<TokioRuntimeProvider>,
+    standing: Mutex<Standing>,
+}
+
+/// What became of the questions to a server.
+#[derive(Debug, Default)]
+struct Standing {
+    /// Questions in a row that it failed and another server answered.
+    failures: u32,
+    /// It is asked after the others until then.
+    aside_until: Option<Instant>,
+}
+
+impl Standing {
+    /// Whether it is asked after the others. At the end of its time one question finds out how it is now, and
+    /// the others still go elsewhere.
+    fn is_aside(&mut self, now: Instant) -> bool {
+        let Some(until) = self.aside_until else { return false };
+        if now < until {
+            return true;
+        }
+        self.aside_until = Some(now + self.aside());
+        false
+    }
+
+    fn aside(&self) -> Duration {
+        let doublings = self.failures.saturating_sub(1).min(16);
+        (ASIDE_MIN * (1 << doublings)).min(ASIDE_MAX)
+    }
+}
+
+/// All of them.
+pub(super) struct Servers {
+    each: Vec<Server>,
+    /// How often each is asked one question.
+    rounds: u8,
+    console: Option<Arc<ConsoleLog>>,
+}
+
+impl Servers {
+    pub(super) fn new(
+        config: &config::Dns,
+        servers: Vec<NameServerConfig>,
+        hosts: &Arc<Hosts>,
+        console: Option<Arc<ConsoleLog>>,
+    ) -> Result<Servers, NetError> {
+        let server = |server: NameServerConfig| {
+            let address = address_of(&server);
+            let usual = build(config, server.clone(), hosts)?;
+            let over_tcp = build(config, without_udp(server.clone()), hosts)?;
+            let validating = pool(config, server)?;
+            Ok(Server { address, usual, over_tcp, validating, standing: Mutex::default() })
+        };
+        let each = servers.into_iter().map(server).collect::<Result<_, NetError>>()?;
+        Ok(Servers { each, rounds: config.attempts.max(1), console })
+    }
+
+    /// Asks one server after the other, until one answers; that something does not exist is an answer. A failure
+    /// is held against a server only where another one answers the same question: zones fail too.
+    ///
+    /// # Errors
+    /// What went wrong with the first; what this machine lacks.
+    pub(super) async fn ask<T>(
+        &self,
+        question: impl AsyncFn(&Server) -> Result<T, NetError>,
+    ) -> Result<T, NetError> {
+        let order = self.order(Instant::now());
+        let mut first = None;
+        let mut failed: Vec<(usize, String)> = Vec::new();
+        for _ in 0..self.rounds {
+            for &number in &order {
+                let answer = question(&self.each[number]).await;
+                let error = match answer {
+                    Err(error) if !has_ended(&error) => error,
+                    answer => {
+                        self.note(number, &failed);
+                        return answer;
+                    }
+                };
+                match &error {
+                    // The next server would have no socket either.
+                    NetError::Io(io) if lack::is_ours(io) => return Err(error),
+                    NetError::Busy => {}
+                    _ => failed.push((number, error_of(&error).to_string())),
+                }
+                first.get_or_insert(error);
+            }
+        }
+        Err(first.unwrap_or(NetError::NoConnections))
+    }
+
+    /// The servers in the order in which they are asked now.
+    fn order(&self, now: Instant) -> Vec<usize> {
+        let mut order: Vec<(bool, usize)> = (0..)
+            .zip(&self.each)
+            .map(|(number, server)| (lock(&server.standing).is_aside(now), number))
+            .collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// One has answered what the others did not.
+    fn note(&self, answered: usize, failed: &[(usize, String)]) {
+        let well = &self.each[answered];
+        let before = std::mem::take(&mut *lock(&well.standing));
+        if before.failures >= FAILURES_TOLD {
+            self.warn(format_args!("name server {} answers again", well.address));
+        }
+        let now = Instant::now();
+        for (number, why) in failed.iter().filter(|(number, _)| *number != answered) {
+            let server = &self.each[*number];
+            let mut standing = lock(&server.standing);
+            standing.failures = standing.failures.saturating_add(1);
+            standing.aside_until = Some(now + standing.aside());
+            let is_news = standing.failures == FAILURES_TOLD;
+            drop(standing);
+            if is_news {
+                let address = &server.address;
+                self.warn(format_args!(
+                    "name server {address} fails, others are asked first reason={why:?}"
+                ));
+            }
+        }
+    }
+
+    fn warn(&self, text: std::fmt::Arguments<'_>) {
+        if let Some(console) = &self.console {
+            console.line(Level::Warn, "name_servers", text);
+        }
+    }
+}
+
+/// The name servers of `config`, or those of the system.
+///
+/// # Errors
+/// Why there are none.
+pub(super) fn servers(
+    config: &config::Dns,
+    system: &System,
+) -> Result<Vec<NameServerConfig>, String> {
+    if config.servers.is_empty() {
+        return system.servers.clone();
+    }
+    let server = |server: &SocketAddr| {
+        let mut entry = NameServerConfig::udp_and_tcp(server.ip());
+        for connection in &mut entry.connections {
+            connection.port = server.port();
+        }
+        entry
+    };
+    Ok(config.servers.iter().map(server).collect())
+}
+
+fn address_of(server: &NameServerConfig) -> String {
+    let port = server.connections.first().map_or(53, |connection| connection.port);
+    SocketAddr::new(server.ip, port).to_string()
+}
+
+fn without_udp(mut server: NameServerConfig) -> NameServerConfig {
+    server.connections.retain(|connection| connection.protocol != ProtocolConfig::Udp);
+    server
+}
+
+fn build(
+    config: &config::Dns,
+    server: NameServerConfig,
+    hosts: &Arc<Hosts>,
+) -> Result<TokioResolver, NetError> {
+    let parts = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
+    let mut builder = TokioResolver::builder_with_config(parts, TokioRuntimeProvider::default());
+    set_options(builder.options_mut(), config);
+    let mut resolver = builder.build()?;
+    resolver.set_hosts(Arc::clone(hosts));
+    Ok(resolver)
+}
+
+fn pool(
+    config: &config::Dns,
+    server: NameServerConfig,
+) -> Result<NameServerPool<TokioRuntimeProvider>, NetError> {
+    let mut options = ResolverOpts::default();
+    set_options(&mut options, config);
+    let context = Arc::new(PoolContext::new(options, TlsConfig::new()?));
+    Ok(NameServerPool::from_config([server], context, TokioRuntimeProvider::default()))
+}
+
+fn set_options(options: &mut ResolverOpts, config: &config::Dns) {
+    options.timeout = config.timeout;
+    // A server is asked once, then comes the next one: see `Servers::ask`.
+    options.attempts = 0;
+    // It would count answers, however large they are: what is remembered is in `cache`.
+    options.cache_size = 0;
+    options.num_concurrent_reqs = 1;
+    // A search list would turn a missing domain into one of our own.
+    options.ndots = 0;
+    // The library would read the file here and now, on whatever thread this is.
+    options.use_hosts_file = ResolveHosts::Never;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_failed_is_asked_last_and_for_longer_each_time() {
+        let mut standing = Standing::default();
+        let now = Instant::now();
+        assert!(!standing.is_aside(now));
+        for (failures, aside) in [(1, 5), (2, 10), (3, 20), (6, 160), (7, 300), (u32::MAX, 300)] {
+            standing.failures = failures;
+            let aside = Duration::from_secs(aside);
+            assert_eq!(standing.aside(), aside, "{failures}");
+            standing.aside_until = Some(now + aside);
+            assert!(standing.is_aside(now + aside - Duration::from_millis(1)));
+            // One question finds out; those that come meanwhile go elsewhere.
+            assert!(!standing.is_aside(now + aside));
+            assert!(standing.is_aside(now + aside));
+        }
+    }
+}

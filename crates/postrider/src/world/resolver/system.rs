@@ -1,0 +1,175 @@
+//! What the system says of names, `/etc/resolv.conf` and `/etc/hosts`, read again when it changes: a machine's network
+//! comes, goes and moves while the server runs. The files are read on a thread of their own, as any file may hang.
+
+use super::Inner;
+use crate::file_stamp::Seen;
+use hickory_resolver::Hosts;
+use hickory_resolver::config::NameServerConfig;
+use hickory_resolver::system_conf::parse_resolv_conf;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak, mpsc};
+use std::thread;
+use std::time::Duration;
+
+/// Between two looks at the files. They are read when they have not changed between two.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// A start waits for the files no longer: the server goes on without them, and takes them up when they come.
+const START_MAX: Duration = Duration::from_secs(2);
+/// More of a file is not read. Lists of hosts that are not to be reached have some megabytes.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Where the files are.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    pub(super) resolv_conf: PathBuf,
+    pub(super) hosts: PathBuf,
+}
+
+impl Places {
+    pub(super) fn of_system() -> Places {
+        Places { resolv_conf: "/etc/resolv.conf".into(), hosts: "/etc/hosts".into() }
+    }
+
+    fn seen(&self) -> [Option<Seen>; 2] {
+        [Seen::at(&self.resolv_conf), Seen::at(&self.hosts)]
+    }
+}
+
+/// What stood in the files.
+#[derive(Clone)]
+pub(super) struct System {
+    /// Or why there are none.
+    pub(super) servers: Result<Vec<NameServerConfig>, String>,
+    pub(super) hosts: Arc<Hosts>,
+}
+
+impl System {
+    fn unread(places: &Places) -> System {
+        let path = places.resolv_conf.display();
+        System { servers: Err(format!("{path} has not been read yet")), hosts: Arc::default() }
+    }
+
+    pub(super) fn read(places: &Places) -> System {
+        let path = &places.resolv_conf;
+        let servers = read(path)
+            .and_then(|bytes| Ok(parse_resolv_conf(bytes).map_err(io::Error::other)?.0))
+            .map(|config| config.name_servers)
+            .map_err(|error| format!("{}: {error}", path.display()));
+        let mut hosts = Hosts::default();
+        // A system without that file, or with a damaged one, has no names of its own.
+        if let Ok(bytes) = read(&places.hosts) {
+            let _ = hosts.read_hosts_conf(&*bytes);
+        }
+        System { servers, hosts: Arc::new(hosts) }
+    }
+
+    /// What is known once these files were read after those: an empty list of servers, or none, is one that
+    /// somebody has not finished writing. The former ones are asked meanwhile.
+    pub(super) fn after(self, former: &System) -> System {
+        let is_usable = self.servers.is_ok() || former.servers.is_err();
+        let servers = if is_usable { self.servers } else { former.servers.clone() };
+        System { servers, ..self }
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads the files, or leaves it to the thread that goes on looking at them where they don't come at once.
+/// Gives what is known so far, and how to tell that thread for whom it looks.
+pub(super) fn follow(places: Places) -> (System, mpsc::Sender<Weak<Inner>>) {
+    // What nobody waits for any more is not received.
+    let (first, when_read) = mpsc::sync_channel(0);
+    let (whom, told) = mpsc::channel();
+    let of_thread = places.clone();
+    let started = thread::Builder::new().name("name-servers".to_owned()).spawn(move || {
+        let seen = of_thread.seen();
+        let system = System::read(&of_thread);
+        let is_late = first.send(system.clone()).is_err();
+        let Ok(inner) = told.recv() else { return };
+        if is_late {
+            adopt(&inner, system);
+        }
+        look_on(&of_thread, &inner, seen);
+    });
+    let system = match started {
+        Ok(_) => when_read.recv_timeout(START_MAX).unwrap_or_else(|_| System::unread(&places)),
+        // Without a thread the files are what they are now.
+        Err(_) => System::read(&places),
+    };
+    (system, whom)
+}
+
+fn look_on(places: &Places, inner: &Weak<Inner>, first: [Option<Seen>; 2]) {
+    let (mut read, mut last) = (first, first);
+    loop {
+        thread::sleep(LOOK_EVERY);
+        if inner.strong_count() == 0 {
+            return;
+        }
+        let seen = places.seen();
+        let is_settled = seen == last;
+        last = seen;
+        if seen == read || !is_settled {
+            continue;
+        }
+        let system = System::read(places);
+        if let Some(inner) = inner.upgrade() {
+            let text = match (&system.servers, seen[0] == read[0]) {
+                (Ok(_), true) => format!("{} read anew", places.hosts.display()),
+                (Ok(_), false) => format!("{} read anew", places.resolv_conf.display()),
+                (Err(why), _) => format!("the former name servers are asked: {why}"),
+            };
+            inner.info(format_args!("{text}"));
+        }
+        read = seen;
+        adopt(inner, system);
+    }
+}
+
+fn adopt(inner: &Weak<Inner>, system: System) {
+    if let Some(inner) = inner.upgrade() {
+        inner.adopt_system(system);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_list_of_servers_that_is_empty_or_missing_does_not_take_the_place_of_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let places = Places {
+            resolv_conf: directory.path().join("resolv.conf"),
+            hosts: directory.path().join("hosts"),
+        };
+        let addresses = |system: &System| {
+            system.servers.as_ref().ok().map(|all| all.iter().map(|one| one.ip).collect::<Vec<_>>())
+        };
+        let mut known = System::unread(&places);
+        let steps = [
+            (None, None),
+            (Some("# none yet\n"), None),
+            (Some("nameserver 192.0.2.1\n"), Some("192.0.2.1")),
+            (Some(""), Some("192.0.2.1")),
+            (None, Some("192.0.2.1")),
+            (Some("nameserver 192.0.2.2\n"), Some("192.0.2.2")),
+        ];
+        for (content, expected) in steps {
+            match content {
+                Some(content) => fs::write(&places.resolv_conf, content).unwrap(),
+                None => _ = fs::remove_file(&places.resolv_conf),
+            }
+            known = System::read(&places).after(&known);
+            let expected = expected.map(|address| vec![address.parse().unwrap()]);
+            assert_eq!(addresses(&known), expected, "{content:?}");
+        }
+    }
+}
