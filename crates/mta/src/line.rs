@@ -2,21 +2,28 @@
 //! memory to read into.
 //!
 //! Lack of our own is no failure of anybody's: who finds none waits here, over all shards, and in
-//! turn. Of those who wait they come first who hold the least, and among equals whoever came
-//! first; so everybody has one before anybody has a second. Who is not known to be well (a next
-//! hop that has not greeted yet, a domain whose last lookup failed) can take a part only, so that
-//! those who are always find some left.
+//! turn. Of those who wait they come first whose owner holds the least, of one owner's they who hold
+//! the least, and among equals whoever came first; so everybody has one before anybody has a
+//! second, and a zone with a thousand names is one of them. No owner has more than its share. Who is
+//! not known to be well (a next hop that has accepted or rejected nothing yet, a domain whose last
+//! lookup failed) can take a part only, so that those who are always find some left. Standing is
+//! lost by silence, and what is held in silence gives way to those who wait.
 
+mod standings;
 mod state;
 #[cfg(test)]
 mod tests;
+mod tree;
+#[cfg(test)]
+mod turns;
 mod who;
 
+pub use standings::{GOOD_FOR, Standings};
 pub use state::Parts;
-use state::{Grant, Group, Head, Obstacle, State, Waiter};
-pub use who::{Standing, Who};
+use state::{Grant, Obstacle, State};
+pub use who::{Owner, Standing, Who, zone_of};
 
-use std::collections::BTreeSet;
+use mail::Mono;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,24 +65,22 @@ impl Line {
     #[must_use]
     pub fn join(self: &Arc<Line>, who: Who, standing: Standing, amount: u64) -> InLine {
         let mut state = self.lock();
-        let ticket = state.next_ticket;
-        state.next_ticket += 1;
-        state.waiting += 1;
-        let group = state.groups.entry(who).or_insert_with(Group::new);
-        group.waiters.push_back(Waiter { ticket, amount, waker: None });
-        state.regroup(who, |group| group.standing = standing);
+        let ticket = state.join(who, standing, amount);
         self.serve(&mut state);
         InLine { line: Arc::clone(self), ticket: Some(ticket), who }
+    }
+
+    /// The same for one who does not wait: what is left now, if it is his turn at once.
+    #[must_use]
+    pub fn try_take(self: &Arc<Line>, who: Who, standing: Standing, amount: u64) -> Option<Permit> {
+        self.join(who, standing, amount).served()
     }
 
     /// Where those of `who` stand, if any of them waits.
     #[must_use]
     pub fn place(&self, who: Who) -> Option<Place> {
         let state = self.lock();
-        let group = state.groups.get(&who)?;
-        let head = group.head(who)?;
-        let before = |at: &BTreeSet<Head>| at.range(..head).count() as u64;
-        Some(Place { before: state.heads.iter().map(before).sum(), waiting: state.waiting })
+        Some(Place { before: state.tree.before(who)?, waiting: state.waiting })
     }
 
     #[must_use]
@@ -98,7 +103,7 @@ impl Line {
     /// Sets how much there is, at a reload.
     pub fn set_parts(&self, parts: Parts) {
         let mut state = self.lock();
-        state.parts = parts;
+        state.set_parts(parts);
         self.serve(&mut state);
     }
 
@@ -133,9 +138,10 @@ impl Line {
 
     /// Gives out what can be given out, and says how things stand.
     fn serve(&self, state: &mut State) {
-        while let Some(head) = state.first_served() {
-            state.grant(head);
+        while let Some(first) = state.first_served() {
+            state.grant(first);
         }
+        state.ask_idle();
         let short = state.waits_for_all() > state.leaving;
         let tight = state.excess() > 0;
         self.short.store(short, Ordering::Relaxed);
@@ -148,13 +154,15 @@ impl Line {
         }
     }
 
-    fn release(&self, grant: Grant, leaving: bool) {
+    fn release(&self, grant: Grant, leaving: bool, idle: Option<Mono>) {
         let mut state = self.lock();
-        state.count(grant, false);
+        if let Some(since) = idle {
+            state.busy(since, grant.ticket);
+        }
         if leaving {
             state.leaving = state.leaving.saturating_sub(grant.amount);
         }
-        state.regroup(grant.who, |group| group.held = group.held.saturating_sub(1));
+        state.give_back(grant);
         self.serve(&mut state);
     }
 }
@@ -174,6 +182,13 @@ impl InLine {
     pub fn is_served(&self) -> bool {
         self.ticket.is_none_or(|ticket| self.line.lock().granted.contains_key(&ticket))
     }
+
+    /// What it got, if its turn has come; else it gives up.
+    fn served(mut self) -> Option<Permit> {
+        let grant = self.line.lock().granted.remove(&self.ticket?)?;
+        self.ticket = None;
+        Some(Permit::new(&self.line, grant))
+    }
 }
 
 impl Future for InLine {
@@ -186,12 +201,9 @@ impl Future for InLine {
         if let Some(grant) = state.granted.remove(&ticket) {
             drop(state);
             self.ticket = None;
-            return Poll::Ready(Permit { line, grant, leaving: false });
+            return Poll::Ready(Permit::new(&line, grant));
         }
-        let group = state.groups.get_mut(&self.who);
-        if let Some(waiter) =
-            group.and_then(|group| group.waiters.iter_mut().find(|waiter| waiter.ticket == ticket))
-        {
+        if let Some(waiter) = state.tree.waiter(self.who, ticket) {
             waiter.waker = Some(cx.waker().clone());
         }
         Poll::Pending
@@ -204,10 +216,10 @@ impl Drop for InLine {
         let mut state = self.line.lock();
         if let Some(grant) = state.granted.remove(&ticket) {
             drop(state);
-            return self.line.release(grant, false);
+            return self.line.release(grant, false, None);
         }
         state.waiting = state.waiting.saturating_sub(1);
-        state.regroup(self.who, |group| group.waiters.retain(|waiter| waiter.ticket != ticket));
+        state.tree.give_up(self.who, ticket);
         self.line.serve(&mut state);
     }
 }
@@ -218,30 +230,111 @@ pub struct Permit {
     line: Arc<Line>,
     grant: Grant,
     leaving: bool,
+    /// Since when it is not used, as the line knows.
+    idle: Option<Mono>,
 }
 
 impl Permit {
+    fn new(line: &Arc<Line>, grant: Grant) -> Permit {
+        Permit { line: Arc::clone(line), grant, leaving: false, idle: None }
+    }
+
+    /// How much it is.
+    #[must_use]
+    pub fn amount(&self) -> u64 {
+        self.grant.amount
+    }
+
+    /// What its holder counts as.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.grant.standing
+    }
+
     /// Its holder is well: it counts with the good ones from now on, and so do those of its name
     /// who wait.
     pub fn prove(&mut self) {
-        if self.grant.standing == Standing::Good {
-            return;
+        self.count_as(Standing::Good);
+    }
+
+    /// Its holder is silent: it counts with the doubtful ones from now on, and so do those of its
+    /// name who wait.
+    pub fn doubt(&mut self) {
+        self.count_as(Standing::Doubtful);
+    }
+
+    fn count_as(&mut self, standing: Standing) {
+        if self.grant.standing != standing {
+            let line = Arc::clone(&self.line);
+            self.change(&mut line.lock(), Grant { standing, ..self.grant });
         }
-        let mut state = self.line.lock();
-        state.count(self.grant, false);
-        self.grant.standing = Standing::Good;
-        state.count(self.grant, true);
-        state.regroup(self.grant.who, |group| group.standing = Standing::Good);
-        self.line.serve(&mut state);
     }
 
     /// Gives back all but `amount`.
     pub fn shrink(&mut self, amount: u64) {
+        let line = Arc::clone(&self.line);
+        let amount = self.grant.amount.min(amount);
+        self.change(&mut line.lock(), Grant { amount, ..self.grant });
+    }
+
+    /// Takes so much more, if there is that much left for its holder, and nobody waits for it.
+    #[must_use]
+    pub fn try_grow(&mut self, more: u64) -> bool {
+        let Grant { who, standing, amount, .. } = self.grant;
+        let line = Arc::clone(&self.line);
+        let mut state = line.lock();
+        // One who holds something already is no newcomer.
+        let fits = state.waits_for_all() == 0
+            && state.tree.fits(who, more)
+            && state.obstacle(standing, 1, more) == Obstacle::None;
+        if fits {
+            self.change(&mut state, Grant { amount: amount.saturating_add(more), ..self.grant });
+        }
+        fits
+    }
+
+    fn change(&mut self, state: &mut State, to: Grant) {
+        // What it counts as while it is idle, or is asked to go, must be what it is.
+        if let Some(since) = self.idle {
+            state.busy(since, self.grant.ticket);
+            state.idle(since, to);
+        }
+        if self.leaving {
+            state.leaving = state.leaving.saturating_sub(self.grant.amount);
+            state.leaving = state.leaving.saturating_add(to.amount);
+        }
+        state.change(self.grant, to);
+        self.grant = to;
+        self.line.serve(state);
+    }
+
+    /// It is held without use since a moment: its holder waits for somebody who is silent. It may
+    /// be asked to [give way](Permit::poll_give_way) from now on.
+    pub fn idle(&mut self, since: Mono) {
+        self.busy();
         let mut state = self.line.lock();
-        state.count(self.grant, false);
-        self.grant.amount = self.grant.amount.min(amount);
-        state.count(self.grant, true);
+        state.idle(since, self.grant);
+        self.idle = Some(since);
         self.line.serve(&mut state);
+    }
+
+    /// There is use for it again.
+    pub fn busy(&mut self) {
+        if let Some(since) = self.idle.take() {
+            let mut state = self.line.lock();
+            state.busy(since, self.grant.ticket);
+            self.line.serve(&mut state);
+        }
+    }
+
+    /// Ready when its holder, who waits in silence, must let it go because somebody waits who
+    /// holds less.
+    pub fn poll_give_way(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(since) = self.idle else { return Poll::Pending };
+        match self.line.lock().is_asked(since, self.grant.ticket, cx.waker()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
     }
 
     /// Whether its holder, who has use for it, must let it go nevertheless, because somebody
@@ -252,11 +345,11 @@ impl Permit {
         }
         let line = Arc::clone(&self.line);
         let mut state = line.lock();
-        let mine = state.groups.get(&self.grant.who).map_or(0, |group| group.held);
-        let waits = |(head, obstacle): (Head, Obstacle)| {
-            obstacle == Obstacle::All && head.held.saturating_add(1) < mine
-        };
-        let go = state.waits_for_all() > state.leaving && state.firsts().any(waits);
+        let go = state.waits_for_all() > state.leaving
+            && state.firsts().any(|first| {
+                let (its, mine) = state.tree.held_apart(Who(first.path), self.grant.who);
+                first.obstacle == Obstacle::All && its.saturating_add(1) < mine
+            });
         self.leave_if(&mut state, go)
     }
 
@@ -293,6 +386,6 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.line.release(self.grant, self.leaving);
+        self.line.release(self.grant, self.leaving, self.idle.take());
     }
 }

@@ -344,6 +344,21 @@ pub trait Dns: 'static {
     /// IPv4 and IPv6 addresses of an ASCII host name.
     fn addresses(&self, host: &str) -> impl Future<Output = Result<Vec<IpAddr>, DnsError>>;
 
+    /// What [`Dns::mx`] would answer without asking anybody, because it is remembered.
+    fn mx_at_hand(&self, _domain: &str) -> Option<Result<Vec<Mx>, DnsError>> {
+        None
+    }
+
+    /// The same of [`Dns::addresses`].
+    fn addresses_at_hand(&self, _host: &str) -> Option<Result<Vec<IpAddr>, DnsError>> {
+        None
+    }
+
+    /// The same of [`Dns::txt`].
+    fn txt_at_hand(&self, _name: &str) -> Option<Result<Vec<Vec<u8>>, DnsError>> {
+        None
+    }
+
     /// IPv4 addresses alone, as lists in the DNS have them (RFC 5782 §2.1).
     fn ipv4_addresses(&self, host: &str) -> impl Future<Output = Result<Vec<Ipv4Addr>, DnsError>> {
         async {

@@ -4,6 +4,7 @@ use crate::budget::Budget;
 use crate::clients::Clients;
 use crate::clock::ClockDoubt;
 use crate::known_hops::KnownHops;
+use crate::known_names::KnownNames;
 use crate::line::{Line, Parts};
 use crate::login_failures::{KnownClients, LoginFailures};
 use crate::metrics::{ClassMetrics, SendingMetrics};
@@ -55,6 +56,8 @@ pub struct Shared {
     pub lookups: Arc<Line>,
     /// Whether lookups are answered.
     pub name_servers: NameServers,
+    /// Names that were looked up, as far as any shard knows them.
+    pub(crate) known_names: KnownNames,
     /// Next hops, as far as any shard knows them.
     pub(crate) known_hops: KnownHops,
     /// Next hops that are left alone.
@@ -103,6 +106,7 @@ impl Shared {
             conversions: Line::new(conversion_parts(config)),
             lookups: Line::new(lookup_parts(config.dns.max_lookups)),
             name_servers: NameServers::default(),
+            known_names: KnownNames::default(),
             known_hops: KnownHops::default(),
             suspensions: Suspensions::default(),
             lookups_max: u32::MAX,
@@ -181,9 +185,14 @@ impl Shared {
 
 /// Connections of the process: those that have not greeted, and may never, have a quarter, so that
 /// next hops which are known to answer always find some left; those that failed the last time
-/// have half of that.
+/// have half of that. One owner has half of all at most.
 fn connection_parts(max: u64) -> Parts {
-    Parts { max, unproven_max: max.div_ceil(4), doubtful_max: max.div_ceil(8) }
+    Parts {
+        max,
+        owner_max: max.div_ceil(2),
+        unproven_max: max.div_ceil(4),
+        doubtful_max: max.div_ceil(8),
+    }
 }
 
 /// What may be taken by messages that were read back: a quarter of the memory for bodies.
@@ -196,9 +205,15 @@ fn conversion_parts(config: &Config) -> Parts {
     Parts::equal((config.spool.body_memory_bytes / 8).max(1))
 }
 
-/// Lookups at once: all, and the half that domains may have whose last lookup was in vain, so
-/// that a dead zone, however many domains it has, keeps nobody else from being found.
+/// Lookups at once: a quarter of them is left for names that were answered within the last hour, a
+/// quarter is what names may have whose last lookup was in vain, and no zone or tenant has more than a
+/// quarter: a dead zone, however many domains it has, keeps nobody else from being found.
 fn lookup_parts(lookups_max: u32) -> Parts {
     let max = u64::from(lookups_max.max(1));
-    Parts { max, unproven_max: max, doubtful_max: max.div_ceil(2) }
+    Parts {
+        max,
+        owner_max: max.div_ceil(4),
+        unproven_max: max - max / 4,
+        doubtful_max: max.div_ceil(4),
+    }
 }

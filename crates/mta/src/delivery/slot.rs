@@ -225,10 +225,9 @@ impl<W: World> Slot<W> {
     }
 
     fn dns(&self) -> InTurn<W> {
-        let services = Rc::clone(&self.delivery.services);
+        let services = &self.delivery.services;
         let who = Who::other(services.number, self.ready.0);
-        let asker = Asker { who, standing: Standing::Unknown };
-        InTurn { services, asker }
+        InTurn::new(services, Asker { who, tenant: None, in_trouble: false })
     }
 }
 

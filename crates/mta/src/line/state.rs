@@ -1,13 +1,21 @@
 //! What a line knows: who holds how much, who waits, and whose turn it is.
 
+use super::tree::{Path, Tree, Turn, Waiter};
 use super::who::{Standing, Who};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use mail::Mono;
+use std::collections::BTreeMap;
 use std::task::Waker;
+
+/// Idle ones that are looked through for one who goes.
+const LOOKED_AT_MAX: usize = 64;
+
 /// How much there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// In all.
     pub max: u64,
+    /// For one owner, and for one who belongs to nobody.
+    pub owner_max: u64,
     /// For those who are not known to be well, the doubtful included.
     pub unproven_max: u64,
     /// For the doubtful.
@@ -18,7 +26,7 @@ impl Parts {
     /// The same for all.
     #[must_use]
     pub fn equal(max: u64) -> Parts {
-        Parts { max, unproven_max: max, doubtful_max: max }
+        Parts { max, owner_max: max, unproven_max: max, doubtful_max: max }
     }
 }
 
@@ -32,44 +40,32 @@ pub(super) struct State {
     /// Of what is used: by those who were asked to go.
     pub(super) leaving: u64,
     pub(super) next_ticket: u64,
-    pub(super) groups: BTreeMap<Who, Group>,
-    /// The first waiter of each group, by standing.
-    pub(super) heads: [BTreeSet<Head>; 3],
+    pub(super) tree: Tree,
     /// Tickets whose turn came and who have not looked yet, with what they got.
     pub(super) granted: BTreeMap<u64, Grant>,
+    /// Permits that are not used at the moment, by since when.
+    idle: BTreeMap<(Mono, u64), Idle>,
     pub(super) waiting: u64,
     /// Who is told when it becomes tight.
     pub(super) watchers: Vec<Waker>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Head {
-    pub(super) held: u32,
-    pub(super) ticket: u64,
-    pub(super) who: Who,
-}
-
-#[derive(Debug)]
-pub(super) struct Group {
-    pub(super) standing: Standing,
-    /// Permits that it has.
-    pub(super) held: u32,
-    pub(super) waiters: VecDeque<Waiter>,
-}
-
-#[derive(Debug)]
-pub(super) struct Waiter {
-    pub(super) ticket: u64,
-    pub(super) amount: u64,
-    pub(super) waker: Option<Waker>,
 }
 
 /// What a permit counts as.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     pub(super) who: Who,
+    pub(super) ticket: u64,
     pub(super) amount: u64,
     pub(super) standing: Standing,
+}
+
+/// A permit that is not used.
+#[derive(Debug)]
+struct Idle {
+    grant: Grant,
+    /// It was asked to go.
+    asked: bool,
+    waker: Option<Waker>,
 }
 
 /// What keeps a waiter from its turn.
@@ -82,6 +78,17 @@ pub(super) enum Obstacle {
     Part,
 }
 
+/// The first of those of one standing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct First {
+    pub(super) turn: Turn,
+    pub(super) path: Path,
+    pub(super) standing: Standing,
+    pub(super) obstacle: Obstacle,
+}
+
+const STANDINGS: [Standing; 3] = [Standing::Good, Standing::Unknown, Standing::Doubtful];
+
 impl State {
     /// Nobody holds anything, and nobody waits.
     pub(super) fn new(parts: Parts) -> State {
@@ -92,84 +99,74 @@ impl State {
             doubtful: 0,
             leaving: 0,
             next_ticket: 0,
-            groups: BTreeMap::new(),
-            heads: Default::default(),
+            tree: Tree::new(parts.owner_max),
             granted: BTreeMap::new(),
+            idle: BTreeMap::new(),
             waiting: 0,
             watchers: Vec::new(),
         }
     }
 
-    /// Changes something about a group and keeps its place among the heads right.
-    pub(super) fn regroup(&mut self, who: Who, change: impl FnOnce(&mut Group)) {
-        let Some(group) = self.groups.get_mut(&who) else { return };
-        // Whoever joined just now is no head yet: to remove what is not there does no harm.
-        if let Some(head) = group.head(who) {
-            self.heads[group.standing as usize].remove(&head);
-        }
-        change(group);
-        match group.head(who) {
-            Some(head) => {
-                self.heads[group.standing as usize].insert(head);
-            }
-            None if group.held == 0 => {
-                self.groups.remove(&who);
-            }
-            None => {}
-        }
+    pub(super) fn set_parts(&mut self, parts: Parts) {
+        self.parts = parts;
+        self.tree.set_owner_max(parts.owner_max);
     }
 
+    /// Somebody waits from now on: with what ticket.
+    pub(super) fn join(&mut self, who: Who, standing: Standing, amount: u64) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.waiting += 1;
+        self.tree.join(who, standing, Waiter { ticket, amount, waker: None });
+        ticket
+    }
+
+    /// What keeps one of this standing, whose owner holds so many, from having `amount`.
     pub(super) fn obstacle(&self, standing: Standing, held: u32, amount: u64) -> Obstacle {
         // Something always fits, or what is larger than its part would wait for ever.
         let fits = |used: u64, max: u64| used == 0 || used.saturating_add(amount) <= max;
-        let Parts { max, unproven_max, doubtful_max } = self.parts;
-        // While it is not known to be well, a second one must leave room for others' first.
-        let unproven_max = if held > 0 { unproven_max / 2 } else { unproven_max };
+        // While an owner is not known to be well, its second must leave room for others' first.
+        let part_of = |max: u64| if held > 0 { max / 2 } else { max };
         let part = match standing {
             Standing::Good => true,
-            Standing::Unknown => fits(self.unproven, unproven_max),
+            Standing::Unknown => fits(self.unproven, part_of(self.parts.unproven_max)),
             Standing::Doubtful => {
-                fits(self.unproven, unproven_max) && fits(self.doubtful, doubtful_max)
+                fits(self.unproven, part_of(self.parts.unproven_max))
+                    && fits(self.doubtful, part_of(self.parts.doubtful_max))
             }
         };
-        match (part, fits(self.used, max)) {
+        match (part, fits(self.used, self.parts.max)) {
             (false, _) => Obstacle::Part,
             (true, false) => Obstacle::All,
             (true, true) => Obstacle::None,
         }
     }
 
-    /// What keeps the first of a standing from its turn.
-    pub(super) fn first(&self, standing: Standing) -> Option<(Head, Obstacle)> {
-        let head = *self.heads[standing as usize].first()?;
-        let amount = self.groups.get(&head.who)?.waiters.front()?.amount;
-        Some((head, self.obstacle(standing, head.held, amount)))
-    }
-
-    pub(super) fn firsts(&self) -> impl Iterator<Item = (Head, Obstacle)> {
-        [Standing::Good, Standing::Unknown, Standing::Doubtful]
-            .into_iter()
-            .filter_map(|standing| self.first(standing))
+    /// The first of each standing whose owner may have more, and what keeps it from its turn.
+    pub(super) fn firsts(&self) -> impl Iterator<Item = First> {
+        STANDINGS.into_iter().filter_map(|standing| {
+            let (turn, path) = self.tree.first(standing)?;
+            let obstacle = self.obstacle(standing, turn.held, turn.amount);
+            Some(First { turn, path, standing, obstacle })
+        })
     }
 
     /// Whose turn it is. While the first of all waits for what is all taken, nobody passes it.
-    pub(super) fn first_served(&self) -> Option<Head> {
-        let firsts = self.firsts().filter(|(_, obstacle)| *obstacle != Obstacle::Part);
-        let (head, obstacle) = firsts.min_by_key(|(head, _)| (head.held, head.ticket))?;
-        (obstacle == Obstacle::None).then_some(head)
+    pub(super) fn first_served(&self) -> Option<First> {
+        let firsts = self.firsts().filter(|first| first.obstacle != Obstacle::Part);
+        let first = firsts.min_by_key(|first| (first.turn.held, first.turn.ticket))?;
+        (first.obstacle == Obstacle::None).then_some(first)
     }
 
     /// How much those wait for who may have it as soon as others let go.
     pub(super) fn waits_for_all(&self) -> u64 {
         let mut lacking = 0_u64;
-        for standing in [Standing::Good, Standing::Unknown, Standing::Doubtful] {
-            if let Some((_, Obstacle::All)) = self.first(standing) {
-                let heads = self.heads[standing as usize].len() as u64;
-                lacking = lacking.saturating_add(match standing {
-                    Standing::Good => heads,
-                    _ => heads.min(self.parts.unproven_max.saturating_sub(self.unproven)),
-                });
-            }
+        for first in self.firsts().filter(|first| first.obstacle == Obstacle::All) {
+            let owners = self.tree.owners_waiting(first.standing);
+            lacking = lacking.saturating_add(match first.standing {
+                Standing::Good => owners,
+                _ => owners.min(self.parts.unproven_max.saturating_sub(self.unproven)),
+            });
         }
         lacking
     }
@@ -180,24 +177,37 @@ impl State {
         above.max(self.waits_for_all()).saturating_sub(self.leaving)
     }
 
-    pub(super) fn grant(&mut self, head: Head) {
-        let mut granted = None;
-        self.regroup(head.who, |group| {
-            granted = group.waiters.pop_front().map(|waiter| (waiter, group.standing));
-            group.held += 1;
-        });
-        let Some((waiter, standing)) = granted else { return };
+    pub(super) fn grant(&mut self, first: First) {
+        let who = Who(first.path);
+        let Some((waiter, standing)) = self.tree.pop(who) else { return };
         self.waiting = self.waiting.saturating_sub(1);
-        let grant = Grant { who: head.who, amount: waiter.amount, standing };
+        let grant = Grant { who, ticket: waiter.ticket, amount: waiter.amount, standing };
         self.count(grant, true);
+        self.tree.hold(who, waiter.amount);
         self.granted.insert(waiter.ticket, grant);
         if let Some(waker) = waiter.waker {
             waker.wake();
         }
     }
 
+    /// Takes back what somebody got.
+    pub(super) fn give_back(&mut self, grant: Grant) {
+        self.count(grant, false);
+        self.tree.let_go(grant.who, grant.amount);
+    }
+
+    /// What somebody got is more or less from now on, or counts otherwise.
+    pub(super) fn change(&mut self, from: Grant, to: Grant) {
+        self.count(from, false);
+        self.count(to, true);
+        self.tree.resize(from.who, from.amount, to.amount);
+        if from.standing != to.standing {
+            self.tree.set_standing(to.who, to.standing);
+        }
+    }
+
     /// Counts what a grant takes, or gives back.
-    pub(super) fn count(&mut self, grant: Grant, taken: bool) {
+    fn count(&mut self, grant: Grant, taken: bool) {
         let add = |sum: &mut u64| {
             *sum = if taken {
                 sum.saturating_add(grant.amount)
@@ -215,13 +225,58 @@ impl State {
     }
 }
 
-impl Group {
-    pub(super) fn new() -> Group {
-        Group { standing: Standing::Unknown, held: 0, waiters: VecDeque::new() }
+/// Those who hold something that they do not use.
+impl State {
+    pub(super) fn idle(&mut self, since: Mono, grant: Grant) {
+        self.idle.insert((since, grant.ticket), Idle { grant, asked: false, waker: None });
     }
 
-    pub(super) fn head(&self, who: Who) -> Option<Head> {
-        let first = self.waiters.front()?;
-        Some(Head { held: self.held, ticket: first.ticket, who })
+    /// One of them has use for it again, or lets it go. Whether it was asked to.
+    pub(super) fn busy(&mut self, since: Mono, ticket: u64) -> bool {
+        let Some(idle) = self.idle.remove(&(since, ticket)) else { return false };
+        if idle.asked {
+            self.leaving = self.leaving.saturating_sub(idle.grant.amount);
+        }
+        idle.asked
+    }
+
+    /// Whether one of them was asked to go; `waker` is woken when it is.
+    pub(super) fn is_asked(&mut self, since: Mono, ticket: u64, waker: &Waker) -> bool {
+        let Some(idle) = self.idle.get_mut(&(since, ticket)) else { return false };
+        if !idle.asked {
+            idle.waker = Some(waker.clone());
+        }
+        idle.asked
+    }
+
+    /// Asks the oldest to go of those whose owner holds more than the owner of somebody who waits,
+    /// unless enough are leaving.
+    pub(super) fn ask_idle(&mut self) {
+        if self.idle.is_empty() || self.waiting == 0 {
+            return;
+        }
+        let firsts: Vec<First> =
+            self.firsts().filter(|first| first.obstacle != Obstacle::None).collect();
+        for first in firsts {
+            if self.leaving >= first.turn.amount {
+                return;
+            }
+            let helps = |idle: &Idle| {
+                let counts = match first.obstacle {
+                    Obstacle::Part => idle.grant.standing >= first.standing,
+                    Obstacle::None | Obstacle::All => true,
+                };
+                let (his, its) = self.tree.held_apart(idle.grant.who, Who(first.path));
+                counts && !idle.asked && his > its
+            };
+            let looked_at = self.idle.iter().take(LOOKED_AT_MAX);
+            let found = looked_at.filter(|(_, idle)| helps(idle)).map(|(key, _)| *key).next();
+            let Some(idle) = found.and_then(|key| self.idle.get_mut(&key)) else { continue };
+            idle.asked = true;
+            self.leaving = self.leaving.saturating_add(idle.grant.amount);
+            if let Some(waker) = idle.waker.take() {
+                waker.wake();
+            }
+        }
     }
 }

@@ -35,12 +35,12 @@ fn everybody_has_one_before_anybody_has_a_second() {
     assert!(poll(&mut fourth).is_some());
     drop((second, held, others));
     assert_eq!((line.used(), line.waiting()), (0, 0));
-    assert!(line.lock().groups.is_empty(), "nobody is remembered");
+    assert!(line.lock().tree.is_empty(), "nobody is remembered");
 }
 
 #[test]
 fn the_doubtful_and_the_unknown_leave_some_for_the_good() {
-    let parts = Parts { max: 8, unproven_max: 4, doubtful_max: 1 };
+    let parts = Parts { max: 8, owner_max: 8, unproven_max: 4, doubtful_max: 1 };
     let line = Line::new(parts);
     let doubtful = take(&line, 1, Doubtful).expect("one may");
     assert!(take(&line, 2, Doubtful).is_none());
@@ -61,7 +61,7 @@ fn the_doubtful_and_the_unknown_leave_some_for_the_good() {
 
 #[test]
 fn a_second_of_somebody_unknown_leaves_room_for_the_first_of_others() {
-    let line = Line::new(Parts { max: 100, unproven_max: 8, doubtful_max: 8 });
+    let line = Line::new(Parts { max: 100, owner_max: 100, unproven_max: 8, doubtful_max: 8 });
     let tarpits = (0..30).map(|n| n / 10);
     let held: Vec<_> = tarpits.filter_map(|who| take(&line, who, Unknown)).collect();
     assert!(held.len() <= 6, "{}", held.len());
@@ -115,4 +115,161 @@ fn what_is_larger_than_all_there_is_has_its_turn_alone() {
     let mut large = line.join(Who::new(0, 3), Good, 50);
     assert!(poll(&mut large).is_none());
     assert!(take(&line, 4, Good).is_none(), "and nobody passes it");
+}
+
+fn below(line: &Arc<Line>, owner: &str, who: u32, standing: Standing) -> Option<Permit> {
+    let who = Who::new(0, who).of(Owner::zone(owner));
+    poll(&mut line.join(who, standing, 1))
+}
+
+#[test]
+fn a_zone_with_a_thousand_names_is_one_owner() {
+    let line = Line::new(Parts { owner_max: 4, ..Parts::equal(8) });
+    let held: Vec<_> = (0..1_000).filter_map(|n| below(&line, "d.wild.test", n, Good)).collect();
+    assert_eq!(held.len(), 4, "its share, though more is left");
+    assert!(below(&line, "x.WILD.test.", 2_000, Good).is_none(), "the same zone");
+    let other: Vec<_> = (0..4).filter_map(|n| below(&line, "other.test", n, Good)).collect();
+    assert_eq!(other.len(), 4);
+    let mut wild: Vec<_> =
+        (0..100).map(|n| line.join(Who::new(1, n).of(Owner::zone("wild.test")), Good, 1)).collect();
+    let mut third = line.join(Who::new(2, 1).of(Owner::zone("third.test")), Good, 1);
+    drop(held);
+    assert!(poll(&mut third).is_some(), "before a hundred that came before it");
+    let again: Vec<_> = wild.iter_mut().filter_map(poll).collect();
+    assert_eq!(again.len(), 4);
+    drop((other, wild, third, again));
+    assert!(line.lock().tree.is_empty() && line.used() == 0, "nobody is remembered");
+}
+
+#[test]
+fn owners_of_one_tenant_take_turns_with_each_other_and_tenants_too() {
+    let line = Line::new(Parts::equal(3));
+    let who = |tenant: &str, zone: &str, n| {
+        Who::new(0, n).of(Owner::zone(zone)).within(Owner::named("tenant", tenant))
+    };
+    let mut held: Vec<_> =
+        (0..3).filter_map(|n| poll(&mut line.join(who("a", "wild.test", n), Good, 1))).collect();
+    let mut wild = line.join(who("a", "wild.test", 3), Good, 1);
+    let mut good = line.join(who("a", "good.test", 4), Good, 1);
+    let mut b = line.join(who("b", "wild.test", 5), Good, 1);
+    let wilds = Some(Place { before: 2, waiting: 3 });
+    assert_eq!(line.place(who("a", "wild.test", 3)), wilds);
+    assert_eq!(line.place(Who::new(0, 3)), wilds, "whomever it belongs to");
+    held.pop();
+    let b = poll(&mut b).expect("the tenant has none");
+    held.pop();
+    assert!(poll(&mut wild).is_none());
+    let good = poll(&mut good).expect("the zone has none");
+    drop(b);
+    assert!(poll(&mut wild).is_some());
+    drop(good);
+}
+
+#[test]
+fn an_owner_at_its_share_keeps_nobody_else_waiting() {
+    let line = Line::new(Parts { owner_max: 5, ..Parts::equal(10) });
+    let of = |zone: &str, n| Who::new(0, n).of(Owner::zone(zone));
+    let first = poll(&mut line.join(of("a.test", 1), Good, 4)).expect("at once");
+    let mut second = line.join(of("a.test", 2), Good, 4);
+    assert!(poll(&mut second).is_none(), "beyond its share");
+    let other = poll(&mut line.join(of("b.test", 3), Good, 4)).expect("there is enough for it");
+    drop(first);
+    assert!(poll(&mut second).is_some());
+    // What is larger than a share is had by one who holds nothing.
+    drop((second, other));
+    assert!(poll(&mut line.join(of("a.test", 4), Good, 7)).is_some());
+    line.set_parts(Parts { owner_max: 8, ..Parts::equal(10) });
+    let one = poll(&mut line.join(of("a.test", 5), Good, 4)).expect("at once");
+    assert!(poll(&mut line.join(of("a.test", 6), Good, 4)).is_some(), "a larger share by now");
+    drop(one);
+}
+
+#[test]
+fn standing_is_lost_by_silence() {
+    let line = Line::new(Parts { unproven_max: 2, doubtful_max: 1, ..Parts::equal(4) });
+    let mut good: Vec<_> = (0..4).filter_map(|who| take(&line, who, Good)).collect();
+    let mut waits = line.join(Who::new(0, 9), Good, 1);
+    for silent in &mut good {
+        silent.doubt();
+    }
+    let counted = |state: &State| (state.unproven, state.doubtful);
+    assert_eq!(counted(&line.lock()), (4, 4));
+    good.pop();
+    let _good = poll(&mut waits).expect("its turn");
+    good.pop();
+    assert!(take(&line, 8, Doubtful).is_none(), "more than their part is taken by such");
+    assert!(take(&line, 7, Unknown).is_none());
+    good.clear();
+    assert!(take(&line, 7, Unknown).is_some());
+}
+
+#[test]
+fn the_oldest_that_is_silent_gives_way_to_who_holds_less() {
+    let line = Line::new(Parts { unproven_max: 2, ..Parts::equal(4) });
+    let mut held: Vec<_> = (0..2).filter_map(|who| take(&line, who, Unknown)).collect();
+    let cx = &mut Context::from_waker(Waker::noop());
+    held[1].idle(Mono(10));
+    held[0].idle(Mono(20));
+    assert!(held.iter_mut().all(|permit| permit.poll_give_way(cx).is_pending()), "nobody waits");
+    let mut waits = line.join(Who::new(0, 5), Unknown, 1);
+    assert!(held[0].poll_give_way(cx).is_pending());
+    assert!(held[1].poll_give_way(cx).is_ready(), "it is silent for longest");
+    // It is spoken to after all: then the other goes.
+    held[1].busy();
+    assert!(held[0].poll_give_way(cx).is_ready());
+    assert!(poll(&mut waits).is_none(), "not before it has gone");
+    held.remove(0);
+    assert!(poll(&mut waits).is_some());
+    assert_eq!(line.lock().leaving, 0);
+}
+
+#[test]
+fn what_is_silent_does_not_give_way_to_who_holds_as_much() {
+    let line = Line::new(Parts::equal(2));
+    let mut held: Vec<_> = (0..2).filter_map(|who| take(&line, who, Good)).collect();
+    let cx = &mut Context::from_waker(Waker::noop());
+    held[0].idle(Mono(10));
+    let _waits = line.join(Who::new(0, 1), Good, 1);
+    assert!(held[0].poll_give_way(cx).is_pending(), "one each");
+    let _other = line.join(Who::new(0, 3), Good, 1);
+    assert!(held[0].poll_give_way(cx).is_ready());
+}
+
+#[test]
+fn who_does_not_wait_takes_what_is_left() {
+    let line = Line::new(Parts { owner_max: 6, unproven_max: 5, ..Parts::equal(10) });
+    let mut one = line.try_take(Who::new(0, 1), Unknown, 2).expect("there is enough");
+    assert!(!one.try_grow(1), "a second time it must leave half of the part");
+    one.prove();
+    assert!(one.try_grow(4) && !one.try_grow(1), "its share");
+    assert_eq!((one.amount(), line.used()), (6, 6));
+    assert!(line.try_take(Who::new(0, 2), Good, 5).is_none());
+    assert_eq!(line.waiting(), 0, "it is gone");
+    let waits = line.join(Who::new(0, 3), Good, 5);
+    assert!(line.try_take(Who::new(0, 2), Good, 1).is_none(), "somebody waits for that");
+    one.shrink(1);
+    assert!(waits.is_served());
+    drop((one, waits));
+    assert!(line.lock().tree.is_empty());
+}
+
+#[test]
+fn zones_as_names_show_them() {
+    for (name, zone) in [
+        ("a.b.example.org", "example.org"),
+        ("example.org.", "example.org"),
+        ("mx.example.co.uk", "example.co.uk"),
+        ("a.example.com.br", "example.com.br"),
+        ("co.uk", "co.uk"),
+        ("mx.example.de", "example.de"),
+        ("a.b.de", "a.b.de"),
+        ("localhost", "localhost"),
+        ("", ""),
+        (".", ""),
+        ("..", "."),
+    ] {
+        assert_eq!(zone_of(name), zone, "{name}");
+    }
+    assert_eq!(Owner::zone("2001:db8::1"), Owner::network("2001:db8::2".parse().unwrap()));
+    assert_ne!(Owner::zone("192.0.2.1"), Owner::zone("192.0.2.2"));
 }

@@ -38,6 +38,8 @@ impl<W: World> Operator<W> {
     }
 
     pub(super) async fn retry(self: &Rc<Self>, select: Select, answer: &Answer) {
+        // Who asks for a retry may know that the DNS answers again.
+        self.services.shared.known_names.forget_failures();
         let mut seen = Seen::default();
         match Wanted::from(select) {
             Wanted::One(id) => {

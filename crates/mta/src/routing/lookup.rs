@@ -1,32 +1,50 @@
 //! Asking the DNS, in turn: all shards together have so many lookups under way, and the others wait
-//! in [`Shared::lookups`](crate::shared::Shared::lookups).
+//! in [`Shared::lookups`](crate::shared::Shared::lookups). What is at hand is answered at once.
 
+use crate::known_names::Question;
 use crate::lack;
-use crate::line::{Standing, Who};
+use crate::line::{Owner, Permit, Standing, Who};
 use crate::seams::{Dns, DnsError, HostSecurity, Mx, Time, Vouched, World};
 use crate::services::Services;
 use auth::tlsa::Tlsa;
+use mail::Mono;
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
+
+/// All questions of one resolution, or of one opening, are asked within as long; what is asked for later
+/// has no answer.
+const ASK_FOR: Duration = Duration::from_secs(30);
 
 /// Who asks, for the line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) who: Who,
-    pub(crate) standing: Standing,
+    /// Whose mail it is; `None`: of nobody in particular.
+    pub(crate) tenant: Option<Owner>,
+    /// Its last try was in vain.
+    pub(crate) in_trouble: bool,
 }
 
 /// The DNS for one who asks in turn. It never answers [`DnsError::Lack`].
 pub(crate) struct InTurn<W: World> {
-    pub(crate) services: Rc<Services<W>>,
-    pub(crate) asker: Asker,
+    services: Rc<Services<W>>,
+    asker: Asker,
+    /// Until when it asks; set when it is the first time its turn.
+    until: Cell<Option<Mono>>,
+}
+
+impl<W: World> InTurn<W> {
+    pub(crate) fn new(services: &Rc<Services<W>>, asker: Asker) -> InTurn<W> {
+        InTurn { services: Rc::clone(services), asker, until: Cell::new(None) }
+    }
 }
 
 impl<W: World> Dns for InTurn<W> {
     async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
-        let services = &self.services;
-        look_up(services, self.asker, || services.world.dns().mx(domain)).await
+        let dns = self.services.world.dns();
+        self.look_up(("mx", domain), || dns.mx_at_hand(domain), || dns.mx(domain)).await
     }
 
     fn mx_lasts(&self, domain: &str) -> Duration {
@@ -38,66 +56,122 @@ impl<W: World> Dns for InTurn<W> {
     }
 
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
-        let services = &self.services;
-        look_up(services, self.asker, || services.world.dns().addresses(host)).await
+        let dns = self.services.world.dns();
+        let at_hand = || dns.addresses_at_hand(host);
+        self.look_up(("addresses", host), at_hand, || dns.addresses(host)).await
     }
 
     async fn vouched_mx(&self, domain: &str) -> Result<Vouched<Vec<Mx>>, DnsError> {
-        let services = &self.services;
-        look_up(services, self.asker, || services.world.dns().vouched_mx(domain)).await
+        let dns = self.services.world.dns();
+        self.look_up(("vouched mx", domain), || None, || dns.vouched_mx(domain)).await
     }
 
     async fn host_security(&self, host: &str) -> Result<HostSecurity, DnsError> {
-        let services = &self.services;
-        look_up(services, self.asker, || services.world.dns().host_security(host)).await
+        let dns = self.services.world.dns();
+        self.look_up(("host security", host), || None, || dns.host_security(host)).await
     }
 
     async fn tlsa(&self, name: &str) -> Result<Vouched<Vec<Tlsa>>, DnsError> {
-        let services = &self.services;
-        look_up(services, self.asker, || services.world.dns().tlsa(name)).await
+        let dns = self.services.world.dns();
+        self.look_up(("tlsa", name), || None, || dns.tlsa(name)).await
     }
 
     async fn txt(&self, name: &str) -> Result<Vec<Vec<u8>>, DnsError> {
+        let dns = self.services.world.dns();
+        self.look_up(("txt", name), || dns.txt_at_hand(name), || dns.txt(name)).await
+    }
+}
+
+impl<W: World> InTurn<W> {
+    /// The answer that is at hand, or that is had when its turn comes.
+    async fn look_up<T, F>(
+        &self,
+        (kind, name): (&'static str, &str),
+        at_hand: impl Fn() -> Option<Result<T, DnsError>>,
+        ask: impl Fn() -> F,
+    ) -> Result<T, DnsError>
+    where
+        F: Future<Output = Result<T, DnsError>>,
+    {
+        let (services, names) = (&self.services, &self.services.shared.known_names);
+        let (question, zone) = (Question::new(kind, name), Owner::zone(name));
+        let mut permit: Option<Permit> = None;
+        loop {
+            if let Some(answer) = at_hand() {
+                return answer;
+            }
+            // RFC 9520 §3.2: who failed a moment ago is not asked again at once.
+            if let Some(why) = names.failure(question, services.now()) {
+                return Err(DnsError::Transient(why));
+            }
+            // While it waited others may have been answered, or not.
+            let standing = self.standing(question, zone);
+            let Some(taken) = permit.take().filter(|taken| taken.standing() >= standing) else {
+                permit = Some(self.place(zone, standing).await);
+                continue;
+            };
+            let began = services.now();
+            let answer = self.within(ask()).await;
+            drop(taken);
+            if matches!(answer, Err(DnsError::Lack)) {
+                services.world.time().sleep_until(services.now() + lack::WAIT).await;
+                continue;
+            }
+            services.metrics.lookups.inc();
+            services.metrics.lookup_time.observe(services.now().since(began));
+            self.note_answer((question, zone), answer.as_ref().err(), began);
+            return answer;
+        }
+    }
+
+    fn standing(&self, question: Question, zone: Owner) -> Standing {
+        let known = self.services.shared.known_names.standing(question, zone, self.services.now());
+        match known {
+            Standing::Unknown if self.asker.in_trouble => Standing::Doubtful,
+            known => known,
+        }
+    }
+
+    async fn place(&self, zone: Owner, standing: Standing) -> Permit {
+        let who = self.asker.who.of(zone);
+        let who = self.asker.tenant.map_or(who, |tenant| who.within(tenant));
+        self.services.shared.lookups.join(who, standing, 1).await
+    }
+
+    /// What comes of asking, as long as there is time.
+    async fn within<T>(
+        &self,
+        asking: impl Future<Output = Result<T, DnsError>>,
+    ) -> Result<T, DnsError> {
+        let until = self.until.get().unwrap_or(self.services.now() + ASK_FOR);
+        self.until.set(Some(until));
+        tokio::select! {
+            biased;
+            answer = asking => answer,
+            () = self.services.world.time().sleep_until(until) => {
+                Err(DnsError::Transient("the lookups for it take too long".to_owned()))
+            }
+        }
+    }
+
+    /// Remembers whether there was an answer, also for the one line that says that the name servers have
+    /// gone.
+    fn note_answer(&self, of: (Question, Owner), error: Option<&DnsError>, began: Mono) {
         let services = &self.services;
-        look_up(services, self.asker, || services.world.dns().txt(name)).await
-    }
-}
-
-async fn look_up<W: World, T, F>(
-    services: &Services<W>,
-    asker: Asker,
-    ask: impl Fn() -> F,
-) -> Result<T, DnsError>
-where
-    F: Future<Output = Result<T, DnsError>>,
-{
-    loop {
-        let permit = services.shared.lookups.join(asker.who, asker.standing, 1).await;
-        let began = services.now();
-        let answer = ask().await;
-        drop(permit);
-        if matches!(answer, Err(DnsError::Lack)) {
-            let again = services.now() + lack::WAIT;
-            services.world.time().sleep_until(again).await;
-            continue;
+        let (servers, names) = (&services.shared.name_servers, &services.shared.known_names);
+        let now = services.now();
+        if let Some(DnsError::Transient(reason)) = error {
+            services.metrics.lookups_failed.inc();
+            names.unanswered(of.0, of.1, (now, now.since(began)), reason);
+            if let Some(count) = servers.unanswered(reason) {
+                let text = format_args!("no answer to the last {count} lookups reason={reason:?}");
+                services.console.warn("name_servers", text);
+            }
+        } else {
+            names.answered(of.0, of.1, now);
+            if servers.answered() {
+                services.console.warn("name_servers", format_args!("lookups are answered again"));
+            }
         }
-        services.metrics.lookups.inc();
-        services.metrics.lookup_time.observe(services.now().since(began));
-        note_answer(services, answer.as_ref().err());
-        return answer;
-    }
-}
-
-/// Whether there was an answer, for the one line that says that the name servers have gone.
-fn note_answer<W: World>(services: &Services<W>, error: Option<&DnsError>) {
-    let servers = &services.shared.name_servers;
-    if let Some(DnsError::Transient(reason)) = error {
-        services.metrics.lookups_failed.inc();
-        if let Some(count) = servers.unanswered(reason) {
-            let text = format_args!("no answer to the last {count} lookups reason={reason:?}");
-            services.console.warn("name_servers", text);
-        }
-    } else if servers.answered() {
-        services.console.warn("name_servers", format_args!("lookups are answered again"));
     }
 }

@@ -4,7 +4,7 @@ use super::hosts::{Host, HostGroup};
 use crate::seams::{Dns, DnsError, Mx, Vouched};
 use config::Config;
 use mail::{Class, Culprit, Domain, EnhancedStatus, Failure};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ pub async fn resolve_mx(
 ) -> Result<MxHosts, Failure> {
     if let Some(ip) = domain.literal() {
         let groups = vec![HostGroup { hosts: vec![Host { name: ip.to_string().into(), port }] }];
-        let groups = refuse_ourselves(dns, config, domain, groups).await?;
+        let known = Known::look_up(dns, &groups).await;
+        let groups = refuse_ourselves(&known, config, domain, groups)?;
         return Ok(MxHosts { groups, is_secure: false });
     }
     let ascii = domain.to_ascii().map_err(|error| {
@@ -70,11 +71,12 @@ pub async fn resolve_mx(
     let implicit = records.len() == 1 && records[0].host == ascii;
     let is_whole = records.len() <= HOSTS_MAX;
     let groups = group(records, port, config.hostname.as_str(), domain)?;
-    let groups = refuse_ourselves(dns, config, domain, groups).await?;
+    let known = Known::look_up(dns, &groups).await;
+    let groups = refuse_ourselves(&known, config, domain, groups)?;
     if implicit {
-        check_implicit(dns, domain, &ascii).await?;
+        check_implicit(&known, domain, &ascii)?;
     } else {
-        check_existence(dns, domain, &groups, is_whole).await?;
+        check_existence(&known, domain, &groups, is_whole)?;
     }
     Ok(MxHosts { groups, is_secure })
 }
@@ -84,9 +86,38 @@ fn dns_failure(class: Class, status: EnhancedStatus, domain: &Domain, text: &str
     Failure { class, culprit, status, reply: None, step: None, text: Box::from(text) }
 }
 
+/// The addresses of hosts, all of which are asked for at once: those that are never answered take no
+/// longer than one of them.
+struct Known(BTreeMap<Arc<str>, Result<Vec<IpAddr>, DnsError>>);
+
+impl Known {
+    async fn look_up(dns: &impl Dns, groups: &[HostGroup]) -> Known {
+        let names: BTreeSet<Arc<str>> = groups
+            .iter()
+            .flat_map(|group| &group.hosts)
+            .map(|host| Arc::clone(&host.name))
+            .collect();
+        let asked = names.into_iter().map(|name| async move {
+            let addresses = match name.parse::<IpAddr>() {
+                Ok(ip) => Ok(vec![ip]),
+                Err(_) => dns.addresses(&name).await,
+            };
+            (name, addresses)
+        });
+        Known(auth::together::all(asked).await.into_iter().collect())
+    }
+
+    fn addresses(&self, host: &str) -> Result<&[IpAddr], &DnsError> {
+        match self.0.get(host) {
+            Some(found) => found.as_deref(),
+            None => Err(&DnsError::NoRecords),
+        }
+    }
+}
+
 /// A domain without MX must at least have an address, else its mail can never go.
-async fn check_implicit(dns: &impl Dns, domain: &Domain, ascii: &str) -> Result<(), Failure> {
-    match dns.addresses(ascii).await {
+fn check_implicit(known: &Known, domain: &Domain, ascii: &str) -> Result<(), Failure> {
+    match known.addresses(ascii) {
         Ok(addresses) if !addresses.is_empty() => Ok(()),
         Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {
             let status = EnhancedStatus::new(5, 1, 2);
@@ -103,15 +134,15 @@ async fn check_implicit(dns: &impl Dns, domain: &Domain, ascii: &str) -> Result<
 /// RFC 5321 §5.1: MX records of which none is usable are an error. Asked now and not when
 /// connecting, because records that are a few minutes old may name hosts that have gone since. Of
 /// those that were not asked for, as the list `is_whole` no more, nothing is known.
-async fn check_existence(
-    dns: &impl Dns,
+fn check_existence(
+    known: &Known,
     domain: &Domain,
     groups: &[HostGroup],
     is_whole: bool,
 ) -> Result<(), Failure> {
     for host in groups.iter().flat_map(|group| &group.hosts) {
-        match dns.addresses(&host.name).await {
-            Ok(addresses) if addresses.is_empty() => {}
+        match known.addresses(&host.name) {
+            Ok([]) => {}
             Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {}
             // What is wrong with a host that can't be looked up now, opening will say.
             Ok(_) | Err(_) => return Ok(()),
@@ -167,8 +198,8 @@ fn loops_back(domain: &Domain) -> Failure {
 
 /// Leaves out hosts whose addresses are where we listen ourselves, and those less preferred: with
 /// them a message would go round in circles.
-async fn refuse_ourselves(
-    dns: &impl Dns,
+fn refuse_ourselves(
+    known: &Known,
     config: &Config,
     domain: &Domain,
     groups: Vec<HostGroup>,
@@ -178,7 +209,7 @@ async fn refuse_ourselves(
         let mut own = false;
         let mut hosts = Vec::new();
         for host in group.hosts {
-            if is_ourselves(dns, config, &host).await {
+            if is_ourselves(known, config, &host) {
                 own = true;
             } else {
                 hosts.push(host);
@@ -194,7 +225,7 @@ async fn refuse_ourselves(
     if kept.is_empty() { Err(loops_back(domain)) } else { Ok(kept) }
 }
 
-async fn is_ourselves(dns: &impl Dns, config: &Config, host: &Host) -> bool {
+fn is_ourselves(known: &Known, config: &Config, host: &Host) -> bool {
     let proxies = &config.proxy_addresses;
     let listening: Vec<SocketAddr> = config
         .listeners
@@ -205,11 +236,8 @@ async fn is_ourselves(dns: &impl Dns, config: &Config, host: &Host) -> bool {
     if listening.is_empty() && proxies.is_empty() {
         return false;
     }
-    let addresses = match host.name.parse::<IpAddr>() {
-        Ok(ip) => vec![ip],
-        // A host that can't be looked up now is no loop; opening will say what is wrong with it.
-        Err(_) => dns.addresses(&host.name).await.unwrap_or_default(),
-    };
+    // A host that can't be looked up now is no loop; opening will say what is wrong with it.
+    let addresses = known.addresses(&host.name).unwrap_or_default();
     addresses.iter().map(IpAddr::to_canonical).any(|ip| {
         let is_own = |own: &SocketAddr| {
             let own = own.ip().to_canonical();
@@ -224,6 +252,7 @@ async fn is_ourselves(dns: &impl Dns, config: &Config, host: &Host) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     fn mx(preference: u16, host: &str) -> Mx {
         Mx { preference, host: host.to_owned() }
@@ -240,6 +269,39 @@ mod tests {
         let records = vec![mx(20, "c"), mx(10, "b"), mx(10, "a"), mx(30, "a")];
         let groups = group(records, 25, "relay", &domain);
         assert_eq!(names(groups), [vec!["a", "b"], vec!["c"]]);
+    }
+
+    /// A domain with sixteen hosts of which none is ever answered for; counts how many are asked for
+    /// at once.
+    #[derive(Default)]
+    struct Silent {
+        now: Cell<usize>,
+        most: Cell<usize>,
+    }
+
+    impl Dns for Silent {
+        async fn mx(&self, _: &str) -> Result<Vec<Mx>, DnsError> {
+            Ok((0..16).map(|n| mx(n, &format!("h{n}.silent.test"))).collect())
+        }
+
+        async fn addresses(&self, _: &str) -> Result<Vec<IpAddr>, DnsError> {
+            self.now.set(self.now.get() + 1);
+            self.most.set(self.most.get().max(self.now.get()));
+            tokio::task::yield_now().await;
+            self.now.set(self.now.get() - 1);
+            Err(DnsError::Transient("timed out".to_owned()))
+        }
+    }
+
+    #[test]
+    fn hosts_that_are_never_answered_for_are_waited_for_side_by_side() {
+        let dns = Silent::default();
+        let text = "[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n";
+        let config = crate::testing::schema().parse(text, "test.toml").unwrap();
+        let domain = Domain::parse("wild.test").unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let found = runtime.block_on(resolve_mx(&dns, &config, 25, &domain, false)).unwrap();
+        assert_eq!((found.groups.len(), dns.most.get()), (16, 16));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::shaped::Usual;
 use super::{shaped, standing, tls_reports, trouble, warmup};
 use crate::answer::Answer;
 use crate::control::HopSeen;
-use crate::line::{Standing, Who};
+use crate::line::{Owner, Who};
 use crate::meta;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
@@ -113,8 +113,8 @@ fn resolve<W: World>(
     if let Some(known) = question.and_then(|it| schedule.known_places.get(now, &config, &it)) {
         return answer_places(schedule, (scheduled, &key), &config, &route, &known);
     }
-    let asker = asker(schedule, scheduled);
-    let dns = InTurn { services: Rc::clone(&schedule.services), asker };
+    let asker = asker(schedule, scheduled, &key);
+    let dns = InTurn::new(&schedule.services, asker);
     let task = Rc::clone(schedule);
     schedule.services.spawn(async move {
         match hosts_of_domain(&task, &dns, &config, (port, &route), &key).await {
@@ -209,11 +209,12 @@ pub(crate) fn look_again<W: World>(schedule: &Schedule<W>, scheduled: &BTreeSet<
 }
 
 /// As whom a scheduled queue asks the DNS.
-fn asker<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId) -> Asker {
-    let in_trouble = schedule.queue().is_in_trouble(scheduled);
+fn asker<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId, key: &ScheduledKey) -> Asker {
+    let tenant = Some(&*key.tenant).filter(|tenant| !tenant.is_empty());
     Asker {
         who: asker_of(schedule, scheduled),
-        standing: if in_trouble { Standing::Doubtful } else { Standing::Unknown },
+        tenant: tenant.map(|tenant| Owner::named("tenant", tenant)),
+        in_trouble: schedule.queue().is_in_trouble(scheduled),
     }
 }
 

@@ -139,13 +139,18 @@ impl Resolver {
         lock(&self.0.state).ways.as_ref().ok().and_then(|ways| ways.validated.why_insecure())
     }
 
+    /// What is remembered.
+    fn at_hand(&self, name: &Name, kind: RecordType) -> Option<Answer> {
+        self.ways().ok()?.cache.get(&Key::new(name, kind), Instant::now())
+    }
+
     /// Asks, unless the answer is remembered; a server whose answer can't be read, once more over TCP.
     async fn ask(&self, name: &Name, kind: RecordType) -> Answer {
         let ways = self.ways()?;
-        let key = Key::new(name, kind);
-        if let Some(known) = ways.cache.get(&key, Instant::now()) {
+        if let Some(known) = self.at_hand(name, kind) {
             return known;
         }
+        let key = Key::new(name, kind);
         let lookup = ways.servers.ask(async |server| {
             let lookup = match server.usual.lookup(name.clone(), kind).await {
                 Err(NetError::Proto(_)) => server.over_tcp.lookup(name.clone(), kind).await,
@@ -247,35 +252,60 @@ fn mx_of(record: &Record) -> Option<Mx> {
     Some(Mx { preference: mx.preference, host: written(&mx.exchange) })
 }
 
+fn mx_of_answer(answer: Answer) -> Result<Vec<Mx>, DnsError> {
+    let mx = |value: &Value| match value {
+        Value::Mx(mx) => Some(mx.clone()),
+        _ => None,
+    };
+    Ok(answer?.iter().filter_map(mx).collect())
+}
+
+fn texts_of(answer: Answer) -> Result<Vec<Vec<u8>>, DnsError> {
+    let text = |value: &Value| match value {
+        Value::Text(text) => Some(text.to_vec()),
+        _ => None,
+    };
+    Ok(answer?.iter().filter_map(text).collect())
+}
+
+/// The addresses of both families.
+fn addresses_of(six: Answer, four: Answer) -> Result<Vec<IpAddr>, DnsError> {
+    let address = |value: &Value| match value {
+        Value::Address(address) => Some(*address),
+        _ => None,
+    };
+    match (six, four) {
+        // A host without addresses of one kind may have those of the other, which nobody could tell.
+        (Err(DnsError::NoSuchDomain | DnsError::NoRecords), Err(why)) | (Err(why), Err(_)) => {
+            Err(why)
+        }
+        (six, four) => {
+            let all = [six, four];
+            Ok(all.iter().flatten().flat_map(|of| of.iter().filter_map(address)).collect())
+        }
+    }
+}
+
 impl Dns for Resolver {
     async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
-        let values = self.ask(&absolute(domain)?, RecordType::MX).await?;
-        let mx = |value: &Value| match value {
-            Value::Mx(mx) => Some(mx.clone()),
-            _ => None,
-        };
-        Ok(values.iter().filter_map(mx).collect())
+        mx_of_answer(self.ask(&absolute(domain)?, RecordType::MX).await)
+    }
+
+    fn mx_at_hand(&self, domain: &str) -> Option<Result<Vec<Mx>, DnsError>> {
+        self.at_hand(&absolute(domain).ok()?, RecordType::MX).map(mx_of_answer)
     }
 
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
         let name = absolute(host)?;
         let (six, four) =
             tokio::join!(self.ask(&name, RecordType::AAAA), self.ask(&name, RecordType::A));
-        let address = |value: &Value| match value {
-            Value::Address(address) => Some(*address),
-            _ => None,
-        };
-        match (six, four) {
-            // A host without addresses of one kind may have those of the other, which nobody could tell.
-            (Err(DnsError::NoSuchDomain | DnsError::NoRecords), Err(why)) | (Err(why), Err(_)) => {
-                Err(why)
-            }
-            (six, four) => Ok([six, four]
-                .iter()
-                .flatten()
-                .flat_map(|values| values.iter().filter_map(address))
-                .collect()),
-        }
+        addresses_of(six, four)
+    }
+
+    fn addresses_at_hand(&self, host: &str) -> Option<Result<Vec<IpAddr>, DnsError>> {
+        let name = absolute(host).ok()?;
+        let at_hand = |kind| self.at_hand(&name, kind);
+        Some(addresses_of(at_hand(RecordType::AAAA)?, at_hand(RecordType::A)?))
     }
 
     async fn ipv4_addresses(&self, host: &str) -> Result<Vec<Ipv4Addr>, DnsError> {
@@ -329,12 +359,11 @@ impl Dns for Resolver {
     }
 
     async fn txt(&self, name: &str) -> Result<Vec<Vec<u8>>, DnsError> {
-        let values = self.ask(&absolute(name)?, RecordType::TXT).await?;
-        let text = |value: &Value| match value {
-            Value::Text(text) => Some(text.to_vec()),
-            _ => None,
-        };
-        Ok(values.iter().filter_map(text).collect())
+        texts_of(self.ask(&absolute(name)?, RecordType::TXT).await)
+    }
+
+    fn txt_at_hand(&self, name: &str) -> Option<Result<Vec<Vec<u8>>, DnsError>> {
+        self.at_hand(&absolute(name).ok()?, RecordType::TXT).map(texts_of)
     }
 
     async fn names(&self, address: IpAddr) -> Result<Vec<String>, DnsError> {

@@ -29,6 +29,7 @@ mod repeated_data;
 mod report;
 mod routing;
 mod rules;
+mod scarcity;
 mod shaping;
 mod stages;
 mod steering;

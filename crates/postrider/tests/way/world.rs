@@ -1,20 +1,23 @@
 //! A world for one shard: tokio's paused clock, pipes for connections, names in a table, mailboxes in
 //! memory. Time passes when nobody has anything to do.
 
+mod dns;
+
 use super::time::TestTime;
 use bytes::Bytes;
 use config::{ClientCertificates, TableEntry};
+use dns::TestDns;
 use lookup::{Entry, Trouble};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
-    Book, ClientCertificate, Dns, DnsError, Egress, Encryption, Endpoint, Found, Hashed, Hashing,
-    Lane, Listener, MailStore, MailboxError, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies,
+    Book, ClientCertificate, DnsError, Egress, Encryption, Endpoint, Found, Hashed, Hashing, Lane,
+    Listener, MailStore, MailboxError, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies,
     Overloaded, Spawn, Stream, Tables, Task, Trust, Warmups, World,
 };
 use mta::warmup;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,7 +29,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, DuplexStream, ReadBuf};
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 /// This machine's address.
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 250));
@@ -138,6 +140,16 @@ impl TestWorld {
     /// Nobody answers questions about this name.
     pub(crate) fn set_silent(&self, name: &str) {
         self.0.dns.silent.borrow_mut().insert(name.to_owned());
+    }
+
+    /// Questions about names below this zone are given up after ten seconds, as a resolver does.
+    pub(crate) fn set_unanswered(&self, zone: &str) {
+        self.0.dns.unanswered.borrow_mut().insert(format!(".{zone}"));
+    }
+
+    /// All answers are remembered from now on.
+    pub(crate) fn keep_at_hand(&self) {
+        self.0.dns.is_at_hand.set(true);
     }
 
     /// Names that were asked for, in order.
@@ -368,85 +380,6 @@ impl Stream for Pipe {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(SocketAddr::new(HERE, 25))
-    }
-}
-
-/// What a domain's MX records are.
-type MxAnswer = Result<Vec<Mx>, DnsError>;
-
-/// What an address is called; `None`: nobody answers.
-type NamesAnswer = Option<Result<Vec<String>, DnsError>>;
-
-/// Names in a table; what isn't there does not exist.
-#[derive(Default)]
-pub(crate) struct TestDns {
-    mx: RefCell<BTreeMap<String, Result<Vec<Mx>, DnsError>>>,
-    addresses: RefCell<BTreeMap<String, Result<Vec<IpAddr>, DnsError>>>,
-    names: RefCell<BTreeMap<IpAddr, NamesAnswer>>,
-    texts: RefCell<BTreeMap<String, Vec<u8>>>,
-    silent: RefCell<BTreeSet<String>>,
-    asked: RefCell<Vec<String>>,
-    /// How long MX records count; `None`: nothing is remembered.
-    lasts: Cell<Option<Duration>>,
-    /// What is remembered of them, and until when.
-    remembered: RefCell<BTreeMap<String, (Instant, MxAnswer)>>,
-}
-
-impl TestDns {
-    async fn hear(&self, name: &str) {
-        self.asked.borrow_mut().push(name.to_owned());
-        if self.silent.borrow().contains(name) {
-            std::future::pending().await
-        }
-    }
-}
-
-impl Dns for TestDns {
-    async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
-        if let Some((until, answer)) = self.remembered.borrow().get(domain)
-            && Instant::now() < *until
-        {
-            return answer.clone();
-        }
-        self.hear(domain).await;
-        let answer = self.mx.borrow().get(domain).cloned();
-        let answer = answer.unwrap_or(Err(DnsError::NoSuchDomain));
-        if let Some(lasts) = self.lasts.get() {
-            let until = Instant::now() + lasts;
-            self.remembered.borrow_mut().insert(domain.to_owned(), (until, answer.clone()));
-        }
-        answer
-    }
-
-    fn mx_lasts(&self, domain: &str) -> Duration {
-        let Some(lasts) = self.lasts.get() else { return Duration::from_secs(300) };
-        let remembered = self.remembered.borrow();
-        let until = remembered.get(domain).filter(|_| !lasts.is_zero()).map(|(until, _)| *until);
-        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
-    }
-
-    fn forget(&self, domain: &str) {
-        self.remembered.borrow_mut().remove(domain);
-    }
-
-    async fn txt(&self, name: &str) -> Result<Vec<Vec<u8>>, DnsError> {
-        self.hear(name).await;
-        let text = self.texts.borrow().get(name).cloned();
-        text.map(|text| vec![text]).ok_or(DnsError::NoSuchDomain)
-    }
-
-    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
-        self.hear(host).await;
-        let answer = self.addresses.borrow().get(host).cloned();
-        answer.unwrap_or(Err(DnsError::NoSuchDomain))
-    }
-
-    async fn names(&self, address: IpAddr) -> Result<Vec<String>, DnsError> {
-        let answer = self.names.borrow().get(&address).cloned();
-        match answer.unwrap_or(Some(Err(DnsError::NoSuchDomain))) {
-            Some(answer) => answer,
-            None => std::future::pending().await,
-        }
     }
 }
 

@@ -1,0 +1,104 @@
+//! What is remembered of those who held something: who gave a final answer lately, and who was silent.
+
+use super::who::Standing;
+use mail::Mono;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long an answer counts.
+pub const GOOD_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// Standing, by whatever names those have whom it is of. So many are remembered at most; those of
+/// whom nothing was heard for longest are forgotten first, and are unknown then.
+#[derive(Debug)]
+pub struct Standings<K> {
+    known: BTreeMap<K, (Mono, Standing)>,
+    max: usize,
+}
+
+impl<K: Ord + Copy> Standings<K> {
+    /// Nobody is known yet, and at most `max` will be.
+    #[must_use]
+    pub fn new(max: usize) -> Standings<K> {
+        Standings { known: BTreeMap::new(), max: max.max(2) }
+    }
+
+    /// Somebody gave a final answer: a lookup was answered, a recipient or a content was accepted or
+    /// rejected.
+    pub fn note_answer(&mut self, who: K, now: Mono) {
+        self.note(who, now, Standing::Good);
+    }
+
+    /// Somebody was silent, or went without an answer.
+    pub fn note_silence(&mut self, who: K, now: Mono) {
+        self.note(who, now, Standing::Doubtful);
+    }
+
+    /// What is known of somebody.
+    #[must_use]
+    pub fn of(&self, who: K, now: Mono) -> Standing {
+        match self.known.get(&who) {
+            Some(&(at, standing)) if now.since(at) < GOOD_FOR => standing,
+            _ => Standing::Unknown,
+        }
+    }
+
+    fn note(&mut self, who: K, now: Mono, standing: Standing) {
+        if self.known.len() >= self.max && !self.known.contains_key(&who) {
+            self.make_room(now);
+        }
+        self.known.insert(who, (now, standing));
+    }
+
+    /// Forgets the older half, so that this is seldom done.
+    fn make_room(&mut self, now: Mono) {
+        self.known.retain(|_, (at, _)| now.since(*at) < GOOD_FOR);
+        if self.known.len() < self.max {
+            return;
+        }
+        let mut moments: Vec<Mono> = self.known.values().map(|(at, _)| *at).collect();
+        let half = self.max / 2;
+        let (_, median, _) = moments.select_nth_unstable(half);
+        let median = *median;
+        self.known.retain(|_, (at, _)| *at > median);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000;
+
+    #[test]
+    fn an_answer_counts_for_an_hour_or_until_silence() {
+        let mut standings = Standings::new(10);
+        assert_eq!(standings.of(1, Mono(0)), Standing::Unknown);
+        standings.note_answer(1, Mono(0));
+        assert_eq!(standings.of(1, Mono(3_599 * SECOND)), Standing::Good);
+        assert_eq!(standings.of(1, Mono(3_600 * SECOND)), Standing::Unknown);
+        standings.note_silence(1, Mono(10 * SECOND));
+        assert_eq!(standings.of(1, Mono(11 * SECOND)), Standing::Doubtful);
+        standings.note_answer(1, Mono(12 * SECOND));
+        assert_eq!(standings.of(1, Mono(13 * SECOND)), Standing::Good);
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_at_the_limit() {
+        let mut standings = Standings::new(100);
+        for who in 0..100 {
+            standings.note_answer(who, Mono(who));
+        }
+        assert_eq!(standings.of(0, Mono(100)), Standing::Good);
+        standings.note_answer(100, Mono(100));
+        assert_eq!(standings.of(0, Mono(100)), Standing::Unknown);
+        assert_eq!(standings.of(99, Mono(100)), Standing::Good);
+        assert!(standings.known.len() <= 100);
+        // All at one moment: no more than the limit all the same.
+        for who in 1_000..1_500 {
+            standings.note_silence(who, Mono(200));
+        }
+        assert!(standings.known.len() <= 100);
+        assert_eq!(standings.of(1_499, Mono(200)), Standing::Doubtful);
+    }
+}

@@ -1,0 +1,257 @@
+//! Holders below their owners, and among those of one owner whose turn is next.
+
+use super::who::{LEVELS, Standing, Who};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::task::Waker;
+
+/// Whom a waiter belongs to, widest first, and its own name.
+pub(super) type Path = [u64; LEVELS];
+
+/// A node of the tree: the first names of a path, and how many they are.
+type Key = (usize, Path);
+
+/// The place of a child among those of one node: who holds least comes first, and among equals
+/// whoever came first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Turn {
+    pub(super) held: u32,
+    pub(super) ticket: u64,
+    pub(super) amount: u64,
+    child: u64,
+}
+
+/// Who waits.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) ticket: u64,
+    pub(super) amount: u64,
+    pub(super) waker: Option<Waker>,
+}
+
+/// The first of each child that waits and may have more, by standing.
+type Heads = [BTreeSet<Turn>; 3];
+
+#[derive(Debug, Default)]
+struct Node {
+    /// Permits, and how much they are of.
+    held: u32,
+    used: u64,
+    /// Of an owner.
+    heads: Heads,
+    /// Of a holder.
+    waiters: VecDeque<Waiter>,
+    standing: Option<Standing>,
+    /// As what it stands in the heads of the node above.
+    entered: [Option<Turn>; 3],
+}
+
+impl Node {
+    fn is_empty(&self) -> bool {
+        self.held == 0 && self.waiters.is_empty() && self.heads.iter().all(BTreeSet::is_empty)
+    }
+
+    /// What is the first below it, or its own, of a standing.
+    fn first(&self, standing: usize) -> Option<(u64, u64)> {
+        if let Some(head) = self.heads[standing].first() {
+            return Some((head.ticket, head.amount));
+        }
+        let own = self.standing.is_some_and(|own| own as usize == standing);
+        let waiter = self.waiters.front().filter(|_| own)?;
+        Some((waiter.ticket, waiter.amount))
+    }
+}
+
+/// All who hold something or wait.
+#[derive(Debug)]
+pub(super) struct Tree {
+    nodes: BTreeMap<Key, Node>,
+    heads: Heads,
+    owner_max: u64,
+}
+
+fn key(path: Path, depth: usize) -> Key {
+    let mut names = [0; LEVELS];
+    names[..depth].copy_from_slice(&path[..depth]);
+    (depth, names)
+}
+
+impl Tree {
+    pub(super) fn new(owner_max: u64) -> Tree {
+        Tree { nodes: BTreeMap::new(), heads: Heads::default(), owner_max }
+    }
+
+    pub(super) fn set_owner_max(&mut self, owner_max: u64) {
+        self.owner_max = owner_max;
+        let holders: Vec<Path> =
+            self.nodes.keys().filter(|key| key.0 == LEVELS).map(|key| key.1).collect();
+        for path in holders {
+            self.refresh(path);
+        }
+    }
+
+    pub(super) fn join(&mut self, who: Who, standing: Standing, waiter: Waiter) {
+        let node = self.nodes.entry(key(who.0, LEVELS)).or_default();
+        node.waiters.push_back(waiter);
+        node.standing = Some(standing);
+        self.refresh(who.0);
+    }
+
+    /// The first of a standing whose owners may have more.
+    pub(super) fn first(&self, standing: Standing) -> Option<(Turn, Path)> {
+        let turn = *self.heads[standing as usize].first()?;
+        let mut path = [0; LEVELS];
+        let mut child = turn.child;
+        for depth in 1..LEVELS {
+            path[depth - 1] = child;
+            let node = self.nodes.get(&key(path, depth))?;
+            child = node.heads[standing as usize].first()?.child;
+        }
+        path[LEVELS - 1] = child;
+        Some((turn, path))
+    }
+
+    /// How many of the widest owners have somebody of this standing who waits.
+    pub(super) fn owners_waiting(&self, standing: Standing) -> u64 {
+        self.heads[standing as usize].len() as u64
+    }
+
+    /// Takes the first of those who wait by this name.
+    pub(super) fn pop(&mut self, who: Who) -> Option<(Waiter, Standing)> {
+        let node = self.nodes.get_mut(&key(who.0, LEVELS))?;
+        Some((node.waiters.pop_front()?, node.standing?))
+    }
+
+    /// One who waits gives up.
+    pub(super) fn give_up(&mut self, who: Who, ticket: u64) {
+        if let Some(node) = self.nodes.get_mut(&key(who.0, LEVELS)) {
+            node.waiters.retain(|waiter| waiter.ticket != ticket);
+        }
+        self.refresh(who.0);
+    }
+
+    pub(super) fn waiter(&mut self, who: Who, ticket: u64) -> Option<&mut Waiter> {
+        let node = self.nodes.get_mut(&key(who.0, LEVELS))?;
+        node.waiters.iter_mut().find(|waiter| waiter.ticket == ticket)
+    }
+
+    pub(super) fn set_standing(&mut self, who: Who, standing: Standing) {
+        if let Some(node) = self.nodes.get_mut(&key(who.0, LEVELS)) {
+            node.standing = Some(standing);
+        }
+        self.refresh(who.0);
+    }
+
+    /// Somebody has got so much.
+    pub(super) fn hold(&mut self, who: Who, amount: u64) {
+        for depth in 1..=LEVELS {
+            let node = self.nodes.entry(key(who.0, depth)).or_default();
+            node.held = node.held.saturating_add(1);
+            node.used = node.used.saturating_add(amount);
+        }
+        self.refresh(who.0);
+    }
+
+    /// Somebody has given so much back.
+    pub(super) fn let_go(&mut self, who: Who, amount: u64) {
+        for depth in 1..=LEVELS {
+            if let Some(node) = self.nodes.get_mut(&key(who.0, depth)) {
+                node.held = node.held.saturating_sub(1);
+                node.used = node.used.saturating_sub(amount);
+            }
+        }
+        self.refresh(who.0);
+    }
+
+    /// What somebody has got is another amount from now on.
+    pub(super) fn resize(&mut self, who: Who, from: u64, to: u64) {
+        for depth in 1..=LEVELS {
+            if let Some(node) = self.nodes.get_mut(&key(who.0, depth)) {
+                node.used = node.used.saturating_sub(from).saturating_add(to);
+            }
+        }
+        self.refresh(who.0);
+    }
+
+    /// Whether the owners of somebody may have so much more.
+    pub(super) fn fits(&self, who: Who, amount: u64) -> bool {
+        (1..LEVELS).all(|depth| {
+            self.nodes.get(&key(who.0, depth)).is_none_or(|node| self.may_have(node, amount))
+        })
+    }
+
+    fn may_have(&self, node: &Node, amount: u64) -> bool {
+        node.used == 0 || node.used.saturating_add(amount) <= self.owner_max
+    }
+
+    /// How many each of two hold, as far up as they belong to different owners.
+    pub(super) fn held_apart(&self, one: Who, other: Who) -> (u32, u32) {
+        let depth = (1..=LEVELS).find(|&depth| key(one.0, depth) != key(other.0, depth));
+        let held = |who: Who| {
+            let node = self.nodes.get(&key(who.0, depth.unwrap_or(LEVELS)));
+            node.map_or(0, |node| node.held)
+        };
+        (held(one), held(other))
+    }
+
+    /// How many come before those who wait by this name, whomever they belong to; `None`: nobody
+    /// does.
+    pub(super) fn before(&self, name: Who) -> Option<u64> {
+        let holders = self.nodes.range((LEVELS, [0; LEVELS])..);
+        let is_it = |path: &Path| path[LEVELS - 1] == name.0[LEVELS - 1];
+        let mut waiting =
+            holders.filter(|((_, path), node)| is_it(path) && !node.waiters.is_empty());
+        let who = Who(waiting.next()?.0.1);
+        let holder = self.nodes.get(&key(who.0, LEVELS))?;
+        let (ticket, amount) = holder.first(holder.standing? as usize)?;
+        let mut sum = 0_u64;
+        for depth in (1..=LEVELS).rev() {
+            let held = self.nodes.get(&key(who.0, depth)).map_or(0, |node| node.held);
+            let turn = Turn { held, ticket, amount, child: who.0[depth - 1] };
+            let above = match depth {
+                1 => Some(&self.heads),
+                _ => self.nodes.get(&key(who.0, depth - 1)).map(|node| &node.heads),
+            };
+            let count = |heads: &Heads| -> usize {
+                heads.iter().map(|of_one| of_one.range(..turn).count()).sum()
+            };
+            sum = sum.saturating_add(above.map_or(0, count) as u64);
+        }
+        Some(sum)
+    }
+
+    /// Whether nobody holds anything or waits.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.heads.iter().all(BTreeSet::is_empty)
+    }
+
+    /// Puts a holder and its owners where they belong, after something about them has changed.
+    fn refresh(&mut self, path: Path) {
+        for depth in (1..=LEVELS).rev() {
+            let own = key(path, depth);
+            let Some(node) = self.nodes.get(&own) else { continue };
+            let turns = [0, 1, 2].map(|standing| {
+                let (ticket, amount) = node.first(standing)?;
+                let turn = Turn { held: node.held, ticket, amount, child: path[depth - 1] };
+                // An owner that may not have more waits for itself, and keeps nobody else waiting.
+                (depth == LEVELS || self.may_have(node, amount)).then_some(turn)
+            });
+            let (was, is_empty) = (node.entered, node.is_empty());
+            let above = match depth {
+                1 => &mut self.heads,
+                _ => &mut self.nodes.entry(key(path, depth - 1)).or_default().heads,
+            };
+            for (standing, (was, is)) in was.into_iter().zip(turns).enumerate() {
+                if was != is {
+                    was.map(|turn| above[standing].remove(&turn));
+                    above[standing].extend(is);
+                }
+            }
+            if is_empty {
+                self.nodes.remove(&own);
+            } else if let Some(node) = self.nodes.get_mut(&own) {
+                node.entered = turns;
+            }
+        }
+    }
+}

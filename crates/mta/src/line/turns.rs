@@ -1,0 +1,146 @@
+//! Strangers at full effort, turn by turn: how long others wait.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::task::Waker;
+
+/// Strangers with so many networks, each with so many names, who take what they can get and hold it
+/// for so long.
+#[derive(Clone, Copy, Debug)]
+struct Strangers {
+    networks: u32,
+    names: u32,
+    hold: u32,
+    /// Known to be well, until they are silent.
+    standing: Standing,
+}
+
+struct Held {
+    until: u32,
+    name: u32,
+    _permit: Permit,
+}
+
+struct World {
+    line: Arc<Line>,
+    strangers: Strangers,
+    held: VecDeque<Held>,
+    waiting: Vec<(u32, InLine)>,
+}
+
+fn poll(waiting: &mut InLine) -> Option<Permit> {
+    match Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(permit) => Some(permit),
+        Poll::Pending => None,
+    }
+}
+
+impl World {
+    fn new(parts: Parts, strangers: Strangers) -> World {
+        let line = Line::new(parts);
+        let mut world = World { line, strangers, held: VecDeque::new(), waiting: Vec::new() };
+        for name in 0..strangers.networks * strangers.names {
+            world.join(name);
+        }
+        world
+    }
+
+    fn join(&mut self, name: u32) {
+        let network = std::net::Ipv4Addr::from(0x0a00_0000 + name % self.strangers.networks);
+        let who = Who::new(0, name).of(Owner::network(network.into()));
+        self.waiting.push((name, self.line.join(who, self.strangers.standing, 1)));
+    }
+
+    /// A turn of the strangers: what they have held for long enough they ask for anew.
+    fn turn(&mut self, now: u32) {
+        while self.held.front().is_some_and(|held| held.until <= now) {
+            if let Some(held) = self.held.pop_front() {
+                self.join(held.name);
+            }
+        }
+        let until = now + self.strangers.hold;
+        for (name, mut waits) in std::mem::take(&mut self.waiting) {
+            match poll(&mut waits) {
+                Some(mut permit) => {
+                    // They are silent.
+                    permit.doubt();
+                    self.held.push_back(Held { until, name, _permit: permit });
+                }
+                None => self.waiting.push((name, waits)),
+            }
+        }
+    }
+}
+
+/// How many turns each of a hundred requests of somebody else waits, `at_once` at a time, each of
+/// which is answered within a turn.
+fn waits_of_others(world: &mut World, standing: Standing, at_once: u32) -> Vec<u32> {
+    let mut waits = Vec::new();
+    let mut asked: Vec<(u32, InLine)> = Vec::new();
+    let mut begun = 0;
+    for now in 0..4_000 {
+        world.turn(now);
+        while begun < 100 && asked.len() < at_once as usize {
+            let who = Who::new(1, begun).of(Owner::zone("healthy.test"));
+            asked.push((now, world.line.join(who, standing, 1)));
+            begun += 1;
+        }
+        asked.retain_mut(|(since, waiting)| match poll(waiting) {
+            Some(_) => {
+                waits.push(now - *since);
+                false
+            }
+            None => true,
+        });
+        if waits.len() == 100 {
+            break;
+        }
+    }
+    waits
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Those who are known to be well find some left, whatever strangers do: all they ask for is
+    /// served within a turn of the strangers.
+    #[test]
+    fn the_known_are_served_at_once(
+        networks in 1_u32..=100,
+        names in 1_u32..4,
+        hold in 1_u32..10,
+        max in 16_u64..300,
+        known in any::<bool>(),
+    ) {
+        let standing = if known { Standing::Unknown } else { Standing::Doubtful };
+        let strangers = Strangers { networks, names, hold, standing };
+        let parts = Parts { max, owner_max: max / 4, unproven_max: max / 4 * 3, doubtful_max: max / 4 };
+        let mut world = World::new(parts, strangers);
+        (0..30).for_each(|now| world.turn(now));
+        let waits = waits_of_others(&mut world, Standing::Good, 4);
+        prop_assert_eq!(waits.len(), 100);
+        prop_assert!(waits.iter().all(|turns| *turns == 0), "{:?}", waits);
+    }
+
+    /// Somebody whom nobody knows yet is served as soon as strangers let anything go: never later
+    /// than what they hold lasts.
+    #[test]
+    fn newcomers_wait_for_one_turn_of_strangers_at_most(
+        networks in 1_u32..=100,
+        names in 1_u32..4,
+        hold in 1_u32..10,
+        max in 16_u64..300,
+        doubtful in any::<bool>(),
+    ) {
+        let standing = if doubtful { Standing::Doubtful } else { Standing::Unknown };
+        let strangers = Strangers { networks, names, hold, standing };
+        let parts = Parts { max, owner_max: max / 4, unproven_max: max / 4 * 3, doubtful_max: max / 4 };
+        let mut world = World::new(parts, strangers);
+        let waits = waits_of_others(&mut world, Standing::Unknown, 1);
+        prop_assert_eq!(waits.len(), 100);
+        // All names of a hundred networks that came before and hold nothing have a turn before it.
+        let firsts = networks.div_ceil(u32::try_from(max / 8).unwrap()) * hold;
+        prop_assert!(waits.iter().all(|turns| *turns <= hold + firsts), "{:?}", waits);
+    }
+}
