@@ -1,8 +1,7 @@
 //! The domains of those whom a header names as authors (RFC 5322 §3.6.2).
 
 use crate::scan::Scanned;
-use mail::header;
-use std::borrow::Cow;
+use mail::{address_list, header};
 
 /// Authors of one message that are looked at.
 const AUTHORS_MAX: usize = 100;
@@ -36,94 +35,11 @@ pub fn domain_of_author(added: &[u8], message: &Scanned) -> Result<String, NoAut
 }
 
 /// The domains in the value of a From field, in ASCII and lower case, in their order. An author whose
-/// domain can't be read is `None`.
+/// domain can't be read, or about whom readers would differ, is `None`.
 pub(crate) fn domains(value: &[u8]) -> Vec<Option<String>> {
-    let text = String::from_utf8_lossy(value);
-    let Some(addresses) = addresses(&text) else { return vec![None] };
-    let mut authors = Vec::new();
-    for address in addresses.into_iter().take(AUTHORS_MAX) {
-        authors.push(domain_of(&address));
-    }
-    // What people may take for an address is none by the rules: who that is can't be told.
-    if authors.is_empty() && text.contains('@') { vec![None] } else { authors }
-}
-
-fn domain_of(address: &str) -> Option<String> {
-    mail::Domain::dns_name(address.rsplit_once('@')?.1)
-}
-
-/// The addresses of a list, without names, comments and blanks; `None` where readers would differ: two addresses
-/// in brackets for one author, a bracket or a comment without end, an address for a group's name.
-fn addresses(text: &str) -> Option<Vec<Cow<'_, str>>> {
-    let mut addresses = Vec::new();
-    // What stands outside of angle brackets, and what stands within the last ones.
-    let (mut plain, mut angle) = (String::new(), None::<String>);
-    let (mut is_in_angle, mut depth) = (false, 0_u32);
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            '\\' if depth > 0 => drop(chars.next()),
-            _ if depth > 0 => {}
-            '"' => {
-                let quoted = quoted(&mut chars);
-                match &mut angle {
-                    Some(angle) if is_in_angle => angle.push_str(&quoted),
-                    _ => plain.push_str(&quoted),
-                }
-            }
-            '<' if !is_in_angle => {
-                if angle.is_some() {
-                    return None;
-                }
-                is_in_angle = true;
-                angle = Some(String::new());
-            }
-            '>' => is_in_angle = false,
-            // A group's name is no author, and its end is that of an address.
-            ':' if !is_in_angle && plain.contains('@') => return None,
-            ':' if !is_in_angle => plain.clear(),
-            ',' | ';' if !is_in_angle => {
-                end(&mut plain, &mut angle, &mut addresses);
-            }
-            c if c.is_whitespace() => {}
-            c => match &mut angle {
-                Some(angle) if is_in_angle => angle.push(c),
-                _ => plain.push(c),
-            },
-        }
-    }
-    end(&mut plain, &mut angle, &mut addresses);
-    (!is_in_angle && depth == 0).then_some(addresses)
-}
-
-/// A quoted string's text, as far as it can matter: no quote, no at sign.
-fn quoted(chars: &mut std::str::Chars<'_>) -> String {
-    let mut text = String::new();
-    while let Some(c) = chars.next() {
-        match c {
-            '"' => break,
-            '\\' => drop(chars.next()),
-            '@' | '<' | '>' | ',' => {}
-            c => text.push(c),
-        }
-    }
-    text.push('_');
-    text
-}
-
-fn end<'a>(plain: &mut String, angle: &mut Option<String>, out: &mut Vec<Cow<'a, str>>) {
-    let plain = std::mem::take(plain);
-    match angle.take() {
-        // A route stands before the address proper (RFC 5322 §4.4).
-        Some(address) => {
-            let address = address.rsplit_once(':').map_or(&*address, |(_, address)| address);
-            out.push(Cow::Owned(address.to_owned()));
-        }
-        None if plain.is_empty() => {}
-        None => out.push(Cow::Owned(plain)),
-    }
+    let Some(addresses) = address_list::read(value) else { return vec![None] };
+    let addresses = addresses.into_iter().take(AUTHORS_MAX);
+    addresses.map(|address| mail::Domain::dns_name(&address.domain)).collect()
 }
 
 #[cfg(test)]

@@ -215,11 +215,29 @@ fn hidden(rest: &[u8], is_first: bool) -> Option<&'static str> {
         // Behind fields that are put on top of it, it is the end of the last of them.
         return Some("the header begins with a blank");
     }
-    let mut lines = rest.split(|byte| *byte == b'\n');
     let is_end = |line: &[u8]| matches!(line, b"" | b"\r");
-    let mut header = lines.by_ref().take_while(|line| !is_end(line));
-    let is_hidden = |line: &[u8]| HIDDEN.iter().any(|name| is_called(line, name.as_bytes()));
-    header.any(is_hidden).then_some("the header goes on behind a line that is no field")
+    let lines = rest.split(|byte| *byte == b'\n').take_while(|line| !is_end(line));
+    // A field's name may be folded before its colon (RFC 5322 §4.5): readers that unfold first find it.
+    let mut name: &[u8] = b"";
+    for line in lines {
+        let is_folded = matches!(line, [b' ' | b'\t', ..]);
+        let folded: &[u8] = if is_folded { name } else { b"" };
+        let starts = |field: &str| match folded {
+            b"" => is_called(line, field.as_bytes()),
+            name => {
+                name.eq_ignore_ascii_case(field.as_bytes())
+                    && is_called(line.trim_ascii_start(), b"")
+            }
+        };
+        if HIDDEN.iter().any(|field| starts(field)) {
+            return Some("the header goes on behind a line that is no field");
+        }
+        // A line of blanks alone goes on with the fold.
+        if !is_folded || !line.trim_ascii().is_empty() {
+            name = line.trim_ascii_end();
+        }
+    }
+    None
 }
 
 /// Fields whose sense must not depend on where a reader takes the header to end.
@@ -326,6 +344,11 @@ mod tests {
             "Subject: y\r\ngarbage\r\nFrom : a@b.example\r\n\r\n",
             "From x y\r\nfrom: a@b.example\r\n",
             "Fr\u{f6}m: x\r\nDKIM-Signature: v=1\r\n\r\n",
+            "From\r\n : a@b.example\r\n\r\n",
+            "From \r\n\t: a@b.example\r\n\r\n",
+            "from\n \n : a@b.example\r\n\r\n",
+            "Subject: y\r\nFrom\r\n : a@b.example\r\n\r\n",
+            "Subject: y\r\ngarbage\r\nFROM\r\n : a@b.example\r\n\r\n",
         ] {
             for step in [1, 7, 1000] {
                 assert!(scan(hiding.as_bytes(), step).unreadable.is_some(), "{hiding:?}");

@@ -3,6 +3,7 @@
 //! No module here opens a socket, reads a clock or keeps state between calls.
 
 pub mod address;
+pub mod address_list;
 pub mod content;
 mod date;
 pub mod deliver_by;

@@ -9,6 +9,7 @@ pub fn complete(value: &str, domain: &str) -> Option<String> {
         domain,
         out: String::with_capacity(value.len() + domain.len() + 1),
         open: Open::default(),
+        names: Vec::new(),
     };
     let mut chars = value.chars();
     while let Some(c) = chars.next() {
@@ -43,6 +44,7 @@ pub fn complete(value: &str, domain: &str) -> Option<String> {
         return None;
     }
     list.end_address();
+    list.complete_names();
     (list.out.len() > value.len()).then_some(list.out)
 }
 
@@ -50,6 +52,8 @@ struct List<'a> {
     domain: &'a str,
     out: String,
     open: Open,
+    /// The ends of words that are addresses without a domain, or parts of a name that a comma has cut off.
+    names: Vec<usize>,
 }
 
 /// What is known of the address that is open.
@@ -100,10 +104,20 @@ impl List<'_> {
     }
 
     fn end_address(&mut self) {
-        if !self.open.had_angle {
-            self.add_domain();
+        match &self.open {
+            // `Doe, Jo <jo@example.org>`: what came before is of the name ([`crate::address_list`]).
+            Open { had_angle: true, .. } => self.names.clear(),
+            Open { has_at: true, .. } => self.complete_names(),
+            Open { words: 1, word_end, .. } => self.names.push(*word_end),
+            _ => {}
         }
         self.open = Open::default();
+    }
+
+    fn complete_names(&mut self) {
+        for end in std::mem::take(&mut self.names).into_iter().rev() {
+            self.out.insert_str(end, &format!("@{}", self.domain));
+        }
     }
 
     fn add_domain(&mut self) {
@@ -155,6 +169,8 @@ mod tests {
             ("jo (Jo, (of) y.org)", "jo@x.org (Jo, (of) y.org)"),
             ("\"j o\"", "\"j o\"@x.org"),
             ("j.o", "j.o@x.org"),
+            ("jo, al", "jo@x.org, al@x.org"),
+            ("Doe, Jo, Dr. <jo>, al", "Doe, Jo, Dr. <jo@x.org>, al@x.org"),
         ] {
             assert_eq!(complete(value, "x.org").as_deref(), Some(expected), "{value}");
         }
@@ -174,6 +190,7 @@ mod tests {
             "<jo> <al>",
             "j\\o",
             "j o <a b>",
+            "Doe, Jo <jo@y.org>",
         ] {
             assert_eq!(complete(whole, "x.org"), None, "{whole}");
         }

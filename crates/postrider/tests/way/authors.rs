@@ -1,0 +1,115 @@
+//! From fields that readers read alike, and those that they don't: the forms of attacks on mail programs and
+//! libraries ("composition kills"), and what honest programs write.
+
+use super::client::{Client, STRANGER};
+use super::node::{Node, play};
+
+const CONFIG: &str = "hostname = \"relay.test\"\n\
+     [[listener]]\nname = \"in\"\naddress = \"192.0.2.250:25\"\n\
+     exempt_from_limits = [\"0.0.0.0/0\"]\nchecks = { spf = \"mark\", dmarc = \"reject\" }\n\
+     [[route]]\ndomains = [\"here.test\"]\nmaildir = { path = \"/mail/{local}\" }\n";
+
+/// bank.test is whom the forger would like to be; evil.test is his own, and lets everybody send.
+async fn node() -> Node {
+    let node = Node::start(CONFIG).await;
+    node.world.set_txt("bank.test", b"v=spf1 -all");
+    node.world.set_txt("_dmarc.bank.test", b"v=DMARC1; p=reject");
+    node.world.set_txt("evil.test", b"v=spf1 +all");
+    node.world.set_txt("_dmarc.evil.test", b"v=DMARC1; p=reject");
+    node
+}
+
+async fn reply_to(node: &Node, header: &str) -> String {
+    let mut client = Client::connect(node, STRANGER).await;
+    let content = format!("{header}Subject: x\r\n\r\nx\r\n");
+    client.send("u@evil.test", &["b@here.test"], &content).await
+}
+
+#[test]
+fn an_author_whom_readers_read_differently_is_refused() {
+    play(|| async {
+        let node = node().await;
+        for from in [
+            "u@bank.test u@evil.test",
+            "u@bank.test\r\n\tu@evil.test",
+            "u@bank.test@evil.test",
+            "<u@bank.test u@evil.test>",
+            "<u@bank.test@evil.test>",
+            "<u@bank.test:u@evil.test>",
+            "<u@bank.test,u@evil.test>",
+            "<u@bank.test;u@evil.test>",
+            "<u@bank.test<u@evil.test>>",
+            "<u@bank.test><u@evil.test>",
+            "<u@bank.test> <u@evil.test>",
+            "<u@evil.test>u@bank.test",
+            "<u@evil.test> u@bank.test",
+            "<u@evil.test>, u@bank.test",
+            "<u@evil.test>\\,<u@bank.test>",
+            "u@bank.test,<u@evil.test>",
+            "u@bank.test\\,u@evil.test",
+            "u@bank.test\"x\"u@evil.test",
+            "\"u\"@bank.test \"v\"@evil.test",
+            "\"u@bank.test\" u@evil.test",
+            "u@bank.test =?utf-8?q?x?= u@evil.test",
+            "u@bank.test) u@evil.test",
+            "u@bank.test > u@evil.test",
+            "u@bank.test < u@evil.test >x",
+            "u@bank.test\\@evil.test",
+            "(c)u@bank.test(c)u@evil.test",
+            "u@bank.test [u@evil.test]",
+            "u@evil.test (u@bank.test",
+            "(u@bank.test)) u@evil.test",
+            "u@bank.test\u{b}u@evil.test",
+            "=?utf-8?B?PHVAYmFuay50ZXN0Pg==?=,<u@evil.test>",
+            "=?utf-8?B?PHVAYmFuay50ZXN0Pg==?=, u@evil.test",
+            "\"u@bank.test\", u@evil.test",
+            "Jo",
+            "<>",
+            // The route leads elsewhere, the address is the bank's.
+            "<@evil.test,@x.test:u@bank.test>",
+        ] {
+            let reply = reply_to(&node, &format!("From: {from}\r\n")).await;
+            assert!(reply.starts_with("550 5.7.1 DMARC"), "{from}: {reply}");
+        }
+        for header in [
+            "From: u@evil.test\r\nFrom: u@bank.test\r\n",
+            "From: u@evil.test\r\nfrom : u@bank.test\r\n",
+            "From\r\n : u@bank.test\r\n",
+            "From\r\n : u@bank.test\r\nFrom: u@evil.test\r\n",
+            "From: u@evil.test\r\nFrom\r\n : u@bank.test\r\n",
+            " From: u@bank.test\r\nFrom: u@evil.test\r\n",
+            "From \t: u@bank.test\r\n",
+        ] {
+            let reply = reply_to(&node, header).await;
+            assert!(reply.starts_with("550 5.7.1 DMARC"), "{header:?}: {reply}");
+        }
+    });
+}
+
+#[test]
+fn what_honest_programs_write_is_taken() {
+    play(|| async {
+        let node = node().await;
+        for from in [
+            "u@evil.test",
+            "Jo <u@evil.test>",
+            "Doe, Jo <u@evil.test>",
+            "Doe, Jo; Sales <u@evil.test>",
+            "\"Doe, Jo\" <u@evil.test>",
+            "\"u@bank.test\" <u@evil.test>",
+            "u@bank.test <u@evil.test>",
+            "=?utf-8?q?u=40bank=2Etest?= <u@evil.test>",
+            "\"'Jo, Al' via List\" <u@evil.test>",
+            "[List] J. Q. Doe <u@evil.test> (work)",
+            "J\u{f6} <u@evil.test>",
+            "<@x.test,@y.test:u@evil.test>",
+            "u@evil.test (Jo)",
+            "Us: u@evil.test;",
+            "u@evil.test, v@EVIL.test",
+            "\"u@bank.test\"@evil.test",
+        ] {
+            let reply = reply_to(&node, &format!("From: {from}\r\n")).await;
+            assert!(reply.starts_with("250"), "{from}: {reply}");
+        }
+    });
+}
