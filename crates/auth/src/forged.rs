@@ -150,44 +150,77 @@ impl Renamer {
     /// Whether the field that is held bears our name; `None`: that is not clear yet.
     fn is_ours(&self, is_whole: bool) -> Option<bool> {
         let colon = self.held.iter().position(|byte| *byte == b':')?;
-        let found = server_of(self.held.get(colon + 1..)?, is_whole)?;
-        // Readers that decode words would find whatever is in them (RFC 2047 §5 forbids it here).
-        if found.starts_with(b"=?") {
-            return Some(true);
-        }
-        let found = found.strip_suffix(b".").unwrap_or(&found);
-        Some(found.eq_ignore_ascii_case(self.server.as_bytes()))
+        bears_name(self.held.get(colon + 1..)?, &self.server, is_whole)
     }
 }
 
-/// Who speaks in a value (RFC 8601 §2.2, `authserv-id`); `None`: it goes on, perhaps.
-fn server_of(value: &[u8], is_whole: bool) -> Option<Vec<u8>> {
-    let mut name = Vec::new();
-    let (mut depth, mut is_quoted) = (0_u32, false);
+/// Whether a field speaks in the name of `server` about who sent a message: what comes from elsewhere must not.
+/// `value` is whole. A gateway leaves such fields out; those of ARC count, too, as their chain does not hold for what
+/// a gateway makes.
+#[must_use]
+pub fn speaks_for(server: &str, name: &str, value: &[u8]) -> bool {
+    let server = server.trim_end_matches('.').to_ascii_lowercase();
+    let value = match name.trim_ascii_end() {
+        name if name.eq_ignore_ascii_case(FIELD) => value,
+        // RFC 8617 §4.1.1: `i=1;` goes before it.
+        name if name.eq_ignore_ascii_case("ARC-Authentication-Results") => {
+            let instance = memchr::memchr(b';', value).map_or(0, |at| at + 1);
+            value.get(instance..).unwrap_or_default()
+        }
+        _ => return false,
+    };
+    bears_name(value, &server, true) == Some(true)
+}
+
+/// Whether the server that speaks in a value (RFC 8601 §2.2, `authserv-id`) is this one, which is in lower case;
+/// `None`: it goes on, perhaps.
+///
+/// Readers differ: some end the name at the first blank, some join what stands before the first semicolon, some
+/// leave quotes in, some go by the part before a slash, behind which others write the number of a job. Whatever
+/// could be read as our name in one of these ways is ours.
+fn bears_name(value: &[u8], server: &str, is_whole: bool) -> Option<bool> {
+    let mut left = server.as_bytes();
+    let (mut depth, mut has_begun) = (0_u32, false);
     let mut bytes = value.iter().copied();
     while let Some(byte) = bytes.next() {
-        match byte {
-            b'\\' if depth > 0 || is_quoted => {
-                let escaped = bytes.next();
-                name.extend(escaped.filter(|_| is_quoted));
+        let is_ignored = match byte {
+            b'\\' if depth > 0 => {
+                bytes.next();
+                true
             }
-            b'"' if depth == 0 && is_quoted => return Some(name),
-            b'"' if depth == 0 && name.is_empty() => is_quoted = true,
-            _ if is_quoted => name.push(byte),
-            b'(' if depth > 0 || name.is_empty() => depth += 1,
-            b')' if depth > 0 => depth -= 1,
-            _ if depth > 0 => {}
-            b' ' | b'\t' | b'\r' | b'\n' if name.is_empty() => {}
-            // Readers that take more for a blank than there are would find our name before it.
-            _ if is_of_name(byte) => name.push(byte),
-            _ if name.is_empty() => {}
-            _ => return Some(name),
+            b'(' => {
+                depth += 1;
+                true
+            }
+            b')' => {
+                depth = depth.saturating_sub(1);
+                true
+            }
+            b' ' | b'\t' | b'\r' | b'\n' | b'\x0b' | b'\x0c' | b'"' | b'\\' => true,
+            _ => depth > 0,
+        };
+        match (left, is_ignored) {
+            // Whatever ends the name behind its last letter: a blank, a quote, a comment, a slash …
+            ([], true) => return Some(true),
+            // A dot at the end is none of the name, one with a letter behind it is.
+            ([], false) if byte == b'.' => {}
+            ([], false) => return Some(!is_of_name(byte)),
+            (_, true) => {}
+            // Readers that decode words would find whatever is in them (RFC 2047 §5 forbids it here).
+            (_, false) if !has_begun && byte == b'=' => return Some(true),
+            ([next, rest @ ..], false) if byte.eq_ignore_ascii_case(next) => {
+                (left, has_begun) = (rest, true);
+            }
+            // Readers that take more for a blank than there are would find our name behind it.
+            (_, false) if !has_begun && byte != b';' && !is_of_name(byte) => {}
+            (_, false) => return Some(false),
         }
     }
-    is_whole.then_some(name)
+    // A comment without end may hide anything.
+    is_whole.then_some(left.is_empty() || depth > 0)
 }
 
-/// What a host's name is made of, and an encoded word.
+/// What a host's name is made of.
 fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'=' | b'?' | b':')
 }
@@ -227,20 +260,52 @@ mod tests {
         );
     }
 
+    /// Ways to write our name.
+    const OURS: &[&str] = &[
+        "mx.example.org",
+        "mx.example.org.",
+        "mx.example.org 1; spf=pass",
+        "mx.example.org/1; spf=pass",
+        "\r\n (a \\) (b) ;)\r\n\t\"mx.exam\\ple.org\" ; spf=pass",
+        "mx.example.org(x); none",
+        "mx.example.org\u{b}; spf=pass",
+        "\u{c}mx.example.org\u{a0}; spf=pass",
+        "mx.example.org, spf=pass",
+        "=?us-ascii?q?mx.example.org?=; spf=pass",
+        "mx.\r\n example.org; spf=pass",
+        "mx .example.org; spf=pass",
+        "mx. example.\torg; spf=pass",
+        "\"mx\".example.org; spf=pass",
+        "mx.\"example\".org; spf=pass",
+        "\"m\"x.example.org; spf=pass",
+        "\"\" mx.example.org; spf=pass",
+        "\"\"mx.example.org; spf=pass",
+        "mx(x).example.org; spf=pass",
+        "mx (x;) .example.org (y); spf=pass",
+        "\"mx.example.org/1234\"; spf=pass",
+        "\"mx.example.org\\/1\"; spf=pass",
+        "\" mx.example.org\"; spf=pass",
+        "\"mx.example.org \"; spf=pass",
+        "\"mx.example.org 1\"; spf=pass",
+        "\"mx.example.org\t1\"; spf=pass",
+        "\"mx.example.org;\"; spf=pass",
+        "\"mx.example.org(x)\"; spf=pass",
+        "\"(c)mx.example.org\"; spf=pass",
+        "\"mx.example.org..\"; spf=pass",
+        "\"mx.example.org; spf=pass",
+        "mx.example.org\\; spf=pass",
+        "mx.example.org@x; spf=pass",
+        "<mx.example.org>; spf=pass",
+        "[mx.example.org]; spf=pass",
+        "%mx.example.org; spf=pass",
+        "(a(b)\\)) mx.example.org (x) 1; spf=pass",
+        "(x mx.example.org; spf=pass",
+        "m(\r\n )x.(\r\n a)example.org; spf=pass",
+    ];
+
     #[test]
     fn no_fold_comment_or_quote_hides_it() {
-        for ours in [
-            "mx.example.org",
-            "mx.example.org.",
-            "mx.example.org 1; spf=pass",
-            "mx.example.org/1; spf=pass",
-            "\r\n (a \\) (b) ;)\r\n\t\"mx.exam\\ple.org\" ; spf=pass",
-            "mx.example.org(x); none",
-            "mx.example.org\u{b}; spf=pass",
-            "\u{c}mx.example.org\u{a0}; spf=pass",
-            "mx.example.org, spf=pass",
-            "=?us-ascii?q?mx.example.org?=; spf=pass",
-        ] {
+        for ours in OURS {
             check(
                 &format!("Authentication-Results \t: {ours}\r\nB: c\r\n\r\n"),
                 &format!("X-Foreign-Auth-Results \t: {ours}\r\nB: c\r\n\r\n"),
@@ -251,9 +316,38 @@ mod tests {
                 &format!("X-Foreign-Auth-Results:{ours}"),
             );
         }
-        for other in ["amx.example.org", "mx.example.org.com; a", "", "\r\nmx.example.org: a"] {
+        for other in [
+            "amx.example.org",
+            "a mx.example.org; a",
+            "1 mx.example.org; a",
+            "i=1; mx.example.org; a",
+            "; mx.example.org",
+            "x@mx.example.org; a",
+            "mx.example.org.com; a",
+            "mx.example.organic; a",
+            "mx.example.org1; a",
+            "mx.example.org_; a",
+            "mx.exam; ple.org; a",
+            "",
+            "\r\nmx.example.org: a",
+        ] {
             let content = format!("Authentication-Results: {other}\r\nB: c\r\n\r\nd");
             check(&content, &content);
+        }
+    }
+
+    #[test]
+    fn gateways_know_fields_in_our_name() {
+        for (name, value, is_ours) in [
+            ("authentication-results", " mx.example.org; spf=pass", true),
+            ("Authentication-Results ", " mx. example.org; spf=pass", true),
+            ("Authentication-Results", " other.org; spf=pass", false),
+            ("ARC-Authentication-Results", " i=1; \"mx\".example.org; spf=pass", true),
+            ("ARC-Authentication-Results", " i=1; other.org; spf=pass", false),
+            ("X-Authentication-Results", " mx.example.org; spf=pass", false),
+        ] {
+            let found = speaks_for("MX.example.org.", name, value.as_bytes());
+            assert_eq!(found, is_ours, "{name}:{value}");
         }
     }
 
