@@ -106,7 +106,7 @@ impl fmt::Display for PolicyError {
             PolicyError::Mode => "the policy has no `mode` that is enforce, testing or none",
             PolicyError::MaxAge => "the policy has no `max_age` that is a number of seconds",
             PolicyError::NoMx => "the policy names no `mx`",
-            PolicyError::Mx => "an `mx` of the policy is no name of a host",
+            PolicyError::Mx => "no `mx` of the policy is a name of a host",
             PolicyError::ManyMx => "the policy has more than 8 KiB of names of hosts",
         })
     }
@@ -114,7 +114,7 @@ impl fmt::Display for PolicyError {
 
 impl Policy {
     /// Reads a policy's file (RFC 8461 §3.2). Of a key that stands there again the first counts, but for
-    /// `mx`; keys that nobody knows, and names that stand there again, are left out.
+    /// `mx`; keys that nobody knows, names that stand there again, and `mx` that are no names are left out.
     ///
     /// # Errors
     /// What is wrong with it first.
@@ -125,6 +125,7 @@ impl Policy {
         let text = std::str::from_utf8(bytes).map_err(|_| PolicyError::NoText)?;
         let (mut version, mut mode, mut max_age, mut mx) =
             (None, None, None, Vec::<Box<str>>::new());
+        let mut has_bad_mx = false;
         for line in text.split('\n').map(|line| line.trim_matches([' ', '\t', '\r'])) {
             if line.is_empty() {
                 continue;
@@ -135,7 +136,11 @@ impl Policy {
                 "version" => _ = version.get_or_insert(value),
                 "mode" => _ = mode.get_or_insert(value),
                 "max_age" => _ = max_age.get_or_insert(value),
-                "mx" => mx.push(pattern(value).ok_or(PolicyError::Mx)?),
+                // What is no host's name matches no host: the good ones are still what the domain asks for.
+                "mx" => match pattern(value) {
+                    Some(name) => mx.push(name),
+                    None => has_bad_mx = true,
+                },
                 _ => {}
             }
         }
@@ -155,7 +160,7 @@ impl Policy {
             return Err(PolicyError::ManyMx);
         }
         if mx.is_empty() && mode != Mode::None {
-            return Err(PolicyError::NoMx);
+            return Err(if has_bad_mx { PolicyError::Mx } else { PolicyError::NoMx });
         }
         Ok(Policy { mode, max_age: max_age.min(AGE_MAX), mx })
     }
@@ -278,18 +283,32 @@ mod tests {
             ("604800", "1d", PolicyError::MaxAge),
             ("604800", "99999999999", PolicyError::MaxAge),
             ("mx:", "nomx:", PolicyError::NoMx),
-            ("mail.example.com", "", PolicyError::Mx),
-            ("mail.example.com", "mail..example.com", PolicyError::Mx),
-            ("mail.example.com", "mail.*.com", PolicyError::Mx),
-            ("mail.example.com", "192.0.2.1:25", PolicyError::Mx),
-            ("mail.example.com", "m\u{e4}il.example.com", PolicyError::Mx),
-            ("mail.example.com", "*", PolicyError::Mx),
         ] {
             assert_eq!(parse(&USUAL.replace(from, to)), Err(error), "{from} -> {to}");
         }
         assert_eq!(Policy::parse(b"version: STSv1\nx: \xff\n"), Err(PolicyError::NoText));
         assert_eq!(parse("<html>"), Err(PolicyError::NoPair));
         assert_eq!(parse(""), Err(PolicyError::Version));
+    }
+
+    #[test]
+    fn an_mx_that_is_no_name_is_left_out_and_the_others_hold() {
+        for bad in [
+            "",
+            "mail..example.com",
+            "mail.example.com.",
+            "mail.*.com",
+            "192.0.2.1:25",
+            "2001:db8::1",
+            "m\u{e4}il.example.com",
+            "*",
+        ] {
+            let policy = parse(&USUAL.replace("mail.example.com", bad)).unwrap();
+            let names: Vec<&str> = policy.mx().collect();
+            assert_eq!(names, ["*.example.net", "backupmx.example.com"], "{bad}");
+            let only = format!("version: STSv1\nmode: enforce\nmax_age: 9\nmx: {bad}\n");
+            assert_eq!(parse(&only), Err(PolicyError::Mx), "{bad}");
+        }
     }
 
     #[test]

@@ -99,8 +99,11 @@ impl<'a> Parts<'a> {
             let mut parts = rest.splitn(3, SEPARATOR);
             let mut next = || parts.next();
             return Some((|| {
-                let (hash, domain) = (next()?, next()?);
-                Some(Parts::Through { hash, domain, rest: next()? })
+                let (hash, domain, rest) = (next()?, next()?, next()?);
+                // What stood behind `SRS0`: another address that begins like one is a sender like any other, or
+                // its reports would go nowhere.
+                let is_through = !domain.is_empty() && rest.starts_with(FIRST_SEPARATORS);
+                is_through.then_some(Parts::Through { hash, domain, rest })
             })());
         }
         None
@@ -240,6 +243,27 @@ mod tests {
 
     fn address(text: &str) -> Mailbox {
         Mailbox::parse(text, true).expect("an address")
+    }
+
+    #[test]
+    fn a_sender_that_only_begins_like_a_rewritten_one_is_found_again() {
+        let srs = srs(&["secret"]);
+        for sender in [
+            "srs1=7g4y=6ppn=3g=broken.test=a.b@other.test",
+            "SRS1=abcd=first.test=x@other.test",
+            "SRS1=abcd==x=y@other.test",
+            "SRS1=abcd@other.test",
+            "SRS0=abcd=RA@other.test",
+        ] {
+            let sender = address(sender);
+            let rewritten = srs.forward(&sender, TODAY).unwrap();
+            assert_eq!(srs.reverse(&rewritten, TODAY), Ok(sender));
+        }
+        // One that is such an address goes back by way of whom it names.
+        let through = address("SRS1=abcd=first.test==wxyz=RA=source.test=jo@other.test");
+        let rewritten = srs.forward(&through, TODAY).unwrap();
+        let first = address("SRS0=wxyz=RA=source.test=jo@first.test");
+        assert_eq!(srs.reverse(&rewritten, TODAY), Ok(first));
     }
 
     #[test]
