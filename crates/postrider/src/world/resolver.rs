@@ -235,8 +235,14 @@ fn error_of(error: &NetError) -> DnsError {
 /// # Errors
 /// One that the DNS can't have (too long, say, or with an empty label) has no records.
 fn absolute(name: &str) -> Result<Name, DnsError> {
-    // By the letter: as text for people, names with a `_` within a label would be refused.
-    let read = if name.is_ascii() { Name::from_ascii(name) } else { Name::from_utf8(name) };
+    let relative = name.strip_suffix('.').unwrap_or(name);
+    let read = match name.is_ascii() {
+        true if relative.is_empty() => Ok(Name::root()),
+        // RFC 2181 §11: a label has any octets. Read as text, a backslash would be an escape, and what no host's
+        // name may have is refused: local parts in macros of SPF have it (RFC 7208 §7.3).
+        true => Name::from_labels(relative.split('.').map(str::as_bytes)),
+        false => Name::from_utf8(name),
+    };
     let mut name = read.map_err(|_| DnsError::NoSuchDomain)?;
     name.set_fqdn(true);
     Ok(name)

@@ -29,6 +29,8 @@ pub enum Fault {
     FailsIpv4,
     /// There are none.
     Silent,
+    /// There are none about what it has no records of.
+    SilentOtherwise,
     /// Those over UDP end after [`UDP_BYTES_MAX`] octets and don't say so.
     Cut,
     /// Those over UDP say that they are truncated; asked over TCP it closes the connection.
@@ -137,6 +139,17 @@ impl NameServer {
         self.change(&format!("{d}.{c}.{b}.{a}.in-addr.arpa"), |name| name.names = names.collect());
     }
 
+    /// The same by the name that an address has for that.
+    pub fn pointer(&self, name: &str, names: &[&str]) {
+        let names = names.iter().map(|name| (*name).to_owned());
+        self.change(name, |name| name.names = names.collect());
+    }
+
+    /// Knows nothing any more.
+    pub fn forget_all(&self) {
+        self.state.names.lock().expect("no panic").clear();
+    }
+
     /// The name is another one's alias (RFC 1035 §3.3.1).
     pub fn alias(&self, name: &str, target: &str) {
         self.change(name, |name| name.alias = Some(target.to_owned()));
@@ -227,11 +240,15 @@ impl State {
                 return Some(question.reply(SERVFAIL, 0, &[]));
             }
             Some(Fault::Silent) => return None,
-            Some(Fault::Cut | Fault::FailsIpv4) | None => {}
+            Some(Fault::Cut | Fault::FailsIpv4 | Fault::SilentOtherwise) | None => {}
         }
         let Some(name) = name else { return Some(question.reply(NXDOMAIN, 0, &[])) };
         let ttl = self.ttl.load(Ordering::Relaxed);
-        let mut reply = question.reply(0, ttl, &self.records(&name, &question));
+        let records = self.records(&name, &question);
+        if fault == Some(Fault::SilentOtherwise) && records.is_empty() {
+            return None;
+        }
+        let mut reply = question.reply(0, ttl, &records);
         if !is_tcp && reply.len() > UDP_BYTES_MAX {
             match fault {
                 Some(Fault::Cut) => reply.truncate(UDP_BYTES_MAX),

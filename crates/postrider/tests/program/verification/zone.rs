@@ -26,7 +26,7 @@ impl Zone {
         let Some(records) = self.0.get(&name) else { return Ok(Vec::new()) };
         let has = |kind: &str| records.iter().any(|record| record.get(kind).is_some());
         let stored = if kind == "TXT" && !has("TXT") { "SPF" } else { kind };
-        let unanswered = || Err(Unanswered("timeout".into()));
+        let unanswered = || Err(Unanswered::NoAnswer("timeout".into()));
         let mut found = Vec::new();
         for record in records {
             match (record, record.get(stored), record.get("CNAME")) {
@@ -46,7 +46,7 @@ impl Zone {
     }
 }
 
-fn text(data: &Value) -> Vec<u8> {
+pub(super) fn text(data: &Value) -> Vec<u8> {
     match data {
         Value::String(text) => text.clone().into_bytes(),
         Value::Array(pieces) => pieces.iter().flat_map(text).collect(),
