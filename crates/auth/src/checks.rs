@@ -92,38 +92,59 @@ pub struct Subject<'a> {
     pub chance: u8,
 }
 
-/// Makes the checks that are asked for, and waits for all of them at once.
+/// The DNS as each check has it: what one asks for takes nothing from what another may ask for.
+#[derive(Debug)]
+pub struct Shares<'r, R> {
+    /// For the policy of the author's domain, which strangers can't choose the servers of.
+    pub policy: &'r R,
+    pub spf: &'r R,
+    pub dkim: &'r R,
+    pub arc: &'r R,
+}
+
+/// Makes the checks that are asked for with one DNS for all.
 pub async fn check<R: Records>(records: &R, asked: Asked, subject: Subject<'_>) -> Verdicts {
+    let shares = Shares { policy: records, spf: records, dkim: records, arc: records };
+    check_apart(shares, asked, subject).await
+}
+
+/// Makes the checks that are asked for, and waits for all of them at once. The author's policy is asked for first:
+/// what the other questions are about, and how long their answers take, is the choice of whoever wrote the message.
+pub async fn check_apart<R: Records>(
+    shares: Shares<'_, R>,
+    asked: Asked,
+    subject: Subject<'_>,
+) -> Verdicts {
     let Subject { question, message, now, chance } = subject;
     let spf = async {
         match (asked.spf || asked.dmarc, question) {
-            (true, Some(question)) => Some(spf::check(records, question).await),
+            (true, Some(question)) => Some(spf::check(shares.spf, question).await),
             (true, None) => Some(spf::Outcome::unknown()),
             (false, _) => None,
         }
     };
     let dkim = async {
         match asked.dkim || asked.dmarc {
-            true => Some(dkim::verify(records, message, now).await),
+            true => Some(dkim::verify(shares.dkim, message, now).await),
             false => None,
         }
     };
     let policy = async {
         match asked.dmarc {
-            true => Some(dmarc::discover(records, message).await),
+            true => Some(dmarc::discover(shares.policy, message).await),
             false => None,
         }
     };
     let arc = async {
         match asked.arc {
-            true => Some(arc::verify(records, message).await),
+            true => Some(arc::verify(shares.arc, message).await),
             false => None,
         }
     };
-    let ((spf, dkim), (policy, arc)) = both(both(spf, dkim), both(policy, arc)).await;
+    let (policy, ((spf, dkim), arc)) = both(policy, both(both(spf, dkim), arc)).await;
     let dmarc = match (policy, &spf, &dkim) {
         (Some(Ok(found)), Some(spf), Some(dkim)) => {
-            Some(dmarc::evaluate(records, found, spf, dkim, chance).await)
+            Some(dmarc::evaluate(shares.policy, found, spf, dkim, chance).await)
         }
         (Some(Err(outcome)), ..) => Some(outcome),
         _ => None,

@@ -1,7 +1,7 @@
 //! The name of a client: one that its address has by the DNS, and that has the address (RFC 8601 §3,
 //! "iprev"; RFC 1912 §2.1).
 
-use crate::records::{Family, Records};
+use crate::records::{Family, Records, Unanswered};
 use mail::Refusal;
 use std::net::IpAddr;
 
@@ -20,17 +20,23 @@ pub enum Verdict {
     Fail,
     /// There was no answer.
     TempError,
+    /// A limit of our own cut the check short ([`crate::records::Unanswered::OurLimit`]).
+    CutShort,
     /// It has no name.
     PermError,
 }
 
 impl Verdict {
+    fn of(unanswered: &Unanswered) -> Verdict {
+        if unanswered.is_our_limit() { Verdict::CutShort } else { Verdict::TempError }
+    }
+
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Verdict::Pass => "pass",
             Verdict::Fail => "fail",
-            Verdict::TempError => "temperror",
+            Verdict::TempError | Verdict::CutShort => "temperror",
             Verdict::PermError => "permerror",
         }
     }
@@ -61,13 +67,13 @@ impl Outcome {
     }
 
     /// What whoever asks for a name says to a client without one (RFC 7372 §3.3); `None`: it has one, or
-    /// nobody knows, and whoever asks does not put that off (`defers`).
+    /// the DNS does not answer, and whoever asks does not put that off (`defers`).
     #[must_use]
     pub fn refusal(&self, defers: bool) -> Option<Refusal> {
         let (refusal, text) = match self.verdict {
             Verdict::Pass => return None,
             Verdict::TempError if !defers => return None,
-            Verdict::TempError => {
+            Verdict::TempError | Verdict::CutShort => {
                 let text = "No answer of the DNS about the name of your address; try again later";
                 (Refusal::transient((7, 25), ""), text)
             }
@@ -86,8 +92,9 @@ impl Outcome {
 /// Looks the name of a client up.
 pub async fn check<R: Records>(records: &R, client: IpAddr) -> Outcome {
     let client = client.to_canonical();
-    let Ok(names) = records.names(client).await else {
-        return Outcome::without_name(Verdict::TempError);
+    let names = match records.names(client).await {
+        Ok(names) => names,
+        Err(unanswered) => return Outcome::without_name(Verdict::of(&unanswered)),
     };
     if names.is_empty() {
         return Outcome::without_name(Verdict::PermError);
@@ -97,7 +104,8 @@ pub async fn check<R: Records>(records: &R, client: IpAddr) -> Outcome {
         match records.addresses(name, Family::of(client)).await {
             Ok(addresses) if addresses.contains(&client) => return Outcome::of_name(name),
             Ok(_) => {}
-            Err(_) => verdict = Verdict::TempError,
+            Err(_) if verdict == Verdict::CutShort => {}
+            Err(unanswered) => verdict = Verdict::of(&unanswered),
         }
     }
     Outcome::without_name(verdict)
@@ -132,7 +140,7 @@ mod tests {
             self.asked.set(self.asked.get() + 1);
             assert_eq!(family, Family::V4);
             match host {
-                "unanswered.test" => Err(Unanswered("timeout".into())),
+                "unanswered.test" => Err(Unanswered::NoAnswer("timeout".into())),
                 host if self.hosts.contains(&host) => {
                     Ok(vec![[192, 0, 2, 9].into(), [192, 0, 2, 1].into()])
                 }
@@ -146,7 +154,7 @@ mod tests {
 
         async fn names(&self, _address: IpAddr) -> Answer<String> {
             match self.names.iter().any(|name| name == "?") {
-                true => Err(Unanswered("timeout".into())),
+                true => Err(Unanswered::NoAnswer("timeout".into())),
                 false => Ok(self.names.clone()),
             }
         }

@@ -38,7 +38,8 @@ pub struct Powers {
     pub dkim: Power,
     pub dmarc: Power,
     pub arc: Power,
-    /// A message that could fail, were there an answer of the DNS, is put off instead of taken.
+    /// A message that could fail, were there an answer of the DNS, is put off instead of taken. Where our own
+    /// limits cut the check short it always is.
     pub defers: bool,
 }
 
@@ -122,7 +123,10 @@ fn dkim(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
     let outcomes = verdicts.dkim.as_deref()?;
     let is_failed = !matches!(
         dkim::overall(outcomes),
-        dkim::Verdict::None | dkim::Verdict::Pass | dkim::Verdict::TempError
+        dkim::Verdict::None
+            | dkim::Verdict::Pass
+            | dkim::Verdict::TempError
+            | dkim::Verdict::CutShort
     );
     let why = format!("DKIM: no signature is good: {}", outcomes.first()?.reason);
     is_failed.then_some(Objection { power: powers.dkim, status: (7, 20), why })
@@ -155,21 +159,37 @@ fn put_off(powers: &Powers, verdicts: &Verdicts) -> Option<Refusal> {
     const SPF: Refusal = Refusal::transient((7, 24), "SPF: no answer of the DNS; try again later");
     const OTHER: Refusal =
         Refusal::transient((4, 3), "No answer of the DNS about who sends this; try again later");
-    let counts = |power| powers.defers && power >= Power::Hold;
     let summary = verdicts.summary();
-    if counts(powers.spf) && summary.spf == Some(spf::Verdict::TempError) {
+    let is_open = |power: Power, is_unanswered: bool, is_cut: bool| {
+        power >= Power::Hold && (is_cut || powers.defers && is_unanswered)
+    };
+    let (silent, cut) = (spf::Verdict::TempError, spf::Verdict::CutShort);
+    if is_open(powers.spf, summary.spf == Some(silent), summary.spf == Some(cut)) {
         return Some(Refusal { chosen_code: Some(451), ..SPF });
     }
-    // Whoever can keep an answer away would have his forgery taken in the name of a domain that has all
-    // of them refused.
-    let is_wished = |outcome: &dmarc::Outcome| {
-        outcome.verdict == dmarc::Verdict::TempError && outcome.wish == Wish::Reject
+    let (silent, cut) = (dkim::Verdict::TempError, dkim::Verdict::CutShort);
+    let dkim = is_open(powers.dkim, summary.dkim == Some(silent), summary.dkim == Some(cut));
+    let (silent, cut) = (arc::Verdict::TempError, arc::Verdict::CutShort);
+    let arc = is_open(powers.arc, summary.arc == Some(silent), summary.arc == Some(cut));
+    let dmarc = verdicts.dmarc.as_ref().is_some_and(|outcome| is_dmarc_open(powers, outcome));
+    (dkim || dmarc || arc).then_some(OTHER)
+}
+
+/// Whether the author's policy could yet object. Whoever can keep an answer away would have his forgery taken in the
+/// name of a domain that has all of them refused.
+fn is_dmarc_open(powers: &Powers, outcome: &dmarc::Outcome) -> bool {
+    let most = match outcome.wish {
+        Wish::None => Power::Mark,
+        Wish::Quarantine => Power::Hold,
+        Wish::Reject => Power::Reject,
     };
-    let is_open = powers.dmarc == Power::Reject && verdicts.dmarc.as_ref().is_some_and(is_wished)
-        || counts(powers.dkim) && summary.dkim == Some(dkim::Verdict::TempError)
-        || counts(powers.dmarc) && summary.dmarc == Some(dmarc::Verdict::TempError)
-        || counts(powers.arc) && summary.arc == Some(arc::Verdict::TempError);
-    is_open.then_some(OTHER)
+    match outcome.verdict {
+        dmarc::Verdict::CutShort => powers.dmarc.min(most) >= Power::Hold,
+        dmarc::Verdict::TempError => {
+            powers.dmarc.min(most) == Power::Reject || powers.defers && powers.dmarc >= Power::Hold
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -238,6 +258,42 @@ mod tests {
         let refusing = dmarc_of(dmarc::Verdict::TempError, Wish::Reject);
         assert_eq!(word(of(Power::Reject, false), &refusing), "451 4.4.3");
         assert_eq!(word(of(Power::Hold, false), &refusing), "take");
+        let cut = |wish| dmarc_of(dmarc::Verdict::CutShort, wish);
+        for (power, none, quarantine, reject) in [
+            (Power::Mark, "take", "take", "take"),
+            (Power::Hold, "take", "451 4.4.3", "451 4.4.3"),
+            (Power::Reject, "take", "451 4.4.3", "451 4.4.3"),
+        ] {
+            assert_eq!(word(of(power, false), &cut(Wish::None)), none);
+            assert_eq!(word(of(power, false), &cut(Wish::Quarantine)), quarantine);
+            assert_eq!(word(of(power, false), &cut(Wish::Reject)), reject);
+        }
+    }
+
+    #[test]
+    fn a_check_that_our_limits_cut_short_never_passes_what_it_could_refuse() {
+        let all = |power| {
+            let dmarc = Power::None;
+            Powers { client_name: power, spf: power, dkim: power, dmarc, arc: power, defers: false }
+        };
+        let signature =
+            dkim::Outcome { verdict: dkim::Verdict::CutShort, reason: String::new(), signer: None };
+        let chain = arc::Outcome {
+            verdict: arc::Verdict::CutShort,
+            reason: String::new(),
+            sealers: Vec::new(),
+        };
+        let dkim = Verdicts { dkim: Some(vec![signature]), ..Verdicts::default() };
+        let arc = Verdicts { arc: Some(chain), ..Verdicts::default() };
+        for (cut, status) in [
+            (spf_of(spf::Verdict::CutShort), "451 4.7.24"),
+            (dkim, "451 4.4.3"),
+            (arc, "451 4.4.3"),
+        ] {
+            assert_eq!(word(all(Power::Mark), &cut), "take");
+            assert_eq!(word(all(Power::Hold), &cut), status);
+            assert_eq!(word(all(Power::Reject), &cut), status);
+        }
     }
 
     #[test]

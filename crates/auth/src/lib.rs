@@ -4,6 +4,7 @@
 pub mod arc;
 pub mod authors;
 pub mod checks;
+mod der;
 pub mod digest;
 pub mod dkim;
 pub mod dmarc;

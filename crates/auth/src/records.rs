@@ -6,11 +6,25 @@ use std::net::IpAddr;
 
 /// There was no answer now, and why: it may be asked again later.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unanswered(pub Box<str>);
+pub enum Unanswered {
+    /// The name servers gave none.
+    NoAnswer(Box<str>),
+    /// A limit of our own kept the question from being asked, or its answer from being waited for. Strangers can
+    /// bring that about: no check passes for it.
+    OurLimit(Box<str>),
+}
+
+impl Unanswered {
+    #[must_use]
+    pub fn is_our_limit(&self) -> bool {
+        matches!(self, Unanswered::OurLimit(_))
+    }
+}
 
 impl fmt::Display for Unanswered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let (Unanswered::NoAnswer(why) | Unanswered::OurLimit(why)) = self;
+        f.write_str(why)
     }
 }
 

@@ -1,5 +1,6 @@
 //! TLSA records: which certificate the DNS says that a host has (RFC 6698, for mail RFC 7672).
 
+use crate::der::{SEQUENCE, element};
 use sha2::{Digest, Sha256, Sha512};
 
 /// Records of one name that are looked at, in the order in which they came.
@@ -109,7 +110,6 @@ pub fn usable(mut records: Vec<Tlsa>) -> Vec<Tlsa> {
 /// certificate.
 #[must_use]
 pub fn public_key(certificate: &[u8]) -> Option<&[u8]> {
-    const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;
     let (outer, _) = element(certificate)?;
     let (tbs, _) = element(outer.content)?;
@@ -123,33 +123,6 @@ pub fn public_key(certificate: &[u8]) -> Option<&[u8]> {
     }
     let (key, _) = element(rest)?;
     (outer.tag == SEQUENCE && tbs.tag == SEQUENCE && key.tag == SEQUENCE).then_some(key.whole)
-}
-
-/// A DER element.
-struct Element<'a> {
-    tag: u8,
-    content: &'a [u8],
-    /// With tag and length.
-    whole: &'a [u8],
-}
-
-/// The first element (X.690 §8.1), and what follows it.
-fn element(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
-    let (&tag, after_tag) = bytes.split_first()?;
-    let (&first, mut rest) = after_tag.split_first()?;
-    let mut length = usize::from(first);
-    if first & 0x80 != 0 {
-        let octets = usize::from(first & 0x7f);
-        if !(1..=4).contains(&octets) {
-            return None;
-        }
-        let (digits, after) = rest.split_at_checked(octets)?;
-        length = digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit));
-        rest = after;
-    }
-    let (content, rest) = rest.split_at_checked(length)?;
-    let whole = bytes.get(..bytes.len() - rest.len())?;
-    Some((Element { tag, content, whole }, rest))
 }
 
 #[cfg(test)]

@@ -1,8 +1,44 @@
 //! Waiting for several things at once.
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
+
+/// Work that one task does before others get their turn, in units of [`Pace::spend`]: a few hundred microseconds.
+const WORK_MAX: u32 = 32;
+
+/// Lets the other tasks of the shard run between pieces of work: one message must not hold up the others.
+#[derive(Debug, Default)]
+pub(crate) struct Pace(Cell<u32>);
+
+impl Pace {
+    /// Counts work that comes next. A unit takes about as long as to verify a signature with an RSA key of 1,024
+    /// bits.
+    pub(crate) async fn spend(&self, units: u32) {
+        let spent = self.0.get();
+        if spent > 0 && spent + units > WORK_MAX {
+            self.0.set(units);
+            give_way().await;
+        } else {
+            self.0.set(spent + units);
+        }
+    }
+}
+
+/// Others that are ready run first.
+async fn give_way() {
+    let mut has_given = false;
+    poll_fn(|cx| {
+        if has_given {
+            return Poll::Ready(());
+        }
+        has_given = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
 
 /// What both give; they wait together.
 pub(crate) async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {

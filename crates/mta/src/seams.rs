@@ -359,6 +359,11 @@ pub trait Dns: 'static {
         None
     }
 
+    /// The same of [`Dns::names`].
+    fn names_at_hand(&self, _address: IpAddr) -> Option<Result<Vec<String>, DnsError>> {
+        None
+    }
+
     /// IPv4 addresses alone, as lists in the DNS have them (RFC 5782 §2.1).
     fn ipv4_addresses(&self, host: &str) -> impl Future<Output = Result<Vec<Ipv4Addr>, DnsError>> {
         async {

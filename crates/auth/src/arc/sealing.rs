@@ -107,7 +107,7 @@ fn place(sealing: &Sealing<'_>) -> Result<(u32, Verdict), Unsealed> {
     let says = match verdict {
         Some(says @ (Verdict::None | Verdict::Pass | Verdict::Fail)) => says,
         // Whatever was said of it would stand for ever.
-        Some(Verdict::TempError) | None => return Err(Unsealed::Unverified),
+        Some(Verdict::TempError | Verdict::CutShort) | None => return Err(Unsealed::Unverified),
     };
     match message.newest_set {
         None => Ok((1, says)),
@@ -137,7 +137,9 @@ mod tests {
     use crate::dkim::SigningKey;
     use crate::dkim::signing::folded;
     use crate::testing::{Zone, now};
-    use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+    use aws_lc_rs::encoding::{AsDer as _, Pkcs8V1Der};
+    use aws_lc_rs::rsa::KeySize;
+    use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _, RsaKeyPair};
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     use std::sync::Arc;
@@ -204,6 +206,26 @@ mod tests {
             }
         }
         assert_eq!(hop(&signer, &zone, &message, ""), Err(Unsealed::Full));
+    }
+
+    #[test]
+    fn a_chain_that_costs_too_much_fails() {
+        let pair = RsaKeyPair::generate(KeySize::Rsa4096).unwrap();
+        let der: Pkcs8V1Der<'_> = pair.as_der().unwrap();
+        let key = Arc::new(SigningKey::from_der(der.as_ref()).unwrap());
+        let zone = Zone::of(&[(NAME, &key.record().unwrap())]);
+        let signer = SigningIdentity { domain: "mx.test".into(), selector: "s".into(), key };
+        let mut message = MESSAGE.to_owned();
+        for instance in 1..=16 {
+            message = hop(&signer, &zone, &message, "").unwrap();
+            let expected = match instance {
+                // Its seals, and the message signature.
+                ..=15 => (arc::Verdict::Pass, String::new()),
+                _ => (arc::Verdict::Fail, "the chain costs too much to verify".to_owned()),
+            };
+            assert_eq!(verdict(&zone, &message), expected, "{instance}");
+        }
+        assert!(hop(&signer, &zone, &message, "").unwrap().starts_with("ARC-Seal: i=17; cv=fail"));
     }
 
     #[test]

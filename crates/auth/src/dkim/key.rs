@@ -1,11 +1,19 @@
 //! Public keys as the DNS has them (RFC 6376 §3.6.1).
 
 use super::signature::{Algorithm, decoded};
+use crate::der::{BIT_STRING, INTEGER, SEQUENCE, element};
 use crate::tags::{Tags, listed};
-use aws_lc_rs::digest;
+use aws_lc_rs::digest::Digest;
 use aws_lc_rs::signature::{
     ED25519, ParsedPublicKey, RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY as RSA,
 };
+
+/// RFC 8301 §3.2 asks signers for 1,024 bits and verifiers for 4,096. Larger keys cost more than they are worth.
+const RSA_BITS_MAX: u32 = 4_096;
+/// The exponents in use: each further bit is one more multiplication, at the will of whoever signs.
+const RSA_EXPONENTS: std::ops::RangeInclusive<u64> = 3..=65_537;
+/// Of one verification with an Ed25519 key, in units of [`crate::together::Pace`].
+const ED25519_COST: u32 = 5;
 
 /// A key that signatures are verified with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,14 +80,26 @@ impl Key {
         Ok(Key { algorithm, bytes, is_strict, is_testing })
     }
 
-    /// Whether it made this signature of `signed`.
+    /// Work of one verification, in units of [`crate::together::Pace`]: that of RSA grows with the square of the
+    /// key's length.
+    pub(crate) fn cost(&self) -> u32 {
+        match self.algorithm {
+            Algorithm::RsaSha256 => {
+                let bits = rsa_numbers(&self.bytes).map_or(0, |(bits, _)| bits);
+                bits.min(RSA_BITS_MAX).pow(2).div_ceil(1 << 20).max(1)
+            }
+            Algorithm::Ed25519Sha256 => ED25519_COST,
+        }
+    }
+
+    /// Whether it made this signature of what has this hash (SHA-256).
     ///
     /// # Errors
     /// When it is no key for the algorithm.
     pub(crate) fn verify(
         &self,
         algorithm: Algorithm,
-        signed: &[u8],
+        hash: &Digest,
         signature: &[u8],
     ) -> Result<bool, &'static str> {
         if self.algorithm != algorithm {
@@ -87,14 +107,20 @@ impl Key {
         }
         match algorithm {
             Algorithm::RsaSha256 => {
-                // RFC 8301 §3.2: from 1,024 bits on.
-                let key = ParsedPublicKey::new(&RSA, &self.bytes)
-                    .map_err(|_| "the key is no RSA key of 1,024 to 8,192 bits")?;
-                Ok(key.verify_sig(signed, signature).is_ok())
+                let no_key = "the key is no RSA key of 1,024 to 4,096 bits";
+                let (bits, exponent) = rsa_numbers(&self.bytes).ok_or(no_key)?;
+                if bits > RSA_BITS_MAX {
+                    return Err(no_key);
+                }
+                if exponent.is_none_or(|exponent| !RSA_EXPONENTS.contains(&exponent)) {
+                    return Err("the exponent of the RSA key is not from 3 to 65,537");
+                }
+                // The library takes none of less than 1,024 bits (RFC 8301 §3.2).
+                let key = ParsedPublicKey::new(&RSA, &self.bytes).map_err(|_| no_key)?;
+                Ok(key.verify_digest_sig(hash, signature).is_ok())
             }
             Algorithm::Ed25519Sha256 => {
                 // RFC 8463 §3: what is signed is the hash.
-                let hash = digest::digest(&digest::SHA256, signed);
                 let key = ParsedPublicKey::new(&ED25519, &self.bytes)
                     .map_err(|_| "the key is no Ed25519 key")?;
                 Ok(key.verify_sig(hash.as_ref(), signature).is_ok())
@@ -103,17 +129,107 @@ impl Key {
     }
 }
 
+/// The bits of the modulus and the exponent of an RSA key, as SubjectPublicKeyInfo (RFC 5280 §4.1) or by itself
+/// (RFC 8017 §A.1.1). No exponent: it has more than 64 bits.
+fn rsa_numbers(der: &[u8]) -> Option<(u32, Option<u64>)> {
+    let within = |tag: u8, bytes| element(bytes).filter(|(found, _)| found.tag == tag);
+    let (outer, _) = within(SEQUENCE, der)?;
+    let numbers = match within(SEQUENCE, outer.content) {
+        Some((_, rest)) => {
+            let (bits, _) = within(BIT_STRING, rest)?;
+            // The first octet counts unused bits.
+            within(SEQUENCE, bits.content.get(1..)?)?.0.content
+        }
+        None => outer.content,
+    };
+    let (modulus, rest) = within(INTEGER, numbers)?;
+    let (exponent, _) = within(INTEGER, rest)?;
+    let bits = bits_of(modulus.content)?;
+    let exponent = (bits_of(exponent.content)? <= u64::BITS).then(|| {
+        exponent.content.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte))
+    });
+    Some((bits, exponent))
+}
+
+/// The bits of a positive number.
+fn bits_of(integer: &[u8]) -> Option<u32> {
+    let start = integer.iter().position(|byte| *byte != 0)?;
+    let digits = integer.get(start..)?;
+    let bits = u32::try_from(digits.len()).ok()?.checked_mul(8)?;
+    Some(bits - digits.first()?.leading_zeros())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aws_lc_rs::digest::{SHA256, digest};
+
+    fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+        let [high, low] = u16::try_from(content.len()).unwrap().to_be_bytes();
+        let head = match (high, low) {
+            (0, ..0x80) => vec![tag, low],
+            (0, _) => vec![tag, 0x81, low],
+            _ => vec![tag, 0x82, high, low],
+        };
+        [&head, content].concat()
+    }
+
+    /// An RSA key with such a modulus and exponent, as it is published; and by itself.
+    fn rsa(bits: u32, exponent: &[u8]) -> [Vec<u8>; 2] {
+        let mut modulus = vec![0x5b; (bits / 8) as usize];
+        modulus[0] = 0x80;
+        let modulus = der(INTEGER, &[&[0], &modulus[..]].concat());
+        let numbers = der(SEQUENCE, &[modulus, der(INTEGER, exponent)].concat());
+        let algorithm = [0x30, 13, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1, 5, 0];
+        let bits = der(BIT_STRING, &[&[0], &numbers[..]].concat());
+        [der(SEQUENCE, &[&algorithm[..], &bits].concat()), numbers]
+    }
+
+    #[test]
+    fn rsa_keys_have_a_bound_in_bits_and_exponent() {
+        let hash = digest(&SHA256, b"");
+        let verify = |bits, exponent: &[u8]| {
+            rsa(bits, exponent).map(|bytes| {
+                let algorithm = Algorithm::RsaSha256;
+                let key = Key { algorithm, bytes, is_strict: false, is_testing: false };
+                key.verify(algorithm, &hash, &[1; 128]).map_err(|why| why.contains("exponent"))
+            })
+        };
+        let usual = &[1, 0, 1][..];
+        for bits in [1_024, 2_048, 4_096] {
+            assert_eq!(verify(bits, usual), [Ok(false); 2], "{bits}");
+        }
+        for bits in [1_016, 4_104, 8_192] {
+            assert_eq!(verify(bits, usual), [Err(false); 2], "{bits}");
+        }
+        for good in [&[3][..], &[17], &[0, 0x81], usual] {
+            assert_eq!(verify(2_048, good), [Ok(false); 2], "{good:?}");
+        }
+        for bad in
+            [&[1][..], &[0], &[2], &[1, 0, 3], &[2, 0, 0, 0, 1], &[1, 0, 0, 0, 0, 0, 0, 0, 1]]
+        {
+            let found = verify(2_048, bad);
+            assert!(found.iter().all(Result::is_err), "{bad:?}: {found:?}");
+        }
+        let cost = |bits| {
+            let [bytes, _] = rsa(bits, usual);
+            let algorithm = Algorithm::RsaSha256;
+            Key { algorithm, bytes, is_strict: false, is_testing: false }.cost()
+        };
+        assert_eq!([1_024, 2_048, 3_072, 4_096, 8_192].map(cost), [1, 4, 9, 16, 16]);
+        for cut in 0..rsa(1_024, usual)[0].len() {
+            let _ = rsa_numbers(&rsa(1_024, usual)[0][..cut]);
+        }
+    }
 
     #[test]
     fn keys_are_told_from_what_is_none() {
         let good = b"v=DKIM1; k=ed25519; p=MCowBQ==; t=y:s".to_vec();
         let key = Key::find(&[b"something else".to_vec(), good]).unwrap();
         assert!(key.is_strict && key.is_testing && key.algorithm == Algorithm::Ed25519Sha256);
-        assert!(key.verify(Algorithm::RsaSha256, b"", b"").is_err());
-        assert!(key.verify(Algorithm::Ed25519Sha256, b"", b"").is_err());
+        let hash = digest(&SHA256, b"");
+        assert!(key.verify(Algorithm::RsaSha256, &hash, b"").is_err());
+        assert!(key.verify(Algorithm::Ed25519Sha256, &hash, b"").is_err());
         for bad in [
             "v=DKIM2; p=YQ==",
             "p=YQ==; v=DKIM1",

@@ -12,9 +12,10 @@ pub use published::{Finding, findings};
 pub use signature::Algorithm;
 pub use signing::{SigningIdentity, Unsigned, sign};
 
-use crate::records::Records;
-use crate::scan::Scanned;
-use crate::together::all;
+use crate::records::{Records, Unanswered};
+use crate::scan::{SIGNATURES_MAX, Scanned};
+use crate::together::{Pace, all};
+use aws_lc_rs::digest::{Digest, SHA256, digest};
 use canonical::{Form, is_called, write_field};
 use key::Key;
 use signature::{Seal, Signature, without_signature};
@@ -32,11 +33,17 @@ pub enum Verdict {
     /// It is none, by its form.
     Neutral,
     TempError,
+    /// A limit of our own cut the check short ([`crate::records::Unanswered::OurLimit`]).
+    CutShort,
     /// Its key can't be used.
     PermError,
 }
 
 impl Verdict {
+    pub(crate) fn of(unanswered: &Unanswered) -> Verdict {
+        if unanswered.is_our_limit() { Verdict::CutShort } else { Verdict::TempError }
+    }
+
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +52,7 @@ impl Verdict {
             Verdict::Fail => "fail",
             Verdict::Policy => "policy",
             Verdict::Neutral => "neutral",
-            Verdict::TempError => "temperror",
+            Verdict::TempError | Verdict::CutShort => "temperror",
             Verdict::PermError => "permerror",
         }
     }
@@ -84,59 +91,110 @@ pub fn overall(outcomes: &[Outcome]) -> Verdict {
     let has = |verdict| outcomes.iter().any(|outcome| outcome.verdict == verdict);
     match outcomes.first() {
         _ if has(Verdict::Pass) => Verdict::Pass,
+        _ if has(Verdict::CutShort) => Verdict::CutShort,
         _ if has(Verdict::TempError) => Verdict::TempError,
         Some(first) => first.verdict,
         None => Verdict::None,
     }
 }
 
+/// Questions to the DNS about one message: a key for each signature.
+pub const LOOKUPS_MAX: u32 = SIGNATURES_MAX as u32;
+
+/// What comes of a signature, and why.
+type Why = (Verdict, String);
+
 /// Verifies the first signatures of a message; none if it has none. `now` is in seconds since 1970.
 pub async fn verify<R: Records>(records: &R, message: &Scanned, now: u64) -> Vec<Outcome> {
     if let Some(why) = message.unreadable {
         return vec![Outcome::unsigned(Verdict::PermError, why)];
     }
-    // All at once: a name server that is slow to give one key must not take the time of the others.
-    let verify = async |(field, signature): &(usize, Result<Signature, &str>)| match signature {
-        Ok(signature) => verify_one(records, message, *field, signature, now).await,
-        Err(wrong) => Outcome::unsigned(Verdict::Neutral, wrong),
+    let mut signatures: Vec<_> = message.signatures.iter().enumerate().collect();
+    // Those of the author's domain first: they are the ones that count for DMARC.
+    let author = author_of(message);
+    let is_of_author = |signature: &Signature| {
+        author.as_deref().is_some_and(|author| is_same_branch(&signature.seal.domain, author))
     };
-    all(message.signatures.iter().map(verify)).await
+    signatures.sort_by_key(|(_, (_, read))| !read.as_ref().is_ok_and(is_of_author));
+    // All at once: a name server that is slow to give one key must not take the time of the others.
+    let keys = signatures.iter().map(|(_, (_, read))| key_for(records, message, read, now));
+    let keys = all(keys).await;
+    let pace = Pace::default();
+    let mut outcomes = Vec::with_capacity(signatures.len());
+    for ((place, (field, read)), key) in signatures.into_iter().zip(keys) {
+        let outcome = match read {
+            Ok(signature) => verify_one(message, *field, signature, key, &pace).await,
+            Err(wrong) => Outcome::unsigned(Verdict::Neutral, wrong),
+        };
+        outcomes.push((place, outcome));
+    }
+    outcomes.sort_by_key(|(place, _)| *place);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-async fn verify_one<R: Records>(
+/// The domain of the first author, if it can be read.
+fn author_of(message: &Scanned) -> Option<String> {
+    let field = message.values("From").next()?;
+    crate::authors::domains(field).into_iter().next().flatten()
+}
+
+/// Whether one of two domains is the other, or below it.
+fn is_same_branch(one: &str, other: &str) -> bool {
+    let is_in = |below: &str, above: &str| {
+        let rest = below.strip_suffix(above);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    is_in(one, other) || is_in(other, one)
+}
+
+/// The key of a signature, and whether it covers the whole body; nothing is asked for one that can't be good.
+async fn key_for<R: Records>(
     records: &R,
+    message: &Scanned,
+    read: &Result<Signature, &'static str>,
+    now: u64,
+) -> Result<(Key, bool), Why> {
+    let signature = read.as_ref().map_err(|wrong| (Verdict::Neutral, (*wrong).to_owned()))?;
+    // RFC 6376 §3.5, x=.
+    if signature.expires_at.is_some_and(|expires_at| expires_at < now) {
+        return Err((Verdict::Fail, "the signature has expired".into()));
+    }
+    let is_whole =
+        fits_body(message, signature).map_err(|(verdict, reason)| (verdict, reason.into()))?;
+    Ok((find_key(records, &signature.seal).await?, is_whole))
+}
+
+async fn verify_one(
     message: &Scanned,
     field: usize,
     signature: &Signature,
-    now: u64,
+    key: Result<(Key, bool), Why>,
+    pace: &Pace,
 ) -> Outcome {
-    let of = |(verdict, reason): (Verdict, String)| Outcome {
-        verdict,
-        reason,
-        signer: Some(Signer {
-            domain: signature.seal.domain.clone(),
-            selector: signature.seal.selector.clone(),
-            algorithm: signature.seal.algorithm,
-        }),
-    };
-    // RFC 6376 §3.5, x=.
-    if signature.expires_at.is_some_and(|expires_at| expires_at < now) {
-        return of((Verdict::Fail, "the signature has expired".into()));
-    }
-    let is_whole = match fits_body(message, signature) {
-        Ok(is_whole) => is_whole,
-        Err((verdict, reason)) => return of((verdict, reason.into())),
-    };
-    let signed = signed_header(message, field, signature);
-    match verify_seal(records, &signature.seal, &signed, Some(signature)).await {
-        // RFC 6376 §8.15: one that was added is what readers may show.
-        Ok(()) if has_unsigned_author(message, signature) => {
-            of((Verdict::Policy, "there is a From that is not signed".into()))
+    let verified = match key {
+        Ok((key, is_whole)) => {
+            pace.spend(key.cost()).await;
+            let hash = digest(&SHA256, &signed_header(message, field, signature));
+            let verified = verify_seal(&key, &signature.seal, &hash, Some(signature));
+            verified.map(|()| is_whole)
         }
-        Ok(()) if is_whole => of((Verdict::Pass, String::new())),
-        Ok(()) => of((Verdict::Policy, "l= leaves an end of the body unsigned".into())),
-        Err(wrong) => of(wrong),
-    }
+        Err(wrong) => Err(wrong),
+    };
+    let (verdict, reason) = match verified {
+        // RFC 6376 §8.15: one that was added is what readers may show.
+        Ok(_) if has_unsigned_author(message, signature) => {
+            (Verdict::Policy, "there is a From that is not signed".into())
+        }
+        Ok(true) => (Verdict::Pass, String::new()),
+        Ok(false) => (Verdict::Policy, "an end of the body is not signed".into()),
+        Err(wrong) => wrong,
+    };
+    let signer = Signer {
+        domain: signature.seal.domain.clone(),
+        selector: signature.seal.selector.clone(),
+        algorithm: signature.seal.algorithm,
+    };
+    Outcome { verdict, reason, signer: Some(signer) }
 }
 
 fn has_unsigned_author(message: &Scanned, signature: &Signature) -> bool {
@@ -198,30 +256,33 @@ pub(crate) fn write_last_field(field: &[u8], form: Form, signed: &mut Vec<u8>) {
     }
 }
 
-/// Whether what is signed fits the key in the DNS. `signature`: with what else it must fit.
-pub(crate) async fn verify_seal<R: Records>(
-    records: &R,
-    seal: &Seal,
-    signed: &[u8],
-    signature: Option<&Signature>,
-) -> Result<(), (Verdict, String)> {
+/// The key of a signature in the DNS.
+pub(crate) async fn find_key<R: Records>(records: &R, seal: &Seal) -> Result<Key, Why> {
     let found = records.txt(&seal.key_name()).await;
-    let found = found.map_err(|unanswered| (Verdict::TempError, unanswered.to_string()))?;
-    let unusable = |wrong: &'static str| (Verdict::PermError, wrong.to_owned());
-    let key = Key::find(&found).map_err(unusable)?;
+    let found = found.map_err(|unanswered| (Verdict::of(&unanswered), unanswered.to_string()))?;
+    Key::find(&found).map_err(|wrong| (Verdict::PermError, wrong.to_owned()))
+}
+
+/// Whether what has this hash fits the key. `signature`: with what else it must fit.
+pub(crate) fn verify_seal(
+    key: &Key,
+    seal: &Seal,
+    hash: &Digest,
+    signature: Option<&Signature>,
+) -> Result<(), Why> {
     // RFC 6376 §3.6.1: what fails while its domain is testing is as good as unsigned.
-    let of_key = |(verdict, reason): (Verdict, String)| match key.is_testing {
-        true => (Verdict::None, format!("{reason}; its domain is testing (t=y)")),
+    let of_key = |(verdict, reason): Why| match key.is_testing {
+        true => (Verdict::None, format!("{reason}; its domain is testing")),
         false => (verdict, reason),
     };
     let is_other = |signature: &Signature| signature.agent_domain != seal.domain;
     if key.is_strict && signature.is_some_and(is_other) {
         return Err(of_key((Verdict::PermError, "the key is for d= itself, not for i=".into())));
     }
-    match key.verify(seal.algorithm, signed, &seal.signature) {
+    match key.verify(seal.algorithm, hash, &seal.signature) {
         Ok(true) => Ok(()),
         Ok(false) => Err(of_key((Verdict::Fail, "the signature does not fit the header".into()))),
-        Err(wrong) => Err(of_key(unusable(wrong))),
+        Err(wrong) => Err(of_key((Verdict::PermError, wrong.to_owned()))),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::key::Key;
 use super::private_key::SigningKey;
+use aws_lc_rs::digest::{SHA256, digest};
 use std::fmt;
 
 /// What is wrong with the records of a key.
@@ -56,7 +57,7 @@ pub fn findings(records: &[Vec<u8>], ours: &SigningKey) -> Vec<Finding> {
     // Whatever form it has there: whether what is signed verifies.
     let probe = b"probe";
     let signature = ours.sign(probe).unwrap_or_default();
-    match key.verify(ours.algorithm(), probe, &signature) {
+    match key.verify(ours.algorithm(), &digest(&SHA256, probe), &signature) {
         Ok(true) => {}
         Ok(false) => findings.push(Finding::Differs),
         Err(why) => findings.push(Finding::Malformed(why)),

@@ -19,6 +19,9 @@ use reporting::Applied;
 
 /// Names that are asked about on the way from one domain up (RFC 9989 §4.10).
 pub const STEPS_MAX: usize = 8;
+/// Questions to the DNS about one message: the way up from the author, whether its domain exists, and the way up from
+/// each that passed for it.
+pub const LOOKUPS_MAX: u32 = (STEPS_MAX + 3 + (1 + SIGNERS_MAX) * STEPS_MAX) as u32;
 /// Good signatures of the author's organization that are looked at: of each further domain it is asked where its
 /// own organization ends.
 const SIGNERS_MAX: usize = 4;
@@ -31,18 +34,24 @@ pub enum Verdict {
     Pass,
     Fail,
     TempError,
+    /// A limit of our own cut the check short ([`crate::records::Unanswered::OurLimit`]).
+    CutShort,
     /// Whose policy it would be can't be told.
     PermError,
 }
 
 impl Verdict {
+    pub(crate) fn of(unanswered: &Unanswered) -> Verdict {
+        if unanswered.is_our_limit() { Verdict::CutShort } else { Verdict::TempError }
+    }
+
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Verdict::None => "none",
             Verdict::Pass => "pass",
             Verdict::Fail => "fail",
-            Verdict::TempError => "temperror",
+            Verdict::TempError | Verdict::CutShort => "temperror",
             Verdict::PermError => "permerror",
         }
     }
@@ -74,6 +83,8 @@ struct Policy {
     of: String,
     /// What belongs to the author's domain is at or below it.
     organization: String,
+    /// Why nothing is known of a domain above those with records, if so: the organization may end there.
+    unanswered: Option<Unanswered>,
 }
 
 /// Finds the author's domain and its policy.
@@ -91,9 +102,10 @@ pub async fn discover<R: Records>(records: &R, message: &Scanned) -> Result<Disc
     match policy(records, &domain).await {
         Ok(policy) => Ok(Discovered { domain, policy }),
         Err(unanswered) => Err(Outcome {
-            verdict: Verdict::TempError,
+            verdict: Verdict::of(&unanswered),
             domain: Some(domain),
-            wish: Wish::None,
+            // Where it was not asked for enough, it may be the strictest.
+            wish: if unanswered.is_our_limit() { Wish::Reject } else { Wish::None },
             reason: unanswered.to_string(),
             applied: None,
         }),
@@ -124,22 +136,47 @@ fn author(message: &Scanned) -> Result<String, (Verdict, &'static str)> {
 
 /// The policy for a domain (RFC 9989 §4.10.1).
 async fn policy<R: Records>(records: &R, domain: &str) -> Result<Option<Policy>, Unanswered> {
-    let mut found = walk(records, domain).await?;
+    let Walked { mut found, unanswered } = walk(records, domain).await?;
     let organization = organization(&found, domain);
     let is_of = |name: &str| found.iter().position(|(of, _)| of == name);
     let at = is_of(domain).or_else(|| is_of(&organization)).or(found.len().checked_sub(1));
     Ok(at.map(|at| {
         let (of, record) = found.swap_remove(at);
-        Policy { record, of, organization }
+        Policy { record, of, organization, unanswered }
     }))
 }
 
-/// The policies of a domain and of those above it, the longest name first (RFC 9989 §4.10).
-async fn walk<R: Records>(records: &R, domain: &str) -> Result<Vec<(String, Record)>, Unanswered> {
+/// What was found on the way up from a domain.
+struct Walked {
+    /// The policies, the longest name first.
+    found: Vec<(String, Record)>,
+    /// Why the way was not gone to its end.
+    unanswered: Option<Unanswered>,
+}
+
+impl Walked {
+    /// # Errors
+    /// The way was not gone to its end.
+    fn whole(self) -> Result<Vec<(String, Record)>, Unanswered> {
+        self.unanswered.map_or(Ok(self.found), Err)
+    }
+}
+
+/// The policies of a domain and of those above it (RFC 9989 §4.10). Silence about a domain above one with a
+/// policy does not take that away.
+async fn walk<R: Records>(records: &R, domain: &str) -> Result<Walked, Unanswered> {
     let mut found = Vec::new();
     let mut name = domain;
     for _ in 0..STEPS_MAX {
-        let txt = records.txt(&format!("_dmarc.{name}")).await?;
+        let txt = match records.txt(&format!("_dmarc.{name}")).await {
+            Ok(txt) => txt,
+            Err(unanswered) if found.is_empty() => return Err(unanswered),
+            Err(unanswered) => {
+                // No organization is as large as a top-level domain.
+                let unanswered = name.contains('.').then_some(unanswered);
+                return Ok(Walked { found, unanswered });
+            }
+        };
         if let Some(record) = Record::find(&txt) {
             let is_end = record.registry != Registry::Unsaid;
             found.push((name.to_owned(), record));
@@ -155,7 +192,7 @@ async fn walk<R: Records>(records: &R, domain: &str) -> Result<Vec<(String, Reco
             None => break,
         }
     }
-    Ok(found)
+    Ok(Walked { found, unanswered: None })
 }
 
 /// Below which name a domain's organization has all of its own (RFC 9989 §4.10.2).
@@ -191,14 +228,15 @@ pub async fn evaluate<R: Records>(
         let (verdict, wish) = (Verdict::None, Wish::None);
         return Outcome { verdict, domain: Some(domain), wish, reason, applied: None };
     };
-    let full = wish(records, &policy, &domain).await;
+    let (full, cut) = wish(records, &policy, &domain).await;
     let wish = if chance < policy.record.percent { full } else { full.milder() };
     let found = aligned(records, &policy, &domain, spf, dkim).await;
     let (is_spf_aligned, is_dkim_aligned) = (found.spf.is_some(), found.dkim.is_some());
     let (verdict, reason) = match found {
         Alignment { spf: Some(of), .. } => (Verdict::Pass, format!("SPF passed for {of}")),
         Alignment { dkim: Some(of), .. } => (Verdict::Pass, format!("DKIM passed for {of}")),
-        Alignment { unknown: Some(why), .. } => (Verdict::TempError, why),
+        Alignment { unknown: Some(unknown), .. } => unknown,
+        _ if cut.is_some() => (Verdict::CutShort, cut.unwrap_or_default()),
         _ => (
             Verdict::Fail,
             format!("neither SPF nor DKIM passed for {domain}; policy of {}", policy.of),
@@ -213,28 +251,34 @@ pub async fn evaluate<R: Records>(
     Outcome { verdict, domain: Some(domain), wish, reason, applied }
 }
 
-/// What the policy asks for mail of a domain that fails.
-async fn wish<R: Records>(records: &R, policy: &Policy, domain: &str) -> Wish {
+/// What the policy asks for mail of a domain that fails. Where a limit of ours kept us from knowing, the strictest
+/// that it may be, and why that is not known.
+async fn wish<R: Records>(records: &R, policy: &Policy, domain: &str) -> (Wish, Option<String>) {
     let record = &policy.record;
     if policy.of == domain {
-        return record.wish;
+        return (record.wish, None);
     }
-    let is_other = record.wish_absent != record.wish_below;
-    if is_other && is_absent(records, domain).await {
-        record.wish_absent
-    } else {
-        record.wish_below
+    if record.wish_absent == record.wish_below {
+        return (record.wish_below, None);
+    }
+    match is_absent(records, domain).await {
+        Ok(true) => (record.wish_absent, None),
+        // What gets no answer exists.
+        Err(unanswered) if unanswered.is_our_limit() => {
+            (record.wish_absent.max(record.wish_below), Some(unanswered.to_string()))
+        }
+        Ok(false) | Err(_) => (record.wish_below, None),
     }
 }
 
-/// Whether nothing at a name could have to do with mail (RFC 9989 §3.2.8). What gets no answer exists.
-async fn is_absent<R: Records>(records: &R, domain: &str) -> bool {
+/// Whether nothing at a name could have to do with mail (RFC 9989 §3.2.8).
+async fn is_absent<R: Records>(records: &R, domain: &str) -> Result<bool, Unanswered> {
     for family in [Family::V4, Family::V6] {
-        if !records.addresses(domain, family).await.is_ok_and(|found| found.is_empty()) {
-            return false;
+        if !records.addresses(domain, family).await?.is_empty() {
+            return Ok(false);
         }
     }
-    records.mail_hosts(domain).await.is_ok_and(|found| found.is_empty())
+    Ok(records.mail_hosts(domain).await?.is_empty())
 }
 
 /// What passed for the author's domain.
@@ -245,7 +289,16 @@ struct Alignment {
     /// For which domain.
     dkim: Option<String>,
     /// It could be found out later, and why not now.
-    unknown: Option<String>,
+    unknown: Option<(Verdict, String)>,
+}
+
+impl Alignment {
+    /// Takes note of what is not known; what our own limits kept from being known stays.
+    fn note_unknown(&mut self, verdict: Verdict, reason: String) {
+        if !matches!(self.unknown, Some((Verdict::CutShort, _))) {
+            self.unknown = Some((verdict, reason));
+        }
+    }
 }
 
 /// RFC 7489 §3.1.
@@ -258,17 +311,23 @@ async fn aligned<R: Records>(
 ) -> Alignment {
     let mut found = Alignment::default();
     let spf_domain = spf.domain.to_ascii_lowercase();
-    let is_spf = matches!(spf.verdict, spf::Verdict::Pass | spf::Verdict::TempError);
-    if is_spf {
+    let of_spf = match spf.verdict {
+        spf::Verdict::Pass => Some(Verdict::Pass),
+        spf::Verdict::TempError => Some(Verdict::TempError),
+        spf::Verdict::CutShort => Some(Verdict::CutShort),
+        _ => None,
+    };
+    if let Some(verdict) = of_spf {
         match belongs(records, policy, author, &spf_domain, policy.record.is_strict_spf).await {
-            Ok(true) if spf.verdict == spf::Verdict::Pass => found.spf = Some(spf_domain),
-            Ok(true) => found.unknown = Some(spf.reason.clone()),
+            Ok(true) if verdict == Verdict::Pass => found.spf = Some(spf_domain),
+            Ok(true) => found.note_unknown(verdict, spf.reason.clone()),
             Ok(false) => {}
-            Err(unanswered) => found.unknown = Some(unanswered.to_string()),
+            Err(why) => found.note_unknown(Verdict::of(&why), why.to_string()),
         }
     }
     let is_open = |outcome: &&dkim::Outcome| {
-        matches!(outcome.verdict, dkim::Verdict::Pass | dkim::Verdict::TempError)
+        use dkim::Verdict::{CutShort, Pass, TempError};
+        matches!(outcome.verdict, Pass | TempError | CutShort)
     };
     for (of, outcome) in near(policy, author, dkim.iter().filter(is_open)) {
         match belongs(records, policy, author, of, policy.record.is_strict_dkim).await {
@@ -276,9 +335,13 @@ async fn aligned<R: Records>(
                 found.dkim = Some(of.to_owned());
                 break;
             }
-            Ok(true) => found.unknown = Some(outcome.reason.clone()),
+            Ok(true) => {
+                let is_cut = outcome.verdict == dkim::Verdict::CutShort;
+                let verdict = if is_cut { Verdict::CutShort } else { Verdict::TempError };
+                found.note_unknown(verdict, outcome.reason.clone());
+            }
             Ok(false) => {}
-            Err(unanswered) => found.unknown = Some(unanswered.to_string()),
+            Err(why) => found.note_unknown(Verdict::of(&why), why.to_string()),
         }
     }
     found
@@ -295,7 +358,9 @@ fn near<'o>(
     };
     let mut near: Vec<_> = outcomes
         .filter_map(of_signer)
-        .filter(|(domain, _)| *domain == author || policy.is_over(domain))
+        .filter(|(domain, _)| {
+            *domain == author || policy.is_over(domain) || policy.may_be_over(domain, author)
+        })
         .collect();
     near.sort_by_key(|(domain, _)| *domain != author);
     near.truncate(SIGNERS_MAX);
@@ -307,6 +372,13 @@ impl Policy {
     fn is_over(&self, domain: &str) -> bool {
         let above = domain.strip_suffix(self.organization.as_str());
         above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+    }
+
+    /// Whether it could be, of the author's organization, where nobody knows where that ends.
+    fn may_be_over(&self, domain: &str, author: &str) -> bool {
+        let last_two = |name: &str| name.rmatch_indices('.').nth(1).map_or(0, |(dot, _)| dot + 1);
+        let registered = |name: &str| name[last_two(name)..].to_owned();
+        self.unanswered.is_some() && registered(domain) == registered(author)
     }
 }
 
@@ -321,12 +393,21 @@ async fn belongs<R: Records>(
     if domain == author {
         return Ok(true);
     }
-    if is_strict || !policy.is_over(domain) {
+    let is_over = policy.is_over(domain);
+    if is_strict || !is_over && !policy.may_be_over(domain, author) {
         return Ok(false);
     }
+    match &policy.unanswered {
+        Some(unanswered) if !is_over => return Err(unanswered.clone()),
+        _ => {}
+    }
     // A domain below may be an organization of its own.
-    let found = walk(records, domain).await?;
-    Ok(organization(&found, domain) == policy.organization)
+    let walked = walk(records, domain).await?;
+    match walked.unanswered {
+        _ if organization(&walked.found, domain) == policy.organization => Ok(true),
+        Some(unanswered) => Err(unanswered),
+        None => Ok(false),
+    }
 }
 
 #[cfg(test)]

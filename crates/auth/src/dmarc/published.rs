@@ -140,7 +140,7 @@ mod tests {
             ("bad.a.example", "Malformed"),
             ("none.test", "Missing"),
             ("slip.test", "slip.test reject true mistaken"),
-            ("dead.test", "Unanswered(Unanswered(\"timeout\"))"),
+            ("dead.test", "Unanswered(NoAnswer(\"timeout\"))"),
         ] {
             assert_eq!(found(domain), expected, "{domain}");
         }

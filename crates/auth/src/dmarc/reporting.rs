@@ -188,8 +188,8 @@ pub async fn may_report<R: Records>(
     if about == to {
         return Ok(true);
     }
-    let of_about = organization(&walk(records, about).await?, about);
-    let of_to = organization(&walk(records, to).await?, to);
+    let of_about = organization(&walk(records, about).await?.whole()?, about);
+    let of_to = organization(&walk(records, to).await?.whole()?, to);
     if of_about == of_to {
         return Ok(true);
     }

@@ -3,8 +3,8 @@
 use super::expansion::{Template, Values};
 use super::record::{Directive, Mechanism, Prefixes, Record, is_policy};
 use super::{Identity, Outcome, Question, Verdict};
-use crate::records::{Family, Records, Unanswered};
-use std::cell::Cell;
+use crate::records::{Answer, Family, Records, Unanswered};
+use std::cell::{Cell, OnceCell};
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -36,6 +36,7 @@ pub async fn check<R: Records>(records: &R, question: Question<'_>) -> Outcome {
         question: &question,
         lookups: Cell::new(0),
         voids: Cell::new(0),
+        client_names: OnceCell::new(),
     };
     let Found { verdict, reason, explanation } = match check.evaluate(domain.to_owned()).await {
         Ok(found) => found,
@@ -64,7 +65,7 @@ struct Stop {
 
 impl From<Unanswered> for Stop {
     fn from(unanswered: Unanswered) -> Stop {
-        Stop { verdict: Verdict::TempError, reason: unanswered.to_string() }
+        Stop { verdict: Verdict::of(&unanswered), reason: unanswered.to_string() }
     }
 }
 
@@ -78,6 +79,8 @@ struct Check<'a, R> {
     question: &'a Question<'a>,
     lookups: Cell<u32>,
     voids: Cell<u32>,
+    /// Asked for once, by the first term that needs them.
+    client_names: OnceCell<Vec<String>>,
 }
 
 impl<R: Records> Check<'_, R> {
@@ -113,7 +116,7 @@ impl<R: Records> Check<'_, R> {
                 return Ok(Found { verdict: Verdict::Neutral, reason, explanation: None });
             };
             self.count_lookup()?;
-            let target = self.expand(redirect, &domain).await;
+            let target = self.expand(redirect, &domain).await?;
             redirected_by = Some(std::mem::replace(&mut domain, target));
         }
     }
@@ -146,27 +149,34 @@ impl<R: Records> Check<'_, R> {
             Mechanism::Ip6(network, bits) => Ok(is_within(client, IpAddr::V6(*network), *bits)),
             Mechanism::Include(target) => self.includes(target, domain).await,
             Mechanism::A(target, prefixes) => {
-                let host = self.target(target.as_ref(), domain).await;
-                self.is_host(&host, *prefixes).await
+                let host = self.target(target.as_ref(), domain).await?;
+                let found = self.host(&host, *prefixes).await?;
+                self.count_void(found == Host::Void)?;
+                Ok(found == Host::Client)
             }
             Mechanism::Mx(target, prefixes) => {
-                let of = self.target(target.as_ref(), domain).await;
+                let of = self.target(target.as_ref(), domain).await?;
                 self.is_exchange(&of, *prefixes).await
             }
             Mechanism::Ptr(target) => {
-                let of = self.target(target.as_ref(), domain).await;
-                Ok(self.client_names().await.iter().any(|name| is_at_or_below(name, &of)))
+                let of = self.target(target.as_ref(), domain).await?;
+                Ok(self.client_names().await?.iter().any(|name| is_at_or_below(name, &of)))
             }
             Mechanism::Exists(target) => {
-                let host = self.expand(target, domain).await;
-                Ok(is_name(&host) && !self.addresses(&host, Family::V4).await?.is_empty())
+                let host = self.expand(target, domain).await?;
+                if !is_name(&host) {
+                    return Ok(false);
+                }
+                let addresses = self.records.addresses(&host, Family::V4).await?;
+                self.count_void(addresses.is_empty())?;
+                Ok(!addresses.is_empty())
             }
         }
     }
 
     /// RFC 7208 §5.2.
     async fn includes(&self, target: &Template, domain: &str) -> Result<bool, Stop> {
-        let target = self.expand(target, domain).await;
+        let target = self.expand(target, domain).await?;
         let found = self.evaluate(target).await?;
         match found.verdict {
             Verdict::Pass => Ok(true),
@@ -175,16 +185,16 @@ impl<R: Records> Check<'_, R> {
         }
     }
 
-    async fn target(&self, target: Option<&Template>, domain: &str) -> String {
+    async fn target(&self, target: Option<&Template>, domain: &str) -> Result<String, Stop> {
         match target {
             Some(target) => self.expand(target, domain).await,
-            None => domain.to_owned(),
+            None => Ok(domain.to_owned()),
         }
     }
 
-    async fn expand(&self, template: &Template, domain: &str) -> String {
-        let client_name = self.client_name_for(template, domain).await;
-        template.expand_domain(&self.values(domain, client_name.as_deref()))
+    async fn expand(&self, template: &Template, domain: &str) -> Result<String, Stop> {
+        let client_name = self.client_name_for(template, domain).await?;
+        Ok(template.expand_domain(&self.values(domain, client_name.as_deref())))
     }
 
     fn values<'v>(&'v self, domain: &'v str, client_name: Option<&'v str>) -> Values<'v> {
@@ -192,40 +202,51 @@ impl<R: Records> Check<'_, R> {
     }
 
     /// RFC 7208 §7.2, `p`: the domain itself among the client's names, else one below it, else any.
-    async fn client_name_for(&self, template: &Template, domain: &str) -> Option<String> {
+    async fn client_name_for(
+        &self,
+        template: &Template,
+        domain: &str,
+    ) -> Result<Option<String>, Stop> {
         if !template.needs_client_name() {
-            return None;
+            return Ok(None);
         }
-        let names = self.client_names().await;
+        let names = self.client_names().await?;
         let same = names.iter().find(|name| name.eq_ignore_ascii_case(domain));
         let below = || names.iter().find(|name| is_at_or_below(name, domain));
-        same.or_else(below).or_else(|| names.first()).cloned()
+        Ok(same.or_else(below).or_else(|| names.first()).cloned())
     }
 
-    /// The names of the client that lead back to its address (RFC 7208 §5.5). What can't be looked
-    /// up is none.
-    async fn client_names(&self) -> Vec<String> {
+    /// The names of the client that lead back to its address (RFC 7208 §5.5). What the DNS does not answer
+    /// is none.
+    async fn client_names(&self) -> Result<&[String], Stop> {
+        if let Some(known) = self.client_names.get() {
+            return Ok(known);
+        }
         let client = self.question.client;
-        let mut names = self.records.names(client).await.unwrap_or_default();
+        let mut names = found_of(self.records.names(client).await)?;
         names.truncate(EXCHANGES_MAX);
         let mut validated = Vec::new();
         for name in names {
             let addresses = self.records.addresses(&name, Family::of(client)).await;
-            if addresses.is_ok_and(|addresses| addresses.contains(&client)) {
+            if found_of(addresses)?.contains(&client) {
                 validated.push(name);
             }
         }
-        validated
+        Ok(self.client_names.get_or_init(|| validated))
     }
 
-    async fn is_host(&self, host: &str, prefixes: Prefixes) -> Result<bool, Stop> {
+    async fn host(&self, host: &str, prefixes: Prefixes) -> Result<Host, Stop> {
         if !is_name(host) {
-            return Ok(false);
+            return Ok(Host::Other);
         }
         let client = self.question.client;
         let bits = if client.is_ipv4() { prefixes.v4 } else { prefixes.v6 };
-        let addresses = self.addresses(host, Family::of(client)).await?;
-        Ok(addresses.into_iter().any(|address| is_within(client, address, bits)))
+        let addresses = self.records.addresses(host, Family::of(client)).await?;
+        if addresses.is_empty() {
+            return Ok(Host::Void);
+        }
+        let is_client = addresses.into_iter().any(|address| is_within(client, address, bits));
+        Ok(if is_client { Host::Client } else { Host::Other })
     }
 
     async fn is_exchange(&self, domain: &str, prefixes: Prefixes) -> Result<bool, Stop> {
@@ -233,22 +254,21 @@ impl<R: Records> Check<'_, R> {
             return Ok(false);
         }
         let hosts = self.records.mail_hosts(domain).await?;
-        self.count_void(hosts.is_empty())?;
         if hosts.len() > EXCHANGES_MAX {
             return Err(wrong(format!("{domain} has more than {EXCHANGES_MAX} mail hosts")));
         }
+        // RFC 7208 §4.6.4 counts terms: hosts without an address of the client's family are one void term, and
+        // only if there is no other host.
+        let mut is_void = true;
         for host in hosts {
-            if self.is_host(&host, prefixes).await? {
-                return Ok(true);
+            match self.host(&host, prefixes).await? {
+                Host::Client => return Ok(true),
+                Host::Other => is_void = false,
+                Host::Void => {}
             }
         }
+        self.count_void(is_void)?;
         Ok(false)
-    }
-
-    async fn addresses(&self, host: &str, family: Family) -> Result<Vec<IpAddr>, Stop> {
-        let addresses = self.records.addresses(host, family).await?;
-        self.count_void(addresses.is_empty())?;
-        Ok(addresses)
     }
 
     fn count_lookup(&self) -> Result<(), Stop> {
@@ -269,15 +289,34 @@ impl<R: Records> Check<'_, R> {
 
     /// RFC 7208 §6.2: whatever is wrong with it, there is none then.
     async fn explain(&self, name: &Template, domain: &str) -> Option<String> {
-        let name = self.expand(name, domain).await;
+        let name = self.expand(name, domain).await.ok()?;
         let texts = if is_name(&name) { self.records.txt(&name).await.ok()? } else { return None };
         let [text] = texts.as_slice() else { return None };
         let text = Template::parse(std::str::from_utf8(text).ok()?, true)?;
-        let client_name = self.client_name_for(&text, domain).await;
+        let client_name = self.client_name_for(&text, domain).await.ok()?;
         let mut text = text.expand(&self.values(domain, client_name.as_deref()));
         text.truncate(text.floor_char_boundary(EXPLANATION_BYTES_MAX));
         let is_printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         (is_printable && !text.is_empty()).then_some(text)
+    }
+}
+
+/// What a host is to the client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Host {
+    /// It has the client's address.
+    Client,
+    /// It has others.
+    Other,
+    /// It has none of the client's family.
+    Void,
+}
+
+/// What the DNS does not answer is nothing; where a limit of ours kept it from being asked, the check is over.
+fn found_of<T>(answer: Answer<T>) -> Result<Vec<T>, Stop> {
+    match answer {
+        Err(unanswered) if unanswered.is_our_limit() => Err(unanswered.into()),
+        answer => Ok(answer.unwrap_or_default()),
     }
 }
 

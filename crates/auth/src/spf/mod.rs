@@ -6,6 +6,7 @@ mod record;
 
 pub use evaluation::{EXCHANGES_MAX, LOOKUPS_MAX, VOID_LOOKUPS_MAX, check};
 
+use crate::records::Unanswered;
 use std::net::IpAddr;
 
 /// What is asked.
@@ -40,10 +41,16 @@ pub enum Verdict {
     Fail,
     SoftFail,
     TempError,
+    /// A limit of our own cut the check short ([`crate::records::Unanswered::OurLimit`]).
+    CutShort,
     PermError,
 }
 
 impl Verdict {
+    pub(crate) fn of(unanswered: &Unanswered) -> Verdict {
+        if unanswered.is_our_limit() { Verdict::CutShort } else { Verdict::TempError }
+    }
+
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -52,7 +59,7 @@ impl Verdict {
             Verdict::Pass => "pass",
             Verdict::Fail => "fail",
             Verdict::SoftFail => "softfail",
-            Verdict::TempError => "temperror",
+            Verdict::TempError | Verdict::CutShort => "temperror",
             Verdict::PermError => "permerror",
         }
     }

@@ -20,7 +20,9 @@ impl Metrics {
             match says {
                 arc::Verdict::Pass => self.sealed_pass.inc(),
                 arc::Verdict::Fail => self.sealed_fail.inc(),
-                arc::Verdict::None | arc::Verdict::TempError => self.sealed_none.inc(),
+                arc::Verdict::None | arc::Verdict::TempError | arc::Verdict::CutShort => {
+                    self.sealed_none.inc()
+                }
             }
         }
     }
@@ -29,7 +31,7 @@ impl Metrics {
         match verdict {
             iprev::Verdict::Pass => &self.checked_iprev_pass,
             iprev::Verdict::Fail => &self.checked_iprev_fail,
-            iprev::Verdict::TempError => &self.checked_iprev_temperror,
+            iprev::Verdict::TempError | iprev::Verdict::CutShort => &self.checked_iprev_temperror,
             iprev::Verdict::PermError => &self.checked_iprev_permerror,
         }
     }
@@ -41,7 +43,7 @@ impl Metrics {
             spf::Verdict::Pass => &self.checked_spf_pass,
             spf::Verdict::Fail => &self.checked_spf_fail,
             spf::Verdict::SoftFail => &self.checked_spf_softfail,
-            spf::Verdict::TempError => &self.checked_spf_temperror,
+            spf::Verdict::TempError | spf::Verdict::CutShort => &self.checked_spf_temperror,
             spf::Verdict::PermError => &self.checked_spf_permerror,
         }
     }
@@ -53,7 +55,7 @@ impl Metrics {
             dkim::Verdict::Fail => &self.checked_dkim_fail,
             dkim::Verdict::Policy => &self.checked_dkim_policy,
             dkim::Verdict::Neutral => &self.checked_dkim_neutral,
-            dkim::Verdict::TempError => &self.checked_dkim_temperror,
+            dkim::Verdict::TempError | dkim::Verdict::CutShort => &self.checked_dkim_temperror,
             dkim::Verdict::PermError => &self.checked_dkim_permerror,
         }
     }
@@ -63,7 +65,7 @@ impl Metrics {
             dmarc::Verdict::None => &self.checked_dmarc_none,
             dmarc::Verdict::Pass => &self.checked_dmarc_pass,
             dmarc::Verdict::Fail => &self.checked_dmarc_fail,
-            dmarc::Verdict::TempError => &self.checked_dmarc_temperror,
+            dmarc::Verdict::TempError | dmarc::Verdict::CutShort => &self.checked_dmarc_temperror,
             dmarc::Verdict::PermError => &self.checked_dmarc_permerror,
         }
     }
@@ -73,7 +75,7 @@ impl Metrics {
             arc::Verdict::None => &self.checked_arc_none,
             arc::Verdict::Pass => &self.checked_arc_pass,
             arc::Verdict::Fail => &self.checked_arc_fail,
-            arc::Verdict::TempError => &self.checked_arc_temperror,
+            arc::Verdict::TempError | arc::Verdict::CutShort => &self.checked_arc_temperror,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The DNS as those ask it who check senders.
 
-use super::{Dns, DnsError};
+use super::{Dns, DnsError, Mx};
 use auth::records::{Answer, Family, Records, Unanswered};
 use std::net::IpAddr;
 
@@ -8,12 +8,49 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug)]
 pub struct AsRecords<'a, D>(pub &'a D);
 
-/// What does not exist has no records; any other trouble is no answer.
+/// What does not exist has no records; that nothing was left to ask with is our own limit, any other trouble no
+/// answer.
 fn answer<T>(said: Result<Vec<T>, DnsError>) -> Answer<T> {
     match said {
         Ok(records) => Ok(records),
         Err(DnsError::NoSuchDomain | DnsError::NoRecords) => Ok(Vec::new()),
-        Err(error) => Err(Unanswered(error.to_string().into())),
+        Err(error @ DnsError::Lack) => Err(Unanswered::OurLimit(error.to_string().into())),
+        Err(error) => Err(Unanswered::NoAnswer(error.to_string().into())),
+    }
+}
+
+fn of_family(said: Result<Vec<IpAddr>, DnsError>, family: Family) -> Answer<IpAddr> {
+    let mut addresses = answer(said)?;
+    addresses.retain(|address| Family::of(*address) == family);
+    Ok(addresses)
+}
+
+fn in_order(said: Result<Vec<Mx>, DnsError>) -> Answer<String> {
+    let mut hosts = answer(said)?;
+    hosts.sort_by_key(|mx| mx.preference);
+    Ok(hosts.into_iter().map(|mx| mx.host).collect())
+}
+
+/// What is answered without asking anybody, because it is remembered.
+impl<D: Dns> AsRecords<'_, D> {
+    #[must_use]
+    pub fn txt_at_hand(&self, name: &str) -> Option<Answer<Vec<u8>>> {
+        self.0.txt_at_hand(name).map(answer)
+    }
+
+    #[must_use]
+    pub fn addresses_at_hand(&self, host: &str, family: Family) -> Option<Answer<IpAddr>> {
+        self.0.addresses_at_hand(host).map(|said| of_family(said, family))
+    }
+
+    #[must_use]
+    pub fn mail_hosts_at_hand(&self, domain: &str) -> Option<Answer<String>> {
+        self.0.mx_at_hand(domain).map(in_order)
+    }
+
+    #[must_use]
+    pub fn names_at_hand(&self, address: IpAddr) -> Option<Answer<String>> {
+        self.0.names_at_hand(address).map(answer)
     }
 }
 
@@ -23,15 +60,11 @@ impl<D: Dns> Records for AsRecords<'_, D> {
     }
 
     async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
-        let mut addresses = answer(self.0.addresses(host).await)?;
-        addresses.retain(|address| Family::of(*address) == family);
-        Ok(addresses)
+        of_family(self.0.addresses(host).await, family)
     }
 
     async fn mail_hosts(&self, domain: &str) -> Answer<String> {
-        let mut hosts = answer(self.0.mx(domain).await)?;
-        hosts.sort_by_key(|mx| mx.preference);
-        Ok(hosts.into_iter().map(|mx| mx.host).collect())
+        in_order(self.0.mx(domain).await)
     }
 
     async fn names(&self, address: IpAddr) -> Answer<String> {

@@ -274,6 +274,21 @@ fn texts_of(answer: Answer) -> Result<Vec<Vec<u8>>, DnsError> {
     Ok(answer?.iter().filter_map(text).collect())
 }
 
+fn names_of(answer: Answer) -> Result<Vec<String>, DnsError> {
+    let name = |value: &Value| match value {
+        Value::Name(name) => Some(name.to_string()),
+        _ => None,
+    };
+    Ok(answer?.iter().filter_map(name).collect())
+}
+
+/// RFC 1035 §3.5.
+fn reverse(address: IpAddr) -> Name {
+    let mut name = Name::from(address);
+    name.set_fqdn(true);
+    name
+}
+
 /// The addresses of both families.
 fn addresses_of(six: Answer, four: Answer) -> Result<Vec<IpAddr>, DnsError> {
     let address = |value: &Value| match value {
@@ -373,14 +388,11 @@ impl Dns for Resolver {
     }
 
     async fn names(&self, address: IpAddr) -> Result<Vec<String>, DnsError> {
-        let mut name = Name::from(address);
-        name.set_fqdn(true);
-        let values = self.ask(&name, RecordType::PTR).await?;
-        let name = |value: &Value| match value {
-            Value::Name(name) => Some(name.to_string()),
-            _ => None,
-        };
-        Ok(values.iter().filter_map(name).collect())
+        names_of(self.ask(&reverse(address), RecordType::PTR).await)
+    }
+
+    fn names_at_hand(&self, address: IpAddr) -> Option<Result<Vec<String>, DnsError>> {
+        self.at_hand(&reverse(address), RecordType::PTR).map(names_of)
     }
 }
 

@@ -7,7 +7,9 @@
 
 mod access;
 mod arrivals;
+mod authors;
 mod bad_x400;
+mod checks;
 mod client;
 mod copies;
 mod custody;

@@ -137,6 +137,16 @@ impl TestWorld {
         self.0.dns.texts.borrow_mut().insert(name.to_owned(), text.to_vec());
     }
 
+    /// What TXT says of a name is remembered, or no longer.
+    pub(crate) fn set_at_hand(&self, name: &str, is_at_hand: bool) {
+        let mut at_hand = self.0.dns.texts_at_hand.borrow_mut();
+        if is_at_hand {
+            at_hand.insert(name.to_owned());
+        } else {
+            at_hand.remove(name);
+        }
+    }
+
     /// Nobody answers questions about this name.
     pub(crate) fn set_silent(&self, name: &str) {
         self.0.dns.silent.borrow_mut().insert(name.to_owned());

@@ -2,7 +2,7 @@
 
 use super::checks_for;
 use super::lookups::Lookups;
-use super::turns::Turns;
+use super::turns::Lines;
 use auth::iprev::{self, NAMES_MAX};
 use auth::judgement::Power;
 use mail::Recipient;
@@ -22,7 +22,7 @@ const NAME_LOOKUPS_MAX: u32 = 1 + NAMES_MAX as u32;
 /// Looks clients up, once in a session, where it is asked for.
 pub(super) struct ClientNames<W: World> {
     pub(super) world: W,
-    pub(super) turns: Rc<Turns>,
+    pub(super) lines: Rc<Lines>,
 }
 
 impl<W: World> Stage for ClientNames<W> {
@@ -37,7 +37,7 @@ impl<W: World> Stage for ClientNames<W> {
             return Decision::pass();
         }
         Answer::later(async move {
-            let turn = self.turns.of(network_of(client.address.ip()));
+            let turn = self.lines.names.of(network_of(client.address.ip()));
             let lookups = Lookups::within(&self.world, turn, NAME_TIME_MAX, NAME_LOOKUPS_MAX);
             let found = iprev::check(&lookups, client.address.ip()).await;
             transaction.session.note_name(found);
@@ -58,7 +58,7 @@ impl<W: World> Stage for ClientNames<W> {
         let power = checks.powers.client_name;
         let refusal = found.refusal(checks.powers.defers);
         let refusal = refusal.filter(|_| match found.verdict {
-            iprev::Verdict::TempError => power >= Power::Hold,
+            iprev::Verdict::TempError | iprev::Verdict::CutShort => power >= Power::Hold,
             _ => power == Power::Reject,
         });
         let is_postmaster = recipient.mailbox.domain_str().is_empty();

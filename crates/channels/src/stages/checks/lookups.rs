@@ -9,20 +9,27 @@ use mta::seams::{AsRecords, Time, World};
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// So long all checks of one message may take; what has no answer then gets none. Clients wait ten
 /// minutes for the reply (RFC 5321 §4.5.3.2.6), other stages want their part.
 pub(super) const CHECKS_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Questions about one message.
-pub(super) const LOOKUPS_MAX: u32 = 150;
+/// Questions of SPF about one message. Ten terms are allowed, each of which may lead to ten hosts (RFC 7208 §4.6.4);
+/// no policy in use comes near to that. The other checks have as many as they can need.
+pub(super) const LOOKUPS_MAX: u32 = 100;
 
-/// The DNS for the checks of one message.
+/// Questions under way at once about one message, of one check: what one message asks for must not hold up what is
+/// asked about others of the same client.
+const AT_ONCE_MAX: usize = 4;
+
+/// The DNS for one check of a message.
 pub(in super::super) struct Lookups<'a, W: World> {
     world: &'a W,
     turn: Turn<'a>,
     until: Mono,
     left: Cell<u32>,
+    at_once: Semaphore,
 }
 
 impl<'a, W: World> Lookups<'a, W> {
@@ -38,24 +45,34 @@ impl<'a, W: World> Lookups<'a, W> {
         lookups_max: u32,
     ) -> Lookups<'a, W> {
         let until = world.time().now() + time_max;
-        Lookups { world, turn, until, left: Cell::new(lookups_max) }
+        let (left, at_once) = (Cell::new(lookups_max), Semaphore::new(AT_ONCE_MAX));
+        Lookups { world, turn, until, left, at_once }
     }
 
     /// The answer to a question, if there may be one more and it comes in time.
-    async fn ask<T>(&self, question: Later<'_, Answer<T>>) -> Answer<T> {
-        let unanswered = |why: &str| Err(Unanswered(why.into()));
+    async fn ask<T>(
+        &self,
+        at_hand: Option<Answer<T>>,
+        question: Later<'_, Answer<T>>,
+    ) -> Answer<T> {
+        // What is remembered is no question: it needs no place, and is not counted.
+        if let Some(answer) = at_hand {
+            return answer;
+        }
+        let over = |why: &str| Err(Unanswered::OurLimit(why.into()));
         let Some(left) = self.left.get().checked_sub(1) else {
-            return unanswered("too many lookups for one message");
+            return over("too many lookups for one message");
         };
         self.left.set(left);
         let in_turn = async {
+            let _one_of_few = self.at_once.acquire().await;
             let _place = self.turn.wait().await;
             question.await
         };
         let mut alarm = Alarm::new(self.world.time().clone());
         match alarm.within(|_| self.until, in_turn).await {
             Some(said) => said,
-            None => unanswered("the checks take too long"),
+            None => over("the checks take too long"),
         }
     }
 }
@@ -76,21 +93,22 @@ impl<W: World> Lookups<'_, W> {
 impl<W: World> Records for Lookups<'_, W> {
     async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
         let dns = self.dns();
-        self.ask(boxed(|| dns.txt(name))).await
+        self.ask(dns.txt_at_hand(name), boxed(|| dns.txt(name))).await
     }
 
     async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
         let dns = self.dns();
-        self.ask(boxed(|| dns.addresses(host, family))).await
+        let at_hand = dns.addresses_at_hand(host, family);
+        self.ask(at_hand, boxed(|| dns.addresses(host, family))).await
     }
 
     async fn mail_hosts(&self, domain: &str) -> Answer<String> {
         let dns = self.dns();
-        self.ask(boxed(|| dns.mail_hosts(domain))).await
+        self.ask(dns.mail_hosts_at_hand(domain), boxed(|| dns.mail_hosts(domain))).await
     }
 
     async fn names(&self, address: IpAddr) -> Answer<String> {
         let dns = self.dns();
-        self.ask(boxed(|| dns.names(address))).await
+        self.ask(dns.names_at_hand(address), boxed(|| dns.names(address))).await
     }
 }

@@ -7,14 +7,16 @@ mod sealing;
 mod turns;
 
 use crate::smtp::{Checks, checks_of, seal_of};
-use auth::checks::{Subject, Verdicts, check};
+use auth::checks::{Shares, Subject, Verdicts, check_apart};
 use auth::judgement::{Judgement, judge};
 use auth::results::lines;
 use auth::scan::{Scan, Scanned};
 use auth::spf::{Question, Sender};
+use auth::{arc, dkim, dmarc};
 use client_name::ClientNames;
 use config::Config;
 pub(super) use lookups::Lookups;
+use lookups::{CHECKS_TIME_MAX, LOOKUPS_MAX};
 use mta::answer::{Answer, Decision};
 use mta::clients::network_of;
 use mta::console::Console;
@@ -23,7 +25,7 @@ use mta::seams::{DomainReports as _, Time, World};
 use sealing::{Sealer, Verified};
 use std::rc::Rc;
 use std::sync::Arc;
-use turns::Turns;
+use turns::{ALL_AT_ONCE_MAX, Lines};
 pub(super) use turns::{LOOKUPS_AT_ONCE_MAX, Turn};
 
 /// Checks messages from strangers, where listeners ask for it.
@@ -34,10 +36,10 @@ impl<W: World> StageKind<W> for Checking {
         if lookups_at_once(config) == 0 {
             return Vec::new();
         }
-        let turns = Rc::new(Turns::default());
-        let names = ClientNames { world: world.clone(), turns: Rc::clone(&turns) };
+        let lines = Rc::new(Lines::default());
+        let names = ClientNames { world: world.clone(), lines: Rc::clone(&lines) };
         let stage =
-            Checker { world: world.clone(), server: Arc::from(config.hostname.as_str()), turns };
+            Checker { world: world.clone(), server: Arc::from(config.hostname.as_str()), lines };
         let sealer = Sealer::new(world, Arc::clone(&stage.server), console);
         // What others do may depend on them, and the seal covers what they add.
         let mut stages = vec![
@@ -54,14 +56,14 @@ impl<W: World> StageKind<W> for Checking {
 /// Lookups that checks have under way at once, at most, on each shard.
 pub(super) fn lookups_at_once(config: &Config) -> u32 {
     let is_checked = config.listeners.iter().any(|listener| checks_of(listener).is_some());
-    if is_checked { LOOKUPS_AT_ONCE_MAX } else { 0 }
+    if is_checked { ALL_AT_ONCE_MAX } else { 0 }
 }
 
 struct Checker<W: World> {
     world: W,
     /// Our name.
     server: Arc<str>,
-    turns: Rc<Turns>,
+    lines: Rc<Lines>,
 }
 
 /// Reads the message as it comes.
@@ -164,10 +166,17 @@ impl<W: World> Checker<W> {
             now,
         };
         let chance = u8::try_from(time.random() % 100).unwrap_or(0);
-        let turn = self.turns.of(network_of(client.address.ip()));
-        let lookups = Lookups::new(&self.world, turn);
+        let network = network_of(client.address.ip());
+        let within = |line, max| Lookups::within(&self.world, line, CHECKS_TIME_MAX, max);
+        let line = || self.lines.checks.of(network);
+        let shares = Shares {
+            policy: &within(self.lines.policies.of(network), dmarc::LOOKUPS_MAX),
+            spf: &within(line(), LOOKUPS_MAX),
+            dkim: &within(line(), dkim::LOOKUPS_MAX),
+            arc: &within(line(), arc::LOOKUPS_MAX),
+        };
         let subject = Subject { question: Some(question), message, now, chance };
-        check(&lookups, checks.powers.asked(), subject).await
+        check_apart(shares, checks.powers.asked(), subject).await
     }
 }
 

@@ -46,7 +46,7 @@ impl SenderDomain {
 pub(super) async fn look_up<R: Records>(records: &R, domain: &str) -> SenderDomain {
     match found(records, domain).await {
         Ok(found) => found,
-        Err(Unanswered(_)) => SenderDomain::Unanswered,
+        Err(_) => SenderDomain::Unanswered,
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct TestDns {
     pub(super) silent: RefCell<BTreeSet<String>>,
     pub(super) unanswered: RefCell<BTreeSet<String>>,
     pub(super) is_at_hand: Cell<bool>,
+    /// Names whose texts are remembered.
+    pub(super) texts_at_hand: RefCell<BTreeSet<String>>,
     pub(super) asked: RefCell<Vec<String>>,
     /// How long MX records count; `None`: nothing is remembered.
     pub(super) lasts: Cell<Option<Duration>>,
@@ -101,6 +103,11 @@ impl Dns for TestDns {
 
     fn addresses_at_hand(&self, host: &str) -> Option<Result<Vec<IpAddr>, DnsError>> {
         self.addresses.borrow().get(host).filter(|_| self.is_at_hand(host)).cloned()
+    }
+
+    fn txt_at_hand(&self, name: &str) -> Option<Result<Vec<Vec<u8>>, DnsError>> {
+        let is_at_hand = self.is_at_hand(name) || self.texts_at_hand.borrow().contains(name);
+        self.texts.borrow().get(name).filter(|_| is_at_hand).map(|text| Ok(vec![text.clone()]))
     }
 
     async fn names(&self, address: IpAddr) -> Result<Vec<String>, DnsError> {

@@ -25,7 +25,7 @@ impl<R> Asking<R> {
     /// What came of a question, if it is asked at all.
     async fn ask<T>(&self, question: impl AsyncFnOnce(&R) -> Answer<T>) -> Answer<T> {
         if self.unanswered.get() >= SILENCE_MAX {
-            return Err(Unanswered("not asked: the name servers do not answer".into()));
+            return Err(Unanswered::NoAnswer("not asked: the name servers do not answer".into()));
         }
         let answer = question(&self.dns).await;
         self.unanswered.set(if answer.is_err() { self.unanswered.get() + 1 } else { 0 });
@@ -87,7 +87,11 @@ mod tests {
     impl Records for Dead {
         async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
             self.0.set(self.0.get() + 1);
-            if name == "here.test" { Ok(Vec::new()) } else { Err(Unanswered("timeout".into())) }
+            if name == "here.test" {
+                Ok(Vec::new())
+            } else {
+                Err(Unanswered::NoAnswer("timeout".into()))
+            }
         }
 
         async fn addresses(&self, _: &str, _: Family) -> Answer<IpAddr> {
