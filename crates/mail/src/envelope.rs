@@ -1,6 +1,7 @@
 //! The envelope: who sends to whom, and what either wants to be told (RFC 5321, RFC 3461).
 
 use crate::Mailbox;
+use crate::dsn::xtext::Envid;
 
 /// BODY= of MAIL (RFC 6152).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,7 +86,7 @@ pub struct Envelope {
     /// RET=.
     pub ret: Option<Ret>,
     /// ENVID= as it came, still xtext-encoded.
-    pub envid: Option<Box<str>>,
+    pub envid: Option<Envid>,
 }
 
 #[cfg(test)]

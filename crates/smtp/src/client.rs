@@ -24,6 +24,7 @@ pub use dot_stuffer::{DotSlices, DotStuffer};
 pub use session::ClientSession;
 
 use crate::wishes::By;
+use mail::dsn::xtext::Envid;
 use mail::{BodyType, ContentFacts, Failure, Mailbox, Mono, Notify, Priority, Reply, Ret};
 use std::time::Duration;
 
@@ -131,7 +132,7 @@ pub struct Outgoing {
     /// How much of the message a failure DSN returns (RFC 3461 §4.3).
     pub ret: Option<Ret>,
     /// The sender's envelope id, still xtext-encoded (RFC 3461 §4.4).
-    pub envid: Option<Box<str>>,
+    pub envid: Option<Envid>,
     /// Facts of the stored body.
     pub facts: ContentFacts,
     /// Some octet of its header is 0x80 or more; needed only where `smtputf8` is set.

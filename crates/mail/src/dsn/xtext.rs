@@ -53,10 +53,31 @@ fn upper_hex(b: u8) -> Option<u8> {
     }
 }
 
-/// Whether `value` may be given to ENVID=: xtext of printable ASCII, at most 100 octets.
-#[must_use]
-pub fn is_envid(value: &str) -> bool {
-    value.len() <= ENVID_BYTES_MAX && decode_envid(value).is_some()
+/// A value of ENVID= that every server takes: xtext of printable ASCII, at most 100 octets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envid(Box<str>);
+
+impl Envid {
+    /// A value as it stands in a command; `None`: it may not.
+    #[must_use]
+    pub fn parse(value: &str) -> Option<Envid> {
+        (value.len() <= ENVID_BYTES_MAX && decode_envid(value).is_some())
+            .then(|| Envid(value.into()))
+    }
+
+    /// The value that means this text; `None`: no value does.
+    #[must_use]
+    pub fn of_text(text: &str) -> Option<Envid> {
+        Envid::parse(&encode(text))
+    }
+}
+
+impl std::ops::Deref for Envid {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
 }
 
 /// What an ENVID means; `None` if it isn't valid (RFC 3461 §4.4: printable ASCII and blanks).
@@ -172,11 +193,15 @@ mod tests {
     #[test]
     fn envid() {
         assert_eq!(decode_envid("QQ314159+20x").as_deref(), Some("QQ314159 x"));
-        assert!(is_envid(&"x".repeat(100)));
-        assert!(!is_envid(&"x".repeat(101)));
+        assert!(Envid::parse(&"x".repeat(100)).is_some());
+        assert_eq!(Envid::parse(&"x".repeat(101)), None);
         for bad in ["", "+0D+0AX:", "+00", "+7F", "+C3+BC"] {
-            assert!(!is_envid(bad), "{bad}");
+            assert_eq!(Envid::parse(bad), None, "{bad}");
         }
+        // A blank takes three octets.
+        assert_eq!(Envid::of_text(&" ".repeat(33)).map(|envid| envid.len()), Some(99));
+        assert_eq!(Envid::of_text(&" ".repeat(34)), None);
+        assert_eq!([Envid::of_text(""), Envid::of_text("a\r\nb")], [None, None]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Reports as a stranger reads them: Python's email package, which shares no code with ours.
 
+use mail::dsn::xtext::Envid;
 use mail::dsn::{Original, Outcome, RecipientReport, Report};
 use mail::{Envelope, Failure, Mailbox, MessageId, Notify, Recipient, Reply, Step, Wall};
 use std::io::Write as _;
@@ -51,7 +52,7 @@ fn envelope(from: &str, to: &[&str]) -> Envelope {
         body: mail::BodyType::SevenBit,
         smtputf8: !from.is_ascii(),
         ret: None,
-        envid: Some("id+20x".into()),
+        envid: Envid::parse("id+20x"),
     }
 }
 

@@ -59,7 +59,6 @@ pub(super) fn content_bytes(outgoing: &Outgoing) -> u64 {
 pub(super) fn is_free_of_line_ends(outgoing: &Outgoing) -> bool {
     let is_free = |text: &str| memchr::memchr3(b'\r', b'\n', 0, text.as_bytes()).is_none();
     outgoing.reverse_path.as_ref().is_none_or(|m| is_free(m.as_str()))
-        && outgoing.envid.as_deref().is_none_or(is_free)
         && outgoing
             .recipients
             .iter()

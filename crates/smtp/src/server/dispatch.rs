@@ -204,7 +204,7 @@ impl ServerSession {
             body,
             smtputf8: given.smtputf8,
             ret: given.ret,
-            envid: given.envid.map(Box::from),
+            envid: given.envid,
         };
         self.transaction = Some(Box::new(Transaction {
             envelope,

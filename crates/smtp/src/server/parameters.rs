@@ -4,7 +4,7 @@
 use super::ServerConfig;
 use super::bdat::decimal;
 use crate::wishes::{By, Hold, Wishes};
-use mail::dsn::xtext;
+use mail::dsn::xtext::{self, Envid};
 use mail::{BodyType, Notify, Priority, Reply, Ret};
 
 /// How much of a parameter a reply repeats.
@@ -12,13 +12,13 @@ const NAMED_CHARS_MAX: usize = 40;
 
 /// What MAIL may carry.
 #[derive(Debug, Default)]
-pub(super) struct MailParameters<'a> {
+pub(super) struct MailParameters {
     pub(super) size: Option<u64>,
     pub(super) body: Option<BodyType>,
     pub(super) smtputf8: bool,
     pub(super) require_tls: bool,
     pub(super) ret: Option<Ret>,
-    pub(super) envid: Option<&'a str>,
+    pub(super) envid: Option<Envid>,
     pub(super) wishes: Wishes,
     /// Who the client says the message is from (RFC 4954 §5): nothing is made of it.
     auth: Option<()>,
@@ -31,13 +31,13 @@ pub(super) struct RcptParameters<'a> {
     pub(super) orcpt: Option<&'a str>,
 }
 
-impl<'a> MailParameters<'a> {
+impl MailParameters {
     /// Reads what stands behind the path; `require_tls`: REQUIRETLS is offered now.
     ///
     /// # Errors
     /// The reply that refuses the command.
     pub(super) fn parse(
-        text: &'a str,
+        text: &str,
         config: &ServerConfig,
         require_tls: bool,
     ) -> Result<Self, Reply> {
@@ -59,7 +59,7 @@ impl<'a> MailParameters<'a> {
                 let ret = ret(value.unwrap_or_default())?;
                 once("RET", found.ret.replace(ret))?;
             } else if is("ENVID") && config.dsn {
-                let envid = value.filter(|v| xtext::is_envid(v));
+                let envid = value.and_then(Envid::parse);
                 once("ENVID", found.envid.replace(envid.ok_or_else(|| invalid("ENVID"))?))?;
             } else if is("AUTH") && config.logins.is_some() {
                 let identity = value.filter(|v| *v == "<>" || xtext::decode(v).is_some());

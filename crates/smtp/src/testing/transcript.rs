@@ -40,7 +40,7 @@ pub(super) fn envelope(transaction: &Transaction) -> String {
         None => {}
     }
     if let Some(envid) = &envelope.envid {
-        text.push_str(&format!(" envid={envid}"));
+        text.push_str(&format!(" envid={}", &**envid));
     }
     for recipient in &envelope.recipients {
         text.push_str(&format!(" to <{}>", recipient.mailbox));

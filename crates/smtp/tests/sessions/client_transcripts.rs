@@ -1,6 +1,7 @@
 //! Dialogues with peers, one file each in `client_transcripts/`, replayed with the peer's bytes
 //! whole, one by one, and split at random. README.md there describes the form.
 
+use mail::dsn::xtext::Envid;
 use mail::{BodyType, Class, ContentFacts, EnhancedStatus, Failure, Mailbox, Mono, Notify, Ret};
 use smtp::client::{
     ClientConfig, ClientEvent, ClientSession, LoginTerms, Outgoing, OutgoingRecipient, Output,
@@ -98,7 +99,7 @@ fn outgoing(line: &str) -> Outgoing {
             "require-tls" => outgoing.require_tls = RequireTls::Always,
             "ret" if value == "full" => outgoing.ret = Some(Ret::Full),
             "ret" => outgoing.ret = Some(Ret::Headers),
-            "envid" => outgoing.envid = Some(value.replace("\\n", "\n").into()),
+            "envid" => outgoing.envid = Some(Envid::parse(value).unwrap()),
             _ => panic!("unknown word {word}"),
         }
     }

@@ -5,6 +5,7 @@ use super::field::{
 };
 use crate::record::{Meta, tag};
 use bytes::Bytes;
+use mail::dsn::xtext::Envid;
 use mail::{BodyType, Envelope, Mailbox, Notify, Recipient, Ret};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -45,7 +46,8 @@ pub(super) fn read_envelope(bytes: &[u8], count: u32) -> Option<Envelope> {
         Some(text) => Some(mailbox(text)?),
         None => None,
     };
-    let envid = r.optional()?.map(Box::from);
+    // Earlier versions kept some of their own that no server takes.
+    let envid = r.optional()?.and_then(Envid::parse);
     let mut recipients = Vec::with_capacity((count as usize).min(bytes.len()));
     for _ in 0..count {
         let notify = Notify(r.u8()?);

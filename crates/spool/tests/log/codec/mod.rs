@@ -7,6 +7,7 @@ mod setup;
 
 use bytes::Bytes;
 use damage::costs_one_message_at_most;
+use mail::dsn::xtext::Envid;
 use mail::{BodyType, ContentFacts, Envelope, Mailbox, MessageId, Notify, Recipient, Ret, Wall};
 use proptest::prelude::*;
 use setup::{filled, load, open, segment_names, small, submit};
@@ -43,7 +44,7 @@ fn accept() -> impl Strategy<Value = Accept> {
             body: if eight { BodyType::EightBit } else { BodyType::SevenBit },
             smtputf8: utf8,
             ret: ret.map(|full| if full { Ret::Full } else { Ret::Headers }),
-            envid: envid.map(Into::into),
+            envid: envid.and_then(|text| Envid::of_text(&text)),
         });
     let bytes = |max| prop::collection::vec(any::<u8>(), 0..max).prop_map(Bytes::from);
     let meta = prop::collection::btree_map(any::<u16>(), bytes(40), 0..6);
