@@ -27,7 +27,7 @@ pub mod step;
 pub mod time;
 pub mod transfer_encoding;
 
-pub use address::{AddressError, Domain, Mailbox, OrAddress, or_text};
+pub use address::{AddressError, Domain, Mailbox, OrAddress, or_country, or_text};
 pub use content::{ContentFacts, ContentScanner};
 pub use deliver_by::{ByMode, DeliverBy};
 pub use envelope::{BodyType, Envelope, Notify, Recipient, Ret};

@@ -6,7 +6,7 @@
 //! that is the [`Domain`](super::Domain) by which it waits and is routed.
 
 use super::or_text::{self, Pair};
-use super::{AddressError, Domain, Mailbox};
+use super::{AddressError, Domain, Mailbox, or_country};
 use std::fmt;
 
 /// Longest text of an O/R address in octets: as long as a text that the spool keeps may be. Those that people
@@ -82,6 +82,10 @@ impl OrAttribute {
         let words: Vec<&str> = self.value.split_whitespace().collect();
         match words.is_empty() {
             true => " ".to_owned(),
+            false if &*self.key == "C" => {
+                let text = words.join(" ").to_lowercase();
+                or_country::letters_of(&text).map_or(text, str::to_lowercase)
+            }
             false => words.join(" ").to_lowercase(),
         }
     }
@@ -546,5 +550,7 @@ mod tests {
         assert!(same("/S=Smith  Jones/O=Beta/C=gb/", "C=GB; A=; O=BETA; S=smith jones"));
         assert!(!same("/S=Smith/O=Beta/C=GB/", "/S=Smith/O=Beta/C=FR/"));
         assert!(!same("/S=Smith/O=Beta/C=GB/", "smith@beta.test"));
+        assert!(same("/S=Smith/O=Beta/C=GB/", "/S=Smith/O=Beta/C=826/"));
+        assert!(same("/S=Smith/O=Beta/C=234/", "/S=Smith/O=Beta/C=826/"));
     }
 }
