@@ -64,6 +64,8 @@ pub(super) struct Core {
     started: Mono,
     /// When something last went on.
     progress: Mono,
+    /// When something last came.
+    heard: Mono,
     input: Bytes,
     tpdus: TpduReader,
     /// A piece of a TSDU whose SPDUs are being read, and whether it ends the TSDU.
@@ -119,6 +121,7 @@ impl Core {
             timeouts,
             started: now,
             progress: now,
+            heard: now,
             input: Bytes::new(),
             tpdus: TpduReader::default(),
             piece: None,
@@ -141,7 +144,11 @@ impl Core {
     }
 
     pub(super) fn handle_input(&mut self, octets: Bytes, now: Mono) {
-        self.touch(now);
+        self.heard = self.heard.max(now);
+        // Who is waited for to answer gains no time by saying something else.
+        if matches!(self.waits_for(), None | Some(Phase::Receive)) {
+            self.touch(now);
+        }
         if self.input.is_empty() {
             self.input = octets;
         } else {
@@ -154,6 +161,11 @@ impl Core {
     /// Something goes on.
     pub(super) fn touch(&mut self, now: Mono) {
         self.progress = self.progress.max(now);
+    }
+
+    /// What was heard last goes on with what is waited for.
+    pub(super) fn advance(&mut self) {
+        self.touch(self.heard);
     }
 
     /// The next thing that a layer has read, for whoever holds this; `None` when the input is used up.

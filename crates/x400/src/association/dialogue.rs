@@ -2,6 +2,7 @@
 
 use super::breach::Breach;
 use super::core::{Core, Stage, Turn};
+use super::transfers::Step;
 use super::{End, Event, ExceptionReason, abort};
 use crate::acse;
 use crate::ber::{Tag, Writer};
@@ -20,6 +21,9 @@ impl Core {
             matches!(spdu, Spdu::Abort { .. } | Spdu::ExceptionData(_) | Spdu::ExceptionReport);
         if self.is_within_data() && !is_exception {
             return Err(out_of_order(&spdu));
+        }
+        if self.is_awaited(&spdu) {
+            self.advance();
         }
         match spdu {
             Spdu::Abort { user_data, .. } => {
@@ -58,6 +62,16 @@ impl Core {
             | Spdu::AbortAccept
             | Spdu::GiveTokens { .. }
             | Spdu::ActivityInterruptAck => Err(out_of_order(&spdu)),
+        }
+    }
+
+    /// Whether it goes on with what is under way, and is not said to gain time.
+    fn is_awaited(&self, spdu: &Spdu) -> bool {
+        match (spdu, self.sending.step) {
+            (Spdu::PleaseTokens { .. } | Spdu::GiveTokens { .. }, _) => false,
+            (_, Step::Discard(_)) => matches!(spdu, Spdu::ActivityDiscardAck),
+            (Spdu::MinorSyncAck(serial), _) => *serial > self.sending.acknowledged,
+            _ => true,
         }
     }
 

@@ -120,6 +120,52 @@ fn an_apdu_that_is_never_acknowledged() {
     talk.responder.run();
 }
 
+/// PLEASE TOKENS, which may come at any time.
+const PLEASE: &str = "0203 100101";
+
+#[test]
+fn who_is_waited_for_gains_no_time_by_asking_for_the_turn() {
+    for (bytes, phase, seconds) in [(10_000, Phase::Window, 3), (100, Phase::Acknowledge, 4)] {
+        let mut talk = bound(true);
+        talk.initiator.policy.to_send = vec![Bytes::from(vec![0xA0; bytes])];
+        talk.initiator.run();
+        for _ in 0..seconds * 2 {
+            assert!(!matches!(talk.initiator.events.last(), Some(Event::Ended(_))), "{phase:?}");
+            talk.initiator.feed(&packet(&hex(PLEASE)));
+            talk.initiator.pass(Duration::from_millis(500));
+        }
+        assert_eq!(talk.initiator.events.last(), Some(&timed_out(phase)));
+    }
+    let mut talk = bound(true);
+    talk.initiator.machine.release(talk.initiator.now);
+    talk.initiator.run();
+    (0..10).for_each(|_| talk.initiator.pass(Duration::from_millis(500)));
+    assert_eq!(talk.initiator.events.last(), Some(&timed_out(Phase::Answer)));
+    // Nor does an association stay open that carries nothing.
+    let mut talk = bound(true);
+    for _ in 0..12 {
+        assert!(!matches!(talk.responder.events.last(), Some(Event::Ended(_))));
+        talk.responder.feed(&packet(&hex(PLEASE)));
+        talk.responder.pass(Duration::from_millis(500));
+    }
+    assert_eq!(talk.responder.events.last(), Some(&timed_out(Phase::Idle)));
+}
+
+#[test]
+fn checkpoints_that_are_acknowledged_give_time_and_the_same_one_again_gives_none() {
+    let mut talk = bound(false);
+    talk.initiator.policy.to_send = vec![Bytes::from(vec![0xA0; 10_000])];
+    talk.initiator.run();
+    talk.initiator.pass(Duration::from_millis(2_500));
+    let acknowledged = packet(&hex("0100 3203 2a0131"));
+    talk.initiator.feed(&acknowledged);
+    talk.initiator.pass(Duration::from_millis(2_500));
+    talk.initiator.feed(&acknowledged);
+    assert!(talk.initiator.events.len() == 1);
+    talk.initiator.pass(Duration::from_millis(500));
+    assert_eq!(talk.initiator.events.last(), Some(&timed_out(Phase::Window)));
+}
+
 #[test]
 fn a_turn_that_is_not_confirmed_and_a_release_that_is_not_answered() {
     for releases in [false, true] {

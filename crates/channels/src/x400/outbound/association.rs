@@ -33,6 +33,9 @@ use x400::mixer::CONTENT_BYTES_MAX;
 /// release.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(90);
 
+/// So long an attempt may take, as long as the peer gets on with it: a message of a gigabyte takes that at 2 Mbit/s.
+const ATTEMPT_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// What an attempt is about.
 struct Told<'a> {
     message: &'a Rc<Message>,
@@ -47,6 +50,8 @@ pub(super) struct Wire<W: World> {
     pub(super) machine: Initiator,
     pub(super) alarm: Alarm<W::Time>,
     pub(super) unwritten: Unwritten,
+    /// By then the attempt that is under way is given up.
+    pub(super) until: Mono,
 }
 
 impl<W: World> Wire<W> {
@@ -118,8 +123,14 @@ impl<W: World> Wire<W> {
         }
         drop(scratch);
         let deadline = self.machine.next_deadline().unwrap_or(Mono::NEVER);
-        if self.alarm.poll(cx, deadline).is_ready() {
-            self.machine.handle_deadline(slot.now());
+        if self.alarm.poll(cx, deadline.min(self.until)).is_ready() {
+            match slot.now() >= self.until {
+                true => {
+                    self.until = Mono::NEVER;
+                    self.machine.abort(AbortReason::TemporaryProblem, slot.now());
+                }
+                false => self.machine.handle_deadline(slot.now()),
+            }
             return Poll::Ready(Ok(()));
         }
         Poll::Pending
@@ -174,6 +185,7 @@ pub(super) async fn run<W: World>(slot: Slot<W>) {
         let busy = association.slot.busy();
         let carried = association.carry(work, &hop).await;
         drop(busy);
+        association.wire.until = Mono::NEVER;
         if let Err(reason) = carried {
             association.slot.closing(reason);
             // The peer hears why.
@@ -276,6 +288,7 @@ impl<W: World> Association<W> {
         }
         self.carried += 1;
         self.slot.metrics().transactions.inc();
+        self.wire.until = self.attempt_end(&work);
         match self.send(&message, departure).await {
             Ok(early) => self.hear(&told, early).await,
             Err(why) => {
@@ -338,6 +351,14 @@ impl<W: World> Association<W> {
                 | Event::TurnGiven => {}
             }
         }
+    }
+
+    /// When the attempt is given up that begins now: however it goes on, and where the message becomes too old
+    /// meanwhile, for it is to be reported then. What is too old by now has its last try.
+    fn attempt_end(&self, work: &Work) -> Mono {
+        let now = self.slot.now();
+        let expiries = work.entries.iter().filter_map(|(entry, ..)| self.slot.expiry(*entry));
+        expiries.filter(|at| *at > now).fold(now + ATTEMPT_MAX, Mono::min)
     }
 
     /// Whether other octets leave than came.

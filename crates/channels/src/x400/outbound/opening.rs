@@ -5,7 +5,7 @@ use super::{route_of, trouble};
 use crate::x400::peer;
 use crate::x400::unwritten::Unwritten;
 use config::X400Peer;
-use mail::{Class, Culprit, EnhancedStatus, Failure};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
 use mta::event::Hop;
@@ -134,7 +134,8 @@ async fn open_at<W: World>(
         }
     };
     let machine = Initiator::new(peer::initiator_settings(settings, slot.wall()), slot.now());
-    let mut wire = Wire { stream, machine, alarm, unwritten: Unwritten::default() };
+    let mut wire =
+        Wire { stream, machine, alarm, unwritten: Unwritten::default(), until: Mono::NEVER };
     bind(slot, &mut wire, (&**settings, &place)).await.map_err(OpenError::Later)?;
     permit.prove();
     let event_hop = hop.event_hop(&place, None, None);
