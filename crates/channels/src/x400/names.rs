@@ -8,10 +8,41 @@ use x400::or_name::OrName;
 /// Octets of a local identifier.
 const LOCAL_ID_BYTES_MAX: usize = 32;
 
-/// The recipient or sender that a name of P1 stands for. `None`: no text of a reasonable length says it.
+/// The recipient or sender that a name of P1 stands for: by what it is routed, and as much else as the queue has room
+/// for. The name itself stays in the envelope. `None`: nothing in it names anybody.
 pub(super) fn mailbox(name: &OrName) -> Option<Mailbox> {
-    let address = OrAddress::parse(&name.address.to_string()).ok()?;
-    Mailbox::of_or_address(&address).ok()
+    let mut address = name.address.to_plain();
+    let mut mailbox = mailbox_of(&address);
+    // What takes most room and is least looked at goes first.
+    let shorten: [fn(&mut x400::or_name::OrAddress); 3] = [
+        |address| address.extensions.clear(),
+        |address| address.domain_defined.clear(),
+        |address| {
+            *address = x400::or_name::OrAddress {
+                country: address.country.take(),
+                admd: address.admd.take(),
+                prmd: address.prmd.take(),
+                organization: std::mem::take(&mut address.organization),
+                units: std::mem::take(&mut address.units),
+                ..x400::or_name::OrAddress::default()
+            };
+        },
+    ];
+    for shorten in shorten {
+        if mailbox.is_some() {
+            break;
+        }
+        shorten(&mut address);
+        mailbox = mailbox_of(&address);
+    }
+    mailbox
+}
+
+fn mailbox_of(address: &x400::or_name::OrAddress) -> Option<Mailbox> {
+    // A control character ends no line of a log.
+    let text: String =
+        address.to_string().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    Mailbox::of_or_address(&OrAddress::parse(&text).ok()?).ok()
 }
 
 /// The same, or what stands for a name that no text says, which no route takes.
@@ -53,6 +84,30 @@ mod tests {
             assert_eq!(mailbox(&name).unwrap().as_str(), text, "{}", name.address);
         }
         assert!(mailbox_or_none(&OrName::default()).is_or_address());
+    }
+
+    #[test]
+    fn odd_names_are_routed_by_what_they_are_routed_by() {
+        use x400::or_name::{DomainDefined, OrAddress, Value};
+        let base = OrAddress::parse("/S=X/OU1=u/O=Beta/PRMD=TestB/ADMD= /C=GB/").unwrap();
+        let long = |kind: &str| DomainDefined {
+            kind: Value::printable(kind),
+            value: Value::printable("v".repeat(128)),
+        };
+        let mut odd = vec![base.clone(); 6];
+        odd[0].personal_name.given = Value::printable("");
+        odd[1]
+            .domain_defined
+            .push(DomainDefined { kind: Value::printable("A"), value: Value::printable(" ") });
+        odd[2].domain_defined = ["a", "b", "c", "d"].map(long).into();
+        odd[3].units.push(Value::printable(""));
+        odd[4].personal_name.surname = Value::printable("s".repeat(600));
+        odd[5].common_name = Value::printable("a\u{85}b");
+        for address in odd {
+            let mailbox = mailbox(&OrName::from(address.clone())).expect("it names somebody");
+            assert_eq!(mailbox.domain_str(), "/OU1=u/O=Beta/PRMD=TestB/ADMD= /C=GB/", "{address}");
+            assert!(mailbox.as_str().len() <= 512);
+        }
     }
 
     #[test]

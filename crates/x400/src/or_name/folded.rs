@@ -42,25 +42,39 @@ pub enum Attribute {
 pub struct Folded(Vec<(Attribute, Box<[u8]>)>);
 
 impl OrAddress {
+    /// Whether it has all attributes of a part of an address, as they are compared. A part without an ADMD is of any.
+    #[must_use]
+    pub fn is_below(&self, part: &OrAddress) -> bool {
+        let (all, part, admd) = (self.folded(), part.folded(), part.admd.is_some());
+        part.0
+            .iter()
+            .all(|one| !admd && one.0 == Attribute::Admd || all.0.binary_search(one).is_ok())
+    }
+
     /// What is compared of it (X.402 §18.4).
     #[must_use]
     pub fn folded(&self) -> Folded {
         let mut all = Vec::with_capacity(8);
+        if let Some(country) = self.country.as_deref().filter(|text| !text.trim().is_empty()) {
+            let letters = mail::or_country::letters_of(country.trim()).unwrap_or(country);
+            all.push((Attribute::Country, fold(letters)));
+        }
         for (attribute, text) in [
-            (Attribute::Country, &self.country),
             (Attribute::Admd, &self.admd),
             (Attribute::Prmd, &self.prmd),
             (Attribute::NetworkAddress, &self.network_address),
             (Attribute::TerminalId, &self.terminal_id),
             (Attribute::NumericUserId, &self.numeric_user_id),
         ] {
-            if let Some(text) = text {
-                all.push((attribute, fold(text)));
+            if let Some(text) = text.as_deref().map(fold).filter(|text| !text.is_empty()) {
+                all.push((attribute, text));
             }
         }
         // X.402 §18.3.1: the country's domains are meant by one space, and some write nothing instead; and
         // RFC 2156 §4.1.3: who writes a country and no ADMD means that.
-        if self.country.is_some() && self.admd.is_none() {
+        let has =
+            |text: &Option<Box<str>>| text.as_deref().is_some_and(|text| !text.trim().is_empty());
+        if has(&self.country) && !has(&self.admd) {
             all.push((Attribute::Admd, Box::default()));
         }
         let [surname, given, initials, generation] = self.personal_name.parts();
@@ -90,10 +104,10 @@ impl OrAddress {
     }
 }
 
+/// An empty value is none.
 fn push(all: &mut Vec<(Attribute, Box<[u8]>)>, attribute: Attribute, value: &Value) {
-    if let Some(text) = value.to_text() {
-        all.push((attribute, fold(&text)));
-    }
+    let text = value.to_text().map(|text| fold(&text));
+    all.extend(text.filter(|text| !text.is_empty()).map(|text| (attribute, text)));
 }
 
 /// Lower case, without blanks around it and with single ones in it.

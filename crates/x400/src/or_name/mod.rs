@@ -7,6 +7,7 @@
 pub mod ber;
 pub mod folded;
 mod personal;
+mod plain;
 pub mod postal;
 pub mod text;
 
