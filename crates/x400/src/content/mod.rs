@@ -24,7 +24,7 @@ use crate::decode::{DecodeError, Fault, InField};
 use bytes::Bytes;
 
 /// Parts of a body at most. Mail programs stop at some hundreds.
-pub const BODY_PARTS_MAX: usize = 1_024;
+pub const BODY_PARTS_MAX: usize = 10_000;
 /// Recipients, and other items of a list in a heading, at most (X.420 sets no bound but that of X.411).
 pub const HEADING_ITEMS_MAX: usize = 32_767;
 

@@ -51,6 +51,17 @@ const SINGLE: [(u8, char); 46] = [
     (0xf5, 'ı'),
 ];
 
+/// The same, by the octet.
+const ALONE: [Option<char>; 256] = {
+    let mut alone = [None; 256];
+    let mut at = 0;
+    while at < SINGLE.len() {
+        alone[SINGLE[at].0 as usize] = Some(SINGLE[at].1);
+        at += 1;
+    }
+    alone
+};
+
 /// Diacritics, the letters that they stand before, and what comes of it.
 const DIACRITICS: [(u8, &str, &str); 9] = [
     (0xc1, "AEIOUaeiou", "ÀÈÌÒÙàèìòù"),
@@ -75,6 +86,8 @@ pub fn to_text(octets: &[u8]) -> String {
 /// letter of Latin-1, where T.61 has mostly others.
 fn from_t61(octets: &[u8]) -> Option<String> {
     let has_diacritic = octets.iter().any(|octet| (0xc1..=0xcf).contains(octet));
+    // Texts may be long: each pair is looked up in one step.
+    let combined = has_diacritic.then(combinations).unwrap_or_default();
     let mut text = String::with_capacity(octets.len());
     let mut rest = octets;
     while let Some((&first, behind)) = rest.split_first() {
@@ -83,20 +96,32 @@ fn from_t61(octets: &[u8]) -> Option<String> {
             0..0x80 => text.push(char::from(first)),
             0xc1..=0xcf => {
                 let (&letter, behind) = behind.split_first()?;
-                text.push(combined(first, letter)?);
+                text.push(*combined.get(pair(first, letter))?.as_ref()?);
                 rest = behind;
             }
             // Alone, these are more often Latin-1 than T.61, but for the German letter.
             0xe0..=0xff if !has_diacritic && first != 0xfb => return None,
-            _ => text.push(SINGLE.iter().find(|(octet, _)| *octet == first)?.1),
+            _ => text.push(ALONE[usize::from(first)]?),
         }
     }
     Some(text)
 }
 
-fn combined(diacritic: u8, letter: u8) -> Option<char> {
-    let (_, letters, all) = DIACRITICS.iter().find(|(octet, ..)| *octet == diacritic)?;
-    letters.chars().zip(all.chars()).find(|(known, _)| *known == char::from(letter)).map(|(_, c)| c)
+/// What comes of a diacritic and a letter, by [`pair`].
+fn combinations() -> Vec<Option<char>> {
+    let mut all = vec![None; pair(0xcf, 0xff) + 1];
+    for (diacritic, letters, combined) in DIACRITICS {
+        for (letter, combined) in letters.bytes().zip(combined.chars()) {
+            if let Some(place) = all.get_mut(pair(diacritic, letter)) {
+                *place = Some(combined);
+            }
+        }
+    }
+    all
+}
+
+fn pair(diacritic: u8, letter: u8) -> usize {
+    usize::from(diacritic & 0xf) << 8 | usize::from(letter)
 }
 
 /// The text in teletex octets that [`to_text`] reads as the same; `None`: they can't say it.

@@ -113,7 +113,7 @@ fn harpoon(text: &Bytes) -> Part {
         entity.fields.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     part.content_fields(fields.iter().map(String::as_str));
     if let Some(decoded) = decoded {
-        part.base64(&decoded);
+        part.carry(&decoded);
         return part;
     }
     // The encoding is that of the text as it is; a signature may depend on it.
@@ -181,7 +181,7 @@ fn file(file: &FileTransfer) -> Part {
     let mut part = Part::default();
     if file.application.as_deref() == Some(oids::MIME_FILE) {
         part.content_fields(file.fields.iter().map(String::as_str));
-        part.base64(&file.data);
+        part.carry(&file.data);
         return part;
     }
     let content_type = match file.application.as_deref() {
@@ -218,7 +218,7 @@ fn file(file: &FileTransfer) -> Part {
         .map(String::as_str)
         .filter(|field| !made.iter().any(|name| field.to_ascii_lowercase().starts_with(name)));
     part.content_fields(others);
-    part.base64(&file.data);
+    part.carry(&file.data);
     part
 }
 
@@ -259,6 +259,6 @@ fn mime_body_part(extended: &Extended) -> Option<Part> {
             .map(String::as_str)
             .filter(|f| !f.to_ascii_lowercase().starts_with("content-type:")),
     );
-    part.base64(&data);
+    part.carry(&data);
     Some(part)
 }

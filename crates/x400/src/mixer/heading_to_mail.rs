@@ -18,6 +18,20 @@ const RESERVED: [&str; 6] = [
     "Content-Transfer-Encoding",
 ];
 
+/// Those that would change what a message that leaves here is taken for: whom it went by, who signed it, and who else gets
+/// it. Whose results of checks they are (RFC 8601 §5), the gateway does not know: its caller looks at these.
+const TRACE: [&str; 7] = [
+    "Received-SPF",
+    "Delivered-To",
+    "DKIM-Signature",
+    "DomainKey-Signature",
+    "ARC-Seal",
+    "ARC-Message-Signature",
+    "ARC-Authentication-Results",
+];
+/// What somebody did with it who sent it on (RFC 5322 §3.6.6).
+const RESENT: &str = "resent-";
+
 /// Fields that a header has once (RFC 5322 §3.6): one of a list stands only where the heading says nothing.
 const ONCE: [&str; 11] = [
     "Date",
@@ -76,7 +90,7 @@ pub(super) fn listed(list: &[String], is_nested: bool, out: &mut Fields) {
     let mut said = ONCE.map(|name| mail::header::find(&out.0, name).is_some());
     for field in list {
         let is_reserved = RESERVED.iter().any(|reserved| is_field(field, reserved));
-        if is_reserved || !is_nested && is_field(field, "Date") {
+        if is_reserved || !is_nested && is_of_envelope(field) {
             continue;
         }
         let once = said.iter_mut().zip(ONCE).find(|(_, name)| is_field(field, name));
@@ -84,6 +98,13 @@ pub(super) fn listed(list: &[String], is_nested: bool, out: &mut Fields) {
             out.raw(field);
         }
     }
+}
+
+/// Whether a field says of the message around it what the gateway says, or nobody can say in its place.
+fn is_of_envelope(field: &str) -> bool {
+    let is_resent =
+        field.get(..RESENT.len()).is_some_and(|front| front.eq_ignore_ascii_case(RESENT));
+    is_resent || ["Date", "Bcc"].iter().chain(&TRACE).any(|reserved| is_field(field, reserved))
 }
 
 /// Whether `Name: value` is a field of this name.
@@ -180,12 +201,24 @@ fn descriptors(name: &str, all: &[OrDescriptor], here: &Here<'_>, out: &mut Fiel
     }
 }
 
+/// What is asked of a recipient, as comments (RFC 2156 §4.7.2): nobody answers them in a form that X.400 knows.
+const REQUESTS: [(u8, &str); 3] = [
+    (0, " (Receipt Notification Requested)"),
+    (1, " (Non Receipt Notification Requested)"),
+    (2, " (IPM Return Requested)"),
+];
+
 fn recipients(name: &str, all: &[RecipientSpecifier], here: &Here<'_>, out: &mut Fields) {
     if all.is_empty() {
         return;
     }
     let one = |recipient: &RecipientSpecifier| {
         let mut text = descriptor(&recipient.recipient, here);
+        for (bit, request) in REQUESTS {
+            if recipient.notification_requests.has(bit) {
+                text.push_str(request);
+            }
+        }
         if recipient.is_reply_requested {
             text.push_str(" (Reply requested)");
         }
@@ -215,4 +248,31 @@ pub(super) fn descriptor(descriptor: &OrDescriptor, here: &Here<'_>) -> String {
         text.push_str(&format!(" (Tel {number})"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_fields_says_nothing_of_the_envelope_of_what_leaves_here() {
+        let trace = "Received: x|received : x|X400-Received: x|Return-Path: <a@b>|Received-SPF: pass|\
+            DKIM-Signature: v=1|dkim-signature: v=1|ARC-Seal: i=1|ARC-Message-Signature: i=1|\
+            ARC-Authentication-Results: i=1|Resent-From: a@b|RESENT-ANYTHING: x|Delivered-To: a@b|\
+            Bcc: a@b|Date: now|DomainKey-Signature: x";
+        let list: Vec<String> = trace.split('|').map(str::to_owned).collect();
+        let mut out = Fields::default();
+        listed(&list, false, &mut out);
+        // What is no name of a field is none.
+        assert_eq!(String::from_utf8_lossy(&out.0), "");
+        let others = ["List-Id: <x.y>", "X-Mailer: z", "Comments: Resent-From: a@b"];
+        listed(&others.map(str::to_owned), false, &mut out);
+        assert_eq!(String::from_utf8_lossy(&out.0).lines().count(), others.len());
+        // A message within another keeps what it had.
+        let mut nested = Fields::default();
+        listed(&list, true, &mut nested);
+        let kept = String::from_utf8_lossy(&nested.0).into_owned();
+        assert!(kept.contains("DKIM-Signature") && kept.contains("Date: now"), "{kept}");
+        assert!(!kept.contains("Return-Path"), "{kept}");
+    }
 }

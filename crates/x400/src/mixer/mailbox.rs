@@ -205,11 +205,30 @@ pub fn write(display: Option<&str>, address: &str) -> String {
     let Some(display) = display.map(str::trim).filter(|display| !display.is_empty()) else {
         return address.to_owned();
     };
-    // Comments that came with the name stay ones.
-    if display.starts_with('(') && display.ends_with(')') && display.is_ascii() {
+    // Comments that came with the name stay ones, if every reader finds nothing else there.
+    if are_comments(display) {
         return format!("{address} {display}");
     }
     format!("{} <{address}>", written_phrase(display))
+}
+
+/// Whether a text is comments and nothing else, balanced without a look at what is quoted in them: some readers look at
+/// that, others don't.
+fn are_comments(text: &str) -> bool {
+    let mut depth = 0_u32;
+    let is_inside = |c: char| c.is_ascii_graphic() && !matches!(c, '\\' | '"') || c == ' ';
+    let is_right = text.chars().all(|c| match c {
+        '(' => {
+            depth += 1;
+            true
+        }
+        ')' if depth > 0 => {
+            depth -= 1;
+            true
+        }
+        c => c == ' ' || depth > 0 && is_inside(c) && c != ')',
+    });
+    is_right && depth == 0
 }
 
 /// A phrase as a field has it.
@@ -276,6 +295,29 @@ mod tests {
         let name = |words: usize| "A ".repeat(words) + "<a@b>";
         assert!(parse_list(&name(MAILBOX_TOKENS_MAX - 3), MANY).is_some());
         assert_eq!(parse_list(&name(MAILBOX_TOKENS_MAX - 2), MANY), None);
+    }
+
+    #[test]
+    fn a_name_in_brackets_is_no_address() {
+        for display in [
+            "(x) <evil@x> (y)",
+            "(a) ) evil@x.test, (b)",
+            "(a\\)",
+            "(a\\) <evil@x> (b)",
+            "(a) (b",
+            "(\"a)",
+            "(a) evil@x (b)",
+            "(a), evil@x, (b)",
+        ] {
+            let written = write(Some(display), "bob@b.test");
+            assert!(written.starts_with('"') && written.ends_with("\" <bob@b.test>"), "{written}");
+            let read = parse_list(&written, MANY).unwrap_or_else(|| panic!("{written}"));
+            assert_eq!(read.len(), 1, "{written}");
+            assert_eq!(read[0].address.as_deref(), Some("bob@b.test"));
+        }
+        for display in ["(x)", "(x) (y)", "(x(y)z)", "(Tel +49 1)"] {
+            assert_eq!(write(Some(display), "a@b"), format!("a@b {display}"));
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Writing internet mail: fields that are folded and can't break a header, bodies in encodings that pass everywhere.
 
+use super::entity::Entity;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -108,8 +109,38 @@ impl Part {
         }
     }
 
+    /// The body of a part whose fields are written. A multipart or a message leaves as it is, for it can't be encoded (RFC
+    /// 2045 §6.4); what mail can't have so is a file.
+    pub(super) fn carry(&mut self, octets: &[u8]) {
+        let is_composite = matches!(
+            Entity::parse(&self.fields.0).content_type.kind.as_str(),
+            "multipart" | "message"
+        );
+        if !is_composite {
+            return self.base64(octets);
+        }
+        let body = crlf(octets);
+        if is_fit(&body) {
+            if !body.is_ascii() {
+                self.fields.field("Content-Transfer-Encoding", "8bit");
+            }
+            self.body = body;
+            return;
+        }
+        let mut fields = Fields::default();
+        fields.field("Content-Type", "application/octet-stream");
+        for field in mail::header::fields(&self.fields.0) {
+            if !field.name.eq_ignore_ascii_case(b"Content-Type") {
+                let name = String::from_utf8_lossy(field.name);
+                fields.field(&name, &String::from_utf8_lossy(&field.unfolded()));
+            }
+        }
+        self.fields = fields;
+        self.base64(octets);
+    }
+
     /// The body in base64.
-    pub(super) fn base64(&mut self, octets: &[u8]) {
+    fn base64(&mut self, octets: &[u8]) {
         self.fields.field("Content-Transfer-Encoding", "base64");
         // 57 octets make a line of 76.
         for line in octets.chunks(57) {
@@ -219,4 +250,42 @@ fn quoted_printable(octets: &[u8]) -> Vec<u8> {
         rest = behind;
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn carried(content_type: &str, octets: &[u8]) -> (String, Vec<u8>) {
+        let mut part = Part::default();
+        part.content_fields([format!("Content-Type: {content_type}").as_str(), "Content-ID: <1>"]);
+        part.carry(octets);
+        (String::from_utf8(part.fields.0).unwrap(), part.body)
+    }
+
+    #[test]
+    fn what_is_made_of_parts_leaves_as_it_is_or_as_a_file() {
+        let message = b"Subject: x\n\nbody\n";
+        for kind in ["message/rfc822", "Message/Partial; id=x", "multipart/mixed; boundary=b"] {
+            let (fields, body) = carried(kind, message);
+            assert!(
+                !fields.contains("Transfer-Encoding") && fields.contains("Content-ID"),
+                "{fields}"
+            );
+            assert_eq!(body, b"Subject: x\r\n\r\nbody\r\n");
+            let (fields, _) = carried(kind, b"Subject: \xfc\r\n\r\n");
+            assert!(fields.contains("Content-Transfer-Encoding: 8bit"), "{fields}");
+            // A line that no mail can have, a NUL, a CR alone.
+            for bad in [&[b'x'; 2_000][..], b"a\0b", b"a\rb"] {
+                let (fields, _) = carried(kind, bad);
+                assert!(
+                    fields.starts_with("Content-Type: application/octet-stream\r\n"),
+                    "{fields}"
+                );
+                assert!(fields.contains("base64") && fields.contains("Content-ID"), "{fields}");
+                assert!(!fields.to_lowercase().contains("message/"), "{fields}");
+            }
+        }
+        assert!(carried("text/plain", message).0.contains("base64"));
+    }
 }
