@@ -19,6 +19,7 @@ pub mod mta_sts;
 pub mod password;
 pub mod records;
 pub mod results;
+pub mod return_path;
 pub mod sasl;
 pub mod scan;
 pub mod spf;

@@ -212,7 +212,7 @@ fn check_age(made: &str, day: u64) -> Result<(), Mistake> {
 }
 
 /// The address of a local part that is written as it is meant: quoted where it must be.
-fn mailbox(local: &str, domain: &str) -> Option<Mailbox> {
+pub(crate) fn mailbox(local: &str, domain: &str) -> Option<Mailbox> {
     let is_plain =
         |c: char| !c.is_ascii() || c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~.".contains(c);
     if local.chars().all(is_plain)

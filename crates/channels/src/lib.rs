@@ -19,7 +19,9 @@ pub use stages::{
     consult_access, lookups_at_once, milter_connections,
 };
 pub use tables::{DatabaseFile, LocalTable, local};
-pub use x400::{association_failure, initiator_settings, is_peer, routes_to};
+pub use x400::{
+    association_failure, initiator_settings, is_peer, routes_to, x400_as_mail, x400_gateway,
+};
 
 use config::{Config, Schema};
 use mta::delivery::Channels;

@@ -7,7 +7,7 @@ use super::explainer::Explainer;
 use super::host::HostPort;
 use super::reader::Reader;
 use super::secret_file::SecretFile;
-use mail::Mailbox;
+use mail::{Mailbox, Refusal};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::any::Any;
@@ -87,10 +87,10 @@ pub trait Settings: Any + Debug + Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Whether there can be a place for this recipient.
-    fn has_place_for(&self, recipient: &Mailbox) -> bool {
-        let _ = recipient;
-        true
+    /// Why this recipient can't be had through it, or not by a client that may not send to any domain; `None`: it can.
+    fn refusal(&self, recipient: &Mailbox, may_relay: bool) -> Option<&'static Refusal> {
+        let _ = (recipient, may_relay);
+        None
     }
 
     /// Which messages it can deliver.

@@ -40,10 +40,12 @@ pub enum Decision {
         /// The route.
         route: usize,
     },
-    /// Refused: a mailbox on this server can't have so long a name.
-    NoMailbox {
+    /// Refused: the route's channel can't have this recipient, or not from this client.
+    Unfit {
         /// The route.
         route: usize,
+        /// As it is answered.
+        why: &'static Refusal,
     },
     /// Refused: no route takes the domain. `may_relay`: this client could have used one.
     NoRoute {
@@ -68,7 +70,7 @@ impl Decision {
             | Decision::Relay { route, .. }
             | Decision::Postmaster { route }
             | Decision::Routed { route }
-            | Decision::NoMailbox { route }
+            | Decision::Unfit { route, .. }
             | Decision::Denied { route } => Some(route),
             Decision::NoRoute { .. } => None,
         }
@@ -84,9 +86,7 @@ impl Decision {
             Decision::Routed { .. } => {
                 Some(Refusal::permanent((7, 1), "routes within addresses are not followed"))
             }
-            Decision::NoMailbox { .. } => {
-                Some(Refusal::permanent((1, 1), "no mailbox has so long a name"))
-            }
+            Decision::Unfit { why, .. } => Some(why.clone()),
             Decision::NoRoute { may_relay: true } => {
                 Some(Refusal::permanent((1, 2), "no route to this domain"))
             }
@@ -177,8 +177,14 @@ impl Config {
         route: usize,
     ) -> Decision {
         let channel = self.routes.get(route).map(|route| &route.channel);
+        if let Some(why) = channel.and_then(|channel| channel.refusal(rcpt, may_relay)) {
+            // RFC 5321 §4.5.1: each domain that mail is taken for has one.
+            return match rcpt.local().eq_ignore_ascii_case("postmaster") {
+                true => Decision::Postmaster { route: self.postmaster.route },
+                false => Decision::Unfit { route, why },
+            };
+        }
         match channel {
-            Some(channel) if !channel.has_place_for(rcpt) => Decision::NoMailbox { route },
             Some(channel)
                 if channel.may_be_routed_on()
                     && !listener.allow_routed_recipients
@@ -194,7 +200,9 @@ impl Config {
 
 /// Whether this client of the listener, if it may send at all, may send to any domain.
 fn may_relay(listener: &Listener, client: Option<IpAddr>) -> bool {
-    listener.needs_login() || client.is_some_and(|client| listener.relay_network(client).is_some())
+    listener.needs_login()
+        || !listener.protocol.takes_internet_mail()
+        || client.is_some_and(|client| listener.relay_network(client).is_some())
 }
 
 /// Whether the domain is an address literal of this server (RFC 5321 §4.5.1). Of a listener on all

@@ -12,6 +12,7 @@ use mail::{Mailbox, Refusal, Reply};
 use serde::Serialize;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is asked.
@@ -98,13 +99,21 @@ pub struct Explanation {
 }
 
 impl Config {
+    /// The first listener at which a recipient can be named; the first of all, where there is none.
+    #[must_use]
+    pub fn usual_listener(&self, recipient: &Mailbox) -> Option<&Arc<Listener>> {
+        let is_or = recipient.is_or_address();
+        let mut fit = self.listeners.iter().filter(|l| l.protocol.takes_internet_mail() != is_or);
+        fit.next().or(self.listeners.first())
+    }
+
     /// What would happen to a recipient, without sending anything.
     ///
     /// # Errors
     /// When the listener does not exist.
     pub fn explain(&self, request: &ExplainRequest<'_>) -> Result<Explanation, String> {
         let listener = match request.listener {
-            None => self.listeners.first(),
+            None => self.usual_listener(request.recipient),
             Some(name) => self.listeners.iter().find(|listener| &*listener.name == name),
         };
         let Some(listener) = listener else {
@@ -203,7 +212,7 @@ impl Telling<'_> {
             Decision::Denied { .. }
             | Decision::NoRoute { .. }
             | Decision::Routed { .. }
-            | Decision::NoMailbox { .. } => {
+            | Decision::Unfit { .. } => {
                 let reply = decision.refusal().map(|refusal| Reply::from(refusal).to_string());
                 let value = format!("refused to {client}: {}", reply.unwrap_or_default());
                 (value, self.explainer.origin(&format!("{at}.relay_from")))

@@ -39,6 +39,12 @@ pub trait ProtocolSettings: Any + Debug + Send + Sync {
         false
     }
 
+    /// Whether what comes here is internet mail. If not, who sends it has shown who it is, and may send to wherever a
+    /// route leads.
+    fn takes_internet_mail(&self) -> bool {
+        true
+    }
+
     /// Says what every message must pass here, beyond what holds for its recipient.
     fn explain(&self, _explainer: &mut Explainer<'_>) {}
 

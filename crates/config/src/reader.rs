@@ -53,6 +53,27 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.resolver.warn(&self.path(key), message, help);
     }
 
+    /// The value of `key` is a list of listeners for which a rule is that sees internet mail only; none: for all. Those
+    /// that take something else must not be among them: what the rule is for would be left out without a word.
+    pub fn refuse_foreign(&mut self, key: &str, names: &[String], does: &str) {
+        let foreign = self.resolver.foreign_listeners.clone();
+        if let (true, Some(one)) = (names.is_empty(), foreign.first()) {
+            let message = format!(
+                "what comes to listener \"{one}\", which is no internet mail, is not {does}"
+            );
+            let help = "name the listeners that this is for: listeners = [\"…\"]";
+            return self.error("", message, help);
+        }
+        for (index, name) in names.iter().enumerate() {
+            if foreign.iter().any(|one| **one == **name) {
+                let message = format!(
+                    "what comes to listener \"{name}\" is no internet mail, and not {does}"
+                );
+                self.error(&format!("{key}[{index}]"), message, "leave it out");
+            }
+        }
+    }
+
     /// The value of `key` is a list of names, each of which must be a listener's.
     pub fn check_listeners(&mut self, key: &str, names: &[String]) {
         for (index, name) in names.iter().enumerate() {

@@ -63,6 +63,7 @@ pub(super) fn read(
         document: &document,
         problems: Vec::new(),
         listener_names: Vec::new(),
+        foreign_listeners: Vec::new(),
         tables: Vec::new(),
         x400: None,
     };
@@ -187,6 +188,7 @@ impl Resolver<'_> {
         self.asked_routes(&written.table, &routes);
         let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
         self.advise(written, &listeners, &routes);
+        self.advise_gateway(&table);
         Some(Parts {
             shards: written.shards,
             srs: self.srs(&written.srs),
@@ -263,6 +265,17 @@ impl Resolver<'_> {
             let message = "no client may use the route for all other domains";
             let help = "name in a listener's `relay_from` the networks that may send anywhere";
             self.warn(&format!("route[{index}]"), message, help);
+        }
+    }
+
+    /// Answers to what a gateway sends go to its domain.
+    fn advise_gateway(&mut self, table: &super::RouteTable) {
+        let gateway = self.x400.as_ref().and_then(|x400| x400.gateway.as_ref());
+        let Some(domain) = gateway.map(|gateway| gateway.domain.clone()) else { return };
+        if table.named(&domain).is_none() && table.catch_all().is_none() {
+            let message = format!("no route takes {domain}");
+            let help = "answers to what comes from X.400 are refused: add a route with this domain to a peer";
+            self.warn("x400.gateway.domain", message, help);
         }
     }
 

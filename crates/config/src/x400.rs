@@ -1,11 +1,13 @@
 //! `[x400]`: who we are among MTAs of X.400, and who our peers are.
 
-use super::host::HostPort;
+use super::host::{Host, HostPort};
 use super::settings::Secret;
+use ipnet::IpNet;
 use mail::map::FixedMap;
 use mail::{Domain, OrAddress};
 use std::any::Any;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -42,6 +44,10 @@ pub struct X400Gateway {
     pub mcgam: Option<PathBuf>,
     /// The file with gateways that are preferred for some domains.
     pub gateways: Option<PathBuf>,
+    /// Of the O/R addresses that strangers write before a domain, those below these are taken.
+    pub strangers: Vec<OrAddress>,
+    /// What return paths are made with.
+    secret: OnceLock<[u8; 16]>,
     /// What stands in both.
     tables: OnceLock<GatewayTables>,
     /// What its owner made of it.
@@ -64,8 +70,28 @@ impl X400Gateway {
         mcgam: Option<PathBuf>,
         gateways: Option<PathBuf>,
     ) -> X400Gateway {
-        let (tables, made) = (OnceLock::new(), OnceLock::new());
-        X400Gateway { address, domain, mcgam, gateways, tables, made }
+        let (tables, made, secret) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        X400Gateway {
+            address,
+            domain,
+            mcgam,
+            gateways,
+            strangers: Vec::new(),
+            secret,
+            tables,
+            made,
+        }
+    }
+
+    /// What return paths are made with, which must be the same after a restart; what came first counts.
+    pub fn set_secret(&self, secret: [u8; 16]) {
+        let _ = self.secret.set(secret);
+    }
+
+    /// What [`X400Gateway::set_secret`] set.
+    #[must_use]
+    pub fn secret(&self) -> Option<&[u8; 16]> {
+        self.secret.get()
     }
 
     /// The files were read; what was read first counts.
@@ -93,8 +119,8 @@ impl X400Gateway {
 /// What was read of the files counts, not what was made of it.
 impl PartialEq for X400Gateway {
     fn eq(&self, other: &X400Gateway) -> bool {
-        (&self.address, &self.domain, self.tables.get())
-            == (&other.address, &other.domain, other.tables.get())
+        (&self.address, &self.domain, &self.strangers, self.tables.get())
+            == (&other.address, &other.domain, &other.strangers, other.tables.get())
     }
 }
 
@@ -113,7 +139,7 @@ impl X400 {
 }
 
 /// `[[x400.peer]]`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct X400Peer {
     /// Unique.
     pub name: Arc<str>,
@@ -130,11 +156,13 @@ pub struct X400Peer {
     /// The name that it shows, and answers with; unique.
     pub their_name: Box<str>,
     /// With this password.
-    pub their_password: Secret,
+    pub their_password: PeerPassword,
+    /// From where it may bind; empty: from everywhere.
+    pub from: Vec<IpNet>,
     /// The name that we show it.
     pub our_name: Box<str>,
     /// With this password.
-    pub our_password: Secret,
+    pub our_password: PeerPassword,
     /// Associations that we open at once, over all shards.
     pub associations_max: u32,
     /// What is proposed as the size between checkpoints, in units of 1,024 octets; 0: none.
@@ -151,6 +179,70 @@ pub struct X400Peer {
     pub idle_timeout: Duration,
     /// Line of the file, from 1.
     pub line: u32,
+}
+
+impl X400Peer {
+    /// Whether it may bind from this address.
+    #[must_use]
+    pub fn may_bind_from(&self, client: IpAddr) -> bool {
+        self.from.is_empty() || self.is_from(client)
+    }
+
+    /// Whether the configuration says that a client with this address is the peer.
+    #[must_use]
+    pub fn is_known_at(&self, client: IpAddr) -> bool {
+        let is_host = |host: &HostPort| match host.host {
+            Host::Address(address) => address.to_canonical() == client.to_canonical(),
+            Host::Name(_) | Host::Socket(_) => false,
+        };
+        self.is_from(client) || self.may_bind_from(client) && self.hosts.iter().any(is_host)
+    }
+
+    fn is_from(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        self.from.iter().any(|network| network.contains(&client))
+    }
+
+    /// Whether an association that was bound as the other is this one's, too: nothing that it was asked for has changed.
+    #[must_use]
+    pub fn has_bound_as(&self, other: &X400Peer) -> bool {
+        (&self.name, &self.their_name, &self.their_password)
+            == (&other.name, &other.their_name, &other.their_password)
+            && (&self.our_name, &self.our_password) == (&other.our_name, &other.our_password)
+    }
+}
+
+/// A password of a peer: as it is written, or what stands in a file.
+#[derive(Debug)]
+pub struct PeerPassword {
+    written: Secret,
+    /// Where it stands, if it is not written.
+    pub file: Option<PathBuf>,
+    read: OnceLock<Secret>,
+}
+
+impl PeerPassword {
+    pub(super) fn new(written: Secret, file: Option<PathBuf>) -> PeerPassword {
+        PeerPassword { written, file, read: OnceLock::new() }
+    }
+
+    /// The file was read; what was read first counts.
+    pub fn set(&self, secret: Secret) {
+        let _ = self.read.set(secret);
+    }
+
+    /// The password; empty: there is none, or its file was not read.
+    #[must_use]
+    pub fn octets(&self) -> &[u8] {
+        &self.read.get().unwrap_or(&self.written).0
+    }
+}
+
+/// The password counts, not where it stands.
+impl PartialEq for PeerPassword {
+    fn eq(&self, other: &PeerPassword) -> bool {
+        self.octets() == other.octets()
+    }
 }
 
 /// How RTSE is spoken (X.419 §13.2): it can't be negotiated.

@@ -23,6 +23,17 @@ pub enum Culprit {
     Dns(Box<str>),
     /// A rule of this server's own: a limit, a policy, an operator.
     Local,
+    /// The message, which is none in the world that it goes to.
+    Conversion(Unconverted),
+}
+
+/// Why a message was not converted, as X.400 has it (X.411 §8.3.1.2.1.12): more than a status can express.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unconverted {
+    /// The reason.
+    pub reason: u32,
+    /// The diagnostic.
+    pub diagnostic: Option<u32>,
 }
 
 impl fmt::Display for Culprit {
@@ -30,7 +41,7 @@ impl fmt::Display for Culprit {
         match self {
             Culprit::Peer(who) | Culprit::Network(who) => f.write_str(who),
             Culprit::Dns(name) => write!(f, "DNS for {name}"),
-            Culprit::Local => f.write_str("this server"),
+            Culprit::Local | Culprit::Conversion(_) => f.write_str("this server"),
         }
     }
 }
@@ -64,6 +75,17 @@ impl Failure {
             step: None,
             text: text.into(),
         }
+    }
+
+    /// A message that can't be converted, now or later.
+    #[must_use]
+    pub fn not_converted(
+        why: Unconverted,
+        status: EnhancedStatus,
+        text: impl Into<Box<str>>,
+    ) -> Failure {
+        let failure = Failure::local(Class::Permanent, status, text);
+        Failure { culprit: Culprit::Conversion(why), ..failure }
     }
 
     /// A failure on the way to `host`: worth another attempt.

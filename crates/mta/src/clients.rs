@@ -134,6 +134,20 @@ impl Clients {
         }
     }
 
+    /// A session of this client is from now on counted for the listener only.
+    pub fn settle(&self, listener: usize, ip: IpAddr) {
+        let key = (listener, network_of(ip));
+        if let Some(record) = self.part(key.1).get_mut(&key) {
+            record.sessions = record.sessions.saturating_sub(1);
+        }
+    }
+
+    /// One of those less.
+    pub fn leave_settled(&self, listener: usize) {
+        give_back(Some(&self.all));
+        give_back(self.listeners.get(listener));
+    }
+
     /// Counts one of what `per_minute` limits (0: nothing is counted). `false`: it is one too many,
     /// and not counted.
     #[must_use]
@@ -264,6 +278,21 @@ mod tests {
         }
         assert!(clients.parts.iter().all(|part| part.lock().unwrap().is_empty()));
         assert_eq!(clients.enter(0, a, Room { all: 1, listener: 1, client: 1 }, START), Ok(()));
+    }
+
+    #[test]
+    fn who_has_shown_who_it_is_counts_for_the_listener_only() {
+        let clients = Clients::new(1);
+        let ip: IpAddr = [192, 0, 2, 1].into();
+        let room = Room { client: 1, listener: 3, ..OPEN };
+        for _ in 0..3 {
+            assert_eq!(clients.enter(0, ip, room, START), Ok(()));
+            clients.settle(0, ip);
+        }
+        assert_eq!(clients.enter(0, ip, room, START), Err(Full::Server));
+        clients.leave_settled(0);
+        assert_eq!(clients.enter(0, ip, room, START), Ok(()));
+        assert_eq!(clients.enter(0, ip, Room { listener: 9, ..room }, START), Err(Full::Client));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::line::Permit;
 use crate::meta::{self, KeptOwner};
 use crate::overrides::Overrides;
 use bytes::Bytes;
+use mail::dsn::xtext::Envid;
 use mail::{
     ByMode, ContentFacts, ContentScanner, DeliverBy, Envelope, Failure, Mailbox, MessageId,
     Omitted, Priority, RequireTls, Wall,
@@ -60,9 +61,11 @@ pub struct Converted {
     /// MAIL FROM.
     pub reverse_path: Option<Mailbox>,
     /// ENVID=, as xtext.
-    pub envid: Option<Box<str>>,
+    pub envid: Option<Envid>,
+    /// Its authors are of domains that are only here: whoever signs for those signs it.
+    pub is_signed: bool,
     /// Header and body.
-    pub content: Vec<u8>,
+    pub content: Bytes,
 }
 
 /// A body as it is sent.
@@ -154,8 +157,14 @@ impl Message {
     }
 
     /// The same, as a channel converted it in this memory.
-    pub(crate) fn converted(self: &Rc<Message>, to: Converted, mut memory: Permit) -> Message {
-        memory.shrink(to.content.len() as u64);
+    /// `prefix`: what goes above it.
+    pub(crate) fn converted(
+        self: &Rc<Message>,
+        to: Converted,
+        prefix: Bytes,
+        mut memory: Permit,
+    ) -> Message {
+        memory.shrink((prefix.len() + to.content.len()) as u64);
         let mut scanner = ContentScanner::default();
         scanner.push(&to.content);
         let envelope = Envelope {
@@ -168,8 +177,8 @@ impl Message {
             received_at: self.received_at,
             envelope: Arc::new(envelope),
             meta: self.meta.clone(),
-            prefix: Bytes::new(),
-            body: MessageBody::Memory(vec![Bytes::from(to.content)]),
+            prefix,
+            body: MessageBody::Memory(vec![to.content]),
             omitted: Omitted::default(),
             facts: scanner.finish(),
             last_reason: self.last_reason.clone(),

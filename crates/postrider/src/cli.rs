@@ -221,6 +221,7 @@ Examples:
   postrider explain someone@example.org --config /etc/postrider.toml
   postrider explain someone@example.org --client 10.0.0.7 --config /etc/postrider.toml
   postrider explain postmaster --json")]
+#[derive(Clone)]
 pub(crate) struct ExplainArgs {
     /// The recipient's address, or `postmaster`.
     #[arg(value_name = "RCPT", value_parser = parse_mailbox, value_hint = ValueHint::EmailAddress)]

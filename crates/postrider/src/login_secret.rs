@@ -1,7 +1,8 @@
-//! The secret of which salts are made for users of whom nothing is stored (SCRAM): it is kept beside the
-//! spool, for with another one at each start such users would be those whose salts change.
+//! The secret of which salts are made for users of whom nothing is stored (SCRAM), and return paths: it is kept beside
+//! the spool, for with another one at each start such users would be those whose salts change.
 
 use crate::world::hashing::HashingThreads;
+use auth::digest::Sha256;
 use mta::seams::Hashing as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -27,6 +28,19 @@ pub(crate) fn kept(directory: &Path, hashing: &HashingThreads) -> Result<[u8; 16
         }
         Err(error) => Err(wrong(&error)),
     }
+}
+
+/// The same for return paths of the gateway to X.400, which are answered for days; from the one nobody finds the other.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn of_return_paths(directory: &Path) -> Result<[u8; 16], String> {
+    let mut digest = Sha256::default();
+    digest.push(b"return paths");
+    digest.push(&kept(directory, &HashingThreads::new())?);
+    let mut secret = [0; 16];
+    secret.copy_from_slice(&digest.finish()[..16]);
+    Ok(secret)
 }
 
 /// All of it or nothing is there, also after a crash.

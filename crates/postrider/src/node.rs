@@ -39,6 +39,7 @@ use mta::shaping::Rules;
 use mta::shared::Shared;
 use spool::SpoolStatus;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -181,6 +182,7 @@ impl Node {
         let signing_keys = signing_keys::read(config)?;
         let certificates = certificates::read(config)?;
         let acme = self.acme.prepare(config)?;
+        keep_return_paths(config, &self.first.spool.paths[0])?;
         self.tables.adopt(config).map_err(|mistakes| mistakes.join("; "))?;
         self.certificates.adopt(config, certificates)?;
         self.acme.adopt(acme)?;
@@ -357,6 +359,13 @@ fn keep_salts(config: &Config, shared: &Shared, console: &ConsoleLog) {
     }
 }
 
+/// Has return paths made that are known again after a restart.
+fn keep_return_paths(config: &Config, directory: &Path) -> Result<(), String> {
+    let gateway = config.x400.as_ref().and_then(|x400| x400.gateway.as_ref());
+    let Some(gateway) = gateway else { return Ok(()) };
+    login_secret::of_return_paths(directory).map(|secret| gateway.set_secret(secret))
+}
+
 /// What all shards share.
 fn shared(
     config: &Config,
@@ -375,6 +384,10 @@ fn shared(
     shared.set_classes(classes);
     shared.rules.set_rules(rules);
     keep_salts(config, &shared, console);
+    if let Err(why) = keep_return_paths(config, &config.spool.paths[0]) {
+        let console: &dyn mta::console::Console = console;
+        console.warn("x400", format_args!("DSNs become messages, not reports: {why}"));
+    }
     Arc::new(shared)
 }
 

@@ -5,7 +5,7 @@ use crate::file_stamp::{LOOK_EVERY, Seen};
 use crate::secret_place::Place;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use config::{Config, Secret, SecretFile};
+use config::{Config, PASSWORD_BYTES_MAX, Secret, SecretFile};
 use mta::console::Console;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -24,7 +24,25 @@ pub(crate) fn read(config: &mut Config) -> Result<(), String> {
         let read = read_login(file);
         read.map_err(|why| format!("cannot take the login of route \"{}\": {why}", route.name))?;
     }
+    read_peers(config)?;
     read_srs(config)
+}
+
+/// Reads the passwords of peers that stand in files.
+///
+/// # Errors
+/// Why there is none, with the path of the file.
+pub(crate) fn read_peers(config: &Config) -> Result<(), String> {
+    for peer in config.x400.iter().flat_map(|x400| &x400.peers) {
+        for password in [&peer.their_password, &peer.our_password] {
+            let Some(file) = &password.file else { continue };
+            let line = line_of(file, PASSWORD_BYTES_MAX).map_err(|why| {
+                format!("cannot take a password of peer \"{}\" from {why}", peer.name)
+            })?;
+            password.set(Secret(line.into()));
+        }
+    }
+    Ok(())
 }
 
 fn read_srs(config: &mut Config) -> Result<(), String> {

@@ -183,7 +183,7 @@ struct Told<'a>(&'a Failure);
 impl fmt::Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.culprit {
-            Culprit::Local => f.write_str(&self.0.text),
+            Culprit::Local | Culprit::Conversion(_) => f.write_str(&self.0.text),
             _ => self.0.fmt(f),
         }
     }

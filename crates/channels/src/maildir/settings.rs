@@ -7,7 +7,7 @@ use crate::values::{EntryTable, ValueNames};
 use config::Values;
 use config::quantity::{DurationText, write_duration};
 use config::{ChannelSection, Destination, Explainer, Reader, Settings, values_in};
-use mail::Mailbox;
+use mail::{Mailbox, Refusal};
 use mta::seams::{Keeping, MailFolder, MailboxPlace};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -222,6 +222,8 @@ impl Maildir {
     }
 }
 
+static NO_SUCH_NAME: Refusal = Refusal::permanent((1, 1), "no mailbox has so long a name");
+
 impl Settings for Maildir {
     fn key(&self) -> &'static str {
         MaildirText::KEY
@@ -231,8 +233,8 @@ impl Settings for Maildir {
         Destination::Here(self.template.as_str())
     }
 
-    fn has_place_for(&self, recipient: &Mailbox) -> bool {
-        self.template.fits(&self.owner_of(recipient))
+    fn refusal(&self, recipient: &Mailbox, _: bool) -> Option<&'static Refusal> {
+        (!self.template.fits(&self.owner_of(recipient))).then_some(&NO_SUCH_NAME)
     }
 
     fn explain_destination(&self, recipient: &Mailbox, explainer: &mut Explainer<'_>) {

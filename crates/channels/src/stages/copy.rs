@@ -51,6 +51,7 @@ impl StageSection for CopyText {
             return None;
         };
         reader.check_listeners("listeners", &text.listeners);
+        reader.refuse_foreign("listeners", &text.listeners, "copied");
         let senders = patterns("senders", &text.senders, reader);
         let recipients = patterns("recipients", &text.recipients, reader);
         Some(Arc::new(Rule { to, senders, recipients, listeners: text.listeners }))

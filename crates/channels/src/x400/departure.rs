@@ -12,7 +12,7 @@ use x400::mts::downgrade::{self, NotDowngraded};
 use x400::mts::envelope::message_prefix;
 use x400::mts::relay::{Changes, RecipientChange, relay, relay_report};
 use x400::mts::report::report_prefix;
-use x400::mts::trace::{Supplied, other_action};
+use x400::mts::trace::{RoutingAction, Supplied, other_action};
 use x400::mts::{
     EnvelopeKind, InternalTraceElement, Limits, ReportContent, ReportEnvelope, TraceElement,
     TransferEnvelope, UtcTime,
@@ -160,7 +160,10 @@ struct Visit<'a> {
 impl Visit<'_> {
     fn new<'a>(message: &Message, x400: &'a X400, mode: X400Mode) -> Visit<'a> {
         let arrival = UtcTime::from(message.received_at);
-        Visit { x400, mode, supplied: Supplied { arrival, ..Supplied::default() } }
+        // X.411 §12.3.1.5: an operator has chosen another way, so that it may come by again.
+        let is_rerouted = message.overrides.as_ref().is_some_and(|chosen| chosen.route.is_some());
+        let action = if is_rerouted { RoutingAction::Rerouted } else { RoutingAction::Relayed };
+        Visit { x400, mode, supplied: Supplied { arrival, action, ..Supplied::default() } }
     }
 
     /// The same, where recipients were redirected.
@@ -177,7 +180,8 @@ impl Visit<'_> {
         let domain = names::global_domain(&self.x400.domain);
         let is_inside = trace.last().is_some_and(|last| last.domain.is_same(&domain));
         let supplied = self.supplied.clone();
-        let is_counted = self.mode != X400Mode::X4101984;
+        let is_counted =
+            self.mode != X400Mode::X4101984 && self.supplied.action != RoutingAction::Rerouted;
         let element = (!(is_inside && is_counted))
             .then(|| TraceElement { domain: domain.clone(), supplied: supplied.clone() });
         let internal = InternalTraceElement { domain, mta: self.x400.mta.clone(), supplied };

@@ -4,16 +4,19 @@
 use super::apdu::{Content, Departure};
 use super::kept::{self, ApduKind};
 use super::names;
+use auth::forged::Renamer;
+use auth::return_path::{ReturnPaths, Returned};
 use bytes::Bytes;
 use config::{Config, GatewayTables, X400};
-use mail::dsn::xtext;
-use mail::{Class, EnhancedStatus, Failure, Mailbox, Reply, Ret};
+use mail::dsn::xtext::{self, Envid};
+use mail::failure::Unconverted;
+use mail::{Class, Domain, EnhancedStatus, Failure, Mailbox, Refusal, Reply, Ret};
 use mta::delivery::{AsMail, MailQuestion};
 use mta::message::{Converted, Message};
 use x400::mixer::status::to_status;
 use x400::mixer::{
-    Gateway, Here, MailEnvelope, MailRecipient, Mappings, NotConverted, Party, TableKind, Use,
-    dsn_to_report, report_to_mail, to_mail, to_x400,
+    Gateway, Here, MailEnvelope, MailRecipient, Mappings, NotConverted, Party, Reach, TableKind,
+    Use, dsn_to_report, report_to_mail, to_mail, to_x400,
 };
 use x400::mts::envelope::message_prefix;
 use x400::mts::report::report_prefix;
@@ -21,27 +24,87 @@ use x400::mts::{
     self, EnvelopeKind, GlobalDomain, Limits, ReportContent, ReportEnvelope, TransferEnvelope,
     UtcTime,
 };
-use x400::or_name::{OrAddress, OrName};
+use x400::or_name::{OrAddress, OrName, RFC_822};
+use x400::reasons::NonDelivery;
+
+/// What the configuration's gateway comes to.
+struct InForce {
+    gateway: Gateway,
+    /// What strangers may write.
+    strangers: Vec<OrAddress>,
+    /// `None`: return paths are left as they are, and no DSN becomes a report.
+    return_paths: Option<ReturnPaths>,
+}
 
 /// The gateway that the configuration has; `None`: nothing is converted.
 pub(super) fn gateway_of(x400: &X400) -> Option<&Gateway> {
+    in_force(x400).map(|made| &made.gateway)
+}
+
+fn in_force(x400: &X400) -> Option<&InForce> {
     let made = |told: &config::X400Gateway, tables: &GatewayTables| {
         let mut mappings = Mappings::default();
         // Whoever has read the files knows that they are right.
         let _ = mappings.read(&tables.mappings, TableKind::Mapping);
         let _ = mappings.read(&tables.gateways, TableKind::Gateway);
-        Gateway {
+        let gateway = Gateway {
             address: OrAddress::parse(&told.address.to_string()).unwrap_or_default(),
             domain: told.domain.as_str().into(),
             mappings,
-        }
+        };
+        let strangers = told.strangers.iter().map(part_of).collect();
+        let return_paths = told.secret().map(|secret| ReturnPaths::new(secret));
+        InForce { gateway, strangers, return_paths }
     };
     Some(x400.gateway.as_ref()?.made(made))
 }
 
+/// A part of an address, which may be of any ADMD.
+fn part_of(told: &mail::OrAddress) -> OrAddress {
+    let mut part = OrAddress::parse(&told.to_string()).unwrap_or_default();
+    if told.value("ADMD").is_none() {
+        part.admd = None;
+    }
+    part
+}
+
+static BACK: Refusal =
+    Refusal::permanent((7, 1), "Internet mail is not sent through X.400 to the internet");
+static NOT_FOR_STRANGERS: Refusal =
+    Refusal::permanent((7, 1), "You may not send to this O/R address through this gateway");
+static NO_OR_ADDRESS: Refusal =
+    Refusal::permanent((1, 3), "No O/R address of X.400 stands for this address");
+static NOT_A_REPORT: Refusal =
+    Refusal::permanent((7, 1), "Only reports are taken for this return path");
+
+/// Why nobody, or no stranger, may send to an internet address through the gateway; `None`: anybody may.
+pub(super) fn refusal(x400: &X400, mailbox: &Mailbox, may_relay: bool) -> Option<&'static Refusal> {
+    let made = in_force(x400)?;
+    if mailbox.is_or_address() || returned(made, mailbox).is_some() {
+        return None;
+    }
+    match made.gateway.reach(mailbox.as_str()) {
+        Reach::ByDomain(_) => None,
+        Reach::ByLocalPart(address) => {
+            let is_taken = may_relay || made.strangers.iter().any(|part| address.is_below(part));
+            (!is_taken).then_some(&NOT_FOR_STRANGERS)
+        }
+        Reach::Back => Some(&BACK),
+        Reach::Nowhere => Some(&NO_OR_ADDRESS),
+    }
+}
+
+/// Whom a return path stands for that was made here.
+fn returned(made: &InForce, mailbox: &Mailbox) -> Option<Returned> {
+    made.return_paths.as_ref()?.read(mailbox)
+}
+
+/// What has more authors is not signed.
+const AUTHORS_MAX: usize = 100;
+
 /// Names, times and identifiers of one conversion.
 pub(super) struct Converting<'a> {
-    gateway: &'a Gateway,
+    made: &'a InForce,
     domain: GlobalDomain,
     x400: &'a X400,
     now: UtcTime,
@@ -52,7 +115,7 @@ impl<'a> Converting<'a> {
     /// Of a message that is kept; `None`: there is no gateway.
     pub(super) fn of(message: &Message, x400: &'a X400) -> Option<Converting<'a>> {
         Some(Converting {
-            gateway: gateway_of(x400)?,
+            made: in_force(x400)?,
             domain: names::global_domain(&x400.domain),
             x400,
             // Not that of the attempt: each makes the same.
@@ -61,9 +124,40 @@ impl<'a> Converting<'a> {
         })
     }
 
+    /// What stands for the originator of a message as its return path.
+    fn return_path(&self, originator: Mailbox, message: &str) -> Mailbox {
+        let made = self.made.return_paths.as_ref();
+        made.and_then(|paths| paths.make(&originator, message)).unwrap_or(originator)
+    }
+
+    /// The O/R address of somebody in the queue; `None`: the gateway maps it.
+    fn or_address(&self, mailbox: &Mailbox) -> Option<OrAddress> {
+        or_address(mailbox).or_else(|| self.or_address_of(&returned(self.made, mailbox)?))
+    }
+
+    fn or_address_of(&self, returned: &Returned) -> Option<OrAddress> {
+        self.made.gateway.to_or_address(returned.address.as_str(), Use::Other)
+    }
+
+    /// Those that are return paths, where the message is no answer of a mail system.
+    fn not_reports(&self, message: &Message, indexes: &[u32]) -> Vec<(u32, Failure)> {
+        if message.envelope.reverse_path.is_none() || !message.is_from_stranger() {
+            return Vec::new();
+        }
+        let is_return_path = |index: &u32| {
+            let recipient = message.envelope.recipients.get(*index as usize);
+            recipient.is_some_and(|one| returned(self.made, &one.mailbox).is_some())
+        };
+        let failure = || {
+            let text = NOT_A_REPORT.text.to_string();
+            Failure::local(Class::Permanent, NOT_A_REPORT.status, text)
+        };
+        indexes.iter().filter(|one| is_return_path(one)).map(|one| (*one, failure())).collect()
+    }
+
     pub(super) fn here(&self) -> Here<'_> {
         Here {
-            gateway: self.gateway,
+            gateway: &self.made.gateway,
             domain: &self.domain,
             mta: &self.x400.mta,
             now: self.now,
@@ -73,9 +167,13 @@ impl<'a> Converting<'a> {
 }
 
 /// The mailbox that a name of P1 stands for, if it is one of internet mail: not what the gateway puts before its own
-/// domain.
+/// domain, nor what another gateway would send to.
 fn mailbox(name: &OrName, x400: &X400) -> Option<Mailbox> {
     let gateway = gateway_of(x400)?;
+    let is_mail = name.address.domain_defined(RFC_822).is_some();
+    if is_mail && !gateway.is_ours(&name.address) {
+        return None;
+    }
     let mailbox = Mailbox::parse(&gateway.to_mail(&name.address)?, true).ok()?;
     let (_, domain) = mailbox.as_str().rsplit_once('@')?;
     (!domain.eq_ignore_ascii_case(&gateway.domain)).then_some(mailbox)
@@ -104,6 +202,7 @@ fn made_mail(
     let x400 = question.config.x400.as_deref().ok_or_else(no_gateway)?;
     let converting = Converting::of(question.original, x400).ok_or_else(no_gateway)?;
     let (here, limits) = (converting.here(), Limits::default());
+    let mut subject = String::new();
     let mail = match kind {
         ApduKind::Probe => {
             return Ok(AsMail::Nothing(Reply::new(250, (2, 1, 5), "a message would be delivered")));
@@ -125,16 +224,40 @@ fn made_mail(
                 .filter(|(_, recipient)| is_ours(recipient))
                 .map(|(index, _)| index)
                 .collect();
+            subject = envelope.identifier.to_string();
             to_mail(&here, &envelope, &recipients, &question.content)
                 .map_err(|error| not_converted(&error))?
         }
     };
     let parse = |address: &str| Mailbox::parse(address, true).ok();
+    let originator = mail.originator.as_deref().and_then(parse);
     Ok(AsMail::Message(Converted {
-        reverse_path: mail.originator.as_deref().and_then(parse),
-        envid: (!mail.envid.is_empty()).then(|| xtext::encode(&mail.envid).into()),
-        content: mail.message,
+        reverse_path: originator.map(|originator| converting.return_path(originator, &subject)),
+        // One that is too long is left out: a DSN returns the identifier in the header, too.
+        envid: Envid::of_text(&mail.envid),
+        is_signed: has_own_authors(&mail.message, converting.here().gateway),
+        content: without_our_name(&mail.message, &question.config.hostname).into(),
     }))
+}
+
+/// Whether all authors are users of X.400: anybody there can name others of the internet, for whom nobody here signs.
+fn has_own_authors(content: &[u8], gateway: &Gateway) -> bool {
+    let from = mail::header::find(content, "From").map(|field| field.unfolded().into_owned());
+    let from = from.and_then(|octets| String::from_utf8(octets).ok());
+    let all = from.and_then(|text| x400::mixer::mailbox::parse_list(&text, AUTHORS_MAX));
+    all.is_some_and(|all| {
+        let is_own = |one: &str| gateway.is_of_x400(one);
+        !all.is_empty() && all.iter().all(|one| one.address.as_deref().is_some_and(is_own))
+    })
+}
+
+/// Results of checks that the message came with don't bear our name (RFC 8601 §5), as in mail that comes by SMTP.
+fn without_our_name(content: &[u8], hostname: &Domain) -> Vec<u8> {
+    let mut renamer = Renamer::new(hostname.as_str());
+    let mut clean = Vec::with_capacity(content.len());
+    renamer.push(content, |piece| clean.extend_from_slice(piece));
+    renamer.finish(|piece| clean.extend_from_slice(piece));
+    clean
 }
 
 fn unread(error: &dyn std::fmt::Display) -> Failure {
@@ -168,7 +291,7 @@ pub(super) fn to_apdu(
         .envelope
         .recipients
         .iter()
-        .map(|recipient| or_address(&recipient.mailbox))
+        .map(|recipient| converting.or_address(&recipient.mailbox))
         .collect();
     let recipients: Vec<MailRecipient<'_>> = (0..)
         .zip(&message.envelope.recipients)
@@ -197,10 +320,11 @@ pub(super) fn to_apdu(
         priority: message.priority().unwrap_or_default(),
     };
     let here = converting.here();
-    let refused: Vec<(u32, Failure)> = to_x400::refused(&here, &envelope)
+    let mut refused: Vec<(u32, Failure)> = to_x400::refused(&here, &envelope)
         .iter()
         .filter_map(|(index, why)| Some((u32::try_from(*index).ok()?, not_converted(why))))
         .collect();
+    refused.extend(converting.not_reports(message, indexes));
     if !refused.is_empty() && refused.len() == indexes.len() {
         return Ok(Departure { prefix: Vec::new(), content: Content::None, refused });
     }
@@ -220,9 +344,12 @@ fn report_of_dsn(
     if message.envelope.reverse_path.is_some() {
         return None;
     }
-    let destination = or_address(&recipient.mailbox)
-        .or_else(|| converting.gateway.to_or_address(recipient.mailbox.as_str(), Use::Other))?;
+    // Anybody can say that a message was delivered, or was not: who was sent it knows its return path.
+    let returned = returned(converting.made, &recipient.mailbox)?;
+    let destination = converting.or_address_of(&returned)?;
     let made = dsn_to_report(&converting.here(), &destination, content)?;
+    let subject = made.subject?.to_string();
+    converting.made.return_paths.as_ref().filter(|paths| paths.is_of(&returned, &subject))?;
     let (envelope, content) = made.report.filter(|_| !made.has_others)?;
     let content = content.encode();
     let prefix = report_prefix(&envelope.encode(), content.len() as u64);
@@ -234,9 +361,11 @@ fn or_address(mailbox: &Mailbox) -> Option<OrAddress> {
 }
 
 fn not_converted(error: &NotConverted) -> Failure {
+    let NonDelivery { reason, diagnostic } = error.cause.non_delivery();
     let status = to_status(error.cause.non_delivery());
     let status = EnhancedStatus::new(5, status.subject, status.detail);
-    Failure::local(Class::Permanent, status, format!("it can't be converted: {error}"))
+    let text = format!("it can't be converted: {error}");
+    Failure::not_converted(Unconverted { reason, diagnostic }, status, text)
 }
 
 #[cfg(test)]

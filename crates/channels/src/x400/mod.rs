@@ -24,6 +24,24 @@ pub use peer::{association_failure, initiator_settings, is_peer};
 pub(crate) use settings::{P1Text, X400RouteText};
 
 use config::Config;
+use mail::Mailbox;
+use x400::mixer::Gateway;
+use x400::or_name::{OrAddress, OrName};
+
+/// The gateway that the configuration has, with its tables.
+#[must_use]
+pub fn x400_gateway(config: &Config) -> Option<&Gateway> {
+    gateway::gateway_of(config.x400.as_ref()?)
+}
+
+/// Whom a recipient of X.400 stands for that the gateway sends internet mail to; `None`: a route takes the O/R address, or
+/// none does, or it is no O/R address.
+#[must_use]
+pub fn x400_as_mail(config: &Config, recipient: &Mailbox) -> Option<Mailbox> {
+    let x400 = config.x400.as_ref().filter(|_| recipient.is_or_address())?;
+    let name = OrName::from(OrAddress::parse(recipient.as_str()).ok()?);
+    Some(gateway::recipient(&name, config, x400)).filter(|mailbox| !mailbox.is_or_address())
+}
 
 /// The routes that lead to a peer of X.400, by their names.
 pub fn routes_to<'c>(config: &'c Config, peer: &str) -> Vec<&'c str> {

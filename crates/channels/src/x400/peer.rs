@@ -40,7 +40,7 @@ pub fn initiator_settings(peer: &X400Peer, now: Wall) -> InitiatorSettings {
 
 /// Who we say that we are to a peer.
 pub(super) fn our_identity(peer: &X400Peer) -> Identity {
-    let password = Some(&peer.our_password.0).filter(|password| !password.is_empty());
+    let password = Some(peer.our_password.octets()).filter(|password| !password.is_empty());
     Identity {
         name: Some(peer.our_name.to_string()),
         password: password.map(|password| Password(password.to_vec())),
@@ -56,7 +56,7 @@ pub fn is_peer(binding: &Binding, peer: &X400Peer) -> bool {
 /// Whether a password that was shown, if one was, is the peer's.
 pub(super) fn is_its(identity: &Identity, peer: &X400Peer) -> bool {
     let shown = identity.password.clone().unwrap_or(Password(Vec::new()));
-    shown.is(&peer.their_password.0)
+    shown.is(peer.their_password.octets())
 }
 
 /// Why an association to a peer ended, for people.

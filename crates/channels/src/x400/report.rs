@@ -4,7 +4,8 @@ use super::kept::{self, ApduKind};
 use super::{acceptance, gateway, names};
 use bytes::Bytes;
 use mail::dsn::{Outcome, RecipientReport};
-use mail::{EnhancedStatus, Priority, Wall};
+use mail::failure::Unconverted;
+use mail::{Culprit, EnhancedStatus, Failure, Priority, Wall};
 use mta::delivery::{OwnReport, ReportQuestion};
 use x400::mixer::status::to_reason;
 use x400::mts::{self, EnvelopeKind, Limits, Recipient, TransferEnvelope, UtcTime};
@@ -67,10 +68,10 @@ struct Told<'a> {
 impl<'a> Told<'a> {
     fn new(recipient: &'a Recipient, report: &RecipientReport<'_>, now: Wall) -> Told<'a> {
         let (outcome, text) = match &report.outcome {
-            Outcome::Failed(failure) => (failed(failure.status), Some(failure.to_string())),
+            Outcome::Failed(failure) => (failed(failure), Some(failure.to_string())),
             // Time ran out, whatever stood in the way last.
             Outcome::Expired { failure, .. } | Outcome::Delayed { failure, .. } => {
-                (failed(EnhancedStatus::new(5, 4, 7)), Some(failure.to_string()))
+                (failed_with(EnhancedStatus::new(5, 4, 7)), Some(failure.to_string()))
             }
             Outcome::Delivered(_) | Outcome::Relayed(_) | Outcome::Expanded => {
                 let time = UtcTime::from(report.last_attempt.unwrap_or(now));
@@ -86,9 +87,19 @@ impl<'a> Told<'a> {
     }
 }
 
+/// Reason and diagnostic of a failure: what conversions found, else by its status.
+fn failed(failure: &Failure) -> mts::report::Outcome {
+    match failure.culprit {
+        Culprit::Conversion(Unconverted { reason, diagnostic }) => {
+            mts::report::Outcome::Failed { reason, diagnostic }
+        }
+        _ => failed_with(failure.status),
+    }
+}
+
 /// Reason and diagnostic of a status. What is not authorised is restricted delivery (X.411 §8.3.1.2.1.12), not the
 /// list's permission that RFC 2156 takes it for.
-fn failed(status: EnhancedStatus) -> mts::report::Outcome {
+fn failed_with(status: EnhancedStatus) -> mts::report::Outcome {
     mts::report::Outcome::failed(match (status.subject, status.detail) {
         (7, 1) => NonDelivery::bare(RESTRICTED_DELIVERY),
         _ => to_reason(status),
@@ -98,6 +109,15 @@ fn failed(status: EnhancedStatus) -> mts::report::Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_conversion_found_is_reported_as_it_is() {
+        for (reason, diagnostic) in [(1, Some(12)), (1, Some(15)), (2, Some(19)), (5, None)] {
+            let why = Unconverted { reason, diagnostic };
+            let failure = Failure::not_converted(why, EnhancedStatus::new(5, 5, 2), "no");
+            assert_eq!(failed(&failure), mts::report::Outcome::Failed { reason, diagnostic });
+        }
+    }
 
     #[test]
     fn statuses_become_reasons_and_diagnostics() {
@@ -116,7 +136,7 @@ mod tests {
             (6, 0, 2, None),
             (5, 9, 1, None),
         ] {
-            let found = failed(EnhancedStatus::new(5, subject, detail));
+            let found = failed_with(EnhancedStatus::new(5, subject, detail));
             let expected = mts::report::Outcome::Failed { reason, diagnostic };
             assert_eq!(found, expected, "{subject}.{detail}");
         }

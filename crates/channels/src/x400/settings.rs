@@ -1,10 +1,11 @@
 //! What listeners with `kind = "p1"` and `x400` routes are told.
 
+use super::gateway;
 use config::{
-    ChannelSection, Destination, Explainer, Host, HostPort, KindsOfMail, Limits, ProtocolSection,
-    ProtocolSettings, Reader, Settings, SharedLimits, X400, X400Peer,
+    ChannelSection, Destination, Explainer, KindsOfMail, Limits, ProtocolSection, ProtocolSettings,
+    Reader, Settings, SharedLimits, X400, X400Peer,
 };
-use mail::Mailbox;
+use mail::{Mailbox, Refusal};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -48,14 +49,12 @@ pub(super) struct P1Listener {
 impl ProtocolSettings for P1Listener {
     fn may_speak_for_others(&self, client: IpAddr) -> bool {
         // Limits per client are for those of whom nobody knows how many connections they need. Where a peer's
-        // address is not known it may be any client, until it binds.
-        let may_be = |host: &HostPort| match host.host {
-            Host::Address(address) => address.to_canonical() == client.to_canonical(),
-            Host::Name(_) => true,
-            Host::Socket(_) => false,
-        };
-        let mut peers = self.x400.peers.iter();
-        peers.any(|peer| peer.hosts.is_empty() || peer.hosts.iter().any(may_be))
+        // address is not known, they concern it until it binds.
+        self.x400.peers.iter().any(|peer| peer.is_known_at(client))
+    }
+
+    fn takes_internet_mail(&self) -> bool {
+        false
     }
 
     fn explain(&self, explainer: &mut Explainer<'_>) {
@@ -119,6 +118,10 @@ impl Settings for Route {
 
     fn may_be_asked(&self) -> bool {
         false
+    }
+
+    fn refusal(&self, recipient: &Mailbox, may_relay: bool) -> Option<&'static Refusal> {
+        gateway::refusal(&self.x400, recipient, may_relay)
     }
 
     fn explain_destination(&self, _: &Mailbox, explainer: &mut Explainer<'_>) {

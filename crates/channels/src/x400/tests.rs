@@ -30,7 +30,7 @@ fn config(routes: &str) -> Config {
     let text = format!(
         "[[listener]]\nkind = \"p1\"\naddress = \"127.0.0.1:0\"\n[x400]\nmta = \"relay\"\n\
          domain = \"/PRMD=Ours/ADMD= /C=GB/\"\n[[x400.peer]]\nname = \"hub\"\nhosts = [\"127.0.0.1\"]\n\
-         their_name = \"hub\"\n[[route]]\nor_addresses = [{routes}]\nx400 = {{ peer = \"hub\" }}\n"
+         their_name = \"hub\"\ntheir_password = \"x\"\n[[route]]\nor_addresses = [{routes}]\nx400 = {{ peer = \"hub\" }}\n"
     );
     crate::schema().parse(&text, "f.toml").unwrap()
 }

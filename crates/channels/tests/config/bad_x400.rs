@@ -6,11 +6,19 @@ use mail::Mailbox;
 /// A file that is right but for `<HERE>`, which stands on line 12, behind a peer's own keys.
 const PEER: &str = "\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n\
                     [x400]\nmta = \"relay\"\ndomain = \"/PRMD=Example/ADMD= /C=GB/\"\n[[x400.peer]]\n\
+                    name = \"hub\"\ntheir_name = \"hub\"\n<HERE>\ntheir_password_file = \"f\"\n";
+/// The same of a peer that has no password.
+const BARE: &str = "\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n\
+                    [x400]\nmta = \"relay\"\ndomain = \"/PRMD=Example/ADMD= /C=GB/\"\n[[x400.peer]]\n\
                     name = \"hub\"\ntheir_name = \"hub\"\n<HERE>\n";
 /// The same with `<HERE>` on line 9, where another peer or a route may begin.
-const WITH_PEER: &str = "[[listener]]\naddress = \"127.0.0.1:25\"\n[x400]\nmta = \"relay\"\n\
-                         domain = \"/ADMD= /C=GB/\"\n[[x400.peer]]\nname = \"hub\"\ntheir_name = \"hub\"\n<HERE>\n\
-                         [[route]]\ndiscard = {}\n";
+const WITH_PEER: &str = "listener = [{ address = \"127.0.0.1:25\" }]\n[x400]\nmta = \"relay\"\n\
+                         domain = \"/ADMD= /C=GB/\"\n[[x400.peer]]\nname = \"hub\"\ntheir_name = \"hub\"\n\
+                         their_password = \"x\"\n<HERE>\n[[route]]\ndiscard = {}\n";
+/// The same with `<HERE>` on line 11, in a listener.
+const WITH_LISTENER: &str = "[[route]]\ndiscard = {}\n[x400]\nmta = \"relay\"\n\
+                             domain = \"/ADMD= /C=GB/\"\n[[x400.peer]]\nname = \"hub\"\ntheir_name = \"hub\"\n\
+                             their_password = \"x\"\n[[listener]]\n<HERE>\n";
 /// The same without a section `[x400]`: `<HERE>` on line 3.
 const WITHOUT: &str = "[[listener]]\naddress = \"127.0.0.1:25\"\n<HERE>\n[[route]]\ndiscard = {}\n";
 
@@ -45,8 +53,8 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
         "4:7: 1 to 32 printable ASCII characters are wanted",
     ),
     (
-        WITH_PEER,
-        "[[listener]]\nkind = \"p1\"\naddress = \"127.0.0.1:102\"\nt_selectors = [\"a\", \"hex:0\"]",
+        WITH_LISTENER,
+        "kind = \"p1\"\naddress = \"127.0.0.1:102\"\nt_selectors = [\"a\", \"hex:0\"]",
         "12:21: \"hex:0\" is not a selector",
     ),
     (PEER, "hosts = [\"a b:102\"]", "12:10: \"a b:102\" is not a host"),
@@ -59,7 +67,20 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
         "s_selector = \"hex:000102030405060708090a0b0c0d0e0f10\"",
         "12:14: a selector of 17 octets",
     ),
-    (PEER, "their_password = \"a\\tb\"", "12:18: at most 62 printable ASCII characters are wanted"),
+    (BARE, "their_password = \"a\\tb\"", "12:18: at most 62 printable ASCII characters are wanted"),
+    (
+        BARE,
+        "their_password = \"a\"\ntheir_password_file = \"f\"",
+        "13:23: a password, and a file with another",
+    ),
+    (BARE, "", "9:3: peer \"hub\" without a password"),
+    (PEER, "allow_no_password = true", "12:21: `allow_no_password` beside a password"),
+    (PEER, "from = [\"hub\"]", "12:9: \"hub\" is not a network"),
+    (
+        WITH_PEER,
+        "[[x400.peer]]\nname = \"other\"\ntheir_name = \"other\"",
+        "9:3: peer \"other\" without a password",
+    ),
     (PEER, "our_name = \"\"", "12:12: 1 to 32 printable ASCII characters are wanted"),
     (PEER, "max_associations = 0", "12:20: `max_associations` must be between 1 and 1000"),
     (PEER, "idle_timeout = \"0s\"", "12:16: a timeout must be longer than nothing"),
@@ -67,12 +88,12 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
     (PEER, "resume = true", "12:1: unknown key `resume` in `x400.peer`"),
     (
         WITH_PEER,
-        "[[x400.peer]]\nname = \"hub\"\ntheir_name = \"other\"",
+        "[[x400.peer]]\nname = \"hub\"\ntheir_name = \"other\"\nallow_no_password = true",
         "10:8: a peer named \"hub\" exists already",
     ),
     (
         WITH_PEER,
-        "[[x400.peer]]\nname = \"other\"\ntheir_name = \"hub\"",
+        "[[x400.peer]]\nname = \"other\"\ntheir_name = \"hub\"\nallow_no_password = true",
         "11:14: peer \"hub\" binds as \"hub\", too",
     ),
     (
@@ -84,6 +105,24 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
         WITH_PEER,
         "[[route]]\nor_addresses = [\"/C=GB/\"]\nx400 = { peer = \"hub\" }",
         "11:17: peer \"hub\" has no `hosts`",
+    ),
+    (
+        WITH_LISTENER,
+        "kind = \"p1\"\nname = \"in\"\naddress = \"127.0.0.1:102\"\n\
+         [[copy]]\nto = \"archive@example.org\"",
+        "14:3: what comes to listener \"in\", which is no internet mail, is not copied",
+    ),
+    (
+        WITH_LISTENER,
+        "kind = \"p1\"\nname = \"in\"\naddress = \"127.0.0.1:102\"\n\
+         [[copy]]\nto = \"archive@example.org\"\nlisteners = [\"in\"]",
+        "16:14: what comes to listener \"in\" is no internet mail, and not copied",
+    ),
+    (
+        WITH_LISTENER,
+        "kind = \"p1\"\nname = \"in\"\naddress = \"127.0.0.1:102\"\n\
+         [[policy]]\nservice = \"127.0.0.1:1\"\nlisteners = [\"in\"]",
+        "16:14: what comes to listener \"in\" is no internet mail, and not asked about",
     ),
     (WITHOUT, "[[route]]\nor_addresses = []\ndiscard = {}", "4:16: `or_addresses` is empty"),
     (

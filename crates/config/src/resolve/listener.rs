@@ -30,6 +30,9 @@ impl Resolver<'_> {
             self.listener_names.push(Arc::clone(&name_and_address.0));
             // Whose protocol has a mistake has no listener: nothing comes of the file then.
             let protocol = self.protocol(schema, &at, text);
+            if protocol.as_ref().is_some_and(|protocol| !protocol.takes_internet_mail()) {
+                self.foreign_listeners.extend(self.listener_names.last().cloned());
+            }
             let tls = self.tls(&at, text, has_certificates);
             let asked = self.client_certificates(&at, text, tls, protocol.as_deref());
             if protocol.as_ref().is_some_and(|protocol| protocol.needs_login()) {
@@ -219,6 +222,11 @@ impl Resolver<'_> {
             }
         }
         found.into_iter().map(|(_, network)| network).collect()
+    }
+
+    /// Where a peer of X.400 may bind from.
+    pub(super) fn peer_networks(&mut self, list: &str, written: &[String]) -> Vec<IpNet> {
+        self.networks(list, written).into_iter().map(|(_, network)| network).collect()
     }
 
     /// The networks of a list, each with its path in the file.

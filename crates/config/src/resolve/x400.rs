@@ -6,7 +6,7 @@ use crate::route::Route;
 use crate::settings::Secret;
 use crate::written::{X400GatewayText, X400ModeText, X400PeerText, X400Text};
 use crate::x400::{
-    MTA_NAME_BYTES_MAX, OrRoutes, PASSWORD_BYTES_MAX, SELECTOR_BYTES_MAX,
+    MTA_NAME_BYTES_MAX, OrRoutes, PASSWORD_BYTES_MAX, PeerPassword, SELECTOR_BYTES_MAX,
     SESSION_SELECTOR_BYTES_MAX, X400, X400Gateway, X400Mode, X400Peer,
 };
 use mail::{Domain, OrAddress};
@@ -56,7 +56,17 @@ impl Resolver<'_> {
             path.as_ref().map(|path| self.file_path(&format!("x400.gateway.{key}"), path))
         };
         let (mcgam, gateways) = (path("mcgam", &text.mcgam), path("gateways", &text.gateways));
-        Some(X400Gateway::new(address?, domain.ok()?, mcgam, gateways))
+        let strangers = (0..).zip(&text.strangers).filter_map(|(index, part): (usize, _)| {
+            self.or_address(
+                &format!("x400.gateway.strangers[{index}]"),
+                part,
+                OrAddress::parse_part,
+            )
+        });
+        let strangers = strangers.collect();
+        let mut gateway = X400Gateway::new(address?, domain.ok()?, mcgam, gateways);
+        gateway.strangers = strangers;
+        Some(gateway)
     }
 
     /// A global domain identifier (X.411 §8.2.1.1): country, ADMD and perhaps PRMD.
@@ -119,10 +129,14 @@ impl Resolver<'_> {
                 SELECTOR_BYTES_MAX,
             ),
             their_name: text.their_name.as_str().into(),
-            their_password: self
-                .x400_password(&format!("{at}.their_password"), &text.their_password),
+            their_password: self.their_password(at, text),
+            from: self.peer_networks(&format!("{at}.from"), &text.from),
             our_name: our_name.into(),
-            our_password: self.x400_password(&format!("{at}.our_password"), &text.our_password),
+            our_password: self.x400_password(
+                &format!("{at}.our_password"),
+                &text.our_password,
+                text.our_password_file.as_deref(),
+            ),
             associations_max: text.max_associations,
             checkpoint_kib: text.checkpoint_kib,
             window: text.window,
@@ -175,13 +189,40 @@ impl Resolver<'_> {
         octets.into()
     }
 
-    fn x400_password(&mut self, path: &str, text: &str) -> Secret {
+    /// What a peer must show.
+    fn their_password(&mut self, at: &str, text: &X400PeerText) -> PeerPassword {
+        let path = format!("{at}.their_password");
+        let has_one = !text.their_password.is_empty() || text.their_password_file.is_some();
+        if !has_one && !text.allow_no_password {
+            let message = format!("peer \"{}\" without a password", text.name);
+            let help = "give it `their_password` or `their_password_file`; if it has none, say \
+                        allow_no_password = true, and from where it may bind: from = [\"192.0.2.7\"]";
+            self.error(at, message, help);
+        }
+        if has_one && text.allow_no_password {
+            let message = "`allow_no_password` beside a password";
+            self.error(&format!("{at}.allow_no_password"), message, "leave one of them out");
+        } else if text.allow_no_password && text.from.is_empty() {
+            let message = format!("whoever knows its name may send as peer \"{}\"", text.name);
+            let help = "say from where it may bind: from = [\"192.0.2.7\"]";
+            self.warn(&format!("{at}.allow_no_password"), message, help);
+        }
+        self.x400_password(&path, &text.their_password, text.their_password_file.as_deref())
+    }
+
+    fn x400_password(&mut self, path: &str, text: &str, file: Option<&str>) -> PeerPassword {
+        let file_path = format!("{path}_file");
+        if file.is_some() && !text.is_empty() {
+            let message = "a password, and a file with another";
+            self.error(&file_path, message, "leave one of them out");
+        }
+        let file = file.map(|file| self.file_path(&file_path, file));
         if text.len() > PASSWORD_BYTES_MAX || !text.bytes().all(|b| (0x20..0x7f).contains(&b)) {
             let message =
                 format!("at most {PASSWORD_BYTES_MAX} printable ASCII characters are wanted");
             self.error(path, message, "");
         }
-        Secret(text.as_bytes().into())
+        PeerPassword::new(Secret(text.as_bytes().into()), file)
     }
 
     /// An O/R address, read by `parse`.

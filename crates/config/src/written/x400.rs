@@ -43,6 +43,11 @@ pub struct X400GatewayText {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("title" = "file"))]
     pub gateways: Option<String>,
+    /// Which O/R addresses anybody may send to who writes one before a domain (`"/S=bob/O=Beta/…/"@gw.example.org`): those
+    /// below these, such as `"/O=Beta/PRMD=TestB/ADMD= /C=GB/"`. Without any: none, but for what the tables map. Clients
+    /// that may relay send to all.
+    #[schemars(extend("items" = { "type": "string", "title": "O/R address" }))]
+    pub strangers: Vec<String>,
 }
 
 /// How RTSE is spoken (X.419): it can't be negotiated, both ends must agree.
@@ -80,13 +85,26 @@ pub struct X400PeerText {
     pub p_selector: String,
     /// The name that it binds with, and answers with when it is called. Required.
     pub their_name: String,
-    /// The password that belongs to it.
+    /// The password that belongs to it. Required, but for peers with `allow_no_password`.
     pub their_password: String,
+    /// A file that has it, in one line, which not everybody may read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("title" = "file"))]
+    pub their_password_file: Option<String>,
+    /// It shows no password: whoever knows its name may send as this peer, from wherever `from` allows.
+    pub allow_no_password: bool,
+    /// Addresses and networks from which it may bind. Without any: from everywhere.
+    #[schemars(extend("items" = { "type": "string", "title": "network" }))]
+    pub from: Vec<String>,
     /// The name that we bind and answer with. Without it: `mta` of `[x400]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub our_name: Option<String>,
     /// The password that belongs to it.
     pub our_password: String,
+    /// A file that has it, in one line, which not everybody may read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("title" = "file"))]
+    pub our_password_file: Option<String>,
     /// Associations that are opened to it at once, over all shards: one more as long as messages wait that no
     /// association is there for.
     #[schemars(range(min = 1, max = 1_000))]
@@ -120,8 +138,12 @@ impl Default for X400PeerText {
             p_selector: String::new(),
             their_name: String::new(),
             their_password: String::new(),
+            their_password_file: None,
+            allow_no_password: false,
+            from: Vec::new(),
             our_name: None,
             our_password: String::new(),
+            our_password_file: None,
             max_associations: 10,
             checkpoint_kib: 0,
             window: 3,

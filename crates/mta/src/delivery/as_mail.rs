@@ -50,9 +50,10 @@ impl<W: World> Slot<W> {
         }
         let room = self.room_to_convert(&message).await;
         let outcome = match self.convert(&message).await {
-            Ok(Ok(AsMail::Message(converted))) => {
-                return Some(Rc::new(message.converted(converted, room)));
-            }
+            Ok(Ok(AsMail::Message(converted))) => match self.above(&converted).await {
+                Ok(above) => return Some(Rc::new(message.converted(converted, above, room))),
+                Err(failure) => Err(failure),
+            },
             Ok(Ok(AsMail::Nothing(reply))) => Ok(reply),
             Ok(Err(failure)) => Err(failure),
             Err(why) => {
@@ -64,6 +65,18 @@ impl<W: World> Slot<W> {
         let context = AttemptContext { hop, local: true, dsn_passed_on: false };
         self.conclude(&message, work, vec![outcome; work.entries.len()], &context);
         None
+    }
+
+    /// What goes above it: signatures.
+    async fn above(&self, converted: &Converted) -> Result<Bytes, Failure> {
+        if !converted.is_signed {
+            return Ok(Bytes::new());
+        }
+        let above = self.fields_above(&converted.content).get().await;
+        above.map(|above| above.prefix).map_err(|refusal| {
+            let status = EnhancedStatus::new(4, refusal.status.subject, refusal.status.detail);
+            Failure::local(Class::Transient, status, refusal.text)
+        })
     }
 
     async fn convert(&self, original: &Message) -> Result<Result<AsMail, Failure>, LoadError> {

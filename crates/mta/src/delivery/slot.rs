@@ -4,10 +4,12 @@ use super::giving_back::give_back;
 use super::hearing;
 use super::outcome::{self, AttemptContext};
 use super::{AsMail, Delivery, MailQuestion};
+use crate::answer::Decision;
 use crate::console::Console;
 use crate::line::{InLine, Permit, Standing, Who};
 use crate::message::{Message, SentBy};
 use crate::metrics::Metrics;
+use crate::own_fields::OwnFields;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
 use crate::routing::dane::{self, Dane};
@@ -350,6 +352,11 @@ impl<W: World> Slot<W> {
     pub async fn room_to_convert(&self, message: &Message) -> Permit {
         let bytes = message.sent_body_bytes().saturating_mul(3);
         self.delivery.services.shared.conversions.join(self.who(), Standing::Good, bytes).await
+    }
+
+    /// What goes above a message that was made here.
+    pub(super) fn fields_above(&self, content: &Bytes) -> Decision<'static, OwnFields> {
+        (self.delivery.above)(content)
     }
 
     /// As the channel that it is of makes internet mail of it; `None`: no channel knows it.

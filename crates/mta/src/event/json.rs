@@ -311,7 +311,7 @@ fn failure_fields(line: &mut Line<'_>, failure: &Failure) {
             line.plain("culprit", "dns");
             line.text("culprit_name", name);
         }
-        mail::Culprit::Local => line.plain("culprit", "local"),
+        mail::Culprit::Local | mail::Culprit::Conversion(_) => line.plain("culprit", "local"),
     }
     if let Some(reply) = &failure.reply {
         line.reply(reply);

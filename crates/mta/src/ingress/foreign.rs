@@ -36,6 +36,7 @@ impl<W: World> Entrance<W> {
     pub fn recognise_peer(&mut self, name: &str) {
         self.session.note_login(name);
         self.count.may_relay = true;
+        self.count.settle();
     }
 
     /// The configuration in force.

@@ -19,6 +19,8 @@ pub(super) struct ClientCount<W: World> {
     /// Nobody looked at it before: a burst of connections that will be turned away must not count
     /// while they wait for that, nor while they are told so.
     is_inside: bool,
+    /// It counts for the listener only.
+    is_settled: bool,
     /// By `relay_from` of the listener, or by a login.
     pub(super) may_relay: bool,
     /// By `exempt_from_limits` of the listener.
@@ -40,8 +42,17 @@ impl<W: World> ClientCount<W> {
             listener: Arc::clone(listener),
             ip,
             is_inside: false,
+            is_settled: false,
             may_relay,
             is_exempt,
+        }
+    }
+
+    /// The client has shown who it is: its sessions are no longer counted among those of its address, of which a
+    /// stranger may have few.
+    pub(super) fn settle(&mut self) {
+        if self.is_inside && !std::mem::replace(&mut self.is_settled, true) {
+            self.ingress.services.shared.clients.settle(self.socket, self.ip);
         }
     }
 
@@ -50,7 +61,11 @@ impl<W: World> ClientCount<W> {
     pub(super) fn turn_away(&mut self) {
         if std::mem::take(&mut self.is_inside) {
             let services = &self.ingress.services;
-            services.shared.clients.leave(self.socket, self.ip, services.now());
+            let clients = &services.shared.clients;
+            match self.is_settled {
+                true => clients.leave_settled(self.socket),
+                false => clients.leave(self.socket, self.ip, services.now()),
+            }
         }
     }
 }

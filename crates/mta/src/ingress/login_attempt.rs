@@ -16,6 +16,11 @@ use std::time::Duration;
 /// so long for what becomes of them: many may come at once, as long as they are right.
 const LINE_MAX: Duration = Duration::from_secs(10);
 
+/// Wrong names and passwords within an hour with which MTAs of one client network bind, as logins of submission.
+const WRONG_BINDS_PER_HOUR: u32 = 60;
+/// Those for one name.
+const WRONG_BINDS_PER_HOUR_OF_NAME: u32 = 120;
+
 /// A login that is being tried. Dropped without an answer it counts as a failure.
 #[derive(Debug)]
 pub struct Attempt {
@@ -132,6 +137,31 @@ impl<W: World> Entrance<W> {
                 _ => {}
             }
         }
+    }
+
+    /// An MTA shows a name and a password: takes the room of a guess. `None`: too many were wrong, of this client, or, of
+    /// one that was never right, for this name.
+    #[must_use]
+    pub fn begin_bind(&self, name: &str) -> Option<Attempt> {
+        let services = &self.ingress.services;
+        let client = Who::client(self.session.client().address.ip());
+        // No login has a blank in front.
+        let key = Who::entry(&format!(" p1 {name}"));
+        let (now, shared) = (services.now(), &services.shared);
+        let mut of = vec![(client, WRONG_BINDS_PER_HOUR)];
+        // Strangers can't lock out who comes from where it was right before.
+        if !shared.known_clients.knows(key, client) {
+            of.push((key, WRONG_BINDS_PER_HOUR_OF_NAME));
+        }
+        let charge = shared.login_failures.begin(&of, now).ok()?;
+        let user = Some(Box::from(name));
+        Some(Attempt { user, began: now, charge: Some(charge), client, key: Some(key) })
+    }
+
+    /// It was wrong.
+    pub fn bind_failed(&self, attempt: &mut Attempt) {
+        self.ingress.services.metrics.login_failures.inc();
+        self.note_failure(attempt);
     }
 
     /// The client has proved by a password to be the user: from now on it is known as his.

@@ -10,7 +10,7 @@ use crate::world::resolver::Resolver;
 use channels::{AccessQuestion, ConsultedAccess, consult_access};
 use config::{
     Config, Destination, ENTRY_TEXT, ExplainRequest, Explanation, InTables, Listener, NamedValues,
-    TableLookup, TlsSources,
+    Origin, Step, TableLookup, TlsSources,
 };
 use lookup::Entry;
 use mail::{Class, Domain};
@@ -32,7 +32,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
         Ok(config) => Arc::new(config),
         Err(code) => return code,
     };
-    match explanation(args, &config) {
+    match explanation_of(args, &config) {
         Ok(explanation) if args.json => match serde_json::to_string_pretty(&explanation) {
             Ok(json) => {
                 super::print(&format!("{json}\n"));
@@ -55,12 +55,28 @@ pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
     }
 }
 
+/// Of a recipient of X.400 whom the gateway sends internet mail to: what happens to that.
+fn explanation_of(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, (String, u8)> {
+    let Some(mailbox) = channels::x400_as_mail(config, &args.recipient) else {
+        return explanation(args, config);
+    };
+    let usual = config.usual_listener(&args.recipient).map(|listener| listener.name.to_string());
+    let listener = args.listener.clone().or(usual);
+    let as_mail = ExplainArgs { recipient: mailbox.clone(), listener, ..args.clone() };
+    let mut explanation = explanation(&as_mail, config)?;
+    explanation.recipient = args.recipient.to_string();
+    let value = format!("it is internet mail for {mailbox}");
+    let step = Step { what: "gateway".into(), value, decided_by: Origin::Rule("RFC 2156 4.3") };
+    explanation.steps.insert(0, step);
+    Ok(explanation)
+}
+
 /// Asks tables and the DNS, and has the configuration say the rest. An error is a text and an exit code.
 fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, (String, u8)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| (error.to_string(), exit::FAILED))?;
     let listener = match args.listener.as_deref() {
-        None => config.listeners.first(),
+        None => config.usual_listener(&args.recipient),
         Some(name) => config.listeners.iter().find(|listener| &*listener.name == name),
     };
     let asked = match listener {

@@ -168,8 +168,12 @@ fn address(args: &X400AddressArgs) -> ExitCode {
     let address = mailbox.or_address().unwrap_or_default();
     let pairs = address.attributes().iter();
     let pairs: Vec<String> = pairs.map(|one| format!("{}={}", one.key(), one.value())).collect();
-    let route = config.route_of(&mailbox, None);
-    let route = route.map_or("none takes it".to_owned(), |(_, route)| route.name.to_string());
+    let as_mail = channels::x400_as_mail(&config, &mailbox);
+    let route = config.route_of(as_mail.as_ref().unwrap_or(&mailbox), None);
+    let mut route = route.map_or("none takes it".to_owned(), |(_, route)| route.name.to_string());
+    if let Some(as_mail) = as_mail {
+        route.push_str(&format!(", as internet mail for {as_mail}"));
+    }
     print(&format!(
         "RFC 2156   {mailbox}\nX.402      {}\nas mail    {}\nrouted by  {}\nroute      {route}\n",
         pairs.join("; "),
@@ -179,8 +183,12 @@ fn address(args: &X400AddressArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A gateway without tables, between our management domain and our host name (RFC 2156 §4.3).
+/// The gateway with its tables; where there is none, one without, between our management domain and our host name (RFC
+/// 2156 §4.3).
 fn gateway_of(config: &Config) -> Gateway {
+    if let Some(gateway) = channels::x400_gateway(config) {
+        return gateway.clone();
+    }
     let domain = config.x400.as_ref().map(|x400| x400.domain.to_string()).unwrap_or_default();
     Gateway {
         address: OrAddress::parse(&domain).unwrap_or_default(),

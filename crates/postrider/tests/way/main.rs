@@ -43,3 +43,4 @@ mod values;
 mod warmup;
 mod world;
 mod x400;
+mod x400_peers;

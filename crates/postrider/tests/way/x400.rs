@@ -5,7 +5,7 @@ use super::node::{Node, play, wait_until};
 use bytes::Bytes;
 use mail::Mono;
 use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -17,7 +17,7 @@ use x400::mts::reader::read_whole;
 use x400::mts::report::Outcome;
 use x400::mts::{ApduEvent, Limits, ReportContent};
 
-const MESSAGE: &[u8] =
+pub(crate) const MESSAGE: &[u8] =
     include_bytes!("../../../channels/tests/x400/message_unknown_noncritical.ber");
 const DEFERRED: &[u8] = include_bytes!("../../../channels/tests/x400/message_extensions.ber");
 const CRITICAL: &[u8] = include_bytes!("../../../channels/tests/x400/message_unknown_critical.ber");
@@ -59,11 +59,15 @@ pub(crate) struct Caller {
 
 impl Caller {
     async fn calls(node: &Node, password: &str) -> (Caller, Event) {
+        Caller::calls_from(node, FRIEND, password).await
+    }
+
+    pub(crate) async fn calls_from(node: &Node, client: IpAddr, password: &str) -> (Caller, Event) {
         let settings = InitiatorSettings {
             identity: identity("mta.hub", password),
             ..InitiatorSettings::default()
         };
-        let stream = node.accept(SocketAddr::new(FRIEND, 40_000));
+        let stream = node.accept(SocketAddr::new(client, 40_000));
         let mut caller = Caller { stream, machine: Initiator::new(settings, Mono(0)) };
         let event = caller.event().await;
         (caller, event)
@@ -75,13 +79,19 @@ impl Caller {
         caller
     }
 
+    pub(crate) async fn bound_from(node: &Node, client: IpAddr) -> Caller {
+        let (caller, event) = Caller::calls_from(node, client, "theirs").await;
+        assert!(matches!(event, Event::Bound(_)), "{event:?}");
+        caller
+    }
+
     async fn flush(&mut self) {
         for piece in self.machine.take_output() {
             let _ = self.stream.write_all(&piece).await;
         }
     }
 
-    async fn event(&mut self) -> Event {
+    pub(crate) async fn event(&mut self) -> Event {
         loop {
             if let Some(event) = self.machine.poll_event() {
                 return event;
@@ -95,7 +105,7 @@ impl Caller {
         }
     }
 
-    async fn offer(&mut self, apdu: &[u8]) {
+    pub(crate) async fn offer(&mut self, apdu: &[u8]) {
         self.machine.transfer([Bytes::copy_from_slice(apdu)], Mono(0));
         self.flush().await;
     }

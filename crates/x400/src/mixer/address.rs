@@ -20,6 +20,19 @@ pub enum Use {
     Other,
 }
 
+/// Where mail for an internet address goes in X.400.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Where the domain leads, by a table or below a gateway, whatever stands before it.
+    ByDomain(OrAddress),
+    /// Where the local part leads, which is an O/R address.
+    ByLocalPart(OrAddress),
+    /// [`Gateway::would_come_back`].
+    Back,
+    /// Nowhere: no O/R address can hold it, or it stands before the gateway's own domain and is none.
+    Nowhere,
+}
+
 /// Who maps: the gateway's own names and its tables.
 #[derive(Clone, Debug, Default)]
 pub struct Gateway {
@@ -36,6 +49,11 @@ impl Gateway {
     /// characters that no internet address can have, or an RFC-822 attribute that is none.
     #[must_use]
     pub fn to_mail(&self, address: &OrAddress) -> Option<String> {
+        // An address without them would be somebody else's.
+        if address.has_unreadable() {
+            return None;
+        }
+        let address = &address.to_plain();
         if address.domain_defined(RFC_822).is_some() {
             return encapsulated(address);
         }
@@ -93,6 +111,43 @@ impl Gateway {
         };
         encapsulate(mail, &mut address)?;
         Some(address)
+    }
+
+    /// Where mail for an internet address goes.
+    #[must_use]
+    pub fn reach(&self, mail: &str) -> Reach {
+        let parsed = split(mail);
+        let domain = parsed.map_or("", |(_, domain)| domain);
+        let mapped = self.of_domain(domain);
+        match self.written(parsed, mapped.as_ref()) {
+            Some(address) if is_encapsulating(&address) => Reach::Back,
+            Some(address) => match mapped.is_some_and(|part| address.is_below(&part)) {
+                true => Reach::ByDomain(address),
+                false => Reach::ByLocalPart(address),
+            },
+            // It would be put below our own address, from where it comes back for nobody.
+            None if domain.eq_ignore_ascii_case(&self.domain) => Reach::Nowhere,
+            None => match self.to_or_address(mail, Use::Other) {
+                Some(address) => Reach::ByDomain(address),
+                None => Reach::Nowhere,
+            },
+        }
+    }
+
+    /// Whether an address is one of internet mail that stands below the gateway's own address (RFC 2156 §4.3.4): another
+    /// gateway's is that gateway's to send to.
+    #[must_use]
+    pub fn is_ours(&self, address: &OrAddress) -> bool {
+        address.is_below(&self.address)
+    }
+
+    /// Whether an internet address stands for users of X.400, and nobody else has it: it is before our own domain, or one
+    /// that a table maps.
+    #[must_use]
+    pub fn is_of_x400(&self, mail: &str) -> bool {
+        split(mail).is_some_and(|(_, domain)| {
+            domain.eq_ignore_ascii_case(&self.domain) || self.mappings.of_domain(domain).is_some()
+        })
     }
 
     /// Whether an internet address is an O/R address, written out, that has an internet address in it. RFC 2156 §4.3.4

@@ -30,6 +30,8 @@ const MTS_IDENTIFIER: &str = "X400-MTS-Identifier: ";
 pub struct FromDsn {
     /// On the recipients that it says failed or got the message; `None`: there are none such.
     pub report: Option<(ReportEnvelope, ReportContent)>,
+    /// What it reports on, if it says so.
+    pub subject: Option<MtsIdentifier>,
     /// It says something else of others (delayed, relayed, expanded): that goes as a message.
     pub has_others: bool,
 }
@@ -67,11 +69,13 @@ pub fn dsn_to_report(here: &Here<'_>, destination: &OrAddress, message: &[u8]) -
         .collect();
     let has_others = recipients.len() < says.recipients.len();
     if recipients.is_empty() {
-        return Some(FromDsn { report: None, has_others });
+        return Some(FromDsn { report: None, subject: None, has_others });
     }
     let envelope = envelope(here, destination, &entity);
-    let content = content(here, &entity, &says, recipients);
-    Some(FromDsn { report: Some((envelope, content)), has_others })
+    let subject = subject(&says, &parts);
+    let known = subject.clone();
+    let content = content(here, &entity, &says, (subject, recipients));
+    Some(FromDsn { report: Some((envelope, content)), subject: known, has_others })
 }
 
 fn envelope(here: &Here<'_>, destination: &OrAddress, entity: &Entity<'_>) -> ReportEnvelope {
@@ -85,11 +89,26 @@ fn envelope(here: &Here<'_>, destination: &OrAddress, entity: &Entity<'_>) -> Re
     }
 }
 
+/// The identifier of the message that it is about: by ENVID, else by what it returns of the message.
+fn subject(says: &DeliveryStatus, parts: &[Entity<'_>]) -> Option<MtsIdentifier> {
+    let envid = says.message.get("Original-Envelope-Id").unwrap_or_default();
+    // Some leave out what the gateway put before it.
+    let known = MtsIdentifier::parse(envid.strip_prefix(MTS_IDENTIFIER).unwrap_or(envid));
+    known.or_else(|| {
+        let is_returned = |part: &&Entity<'_>| {
+            part.content_type.is("message", "rfc822")
+                || part.content_type.is("text", "rfc822-headers")
+        };
+        let header = parts.iter().find(is_returned)?.decoded()?;
+        MtsIdentifier::parse(Entity::parse(&header).field("X400-MTS-Identifier")?)
+    })
+}
+
 fn content(
     here: &Here<'_>,
     entity: &Entity<'_>,
     says: &DeliveryStatus,
-    recipients: Vec<ReportedRecipient>,
+    (identifier, recipients): (Option<MtsIdentifier>, Vec<ReportedRecipient>),
 ) -> ReportContent {
     let header = entity.fields.iter().filter(|(name, _)| {
         !["Received", "X400-Received", "Content-Type", "MIME-Version", "Content-Transfer-Encoding"]
@@ -97,8 +116,6 @@ fn content(
             .any(|known| known.eq_ignore_ascii_case(name))
     });
     let envid = says.message.get("Original-Envelope-Id").unwrap_or_default();
-    // Some leave out what the gateway put before it.
-    let identifier = MtsIdentifier::parse(envid.strip_prefix(MTS_IDENTIFIER).unwrap_or(envid));
     let mut extensions = vec![
         field_list(oids::DSN_HEADER_LIST, header),
         field_list(oids::DSN_FIELD_LIST, says.message.fields.iter()),

@@ -22,7 +22,7 @@ pub mod to_x400;
 pub mod trace;
 pub mod words;
 
-pub use address::{Gateway, Use};
+pub use address::{Gateway, Reach, Use};
 pub use body_to_x400::DEPTH_MAX;
 pub use budget::{ALL_PARTS_MAX, ELEMENTS_MAX, ITEMS_MAX};
 pub use dsn_to_report::{FromDsn, dsn_to_report};

@@ -96,6 +96,9 @@ impl StageSection for PolicyText {
     fn read(text: PolicyText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>> {
         reader.check_timeout("timeout", &text.timeout);
         reader.check_listeners("listeners", &text.listeners);
+        if !text.listeners.is_empty() {
+            reader.refuse_foreign("listeners", &text.listeners, "asked about");
+        }
         if text.timeout.get() > TIMEOUT_MAX {
             let message = "no answer is waited for longer than 90 seconds";
             reader.error("timeout", message, "clients wait no longer than a few minutes");

@@ -12,7 +12,7 @@ fn config() -> Config {
     let text = "[[listener]]\nkind = \"p1\"\naddress = \"127.0.0.1:0\"\n[x400]\nmta = \"relay\"\n\
          domain = \"/PRMD=Example/ADMD= /C=GB/\"\n\
          gateway = { address = \"/O=gw/PRMD=Example/ADMD= /C=GB/\", domain = \"gw.example.org\" }\n\
-         [[x400.peer]]\nname = \"hub\"\nhosts = [\"127.0.0.1\"]\ntheir_name = \"hub\"\n\
+         [[x400.peer]]\nname = \"hub\"\nhosts = [\"127.0.0.1\"]\ntheir_name = \"hub\"\ntheir_password = \"x\"\n\
          [[route]]\ndomains = [\"gw.example.org\"]\nx400 = { peer = \"hub\" }\n";
     crate::schema().parse(text, "f.toml").unwrap()
 }
@@ -81,4 +81,133 @@ fn who_has_no_or_address_fails_alone() {
     let departure = made(&[&far, GOOD], &[1]);
     assert_eq!(refused(&departure), []);
     assert_eq!(sent(departure), [(2, true)]);
+}
+
+const MESSAGE: &[u8] = include_bytes!("../../../tests/x400/message_unknown_noncritical.ber");
+const USER: &str = "\"/S=bob/O=far/PRMD=Far/ADMD= /C=GB/\"@gw.example.org";
+
+/// A DSN of a stranger, in which Original-Envelope-Id and the returned message name these.
+fn dsn(envid: Option<&str>, returned: Option<&str>) -> Vec<u8> {
+    let envid = envid.map(|it| format!("Original-Envelope-Id: X400-MTS-Identifier: {it}\r\n"));
+    let returned = returned.map(|it| format!("X400-MTS-Identifier: {it}\r\nSubject: Back\r\n"));
+    format!(
+        "From: <>\r\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n\
+         --b\r\nContent-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; x.test\r\n{}\r\n\
+         Final-Recipient: rfc822; a@example.com\r\nAction: delivered\r\nStatus: 2.0.0\r\n\r\n\
+         --b\r\nContent-Type: text/rfc822-headers\r\n\r\n{}\r\n--b--\r\n",
+        envid.unwrap_or_default(),
+        returned.unwrap_or_default()
+    )
+    .into_bytes()
+}
+
+/// Whether a DSN to this address becomes a report.
+fn is_report(config: &Config, to: &str, dsn: &[u8]) -> bool {
+    let mut message = message(&[to]);
+    let envelope = Arc::make_mut(&mut message.envelope);
+    envelope.reverse_path = None;
+    let made = to_apdu(&message, dsn, &[0], config.x400.as_ref().unwrap()).unwrap();
+    // MTS-APDU ::= CHOICE { message [0] …, probe [2] …, report [1] … }
+    made.prefix.first() == Some(&0xa1)
+}
+
+#[test]
+fn a_dsn_is_a_report_where_it_is_about_what_was_sent_from_here() {
+    let config = config();
+    let x400 = config.x400.as_ref().unwrap();
+    x400.gateway.as_ref().unwrap().set_secret([7; 16]);
+    let here = ReturnPaths::new(&[7; 16]);
+    let (id, other) = ("[/PRMD=Far/ADMD= /C=GB/;1]", "[/PRMD=Far/ADMD= /C=GB/;2]");
+    let to = |paths: &ReturnPaths| {
+        paths.make(&Mailbox::parse(USER, true).unwrap(), id).unwrap().as_str().to_owned()
+    };
+    let ours = to(&here);
+    assert_eq!(refusal(x400, &Mailbox::parse(&ours, true).unwrap(), false), None);
+    assert!(is_report(&config, &ours, &dsn(Some(id), None)));
+    assert!(is_report(&config, &ours, &dsn(None, Some(id))), "by a server without DSN");
+    // It says what anybody could say.
+    for (to, dsn) in [
+        (&ours, dsn(Some(other), None)),
+        (&ours, dsn(Some(other), Some(id))),
+        (&ours, dsn(None, Some(other))),
+        (&ours, dsn(None, None)),
+        (&USER.to_owned(), dsn(Some(id), Some(id))),
+    ] {
+        assert!(!is_report(&config, to, &dsn), "{to} {}", String::from_utf8_lossy(&dsn));
+    }
+    let forged = Mailbox::parse(&to(&ReturnPaths::new(b"other")), true).unwrap();
+    assert_eq!(
+        refusal(x400, &forged, false).map(|why| why.status.to_string()),
+        Some("5.1.3".into())
+    );
+}
+
+#[test]
+fn what_becomes_mail_has_a_return_path_of_ours_and_an_envid_that_every_server_takes() {
+    let config = config();
+    config.x400.as_ref().unwrap().gateway.as_ref().unwrap().set_secret([7; 16]);
+    let (event, content) = read_whole(MESSAGE, Limits::default()).unwrap();
+    let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
+    for (local, has_envid) in [("a".repeat(32), true), ("=".repeat(32), false)] {
+        let identifier = mts::MtsIdentifier { local: local.into(), ..envelope.identifier.clone() };
+        let envelope = TransferEnvelope { identifier, ..(*envelope).clone() };
+        let question =
+            MailQuestion { original: &message(&[USER]), content: content.clone(), config: &config };
+        let mail = made_mail(ApduKind::Message, &envelope.encode(), &question).unwrap();
+        let AsMail::Message(mail) = mail else { unreachable!() };
+        let path = mail.reverse_path.unwrap();
+        let returned = ReturnPaths::new(&[7; 16]).read(&path).expect("it is ours");
+        assert!(returned.address.as_str().ends_with("@gw.example.org"), "{path}");
+        assert_eq!(mail.envid.is_some(), has_envid, "{:?}", mail.envid);
+        let header = String::from_utf8_lossy(&mail.content).into_owned();
+        assert!(header.contains("X400-MTS-Identifier: "), "{header}");
+    }
+}
+
+#[test]
+fn another_gateway_s_addresses_are_that_gateway_s() {
+    let config = config();
+    let x400 = config.x400.as_ref().unwrap();
+    let to = |text: &str| {
+        let name = OrName::from(OrAddress::parse(text).unwrap());
+        mailbox(&name, x400).map(|mailbox| mailbox.as_str().to_owned())
+    };
+    let bob = Some("bob@example.org".to_owned());
+    assert_eq!(to("/DD.RFC-822=bob(a)example.org/O=gw/PRMD=Example/ADMD= /C=GB/"), bob);
+    assert_eq!(to("/DD.RFC-822=bob(a)example.org/OU1=x/O=GW/PRMD=example/C=gb/"), bob);
+    for other in ["/O=zz/PRMD=Whatever/ADMD= /C=GB/", "/O=gw/ADMD=MCI/C=US/", "/PRMD=Example/C=GB/"]
+    {
+        assert_eq!(to(&format!("/DD.RFC-822=bob(a)example.org{other}")), None, "{other}");
+    }
+}
+
+#[test]
+fn mail_is_signed_where_all_its_authors_are_of_x400() {
+    let config = config();
+    let gateway = gateway_of(config.x400.as_ref().unwrap()).unwrap();
+    let of = |from: &str| has_own_authors(format!("{from}\r\n\r\n").as_bytes(), gateway);
+    assert!(of(&format!("From: Bob <{USER}>")));
+    assert!(of(&format!("From: {USER},\r\n {GOOD}")));
+    for other in [
+        "From: ceo@example.org".to_owned(),
+        format!("From: {USER}, ceo@example.org"),
+        format!("From: {USER} <ceo@example.org>"),
+        "From: nobody:;".to_owned(),
+        "Subject: x".to_owned(),
+    ] {
+        assert!(!of(&other), "{other}");
+    }
+}
+
+#[test]
+fn results_of_others_don_t_bear_our_name() {
+    let ours = Domain::parse("relay.example.org").unwrap();
+    let clean = |text: &str| String::from_utf8(without_our_name(text.as_bytes(), &ours)).unwrap();
+    let forged = "Authentication-Results: relay.example.org; dkim=pass\r\n\r\nbody\r\n";
+    assert!(
+        !clean(forged).contains("\nAuthentication-Results") && clean(forged).ends_with("body\r\n")
+    );
+    assert!(!clean(forged).starts_with("Authentication-Results"));
+    let theirs = "Authentication-Results: other.test; dkim=pass\r\n\r\nbody\r\n";
+    assert_eq!(clean(theirs), theirs);
 }

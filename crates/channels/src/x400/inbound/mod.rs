@@ -4,6 +4,8 @@ mod access;
 mod apdu_digest;
 mod incoming;
 mod session;
+mod unbound;
+mod unreadable;
 
 use super::settings::{P1Listener, P1Text};
 use config::{Config, Listener, ProtocolSection, X400};
@@ -12,6 +14,8 @@ use mta::seams::{Net, Task, World};
 use session::Session;
 use std::rc::Rc;
 use std::sync::Arc;
+use unbound::Unbound;
+use unreadable::Unreadable;
 use x400::association::{Responder, ResponderSettings};
 
 /// Takes messages of MTAs over P1 (X.419).
@@ -29,7 +33,8 @@ impl<W: World> Protocol<W> for P1 {
             t_selectors: told.map(|told| told.t_selectors.clone()).unwrap_or_default(),
             ..ResponderSettings::default()
         };
-        Rc::new(P1Handler { x400, settings, listener: Arc::clone(listener) })
+        let listener = Arc::clone(listener);
+        Rc::new(P1Handler { x400, settings, listener, shares: Shares::default() })
     }
 }
 
@@ -41,6 +46,14 @@ struct P1Handler {
     /// How associations are answered.
     settings: ResponderSettings,
     listener: Arc<Listener>,
+    shares: Shares,
+}
+
+/// What strangers, and each peer, may have of a shard.
+#[derive(Clone, Debug, Default)]
+struct Shares {
+    unbound: Rc<Unbound>,
+    unreadable: Rc<Unreadable>,
 }
 
 impl<W: World> Handler<W> for P1Handler {
@@ -51,8 +64,8 @@ impl<W: World> Handler<W> for P1Handler {
     fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task {
         let Some(x400) = self.x400.clone() else { return Box::pin(async {}) };
         let machine = Responder::new(self.settings.clone(), entrance.now());
-        let mut session =
-            Box::new(Session::new(x400, Arc::clone(&self.listener), entrance, (stream, machine)));
+        let of = (Arc::clone(&self.listener), self.shares.clone());
+        let mut session = Box::new(Session::new(x400, of, entrance, (stream, machine)));
         Box::pin(async move { session.run().await })
     }
 }

@@ -1,7 +1,9 @@
 //! One association that a peer has opened: feeds the machine, and acts on what it tells.
 
+use super::Shares;
 use super::access::{self, Sending};
 use super::incoming::{Complete, Incoming, Rules, Sink};
+use super::unbound::{Place, UNBOUND_MAX, UNBOUND_PER_CLIENT_MAX};
 use crate::x400::acceptance::Acceptance;
 use crate::x400::ends;
 use crate::x400::peer::{is_its, our_identity};
@@ -22,6 +24,7 @@ use mta::unheard::{Begun, Claim};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -40,6 +43,16 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(60);
 const BEING_STORED: Refusal =
     Refusal::transient((3, 2), "the same came on another association and is being made durable");
 
+/// Of those that have not bound there are too many.
+const GIVES_WAY: Refusal =
+    Refusal::transient((7, 0), "X.400: others need the place of an association that did not bind");
+const UNKNOWN: Refusal = Refusal::permanent((7, 8), "X.400: name or password is wrong");
+const TOO_MANY_WRONG: Refusal =
+    Refusal::transient((7, 0), "X.400: too many names or passwords were wrong");
+
+const TOO_MANY_UNREADABLE: Refusal =
+    Refusal::transient((3, 2), "X.400: too much that can't be read is held for an operator");
+
 /// One association.
 pub(super) struct Session<W: World> {
     x400: Arc<X400>,
@@ -52,6 +65,9 @@ pub(super) struct Session<W: World> {
     /// The shard's read buffer.
     scratch: Rc<RefCell<Box<[u8]>>>,
     stopping: Rc<Stopping>,
+    /// Until it has bound.
+    place: Option<Place>,
+    shares: Shares,
     /// Who has bound.
     peer: Option<Arc<X400Peer>>,
     incoming: Option<Incoming>,
@@ -88,13 +104,15 @@ enum Woken {
     Time,
     /// The server stops.
     Stop,
+    /// It has not bound, and others need its place.
+    GivenUp,
 }
 
 impl<W: World> Session<W> {
     /// Of a peer that has just connected.
     pub(super) fn new(
         x400: Arc<X400>,
-        listener: Arc<Listener>,
+        (listener, shares): (Arc<Listener>, Shares),
         entrance: Box<Entrance<W>>,
         (stream, machine): (<W::Net as Net>::Stream, Responder),
     ) -> Session<W> {
@@ -104,6 +122,8 @@ impl<W: World> Session<W> {
             alarm: entrance.alarm(),
             scratch: entrance.scratch(),
             stopping: Rc::clone(entrance.stopping()),
+            place: None,
+            shares,
             peer: None,
             incoming: None,
             is_refused: false,
@@ -122,9 +142,17 @@ impl<W: World> Session<W> {
         if let Err(refusal) = self.entrance.admit().await {
             return self.entrance.turn_away(Reply::from(refusal));
         }
+        let client = self.client();
+        if !self.x400.peers.iter().any(|peer| peer.is_known_at(client)) {
+            self.place = self.shares.unbound.enter(client);
+        }
         // An error here is the peer's going away; what it had begun is dropped with the session.
         let _ = self.serve().await;
         self.leave_unheard();
+    }
+
+    fn client(&self) -> IpAddr {
+        self.entrance.session().client().address.ip()
     }
 
     /// The peer has heard what was acknowledged last.
@@ -161,6 +189,9 @@ impl<W: World> Session<W> {
                     return Poll::Ready(Ok(Woken::Stop));
                 }
                 let _ = stopping.poll_woken(stop.as_mut(), cx);
+                if self.poll_given_up(cx).is_ready() {
+                    return Poll::Ready(Ok(Woken::GivenUp));
+                }
                 self.poll_input(cx)
             });
             let woken = woken.await?;
@@ -170,6 +201,10 @@ impl<W: World> Session<W> {
                 Woken::End => self.machine.handle_eof(),
                 Woken::Time => self.machine.handle_deadline(now),
                 Woken::Stop => self.machine.abort(AbortReason::TemporaryProblem, now),
+                Woken::GivenUp => {
+                    self.give_up();
+                    return Ok(());
+                }
             }
         }
     }
@@ -179,6 +214,21 @@ impl<W: World> Session<W> {
         self.stopping
             .until()
             .is_some_and(|until| self.busy.is_none() || self.entrance.now() >= until)
+    }
+
+    fn poll_given_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.place.as_mut().map_or(Poll::Pending, |place| place.poll_given_up(cx))
+    }
+
+    /// Without a word: whoever did not bind reads none.
+    fn give_up(&mut self) {
+        let address = self.entrance.session().client().address;
+        let text = format_args!(
+            "an association that had not bound gives way: there may be {UNBOUND_MAX}, \
+             {UNBOUND_PER_CLIENT_MAX} of one network client={address}"
+        );
+        self.entrance.warn("x400", text);
+        self.entrance.turn_away(Reply::from(GIVES_WAY));
     }
 
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Woken>> {
@@ -245,15 +295,24 @@ impl<W: World> Session<W> {
 
     /// Only who is known may bind.
     async fn bind(&mut self, request: &BindRequest) {
-        match self.recognised(request) {
-            Ok(peer) => {
+        let name = request.identity.name.as_deref().unwrap_or_default();
+        let attempt = self.entrance.begin_bind(name);
+        let recognised = match &attempt {
+            Some(_) => self.recognised(request),
+            None => Err("too many names or passwords were wrong within an hour"),
+        };
+        match (recognised, attempt) {
+            (Ok(peer), mut attempt) => {
+                attempt.iter_mut().for_each(|attempt| self.entrance.note_proof(attempt));
+                self.shares.unbound.note_bound(self.client());
+                self.place = None;
                 self.entrance.introduce(&peer.their_name, "P1");
                 self.entrance.recognise_peer(&peer.name);
                 self.machine.accept(&our_identity(&peer), self.entrance.now());
                 self.peer = Some(peer);
             }
-            Err(why) => {
-                let name = request.identity.name.as_deref().unwrap_or_default();
+            (Err(why), mut attempt) => {
+                attempt.iter_mut().for_each(|attempt| self.entrance.bind_failed(attempt));
                 // An IA5String (X.411, MTAName).
                 let shown = |c: char| if c.is_ascii_graphic() { c } else { '?' };
                 let name: String = name.chars().map(shown).take(32).collect();
@@ -262,13 +321,45 @@ impl<W: World> Session<W> {
                 let name = Quoted(&name);
                 let text = format_args!("refused to let {name} bind: {why} client={address}");
                 self.entrance.warn("x400", text);
-                let refusal = Refusal::permanent((7, 8), "X.400: name or password is wrong");
+                let (refusal, error) = match attempt {
+                    Some(_) => (UNKNOWN, BindError::Authentication),
+                    None => (TOO_MANY_WRONG, BindError::Busy),
+                };
                 self.entrance.turn_away(Reply::from(refusal));
                 let until = self.entrance.now() + REFUSAL_DELAY;
-                self.alarm.wait(until).await;
-                self.machine.refuse(BindError::Authentication, self.entrance.now());
+                poll_fn(|cx| match self.poll_given_up(cx) {
+                    Poll::Ready(()) => Poll::Ready(()),
+                    Poll::Pending => self.alarm.poll(cx, until),
+                })
+                .await;
+                self.machine.refuse(error, self.entrance.now());
             }
         }
+    }
+
+    /// Looks the peer up again: what a reload has changed holds from the next message on. `false`: it may send no
+    /// more, and the association ends.
+    fn is_still_peer(&mut self) -> bool {
+        let Some(bound) = self.peer.clone() else { return false };
+        let client = self.client();
+        let config = self.entrance.config();
+        let found = config.x400.as_ref().and_then(|x400| {
+            let peer = x400.peer_called(bound.their_name.as_bytes())?;
+            let is_same = peer.has_bound_as(&bound) && peer.may_bind_from(client);
+            is_same.then(|| (Arc::clone(x400), Arc::clone(peer)))
+        });
+        if let Some((x400, peer)) = found {
+            (self.x400, self.peer) = (x400, Some(peer));
+            return true;
+        }
+        let text = format_args!(
+            "the association ends: the configuration has peer {} no more, or with another name, password or address \
+             client={client}",
+            bound.name
+        );
+        self.entrance.warn("x400", text);
+        self.machine.abort(AbortReason::TemporaryProblem, self.entrance.now());
+        false
     }
 
     fn recognised(&self, request: &BindRequest) -> Result<Arc<X400Peer>, &'static str> {
@@ -277,6 +368,9 @@ impl<W: World> Session<W> {
         if request.has_strong_credentials {
             return Err("its credentials are no password");
         }
+        if !peer.may_bind_from(self.client()) {
+            return Err("it may not bind from there");
+        }
         match is_its(&request.identity, peer) {
             true => Ok(Arc::clone(peer)),
             false => Err("its password is another"),
@@ -284,6 +378,9 @@ impl<W: World> Session<W> {
     }
 
     async fn begin(&mut self) {
+        if !self.is_still_peer() {
+            return;
+        }
         // Who goes on has heard the acknowledgement.
         self.note_heard();
         self.begun = self.entrance.unheard().begin();
@@ -381,6 +478,11 @@ impl<W: World> Session<W> {
         let Some(Complete { acceptance, facts, digest }) = complete else {
             return self.refuse_for_now(&Refusal::transient((3, 0), "an APDU was not read"));
         };
+        if let Some(why) = &acceptance.foreign.hold
+            && !self.may_be_held(why)
+        {
+            return self.refuse_for_now(&TOO_MANY_UNREADABLE);
+        }
         #[cfg(feature = "planted")]
         if self.entrance.has_planted(Planted::AcknowledgeApduEarly) {
             self.machine.acknowledge(self.entrance.now());
@@ -394,6 +496,16 @@ impl<W: World> Session<W> {
         self.entrance.abandon();
         self.machine.acknowledge(self.entrance.now());
         self.busy = None;
+    }
+
+    /// Whether an operator is asked about one more that can't be read, and told so.
+    fn may_be_held(&self, why: &str) -> bool {
+        let Some(peer) = &self.peer else { return false };
+        let is_admitted = self.shares.unreadable.admit(&peer.name, self.entrance.now());
+        if is_admitted {
+            self.entrance.warn("x400", format_args!("held for an operator: {why}"));
+        }
+        is_admitted
     }
 
     /// Makes it durable; or it is so already, and the peer does not know.

@@ -3,6 +3,7 @@
 use super::peer_named;
 use crate::cli::{X400PingArgs, exit};
 use crate::commands::{load, print};
+use crate::secrets;
 use bytes::Bytes;
 use config::{Host, HostPort, X400Peer};
 use mail::Mono;
@@ -20,6 +21,10 @@ pub(super) fn ping(args: &X400PingArgs) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
+    if let Err(why) = secrets::read_peers(&config) {
+        eprintln!("postrider: {why}");
+        return ExitCode::from(exit::FAILED);
+    }
     let peer = match peer_named(&config, &args.peer) {
         Ok(peer) => peer,
         Err(code) => return code,

@@ -20,7 +20,8 @@ pub(super) fn sections(place: &Place) -> String {
         text += &identity(ways.inbound != ways.outbound);
     }
     if ways.inbound == Protocol::P1 {
-        text += &peer(SOURCE_NAME, "");
+        // It may open as many associations at once as it likes.
+        text += &peer(SOURCE_NAME, "from = [\"127.0.0.0/8\"]\n");
     }
     let connections = match place.egress {
         Egress::Limited(connections) => connections,

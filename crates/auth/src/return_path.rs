@@ -1,0 +1,129 @@
+//! Return paths that show what was sent from here: who answers one, has the message, or has seen it.
+//!
+//! `R400=TTTTTTTTTT=HHHHHHHHHH=local@domain` stands for `local@domain`. `T` is the beginning of a keyed hash over the
+//! identifier of the message, `H` of one over `T` and the address, so that neither can be made up, nor put before
+//! another address. Case counts for nothing in either, as servers on the way may change it.
+
+use crate::srs::mailbox;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use mail::Mailbox;
+use sha2::Sha256;
+use std::fmt;
+
+const PREFIX: &str = "R400=";
+/// Digits of each hash: 50 bits, against somebody who can only guess by sending.
+const HASH_LEN: usize = 10;
+/// RFC 4648 §6.
+const DIGITS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+
+/// What return paths are made with.
+#[derive(Clone)]
+pub struct ReturnPaths {
+    secret: Box<[u8]>,
+}
+
+/// The secret is nobody's to see.
+impl fmt::Debug for ReturnPaths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReturnPaths")
+    }
+}
+
+/// A return path that was made here, apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// Whom it stands for.
+    pub address: Mailbox,
+    tag: Box<str>,
+}
+
+impl ReturnPaths {
+    #[must_use]
+    pub fn new(secret: &[u8]) -> ReturnPaths {
+        ReturnPaths { secret: secret.into() }
+    }
+
+    /// What stands for an address as the sender of a message. `None`: it would be too long for an address.
+    #[must_use]
+    pub fn make(&self, address: &Mailbox, message: &str) -> Option<Mailbox> {
+        let (local, domain) = (address.local_unquoted(), address.domain_str());
+        let tag = self.tag(message);
+        let hash = self.hash(&["address", &tag, domain, &local]);
+        mailbox(&format!("{PREFIX}{tag}={hash}={local}"), domain)
+    }
+
+    /// Whom an address stands for; `None`: it was not made here.
+    #[must_use]
+    pub fn read(&self, address: &Mailbox) -> Option<Returned> {
+        let (local, domain) = (address.local_unquoted(), address.domain_str());
+        let (prefix, rest) = local.split_at_checked(PREFIX.len())?;
+        let (tag, rest) = rest.split_at_checked(HASH_LEN)?;
+        let (hash, rest) = rest.strip_prefix('=')?.split_at_checked(HASH_LEN)?;
+        let meant = rest.strip_prefix('=')?;
+        let is_ours = prefix.eq_ignore_ascii_case(PREFIX)
+            && self.hash(&["address", tag, domain, meant]).eq_ignore_ascii_case(hash);
+        is_ours.then_some(())?;
+        Some(Returned { address: mailbox(meant, domain)?, tag: tag.into() })
+    }
+
+    /// Whether it was made for a message with this identifier.
+    #[must_use]
+    pub fn is_of(&self, returned: &Returned, message: &str) -> bool {
+        self.tag(message).eq_ignore_ascii_case(&returned.tag)
+    }
+
+    fn tag(&self, message: &str) -> String {
+        self.hash(&["message", message])
+    }
+
+    fn hash(&self, parts: &[&str]) -> String {
+        // RFC 2104 §3: keys have any length.
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.secret) else {
+            return String::new();
+        };
+        for part in parts {
+            mac.update(part.to_ascii_lowercase().as_bytes());
+            mac.update(b"\0");
+        }
+        let octets = mac.finalize().into_bytes();
+        let bits = octets.iter().take(7).fold(0_u64, |bits, octet| bits << 8 | u64::from(*octet));
+        let digits = (0..HASH_LEN).map(|at| (bits >> (51 - 5 * at) & 31) as usize);
+        digits.filter_map(|digit| DIGITS.get(digit)).map(|digit| char::from(*digit)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Mailbox {
+        Mailbox::parse(text, true).expect("an address")
+    }
+
+    #[test]
+    fn what_is_made_here_is_read_and_nothing_else() {
+        let (here, elsewhere) = (ReturnPaths::new(b"secret"), ReturnPaths::new(b"other"));
+        for text in ["joe@map.test", "\"/S=Smith/O=x/ADMD= /C=GB/\"@gw.test", "\"a\\\"b\"@gw.test"]
+        {
+            let made = here.make(&address(text), "[x;1]").expect("it fits");
+            let returned = here.read(&made).expect("it was made here");
+            assert!(returned.address.is_same(&address(text)), "{made}");
+            assert!(here.is_of(&returned, "[x;1]") && !here.is_of(&returned, "[x;2]"));
+            assert_eq!((elsewhere.read(&made), here.read(&address(text))), (None, None));
+            assert!(here.read(&address(&made.as_str().to_lowercase())).is_some(), "{made}");
+            let (local, domain) = made.as_str().rsplit_once('@').expect("it has both");
+            for other in [
+                format!("{local}@{domain}.test"),
+                made.as_str().replacen("R400=", "R400=A", 1),
+                made.as_str().replacen('@', ".x@", 1),
+                format!("R400=@{domain}"),
+                format!("R400=AAAAAAAAAA=AAAAAAAAAA=@{domain}"),
+            ] {
+                let read = Mailbox::parse(&other, true).ok().and_then(|it| here.read(&it));
+                assert_eq!(read, None, "{other}");
+            }
+        }
+        let long = address(&format!("{}@gw.test", "x".repeat(240)));
+        assert_eq!(here.make(&long, "[x;1]"), None);
+    }
+}

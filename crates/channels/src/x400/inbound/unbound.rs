@@ -1,0 +1,153 @@
+//! Associations that have not bound: strangers may have few of them, and hold no place that a peer could have.
+
+use mta::clients::network_of;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use tokio::sync::oneshot;
+
+/// At once at a listener, on each shard.
+pub(super) const UNBOUND_MAX: usize = 64;
+/// Of them, those of one client network.
+pub(super) const UNBOUND_PER_CLIENT_MAX: usize = 16;
+
+/// Networks remembered from which peers have bound.
+const KNOWN_MAX: usize = 256;
+
+/// Those of one listener on one shard, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Unbound(RefCell<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    next: u64,
+    places: Vec<(u64, IpAddr, oneshot::Sender<()>)>,
+    /// From where peers have bound lately.
+    known: VecDeque<IpAddr>,
+}
+
+/// The place of one of them.
+#[derive(Debug)]
+pub(super) struct Place {
+    of: Rc<Unbound>,
+    number: u64,
+    given_up: oneshot::Receiver<()>,
+}
+
+impl Unbound {
+    /// A peer has bound from there.
+    pub(super) fn note_bound(&self, client: IpAddr) {
+        let (network, known) = (network_of(client), &mut self.0.borrow_mut().known);
+        known.retain(|one| *one != network);
+        known.push_back(network);
+        if known.len() > KNOWN_MAX {
+            known.pop_front();
+        }
+    }
+
+    /// One more; where there is no room for it, the oldest gives way, of this client or of the one that has most.
+    /// `None`: peers have bound from there.
+    pub(super) fn enter(self: &Rc<Self>, client: IpAddr) -> Option<Place> {
+        let network = network_of(client);
+        let mut waiting = self.0.borrow_mut();
+        if waiting.known.contains(&network) {
+            return None;
+        }
+        let count_of = |places: &[(u64, IpAddr, _)], of: IpAddr| {
+            places.iter().filter(|(_, one, _)| *one == of).count()
+        };
+        let greediest = match count_of(&waiting.places, network) {
+            UNBOUND_PER_CLIENT_MAX.. => Some(network),
+            _ if waiting.places.len() < UNBOUND_MAX => None,
+            _ => {
+                let networks = waiting.places.iter().rev().map(|(_, one, _)| *one);
+                // Of those that have as many, that of the oldest.
+                networks.max_by_key(|one| count_of(&waiting.places, *one))
+            }
+        };
+        if let Some(at) =
+            greediest.and_then(|of| waiting.places.iter().position(|(_, one, _)| *one == of))
+        {
+            let (_, _, give_way) = waiting.places.remove(at);
+            let _ = give_way.send(());
+        }
+        let (give_way, given_up) = oneshot::channel();
+        let number = waiting.next;
+        waiting.next += 1;
+        waiting.places.push((number, network, give_way));
+        Some(Place { of: Rc::clone(self), number, given_up })
+    }
+}
+
+impl Place {
+    /// Ready once another needs it.
+    pub(super) fn poll_given_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        std::pin::Pin::new(&mut self.given_up).poll(cx).map(drop)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.of.0.borrow_mut().places.retain(|(number, ..)| *number != self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stranger(number: u8) -> IpAddr {
+        [192, 0, 2, number].into()
+    }
+
+    fn is_given_up(place: &mut Place) -> bool {
+        place.poll_given_up(&mut Context::from_waker(std::task::Waker::noop())).is_ready()
+    }
+
+    fn count_given_up(places: &mut [Place]) -> usize {
+        places.iter_mut().filter_map(|place| is_given_up(place).then_some(())).count()
+    }
+
+    #[test]
+    fn a_client_that_has_its_share_loses_its_oldest() {
+        let unbound = Rc::<Unbound>::default();
+        let enter = |number| unbound.enter(stranger(number)).unwrap();
+        let mut other = enter(9);
+        let mut places: Vec<Place> = (0..UNBOUND_PER_CLIENT_MAX).map(|_| enter(1)).collect();
+        assert_eq!(count_given_up(&mut places), 0);
+        let mut next = enter(1);
+        assert!(is_given_up(&mut places[0]) && !is_given_up(&mut next) && !is_given_up(&mut other));
+        // Who has bound makes room.
+        drop(places.pop());
+        let mut more = enter(1);
+        assert_eq!(count_given_up(&mut places[1..]), 0);
+        assert!(!is_given_up(&mut more));
+        unbound.note_bound(stranger(1));
+        assert!(unbound.enter(stranger(1)).is_none(), "a peer may have as many as it likes");
+        (10..=255).for_each(|number| unbound.note_bound(stranger(number)));
+        (10..=19).for_each(|number| unbound.note_bound([10, 0, 0, number].into()));
+        assert!(unbound.enter(stranger(1)).is_some(), "it was long ago");
+    }
+
+    #[test]
+    fn where_all_is_full_the_client_with_most_gives_way() {
+        let unbound = Rc::<Unbound>::default();
+        let mut one = unbound.enter(stranger(200)).unwrap();
+        let mut places: Vec<Place> = Vec::new();
+        for number in 0..200 {
+            places.extend(unbound.enter(stranger(number % 20)));
+        }
+        assert!(!is_given_up(&mut one), "others have more");
+        assert_eq!(unbound.0.borrow().places.len(), UNBOUND_MAX);
+        let waiting = places.len() - count_given_up(&mut places);
+        assert_eq!(waiting, UNBOUND_MAX - 1);
+        // A thousand networks with one each: the oldest.
+        drop(places);
+        let mut all: Vec<Place> =
+            (0..=u8::MAX).filter_map(|n| unbound.enter([10, 0, 0, n].into())).collect();
+        assert!(is_given_up(&mut one));
+        assert_eq!(all.len() - count_given_up(&mut all), UNBOUND_MAX);
+    }
+}

@@ -1,0 +1,189 @@
+//! Who may speak over X.400, and for how long: strangers who don't bind, guesses at passwords, peers that a reload
+//! changes, and the O/R addresses that strangers reach through the gateway.
+
+use super::client::{Client, FRIEND, STRANGER};
+use super::node::{Node, play, wait_until};
+use super::x400::{Answer, CONFIG, Caller, Hub, MESSAGE};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tokio::io::AsyncReadExt as _;
+use x400::association::Event;
+
+fn lines_of<'a>(lines: &'a [String], text: &str) -> Vec<&'a String> {
+    lines.iter().filter(|line| line.contains(text)).collect()
+}
+
+#[test]
+fn strangers_who_do_not_bind_give_way_and_peers_bind() {
+    play(|| async {
+        let node = Node::start(CONFIG).await;
+        let mut silent = Vec::new();
+        for number in 0..300_u16 {
+            let network = u8::try_from(number % 100).unwrap_or(0);
+            let address = IpAddr::from([203, 0, 113, network]);
+            silent.push(node.accept(SocketAddr::new(address, 10_000 + number)));
+            tokio::task::yield_now().await;
+        }
+        // From an address that nobody knows.
+        Caller::bound_from(&node, [192, 0, 2, 77].into()).await.transfer(MESSAGE).await;
+        let mut open = 0;
+        for stream in &mut silent {
+            let end = tokio::time::timeout(Duration::from_millis(1), stream.read(&mut [0])).await;
+            open += usize::from(end.is_err());
+        }
+        assert_eq!(open, 63, "the peer had the last place");
+        assert!(!lines_of(&node.lines(), "gives way").is_empty(), "{:?}", node.lines());
+    });
+}
+
+#[test]
+fn of_one_network_strangers_have_few_and_peers_as_many_as_they_like() {
+    play(|| async {
+        let node = Node::start(CONFIG).await;
+        let address = IpAddr::from([203, 0, 113, 9]);
+        let mut silent: Vec<_> =
+            (0..40).map(|port| node.accept(SocketAddr::new(address, 1_000 + port))).collect();
+        let mut bound = Vec::new();
+        for _ in 0..120 {
+            bound.push(Caller::bound_from(&node, address).await);
+        }
+        let mut open = 0;
+        for stream in &mut silent {
+            let end = tokio::time::timeout(Duration::from_millis(1), stream.read(&mut [0])).await;
+            open += usize::from(end.is_err());
+        }
+        assert!(open <= 16, "{open}");
+        for caller in &mut bound {
+            caller.transfer(MESSAGE).await;
+        }
+    });
+}
+
+#[test]
+fn guesses_are_counted_and_where_it_was_right_before_others_guesses_don_t_count() {
+    play(|| async {
+        let node = Node::start(CONFIG).await;
+        Caller::bound_from(&node, FRIEND).await.transfer(MESSAGE).await;
+        let guess = async |client: IpAddr| {
+            let (_, event) = Caller::calls_from(&node, client, "guess").await;
+            format!("{event:?}")
+        };
+        for _ in 0..60 {
+            assert!(guess(STRANGER).await.contains("Authentication"));
+        }
+        assert!(guess(STRANGER).await.contains("Busy"), "one more is not looked at");
+        let (_, event) = Caller::calls_from(&node, STRANGER, "theirs").await;
+        assert!(format!("{event:?}").contains("Busy"), "{event:?}");
+        // Others go on guessing at the name: those for whom it was never right wait.
+        for _ in 0..60 {
+            assert!(guess([192, 0, 2, 99].into()).await.contains("Authentication"));
+        }
+        let (_, event) = Caller::calls_from(&node, [192, 0, 2, 100].into(), "theirs").await;
+        assert!(format!("{event:?}").contains("Busy"), "{event:?}");
+        Caller::bound_from(&node, FRIEND).await.transfer(MESSAGE).await;
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        Caller::bound_from(&node, STRANGER).await.transfer(MESSAGE).await;
+    });
+}
+
+#[test]
+fn a_peer_binds_from_where_it_may() {
+    play(|| async {
+        let from = "our_password = \"ours\"\nfrom = [\"198.51.100.0/24\", \"2001:db8::/32\"]";
+        let node = Node::start(&CONFIG.replace("our_password = \"ours\"", from)).await;
+        for (client, is_taken) in
+            [("198.51.100.7", true), ("2001:db8::9", true), ("198.51.101.7", false), ("::1", false)]
+        {
+            let client = client.parse().expect("an address");
+            let (_, event) = Caller::calls_from(&node, client, "theirs").await;
+            assert_eq!(matches!(event, Event::Bound(_)), is_taken, "{client}: {event:?}");
+        }
+    });
+}
+
+#[test]
+fn an_association_ends_once_its_peer_is_another() {
+    for (what, changed) in [
+        ("removed", CONFIG.replace("their_name = \"mta.hub\"", "their_name = \"mta.other\"")),
+        ("re-keyed", CONFIG.replace("\"theirs\"", "\"others\"")),
+        ("called otherwise", CONFIG.replace("\"ours\"", "\"of us\"")),
+        ("elsewhere", CONFIG.replace("our_password", "from = [\"192.0.2.0/24\"]\nour_password")),
+    ] {
+        play(|| async move {
+            let node = Node::start(CONFIG).await;
+            let _hub = Hub::at(&node, |_| Answer::Take);
+            let mut caller = Caller::bound(&node).await;
+            caller.transfer(MESSAGE).await;
+            // What is left as it was goes on.
+            node.reload(&CONFIG.replace("mta = \"relay\"", "mta = \"relay2\""));
+            caller.transfer(MESSAGE).await;
+            node.wait_for("received", 2).await;
+            node.reload(&changed);
+            caller.offer(MESSAGE).await;
+            let event = caller.event().await;
+            assert!(matches!(event, Event::Ended(_)), "{what}: {event:?}");
+            assert_eq!(node.count("received"), 2, "{what}");
+            wait_until("a line", || !lines_of(&node.lines(), "peer hub no more").is_empty()).await;
+        });
+    }
+}
+
+const GATEWAY: &str = r#"hostname = "relay.test"
+[[listener]]
+name = "in"
+address = "192.0.2.250:25"
+relay_from = ["198.51.100.0/24"]
+[x400]
+mta = "relay"
+domain = "/PRMD=Ours/ADMD= /C=GB/"
+[x400.gateway]
+address = "/O=gw/PRMD=Ours/ADMD= /C=GB/"
+domain = "gw.test"
+strangers = ["/O=Beta/PRMD=TestB/ADMD= /C=GB/", "/PRMD=Open/C=FR/"]
+[[x400.peer]]
+name = "hub"
+hosts = ["198.51.100.2:102"]
+their_name = "mta.hub"
+their_password = "theirs"
+[[route]]
+domains = ["gw.test", "far.test"]
+x400 = { peer = "hub" }
+"#;
+
+#[test]
+fn strangers_reach_through_the_gateway_what_the_configuration_names() {
+    let (taken, forbidden, nowhere) = ("250", "550 5.7.1", "550 5.1.3");
+    let rows = [
+        ("\"/S=b/O=Beta/PRMD=TestB/ADMD= /C=GB/\"@gw.test", taken, taken),
+        ("\"/S=b/OU1=x/O=BETA/PRMD=testb/C=gb/\"@gw.test", taken, taken),
+        ("\"/S=b/O=x/ADMD=atlas/PRMD=open/C=fr/\"@gw.test", taken, taken),
+        ("\"/S=b/O=Gamma/PRMD=TestB/ADMD= /C=GB/\"@gw.test", forbidden, taken),
+        ("\"/S=b/O=Beta/PRMD=TestB/ADMD=MCI/C=GB/\"@gw.test", forbidden, taken),
+        ("\"/S=CEO/O=Bank/PRMD=Foreign/ADMD=MCI/C=US/\"@gw.test", forbidden, taken),
+        ("\"/X121=23421234/ADMD= /C=GB/\"@gw.test", forbidden, taken),
+        ("\"/PD-S=Doe/PD-CODE=1/PD-C=US/ADMD=MCI/C=US/\"@gw.test", forbidden, taken),
+        ("\"/S=CEO/O=Bank/PRMD=Foreign/ADMD=MCI/C=US/\"@far.test", forbidden, taken),
+        ("\"/DD.RFC-822=x(a)y.test/O=gw/PRMD=Ours/ADMD= /C=GB/\"@gw.test", forbidden, forbidden),
+        ("\"/RFC-822=x(a)y.test/O=Beta/PRMD=TestB/ADMD= /C=GB/\"@gw.test", forbidden, forbidden),
+        ("bob@gw.test", nowhere, nowhere),
+        ("john.smith@gw.test", nowhere, nowhere),
+        ("\"R400=AAAAAAAAAA=AAAAAAAAAA=/S=b/C=US/ADMD=MCI/\"@gw.test", nowhere, nowhere),
+        ("\"/S=b/O=Beta/Nowhere/\"@gw.test", nowhere, nowhere),
+        ("postmaster@gw.test", taken, taken),
+        // Its domain leads there, whoever it is.
+        ("bob@far.test", taken, taken),
+    ];
+    play(|| async move {
+        let node = Node::start(GATEWAY).await;
+        for client in [STRANGER, FRIEND] {
+            let mut session = Client::connect(&node, client).await;
+            let reply = session.say("MAIL FROM:<a@x.test>").await;
+            assert!(reply.starts_with("250"), "{reply}");
+            for (recipient, stranger, friend) in rows {
+                let reply = session.say(&format!("RCPT TO:<{recipient}>")).await;
+                let expected = if client == STRANGER { stranger } else { friend };
+                assert!(reply.starts_with(expected), "{client} {recipient}: {reply}");
+            }
+        }
+    });
+}
