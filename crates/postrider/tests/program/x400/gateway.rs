@@ -1,6 +1,6 @@
 //! Internet mail over X.400 to internet mail, and what comes back when it can't be delivered.
 
-use crate::support::server::Server;
+use crate::support::server::{Server, command};
 use crate::support::tool::{free_port, python};
 use crate::support::{Files, wait_until};
 use std::path::Path;
@@ -92,4 +92,32 @@ fn mail_goes_across_and_reports_come_back() {
     wait_until("empty queues", || near.queue().is_empty() && far.queue().is_empty());
     near.stop();
     far.stop();
+}
+
+#[test]
+fn the_commands_use_the_gateway_and_its_tables() {
+    let files = Files::new();
+    files.write("gateways", "far.test#O$Gate.PRMD$Far.ADMD$ .C$GB#\n");
+    files.write("postrider.toml", &config("near", 102, "far", 9, ""));
+    let bob = "/DD.RFC-822=bob(a)near.test/O=Gate/PRMD=Near/ADMD= /C=GB/";
+    let explained = command(files.dir(), &["explain", bob]);
+    for part in ["internet mail for bob@near.test", "maildir", "p1"] {
+        assert!(explained.out.contains(part), "{part}: {explained:?}");
+    }
+    let shown = command(files.dir(), &["x400", "address", bob]);
+    assert!(shown.out.contains("as internet mail for bob@near.test"), "{shown:?}");
+    for (address, part) in [
+        // By a table of others' gateways, and below our own.
+        ("joe@far.test", "/DD.RFC-822=joe(a)far.test/O=Gate/PRMD=Far/"),
+        ("joe@x.test", "/DD.RFC-822=joe(a)x.test/O=Gate/PRMD=Near/"),
+        ("/S=Smith/O=Beta/ADMD= /C=FR/", "@gw.near.test"),
+    ] {
+        let shown = command(files.dir(), &["x400", "address", address]);
+        assert!(shown.out.contains(part), "{part}: {shown:?}");
+    }
+    // Whom another gateway sends to is no mail of ours, and mail is explained where mail comes in.
+    let other = "/DD.RFC-822=bob(a)near.test/O=Gate/PRMD=Far/ADMD= /C=GB/";
+    assert!(command(files.dir(), &["explain", other]).out.contains("refused"));
+    let mail = command(files.dir(), &["explain", "bob@near.test"]);
+    assert!(mail.out.contains("\"smtp\""), "{mail:?}");
 }
