@@ -55,7 +55,7 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
     (
         WITH_LISTENER,
         "kind = \"p1\"\naddress = \"127.0.0.1:102\"\nt_selectors = [\"a\", \"hex:0\"]",
-        "12:21: \"hex:0\" is not a selector",
+        "13:21: \"hex:0\" is not a selector",
     ),
     (PEER, "hosts = [\"a b:102\"]", "12:10: \"a b:102\" is not a host"),
     (PEER, "hosts = [\"unix:/run/p1\"]", "12:10: X.400 is not spoken over Unix sockets"),
@@ -73,13 +73,13 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
         "their_password = \"a\"\ntheir_password_file = \"f\"",
         "13:23: a password, and a file with another",
     ),
-    (BARE, "", "9:3: peer \"hub\" without a password"),
+    (BARE, "", "9:1: peer \"hub\" without a password"),
     (PEER, "allow_no_password = true", "12:21: `allow_no_password` beside a password"),
     (PEER, "from = [\"hub\"]", "12:9: \"hub\" is not a network"),
     (
         WITH_PEER,
         "[[x400.peer]]\nname = \"other\"\ntheir_name = \"other\"",
-        "9:3: peer \"other\" without a password",
+        "9:1: peer \"other\" without a password",
     ),
     (PEER, "our_name = \"\"", "12:12: 1 to 32 printable ASCII characters are wanted"),
     (PEER, "max_associations = 0", "12:20: `max_associations` must be between 1 and 1000"),
@@ -110,7 +110,7 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
         WITH_LISTENER,
         "kind = \"p1\"\nname = \"in\"\naddress = \"127.0.0.1:102\"\n\
          [[copy]]\nto = \"archive@example.org\"",
-        "14:3: what comes to listener \"in\", which is no internet mail, is not copied",
+        "14:1: what comes to listener \"in\", which is no internet mail, is not copied",
     ),
     (
         WITH_LISTENER,

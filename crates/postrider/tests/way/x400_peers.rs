@@ -122,7 +122,7 @@ fn an_association_ends_once_its_peer_is_another() {
             let mut caller = Caller::bound(&node).await;
             caller.transfer(MESSAGE).await;
             // What is left as it was goes on.
-            node.reload(&CONFIG.replace("mta = \"relay\"", "mta = \"relay2\""));
+            node.reload(&CONFIG.replace("/PRMD=Ours/", "/PRMD=Ours2/"));
             caller.transfer(MESSAGE).await;
             node.wait_for("received", 2).await;
             node.reload(&changed);
