@@ -312,18 +312,26 @@ fn source_route_end(text: &str) -> Result<usize, AddressError> {
     Ok(end + 1)
 }
 
-/// The length of the Dot-string or Quoted-string at the start of `text`, which is UTF-8.
+/// Returns true if a local part needs no quotes.
+#[must_use]
+pub fn is_dot_string(local: &str) -> bool {
+    !local.is_empty() && local.bytes().all(|byte| byte == b'.' || ATOM[usize::from(byte)])
+}
+
+/// The length of the Dot-string or Quoted-string at the start of `text`, which is UTF-8. Dots may stand anywhere.
 fn local_end(text: &[u8]) -> Result<usize, AddressError> {
     if text.first() == Some(&b'"') {
         return quoted_end(text);
     }
-    let mut atom_start = 0;
     for (i, &b) in text.iter().enumerate() {
         match b {
-            b'.' if i == atom_start => break,
-            b'.' => atom_start = i + 1,
-            b'@' if i == atom_start => break,
+            b'@' if text[..i].iter().all(|b| *b == b'.') => {
+                return Err(AddressError::new("empty local part", 0));
+            }
             b'@' => return Ok(i),
+            // Dots where the grammar has none (`taro..y@`, `hanako.@`): carriers gave out such addresses
+            // for years, and what is written so is nobody else's.
+            b'.' => {}
             _ if !ATOM[usize::from(b)] => {
                 return Err(AddressError::new("character not allowed in a local part", i));
             }
@@ -331,11 +339,8 @@ fn local_end(text: &[u8]) -> Result<usize, AddressError> {
             _ => {}
         }
     }
-    if atom_start < text.len() && !matches!(text[atom_start], b'.' | b'@') {
-        return Err(AddressError::new("expected @ and a domain", text.len()));
-    }
-    let reason = if atom_start == 0 { "empty local part" } else { "misplaced dot in local part" };
-    Err(AddressError::new(reason, atom_start))
+    let reason = if text.is_empty() { "empty local part" } else { "expected @ and a domain" };
+    Err(AddressError::new(reason, text.len()))
 }
 
 /// The length of the Quoted-string at the start of `text`, quotes included.
