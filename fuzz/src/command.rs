@@ -97,7 +97,7 @@ fn transaction(commands: &[u8]) -> Option<Transaction> {
                 session.answer_message(NOW, Reply::new(250, (2, 0, 0), "Queued"));
                 return Some(*transaction);
             }
-            Need::Abandon => {}
+            Need::Abandon | Need::DataRefused => {}
             Need::Input | Need::Answers | Need::StartTls | Need::Close => return None,
             Need::Login(_) | Need::Xclient(_) => return None,
         }

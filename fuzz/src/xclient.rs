@@ -37,7 +37,7 @@ pub fn run(data: &[u8]) {
             Need::Xclient(said) => {
                 check(&said);
                 assert!(takes_login || said.login.is_none());
-                session.answer_xclient(NOW, Arc::clone(&config), &said);
+                session.answer_xclient(NOW, Arc::clone(&config), &said, true);
                 assert_eq!(session.helo(), said.helo.as_deref().unwrap_or(""));
                 assert!(!session.in_transaction());
             }
@@ -47,7 +47,7 @@ pub fn run(data: &[u8]) {
             Need::Message(_) => {
                 session.answer_message(NOW, Reply::new(250, (2, 0, 0), "Queued"));
             }
-            Need::Abandon => {}
+            Need::Abandon | Need::DataRefused => {}
             Need::Input | Need::Answers | Need::StartTls | Need::Login(_) | Need::Close => break,
         }
     }

@@ -2,11 +2,10 @@
 //! them: `quota = "{quota}"`.
 
 use config::{TableEntry, Values};
-use lookup::Entry;
 use mail::Mailbox;
 use mta::delivery::Slot;
 use mta::seams::World;
-use mta::tables::{self, NoEntry};
+use mta::tables::{self, FoundAddress, NoEntry};
 use std::fmt;
 use std::sync::Arc;
 
@@ -71,9 +70,8 @@ impl EntryTable {
         &self,
         slot: &Slot<W>,
         recipient: &Mailbox,
-    ) -> Result<Arc<Entry>, NoEntry> {
-        let found = tables::entry_of(slot.world().tables(), &self.0, recipient).await;
-        found.map(|found| found.entry)
+    ) -> Result<FoundAddress, NoEntry> {
+        tables::entry_of(slot.world().tables(), &self.0, recipient).await
     }
 }
 

@@ -1,8 +1,9 @@
 //! May this client send to this recipient? Decided at RCPT.
 
-use super::{Config, Listener};
+use super::{Config, Listener, Route};
 use mail::{Mailbox, Refusal};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The answer to RCPT, with its reason. Routes are indices in [`Config::routes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +156,11 @@ impl Config {
         {
             return Decision::Postmaster { route: self.postmaster.route };
         }
+        // So does the domain of rewritten senders, whose mail comes here (RFC 5321 §4.5.1).
+        let is_of_srs = self.srs.as_ref().is_some_and(|srs| srs.domain == rcpt.domain());
+        if is_of_srs && rcpt.local().eq_ignore_ascii_case("postmaster") {
+            return Decision::Postmaster { route: self.postmaster.route };
+        }
         if rcpt.local().eq_ignore_ascii_case("postmaster")
             && is_own_literal(listener, rcpt, may_relay)
         {
@@ -164,6 +170,33 @@ impl Config {
             Some(route) if may_relay => Decision::Relay { route, network: None },
             Some(route) => Decision::Denied { route },
             None => Decision::NoRoute { may_relay },
+        }
+    }
+
+    /// Why a member may not stand for a recipient: the same rules as if the client had named it itself hold
+    /// for what it wrote, and goes on into the member.
+    #[must_use]
+    pub fn refuses_member(
+        &self,
+        listener: &Listener,
+        may_relay: bool,
+        rcpt: &Mailbox,
+        member: &Mailbox,
+        route: &Arc<Route>,
+    ) -> Option<Refusal> {
+        let route = self.routes.iter().position(|one| Arc::ptr_eq(one, route))?;
+        // The operator may lead an alias where a stranger may not go, but not the stranger's own words.
+        let is_own_word = member.local() == rcpt.local();
+        let may_go_on = may_relay || !is_own_word;
+        let fits = Decision::Named { route };
+        match self.unless_unfit(listener, may_go_on, member, fits, route) {
+            Decision::Unfit { why, .. } => Some(why.clone()),
+            _ if may_relay || !is_routed(rcpt) => None,
+            // What the client wrote may have come there in part only.
+            _ => match self.unless_unfit(listener, false, member, fits, route) {
+                routed @ Decision::Routed { .. } => routed.refusal(),
+                _ => None,
+            },
         }
     }
 
@@ -188,7 +221,7 @@ impl Config {
             Some(channel)
                 if channel.may_be_routed_on()
                     && !listener.allow_routed_recipients
-                    && rcpt.local_unquoted().contains(['%', '!', '@'])
+                    && is_routed(rcpt)
                     && !may_relay =>
             {
                 Decision::Routed { route }
@@ -196,6 +229,11 @@ impl Config {
             _ => decision,
         }
     }
+}
+
+/// Whether the local part names a way on from the next hop, to software of the past.
+fn is_routed(mailbox: &Mailbox) -> bool {
+    mailbox.local_unquoted().contains(['%', '!', '@'])
 }
 
 /// Whether this client of the listener, if it may send at all, may send to any domain.

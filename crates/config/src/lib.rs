@@ -75,7 +75,7 @@ pub use table::{
     Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
 };
 pub use table_section::TableSection;
-pub use tenant::{NotYours, OTHER_TENANTS, TENANT_NAME_MAX, Tenancy, Tenant, Tenants};
+pub use tenant::{NotYours, OTHER_TENANTS, TENANT_NAME_MAX, Tenancy, Tenant, Tenants, names_login};
 pub use warmup::{WARMUP_DAYS_MAX, Warmup};
 pub use web_place::WebPlace;
 pub use written::{
@@ -345,13 +345,25 @@ impl Config {
             return recipient.local() == ours.local()
                 || by_name && is_postmaster_local(ours.local());
         }
-        by_name && domain.eq_ignore_ascii_case(self.hostname.as_str()) && !self.takes_own_name()
+        by_name
+            && (domain.eq_ignore_ascii_case(self.hostname.as_str()) && !self.takes_own_name()
+                || self.is_only_of_srs(recipient))
+    }
+
+    /// Whether an address is in the domain of rewritten senders, and no route takes that.
+    fn is_only_of_srs(&self, recipient: &Mailbox) -> bool {
+        let domain = recipient.domain();
+        self.srs.as_ref().is_some_and(|srs| srs.domain == domain) && !self.takes(&domain)
     }
 
     /// Whether a route takes mail for our own name: one that names it, or a local one that takes
     /// everything.
     fn takes_own_name(&self) -> bool {
-        self.table.named(&self.hostname).is_some()
+        self.takes(&self.hostname)
+    }
+
+    fn takes(&self, domain: &Domain) -> bool {
+        self.table.named(domain).is_some()
             || self
                 .table
                 .catch_all()

@@ -3,6 +3,7 @@
 use super::quantity::{DurationText, Period, SizeText};
 use super::resolver::Resolver;
 use super::table::TableEntry;
+use super::tenant::OTHER_TENANTS;
 use super::x400::{X400, X400Peer};
 use ipnet::IpNet;
 use mail::Wall;
@@ -70,6 +71,20 @@ impl<'a, 'd> Reader<'a, 'd> {
                     "what comes to listener \"{name}\" is no internet mail, and not {does}"
                 );
                 self.error(&format!("{key}[{index}]"), message, "leave it out");
+            }
+        }
+    }
+
+    /// The value of `key` is a list of names, each of which must be a tenant's.
+    pub fn check_tenants(&mut self, key: &str, names: &[String]) {
+        let known = self.resolver.tenant_names.clone();
+        if known.iter().any(|tenant| **tenant == *OTHER_TENANTS) {
+            return;
+        }
+        for (index, name) in names.iter().enumerate() {
+            if !known.iter().any(|tenant| **tenant == **name) {
+                let message = format!("no tenant is named \"{name}\"");
+                self.error(&format!("{key}[{index}]"), message, "add a [[tenant]] of this name");
             }
         }
     }

@@ -64,6 +64,7 @@ pub(super) fn read(
         problems: Vec::new(),
         listener_names: Vec::new(),
         foreign_listeners: Vec::new(),
+        tenant_names: Vec::new(),
         tables: Vec::new(),
         x400: None,
     };
@@ -181,6 +182,7 @@ impl Resolver<'_> {
         let sources = self.sources(&written.source);
         let pools = self.pools(&written.pool, &sources);
         let tenants = Arc::new(self.tenants(&written.tenant, &pools));
+        self.tenant_names = tenants.iter().map(|tenant| Arc::clone(&tenant.name)).collect();
         let general = General { schema, retry: &retry, reports: &reports, pools: &pools, written };
         let (mut routes, table) = self.routes(&written.route, &general);
         let or_routes = self.or_routes(&routes);

@@ -23,6 +23,7 @@ pub(super) struct Resolver<'a> {
     pub(super) listener_names: Vec<Arc<str>>,
     /// Of those that take something else than internet mail.
     pub(super) foreign_listeners: Vec<Arc<str>>,
+    pub(super) tenant_names: Vec<Arc<str>>,
     /// All tables without a mistake, as soon as they are read.
     pub(super) tables: Vec<Arc<TableEntry>>,
     /// Peers of X.400, as soon as they are read.

@@ -33,6 +33,11 @@ pub trait TableSettings: Any + Debug + Send + Sync {
         false
     }
 
+    /// Whoever has the answers may make them of the key: what a text of it is parted by is then not known.
+    fn builds_answers(&self) -> bool {
+        false
+    }
+
     /// Whether the server that it asks can be asked for passwords of users whom it finds.
     fn password_checks(&self) -> PasswordChecks {
         PasswordChecks::None
@@ -113,6 +118,13 @@ impl TableEntry {
             names if names.is_empty() => vec![ENTRY_TEXT],
             names => names,
         }
+    }
+
+    /// Returns true if an answer may be made of the key, in a way that does not show, by the table or one of
+    /// those that it is made of.
+    #[must_use]
+    pub fn builds_answers(&self) -> bool {
+        self.settings.builds_answers() || self.parts.iter().any(|part| part.builds_answers())
     }
 
     /// Whether whoever asks the other for a key asks the same.

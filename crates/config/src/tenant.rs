@@ -33,6 +33,17 @@ pub struct Tenant {
     pub line: u32,
 }
 
+/// Returns true if a list of users has this one, who logged in under the one name that the source of logins
+/// has for him. Capitals in the list make no other user.
+#[must_use]
+pub fn names_login(list: &[Box<str>], login: &str) -> bool {
+    let is = |of: &str| {
+        of.eq_ignore_ascii_case(login)
+            || !login.is_ascii() && of.to_lowercase() == login.to_lowercase()
+    };
+    list.iter().any(|of| is(of))
+}
+
 /// Whose mail a message is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenancy {
@@ -95,8 +106,10 @@ impl Tenants {
         login: Option<&str>,
         asked: Option<&str>,
     ) -> Result<Option<Tenancy>, NotYours> {
-        let is_of = |tenant: &Tenant, login: &str| tenant.logins.iter().any(|of| **of == *login);
-        let own = login.and_then(|login| self.0.iter().find(|tenant| is_of(tenant, login)));
+        let own = login.and_then(|login| {
+            let is_of = |tenant: &&Arc<Tenant>| names_login(&tenant.logins, login);
+            self.0.iter().find(is_of)
+        });
         let Some(asked) = asked else {
             let own = own.map(|t| Tenancy { name: Arc::clone(&t.name), tenant: Arc::clone(t) });
             return Ok(own);
@@ -148,6 +161,7 @@ mod tests {
         let some = |name: &str| Ok(Some(name.to_owned()));
         assert_eq!(name(Some("acme-app"), None), some("acme"));
         assert_eq!(name(Some("acme-app"), Some("acme")), some("acme"));
+        assert_eq!(name(Some("Acme-App"), None), some("acme"));
         assert_eq!(name(Some("acme-app"), Some("open")), Err(NotYours::Another));
         assert_eq!(name(Some("acme-app"), Some("new")), Err(NotYours::Another));
         assert_eq!(name(Some("someone"), Some("acme")), Err(NotYours::Another));

@@ -1,5 +1,7 @@
 //! What a table says of one key.
 
+use std::ops::Range;
+
 /// A name and its values.
 pub type Field = (Box<str>, Box<[Box<str>]>);
 
@@ -12,13 +14,37 @@ pub struct Entry {
     /// Values by name, in the order of the configuration: attributes of LDAP, columns of SQL. Empty
     /// where the table has but one text for a key.
     pub fields: Box<[Field]>,
+    /// Where the text has parts of the key, in its order: whoever wrote the key wrote these. A reader that
+    /// splits the text splits what stands between them.
+    pub filled: Box<[Range<u32>]>,
 }
 
 impl Entry {
     /// An answer that is one text.
     #[must_use]
     pub fn text(text: impl Into<Box<str>>) -> Entry {
-        Entry { text: text.into(), fields: Box::default() }
+        Entry { text: text.into(), ..Entry::default() }
+    }
+
+    /// An answer into which parts of the key were filled.
+    #[must_use]
+    pub fn filled(text: impl Into<Box<str>>, filled: Vec<Range<u32>>) -> Entry {
+        Entry { text: text.into(), fields: Box::default(), filled: filled.into() }
+    }
+
+    /// All texts in one, with commas between them.
+    #[must_use]
+    pub fn join<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Entry {
+        let (mut text, mut filled) = (String::new(), Vec::new());
+        for (n, entry) in entries.into_iter().enumerate() {
+            text.push_str(if n > 0 { "," } else { "" });
+            // Texts are far from 4 GiB: a table's answers have limits.
+            let start = u32::try_from(text.len()).unwrap_or(u32::MAX);
+            let moved = |at: u32| at.saturating_add(start);
+            filled.extend(entry.filled.iter().map(|part| moved(part.start)..moved(part.end)));
+            text.push_str(&entry.text);
+        }
+        Entry::filled(text, filled)
     }
 
     /// An answer of named values. Its text is all of them with commas between them.
@@ -27,7 +53,7 @@ impl Entry {
         let fields = fields.into();
         let values = fields.iter().flat_map(|(_, values)| values.iter());
         let text = values.map(|value| &**value).collect::<Vec<_>>().join(",");
-        Entry { text: text.into(), fields }
+        Entry { text: text.into(), fields, filled: Box::default() }
     }
 
     /// The first value of a field, without regard to the case of its name (as LDAP has it).
@@ -48,7 +74,8 @@ impl Entry {
     pub fn bytes(&self) -> usize {
         let values = |values: &[Box<str>]| values.iter().map(|v| v.len() + 16).sum::<usize>();
         let fields = self.fields.iter().map(|(name, of)| name.len() + 32 + values(of));
-        size_of::<Entry>() + self.text.len() + fields.sum::<usize>()
+        let filled = size_of_val(&*self.filled);
+        size_of::<Entry>() + self.text.len() + filled + fields.sum::<usize>()
     }
 }
 

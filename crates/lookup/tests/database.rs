@@ -161,7 +161,11 @@ fn entry() -> impl Strategy<Value = Entry> {
     let value = ".{0,20}".prop_map(Box::<str>::from);
     let values = prop::collection::vec(value.clone(), 0..4).prop_map(Box::from);
     let fields = prop::collection::vec((value.clone(), values), 0..4);
-    (value, fields).prop_map(|(text, fields)| Entry { text, fields: fields.into() })
+    (value, fields).prop_map(|(text, fields)| Entry {
+        text,
+        fields: fields.into(),
+        ..Entry::default()
+    })
 }
 
 proptest! {

@@ -139,7 +139,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-enum Name {
+pub(crate) enum Name {
     /// The name is so long, and there the colon stands.
     Ends { name: usize, colon: usize },
     /// It could be a name, but the bytes end before the colon.
@@ -149,7 +149,7 @@ enum Name {
 }
 
 /// Looks for `field-name *WSP ":"` (RFC 5322 §2.2, §4.5.8) at the start of `line`.
-fn name_length(line: &[u8]) -> Name {
+pub(crate) fn name_length(line: &[u8]) -> Name {
     let is_name = |&b: &u8| matches!(b, 33..=126) && b != b':';
     let name = line.iter().position(|b| !is_name(b)).unwrap_or(line.len());
     let blanks = line[name..].iter().take_while(|b| matches!(b, b' ' | b'\t')).count();

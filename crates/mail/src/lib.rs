@@ -12,6 +12,7 @@ pub mod envelope;
 pub mod failure;
 pub mod field_watch;
 pub mod header;
+pub mod header_end;
 pub mod id;
 pub mod map;
 pub mod omitted;
@@ -27,7 +28,7 @@ pub mod step;
 pub mod time;
 pub mod transfer_encoding;
 
-pub use address::{AddressError, Domain, Mailbox, OrAddress, or_country, or_text};
+pub use address::{AddressError, Domain, Mailbox, OrAddress, is_dot_string, or_country, or_text};
 pub use content::{ContentFacts, ContentScanner};
 pub use deliver_by::{ByMode, DeliverBy};
 pub use envelope::{BodyType, Envelope, Notify, Recipient, Ret};

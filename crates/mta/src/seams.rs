@@ -196,6 +196,15 @@ pub trait Net: 'static {
         }
     }
 
+    /// The certificate that a client has shown, if it counts by what is asked for now.
+    fn certificate(
+        &self,
+        _stream: &Self::Stream,
+        _asked: &ClientCertificates,
+    ) -> Option<ClientCertificate> {
+        None
+    }
+
     /// Encrypts the connection to the host `name` (or address), on which nothing was read that belongs
     /// to that. Its certificate must be one that is to be trusted.
     ///
@@ -540,6 +549,11 @@ pub trait Tables: 'static {
     /// What the table says of a key: at once if that is at hand, else later, with a deadline of its
     /// own.
     fn find(&self, table: &TableEntry, key: &str) -> Found;
+
+    /// Counts the changes of tables that this process has at hand.
+    fn changes(&self) -> u64 {
+        0
+    }
 
     /// The addresses in a file of `directory` or of one below it, with commas between them, as fresh as
     /// a few seconds; `None`: there is no such file. What leads out of the directory is trouble

@@ -5,7 +5,7 @@ use crate::answer::Answer;
 use crate::seams::{Found, Tables};
 use config::{Composition, ENTRY_TEXT, Rewrite, TableEntry};
 use lookup::{Entry, Trouble, TroubleKind};
-use mail::{Class, EnhancedStatus, Failure, Mailbox};
+use mail::{Class, EnhancedStatus, Failure, Mailbox, is_dot_string};
 use std::borrow::Cow;
 use std::iter;
 use std::slice;
@@ -16,6 +16,39 @@ pub const TAG_DELIMITER: char = '+';
 
 /// What a table says of a key. Trouble names the table.
 pub fn find<T: Tables + Clone>(tables: &T, table: &Arc<TableEntry>, key: &str) -> Found {
+    find_as(tables, table, key, KeyForm::AsWritten)
+}
+
+/// How a key stands for an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyForm {
+    /// As it is written in a path, or it is none of an address.
+    AsWritten,
+    /// Without the quotes that it would need.
+    Bare,
+}
+
+fn form_of(key: &str) -> KeyForm {
+    match key.rsplit_once('@') {
+        Some((local, _))
+            if !local.is_empty() && !local.starts_with('"') && !is_dot_string(local) =>
+        {
+            KeyForm::Bare
+        }
+        _ => KeyForm::AsWritten,
+    }
+}
+
+fn find_as<T: Tables + Clone>(
+    tables: &T,
+    table: &Arc<TableEntry>,
+    key: &str,
+    form: KeyForm,
+) -> Found {
+    // A pattern would take a blank, a comma or an @ that was within quotes for one of its own.
+    if form == KeyForm::Bare && table.settings.has_patterns() {
+        return Answer::Now(Ok(None));
+    }
     let key = rewritten(&table.rewrite, key);
     match table.settings.composition() {
         None => match tables.find(table, &key) {
@@ -28,9 +61,9 @@ pub fn find<T: Tables + Clone>(tables: &T, table: &Arc<TableEntry>, key: &str) -
                 other.then(|found| Answer::Now(found.map_err(named)))
             }
         },
-        Some(Composition::First) => first(tables.clone(), Arc::clone(table), key.into(), 0),
+        Some(Composition::First) => first(tables.clone(), Arc::clone(table), (key.into(), form), 0),
         Some(Composition::Union) => {
-            union(tables.clone(), Arc::clone(table), key.into(), Vec::new())
+            union(tables.clone(), Arc::clone(table), (key.into(), form), Vec::new())
         }
     }
 }
@@ -38,11 +71,11 @@ pub fn find<T: Tables + Clone>(tables: &T, table: &Arc<TableEntry>, key: &str) -
 fn first<T: Tables + Clone>(
     tables: T,
     table: Arc<TableEntry>,
-    key: Box<str>,
+    key: (Box<str>, KeyForm),
     next: usize,
 ) -> Found {
     let Some(part) = table.parts.get(next) else { return Answer::Now(Ok(None)) };
-    find(&tables, part, &key).then(move |found| match found {
+    find_as(&tables, part, &key.0, key.1).then(move |found| match found {
         Ok(None) => first(tables, table, key, next + 1),
         other => Answer::Now(other),
     })
@@ -51,15 +84,15 @@ fn first<T: Tables + Clone>(
 fn union<T: Tables + Clone>(
     tables: T,
     table: Arc<TableEntry>,
-    key: Box<str>,
+    key: (Box<str>, KeyForm),
     mut entries: Vec<Option<Arc<Entry>>>,
 ) -> Found {
     let Some(part) = table.parts.get(entries.len()) else {
-        let texts: Vec<&str> = entries.iter().flatten().map(|entry| &*entry.text).collect();
-        let union = (!texts.is_empty()).then(|| Arc::new(Entry::text(texts.join(","))));
+        let all: Vec<&Entry> = entries.iter().flatten().map(|entry| &**entry).collect();
+        let union = (!all.is_empty()).then(|| Arc::new(Entry::join(all)));
         return Answer::Now(Ok(union));
     };
-    find(&tables, part, &key).then(move |found| match found {
+    find_as(&tables, part, &key.0, key.1).then(move |found| match found {
         Ok(entry) => {
             entries.push(entry);
             union(tables, table, key, entries)
@@ -102,6 +135,18 @@ pub fn find_address<T: Tables + Clone>(
             let found = found?;
             Some(FoundAddress { by: *by.get(found.at)?, entry: found.entry, key: found.key })
         }))
+    })
+}
+
+/// Returns true if a table has an entry for the address itself, or for it without its tag, and not just for its
+/// whole domain.
+pub fn has_own_entry<T: Tables + Clone>(
+    tables: &T,
+    table: &Arc<TableEntry>,
+    address: &Mailbox,
+) -> Answer<'static, Result<bool, Trouble>> {
+    find_address(tables, table, address).then(|found| {
+        Answer::Now(found.map(|found| found.is_some_and(|found| found.by != FoundBy::Domain)))
     })
 }
 
@@ -211,7 +256,7 @@ fn find_from<T: Tables + Clone>(
     at: usize,
 ) -> Answer<'static, Result<Option<FoundKey>, Trouble>> {
     let Some(key) = keys.get(at) else { return Answer::Now(Ok(None)) };
-    find(&tables, &table, key).then(move |found| match found {
+    find_as(&tables, &table, key, form_of(key)).then(move |found| match found {
         Ok(Some(entry)) => Answer::Now(Ok(Some(FoundKey { entry, key: keys.swap_remove(at), at }))),
         Ok(None) => find_from(tables, table, keys, at + 1),
         Err(trouble) => Answer::Now(Err(trouble)),

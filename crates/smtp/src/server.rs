@@ -113,6 +113,9 @@ pub enum Need {
         /// [`ServerSession::refuse_early_content`] is the answer.
         waits_for_354: bool,
     },
+    /// A DATA was refused before anything was asked. When input came with it, [`ServerSession::end_early_content`]
+    /// is the answer; else call `handle_input` again.
+    DataRefused,
     /// The content is complete and clean; it is all in the sink. Answer with
     /// [`ServerSession::answer_message`] when it is durable.
     Message(Box<Transaction>),

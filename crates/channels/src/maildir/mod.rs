@@ -12,7 +12,7 @@ use mail::{Class, EnhancedStatus, Failure, Mailbox, Reply};
 use mta::delivery::{Channel, Slot, Task};
 use mta::message::{Message, SentBody, SentBy};
 use mta::seams::{MailStore, MailboxError, MailboxPlace, Time, World};
-use mta::tables::{self, NoEntry};
+use mta::tables::{self, FoundBy, NoEntry};
 pub(crate) use settings::{Maildir, MaildirText};
 use spool::{BlobId, LoadError};
 use std::io::{self, ErrorKind};
@@ -66,7 +66,7 @@ async fn place_of<W: World>(
     recipient: &Mailbox,
 ) -> Result<MailboxPlace, NotDelivered> {
     let template = || maildir.template().to_owned();
-    let entry = match maildir.entries() {
+    let found = match maildir.entries_for(recipient) {
         None => None,
         Some(entries) => {
             Some(entries.entry_of(slot, recipient).await.map_err(|why| match why {
@@ -78,8 +78,9 @@ async fn place_of<W: World>(
         }
     };
     let values =
-        |name: &str| entry.as_ref().map_or(&[][..], |entry| tables::values_of(entry, name));
-    let place = maildir.place_for(recipient, &values);
+        |name: &str| found.as_ref().map_or(&[][..], |one| tables::values_of(&one.entry, name));
+    let is_users_tag = found.as_ref().is_some_and(|found| found.by == FoundBy::WithoutTag);
+    let place = maildir.place_for(recipient, is_users_tag, &values);
     place.map_err(|error| NotDelivered::Failed { failure: error.failure(), place: template() })
 }
 

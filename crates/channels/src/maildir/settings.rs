@@ -111,15 +111,22 @@ impl ChannelSection for MaildirText {
         }
         let template = template?;
         let has_values = template.has_values() || terms.have_values();
-        let entries = table.filter(|_| has_values).map(EntryTable);
-        let (folders, create_folders) = (text.folders, text.create_folders);
-        Some(Arc::new(Maildir { template, entries, folders, create_folders, terms, quota_grace }))
+        Some(Arc::new(Maildir {
+            template,
+            entries: table.map(EntryTable),
+            has_values,
+            folders: text.folders,
+            create_folders: text.create_folders,
+            terms,
+            quota_grace,
+        }))
     }
 
     fn mailbox_at(path: &str) -> Option<Arc<dyn Settings>> {
         Some(Arc::new(Maildir {
             template: Template::parse(path, &ValueNames::default()).ok()?,
             entries: None,
+            has_values: false,
             folders: Folders::None,
             create_folders: false,
             terms: Terms::default(),
@@ -157,8 +164,10 @@ fn template_of(
 #[derive(Debug, PartialEq)]
 pub(crate) struct Maildir {
     template: Template,
-    /// Where the recipients' entries are, if anything stands there that must be known of them.
+    /// Where the recipients' entries are.
     entries: Option<EntryTable>,
+    /// Something stands there that must be known of each.
+    has_values: bool,
     folders: Folders,
     create_folders: bool,
     terms: Terms,
@@ -166,27 +175,35 @@ pub(crate) struct Maildir {
 }
 
 impl Maildir {
-    /// The mailbox of this recipient; `values` are those of its entry in a table.
+    /// The mailbox of this recipient; `values` are those of its entry in a table. `is_users_tag`: that is the entry
+    /// of the address without its tag, so the mailbox is, too.
     ///
     /// # Errors
     /// When there is no path for it, or a value is not what it should be.
     pub(super) fn place_for(
         &self,
         recipient: &Mailbox,
+        is_users_tag: bool,
         values: Values<'_, '_>,
     ) -> Result<MailboxPlace, PlaceError> {
+        let owner = match is_users_tag {
+            true => without_tag(Owner::of(recipient)),
+            false => self.owner_of(recipient),
+        };
         Ok(MailboxPlace {
             root: self.template.root().to_owned(),
-            below: self.template.path_for(&self.owner_of(recipient), values)?,
+            below: self.template.path_for(&owner, values)?,
             folder: self.folder_of(recipient),
             quota_bytes: self.terms.quota_bytes_of(values)?,
             keeping: self.terms.keeping_of(values)?,
         })
     }
 
-    /// Where the recipients' entries are, if they are needed.
-    pub(super) fn entries(&self) -> Option<&EntryTable> {
-        self.entries.as_ref()
+    /// Where the entry of a recipient is, if it is needed.
+    pub(super) fn entries_for(&self, recipient: &Mailbox) -> Option<&EntryTable> {
+        let is_tagged = || folder::split_tag(&recipient.local_unquoted()).1.is_some();
+        let is_needed = self.has_values || self.folders == Folders::None && is_tagged();
+        self.entries.as_ref().filter(|_| is_needed)
     }
 
     /// The path as it is written.
@@ -206,11 +223,8 @@ impl Maildir {
 
     /// Whose mailbox the mail for this recipient goes to.
     fn owner_of(&self, recipient: &Mailbox) -> Owner {
-        let mut owner = Owner::of(recipient);
-        if self.folders == Folders::Tag {
-            owner.local.truncate(folder::split_tag(&owner.local).0.len());
-        }
-        owner
+        let owner = Owner::of(recipient);
+        if self.folders == Folders::Tag { without_tag(owner) } else { owner }
     }
 
     fn folder_of(&self, recipient: &Mailbox) -> Option<MailFolder> {
@@ -223,6 +237,11 @@ impl Maildir {
 }
 
 static NO_SUCH_NAME: Refusal = Refusal::permanent((1, 1), "no mailbox has so long a name");
+
+fn without_tag(mut owner: Owner) -> Owner {
+    owner.local.truncate(folder::split_tag(&owner.local).0.len());
+    owner
+}
 
 impl Settings for Maildir {
     fn key(&self) -> &'static str {
@@ -277,6 +296,7 @@ mod tests {
         let maildir = |folders| Maildir {
             template: template.clone(),
             entries: None,
+            has_values: false,
             folders,
             create_folders: true,
             terms: Terms::default(),
@@ -284,7 +304,7 @@ mod tests {
         };
         let place = |folders, address: &str| {
             let recipient = Mailbox::parse(address, true).unwrap();
-            let place = maildir(folders).place_for(&recipient, &|_| &[]).unwrap();
+            let place = maildir(folders).place_for(&recipient, false, &|_| &[]).unwrap();
             (place.path().display().to_string(), place.folder.map(|folder| folder.name))
         };
         let user = place(Folders::Tag, "User@example.org").0;

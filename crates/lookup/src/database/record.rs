@@ -107,7 +107,7 @@ impl Record<'_> {
         for _ in 0..self.fields_count {
             fields.push(take_field(&mut rest)?);
         }
-        Some(Entry { text: text(self.text)?, fields: fields.into() })
+        Some(Entry { text: text(self.text)?, fields: fields.into(), ..Entry::default() })
     }
 }
 

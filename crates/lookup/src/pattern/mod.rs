@@ -79,28 +79,29 @@ impl Table for PatternTable {
         match found {
             None => Ok(None),
             Some((_, Template::Fixed(text))) => Ok(Some(Entry::text(text.clone()))),
-            Some((pattern, Template::Parts(parts))) => {
-                pattern.fill(parts, key).map(|text| Some(Entry::text(text)))
-            }
+            Some((pattern, Template::Parts(parts))) => pattern.fill(parts, key).map(Some),
         }
     }
 }
 
 impl Pattern {
     /// Puts what the groups have matched in its place. A group that took no part is empty.
-    fn fill(&self, parts: &[Part], key: &[u8]) -> Result<String, Trouble> {
+    fn fill(&self, parts: &[Part], key: &[u8]) -> Result<Entry, Trouble> {
         let captures = self.regex.captures(key);
-        let mut text = Vec::new();
+        let (mut text, mut filled) = (Vec::new(), Vec::new());
+        let end_of = |text: &[u8]| u32::try_from(text.len()).unwrap_or(u32::MAX);
         for part in parts {
             match part {
                 Part::Text(fixed) => text.extend_from_slice(fixed.as_bytes()),
                 Part::Group(number) => {
                     let group = captures.as_ref().and_then(|captures| captures.get(*number));
+                    let start = end_of(&text);
                     text.extend_from_slice(group.map(|group| group.as_bytes()).unwrap_or_default());
+                    filled.push(start..end_of(&text));
                 }
             }
         }
-        String::from_utf8(text).map_err(|_| {
+        String::from_utf8(text).map(|text| Entry::filled(text, filled)).map_err(|_| {
             Trouble::new(TroubleKind::Key, "a group of the pattern cuts a character in two")
         })
     }

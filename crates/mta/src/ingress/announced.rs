@@ -2,9 +2,13 @@
 
 use super::Entrance;
 use super::limits::ClientCount;
+use super::login::{LoginSource, Logins};
+use super::login_elsewhere::name_in_directory;
+use super::rights::Proof;
 use super::session::Session;
-use crate::seams::World;
+use crate::seams::{LoginServer, LoginTerms, World};
 use auth::iprev;
+use mail::Refusal;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -18,6 +22,7 @@ impl<W: World> Entrance<W> {
         let listener = Arc::clone(self.session.listener());
         // The one that is dropped here gives its place back.
         self.count = ClientCount::new(&self.ingress, self.count.socket, &listener, address.ip());
+        self.rights.announce(before.address.ip());
         let proxy = Some(before.proxy.unwrap_or(before.address.ip()));
         let nothing = self.ingress.router.nothing();
         let (may_relay, metrics) = (self.count.may_relay, &self.ingress.services.metrics);
@@ -30,9 +35,32 @@ impl<W: World> Entrance<W> {
         }
     }
 
-    /// The client is this user, as one says who is believed.
-    pub fn note_login(&mut self, user: &str) {
-        self.session.note_login(user);
+    /// The client is this user, as one says who is believed. The name is that by which the user is known
+    /// here; who is not need not be.
+    ///
+    /// # Errors
+    /// Nobody knows now (454).
+    pub async fn note_login(
+        &mut self,
+        logins: &Logins,
+        user: &str,
+        terms: LoginTerms,
+    ) -> Result<(), Refusal> {
+        let key = lookup::fold(&logins.key_of(user)).into_owned();
+        let name = match &logins.source {
+            LoginSource::Table(table) => {
+                let kept = self.stored(table, user).await?;
+                if kept.is_his { kept.name } else { key }
+            }
+            LoginSource::Server(server @ LoginServer::Directory(_)) => {
+                let entry = self.entry_elsewhere(server, user, terms).await?;
+                name_in_directory(&key, entry.as_deref())
+            }
+            LoginSource::Server(LoginServer::Dovecot(_)) | LoginSource::Nobody => key,
+        };
+        self.session.note_login(&name);
         self.count.may_relay = true;
+        self.rights.log_in(user, Proof::Announced, self.now());
+        Ok(())
     }
 }

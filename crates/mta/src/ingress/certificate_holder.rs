@@ -5,7 +5,7 @@ use super::decisions::{Grace, decided};
 use crate::answer::Answer;
 use crate::seams::{ClientCertificate, World};
 use crate::tables;
-use config::ClientCertificates;
+use config::{CertificateIdentity, ClientCertificates};
 
 impl<W: World> Entrance<W> {
     /// Who the client is by its certificate, if it is anybody.
@@ -17,6 +17,10 @@ impl<W: World> Entrance<W> {
         let Some(identity) = shown.identity(asked.identity) else { return };
         let services = &self.ingress.services;
         let user = match &asked.users {
+            // Capitals in an address make no other user.
+            None if asked.identity == CertificateIdentity::Name => {
+                lookup::fold(&identity).into_owned()
+            }
             None => identity,
             Some(users) => {
                 let found = tables::find(services.world.tables(), users, &identity);

@@ -3,7 +3,7 @@
 use super::refusals;
 use crate::routing::find;
 use crate::seams::Tables;
-use crate::tables;
+use crate::tables::{self, FoundBy};
 use config::{Config, Decision};
 use lookup::{Entry, Trouble};
 use mail::{Mailbox, Refusal};
@@ -64,7 +64,13 @@ async fn ask<T: Tables + Clone>(
     let recipient = if is_postmaster { &config.postmaster.address } else { recipient };
     if let Some(aliases) = route.aliases.as_ref().filter(|_| !is_postmaster) {
         let found = tables::find_address(tables, aliases, recipient).get().await?;
-        if let Some(found) = found {
+        let mut goes_before = false;
+        if let (Some(FoundBy::Domain), Some(table)) =
+            (found.as_ref().map(|found| found.by), &route.recipients)
+        {
+            goes_before = tables::has_own_entry(tables, table, recipient).get().await?;
+        }
+        if let Some(found) = found.filter(|_| !goes_before) {
             consulted.alias = Some(found.entry);
             let owner = tables::find_owner(tables, aliases, recipient, found.by).get().await?;
             consulted.owner = owner.map(|owner| owner.address);

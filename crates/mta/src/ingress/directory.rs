@@ -1,6 +1,7 @@
 //! What tables say of a recipient: whether there is one of this name (`recipients`), and who stands
 //! for it (`aliases`).
 
+use super::members::{LIST, Written, members, members_of};
 use super::refusals;
 use super::stage::{Resolved, Substitute};
 use crate::answer::{Answer, Decision};
@@ -11,7 +12,7 @@ use crate::seams::{Tables as _, World};
 use crate::tables::{self, FoundAddress, FoundBy, FoundOwner, TAG_DELIMITER, split_tag};
 use config::{Route, TableEntry};
 use lookup::{Entry, Trouble, TroubleKind};
-use mail::{Mailbox, Recipient, Refusal};
+use mail::{Mailbox, Recipient, Refusal, is_dot_string};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -25,9 +26,6 @@ const DEPTH_MAX: u16 = 50;
 /// Addresses that one to which reports go may stand for. Beyond it the owner of a list has its list refused
 /// (451 4.3.5), and a sender gets reports itself.
 const READERS_MAX: usize = 50;
-
-/// What begins a member that is a file with members.
-const LIST: &str = ":include:";
 
 /// The tables of one recipient's route.
 pub(super) struct Directory<W: World> {
@@ -59,7 +57,12 @@ impl<W: World> Directory<W> {
         let found = tables::find_address(self.world.tables(), &aliases, &recipient.mailbox);
         found.then(move |found| match found {
             Ok(None) => self.exists(recipient),
-            Ok(Some(found)) => Answer::later(async move { self.expand(recipient, found).await }),
+            Ok(Some(found)) => Answer::later(async move {
+                match self.goes_before(&self.route, &recipient.mailbox, &found, false).await? {
+                    true => Ok(Resolved::Kept),
+                    false => self.expand(recipient, found).await,
+                }
+            }),
             Err(trouble) => Answer::Now(Err(self.failed(&trouble))),
         })
     }
@@ -76,6 +79,28 @@ impl<W: World> Directory<W> {
                 Err(trouble) => Err(self.failed(&trouble)),
             })
         })
+    }
+
+    /// Returns true if an address goes before the alias of its whole domain that was found for it: `recipients`
+    /// has it, or, where nothing has them, an alias of its own names it. What a whole domain stands for
+    /// (`@example.org`) holds for all addresses that are no recipients.
+    async fn goes_before(
+        &self,
+        route: &Route,
+        address: &Mailbox,
+        found: &FoundAddress,
+        is_named: bool,
+    ) -> Result<bool, Refusal> {
+        if found.by != FoundBy::Domain {
+            return Ok(false);
+        }
+        match &route.recipients {
+            Some(table) => {
+                let own = tables::has_own_entry(self.world.tables(), table, address).get().await;
+                own.map_err(|trouble| self.failed(&trouble))
+            }
+            None => Ok(is_named && !found.entry.text.trim_start().starts_with('@')),
+        }
     }
 
     /// Whom an alias stands for, and whom those stand for.
@@ -95,12 +120,13 @@ impl<W: World> Directory<W> {
     async fn walk(&self, expansion: &mut Expansion, recipient: &Mailbox) -> Result<(), Refusal> {
         while let Some((pending, depth)) = expansion.pending.pop_front() {
             match pending {
-                Pending::Address(address, owner) => {
+                Pending::Address(address, owner, is_named) => {
+                    let address = (address, is_named);
                     self.follow(expansion, recipient, address, owner, depth).await?;
                 }
                 Pending::List(path, alias) => {
-                    let members = self.read_list(&alias, &path).await?;
-                    self.add(expansion, &alias, &members.text, depth + 1)?;
+                    let list = self.read_list(&alias, &path).await?;
+                    self.add(expansion, &alias, members(&list.text), depth + 1)?;
                 }
             }
         }
@@ -128,8 +154,11 @@ impl<W: World> Directory<W> {
             Rc::new(ListOwner { route: Arc::clone(&route), address, entry })
         };
         let owner = own.map(named).or(owner);
+        let builds = route.aliases.as_ref().is_some_and(|table| table.builds_answers());
         let alias = Rc::new(Alias { route, of, by: found.by, owner });
-        self.add(expansion, &alias, &found.entry.text, depth)
+        // What a server makes of quoted text can't be told from what it has.
+        let members = members_of(&found.entry, builds && !is_plain(&found.key));
+        self.add(expansion, &alias, members, depth)
     }
 
     /// Those who answer for lists that the members are on, by their addresses, with those who are told
@@ -157,6 +186,9 @@ impl<W: World> Directory<W> {
     async fn readers_of(&self, address: &Mailbox) -> Result<Option<Vec<Mailbox>>, Refusal> {
         let Some(aliases) = &self.route.aliases else { return Ok(None) };
         let Some(found) = self.ask(aliases, address).await? else { return Ok(None) };
+        if self.goes_before(&self.route, address, &found, false).await? {
+            return Ok(None);
+        }
         let (route, of) = (Arc::clone(&self.route), address.clone());
         let alias = Rc::new(Alias { route, of, by: found.by, owner: None });
         self.readers(&alias, &found.entry).await.map(Some)
@@ -165,7 +197,7 @@ impl<W: World> Directory<W> {
     /// Whom a report to an alias goes to.
     async fn readers(&self, alias: &Rc<Alias>, entry: &Entry) -> Result<Vec<Mailbox>, Refusal> {
         let mut expansion = Expansion::default();
-        self.add(&mut expansion, alias, &entry.text, 1)?;
+        self.add(&mut expansion, alias, members_of(entry, false), 1)?;
         self.walk(&mut expansion, &alias.of).await?;
         let mut readers: Vec<Mailbox> =
             expansion.members.into_iter().map(|(address, _)| address).collect();
@@ -185,7 +217,7 @@ impl<W: World> Directory<W> {
         &self,
         expansion: &mut Expansion,
         recipient: &Mailbox,
-        address: Mailbox,
+        (address, is_named): (Mailbox, bool),
         owner: Option<Rc<ListOwner>>,
         depth: u16,
     ) -> Result<(), Refusal> {
@@ -196,6 +228,7 @@ impl<W: World> Directory<W> {
         if let Some(route) = route.filter(|_| address != *recipient)
             && let Some(next) = &route.aliases
             && let Some(found) = self.ask(next, &address).await?
+            && !self.goes_before(route, &address, &found, is_named).await?
         {
             let (of, of_list) = (address.clone(), owner.clone());
             self.open(expansion, route, of, found, of_list, depth + 1).await?;
@@ -246,25 +279,24 @@ impl<W: World> Directory<W> {
         refusals::BAD_ALIAS
     }
 
-    /// Notes those that `text` has for an alias.
-    fn add(
+    /// Notes the members of an alias.
+    fn add<'e>(
         &self,
         expansion: &mut Expansion,
         alias: &Rc<Alias>,
-        text: &str,
+        members: impl IntoIterator<Item = Written<'e>>,
         depth: u16,
     ) -> Result<(), Refusal> {
-        for text in members(text) {
-            let pending = match text.strip_prefix(LIST) {
-                Some(path) if expansion.lists.insert(path.into()) => {
-                    Pending::List(path.into(), Rc::clone(alias))
+        for written in members {
+            let pending = match written {
+                Written::List(path) if expansion.lists.insert((&*path).into()) => {
+                    Pending::List((&*path).into(), Rc::clone(alias))
                 }
-                Some(_) => continue,
-                None => {
-                    let Some(member) = self.member(text, &alias.of, alias.by) else {
-                        let text = format_args!("{alias} stands for {text:?}, no address");
-                        self.console.warn("aliases", text);
-                        return Err(refusals::BAD_ALIAS);
+                Written::List(_) => continue,
+                Written::Bad(text) => return Err(self.no_address(alias, &text)),
+                Written::Address(text) => {
+                    let Some(member) = self.member(&text, &alias.of, alias.by) else {
+                        return Err(self.no_address(alias, &text));
                     };
                     if member.is_same(&alias.of) {
                         expansion.stands_for_itself.insert(member.clone());
@@ -272,7 +304,7 @@ impl<W: World> Directory<W> {
                     if !expansion.seen.insert(member.clone()) {
                         continue;
                     }
-                    Pending::Address(member, alias.owner.clone())
+                    Pending::Address(member, alias.owner.clone(), alias.by != FoundBy::Domain)
                 }
             };
             let count = expansion.seen.len() + expansion.lists.len();
@@ -284,6 +316,11 @@ impl<W: World> Directory<W> {
             expansion.pending.push_back((pending, depth));
         }
         Ok(())
+    }
+
+    fn no_address(&self, alias: &Alias, text: &str) -> Refusal {
+        self.console.warn("aliases", format_args!("{alias} stands for {text:?}, no address"));
+        refusals::BAD_ALIAS
     }
 
     /// The address that an alias of `address` names: `@example.org` keeps the local part, a name
@@ -370,7 +407,8 @@ impl fmt::Display for Alias {
 
 /// What is to be looked at.
 enum Pending {
-    Address(Mailbox, Option<Rc<ListOwner>>),
+    /// Whether an alias of its own names it, and not one of a whole domain.
+    Address(Mailbox, Option<Rc<ListOwner>>, bool),
     /// A file with addresses, which the alias names.
     List(Box<str>, Rc<Alias>),
 }
@@ -408,35 +446,7 @@ impl Expansion {
     }
 }
 
-/// The addresses of an alias: between commas and blanks, which may stand in quotes.
-fn members(text: &str) -> impl Iterator<Item = &str> {
-    let (mut is_quoted, mut is_escaped) = (false, false);
-    let parts = text.split(move |c: char| {
-        if is_escaped {
-            is_escaped = false;
-        } else if c == '\\' {
-            is_escaped = is_quoted;
-        } else if c == '"' {
-            is_quoted = !is_quoted;
-        }
-        !is_quoted && (c == ',' || c.is_ascii_whitespace())
-    });
-    parts.filter(|part| !part.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn members_stand_between_commas_and_blanks() {
-        let all = |text| members(text).collect::<Vec<_>>();
-        assert_eq!(all("a@x.test, b@x.test\tc@x.test,,"), ["a@x.test", "b@x.test", "c@x.test"]);
-        assert_eq!(
-            all("\"a, \\\" b\"@x.test,c@x.test"),
-            ["\"a, \\\" b\"@x.test", "c@x.test"],
-            "not within quotes"
-        );
-        assert!(all(" , ").is_empty());
-    }
+/// Returns true if a key has nothing in its local part that would need quotes.
+fn is_plain(key: &str) -> bool {
+    key.rsplit_once('@').is_none_or(|(local, _)| local.is_empty() || is_dot_string(local))
 }

@@ -2,14 +2,15 @@
 
 use super::account::{Refused, account, content_refused};
 use super::commit::commit;
-use super::decisions::{Asked, Grace, decided, decided_within, kept_by};
+use super::decisions::{Asked, Grace, decided, decided_within};
 use super::draft::{Additions, Draft};
 use super::forwarding::leaving;
 use super::intake::Intake;
 use super::limits::ClientCount;
 use super::recipients::{Applied, Dropped, Resolutions};
+use super::rights::Rights;
 use super::session::Session;
-use super::stage::{Resolved, Stages, Substitute, Transaction};
+use super::stage::{Resolved, Stages, Transaction};
 use super::{Ingress, refusals};
 use crate::alarm::Alarm;
 use crate::answer::{Answer, Decision};
@@ -32,10 +33,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Recipients draw on the budget of bodies in steps of this; the first step is free, like a small
-/// body.
-const ENVELOPE_STEP_BYTES: u64 = 16 * 1024;
-
 /// What one connection may ask of the core. Dropping it drops what was begun, and ends the session.
 ///
 /// A transaction goes through [`Entrance::sender`], [`Entrance::recipient`] and [`Entrance::keep`]
@@ -44,20 +41,21 @@ const ENVELOPE_STEP_BYTES: u64 = 16 * 1024;
 pub struct Entrance<W: World> {
     pub(super) ingress: Rc<Ingress<W>>,
     pub(super) session: Rc<Session>,
+    pub(super) rights: Rights,
     pub(super) count: ClientCount<W>,
     stages: Stages,
     /// `None` where there is no stage to be asked about it.
     transaction: Option<Rc<Transaction>>,
     /// Recipients that are not kept as they were given.
-    resolutions: Resolutions,
+    pub(super) resolutions: Resolutions,
     /// The handshake that is under way.
     handshake: Share,
     /// Queue slots reserved for the transaction's recipients.
     pub(super) slots: Share,
     /// What the recipients draw of body memory.
-    envelope: Share,
+    pub(super) envelope: Share,
     /// About what they take.
-    envelope_bytes: u64,
+    pub(super) envelope_bytes: u64,
     pub(super) intake: Intake<W>,
 }
 
@@ -84,6 +82,7 @@ impl<W: World> Entrance<W> {
         services.metrics.sessions.inc();
         services.metrics.sessions_open.inc();
         Entrance {
+            rights: Rights::new(ingress.seen(), services.now(), proxy),
             session: Session::new(
                 client,
                 proxy,
@@ -217,6 +216,9 @@ impl<W: World> Entrance<W> {
     /// # Errors
     /// Why it may not: the protocol says so, calls [`Entrance::turn_away`] and ends the session.
     pub async fn admit(&mut self) -> Result<(), Refusal> {
+        if self.ingress.rules(self.count.socket).is_none_or(|rules| rules.is_withdrawn()) {
+            return Err(refusals::WITHDRAWN);
+        }
         self.count.admit()?;
         for stage in &*self.stages {
             decided(&self.ingress.services, stage.connect(&self.session), Grace::None).await?;
@@ -294,57 +296,6 @@ impl<W: World> Entrance<W> {
         asked.ask(recipient)
     }
 
-    /// Takes a recipient into the transaction, as it was resolved.
-    ///
-    /// # Errors
-    /// Why it is not taken after all.
-    pub fn keep(&mut self, recipient: &Recipient, resolved: Resolved) -> Result<(), Refusal> {
-        self.resolutions.admit(&resolved)?;
-        if !self.count.charge(Rate::Recipients) {
-            return Err(refusals::RECIPIENTS);
-        }
-        self.hold_recipient(recipient)?;
-        let resolved = match resolved {
-            Resolved::Replaced(others) => self.keep_others(others)?,
-            other => other,
-        };
-        self.resolutions.add(&recipient.mailbox, resolved);
-        Ok(())
-    }
-
-    /// Those that stand for a recipient, as far as their routes keep mail.
-    fn keep_others(&mut self, others: Box<[Substitute]>) -> Result<Resolved, Refusal> {
-        let active = self.ingress.router.active();
-        let (mut kept, mut dropped) = (Vec::with_capacity(others.len()), None);
-        for other in others {
-            let Some(route) = active.route_of(&other.recipient.mailbox) else {
-                return Err(refusals::NO_ROUTE);
-            };
-            match kept_by(Some(route)) {
-                Resolved::Kept => {
-                    self.hold_recipient(&other.recipient)?;
-                    kept.push(other);
-                }
-                why => dropped = Some(why),
-            }
-        }
-        Ok(dropped.filter(|_| kept.is_empty()).unwrap_or_else(|| Resolved::Replaced(kept.into())))
-    }
-
-    /// Takes memory for a recipient.
-    fn hold_recipient(&mut self, recipient: &Recipient) -> Result<(), Refusal> {
-        let text =
-            recipient.mailbox.as_str().len() + recipient.orcpt.as_ref().map_or(0, |o| o.len());
-        // The record, its texts, and its entry in the index.
-        self.envelope_bytes += (size_of::<Recipient>() + text + 64) as u64;
-        if self.envelope_bytes <= self.envelope.amount() + ENVELOPE_STEP_BYTES
-            || self.envelope.try_grow(ENVELOPE_STEP_BYTES)
-        {
-            return Ok(());
-        }
-        Err(refusals::NO_MEMORY)
-    }
-
     /// Makes room in the queue for `recipients` that were kept, before content is asked for, so that
     /// what is committed always fits.
     ///
@@ -358,6 +309,11 @@ impl<W: World> Entrance<W> {
         // nothing of it.
         self.slots.clear();
         self.intake.clear_arrangements();
+        let rules = self.ingress.rules(self.count.socket);
+        let handler = rules.as_ref().and_then(|rules| rules.handler.as_ref());
+        if handler.is_some_and(|handler| handler.takes_internet_mail()) {
+            self.intake.end_header();
+        }
         let kept = self.resolutions.count_kept(recipients);
         if !self.slots.try_grow(kept as u64) {
             self.ingress.services.metrics.queue_full.inc();
@@ -415,7 +371,7 @@ impl<W: World> Entrance<W> {
         let mut draft = Box::new(Draft {
             content,
             envelope,
-            facts,
+            facts: self.intake.facts_of(facts),
             client,
             is_from_stranger,
             // RFC 8689 §4.1: whoever sends it; it is their own message that may then go in clear.

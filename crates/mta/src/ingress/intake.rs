@@ -11,7 +11,8 @@ use crate::services::Services;
 use auth::forged::Renamer;
 use bytes::Bytes;
 use mail::header::RelayFields;
-use mail::{MessageId, Mono, Refusal};
+use mail::header_end::{Added, HeaderEnd};
+use mail::{ContentFacts, MessageId, Mono, Refusal};
 use spool::{BlobId, BodyChecksums, Completion};
 use std::rc::Rc;
 use std::time::Duration;
@@ -42,6 +43,10 @@ pub struct Intake<W: World> {
     observed: Share,
     /// Who renames fields that speak in our name; until the header is over.
     renamer: Option<Renamer>,
+    /// Ends the header where all readers see its end; until it has.
+    header_end: Option<HeaderEnd>,
+    /// What that has put in.
+    added: Added,
     /// Nobody is to get it: nothing is kept.
     is_discarded: bool,
 }
@@ -69,6 +74,8 @@ impl<W: World> Intake<W> {
             observers: Vec::new(),
             observed: Share::none(&services.shared.body_memory),
             renamer: None,
+            header_end: None,
+            added: Added::default(),
             is_discarded: false,
             services: Rc::clone(services),
             custody: Rc::clone(custody),
@@ -88,6 +95,19 @@ impl<W: World> Intake<W> {
 
     /// Takes the next piece of content. [`Intake::attend`] must follow before more is read.
     pub fn push(&mut self, piece: &[u8]) {
+        let Some(mut end) = self.header_end.take() else { return self.take(piece) };
+        end.push(piece, |piece| self.take(piece));
+        if end.is_done() {
+            self.added = end.finish(|piece| self.take(piece));
+        } else {
+            self.header_end = Some(end);
+        }
+    }
+
+    fn take(&mut self, piece: &[u8]) {
+        if piece.is_empty() {
+            return;
+        }
         for (_, observer) in &mut self.observers {
             observer.push(piece);
         }
@@ -196,6 +216,9 @@ impl<W: World> Intake<W> {
 
     /// What is at the top of the content, which is complete.
     pub(super) fn header(&mut self) -> RelayFields {
+        if let Some(mut end) = self.header_end.take() {
+            self.added = end.finish(|piece| self.take(piece));
+        }
         if let Some(mut renamer) = self.renamer.take() {
             renamer.finish(|piece| self.pieces.push(piece));
         }
@@ -211,6 +234,21 @@ impl<W: World> Intake<W> {
     /// came.
     pub(super) fn rename_forged(&mut self, server: &str) {
         self.renamer = Some(Renamer::new(server));
+    }
+
+    /// Content is internet mail: its header ends with an empty line, for all who look on as well.
+    pub(super) fn end_header(&mut self) {
+        self.header_end = Some(HeaderEnd::default());
+    }
+
+    /// The facts of content that came with these, as it is now.
+    pub(super) fn facts_of(&self, came: ContentFacts) -> ContentFacts {
+        let first_line = u32::try_from(self.added.first_line).unwrap_or(u32::MAX);
+        ContentFacts {
+            body_bytes: came.body_bytes + self.added.bytes,
+            longest_line: came.longest_line.max(first_line),
+            ..came
+        }
     }
 
     /// Those who looked on.
@@ -238,6 +276,8 @@ impl<W: World> Intake<W> {
         self.observers.clear();
         self.observed.clear();
         self.renamer = None;
+        self.header_end = None;
+        self.added = Added::default();
         self.is_discarded = false;
     }
 

@@ -56,6 +56,16 @@ impl<W: World> ClientCount<W> {
         }
     }
 
+    pub(super) fn listener(&self) -> &Arc<Listener> {
+        &self.listener
+    }
+
+    /// Its listener is configured like this now.
+    pub(super) fn follow(&mut self, listener: &Arc<Listener>) {
+        self.is_exempt = listener.is_exempt(self.ip);
+        self.listener = Arc::clone(listener);
+    }
+
     /// The session is not let in. From now on it takes no place that another could have: strangers
     /// who hammer would hold what is kept from them until their connections are closed.
     pub(super) fn turn_away(&mut self) {

@@ -2,6 +2,7 @@
 
 use super::decisions::{Grace, decided};
 use super::login_attempt::Attempt;
+use super::rights::Proof;
 use super::{Entrance, refusals};
 use crate::answer::Answer;
 use crate::console::{FAILED_LOGIN, Quoted};
@@ -15,7 +16,7 @@ use auth::password::{Stored, Unusable};
 use auth::sasl::Claim;
 use auth::sasl::scram::{Keys, SaltForm, Salted};
 use config::TableEntry;
-use lookup::Entry;
+use lookup::{Entry, Trouble};
 use mail::Refusal;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -55,12 +56,16 @@ pub enum LoginSource {
 }
 
 /// What is stored of a user.
-struct Kept {
+pub(super) struct Kept {
     stored: Arc<Stored>,
     /// Else it is another's, so that nobody can tell by the time that it takes.
-    is_his: bool,
+    pub(super) is_his: bool,
     /// The entry that was found, by whatever spelling.
     entry: Option<Who>,
+    /// By which a change of the stored password shows.
+    pub(super) stamp: Who,
+    /// By which the user is known here; empty for nobody.
+    pub(super) name: String,
 }
 
 impl<W: World> Entrance<W> {
@@ -86,25 +91,25 @@ impl<W: World> Entrance<W> {
         };
         // That nobody knows is no failure of his.
         match checked.inspect_err(|_| attempt.forgive())? {
-            Some(user) => {
+            Some((name, proof)) => {
                 self.note_proof(&mut attempt);
-                self.logged_in(&user);
+                self.logged_in(&name, attempt.user().unwrap_or(&name), proof);
                 Ok(())
             }
             None => Err(self.login_failed(logins, &mut attempt).await),
         }
     }
 
-    /// The user whose password this is, if it is, by what a table has stored.
+    /// The user whose password this is, if it is, by what a table has stored: as he is known here.
     async fn check_stored(
         &self,
         logins: &Logins,
         table: &Arc<TableEntry>,
         claim: Claim,
         attempt: &mut Attempt,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<Option<(String, Proof)>, Refusal> {
         let Claim { user, password } = claim;
-        let Kept { stored, is_his, entry } = self.stored(table, &user).await?;
+        let Kept { stored, is_his, entry, stamp, name } = self.stored(table, &user).await?;
         if let Some(entry) = entry {
             self.recognise_user(logins, attempt, entry)?;
         }
@@ -112,7 +117,7 @@ impl<W: World> Entrance<W> {
             let is_right = stored.is(&password) && is_his;
             Hashed { answer: is_right, is_wasted: !is_right }
         };
-        Ok(self.hash(attempt, work).await?.then_some(user))
+        Ok(self.hash(attempt, work).await?.then_some((name, Proof::Stored(stamp))))
     }
 
     /// The keys that a user must prove to know, for SCRAM. `None`: what is stored of him has none, or
@@ -128,10 +133,11 @@ impl<W: World> Entrance<W> {
     ) -> Result<Keys, Refusal> {
         // Of what a server keeps nothing is known here.
         let LoginSource::Table(table) = &logins.source else { return Err(self.login_deferred()) };
-        let Kept { stored, is_his, entry } = self.stored(table, user).await?;
+        let Kept { stored, is_his, entry, stamp, name } = self.stored(table, user).await?;
         if let Some(entry) = entry {
             self.recognise_user(logins, attempt, entry)?;
         }
+        attempt.known = Some((name, Proof::Stored(stamp)));
         let hashing = self.ingress.services.world.hashing();
         let salts = &self.ingress.services.shared.salts;
         let secret = salts.secret(|| hashing.secret());
@@ -155,11 +161,25 @@ impl<W: World> Entrance<W> {
         Ok(keys)
     }
 
-    /// The client has proved to be the user.
-    pub fn logged_in(&mut self, user: &str) {
+    /// The client of an attempt has proved to know the keys that it was asked for.
+    pub fn proved(&mut self, attempt: &mut Attempt) {
+        self.note_proof(attempt);
+        if let Some((name, proof)) = attempt.known.take() {
+            self.logged_in(&name, attempt.user().unwrap_or(&name), proof);
+        }
+    }
+
+    /// The client has proved by its certificate to be the user.
+    pub fn proved_by_certificate(&mut self, user: &str) {
+        self.logged_in(user, user, Proof::Certificate);
+    }
+
+    /// The client has proved to be the user of this name, which it spelled in some way.
+    pub(super) fn logged_in(&mut self, name: &str, spelled: &str, proof: Proof) {
         self.ingress.services.metrics.logins.inc();
-        self.session.note_login(user);
+        self.session.note_login(name);
         self.count.may_relay = true;
+        self.rights.log_in(spelled, proof, self.now());
     }
 
     /// It was this mechanism by which it did.
@@ -195,21 +215,22 @@ impl<W: World> Entrance<W> {
         self.ingress.services.world.hashing().secret()
     }
 
-    async fn stored(&self, table: &Arc<TableEntry>, user: &str) -> Result<Kept, Refusal> {
+    pub(super) async fn stored(
+        &self,
+        table: &Arc<TableEntry>,
+        user: &str,
+    ) -> Result<Kept, Refusal> {
         let services = &self.ingress.services;
         let found = tables::find(services.world.tables(), table, user);
         let found = found.then(|found| Answer::Now(Ok(found)));
         let found = match decided(services, found, Grace::None).await? {
             Ok(found) => found,
-            Err(trouble) => {
-                services.console.warn("logins", format_args!("nobody can log in: {trouble}"));
-                return Err(self.login_deferred());
-            }
+            Err(trouble) => return Err(self.nobody_knows(&trouble)),
         };
         let last = &services.shared.last_stored;
         let nobodys = || {
             let stored = Arc::clone(&last.lock().unwrap_or_else(PoisonError::into_inner));
-            Kept { stored, is_his: false, entry: None }
+            Kept { stored, is_his: false, entry: None, stamp: Who::entry(""), name: String::new() }
         };
         let Some(entry) = found else { return Ok(nobodys()) };
         match Stored::parse(text_of(&entry)) {
@@ -220,7 +241,9 @@ impl<W: World> Entrance<W> {
                 let salted = stored.is_salted().then(|| Who::entry(text_of(&entry)));
                 let stored = Arc::new(stored);
                 *last.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&stored);
-                Ok(Kept { stored, is_his: true, entry: salted })
+                let name = self.name_of(table, user, &entry).await?;
+                let stamp = Who::entry(text_of(&entry));
+                Ok(Kept { stored, is_his: true, entry: salted, stamp, name })
             }
             Err(why) => {
                 let table = &table.name;
@@ -249,6 +272,13 @@ impl<W: World> Entrance<W> {
             services.console.warn("logins", format_args!("too many passwords wait to be checked"));
             self.login_deferred()
         })
+    }
+
+    /// The source of logins gives no answer.
+    pub(super) fn nobody_knows(&self, trouble: &Trouble) -> Refusal {
+        let console = &self.ingress.services.console;
+        console.warn("logins", format_args!("nobody can log in: {trouble}"));
+        self.login_deferred()
     }
 
     pub(super) fn login_deferred(&self) -> Refusal {

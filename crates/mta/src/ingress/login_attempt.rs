@@ -3,6 +3,7 @@
 
 use super::decisions::{Grace, decided_within};
 use super::login::{LoginSource, Logins};
+use super::rights::Proof;
 use super::{Entrance, refusals};
 use crate::answer::Answer;
 use crate::login_failures::{Charge, KnownClients, Obstacle, Who};
@@ -31,6 +32,8 @@ pub struct Attempt {
     client: Who,
     /// By the key that is looked up.
     key: Option<Who>,
+    /// Whom the client turns out to be once it proves that it knows the keys of SCRAM.
+    pub(super) known: Option<(String, Proof)>,
 }
 
 impl Attempt {
@@ -114,7 +117,8 @@ impl<W: World> Entrance<W> {
             let (who, called) = match services.shared.login_failures.begin(&of, now) {
                 Ok(charge) => {
                     let user = user.map(Box::from);
-                    return Ok(Attempt { user, began: now, charge: Some(charge), client, key });
+                    let (charge, known) = (Some(charge), None);
+                    return Ok(Attempt { user, began: now, charge, client, key, known });
                 }
                 Err(Obstacle::Exhausted(who)) => (who, None),
                 Err(Obstacle::Full(who, called)) => (who, Some(called).filter(|_| now < until)),
@@ -155,7 +159,14 @@ impl<W: World> Entrance<W> {
         }
         let charge = shared.login_failures.begin(&of, now).ok()?;
         let user = Some(Box::from(name));
-        Some(Attempt { user, began: now, charge: Some(charge), client, key: Some(key) })
+        Some(Attempt {
+            user,
+            began: now,
+            charge: Some(charge),
+            client,
+            key: Some(key),
+            known: None,
+        })
     }
 
     /// It was wrong.

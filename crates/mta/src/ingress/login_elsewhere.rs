@@ -1,8 +1,9 @@
 //! Logins that a server decides, which knows users and what they have to prove.
 
 use super::decisions::{Grace, decided};
-use super::login::Logins;
+use super::login::{LoginSource, Logins};
 use super::login_attempt::Attempt;
+use super::rights::Proof;
 use super::{Entrance, refusals};
 use crate::answer::{Answer, Later};
 use crate::seams::{Checked, Conversation, Heard, Introspection, LoginServer, LoginTerms, World};
@@ -46,7 +47,7 @@ impl<W: World> Entrance<W> {
     ) -> Result<Elsewhere, Refusal> {
         let services = &self.ingress.services;
         let heard = services.world.authenticators().begin(server, mechanism, initial, terms);
-        self.follow(logins, attempt, heard).await
+        self.follow_dialogue(logins, attempt, heard).await
     }
 
     /// Goes on with what the client answered.
@@ -60,10 +61,10 @@ impl<W: World> Entrance<W> {
         conversation: Box<dyn Conversation>,
         response: Vec<u8>,
     ) -> Result<Elsewhere, Refusal> {
-        self.follow(logins, attempt, conversation.go_on(response)).await
+        self.follow_dialogue(logins, attempt, conversation.go_on(response)).await
     }
 
-    async fn follow(
+    async fn follow_dialogue(
         &mut self,
         logins: &Logins,
         attempt: &mut Attempt,
@@ -75,7 +76,10 @@ impl<W: World> Entrance<W> {
             Heard::Accepted(user) => {
                 self.may_tell(logins, attempt, Some(&user), true)?;
                 attempt.forgive();
-                self.logged_in(&user);
+                let LoginSource::Server(LoginServer::Dovecot(at)) = &logins.source else {
+                    return Err(self.login_deferred());
+                };
+                self.logged_in(&user, &user, Proof::Server(at.clone()));
                 Ok(Elsewhere::LoggedIn)
             }
             Heard::Refused(user) => {
@@ -102,16 +106,27 @@ impl<W: World> Entrance<W> {
     ) -> Result<bool, Refusal> {
         let Presented { user: named, token } = presented;
         let services = &self.ingress.services;
-        let heard = services.world.authenticators().whose(server, token, terms);
+        let heard = services.world.authenticators().whose(server, token.clone(), terms);
         let user = self.heard(heard).await?;
         // The token says who it is; what the client says may not be another.
         let is_his = |user: &String| named.is_none_or(|named| named.eq_ignore_ascii_case(user));
         let Some(user) = user.filter(is_his) else { return Ok(false) };
-        self.logged_in(&user);
+        self.logged_in(&user, &user, Proof::Token(token));
         Ok(true)
     }
 
-    /// The user whose password this is, if it is, by what a server says.
+    /// The entry that a directory has of a user; `None`: there is none.
+    pub(super) async fn entry_elsewhere(
+        &self,
+        server: &LoginServer,
+        user: &str,
+        terms: LoginTerms,
+    ) -> Result<Option<String>, Refusal> {
+        let authenticators = self.ingress.services.world.authenticators();
+        self.heard(authenticators.entry(server, user.to_owned(), terms)).await
+    }
+
+    /// The user whose password this is, if it is, by what a server says: as he is known here.
     pub(super) async fn check_elsewhere(
         &self,
         logins: &Logins,
@@ -119,15 +134,22 @@ impl<W: World> Entrance<W> {
         claim: Claim,
         terms: LoginTerms,
         attempt: &mut Attempt,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<Option<(String, Proof)>, Refusal> {
         let checked = self.ingress.services.world.authenticators().check(server, claim, terms);
         let Checked { user, entry } = self.heard(checked).await?;
         self.may_tell(logins, attempt, entry.as_deref(), user.is_some())?;
-        Ok(user)
+        Ok(user.map(|user| match server {
+            LoginServer::Dovecot(at) => (user, Proof::Server(at.clone())),
+            LoginServer::Directory(_) => {
+                let key = lookup::fold(&logins.key_of(&user)).into_owned();
+                let name = name_in_directory(&key, entry.as_deref());
+                (name, Proof::Entry(entry.map(Box::from)))
+            }
+        }))
     }
 
     /// Waits for what a server says.
-    async fn heard<T: 'static>(
+    pub(super) async fn heard<T: 'static>(
         &self,
         heard: Later<'static, Result<T, Trouble>>,
     ) -> Result<T, Refusal> {
@@ -135,9 +157,37 @@ impl<W: World> Entrance<W> {
         let heard = Answer::later(async move { Ok(heard.await) });
         match decided(services, heard, Grace::None).await? {
             Ok(heard) => Ok(heard),
-            Err(trouble) => {
-                services.console.warn("logins", format_args!("nobody can log in: {trouble}"));
-                Err(self.login_deferred())
+            Err(trouble) => Err(self.nobody_knows(&trouble)),
+        }
+    }
+}
+
+/// The name of a user whom a directory has under `dn`: its `uid`, where that names the entry, whatever
+/// other attributes the user may log in by; else the key, in which capitals make no other user.
+pub(super) fn name_in_directory(key: &str, dn: Option<&str>) -> String {
+    let uid = dn.and_then(|dn| {
+        let (attribute, rest) = dn.split_once('=')?;
+        let value = rest.split([',', '+']).next()?.trim();
+        // A value with escapes (RFC 4514 §2.4) is left alone.
+        let is_plain = !value.is_empty() && !value.contains(['\\', '"', '#']);
+        (attribute.trim().eq_ignore_ascii_case("uid") && is_plain).then_some(value)
+    });
+    lookup::fold(uid.unwrap_or(key)).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_has_one_name_by_whatever_it_was_found() {
+        let dn = "uid=Jo,ou=people,dc=x,dc=test";
+        for key in ["jo", "jo@x.test", "jo.smith@x.test"] {
+            assert_eq!(name_in_directory(key, Some(dn)), "jo");
+            assert_eq!(name_in_directory(key, Some("UID = jo + cn=Jo,dc=x")), "jo");
+            for other in [Some("cn=Jo Smith,dc=x"), Some("uid=j\\,o,dc=x"), Some("uid=,dc=x"), None]
+            {
+                assert_eq!(name_in_directory(key, other), key);
             }
         }
     }

@@ -14,10 +14,12 @@ mod entrance;
 mod foreign;
 mod forwarding;
 mod intake;
+mod keeping;
 mod limits;
 mod login;
 mod login_attempt;
 mod login_elsewhere;
+mod members;
 mod observer;
 pub(crate) mod own;
 mod pieces;
@@ -26,6 +28,8 @@ mod proxied;
 mod proxy_header;
 mod recipients;
 mod refusals;
+mod renewal;
+mod rights;
 mod rules;
 mod session;
 mod stage;
@@ -48,6 +52,7 @@ pub use protocol::{Handler, Protocol, Protocols};
 pub use proxied::PROXY_HEADER_TIME_MAX;
 pub use proxy_header::{Announced, Mistake, ProxyHeader, V1_BYTES_MAX, V2_REST_BYTES_MAX};
 pub use refusals::{NO_ANSWER, no_answer};
+pub use rights::LOGIN_CHECK_INTERVAL;
 pub use session::Session;
 pub use stage::{
     Placed, Resolved, SignedFields, Stage, StageKind, StageKinds, Substitute, Transaction,
@@ -127,6 +132,8 @@ pub(crate) struct Ingress<W: World> {
     foreign_lines: RefCell<RefusalMeter>,
     /// Transactions that stages were asked about.
     transactions: Cell<u64>,
+    /// Configurations that were adopted since the start.
+    reloads: Cell<u64>,
 }
 
 impl<W: World> Ingress<W> {
@@ -150,6 +157,7 @@ impl<W: World> Ingress<W> {
             refusals: RefCell::new(RefusalMeter::new(10, 100, services.now())),
             foreign_lines: RefCell::new(RefusalMeter::new(10, 100, services.now())),
             transactions: Cell::new(0),
+            reloads: Cell::new(0),
             services: Rc::clone(services),
             custody: Rc::clone(&schedule.custody),
             router: Rc::clone(router),
@@ -157,7 +165,8 @@ impl<W: World> Ingress<W> {
         })
     }
 
-    /// Follows a reload. Transactions that have begun go on with the stages that they have.
+    /// Follows a reload. Transactions that have begun go on with the stages that they have; sessions look
+    /// their rights up at the next one.
     pub(crate) fn adopt(&self, config: &Config) {
         let new = rules_of(config, &self.protocols);
         let rules = rules_by_socket(&self.listeners.borrow(), &new);
@@ -166,6 +175,7 @@ impl<W: World> Ingress<W> {
         *self.stages.borrow_mut() = with_own(&rules, &stages, config, world, console);
         *self.common_stages.borrow_mut() = stages;
         *self.listeners.borrow_mut() = rules;
+        self.reloads.set(self.reloads.get() + 1);
     }
 
     /// What goes above messages of this server's own.

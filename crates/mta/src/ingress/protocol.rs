@@ -5,6 +5,7 @@ use super::stage::Stage;
 use crate::console::Console;
 use crate::seams::{Net, Task, World};
 use config::{Config, Listener};
+use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -38,6 +39,9 @@ pub trait Handler<W: World>: 'static {
     fn takes_internet_mail(&self) -> bool {
         true
     }
+
+    /// Itself, for sessions of the one before a reload, which go on with it.
+    fn into_any(self: Rc<Self>) -> Rc<dyn Any>;
 
     /// Serves one of them to its end.
     fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task;

@@ -82,6 +82,11 @@ pub(super) const LOGIN_LATER: Refusal =
 /// More than the server takes that knows users (RFC 4954 §4).
 pub(super) const LOGIN_TOO_LONG: Refusal =
     Refusal::permanent((5, 6), "Authentication exchange line is too long").with_code(500);
+/// The configuration names the listener no more.
+pub(super) const WITHDRAWN: Refusal = Refusal::transient((3, 2), "No service here any more");
+/// What the client was let in by holds no more.
+pub(super) const RIGHTS_CHANGED: Refusal =
+    Refusal::transient((7, 0), "Your rights have changed; connect again");
 /// `login_failures_per_hour_of_user`.
 pub(super) const LOGINS_OF_USER: Refusal =
     Refusal::transient((7, 0), "Too many failed logins of this user; try again later")

@@ -3,6 +3,7 @@
 use super::protocol::{Handler, Protocol};
 use crate::seams::World;
 use config::{Config, Listener};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,6 +13,20 @@ pub(super) struct ListenerRules<H: ?Sized> {
     pub(super) listener: Arc<Listener>,
     /// `None`: this program has no such protocol.
     pub(super) handler: Option<Rc<H>>,
+    /// A reload has left the listener out.
+    is_withdrawn: Cell<bool>,
+}
+
+impl<H: ?Sized> ListenerRules<H> {
+    pub(super) fn new(listener: &Arc<Listener>, handler: Option<Rc<H>>) -> ListenerRules<H> {
+        ListenerRules { listener: Arc::clone(listener), handler, is_withdrawn: Cell::new(false) }
+    }
+
+    /// Returns true if the configuration in force does not name the listener. Its socket stays open until the
+    /// next start, and gives nobody the rights that it gave.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn.get()
+    }
 }
 
 /// The rules of all listeners of a configuration.
@@ -22,14 +37,14 @@ pub(super) fn rules_of<W: World>(
     let rules = |listener: &Arc<Listener>| {
         let protocol = protocols.iter().find(|protocol| protocol.name() == &*listener.kind);
         let handler = protocol.map(|protocol| protocol.handler(config, listener));
-        Rc::new(ListenerRules { listener: Arc::clone(listener), handler })
+        Rc::new(ListenerRules::new(listener, handler))
     };
     config.listeners.iter().map(rules).collect()
 }
 
 /// The rules for each socket after a reload. Sockets stay as they were opened, whatever order the
 /// new configuration has: what it says of another listener, one that may relay perhaps, must not
-/// apply to them. A socket that it does not name keeps its rules.
+/// apply to them. A socket that it does not name is withdrawn.
 pub(super) fn rules_by_socket<H: ?Sized>(
     sockets: &[Rc<ListenerRules<H>>],
     new: &[Rc<ListenerRules<H>>],
@@ -42,7 +57,11 @@ pub(super) fn rules_by_socket<H: ?Sized>(
         let same_name = |rules: &&Rc<ListenerRules<H>>| rules.listener.name == old.listener.name;
         new.iter().find(same_address).or_else(|| new.iter().find(same_name)).cloned()
     };
-    sockets.iter().map(|old| find(old).unwrap_or_else(|| Rc::clone(old))).collect()
+    let withdrawn = |old: &Rc<ListenerRules<H>>| {
+        old.is_withdrawn.set(true);
+        Rc::clone(old)
+    };
+    sockets.iter().map(|old| find(old).unwrap_or_else(|| withdrawn(old))).collect()
 }
 
 #[cfg(test)]
@@ -52,8 +71,8 @@ mod tests {
     fn rules(text: &str) -> Vec<Rc<ListenerRules<()>>> {
         let text = format!("hostname = \"relay.test\"\n{text}[[route]]\ndiscard = {{}}\n");
         let config = crate::testing::schema().parse(&text, "test.toml").unwrap();
-        let rules = |listener| Rc::new(ListenerRules { listener, handler: None });
-        config.listeners.iter().cloned().map(rules).collect()
+        let rules = |listener| Rc::new(ListenerRules::new(listener, None));
+        config.listeners.iter().map(rules).collect()
     }
 
     #[test]
@@ -69,7 +88,10 @@ mod tests {
         assert_eq!(names(&swapped), ["open", "shut"]);
         let fewer = rules_by_socket(&sockets, &rules(shut));
         assert_eq!(names(&fewer), ["open", "shut"]);
-        assert!(Rc::ptr_eq(&fewer[0], &sockets[0]), "what is not named stays");
+        assert!(Rc::ptr_eq(&fewer[0], &sockets[0]), "there is nothing else to go by");
+        assert!(fewer[0].is_withdrawn() && !fewer[1].is_withdrawn());
+        let back = rules_by_socket(&fewer, &rules(&format!("{open}{shut}")));
+        assert!(!back[0].is_withdrawn() && !back[1].is_withdrawn());
         let moved = shut.replace("2526", "2527");
         let moved = rules_by_socket(&sockets, &rules(&format!("{moved}{open}")));
         assert_eq!(moved[1].listener.address.port(), 2527, "found by its name");

@@ -113,6 +113,27 @@ impl Session {
         Rc::make_mut(self).mechanism = Some(mechanism);
     }
 
+    /// Its listener is configured like this now, and lets the client send to any domain, or not.
+    pub(super) fn follow(self: &mut Rc<Session>, listener: &Arc<Listener>, may_relay: bool) {
+        let session = Rc::make_mut(self);
+        session.listener = Arc::clone(listener);
+        session.may_relay = may_relay;
+    }
+
+    /// What was asked about the client counts no more: it is asked anew.
+    pub(super) fn forget_attached(self: &mut Rc<Session>) {
+        Rc::make_mut(self).attached = Attached::default();
+    }
+
+    /// The client has shown no certificate that counts; returns true if it had.
+    pub(super) fn forget_certificate(self: &mut Rc<Session>) -> bool {
+        if self.client.certified.is_none() {
+            return false;
+        }
+        Arc::make_mut(&mut Rc::make_mut(self).client).certified = None;
+        true
+    }
+
     /// The connection is encrypted from now on.
     pub(super) fn note_encrypted(self: &mut Rc<Session>, encryption: Encryption) {
         Arc::make_mut(&mut Rc::make_mut(self).client).tls = Some(encryption);

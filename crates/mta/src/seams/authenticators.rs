@@ -104,6 +104,16 @@ pub trait Authenticators {
         terms: LoginTerms,
     ) -> Later<'static, Result<Checked, Trouble>>;
 
+    /// The entry that a directory has of a user, for logins that were proved before. `None`: none any more.
+    fn entry(
+        &self,
+        _server: &LoginServer,
+        _user: String,
+        _terms: LoginTerms,
+    ) -> Later<'static, Result<Option<String>, Trouble>> {
+        Box::pin(async { Err(nobody()) })
+    }
+
     /// Whose a token is. `None`: nobody's, or it is not good for this.
     fn whose(
         &self,

@@ -5,6 +5,7 @@ mod dns;
 use super::load::{self, LoadError};
 use crate::cli::{CheckArgs, exit};
 use crate::reply_classes;
+use crate::tables;
 use config::{Certificate, Config, ConfigErrors, Problem};
 use dns::{Finding, Severity};
 use serde_json::{Value, json};
@@ -52,7 +53,10 @@ fn json_of(loaded: &Result<Config, ConfigErrors>, found: Option<&[Finding]>) -> 
         Ok(config) => config.warnings.as_slice(),
         Err(errors) => errors.problems(),
     };
-    let list: Vec<_> = problems.iter().map(as_json).collect();
+    let mut list: Vec<_> = problems.iter().map(as_json).collect();
+    let of_tables = loaded.as_ref().map(tables::warnings).unwrap_or_default();
+    let of_table = |message: String| json!({ "severity": "warning", "message": message });
+    list.extend(of_tables.into_iter().map(of_table));
     let mut all = json!({ "valid": loaded.is_ok(), "problems": list });
     if let Some(found) = found {
         all["dns"] = json!(found);
@@ -69,6 +73,9 @@ fn show(loaded: &Result<Config, ConfigErrors>, found: Option<&[Finding]>, colour
         }
     };
     eprint!("{}", config.render_warnings(colour));
+    for warning in tables::warnings(config) {
+        eprintln!("warning: {warning}");
+    }
     // Line 0 is the route that is added for the postmaster.
     let routes = config.routes.iter().filter(|route| route.line > 0).count();
     super::print(&format!(

@@ -30,7 +30,8 @@ struct Shared {
 /// A password that is to be checked. Its user's name is as the table wants it.
 struct Note {
     user: Box<str>,
-    claim: Claim,
+    /// `None`: only the user's entry is asked for.
+    claim: Option<Claim>,
     answer: oneshot::Sender<Result<Verdict, Trouble>>,
 }
 
@@ -58,22 +59,46 @@ impl Directory {
         claim: Claim,
         patience: Duration,
     ) -> Later<'static, Result<Checked, Trouble>> {
+        let called = claim.user.clone();
+        let said = self.ask(table, &called, Some(claim), patience);
+        Box::pin(async move {
+            // The same directory has it under one name, however it is asked for.
+            let Verdict { is_his, entry } = said.await?;
+            Ok(Checked { user: is_his.then_some(called), entry })
+        })
+    }
+
+    /// The name of a user's entry.
+    pub(super) fn entry(
+        &self,
+        table: &TableEntry,
+        user: &str,
+        patience: Duration,
+    ) -> Later<'static, Result<Option<String>, Trouble>> {
+        let said = self.ask(table, user, None, patience);
+        Box::pin(async move { Ok(said.await?.entry) })
+    }
+
+    fn ask(
+        &self,
+        table: &TableEntry,
+        user: &str,
+        claim: Option<Claim>,
+        patience: Duration,
+    ) -> Later<'static, Result<Verdict, Trouble>> {
         let Ok(permit) = Arc::clone(&self.0.logins).try_acquire_owned() else {
             let text = "too many logins are under way";
             return Box::pin(async move { Err(Trouble::new(TroubleKind::Busy, text)) });
         };
         let (answer, answered) = oneshot::channel();
-        let (user, called) = (rewritten(&table.rewrite, &claim.user).into(), claim.user.clone());
+        let user = rewritten(&table.rewrite, user).into();
         // Without a driver the answer's sender is gone with the note, which says enough.
         let _ = self.0.notes.send(Note { user, claim, answer });
         Box::pin(async move {
             let said = timeout(patience, answered).await;
             drop(permit);
             match said {
-                Ok(Ok(said)) => said.map(|Verdict { is_his, entry }| {
-                    // The same directory has it under one name, however it is asked for.
-                    Checked { user: is_his.then_some(called), entry }
-                }),
+                Ok(Ok(said)) => said,
                 Ok(Err(_)) => Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping")),
                 Err(_) => {
                     let text = format!("no answer within {patience:?}");
@@ -91,7 +116,12 @@ async fn run(verifier: Option<Verifier>, mut notes: mpsc::UnboundedReceiver<Note
     while let Some(Note { user, claim, mut answer }) = notes.recv().await {
         let verifier = Rc::clone(&verifier);
         spawn_local(async move {
-            let checked = verifier.check(&user, claim.password.bytes());
+            let checked = async {
+                match &claim {
+                    Some(claim) => verifier.check(&user, claim.password.bytes()).await,
+                    None => verifier.find(&user).await,
+                }
+            };
             tokio::select! {
                 biased;
                 // Who has gone since wants nothing any more.

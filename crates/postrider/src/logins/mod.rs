@@ -95,6 +95,22 @@ impl Authenticators for ShardTables {
         Box::pin(async move { checked?.await.map_err(|trouble| named(&name, &trouble)) })
     }
 
+    fn entry(
+        &self,
+        server: &LoginServer,
+        user: String,
+        terms: LoginTerms,
+    ) -> Later<'static, Result<Option<String>, Trouble>> {
+        let LoginServer::Directory(table) = server else {
+            let text = format!("{server} names no entries");
+            return Box::pin(async move { Err(Trouble::new(TroubleKind::Wrong, text)) });
+        };
+        let (registry, name) = (self.registry(), server.to_string());
+        let directory = registry.logins.directory(registry, table);
+        let entry = directory.map(|directory| directory.entry(table, &user, terms.patience));
+        Box::pin(async move { entry?.await.map_err(|trouble| named(&name, &trouble)) })
+    }
+
     fn whose(
         &self,
         server: &Arc<Introspection>,

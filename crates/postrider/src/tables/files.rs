@@ -4,7 +4,7 @@ use super::registry::Registry;
 use crate::file_stamp::{LOOK_EVERY, Seen, Stamp};
 use crate::mapped_file;
 use channels::DatabaseFile;
-use config::TableEntry;
+use config::{Config, TableEntry};
 use lookup::Table;
 use mta::console::Console;
 use std::collections::BTreeMap;
@@ -40,6 +40,29 @@ pub(super) fn open(entry: &TableEntry) -> Result<Opened, Vec<String>> {
         .map_err(|error| vec![format!("cannot read {at}: {error}")])?;
     let table = local.make(&content).map_err(|mistakes| sentences(mistakes, &at))?;
     Ok((table, Some(Stamp::new(path, seen))))
+}
+
+/// What was left out of the files of tables, or is hardly meant, each in a sentence. Files that can't be read are
+/// left to the start.
+pub(crate) fn warnings(config: &Config) -> Vec<String> {
+    let files = config.tables.iter().filter(|entry| {
+        channels::local(&*entry.settings).is_some_and(|local| local.path().is_some())
+    });
+    let opened = files.filter_map(|entry| Some((&entry.name, open(entry).ok()?)));
+    opened.flat_map(|(name, opened)| warnings_of(name, &opened)).collect()
+}
+
+fn warnings_of(name: &str, (table, stamp): &Opened) -> Vec<String> {
+    let path = stamp.as_ref().map_or(Path::new(""), Stamp::path).display();
+    let sentence = |warning| format!("table {name}: {path}:{warning}");
+    table.warnings().iter().map(sentence).collect()
+}
+
+/// Logs them.
+pub(super) fn warn(console: &dyn Console, name: &str, opened: &Opened) {
+    for warning in warnings_of(name, opened) {
+        console.warn("tables", format_args!("{warning}"));
+    }
 }
 
 fn open_database(database: &DatabaseFile) -> Result<Opened, String> {
@@ -121,6 +144,9 @@ fn remake(registry: &Registry, name: &str, entry: &TableEntry, before: &Stamp) -
     let console: &dyn Console = registry.console();
     match open(entry) {
         Ok((table, Some(stamp))) => {
+            let opened = (table, Some(stamp));
+            warn(console, name, &opened);
+            let (table, Some(stamp)) = opened else { return true };
             let (path, keys_count) = (before.path().display(), table.keys_count());
             // First: what is told counts.
             registry.replace(name, before, table, stamp);

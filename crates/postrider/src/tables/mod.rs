@@ -23,6 +23,7 @@ mod tcp_table;
 mod testing;
 mod text;
 
+pub(crate) use files::warnings;
 pub(crate) use kinds::{schema, verifier};
 pub(crate) use ldap::{Verdict, Verifier};
 pub(crate) use numbers::TableNumbers;

@@ -187,10 +187,12 @@ impl Registry {
             return opened.map(Source::Remote).map_err(|mistake| vec![mistake]);
         }
         let place = format!("{}:{}", config.file_name(), entry.line);
-        let (table, stamp) = files::open(entry).map_err(|mistakes| {
+        let opened = files::open(entry).map_err(|mistakes| {
             let of_table = |mistake| format!("{place}: table \"{}\": {mistake}", entry.name);
             mistakes.into_iter().map(of_table).collect::<Vec<_>>()
         })?;
+        files::warn(&*self.console, &entry.name, &opened);
+        let (table, stamp) = opened;
         Ok(Source::Local { table, stamp })
     }
 
@@ -313,6 +315,10 @@ impl Tables for ShardTables {
                 Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, "it is not open")))
             }
         }
+    }
+
+    fn changes(&self) -> u64 {
+        self.0.registry.generation.load(Ordering::Acquire)
     }
 
     fn list(&self, directory: &Path, file: &Path) -> Found {

@@ -73,6 +73,10 @@ impl TableSection for SocketmapText {
 pub(crate) struct Socketmap(Asked<Map>);
 
 impl TableSettings for Socketmap {
+    fn builds_answers(&self) -> bool {
+        true
+    }
+
     fn is_like(&self, other: &dyn TableSettings) -> bool {
         other.of() == Some(self)
     }

@@ -52,6 +52,10 @@ impl TableSection for TcpTableText {
 pub(crate) struct TcpTable(Asked<Lines>);
 
 impl TableSettings for TcpTable {
+    fn builds_answers(&self) -> bool {
+        true
+    }
+
     fn is_like(&self, other: &dyn TableSettings) -> bool {
         other.of() == Some(self)
     }

@@ -102,6 +102,15 @@ impl Net for Sockets {
         self.accept(stream, Some(asked)).await
     }
 
+    fn certificate(
+        &self,
+        stream: &Connection,
+        asked: &ClientCertificates,
+    ) -> Option<ClientCertificate> {
+        let Connection::Encrypted(stream) = stream else { return None };
+        self.certificates.door(Some(asked))?.judge?.certificate(stream.chain())
+    }
+
     async fn encrypt_connected(
         &self,
         stream: Connection,

@@ -2,7 +2,7 @@
 
 use crate::support::client::Client;
 use crate::support::peer::Peer;
-use crate::support::server::Server;
+use crate::support::server::{CONFIG, Server, program};
 use crate::support::{Files, config};
 
 /// As an alias file for virtual(5) has it.
@@ -129,5 +129,91 @@ fn reports_reach_those_that_their_sender_stands_for() {
         assert!(files.maildir(&format!("mail/{name}")).is_empty(), "{name}");
     }
     assert_eq!(files.maildir("mail/jo").len(), 1);
+    server.stop();
+}
+
+#[test]
+fn a_quoted_local_part_writes_no_members_into_an_alias() {
+    let (files, peer) = (Files::new(), Peer::start(|_| None));
+    // The line of the manual, and those that a postmaster might write about quotes.
+    let patterns = "/^(.*)-outgoing@(.*)$/ ${1}@${2}\n/^\"(.*)-bare\"@(.*)$/ ${1}@${2}, keep@ours.test\n\
+                    /^(.*)-both@(.*)$/ ${1}@${2} ${1}-copy@${2}\n";
+    files.write("patterns", patterns);
+    files.write("fixed", "\"a b\"@ours.test jo@ours.test\n");
+    let table = |name: &str, kind: &str| format!("[[table]]\nname = \"{name}\"\n{kind}\n");
+    for kind in [
+        table("aliases", "pcre = { path = \"patterns\" }"),
+        table("aliases", "regexp = { path = \"patterns\" }"),
+        table("aliases", "union = { tables = [\"f\", \"p\"] }")
+            + &table("f", "file = { path = \"fixed\" }")
+            + &table("p", "pcre = { path = \"patterns\" }"),
+        table("aliases", "first = { tables = [\"f\", \"p\"] }")
+            + &table("f", "file = { path = \"fixed\" }")
+            + &table("p", "regexp = { path = \"patterns\" }"),
+    ] {
+        let text = format!(
+            "{kind}[[route]]\ndomains = [\"ours.test\"]\naliases = {{ table = \"aliases\" }}\n\
+             maildir = {{ path = \"mail/{{local}}\" }}\n\
+             [[route]]\nsmtp = {{ hosts = [\"{}\"] }}\n",
+            peer.address
+        );
+        let server = Server::start(&files, &config(&text));
+        let mut client = Client::connect(server.address());
+        for suffix in ["outgoing", "bare", "both"] {
+            for local in [
+                "victim@far.test,y",
+                "victim@far.test y",
+                "y,victim@far.test,y",
+                "y victim@far.test",
+                "a\\\" ,victim@far.test, \\\"b",
+                "a\\\\ ,victim@far.test",
+                ":include:/etc/passwd",
+                "@far.test",
+            ] {
+                client.say("MAIL FROM:<me@source.test>", "250");
+                client.send(format!("RCPT TO:<\"{local}-{suffix}\"@ours.test>\r\n"));
+                // Refused, or taken for somebody at ours.test: nobody else gets it.
+                if client.reply().starts_with("250") {
+                    client.say("DATA", "354");
+                    client.send("Subject: x\r\n\r\nBody.\r\n.\r\n");
+                    assert!(client.reply().starts_with("250"));
+                } else {
+                    client.say("RSET", "250");
+                }
+            }
+        }
+        // Who needs no quotes is looked up as ever.
+        let before = files.maildir("mail/ann").len();
+        client.mail("me@source.test", &["ann-outgoing@ours.test"], "Subject: y\r\n\r\nBody.\r\n");
+        files.wait_maildir("mail/ann", before + 1);
+        server.stop();
+    }
+    assert_eq!(peer.taken().len(), 0, "nothing is relayed: {:?}", peer.taken());
+}
+
+#[test]
+fn lines_in_another_syntax_are_warned_of() {
+    let files = Files::new();
+    files.write("aliases", "info@ours.test: jo@ours.test\nlost\nsales@ours.test jo@ours.test\n");
+    let text = "[[table]]\nname = \"aliases\"\nfile = { path = \"aliases\" }\n\
+                [[route]]\ndomains = [\"ours.test\"]\naliases = { table = \"aliases\" }\n\
+                maildir = { path = \"mail/{local}\" }\n";
+    let server = Server::start(&files, &config(text));
+    let warned = server.wait_console("the colon", |line| line.contains("the colon is part of"));
+    assert!(warned.contains("table aliases: ") && warned.contains("aliases:1:15: "), "{warned}");
+    server.wait_console("the line without a value", |line| line.contains("aliases:2:"));
+    let checked = program(files.dir(), &["check", "--config", CONFIG]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    assert!(checked.err.contains("the colon is part of the key"), "{checked:?}");
+    server.stop();
+}
+
+#[test]
+fn the_domain_of_rewritten_senders_has_a_postmaster() {
+    let (files, peer) = (Files::new(), Peer::start(|_| None));
+    let server = server(&files, &peer);
+    let mut client = Client::connect(server.address());
+    client.mail("me@source.test", &["Postmaster@SRS.test"], "Subject: x\r\n\r\nBody.\r\n");
+    files.wait_events("delivered", 1);
     server.stop();
 }

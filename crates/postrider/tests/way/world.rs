@@ -341,6 +341,10 @@ impl Net for TestNet {
         Ok((pipe, encryption, self.certificate.borrow().clone()))
     }
 
+    fn certificate(&self, _: &Pipe, _: &ClientCertificates) -> Option<ClientCertificate> {
+        self.certificate.borrow().clone()
+    }
+
     async fn encrypt_connected(
         &self,
         _: Pipe,

@@ -73,7 +73,8 @@ impl ServerSession {
         match (self.take_awaited(now, is_data), answer) {
             (Some(Awaited::Data), Ok(())) => {
                 self.output.extend_from_slice(replies::DATA_GO);
-                self.reader = Some(ContentReader::data(&self.config));
+                let ends_with_lf = self.lines.ended_with_lf();
+                self.reader = Some(ContentReader::data(&self.config, ends_with_lf));
                 self.phase = Phase::Data;
                 self.start_transfer(now);
             }
@@ -97,6 +98,13 @@ impl ServerSession {
             self.cut = true;
             self.phase = Phase::Closing;
         }
+    }
+
+    /// The answer to [`Need::DataRefused`] when input came with that DATA: perhaps it is content, the text of
+    /// somebody else, and its lines would be commands (RFC 2920 §3.1: DATA is the last of a group). The end.
+    pub fn end_early_content(&mut self) {
+        self.cut = true;
+        self.phase = Phase::Closing;
     }
 
     /// The final reply of the transaction (for LMTP the session writes it once per recipient).

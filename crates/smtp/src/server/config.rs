@@ -69,12 +69,22 @@ pub struct ServerConfig {
     pub deliver_by: bool,
     /// Offer FUTURERELEASE (RFC 4865), up to this.
     pub future_release: Option<HoldMax>,
+    /// The client is one that the operator knows, a device perhaps, for which there is no other version: whatever
+    /// it calls itself is taken, and, where bare newlines are normalised, lines that end with LF alone.
+    pub is_lenient: bool,
     /// What happens to content with a bare CR or LF.
     pub bare_newline: BareNewline,
     /// What happens to content with a NUL.
     pub nul: Nul,
     /// Speak LMTP: LHLO, and one reply per recipient after the content (RFC 2033 §4).
     pub lmtp: bool,
+}
+
+impl ServerConfig {
+    /// Returns true if a command line may end with LF alone (RFC 5321 §2.3.8 has CRLF).
+    pub(super) fn takes_lf(&self) -> bool {
+        self.is_lenient && self.bare_newline == BareNewline::Normalize
+    }
 }
 
 impl Default for ServerConfig {
@@ -106,6 +116,7 @@ impl Default for ServerConfig {
             mt_priority: false,
             deliver_by: false,
             future_release: None,
+            is_lenient: false,
             bare_newline: BareNewline::Reject,
             nul: Nul::Reject,
             lmtp: false,
@@ -119,7 +130,8 @@ pub enum BareNewline {
     /// Read to the true end (CRLF . CRLF, or BDAT LAST), then 550 5.6.0.
     #[default]
     Reject,
-    /// Each becomes CRLF in what is stored; the end is still only CRLF . CRLF.
+    /// Each becomes CRLF in what is stored; the end is still only CRLF . CRLF, unless the DATA command
+    /// itself, of a client that is let do so, ended with LF.
     Normalize,
 }
 

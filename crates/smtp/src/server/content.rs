@@ -41,6 +41,11 @@ pub(super) struct ContentReader {
     at: At,
     /// DATA: dots are stuffed and end the content. BDAT: they are plain octets.
     dots: bool,
+    /// DATA of a client whose command lines end with LF alone: so do its lines here, and the content.
+    ///
+    /// Nobody else's: what a server with proper lines passes on may have a bare LF in it that a stranger wrote,
+    /// and with it an end of his choice.
+    takes_lf: bool,
     bare_newline: BareNewline,
     nul: Nul,
     /// For [`Nul::Strip`]: finds the facts of what is left.
@@ -58,8 +63,8 @@ pub(super) struct ContentReader {
 
 impl ContentReader {
     /// A reader for what follows 354.
-    pub(super) fn data(config: &super::ServerConfig) -> ContentReader {
-        ContentReader { at: At::LineStart, dots: true, ..ContentReader::bdat(config) }
+    pub(super) fn data(config: &super::ServerConfig, takes_lf: bool) -> ContentReader {
+        ContentReader { at: At::LineStart, dots: true, takes_lf, ..ContentReader::bdat(config) }
     }
 
     /// A reader for all chunks of a message.
@@ -67,6 +72,7 @@ impl ContentReader {
         ContentReader {
             at: At::Text,
             dots: false,
+            takes_lf: false,
             bare_newline: config.bare_newline,
             nul: config.nul,
             stripped: (config.nul == Nul::Strip).then(Box::default),
@@ -116,6 +122,7 @@ impl ContentReader {
                         self.at = At::Cr;
                     } else {
                         self.bare(sink);
+                        self.at = self.behind_lf();
                     }
                 }
                 At::LineStart if byte == b'.' => {
@@ -129,6 +136,7 @@ impl ContentReader {
                     run = at;
                     self.at = At::LineStartDotCr;
                 }
+                At::LineStartDot if byte == b'\n' && self.takes_lf => return Some(at + 1),
                 At::LineStart | At::LineStartDot => self.at = At::Text,
                 At::LineStartDotCr if byte == b'\n' => return Some(at + 1),
                 At::Cr if byte == b'\n' => {
@@ -196,6 +204,10 @@ impl ContentReader {
 
     fn behind_crlf(&self) -> At {
         if self.dots { At::LineStart } else { At::Text }
+    }
+
+    fn behind_lf(&self) -> At {
+        if self.takes_lf { self.behind_crlf() } else { At::Text }
     }
 
     /// Goes over lines that end with CRLF, as nearly all do, the open one first: the length of

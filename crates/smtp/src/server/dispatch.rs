@@ -10,6 +10,7 @@ use super::replies::Offers;
 use super::session::{Awaited, Greeting, Phase, ServerSession};
 use super::{MailCommand, Need, Transaction, path, replies};
 use mail::{ContentFacts, Envelope, Mailbox, Mono, Notify, Recipient, Reply};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// `Err` is the reply that refuses the command.
@@ -18,7 +19,8 @@ type Outcome = Result<Option<Need>, Reply>;
 impl ServerSession {
     /// Performs the command on a line.
     pub(super) fn handle_line(&mut self, now: Mono, line: &[u8]) -> Option<Need> {
-        let (verb, argument) = match command::parse(line) {
+        let readable = self.readable_hello(line);
+        let (verb, argument) = match command::parse(readable.as_deref().unwrap_or(line)) {
             Ok(command) => command,
             Err(error) => {
                 self.lost_line(now, describe(error), line.get(..4).is_some_and(is_bdat));
@@ -37,6 +39,9 @@ impl ServerSession {
                     self.refuse_recipient(about, &reply);
                 } else {
                     self.refuse(about, &reply);
+                }
+                if verb == Verb::Data && matches!(self.phase, Phase::Command) {
+                    return Some(Need::DataRefused);
                 }
             }
         }
@@ -136,6 +141,13 @@ impl ServerSession {
             };
             return Err(Reply::new(500, (5, 5, 1), text));
         }
+        let called;
+        let argument = if self.config.is_lenient {
+            called = fit_name(argument);
+            &*called
+        } else {
+            argument
+        };
         // Syntax beyond this is not worth a refusal (§4.1.4), but it must be fit for a header.
         if argument.is_empty()
             || argument.len() > 255
@@ -163,6 +175,14 @@ impl ServerSession {
             replies::write_extensions(&mut self.output, &self.config, &offers);
         }
         Ok(self.end_transaction())
+    }
+
+    /// The greeting of a device whose name is in a character set of its own.
+    fn readable_hello(&self, line: &[u8]) -> Option<Vec<u8>> {
+        let verb = line.get(..4)?;
+        let is_hello = verb.eq_ignore_ascii_case(b"EHLO") || verb.eq_ignore_ascii_case(b"HELO");
+        let is_odd = self.config.is_lenient && is_hello && std::str::from_utf8(line).is_err();
+        is_odd.then(|| String::from_utf8_lossy(line).into_owned().into_bytes())
     }
 
     /// RFC 5321 §4.1.1.2.
@@ -394,6 +414,25 @@ impl ServerSession {
         }
     }
 }
+
+/// What a client that may be called anything is called: fit for a header field.
+fn fit_name(name: &str) -> Cow<'_, str> {
+    if name.is_empty() {
+        return Cow::Borrowed(NAMELESS);
+    }
+    if name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Cow::Borrowed(name);
+    }
+    let fit = |c: char| match c {
+        ' ' | '\t' => '-',
+        c if c.is_ascii_graphic() => c,
+        _ => '?',
+    };
+    Cow::Owned(name.chars().map(fit).collect())
+}
+
+/// A client that does not say its name.
+const NAMELESS: &str = "unknown";
 
 const BDAT_SYNTAX: &str = "Syntax: BDAT octets [LAST]";
 

@@ -1,4 +1,5 @@
-//! Where a command line ends: at CRLF and nowhere else (RFC 5321 §2.3.8, §4.1.1).
+//! Where a command line ends: at CRLF and nowhere else (RFC 5321 §2.3.8, §4.1.1), but for clients that are let
+//! end theirs with LF.
 
 use std::borrow::Cow;
 
@@ -11,6 +12,17 @@ pub(super) struct LineReader {
     overlong: Option<Overlong>,
     /// The line was taken before and put back: it comes again, ahead of any input.
     is_put_back: bool,
+    /// The line that was taken last ended with LF alone.
+    ended_with_lf: bool,
+}
+
+/// Which lines are taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LineRules {
+    /// The longest, its line end counted.
+    pub(super) bytes_max: usize,
+    /// LF alone ends a line, too.
+    pub(super) takes_lf: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +46,9 @@ pub(super) enum Line<'a> {
 }
 
 impl LineReader {
-    /// Takes one line from the front of `input`; `bytes_max` counts the CRLF.
-    pub(super) fn take<'a>(&mut self, input: &mut &'a [u8], bytes_max: usize) -> Line<'a> {
+    /// Takes one line from the front of `input`.
+    pub(super) fn take<'a>(&mut self, input: &mut &'a [u8], rules: LineRules) -> Line<'a> {
+        let LineRules { bytes_max, takes_lf } = rules;
         let bytes = *input;
         if std::mem::take(&mut self.is_put_back) {
             return match self.overlong.take() {
@@ -44,9 +57,9 @@ impl LineReader {
             };
         }
         if let Some(overlong) = self.overlong {
-            return self.skip(input, overlong);
+            return self.skip(input, overlong, takes_lf);
         }
-        let Some(end) = line_end(self.partial.last().copied(), bytes) else {
+        let Some(end) = line_end(self.partial.last().copied(), bytes, takes_lf) else {
             *input = &[];
             self.keep(bytes, bytes_max);
             return Line::Incomplete;
@@ -59,12 +72,23 @@ impl LineReader {
             return Line::TooLong { is_bdat };
         }
         if self.partial.is_empty() {
-            return Line::Complete(Cow::Borrowed(&line[..end - 2]));
+            return Line::Complete(Cow::Borrowed(self.without_end(line)));
         }
         let mut whole = std::mem::take(&mut self.partial);
         whole.extend_from_slice(line);
-        whole.truncate(whole.len() - 2);
+        whole.truncate(self.without_end(&whole).len());
         Line::Complete(Cow::Owned(whole))
+    }
+
+    /// Returns true if the line that was taken last ended with LF alone.
+    pub(super) fn ended_with_lf(&self) -> bool {
+        self.ended_with_lf
+    }
+
+    fn without_end<'l>(&mut self, line: &'l [u8]) -> &'l [u8] {
+        let whole = line.strip_suffix(b"\r\n");
+        self.ended_with_lf = whole.is_none();
+        whole.or_else(|| line.strip_suffix(b"\n")).unwrap_or(line)
     }
 
     /// Puts back the line that was taken last: the next call takes it again.
@@ -94,9 +118,9 @@ impl LineReader {
         }
     }
 
-    fn skip<'a>(&mut self, input: &mut &'a [u8], overlong: Overlong) -> Line<'a> {
+    fn skip<'a>(&mut self, input: &mut &'a [u8], overlong: Overlong, takes_lf: bool) -> Line<'a> {
         let bytes = *input;
-        if let Some(end) = line_end(Some(overlong.last), bytes) {
+        if let Some(end) = line_end(Some(overlong.last), bytes, takes_lf) {
             *input = &bytes[end..];
             self.overlong = None;
             return Line::TooLong { is_bdat: overlong.is_bdat };
@@ -114,12 +138,12 @@ impl LineReader {
     }
 }
 
-/// The index behind the first CRLF; `before` is the byte that precedes `bytes`.
-fn line_end(before: Option<u8>, bytes: &[u8]) -> Option<usize> {
+/// The index behind the first line end; `before` is the byte that precedes `bytes`.
+fn line_end(before: Option<u8>, bytes: &[u8], takes_lf: bool) -> Option<usize> {
     memchr::memchr_iter(b'\n', bytes)
         .find(|&lf| {
             let previous = if lf == 0 { before } else { bytes.get(lf - 1).copied() };
-            previous == Some(b'\r')
+            takes_lf || previous == Some(b'\r')
         })
         .map(|lf| lf + 1)
 }
@@ -127,6 +151,10 @@ fn line_end(before: Option<u8>, bytes: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn rules(bytes_max: usize) -> LineRules {
+        LineRules { bytes_max, takes_lf: false }
+    }
 
     fn complete(line: &[u8]) -> Line<'_> {
         Line::Complete(Cow::Borrowed(line))
@@ -136,14 +164,14 @@ mod tests {
     fn only_crlf_ends_a_line() {
         let mut reader = LineReader::default();
         let mut input: &[u8] = b"a\nb\rc\r\rd\n\r\n\r\nrest";
-        assert_eq!(reader.take(&mut input, 100), complete(b"a\nb\rc\r\rd\n"));
-        assert_eq!(reader.take(&mut input, 100), complete(b""));
-        assert_eq!(reader.take(&mut input, 100), Line::Incomplete);
+        assert_eq!(reader.take(&mut input, rules(100)), complete(b"a\nb\rc\r\rd\n"));
+        assert_eq!(reader.take(&mut input, rules(100)), complete(b""));
+        assert_eq!(reader.take(&mut input, rules(100)), Line::Incomplete);
         assert_eq!(input, b"");
         let mut input: &[u8] = b"\r";
-        assert_eq!(reader.take(&mut input, 100), Line::Incomplete);
+        assert_eq!(reader.take(&mut input, rules(100)), Line::Incomplete);
         let mut input: &[u8] = b"\nx";
-        assert_eq!(reader.take(&mut input, 100), complete(b"rest"));
+        assert_eq!(reader.take(&mut input, rules(100)), complete(b"rest"));
         assert_eq!(input, b"x");
         assert!(reader.is_empty());
     }
@@ -158,7 +186,7 @@ mod tests {
                 let mut found = None;
                 for mut part in line.chunks(piece) {
                     assert!(found.is_none(), "ended early");
-                    match reader.take(&mut part, 10) {
+                    match reader.take(&mut part, rules(10)) {
                         Line::Incomplete => assert!(reader.partial.len() <= 10),
                         other => found = Some(matches!(other, Line::Complete(_))),
                     }
@@ -181,10 +209,10 @@ mod tests {
                     Line::TooLong { is_bdat } => reader.put_back(too_long(*is_bdat)),
                     Line::Incomplete => unreachable!("not among the cases"),
                 }
-                assert_eq!(reader.take(&mut input, 10), line);
+                assert_eq!(reader.take(&mut input, rules(10)), line);
             }
             assert!(reader.is_empty());
-            assert_eq!(reader.take(&mut input, 10), complete(b"rest"));
+            assert_eq!(reader.take(&mut input, rules(10)), complete(b"rest"));
         }
     }
 
@@ -194,9 +222,34 @@ mod tests {
             let mut reader = LineReader::default();
             let mut last = Line::Incomplete;
             for mut part in b"bDat 1                  \r\n".chunks(piece) {
-                last = reader.take(&mut part, 10);
+                last = reader.take(&mut part, rules(10));
             }
             assert_eq!(last, Line::TooLong { is_bdat: true });
+        }
+    }
+
+    #[test]
+    fn where_it_may_lf_ends_a_line() {
+        let rules = LineRules { bytes_max: 10, takes_lf: true };
+        for pieces in [1, 2, 100] {
+            let (mut reader, mut seen) = (LineReader::default(), Vec::new());
+            for piece in b"NOOP\nRSET\r\n0123456789x\nA\rB\n".chunks(pieces) {
+                let mut rest = piece;
+                while !rest.is_empty() {
+                    match reader.take(&mut rest, rules) {
+                        Line::Incomplete => {}
+                        Line::Complete(line) => {
+                            let line = String::from_utf8_lossy(&line).into_owned();
+                            seen.push((line, reader.ended_with_lf()));
+                        }
+                        Line::TooLong { .. } => seen.push(("long".to_owned(), true)),
+                    }
+                }
+            }
+            let line = |text: &str, lf| (text.to_owned(), lf);
+            let expected =
+                [line("NOOP", true), line("RSET", false), line("long", true), line("A\rB", true)];
+            assert_eq!(seen, expected);
         }
     }
 }

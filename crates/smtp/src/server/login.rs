@@ -1,6 +1,6 @@
 //! AUTH (RFC 4954): carries what a SASL mechanism says; what it says is not known here.
 
-use super::line::Line;
+use super::line::{Line, LineRules};
 use super::refusal::About;
 use super::replies;
 use super::session::{Awaited, Greeting, Phase, ServerSession};
@@ -72,7 +72,8 @@ impl ServerSession {
 
     /// The client's line within an exchange.
     pub(super) fn take_response(&mut self, now: Mono, rest: &mut &[u8]) -> Option<Need> {
-        let refusal = match self.lines.take(rest, LOGIN_LINE_BYTES_MAX) {
+        let rules = LineRules { bytes_max: LOGIN_LINE_BYTES_MAX, takes_lf: self.config.takes_lf() };
+        let refusal = match self.lines.take(rest, rules) {
             Line::Incomplete => return Some(Need::Input),
             Line::TooLong { .. } => {
                 Reply::new(500, (5, 5, 6), "Authentication exchange line is too long")

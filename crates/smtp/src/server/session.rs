@@ -2,7 +2,7 @@
 
 use super::bdat::Chunk;
 use super::content::ContentReader;
-use super::line::{Line, LineReader};
+use super::line::{Line, LineReader, LineRules};
 use super::open_recipients::OpenRecipients;
 use super::recipients::RecipientIndex;
 use super::refusal::Refused;
@@ -219,7 +219,11 @@ impl ServerSession {
     }
 
     fn take_line(&mut self, now: Mono, rest: &mut &[u8]) -> Option<Need> {
-        let line = self.lines.take(rest, self.config.command_line_bytes_max);
+        let rules = LineRules {
+            bytes_max: self.config.command_line_bytes_max,
+            takes_lf: self.config.takes_lf(),
+        };
+        let line = self.lines.take(rest, rules);
         match line {
             Line::Incomplete => Some(Need::Input),
             line if !self.open.is_empty() => Some(self.take_further(now, line)),

@@ -158,6 +158,11 @@ impl ServerSession {
         self.is_believed = true;
     }
 
+    /// It is believed no more.
+    pub fn doubt(&mut self) {
+        self.is_believed = false;
+    }
+
     /// What EHLO says of it; empty where it is not offered.
     pub(super) fn xclient_offer(&self) -> String {
         if !self.is_believed {
@@ -170,7 +175,7 @@ impl ServerSession {
     /// `XCLIENT attribute=value …`.
     pub(super) fn xclient(&mut self, argument: &str) -> Result<Option<Need>, Reply> {
         if !self.is_believed {
-            return Err(Reply::new(550, (5, 7, 0), "You may not speak for other clients"));
+            return Err(Reply::new(550, (5, 7, 0), "Insufficient authorization"));
         }
         if self.transaction.is_some() {
             return Err(replies::sequence("No XCLIENT within a transaction"));
@@ -182,10 +187,19 @@ impl ServerSession {
 
     /// The answer to [`Need::Xclient`] for one that may proceed: the session begins anew with it, as it
     /// is told now. One that may not gets a session of [`ServerSession::refused`] instead.
-    pub fn answer_xclient(&mut self, now: Mono, config: Arc<ServerConfig>, said: &Xclient) {
+    /// `is_believed`: the announced client may name another one in turn.
+    pub fn answer_xclient(
+        &mut self,
+        now: Mono,
+        config: Arc<ServerConfig>,
+        said: &Xclient,
+        is_believed: bool,
+    ) {
         if self.take_awaited(now, |awaited| awaited == Awaited::Xclient).is_none() {
             return;
         }
+        // A user who is logged in speaks for himself, wherever he connects from.
+        self.is_believed &= is_believed && said.login.is_none();
         self.config = config;
         self.is_logged_in = said.login.is_some();
         self.login_failures = 0;

@@ -202,6 +202,7 @@ impl<P: Policy> Driver<P> {
             }
             Need::Data { recipients, waits_for_354 } => self.answer_data(recipients, waits_for_354),
             Need::Message(transaction) => self.store(*transaction),
+            Need::DataRefused => {}
             Need::Abandon => {
                 self.sink.0.clear();
                 self.content = None;

@@ -134,7 +134,7 @@ impl<W: World> Session<W> {
         self.stream.as_ref().and_then(|stream| stream.channel_binding())
     }
 
-    fn terms(&self, submission: &Submission) -> LoginTerms {
+    pub(super) fn terms(&self, submission: &Submission) -> LoginTerms {
         let local = self.stream.as_ref().and_then(|stream| stream.local_addr().ok());
         let remote = self.entrance.session().client().address;
         LoginTerms { remote, local, patience: submission.logins.patience }
@@ -227,20 +227,23 @@ impl<W: World> Session<W> {
                     _ => bad_form(),
                 }
             }
-            Step::Proved(user) => {
-                if let Some(mut attempt) = self.dialogue.attempt.take() {
-                    self.entrance.note_proof(&mut attempt);
+            Step::Proved(_) => match self.dialogue.attempt.take() {
+                Some(mut attempt) => {
+                    self.entrance.proved(&mut attempt);
+                    LoginAnswer::Accepted
                 }
-                self.entrance.logged_in(&user);
-                LoginAnswer::Accepted
-            }
+                None => bad_form(),
+            },
             Step::Token(presented) => self.take_token(submission, exchange, presented).await?,
             Step::External(named) => {
                 let known = self.entrance.certified_user().map(str::to_owned);
-                match known.filter(|user| named.is_none_or(|named| named == *user)) {
+                let is_his = |user: &String| {
+                    named.is_none_or(|named| lookup::fold(&named) == lookup::fold(user))
+                };
+                match known.filter(is_his) {
                     Some(user) => {
                         self.dialogue.user = Some(user.as_str().into());
-                        self.entrance.logged_in(&user);
+                        self.entrance.proved_by_certificate(&user);
                         LoginAnswer::Accepted
                     }
                     None => other_identity(),

@@ -5,11 +5,13 @@ mod checks;
 mod connection;
 mod dated;
 mod farewell;
+mod fields;
 mod introspection;
 mod login;
 mod logins;
 mod mechanism;
 mod milters;
+mod renewal;
 mod seal;
 mod session;
 mod settings;
@@ -21,6 +23,7 @@ use auth::checks::Asked;
 pub(crate) use checks::Checks;
 use config::{Config, Listener, ListenerTls, ProtocolSection};
 use dated::Dated;
+use fields::{FieldRules, FieldStage};
 use mail::Wall;
 pub(crate) use milters::{Milter, OnFailure};
 use mta::console::Console;
@@ -30,7 +33,8 @@ pub(crate) use seal::Seal;
 use session::Session;
 use settings::SmtpListener;
 pub(crate) use settings::{EncodeBeforeSigning, SmtpListenerText, strangers_of};
-use smtp::server::ServerConfig;
+use smtp::server::{BareNewline, ServerConfig};
+use std::any::Any;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -69,6 +73,11 @@ impl<W: World> Protocol<W> for Inbound {
         let stranger = match submission {
             Some(_) => server.clone(),
             None => ServerConfig {
+                is_lenient: false,
+                bare_newline: match told.is_some_and(|told| told.normalizes_all) {
+                    true => BareNewline::Normalize,
+                    false => BareNewline::Reject,
+                },
                 dsn: false,
                 mt_priority: false,
                 deliver_by: false,
@@ -82,6 +91,7 @@ impl<W: World> Protocol<W> for Inbound {
             greeting_delay: told.map_or(Duration::ZERO, |told| told.greeting_delay),
             listener: Arc::clone(listener),
             submission,
+            fields: told.map(|told| told.fields.clone()).unwrap_or_default(),
         })
     }
 }
@@ -132,14 +142,24 @@ struct Settings {
     listener: Arc<Listener>,
     /// `None`: nobody logs in.
     submission: Option<Arc<Submission>>,
+    fields: FieldRules,
 }
 
 impl<W: World> Handler<W> for Settings {
     fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Rc<dyn Stage>> {
-        let stage = |submission: &Arc<Submission>| -> Rc<dyn Stage> {
-            Rc::new(SubmissionStage::new(submission, config, world, console))
-        };
-        self.submission.iter().map(stage).collect()
+        let mut stages: Vec<Rc<dyn Stage>> = Vec::new();
+        if let Some(submission) = &self.submission {
+            stages.push(Rc::new(SubmissionStage::new(submission, config, world, console)));
+        }
+        if self.fields.is_any() {
+            let (rules, hostname) = (self.fields.clone(), config.hostname.to_string());
+            stages.push(Rc::new(FieldStage { rules, hostname, world: world.clone() }));
+        }
+        stages
+    }
+
+    fn into_any(self: Rc<Self>) -> Rc<dyn Any> {
+        self
     }
 
     fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task {

@@ -165,13 +165,14 @@ impl<W: World> Session<W> {
                     self.ask_about(number, recipient);
                     self.resume()
                 }
-                Need::Data { waits_for_354: true, .. } if self.rest_from < self.rest.len() => {
-                    self.machine.refuse_early_content(self.entrance.now());
+                Need::DataRefused => {
+                    if self.has_more() {
+                        self.machine.end_early_content();
+                    }
                     self.resume()
                 }
-                Need::Data { recipients, .. } => {
-                    let answer = self.entrance.reserve(recipients).await.map_err(Reply::from);
-                    self.machine.answer_data(self.entrance.now(), answer);
+                Need::Data { recipients, waits_for_354 } => {
+                    self.answer_data(recipients, waits_for_354).await;
                     self.resume()
                 }
                 Need::Message(transaction) => {
@@ -189,7 +190,25 @@ impl<W: World> Session<W> {
         }
     }
 
+    /// Input came behind what is answered now.
+    fn has_more(&self) -> bool {
+        self.rest_from < self.rest.len()
+    }
+
+    async fn answer_data(&mut self, recipients: usize, waits_for_354: bool) {
+        if waits_for_354 && self.has_more() {
+            return self.machine.refuse_early_content(self.entrance.now());
+        }
+        let answer = self.entrance.reserve(recipients).await.map_err(Reply::from);
+        self.machine.answer_data(self.entrance.now(), answer);
+    }
+
     async fn answer_mail(&mut self, command: MailCommand) {
+        if self.entrance.is_outdated()
+            && let Err(refusal) = Box::pin(self.renew()).await
+        {
+            return self.machine.answer_mail(self.entrance.now(), Err(refusal.into()));
+        }
         self.introduce();
         let answer = self.entrance.sender(command.reverse_path, command.size).await;
         self.machine.answer_mail(self.entrance.now(), answer.map_err(Reply::from));

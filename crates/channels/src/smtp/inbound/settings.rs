@@ -2,6 +2,7 @@
 
 use super::SigningRules;
 use super::checks::{Checks, ChecksText};
+use super::fields::FieldRules;
 use super::milters::{self, Milter, MilterText};
 use super::seal::{Seal, SealText};
 use super::strangers::Strangers;
@@ -67,11 +68,23 @@ pub(crate) struct SmtpListenerText {
     /// So long such clients wait for their greeting, while it is seen whether they speak. Most that
     /// do speak at once; some only after seconds.
     pub greeting_delay: DurationText,
+    /// Give messages of clients that may relay the Date and Message-ID that they lack, and a Message-ID that is
+    /// none (empty, without an `@`) another one (RFC 6409 §8.2, §8.3). Without it: with `kind = "submission"` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub add_missing_fields: Option<bool>,
+    /// Leave Bcc and Resent-Bcc out of messages of clients that may relay (RFC 5322 §3.6.3), for those that
+    /// don't. Nobody gets the message for being named there. Without it: with `kind = "submission"` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remove_bcc: Option<bool>,
     /// What happens to a message with a CR or LF that stands alone. Servers that disagree about
     /// where lines end let a sender smuggle a second message inside the first. The first thing to
     /// look at when a client that used to work gets 550 5.6.0: `curl --upload-file` with a file
     /// whose lines end in LF (it needs `--crlf`), and scripts that write to a socket.
-    pub bare_newline: BareNewline,
+    ///
+    /// Without it: `normalize` for clients that may relay, whose commands may end in LF then, too, and their
+    /// content with LF, dot, LF if the DATA command did; `reject` for all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bare_newline: Option<BareNewline>,
     /// What happens to a message with a NUL octet. No message may have one (RFC 5322 §4), and
     /// servers that drop them disagree with others about where a message ends.
     pub nul: Nul,
@@ -144,7 +157,9 @@ impl Default for SmtpListenerText {
             xclient_from: Vec::new(),
             early_talkers: EarlyTalkers::Reject,
             greeting_delay: "100ms".into(),
-            bare_newline: BareNewline::Reject,
+            add_missing_fields: None,
+            remove_bcc: None,
+            bare_newline: None,
             nul: Nul::Reject,
             chunking: true,
             pipelining: true,
@@ -218,6 +233,10 @@ pub(crate) enum EncodeBeforeSigning {
 pub(super) struct SmtpListener {
     /// What its sessions are told, but for what all listeners have.
     pub(super) server: ServerConfig,
+    /// What becomes of headers of clients that may relay.
+    pub(super) fields: FieldRules,
+    /// Bare newlines of strangers become CRLF, too.
+    pub(super) normalizes_all: bool,
     /// So long it is seen whether a stranger speaks before it is greeted; nothing: not at all.
     pub(super) greeting_delay: Duration,
     /// Who is believed when it says for whom it speaks.
@@ -301,9 +320,10 @@ impl SmtpListener {
             future_release: text
                 .future_release
                 .then_some(HoldMax { interval: HOLD_MAX, until: Wall(0) }),
+            is_lenient: true,
             bare_newline: match text.bare_newline {
-                BareNewline::Reject => server::BareNewline::Reject,
-                BareNewline::Normalize => server::BareNewline::Normalize,
+                Some(BareNewline::Reject) => server::BareNewline::Reject,
+                Some(BareNewline::Normalize) | None => server::BareNewline::Normalize,
             },
             nul: match text.nul {
                 Nul::Reject => server::Nul::Reject,
@@ -323,8 +343,15 @@ impl SmtpListener {
             reader.error("seal", "`seal` without checks of ARC", help);
         }
         let milters = milters::read(&text.milters, reader);
+        let normalizes_all = text.bare_newline == Some(BareNewline::Normalize);
         SmtpListener {
             server,
+            normalizes_all,
+            fields: FieldRules {
+                add_missing: text.add_missing_fields.unwrap_or(false),
+                remove_bcc: text.remove_bcc.unwrap_or(false),
+                origin: None,
+            },
             greeting_delay,
             xclient_from,
             checks,

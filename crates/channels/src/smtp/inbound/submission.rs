@@ -1,17 +1,17 @@
 //! Submission by users who log in (RFC 6409): its settings, and what it does to messages.
 
+use super::fields::{FieldRules, TOO_MANY_FIELDS, Watch, completed};
 use super::logins::LoginsText;
 use super::mechanism::MechanismText;
 use super::settings::{SmtpListener, SmtpListenerText};
 use config::quantity::DurationText;
 use config::{Config, ProtocolSection, ProtocolSettings, Reader, TableEntry, TableRefText};
 use mail::field_watch::{FieldWatch, Found};
-use mail::transfer_encoding::LINE_BYTES_MAX;
-use mail::{Domain, Mailbox, Refusal, origin};
+use mail::{Domain, Mailbox, Refusal, address_list, is_dot_string};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Draft, LoginSource, Logins, Observer, Stage, Transaction, no_answer, observed};
-use mta::seams::{Time as _, World};
+use mta::seams::World;
 use mta::tables;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,10 @@ const FAILURE_DELAY_MAX: Duration = Duration::from_secs(60);
 const NOT_YOURS: Refusal =
     Refusal::permanent((7, 1), "You may not send from this address").with_code(553);
 
+/// `senders` does not have an author.
+const NOT_YOUR_NAME: Refusal =
+    Refusal::permanent((7, 1), "You may not write in the name of this author");
+
 /// The keys of a `[[listener]]` where users log in: those of SMTP, and these.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
@@ -41,21 +45,21 @@ pub(crate) struct SubmissionText {
     /// with commas or blanks between them; 553 5.7.1 to MAIL for others. Without it: any.
     #[serde(skip_serializing_if = "Option::is_none")]
     senders: Option<TableRefText>,
+    /// `senders`: every address of From, Sender, Resent-From and Resent-Sender must be one that the user may send
+    /// from, too; 550 5.7.1 for others. `any`: whatever users write. Without it: `senders` where there are
+    /// `senders` and a `[[tenant]]`, `any` elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authors: Option<AuthorsText>,
     /// How users may prove who they are, by SASL (RFC 4422), always encrypted. SCRAM-SHA-256 serves
     /// those only whose passwords are stored as `{SCRAM-SHA-256}` or `{PLAIN}`, and clients that
     /// know it try no other; with `logins = { dovecot = … }` what Dovecot offers of these is offered.
     mechanisms: Vec<MechanismText>,
     /// Leave the client's name and address out of the Received field. Events have them.
     hide_client: bool,
-    /// Give messages the Date and Message-ID that they lack (RFC 6409 §8.2, §8.3).
-    add_missing_fields: bool,
     /// The domain of authors who have none: `From: jo` becomes `From: jo@example.org` (RFC 6409 §6.3;
     /// Postfix's `myorigin`). Without it such a field stays as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
-    /// Leave Bcc and Resent-Bcc out of what is sent (RFC 5322 §3.6.3), for clients that don't. Nobody gets
-    /// the message for being named there.
-    remove_bcc: bool,
     /// So long a session may last in which nobody has logged in, whatever is said in it; 421 4.4.2 at its
     /// end. Dovecot has the same three minutes.
     login_timeout: DurationText,
@@ -78,11 +82,10 @@ impl Default for SubmissionText {
             smtp: SmtpListenerText::default(),
             logins: None,
             senders: None,
+            authors: None,
             mechanisms: vec![MechanismText::Plain, MechanismText::Login],
             hide_client: false,
-            add_missing_fields: true,
             origin: None,
-            remove_bcc: false,
             login_timeout: "3m".into(),
             max_login_failures: 3,
             login_failures_per_hour: 60,
@@ -92,21 +95,36 @@ impl Default for SubmissionText {
     }
 }
 
-/// No header has so many of the fields that submission looks at.
-const TOO_MANY_FIELDS: Refusal = Refusal::permanent((6, 0), "Too many fields of one name");
+impl SubmissionText {
+    fn check_authors(&self, reader: &mut Reader<'_, '_>) {
+        if self.authors == Some(AuthorsText::Senders) && self.senders.is_none() {
+            let help = "name the table of users' addresses: senders = { table = \"senders\" }";
+            reader.error("authors", "authors are to be among `senders`, and there are none", help);
+        }
+    }
+}
+
+/// Whom users may name as authors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum AuthorsText {
+    /// Those that they may send from.
+    Senders,
+    /// Anybody.
+    Any,
+}
 
 /// What a listener is told of submission.
 #[derive(Debug)]
 pub(super) struct Submission {
     pub(super) logins: Logins,
     senders: Option<Arc<TableEntry>>,
+    authors: Option<AuthorsText>,
     /// Users may log in by their certificates.
     pub(super) takes_certificates: bool,
     hide_client: bool,
-    add_missing_fields: bool,
     /// In ASCII.
-    origin: Option<String>,
-    remove_bcc: bool,
+    pub(super) origin: Option<String>,
 }
 
 impl ProtocolSection for SubmissionText {
@@ -136,6 +154,7 @@ impl ProtocolSection for SubmissionText {
             reader.error("login_failure_delay", message, "");
         }
         let senders = text.senders.as_ref().map(|to| reader.table("senders.table", &to.table));
+        text.check_authors(reader);
         let by_certificate = |mechanism: &MechanismText| *mechanism == MechanismText::External;
         let patience = text.logins.as_ref().map_or(Duration::ZERO, |one| one.patience(reader));
         let tokens = match &text.logins {
@@ -163,15 +182,20 @@ impl ProtocolSection for SubmissionText {
             failure_delay,
         };
         MechanismText::check(&text.mechanisms, &logins, reader);
+        let origin = text.origin.as_deref().and_then(|domain| domain_of(domain, reader));
+        listener.fields = FieldRules {
+            add_missing: text.smtp.add_missing_fields.unwrap_or(true),
+            remove_bcc: text.smtp.remove_bcc.unwrap_or(true),
+            origin: origin.clone(),
+        };
         listener.submission = Some(Arc::new(Submission {
             logins,
             // One that isn't there is a mistake, which was told.
             senders: senders.map_or(Some(None), |found| found.map(Some))?,
+            authors: text.authors,
             takes_certificates: text.mechanisms.iter().any(by_certificate),
             hide_client: text.hide_client,
-            add_missing_fields: text.add_missing_fields,
-            origin: text.origin.as_deref().and_then(|domain| domain_of(domain, reader)),
-            remove_bcc: text.remove_bcc,
+            origin,
         }));
         Some(Arc::new(listener))
     }
@@ -180,7 +204,8 @@ impl ProtocolSection for SubmissionText {
 /// What submission does to the messages of users.
 pub(super) struct SubmissionStage<W: World> {
     submission: Arc<Submission>,
-    hostname: String,
+    /// Authors must be among these.
+    authors: Option<Arc<TableEntry>>,
     world: W,
     console: Rc<dyn Console>,
 }
@@ -192,9 +217,14 @@ impl<W: World> SubmissionStage<W> {
         world: &W,
         console: &Rc<dyn Console>,
     ) -> SubmissionStage<W> {
+        let is_checked = match submission.authors {
+            Some(authors) => authors == AuthorsText::Senders,
+            // Tenants are strangers to each other: one must not write in another's name.
+            None => !config.tenants.is_empty(),
+        };
         SubmissionStage {
             submission: Arc::clone(submission),
-            hostname: config.hostname.to_string(),
+            authors: submission.senders.clone().filter(|_| is_checked),
             world: world.clone(),
             console: Rc::clone(console),
         }
@@ -224,14 +254,12 @@ impl<W: World> Stage for SubmissionStage<W> {
     }
 
     fn observe(&self, _: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
-        let Submission { add_missing_fields, origin, remove_bcc, .. } = &*self.submission;
-        let is_wanted = *add_missing_fields || *remove_bcc || origin.is_some();
-        is_wanted.then(|| Box::new(Watch(FieldWatch::new(&WATCHED[..]))) as _)
+        self.authors.is_some().then(|| Box::new(Watch(FieldWatch::new(&WATCHED[..]))) as _)
     }
 
     fn content<'a>(
         &'a self,
-        _: &'a Rc<Transaction>,
+        transaction: &'a Rc<Transaction>,
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
@@ -243,49 +271,58 @@ impl<W: World> Stage for SubmissionStage<W> {
         if watch.0.has_more() {
             return Answer::Now(Err(TOO_MANY_FIELDS));
         }
-        self.mend(draft, &watch.0.finish());
-        Decision::pass()
+        self.check_authors(transaction, &watch.0.finish())
     }
 }
 
 impl<W: World> SubmissionStage<W> {
-    /// Adds what the header lacks, and leaves out what nobody is to see.
-    fn mend(&self, draft: &mut Draft, fields: &[Found]) {
-        let Submission { add_missing_fields, origin, remove_bcc, .. } = &*self.submission;
-        let named = |name: usize| fields.iter().filter(move |field| field.name == name);
-        if *remove_bcc {
-            for field in named(BCC).chain(named(RESENT_BCC)) {
-                draft.omit(field.range.clone());
+    /// Refuses authors that the user may not send as.
+    fn check_authors(&self, transaction: &Transaction, fields: &[Found]) -> Decision<'_, ()> {
+        let Some(senders) = &self.authors else { return Decision::pass() };
+        let Some(user) = &transaction.session.client().login else {
+            return Answer::Now(Err(NOT_YOUR_NAME));
+        };
+        let Some(authors) = self.authors_of(fields) else { return Answer::Now(Err(NOT_YOUR_NAME)) };
+        if authors.is_empty() {
+            return Decision::pass();
+        }
+        tables::find(self.world.tables(), senders, user).then(move |found| {
+            Answer::Now(match found {
+                Ok(Some(entry)) if authors.iter().all(|one| is_among(&entry.text, one)) => Ok(()),
+                Ok(_) => Err(NOT_YOUR_NAME),
+                Err(trouble) => Err(no_answer(&*self.console, &trouble)),
+            })
+        })
+    }
+
+    /// Everybody whom a header names as its author or sender. `None`: that can't be read, or not by all alike.
+    fn authors_of(&self, fields: &[Found]) -> Option<Vec<Mailbox>> {
+        let mut authors = Vec::new();
+        for field in fields {
+            let value = field.value();
+            let completed = match (&self.submission.origin, field.name) {
+                (Some(domain), FROM) => completed(field, domain),
+                _ => None,
+            };
+            let value = completed.as_deref().map_or(&*value, str::as_bytes);
+            let addresses = address_list::read(value).filter(|_| !field.is_cut)?;
+            for address in addresses {
+                authors.push(mailbox_of(&address)?);
             }
         }
-        if let (Some(domain), Some(field)) = (origin, named(FROM).next())
-            && let Some(complete) = completed(field, domain)
-        {
-            draft.omit(field.range.clone());
-            draft.prepend(&format!("From: {complete}"));
-        }
-        if !add_missing_fields {
-            return;
-        }
-        let now = self.world.time().wall();
-        if named(MESSAGE_ID).next().is_none() {
-            let (at, id) = (now.0, draft.id());
-            draft.prepend(&format!("Message-ID: <{at:x}.{id}@{}>", self.hostname));
-        }
-        if named(DATE).next().is_none() {
-            let mut field = b"Date: ".to_vec();
-            now.write_rfc5322(&mut field);
-            draft.prepend(&String::from_utf8_lossy(&field));
-        }
+        Some(authors)
     }
 }
 
-/// The value of a From field whose authors lacked a domain; it goes into one line.
-fn completed(field: &Found, domain: &str) -> Option<String> {
-    let value = field.value();
-    let text = std::str::from_utf8(&value).ok().filter(|text| text.is_ascii() && !field.is_cut)?;
-    let complete = origin::complete(text, domain)?;
-    ("From: ".len() + complete.len() <= LINE_BYTES_MAX as usize).then_some(complete)
+/// An author as a mailbox; `None`: it lacks a domain, or is none.
+fn mailbox_of(author: &address_list::Address) -> Option<Mailbox> {
+    let address_list::Address { local, domain } = author;
+    let quoted = local.replace('\\', "\\\\").replace('"', "\\\"");
+    let text = match is_dot_string(local) {
+        true => format!("{local}@{domain}"),
+        false => format!("\"{quoted}\"@{domain}"),
+    };
+    Mailbox::parse(&text, true).ok()
 }
 
 /// A domain in ASCII, as a setting has it.
@@ -303,22 +340,9 @@ fn domain_of(domain: &str, reader: &mut Reader<'_, '_>) -> Option<String> {
     }
 }
 
-/// Reads the header as it comes.
-struct Watch(FieldWatch<&'static [&'static str]>);
-
-impl Observer for Watch {
-    fn push(&mut self, piece: &[u8]) {
-        self.0.push(piece);
-    }
-}
-
-/// What is looked for.
-const WATCHED: [&str; 5] = ["Date", "Message-ID", "From", "Bcc", "Resent-Bcc"];
-const DATE: usize = 0;
-const MESSAGE_ID: usize = 1;
-const FROM: usize = 2;
-const BCC: usize = 3;
-const RESENT_BCC: usize = 4;
+/// From, Sender, and those of whoever sends a message again (RFC 5322 §3.6.2, §3.6.6).
+const WATCHED: [&str; 4] = ["From", "Sender", "Resent-From", "Resent-Sender"];
+const FROM: usize = 0;
 
 /// Whether one of these addresses and domains is the sender's. A tag (`user+tag@`) is the user's.
 fn is_among(allowed: &str, sender: &Mailbox) -> bool {

@@ -4,6 +4,7 @@ use super::farewell::greeting;
 use super::login::Dialogue;
 use super::session::Session;
 use auth::iprev;
+use mail::Refusal;
 use mta::seams::World;
 use smtp::server::{Need, Xclient, XclientName};
 use std::net::SocketAddr;
@@ -11,10 +12,16 @@ use std::net::SocketAddr;
 impl<W: World> Session<W> {
     /// Offers it to whom the listener believes.
     pub(super) fn offer_xclient(&mut self) {
-        let client = self.entrance.session().client().address.ip();
-        if self.settings.listener.protocol.may_speak_for_others(client) {
+        if self.is_believed() {
             self.machine.believe();
         }
+    }
+
+    /// Returns true if the client, as it is known now, may speak for others. Behind a proxy that is asked
+    /// of the announced address: whoever the proxy passes on writes the next command.
+    pub(super) fn is_believed(&self) -> bool {
+        let client = self.entrance.session().client().address.ip();
+        self.settings.listener.protocol.may_speak_for_others(client)
     }
 
     /// Whoever speaks is another one: all that was decided about the one before is decided anew.
@@ -29,20 +36,32 @@ impl<W: World> Session<W> {
         self.entrance.announce(address, said.name.as_ref().map(found_of));
         self.dialogue = Dialogue::default();
         if let Err(refusal) = self.admit().await {
-            let reply = greeting(&self.host(), refusal);
-            self.entrance.turn_away(reply.clone());
-            // Replies to what came before may not be written yet.
-            let mut output = std::mem::take(self.machine.output());
-            self.turn_away(reply);
-            output.append(self.machine.output());
-            *self.machine.output() = output;
-            return self.resume();
+            return self.end_announced(refusal);
         }
-        if let Some(user) = &said.login {
-            self.entrance.note_login(user);
+        if let (Some(user), Some(submission)) = (&said.login, self.settings.submission.clone()) {
+            let terms = self.terms(&submission);
+            let noted = self.entrance.note_login(&submission.logins, user, terms).await;
+            if let Err(refusal) = noted {
+                return self.end_announced(refusal.closing());
+            }
         }
         let server = self.server();
-        self.machine.answer_xclient(self.entrance.now(), server, &said);
+        let is_believed = self.is_believed();
+        self.machine.answer_xclient(self.entrance.now(), server, &said, is_believed);
+        self.resume()
+    }
+}
+
+impl<W: World> Session<W> {
+    /// The announced client may not proceed.
+    fn end_announced(&mut self, refusal: Refusal) -> Need {
+        let reply = greeting(&self.host(), refusal);
+        self.entrance.turn_away(reply.clone());
+        // Replies to what came before may not be written yet.
+        let mut output = std::mem::take(self.machine.output());
+        self.turn_away(reply);
+        output.append(self.machine.output());
+        *self.machine.output() = output;
         self.resume()
     }
 }

@@ -25,7 +25,7 @@ use mta::ingress::{
 };
 use mta::metrics::Metrics;
 use mta::seams::{Time as _, World};
-use settings::{Keys, NoKey};
+use settings::{HandedInBy, Keys, NoKey};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -147,7 +147,8 @@ impl<W: World> Stage for SigningStage<W> {
         let message = scan.finish();
         let Ok(author) = domain_of_author(b"", &message) else { return Answer::Now(Ok(None)) };
         let (now, console) = (self.now(), Rc::clone(&self.console));
-        self.identities(&author).then(move |found| {
+        // The server's own words are the operator's.
+        self.identities(&author, None).then(move |found| {
             let signed = found.and_then(|signers| signed(&signers, &message, b"", now));
             Answer::Now(match signed {
                 Ok(signed) => Ok(Some(signed)),
@@ -177,7 +178,10 @@ impl<W: World> SigningStage<W> {
         message: Scanned,
     ) -> Result<(), Refusal> {
         let signers = match domain_of_author(draft.added_fields(), &message) {
-            Ok(author) => self.identities(&author).get().await.unwrap_or_default(),
+            Ok(author) => {
+                let found = self.identities(&author, Some(&handed_in_by(transaction, draft)));
+                found.get().await.unwrap_or_default()
+            }
             Err(_) => Vec::new(),
         };
         let takes_eight_bit =
@@ -202,7 +206,7 @@ impl<W: World> SigningStage<W> {
                 return Answer::Now(unsigned(transaction, draft));
             }
         };
-        self.identities(&author)
+        self.identities(&author, Some(&handed_in_by(transaction, draft)))
             .then(move |found| Answer::Now(self.conclude(transaction, draft, &message, found)))
     }
 
@@ -240,10 +244,11 @@ impl<W: World> SigningStage<W> {
         }
     }
 
-    /// Those who sign for an author of this domain.
-    fn identities(&self, author: &str) -> Found {
+    /// Those who sign for an author of this domain, in mail of `by`; `None`: in the server's own.
+    fn identities(&self, author: &str, by: Option<&HandedInBy<'_>>) -> Found {
         let mut answers = Vec::new();
-        for signer in self.signers.iter().filter_map(|settings| settings.of::<Signer>()) {
+        let signers = self.signers.iter().filter_map(|settings| settings.of::<Signer>());
+        for signer in signers.filter(|signer| by.is_none_or(|by| signer.serves(by))) {
             let Some(domain) = signer.domain_for(author) else { continue };
             answers.push(match &signer.keys {
                 Keys::Own(key, next) => {
@@ -267,6 +272,13 @@ impl<W: World> SigningStage<W> {
             }
             Ok(each_once(found))
         })
+    }
+}
+
+fn handed_in_by<'a>(transaction: &'a Transaction, draft: &'a Draft) -> HandedInBy<'a> {
+    HandedInBy {
+        tenant: draft.tenancy().map(|tenancy| &*tenancy.name),
+        login: transaction.session.client().login.as_deref(),
     }
 }
 

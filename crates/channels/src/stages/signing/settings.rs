@@ -2,7 +2,9 @@
 
 use crate::key_file::KeyFile;
 use auth::dkim::SigningIdentity;
-use config::{DomainPattern, Reader, StageSection, StageSettings, TableEntry, TableRefText};
+use config::{
+    DomainPattern, Reader, StageSection, StageSettings, TableEntry, TableRefText, names_login,
+};
 use mail::{Domain, Wall};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,13 @@ pub(crate) struct SignerText {
     /// all.
     #[schemars(extend("items" = { "type": "string", "title": "domain" }))]
     domains: Vec<String>,
+    /// Only mail of these tenants is signed, and that of `logins`. With neither: that of all clients that may
+    /// relay, whoever the author is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tenants: Vec<String>,
+    /// Only mail of these users is signed, and that of `tenants`: as `login` of events has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    logins: Vec<String>,
     /// The domain in whose name it is signed (`d=`). Without it: the one that is named in `domains`, also for
     /// those below it (`*.example.org` signs as `example.org`), and with `keys` the author's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +77,9 @@ pub struct SigningName<'a> {
 pub(crate) struct Signer {
     /// Empty: all.
     pub(super) domains: Vec<DomainPattern>,
+    /// Whose mail alone is signed, beside that of `logins`.
+    tenants: Vec<Box<str>>,
+    logins: Vec<Box<str>>,
     /// `None`: see [`Signer::domain_for`].
     pub(super) sign_as: Option<String>,
     pub(super) keys: Keys,
@@ -92,6 +104,13 @@ pub(super) struct OwnKey {
 pub(super) struct Next {
     key: OwnKey,
     from: Wall,
+}
+
+/// Whose mail is to be signed.
+#[derive(Debug)]
+pub(super) struct HandedInBy<'a> {
+    pub(super) tenant: Option<&'a str>,
+    pub(super) login: Option<&'a str>,
 }
 
 /// Why there is no key, or no signature.
@@ -142,7 +161,10 @@ impl StageSection for SignerText {
         if is_all {
             domains.clear();
         }
-        Some(Arc::new(Signer { domains, sign_as, keys: keys? }))
+        reader.check_tenants("tenants", &text.tenants);
+        let boxed = |names: &[String]| names.iter().map(|name| name.as_str().into()).collect();
+        let (tenants, logins) = (boxed(&text.tenants), boxed(&text.logins));
+        Some(Arc::new(Signer { domains, tenants, logins, sign_as, keys: keys? }))
     }
 }
 
@@ -223,16 +245,41 @@ impl StageSettings for Signer {
                 let next = next.as_ref().map_or(String::new(), |next| {
                     format!(", from {} on by {}", next.from, next.key.selector)
                 });
-                format!("{selector}._domainkey.{signs_as}, if the author is of {author}{next}")
+                let whose = self.whose();
+                format!(
+                    "{selector}._domainkey.{signs_as}, if the author is of {author}{whose}{next}"
+                )
             }
             Keys::Table(table) => {
-                format!("as {signs_as}, if table \"{}\" has {author}", table.name)
+                let whose = self.whose();
+                format!("as {signs_as}, if table \"{}\" has {author}{whose}", table.name)
             }
         })
     }
 }
 
 impl Signer {
+    /// Returns true if mail that is handed in by this tenant and user may be signed.
+    pub(super) fn serves(&self, by: &HandedInBy<'_>) -> bool {
+        let is_for_all = self.tenants.is_empty() && self.logins.is_empty();
+        let is_tenants = |name: &str| self.tenants.iter().any(|tenant| **tenant == *name);
+        is_for_all
+            || by.tenant.is_some_and(is_tenants)
+            || by.login.is_some_and(|login| names_login(&self.logins, login))
+    }
+
+    /// For people.
+    fn whose(&self) -> String {
+        let of = |what: &str, names: &[Box<str>]| match names {
+            [] => String::new(),
+            names => format!(" {what} {}", names.join(", ")),
+        };
+        match of("of tenants", &self.tenants) + &of("of users", &self.logins) {
+            whose if whose.is_empty() => whose,
+            whose => format!(", in mail{whose}"),
+        }
+    }
+
     /// In whose name it signs for an author of this domain; `None`: it does not.
     pub(crate) fn domain_for(&self, author: &str) -> Option<String> {
         let own = || self.sign_as.clone();

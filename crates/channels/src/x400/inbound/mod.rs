@@ -12,6 +12,7 @@ use config::{Config, Listener, ProtocolSection, X400};
 use mta::ingress::{Entrance, Handler, Protocol};
 use mta::seams::{Net, Task, World};
 use session::Session;
+use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 use unbound::Unbound;
@@ -59,6 +60,10 @@ struct Shares {
 impl<W: World> Handler<W> for P1Handler {
     fn takes_internet_mail(&self) -> bool {
         false
+    }
+
+    fn into_any(self: Rc<Self>) -> Rc<dyn Any> {
+        self
     }
 
     fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task {

@@ -186,6 +186,10 @@ pub(crate) struct Sql {
 }
 
 impl TableSettings for Sql {
+    fn builds_answers(&self) -> bool {
+        true
+    }
+
     fn fields(&self) -> Vec<&str> {
         self.fields.iter().map(|field| &**field).collect()
     }

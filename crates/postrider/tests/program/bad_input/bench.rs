@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// The server's listeners by name, with the keys that differ from the default.
 const LISTENERS: [(&str, &str); 21] = [
-    ("in", RELAY),
+    ("in", RELAY_STRICTLY),
     (
         "small",
         "max_message_bytes = \"64KiB\"\nmax_recipients = 100\nmax_command_bytes = 512\n\
@@ -52,6 +52,8 @@ const LISTENERS: [(&str, &str); 21] = [
          dnsbl = { lists = [\"all.lists.test\"], sender_lists = [\"d.lists.test\"], timeout = \"1s\" } }",
     ),
 ];
+/// What most rows are about is what strangers get, who may do everything else here.
+const RELAY_STRICTLY: &str = "relay_from = [\"127.0.0.0/8\"]\nbare_newline = \"reject\"";
 const RELAY: &str = "relay_from = [\"127.0.0.0/8\"]";
 
 /// What the listener `access` says of recipients. Tables stand before routes: they are put where the

@@ -14,6 +14,7 @@ mod go_smtp;
 mod greylist;
 mod haproxy;
 pub(crate) mod milters;
+mod nginx;
 mod opensmtpd;
 pub(crate) mod place;
 mod policy;
@@ -40,6 +41,13 @@ fn postfix_takes_and_passes_on() {
 fn haproxy_passes_connections_on() {
     if is_possible(&["haproxy"]) {
         haproxy::clients_are_known_behind_it();
+    }
+}
+
+#[test]
+fn nginx_passes_strangers_and_users_on() {
+    if is_possible(&["nginx-light", "libnginx-mod-mail"]) {
+        nginx::clients_behind_it_stay_who_they_are();
     }
 }
 

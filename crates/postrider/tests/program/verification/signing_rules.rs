@@ -1,6 +1,7 @@
 //! Who signs what, and what becomes of messages that nobody signs.
 
 use super::signing::make_key;
+use crate::support::certificate::{EC, make_certificate, section};
 use crate::support::client::Client;
 use crate::support::http::{get, metric};
 use crate::support::name_server::NameServer;
@@ -179,4 +180,58 @@ fn the_dns_is_held_against_keys() {
     assert!(said.out.is_empty());
     use std::os::unix::fs::PermissionsExt as _;
     assert_eq!(fs::metadata(files.path("s1.pem")).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+/// A listener for users, who are announced by name, and signers for some of them.
+fn with_users(files: &Files) -> String {
+    make_certificate(files.dir(), "mx", EC, &["relay.test"]);
+    let key = files.path("s1.pem").display().to_string();
+    let signer = |domain: &str, whose: &str| {
+        format!(
+            "[[signer]]\ndomains = [\"{domain}\"]\nselector = \"s1\"\nkey = \"{key}\"\n{whose}\n"
+        )
+    };
+    format!(
+        "hostname = \"relay.test\"\nspool = {{ path = \"spool\" }}\n{}\
+         [[listener]]\nname = \"users\"\nkind = \"submission\"\naddress = \"127.0.0.1:0\"\n\
+         logins = {{ table = \"passwords\" }}\nxclient_from = [\"127.0.0.1\"]\n\
+         unsigned = \"refuse\"\n\
+         [[table]]\nname = \"passwords\"\n[table.inline]\nJo = \"{{PLAIN}}x\"\nal = \"{{PLAIN}}x\"\n\
+         [[tenant]]\nname = \"acme\"\nlogins = [\"al\"]\n{}{}{}\
+         [[route]]\ndomains = [\"far.test\"]\nmaildir = {{ path = \"mail/{{local}}\" }}\n",
+        section("mx", &["relay.test"]),
+        signer("logins.test", "logins = [\"jo\"]"),
+        signer("tenants.test", "tenants = [\"acme\"]"),
+        signer("all.test", ""),
+    )
+}
+
+#[test]
+fn a_signer_signs_mail_of_its_tenants_and_users_alone() {
+    let files = Files::new();
+    make_key(&files, "example.org", "s1", "ed25519");
+    let server = Server::start(&files, &with_users(&files));
+    for (user, own, other) in [
+        ("jo", "logins.test", "tenants.test"),
+        ("JO", "logins.test", "tenants.test"),
+        ("al", "tenants.test", "logins.test"),
+    ] {
+        let mut client = Client::connect(server.address());
+        client.say(&format!("XCLIENT LOGIN={user} HELO=a.test PROTO=ESMTP"), "220");
+        for (author, reply) in [(own, "250"), ("all.test", "250"), (other, "550 5.7.20")] {
+            client.say("MAIL FROM:<jo@far.test>", "250");
+            client.say(&format!("RCPT TO:<{author}-{user}@far.test>"), "250");
+            client.say("DATA", "354");
+            client.send(format!("From: jo@{author}\r\n\r\nHello\r\n.\r\n"));
+            let said = client.reply();
+            assert!(said.starts_with(reply), "{user} {author}: {said}");
+        }
+        let user = user.to_lowercase();
+        for author in [own, "all.test"] {
+            for message in files.wait_maildir(&format!("mail/{author}-{user}"), 1) {
+                assert_eq!(signers(&message), [format!("s1 {author}")]);
+            }
+        }
+    }
+    server.stop();
 }

@@ -142,10 +142,15 @@ fn input_behind_a_need_waits() {
     session.answer_rcpt(START, 0, Err(reply("550 5.1.1 no\r250 yes")));
     let progress = session.handle_input(START, &input[39..], &mut Nowhere);
     assert_eq!(progress.consumed, 6);
-    assert!(matches!(progress.need, Need::Input));
+    assert!(matches!(progress.need, Need::DataRefused));
     let expected =
         "250 2.1.0 Sender ok\r\n550 5.1.1 no?250 yes\r\n554 5.5.1 No valid recipients\r\n";
     assert_eq!(said(&mut session), expected);
+    // Whatever came with that DATA is no command.
+    session.end_early_content();
+    let progress = session.handle_input(START, b"MAIL FROM:<>\r\n", &mut Nowhere);
+    assert!(matches!(progress.need, Need::Close));
+    assert_eq!(said(&mut session), "");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The server session against dialogues, smuggling attempts, arbitrary input and its own limits.
 
+mod lenient;
 mod limits;
 mod properties;
 mod smuggling;

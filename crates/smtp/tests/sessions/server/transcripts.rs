@@ -258,6 +258,7 @@ fn set(config: &mut ServerConfig, script: &mut Script, line: &str) {
         }
         "nul_strip" => config.nul = Nul::Strip,
         "nul_keep" => config.nul = Nul::Keep,
+        "lenient" => config.is_lenient = true,
         "normalize" => config.bare_newline = BareNewline::Normalize,
         "lmtp" => {
             config.lmtp = true;

@@ -218,7 +218,8 @@ impl Builder {
         }
         self.entries += 1;
         self.digest = self.digest.wrapping_add(digest(item));
-        let entry = Entry { text: hex(&item.id).into(), fields: item.fields.clone() };
+        let entry =
+            Entry { text: hex(&item.id).into(), fields: item.fields.clone(), ..Entry::default() };
         if self.has_ids {
             let written = self.writer.push(&id_name(&item.id), &Entry::default(), self.entries);
             written.map_err(|error| self.replacement.wrong(&error))?;

@@ -1,0 +1,137 @@
+//! What messages of clients that may relay get and lose at their header: users' (RFC 6409 §8), and those of devices,
+//! which can't do better.
+
+use mail::field_watch::{FieldWatch, Found};
+use mail::transfer_encoding::LINE_BYTES_MAX;
+use mail::{Refusal, origin};
+use mta::answer::{Answer, Decision};
+use mta::ingress::{Draft, Observer, Stage, Transaction, observed};
+use mta::seams::{Time as _, World};
+use std::rc::Rc;
+
+/// No header has so many of the fields that are looked at.
+pub(super) const TOO_MANY_FIELDS: Refusal =
+    Refusal::permanent((6, 0), "Too many fields of one name");
+
+/// What is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct FieldRules {
+    pub(super) add_missing: bool,
+    pub(super) remove_bcc: bool,
+    /// The domain of authors who have none, in ASCII.
+    pub(super) origin: Option<String>,
+}
+
+impl FieldRules {
+    pub(super) fn is_any(&self) -> bool {
+        *self != FieldRules::default()
+    }
+}
+
+/// Mends headers.
+pub(super) struct FieldStage<W: World> {
+    pub(super) rules: FieldRules,
+    pub(super) hostname: String,
+    pub(super) world: W,
+}
+
+impl<W: World> Stage for FieldStage<W> {
+    fn name(&self) -> &'static str {
+        "fields"
+    }
+
+    fn observe(&self, transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+        // What strangers send is as they sent it.
+        let is_wanted = transaction.session.may_relay();
+        is_wanted.then(|| Box::new(Watch(FieldWatch::new(&WATCHED[..]))) as _)
+    }
+
+    fn content<'a>(
+        &'a self,
+        _: &'a Rc<Transaction>,
+        draft: &'a mut Draft,
+        observer: Option<Box<dyn Observer>>,
+    ) -> Decision<'a, ()> {
+        let seen = observed::<Watch>(observer);
+        let Some(watch) = seen else { return Decision::pass() };
+        if watch.0.has_more() {
+            return Answer::Now(Err(TOO_MANY_FIELDS));
+        }
+        self.mend(draft, &watch.0.finish());
+        Decision::pass()
+    }
+}
+
+impl<W: World> FieldStage<W> {
+    /// Adds what the header lacks, and leaves out what nobody is to see.
+    fn mend(&self, draft: &mut Draft, fields: &[Found]) {
+        let FieldRules { add_missing, origin, remove_bcc } = &self.rules;
+        let named = |name: usize| fields.iter().filter(move |field| field.name == name);
+        if *remove_bcc {
+            for field in named(BCC).chain(named(RESENT_BCC)) {
+                draft.omit(field.range.clone());
+            }
+        }
+        if let (Some(domain), Some(field)) = (origin, named(FROM).next())
+            && let Some(complete) = completed(field, domain)
+        {
+            draft.omit(field.range.clone());
+            draft.prepend(&format!("From: {complete}"));
+        }
+        if !add_missing {
+            return;
+        }
+        let now = self.world.time().wall();
+        if !named(MESSAGE_ID).any(is_message_id) {
+            // RFC 6409 §8.3: one that is none is replaced. Some providers refuse mail with such.
+            for field in named(MESSAGE_ID) {
+                draft.omit(field.range.clone());
+            }
+            let (at, id) = (now.0, draft.id());
+            draft.prepend(&format!("Message-ID: <{at:x}.{id}@{}>", self.hostname));
+        }
+        if named(DATE).next().is_none() {
+            let mut field = b"Date: ".to_vec();
+            now.write_rfc5322(&mut field);
+            draft.prepend(&String::from_utf8_lossy(&field));
+        }
+    }
+}
+
+/// Whether the value has an id in brackets, with an `@` within (RFC 5322 §3.6.4).
+fn is_message_id(field: &Found) -> bool {
+    let value = field.value();
+    let inner = value.iter().position(|byte| *byte == b'<').and_then(|start| {
+        let inner = value.get(start + 1..)?;
+        inner.get(..inner.iter().position(|byte| *byte == b'>')?)
+    });
+    let Some(inner) = inner.filter(|_| !field.is_cut) else { return false };
+    let is_fit = |byte: &u8| byte.is_ascii_graphic() && *byte != b'<' || *byte >= 0x80;
+    let at = inner.iter().rposition(|byte| *byte == b'@');
+    at.is_some_and(|at| at > 0 && at + 1 < inner.len()) && inner.iter().all(is_fit)
+}
+
+/// The value of a From field whose authors lacked a domain; it goes into one line.
+pub(super) fn completed(field: &Found, domain: &str) -> Option<String> {
+    let value = field.value();
+    let text = std::str::from_utf8(&value).ok().filter(|text| text.is_ascii() && !field.is_cut)?;
+    let complete = origin::complete(text, domain)?;
+    ("From: ".len() + complete.len() <= LINE_BYTES_MAX as usize).then_some(complete)
+}
+
+/// Reads the header as it comes.
+pub(super) struct Watch(pub(super) FieldWatch<&'static [&'static str]>);
+
+impl Observer for Watch {
+    fn push(&mut self, piece: &[u8]) {
+        self.0.push(piece);
+    }
+}
+
+/// What is looked for.
+const WATCHED: [&str; 5] = ["Date", "Message-ID", "From", "Bcc", "Resent-Bcc"];
+const DATE: usize = 0;
+const MESSAGE_ID: usize = 1;
+const FROM: usize = 2;
+const BCC: usize = 3;
+const RESENT_BCC: usize = 4;

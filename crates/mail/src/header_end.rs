@@ -1,0 +1,247 @@
+//! A header that ends where all readers see its end: content as it comes, with an empty line put before the first
+//! line that is no field (RFC 5322 §2.1). Without it such a line is body to some readers, and to others a field,
+//! a continuation of the field that a relay adds above, or nothing.
+
+use crate::header::{Name, name_length};
+
+/// A line without a colon within so many octets begins no field.
+pub const FIELD_NAME_BYTES_MAX: usize = 998;
+
+/// What becomes the name of a line that separates messages in mailbox files (`From jo Mon …`), as Postfix has it.
+const MAILBOX_LINE: &[u8] = b"X-Mailbox-Line: ";
+
+/// Reads the header of content that comes in pieces.
+#[derive(Debug)]
+pub struct HeaderEnd {
+    at: At,
+    /// The beginning of a line, while it is not known what it is.
+    held: Vec<u8>,
+    is_first: bool,
+    added: Added,
+    /// Octets so far of the first line, while its new name makes it longer.
+    first_line: Option<u64>,
+}
+
+/// What was put in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Added {
+    pub bytes: u64,
+    /// The length of the first line, without its line end, if it is longer for that.
+    pub first_line: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    LineStart,
+    /// Within a line that is of the header.
+    Line,
+    /// All that comes passes.
+    Body,
+}
+
+enum Kind {
+    Unknown,
+    /// The header ends here by itself.
+    Empty,
+    Field,
+    Mailbox,
+    Other,
+}
+
+impl Default for HeaderEnd {
+    fn default() -> HeaderEnd {
+        let (added, held) = (Added::default(), Vec::new());
+        HeaderEnd { at: At::LineStart, held, is_first: true, added, first_line: None }
+    }
+}
+
+impl HeaderEnd {
+    /// Takes the next piece, and gives `sink` what is known to be in its place.
+    pub fn push(&mut self, piece: &[u8], mut sink: impl FnMut(&[u8])) {
+        if self.held.is_empty() {
+            return self.read(piece, &mut sink);
+        }
+        let mut whole = std::mem::take(&mut self.held);
+        whole.extend_from_slice(piece);
+        self.read(&whole, &mut sink);
+    }
+
+    /// The content is complete.
+    pub fn finish(&mut self, mut sink: impl FnMut(&[u8])) -> Added {
+        let held = std::mem::take(&mut self.held);
+        if !held.is_empty() && held != b"\r" {
+            self.end_header(&mut sink);
+        }
+        sink(&held);
+        self.at = At::Body;
+        if let Some(length) = self.first_line.take() {
+            self.added.first_line = length;
+        }
+        self.added
+    }
+
+    /// All that comes passes as it is.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.at == At::Body && self.held.is_empty()
+    }
+
+    fn read(&mut self, data: &[u8], sink: &mut impl FnMut(&[u8])) {
+        // `data[..from]` is with the sink.
+        let (mut from, mut at) = (0, 0);
+        while at < data.len() && self.at != At::Body {
+            let rest = data.get(at..).unwrap_or_default();
+            if self.at == At::Line {
+                let Some(lf) = memchr::memchr(b'\n', rest) else {
+                    self.count_first(rest.len());
+                    break;
+                };
+                self.count_first(lf);
+                if let Some(length) = self.first_line.take() {
+                    // Lines end with CRLF here.
+                    self.added.first_line = length.saturating_sub(1);
+                }
+                at += lf + 1;
+                self.at = At::LineStart;
+                continue;
+            }
+            match self.kind(rest) {
+                Kind::Unknown => {
+                    sink(data.get(from..at).unwrap_or_default());
+                    self.held = rest.to_vec();
+                    return;
+                }
+                Kind::Empty => self.at = At::Body,
+                Kind::Field => self.at = At::Line,
+                Kind::Mailbox => {
+                    sink(data.get(from..at).unwrap_or_default());
+                    from = at;
+                    sink(MAILBOX_LINE);
+                    self.added.bytes += MAILBOX_LINE.len() as u64;
+                    self.first_line = Some(MAILBOX_LINE.len() as u64);
+                    self.at = At::Line;
+                }
+                Kind::Other => {
+                    sink(data.get(from..at).unwrap_or_default());
+                    from = at;
+                    self.end_header(sink);
+                }
+            }
+            self.is_first = false;
+        }
+        sink(data.get(from..).unwrap_or_default());
+    }
+
+    fn end_header(&mut self, sink: &mut impl FnMut(&[u8])) {
+        sink(b"\r\n");
+        self.added.bytes += 2;
+        self.at = At::Body;
+    }
+
+    fn count_first(&mut self, bytes: usize) {
+        if let Some(length) = &mut self.first_line {
+            *length += bytes as u64;
+        }
+    }
+
+    /// What kind of line begins here.
+    fn kind(&self, line: &[u8]) -> Kind {
+        match line {
+            [b'\n', ..] | [b'\r', b'\n', ..] => return Kind::Empty,
+            [b'\r'] => return Kind::Unknown,
+            // A field goes on, if there is one.
+            [b' ' | b'\t', ..] if !self.is_first => return Kind::Field,
+            _ => {}
+        }
+        match name_length(line) {
+            Name::Ends { colon, .. } if colon <= FIELD_NAME_BYTES_MAX => Kind::Field,
+            Name::Cut if line.len() <= FIELD_NAME_BYTES_MAX => Kind::Unknown,
+            _ if self.is_first && is_mailbox_line(line) => Kind::Mailbox,
+            _ => Kind::Other,
+        }
+    }
+}
+
+/// Whether a line separates messages in mailbox files, or is such a line that was quoted.
+fn is_mailbox_line(line: &[u8]) -> bool {
+    let quotes = line.iter().take_while(|byte| **byte == b'>').count();
+    line.get(quotes..).is_some_and(|line| line.starts_with(b"From "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header;
+    use proptest::prelude::*;
+
+    fn mended(content: &[u8], piece_bytes: usize) -> (Vec<u8>, Added) {
+        let (mut end, mut out) = (HeaderEnd::default(), Vec::new());
+        for piece in content.chunks(piece_bytes.max(1)) {
+            end.push(piece, |piece| out.extend_from_slice(piece));
+        }
+        let added = end.finish(|piece| out.extend_from_slice(piece));
+        assert!(end.is_done());
+        (out, added)
+    }
+
+    #[test]
+    fn an_empty_line_stands_before_the_first_line_that_is_no_field() {
+        let long = "x".repeat(FIELD_NAME_BYTES_MAX);
+        let (name, longer) = (format!("{long}: y\r\n\r\n"), format!("{long}x: y\r\n"));
+        let ended = format!("\r\n{longer}");
+        for (content, expected) in [
+            ("", ""),
+            ("\r\nbody\r\n", "\r\nbody\r\n"),
+            ("A: b\r\n", "A: b\r\n"),
+            (
+                "A: b\r\n c\r\n\td\r\nE : f\r\n\r\n g\r\n",
+                "A: b\r\n c\r\n\td\r\nE : f\r\n\r\n g\r\n",
+            ),
+            ("A: b\r\n \r\nC: d\r\n\r\n", "A: b\r\n \r\nC: d\r\n\r\n"),
+            ("just text\r\nmore\r\n", "\r\njust text\r\nmore\r\n"),
+            ("just", "\r\njust"),
+            (" by mx.test with ESMTP\r\nFrom: a\r\n", "\r\n by mx.test with ESMTP\r\nFrom: a\r\n"),
+            ("\t\r\nFrom: a\r\n", "\r\n\t\r\nFrom: a\r\n"),
+            ("A: b\r\nno field\r\nFrom: c\r\n\r\n", "A: b\r\n\r\nno field\r\nFrom: c\r\n\r\n"),
+            ("A: b\r\n: c\r\n", "A: b\r\n\r\n: c\r\n"),
+            ("A: b\r\nFrom jo Mon\r\n", "A: b\r\n\r\nFrom jo Mon\r\n"),
+            ("From jo Mon\r\nA: b\r\n\r\n", "X-Mailbox-Line: From jo Mon\r\nA: b\r\n\r\n"),
+            (">>From jo\r\n\r\n", "X-Mailbox-Line: >>From jo\r\n\r\n"),
+            ("From : a\r\n\r\n", "From : a\r\n\r\n"),
+            ("From\r\n : a\r\n\r\n", "\r\nFrom\r\n : a\r\n\r\n"),
+            ("B\u{e9}: a\r\n", "\r\nB\u{e9}: a\r\n"),
+            ("A: b\n\nc", "A: b\n\nc"),
+            (&name, &name),
+            (&longer, &ended),
+        ] {
+            for piece_bytes in [1, 2, 3, 7, 4_096] {
+                let (out, added) = mended(content.as_bytes(), piece_bytes);
+                assert_eq!(String::from_utf8_lossy(&out), *expected, "{content:?}");
+                assert_eq!(added.bytes as usize, expected.len() - content.len(), "{content:?}");
+                let first = if expected.starts_with("X-M") { expected.find('\r') } else { None };
+                assert_eq!(added.first_line as usize, first.unwrap_or(0), "{content:?}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_comes_out_has_one_header_and_is_mended_once(
+            content in proptest::collection::vec(
+                proptest::sample::select(vec![
+                    &b"\r\n"[..], b" ", b":", b"a", b"From ", b"\t", b"\xe9", b"A: b\r\n", b".",
+                ]),
+                0..30,
+            ),
+            piece_bytes in 1_usize..9,
+        ) {
+            let content = content.concat();
+            let (out, _) = mended(&content, piece_bytes);
+            prop_assert_eq!(mended(&out, 4_096).0, out.clone());
+            // The header ends with an empty line, or with the content.
+            let end = header::fields(&out).map(|field| field.range.end).last().unwrap_or(0);
+            let rest = &out[end..];
+            prop_assert!(rest.is_empty() || rest == b"\r" || rest.starts_with(b"\r\n"), "{:?}", out);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Recipients that a transaction takes, and whoever stands for them.
+
+use super::decisions::kept_by;
+use super::stage::{Resolved, Substitute};
+use super::{Entrance, refusals};
+use crate::clients::Rate;
+use crate::seams::World;
+use mail::{Recipient, Refusal};
+
+/// Recipients draw on the budget of bodies in steps of this; the first step is free, like a small
+/// body.
+const ENVELOPE_STEP_BYTES: u64 = 16 * 1024;
+
+impl<W: World> Entrance<W> {
+    /// Takes a recipient into the transaction, as it was resolved.
+    ///
+    /// # Errors
+    /// Why it is not taken after all.
+    pub fn keep(&mut self, recipient: &Recipient, resolved: Resolved) -> Result<(), Refusal> {
+        self.resolutions.admit(&resolved)?;
+        if !self.count.charge(Rate::Recipients) {
+            return Err(refusals::RECIPIENTS);
+        }
+        self.hold_recipient(recipient)?;
+        let resolved = match resolved {
+            Resolved::Replaced(others) => self.keep_others(recipient, others)?,
+            other => other,
+        };
+        self.resolutions.add(&recipient.mailbox, resolved);
+        Ok(())
+    }
+
+    /// Those that stand for a recipient, as far as their routes keep mail.
+    fn keep_others(
+        &mut self,
+        of: &Recipient,
+        others: Box<[Substitute]>,
+    ) -> Result<Resolved, Refusal> {
+        let active = self.ingress.router.active();
+        let (mut kept, mut dropped) = (Vec::with_capacity(others.len()), None);
+        for other in others {
+            let Some(route) = active.route_of(&other.recipient.mailbox) else {
+                return Err(refusals::NO_ROUTE);
+            };
+            let (listener, may_relay) = (self.session.listener(), self.session.may_relay());
+            let (rcpt, member) = (&of.mailbox, &other.recipient.mailbox);
+            let refused = active.config.refuses_member(listener, may_relay, rcpt, member, route);
+            if let Some(refusal) = refused {
+                return Err(refusal);
+            }
+            match kept_by(Some(route)) {
+                Resolved::Kept => {
+                    self.hold_recipient(&other.recipient)?;
+                    kept.push(other);
+                }
+                why => dropped = Some(why),
+            }
+        }
+        Ok(dropped.filter(|_| kept.is_empty()).unwrap_or_else(|| Resolved::Replaced(kept.into())))
+    }
+
+    /// Takes memory for a recipient.
+    fn hold_recipient(&mut self, recipient: &Recipient) -> Result<(), Refusal> {
+        let text =
+            recipient.mailbox.as_str().len() + recipient.orcpt.as_ref().map_or(0, |o| o.len());
+        // The record, its texts, and its entry in the index.
+        self.envelope_bytes += (size_of::<Recipient>() + text + 64) as u64;
+        if self.envelope_bytes <= self.envelope.amount() + ENVELOPE_STEP_BYTES
+            || self.envelope.try_grow(ENVELOPE_STEP_BYTES)
+        {
+            return Ok(());
+        }
+        Err(refusals::NO_MEMORY)
+    }
+}

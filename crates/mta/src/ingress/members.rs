@@ -1,0 +1,276 @@
+//! The members of an alias, as a table or a file has them: between commas and blanks, which may stand in
+//! quotes. Only the text that the operator wrote is split. A value that came from the key, which a stranger
+//! may have written, stays in one member whatever is in it, and is quoted where it needs quotes.
+
+use lookup::Entry;
+use mail::is_dot_string;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// What begins a member that is a file with members.
+pub(super) const LIST: &str = ":include:";
+
+/// One member.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Written<'e> {
+    Address(Cow<'e, str>),
+    /// The path of a file with members.
+    List(Cow<'e, str>),
+    /// A value from the key would name a file or a domain.
+    Bad(Cow<'e, str>),
+}
+
+/// The members of a text without values from a key.
+pub(super) fn members(text: &str) -> impl Iterator<Item = Written<'_>> {
+    let mut quotes = Quotes::default();
+    let parts = text.split(move |c: char| quotes.handle(c) && is_separator(c));
+    parts.filter(|part| !part.is_empty()).map(written)
+}
+
+/// The members of an entry. `is_built`: its text may be made of a key that is no plain one, which does not
+/// show in it; then it is one member.
+pub(super) fn members_of(entry: &Entry, is_built: bool) -> Vec<Written<'_>> {
+    if !entry.filled.is_empty() {
+        return split_filled(&entry.text, &entry.filled);
+    }
+    let all: Vec<Written<'_>> = members(&entry.text).collect();
+    match (is_built, &*all) {
+        (false, _) | (true, [] | [Written::Address(_)]) => all,
+        (true, _) => vec![Written::Bad((&*entry.text).into())],
+    }
+}
+
+fn written(part: &str) -> Written<'_> {
+    // sendmail's files have the whole of it in quotes.
+    let bare = part.strip_prefix('"').and_then(|part| part.strip_suffix('"')).unwrap_or(part);
+    match bare.strip_prefix(LIST) {
+        Some(path) => Written::List(path.into()),
+        None => Written::Address(part.into()),
+    }
+}
+
+fn is_separator(c: char) -> bool {
+    c == ',' || c.is_ascii_whitespace()
+}
+
+/// Whether a text is within quotes.
+#[derive(Default)]
+struct Quotes {
+    is_quoted: bool,
+    is_escaped: bool,
+}
+
+impl Quotes {
+    /// Takes the next character; returns true if it is outside of quotes.
+    fn handle(&mut self, c: char) -> bool {
+        if self.is_escaped {
+            self.is_escaped = false;
+        } else if c == '\\' {
+            self.is_escaped = self.is_quoted;
+        } else if c == '"' {
+            self.is_quoted = !self.is_quoted;
+        }
+        !self.is_quoted
+    }
+}
+
+/// A member that is being read.
+#[derive(Default)]
+struct Member {
+    text: String,
+    /// Where the last `@` of the operator stands.
+    at: Option<usize>,
+    /// The operator's text at its beginning.
+    written_bytes: usize,
+    has_values: bool,
+    /// A value has a slash.
+    has_slash: bool,
+}
+
+fn split_filled<'e>(text: &str, filled: &[Range<u32>]) -> Vec<Written<'e>> {
+    let (mut all, mut member, mut quotes) = (Vec::new(), Member::default(), Quotes::default());
+    let mut ranges = filled.iter().peekable();
+    for (place, c) in text.char_indices() {
+        let place = u32::try_from(place).unwrap_or(u32::MAX);
+        while ranges.next_if(|range| range.end <= place).is_some() {}
+        if ranges.peek().is_some_and(|range| range.contains(&place)) {
+            member.fill(c, quotes.is_quoted);
+        } else if quotes.handle(c) && is_separator(c) {
+            all.extend(std::mem::take(&mut member).finish());
+        } else {
+            member.write(c);
+        }
+    }
+    all.extend(member.finish());
+    all
+}
+
+impl Member {
+    fn write(&mut self, c: char) {
+        if c == '@' {
+            self.at = Some(self.text.len());
+        }
+        self.text.push(c);
+        if !self.has_values {
+            self.written_bytes = self.text.len();
+        }
+    }
+
+    fn fill(&mut self, c: char, is_quoted: bool) {
+        self.has_values = true;
+        self.has_slash |= c == '/';
+        if is_quoted && matches!(c, '"' | '\\') {
+            self.text.push('\\');
+        }
+        self.text.push(c);
+    }
+
+    fn finish(self) -> Option<Written<'static>> {
+        let Member { text, at, written_bytes, has_values, has_slash } = self;
+        if text.is_empty() {
+            return None;
+        }
+        if !has_values {
+            return Some(match written(&text) {
+                Written::List(path) => Written::List(path.into_owned().into()),
+                Written::Address(text) | Written::Bad(text) => {
+                    Written::Address(text.into_owned().into())
+                }
+            });
+        }
+        if let Some(path) = text.strip_prefix(LIST) {
+            return Some(match written_bytes >= LIST.len() && !has_slash {
+                true => Written::List(path.to_owned().into()),
+                false => Written::Bad(text.into()),
+            });
+        }
+        let at = at.or_else(|| text.rfind('@'));
+        let (local, domain) = text.split_at(at.unwrap_or(text.len()));
+        if local.is_empty() {
+            // `@example.org` of the operator keeps the local part; that of a stranger would choose the domain.
+            return Some(match written_bytes > 0 {
+                true => Written::Address(text.into()),
+                false => Written::Bad(text.into()),
+            });
+        }
+        if local.starts_with('"') || is_dot_string(local) {
+            return Some(Written::Address(text.into()));
+        }
+        let mut quoted = String::with_capacity(text.len() + 2);
+        quoted.push('"');
+        for c in local.chars() {
+            if matches!(c, '"' | '\\') {
+                quoted.push('\\');
+            }
+            quoted.push(c);
+        }
+        quoted.push('"');
+        quoted.push_str(domain);
+        Some(Written::Address(quoted.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(written: &Written<'_>) -> String {
+        match written {
+            Written::Address(text) => text.to_string(),
+            Written::List(path) => format!("list {path}"),
+            Written::Bad(text) => format!("bad {text}"),
+        }
+    }
+
+    #[test]
+    fn members_stand_between_commas_and_blanks() {
+        let all = |text| members(text).map(|one| shown(&one)).collect::<Vec<_>>();
+        assert_eq!(all("a@x.test, b@x.test\tc@x.test,,"), ["a@x.test", "b@x.test", "c@x.test"]);
+        assert_eq!(
+            all("\"a, \\\" b\"@x.test,c@x.test"),
+            ["\"a, \\\" b\"@x.test", "c@x.test"],
+            "not within quotes"
+        );
+        assert!(all(" , ").is_empty());
+        assert_eq!(all(":include:/l/a, \":include:/l/b c\" x"), ["list /l/a", "list /l/b c", "x"]);
+    }
+
+    /// `{value}` in a template is one from the key.
+    fn split(template: &str, value: &str) -> Vec<String> {
+        let (mut text, mut filled) = (String::new(), Vec::new());
+        for (n, part) in template.split("{}").enumerate() {
+            if n > 0 {
+                let start = text.len() as u32;
+                text.push_str(value);
+                filled.push(start..text.len() as u32);
+            }
+            text.push_str(part);
+        }
+        members_of(&Entry::filled(text, filled), false).iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_value_of_the_key_makes_no_second_member() {
+        for value in [
+            "victim@far.test,y",
+            "victim@far.test y",
+            "victim@far.test\ty",
+            ",victim@far.test,",
+            "a\"b, victim@far.test",
+            "\\\", victim@far.test, \\\"",
+            "x\" victim@far.test \"y",
+            "@far.test",
+            "a@far.test",
+            ":include:/etc/passwd,victim@far.test",
+        ] {
+            let all = split("{}@x.test, list@y.test", value);
+            assert_eq!(all.len(), 2, "{value:?}: {all:?}");
+            assert!(all[0].ends_with("@x.test") && all[1] == "list@y.test", "{value:?}: {all:?}");
+            let quoted = split("\"{}\"@x.test,{}-2@y.test", value);
+            assert_eq!(quoted.len(), 2, "{value:?}: {quoted:?}");
+            for written in all.iter().chain(&quoted) {
+                let parsed = mail::Mailbox::parse(written, true);
+                let domain = parsed.map(|mailbox| mailbox.domain_str().to_owned());
+                // What can't be an address refuses the alias.
+                assert!(domain.is_err() || domain.as_deref() != Ok("far.test"), "{written}");
+            }
+        }
+        assert_eq!(split("{}@x.test", "a b"), ["\"a b\"@x.test"]);
+        assert_eq!(split("{}@x.test", "a\\ \"b"), ["\"a\\\\ \\\"b\"@x.test"]);
+        assert_eq!(split("x-{}@x.test", "jo"), ["x-jo@x.test"]);
+        assert_eq!(split("{}", "jo@x.test"), ["jo@x.test"]);
+        assert_eq!(split("@{}", "x.test"), ["@x.test"]);
+        assert_eq!(split("{}", "@far.test"), ["bad @far.test"]);
+    }
+
+    #[test]
+    fn a_value_of_the_key_names_no_file() {
+        assert_eq!(split(":include:/lists/{}", "staff"), ["list /lists/staff"]);
+        for value in ["../passwd", "a/b", "/etc/passwd"] {
+            assert_eq!(
+                split(":include:/lists/{}", value),
+                [format!("bad :include:/lists/{value}")]
+            );
+        }
+        assert_eq!(split("{}", ":include:/lists/a"), ["bad :include:/lists/a"]);
+        assert_eq!(split("{}include:/lists/a", ":"), ["bad :include:/lists/a"]);
+    }
+
+    #[test]
+    fn what_may_be_built_of_a_key_is_one_member() {
+        let built = |text: &str, is_built| {
+            members_of(&Entry::text(text), is_built).iter().map(shown).collect::<Vec<_>>()
+        };
+        assert_eq!(built("a@x.test", true), ["a@x.test"]);
+        assert_eq!(built("\"a b\"@x.test", true), ["\"a b\"@x.test"]);
+        assert_eq!(built("a@x.test,b@x.test", false), ["a@x.test", "b@x.test"]);
+        for text in ["a@x.test,b@x.test", "a@x.test b@x.test", ":include:/lists/a"] {
+            assert_eq!(built(text, true), [format!("bad {text}")]);
+        }
+        let of_key = std::iter::once(0..3).collect();
+        let parts = [Entry::filled("a,b@x.test", of_key), Entry::text("c@x.test")];
+        let union = Entry::join(&parts);
+        let all: Vec<String> = members_of(&union, false).iter().map(shown).collect();
+        assert_eq!(all, ["\"a,b\"@x.test", "c@x.test"]);
+    }
+}

@@ -1,0 +1,205 @@
+//! Rights of a session that are looked up again, by the configuration in force.
+
+use super::decisions::{Grace, decided};
+use super::login::{LoginSource, Logins};
+use super::protocol::Handler;
+use super::rights::{LOGIN_CHECK_INTERVAL, Login, Proof, Seen};
+use super::{Entrance, Ingress, refusals};
+use crate::answer::Answer;
+use crate::console::Quoted;
+use crate::seams::{Introspection, LoginServer, LoginTerms, Net, Tables as _, World};
+use crate::tables;
+use auth::sasl::bearer::Token;
+use config::{Listener, TableEntry};
+use lookup::Entry;
+use mail::Refusal;
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl<W: World> Ingress<W> {
+    /// What may have changed rights so far.
+    pub(super) fn seen(&self) -> Seen {
+        let changes = self.services.world.tables().changes();
+        Seen { reloads: self.reloads.get(), changes }
+    }
+}
+
+impl<W: World> Entrance<W> {
+    /// Returns true if [`Entrance::renew`] is due.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        let (rights, seen) = (&self.rights, self.ingress.seen());
+        rights.seen.reloads != seen.reloads
+            || rights.login.is_some()
+                && (rights.seen != seen
+                    || self.now().since(rights.looked_up_at) >= LOGIN_CHECK_INTERVAL)
+    }
+
+    /// The listener as the configuration in force has it, and its handler, which knows who may log in.
+    ///
+    /// # Errors
+    /// The configuration has no such listener any more.
+    pub fn follow(&mut self) -> Result<Rc<dyn Handler<W>>, Refusal> {
+        let rules = self.ingress.rules(self.count.socket);
+        let rules =
+            rules.filter(|rules| !rules.is_withdrawn()).ok_or(refusals::WITHDRAWN.closing())?;
+        let handler = rules.handler.clone().ok_or(refusals::WITHDRAWN.closing())?;
+        self.count.follow(&rules.listener);
+        Ok(handler)
+    }
+
+    /// Looks the rights of the session up by the configuration in force, after [`Entrance::follow`].
+    ///
+    /// # Errors
+    /// The session's identity is no longer what it was: it ends. Or nobody knows now (454).
+    pub async fn renew(
+        &mut self,
+        stream: Option<&<W::Net as Net>::Stream>,
+        logins: Option<&Logins>,
+        terms: LoginTerms,
+    ) -> Result<(), Refusal> {
+        let listener = Arc::clone(self.count.listener());
+        let seen = self.ingress.seen();
+        if !self.rights.announcers.iter().all(|one| one.is_believed(&listener)) {
+            return Err(self.withdrawn("the proxy is not believed any more"));
+        }
+        let could_relay = self.session.may_relay();
+        let mut may_relay = listener.relay_network(self.session.client().address.ip()).is_some();
+        self.session.follow(&listener, may_relay);
+        self.renew_certificate(stream, &listener).await?;
+        may_relay |= self.session.may_relay();
+        if self.session.client().login.is_some() {
+            if !self.is_still_logged_in(logins, terms).await? {
+                return Err(self.withdrawn("the login does not hold any more"));
+            }
+            may_relay = true;
+        }
+        self.session.follow(&listener, may_relay);
+        self.count.may_relay = may_relay;
+        (self.rights.seen, self.rights.looked_up_at) = (seen, self.now());
+        if could_relay && !may_relay {
+            self.become_stranger().await?;
+        }
+        Ok(())
+    }
+
+    /// The certificate counts as the authorities and tables in force have it.
+    async fn renew_certificate(
+        &mut self,
+        stream: Option<&<W::Net as Net>::Stream>,
+        listener: &Listener,
+    ) -> Result<(), Refusal> {
+        let was_certified = self.session.forget_certificate();
+        let (Some(asked), Some(stream)) = (&listener.client_certificates, stream) else {
+            return Ok(());
+        };
+        if self.session.client().tls.is_none() {
+            return Ok(());
+        }
+        match self.ingress.services.world.net().certificate(stream, asked) {
+            Some(shown) => self.recognise(asked, &shown).await,
+            None if asked.required && was_certified => {
+                return Err(self.withdrawn("the certificate does not count any more"));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Nothing was asked about a client that could relay: it is asked now, as of one that connects.
+    async fn become_stranger(&mut self) -> Result<(), Refusal> {
+        self.session.forget_attached();
+        let stages = self.ingress.stages(self.count.socket);
+        for stage in &*stages {
+            decided(&self.ingress.services, stage.connect(&self.session), Grace::None).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if the login stands as it was proved.
+    async fn is_still_logged_in(
+        &self,
+        logins: Option<&Logins>,
+        terms: LoginTerms,
+    ) -> Result<bool, Refusal> {
+        let client = self.session.client();
+        let (Some(login), Some(user)) = (&self.rights.login, &client.login) else {
+            return Ok(true);
+        };
+        let Login { spelled, proof } = &**login;
+        let Some(logins) = logins else { return Ok(false) };
+        Ok(match (proof, &logins.source) {
+            (Proof::Stored(entry), LoginSource::Table(table)) => {
+                let kept = self.stored(table, spelled).await?;
+                kept.is_his && kept.stamp == *entry && kept.name == **user
+            }
+            (Proof::Entry(entry), LoginSource::Server(LoginServer::Directory(_))) => {
+                let LoginSource::Server(server) = &logins.source else { return Ok(false) };
+                let found = self.entry_elsewhere(server, spelled, terms).await?;
+                found.is_some() && found.as_deref() == entry.as_deref()
+            }
+            (Proof::Server(at), LoginSource::Server(LoginServer::Dovecot(now))) => at == now,
+            (Proof::Token(token), _) => match &logins.tokens {
+                Some(server) => self.is_token_of(server, token, user, terms).await?,
+                None => false,
+            },
+            (Proof::Certificate, _) => client.certified.as_ref() == Some(user),
+            (Proof::Announced, _) => true,
+            (Proof::Stored(_) | Proof::Entry(_) | Proof::Server(_), _) => false,
+        })
+    }
+
+    async fn is_token_of(
+        &self,
+        server: &Arc<Introspection>,
+        token: &Token,
+        user: &str,
+        terms: LoginTerms,
+    ) -> Result<bool, Refusal> {
+        let authenticators = self.ingress.services.world.authenticators();
+        let whose = self.heard(authenticators.whose(server, token.clone(), terms)).await?;
+        Ok(whose.as_deref() == Some(user))
+    }
+
+    /// A right is gone: logs it, and ends the session, which begins anew with whoever connects again.
+    fn withdrawn(&self, why: &str) -> Refusal {
+        let services = &self.ingress.services;
+        let client = self.session.client();
+        let (address, listener) = (client.address, &client.listener);
+        let user = Quoted(client.login.as_deref().unwrap_or_default());
+        services.console.warn(
+            "rights",
+            format_args!("session ended: {why} client={address} listener={listener} user={user}"),
+        );
+        refusals::RIGHTS_CHANGED.closing()
+    }
+
+    /// The name by which a user is known, however the client spelled it: that in the field `user` of the
+    /// entry, else the key that was found. Capitals count only where the table has another user without.
+    pub(super) async fn name_of(
+        &self,
+        table: &Arc<TableEntry>,
+        user: &str,
+        entry: &Entry,
+    ) -> Result<String, Refusal> {
+        if let Some(name) = entry.field(USER_NAME).map(str::trim).filter(|name| !name.is_empty()) {
+            return Ok(name.to_owned());
+        }
+        let key = tables::rewritten(&table.rewrite, user).into_owned();
+        let folded = lookup::fold(user);
+        if folded == user {
+            return Ok(key);
+        }
+        let services = &self.ingress.services;
+        let found = tables::find(services.world.tables(), table, &folded);
+        let found = found.then(|found| Answer::Now(Ok(found)));
+        let found = decided(services, found, Grace::None).await?;
+        let found = found.map_err(|trouble| self.nobody_knows(&trouble))?;
+        let is_same = found.is_some_and(|other| *other == *entry);
+        let folded = tables::rewritten(&table.rewrite, &folded).into_owned();
+        Ok(if is_same { folded } else { key })
+    }
+}
+
+/// The field of an entry that names its user.
+const USER_NAME: &str = "user";

@@ -1,0 +1,99 @@
+//! What the rights of a session rest on: they hold as long as the configuration and the tables grant them.
+//!
+//! MAIL asks for them anew after a reload, after a change of a table, and from time to time for the sake of
+//! tables that are asked elsewhere ([`LOGIN_CHECK_INTERVAL`]).
+
+use crate::login_failures::Who;
+use auth::sasl::bearer::Token;
+use config::{HostPort, Listener};
+use mail::Mono;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// A login is looked up again at the first MAIL after this time, although nothing is known to have changed:
+/// servers don't notify of a password that is another one now.
+pub const LOGIN_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What the rights of a session rest on.
+#[derive(Debug)]
+pub(super) struct Rights {
+    /// What had happened when they were looked up.
+    pub(super) seen: Seen,
+    pub(super) looked_up_at: Mono,
+    pub(super) login: Option<Box<Login>>,
+    /// The clients that were believed in turn when they announced the next one.
+    pub(super) announcers: Vec<Announcer>,
+}
+
+/// What may change rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Reloads so far.
+    pub(super) reloads: u64,
+    /// Changes of tables so far.
+    pub(super) changes: u64,
+}
+
+/// A login and its proof.
+#[derive(Debug)]
+pub(super) struct Login {
+    /// As the client spelled it.
+    pub(super) spelled: Box<str>,
+    pub(super) proof: Proof,
+}
+
+/// How a client has proved to be a user.
+#[derive(Clone, Debug)]
+pub(super) enum Proof {
+    /// By the stored password of this entry.
+    Stored(Who),
+    /// By a bind as this entry of a directory; `None`: the directory has not named it.
+    Entry(Option<Box<str>>),
+    /// By the word of this server.
+    Server(HostPort),
+    Token(Token),
+    Certificate,
+    /// By the word of a client that is believed.
+    Announced,
+}
+
+/// A peer that was believed about whose connection it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Announcer {
+    /// By a PROXY header.
+    Proxy(IpAddr),
+    /// In the protocol that is spoken.
+    Client(IpAddr),
+}
+
+impl Announcer {
+    pub(super) fn is_believed(self, listener: &Listener) -> bool {
+        match self {
+            Announcer::Proxy(peer) => listener.is_proxy(peer),
+            Announcer::Client(client) => listener.protocol.may_speak_for_others(client),
+        }
+    }
+}
+
+impl Rights {
+    /// Those of a connection, which a proxy passes on perhaps.
+    pub(super) fn new(seen: Seen, now: Mono, proxy: Option<IpAddr>) -> Rights {
+        Rights {
+            seen,
+            looked_up_at: now,
+            login: None,
+            announcers: proxy.map(Announcer::Proxy).into_iter().collect(),
+        }
+    }
+
+    /// A client that is believed speaks for another one from now on, who has no login of its own.
+    pub(super) fn announce(&mut self, by: IpAddr) {
+        self.login = None;
+        self.announcers.push(Announcer::Client(by));
+    }
+
+    pub(super) fn log_in(&mut self, spelled: &str, proof: Proof, now: Mono) {
+        self.looked_up_at = now;
+        self.login = Some(Box::new(Login { spelled: spelled.into(), proof }));
+    }
+}
