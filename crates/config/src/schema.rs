@@ -20,6 +20,8 @@ pub struct Schema {
     channels: Vec<ChannelKind>,
     stages: Vec<StageKind>,
     tables: Vec<TableKind>,
+    /// Kinds of tables that this build does not have, with the feature that would bring them.
+    absent_tables: Vec<(&'static str, &'static str)>,
     /// As JSON schema, once it was asked for.
     pub(super) json: OnceLock<Value>,
 }
@@ -69,6 +71,7 @@ pub(super) struct TableKind {
     pub(super) summary: &'static str,
     pub(super) example: &'static str,
     pub(super) is_remote: bool,
+    pub(super) requests_max: u32,
     /// Name of the definition in the JSON schema.
     pub(super) definition: String,
     pub(super) define: fn(&mut SchemaGenerator) -> schemars::Schema,
@@ -193,10 +196,19 @@ impl Schema {
             summary: S::SUMMARY,
             example: S::EXAMPLE,
             is_remote: S::IS_REMOTE,
+            requests_max: S::REQUESTS_MAX,
             definition: S::Text::schema_name().into_owned(),
             define: SchemaGenerator::subschema_for::<S::Text>,
             read: read_table::<S>,
         });
+        self
+    }
+
+    /// Names a kind of table that this build does not have, and the feature that would bring it: whoever writes it is
+    /// told so.
+    #[must_use]
+    pub fn absent_table(mut self, key: &'static str, feature: &'static str) -> Schema {
+        self.absent_tables.push((key, feature));
         self
     }
 
@@ -223,6 +235,11 @@ impl Schema {
 }
 
 impl Elsewhere for Schema {
+    fn missing_feature(&self, section: &str, key: &str) -> Option<&'static str> {
+        let mut absent = self.absent_tables.iter().filter(|_| section == "table");
+        absent.find(|(absent, _)| *absent == key).map(|(_, feature)| *feature)
+    }
+
     fn elsewhere(&self, section: &str, key: &str) -> Option<&'static str> {
         let kind = section.strip_prefix("route.")?;
         let kind = self.channels.iter().find(|channel| channel.key == kind)?;

@@ -12,6 +12,9 @@ use toml::de::{DeTable, DeValue};
 pub(super) trait Elsewhere {
     /// Why `section` (`route.mx`) has no such key, where that has a reason.
     fn elsewhere(&self, section: &str, key: &str) -> Option<&'static str>;
+
+    /// The feature of the program's build that would bring this key.
+    fn missing_feature(&self, section: &str, key: &str) -> Option<&'static str>;
 }
 
 /// The shape of a file.
@@ -78,14 +81,20 @@ impl<'a> Checker<'a> {
             .map(|candidate| (distance(key_text, candidate), *candidate))
             .min()
             .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4);
-        let elsewhere = self.sections.and_then(|s| s.elsewhere(&section_of(path), key_text));
+        let section = section_of(path);
+        let feature = self.sections.and_then(|s| s.missing_feature(&section, key_text));
+        let elsewhere = self.sections.and_then(|s| s.elsewhere(&section, key_text));
         let help = match near {
+            _ if let Some(feature) = feature => format!("build it with `--features {feature}`"),
             _ if let Some(reason) = elsewhere => reason.to_owned(),
             Some((_, candidate)) => format!("did you mean `{candidate}`?"),
             None if known.is_empty() => "this section has no keys".to_owned(),
             None => format!("keys here: {}", known.join(", ")),
         };
-        let message = match section_of(path) {
+        let message = match section {
+            _ if let Some(feature) = feature => format!(
+                "`{key_text}` needs the feature `{feature}`, without which this program was built"
+            ),
             section if section.is_empty() => format!("unknown key `{key_text}`"),
             section => format!("unknown key `{key_text}` in `{section}`"),
         };

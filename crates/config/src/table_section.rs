@@ -19,6 +19,8 @@ pub trait TableSection: 'static {
     const EXAMPLE: &'static str;
     /// Answers come from elsewhere, later: they are cached.
     const IS_REMOTE: bool;
+    /// Requests at once, where the file says nothing.
+    const REQUESTS_MAX: u32 = 16;
     /// The value as it is written: a table. Its doc comments are the reference page.
     type Text: DeserializeOwned + JsonSchema;
 

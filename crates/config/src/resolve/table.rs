@@ -61,8 +61,8 @@ impl Resolver<'_> {
             let help = "its answers are at hand: leave `cache` out";
             self.error(&format!("{at}.cache"), format!("`{}` needs no cache", kind.key), help);
         }
-        let cache =
-            self.table_cache(&format!("{at}.cache"), &text.cache.clone().unwrap_or_default());
+        let cache = text.cache.clone().unwrap_or_default();
+        let cache = self.table_cache(&format!("{at}.cache"), &cache, kind.requests_max);
         let table = value.as_table().cloned().unwrap_or_default();
         let settings = (kind.read)(table, &mut Reader::new(self, format!("{at}.{}", kind.key)))?;
         let parts = self.parts(&format!("{at}.{}", kind.key), &*settings, before);
@@ -134,13 +134,13 @@ impl Resolver<'_> {
         }
     }
 
-    fn table_cache(&mut self, at: &str, text: &TableCacheText) -> TableCache {
+    fn table_cache(&mut self, at: &str, text: &TableCacheText, requests_max: u32) -> TableCache {
         TableCache {
             positive: self.duration(&format!("{at}.positive"), &text.positive),
             negative: self.duration(&format!("{at}.negative"), &text.negative),
             stale: self.duration(&format!("{at}.stale"), &text.stale),
             entries_max: text.max_entries,
-            requests_max: text.max_requests,
+            requests_max: text.max_requests.unwrap_or(requests_max),
             waiting_max: text.max_waiting,
             timeout: self.timeout(&format!("{at}.timeout"), &text.timeout),
         }

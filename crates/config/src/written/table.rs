@@ -50,9 +50,10 @@ pub struct TableCacheText {
     /// How many answers are kept; those that were used least go first.
     #[schemars(range(min = 1))]
     pub max_entries: u32,
-    /// Requests that are under way at once.
+    /// Requests that are under way at once. Without it 16, and 64 for `ldap`, whose connections carry many.
     #[schemars(range(min = 1, max = 1000))]
-    pub max_requests: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_requests: Option<u32>,
     /// Questions that wait for an answer; beyond it the answer is "try again later".
     #[schemars(range(min = 1))]
     pub max_waiting: u32,
@@ -67,7 +68,7 @@ impl Default for TableCacheText {
             negative: "1m".into(),
             stale: "1h".into(),
             max_entries: 100_000,
-            max_requests: 16,
+            max_requests: None,
             max_waiting: 10_000,
             timeout: "20s".into(),
         }

@@ -4,9 +4,28 @@ use mail::Wall;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use x509_cert::Certificate;
+use x509_cert::certificate::Version;
 use x509_cert::der::Decode as _;
 
 const DAY: Duration = Duration::from_secs(86_400);
+
+/// Whether a certificate is one of X.509 version 3: TLS libraries refuse others, in words about the peer.
+///
+/// # Errors
+/// A sentence.
+pub(super) fn check_version(der: &[u8]) -> Result<(), String> {
+    // What can't be read is told elsewhere.
+    let Ok(certificate) = Certificate::from_der(der) else { return Ok(()) };
+    let number = match certificate.tbs_certificate().version() {
+        Version::V3 => return Ok(()),
+        Version::V1 => 1,
+        Version::V2 => 2,
+    };
+    Err(format!(
+        "the certificate is of X.509 version {number}; have it issued as one of version 3, with its names as \
+         extensions (`-extfile` of openssl x509)"
+    ))
+}
 
 /// The end of one certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]

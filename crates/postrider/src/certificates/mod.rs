@@ -283,6 +283,10 @@ fn read_configured(
 fn certified(chain: &Path, key: &Path) -> Result<CertifiedKey, String> {
     let certificates = pem::certificates(chain)?;
     let secret = pem::key(key)?;
+    if let Some(first) = certificates.first() {
+        expiry::check_version(first.as_ref())
+            .map_err(|why| format!("{}: {why}", chain.display()))?;
+    }
     let provider = crypto::provider();
     CertifiedKey::from_der(certificates, secret, &provider)
         .map_err(|error| format!("{} with {}: {error}", chain.display(), key.display()))

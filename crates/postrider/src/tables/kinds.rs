@@ -23,6 +23,8 @@ pub(crate) fn schema() -> &'static Schema {
             .table::<TcpTableText>();
         #[cfg(feature = "sql")]
         let schema = schema.table::<SqlText>();
+        #[cfg(not(feature = "sql"))]
+        let schema = schema.absent_table("sql", "sql");
         schema
     });
     &SCHEMA
@@ -68,4 +70,16 @@ fn build<S: TableSettings>(
     let settings = Arc::clone(settings);
     // It was of this type a moment ago.
     Some(Box::new(move || settings.of::<S>().map(backend).expect("the kind of the settings")))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    #[cfg(not(feature = "sql"))]
+    fn a_kind_that_this_build_does_not_have_names_its_feature() {
+        let text = "[[listener]]\naddress = \"127.0.0.1:25\"\n[[table]]\nname = \"t\"\n\
+                    sql = { url = \"sqlite:x\", query = \"SELECT 1\" }\n[[route]]\ndiscard = {}\n";
+        let mistakes = super::schema().parse(text, "test.toml").unwrap_err().to_string();
+        assert!(mistakes.contains("needs the feature `sql`"), "{mistakes}");
+    }
 }

@@ -3,10 +3,11 @@
 use crate::support::certificate::{EC, RSA, make_certificate, section};
 use crate::support::client::Client;
 use crate::support::http::{get, metric};
-use crate::support::server::{CONFIG, Server};
-use crate::support::{Files, tool, wait_until};
+use crate::support::server::{CONFIG, Server, command};
+use crate::support::{Files, config, tool, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::Command;
 
 /// A listener with STARTTLS, and one that is encrypted from the start.
 const LISTENERS: &str = "\
@@ -440,4 +441,24 @@ fn server_in_clear(files: &Files) -> Server {
     let listeners = LISTENERS.replace("tls = \"implicit\"\n", "");
     let head = "hostname = \"mx.here.test\"\nspool = { path = \"spool\" }\n";
     Server::start(files, &format!("{head}{listeners}"))
+}
+
+#[test]
+fn a_certificate_of_version_1_is_refused_in_words_about_it() {
+    let files = Files::new();
+    // As authorities of a house make them: without extensions.
+    for words in [
+        "req -newkey rsa:2048 -nodes -keyout old.key -out old.csr -subj /CN=relay.test",
+        "x509 -req -in old.csr -signkey old.key -out old.pem -days 30",
+    ] {
+        let made = Command::new("openssl").args(words.split(' ')).current_dir(files.dir()).output();
+        assert!(made.expect("openssl runs").status.success(), "{words}");
+    }
+    let text = "[[certificate]]\nnames = [\"relay.test\"]\nchain = \"old.pem\"\nkey = \"old.key\"\n\
+                [[route]]\ndiscard = {}\n";
+    files.write(CONFIG, &config(text));
+    let refused = command(files.dir(), &["serve"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("old.pem: the certificate is of X.509 version 1"), "{refused:?}");
+    assert!(!refused.err.contains("peer"), "{refused:?}");
 }

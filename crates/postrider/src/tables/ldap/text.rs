@@ -168,6 +168,7 @@ impl TableSection for LdapText {
     const SUMMARY: &'static str = "A directory, asked by LDAP.";
     const EXAMPLE: &'static str = "[[table]]\nldap = { servers = [\"ldap://127.0.0.1\"], … }";
     const IS_REMOTE: bool = true;
+    const REQUESTS_MAX: u32 = 64;
     type Text = LdapText;
 
     fn read(text: LdapText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
