@@ -1,5 +1,5 @@
-//! A constant database: a file that is written once, mapped into memory and read by its bytes. To
-//! change it is to write another and put it in its place.
+//! A constant database: a file that is written once, and read a piece at a time. To change it is to
+//! write another and put it in its place.
 //!
 //! ```text
 //! header | records, in the order of their source | nothing, up to the next 64 | index
@@ -10,9 +10,10 @@
 //! the file and the place it belongs to: whatever a lookup has read is right, or the lookup says that
 //! the file is damaged.
 //!
-//! Nothing here opens a file. The writer is given two that it may write ([`Writer`]), the reader the
-//! bytes of one ([`Database`]).
+//! Nothing here opens a file. The writer is given two that it may write ([`Writer`]), the reader one that it
+//! may read ([`Database`], [`Content`]).
 
+mod content;
 mod format;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -22,6 +23,7 @@ mod record;
 mod spill;
 mod writer;
 
+pub use content::{Content, Unread};
 pub use format::{KEY_BYTES_MAX, Making, Unusable, VALUE_BYTES_MAX, is_database};
 pub use reader::Database;
 pub use writer::{Duplicate, Summary, WriteError, Writer};

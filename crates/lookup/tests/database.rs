@@ -73,7 +73,7 @@ fn all_entries_come_in_their_order_up_to_what_is_damaged() {
     let all = |bytes: Vec<u8>| {
         let database = open(bytes).unwrap();
         let entries = database.entries();
-        entries.map(|read| read.map(|(key, entry)| (key.to_owned(), entry))).collect::<Vec<_>>()
+        entries.map(|read| read.map(|(key, entry)| (key.into_string(), entry))).collect::<Vec<_>>()
     };
     let entries = ["a", "b", "A", "a"].map(text);
     let (mut bytes, ..) = build(MAKING, entries.clone());

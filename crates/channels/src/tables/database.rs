@@ -2,15 +2,16 @@
 
 use config::{Reader, TableSection, TableSettings};
 use lookup::Table;
-use lookup::database::{Database, Unusable};
+use lookup::database::{Content, Database, Unusable};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A constant database, built by `postrider table build`. It is mapped into memory and looked up in about
-/// a microsecond, however many keys it has; nothing is read at the start but its header. A file that takes
-/// its place (by rename; never write to it in place) is taken up while mail flows.
+/// A constant database, built by `postrider table build`. It is looked up in about a microsecond where the
+/// system has it in memory, however many keys it has; what is not is read from the disk, for up to 5 s, while
+/// other sessions go on. A file up to 1 MiB, and one up to 256 MiB on a file system that can't say what is in
+/// memory (NFS, FUSE), is read whole. A file that takes its place (best by rename) is taken up while mail flows.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct DatabaseText {
@@ -48,15 +49,12 @@ impl DatabaseFile {
         &self.path
     }
 
-    /// The table that the file is: `bytes` are all of it, and stay as they are.
+    /// The table that the file is.
     ///
     /// # Errors
-    /// It is no database, or not all of it.
-    pub fn open(
-        &self,
-        bytes: Arc<dyn AsRef<[u8]> + Send + Sync>,
-    ) -> Result<Arc<dyn Table>, Unusable> {
-        Ok(Arc::new(Database::open(self.path.display().to_string(), bytes)?))
+    /// It is no database, or not all of it, or can't be read.
+    pub fn open(&self, content: Arc<dyn Content>) -> Result<Arc<dyn Table>, Unusable> {
+        Ok(Arc::new(Database::open(self.path.display().to_string(), content)?))
     }
 }
 
@@ -85,7 +83,7 @@ mod tests {
         assert_eq!((table.kind, table.is_remote), ("database", false));
         let file = table.settings.of::<DatabaseFile>().expect("its kind");
         assert_eq!(file.path(), Path::new("/etc/users.db"));
-        assert_eq!(file.open(Arc::new(b"a b\n")).unwrap_err(), Unusable::Foreign);
+        assert_eq!(file.open(Arc::new(b"a b\n".to_vec())).unwrap_err(), Unusable::Foreign);
     }
 
     #[test]

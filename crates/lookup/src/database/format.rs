@@ -72,6 +72,8 @@ pub enum Unusable {
     Version(u32),
     /// The header is damaged.
     Header,
+    /// It can't be read.
+    Unread(Box<str>),
     /// The header is whole, and what it says makes no sense.
     Contradiction(&'static str),
     /// Not all of it is there, or more.
@@ -93,6 +95,7 @@ impl fmt::Display for Unusable {
                 f,
                 "it is of format {version}, this program reads format {VERSION}: build it again"
             ),
+            Unusable::Unread(why) => f.write_str(why),
             Unusable::Header => f.write_str("its header is damaged: build it again"),
             Unusable::Contradiction(what) => {
                 write!(f, "its header contradicts itself ({what}): build it again")
@@ -137,13 +140,13 @@ impl Header {
         bytes
     }
 
-    /// Reads the header of a file of which all bytes are given.
-    pub(super) fn read(file: &[u8]) -> Result<Header, Unusable> {
+    /// Reads the header of a file that begins so, and has so many bytes.
+    pub(super) fn read(file: &[u8], bytes_count: u64) -> Result<Header, Unusable> {
         if !is_database(file) {
             return Err(Unusable::Foreign);
         }
         let Some(bytes) = file.first_chunk::<HEADER_BYTES>() else {
-            return Err(Unusable::Size { is: file.len() as u64, should: HEADER_BYTES as u64 });
+            return Err(Unusable::Size { is: bytes_count, should: HEADER_BYTES as u64 });
         };
         let version = u32_at(bytes, 8);
         if version != Some(VERSION) {
@@ -154,7 +157,7 @@ impl Header {
             return Err(Unusable::Header);
         }
         let header = Header::parse(bytes).ok_or(Unusable::Header)?;
-        header.check(file.len() as u64)?;
+        header.check(bytes_count)?;
         Ok(header)
     }
 
@@ -239,6 +242,10 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn read(file: &[u8]) -> Result<Header, Unusable> {
+        Header::read(file, file.len() as u64)
+    }
+
     fn header() -> Header {
         Header {
             making: Making { salt: *b"0123456789abcdef", made: Wall(7), folds_case: true },
@@ -259,22 +266,22 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written() {
-        assert_eq!(Header::read(&file(&header())), Ok(header()));
+        assert_eq!(read(&file(&header())), Ok(header()));
     }
 
     #[test]
     fn what_is_no_database_is_told_by_its_kind() {
-        assert_eq!(Header::read(b""), Err(Unusable::Foreign));
-        assert_eq!(Header::read(b"a@x.test b\n"), Err(Unusable::Foreign));
-        assert_eq!(Header::read(&[0; 4096]), Err(Unusable::Foreign));
+        assert_eq!(read(b""), Err(Unusable::Foreign));
+        assert_eq!(read(b"a@x.test b\n"), Err(Unusable::Foreign));
+        assert_eq!(read(&[0; 4096]), Err(Unusable::Foreign));
         let whole = file(&header());
-        assert_eq!(Header::read(&whole[..9]), Err(Unusable::Size { is: 9, should: 128 }));
-        assert_eq!(Header::read(&whole[..383]), Err(Unusable::Size { is: 383, should: 384 }));
+        assert_eq!(read(&whole[..9]), Err(Unusable::Size { is: 9, should: 128 }));
+        assert_eq!(read(&whole[..383]), Err(Unusable::Size { is: 383, should: 384 }));
         let longer = [&whole[..], b"x"].concat();
-        assert_eq!(Header::read(&longer), Err(Unusable::Size { is: 385, should: 384 }));
+        assert_eq!(read(&longer), Err(Unusable::Size { is: 385, should: 384 }));
         let mut newer = whole.clone();
         newer[8] = 2;
-        assert_eq!(Header::read(&newer), Err(Unusable::Version(2)));
+        assert_eq!(read(&newer), Err(Unusable::Version(2)));
     }
 
     #[test]
@@ -284,7 +291,7 @@ mod tests {
             for bit in 0..8 {
                 let mut turned = whole.clone();
                 turned[at] ^= 1 << bit;
-                assert!(Header::read(&turned).is_err(), "byte {at}, bit {bit}");
+                assert!(read(&turned).is_err(), "byte {at}, bit {bit}");
             }
         }
     }
@@ -302,11 +309,7 @@ mod tests {
             (Header { reach: 3, ..right }, "the reach of its index"),
             (Header { buckets_count: u64::MAX, ..right }, "the end of its index"),
         ] {
-            assert_eq!(
-                Header::read(&file(&wrong)),
-                Err(Unusable::Contradiction(what)),
-                "{wrong:?}"
-            );
+            assert_eq!(read(&file(&wrong)), Err(Unusable::Contradiction(what)), "{wrong:?}");
         }
     }
 }

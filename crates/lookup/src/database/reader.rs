@@ -1,35 +1,64 @@
 //! Reads a database.
 
+use super::content::{Content, Unread};
 use super::format::{HEADER_BYTES, Header, Salted, Unusable};
-use super::index::{Bucket, home};
-use super::record::{self, Record};
+use super::index::{BUCKET_BYTES, Bucket, home};
+use super::record::{self, RECORD_BYTES_MAX};
 use crate::{Entry, Table, Trouble, TroubleKind, fold};
 use mail::Wall;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// A database whose bytes are all at hand. What it answers with is checked when it is read: nothing of
-/// the file but the header is read before it is asked for.
+/// What is read of a record at first: nearly all of them are shorter.
+const RECORD_BYTES_USUAL: usize = 512;
+
+/// What is read at once where all records are.
+const WINDOW_BYTES: usize = 256 << 10;
+
+/// A database. What it answers with is checked when it is read: nothing of the file but the header is read
+/// before it is asked for.
 pub struct Database {
     name: Box<str>,
-    bytes: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    content: Arc<dyn Content>,
     header: Header,
     salted: Salted,
+}
+
+/// Why there is no answer.
+enum Miss {
+    /// The disk would have to be asked.
+    Away,
+    Trouble(Trouble),
+}
+
+impl Miss {
+    /// Where all is waited for.
+    fn trouble(self) -> Trouble {
+        match self {
+            Miss::Away => Trouble::new(TroubleKind::Wrong, "it is not in memory"),
+            Miss::Trouble(trouble) => trouble,
+        }
+    }
 }
 
 impl Database {
     /// `name` is the file's, for what it says of damage.
     ///
     /// # Errors
-    /// It is no database, or not all of it.
+    /// It is no database, or not all of it, or can't be read.
     pub fn open(
         name: impl Into<Box<str>>,
-        bytes: Arc<dyn AsRef<[u8]> + Send + Sync>,
+        content: Arc<dyn Content>,
     ) -> Result<Database, Unusable> {
-        let header = Header::read((*bytes).as_ref())?;
+        let bytes_count = content.bytes_count();
+        let mut begin = [0; HEADER_BYTES];
+        let length = HEADER_BYTES.min(usize::try_from(bytes_count).unwrap_or(usize::MAX));
+        let begin = &mut begin[..length];
+        content.read(0, begin).map_err(|why| Unusable::Unread(why.to_string().into()))?;
+        let header = Header::read(begin, bytes_count)?;
         let salted = Salted::new(&header.making.salt);
-        Ok(Database { name: name.into(), bytes, header, salted })
+        Ok(Database { name: name.into(), content, header, salted })
     }
 
     /// When it was made.
@@ -46,54 +75,67 @@ impl Database {
 
     /// All entries with their keys, in the order in which they were written; those that came twice, twice.
     /// Ends with the first that is damaged.
-    pub fn entries(&self) -> impl Iterator<Item = Result<(&str, Entry), Trouble>> {
-        let bytes = (*self.bytes).as_ref();
-        let end = usize::try_from(self.header.records_end).ok();
-        let records = end.and_then(|end| bytes.get(..end)).unwrap_or_default();
+    pub fn entries(&self) -> impl Iterator<Item = Result<(Box<str>, Entry), Trouble>> {
         let mut offset = HEADER_BYTES as u64;
+        let mut window = Window::default();
         std::iter::from_fn(move || {
             if offset >= self.header.records_end {
                 return None;
             }
-            let read = record::read(records, offset, &self.salted).and_then(|record| {
-                let key = std::str::from_utf8(record.key).ok()?;
-                Some((key, record.entry()?, record.bytes()))
+            let read = window.record(self, offset).and_then(|bytes| {
+                let record = record::read(bytes, offset, &self.salted);
+                let read = record.and_then(|record| {
+                    let key = std::str::from_utf8(record.key).ok()?;
+                    Some((Box::from(key), record.entry()?, record.bytes()))
+                });
+                read.ok_or_else(|| self.damaged_record(offset))
             });
-            let Some((key, entry, length)) = read else {
-                let damage = self.damage(format_args!("the record at byte {offset}"));
-                offset = self.header.records_end;
-                return Some(Err(damage));
-            };
-            offset = offset.saturating_add(length as u64);
-            Some(Ok((key, entry)))
+            match read {
+                Ok((key, entry, length)) => {
+                    offset = offset.saturating_add(length as u64);
+                    Some(Ok((key, entry)))
+                }
+                Err(miss) => {
+                    offset = self.header.records_end;
+                    Some(Err(miss.trouble()))
+                }
+            }
         })
     }
 
-    /// The record of a key.
-    fn record(&self, key: &[u8]) -> Result<Option<Record<'_>>, Trouble> {
-        let bytes = (*self.bytes).as_ref();
-        let parts = usize::try_from(self.header.index_start)
-            .ok()
-            .and_then(|start| bytes.split_at_checked(start))
-            .and_then(|(before, index)| {
-                Some((before.get(..usize::try_from(self.header.records_end).ok()?)?, index))
-            });
-        let Some((records, index)) = parts else {
-            return Err(self.damage(format_args!("it has become shorter")));
+    /// What stands there, if the disk may be waited for or need not be asked.
+    fn read(&self, waits: bool, offset: u64, into: &mut [u8]) -> Result<(), Miss> {
+        let read = match waits {
+            true => self.content.read(offset, into),
+            false => self.content.read_now(offset, into),
         };
-        let hash = self.salted.hash(key);
+        read.map_err(|why| match why {
+            Unread::Away => Miss::Away,
+            Unread::Short => Miss::Trouble(self.damage(format_args!("{why}"))),
+            Unread::Failed(_) => {
+                let text = format!("{} can't be read: {why}", self.name);
+                Miss::Trouble(Trouble::new(TroubleKind::Wrong, text))
+            }
+        })
+    }
+
+    fn look_up(&self, key: &str, waits: bool) -> Result<Option<Entry>, Miss> {
+        let key = if self.folds_case() { fold(key) } else { Cow::Borrowed(key) };
+        let hash = self.salted.hash(key.as_bytes());
         let home = home(hash, self.header.homes_count);
         let last = home.saturating_add(self.header.reach).min(self.header.buckets_count - 1);
+        let mut bytes = [0; BUCKET_BYTES];
         for number in home..=last {
-            let Some(bucket) = Bucket::read(index, number, &self.salted) else {
-                return Err(self.damage(format_args!("bucket {number} of its index")));
+            // The header was checked: it is all within the file.
+            let begin = self.header.index_start.saturating_add(number * BUCKET_BYTES as u64);
+            self.read(waits, begin, &mut bytes)?;
+            let Some(bucket) = Bucket::read(&bytes, number, &self.salted) else {
+                let damage = self.damage(format_args!("bucket {number} of its index"));
+                return Err(Miss::Trouble(damage));
             };
             for offset in bucket.offsets(hash) {
-                let Some(record) = record::read(records, offset, &self.salted) else {
-                    return Err(self.damage(format_args!("the record at byte {offset}")));
-                };
-                if record.key == key {
-                    return Ok(Some(record));
+                if let Some(entry) = self.entry_at(offset, key.as_bytes(), waits)? {
+                    return Ok(Some(entry));
                 }
             }
             if !bucket.is_full() {
@@ -103,18 +145,86 @@ impl Database {
         Ok(None)
     }
 
+    /// The entry at a place, if it is this key's.
+    fn entry_at(&self, offset: u64, key: &[u8], waits: bool) -> Result<Option<Entry>, Miss> {
+        let damaged = || self.damaged_record(offset);
+        let room = self.header.records_end.checked_sub(offset).ok_or_else(damaged)?;
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        let mut usual = [0; RECORD_BYTES_USUAL];
+        let usual = &mut usual[..room.min(RECORD_BYTES_USUAL)];
+        self.read(waits, offset, usual)?;
+        let length = record::length(usual).filter(|length| *length <= room.min(RECORD_BYTES_MAX));
+        let length = length.ok_or_else(damaged)?;
+        let mut longer = Vec::new();
+        let bytes = match usual.get(..length) {
+            Some(bytes) => bytes,
+            None => {
+                longer.resize(length, 0);
+                self.read(waits, offset, &mut longer)?;
+                &longer
+            }
+        };
+        let record = record::read(bytes, offset, &self.salted).ok_or_else(damaged)?;
+        if record.key != key {
+            return Ok(None);
+        }
+        record.entry().map(Some).ok_or_else(damaged)
+    }
+
+    fn damaged_record(&self, offset: u64) -> Miss {
+        Miss::Trouble(self.damage(format_args!("the record at byte {offset}")))
+    }
+
     fn damage(&self, what: fmt::Arguments<'_>) -> Trouble {
         Trouble::new(TroubleKind::Wrong, format!("{} is damaged ({what})", self.name))
     }
 }
 
+/// Bytes of the records that were read together.
+#[derive(Default)]
+struct Window {
+    begin: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// The bytes of the record at a place, and maybe more.
+    fn record(&mut self, database: &Database, offset: u64) -> Result<&[u8], Miss> {
+        let damaged = || database.damaged_record(offset);
+        let head = record::HEAD_BYTES;
+        let length = record::length(self.bytes_at(database, offset, head)?).ok_or_else(damaged)?;
+        if length > RECORD_BYTES_MAX {
+            return Err(damaged());
+        }
+        self.bytes_at(database, offset, length)
+    }
+
+    fn bytes_at(&mut self, database: &Database, offset: u64, length: usize) -> Result<&[u8], Miss> {
+        let end = offset.saturating_add(length as u64);
+        if end > database.header.records_end {
+            return Err(database.damaged_record(offset));
+        }
+        if offset < self.begin || end > self.begin.saturating_add(self.bytes.len() as u64) {
+            let rest = usize::try_from(database.header.records_end - offset);
+            self.bytes.resize(rest.unwrap_or(usize::MAX).min(length.max(WINDOW_BYTES)), 0);
+            self.begin = offset;
+            database.read(true, offset, &mut self.bytes)?;
+        }
+        let at = usize::try_from(offset - self.begin).unwrap_or(usize::MAX);
+        self.bytes.get(at..).ok_or_else(|| database.damaged_record(offset))
+    }
+}
+
 impl Table for Database {
     fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
-        let key = if self.folds_case() { fold(key) } else { Cow::Borrowed(key) };
-        let Some(record) = self.record(key.as_bytes())? else { return Ok(None) };
-        match record.entry() {
-            Some(entry) => Ok(Some(entry)),
-            None => Err(self.damage(format_args!("the record at byte {}", record.offset))),
+        self.look_up(key, true).map_err(Miss::trouble)
+    }
+
+    fn find_now(&self, key: &str) -> Option<Result<Option<Entry>, Trouble>> {
+        match self.look_up(key, false) {
+            Ok(found) => Some(Ok(found)),
+            Err(Miss::Away) => None,
+            Err(Miss::Trouble(trouble)) => Some(Err(trouble)),
         }
     }
 

@@ -13,11 +13,14 @@
 //! value.
 
 use super::WriteError;
-use super::format::{Salted, VALUE_BYTES_MAX, u16_at, u32_at};
+use super::format::{KEY_BYTES_MAX, Salted, VALUE_BYTES_MAX, u16_at, u32_at};
 use crate::{Entry, Field};
 
 /// What a record has before the key.
 pub(super) const HEAD_BYTES: usize = 16;
+
+/// The longest record.
+pub(super) const RECORD_BYTES_MAX: usize = HEAD_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX;
 
 /// Adds a record that will stand at `offset`.
 pub(super) fn write(
@@ -66,7 +69,6 @@ pub(super) fn write(
 /// A record whose checksum is right.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
-    pub(super) offset: u64,
     pub(super) key: &'a [u8],
     text: &'a [u8],
     fields_count: u16,
@@ -81,17 +83,16 @@ pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     HEAD_BYTES.checked_add(key_bytes)?.checked_add(text_bytes)?.checked_add(fields_bytes)
 }
 
-/// Reads the record at `offset`. `records`: the file up to the end of the records. `None`: there is
-/// none that was written there.
-pub(super) fn read<'a>(records: &'a [u8], offset: u64, salted: &Salted) -> Option<Record<'a>> {
-    let bytes = records.get(usize::try_from(offset).ok()?..)?;
+/// Reads the record at the beginning of `bytes`, which stand at `offset` of the file. `None`: there is none
+/// that was written there.
+pub(super) fn read<'a>(bytes: &'a [u8], offset: u64, salted: &Salted) -> Option<Record<'a>> {
     let bytes = bytes.get(..length(bytes)?)?;
     if u32_at(bytes, 0)? != salted.checksum(offset, bytes.get(4..)?) {
         return None;
     }
     let (key, rest) = bytes.get(HEAD_BYTES..)?.split_at_checked(usize::from(u16_at(bytes, 4)?))?;
     let (text, fields) = rest.split_at_checked(u32_at(bytes, 8)? as usize)?;
-    Some(Record { offset, key, text, fields_count: u16_at(bytes, 6)?, fields })
+    Some(Record { key, text, fields_count: u16_at(bytes, 6)?, fields })
 }
 
 impl Record<'_> {
@@ -131,7 +132,6 @@ fn text(bytes: &[u8]) -> Option<Box<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::database::KEY_BYTES_MAX;
 
     fn salted() -> Salted {
         Salted::new(b"0123456789abcdef")
@@ -151,14 +151,14 @@ mod tests {
         for entry in [Entry::text(""), Entry::text("x, y"), Entry::fields(fields)] {
             let mut file = vec![7; 100];
             write(&mut file, &salted(), 100, "key", &entry).unwrap();
-            let record = read(&file, 100, &salted()).unwrap();
+            let record = read(&file[100..], 100, &salted()).unwrap();
             assert_eq!(record.key, b"key");
             assert_eq!(record.entry(), Some(entry));
-            assert!(read(&file, 99, &salted()).is_none());
-            assert!(read(&file[..file.len() - 1], 100, &salted()).is_none());
+            assert!(read(&file[99..], 99, &salted()).is_none());
+            assert!(read(&file[100..file.len() - 1], 100, &salted()).is_none());
             // The same bytes elsewhere, or in another file, are not this record.
-            assert!(read(&file[1..], 99, &salted()).is_none());
-            assert!(read(&file, 100, &Salted::new(&[0; 16])).is_none());
+            assert!(read(&file[100..], 99, &salted()).is_none());
+            assert!(read(&file[100..], 100, &Salted::new(&[0; 16])).is_none());
         }
     }
 

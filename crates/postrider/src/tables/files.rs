@@ -1,8 +1,8 @@
 //! Tables that are made of files, and made anew when these change.
 
-use super::registry::Registry;
+use super::registry::{LiveTable, Registry};
+use crate::file_content;
 use crate::file_stamp::{LOOK_EVERY, Seen, Stamp};
-use crate::mapped_file;
 use channels::DatabaseFile;
 use config::{Config, TableEntry};
 use lookup::Table;
@@ -13,6 +13,12 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::{Duration, Instant};
+
+/// A file that has lost most of its keys is taken up when it has been so for this long.
+pub(super) const DOUBT: Duration = Duration::from_secs(60);
+/// Files with fewer keys may lose some of them, but not all, at once.
+const FEW_KEYS: u64 = 20;
 
 /// A table, and the file that it was made of.
 pub(super) type Opened = (Arc<dyn Table>, Option<Stamp>);
@@ -68,14 +74,14 @@ pub(super) fn warn(console: &dyn Console, name: &str, opened: &Opened) {
 fn open_database(database: &DatabaseFile) -> Result<Opened, String> {
     let path = database.path();
     let seen = Seen::at(path);
-    let (bytes, seen) = match (mapped_file::open(path), seen) {
-        (Ok(bytes), Some(seen)) => (bytes, seen),
+    let (content, seen) = match (file_content::open(path), seen) {
+        (Ok(content), Some(seen)) => (content, seen),
         (Err(error), _) => return Err(format!("cannot read {}: {error}", path.display())),
         (_, None) => return Err(format!("cannot read {}: it has gone", path.display())),
     };
     // It may have been replaced in between: what was seen then differs, and it is opened anew.
     let stamp = Stamp::new(path, seen);
-    let table = database.open(bytes).map_err(|why| format!("{}: {why}", path.display()))?;
+    let table = database.open(content).map_err(|why| format!("{}: {why}", path.display()))?;
     Ok((table, Some(stamp)))
 }
 
@@ -92,62 +98,132 @@ fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, Seen)> {
     Ok((content, Seen::of(&meta)))
 }
 
-/// Looks at the files for as long as the registry lives.
+/// Whether a file that has so many keys now was written to its end: a program that makes it anew has begun, or has
+/// failed. Real users are not to be refused for that.
+pub(super) fn is_doubtful(before: &dyn Table, after: &dyn Table) -> bool {
+    match (before.keys_count(), after.keys_count()) {
+        (Some(before), Some(0)) => before > 0,
+        (Some(before), Some(after)) => before >= FEW_KEYS && after < before / 2,
+        _ => false,
+    }
+}
+
+/// Looks at the files for as long as the registry lives, at each from a thread of its own: one may hang.
 ///
 /// # Errors
 /// When the system gives no thread.
 pub(super) fn watch(registry: &Arc<Registry>) -> io::Result<()> {
     let registry = Arc::downgrade(registry);
-    thread::Builder::new().name("table-files".to_owned()).spawn(move || look_on(&registry))?;
+    thread::Builder::new().name("table-files".to_owned()).spawn(move || look_after(&registry))?;
     Ok(())
 }
 
-fn look_on(registry: &Weak<Registry>) {
-    // What was seen of files that are not what a table was made of.
-    let mut changed: BTreeMap<Arc<str>, Change> = BTreeMap::new();
+fn look_after(registry: &Weak<Registry>) {
+    let mut watched: BTreeMap<Arc<str>, thread::JoinHandle<()>> = BTreeMap::new();
     loop {
         thread::sleep(LOOK_EVERY);
-        let Some(registry) = registry.upgrade() else { return };
-        look(&registry, &mut changed);
+        let Some(live) = registry.upgrade().map(|registry| registry.live()) else { return };
+        watched.retain(|_, thread| !thread.is_finished());
+        for name in live.iter().filter(|(_, table)| table.stamp().is_some()).map(|(name, _)| name) {
+            if watched.contains_key(name) {
+                continue;
+            }
+            let (registry, of_thread) = (Weak::clone(registry), Arc::clone(name));
+            let thread = thread::Builder::new().name("table-file".to_owned());
+            // Without a thread it is tried again at the next look.
+            if let Ok(thread) = thread.spawn(move || look_on(&registry, &of_thread)) {
+                watched.insert(Arc::clone(name), thread);
+            }
+        }
+    }
+}
+
+/// Looks at the file of one table, for as long as it has one.
+fn look_on(registry: &Weak<Registry>, name: &Arc<str>) {
+    // What was seen of a file that is not what the table was made of.
+    let mut change = None;
+    while let Some(registry) = registry.upgrade() {
+        let live = registry.live();
+        let table = live.get(name);
+        let Some((table, stamp)) = table.and_then(|table| Some((table, table.stamp()?))) else {
+            return;
+        };
+        let work = registry.under_way.begin(format!("table {name}: {}", stamp.path().display()));
+        look(&registry, name, table, stamp, &mut change);
+        drop(work);
+        drop(registry);
+        thread::sleep(LOOK_EVERY);
     }
 }
 
 /// A file that is not what a table was made of.
 struct Change {
     seen: Option<Seen>,
-    /// It was read, and is wrong: that was said.
-    is_refused: bool,
+    since: Instant,
+    /// It was read, and is wrong, or doubtful: that was said.
+    is_told: bool,
+    /// It is read again when it has been as it is for so long.
+    is_doubtful: bool,
 }
 
-fn look(registry: &Registry, changed: &mut BTreeMap<Arc<str>, Change>) {
-    for (name, table) in registry.live().iter() {
-        let Some(stamp) = table.stamp() else { continue };
-        let seen = Seen::at(stamp.path());
-        if stamp.is(seen) {
-            changed.remove(name);
-            continue;
+fn look(
+    registry: &Registry,
+    name: &str,
+    table: &LiveTable,
+    stamp: &Stamp,
+    change: &mut Option<Change>,
+) {
+    let seen = Seen::at(stamp.path());
+    if stamp.is(seen) {
+        *change = None;
+        return;
+    }
+    match change {
+        Some(change) if change.seen == seen => {
+            let is_settled = change.since.elapsed() >= DOUBT;
+            if change.is_told && !(change.is_doubtful && is_settled) {
+                return;
+            }
+            let before = table.local().filter(|_| !is_settled);
+            match remake(registry, name, &table.entry, stamp, before) {
+                Remade::Taken => {}
+                Remade::Wrong => (change.is_told, change.is_doubtful) = (true, false),
+                Remade::Doubtful => (change.is_told, change.is_doubtful) = (true, true),
+            }
         }
-        match changed.get_mut(name) {
-            Some(change) if change.seen == seen && change.is_refused => {}
-            Some(change) if change.seen == seen => {
-                change.is_refused = !remake(registry, name, &table.entry, stamp);
-            }
-            _ => {
-                changed.insert(Arc::clone(name), Change { seen, is_refused: false });
-            }
+        _ => {
+            let since = Instant::now();
+            *change = Some(Change { seen, since, is_told: false, is_doubtful: false });
         }
     }
 }
 
-/// Makes a table anew; whether it could be made.
-fn remake(registry: &Registry, name: &str, entry: &TableEntry, before: &Stamp) -> bool {
+/// What came of making a table anew.
+enum Remade {
+    Taken,
+    Wrong,
+    Doubtful,
+}
+
+/// Makes a table anew, unless it has lost much of what was in it.
+fn remake(
+    registry: &Registry,
+    name: &str,
+    entry: &TableEntry,
+    before: &Stamp,
+    former: Option<&Arc<dyn Table>>,
+) -> Remade {
     let console: &dyn Console = registry.console();
     match open(entry) {
         Ok((table, Some(stamp))) => {
             let opened = (table, Some(stamp));
             warn(console, name, &opened);
-            let (table, Some(stamp)) = opened else { return true };
+            let (table, Some(stamp)) = opened else { return Remade::Taken };
             let (path, keys_count) = (before.path().display(), table.keys_count());
+            if let Some(former) = former.filter(|former| is_doubtful(&***former, &*table)) {
+                tell_doubt(console, (name, before), &**former, &*table);
+                return Remade::Doubtful;
+            }
             // First: what is told counts.
             registry.replace(name, before, table, stamp);
             match keys_count {
@@ -155,15 +231,33 @@ fn remake(registry: &Registry, name: &str, entry: &TableEntry, before: &Stamp) -
                     .info("tables", format_args!("table {name}: {path} read anew keys={count}")),
                 None => console.info("tables", format_args!("table {name}: {path} read anew")),
             }
-            true
+            Remade::Taken
         }
-        Ok((_, None)) => true,
+        Ok((_, None)) => Remade::Taken,
         Err(mistakes) => {
             for mistake in mistakes {
                 let text = format_args!("table {name} stays as it was: {mistake}");
                 console.error("tables", text);
             }
-            false
+            Remade::Wrong
         }
     }
+}
+
+/// Says why a file is not taken up yet.
+pub(super) fn tell_doubt(
+    console: &dyn Console,
+    (name, stamp): (&str, &Stamp),
+    former: &dyn Table,
+    table: &dyn Table,
+) {
+    let keys = |table: &dyn Table| table.keys_count().unwrap_or(0);
+    let (path, seconds) = (stamp.path().display(), DOUBT.as_secs());
+    let text = format_args!(
+        "table {name} stays as it was: {path} has lost most of its keys; if it is still so in {seconds} s it is \
+         taken up keys={} before={}",
+        keys(table),
+        keys(former)
+    );
+    console.error("tables", text);
 }

@@ -10,6 +10,7 @@ mod ldap;
 mod lists;
 mod numbers;
 mod password;
+mod reads;
 mod redis;
 mod registry;
 pub(crate) mod remote;
@@ -29,7 +30,7 @@ pub(crate) use ldap::{Verdict, Verifier};
 pub(crate) use numbers::TableNumbers;
 #[cfg(test)]
 pub(crate) use numbers::TableSets;
-pub(crate) use registry::{Registry, ShardTables};
+pub(crate) use registry::{PreparedTables, Registry, ShardTables};
 pub(crate) use remote::Seed;
 pub(crate) use server::{Server, Wire, within};
 pub(crate) use shown::{Traced, handle};

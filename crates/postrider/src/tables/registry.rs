@@ -6,11 +6,13 @@ use super::kinds;
 use super::ldap::Snapshot;
 use super::lists::{self, Lists};
 use super::numbers::TableSets;
+use super::reads::Reads;
 use super::remote::{Remote, Seed, TableThread};
 use crate::console::ConsoleLog;
 use crate::file_stamp::Stamp;
 use crate::logins::servers::LoginServers;
 use crate::mutex::lock;
+use crate::under_way::UnderWay;
 use crate::world::clock::Start;
 use config::{Config, TableCache, TableEntry};
 use lookup::{Backend, Table, Trouble, TroubleKind};
@@ -44,11 +46,12 @@ pub(super) enum Source {
         table: Arc<dyn Table>,
         /// The file that it was made of, and which it was.
         stamp: Option<Stamp>,
+        reads: Reads,
     },
     /// A server.
     Remote(Remote),
     /// A copy of what a server has.
-    Snapshot(Snapshot),
+    Snapshot(Snapshot, Reads),
     /// Other tables.
     Composed,
 }
@@ -66,7 +69,12 @@ pub(crate) struct Registry {
     pub(crate) logins: LoginServers,
     console: Arc<dyn Console + Send + Sync>,
     started: Start,
+    /// Files that are looked at.
+    pub(crate) under_way: UnderWay,
 }
+
+/// Tables of another configuration, with all files read.
+pub(crate) struct PreparedTables(Live);
 
 impl Registry {
     /// Those of the configuration at the start; `started` is when the process was.
@@ -86,29 +94,39 @@ impl Registry {
             logins: LoginServers::default(),
             console: Arc::clone(console) as Arc<dyn Console + Send + Sync>,
             started,
+            under_way: UnderWay::default(),
         };
-        registry.adopt(config)?;
+        let prepared = registry.prepare(config, &|_| ())?;
+        registry.adopt(prepared);
         let registry = Arc::new(registry);
         files::watch(&registry).map_err(|error| vec![format!("cannot start a thread: {error}")])?;
         Ok(registry)
     }
 
-    /// Follows a reload: tables that are told the same go on as they are.
+    /// Reads the files of other tables; tables that are told the same go on as they are. `progress` is told which
+    /// table it is at.
     ///
     /// # Errors
-    /// A sentence for each mistake, with its place. Nothing has changed then.
-    pub(crate) fn adopt(&self, config: &Config) -> Result<(), Vec<String>> {
+    /// A sentence for each mistake, with its place.
+    pub(crate) fn prepare(
+        &self,
+        config: &Config,
+        progress: &dyn Fn(&str),
+    ) -> Result<PreparedTables, Vec<String>> {
         let before = self.live();
         let (mut live, mut mistakes) = (Live::new(), Vec::new());
         for entry in &config.tables {
+            progress(&entry.name);
             let asked = AskedHop::of(config, entry);
             let is_same = |known: &&LiveTable| known.is_like(entry, asked.as_ref());
-            let source = match before.get(&entry.name).filter(is_same) {
+            let known = before.get(&entry.name).filter(is_same);
+            let source = match known {
                 Some(known) if !known.is_changed() => Ok(known.source.clone()),
                 _ => self.open_one(config, entry, asked.as_ref()),
             };
             match source {
                 Ok(source) => {
+                    let source = self.undoubted(&entry.name, known, source);
                     let entry = Arc::clone(entry);
                     live.insert(Arc::clone(&entry.name), LiveTable { entry, asked, source });
                 }
@@ -120,11 +138,25 @@ impl Registry {
         {
             mistakes.push(mistake);
         }
-        if !mistakes.is_empty() {
-            return Err(mistakes);
+        if mistakes.is_empty() { Ok(PreparedTables(live)) } else { Err(mistakes) }
+    }
+
+    /// A file that has lost most of its keys is not taken up at once, whoever asks for it: it is looked at again.
+    fn undoubted(&self, name: &str, known: Option<&LiveTable>, source: Source) -> Source {
+        let Some(known) = known else { return source };
+        if let (Some(former), Some(stamp)) = (known.local(), known.stamp())
+            && let Source::Local { table, .. } = &source
+            && files::is_doubtful(&**former, &**table)
+        {
+            files::tell_doubt(&*self.console, (name, stamp), &**former, &**table);
+            return known.source.clone();
         }
-        self.publish(live);
-        Ok(())
+        source
+    }
+
+    /// Answers from them from now on.
+    pub(crate) fn adopt(&self, prepared: PreparedTables) {
+        self.publish(prepared.0);
     }
 
     fn open_lists(&self) -> Result<(), String> {
@@ -180,7 +212,8 @@ impl Registry {
             let spool = config.spool.paths.first().map_or(Path::new("."), |path| path);
             let snapshot = Snapshot::open(name, settings, spool, console);
             let at = |error| vec![format!("cannot start a thread: {error}")];
-            return snapshot.map(Source::Snapshot).map_err(at);
+            let reads = Reads::new(&entry.name, &self.console);
+            return snapshot.map(|it| Source::Snapshot(it, reads)).map_err(at);
         }
         if let Some(build) = kinds::backend(&entry.settings, asked) {
             let opened = self.open_remote(Arc::clone(&entry.name), &entry.cache, build);
@@ -193,7 +226,7 @@ impl Registry {
         })?;
         files::warn(&*self.console, &entry.name, &opened);
         let (table, stamp) = opened;
-        Ok(Source::Local { table, stamp })
+        Ok(Source::Local { table, stamp, reads: Reads::new(&entry.name, &self.console) })
     }
 
     /// Puts what became of a file in the place of a table, unless that has changed meanwhile.
@@ -201,7 +234,8 @@ impl Registry {
         let mut live = Live::clone(&self.live());
         let Some(known) = live.get_mut(name) else { return };
         if known.stamp() == Some(before) {
-            known.source = Source::Local { table, stamp: Some(stamp) };
+            let reads = Reads::new(&known.entry.name, &self.console);
+            known.source = Source::Local { table, stamp: Some(stamp), reads };
             self.publish(live);
         }
     }
@@ -223,7 +257,7 @@ impl Registry {
             let name = Arc::clone(name);
             match &table.source {
                 Source::Remote(remote) => sets.remote.push((name, Arc::clone(remote.metrics()))),
-                Source::Snapshot(snapshot) => {
+                Source::Snapshot(snapshot, _) => {
                     sets.snapshots.push((name, Arc::clone(snapshot.metrics())));
                 }
                 Source::Local { .. } | Source::Composed => {}
@@ -259,7 +293,15 @@ impl LiveTable {
     pub(super) fn stamp(&self) -> Option<&Stamp> {
         match &self.source {
             Source::Local { stamp, .. } => stamp.as_ref(),
-            Source::Remote(_) | Source::Snapshot(_) | Source::Composed => None,
+            Source::Remote(_) | Source::Snapshot(..) | Source::Composed => None,
+        }
+    }
+
+    /// The table, where this process has it.
+    pub(super) fn local(&self) -> Option<&Arc<dyn Table>> {
+        match &self.source {
+            Source::Local { table, .. } => Some(table),
+            Source::Remote(_) | Source::Snapshot(..) | Source::Composed => None,
         }
     }
 
@@ -304,13 +346,21 @@ impl ShardTables {
 impl Tables for ShardTables {
     fn find(&self, table: &TableEntry, key: &str) -> Found {
         match self.live().get(&table.name).map(|live| &live.source) {
-            Some(Source::Local { table, .. }) => {
-                Answer::Now(table.find(key).map(|entry| entry.map(Arc::new)))
-            }
+            Some(Source::Local { table, reads, .. }) => match table.find_now(key) {
+                Some(found) => Answer::Now(reads.told(found)),
+                None => {
+                    let (table, key) = (Arc::clone(table), key.to_owned());
+                    reads.later(move || table.find(&key))
+                }
+            },
             Some(Source::Remote(remote)) => remote.find(key),
-            Some(Source::Snapshot(snapshot)) => {
-                Answer::Now(snapshot.find(key).map(|entry| entry.map(Arc::new)))
-            }
+            Some(Source::Snapshot(snapshot, reads)) => match snapshot.find_now(key) {
+                Some(found) => Answer::Now(reads.told(found)),
+                None => {
+                    let (snapshot, key) = (snapshot.clone(), key.to_owned());
+                    reads.later(move || snapshot.find(&key))
+                }
+            },
             Some(Source::Composed) | None => {
                 Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, "it is not open")))
             }

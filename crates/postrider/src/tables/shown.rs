@@ -37,7 +37,16 @@ pub(crate) fn handle(
         ControlRequest::TableFlush { table, key } => {
             find(&live, &table).and_then(|found| flush(found, key.as_deref()))
         }
-        _ => Ok(live.values().map(|table| ControlResponse::Table(Box::new(item(table)))).collect()),
+        _ => {
+            // Files are looked at, and one may hang.
+            let list = move || {
+                let items =
+                    live.values().map(|table| ControlResponse::Table(Box::new(item(table))));
+                let _ = answer.send(Ok(items.collect()));
+            };
+            let _ = thread::Builder::new().name("table-list".to_owned()).spawn(list);
+            return;
+        }
     };
     let _ = answer.send(done);
 }
@@ -64,12 +73,12 @@ fn item(table: &LiveTable) -> TableItem {
             let parts: Vec<&str> = entry.parts.iter().map(|part| &*part.name).collect();
             TableItem { source: parts.join(", "), ..shown }
         }
-        Source::Local { table: local, stamp } => {
+        Source::Local { table: local, stamp, .. } => {
             let trouble = stamp.as_ref().filter(|stamp| !stamp.is_current());
             let trouble = trouble.map(|_| "the file has changed, and is not read yet".to_owned());
             TableItem { source: file_of(table), keys: local.keys_count(), trouble, ..shown }
         }
-        Source::Snapshot(snapshot) => {
+        Source::Snapshot(snapshot, _) => {
             let status = snapshot.status();
             TableItem {
                 source: status.server.clone().unwrap_or_default(),
@@ -163,7 +172,7 @@ impl Tables for Traced {
             .source
         {
             Source::Remote(remote) => from_of(remote, key),
-            Source::Snapshot(snapshot) => from_snapshot(&snapshot.status()),
+            Source::Snapshot(snapshot, _) => from_snapshot(&snapshot.status()),
             Source::Local { .. } | Source::Composed => file_of(live),
         });
         let (table_name, key_text) = (table.name.to_string(), key.to_owned());

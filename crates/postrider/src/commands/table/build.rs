@@ -3,7 +3,7 @@
 use super::progress::Progress;
 use super::source::{Mistake, Source};
 use crate::cli::{BuildArgs, exit};
-use crate::mapped_file;
+use crate::file_content;
 use crate::replacement::{Replacement, salt};
 use crate::terminal::clean;
 use crate::world::clock::wall_now;
@@ -154,7 +154,7 @@ fn keep(duplicates: &mut BTreeMap<u64, Twice>, duplicate: Duplicate<'_>) {
 
 /// Opens the new file as a server will.
 fn check(path: &Path, summary: &Summary) -> Result<(), String> {
-    let bytes = mapped_file::open(path).map_err(|error| error.to_string())?;
+    let bytes = file_content::open(path).map_err(|error| error.to_string())?;
     let database = Database::open("it", bytes).map_err(|error| error.to_string())?;
     if database.keys_count() != Some(summary.keys_count) {
         return Err("it has not the keys that were written".to_owned());

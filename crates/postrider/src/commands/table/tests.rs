@@ -2,7 +2,7 @@
 
 use super::build::{Failure, build};
 use crate::cli::{BuildArgs, Format};
-use crate::mapped_file;
+use crate::file_content;
 use lookup::Table;
 use lookup::database::Database;
 use std::fs;
@@ -43,7 +43,7 @@ impl Files {
 }
 
 fn open(path: &Path) -> Database {
-    Database::open("users.db", mapped_file::open(path).unwrap()).unwrap()
+    Database::open("users.db", file_content::open(path).unwrap()).unwrap()
 }
 
 fn value(database: &Database, key: &str) -> Option<String> {

@@ -82,7 +82,9 @@ async fn encrypt(
     at: &HostPort,
     plain: TcpStream,
 ) -> Result<TlsStream<TcpStream>, Trouble> {
-    let connector = tls::connector(&settings.tls)?;
+    let files = settings.tls.clone();
+    let connector = password::aside(move || Ok(tls::connector(&files))).await;
+    let connector = connector.map_err(|why| Trouble::new(TroubleKind::Unreachable, why))??;
     let handshake = connector.connect(tls::name(&at.host)?, plain);
     within(settings.connect_timeout, "TLS", handshake).await
 }
@@ -94,7 +96,7 @@ async fn bind(
     let (request, who) = match bind {
         BindSettings::External => (ldap::bind(2, BindAs::External), "EXTERNAL"),
         BindSettings::Simple { dn, password } => {
-            let password = match secret(password) {
+            let password = match secret(password).await {
                 Ok(password) => password,
                 Err(trouble) => return Ok(Err(trouble)),
             };
@@ -114,11 +116,11 @@ async fn bind(
 
 /// The password. One from a file is not empty: it would bind as nobody, and the server would say that
 /// all is well (RFC 4513 §5.1.2).
-fn secret(secret: &Secret) -> Result<String, Trouble> {
+async fn secret(secret: &Secret) -> Result<String, Trouble> {
     match secret {
         Secret::Here(password) => Ok(password.clone()),
         Secret::File(path) => {
-            let read = password::read(path).map(|password| password.to_string());
+            let read = password::read(path).await.map(|password| password.to_string());
             read.map_err(|why| Trouble::new(TroubleKind::Unreachable, why))
         }
     }

@@ -4,7 +4,9 @@
 use super::shared::{Said, Shared};
 use crate::mutex::lock;
 use crate::world::clock::{Clock, seed_of, wall_now};
-use lookup::{Answers, Backend, Cached, Desk, DeskLimits, Request, RequestId, Ticket, Trouble};
+use lookup::{
+    Answers, Backend, Cached, Desk, DeskLimits, Judgement, Request, RequestId, Ticket, Trouble,
+};
 use mta::alarm::Alarm;
 use mta::console::{Console, Level};
 use std::collections::BTreeMap;
@@ -40,6 +42,8 @@ pub(super) struct Clerk {
     clock: Clock,
     waiters: BTreeMap<Ticket, oneshot::Sender<Said>>,
     requests: JoinSet<Done>,
+    /// What the server does not have was doubted at the last look.
+    was_doubted: bool,
 }
 
 impl Clerk {
@@ -58,6 +62,7 @@ impl Clerk {
             clock,
             waiters: BTreeMap::new(),
             requests: JoinSet::new(),
+            was_doubted: false,
         }
     }
 
@@ -152,7 +157,7 @@ impl Clerk {
     }
 
     /// Shows how things are, and says when the server falls silent and when it answers again.
-    fn show(&self) {
+    fn show(&mut self) {
         let metrics = &self.shared.metrics;
         metrics.waiting.set_u64(self.desk.waiting_count() as u64);
         metrics.under_way.set_u64(self.desk.requests_count() as u64);
@@ -167,6 +172,22 @@ impl Clerk {
         if was_silent != is_silent {
             metrics.silent.set(i64::from(is_silent));
             self.tell(trouble);
+        }
+        self.tell_doubt();
+    }
+
+    /// Says when the server seems to have lost what it had, and when it is believed again.
+    fn tell_doubt(&mut self) {
+        let is_doubted = lock(&self.shared.doubt).is_any();
+        if std::mem::replace(&mut self.was_doubted, is_doubted) != is_doubted {
+            let name = &self.shared.name;
+            let text = match is_doubted {
+                true => {
+                    "the server finds nothing of what it found within a minute: that a key is not there does not count"
+                }
+                false => "it counts again that a key is not there",
+            };
+            self.console.line(Level::Error, "table", format_args!("{name}: {text}"));
         }
     }
 
@@ -187,7 +208,30 @@ impl Clerk {
 async fn fetch(backend: &dyn Backend, shared: &Shared, request: Request) -> Done {
     let began = Instant::now();
     let patience = request.until.since(shared.now());
-    let answers = tokio::time::timeout(patience, backend.fetch(&request.keys)).await;
+    let answers = tokio::time::timeout(patience, ask(backend, shared, &request.keys)).await;
     shared.metrics.request_time.observe(began.elapsed());
     (request.id, answers.ok())
+}
+
+/// Asks the server; where it says that keys are not there, also for keys that it found lately, if that is to count.
+async fn ask(backend: &dyn Backend, shared: &Shared, keys: &[Box<str>]) -> Answers {
+    let answers = backend.fetch(keys).await;
+    let judgement = lock(&shared.doubt).judge(shared.now(), keys, &answers);
+    let Judgement::Ask(again) = judgement else { return answers };
+    let mut heard = Answers::new();
+    for piece in again.chunks(backend.batch_max().max(1)) {
+        shared.metrics.requests.inc();
+        heard.extend(backend.fetch(piece).await);
+        if heard.iter().any(|answer| matches!(answer, Ok(Some(_)))) {
+            break;
+        }
+    }
+    let again = again.get(..heard.len()).unwrap_or_default();
+    let counts = lock(&shared.doubt).hear(shared.now(), keys, again, &heard);
+    let Err(trouble) = counts else { return answers };
+    let doubted = |answer| match answer {
+        Ok(None) => Err(trouble.clone()),
+        answer => answer,
+    };
+    answers.into_iter().map(doubted).collect()
 }

@@ -10,7 +10,12 @@ use mta::answer::Answer;
 use mta::seams::Found;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+/// Where an old answer may serve, a new one is waited for no longer than this.
+const STALE_PATIENCE: Duration = Duration::from_millis(250);
 
 /// A table whose answers come from elsewhere. Clones are the same table; when the last is gone, so is
 /// its driver.
@@ -23,7 +28,7 @@ pub(crate) struct Remote {
 impl Remote {
     /// What the table says of a key: at once from the cache; else the server is asked, from now on, and
     /// the answer comes by the deadline of the table's settings. An answer that is too old serves only
-    /// when the server gives none.
+    /// when the server gives none at once.
     pub(crate) fn find(&self, key: &str) -> Found {
         let metrics = &self.shared.metrics;
         let stale = match self.known(key) {
@@ -38,12 +43,14 @@ impl Remote {
         let question = self.ask(key);
         let metrics = Arc::clone(metrics);
         Answer::later(async move {
-            match (question.answer().await, stale) {
-                (Err(_), Some(entry)) => {
+            let Some(entry) = stale else { return question.answer().await };
+            // Somebody who is known waits no longer than a server that is well takes.
+            match question.answer_within(STALE_PATIENCE).await {
+                Some(Ok(said)) => Ok(said),
+                Some(Err(_)) | None => {
                     metrics.stale.inc();
                     Ok(entry)
                 }
-                (said, _) => said,
             }
         })
     }
@@ -58,7 +65,7 @@ impl Remote {
         let (answer, answered) = oneshot::channel();
         // Without a clerk the answer's sender is gone with the note, which says enough.
         let _ = self.notes.send(Note::Ask { key: key.into(), ticket, answer });
-        Question { ticket, answered, notes: self.notes.clone() }
+        Question { ticket, answered, notes: self.notes.clone(), is_left: false }
     }
 
     /// Forgets what is known of a key: whoever asks next gets what the server says then. Whether
@@ -93,11 +100,27 @@ struct Question {
     ticket: Ticket,
     answered: oneshot::Receiver<Said>,
     notes: mpsc::UnboundedSender<Note>,
+    /// Nobody waits, and the answer is wanted all the same.
+    is_left: bool,
 }
 
 impl Question {
     async fn answer(mut self) -> Said {
-        let said = (&mut self.answered).await;
+        Question::said((&mut self.answered).await)
+    }
+
+    /// The same, if it comes soon. Else it is worth knowing when it comes: the question stands.
+    async fn answer_within(mut self, patience: Duration) -> Option<Said> {
+        match timeout(patience, &mut self.answered).await {
+            Ok(said) => Some(Question::said(said)),
+            Err(_) => {
+                self.is_left = true;
+                None
+            }
+        }
+    }
+
+    fn said(said: Result<Said, oneshot::error::RecvError>) -> Said {
         said.unwrap_or_else(|_| {
             Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping"))
         })
@@ -107,7 +130,7 @@ impl Question {
 impl Drop for Question {
     fn drop(&mut self) {
         // Closed by itself once the answer was taken.
-        if !self.answered.is_terminated() {
+        if !self.answered.is_terminated() && !self.is_left {
             let _ = self.notes.send(Note::Abandon(self.ticket));
         }
     }

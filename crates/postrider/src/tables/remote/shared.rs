@@ -4,7 +4,7 @@ use super::metrics::RemoteMetrics;
 use super::status::Seen;
 use crate::world::clock::Start;
 use config::TableCache;
-use lookup::{Cache, Entry, Lifetimes, Trouble};
+use lookup::{Cache, Doubt, Entry, Lifetimes, Trouble};
 use mail::Mono;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -22,6 +22,8 @@ pub(super) struct Shared {
     pub(super) started: Start,
     pub(super) next_ticket: AtomicU64,
     pub(super) seen: Mutex<Seen>,
+    /// Whether it counts that the server does not have a key.
+    pub(super) doubt: Mutex<Doubt>,
 }
 
 impl Shared {
@@ -35,6 +37,7 @@ impl Shared {
             started,
             next_ticket: AtomicU64::new(0),
             seen: Mutex::default(),
+            doubt: Mutex::default(),
         }
     }
 

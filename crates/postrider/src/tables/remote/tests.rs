@@ -29,6 +29,8 @@ enum Mode {
     Wrong,
     /// Answers for all keys but the last.
     Half,
+    /// Has lost its data.
+    Empty,
 }
 
 /// A server, as its driver and the tests see it.
@@ -69,6 +71,7 @@ impl Server {
         let answer = |key: &str| match mode {
             Mode::Dead => trouble(TroubleKind::Unreachable, "connection refused"),
             Mode::Wrong => trouble(TroubleKind::Wrong, "not an answer"),
+            Mode::Empty => Ok(None),
             _ if key.starts_with("no") => Ok(None),
             _ => Ok(Some(Entry::text(key))),
         };
@@ -494,4 +497,55 @@ fn a_dead_server_is_asked_seldom() {
     // Five that opened the breaker, and a probe; on a busy machine one more.
     assert!(questions > 20 && (6..=7).contains(&server.requests()), "{}", server.requests());
     assert_eq!(stand.lines().len(), 1);
+}
+
+#[test]
+fn somebody_who_is_known_does_not_wait_for_a_server_that_hangs() {
+    let server = Server::new(Mode::Well, Duration::ZERO);
+    let stand = Stand::new(&server, &short_lived());
+    assert_eq!(text(&said(&stand.remote, "jo")), Some("jo"));
+    std::thread::sleep(Duration::from_millis(5));
+    server.set(Mode::Hangs);
+    for _ in 0..3 {
+        let began = Instant::now();
+        assert_eq!(text(&said(&stand.remote, "jo")), Some("jo"));
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+    // What the server says late is kept.
+    let server = Server::new(Mode::Well, Duration::ZERO);
+    let cache = TableCache { positive: Duration::from_secs(2), ..cache() };
+    let stand = Stand::new(&server, &cache);
+    assert_eq!(text(&said(&stand.remote, "jo")), Some("jo"));
+    std::thread::sleep(Duration::from_millis(2_010));
+    *lock(&server.delay) = Duration::from_millis(600);
+    assert_eq!(text(&said(&stand.remote, "jo")), Some("jo"));
+    assert_eq!(stand.status().stale_hits, 1);
+    stand.until("it is known anew", |stand| matches!(stand.remote.known("jo"), Cached::Fresh(..)));
+    assert_eq!(lock(&server.keys)["jo"], 2);
+}
+
+#[test]
+fn a_server_that_comes_back_without_its_data_refuses_nobody() {
+    let server = Server::new(Mode::Well, Duration::ZERO);
+    for batch_max in [1, 32] {
+        server.set(Mode::Well);
+        let cache = TableCache { stale: Duration::ZERO, ..short_lived() };
+        let stand = Stand::with_batches(&server, &cache, batch_max);
+        for key in ["jo", "ann", "bob", "eve"] {
+            assert_eq!(text(&said(&stand.remote, key)), Some(key));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        server.set(Mode::Empty);
+        for key in ["jo", "who was never asked for", "ann"] {
+            assert_eq!(kind(&said(&stand.remote, key)), TroubleKind::Wrong, "{key}");
+        }
+        let lines = stand.lines();
+        assert!(lines.iter().any(|line| line.contains("does not count")), "{lines:?}");
+        server.set(Mode::Well);
+        assert_eq!(text(&said(&stand.remote, "nobody")), None);
+        assert_eq!(text(&said(&stand.remote, "jo")), Some("jo"));
+        stand.until("it is believed", |stand| {
+            stand.lines().iter().any(|l| l.contains("counts again"))
+        });
+    }
 }

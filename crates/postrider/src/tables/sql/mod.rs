@@ -68,7 +68,10 @@ where
     }
 
     async fn open(&self) -> Result<D::Connection, String> {
-        let password = self.settings.password_file.as_deref().map(password::read).transpose()?;
+        let password = match &self.settings.password_file {
+            Some(file) => Some(password::read(file).await?),
+            None => None,
+        };
         let options = match password {
             Some(password) => D::with_password(self.options.clone(), &password),
             None => self.options.clone(),

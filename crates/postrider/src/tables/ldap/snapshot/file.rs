@@ -5,7 +5,7 @@
 //! tells of changes each entry has a record of its name, too: `id:NAME`.
 
 use super::item::{Id, Item, hex, unhex};
-use crate::mapped_file;
+use crate::file_content;
 use crate::replacement::{Replacement, salt};
 use crate::world::clock::wall_now;
 use lookup::database::{Database, Making, WriteError, Writer};
@@ -77,6 +77,9 @@ impl About {
 /// The name of an entry, a key of it, and its fields.
 pub(super) type KeyOfEntry = (Id, Box<str>, Box<[Field]>);
 
+/// Names and fields of the entries that have a key.
+pub(super) type EntriesOfKey = Vec<(Id, Box<[Field]>)>;
+
 /// A file that is there.
 #[derive(Debug)]
 pub(super) struct Stored {
@@ -94,8 +97,8 @@ impl Stored {
     pub(super) fn open(path: &Path) -> Result<Stored, String> {
         let name = path.display().to_string();
         let wrong = |why: &dyn std::fmt::Display| format!("{name}: {why}");
-        let bytes = mapped_file::open(path).map_err(|error| wrong(&error))?;
-        let database = Database::open(&*name, bytes).map_err(|why| wrong(&why))?;
+        let content = file_content::open(path).map_err(|error| wrong(&error))?;
+        let database = Database::open(&*name, content).map_err(|why| wrong(&why))?;
         let about = database.find(ABOUT).map_err(|trouble| wrong(&trouble))?;
         let about = about.as_ref().and_then(About::from_entry);
         let about = about.ok_or_else(|| wrong(&"it is no snapshot of a directory"))?;
@@ -106,30 +109,40 @@ impl Stored {
         Ok(Stored { database, about, confirmed })
     }
 
-    /// The entries that have a key, in their order.
+    /// The entries that have a key, in their order, and no more than these; `None`: the disk would have to be waited
+    /// for.
+    ///
+    /// # Errors
+    /// The file is damaged, or can't be read.
     pub(super) fn of_key(
         &self,
         key: &str,
-    ) -> impl Iterator<Item = Result<(Id, Box<[Field]>), Trouble>> {
-        let mut number = 0u32;
-        std::iter::from_fn(move || {
-            let found = self.database.find(&record_name(number, key));
-            number += 1;
-            match found {
-                Ok(Some(entry)) => Some(self.read(&entry.text).map(|id| (id, entry.fields))),
-                Ok(None) => None,
-                Err(trouble) => Some(Err(trouble)),
-            }
-        })
+        entries_max: usize,
+        waits: bool,
+    ) -> Result<Option<EntriesOfKey>, Trouble> {
+        let mut entries = Vec::new();
+        for number in (0..).take(entries_max) {
+            let name = record_name(number, key);
+            let found = match waits {
+                true => self.database.find(&name)?,
+                false => match self.database.find_now(&name) {
+                    Some(found) => found?,
+                    None => return Ok(None),
+                },
+            };
+            let Some(entry) = found else { break };
+            entries.push((self.read(&entry.text)?, entry.fields));
+        }
+        Ok(Some(entries))
     }
 
     /// Every key of every entry: its name, the key, its fields.
     pub(super) fn keys(&self) -> impl Iterator<Item = Result<KeyOfEntry, Trouble>> {
         self.database.entries().filter_map(|read| match read {
-            Ok((name, _)) if name == ABOUT || name.starts_with(BY_ID) => None,
+            Ok((name, _)) if &*name == ABOUT || name.starts_with(BY_ID) => None,
             Ok((name, entry)) => {
-                let key = name.split_once(':').map_or("", |(_, key)| key);
-                Some(self.read(&entry.text).map(|id| (id, key.into(), entry.fields)))
+                let key = Box::from(name.split_once(':').map_or("", |(_, key)| key));
+                Some(self.read(&entry.text).map(|id| (id, key, entry.fields)))
             }
             Err(trouble) => Some(Err(trouble)),
         })
@@ -281,7 +294,8 @@ mod tests {
         assert_eq!(why, "the directory has more than 2 entries");
         builder.place(&About::default()).unwrap();
         let stored = Stored::open(&path).unwrap();
-        assert_eq!((stored.about.entries, stored.of_key("0 a").count()), (2, 2));
+        let found = |max| stored.of_key("0 a", max, true).unwrap().unwrap().len();
+        assert_eq!((stored.about.entries, found(9), found(1)), (2, 2, 1));
     }
 
     #[test]
@@ -294,7 +308,8 @@ mod tests {
         builder.push(&item(1, &[&fits, &beyond, "0 a"])).unwrap();
         builder.place(&About::default()).unwrap();
         let stored = Stored::open(&path).unwrap();
-        let found = [&*fits, &*beyond, "0 a"].map(|key| stored.of_key(key).count());
+        let count = |key: &str| stored.of_key(key, 9, true).unwrap().unwrap().len();
+        let found = [&*fits, &*beyond, "0 a"].map(count);
         assert_eq!(found, [1, 0, 1]);
     }
 }

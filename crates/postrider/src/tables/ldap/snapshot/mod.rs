@@ -94,12 +94,17 @@ impl Snapshot {
         Ok(Snapshot { shared, _keeper: Arc::new(KeeperThread { stop: Some(stop) }) })
     }
 
-    /// What the directory said of a key when it was read last.
+    /// What the directory said of a key when it was read last. May wait for a disk.
     ///
     /// # Errors
     /// It was never read, or its answer is none.
     pub(crate) fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
-        self.shared.find(key)
+        self.shared.find(key, true).map(Option::flatten)
+    }
+
+    /// The same, if nobody has to be waited for; else `None`.
+    pub(crate) fn find_now(&self, key: &str) -> Option<Result<Option<Entry>, Trouble>> {
+        self.shared.find(key, false).transpose()
     }
 
     /// How old it is, and what changed last.

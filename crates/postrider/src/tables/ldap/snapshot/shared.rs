@@ -64,13 +64,13 @@ impl Shared {
         Shared { name, question, view, seen, is_damaged, metrics: Arc::default() }
     }
 
-    /// What the directory says of a key.
+    /// What the directory says of a key; `None`: the disk would have to be waited for.
     ///
     /// # Errors
     /// Nothing was ever read, or as [`View::find`].
-    pub(super) fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+    pub(super) fn find(&self, key: &str, waits: bool) -> Result<Option<Option<Entry>>, Trouble> {
         match self.view() {
-            Some(view) => view.find(&self.question, key).inspect_err(|trouble| {
+            Some(view) => view.find(&self.question, key, waits).inspect_err(|trouble| {
                 if trouble.kind == TroubleKind::Wrong {
                     self.is_damaged.store(true, Ordering::Relaxed);
                 }

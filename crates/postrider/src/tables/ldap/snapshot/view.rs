@@ -126,23 +126,34 @@ impl View {
         self.overlay.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the directory says of a key.
+    /// What the directory says of a key; `None`: the disk would have to be waited for.
     ///
     /// # Errors
     /// There are more entries than may be, one of them can't be an answer, or the file is damaged.
-    pub(super) fn find(&self, question: &Question, key: &str) -> Result<Option<Entry>, Trouble> {
+    pub(super) fn find(
+        &self,
+        question: &Question,
+        key: &str,
+        waits: bool,
+    ) -> Result<Option<Option<Entry>>, Trouble> {
         let LdapSettings { results_max, .. } = &question.settings;
+        let sought = question.sought(key);
+        // Before the lock is taken: a file may hang. Those of which the overlay knows better are no more than
+        // there are changes.
+        let entries_max = results_max.saturating_add(1).saturating_add(self.changes());
+        let mut of_file = Vec::with_capacity(sought.len());
+        for key in &sought {
+            match self.stored.of_key(key, entries_max, waits)? {
+                Some(entries) => of_file.push(entries),
+                None => return Ok(None),
+            }
+        }
         let overlay = self.overlay();
         let (mut met, mut found): (Vec<Id>, Vec<Box<[Field]>>) = Default::default();
-        for sought in question.sought(key) {
-            let of_file = self.stored.of_key(&sought).filter(|read| match read {
-                Ok((id, _)) => !overlay.has(id),
-                Err(_) => true,
-            });
-            let since =
-                overlay.of_key(&sought).map(|Item { id, fields, .. }| Ok((*id, fields.clone())));
-            for read in of_file.chain(since) {
-                let (id, fields) = read?;
+        for (key, of_file) in sought.iter().zip(of_file) {
+            let of_file = of_file.into_iter().filter(|(id, _)| !overlay.has(id));
+            let since = overlay.of_key(key).map(|Item { id, fields, .. }| (*id, fields.clone()));
+            for (id, fields) in of_file.chain(since) {
                 if met.contains(&id) {
                     continue;
                 }
@@ -154,6 +165,6 @@ impl View {
                 found.push(fields);
             }
         }
-        question.answer(found)
+        question.answer(found).map(Some)
     }
 }
