@@ -36,6 +36,8 @@ pub(crate) struct Health {
     pub(crate) stopping: bool,
     /// Sentences about what keeps it from accepting mail, such as a poisoned log.
     pub(crate) problems: Vec<String>,
+    /// Sentences about files that have not answered for long; no reason to send clients elsewhere.
+    pub(crate) hanging: Vec<String>,
     /// A sentence about next hops that are left alone; no reason to send clients elsewhere.
     pub(crate) suspended: Option<String>,
 }
@@ -149,6 +151,9 @@ async fn healthz(State(sources): State<Sources>) -> Response {
         (false, false) => "failing",
     };
     let mut body = serde_json::json!({ "status": word, "problems": health.problems });
+    if !health.hanging.is_empty() {
+        body["hanging"] = health.hanging.into();
+    }
     if let Some(suspended) = health.suspended {
         body["suspended"] = suspended.into();
     }

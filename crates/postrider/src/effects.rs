@@ -53,11 +53,6 @@ impl KeptEffects {
         }
     }
 
-    /// What is in force.
-    pub(crate) fn in_force(&self) -> Vec<Effect> {
-        self.shared.rules.effects().into_iter().filter(Effect::is_in_force).collect()
-    }
-
     /// Ends effects. Says what was done.
     ///
     /// # Errors

@@ -2,8 +2,9 @@
 //!
 //! A push is a lock that is nearly never contended and a `Vec::push`; there is a system call only
 //! when the writer had nothing to do and sleeps (at most once in [`PACE`]). Nothing here ever
-//! holds up mail: when the disk takes nothing more, events wait; when too many wait, further ones
-//! are dropped and counted, and a `lost` line names the first of them.
+//! holds up mail, nor a start or a stop: when the disk takes nothing more, hangs or is not there, events wait; when
+//! too many wait, further ones are dropped and counted, and a `lost` line names the first of them. What waits and what
+//! is dropped is counted by who emits it: the writer may hang.
 //!
 //! Every line about a message carries the position of its spool record, so that a reader can tell
 //! one event from another. What a crash or an overflow kept out of the file is lost: the spool
@@ -18,15 +19,20 @@ use file::LogFile;
 use mta::event::{Event, EventSink, Kind, Position, Recipients, json};
 use mta::metrics::EventMetrics;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The writer gathers for so long before it writes again.
 const PACE: Duration = Duration::from_millis(10);
 /// How long the writer waits after a failed write.
 const RETRY_PACE: Duration = Duration::from_secs(1);
+/// A writer that has not come back from the disk for so long hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(5);
+/// At a stop the writer may go on for as long as something is written every so often.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// Formatted text is written when it is this long.
 const WRITE_BYTES: usize = 256 * 1024;
 /// A queue that once was long gives its memory back.
@@ -37,7 +43,52 @@ const KEPT_EVENTS: usize = 4_096;
 pub(crate) struct EventLog {
     queues: Vec<Arc<EventQueue>>,
     wake: Arc<Wake>,
+    writing: Arc<Writing>,
     writer: Option<JoinHandle<()>>,
+}
+
+/// What the writer does, for others to see.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    path: PathBuf,
+    began: Instant,
+    /// Milliseconds after `began` at which it went to the disk; 0: it is not there.
+    at_disk_since: AtomicU64,
+    is_failing: AtomicBool,
+    metrics: Arc<EventMetrics>,
+}
+
+impl Writing {
+    fn at_disk<T>(&self, work: impl FnOnce() -> T) -> T {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.at_disk_since.store(now.max(1), Ordering::Relaxed);
+        let done = work();
+        self.at_disk_since.store(0, Ordering::Relaxed);
+        done
+    }
+
+    /// For how long it has not come back from the disk, if that is long.
+    fn hangs_for(&self) -> Option<Duration> {
+        let since = self.at_disk_since.load(Ordering::Relaxed);
+        let since = (since > 0).then(|| Duration::from_millis(since))?;
+        let for_so_long = self.began.elapsed().saturating_sub(since);
+        (for_so_long >= HANGS_AFTER).then_some(for_so_long)
+    }
+
+    /// A sentence, while events can't be written.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let path = self.path.display();
+        match self.hangs_for() {
+            Some(wait) => Some(format!(
+                "the event log {path} has not answered for {} s: events wait",
+                wait.as_secs()
+            )),
+            None => self
+                .is_failing
+                .load(Ordering::Relaxed)
+                .then(|| format!("the event log {path} can't be written: events wait")),
+        }
+    }
 }
 
 /// What lets a shard wake the writer.
@@ -64,6 +115,8 @@ pub(crate) struct EventQueue {
     /// Events that may wait here.
     waiting_max: usize,
     wake: Arc<Wake>,
+    /// Of this queue.
+    metrics: Arc<EventMetrics>,
 }
 
 #[derive(Debug, Default)]
@@ -77,13 +130,16 @@ impl EventSink for EventQueue {
     fn emit(&self, event: Event) {
         let waiting = {
             let mut inside = lock(&self.inside);
+            self.metrics.emitted.inc();
             if inside.events.len() >= self.waiting_max {
+                self.metrics.dropped.inc();
                 inside.dropped += 1;
                 if inside.first_dropped.is_none() {
                     inside.first_dropped = event.message.and_then(|message| message.position);
                 }
                 return;
             }
+            self.metrics.lag.inc();
             inside.events.push(event);
             inside.events.len()
         };
@@ -101,44 +157,51 @@ impl EventSink for EventQueue {
 pub(crate) type Report = Box<dyn Fn(&str) + Send>;
 
 impl EventLog {
-    /// Opens the file and starts the writer, with one queue for each of `shards` shards.
-    /// `waiting_max` is shared out among them.
+    /// Starts the writer, with one queue for each shard; `metrics` has a set for each, and one for the writer behind
+    /// them. `waiting_max` is shared out among them. The writer opens the file: where that fails, or hangs, events
+    /// wait.
     ///
     /// # Errors
-    /// When the file cannot be opened or the thread cannot be started.
+    /// When the thread cannot be started.
     pub(crate) fn start(
         options: &Events,
-        shards: usize,
-        metrics: Arc<EventMetrics>,
+        metrics: &[Arc<EventMetrics>],
         report: Report,
     ) -> io::Result<EventLog> {
-        let file = LogFile::open(options.clone(), wall_now())?;
+        let file = LogFile::new(options.clone(), wall_now());
+        let (of_writer, of_shards) = metrics.split_last().ok_or(io::ErrorKind::InvalidInput)?;
+        let shards = of_shards.len();
         let wake = Arc::new(Wake::default());
         let waiting_max = (options.waiting_max as usize / shards.max(1)).max(1);
-        let queues: Vec<Arc<EventQueue>> = (0..shards)
-            .map(|_| {
-                Arc::new(EventQueue {
-                    inside: Mutex::default(),
-                    waiting_max,
-                    wake: Arc::clone(&wake),
-                })
-            })
-            .collect();
+        let queue = |metrics: &Arc<EventMetrics>| EventQueue {
+            inside: Mutex::default(),
+            waiting_max,
+            wake: Arc::clone(&wake),
+            metrics: Arc::clone(metrics),
+        };
+        let queues: Vec<_> = of_shards.iter().map(|metrics| Arc::new(queue(metrics))).collect();
+        let writing = Arc::new(Writing {
+            path: options.path.clone(),
+            began: Instant::now(),
+            at_disk_since: AtomicU64::new(0),
+            is_failing: AtomicBool::new(false),
+            metrics: Arc::clone(of_writer),
+        });
         let mut writer = Writer {
             queues: queues.clone(),
             wake: Arc::clone(&wake),
             file,
             text: Vec::new(),
-            text_events: 0,
+            text_events: vec![0; shards],
             batch: Vec::new(),
-            metrics,
+            writing: Arc::clone(&writing),
             report,
             failing: false,
         };
         let thread =
             thread::Builder::new().name("events".to_owned()).spawn(move || writer.run())?;
         *lock(&wake.writer) = Some(thread.thread().clone());
-        Ok(EventLog { queues, wake, writer: Some(thread) })
+        Ok(EventLog { queues, wake, writing, writer: Some(thread) })
     }
 
     /// The queue of shard `number`.
@@ -147,18 +210,37 @@ impl EventLog {
         self.queues.get(number).cloned()
     }
 
-    /// Writes what waits and ends the writer. When the disk takes nothing, what waits is lost.
-    pub(crate) fn finish(mut self) {
+    /// What the writer does, for whoever wants to know.
+    pub(crate) fn writing(&self) -> Arc<Writing> {
+        Arc::clone(&self.writing)
+    }
+
+    /// Writes what waits and ends the writer. Where the disk takes nothing, or hangs, what waits is lost: how many
+    /// events that are.
+    pub(crate) fn finish(mut self) -> u64 {
         self.stop();
+        let lag = self.queues.iter().map(|queue| queue.metrics.lag.get()).sum::<i64>();
+        u64::try_from(lag).unwrap_or(0)
     }
 
     fn stop(&mut self) {
-        if let Some(writer) = self.writer.take() {
-            self.wake.stop.store(true, Ordering::Release);
-            writer.thread().unpark();
-            // A writer that panicked has said so on standard error already.
-            let _ = writer.join();
+        let Some(writer) = self.writer.take() else { return };
+        self.wake.stop.store(true, Ordering::Release);
+        writer.thread().unpark();
+        let written = || self.writing.metrics.written_bytes.get();
+        let (mut before, mut since) = (written(), Instant::now());
+        while !writer.is_finished() {
+            if before != written() {
+                (before, since) = (written(), Instant::now());
+            }
+            if since.elapsed() >= STOP_PATIENCE {
+                // It ends with the process.
+                return;
+            }
+            thread::sleep(Duration::from_millis(2));
         }
+        // A writer that panicked has said so on standard error already.
+        let _ = writer.join();
     }
 }
 
@@ -174,21 +256,22 @@ struct Writer {
     file: LogFile,
     /// Formatted lines that are not written yet.
     text: Vec<u8>,
-    /// How many events they stand for.
-    text_events: u64,
+    /// How many events of each queue they stand for.
+    text_events: Vec<i64>,
     /// Swapped with a queue's own.
     batch: Vec<Event>,
-    metrics: Arc<EventMetrics>,
+    writing: Arc<Writing>,
     report: Report,
     failing: bool,
 }
 
 impl Writer {
     fn run(&mut self) {
+        // What is wrong with it is said at once, and not with the first event.
+        self.open();
         loop {
             let stopping = self.wake.stop.load(Ordering::Acquire);
             let took = self.pass();
-            self.show_lag();
             if stopping {
                 break;
             }
@@ -208,13 +291,22 @@ impl Writer {
                 }
             }
         }
-        self.file.close();
+        let (writing, file) = (Arc::clone(&self.writing), &mut self.file);
+        writing.at_disk(|| file.close());
+    }
+
+    fn open(&mut self) {
+        let (writing, file) = (Arc::clone(&self.writing), &mut self.file);
+        if let Err(error) = writing.at_disk(|| file.open(wall_now())) {
+            self.fail(&error);
+        }
     }
 
     /// Empties the queues into the file; whether there was anything. While the file takes nothing
     /// the queues are left to fill.
     fn pass(&mut self) -> bool {
-        if !self.text.is_empty() && !self.write() {
+        let is_due = self.failing || !self.text.is_empty();
+        if is_due && !self.write() {
             return true;
         }
         let mut took = false;
@@ -239,16 +331,14 @@ impl Writer {
             (std::mem::take(&mut inside.dropped), inside.first_dropped.take())
         };
         let took = !batch.is_empty() || dropped > 0;
-        self.metrics.emitted.add(batch.len() as u64 + dropped);
         for event in batch.drain(..) {
             json::write_lines(&event, &mut self.text);
-            self.text_events += 1;
+            self.text_events[n] += 1;
             if self.text.len() >= WRITE_BYTES && !self.failing {
                 self.write();
             }
         }
         if dropped > 0 {
-            self.metrics.dropped.add(dropped);
             let lost = Event {
                 at: wall_now(),
                 message: None,
@@ -264,35 +354,40 @@ impl Writer {
 
     /// Writes the text; whether all of it is written now.
     fn write(&mut self) -> bool {
-        match self.file.write(&mut self.text, wall_now()) {
+        let (writing, file, text) = (Arc::clone(&self.writing), &mut self.file, &mut self.text);
+        match writing.at_disk(|| file.write(text, wall_now())) {
             Ok(bytes) => {
-                self.metrics.written_bytes.add(bytes);
-                self.text_events = 0;
+                writing.metrics.written_bytes.add(bytes);
+                for (queue, events) in self.queues.iter().zip(&mut self.text_events) {
+                    queue.metrics.lag.add(-std::mem::take(events));
+                }
                 self.text.shrink_to(2 * WRITE_BYTES);
+                writing.is_failing.store(false, Ordering::Relaxed);
                 if std::mem::take(&mut self.failing) {
                     (self.report)("the event log is written again");
                 }
                 true
             }
             Err(error) => {
-                self.metrics.write_failures.inc();
-                if !std::mem::replace(&mut self.failing, true) {
-                    (self.report)(&format!(
-                        "cannot write the event log, events wait: path={} error={error}",
-                        self.file.path().display()
-                    ));
-                }
+                self.fail(&error);
                 false
             }
         }
     }
 
-    fn waiting(&self) -> u64 {
-        self.queues.iter().map(|queue| lock(&queue.inside).events.len() as u64).sum()
+    fn fail(&mut self, error: &io::Error) {
+        self.writing.metrics.write_failures.inc();
+        self.writing.is_failing.store(true, Ordering::Relaxed);
+        if !std::mem::replace(&mut self.failing, true) {
+            (self.report)(&format!(
+                "cannot write the event log, events wait: path={} error={error}",
+                self.file.path().display()
+            ));
+        }
     }
 
-    fn show_lag(&self) {
-        self.metrics.lag.set_u64(self.waiting() + self.text_events);
+    fn waiting(&self) -> u64 {
+        self.queues.iter().map(|queue| lock(&queue.inside).events.len() as u64).sum()
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::world::hashing::HashingThreads;
 use auth::digest::Sha256;
+use config::Config;
 use mta::seams::Hashing as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -34,13 +35,23 @@ pub(crate) fn kept(directory: &Path, hashing: &HashingThreads) -> Result<[u8; 16
 ///
 /// # Errors
 /// A sentence.
-pub(crate) fn of_return_paths(directory: &Path) -> Result<[u8; 16], String> {
+fn of_return_paths(directory: &Path) -> Result<[u8; 16], String> {
     let mut digest = Sha256::default();
     digest.push(b"return paths");
     digest.push(&kept(directory, &HashingThreads::new())?);
     let mut secret = [0; 16];
     secret.copy_from_slice(&digest.finish()[..16]);
     Ok(secret)
+}
+
+/// Has return paths made that are known again after a restart.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn keep_return_paths(config: &Config, directory: &Path) -> Result<(), String> {
+    let gateway = config.x400.as_ref().and_then(|x400| x400.gateway.as_ref());
+    let Some(gateway) = gateway else { return Ok(()) };
+    of_return_paths(directory).map(|secret| gateway.set_secret(secret))
 }
 
 /// All of it or nothing is there, also after a crash.

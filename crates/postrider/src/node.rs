@@ -1,37 +1,36 @@
 //! A running relay: logs, shards, acceptors and what they share.
 
 use crate::acme::Acme;
-use crate::advisers::{Books, advisers};
-use crate::certificates::{self, Certificates};
+use crate::advisers::advisers;
+use crate::certificates::Certificates;
 use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
-use crate::dmarc_reports::DmarcReporting;
 use crate::effects::KeptEffects;
 use crate::event_log::EventLog;
-use crate::kept_from_start::kept_from_start;
 use crate::login_secret;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::mutex::lock;
 use crate::node_metrics::NodeMetrics;
+use crate::orders::{Order, Orders};
+use crate::reload::Reloadable;
 use crate::reply_classes;
 use crate::shard_thread::{AcceptorSeed, Bound, Common, ShardSeed};
-use crate::signing_keys::{self, SigningKeys};
+use crate::signing_keys::SigningKeys;
 use crate::suspensions::Suspensions;
 use crate::tables::{Registry, TableNumbers};
-use crate::tls_reports::TlsReporting;
 use crate::tokens::Tokens;
+use crate::under_way::UnderWay;
 use crate::world::clock::{Start, wall_now};
 use crate::world::hashing::HashingThreads;
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::mailbox_files::{MailboxFiles, MailboxThreads, check_owners};
-use crate::world::resolver::Resolver;
 use ::classes::Classes;
 use config::Config;
 use mail::Wall;
 use mta::clock::ClockDoubt;
 use mta::console::{Console as _, Level};
-use mta::control::{Scope, ShardPort, SourceItem, Suspension};
+use mta::control::{Effect, ShardPort, SourceItem};
 use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{LogMetrics, Metrics};
@@ -39,13 +38,17 @@ use mta::shaping::Rules;
 use mta::shared::Shared;
 use spool::SpoolStatus;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
 
 /// How long transactions may go on after a stop was asked for.
 pub(crate) const GRACE_MS: u64 = 5_000;
+
+/// What is to be written at the end is waited for so long, where a disk does not answer.
+const CLOSE_MAX: Duration = Duration::from_secs(3);
 
 /// Where a shard takes what others send it.
 type Inbox = mpsc::UnboundedReceiver<ShardMessage<AcceptedSocket>>;
@@ -61,22 +64,10 @@ pub(crate) struct Node {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) metrics: NodeMetrics,
     pub(crate) started: Start,
-    /// The configuration it was started with.
-    first: Arc<Config>,
-    /// What an operator has stopped.
-    suspensions: Suspensions,
-    /// What rules of shaping have set in force.
-    pub(crate) effects: KeptEffects,
+    /// What an operator has stopped, and rules of shaping have set in force.
+    pub(crate) orders: Orders,
     shared: Arc<Shared>,
-    tables: Arc<Registry>,
-    certificates: Arc<Certificates>,
-    acme: Acme,
-    signing_keys: Arc<SigningKeys>,
-    dmarc_reports: DmarcReporting,
-    tls_reports: TlsReporting,
-    books: Books,
-    resolver: Resolver,
-    tokens: Tokens,
+    pub(crate) reloadable: Arc<Reloadable>,
 }
 
 impl Node {
@@ -88,21 +79,26 @@ impl Node {
         config: &Arc<Config>,
         shards: u16,
         console: &Arc<ConsoleLog>,
+        progress: &dyn Fn(&str),
     ) -> Result<Node, String> {
         let started = Start::now();
         // First of all: what is wrong with them is told like mistakes of the configuration.
+        progress("tables");
         let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
+        progress("files of classes and shaping");
         let replies = reply_classes::read_with_rules(config).map_err(|all| all.join("\n"))?;
+        progress("certificates and keys");
         let (certificates, signing_keys) = open_keys(config, console)?;
         check_owners(config)?;
         let (senders, inboxes) = ways_in(shards);
         let metrics = NodeMetrics::new(shards, config.spool.paths.len());
         let descriptors = claim(config, shards, console);
+        progress(&spools(config));
         let disks = open_disks(config, descriptors.log_files_max)?;
         let suspensions = Suspensions::open(&config.spool.paths[0])?;
         let clock = doubt_clock(config, console);
         let logs = read_logs(config, disks, console)?;
-        let events = start_events(config, shards, &metrics, console)?;
+        let events = start_events(config, &metrics, console)?;
         let shared = shared(config, clock, descriptors, &metrics, replies, console);
         let effects = KeptEffects::open(config, &shared)?;
         let advisers = advisers(config, &metrics, descriptors, &senders[0], console)?;
@@ -130,20 +126,11 @@ impl Node {
         let received = inboxes.into_iter().zip(receivers);
         let threads = start_shards(&common, received, &metrics, events.as_ref(), acceptor)?;
         let logs = start_logs((config, console), logs, distribution, &senders, &metrics)?;
-        Ok(Node {
-            acme: Acme::open(config, &common.certificates, &metrics.acme, console)?,
-            shards: senders,
-            threads,
-            logs,
-            events,
-            stop_accepting,
-            addresses: bound_addresses(&when_bound)?,
-            metrics,
-            started,
+        let reloadable = Reloadable {
             first: Arc::clone(config),
-            suspensions,
-            effects,
-            shared: common.shared,
+            acme: Acme::open(config, &common.certificates, &metrics.acme, console)?,
+            shards: senders.clone(),
+            shared: Arc::clone(&common.shared),
             tables: common.tables,
             certificates: common.certificates,
             signing_keys,
@@ -152,6 +139,19 @@ impl Node {
             books: common.books,
             resolver: common.resolver,
             tokens: Tokens::start(config, console)?,
+        };
+        Ok(Node {
+            orders: Orders::start(suspensions, effects, senders.clone(), console)?,
+            shards: senders,
+            threads,
+            logs,
+            events,
+            stop_accepting,
+            addresses: bound_addresses(&when_bound)?,
+            metrics,
+            started,
+            shared: common.shared,
+            reloadable: Arc::new(reloadable),
         })
     }
 
@@ -167,86 +167,25 @@ impl Node {
         self.shards.iter().map(port).collect()
     }
 
-    /// What of a new configuration takes effect only at the next start, for the operator.
-    pub(crate) fn kept_from_start(&self, config: &Config) -> String {
-        kept_from_start(&self.first, config)
-    }
-
-    /// Gives every shard another configuration.
-    ///
-    /// # Errors
-    /// What is wrong with its certificates or tables, each in a sentence. Nothing has changed then.
-    pub(crate) fn reload(&self, config: &Arc<Config>) -> Result<(), String> {
-        let (classes, rules) =
-            reply_classes::read_with_rules(config).map_err(|all| all.join("; "))?;
-        let signing_keys = signing_keys::read(config)?;
-        let certificates = certificates::read(config)?;
-        let acme = self.acme.prepare(config)?;
-        keep_return_paths(config, &self.first.spool.paths[0])?;
-        self.tables.adopt(config).map_err(|mistakes| mistakes.join("; "))?;
-        self.certificates.adopt(config, certificates)?;
-        self.acme.adopt(acme)?;
-        self.signing_keys.adopt(config, signing_keys)?;
-        self.resolver.adopt(&config.dns)?;
-        self.dmarc_reports.adopt(config)?;
-        self.tls_reports.adopt(config)?;
-        self.tokens.adopt(config)?;
-        self.books.open_for(config);
-        // Shards take them up with the rest.
-        self.shared.set_classes(classes);
-        self.shared.rules.set_rules(rules);
-        for shard in &self.shards {
-            let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));
-        }
-        Ok(())
-    }
-
     /// The tables in force.
     pub(crate) fn tables(&self) -> &Arc<Registry> {
-        &self.tables
+        &self.reloadable.tables
     }
 
     /// Where the numbers of tables come from.
     pub(crate) fn table_numbers(&self) -> TableNumbers {
-        let tables = Arc::clone(&self.tables);
+        let tables = Arc::clone(&self.reloadable.tables);
         TableNumbers::new(move || tables.numbers())
     }
 
     /// Sources, and how far those have come that warm up.
     pub(crate) fn sources(&self) -> Vec<SourceItem> {
-        self.books.warmups.sources()
+        self.reloadable.books.warmups.sources()
     }
 
-    /// What is suspended now.
-    pub(crate) fn suspensions(&self) -> Arc<[Suspension]> {
-        self.suspensions.in_force(wall_now())
-    }
-
-    /// Suspends something. Says what was done.
-    ///
-    /// # Errors
-    /// A sentence; nothing has changed then.
-    pub(crate) fn suspend(&mut self, suspension: Suspension) -> Result<String, String> {
-        let told = self.suspensions.suspend(suspension, wall_now())?;
-        self.tell_suspensions();
-        Ok(told)
-    }
-
-    /// Ends a suspension. Says what was done.
-    ///
-    /// # Errors
-    /// A sentence; nothing has changed then.
-    pub(crate) fn resume(&mut self, scope: &Scope) -> Result<String, String> {
-        let told = self.suspensions.resume(scope, wall_now())?;
-        self.tell_suspensions();
-        Ok(told)
-    }
-
-    fn tell_suspensions(&self) {
-        let all = self.suspensions();
-        for shard in &self.shards {
-            let _ = shard.send(ShardMessage::Suspensions(Arc::clone(&all)));
-        }
+    /// What rules of shaping have set in force.
+    pub(crate) fn effects(&self) -> Vec<Effect> {
+        self.shared.rules.effects().into_iter().filter(Effect::is_in_force).collect()
     }
 
     /// An operator says that the clock is right.
@@ -288,9 +227,19 @@ impl Node {
         Arc::new(move || shared.name_servers.trouble().or_else(|| shared.suspensions.summary()))
     }
 
+    /// Looks for files that have not answered for long, when called.
+    pub(crate) fn hanging_finder(&self) -> Arc<dyn Fn() -> Vec<String> + Send + Sync> {
+        let works = [self.reloadable.tables.under_way.clone(), self.orders.under_way.clone()];
+        let writing = self.events.as_ref().map(EventLog::writing);
+        Arc::new(move || {
+            let events = writing.iter().filter_map(|writing| writing.problem());
+            works.iter().flat_map(UnderWay::problems).chain(events).collect()
+        })
+    }
+
     /// Stops: no new connections, transactions finish for a while, the rest gets 421, what was
-    /// delivered is settled, the logs are closed.
-    pub(crate) async fn stop(self) {
+    /// delivered is settled, the logs are closed. Whatever hangs is left as it is after some seconds.
+    pub(crate) async fn stop(self, console: &Arc<ConsoleLog>) {
         let _ = self.stop_accepting.send(true);
         let mut waiting = Vec::new();
         for shard in &self.shards {
@@ -298,24 +247,66 @@ impl Node {
             let _ = shard.send(ShardMessage::Stop { grace_ms: GRACE_MS, done });
             waiting.push(stopped);
         }
-        for stopped in waiting {
-            // An error means that the shard has ended already.
-            let _ = stopped.await;
+        let all = async {
+            for stopped in waiting {
+                // An error means that the shard has ended already.
+                let _ = stopped.await;
+            }
+        };
+        // It settles and says 421 after the grace.
+        let shards_max = Duration::from_millis(GRACE_MS) + CLOSE_MAX;
+        if timeout(shards_max, all).await.is_err() {
+            console.line(Level::Error, "stop", format_args!("a shard hangs: it is not waited for"));
         }
-        self.dmarc_reports.finish();
-        self.tls_reports.finish();
+        let _ = timeout(CLOSE_MAX, self.orders.give(Order::Keep)).await;
+        let (logs, reloadable) = (self.logs, self.reloadable);
         drop(self.shards);
-        // While nobody else may have the spool directory.
-        self.books.close();
-        for log in self.logs {
-            log.stop();
+        let closed = within(CLOSE_MAX, move || {
+            reloadable.dmarc_reports.finish();
+            reloadable.tls_reports.finish();
+            // While nobody else may have the spool directory.
+            reloadable.books.close();
+            logs.into_iter().for_each(Log::stop);
+        });
+        if closed.await.is_none() {
+            let text = "the spool's disk hangs: what was not written yet is done again after the next start";
+            console.line(Level::Error, "stop", format_args!("{text}"));
         }
         if let Some(events) = self.events {
-            events.finish();
+            // It has a patience of its own.
+            match within(Duration::MAX, move || events.finish()).await {
+                Some(0) | None => {}
+                Some(lost) => console.line(
+                    Level::Error,
+                    "events",
+                    format_args!(
+                        "the event log takes nothing: events were not written lost={lost}"
+                    ),
+                ),
+            }
         }
         // Shard threads end with the process: nothing they still hold matters now.
         drop(self.threads);
     }
+}
+
+/// What work that may hang came to, on a thread of its own; `None`: it has not come back.
+pub(crate) async fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, when_done) = oneshot::channel();
+    let thread = thread::Builder::new().name("closing".to_owned()).spawn(move || {
+        let _ = done.send(work());
+    });
+    thread.ok()?;
+    timeout(limit, when_done).await.ok()?.ok()
+}
+
+/// Where mail is kept, for people.
+fn spools(config: &Config) -> String {
+    let paths: Vec<_> = config.spool.paths.iter().map(|path| path.display().to_string()).collect();
+    format!("the spool in {}", paths.join(", "))
 }
 
 /// What acceptors are started with, how they are stopped, and where they say what they are bound to.
@@ -359,13 +350,6 @@ fn keep_salts(config: &Config, shared: &Shared, console: &ConsoleLog) {
     }
 }
 
-/// Has return paths made that are known again after a restart.
-fn keep_return_paths(config: &Config, directory: &Path) -> Result<(), String> {
-    let gateway = config.x400.as_ref().and_then(|x400| x400.gateway.as_ref());
-    let Some(gateway) = gateway else { return Ok(()) };
-    login_secret::of_return_paths(directory).map(|secret| gateway.set_secret(secret))
-}
-
 /// What all shards share.
 fn shared(
     config: &Config,
@@ -384,7 +368,7 @@ fn shared(
     shared.set_classes(classes);
     shared.rules.set_rules(rules);
     keep_salts(config, &shared, console);
-    if let Err(why) = keep_return_paths(config, &config.spool.paths[0]) {
+    if let Err(why) = login_secret::keep_return_paths(config, &config.spool.paths[0]) {
         let console: &dyn mta::console::Console = console;
         console.warn("x400", format_args!("DSNs become messages, not reports: {why}"));
     }
@@ -483,7 +467,6 @@ fn problems_of(status: &SpoolStatus, ids_left: u64) -> Vec<String> {
 /// its mode, and whose errors are told as the spool's.
 fn start_events(
     config: &Config,
-    shards: u16,
     metrics: &NodeMetrics,
     console: &Arc<ConsoleLog>,
 ) -> Result<Option<EventLog>, String> {
@@ -492,10 +475,9 @@ fn start_events(
     let report = Box::new(move |text: &str| {
         console.line(Level::Warn, "events", format_args!("{text}"));
     });
-    let events = Arc::clone(&metrics.events);
-    EventLog::start(options, usize::from(shards), events, report)
+    EventLog::start(options, &metrics.events, report)
         .map(Some)
-        .map_err(|error| format!("cannot open the event log {}: {error}", options.path.display()))
+        .map_err(|error| format!("cannot start a thread: {error}"))
 }
 
 /// Certificates and keys that sign, as they are in files now.

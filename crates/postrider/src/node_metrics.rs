@@ -13,7 +13,8 @@ pub(crate) struct NodeMetrics {
     pub(crate) shards: Vec<Arc<Metrics>>,
     /// One per log.
     pub(crate) logs: Vec<Arc<LogMetrics>>,
-    pub(crate) events: Arc<EventMetrics>,
+    /// One per shard, and one of the writer.
+    pub(crate) events: Vec<Arc<EventMetrics>>,
     pub(crate) mailboxes: Arc<MailboxMetrics>,
     pub(crate) policies: Arc<PolicyMetrics>,
     pub(crate) acme: Arc<AcmeMetrics>,
@@ -29,6 +30,7 @@ impl NodeMetrics {
         NodeMetrics {
             shards: (0..shards).map(|_| Arc::default()).collect(),
             logs: (0..logs).map(|_| Arc::default()).collect(),
+            events: (0..=shards).map(|_| Arc::default()).collect(),
             ..NodeMetrics::default()
         }
     }

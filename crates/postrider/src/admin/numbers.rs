@@ -35,7 +35,7 @@ impl Collector for Numbers {
         encode(&mut encoder, &sum(slice::from_ref(&node.policies)))?;
         encode(&mut encoder, &sum(slice::from_ref(&node.acme)))?;
         encode(&mut encoder, &sum(slice::from_ref(&node.tls_reports)))?;
-        encode(&mut encoder, &sum(slice::from_ref(&node.events)))?;
+        encode(&mut encoder, &sum(&node.events))?;
         let tables = self.tables.get();
         encode(&mut encoder, &side_by_side("table", &tables.remote))?;
         encode(&mut encoder, &side_by_side("table", &tables.snapshots))?;

@@ -2,7 +2,8 @@
 
 use crate::cli::{ServerArgs, exit};
 use config::shaping::{ShapingFile, ShapingSource};
-use config::{Config, ConfigErrors, GatewayTables};
+use config::{Config, ConfigErrors, GatewayTables, LogLevel};
+use mta::console::Level;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,6 +54,23 @@ pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
     shape(&mut config).map_err(LoadError::Wrong)?;
     read_mappings(&config).map_err(LoadError::Wrong)?;
     Ok(config)
+}
+
+/// What is worth a line on the console.
+pub(crate) fn level_of(config: &Config) -> Level {
+    match config.log.level {
+        LogLevel::Error => Level::Error,
+        LogLevel::Warn => Level::Warn,
+        LogLevel::Info => Level::Info,
+        LogLevel::Debug => Level::Debug,
+        LogLevel::Trace => Level::Trace,
+    }
+}
+
+/// What is doubtful about a configuration, each with its place.
+pub(crate) fn warnings_of(config: &Config) -> impl Iterator<Item = String> {
+    let place = move |line| format!("{}:{line}", config.file_name());
+    config.warnings.iter().map(move |w| format!("{}: {}", place(w.line), w.message))
 }
 
 /// No shaping file is larger: a few bytes for each of a hundred thousand domains.

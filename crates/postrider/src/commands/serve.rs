@@ -4,19 +4,31 @@ use crate::admin::{AdminParts, AdminServer, Health, Numbers};
 use crate::commands::load;
 use crate::console::{ConsoleLog, LISTENERS};
 use crate::control_socket::ControlSocket;
-use crate::node::Node;
+use crate::mutex::lock;
+use crate::node::{Node, within};
+use crate::orders::Order;
+use crate::reload::Reloads;
 use crate::secrets;
 use crate::tables;
-use crate::world::mailbox_files::check_owners;
-use config::{Config, LogLevel};
+use crate::under_way::HANGS_AFTER;
+use config::Config;
 use mta::console::{Console, Level};
 use mta::control::{ControlPlane, NodeJob, Status};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+/// Between two lines about a start that waits.
+const START_TOLD_EVERY: Duration = Duration::from_secs(5);
+/// What answers operators has so long to end.
+const ADMIN_MAX: Duration = Duration::from_millis(250);
 
 /// Runs the relay. `file` is the configuration, `None` the embedded default; `shards` overrides
 /// what it says.
@@ -26,7 +38,7 @@ pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    let console = Arc::new(ConsoleLog::stderr(level_of(&config)));
+    let console = Arc::new(ConsoleLog::stderr(load::level_of(&config)));
     if let Err(text) = secrets::read(&mut config) {
         console.line(Level::Error, "start", format_args!("{text}"));
         return ExitCode::FAILURE;
@@ -50,16 +62,6 @@ pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
             console.line(Level::Error, "start", format_args!("{text}"));
             ExitCode::FAILURE
         }
-    }
-}
-
-fn level_of(config: &Config) -> Level {
-    match config.log.level {
-        LogLevel::Error => Level::Error,
-        LogLevel::Warn => Level::Warn,
-        LogLevel::Info => Level::Info,
-        LogLevel::Debug => Level::Debug,
-        LogLevel::Trace => Level::Trace,
     }
 }
 
@@ -116,14 +118,14 @@ async fn serve(
     console: &Arc<ConsoleLog>,
 ) -> Result<(), String> {
     let mut signals = Signals::new().map_err(|error| format!("cannot take signals: {error}"))?;
-    for warning in warnings_of(&config) {
+    for warning in load::warnings_of(&config) {
         console.line(Level::Warn, "config", format_args!("{warning}"));
     }
     let shards = shards_of(&config, shards);
     if file.is_none() {
         make_data_directories(&config)?;
     }
-    let mut node = Node::start(&config, shards, console)?;
+    let Some(node) = start(&config, shards, &mut signals, console).await? else { return Ok(()) };
     for (listener, address) in config.listeners.iter().zip(&node.addresses) {
         let name = &listener.name;
         console.line(
@@ -148,61 +150,122 @@ async fn serve(
             config.hostname
         ),
     );
-    run_until_stopped(&mut node, &mut signals, &mut node_jobs, file.as_deref(), console).await;
-    node.effects.keep(console);
+    let mut reloads = Reloads::new(Arc::clone(&node.reloadable), file, console);
+    run_until_stopped(&node, &mut signals, &mut node_jobs, &mut reloads, console).await;
+    drop(reloads);
     stopping.store(true, Ordering::Relaxed);
     console.line(Level::Info, "stop", format_args!("stopping: transactions may finish"));
-    node.stop().await;
-    drop(admin);
+    node.stop(console).await;
+    // The socket is a file, too.
+    let _ = within(ADMIN_MAX, move || drop(admin)).await;
     console.line(Level::Info, "stop", format_args!("stopped"));
     Ok(())
 }
 
+/// Starts the node; `None`: a signal came before it had started. Signals are heeded meanwhile, and what is waited
+/// for is said: a disk may hang.
+async fn start(
+    config: &Arc<Config>,
+    shards: u16,
+    signals: &mut Signals,
+    console: &Arc<ConsoleLog>,
+) -> Result<Option<Node>, String> {
+    let step = Arc::new(Mutex::new(String::new()));
+    let (done, mut started) = oneshot::channel();
+    let (of_thread, of_node, at) = (Arc::clone(config), Arc::clone(console), Arc::clone(&step));
+    let work = move || {
+        let progress = |what: &str| what.clone_into(&mut lock(&at));
+        let _ = done.send(Node::start(&of_thread, shards, &of_node, &progress));
+    };
+    let thread = thread::Builder::new().name("start".to_owned()).spawn(work);
+    thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+    let mut told = tokio::time::interval_at(Instant::now() + START_TOLD_EVERY, START_TOLD_EVERY);
+    let began = Instant::now();
+    loop {
+        tokio::select! {
+            biased;
+            node = &mut started => {
+                // A panic ends the process.
+                return node.unwrap_or_else(|_| Err("the start has ended".to_owned())).map(Some);
+            }
+            asked = signals.next() => if matches!(asked, Asked::Stop) {
+                let what = lock(&step).clone();
+                console.line(
+                    Level::Info,
+                    "stop",
+                    format_args!("stopped before it had started: it waited for {what}"),
+                );
+                return Ok(None);
+            },
+            _ = told.tick() => {
+                let (what, seconds) = (lock(&step).clone(), began.elapsed().as_secs());
+                let text = format_args!("starting for {seconds} s: it reads {what}");
+                console.line(Level::Warn, "start", text);
+            }
+        }
+    }
+}
+
 /// Does what signals and operators ask for until one of them asks for a stop.
 async fn run_until_stopped(
-    node: &mut Node,
+    node: &Node,
     signals: &mut Signals,
     jobs: &mut mpsc::Receiver<NodeJob>,
-    file: Option<&Path>,
+    reloads: &mut Reloads,
     console: &Arc<ConsoleLog>,
 ) {
-    let mut effects = node.effects.follow();
+    let mut looks = tokio::time::interval(HANGS_AFTER);
+    let mut hanging = Hanging { find: node.hanging_finder(), known: BTreeSet::new() };
     loop {
         tokio::select! {
             biased;
             asked = signals.next() => match asked {
                 Asked::Stop => return,
-                Asked::Reload => {
-                    // What came of it is on the console.
-                    let _ = reload(node, file, console);
-                }
+                // What comes of it is on the console.
+                Asked::Reload => reloads.begin(None),
             },
-            Some(job) = jobs.recv() => handle_job(node, job, file, console),
-            Ok(()) = effects.changed() => node.effects.keep(console),
+            () = reloads.answered() => {}
+            Some(job) = jobs.recv() => handle_job(node, job, reloads, console),
+            _ = looks.tick() => hanging.tell(console),
         }
     }
 }
 
-fn handle_job(node: &mut Node, job: NodeJob, file: Option<&Path>, console: &Arc<ConsoleLog>) {
+/// Files that do not answer, for the console.
+struct Hanging {
+    find: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
+    known: BTreeSet<String>,
+}
+
+impl Hanging {
+    /// Says what hangs, and what does not any more.
+    fn tell(&mut self, console: &ConsoleLog) {
+        let all = (self.find)();
+        // How long it is grows; what it is stays.
+        let what = |text: &String| text.split(" has not").next().unwrap_or_default().to_owned();
+        let now: BTreeSet<String> = all.iter().map(what).collect();
+        for text in all.iter().filter(|text| !self.known.contains(&what(text))) {
+            console.line(Level::Error, "files", format_args!("{text}"));
+        }
+        for gone in self.known.difference(&now) {
+            console.line(Level::Info, "files", format_args!("{gone} goes on"));
+        }
+        self.known = now;
+    }
+}
+
+fn handle_job(node: &Node, job: NodeJob, reloads: &mut Reloads, console: &Arc<ConsoleLog>) {
     match job {
-        NodeJob::Reload(answer) => {
-            let _ = answer.send(reload(node, file, console));
-        }
+        NodeJob::Reload(answer) => reloads.begin(Some(answer)),
         NodeJob::Status(answer) => {
-            let _ = answer.send(status(node));
+            let _ = answer.send(status(node, reloads));
         }
-        NodeJob::Suspend(suspension, answer) => {
-            let _ = answer.send(told(node.suspend(suspension), console));
-        }
-        NodeJob::Resume(scope, answer) => {
-            let _ = answer.send(told(node.resume(&scope), console));
-        }
+        NodeJob::Suspend(suspension, answer) => give(node, Order::Suspend(suspension), answer),
+        NodeJob::Resume(scope, answer) => give(node, Order::Resume(scope), answer),
         NodeJob::Effects(answer) => {
-            let _ = answer.send(node.effects.in_force());
+            let _ = answer.send(node.effects());
         }
-        NodeJob::Lift(lift, answer) => {
-            let _ = answer.send(told(node.effects.lift(&lift), console));
-        }
+        NodeJob::Lift(lift, answer) => give(node, Order::Lift(lift), answer),
         NodeJob::Tables(request, answer) => tables::handle(node.tables(), *request, answer),
         NodeJob::Sources(answer) => {
             let _ = answer.send(node.sources());
@@ -213,10 +276,12 @@ fn handle_job(node: &mut Node, job: NodeJob, file: Option<&Path>, console: &Arc<
     }
 }
 
-/// What is doubtful about a configuration, each with its place.
-fn warnings_of(config: &Config) -> impl Iterator<Item = String> {
-    let place = move |line| format!("{}:{line}", config.file_name());
-    config.warnings.iter().map(move |w| format!("{}: {}", place(w.line), w.message))
+/// Has an order carried out, and answers when it was.
+fn give(node: &Node, order: Order, answer: oneshot::Sender<Result<String, String>>) {
+    let told = node.orders.give(order);
+    tokio::spawn(async move {
+        let _ = answer.send(told.await);
+    });
 }
 
 /// Notes on the console what an operator has done.
@@ -239,6 +304,7 @@ fn start_admin(
         .map_err(|error| format!("cannot open the control socket {}: {error}", path.display()))?;
     let find_problems = node.problem_finder();
     let find_suspended = node.suspension_finder();
+    let find_hanging = node.hanging_finder();
     AdminServer::start(AdminParts {
         hostname: config.hostname.as_str().into(),
         address: config.admin.address,
@@ -251,6 +317,7 @@ fn start_admin(
         health: Arc::new(move || Health {
             stopping: stopping.load(Ordering::Relaxed),
             problems: find_problems(),
+            hanging: find_hanging(),
             suspended: find_suspended(),
         }),
     })
@@ -260,51 +327,16 @@ fn start_admin(
     })
 }
 
-fn status(node: &Node) -> Status {
+fn status(node: &Node, reloads: &Reloads) -> Status {
+    let problems = node.problem_finder()().into_iter().chain(node.hanging_finder()());
+    let problems = problems.chain(reloads.problem()).chain(node.suspension_finder()());
     Status {
         version: crate::VERSION.to_owned(),
         uptime_ms: node.started.elapsed().0 / 1_000,
         protocol: mta::control::PROTOCOL,
         messages: node.message_count(),
-        suspensions: node.suspensions().to_vec(),
+        suspensions: node.orders.suspended(),
         shards: Vec::new(),
-        problems: node.problem_finder()().into_iter().chain(node.suspension_finder()()).collect(),
+        problems: problems.collect(),
     }
-}
-
-/// Reads the configuration again and gives it to the shards, or keeps the old one and says why.
-fn reload(node: &Node, file: Option<&Path>, console: &Arc<ConsoleLog>) -> Result<String, String> {
-    let config = load::config(file).map_err(|error| error.one_line());
-    let config = config.and_then(|mut config| {
-        check_owners(&config)?;
-        secrets::read(&mut config).map(|()| config)
-    });
-    let told = match config {
-        Ok(config) => {
-            let config = Arc::new(config);
-            let reloaded = node.reload(&config).map(|()| {
-                // What is refused changes nothing, of what is told neither.
-                console.set_level(level_of(&config));
-                let kept = node.kept_from_start(&config);
-                let mut text = format!("configuration reloaded from {}{kept}", config.file_name());
-                // It is in force by now.
-                let unwatched = secrets::watch(&config, Arc::clone(console)).err();
-                let unwatched = unwatched.map(|why| format!("secrets are not read again: {why}"));
-                for warning in warnings_of(&config).chain(unwatched) {
-                    console.line(Level::Warn, "config", format_args!("{warning}"));
-                    text.push('\n');
-                    text.push_str(&warning);
-                }
-                text
-            });
-            reloaded.map_err(|mistakes| format!("the old configuration stays: {mistakes}"))
-        }
-        Err(error) => Err(format!("the old configuration stays: {error}")),
-    };
-    let (level, text) = match &told {
-        Ok(text) => (Level::Info, text.lines().next().unwrap_or_default()),
-        Err(text) => (Level::Error, text.as_str()),
-    };
-    console.line(level, "reload", format_args!("{text}"));
-    told
 }

@@ -29,9 +29,9 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the file for appending; makes it and its directory when they are missing.
-    pub(super) fn open(options: Events, now: Wall) -> io::Result<LogFile> {
-        let mut log = LogFile {
+    /// Nothing is opened yet.
+    pub(super) fn new(options: Events, now: Wall) -> LogFile {
+        LogFile {
             options,
             file: None,
             identity: (0, 0),
@@ -39,9 +39,12 @@ impl LogFile {
             begun: now,
             looked: now,
             written: 0,
-        };
-        log.reopen(now)?;
-        Ok(log)
+        }
+    }
+
+    /// Opens the file for appending, unless it is open; makes it and its directory when they are missing.
+    pub(super) fn open(&mut self, now: Wall) -> io::Result<()> {
+        if self.file.is_none() { self.reopen(now) } else { Ok(()) }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -55,9 +58,7 @@ impl LogFile {
             self.follow_path(now);
             self.rotate_if_due(now)?;
         }
-        if self.file.is_none() {
-            self.reopen(now)?;
-        }
+        self.open(now)?;
         let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
         let from = self.written;
         while self.written < text.len() {

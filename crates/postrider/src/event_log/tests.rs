@@ -33,16 +33,41 @@ fn released(n: u64) -> Event {
     }
 }
 
-fn start(options: &Events, shards: usize) -> (EventLog, Arc<EventMetrics>) {
-    let metrics = Arc::new(EventMetrics::default());
-    let log = EventLog::start(
-        options,
-        shards,
-        Arc::clone(&metrics),
-        Box::new(|text| eprintln!("{text}")),
-    )
-    .unwrap();
-    (log, metrics)
+/// Numbers of all who count.
+struct Counted(Vec<Arc<EventMetrics>>);
+
+impl Counted {
+    fn sum(&self, of: impl Fn(&EventMetrics) -> u64) -> u64 {
+        self.0.iter().map(|one| of(one)).sum()
+    }
+
+    fn emitted(&self) -> u64 {
+        self.sum(|one| one.emitted.get())
+    }
+
+    fn dropped(&self) -> u64 {
+        self.sum(|one| one.dropped.get())
+    }
+
+    fn lag(&self) -> u64 {
+        self.sum(|one| u64::try_from(one.lag.get()).unwrap())
+    }
+
+    fn write_failures(&self) -> u64 {
+        self.sum(|one| one.write_failures.get())
+    }
+}
+
+fn start(options: &Events, shards: usize) -> (EventLog, Counted) {
+    let metrics: Vec<Arc<EventMetrics>> = (0..=shards).map(|_| Arc::default()).collect();
+    let log = EventLog::start(options, &metrics, Box::new(|text| eprintln!("{text}"))).unwrap();
+    (log, Counted(metrics))
+}
+
+fn open(options: Events, now: Wall) -> LogFile {
+    let mut file = LogFile::new(options, now);
+    file.open(now).unwrap();
+    file
 }
 
 fn lines(text: &str) -> Vec<serde_json::Value> {
@@ -70,16 +95,16 @@ fn every_event_of_every_shard_is_written_once() {
     for shard in shards {
         shard.join().unwrap();
     }
-    log.finish();
+    assert_eq!(log.finish(), 0);
     let text = fs::read_to_string(&options.path).unwrap();
     let mut ids: Vec<String> =
         lines(&text).iter().map(|line| line["id"].as_str().unwrap().to_owned()).collect();
     ids.sort();
     let expected: Vec<String> = (0..20_000).map(|n| MessageId(n).to_string()).collect();
     assert_eq!(ids, expected);
-    assert_eq!(metrics.emitted.get(), 20_000);
-    assert_eq!(metrics.written_bytes.get(), text.len() as u64);
-    assert_eq!((metrics.dropped.get(), metrics.lag.get()), (0, 0));
+    assert_eq!(metrics.emitted(), 20_000);
+    assert_eq!(metrics.sum(|one| one.written_bytes.get()), text.len() as u64);
+    assert_eq!((metrics.dropped(), metrics.lag()), (0, 0));
 }
 
 #[test]
@@ -91,7 +116,8 @@ fn a_single_event_reaches_the_file_without_a_further_one() {
     for n in 0..20 {
         queue.emit(released(n));
         let begun = Instant::now();
-        while lines(&fs::read_to_string(&options.path).unwrap()).len() as u64 <= n {
+        // The writer makes it.
+        while lines(&fs::read_to_string(&options.path).unwrap_or_default()).len() as u64 <= n {
             assert!(begun.elapsed() < Duration::from_secs(5), "event {n} stays in the queue");
             thread::sleep(Duration::from_millis(1));
         }
@@ -105,7 +131,7 @@ fn files_are_rotated_by_size_and_only_the_newest_are_kept() {
     fs::write(&bystander, "mine").unwrap();
     let options =
         Events { rotate_bytes: Some(4_096), keep_files: Some(2), ..options(directory.path()) };
-    let mut file = LogFile::open(options.clone(), Wall(0)).unwrap();
+    let mut file = open(options.clone(), Wall(0));
     for n in 0..40_u64 {
         let mut text = vec![b'x'; 1_023];
         text.push(b'\n');
@@ -128,8 +154,8 @@ fn files_are_rotated_by_age_also_across_a_restart() {
     let begun = Wall(1_795_255_872_345);
     let mut text = Vec::new();
     json::write_lines(&released(0), &mut text);
-    LogFile::open(options.clone(), begun).unwrap().write(&mut text, begun).unwrap();
-    let mut file = LogFile::open(options, begun.after(Duration::from_secs(59))).unwrap();
+    open(options.clone(), begun).write(&mut text, begun).unwrap();
+    let mut file = open(options, begun.after(Duration::from_secs(59)));
     for (age, files) in [(59, 1), (60, 2), (61, 2)] {
         let mut text = b"{}\n".to_vec();
         file.write(&mut text, begun.after(Duration::from_secs(age))).unwrap();
@@ -142,7 +168,7 @@ fn a_line_that_a_crash_cut_is_ended_before_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let options = options(directory.path());
     fs::write(&options.path, "{\"time\":\"2026").unwrap();
-    let mut file = LogFile::open(options.clone(), Wall(0)).unwrap();
+    let mut file = open(options.clone(), Wall(0));
     file.write(&mut b"{}\n".to_vec(), Wall(0)).unwrap();
     assert_eq!(fs::read_to_string(&options.path).unwrap(), "{\"time\":\"2026\n{}\n");
 }
@@ -151,7 +177,7 @@ fn a_line_that_a_crash_cut_is_ended_before_the_next() {
 fn a_file_that_someone_moved_away_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let options = options(directory.path());
-    let mut file = LogFile::open(options.clone(), Wall(0)).unwrap();
+    let mut file = open(options.clone(), Wall(0));
     file.write(&mut b"1\n".to_vec(), Wall(0)).unwrap();
     fs::rename(&options.path, directory.path().join("moved")).unwrap();
     file.write(&mut b"2\n".to_vec(), Wall(2_000)).unwrap();
@@ -170,7 +196,7 @@ fn on_a_full_disk_mail_goes_on_and_what_is_lost_is_counted_and_named() {
     let queue = log.queue(0).unwrap();
     let begun = Instant::now();
     queue.emit(released(0));
-    while metrics.write_failures.get() == 0 {
+    while metrics.write_failures() == 0 {
         assert!(begun.elapsed() < Duration::from_secs(5));
         thread::sleep(Duration::from_millis(1));
     }
@@ -180,7 +206,7 @@ fn on_a_full_disk_mail_goes_on_and_what_is_lost_is_counted_and_named() {
     assert!(begun.elapsed() < Duration::from_secs(5), "emit must not wait for the disk");
     // Space comes back.
     fs::remove_file(&path).unwrap();
-    while metrics.dropped.get() == 0 || metrics.lag.get() > 0 {
+    while metrics.dropped() == 0 || metrics.lag() > 0 {
         assert!(begun.elapsed() < Duration::from_secs(20));
         thread::sleep(Duration::from_millis(10));
     }
@@ -190,5 +216,62 @@ fn on_a_full_disk_mail_goes_on_and_what_is_lost_is_counted_and_named() {
     assert_eq!(lost.len(), 1);
     assert_eq!((&lost[0]["count"], &lost[0]["sequence"]), (&400.into(), &101.into()));
     assert_eq!(seen.len(), 102);
-    assert_eq!(metrics.emitted.get(), 501);
+    assert_eq!(metrics.emitted(), 501);
+}
+
+#[test]
+fn a_file_that_can_not_be_opened_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(directory.path());
+    // Its directory is not there, nor the one above.
+    options.path = directory.path().join("disk/events/events.jsonl");
+    fs::write(directory.path().join("disk"), "in its place").unwrap();
+    let (log, metrics) = start(&options, 1);
+    log.queue(0).unwrap().emit(released(0));
+    let begun = Instant::now();
+    while metrics.write_failures() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(log.writing().problem().unwrap().contains("can't be written"));
+    assert_eq!((metrics.emitted(), metrics.lag()), (1, 1));
+    fs::remove_file(directory.path().join("disk")).unwrap();
+    while metrics.lag() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(log.writing().problem(), None);
+    assert_eq!(log.finish(), 0);
+    assert_eq!(lines(&fs::read_to_string(&options.path).unwrap()).len(), 1);
+}
+
+#[test]
+fn a_disk_that_hangs_shows_and_holds_up_no_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Events { waiting_max: 5, ..options(directory.path()) };
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &options.path, fifo, mode, 0).unwrap();
+    // A pipe that nobody reads takes 64 KiB, then nothing.
+    let (log, metrics) = start(&options, 1);
+    let queue = log.queue(0).unwrap();
+    let begun = Instant::now();
+    let mut n = 0;
+    while log.writing().problem().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(90));
+        queue.emit(released(n));
+        n += 1;
+        thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..10 {
+        queue.emit(released(n));
+        n += 1;
+    }
+    assert_eq!(metrics.emitted(), n);
+    assert!(metrics.dropped() >= 5, "{}", metrics.dropped());
+    assert!(log.writing().problem().unwrap().contains("has not answered for"));
+    let lag = metrics.lag();
+    let stopped = Instant::now();
+    assert_eq!((log.finish(), lag > 0), (lag, true));
+    assert!(stopped.elapsed() < STOP_PATIENCE * 3, "{:?}", stopped.elapsed());
 }

@@ -17,6 +17,7 @@ mod client_limits;
 mod directories;
 mod embedded;
 mod examples;
+mod hanging_files;
 mod intake;
 mod interop;
 mod login_secrets;

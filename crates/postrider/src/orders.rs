@@ -1,0 +1,157 @@
+//! Orders of an operator that are written to a file before they count, and what rules of shaping have set in force,
+//! which is written as well: on a thread of their own, as the disk may hang.
+
+use crate::console::ConsoleLog;
+use crate::effects::KeptEffects;
+use crate::mutex::lock;
+use crate::suspensions::Suspensions;
+use crate::under_way::{HANGS_AFTER, UnderWay};
+use crate::world::clock::wall_now;
+use crate::world::listening_socket::AcceptedSocket;
+use mta::console::{Console as _, Level};
+use mta::control::{Lift, Scope, Suspension};
+use mta::inbox::{ShardMessage, ShardSender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+/// What came of an order.
+type Told = Result<String, String>;
+
+/// What is to be done.
+pub(crate) enum Order {
+    Suspend(Suspension),
+    Resume(Scope),
+    Lift(Lift),
+    /// Writes what is not written yet.
+    Keep,
+}
+
+/// Orders that wait for the thread, and what it has told.
+pub(crate) struct Orders {
+    orders: mpsc::UnboundedSender<(Order, oneshot::Sender<Told>)>,
+    suspended: Arc<Mutex<Arc<[Suspension]>>>,
+    pub(crate) under_way: UnderWay,
+}
+
+/// What the thread has.
+struct Clerk {
+    suspensions: Suspensions,
+    effects: KeptEffects,
+    shards: Vec<ShardSender<AcceptedSocket>>,
+    suspended: Arc<Mutex<Arc<[Suspension]>>>,
+    under_way: UnderWay,
+    console: Arc<ConsoleLog>,
+}
+
+impl Orders {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system gives none.
+    pub(crate) fn start(
+        suspensions: Suspensions,
+        effects: KeptEffects,
+        shards: Vec<ShardSender<AcceptedSocket>>,
+        console: &Arc<ConsoleLog>,
+    ) -> Result<Orders, String> {
+        let failed = |error| format!("cannot start a thread: {error}");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(failed)?;
+        let (orders, taken) = mpsc::unbounded_channel();
+        let suspended = Arc::new(Mutex::new(suspensions.in_force(wall_now())));
+        let under_way = UnderWay::default();
+        let clerk = Clerk {
+            suspensions,
+            effects,
+            shards,
+            suspended: Arc::clone(&suspended),
+            under_way: under_way.clone(),
+            console: Arc::clone(console),
+        };
+        let run = move || runtime.block_on(clerk.run(taken));
+        thread::Builder::new().name("orders".to_owned()).spawn(run).map_err(failed)?;
+        Ok(Orders { orders, suspended, under_way })
+    }
+
+    /// What is suspended now.
+    pub(crate) fn suspended(&self) -> Vec<Suspension> {
+        let now = wall_now();
+        let all = Arc::clone(&lock(&self.suspended));
+        all.iter().filter(|one| one.until.is_none_or(|until| until > now)).cloned().collect()
+    }
+
+    /// Has an order carried out. Where the disk hangs the answer says so, and the order is carried out when it
+    /// does not any more.
+    pub(crate) fn give(&self, order: Order) -> impl Future<Output = Told> + use<> {
+        let (answer, answered) = oneshot::channel();
+        let is_given = self.orders.send((order, answer)).is_ok();
+        let hanging = self.under_way.problems().into_iter().next();
+        async move {
+            let stopping = || Err("the server is stopping".to_owned());
+            if !is_given {
+                return stopping();
+            }
+            // Behind one that hangs nobody waits again.
+            let patience = if hanging.is_some() { std::time::Duration::ZERO } else { HANGS_AFTER };
+            match timeout(patience, answered).await {
+                Ok(told) => told.unwrap_or_else(|_| stopping()),
+                Err(_) => {
+                    let why = hanging.unwrap_or_else(|| "the spool's disk hangs".to_owned());
+                    Err(format!("{why}: the order is carried out when it goes on"))
+                }
+            }
+        }
+    }
+}
+
+impl Clerk {
+    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<(Order, oneshot::Sender<Told>)>) {
+        let mut effects = self.effects.follow();
+        loop {
+            tokio::select! {
+                biased;
+                order = orders.recv() => {
+                    let Some((order, answer)) = order else { return };
+                    let work = self.under_way.begin("the disk of the first spool directory");
+                    let told = self.carry_out(order);
+                    drop(work);
+                    let _ = answer.send(told);
+                }
+                Ok(()) = effects.changed() => {
+                    let work = self.under_way.begin("the disk of the first spool directory");
+                    self.effects.keep(&self.console);
+                    drop(work);
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) -> Told {
+        let told = match order {
+            Order::Suspend(suspension) => self.suspensions.suspend(suspension, wall_now()),
+            Order::Resume(scope) => self.suspensions.resume(&scope, wall_now()),
+            Order::Lift(lift) => return self.told(self.effects.lift(&lift)),
+            Order::Keep => {
+                self.effects.keep(&self.console);
+                return Ok(String::new());
+            }
+        };
+        if told.is_ok() {
+            let all = self.suspensions.in_force(wall_now());
+            *lock(&self.suspended) = Arc::clone(&all);
+            for shard in &self.shards {
+                let _ = shard.send(ShardMessage::Suspensions(Arc::clone(&all)));
+            }
+        }
+        self.told(told)
+    }
+
+    /// Notes on the console what an operator has done.
+    fn told(&self, done: Told) -> Told {
+        if let Ok(text) = &done {
+            self.console.line(Level::Info, "operator", format_args!("{text}"));
+        }
+        done
+    }
+}

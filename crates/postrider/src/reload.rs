@@ -1,0 +1,336 @@
+//! Another configuration while the server runs. Its files are read on a thread of its own: one of them may lie on a
+//! disk that hangs, and orders, questions and signals are answered meanwhile. All is read, then all is put in force,
+//! or nothing is.
+
+use crate::acme::{self, Acme};
+use crate::advisers::Books;
+use crate::certificates::{self, Certificates};
+use crate::commands::load;
+use crate::console::ConsoleLog;
+use crate::dmarc_reports::DmarcReporting;
+use crate::kept_from_start::kept_from_start;
+use crate::login_secret;
+use crate::mutex::lock;
+use crate::reply_classes;
+use crate::secrets;
+use crate::signing_keys::{self, SigningKeys};
+use crate::tables::{PreparedTables, Registry};
+use crate::tls_reports::TlsReporting;
+use crate::tokens::Tokens;
+use crate::world::listening_socket::AcceptedSocket;
+use crate::world::mailbox_files::check_owners;
+use crate::world::resolver::Resolver;
+use ::classes::Classes;
+use config::Config;
+use mta::console::{Console as _, Level};
+use mta::inbox::{ShardMessage, ShardSender};
+use mta::shaping::Rules;
+use mta::shared::Shared;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+/// Who asked for a reload is answered by then, done or not.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Reloads that wait for files which do not answer. A further one has to wait for them.
+const HANGING_MAX: usize = 4;
+
+/// What a reload changes.
+pub(crate) struct Reloadable {
+    /// The configuration that the server was started with.
+    pub(crate) first: Arc<Config>,
+    pub(crate) shards: Vec<ShardSender<AcceptedSocket>>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) tables: Arc<Registry>,
+    pub(crate) certificates: Arc<Certificates>,
+    pub(crate) acme: Acme,
+    pub(crate) signing_keys: Arc<SigningKeys>,
+    pub(crate) dmarc_reports: DmarcReporting,
+    pub(crate) tls_reports: TlsReporting,
+    pub(crate) books: Books,
+    pub(crate) resolver: Resolver,
+    pub(crate) tokens: Tokens,
+}
+
+/// A configuration whose files have been read.
+struct Prepared {
+    config: Arc<Config>,
+    classes: Arc<Classes>,
+    rules: Rules,
+    signing_keys: signing_keys::Read,
+    certificates: certificates::Read,
+    acme: acme::Prepared,
+    tables: PreparedTables,
+}
+
+impl Reloadable {
+    /// Reads a configuration and all files that it names.
+    ///
+    /// # Errors
+    /// What is wrong with them, each in a sentence.
+    fn prepare(&self, file: Option<&Path>, progress: &dyn Fn(&str)) -> Result<Prepared, String> {
+        progress("the configuration");
+        let mut config = load::config(file).map_err(|error| error.one_line())?;
+        check_owners(&config)?;
+        progress("secrets");
+        secrets::read(&mut config)?;
+        let config = Arc::new(config);
+        progress("files of classes and shaping");
+        let (classes, rules) =
+            reply_classes::read_with_rules(&config).map_err(|all| all.join("; "))?;
+        progress("signing keys");
+        let signing_keys = signing_keys::read(&config)?;
+        progress("certificates");
+        let certificates = certificates::read(&config)?;
+        let acme = self.acme.prepare(&config)?;
+        progress("the spool's directory");
+        login_secret::keep_return_paths(&config, &self.first.spool.paths[0])?;
+        let of_table = |name: &str| progress(&format!("table {name}"));
+        let tables = self.tables.prepare(&config, &of_table);
+        let tables = tables.map_err(|mistakes| mistakes.join("; "))?;
+        Ok(Prepared { config, classes, rules, signing_keys, certificates, acme, tables })
+    }
+
+    /// Gives every shard another configuration.
+    ///
+    /// # Errors
+    /// When the system gives no thread for what is new in it.
+    fn adopt(&self, prepared: Prepared) -> Result<(), String> {
+        let Prepared { config, classes, rules, signing_keys, certificates, acme, tables } =
+            prepared;
+        self.tables.adopt(tables);
+        self.certificates.adopt(&config, certificates)?;
+        self.acme.adopt(acme)?;
+        self.signing_keys.adopt(&config, signing_keys)?;
+        self.resolver.adopt(&config.dns)?;
+        self.dmarc_reports.adopt(&config)?;
+        self.tls_reports.adopt(&config)?;
+        self.tokens.adopt(&config)?;
+        self.books.open_for(&config);
+        // Shards take them up with the rest.
+        self.shared.set_classes(classes);
+        self.shared.rules.set_rules(rules);
+        for shard in &self.shards {
+            let _ = shard.send(ShardMessage::Reload(Arc::clone(&config)));
+        }
+        Ok(())
+    }
+
+    /// Reads the configuration again and gives it to the shards, or keeps the old one and says why; `None`: it was
+    /// given up meanwhile.
+    fn reload(
+        &self,
+        file: Option<&Path>,
+        step: &Step,
+        console: &Arc<ConsoleLog>,
+    ) -> Option<Result<String, String>> {
+        let prepared = self.prepare(file, &|what| step.is_at(what));
+        if !step.begin_adoption() {
+            return None;
+        }
+        let told = prepared.and_then(|prepared| {
+            let config = Arc::clone(&prepared.config);
+            self.adopt(prepared)?;
+            // What is refused changes nothing, of what is told neither.
+            console.set_level(load::level_of(&config));
+            let kept = kept_from_start(&self.first, &config);
+            let mut text = format!("configuration reloaded from {}{kept}", config.file_name());
+            // It is in force by now.
+            let unwatched = secrets::watch(&config, Arc::clone(console)).err();
+            let unwatched = unwatched.map(|why| format!("secrets are not read again: {why}"));
+            for warning in load::warnings_of(&config).chain(unwatched) {
+                console.line(Level::Warn, "config", format_args!("{warning}"));
+                text.push('\n');
+                text.push_str(&warning);
+            }
+            Ok(text)
+        });
+        let told = told.map_err(|why| format!("the old configuration stays: {why}"));
+        let (level, text) = match &told {
+            Ok(text) => (Level::Info, text.lines().next().unwrap_or_default()),
+            Err(text) => (Level::Error, text.as_str()),
+        };
+        console.line(level, "reload", format_args!("{text}"));
+        Some(told)
+    }
+}
+
+/// How far a reload is.
+#[derive(Debug, Default)]
+struct Step {
+    stage: AtomicU8,
+    /// What it reads.
+    what: Mutex<String>,
+}
+
+const READS: u8 = 0;
+const ADOPTS: u8 = 1;
+const IS_GIVEN_UP: u8 = 2;
+
+impl Step {
+    fn is_at(&self, what: &str) {
+        what.clone_into(&mut lock(&self.what));
+    }
+
+    fn what(&self) -> String {
+        lock(&self.what).clone()
+    }
+
+    /// Whether what was read is to be put in force.
+    fn begin_adoption(&self) -> bool {
+        self.end_reading(ADOPTS)
+    }
+
+    /// Whether nothing is put in force any more, whatever is read yet.
+    fn give_up(&self) -> bool {
+        self.end_reading(IS_GIVEN_UP)
+    }
+
+    fn end_reading(&self, stage: u8) -> bool {
+        let (done, failed) = (Ordering::AcqRel, Ordering::Acquire);
+        self.stage.compare_exchange(READS, stage, done, failed).is_ok()
+    }
+}
+
+/// What came of a reload.
+pub(crate) type Told = Result<String, String>;
+
+/// Reloads, one at a time.
+pub(crate) struct Reloads {
+    reloadable: Arc<Reloadable>,
+    file: Option<PathBuf>,
+    console: Arc<ConsoleLog>,
+    current: Option<Current>,
+    /// A signal came meanwhile: what is read now may be older than what it was about.
+    is_wanted_again: bool,
+    /// Those that were given up, and wait for files still.
+    hanging: Vec<thread::JoinHandle<()>>,
+}
+
+/// A reload that is under way.
+struct Current {
+    began: Instant,
+    step: Arc<Step>,
+    done: oneshot::Receiver<Told>,
+    thread: thread::JoinHandle<()>,
+    /// Who waits for it; `None`: nobody, or it was answered.
+    answer: Option<oneshot::Sender<Told>>,
+    is_late: bool,
+}
+
+impl Reloads {
+    pub(crate) fn new(
+        reloadable: Arc<Reloadable>,
+        file: Option<PathBuf>,
+        console: &Arc<ConsoleLog>,
+    ) -> Reloads {
+        let console = Arc::clone(console);
+        Reloads {
+            reloadable,
+            file,
+            console,
+            current: None,
+            is_wanted_again: false,
+            hanging: Vec::new(),
+        }
+    }
+
+    /// Begins one, unless one is under way. What comes of it is on the console, and the answer. One that waits for
+    /// files since long makes room for another.
+    pub(crate) fn begin(&mut self, answer: Option<oneshot::Sender<Told>>) {
+        match self.start() {
+            Ok(current) => self.current = Some(Current { answer, ..current }),
+            Err(why) => {
+                self.console.line(Level::Error, "reload", format_args!("{why}"));
+                match answer {
+                    Some(answer) => _ = answer.send(Err(why)),
+                    None => self.is_wanted_again = self.current.is_some(),
+                }
+            }
+        }
+    }
+
+    fn start(&mut self) -> Result<Current, String> {
+        if let Some(current) = self.current.take() {
+            if !current.is_late || !current.step.give_up() {
+                let (what, seconds) = (current.step.what(), current.began.elapsed().as_secs());
+                self.current = Some(current);
+                return Err(format!("a reload is under way for {seconds} s: it reads {what}"));
+            }
+            self.hanging.push(current.thread);
+        }
+        self.hanging.retain(|thread| !thread.is_finished());
+        if self.hanging.len() >= HANGING_MAX {
+            let text = "reloads that were given up wait for files that do not answer";
+            return Err(format!("{HANGING_MAX} {text}"));
+        }
+        let (reloadable, file) = (Arc::clone(&self.reloadable), self.file.clone());
+        let (step, console) = (Arc::new(Step::default()), Arc::clone(&self.console));
+        let (told, done) = oneshot::channel();
+        let of_thread = Arc::clone(&step);
+        let reload = move || {
+            if let Some(what) = reloadable.reload(file.as_deref(), &of_thread, &console) {
+                let _ = told.send(what);
+            }
+        };
+        let thread = thread::Builder::new().name("reload".to_owned()).spawn(reload);
+        let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+        let (began, is_late) = (Instant::now(), false);
+        Ok(Current { began, step, done, thread, answer: None, is_late })
+    }
+
+    /// Waits for what comes of the one that is under way, and answers. May be dropped and called again.
+    pub(crate) async fn answered(&mut self) {
+        let Some(current) = &mut self.current else { return std::future::pending().await };
+        let late = current.began + ANSWER_MAX;
+        tokio::select! {
+            biased;
+            told = &mut current.done => {
+                // The thread has ended without a word only by a panic, which ends the process.
+                let told = told.unwrap_or_else(|_| Err("the reload has ended".to_owned()));
+                let _ = current.answer.take().map(|answer| answer.send(told));
+                self.current = None;
+                if std::mem::take(&mut self.is_wanted_again) {
+                    self.begin(None);
+                }
+            }
+            () = sleep_until(late), if !current.is_late => {
+                current.is_late = true;
+                let (what, seconds) = (current.step.what(), ANSWER_MAX.as_secs());
+                let text = format!(
+                    "the old configuration stays until all files are read: after {seconds} s it reads {what}"
+                );
+                self.console.line(Level::Error, "reload", format_args!("{text}"));
+                let _ = current.answer.take().map(|answer| answer.send(Err(text)));
+            }
+        }
+    }
+
+    /// A sentence about one that hangs.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let current = self.current.as_ref().filter(|current| current.is_late)?;
+        let (what, seconds) = (current.step.what(), current.began.elapsed().as_secs());
+        Some(format!("a reload has not read {what} for {seconds} s"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_given_up_is_not_put_in_force_and_what_is_in_force_is_not_given_up() {
+        let step = Step::default();
+        step.is_at("table users");
+        assert!(step.give_up());
+        assert!(!step.begin_adoption() && !step.give_up());
+        assert_eq!(step.what(), "table users");
+        let step = Step::default();
+        assert!(step.begin_adoption());
+        assert!(!step.give_up());
+    }
+}

@@ -1,0 +1,241 @@
+//! Files that do not answer, one kind after the other: mail, orders and signals go on.
+
+use crate::support::client::Client;
+use crate::support::http::{get, metric};
+use crate::support::server::{Answer, CONFIG, POSTRIDER, Server, command};
+use crate::support::{Files, config, wait_until};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// What an operator and a service manager wait for.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// Who opens it to read waits for somebody who writes: a disk that hangs.
+fn pipe(files: &Files, name: &str) {
+    let _ = fs::remove_file(files.path(name));
+    mknodat(CWD, files.path(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+}
+
+/// Lets whoever waits read nothing; whether anybody did.
+fn release(files: &Files, name: &str) -> bool {
+    open(files.path(name), OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).is_ok()
+}
+
+fn reload(files: &Files) -> JoinHandle<Answer> {
+    let dir = files.dir().to_owned();
+    thread::spawn(move || command(&dir, &["reload"]))
+}
+
+fn all_else_goes_on(server: &Server, what: &str) {
+    let begun = Instant::now();
+    assert_eq!(server.command(&["status"]).code, 0, "{what}");
+    let mut client = Client::connect(server.address());
+    client.mail("a@source.test", &["b@far.test"], "Subject: x\r\n\r\n");
+    assert!(begun.elapsed() < AT_ONCE, "{what}: {:?}", begun.elapsed());
+}
+
+/// Sections that name the pipe, and what of them is a top-level key.
+const KINDS: [(&str, &str); 11] = [
+    ("", "[[table]]\nname = \"t\"\nfile = { path = \"pipe\" }\n"),
+    ("", "[[table]]\nname = \"t\"\ncidr = { path = \"pipe\" }\n"),
+    ("", "[[table]]\nname = \"t\"\npcre = { path = \"pipe\" }\n"),
+    ("", "[[table]]\nname = \"t\"\ndatabase = { path = \"pipe\" }\n"),
+    ("", "[[certificate]]\nnames = [\"relay.test\"]\nchain = \"pipe\"\nkey = \"pipe\"\n"),
+    ("", "[[signer]]\ndomains = [\"x.test\"]\nselector = \"s\"\nkey = \"pipe\"\n"),
+    ("", "[srs]\ndomain = \"srs.test\"\nsecret_file = \"pipe\"\n"),
+    ("", "[classes]\nfiles = [\"pipe\"]\n"),
+    ("shaping = [\"pipe\"]\n", ""),
+    (
+        "",
+        "[[route]]\ndomains = [\"y.test\"]\nsmtp = { hosts = [\"127.0.0.1:9\"], user = \"u\", password_file = \"pipe\" }\n",
+    ),
+    ("", ""),
+];
+
+#[test]
+fn a_reload_whose_files_hang_stops_nothing_else() {
+    let files = Files::new();
+    let plain = config("[[route]]\ndiscard = {}\n");
+    let mut server = Server::start(&files, &plain);
+    let mut hung = 0;
+    for (first, rest) in KINDS {
+        let what = format!("{first}{rest}");
+        pipe(&files, "pipe");
+        match what.is_empty() {
+            // The configuration itself.
+            true => pipe(&files, CONFIG),
+            false => _ = files.write(CONFIG, &format!("{first}{plain}{rest}")),
+        }
+        let reload = reload(&files);
+        let begun = Instant::now();
+        while !reload.is_finished() && begun.elapsed() < Duration::from_millis(500) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        all_else_goes_on(&server, &what);
+        if !reload.is_finished() {
+            hung += 1;
+            let second = server.json_or_error(&["reload"]);
+            assert!(second.contains("a reload is under way"), "{what}: {second}");
+        }
+        let name = if what.is_empty() { CONFIG } else { "pipe" };
+        wait_until(&what, || {
+            release(&files, name);
+            reload.is_finished()
+        });
+        let told = reload.join().expect("no panic");
+        assert_eq!(told.code, 1, "{what}: {told:?}");
+        if what.is_empty() {
+            fs::remove_file(files.path(CONFIG)).expect("a pipe");
+        }
+    }
+    assert!(hung >= 6, "{hung}");
+    // One that goes on for long is answered, makes room for another, and holds up no stop.
+    pipe(&files, "pipe");
+    files.write(CONFIG, &format!("{plain}{}", KINDS[0].1));
+    let begun = Instant::now();
+    let late = reload(&files).join().expect("no panic");
+    assert_eq!(late.code, 1);
+    assert!(format!("{}{}", late.out, late.err).contains("it reads table t"), "{late:?}");
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    let status = server.command(&["status"]);
+    assert!(status.out.contains("a reload has not read table t"), "{status:?}");
+    files.write(CONFIG, &plain);
+    assert_eq!(server.command(&["reload"]).code, 0);
+    files.write(CONFIG, &format!("{plain}{}", KINDS[0].1));
+    let pending = reload(&files);
+    server.wait_console("the last", |line| line.contains("configuration reloaded"));
+    thread::sleep(Duration::from_millis(200));
+    let begun = Instant::now();
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+    assert_eq!(pending.join().expect("no panic").code, 1);
+}
+
+impl Server {
+    /// What a command says, wherever.
+    fn json_or_error(&self, words: &[&str]) -> String {
+        let answer = self.command(words);
+        format!("{}{}", answer.out, answer.err)
+    }
+}
+
+#[test]
+fn a_start_whose_disk_hangs_says_so_and_heeds_signals() {
+    let files = Files::new();
+    Server::start(&files, &config("[[route]]\ndiscard = {}\n")).stop();
+    pipe(&files, "spool/logs.json");
+    let console = files.path("console");
+    let mut child = Command::new(POSTRIDER)
+        .args(["serve", "--config", CONFIG])
+        .current_dir(files.dir())
+        .stdin(Stdio::null())
+        .stderr(File::create(&console).expect("room"))
+        .spawn()
+        .expect("it runs");
+    let said = || fs::read_to_string(&console).unwrap_or_default();
+    wait_until("a word about it", || said().contains("it reads the spool in spool"));
+    let begun = Instant::now();
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    wait_until("its end", || child.try_wait().expect("a child").is_some());
+    assert!(begun.elapsed() < AT_ONCE, "{:?}: {}", begun.elapsed(), said());
+    assert!(said().contains("stopped before it had started"), "{}", said());
+}
+
+#[test]
+fn an_event_log_that_hangs_is_seen_and_holds_up_neither_mail_nor_a_stop() {
+    let files = Files::new();
+    pipe(&files, "pipe");
+    let text = "[admin]\naddress = \"127.0.0.1:0\"\n[events]\npath = \"pipe\"\nwaiting_max = 100\n\
+                [[route]]\ndiscard = {}\n";
+    let mut server = Server::start(&files, &config(text));
+    // A pipe that nobody empties takes 64 KiB.
+    let mut client = Client::connect(server.address());
+    for _ in 0..400 {
+        client.mail("a@source.test", &["b@far.test"], "Subject: x\r\n\r\n");
+    }
+    let status = || server.command(&["status"]).out;
+    wait_until("a word about it", || status().contains("the event log pipe has not answered"));
+    all_else_goes_on(&server, "events");
+    let line = server.wait_console("admin", |line| line.contains("metrics and health on "));
+    let (_, address) = line.rsplit_once(' ').expect("an address");
+    let told = get(address.trim_start_matches("http://"), "/metrics");
+    assert!(metric(&told, "postrider_events_total") >= 800, "{told}");
+    assert!(metric(&told, "postrider_events_lag") > 0, "{told}");
+    drop(client);
+    let begun = Instant::now();
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+    server.wait_console("what is lost", |line| line.contains("events were not written lost="));
+}
+
+#[test]
+fn a_database_that_is_written_over_in_place_fails_for_now_and_stops_nothing() {
+    let files = Files::new();
+    let build = |count: usize, name: &str| {
+        let value = "x".repeat(100);
+        let users: String = (0..count).map(|n| format!("u{n}@db.test {value}{n}\n")).collect();
+        files.write("users.txt", &users);
+        let words = ["table", "build", "--from", "users.txt", "--to", name];
+        let built = Command::new(POSTRIDER).args(words).current_dir(files.dir()).output();
+        assert!(built.expect("it runs").status.success());
+    };
+    build(40_000, "users.db");
+    build(25_000, "fewer.db");
+    let text = "[[table]]\nname = \"db\"\ndatabase = { path = \"users.db\" }\n\
+                [[route]]\ndomains = [\"db.test\"]\nrecipients = { table = \"db\" }\ndiscard = {}\n";
+    let server = Server::start(&files, &config(text));
+    let rcpt = |user: usize| {
+        let mut client = Client::connect(server.address());
+        client.say("MAIL FROM:<a@source.test>", "250");
+        client.send(format!("RCPT TO:<u{user}@db.test>\r\n"));
+        client.reply()
+    };
+    assert!(rcpt(39_999).starts_with("250"));
+    // As `cp` does it.
+    fs::copy(files.path("fewer.db"), files.path("users.db")).expect("room");
+    for user in (0..40_000).step_by(400) {
+        let reply = rcpt(user);
+        assert!(reply.starts_with("250") || reply.starts_with("451"), "{user}: {reply}");
+    }
+    wait_until("the new file", || rcpt(39_999).starts_with("550"));
+    assert!(rcpt(24_999).starts_with("250"));
+    server.stop();
+}
+
+#[test]
+fn a_file_that_empties_refuses_nobody_for_a_while() {
+    let files = Files::new();
+    let users =
+        |count: usize| (0..count).map(|n| format!("u{n}@here.test x\n")).collect::<String>();
+    files.write("users", &users(200));
+    let text = "[[table]]\nname = \"u\"\nfile = { path = \"users\" }\n\
+                [[route]]\ndomains = [\"here.test\"]\nrecipients = { table = \"u\" }\ndiscard = {}\n";
+    let server = Server::start(&files, &config(text));
+    let mut client = Client::connect(server.address());
+    let mut is_taken = |user: usize| {
+        client.say("MAIL FROM:<a@source.test>", "250");
+        client.send(format!("RCPT TO:<u{user}@here.test>\r\n"));
+        let reply = client.reply();
+        client.say("RSET", "250");
+        reply.starts_with("250")
+    };
+    for count in [0, 90] {
+        files.write("users", &users(count));
+        server.wait_console("a doubt", |line| line.contains(&format!("keys={count} before=200")));
+        assert!(is_taken(150), "{count}");
+        // Nor does a reload take it up.
+        assert_eq!(server.command(&["reload"]).code, 0);
+        assert!(is_taken(150), "{count}");
+    }
+    // Half of it, and more, is another list.
+    files.write("users", &users(140));
+    server.wait_console("another list", |line| line.contains("read anew keys=140"));
+    assert!(!is_taken(150) && is_taken(100));
+    server.stop();
+}
