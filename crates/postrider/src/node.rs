@@ -126,20 +126,8 @@ impl Node {
         let received = inboxes.into_iter().zip(receivers);
         let threads = start_shards(&common, received, &metrics, events.as_ref(), acceptor)?;
         let logs = start_logs((config, console), logs, distribution, &senders, &metrics)?;
-        let reloadable = Reloadable {
-            first: Arc::clone(config),
-            acme: Acme::open(config, &common.certificates, &metrics.acme, console)?,
-            shards: senders.clone(),
-            shared: Arc::clone(&common.shared),
-            tables: common.tables,
-            certificates: common.certificates,
-            signing_keys,
-            dmarc_reports: common.dmarc_reports,
-            tls_reports: common.tls_reports,
-            books: common.books,
-            resolver: common.resolver,
-            tokens: Tokens::start(config, console)?,
-        };
+        let keys = (Arc::clone(&common.certificates), signing_keys);
+        let reloadable = reloadable((config, console), &common, keys, &metrics)?;
         Ok(Node {
             orders: Orders::start(suspensions, effects, senders.clone(), console)?,
             shards: senders,
@@ -229,7 +217,13 @@ impl Node {
 
     /// Looks for files that have not answered for long, when called.
     pub(crate) fn hanging_finder(&self) -> Arc<dyn Fn() -> Vec<String> + Send + Sync> {
-        let works = [self.reloadable.tables.under_way.clone(), self.orders.under_way.clone()];
+        let files = &self.reloadable;
+        let works = [
+            files.tables.under_way.clone(),
+            files.certificates.under_way.clone(),
+            files.signing_keys.under_way.clone(),
+            self.orders.under_way.clone(),
+        ];
         let writing = self.events.as_ref().map(EventLog::writing);
         Arc::new(move || {
             let events = writing.iter().filter_map(|writing| writing.problem());
@@ -301,6 +295,30 @@ pub(crate) async fn within<T: Send + 'static>(
     });
     thread.ok()?;
     timeout(limit, when_done).await.ok()?.ok()
+}
+
+/// What a reload changes.
+fn reloadable(
+    (config, console): (&Arc<Config>, &Arc<ConsoleLog>),
+    common: &Common,
+    (certificates, signing_keys): (Arc<Certificates>, Arc<SigningKeys>),
+    metrics: &NodeMetrics,
+) -> Result<Reloadable, String> {
+    let common = common.clone();
+    Ok(Reloadable {
+        first: Arc::clone(config),
+        acme: Acme::open(config, &certificates, &metrics.acme, console)?,
+        shards: common.shards,
+        shared: common.shared,
+        tables: common.tables,
+        certificates,
+        signing_keys,
+        dmarc_reports: common.dmarc_reports,
+        tls_reports: common.tls_reports,
+        books: common.books,
+        resolver: common.resolver,
+        tokens: Tokens::start(config, console)?,
+    })
 }
 
 /// Where mail is kept, for people.

@@ -5,6 +5,7 @@ use crate::console::ConsoleLog;
 use crate::file_stamp::{LOOK_EVERY, Looks, Seen, Stamp};
 use crate::mutex::lock;
 use crate::pem;
+use crate::under_way::UnderWay;
 use auth::dkim::SigningKey;
 use channels::key_files;
 use config::Config;
@@ -23,6 +24,8 @@ const OTHERS: u32 = 0o007;
 pub(crate) struct SigningKeys {
     state: Mutex<State>,
     console: Arc<ConsoleLog>,
+    /// Looks at their files.
+    pub(crate) under_way: UnderWay,
 }
 
 #[derive(Default)]
@@ -47,8 +50,8 @@ impl SigningKeys {
         config: &Arc<Config>,
         console: &Arc<ConsoleLog>,
     ) -> Result<Arc<SigningKeys>, String> {
-        let state = Mutex::default();
-        let keys = Arc::new(SigningKeys { state, console: Arc::clone(console) });
+        let (state, under_way) = Default::default();
+        let keys = Arc::new(SigningKeys { state, console: Arc::clone(console), under_way });
         keys.adopt(config, read(config)?)?;
         Ok(keys)
     }
@@ -110,9 +113,11 @@ fn look_on(keys: &Weak<SigningKeys>) {
         thread::sleep(LOOK_EVERY);
         let Some(keys) = keys.upgrade() else { return };
         let stamps = lock(&keys.state).stamps.clone();
+        let work = keys.under_way.begin("a file of signing keys");
         if looks.find_change(&stamps) {
             keys.read_anew();
         }
+        drop(work);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::crypto;
 use crate::file_stamp::{LOOK_EVERY, Looks, Seen, Stamp};
 use crate::mutex::lock;
 use crate::pem;
+use crate::under_way::UnderWay;
 use crate::world::clock::wall_now;
 use choice::{Choice, Shown};
 use clients::Asked;
@@ -36,6 +37,8 @@ pub(crate) struct Certificates {
     /// Each session asks for it, on all shards.
     is_any: AtomicBool,
     console: Arc<ConsoleLog>,
+    /// Looks at their files.
+    pub(crate) under_way: UnderWay,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +116,7 @@ impl Certificates {
             state: Mutex::default(),
             is_any: AtomicBool::new(false),
             console: Arc::clone(console),
+            under_way: UnderWay::default(),
         });
         let configured = Configured::of(config);
         let read = read_configured(&configured, &mut |why| {
@@ -164,7 +168,8 @@ impl Certificates {
     #[cfg(test)]
     pub(crate) fn none() -> Arc<Certificates> {
         let console = Arc::new(ConsoleLog::stderr(mta::console::Level::Error));
-        Arc::new(Certificates { state: Mutex::default(), is_any: AtomicBool::new(false), console })
+        let (state, under_way) = Default::default();
+        Arc::new(Certificates { state, is_any: AtomicBool::new(false), console, under_way })
     }
 
     fn watch(self: &Arc<Certificates>) -> std::io::Result<()> {
@@ -216,9 +221,11 @@ fn look_on(certificates: &Weak<Certificates>) {
         thread::sleep(LOOK_EVERY);
         let Some(certificates) = certificates.upgrade() else { return };
         let stamps = lock(&certificates.state).stamps.clone();
+        let work = certificates.under_way.begin("a file of certificates");
         if looks.find_change(&stamps) {
             certificates.read_anew();
         }
+        drop(work);
         certificates.tell_expiries();
     }
 }
