@@ -12,24 +12,27 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Files up to this size are read whole.
-pub(crate) const WHOLE_BYTES_MAX: u64 = 1 << 20;
+/// Files up to this size are read whole: a lookup then asks the system for nothing.
+const WHOLE_BYTES_MAX: u64 = 64 << 20;
 /// And up to this one where the file system can't say what is in memory (FUSE, NFS).
-pub(crate) const WHOLE_AFAR_BYTES_MAX: u64 = 256 << 20;
+const WHOLE_AFAR_BYTES_MAX: u64 = 256 << 20;
 
 /// The bytes of a file as it is now. They stay those of this file after another was put in its place.
 ///
 /// # Errors
 /// As the system says; it is no file.
 pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn Content>> {
+    open_with(path, [WHOLE_BYTES_MAX, WHOLE_AFAR_BYTES_MAX])
+}
+
+fn open_with(path: &Path, [near, afar]: [u64; 2]) -> io::Result<Arc<dyn Content>> {
     let file = File::open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
     }
     let paged = Paged { file, bytes_count: meta.len() };
-    let whole_max =
-        if paged.knows_what_is_at_hand() { WHOLE_BYTES_MAX } else { WHOLE_AFAR_BYTES_MAX };
+    let whole_max = if paged.knows_what_is_at_hand() { near } else { afar };
     if meta.len() > whole_max {
         return Ok(Arc::new(paged));
     }
@@ -94,10 +97,11 @@ mod tests {
     fn no_file_is_mapped_however_large_and_all_is_read() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        for bytes in [0, 1, WHOLE_BYTES_MAX, WHOLE_BYTES_MAX + 1, 4 << 20] {
+        let max = 1 << 20;
+        for bytes in [0, 1, max, max + 1, 4 * max] {
             let written: Vec<u8> = (0..bytes).map(|n| (n % 251) as u8).collect();
             fs::write(&path, &written).unwrap();
-            let content = open(&path).unwrap();
+            let content = open_with(&path, [max; 2]).unwrap();
             assert_eq!(all(&*content), written);
             let mut piece = [0; 8];
             if bytes > 1 {
@@ -129,18 +133,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (path, fresh) = (directory.path().join("file"), directory.path().join("fresh"));
         fs::write(&path, vec![1; 4 << 20]).unwrap();
-        let old = open(&path).unwrap();
+        let old = open_with(&path, [0; 2]).unwrap();
         fs::write(&fresh, vec![2; 4 << 20]).unwrap();
         fs::rename(&fresh, &path).unwrap();
-        let new = open(&path).unwrap();
+        let new = open_with(&path, [0; 2]).unwrap();
         assert!(all(&*old).iter().all(|&byte| byte == 1));
         assert!(all(&*new).iter().all(|&byte| byte == 2));
         File::options().write(true).open(&path).unwrap().set_len(2 << 20).unwrap();
         let mut piece = [0; 64];
-        if let Err(error) = new.read(3 << 20, &mut piece) {
-            assert_eq!(error, Unread::Short);
-        }
-        assert_ne!(new.read_now(3 << 20, &mut piece), Err(Unread::Short), "it asks nobody");
+        assert_eq!(new.read(3 << 20, &mut piece), Err(Unread::Short));
+        assert_eq!(new.read_now(3 << 20, &mut piece), Err(Unread::Away), "who may wait finds out");
         fs::remove_file(&path).unwrap();
         assert!(all(&*old).iter().all(|&byte| byte == 1));
     }

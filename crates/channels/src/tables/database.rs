@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// A constant database, built by `postrider table build`. It is looked up in about a microsecond where the
 /// system has it in memory, however many keys it has; what is not is read from the disk, for up to 5 s, while
-/// other sessions go on. A file up to 1 MiB, and one up to 256 MiB on a file system that can't say what is in
+/// other sessions go on. A file up to 64 MiB, and one up to 256 MiB on a file system that can't say what is in
 /// memory (NFS, FUSE), is read whole. A file that takes its place (best by rename) is taken up while mail flows.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
