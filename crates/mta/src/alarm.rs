@@ -5,18 +5,44 @@ use mail::Mono;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A timer that fires so much too late was not looked at: the process did not run, for a stopped machine or
+/// for want of a processor, and what came meanwhile may not have been looked at either.
+const LATE: Duration = Duration::from_secs(1);
+/// Time in which it is, before anybody is given up.
+const LAST_LOOK: Duration = Duration::from_millis(100);
 
 /// Wraps one timer of the runtime. Moving the deadline later costs nothing: the timer fires at
 /// its old moment once and is set anew then, so that a busy session registers one timer in all.
+///
+/// One that fires late, since the process stood still, waits for a moment more: what has arrived by then is looked
+/// at before the time counts as passed.
 pub struct Alarm<T: Time> {
     time: T,
-    sleep: Option<(Mono, T::Sleep)>,
+    timer: Option<Timer<T::Sleep>>,
+    /// The deadline that has passed unnoticed, and until when the last look at what came lasts.
+    last_look: Option<(Mono, Mono)>,
+}
+
+struct Timer<S> {
+    at: Mono,
+    sleep: S,
+    /// It was set before its moment.
+    is_ahead: bool,
+}
+
+impl<S: Sleep> Timer<S> {
+    fn set(&mut self, now: Mono, at: Mono) {
+        (self.at, self.is_ahead) = (at, now < at);
+        self.sleep.reset(at);
+    }
 }
 
 impl<T: Time> Alarm<T> {
     /// A timer that is not set.
     pub fn new(time: T) -> Alarm<T> {
-        Alarm { time, sleep: None }
+        Alarm { time, timer: None, last_look: None }
     }
 
     /// Ready once `deadline` has passed; otherwise wakes the task by then.
@@ -24,25 +50,31 @@ impl<T: Time> Alarm<T> {
         if deadline == Mono::NEVER {
             return Poll::Pending;
         }
-        let (at, sleep) = match &mut self.sleep {
-            Some(armed) => (&mut armed.0, &mut armed.1),
-            none => {
-                let armed = none.insert((deadline, self.time.sleep_until(deadline)));
-                (&mut armed.0, &mut armed.1)
-            }
+        let mut until = match self.last_look {
+            Some((passed, until)) if passed == deadline => until,
+            _ => deadline,
         };
-        if *at > deadline {
-            *at = deadline;
-            sleep.reset(deadline);
+        let time = &self.time;
+        let timer = self.timer.get_or_insert_with(|| Timer {
+            at: until,
+            sleep: time.sleep_until(until),
+            is_ahead: time.now() < until,
+        });
+        if timer.at > until {
+            timer.set(time.now(), until);
         }
-        while Pin::new(&mut *sleep).poll(cx).is_ready() {
-            if self.time.now() >= deadline {
+        while Pin::new(&mut timer.sleep).poll(cx).is_ready() {
+            let now = time.now();
+            if timer.is_ahead && now >= timer.at + LATE && until == deadline && until <= now {
+                until = now + LAST_LOOK;
+                self.last_look = Some((deadline, until));
+            }
+            if now >= until {
                 // A timer that has fired must not be polled again: it is made anew if needed.
-                self.sleep = None;
+                self.timer = None;
                 return Poll::Ready(());
             }
-            *at = deadline;
-            sleep.reset(deadline);
+            timer.set(now, until);
         }
         Poll::Pending
     }
@@ -67,5 +99,85 @@ impl<T: Time> Alarm<T> {
             }
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::Wall;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    /// A clock that goes on by hand; timers are ready when they are looked at behind their moment.
+    #[derive(Clone)]
+    struct Hand(Rc<Cell<Mono>>);
+
+    struct Moment(Hand, Mono);
+
+    impl Future for Moment {
+        type Output = ();
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+            if self.0.now() >= self.1 { Poll::Ready(()) } else { Poll::Pending }
+        }
+    }
+
+    impl Sleep for Moment {
+        fn reset(&mut self, at: Mono) {
+            self.1 = at;
+        }
+    }
+
+    impl Time for Hand {
+        type Sleep = Moment;
+
+        fn now(&self) -> Mono {
+            self.0.get()
+        }
+        fn wall(&self) -> Wall {
+            Wall(0)
+        }
+        fn sleep_until(&self, at: Mono) -> Moment {
+            Moment(self.clone(), at)
+        }
+        fn random(&self) -> u64 {
+            0
+        }
+    }
+
+    fn alarm() -> (Hand, Alarm<Hand>, Context<'static>) {
+        let clock = Hand(Rc::new(Cell::new(Mono(0))));
+        let alarm = Alarm::new(clock.clone());
+        (clock, alarm, Context::from_waker(std::task::Waker::noop()))
+    }
+
+    #[test]
+    fn after_a_standstill_there_is_time_for_a_last_look() {
+        let (clock, mut alarm, mut cx) = alarm();
+        let deadline = Mono(0) + Duration::from_secs(5);
+        assert!(alarm.poll(&mut cx, deadline).is_pending());
+        let woken = Mono(0) + Duration::from_secs(9);
+        clock.0.set(woken);
+        assert!(alarm.poll(&mut cx, deadline).is_pending(), "what came is looked at first");
+        clock.0.set(woken + LAST_LOOK);
+        assert!(alarm.poll(&mut cx, deadline).is_ready(), "nothing came");
+        assert!(alarm.poll(&mut cx, deadline).is_ready(), "and there is one look only");
+        // Something came, and the next deadline is kept as usual.
+        let next = woken + Duration::from_secs(5);
+        assert!(alarm.poll(&mut cx, next).is_pending());
+        clock.0.set(next);
+        assert!(alarm.poll(&mut cx, next).is_ready());
+    }
+
+    #[test]
+    fn a_timer_that_is_on_time_or_set_too_late_ends_at_once() {
+        let (clock, mut alarm, mut cx) = alarm();
+        let deadline = Mono(0) + Duration::from_secs(5);
+        assert!(alarm.poll(&mut cx, deadline).is_pending());
+        clock.0.set(deadline + LATE - Duration::from_millis(1));
+        assert!(alarm.poll(&mut cx, deadline).is_ready(), "a busy machine is no standstill");
+        clock.0.set(Mono(0) + Duration::from_secs(60));
+        assert!(alarm.poll(&mut cx, deadline + Duration::from_secs(1)).is_ready());
     }
 }
