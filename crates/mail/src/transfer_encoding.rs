@@ -4,12 +4,14 @@
 //!
 //! Content is walked over twice, in pieces split anywhere: a [`Survey`] finds out which leaves of
 //! the MIME structure (RFC 2046) must be encoded, and whether that can be done; an [`Encoder`] does
-//! it. Decoded, every leaf is what it was. Nothing else changes but what names the encoding: header
-//! fields stay as they are, 8-bit ones too (only SMTPUTF8 speaks of them), and so does whatever
-//! lies in a `multipart/signed` (RFC 1847 §2.1).
+//! it. Decoded, every leaf is what it was. Each is encoded by itself: one that can't be keeps no other from it,
+//! and is left as it is as long as only its lines are too long. What is encoded already gets shorter lines. Nothing
+//! else changes but what names the encoding, and header fields that are too long, which are folded; 8-bit ones stay
+//! (only SMTPUTF8 speaks of them), and so does whatever lies in a `multipart/signed` (RFC 1847 §2.1).
 
 mod coder;
 mod entity;
+mod fold;
 #[cfg(test)]
 mod tests;
 
@@ -55,6 +57,8 @@ impl Unencodable {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     leaves: Vec<bool>,
+    /// Header fields are folded, or octets around parts replaced.
+    touches_more: bool,
     /// No octet above 0x7f may be left in a body.
     seven_bit: bool,
 }
@@ -63,7 +67,7 @@ impl Plan {
     /// The content is fit as it is.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.leaves.contains(&true)
+        !self.touches_more && !self.leaves.contains(&true)
     }
 }
 
@@ -100,7 +104,11 @@ impl Survey {
         }
         match self.failed {
             Some(why) => Err(why),
-            None => Ok(Plan { leaves: self.found.leaves, seven_bit: self.found.seven_bit }),
+            None => Ok(Plan {
+                leaves: self.found.leaves,
+                touches_more: self.found.touches_more,
+                seven_bit: self.found.seven_bit,
+            }),
         }
     }
 }
@@ -146,8 +154,10 @@ trait Sink {
     fn leaf_line(&mut self, line: &[u8]);
     /// It is over, `at_boundary` or at the end of all.
     fn leaf_end(&mut self, entity: &Entity, at_boundary: bool) -> Result<(), Unencodable>;
-    /// A line of structure: boundaries, and what stands around the parts.
-    fn line(&mut self, line: &[u8]) -> Result<(), Unencodable>;
+    /// A line of structure: boundaries, and the empty ones behind headers.
+    fn line(&mut self, line: &[u8]);
+    /// A line around the parts of a multipart.
+    fn around(&mut self, line: &[u8], is_signed: bool) -> Result<(), Unencodable>;
 }
 
 /// Where a walk stands.
@@ -233,15 +243,19 @@ impl Walk {
             self.end_part(true, sink)?;
             self.open.truncate(at + usize::from(!is_close));
             self.place = if is_close { Place::Around } else { Place::Header { is_message: false } };
-            return sink.line(line);
+            sink.line(line);
+            return Ok(());
         }
         match &self.place {
             Place::Leaf(_) => sink.leaf_line(line),
-            Place::Around => sink.line(line)?,
+            Place::Around => {
+                let is_signed = self.open.iter().any(|open| open.is_signed);
+                sink.around(line, is_signed)?;
+            }
             Place::Header { is_message } if matches!(line, b"\r\n" | b"\n") => {
                 let is_message = *is_message;
                 self.end_header(is_message, sink)?;
-                sink.line(line)?;
+                sink.line(line);
             }
             Place::Header { .. } => {
                 if self.header.len() + line.len() > HEADER_BYTES_MAX {
@@ -323,40 +337,58 @@ impl Walk {
 struct Found {
     leaves: Vec<bool>,
     seven_bit: bool,
-    /// The open leaf must be encoded.
-    needs: bool,
+    touches_more: bool,
+    /// The open leaf has octets that the peer doesn't take.
+    has_eight_bit: bool,
+    /// It has lines that are too long for many.
+    has_long_line: bool,
 }
 
 impl Sink for Found {
-    fn header(&mut self, _fields: &[u8], _entity: &Entity) -> Result<(), Unencodable> {
-        self.needs = false;
+    fn header(&mut self, fields: &[u8], entity: &Entity) -> Result<(), Unencodable> {
+        (self.has_eight_bit, self.has_long_line) = (false, false);
+        self.touches_more |= !entity.is_signed && fold::is_needed(fields);
         Ok(())
     }
 
     fn leaf_line(&mut self, line: &[u8]) {
-        self.needs = self.needs
-            || (self.seven_bit && !line.is_ascii())
-            || line.strip_suffix(b"\r\n").unwrap_or(line).len() > LINE_BYTES_MAX as usize;
+        self.has_eight_bit |= self.seven_bit && !line.is_ascii();
+        self.has_long_line |= is_too_long(line);
     }
 
     fn leaf_end(&mut self, entity: &Entity, _at_boundary: bool) -> Result<(), Unencodable> {
-        if self.needs && entity.is_signed {
-            return Err(Unencodable::Signed);
+        // 8-bit octets within base64 may stand for anything.
+        let is_locked = match entity.label {
+            Label::Base64 => self.has_eight_bit,
+            Label::Encoded => true,
+            Label::SevenBit | Label::EightBit | Label::QuotedPrintable => false,
+        };
+        let can_be_encoded = !entity.is_signed && entity.kind != Kind::Opaque && !is_locked;
+        if self.has_eight_bit && !can_be_encoded {
+            return Err(match entity.is_signed {
+                true => Unencodable::Signed,
+                false => Unencodable::Structure,
+            });
         }
-        if self.needs && (entity.kind == Kind::Opaque || entity.label == Label::Encoded) {
-            return Err(Unencodable::Structure);
-        }
-        self.leaves.push(self.needs);
+        self.leaves.push((self.has_eight_bit || self.has_long_line) && can_be_encoded);
         Ok(())
     }
 
-    fn line(&mut self, line: &[u8]) -> Result<(), Unencodable> {
-        match self.seven_bit && !line.is_ascii() {
-            // What stands around parts has no encoding (RFC 2046 §5.1.1).
-            true => Err(Unencodable::Structure),
-            false => Ok(()),
+    fn line(&mut self, _line: &[u8]) {}
+
+    fn around(&mut self, line: &[u8], is_signed: bool) -> Result<(), Unencodable> {
+        if self.seven_bit && !line.is_ascii() {
+            if is_signed {
+                return Err(Unencodable::Signed);
+            }
+            self.touches_more = true;
         }
+        Ok(())
     }
+}
+
+fn is_too_long(line: &[u8]) -> bool {
+    line.strip_suffix(b"\r\n").unwrap_or(line).len() > LINE_BYTES_MAX as usize
 }
 
 /// Writes what a plan says.
@@ -375,11 +407,11 @@ impl Writer<'_> {
         let mut kept = 0;
         for field in crate::header::fields(fields) {
             if field.is(entity::ENCODING) {
-                self.out.extend_from_slice(&fields[kept..field.range.start]);
+                fold::write(&fields[kept..field.range.start], &mut self.out);
                 kept = field.range.end;
             }
         }
-        self.out.extend_from_slice(&fields[kept..]);
+        fold::write(&fields[kept..], &mut self.out);
         if !self.out.is_empty() && !self.out.ends_with(b"\n") {
             self.out.extend_from_slice(b"\r\n");
         }
@@ -399,18 +431,22 @@ impl Sink for Writer<'_> {
         let is_leaf = matches!(entity.kind, Kind::Text | Kind::Other | Kind::Opaque);
         let is_encoded = is_leaf && self.plan.leaves.get(self.leaf) == Some(&true);
         self.leaf += usize::from(is_leaf);
-        self.coder = match entity.kind {
-            Kind::Text if is_encoded => Coder::QuotedPrintable,
-            _ if is_encoded => Coder::base64(),
-            _ => Coder::Plain,
+        self.coder = match (entity.label, &entity.kind) {
+            _ if !is_encoded => Coder::Plain,
+            (Label::QuotedPrintable, _) => Coder::WrapQuotedPrintable,
+            (Label::Base64, _) => Coder::WrapBase64,
+            (_, Kind::Text) => Coder::QuotedPrintable,
+            _ => Coder::base64(),
         };
-        if is_encoded {
+        if entity.is_signed {
+            self.out.extend_from_slice(fields);
+        } else if is_encoded {
             self.write_relabelled(fields, entity, self.coder.name());
         } else if self.plan.seven_bit && entity.is_relabelled() {
             // Nothing in it needs more any longer.
             self.write_relabelled(fields, entity, "7bit");
         } else {
-            self.out.extend_from_slice(fields);
+            fold::write(fields, &mut self.out);
         }
         Ok(())
     }
@@ -424,8 +460,15 @@ impl Sink for Writer<'_> {
         Ok(())
     }
 
-    fn line(&mut self, line: &[u8]) -> Result<(), Unencodable> {
+    fn line(&mut self, line: &[u8]) {
         self.out.extend_from_slice(line);
+    }
+
+    fn around(&mut self, line: &[u8], _is_signed: bool) -> Result<(), Unencodable> {
+        // RFC 2046 §5.1.1: readers ignore it, and it has no encoding.
+        let seven_bit = self.plan.seven_bit;
+        let fit = |octet: &u8| if seven_bit && !octet.is_ascii() { b'?' } else { *octet };
+        self.out.extend(line.iter().map(fit));
         Ok(())
     }
 }

@@ -10,6 +10,10 @@ const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 pub(super) enum Coder {
     /// As it is.
     Plain,
+    /// It is quoted-printable already, and gets shorter lines.
+    WrapQuotedPrintable,
+    /// It is base64 already, and gets shorter lines.
+    WrapBase64,
     QuotedPrintable,
     Base64 {
         /// Octets that make no group of three yet.
@@ -28,8 +32,8 @@ impl Coder {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Coder::Plain => "7bit",
-            Coder::QuotedPrintable => "quoted-printable",
-            Coder::Base64 { .. } => "base64",
+            Coder::QuotedPrintable | Coder::WrapQuotedPrintable => "quoted-printable",
+            Coder::Base64 { .. } | Coder::WrapBase64 => "base64",
         }
     }
 
@@ -38,6 +42,8 @@ impl Coder {
         match self {
             Coder::Plain => out.extend_from_slice(line),
             Coder::QuotedPrintable => push_quoted_printable(line, out),
+            Coder::WrapQuotedPrintable => wrap_quoted_printable(line, out),
+            Coder::WrapBase64 => wrap_base64(line, out),
             Coder::Base64 { group, column, line_end } => {
                 let (text, end): (_, &'static [u8]) = match line {
                     [text @ .., b'\r', b'\n'] => (text, b"\r\n"),
@@ -111,6 +117,66 @@ fn push_quoted_printable(line: &[u8], out: &mut Vec<u8>) {
         (b"", Some(b'\n')) => out.extend_from_slice(b"=\r\n"),
         _ => out.extend_from_slice(end),
     }
+}
+
+fn is_fit(text: &[u8]) -> bool {
+    text.len() <= super::LINE_BYTES_MAX as usize && text.is_ascii()
+}
+
+fn split_end(line: &[u8]) -> (&[u8], &[u8]) {
+    match line {
+        [text @ .., b'\r', b'\n'] => (text, b"\r\n"),
+        [text @ .., b'\n'] => (text, b"\n"),
+        text => (text, b""),
+    }
+}
+
+/// RFC 2045 §6.7 (5): soft line breaks within a line that is encoded already, and octets that should have been.
+fn wrap_quoted_printable(line: &[u8], out: &mut Vec<u8>) {
+    let (text, end) = split_end(line);
+    if is_fit(text) {
+        return out.extend_from_slice(line);
+    }
+    let (mut rest, mut column) = (text, 0);
+    while let Some((&octet, behind)) = rest.split_first() {
+        let is_escape = |pair: &[u8]| pair.iter().all(u8::is_ascii_hexdigit);
+        let width = match (octet, behind.get(..2)) {
+            (b'=', Some(pair)) if is_escape(pair) => 3,
+            _ => 1,
+        };
+        let (token, behind) = rest.split_at(width);
+        let columns = if octet.is_ascii() { width } else { 3 };
+        // One column is for the `=` of a break; one at the very end is the line's own.
+        if column + columns > COLUMNS_MAX - 1 && !(behind.is_empty() && octet == b'=') {
+            out.extend_from_slice(b"=\r\n");
+            column = 0;
+        }
+        column += columns;
+        match octet.is_ascii() {
+            true => out.extend_from_slice(token),
+            false => {
+                let (high, low) = (usize::from(octet >> 4), usize::from(octet & 15));
+                out.extend_from_slice(&[b'=', HEX[high], HEX[low]]);
+            }
+        }
+        rest = behind;
+    }
+    out.extend_from_slice(end);
+}
+
+/// RFC 2045 §6.8: line ends say nothing.
+fn wrap_base64(line: &[u8], out: &mut Vec<u8>) {
+    let (text, end) = split_end(line);
+    if is_fit(text) {
+        return out.extend_from_slice(line);
+    }
+    for (at, piece) in text.chunks(COLUMNS_MAX).enumerate() {
+        if at > 0 {
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(piece);
+    }
+    out.extend_from_slice(end);
 }
 
 /// Writes up to three octets as four characters (RFC 2045 §6.8), and the line end behind a full

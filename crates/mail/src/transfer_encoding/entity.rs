@@ -29,6 +29,8 @@ pub(super) enum Label {
     SevenBit,
     /// 8bit or binary.
     EightBit,
+    QuotedPrintable,
+    Base64,
     /// Something else: the octets are not the content.
     Encoded,
 }
@@ -59,28 +61,45 @@ impl Entity {
             is_signed: false,
         };
         let (mut end, mut is_doubled) = (0, false);
+        let is_other = |one: &Field<'_>, other: &Field<'_>| one.unfolded() != other.unfolded();
         for field in header::fields(fields) {
             end = field.range.end;
             if field.is("Content-Type") {
-                is_doubled |= content_type.replace(field).is_some();
+                is_doubled |= content_type.as_ref().is_some_and(|first| is_other(first, &field));
+                content_type = Some(field);
             } else if field.is(ENCODING) {
-                is_doubled |= encoding.replace(field).is_some();
+                // Twice the same, or two that say nothing of the octets, is one.
+                let own = label(&field);
+                let first = encoding.replace(own).unwrap_or(own);
+                let says_nothing = |label| matches!(label, Label::SevenBit | Label::EightBit);
+                is_doubled |= first != own && !(says_nothing(first) && says_nothing(own));
+                if first == Label::EightBit && own == Label::SevenBit {
+                    encoding = Some(first);
+                }
             } else if field.is("MIME-Version") {
                 entity.has_version = true;
             }
         }
         entity.has_type = content_type.is_some();
-        entity.label = encoding.map_or(Label::SevenBit, |field| label(&field));
+        entity.label = encoding.unwrap_or(Label::SevenBit);
         // Lines that are no fields, or two opinions: who knows where others see the body begin.
         if end == fields.len() && !is_doubled {
             entity.kind = kind(content_type.as_ref(), is_digest);
         }
-        let is_structure = matches!(entity.kind, Kind::Message | Kind::Multipart { .. });
-        if is_structure && entity.label == Label::Encoded {
-            // RFC 2045 §6.4 forbids it.
+        // RFC 2045 §6.4 forbids it.
+        let is_encoded =
+            !matches!(entity.label, Label::SevenBit | Label::EightBit) && entity.is_structure();
+        // Of a multipart in quoted-printable or base64 the label is wrong wherever a boundary shows, and
+        // where none does nothing is touched.
+        let is_read = entity.label != Label::Encoded && entity.kind != Kind::Message;
+        if is_encoded && !is_read {
             entity.kind = Kind::Opaque;
         }
         entity
+    }
+
+    fn is_structure(&self) -> bool {
+        matches!(self.kind, Kind::Message | Kind::Multipart { .. })
     }
 
     /// Its label says 8-bit, and may be changed.
@@ -89,16 +108,27 @@ impl Entity {
     }
 }
 
+/// A label that is slightly wrong is what it most likely means.
 fn label(field: &Field<'_>) -> Label {
     let value = field.unfolded();
     let word = token(&value);
-    let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-    if word.is_empty() || is("7bit") {
+    // `8bits`, `8-bit`, `"8bit"`, `8bit"`.
+    let letters: Vec<u8> =
+        word.iter().filter(|b| b.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase).collect();
+    let begins = |name: &str| letters.starts_with(name.as_bytes());
+    if letters.is_empty() || begins("7bit") {
         Label::SevenBit
-    } else if is("8bit") || is("binary") {
+    } else if begins("8bit") || begins("binary") {
         Label::EightBit
-    } else {
+    } else if begins("quotedprintable") {
+        Label::QuotedPrintable
+    } else if begins("base64") {
+        Label::Base64
+    } else if ["x", "uu", "binhex", "mac", "gzip"].into_iter().any(begins) {
         Label::Encoded
+    } else {
+        // RFC 2045 §6.3: names of other encodings begin with `x-`. A character set, for one: plain octets.
+        Label::EightBit
     }
 }
 
@@ -108,7 +138,12 @@ fn kind(field: Option<&Field<'_>>, is_digest: bool) -> Kind {
         return if is_digest { Kind::Message } else { Kind::Text };
     };
     let value = field.unfolded();
-    let Some(slash) = memchr::memchr(b'/', &value) else { return Kind::Opaque };
+    // RFC 2045 §5.2: what says nothing is text; `text` alone, or nothing at all, does.
+    let Some(slash) = memchr::memchr(b'/', &value) else {
+        let word = token(&value);
+        let is_text = word.is_empty() || word.eq_ignore_ascii_case(b"text");
+        return if is_text { Kind::Text } else { Kind::Opaque };
+    };
     let (major, minor) = (header::trim(&value[..slash]), token(&value[slash + 1..]));
     let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
     if is(major, "text") {

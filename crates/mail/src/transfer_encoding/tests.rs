@@ -163,7 +163,6 @@ fn what_must_stay_is_refused() {
         (part("Content-Type: multipart/signed; boundary=b", signed), Unencodable::Signed),
         (part("Content-Type: message/partial", "é"), Unencodable::Structure),
         (part("Content-Type: multipart/mixed", "é"), Unencodable::Structure),
-        (part("Content-Type: multipart/mixed; boundary=b", "é\r\n--b--"), Unencodable::Structure),
         (part("Content-Transfer-Encoding: base64", "é"), Unencodable::Structure),
         (part("Content-Transfer-Encoding: x-uue", "é"), Unencodable::Structure),
         (part("Content-Type: text/plain\r\nContent-Type: text/html", "é"), Unencodable::Structure),
@@ -212,6 +211,100 @@ fn only_lines_that_are_too_long_are_folded_for_who_takes_eight_bits() {
         out.lines().all(|line| line.len() <= 998) && out.matches("quoted-printable").count() == 1
     );
     assert_eq!(decode(out.as_bytes()), decode(content.as_bytes()));
+}
+
+#[test]
+fn a_label_that_is_slightly_wrong_is_what_it_most_likely_means() {
+    let content = |fields: &str| format!("MIME-Version: 1.0\r\n{fields}\r\né\r\n");
+    let encoding = "Content-Transfer-Encoding";
+    for label in
+        ["8bits", "8bit\"", "\"8bit\"", "8-bit", "8Bit;", "utf-8", "ISO-8859-1", "8 bit", ""]
+    {
+        let out = encoded(&content(&format!("{encoding}: {label}\r\n"))).expect(label);
+        assert!(out.contains(&format!("{encoding}: quoted-printable\r\n\r\n=C3=A9")), "{out}");
+        assert_eq!(out.matches(encoding).count(), 1, "{out}");
+    }
+    for fields in [
+        format!("{encoding}: 8bit\r\n{encoding}: 8bit\r\n"),
+        format!("{encoding}: 7bit\r\n{encoding}: 8bit\r\n"),
+        "Content-Type: text\r\n".to_owned(),
+        "Content-Type:\r\n".to_owned(),
+        "Content-Type: text/html\r\nContent-Type: text/html\r\n".to_owned(),
+    ] {
+        let out = encoded(&content(&fields)).expect(&fields);
+        assert!(out.ends_with("=C3=A9\r\n") && out.matches(encoding).count() == 1, "{out}");
+    }
+    let two = format!("{encoding}: 8bit\r\n{encoding}: base64\r\n");
+    assert_eq!(encoded(&content(&two)), Err(Unencodable::Structure));
+    let raw = content(&format!("{encoding}: quoted-printable\r\n")).replace('é', "=C3=A4é=");
+    let out = encoded(&raw).expect("it is as good as encoded");
+    assert!(out.ends_with("\r\n\r\n=C3=A4=C3=A9=\r\n"), "{out}");
+}
+
+#[test]
+fn what_stands_around_parts_is_for_nobody() {
+    let head = "Content-Type: multipart/mixed; boundary=b\r\n";
+    for label in ["", "Content-Transfer-Encoding: quoted-printable\r\n"] {
+        let content =
+            format!("{head}{label}\r\nfür alte\r\n--b\r\n\r\né\r\n--b--\r\nEnde für heute\r\n");
+        let out = encoded(&content).expect("it can be encoded");
+        assert!(out.is_ascii() && out.contains("\r\nf??r alte\r\n--b\r\n"), "{out}");
+        assert!(out.contains("=C3=A9\r\n--b--\r\nEnde f??r heute\r\n"), "{out}");
+    }
+    let signed = head.replace("mixed", "signed");
+    let content = format!("{signed}\r\n--b\r\n{head}\r\né\r\n--b--\r\n")
+        .replace("=b\r\n\r\né", "=c\r\n\r\né");
+    assert_eq!(encoded(&content), Err(Unencodable::Signed));
+}
+
+#[test]
+fn a_part_that_must_stay_keeps_no_other_from_being_encoded() {
+    let long = "word ".repeat(480);
+    let head = "MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=\"zz\"\r\n\r\n";
+    let part = |fields: &str, body: &str| format!("--zz\r\n{fields}\r\n{body}\r\n");
+    let label = |name: &str| format!("Content-Transfer-Encoding: {name}\r\n");
+    let stays = [
+        part(&label("x-uuencode"), &long),
+        part("Content-Type: message/partial\r\n", &long),
+        part(
+            "Content-Type: multipart/signed; boundary=s\r\n",
+            &format!("--s\r\n\r\n{long}\r\n--s\r\n\r\nsignature\r\n--s--"),
+        ),
+    ]
+    .concat();
+    let changes = [
+        part("Content-Type: text/html\r\n", &long),
+        part(&label("quoted-printable"), &"abc=20def ".repeat(200)),
+        part(&label("base64"), &"QUJD".repeat(1_000)),
+    ]
+    .concat();
+    let content = format!("{head}{changes}{stays}--zz--\r\n");
+    for takes_eight_bit in [true, false] {
+        let out = encode(content.as_bytes(), takes_eight_bit, 100).expect("it can be encoded");
+        let out = String::from_utf8(out).expect("text");
+        let (changed, rest) = out.split_at(out.find(&stays).expect("what stays"));
+        assert_eq!(rest, format!("{stays}--zz--\r\n"));
+        assert!(changed.lines().all(|line| line.len() <= 76), "{changed}");
+        assert_eq!(
+            decode(changed.as_bytes()),
+            decode(format!("{head}{changes}").as_bytes()),
+            "{changed}"
+        );
+    }
+}
+
+#[test]
+fn long_fields_are_folded_and_others_stay() {
+    let list = "<a@b.test>, ".repeat(100);
+    let content = format!("Subject: x\r\nTo: {list}<c@d.test>\r\nX: y\r\n\r\nHello.\r\n");
+    let out =
+        String::from_utf8(encode(content.as_bytes(), true, 99).expect("it can")).expect("text");
+    assert!(out.lines().all(|line| line.len() <= 78), "{out}");
+    assert_eq!(out.replace("\r\n ", " "), content);
+    let signed = format!(
+        "Content-Type: multipart/signed; boundary=s\r\n\r\n--s\r\nX: {list}\r\n\r\nx\r\n--s--\r\n"
+    );
+    assert_eq!(encode(signed.as_bytes(), true, 99).as_deref(), Ok(signed.as_bytes()));
 }
 
 /// Lines of a body: nothing in them looks like a boundary.
