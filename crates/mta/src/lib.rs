@@ -16,6 +16,7 @@ pub mod event;
 pub mod inbox;
 pub mod ingress;
 mod known_hops;
+pub mod known_hosts;
 mod known_names;
 pub mod lack;
 pub mod line;

@@ -130,6 +130,12 @@ impl Message {
         meta::is_from_stranger(&self.meta)
     }
 
+    /// Whether it came from such a client, and nobody vouches for its sender.
+    #[must_use]
+    pub fn is_unvouched(&self) -> bool {
+        meta::is_unvouched(&self.meta)
+    }
+
     /// How urgent it is, if an operator or its sender said so.
     #[must_use]
     pub fn priority(&self) -> Option<Priority> {

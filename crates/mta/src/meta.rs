@@ -125,9 +125,14 @@ pub(crate) fn omitted_of(meta: &Meta, body_bytes: u64) -> Omitted {
         .unwrap_or_default()
 }
 
-/// That the client may not send to any domain.
-pub(crate) fn stranger() -> (u16, Bytes) {
-    (tag::STRANGER, Bytes::from_static(&[1]))
+/// That the client may not send to any domain; `is_vouched`: somebody vouches for its sender.
+pub(crate) fn stranger(is_vouched: bool) -> (u16, Bytes) {
+    (tag::STRANGER, Bytes::from_static(if is_vouched { &[2] } else { &[1] }))
+}
+
+/// Whether it came from a stranger for whose sender nobody vouches.
+pub(crate) fn is_unvouched(meta: &Meta) -> bool {
+    field(meta, tag::STRANGER).is_some_and(|value| value[..] == [1])
 }
 
 /// Whether a client handed the message in that may not send to any domain. Of what was accepted

@@ -4,6 +4,7 @@ use crate::budget::Budget;
 use crate::clients::Clients;
 use crate::clock::ClockDoubt;
 use crate::known_hops::KnownHops;
+use crate::known_hosts::KnownHosts;
 use crate::known_names::KnownNames;
 use crate::line::{Line, Parts};
 use crate::login_failures::{KnownClients, LoginFailures};
@@ -60,6 +61,8 @@ pub struct Shared {
     pub(crate) known_names: KnownNames,
     /// Next hops, as far as any shard knows them.
     pub(crate) known_hops: KnownHops,
+    /// What hosts have shown of themselves.
+    pub known_hosts: KnownHosts,
     /// Next hops that are left alone.
     pub suspensions: Suspensions,
     /// Lookups that the limit of open files allows.
@@ -108,6 +111,7 @@ impl Shared {
             name_servers: NameServers::default(),
             known_names: KnownNames::default(),
             known_hops: KnownHops::default(),
+            known_hosts: KnownHosts::default(),
             suspensions: Suspensions::default(),
             lookups_max: u32::MAX,
             clock: ClockDoubt::default(),

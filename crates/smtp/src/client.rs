@@ -84,8 +84,20 @@ pub enum StartTls {
     Off,
     /// Used if the peer offers STARTTLS.
     Opportunistic,
+    /// Not used: with this peer it failed lately. The session is less than what the peer has ([`Lesser`]).
+    Failed,
     /// Fail with 4.7.4 if not offered.
     Required,
+}
+
+/// Why a session is less than what the peer usually has. What it refuses for good in such a session it may
+/// take in another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lesser {
+    /// In clear, since nothing came of TLS.
+    InClear,
+    /// Without extensions: EHLO was refused, and HELO was not.
+    WithoutExtensions,
 }
 
 /// Whether a session logs in.
@@ -204,6 +216,8 @@ pub enum Lesson {
     BdatUnusable,
     /// It takes no more recipients than this in a transaction (RFC 5321 §4.5.3.1.10).
     RecipientsMax(usize),
+    /// It takes recipients of no more domains than this in a transaction (RFC 9422 §4.3).
+    DomainsMax(usize),
 }
 
 /// What the driver must know or do.

@@ -30,8 +30,9 @@ pub enum Balance {
 pub enum EightBit {
     /// It is encoded on the way out (quoted-printable or base64) where its MIME structure allows
     /// it, and returned with 5.6.3 where not: when it is signed, for one. Lines over 998 octets,
-    /// which many peers refuse, are encoded, too, towards every peer, and left as they are where
-    /// that can't be done. Signatures of the body (DKIM) don't outlive it.
+    /// which many peers refuse, are encoded, wrapped or (of the header) folded, too, towards every
+    /// peer, part by part, and left as they are where that can't be done. Signatures of the body
+    /// (DKIM) don't outlive it.
     #[default]
     Encode,
     /// The message is returned with 5.6.3.
@@ -47,7 +48,9 @@ pub enum RouteTls {
     /// Never, even if it is offered.
     Off,
     /// Where it is offered, with whatever certificate. If the handshake fails the mail goes in clear,
-    /// and for an hour that host is not asked for TLS again (RFC 7435).
+    /// and for an hour that host is not asked for TLS again (RFC 7435), unless it refuses the mail for
+    /// want of it. What is refused in clear then is tried again before it is returned. A host that was
+    /// encrypted within the last day gets mail in clear only when TLS has failed for five minutes.
     #[default]
     Opportunistic,
     /// Always, with whatever certificate: mail waits where it can't be had.

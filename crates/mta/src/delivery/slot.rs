@@ -6,6 +6,7 @@ use super::outcome::{self, AttemptContext};
 use super::{AsMail, Delivery, MailQuestion};
 use crate::answer::Decision;
 use crate::console::Console;
+use crate::known_hosts::KnownHosts;
 use crate::line::{InLine, Permit, Standing, Who};
 use crate::message::{Message, SentBy};
 use crate::metrics::Metrics;
@@ -95,6 +96,12 @@ impl<W: World> Slot<W> {
     #[must_use]
     pub fn now(&self) -> Mono {
         self.delivery.services.now()
+    }
+
+    /// What hosts have shown of themselves.
+    #[must_use]
+    pub fn known_hosts(&self) -> &KnownHosts {
+        &self.delivery.services.shared.known_hosts
     }
 
     /// The counts of the process.

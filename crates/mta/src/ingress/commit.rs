@@ -10,6 +10,7 @@ use crate::meta;
 use crate::routing::recipient::resolve_postmasters;
 use crate::seams::World;
 use auth::checks::Summary;
+use auth::{dmarc, spf};
 use bytes::Bytes;
 use mail::received::Received;
 use mail::{Envelope, MessageId, Refusal, Reply};
@@ -132,6 +133,11 @@ fn tell<W: World>(ingress: &Ingress<W>, message: &Message, position: u64, kind: 
     ingress.services.emit_at(event, message.id.log(), position);
 }
 
+/// Whether SPF or DMARC says that the sender is who it says it is.
+fn is_vouched(checked: &Summary) -> bool {
+    checked.spf == Some(spf::Verdict::Pass) || checked.dmarc == Some(dmarc::Verdict::Pass)
+}
+
 fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Box<Draft>) -> Message {
     let at = ingress.services.wall();
     let active = ingress.router.active();
@@ -177,7 +183,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Box<Draft>) -> Message {
         None => MessageBody::Memory(content.pieces),
     };
     if is_from_stranger {
-        meta.fields.push(meta::stranger());
+        meta.fields.push(meta::stranger(is_vouched(&additions.checked)));
         disregard_wishes(&mut envelope);
     }
     meta.fields.extend(meta::omitted(&omitted));

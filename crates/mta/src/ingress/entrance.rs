@@ -11,7 +11,7 @@ use super::recipients::{Applied, Dropped, Resolutions};
 use super::rights::Rights;
 use super::session::Session;
 use super::stage::{Resolved, Stages, Transaction};
-use super::{Ingress, refusals};
+use super::{Ingress, refusals, wants};
 use crate::alarm::Alarm;
 use crate::answer::{Answer, Decision};
 use crate::budget::Share;
@@ -286,6 +286,15 @@ impl<W: World> Entrance<W> {
         if self.count.is_exhausted(Rate::Refusals) {
             return Answer::Now(Err(refusals::REFUSALS));
         }
+        if !self.session.may_relay()
+            && let Some(refusal) = wants::of_recipient(
+                &self.ingress.services,
+                &self.ingress.router.active(),
+                &recipient.mailbox,
+            )
+        {
+            return Answer::Now(Err(refusal));
+        }
         let asked = Asked {
             services: Rc::clone(&self.ingress.services),
             active: self.ingress.router.active(),
@@ -424,6 +433,7 @@ impl<W: World> Entrance<W> {
     async fn complete(&mut self, draft: &mut Draft, instead: Vec<u32>) -> Result<(), Refusal> {
         let ingress = Rc::clone(&self.ingress);
         draft.steering.check()?;
+        wants::of_message(&ingress.services, &ingress.router.active(), draft)?;
         if !instead.is_empty() {
             let leaving = leaving(&ingress, &draft.envelope, instead);
             let leaving = Answer::later(leaving);

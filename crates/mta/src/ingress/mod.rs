@@ -34,6 +34,7 @@ mod rules;
 mod session;
 mod stage;
 pub(crate) mod start;
+mod wants;
 
 pub use crate::meta::Owner;
 pub use account::Refused;

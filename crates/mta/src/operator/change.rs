@@ -70,6 +70,7 @@ impl<W: World> Operator<W> {
             let retried = queue.retry(now, glance.entry);
             if retried == Retried::Due {
                 scheduled.insert(glance.scheduled);
+                self.schedule.note_retried(now, &queue.ways_of(glance.scheduled));
             }
             answer.count(|tally| match retried {
                 Retried::Due => {

@@ -6,10 +6,30 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// both.
 pub const PER_HOST_MAX: usize = 6;
 
-/// RFC 8305 §4: the families by turns, beginning with that of the first address; within a family
-/// as the resolver has them. Mapped addresses are the IPv4 addresses that they are.
+/// Those that are tried first, see [`by_turns`].
 #[must_use]
 pub fn interleaved(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    let mut mixed = by_turns(addresses);
+    mixed.truncate(PER_HOST_MAX);
+    mixed
+}
+
+/// All of them in random order: the resolver's is that of a cache, and those of one host are equal (RFC 5321
+/// §5.1). The family of the first stays first.
+pub fn scattered(mut addresses: Vec<IpAddr>, mut random: impl FnMut() -> u64) -> Vec<IpAddr> {
+    let first = addresses.first().is_some_and(|ip| ip.to_canonical().is_ipv6());
+    // Fisher and Yates.
+    for last in (1..addresses.len()).rev() {
+        let at = (random() % (last as u64 + 1)) as usize;
+        addresses.swap(last, at);
+    }
+    addresses.sort_by_key(|ip| ip.to_canonical().is_ipv6() != first);
+    by_turns(addresses)
+}
+
+/// RFC 8305 §4: the families by turns, beginning with that of the first address; within a family
+/// as they come. Mapped addresses are the IPv4 addresses that they are.
+fn by_turns(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let canonical = addresses.into_iter().map(|ip| ip.to_canonical());
     let (six, four): (Vec<IpAddr>, Vec<IpAddr>) = canonical.partition(IpAddr::is_ipv6);
     let mut mixed: Vec<IpAddr> = Vec::with_capacity(six.len() + four.len());
@@ -25,7 +45,6 @@ pub fn interleaved(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
             }
         }
     }
-    mixed.truncate(PER_HOST_MAX);
     mixed
 }
 
@@ -99,6 +118,25 @@ mod tests {
         assert_eq!(mixed[..3], ips(&["2001:db8::1", "192.0.2.1", "2001:db8::2"]));
         assert_eq!(mixed.len(), PER_HOST_MAX);
         assert_eq!(interleaved(ips(&["::ffff:192.0.2.1", "192.0.2.1"])), ips(&["192.0.2.1"]));
+    }
+
+    #[test]
+    fn each_address_comes_first_some_time_and_the_families_stay_in_turn() {
+        let all = ips(&["2001:db8::1", "192.0.2.1", "192.0.2.2", "2001:db8::2", "192.0.2.3"]);
+        let mut seed = 1_u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
+            seed >> 33
+        };
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..100 {
+            let order = scattered(all.clone(), &mut random);
+            assert_eq!(order.len(), all.len());
+            assert!(order[0].is_ipv6() && order[1].is_ipv4() && order[2].is_ipv6());
+            seen.extend([order[0], order[1]]);
+        }
+        assert_eq!(seen.len(), all.len());
+        assert!(scattered(Vec::new(), random).is_empty());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::hosts::{HostGroup, HostStates};
 use crate::encryption::Encryption;
 use crate::event::Hop;
 use config::{Route, Settings, Source};
-use mail::Domain;
+use mail::{Domain, Mono};
 use std::any::Any;
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub struct NextHop {
     pub hostname: Domain,
     /// The configuration says something else by now.
     pub superseded: Cell<bool>,
+    /// When an operator had its mail tried last: troubles that were learnt before are doubted.
+    pub retried_at: Cell<Mono>,
     memory: OnceCell<Box<dyn Any>>,
 }
 
@@ -50,6 +52,7 @@ impl NextHop {
             source: None,
             hostname,
             superseded: Cell::new(false),
+            retried_at: Cell::new(Mono(0)),
             memory: OnceCell::new(),
         }
     }

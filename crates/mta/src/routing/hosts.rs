@@ -62,6 +62,8 @@ struct State {
     crowded: Option<(u32, Mono)>,
     /// There is no way to its addresses of this family, until then.
     no_route: Option<(Family, Mono)>,
+    /// The next opening tries the others first.
+    is_passed_over: bool,
     /// Connections that are open to it.
     open: u32,
 }
@@ -69,6 +71,7 @@ struct State {
 impl State {
     fn is_forgettable(&self, now: Mono) -> bool {
         self.open == 0
+            && !self.is_passed_over
             && self.behind_until <= now
             && self.crowded.is_none_or(|(_, until)| until <= now)
             && self.no_route.is_none_or(|(_, until)| until <= now)
@@ -86,6 +89,8 @@ pub struct Candidate {
     pub host: Host,
     /// Others are preferred to it.
     pub is_backup: bool,
+    /// One before it was passed over, on account of one message.
+    pub is_detour: bool,
 }
 
 /// The states of a next hop's hosts.
@@ -105,6 +110,7 @@ impl HostStates {
         let mut states = self.0.borrow_mut();
         states.retain(|state| state.open > 0 || !state.is_forgettable(now) || state.is_due(now));
         let (mut first, mut behind) = (Vec::new(), Vec::new());
+        let is_detour = states.iter().any(|state| state.is_passed_over);
         for (rank, group) in groups.iter().enumerate() {
             let mut hosts: Vec<&Host> = group.hosts.iter().collect();
             // Fisher and Yates.
@@ -113,8 +119,15 @@ impl HostStates {
                 hosts.swap(last, at);
             }
             for host in hosts {
-                let candidate = Candidate { host: host.clone(), is_backup: rank > 0 };
+                let candidate = Candidate { host: host.clone(), is_backup: rank > 0, is_detour };
                 match states.iter_mut().find(|state| state.host == *host) {
+                    Some(state) if state.is_passed_over => {
+                        state.is_passed_over = false;
+                        // Before those that are in trouble, and as good as ever.
+                        let at =
+                            if state.stands_behind(now) { state.behind_until } else { Mono(0) };
+                        behind.push((at, Candidate { is_detour: false, ..candidate }));
+                    }
                     Some(state) if state.stands_behind(now) => {
                         behind.push((state.behind_until, candidate));
                     }
@@ -133,23 +146,20 @@ impl HostStates {
         first
     }
 
-    /// Whether one of them stands in its own place, and not behind the others.
-    pub fn has_one_in_front(&self, now: Mono, groups: &[HostGroup]) -> bool {
-        let states = self.0.borrow();
-        let stands_behind = |host: &Host| {
-            states.iter().any(|state| state.host == *host && state.stands_behind(now))
-        };
-        groups.iter().flat_map(|group| &group.hosts).any(|host| !stands_behind(host))
-    }
-
     fn change(&self, host: &Host, change: impl FnOnce(&mut State)) {
         let mut states = self.0.borrow_mut();
         if let Some(state) = states.iter_mut().find(|state| state.host == *host) {
             return change(state);
         }
         let host = host.clone();
-        let mut state =
-            State { host, behind_until: Mono(0), crowded: None, no_route: None, open: 0 };
+        let mut state = State {
+            host,
+            behind_until: Mono(0),
+            crowded: None,
+            no_route: None,
+            is_passed_over: false,
+            open: 0,
+        };
         change(&mut state);
         states.push(state);
     }
@@ -172,12 +182,36 @@ impl HostStates {
         });
     }
 
-    /// A connection to it is open.
+    /// It can't have one message, which others may: the next opening tries those first.
+    pub fn pass_over(&self, host: &Host) {
+        self.change(host, |state| state.is_passed_over = true);
+    }
+
+    /// A connection to it is open. What it has greeted before it fell silent says nothing: that it is well, a
+    /// verdict on a message says.
     pub fn opened(&self, host: &Host) {
-        self.change(host, |state| {
+        self.change(host, |state| state.open += 1);
+    }
+
+    /// It has given its verdict on a message.
+    pub fn well(&self, host: &Host) {
+        if let Some(state) = self.0.borrow_mut().iter_mut().find(|state| state.host == *host) {
             state.behind_until = Mono(0);
-            state.open += 1;
-        });
+        }
+    }
+
+    /// Whether there is no connection to it but one.
+    pub fn has_no_other(&self, host: &Host) -> bool {
+        !self.0.borrow().iter().any(|state| state.host == *host && state.open > 1)
+    }
+
+    /// Whether one of them besides this stands in its own place, and not behind the others.
+    pub fn has_another_in_front(&self, now: Mono, groups: &[HostGroup], but: &Host) -> bool {
+        let states = self.0.borrow();
+        let stands_behind = |host: &Host| {
+            states.iter().any(|state| state.host == *host && state.stands_behind(now))
+        };
+        groups.iter().flat_map(|group| &group.hosts).any(|host| host != but && !stands_behind(host))
     }
 
     /// A connection to it is gone.
@@ -256,12 +290,14 @@ mod tests {
     fn one_stands_in_front_until_all_are_in_trouble() {
         let (states, of) = (HostStates::default(), groups(&[&["a"], &["b"]]));
         let now = Mono(1_000_000);
-        assert!(states.has_one_in_front(now, &of));
-        states.put_off(now, &host("a"));
-        assert!(states.has_one_in_front(now, &of));
-        states.failed(now, &host("b"));
-        assert!(!states.has_one_in_front(now, &of));
-        assert!(states.has_one_in_front(now + PROBE_EVERY, &of));
+        let (a, b) = (host("a"), host("b"));
+        assert!(states.has_another_in_front(now, &of, &a));
+        states.put_off(now, &a);
+        assert!(states.has_another_in_front(now, &of, &a));
+        assert!(!states.has_another_in_front(now, &of, &b), "a stands behind");
+        states.failed(now, &b);
+        assert!(!states.has_another_in_front(now, &of, &a));
+        assert!(states.has_another_in_front(now + PROBE_EVERY, &of, &a));
     }
 
     #[test]
@@ -275,6 +311,8 @@ mod tests {
         assert_eq!(order(&states, now + SECOND * 61, &of), "ba", "only one");
         assert_eq!(order(&states, now + SECOND * 120, &of), "ab");
         states.opened(&host("a"));
+        assert_eq!(order(&states, now + SECOND * 121, &of), "ba", "it has greeted only");
+        states.well(&host("a"));
         assert_eq!(order(&states, now + SECOND * 121, &of), "ab", "it is back");
         states.failed(now + SECOND * 121, &host("a"));
         states.failed(now + SECOND * 122, &host("b"));
@@ -294,6 +332,19 @@ mod tests {
         states.opened(&a);
         assert_eq!(order(&states, now + SECOND * 299, &of), "ba");
         assert_eq!(order(&states, now + SECOND * 300, &of), "ab");
+    }
+
+    #[test]
+    fn a_host_is_passed_over_by_one_opening() {
+        let (states, of) = (HostStates::default(), groups(&[&["a"], &["b"], &["c"]]));
+        let now = Mono(1_000_000);
+        states.failed(now, &host("b"));
+        states.pass_over(&host("a"));
+        let passed = states.order(now, &of, || 0);
+        let names: String = passed.iter().map(|c| c.host.name.to_string()).collect();
+        assert_eq!(names, "cab");
+        assert_eq!(passed.iter().map(|c| c.is_detour).collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(order(&states, now, &of), "acb", "only one");
     }
 
     #[test]

@@ -24,6 +24,13 @@ fn listens_at(config: &Config, address: SocketAddr) -> bool {
     })
 }
 
+/// Whether a server that calls itself so is this one: listeners greet as the server's name, and mail is sent by
+/// the names of its sources, too.
+pub fn is_our_name(config: &Config, name: &str) -> bool {
+    let ehlo = config.sources.iter().filter_map(|source| source.ehlo.as_ref());
+    std::iter::once(&config.hostname).chain(ehlo).any(|own| name.eq_ignore_ascii_case(own.as_str()))
+}
+
 /// The failure of a loop.
 pub fn loops(peer: &str) -> Failure {
     Failure {

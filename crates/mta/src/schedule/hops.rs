@@ -3,6 +3,7 @@
 use crate::known_hops::KnownHops;
 use crate::line::{Standing, Who};
 use crate::routing::hop::NextHop;
+use mail::Mono;
 use queue::{ReadyId, ReadyKey};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -39,6 +40,15 @@ impl Hops {
         }
         let (hop, key, who) = (Rc::new(hop), key.clone(), all.enter(key));
         hops.insert(ready, Place { hop, key, who });
+    }
+
+    /// An operator has mail tried now that goes by these ready queues: what was learnt of their hosts' troubles
+    /// is not believed any more.
+    pub(crate) fn retried(&self, now: Mono, ways: &[ReadyId]) {
+        let hops = self.0.borrow();
+        ways.iter()
+            .filter_map(|ready| hops.get(ready))
+            .for_each(|place| place.hop.retried_at.set(now));
     }
 
     /// The queue has dropped this ready queue.

@@ -269,6 +269,11 @@ impl<W: World> Schedule<W> {
         self.hops.learn(&self.services.shared.known_hops, ready, key, hop);
     }
 
+    /// An operator has mail tried now that goes by these ready queues.
+    pub(crate) fn note_retried(&self, now: Mono, ways: &[ReadyId]) {
+        self.hops.retried(now, ways);
+    }
+
     /// The queue has dropped a ready queue.
     pub(crate) fn forget_hop(&self, ready: ReadyId) {
         self.hops.forget(&self.services.shared.known_hops, ready);

@@ -1,7 +1,7 @@
 //! A next hop that answers by a script and keeps what it was sent.
 
 use super::world::TestWorld;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -18,6 +18,12 @@ struct Memory {
     /// By verb, whenever there is none in `replies`.
     always: RefCell<BTreeMap<&'static str, String>>,
     messages: RefCell<Vec<Sent>>,
+    /// Contents that came whole, whatever was said of them.
+    contents: Cell<usize>,
+    /// Connections so far.
+    connections: Cell<usize>,
+    /// It takes no mail in clear.
+    insists_on_tls: Cell<bool>,
 }
 
 /// A message that it has taken.
@@ -25,6 +31,8 @@ struct Memory {
 pub(crate) struct Sent {
     /// The whole MAIL command.
     pub(crate) said: String,
+    /// Behind a handshake.
+    pub(crate) is_encrypted: bool,
     pub(crate) from: String,
     pub(crate) to: Vec<String>,
     pub(crate) content: String,
@@ -34,13 +42,18 @@ impl Peer {
     /// A well-behaved next hop at an address.
     pub(crate) fn at(world: &TestWorld, address: &str) -> Peer {
         let peer = Peer::default();
+        peer.serve_at(world, address);
+        peer
+    }
+
+    /// The same next hop is at this address from now on.
+    pub(crate) fn serve_at(&self, world: &TestWorld, address: &str) {
         let address: SocketAddr = address.parse().expect("an address");
-        let serving = peer.clone();
+        let serving = self.clone();
         world.serve(address, move |stream| {
             let peer = serving.clone();
             tokio::task::spawn_local(async move { peer.serve(stream).await });
         });
-        peer
     }
 
     /// What it says to the next command of that verb.
@@ -61,6 +74,22 @@ impl Peer {
         self.0.always.borrow_mut().clear();
     }
 
+    /// It offers STARTTLS from now on, and takes no mail without.
+    pub(crate) fn insist_on_tls(&self) -> &Peer {
+        self.0.insists_on_tls.set(true);
+        self
+    }
+
+    /// Contents that came whole, whatever was said of them.
+    pub(crate) fn contents(&self) -> usize {
+        self.0.contents.get()
+    }
+
+    /// Connections so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.0.connections.get()
+    }
+
     /// Messages taken.
     pub(crate) fn messages(&self) -> Vec<Sent> {
         self.0.messages.borrow().clone()
@@ -79,10 +108,19 @@ impl Peer {
     async fn converse(&self, stream: &mut DuplexStream) -> std::io::Result<()> {
         let mut unread = Vec::new();
         let mut envelope = Sent::default();
+        let (insists, mut is_encrypted) = (self.0.insists_on_tls.get(), false);
+        self.0.connections.set(self.0.connections.get() + 1);
         self.write(stream, &self.reply("CONNECT", "220 peer.test ESMTP")).await?;
         while let Some(line) = line(stream, &mut unread).await? {
             let verb = line.split([' ', ':']).next().unwrap_or_default().to_uppercase();
             let usual = match &*verb {
+                "(HANDSHAKE)" => "(agreed)",
+                "STARTTLS" => "220 2.0.0 go on",
+                "MAIL" if insists && !is_encrypted => {
+                    "530 5.7.0 Must issue a STARTTLS command first"
+                }
+                "RCPT" if envelope.from.is_empty() && insists => "503 5.5.1 MAIL first",
+                "EHLO" if insists => "250-peer.test\r\n250-STARTTLS\r\n250 PIPELINING",
                 "EHLO" | "LHLO" => "250-peer.test\r\n250-PIPELINING\r\n250 ENHANCEDSTATUSCODES",
                 "DATA" if envelope.to.is_empty() => "503 5.5.1 no recipients",
                 "DATA" => "354 go on",
@@ -91,9 +129,15 @@ impl Peer {
             };
             let reply = self.reply(&verb, usual);
             let is_taken = reply.starts_with('2');
+            if verb == "(HANDSHAKE)" && reply == "(agreed)" {
+                is_encrypted = true;
+                stream.write_all(b"(agreed)\n").await?;
+                continue;
+            }
             match &*verb {
                 "MAIL" if is_taken => {
-                    envelope = Sent { said: line.clone(), from: path(&line), ..Sent::default() };
+                    let (said, from) = (line.clone(), path(&line));
+                    envelope = Sent { said, is_encrypted, from, ..Sent::default() };
                 }
                 "RCPT" if is_taken => envelope.to.push(path(&line)),
                 "RSET" => envelope = Sent::default(),
@@ -118,7 +162,13 @@ impl Peer {
     ) -> std::io::Result<()> {
         let mut sent = std::mem::take(envelope);
         while let Some(line) = line(stream, unread).await? {
+            let within =
+                if sent.content.is_empty() { self.reply("content", "") } else { String::new() };
+            if !within.is_empty() {
+                self.write(stream, &within).await?;
+            }
             if line == "." {
+                self.0.contents.set(self.0.contents.get() + 1);
                 let reply = self.reply(".", "250 2.0.0 taken");
                 if reply.starts_with('2') {
                     self.0.messages.borrow_mut().push(sent);

@@ -27,11 +27,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead as _, AsyncWrite as _, DuplexStream, ReadBuf};
+use tokio::io::{
+    AsyncRead as _, AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _, DuplexStream, ReadBuf,
+};
 use tokio::task::AbortHandle;
 
 /// This machine's address.
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 250));
+
+/// What stands for a handshake with a host, and for its end.
+const HANDSHAKE: &[u8] = b"(handshake)\r\n";
+const HANDSHAKE_DONE: &[u8; 9] = b"(agreed)\n";
 
 /// Bytes that a connection holds before a write has to wait.
 const PIPE_BYTES: usize = 1 << 20;
@@ -105,6 +111,11 @@ impl TestWorld {
     /// What handshakes with hosts come to from now on.
     pub(crate) fn set_handshake_error(&self, error: Option<ErrorKind>) {
         self.0.net.handshake_error.set(error);
+    }
+
+    /// Handshakes with hosts are played from now on: a line, and what the host says to it.
+    pub(crate) fn speak_tls(&self) {
+        self.0.net.speaks_tls.set(true);
     }
 
     /// The certificate that clients show from now on, if they are asked for one.
@@ -302,6 +313,8 @@ pub(crate) struct TestNet {
     certificate: RefCell<Option<ClientCertificate>>,
     /// What handshakes with hosts come to.
     handshake_error: Cell<Option<ErrorKind>>,
+    /// Handshakes with hosts are played, in clear.
+    speaks_tls: Cell<bool>,
 }
 
 impl Net for TestNet {
@@ -347,11 +360,23 @@ impl Net for TestNet {
 
     async fn encrypt_connected(
         &self,
-        _: Pipe,
+        mut pipe: Pipe,
         _: &str,
         _: &Trust,
     ) -> io::Result<(Pipe, Encryption)> {
-        Err(self.handshake_error.get().unwrap_or(ErrorKind::Unsupported).into())
+        if let Some(error) = self.handshake_error.get() {
+            return Err(error.into());
+        }
+        if !self.speaks_tls.get() {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        pipe.0.write_all(HANDSHAKE).await?;
+        let mut said = [0; HANDSHAKE_DONE.len()];
+        pipe.0.read_exact(&mut said).await?;
+        match said == *HANDSHAKE_DONE {
+            true => Ok((pipe, Encryption { version: "TLSv1.3", cipher: "TLS_AES_256_GCM_SHA384" })),
+            false => Err(ErrorKind::InvalidData.into()),
+        }
     }
 }
 

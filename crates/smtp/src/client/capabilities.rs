@@ -32,6 +32,8 @@ pub struct Capabilities {
     pub mail_max: Option<u32>,
     /// LIMITS RCPTMAX: recipients in one transaction.
     pub recipients_max: Option<u32>,
+    /// LIMITS RCPTDOMAINMAX: domains of recipients in one transaction.
+    pub domains_max: Option<u32>,
 }
 
 impl Capabilities {
@@ -89,6 +91,8 @@ impl Capabilities {
             self.mail_max = value;
         } else if name.eq_ignore_ascii_case(b"RCPTMAX") {
             self.recipients_max = value;
+        } else if name.eq_ignore_ascii_case(b"RCPTDOMAINMAX") {
+            self.domains_max = value;
         }
     }
 }
@@ -114,17 +118,17 @@ mod tests {
 
     #[test]
     fn limits_are_read_as_far_as_they_are_understood() {
-        for (line, mail_max, recipients_max) in [
-            ("LIMITS MAILMAX=20 RCPTMAX=50", Some(20), Some(50)),
-            ("limits RCPTDOMAINMAX=1 rcptmax=999999", None, Some(999_999)),
-            ("LIMITS MAILMAX=0 RCPTMAX=1000000", None, None),
-            ("LIMITS MAILMAX= RCPTMAX =5 =7 X", None, None),
-            ("LIMITS", None, None),
+        for (line, mail_max, recipients_max, domains_max) in [
+            ("LIMITS MAILMAX=20 RCPTMAX=50", Some(20), Some(50), None),
+            ("limits RCPTDOMAINMAX=1 rcptmax=999999", None, Some(999_999), Some(1)),
+            ("LIMITS MAILMAX=0 RCPTMAX=1000000 RCPTDOMAINMAX=0", None, None, None),
+            ("LIMITS MAILMAX= RCPTMAX =5 =7 RCPTDOMAINMAX X", None, None, None),
+            ("LIMITS", None, None, None),
         ] {
             let mut offered = Capabilities::default();
             offered.take_line(line.as_bytes());
-            let found = (offered.mail_max, offered.recipients_max);
-            assert_eq!(found, (mail_max, recipients_max), "{line}");
+            let found = (offered.mail_max, offered.recipients_max, offered.domains_max);
+            assert_eq!(found, (mail_max, recipients_max, domains_max), "{line}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::reply::RawReply;
 use super::session::ClientSession;
 use super::state::State;
-use super::{Capabilities, ClientEvent, StartTls};
+use super::{Capabilities, ClientEvent, Lesser, StartTls};
 use mail::{Class, EnhancedStatus};
 
 impl ClientSession {
@@ -54,6 +54,7 @@ impl ClientSession {
         if raw.is_positive() {
             self.offered = Capabilities::default();
             self.mechanisms = Box::default();
+            self.lesser = Some(Lesser::WithoutExtensions);
             self.choose_tls();
         } else {
             self.refused(raw);
@@ -62,6 +63,9 @@ impl ClientSession {
 
     fn choose_tls(&mut self) {
         if self.is_encrypted || self.config.starttls == StartTls::Off {
+            self.choose_login();
+        } else if self.config.starttls == StartTls::Failed {
+            self.lesser.get_or_insert(Lesser::InClear);
             self.choose_login();
         } else if self.offered.starttls {
             self.outbox.commands().extend_from_slice(b"STARTTLS\r\n");
@@ -88,6 +92,7 @@ impl ClientSession {
             self.part(failure);
         } else {
             // RFC 3207 §4: the client may go on without.
+            self.lesser = Some(Lesser::InClear);
             self.choose_login();
         }
     }

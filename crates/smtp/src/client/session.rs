@@ -5,7 +5,7 @@ use super::outbox::{Outbox, Written};
 use super::reply::{RawReply, ReplyLimits, ReplyReader};
 use super::state::{Ending, State, Verdict};
 use super::transaction::Transaction;
-use super::{Capabilities, ClientConfig, ClientEvent, Outgoing, Output};
+use super::{Capabilities, ClientConfig, ClientEvent, Lesser, Outgoing, Output};
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Mono};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -31,6 +31,8 @@ pub struct ClientSession {
     pub(super) cancelled: Option<Failure>,
     pub(super) is_encrypted: bool,
     is_starttls_broken: bool,
+    /// Why it is less than what the peer usually has, if it is.
+    pub(super) lesser: Option<Lesser>,
     /// The transaction whose replies come next.
     pub(super) transaction: Option<Transaction>,
     /// Transactions sent behind it before its replies were there, each after a RSET.
@@ -63,6 +65,7 @@ impl ClientSession {
             initial: None,
             cancelled: None,
             is_starttls_broken: false,
+            lesser: None,
             transaction: None,
             following: VecDeque::new(),
             outbox: Outbox::default(),
@@ -103,6 +106,18 @@ impl ClientSession {
     #[must_use]
     pub fn is_starttls_broken(&self) -> bool {
         self.is_starttls_broken
+    }
+
+    /// Whether the connection is encrypted.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.is_encrypted
+    }
+
+    /// Why the session is less than what the peer usually has; known when it is `Ready`.
+    #[must_use]
+    pub fn lesser(&self) -> Option<Lesser> {
+        self.lesser
     }
 
     /// Whether [`ClientSession::start`] may be called with this now: after `Ready`, or, without

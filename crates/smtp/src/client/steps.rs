@@ -36,6 +36,28 @@ fn is_too_many(failure: &Failure) -> bool {
     })
 }
 
+/// One recipient is refused for now beside those of other domains: large providers take one domain in a
+/// transaction, and have no status of their own for that (RFC 9422 §4.3 gives it a name).
+fn is_of_other_domain(failure: &Failure) -> bool {
+    const WORDS: [&str; 6] = [
+        "destination domain",
+        "multiple domains",
+        "recipient domains",
+        "per transaction",
+        "same transaction",
+        "one domain",
+    ];
+    failure.reply.as_ref().is_some_and(|reply| {
+        let text = reply.text.to_ascii_lowercase();
+        reply.code / 100 == 4 && WORDS.iter().any(|words| text.contains(words))
+    })
+}
+
+/// The same of all recipients together, said behind them: only the status of RFC 3463 §3.6 is clear there.
+fn is_too_many_together(failure: &Failure) -> bool {
+    (failure.status.subject, failure.status.detail) == (5, 3)
+}
+
 /// RFC 5321 §4.2.4, §4.3.2: the command isn't known, or not then, though it was offered.
 fn is_unknown_command(code: u16) -> bool {
     matches!(code, 500 | 502 | 503)
@@ -50,6 +72,37 @@ enum Leftover {
     /// RFC 3030 §2: "indeterminate", after a refused BDAT. What it doesn't discard it may read as
     /// commands, so nothing is said to it but QUIT.
     Anything,
+}
+
+impl Transaction {
+    /// A recipient is refused beside others that were accepted: what that says of transactions with the
+    /// peer, if it says nothing of the recipient.
+    fn lesson_of(&self, index: usize, failure: &Failure) -> Option<Lesson> {
+        if self.accepted_count == 0 {
+            return None;
+        }
+        // One of the domain of the first that was accepted may well be a recipient too many.
+        let domain = |at: usize| Some(self.outgoing.recipients.get(at)?.mailbox.domain());
+        let first = (0..index).find(|at| self.outcomes.get(*at).is_some_and(Option::is_none))?;
+        if domain(first) != domain(index) && is_of_other_domain(failure) {
+            return Some(Lesson::DomainsMax(1));
+        }
+        is_too_many(failure).then_some(Lesson::RecipientsMax(self.accepted_count))
+    }
+
+    /// The transaction is refused for its many recipients, behind these: half as many may go.
+    fn halve(&mut self, failure: &mut Failure) {
+        if self.accepted_count < 2 || !is_too_many_together(failure) {
+            return;
+        }
+        failure.class = Class::Transient;
+        failure.status = EnhancedStatus::new(4, 5, 3);
+        let outcomes = self.outcomes.iter().enumerate();
+        let open = outcomes.filter(|(_, outcome)| outcome.is_none()).map(|(index, _)| index);
+        self.untried.extend(open);
+        self.untried.sort_unstable();
+        self.lesson = Some(Lesson::RecipientsMax(self.accepted_count / 2));
+    }
 }
 
 impl ClientSession {
@@ -263,12 +316,11 @@ impl ClientSession {
                     }
                 }
                 Some(mut failure) => {
-                    let accepted = transaction.accepted_count;
-                    if accepted > 0 && is_too_many(&failure) {
+                    if let Some(lesson) = transaction.lesson_of(index, &failure) {
                         failure.class = Class::Transient;
                         failure.status = EnhancedStatus::new(4, 5, 3);
                         transaction.untried.push(index);
-                        transaction.lesson.get_or_insert(Lesson::RecipientsMax(accepted));
+                        transaction.lesson.get_or_insert(lesson);
                     }
                     if let Some(outcome) = transaction.outcomes.get_mut(index) {
                         *outcome = Some(Err(failure));
@@ -313,7 +365,7 @@ impl ClientSession {
                 false => Leftover::Envelope,
             };
             if is_wanted {
-                let failure = self.peer_failure(raw);
+                let failure = self.too_many_or(raw);
                 self.settle_open(Err(failure), Verdict::Refused);
                 self.end(leftover);
             } else {
@@ -379,8 +431,11 @@ impl ClientSession {
         if !is_wanted {
             return self.finish(Leftover::Envelope);
         }
-        let outcome =
-            if raw.is_positive() { Ok(raw.to_reply()) } else { Err(self.peer_failure(raw)) };
+        let outcome = match raw.is_positive() {
+            true => Ok(raw.to_reply()),
+            false if self.config.lmtp => Err(self.peer_failure(raw)),
+            false => Err(self.too_many_or(raw)),
+        };
         if self.config.lmtp {
             self.settle_next(index, outcome);
         } else {
@@ -388,6 +443,15 @@ impl ClientSession {
             self.settle_open(outcome, Verdict::Refused);
             self.end(leftover);
         }
+    }
+
+    /// What the peer answered to the transaction as a whole, which may only have too many recipients.
+    fn too_many_or(&mut self, raw: &RawReply<'_>) -> Failure {
+        let mut failure = self.peer_failure(raw);
+        if let Some(transaction) = &mut self.transaction {
+            transaction.halve(&mut failure);
+        }
+        failure
     }
 
     /// The peer offered CHUNKING, and doesn't know BDAT though it has accepted a recipient.

@@ -1,9 +1,9 @@
 //! How a peer bears what it is given: what the outcomes of a transaction, and the end of a
 //! connection, say of the host rather than of the message.
 
-use super::relay_of;
-use super::seat::{self, Seat};
-use mail::{EnhancedStatus, Failure, Reply, Step};
+use super::memory::Memory;
+use super::seat::Seat;
+use mail::{Culprit, EnhancedStatus, Failure, Mailbox, Reply, Step};
 use mta::delivery::Slot;
 use mta::routing::hop::NextHop;
 use mta::seams::World;
@@ -11,33 +11,150 @@ use mta::seams::World;
 /// What became of one recipient of a transaction.
 type Outcome = Result<Reply, Failure>;
 
-/// Whether the peer put a recipient off together with its transaction: another host may take it.
-pub(super) fn puts_off(outcome: &Outcome) -> bool {
-    outcome.as_ref().is_err_and(seat::is_put_off)
+/// Whom an outcome concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Concerns {
+    /// It was accepted, or refused for good: a verdict.
+    Settled,
+    /// One recipient is put off, for its mailbox's sake or for want of acquaintance.
+    Recipient,
+    /// One recipient is put off, for another reason: if all are, it is the host.
+    Each,
+    /// One sender is put off: the host has nothing against others.
+    Sender,
+    /// The host: no word about the message was said.
+    Host,
+    /// This server.
+    Ourselves,
 }
 
-/// Whether the peer put a transaction off.
-pub(super) fn is_put_off(outcomes: &[Outcome], hop: &NextHop) -> bool {
-    match relay_of(hop).is_lmtp() {
-        // Each recipient has a reply of its own behind the content (RFC 2033 §4.2).
-        true => outcomes.iter().all(puts_off),
-        false => outcomes.iter().any(puts_off),
-    }
-}
+/// Whom the outcomes of one transaction concern.
+pub(super) struct Bearing(Vec<Concerns>);
 
-/// Tells how the peer bore a transaction: taken, or refused as a whole for now. (421 is told when
-/// the peer goes.)
-pub(super) fn tell_bearing<W: World>(outcomes: &[Outcome], slot: &Slot<W>) {
-    if outcomes.iter().any(Result::is_ok) {
-        return slot.accepted();
+impl Bearing {
+    /// Of outcomes of a transaction from `sender`; `is_lmtp`: each has a reply of its own behind the content (RFC
+    /// 2033 §4.2).
+    pub(super) fn of(outcomes: &[Outcome], sender: Option<&Mailbox>, is_lmtp: bool) -> Bearing {
+        let concerns = |outcome: &Outcome| match outcome {
+            Ok(_) => Concerns::Settled,
+            Err(failure) => concerned(failure, sender),
+        };
+        let mut all: Vec<Concerns> = outcomes.iter().map(concerns).collect();
+        let is_all = |wanted: Concerns| all.iter().all(|concerns| *concerns == wanted);
+        let is_host = is_all(Concerns::Each);
+        let is_split = is_lmtp && !is_all(Concerns::Host);
+        for (concerns, outcome) in all.iter_mut().zip(outcomes) {
+            let is_reply = outcome.as_ref().is_err_and(|failure| failure.reply.is_some());
+            *concerns = match *concerns {
+                Concerns::Each if is_host => Concerns::Host,
+                Concerns::Each => Concerns::Recipient,
+                Concerns::Host if is_split && is_reply => Concerns::Recipient,
+                other => other,
+            };
+        }
+        Bearing(all)
     }
-    let code = |failure: &Failure| failure.reply.as_ref().map_or(0, |reply| reply.code);
-    let refused = |outcome: &Outcome| {
-        outcome.as_ref().is_err_and(|failure| matches!(code(failure), 400..=420 | 422..=499))
-    };
-    if let Some(Err(failure)) = outcomes.first().filter(|_| outcomes.iter().all(refused)) {
+
+    /// Whether the host broke off the transaction, or put it off, without a word about the message.
+    pub(super) fn is_of_host(&self) -> bool {
+        self.0.contains(&Concerns::Host)
+    }
+
+    /// Whether it has given a verdict on the message, or put off whom it knows.
+    pub(super) fn has_verdict(&self) -> bool {
+        self.0.iter().any(|concerns| !matches!(concerns, Concerns::Host | Concerns::Ourselves))
+    }
+
+    /// The places of those that another host may take.
+    pub(super) fn may_go_elsewhere(&self, was_tried_before: bool) -> Vec<usize> {
+        let may = |concerns: Concerns| match concerns {
+            Concerns::Host => true,
+            // Greylisting, and a mailbox that is full, are the same everywhere, mostly.
+            Concerns::Recipient | Concerns::Sender => was_tried_before,
+            Concerns::Settled | Concerns::Each | Concerns::Ourselves => false,
+        };
+        (0..self.0.len()).filter(|index| may(self.0[*index])).collect()
+    }
+
+    /// Says how the peer bore a transaction from `sender`: taken, or refused as a whole for now. (421 is told
+    /// when the peer goes.)
+    pub(super) fn tell<W: World>(
+        &self,
+        outcomes: &[Outcome],
+        sender: Option<&Mailbox>,
+        (slot, hop): (&Slot<W>, &NextHop),
+    ) {
+        let refused_sender = &hop.memory::<Memory>().refused_sender;
+        if outcomes.iter().any(Result::is_ok) {
+            refused_sender.take();
+            return slot.accepted();
+        }
+        let code = |failure: &Failure| failure.reply.as_ref().map_or(0, |reply| reply.code);
+        let refused = |outcome: &Outcome| {
+            outcome.as_ref().is_err_and(|failure| matches!(code(failure), 400..=420 | 422..=499))
+        };
+        let Some(Err(failure)) = outcomes.first().filter(|_| outcomes.iter().all(refused)) else {
+            return;
+        };
+        if self.0.iter().all(|concerns| *concerns == Concerns::Sender) {
+            let domain = sender.map(Mailbox::domain);
+            // A second sender in a row, with nothing taken in between: then it is not the sender.
+            let is_another = refused_sender.borrow().as_ref().is_some_and(|last| *last != domain);
+            if !is_another {
+                refused_sender.replace(Some(domain));
+                return;
+            }
+        }
         slot.deferred(failure, failure.is_of_recipient());
     }
+}
+
+fn concerned(failure: &Failure, sender: Option<&Mailbox>) -> Concerns {
+    if failure.class == mail::Class::Permanent {
+        return Concerns::Settled;
+    }
+    if failure.culprit == Culprit::Local {
+        return Concerns::Ourselves;
+    }
+    let Some(reply) = &failure.reply else { return Concerns::Host };
+    if reply.code == 421 || reply.code / 100 != 4 {
+        return Concerns::Host;
+    }
+    let status = (failure.status.subject, failure.status.detail);
+    match failure.step {
+        // RFC 3463 §3.2, §3.3: addresses and mailboxes; 4.7.1, and none at all, are what greylisting says.
+        Some(Step::RcptTo) => match (status.0, reply.enhanced) {
+            (1 | 2 | 7, _) | (_, None) => Concerns::Recipient,
+            _ => Concerns::Each,
+        },
+        // RFC 3463 §3.2: the sender's address, its system; §3.8: a rule.
+        Some(Step::MailFrom) => match status {
+            (1, 7 | 8) | (7, _) => Concerns::Sender,
+            _ if names(reply, sender) => Concerns::Sender,
+            _ => Concerns::Host,
+        },
+        // What is in the content, and rules about it.
+        Some(Step::Data | Step::Bdat | Step::FinalDot) => match status {
+            (6 | 7, _) => Concerns::Sender,
+            _ => Concerns::Host,
+        },
+        _ => Concerns::Host,
+    }
+}
+
+/// Whether a reply names the sender, or its domain.
+fn names(reply: &Reply, sender: Option<&Mailbox>) -> bool {
+    let Some(sender) = sender else { return false };
+    let (text, domain) =
+        (reply.text.to_ascii_lowercase(), sender.domain_str().to_ascii_lowercase());
+    let is_edge =
+        |byte: Option<&u8>| !byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'-');
+    !domain.is_empty()
+        && text.match_indices(&*domain).any(|(at, found)| {
+            let bytes = text.as_bytes();
+            let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+            is_edge(before) && is_edge(bytes.get(at + found.len()))
+        })
 }
 
 /// Says so if the peer went away for a reason that more connections won't help.
@@ -67,16 +184,109 @@ pub(super) fn was_dead(outcomes: &[Outcome]) -> bool {
     outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(is_of_session))
 }
 
-/// RFC 5321 §4.3.2: "bad sequence of commands" is no word about a MAIL on a connection that has
-/// carried others: the peer takes no more on it, and a fresh one may carry it at once.
+/// No word about a MAIL on a connection that has carried others, where the peer takes no more on it, and a fresh
+/// one may carry it at once: "bad sequence of commands" (RFC 5321 §4.3.2), and 4yz on account of the number of
+/// transactions (RFC 9422 §4.1 gives that limit a name).
 pub(super) fn is_spent(outcomes: &[Outcome]) -> bool {
     let refused_mail = |failure: &Failure| {
         failure.step == Some(Step::MailFrom)
-            && failure.reply.as_ref().is_some_and(|reply| reply.code == 503)
+            && failure
+                .reply
+                .as_ref()
+                .is_some_and(|reply| reply.code == 503 || is_session_full(reply))
     };
     outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(refused_mail))
 }
 
+fn is_session_full(reply: &Reply) -> bool {
+    const WORDS: [&str; 4] =
+        ["per session", "per connection", "in this session", "on this connection"];
+    let text = reply.text.to_ascii_lowercase();
+    reply.code / 100 == 4 && reply.code != 421 && WORDS.iter().any(|words| text.contains(words))
+}
+
 fn is_timeout_or_loss(failure: &Failure) -> bool {
     failure.status == EnhancedStatus::new(4, 4, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Concerns::{Each, Host, Ourselves, Recipient, Sender, Settled};
+    use mail::Class;
+
+    fn said(text: &str, step: Step) -> Failure {
+        let (code, rest) = text.split_once(' ').expect("a reply");
+        let (enhanced, text) = match EnhancedStatus::parse_prefix(rest) {
+            Some((status, text)) => (Some(status), text),
+            None => (None, rest),
+        };
+        let reply =
+            Reply { code: code.parse().expect("a code"), enhanced, text: text.to_owned().into() };
+        Failure::peer("mx.far.test", reply, step)
+    }
+
+    #[test]
+    fn what_a_refusal_concerns_is_read_from_its_step_and_its_status() {
+        let sender = Mailbox::parse("jo@source.test", false).expect("an address");
+        for (text, step, concerns) in [
+            ("550 5.1.1 nobody", Step::RcptTo, Settled),
+            ("450 4.2.1 full", Step::RcptTo, Recipient),
+            ("450 4.1.1 perhaps", Step::RcptTo, Recipient),
+            ("450 4.7.1 greylisted", Step::RcptTo, Recipient),
+            ("451 later", Step::RcptTo, Recipient),
+            ("451 4.3.0 try another host", Step::RcptTo, Each),
+            ("421 4.3.2 busy", Step::RcptTo, Host),
+            ("450 4.1.8 no such domain", Step::MailFrom, Sender),
+            ("450 4.1.7 no such sender", Step::MailFrom, Sender),
+            ("451 4.7.1 not now", Step::MailFrom, Sender),
+            ("450 <jo@source.test>: rejected", Step::MailFrom, Sender),
+            ("450 the domain SOURCE.TEST is unknown", Step::MailFrom, Sender),
+            ("450 no opensource.test", Step::MailFrom, Host),
+            ("451 4.3.0 disk", Step::MailFrom, Host),
+            ("452 4.3.1 full", Step::Data, Host),
+            ("451 4.7.1 odd content", Step::FinalDot, Sender),
+            ("451 4.3.0 disk", Step::FinalDot, Host),
+            ("250 2.0.0 what?", Step::Data, Host),
+        ] {
+            assert_eq!(concerned(&said(text, step), Some(&sender)), concerns, "{text}");
+        }
+        let lost = Failure::network("mx.far.test", EnhancedStatus::new(4, 4, 2), "lost");
+        assert_eq!(concerned(&lost, None), Host);
+        let own = Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 0), "no room");
+        assert_eq!(concerned(&own, None), Ourselves);
+    }
+
+    #[test]
+    fn a_host_that_puts_each_recipient_off_is_meant_itself() {
+        let each = || Err(said("451 4.3.0 no", Step::RcptTo));
+        let full = || Err(said("452 4.2.2 full", Step::RcptTo));
+        let bearing = |outcomes: &[Outcome]| Bearing::of(outcomes, None, false);
+        let all = bearing(&[each(), each()]);
+        assert!(all.is_of_host() && !all.has_verdict());
+        assert_eq!(all.may_go_elsewhere(false), [0, 1]);
+        let some = bearing(&[each(), full()]);
+        assert!(!some.is_of_host() && some.has_verdict());
+        assert!(some.may_go_elsewhere(false).is_empty());
+        assert_eq!(some.may_go_elsewhere(true), [0, 1]);
+    }
+
+    #[test]
+    fn in_lmtp_each_recipient_speaks_for_itself() {
+        let taken = || Ok(Reply::new(250, (2, 0, 0), "taken"));
+        let later = || Err(said("451 4.3.0 no", Step::FinalDot));
+        let lost = || Err(Failure::network("mx", EnhancedStatus::new(4, 4, 2), "lost"));
+        assert!(!Bearing::of(&[taken(), later()], None, true).is_of_host());
+        assert!(Bearing::of(&[later(), later()], None, true).is_of_host());
+        assert!(Bearing::of(&[taken(), lost()], None, true).is_of_host());
+    }
+
+    #[test]
+    fn a_session_that_is_full_says_nothing_of_the_message() {
+        let mail = |text: &str| [Err(said(text, Step::MailFrom))];
+        assert!(is_spent(&mail("503 5.5.1 no")));
+        assert!(is_spent(&mail("452 4.5.3 too many messages per session")));
+        assert!(!is_spent(&mail("452 4.3.1 no room")));
+        assert!(!is_spent(&[Err(said("452 4.5.3 per session", Step::RcptTo))]));
+    }
 }

@@ -1,6 +1,7 @@
 //! One SMTP or LMTP connection: transaction after transaction until the queue has none for it.
 
-use super::bearing;
+mod ending;
+
 use super::content;
 use super::dialogue::{Content, Dialogue};
 use super::encoding::{self, Encoding, Fit};
@@ -11,15 +12,14 @@ use super::relay_of;
 use super::seat::Seat;
 use super::tls_result::TlsResult;
 use crate::settings::EightBit;
-use mail::{BodyType, Class, EnhancedStatus, Failure, Mono};
-use mta::delivery::{AttemptContext, Idled, Slot};
+use mail::{BodyType, Failure, Mono};
+use mta::delivery::{Idled, Slot};
 use mta::event::Hop;
 use mta::line::Permit;
 use mta::message::{Message, SentBy};
 use mta::routing::hop::NextHop;
 use mta::seams::{Endpoint, World};
 use queue::{CloseReason, Take, Work};
-use smallvec::SmallVec;
 use smtp::client::{ClientEvent, Lesson, Outgoing, RequireTls};
 use spool::LoadError;
 use std::collections::VecDeque;
@@ -42,6 +42,10 @@ struct Connection<W: World> {
     peer_closed: bool,
     /// It carries no further message from then on.
     leave_at: Mono,
+    /// It carries one message: a host that is as good was passed over for that.
+    is_detour: bool,
+    /// All addresses of its host.
+    addresses: Rc<[Endpoint]>,
     /// Its place among the connections to its host.
     seat: Seat<W::Time>,
     /// One of the connections that the process may have open.
@@ -76,6 +80,8 @@ struct Finished {
     gave_back: bool,
     /// One has its outcome.
     concluded: bool,
+    /// The host is to blame, and another one, or another address, is to be tried before it.
+    goes_elsewhere: bool,
     /// The content of one was cut off, since the spool could not read it.
     cut: bool,
 }
@@ -130,6 +136,8 @@ impl<W: World> Connection<W> {
             in_flight: VecDeque::new(),
             peer_closed: false,
             leave_at: opened.leave_at,
+            is_detour: opened.is_detour,
+            addresses: opened.addresses,
             seat: opened.seat,
             permit: opened.permit,
             tls_result: opened.tls_result,
@@ -147,7 +155,12 @@ impl<W: World> Connection<W> {
         }
         loop {
             let now = self.slot.now();
-            if hop.superseded.get() || now >= self.leave_at || self.has_carried_all() {
+            let has_gone_astray = self.is_detour && self.carried > 0;
+            if hop.superseded.get()
+                || now >= self.leave_at
+                || has_gone_astray
+                || self.has_carried_all()
+            {
                 return None;
             }
             match self.slot.take(self.carried) {
@@ -249,6 +262,33 @@ impl<W: World> Connection<W> {
         self.slot.give_back(&Work { id: work.id, entries: others });
     }
 
+    /// Leaves recipients of as many domains as the peer takes in a transaction (RFC 9422 §4.3), those of the
+    /// first among them, and gives the others back.
+    fn limit_domains(&self, message: &Message, work: &mut Work, hop: &NextHop) {
+        let offered = self.dialogue.wire.session.capabilities().domains_max.map(|max| max as usize);
+        let learnt = hop.memory::<Memory>().lessons.domains_max(self.slot.now(), &self.peer);
+        let max = offered.unwrap_or(usize::MAX).min(learnt.unwrap_or(usize::MAX)).max(1);
+        if max == usize::MAX || work.entries.len() <= max {
+            return;
+        }
+        let recipients = &message.envelope.recipients;
+        let domain = |index: u32| recipients.get(index as usize).map(|one| one.mailbox.domain());
+        let mut domains = Vec::new();
+        let (kept, rest) =
+            std::mem::take(&mut work.entries).into_iter().partition(|(_, index, _)| {
+                let domain = domain(*index);
+                if !domains.contains(&domain) && domains.len() < max {
+                    domains.push(domain.clone());
+                }
+                domains.contains(&domain)
+            });
+        work.entries = kept;
+        let rest = Work { id: work.id, entries: rest };
+        if !rest.entries.is_empty() {
+            self.slot.give_back(&rest);
+        }
+    }
+
     fn in_flight_max(&self, hop: &NextHop) -> usize {
         let offered = self.dialogue.wire.session.capabilities();
         match offered.pipelining && offered.chunking {
@@ -272,6 +312,11 @@ impl<W: World> Connection<W> {
         }
         let Some(message) = self.slot.load_mail(place, &work).await else { return Ok(()) };
         self.keep_one_sender(&message, &mut work);
+        self.limit_domains(&message, &mut work, hop);
+        if self.is_avoided(&work, hop) {
+            self.slot.give_back(&work);
+            return Ok(());
+        }
         let mut outgoing = envelope::outgoing(&message, &work, self.slot.wall());
         outgoing.require_tls = self.require_tls(&message, hop);
         if let Some((entry, index, _)) = work.entries.first() {
@@ -363,161 +408,6 @@ impl<W: World> Connection<W> {
         }
     }
 
-    /// Waits for the outcome of the first in flight, and until another may be started.
-    ///
-    /// # Errors
-    /// Why the connection must be closed; nothing is in flight then.
-    async fn finish_first(&mut self, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
-        let mut finished = Finished::default();
-        loop {
-            match self.next_event().await {
-                ClientEvent::Done { outcomes, doubtful, answered, untried, lesson } => {
-                    let done = Done { outcomes, doubtful, answered, untried, lesson };
-                    self.finish(done, hop, &mut finished);
-                }
-                ClientEvent::Ready => return Ok(()),
-                // Of a session that is opened.
-                ClientEvent::StartTls
-                | ClientEvent::Login
-                | ClientEvent::Challenge(_)
-                | ClientEvent::LoggedIn => {}
-                ClientEvent::Closed(failure) => return Err(self.closed(failure, hop, &finished)),
-            }
-        }
-    }
-
-    /// Takes the outcome of the first in flight.
-    fn finish(&mut self, done: Done, hop: &Rc<NextHop>, finished: &mut Finished) {
-        let Some(mut first) = self.in_flight.pop_front() else { return };
-        if self.in_flight.is_empty() {
-            // A connection that waits holds no message.
-            self.dialogue.content = None;
-        }
-        if let Some(lesson) = done.lesson {
-            hop.memory::<Memory>().lessons.learn(self.slot.now(), &self.peer, lesson);
-        }
-        if let Some(why) = &first.unreadable {
-            self.slot.unreadable(&first.work, "body", why);
-            finished.cut = true;
-            return;
-        }
-        self.slot.heard(&first.message, &done.outcomes);
-        if self.has_carried_before() && self.is_fit_for_another(&done) {
-            self.slot.give_back(&first.work);
-            finished.gave_back = true;
-            return;
-        }
-        if done.doubtful {
-            self.tell_doubtful(&first.message);
-        }
-        let elsewhere = self.next_host_takes(&first.work, &done.outcomes, hop);
-        if elsewhere.is_empty() {
-            // What one host says is not the next hop's word while another is to be asked.
-            bearing::tell_bearing(&done.outcomes, &self.slot);
-        }
-        finished.concluded = true;
-        let untried = joined(done.untried, elsewhere);
-        let outcomes = give_back_untried(&self.slot, &mut first.work, done.outcomes, &untried);
-        if !first.work.entries.is_empty() {
-            self.conclude(&first, outcomes, hop);
-        }
-    }
-
-    /// Whether a transaction on a connection that has carried others failed for that connection's
-    /// sake: a fresh one may carry it at once.
-    fn is_fit_for_another(&mut self, done: &Done) -> bool {
-        if bearing::is_spent(&done.outcomes) {
-            self.leave_at = self.slot.now();
-            return true;
-        }
-        !done.doubtful && !done.answered && bearing::was_dead(&done.outcomes)
-    }
-
-    /// The session is over. Gives the reason for the queue.
-    fn closed(
-        &mut self,
-        failure: Option<Failure>,
-        hop: &Rc<NextHop>,
-        finished: &Finished,
-    ) -> CloseReason {
-        if finished.gave_back && !finished.concluded {
-            // The kept connection was closed while nothing was asked of it; RFC 3463 §3.5: for its
-            // age, or for the peer's load.
-            let of_load = |f: &Failure| f.reply.is_some() && f.status.subject != 4;
-            bearing::tell_throttled(&self.seat, failure.filter(of_load), &self.slot);
-            return CloseReason::Normal;
-        }
-        // By us, and no fault of the peer's; or with QUIT: the peer has answered, and is only not
-        // to be trusted with more.
-        if finished.cut || failure.is_none() && finished.concluded {
-            return CloseReason::Normal;
-        }
-        // Never without Done before it; kept from being lost if it were.
-        while let Some(first) = self.in_flight.pop_front() {
-            let outcomes = lost(&failure, first.work.entries.len());
-            self.conclude(&first, outcomes, hop);
-        }
-        bearing::tell_throttled(&self.seat, failure, &self.slot);
-        CloseReason::Lost
-    }
-
-    fn conclude(
-        &self,
-        done: &InFlight,
-        outcomes: Vec<Result<mail::Reply, Failure>>,
-        hop: &NextHop,
-    ) {
-        let context = AttemptContext {
-            hop: Arc::clone(&self.event_hop),
-            // RFC 2033 §2: an LMTP server takes no responsibility to relay; it has delivered.
-            local: relay_of(hop).is_lmtp(),
-            dsn_passed_on: self.dialogue.wire.session.capabilities().dsn,
-        };
-        self.slot.conclude(&done.message, &done.work, outcomes, &context);
-    }
-
-    /// The recipients, by their places, that another host of the next hop is asked to take at once:
-    /// this one put the transaction off, and stands behind the others from now on. None when all
-    /// others stand behind, too, or have been asked.
-    fn next_host_takes(
-        &mut self,
-        work: &Work,
-        outcomes: &[Result<mail::Reply, Failure>],
-        hop: &NextHop,
-    ) -> Vec<usize> {
-        if !bearing::is_put_off(outcomes, hop) {
-            return Vec::new();
-        }
-        let others = hop.hosts_count().saturating_sub(1);
-        if others == 0 {
-            return Vec::new();
-        }
-        // RFC 5321 §5.1: the other hosts are to be tried before the same one again.
-        self.seat.put_off();
-        self.leave_at = self.slot.now();
-        let of = (work.id, work.entries.first().map_or(0, |(_, index, _)| *index));
-        if !hop.states.has_one_in_front(self.leave_at, &hop.hosts)
-            || !hop.memory::<Memory>().moves.allow(self.leave_at, of, others)
-        {
-            return Vec::new();
-        }
-        (0..outcomes.len()).filter(|index| bearing::puts_off(&outcomes[*index])).collect()
-    }
-
-    /// Transactions besides the one that ended last and those in flight behind it.
-    fn has_carried_before(&self) -> bool {
-        self.carried as usize > 1 + self.in_flight.len()
-    }
-
-    fn tell_doubtful(&self, message: &Message) {
-        self.slot.metrics().doubtful.inc();
-        let id = message.id;
-        self.slot.console().info(
-            "doubtful",
-            format_args!("the reply to the final dot was lost, a duplicate may follow id={id}"),
-        );
-    }
-
     /// What the session has to tell next.
     async fn next_event(&mut self) -> ClientEvent {
         let event = self.dialogue.next_event(&self.slot).await;
@@ -533,45 +423,4 @@ impl<W: World> Connection<W> {
             last.unreadable = Some(why);
         }
     }
-}
-
-fn lost(failure: &Option<Failure>, count: usize) -> Vec<Result<mail::Reply, Failure>> {
-    let failure = failure.clone().unwrap_or_else(|| {
-        Failure::local(
-            Class::Transient,
-            EnhancedStatus::new(4, 4, 2),
-            "the session ended before the transaction",
-        )
-    });
-    vec![Err(failure); count]
-}
-
-/// Gives back the recipients at `untried`, whose failure was only the transaction's, and leaves the
-/// others in `work`, with their outcomes.
-fn give_back_untried<W: World>(
-    slot: &Slot<W>,
-    work: &mut Work,
-    outcomes: Vec<Result<mail::Reply, Failure>>,
-    untried: &[usize],
-) -> Vec<Result<mail::Reply, Failure>> {
-    if untried.is_empty() {
-        return outcomes;
-    }
-    let is_untried = |index: usize| untried.binary_search(&index).is_ok();
-    let mut rest = Work { id: work.id, entries: SmallVec::new() };
-    for (index, entry) in std::mem::take(&mut work.entries).into_iter().enumerate() {
-        let whose = if is_untried(index) { &mut rest } else { &mut *work };
-        whose.entries.push(entry);
-    }
-    slot.give_back(&rest);
-    let outcomes = outcomes.into_iter().enumerate();
-    outcomes.filter(|(index, _)| !is_untried(*index)).map(|(_, outcome)| outcome).collect()
-}
-
-/// Places of both kinds in their order, each once.
-fn joined(mut places: Vec<usize>, more: Vec<usize>) -> Vec<usize> {
-    places.extend(more);
-    places.sort_unstable();
-    places.dedup();
-    places
 }

@@ -2,8 +2,8 @@
 
 use super::dialogue::Dialogue;
 use super::memory::Memory;
+use super::refusals;
 use super::relay_of;
-use super::seat;
 use super::tls_result::note_unanswered;
 use super::wire::Wire;
 use crate::settings::RouteTls;
@@ -57,9 +57,10 @@ impl HostTls {
         hop: &NextHop,
         peer: &Endpoint,
     ) -> StartTls {
-        let is_unusable = || hop.memory::<Memory>().lessons.is_tls_unusable(slot.now(), peer);
+        let tls = || &hop.memory::<Memory>().tls;
+        let is_unusable = || tls().is_unusable(slot.now(), peer, hop.retried_at.get());
         match self.may_be_clear(slot) && is_unusable() {
-            true => StartTls::Off,
+            true => StartTls::Failed,
             false => self.asks,
         }
     }
@@ -72,24 +73,44 @@ impl HostTls {
         self.asks == StartTls::Opportunistic
     }
 
-    /// Whether mail goes in clear to an address with which a handshake failed; it is remembered.
+    /// Whether mail goes in clear to an address of a host with which nothing came of TLS; it is remembered.
     pub(super) fn goes_on_in_clear<W: World>(
         &self,
         slot: &Slot<W>,
         hop: &NextHop,
-        peer: &Endpoint,
+        (host, peer): (&Host, &Endpoint),
     ) -> bool {
-        let is_so = self.may_be_clear(slot);
-        if is_so {
-            hop.memory::<Memory>().lessons.learn_tls_unusable(slot.now(), peer);
+        if !self.may_be_clear(slot) {
+            return false;
         }
-        is_so
+        let now = slot.now();
+        let was_encrypted = slot.known_hosts().was_encrypted(now, &host.name, host.port);
+        hop.memory::<Memory>().tls.failed(now, peer, was_encrypted)
+    }
+
+    /// Why a session in clear is not used, if it is not: connections to the host were encrypted not long ago, and
+    /// now it does not offer that, or refuses it. Whoever is on the way can say so, too (RFC 3207 §6).
+    pub(super) fn lost<W: World>(
+        &self,
+        slot: &Slot<W>,
+        hop: &NextHop,
+        (host, peer): (&Host, &Endpoint),
+    ) -> Option<Failure> {
+        let now = slot.now();
+        let is_expected = self.may_be_clear(slot)
+            && self.asks(slot, hop, peer) != StartTls::Failed
+            && slot.known_hosts().was_encrypted(now, &host.name, host.port);
+        if !is_expected || self.goes_on_in_clear(slot, hop, (host, peer)) {
+            return None;
+        }
+        let text = "TLS can't be had, which the host had before";
+        Some(Failure::network(&*host.name, NO_STARTTLS, text))
     }
 
     /// What was said for good without TLS of a host that must have it: whoever is on the way, or forges
     /// answers of the DNS, can say that in its name. Mail waits for what the host itself says.
-    pub(super) fn doubted(&self, failure: Failure, by_mx: bool) -> Failure {
-        if self.asks != StartTls::Required || !seat::is_final(&failure, by_mx) {
+    pub(super) fn doubted(&self, failure: Failure) -> Failure {
+        if self.asks != StartTls::Required || !refusals::is_for_good(&failure) {
             return failure;
         }
         let text = match &failure.reply {
@@ -130,8 +151,8 @@ impl HostTls {
     }
 
     /// What is said of a session that ended before TLS.
-    pub(super) fn unencrypted(&self, failure: Failure, by_mx: bool) -> Failure {
-        let failure = self.doubted(failure, by_mx);
+    pub(super) fn unencrypted(&self, failure: Failure) -> Failure {
+        let failure = self.doubted(failure);
         match failure.status == NO_STARTTLS {
             true => self.demanded(failure),
             false => failure,
@@ -398,15 +419,15 @@ mod tests {
         let status = EnhancedStatus::new(5, 4, 6);
         let loops = Failure::local(Class::Permanent, status, "it is this server");
         let required = HostTls::required(Trust::MtaSts, MTA_STS);
-        for failure in [said(521), said(554), loops] {
-            assert!(seat::is_final(&failure, true));
-            assert_eq!(HostTls::OPPORTUNISTIC.doubted(failure.clone(), true), failure);
-            let doubted = required.doubted(failure, true);
-            assert!(!seat::is_final(&doubted, true), "{doubted}");
+        for failure in [said(521), loops] {
+            assert!(refusals::is_for_good(&failure));
+            assert_eq!(HostTls::OPPORTUNISTIC.doubted(failure.clone()), failure);
+            let doubted = required.doubted(failure);
+            assert!(!refusals::is_for_good(&doubted), "{doubted}");
             assert_eq!((doubted.class, doubted.status.class), (Class::Transient, 4));
         }
-        assert!(required.doubted(said(554), true).text.contains("554 go away"));
-        assert_eq!(required.doubted(said(450), true), said(450));
+        assert!(required.doubted(said(521)).text.contains("521 go away"));
+        assert_eq!(required.doubted(said(450)), said(450));
     }
 
     #[test]
@@ -417,18 +438,18 @@ mod tests {
             (tls.policy(), tls.asks, tls.is_demanded()),
             (REQUIRETLS, StartTls::Required, true)
         );
-        let failure = tls.unencrypted(lacks(NO_STARTTLS), true);
+        let failure = tls.unencrypted(lacks(NO_STARTTLS));
         assert_eq!((failure.class, failure.status), (Class::Permanent, ENCRYPTION_NEEDED));
-        assert!(seat::is_final(&failure, true) && failure.text.contains("REQUIRETLS"));
+        assert!(refusals::is_for_good(&failure) && failure.text.contains("REQUIRETLS"));
         // Of others it is not, nor what the network does, nor what the host says may pass.
         let required = HostTls::required(Trust::Roots, "verified");
-        assert_eq!(required.unencrypted(lacks(NO_STARTTLS), true), lacks(NO_STARTTLS));
+        assert_eq!(required.unencrypted(lacks(NO_STARTTLS)), lacks(NO_STARTTLS));
         let lost = EnhancedStatus::new(4, 4, 2);
-        assert_eq!(tls.unencrypted(lacks(lost), true), lacks(lost));
+        assert_eq!(tls.unencrypted(lacks(lost)), lacks(lost));
         let refused = |code| {
             let reply = Reply { code, enhanced: None, text: "no TLS".into() };
             let failure = Failure::peer("mx.far.test", reply, Step::StartTls);
-            tls.unencrypted(Failure { status: NO_STARTTLS, ..failure }, true)
+            tls.unencrypted(Failure { status: NO_STARTTLS, ..failure })
         };
         assert_eq!(refused(454).class, Class::Transient);
         let failure = refused(501);

@@ -13,45 +13,17 @@ const LESSON_LASTS: Duration = Duration::from_secs(3600);
 /// Lessons kept for one next hop; the oldest goes first.
 const LESSONS_MAX: usize = 64;
 
-/// What is known of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Learnt {
-    /// What its replies to a transaction have taught.
-    Replies(Lesson),
-    /// It offers STARTTLS, and nothing comes of it.
-    TlsUnusable,
-}
-
-impl Learnt {
-    /// Only the latest of a kind counts.
-    fn is_of_kind(self, other: Learnt) -> bool {
-        let kind = std::mem::discriminant::<Lesson>;
-        match (self, other) {
-            (Learnt::Replies(one), Learnt::Replies(other)) => kind(&one) == kind(&other),
-            (one, other) => one == other,
-        }
-    }
-}
-
 /// By the host's address, the latest last.
 #[derive(Debug, Default)]
-pub(super) struct Lessons(RefCell<Vec<(Endpoint, Learnt, Mono)>>);
+pub(super) struct Lessons(RefCell<Vec<(Endpoint, Lesson, Mono)>>);
 
 impl Lessons {
     /// Keeps what a transaction has taught; of the same kind only the latest.
     pub(super) fn learn(&self, now: Mono, peer: &Endpoint, lesson: Lesson) {
-        self.keep(now, peer, Learnt::Replies(lesson));
-    }
-
-    /// Keeps that nothing comes of TLS with a host that offers it.
-    pub(super) fn learn_tls_unusable(&self, now: Mono, peer: &Endpoint) {
-        self.keep(now, peer, Learnt::TlsUnusable);
-    }
-
-    fn keep(&self, now: Mono, peer: &Endpoint, lesson: Learnt) {
         let mut all = self.0.borrow_mut();
-        let is_same = |other: Learnt| other.is_of_kind(lesson);
-        all.retain(|(whose, what, until)| now < *until && !(whose == peer && is_same(*what)));
+        let kind = std::mem::discriminant::<Lesson>;
+        let is_same = |other: &Lesson| kind(other) == kind(&lesson);
+        all.retain(|(whose, what, until)| now < *until && !(whose == peer && is_same(what)));
         if all.len() == LESSONS_MAX {
             all.remove(0);
         }
@@ -60,30 +32,29 @@ impl Lessons {
 
     /// The host offers CHUNKING and doesn't know BDAT.
     pub(super) fn is_bdat_unusable(&self, now: Mono, peer: &Endpoint) -> bool {
-        self.of(now, peer, |lesson| lesson == Learnt::Replies(Lesson::BdatUnusable))
-    }
-
-    /// The host offers STARTTLS, and nothing came of it.
-    pub(super) fn is_tls_unusable(&self, now: Mono, peer: &Endpoint) -> bool {
-        self.of(now, peer, |lesson| lesson == Learnt::TlsUnusable)
+        self.find(now, peer, |lesson| (lesson == Lesson::BdatUnusable).then_some(())).is_some()
     }
 
     /// The most recipients that the host takes in a transaction, as far as it has shown.
     pub(super) fn recipients_max(&self, now: Mono, peer: &Endpoint) -> Option<usize> {
-        let all = self.0.borrow();
-        all.iter().find_map(|(whose, lesson, until)| match *lesson {
-            Learnt::Replies(Lesson::RecipientsMax(max)) if whose == peer && now < *until => {
-                Some(max)
-            }
+        self.find(now, peer, |lesson| match lesson {
+            Lesson::RecipientsMax(max) => Some(max),
             _ => None,
         })
     }
 
-    fn of(&self, now: Mono, peer: &Endpoint, is: impl Fn(Learnt) -> bool) -> bool {
-        self.0
-            .borrow()
-            .iter()
-            .any(|(whose, what, until)| whose == peer && now < *until && is(*what))
+    /// The same of domains of recipients.
+    pub(super) fn domains_max(&self, now: Mono, peer: &Endpoint) -> Option<usize> {
+        self.find(now, peer, |lesson| match lesson {
+            Lesson::DomainsMax(max) => Some(max),
+            _ => None,
+        })
+    }
+
+    fn find<T>(&self, now: Mono, peer: &Endpoint, is: impl Fn(Lesson) -> Option<T>) -> Option<T> {
+        let all = self.0.borrow();
+        let own = all.iter().filter(|(whose, _, until)| whose == peer && now < *until);
+        own.into_iter().find_map(|(_, lesson, _)| is(*lesson))
     }
 }
 
@@ -99,11 +70,11 @@ mod tests {
         lessons.learn(Mono(0), &host(1), Lesson::BdatUnusable);
         lessons.learn(Mono(0), &host(1), Lesson::RecipientsMax(7));
         lessons.learn(Mono(1), &host(1), Lesson::RecipientsMax(5));
-        lessons.learn_tls_unusable(Mono(1), &host(2));
-        lessons.learn_tls_unusable(Mono(2), &host(2));
+        lessons.learn(Mono(1), &host(2), Lesson::DomainsMax(1));
+        lessons.learn(Mono(2), &host(2), Lesson::DomainsMax(1));
         assert_eq!(lessons.0.borrow().len(), 3);
-        assert!(lessons.is_tls_unusable(Mono(2), &host(2)));
-        assert!(!lessons.is_tls_unusable(Mono(2), &host(1)));
+        assert_eq!(lessons.domains_max(Mono(2), &host(2)), Some(1));
+        assert_eq!(lessons.domains_max(Mono(2), &host(1)), None);
         assert!(lessons.is_bdat_unusable(Mono(2), &host(1)));
         assert!(!lessons.is_bdat_unusable(Mono(2), &host(2)));
         assert_eq!(lessons.recipients_max(Mono(2), &host(1)), Some(5));

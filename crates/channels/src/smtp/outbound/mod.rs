@@ -7,13 +7,17 @@ mod dialogue;
 mod encoding;
 mod encrypting;
 mod envelope;
+mod failed_addresses;
+mod lesser;
 mod lessons;
 mod login;
 mod memory;
 mod moves;
 mod opening;
+mod refusals;
 mod seat;
 mod source;
+mod tls_lessons;
 mod tls_result;
 mod wire;
 

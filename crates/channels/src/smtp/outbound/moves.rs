@@ -1,6 +1,8 @@
-//! Transactions that one host of a next hop put off, and that another was asked to take at once.
+//! Transactions that one host of a next hop put off, and that another was asked to take at once, or is to be asked
+//! first at the next attempt.
 
 use mail::{MessageId, Mono};
+use mta::seams::Endpoint;
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ const COUNTED_FOR: Duration = Duration::from_secs(300);
 const MOVES_MAX: usize = 1_024;
 
 /// A message, and the place of the transaction's first recipient among its recipients.
-type Transaction = (MessageId, u32);
+pub(super) type Transaction = (MessageId, u32);
 
 #[derive(Debug)]
 struct Moved {
@@ -43,6 +45,57 @@ impl Moves {
     }
 }
 
+/// It is remembered for so long where an attempt ended without a verdict; most retry policies come back before.
+const AVOIDED_FOR: Duration = Duration::from_secs(86_400);
+
+/// Transactions remembered; the oldest goes first.
+const AVOIDED_MAX: usize = 1_024;
+
+/// So many connections to the place refrain from the transaction: then it seems that there is no other.
+const AVOIDED_TIMES: u8 = 3;
+
+/// Where transactions ended without a verdict: the next attempt begins elsewhere (RFC 5321 §5.1), however long
+/// after, and however well the host does with other mail.
+#[derive(Debug, Default)]
+pub(super) struct Avoided(RefCell<Vec<Ended>>);
+
+#[derive(Debug)]
+struct Ended {
+    of: Transaction,
+    at: Endpoint,
+    left: u8,
+    until: Mono,
+}
+
+impl Avoided {
+    /// An attempt ended there.
+    pub(super) fn avoid(&self, now: Mono, of: Transaction, peer: &Endpoint) {
+        let mut all = self.0.borrow_mut();
+        all.retain(|ended| ended.of != of && now < ended.until);
+        if all.len() == AVOIDED_MAX {
+            all.remove(0);
+        }
+        let until = now + AVOIDED_FOR;
+        all.push(Ended { of, at: peer.clone(), left: AVOIDED_TIMES, until });
+    }
+
+    /// Whether the last attempt ended there. Once it is made it is forgotten.
+    pub(super) fn is_avoided(&self, now: Mono, of: Transaction, peer: &Endpoint) -> bool {
+        let mut all = self.0.borrow_mut();
+        if all.is_empty() {
+            return false;
+        }
+        let Some(at) = all.iter().position(|ended| ended.of == of) else { return false };
+        let ended = &mut all[at];
+        if now < ended.until && ended.at == *peer && ended.left > 0 {
+            ended.left -= 1;
+            return true;
+        }
+        all.remove(at);
+        false
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,6 +113,28 @@ mod tests {
         assert!(!moves.allow(Mono(3), of(1, 0), 2));
         assert!(moves.allow(Mono(3), of(1, 7), 2), "another transaction of the message");
         assert!(moves.allow(Mono(1) + COUNTED_FOR, of(1, 0), 2), "that was long ago");
+    }
+
+    #[test]
+    fn the_place_of_an_attempt_without_a_verdict_is_avoided() {
+        let peer = |n: u16| Endpoint::Tcp(std::net::SocketAddr::from(([192, 0, 2, 1], n)));
+        let avoided = Avoided::default();
+        avoided.avoid(Mono(1), of(1, 0), &peer(1));
+        assert!(!avoided.is_avoided(Mono(2), of(2, 0), &peer(1)));
+        for _ in 0..AVOIDED_TIMES {
+            assert!(avoided.is_avoided(Mono(2), of(1, 0), &peer(1)));
+        }
+        assert!(!avoided.is_avoided(Mono(2), of(1, 0), &peer(1)), "there is no other");
+        avoided.avoid(Mono(1), of(1, 0), &peer(1));
+        assert!(!avoided.is_avoided(Mono(3), of(1, 0), &peer(2)), "it is made elsewhere");
+        assert!(!avoided.is_avoided(Mono(3), of(1, 0), &peer(1)));
+        avoided.avoid(Mono(1), of(1, 0), &peer(1));
+        assert!(!avoided.is_avoided(Mono(1) + AVOIDED_FOR, of(1, 0), &peer(1)));
+        for message in 0..=AVOIDED_MAX as u64 {
+            avoided.avoid(Mono(9), of(message, 0), &peer(1));
+        }
+        assert!(!avoided.is_avoided(Mono(9), of(0, 0), &peer(1)), "there is no room for more");
+        assert!(avoided.is_avoided(Mono(9), of(1, 0), &peer(1)));
     }
 
     #[test]

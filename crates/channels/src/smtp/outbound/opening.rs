@@ -15,11 +15,12 @@ use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, Step};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
 use mta::event::Hop;
+use mta::known_hosts::Offers;
 use mta::lack;
 use mta::line::Permit;
 #[cfg(feature = "planted")]
 use mta::planted::Planted;
-use mta::routing::addresses::{interleaved, is_private};
+use mta::routing::addresses::{PER_HOST_MAX, is_private, scattered};
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::{Candidate, Host};
 use mta::routing::ourselves;
@@ -54,6 +55,10 @@ pub(super) struct Opened<W: World> {
     pub(super) is_authenticated: bool,
     /// It carries no further message from then on.
     pub(super) leave_at: Mono,
+    /// It carries one message: a host that is as good was passed over for that.
+    pub(super) is_detour: bool,
+    /// All addresses of its host.
+    pub(super) addresses: Rc<[Endpoint]>,
     /// Its place among the connections to its host.
     pub(super) seat: Seat<W::Time>,
     /// One of the connections that the process may have open.
@@ -106,11 +111,10 @@ impl Tried {
         }
     }
 
-    fn take(&mut self, failure: Failure, by_mx: bool) {
-        if seat::is_final(&failure, by_mx) {
-            self.never = Some(failure);
-        } else {
-            self.later = Some(failure);
+    fn take(&mut self, failure: Failure, is_final: bool) {
+        match is_final {
+            true => self.never = Some(failure),
+            false => self.later = Some(failure),
         }
     }
 }
@@ -124,7 +128,7 @@ pub(super) async fn open<W: World>(
     hop: &Rc<NextHop>,
 ) -> Result<Opened<W>, OpenError> {
     let mut tried = Tried::default();
-    let by_mx = relay_of(hop).is_by_mx();
+    let refusals = &hop.memory::<Memory>().refusals;
     for candidate in hop.states.order(slot.now(), &hop.hosts, || slot.world().time().random()) {
         match open_host(slot, hop, &candidate, &mut tried).await {
             Ok(Some(connection)) => return Ok(connection),
@@ -132,10 +136,9 @@ pub(super) async fn open<W: World>(
             Err(HostError::OutOfReach(why)) => tried.out_of_reach = Some(why),
             Err(HostError::Failed(failure)) => {
                 let loops = ourselves::is_loop(&failure);
-                match slot.heard_opening(&failure) {
-                    true => tried.later = Some(failure),
-                    false => tried.take(failure, by_mx),
-                }
+                let is_heard = slot.heard_opening(&failure);
+                let is_final = refusals.is_final(slot.now(), &candidate.host, &failure);
+                tried.take(failure, is_final && !is_heard);
                 if loops {
                     // RFC 5321 §5.1: what is less preferred than we are is not tried.
                     break;
@@ -176,12 +179,13 @@ async fn reach_host<W: World>(
 ) -> Result<Option<Opened<W>>, HostError> {
     let (host, states) = (&candidate.host, &hop.states);
     let tls = encrypting::host_tls(slot, hop, host).await?;
-    let by_mx = relay_of(hop).is_by_mx();
-    let found = endpoints(slot, hop, host).await.map_err(|failure| tls.doubted(failure, by_mx))?;
+    let found = endpoints(slot, hop, host).await.map_err(|failure| tls.doubted(failure))?;
     let found = source::reached(hop, found)?;
-    let mut last = None;
-    for peer in &found {
-        if tried.addresses == ADDRESSES_MAX {
+    let failed = &hop.memory::<Memory>().addresses;
+    let found: Rc<[Endpoint]> = failed.order(slot.now(), found).into();
+    let (mut last, mut of_host) = (None, 0);
+    for peer in found.iter() {
+        if tried.addresses == ADDRESSES_MAX || of_host == PER_HOST_MAX {
             break;
         }
         if let Endpoint::Tcp(peer) = peer
@@ -190,9 +194,15 @@ async fn reach_host<W: World>(
             continue;
         }
         tried.addresses += 1;
-        match open_endpoint(slot, hop, (candidate, &tls), peer).await {
+        of_host += 1;
+        match open_endpoint(slot, hop, (candidate, &tls), (peer, &found)).await {
             Ok(opened) => return Ok(opened),
-            Err(failure) => last = Some(tls.named(slot.metrics(), failure)),
+            Err(failure) => {
+                if !matches!(failure.culprit, Culprit::Local) {
+                    failed.failed(slot.now(), peer);
+                }
+                last = Some(tls.named(slot.metrics(), failure));
+            }
         }
     }
     Err(HostError::Failed(last.unwrap_or_else(|| {
@@ -241,7 +251,8 @@ async fn addresses<W: World>(
     };
     match slot.addresses(&host.name).await {
         Ok(addresses) if !addresses.is_empty() => {
-            public_only(interleaved(addresses), refuse_private, host)
+            let scattered = scattered(addresses, || slot.world().time().random());
+            public_only(scattered, refuse_private, host)
         }
         // A host that a route or an MX names should exist: it may yet appear.
         Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => Err(failure(
@@ -331,12 +342,12 @@ async fn open_endpoint<W: World>(
     slot: &Slot<W>,
     hop: &Rc<NextHop>,
     (candidate, tls): (&Candidate, &HostTls),
-    peer: &Endpoint,
+    (peer, all): (&Endpoint, &Rc<[Endpoint]>),
 ) -> Result<Option<Opened<W>>, Failure> {
-    match open_once(slot, hop, (candidate, tls), peer).await {
+    match open_once(slot, hop, (candidate, tls), (peer, all)).await {
         Ok(opened) => Ok(opened),
-        Err(why) if why.is_of_tls && tls.goes_on_in_clear(slot, hop, peer) => {
-            let again = open_once(slot, hop, (candidate, tls), peer).await;
+        Err(why) if why.is_of_tls && tls.goes_on_in_clear(slot, hop, (&candidate.host, peer)) => {
+            let again = open_once(slot, hop, (candidate, tls), (peer, all)).await;
             again.map_err(|why| why.failure)
         }
         Err(why) => Err(why.failure),
@@ -347,7 +358,7 @@ async fn open_once<W: World>(
     slot: &Slot<W>,
     hop: &Rc<NextHop>,
     (candidate, tls): (&Candidate, &HostTls),
-    peer: &Endpoint,
+    (peer, all): (&Endpoint, &Rc<[Endpoint]>),
 ) -> Result<Option<Opened<W>>, NoGreeting> {
     let host = &candidate.host;
     let name = peer_name(host, peer);
@@ -370,7 +381,7 @@ async fn open_once<W: World>(
     if let Endpoint::Tcp(peer) = peer
         && ourselves::is_here(&slot.config(), stream.local_addr().ok(), *peer)
     {
-        return Err(tls.doubted(ourselves::loops(&name), relay_of(hop).is_by_mx()).into());
+        return Err(tls.doubted(ourselves::loops(&name)).into());
     }
     let (mut stream, mut encryption) = (stream, None);
     if relay_of(hop).smarthost.tls_start == TlsStart::Implicit {
@@ -383,7 +394,7 @@ async fn open_once<W: World>(
     let trial = Trial::begin(slot, hop, (host, peer), tls, &stream);
     let session = session(slot, hop, (peer, tls), &name);
     let dialogue = Dialogue::new(Wire { stream, session, alarm });
-    let greeted = greeted(slot, (hop, tls), dialogue, (host, &name)).await;
+    let greeted = greeted(slot, (hop, tls), dialogue, (host, peer, &name)).await;
     if let (Some(trial), Err(NoGreeting { failure, result: Some(result), .. })) = (&trial, &greeted)
     {
         trial.failed(slot, *result, failure);
@@ -392,6 +403,7 @@ async fn open_once<W: World>(
     let encryption = encrypted.or(encryption);
     let tls_result =
         trial.map(|trial| Box::new(trial.opened(tls, &dialogue.wire.session, encryption)));
+    note_shown(slot, hop, (host, peer), (&dialogue.wire.session, encryption.is_some()));
     let seat = Seat::take(slot.world().time().clone(), hop, host);
     let mut permit = permit;
     permit.prove();
@@ -404,6 +416,8 @@ async fn open_once<W: World>(
             true => time.now() + BACKUP_FOR,
             false => Mono::NEVER,
         },
+        is_detour: candidate.is_detour,
+        addresses: Rc::clone(all),
         seat,
         permit,
         tls_result,
@@ -435,7 +449,7 @@ async fn greeted<W: World>(
     slot: &Slot<W>,
     (hop, tls): (&NextHop, &HostTls),
     mut dialogue: Dialogue<W>,
-    (host, name): (&Host, &str),
+    (host, peer, name): (&Host, &Endpoint, &str),
 ) -> Result<(Dialogue<W>, Option<Encryption>), NoGreeting> {
     // Of hosts that the configuration names, several may go by one name.
     let by_mx = relay_of(hop).is_by_mx();
@@ -444,8 +458,14 @@ async fn greeted<W: World>(
         match dialogue.next_event(slot).await {
             ClientEvent::Ready => {
                 let greeted_as = dialogue.wire.session.peer_name();
-                if by_mx && greeted_as.eq_ignore_ascii_case(hop.hostname.as_str()) {
+                if by_mx && ourselves::is_our_name(&slot.config(), greeted_as) {
                     return Err(ourselves::loops(name).into());
+                }
+                if !is_encrypted(&dialogue.wire.session, encryption)
+                    && let Some(failure) = tls.lost(slot, hop, (host, peer))
+                {
+                    dialogue.quit(slot).await;
+                    return Err(failure.into());
                 }
                 if tls.is_demanded() && !dialogue.wire.session.capabilities().require_tls {
                     let failure = dialogue.wire.session.lacks_require_tls();
@@ -466,7 +486,7 @@ async fn greeted<W: World>(
                     return Err(failure.into());
                 }
                 let result = tls.result_of(&failure);
-                let failure = tls.unencrypted(failure, by_mx);
+                let failure = tls.unencrypted(failure);
                 return Err(NoGreeting { failure, is_of_tls: false, result });
             }
             ClientEvent::StartTls => {
@@ -487,6 +507,42 @@ async fn greeted<W: World>(
             ClientEvent::Done { .. } => {}
         }
     }
+}
+
+fn is_encrypted(session: &ClientSession, encryption: Option<Encryption>) -> bool {
+    encryption.is_some() || session.is_encrypted()
+}
+
+/// Keeps what a host has shown by greeting us.
+fn note_shown<W: World>(
+    slot: &Slot<W>,
+    hop: &NextHop,
+    (host, peer): (&Host, &Endpoint),
+    (session, is_encrypted): (&ClientSession, bool),
+) {
+    let (now, known) = (slot.now(), slot.known_hosts());
+    let memory = hop.memory::<Memory>();
+    memory.refusals.greeted(host);
+    if is_encrypted {
+        memory.tls.succeeded(peer);
+        known.note_encrypted(now, &host.name, host.port);
+    }
+    note_offers(slot, host, session);
+}
+
+/// Keeps what a host offers, unless the session is less than usual.
+pub(super) fn note_offers<W: World>(slot: &Slot<W>, host: &Host, session: &ClientSession) {
+    if session.lesser().is_some() {
+        return;
+    }
+    let offered = session.capabilities();
+    let offers = Offers {
+        size_max: offered.size.filter(|max| *max > 0),
+        eight_bit_mime: offered.eight_bit_mime,
+        smtputf8: offered.smtputf8,
+        require_tls: offered.require_tls,
+    };
+    slot.known_hosts().note_offers(slot.now(), &host.name, host.port, offers);
 }
 
 /// A secret that a host did not take may be good no longer.

@@ -1,6 +1,5 @@
 //! Connections to a host of a next hop, and what their failures say of the host.
 
-use mail::Failure;
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::Host;
 use mta::seams::Time;
@@ -19,14 +18,43 @@ impl<T: Time> Seat<T> {
         Seat { time, hop: Rc::clone(hop), host: host.clone() }
     }
 
+    /// The host.
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// The host put off a transaction: others are tried before it for a while.
     pub(super) fn put_off(&self) {
         self.hop.states.put_off(self.time.now(), &self.host);
     }
 
+    /// It broke off a transaction: while other connections to it are well, it has enough with those.
+    pub(super) fn broke_off(&self) {
+        match self.hop.states.has_no_other(&self.host) {
+            true => self.hop.states.failed(self.time.now(), &self.host),
+            false => self.crowded(),
+        }
+    }
+
     /// The host said 421.
     pub(super) fn crowded(&self) {
         self.hop.states.crowded(self.time.now(), &self.host);
+    }
+
+    /// It can't have one message, which another may.
+    pub(super) fn pass_over(&self) {
+        self.hop.states.pass_over(&self.host);
+    }
+
+    /// It has given a verdict on a message.
+    pub(super) fn well(&self) {
+        self.hop.states.well(&self.host);
+    }
+
+    /// Whether another host of the hop is to be tried before this one.
+    pub(super) fn has_another_host(&self) -> bool {
+        let now = self.time.now();
+        self.hop.states.has_another_in_front(now, &self.hop.hosts, &self.host)
     }
 }
 
@@ -36,31 +64,10 @@ impl<T: Time> Drop for Seat<T> {
     }
 }
 
-/// Whether the peer put off a transaction, rather than a recipient as greylisting does, or the
-/// session as with 421: another host may take it.
-pub(super) fn is_put_off(failure: &Failure) -> bool {
-    let Some(reply) = &failure.reply else { return false };
-    reply.code / 100 == 4 && reply.code != 421 && !failure.is_of_recipient()
-}
-
 /// Whether it is worthwhile to try the host by another family: this one has no way to it.
 pub(super) fn is_no_route(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(error.kind(), ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable)
         // EADDRNOTAVAIL: this machine has no address of the family at all.
         || error.kind() == ErrorKind::AddrNotAvailable
-}
-
-/// What a failure says for good about a host, rather than about the moment.
-pub(super) fn is_final(failure: &Failure, by_mx: bool) -> bool {
-    match failure.reply.as_ref().map(|reply| reply.code) {
-        // RFC 7504 §3: the host takes no mail, under any circumstances.
-        Some(521) => true,
-        // RFC 5321 §3.1: no SMTP service here. Of a host that the postmaster names it is rather
-        // a mistake, which shall return no mail.
-        Some(554) => by_mx,
-        Some(_) => false,
-        // RFC 5321 §5.1, or the failure of a loop.
-        None => failure.class == mail::Class::Permanent,
-    }
 }

@@ -38,7 +38,9 @@ impl Trial {
     ) -> Option<Box<Trial>> {
         slot.tls_reports()?;
         // A host that is spared its handshakes for an hour has shown what it can.
-        if !relay_of(hop).is_by_mx() || tls.asks(slot, hop, peer) == StartTls::Off {
+        if !relay_of(hop).is_by_mx()
+            || matches!(tls.asks(slot, hop, peer), StartTls::Off | StartTls::Failed)
+        {
             return None;
         }
         Some(Box::new(Trial {

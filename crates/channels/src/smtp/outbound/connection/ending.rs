@@ -1,0 +1,354 @@
+//! The end of a transaction, and of the connection: what became of the recipients, who is asked next, and what the
+//! queue is told of the host.
+
+use super::{Connection, Done, Finished, InFlight};
+use crate::smtp::outbound::bearing::{self, Bearing};
+use crate::smtp::outbound::lesser::{self, Patience};
+use crate::smtp::outbound::memory::Memory;
+use crate::smtp::outbound::moves::Transaction;
+use crate::smtp::outbound::{opening, relay_of};
+use mail::{Class, EnhancedStatus, Failure};
+use mta::delivery::{AttemptContext, Slot};
+use mta::message::Message;
+use mta::routing::hop::NextHop;
+use mta::seams::World;
+use queue::{CloseReason, Work};
+use smallvec::SmallVec;
+use smtp::client::{ClientEvent, Lesser};
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl<W: World> Connection<W> {
+    /// Waits for the outcome of the first in flight, and until another may be started.
+    ///
+    /// # Errors
+    /// Why the connection must be closed; nothing is in flight then.
+    pub(super) async fn finish_first(&mut self, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
+        let mut finished = Finished::default();
+        loop {
+            match self.next_event().await {
+                ClientEvent::Done { outcomes, doubtful, answered, untried, lesson } => {
+                    let done = Done { outcomes, doubtful, answered, untried, lesson };
+                    self.finish(done, hop, &mut finished);
+                }
+                ClientEvent::Ready => return Ok(()),
+                // Of a session that is opened.
+                ClientEvent::StartTls
+                | ClientEvent::Login
+                | ClientEvent::Challenge(_)
+                | ClientEvent::LoggedIn => {}
+                ClientEvent::Closed(failure) => return Err(self.closed(failure, hop, &finished)),
+            }
+        }
+    }
+
+    /// Takes the outcome of the first in flight.
+    fn finish(&mut self, mut done: Done, hop: &Rc<NextHop>, finished: &mut Finished) {
+        let Some(mut first) = self.in_flight.pop_front() else { return };
+        if self.in_flight.is_empty() {
+            // A connection that waits holds no message.
+            self.dialogue.content = None;
+        }
+        if let Some(lesson) = done.lesson {
+            hop.memory::<Memory>().lessons.learn(self.slot.now(), &self.peer, lesson);
+        }
+        if let Some(why) = &first.unreadable {
+            self.slot.unreadable(&first.work, "body", why);
+            finished.cut = true;
+            return;
+        }
+        self.hear(&first.message, &done);
+        if self.has_carried_before() && self.is_fit_for_another(&done) {
+            self.slot.give_back(&first.work);
+            finished.gave_back = true;
+            return;
+        }
+        if done.doubtful {
+            self.tell_doubtful(&first.message);
+        }
+        let has_wants = self.doubt(&mut done, &first, hop);
+        let sender = first.work.entries.first();
+        let sender = sender.and_then(|one| self.slot.reverse_path(&first.message, one.1));
+        let bearing = Bearing::of(&done.outcomes, sender.as_ref(), relay_of(hop).is_lmtp());
+        let elsewhere = match has_wants {
+            true => self.pass_over(&first.work, &bearing, hop),
+            false => self.next_host_takes(&first.work, (&done, &bearing), hop, finished),
+        };
+        if elsewhere.is_empty() && !has_wants && !finished.goes_elsewhere {
+            // What one host says is not the next hop's word while another is to be asked.
+            bearing.tell(&done.outcomes, sender.as_ref(), (&self.slot, hop));
+        }
+        finished.concluded = true;
+        let untried = joined(done.untried, elsewhere);
+        let outcomes = give_back_untried(&self.slot, &mut first.work, done.outcomes, &untried);
+        if !first.work.entries.is_empty() {
+            self.conclude(&first, outcomes, hop);
+        }
+    }
+
+    /// Has rules of shaping hear what the host said of recipients; that some were too many for one transaction
+    /// is no such word.
+    fn hear(&self, message: &Message, done: &Done) {
+        if done.untried.is_empty() {
+            return self.slot.heard(message, &done.outcomes);
+        }
+        let outcomes = done.outcomes.iter().enumerate();
+        let tried = outcomes.filter(|(index, _)| done.untried.binary_search(index).is_err());
+        let tried: Vec<_> = tried.map(|(_, outcome)| outcome.clone()).collect();
+        self.slot.heard(message, &tried);
+    }
+
+    /// Makes of refusals that are no verdict on the message what they are: for now. Whether some are for want of
+    /// what another host may have.
+    fn doubt(&mut self, done: &mut Done, first: &InFlight, hop: &NextHop) -> bool {
+        if done.outcomes.iter().flatten().count() == done.outcomes.len() {
+            return false;
+        }
+        let lesser = self.dialogue.wire.session.lesser();
+        let age = self.slot.wall().since(first.message.received_at);
+        let mut has_wants = false;
+        opening::note_offers(&self.slot, self.seat.host(), &self.dialogue.wire.session);
+        for (outcome, (_, _, attempts)) in done.outcomes.iter_mut().zip(&first.work.entries) {
+            let Err(failure) = outcome else { continue };
+            if failure.class == Class::Transient {
+                continue;
+            }
+            let taken = std::mem::replace(failure, unknown());
+            *failure = if lesser::is_want(&taken) {
+                let bytes = first.message.content_bytes();
+                let known = (self.slot.now(), self.slot.known_hosts());
+                let failure = lesser::of_one_host(taken, bytes, hop, known);
+                has_wants |= failure.class == Class::Transient;
+                failure
+            } else if let Some(lesser) = lesser {
+                if lesser == Lesser::InClear && lesser::asks_for_tls(&taken) {
+                    hop.memory::<Memory>().tls.doubt(&self.peer);
+                }
+                // The next session may be more.
+                self.leave_at = self.slot.now();
+                lesser::doubted(taken, lesser, Patience { age, attempts: *attempts })
+            } else {
+                taken
+            };
+        }
+        has_wants
+    }
+
+    /// Whether a transaction on a connection that has carried others failed for that connection's
+    /// sake: a fresh one may carry it at once.
+    fn is_fit_for_another(&mut self, done: &Done) -> bool {
+        if bearing::is_spent(&done.outcomes) {
+            self.leave_at = self.slot.now();
+            return true;
+        }
+        !done.doubtful && !done.answered && bearing::was_dead(&done.outcomes)
+    }
+
+    /// The session is over. Gives the reason for the queue.
+    fn closed(
+        &mut self,
+        failure: Option<Failure>,
+        hop: &Rc<NextHop>,
+        finished: &Finished,
+    ) -> CloseReason {
+        if finished.gave_back && !finished.concluded {
+            // The kept connection was closed while nothing was asked of it; RFC 3463 §3.5: for its
+            // age, or for the peer's load.
+            let of_load = |f: &Failure| f.reply.is_some() && f.status.subject != 4;
+            bearing::tell_throttled(&self.seat, failure.filter(of_load), &self.slot);
+            return CloseReason::Normal;
+        }
+        // By us, and no fault of the peer's; or with QUIT: the peer has answered, and is only not
+        // to be trusted with more.
+        if finished.cut || failure.is_none() && finished.concluded {
+            return CloseReason::Normal;
+        }
+        // Never without Done before it; kept from being lost if it were.
+        while let Some(first) = self.in_flight.pop_front() {
+            let outcomes = lost(&failure, first.work.entries.len());
+            self.conclude(&first, outcomes, hop);
+        }
+        if finished.goes_elsewhere {
+            // What one host does says nothing of the next hop while another is to be tried.
+            return CloseReason::Normal;
+        }
+        bearing::tell_throttled(&self.seat, failure, &self.slot);
+        CloseReason::Lost
+    }
+
+    fn conclude(
+        &self,
+        done: &InFlight,
+        outcomes: Vec<Result<mail::Reply, Failure>>,
+        hop: &NextHop,
+    ) {
+        let context = AttemptContext {
+            hop: Arc::clone(&self.event_hop),
+            // RFC 2033 §2: an LMTP server takes no responsibility to relay; it has delivered.
+            local: relay_of(hop).is_lmtp(),
+            dsn_passed_on: self.dialogue.wire.session.capabilities().dsn,
+        };
+        self.slot.conclude(&done.message, &done.work, outcomes, &context);
+    }
+
+    /// The recipients, by their places, that another host is asked to take at once: this one can't have the
+    /// message, which says nothing of it otherwise.
+    fn pass_over(&mut self, work: &Work, bearing: &Bearing, hop: &NextHop) -> Vec<usize> {
+        let others = hop.hosts_count().saturating_sub(1);
+        if others == 0 {
+            return Vec::new();
+        }
+        self.seat.pass_over();
+        self.leave_at = self.slot.now();
+        let moves = &hop.memory::<Memory>().moves;
+        match moves.allow(self.leave_at, transaction(work), others) {
+            true => bearing.may_go_elsewhere(true),
+            false => Vec::new(),
+        }
+    }
+
+    /// The recipients, by their places, that another host of the next hop, or another address, is asked to take
+    /// at once: this one ended the transaction without a verdict, and stands behind the others from now on. None
+    /// when all others stand behind, too, or have been asked, or when this one may have taken the message: then
+    /// the next attempt begins with another.
+    fn next_host_takes(
+        &mut self,
+        work: &Work,
+        (done, bearing): (&Done, &Bearing),
+        hop: &NextHop,
+        finished: &mut Finished,
+    ) -> Vec<usize> {
+        let (now, memory) = (self.slot.now(), hop.memory::<Memory>());
+        if bearing.has_verdict() {
+            self.seat.well();
+            memory.addresses.well(&self.peer);
+        }
+        let is_of_host = bearing.is_of_host();
+        if is_of_host {
+            memory.addresses.failed(now, &self.peer);
+        }
+        let hosts = hop.hosts_count().saturating_sub(1);
+        let addresses = if is_of_host { self.addresses.len().saturating_sub(1) } else { 0 };
+        if hosts + addresses == 0 {
+            return Vec::new();
+        }
+        if is_of_host {
+            self.stand_behind(done);
+        }
+        let has_another = self.seat.has_another_host()
+            || is_of_host && memory.addresses.has_another(now, &self.addresses, &self.peer);
+        finished.goes_elsewhere |= is_of_host && has_another;
+        let was_tried = work.entries.first().is_some_and(|(_, _, attempts)| *attempts > 0);
+        let elsewhere = bearing.may_go_elsewhere(was_tried);
+        if !elsewhere.is_empty()
+            && has_another
+            && !done.doubtful
+            && memory.moves.allow(now, transaction(work), hosts + addresses)
+        {
+            self.leave_at = now;
+            if !is_of_host {
+                self.seat.pass_over();
+            }
+            return elsewhere;
+        }
+        if is_of_host {
+            memory.avoided.avoid(now, transaction(work), &self.peer);
+        }
+        Vec::new()
+    }
+
+    /// RFC 5321 §5.1: the other hosts are to be tried before the same one again.
+    fn stand_behind(&mut self, done: &Done) {
+        let is_put_off = |failure: &Failure| {
+            let reply = failure.reply.as_ref();
+            reply.is_some_and(|reply| reply.code / 100 == 4 && reply.code != 421)
+        };
+        let outcomes = done.outcomes.iter();
+        match outcomes.filter_map(|outcome| outcome.as_ref().err()).any(is_put_off) {
+            true => self.seat.put_off(),
+            false => self.seat.broke_off(),
+        }
+        self.leave_at = self.slot.now();
+    }
+
+    /// Whether the last attempt of a transaction ended here without a verdict, and it has not been elsewhere
+    /// since, where there is another place. This connection is over then.
+    pub(super) fn is_avoided(&mut self, work: &Work, hop: &NextHop) -> bool {
+        let (now, memory) = (self.slot.now(), hop.memory::<Memory>());
+        let has_another = || {
+            self.seat.has_another_host()
+                || memory.addresses.has_another(now, &self.addresses, &self.peer)
+        };
+        if !memory.avoided.is_avoided(now, transaction(work), &self.peer) || !has_another() {
+            return false;
+        }
+        memory.addresses.failed(now, &self.peer);
+        self.seat.pass_over();
+        self.leave_at = now;
+        true
+    }
+
+    /// Transactions besides the one that ended last and those in flight behind it.
+    fn has_carried_before(&self) -> bool {
+        self.carried as usize > 1 + self.in_flight.len()
+    }
+
+    fn tell_doubtful(&self, message: &Message) {
+        self.slot.metrics().doubtful.inc();
+        let id = message.id;
+        self.slot.console().info(
+            "doubtful",
+            format_args!("the reply to the final dot was lost, a duplicate may follow id={id}"),
+        );
+    }
+}
+
+fn transaction(work: &Work) -> Transaction {
+    (work.id, work.entries.first().map_or(0, |(_, index, _)| *index))
+}
+
+/// In the place of a failure that is being looked at.
+fn unknown() -> Failure {
+    Failure::local(Class::Transient, EnhancedStatus::new(4, 0, 0), "")
+}
+
+fn lost(failure: &Option<Failure>, count: usize) -> Vec<Result<mail::Reply, Failure>> {
+    let failure = failure.clone().unwrap_or_else(|| {
+        Failure::local(
+            Class::Transient,
+            EnhancedStatus::new(4, 4, 2),
+            "the session ended before the transaction",
+        )
+    });
+    vec![Err(failure); count]
+}
+
+/// Gives back the recipients at `untried`, whose failure was only the transaction's, and leaves the
+/// others in `work`, with their outcomes.
+fn give_back_untried<W: World>(
+    slot: &Slot<W>,
+    work: &mut Work,
+    outcomes: Vec<Result<mail::Reply, Failure>>,
+    untried: &[usize],
+) -> Vec<Result<mail::Reply, Failure>> {
+    if untried.is_empty() {
+        return outcomes;
+    }
+    let is_untried = |index: usize| untried.binary_search(&index).is_ok();
+    let mut rest = Work { id: work.id, entries: SmallVec::new() };
+    for (index, entry) in std::mem::take(&mut work.entries).into_iter().enumerate() {
+        let whose = if is_untried(index) { &mut rest } else { &mut *work };
+        whose.entries.push(entry);
+    }
+    slot.give_back(&rest);
+    let outcomes = outcomes.into_iter().enumerate();
+    outcomes.filter(|(index, _)| !is_untried(*index)).map(|(_, outcome)| outcome).collect()
+}
+
+/// Places of both kinds in their order, each once.
+fn joined(mut places: Vec<usize>, more: Vec<usize>) -> Vec<usize> {
+    places.extend(more);
+    places.sort_unstable();
+    places.dedup();
+    places
+}

@@ -1,0 +1,158 @@
+//! Refusals that are no verdict on a message: those of a session that is less than what the host usually has, and
+//! wants of one host that another may not have.
+
+use mail::{Class, EnhancedStatus, Failure, Mono, Step};
+use mta::known_hosts::{KnownHosts, Offers};
+use mta::routing::hop::NextHop;
+use smtp::client::Lesser;
+use std::time::Duration;
+
+/// A message that has waited so long, and been tried before, takes a lesser session's word about its recipients
+/// and its content: it seems to be what the host has.
+const BELIEVED_AFTER: Duration = Duration::from_secs(3600);
+
+/// How long and how often a recipient was tried.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    pub(super) age: Duration,
+    /// Attempts before this one.
+    pub(super) attempts: u16,
+}
+
+/// What a refusal in such a session is: for now, but for what has nothing to do with what the session lacks, and
+/// was waited for.
+pub(super) fn doubted(failure: Failure, lesser: Lesser, patience: Patience) -> Failure {
+    let was_waited = patience.age >= BELIEVED_AFTER && patience.attempts > 0;
+    if failure.class == Class::Transient || was_waited && !is_of_session(&failure) {
+        return failure;
+    }
+    let why = match lesser {
+        Lesser::InClear => "in clear, since TLS failed",
+        Lesser::WithoutExtensions => "behind HELO, since EHLO was refused",
+    };
+    let text = format!("{}, {why}", failure.text).into();
+    let EnhancedStatus { subject, detail, .. } = failure.status;
+    let status = EnhancedStatus::new(4, subject, detail);
+    Failure { class: Class::Transient, status, text, ..failure }
+}
+
+/// Whether it may be due to what the session lacks: a rule of security (RFC 3463 §3.8), 530 (RFC 3207 §4, RFC 4954
+/// §6), or that commands come at the wrong time (RFC 5321 §4.2.4).
+pub(super) fn is_of_session(failure: &Failure) -> bool {
+    let Some(reply) = &failure.reply else { return true };
+    failure.status.subject == 7 || !matches!(reply.code, 550..=559)
+}
+
+/// Whether one host's want of something is all that keeps a message from it.
+pub(super) fn is_want(failure: &Failure) -> bool {
+    failure.class == Class::Permanent
+        && failure.reply.is_none()
+        && want_of(failure.status).is_some()
+}
+
+/// What a failure of this status says a host does not take, by what it would have to offer.
+fn want_of(status: EnhancedStatus) -> Option<fn(&Offers) -> bool> {
+    match (status.subject, status.detail) {
+        // RFC 1870 §6: it names a limit.
+        (3, 4) => Some(|offers| offers.size_max.is_none()),
+        // RFC 6152 §3.
+        (6, 3) => Some(|offers| offers.eight_bit_mime),
+        // RFC 6531 §3.6.
+        (6, 7) => Some(|offers| offers.smtputf8),
+        // RFC 8689 §5.
+        (7, 30) => Some(|offers| offers.require_tls),
+        _ => None,
+    }
+}
+
+/// What one host can't take is final only where all hosts are known not to: until then the others are asked.
+pub(super) fn of_one_host(
+    failure: Failure,
+    bytes: u64,
+    hop: &NextHop,
+    (now, known): (Mono, &KnownHosts),
+) -> Failure {
+    let Some(has) = want_of(failure.status) else { return failure };
+    let takes = |offers: &Offers| {
+        has(offers)
+            || offers.size_max.is_some_and(|max| {
+                (failure.status.subject, failure.status.detail) == (3, 4) && bytes <= max
+            })
+    };
+    let hosts = hop.hosts.iter().flat_map(|group| &group.hosts);
+    let all_lack = hosts
+        .map(|host| known.offers(now, &host.name, host.port))
+        .all(|offers| offers.is_some_and(|offers| !takes(&offers)));
+    if all_lack {
+        return failure;
+    }
+    let text = format!("{}; another host or session may have it", failure.text).into();
+    let EnhancedStatus { subject, detail, .. } = failure.status;
+    let status = EnhancedStatus::new(4, subject, detail);
+    Failure { class: Class::Transient, status, text, ..failure }
+}
+
+/// Whether the host's word is that the session must be encrypted, or is not fit for mail otherwise.
+pub(super) fn asks_for_tls(failure: &Failure) -> bool {
+    failure.reply.as_ref().is_some_and(|reply| {
+        matches!(reply.code, 523 | 530 | 538)
+            || reply.code / 100 == 5 && failure.status.subject == 7
+            || failure.step == Some(Step::MailFrom) && reply.code == 503
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::Reply;
+
+    fn patience(age: Duration, attempts: u16) -> Patience {
+        Patience { age, attempts }
+    }
+
+    fn said(reply: Reply, step: Step) -> Failure {
+        Failure::peer("mx.far.test", reply, step)
+    }
+
+    #[test]
+    fn a_lesser_session_gives_no_verdict_before_it_was_waited_for() {
+        let new = patience(Duration::ZERO, 0);
+        let old = patience(BELIEVED_AFTER, 1);
+        let fresh_but_old = patience(BELIEVED_AFTER, 0);
+        let mailbox = said(Reply::new(550, (5, 1, 1), "who?"), Step::RcptTo);
+        let spam = said(Reply::bare(554, "no"), Step::FinalDot);
+        for failure in [&mailbox, &spam] {
+            for lesser in [Lesser::InClear, Lesser::WithoutExtensions] {
+                for patience in [new, fresh_but_old, patience(BELIEVED_AFTER / 2, 9)] {
+                    let doubted = doubted(failure.clone(), lesser, patience);
+                    assert_eq!((doubted.class, doubted.status.class), (Class::Transient, 4));
+                    assert_eq!(doubted.reply, failure.reply);
+                    let kept = Failure::from_text(&doubted.to_string());
+                    assert_eq!(kept.step, failure.step, "{doubted}");
+                }
+                assert_eq!(doubted(failure.clone(), lesser, old), *failure);
+            }
+        }
+        for (reply, step) in [
+            (Reply::new(530, (5, 7, 0), "STARTTLS first"), Step::MailFrom),
+            (Reply::new(550, (5, 7, 1), "no"), Step::RcptTo),
+            (Reply::bare(503, "no"), Step::RcptTo),
+        ] {
+            let failure = doubted(said(reply, step), Lesser::InClear, old);
+            assert_eq!(failure.class, Class::Transient, "{failure}");
+        }
+    }
+
+    #[test]
+    fn tls_is_asked_for_in_many_words() {
+        for (reply, is_so) in [
+            (Reply::new(530, (5, 7, 0), "STARTTLS first"), true),
+            (Reply::new(550, (5, 7, 10), "encrypt"), true),
+            (Reply::bare(503, "STARTTLS first"), true),
+            (Reply::bare(550, "no"), false),
+            (Reply::new(451, (4, 7, 1), "later"), false),
+        ] {
+            assert_eq!(asks_for_tls(&said(reply.clone(), Step::MailFrom)), is_so, "{reply}");
+        }
+    }
+}

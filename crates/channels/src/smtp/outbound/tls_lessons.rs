@@ -1,0 +1,117 @@
+//! What was learnt of TLS with the addresses of a next hop: where nothing came of it, and since when.
+
+use mail::Mono;
+use mta::seams::Endpoint;
+use std::cell::RefCell;
+use std::time::Duration;
+
+/// A host with which TLS fails is spared it for so long: it may be mended, or have had a passing whim.
+const CLEAR_FOR: Duration = Duration::from_secs(3600);
+
+/// Where connections have been encrypted before, TLS must have failed for so long until mail goes in clear: one
+/// handshake that fails is no reason, and whoever is on the way can make one fail.
+const CLEAR_AFTER: Duration = Duration::from_secs(300);
+
+/// Addresses remembered of one next hop; the oldest goes first.
+const LESSONS_MAX: usize = 64;
+
+#[derive(Debug)]
+struct Learnt {
+    peer: Endpoint,
+    /// Nothing has come of TLS from then on.
+    since: Mono,
+    /// No TLS is asked for until then, which was learnt at the moment beside it.
+    clear: Option<(Mono, Mono)>,
+}
+
+/// By address, the latest last.
+#[derive(Debug, Default)]
+pub(super) struct TlsLessons(RefCell<Vec<Learnt>>);
+
+impl TlsLessons {
+    /// Nothing came of TLS. Whether mail may go in clear: at once where it `was_encrypted` never, and
+    /// elsewhere when it has failed for a while.
+    pub(super) fn failed(&self, now: Mono, peer: &Endpoint, was_encrypted: bool) -> bool {
+        let mut all = self.0.borrow_mut();
+        let known = all.iter().position(|learnt| learnt.peer == *peer);
+        let mut learnt = match known {
+            Some(at) => all.remove(at),
+            None => Learnt { peer: peer.clone(), since: now, clear: None },
+        };
+        let may_be_clear = !was_encrypted || now >= learnt.since + CLEAR_AFTER;
+        if may_be_clear {
+            learnt.clear = Some((now, now + CLEAR_FOR));
+        }
+        if all.len() == LESSONS_MAX {
+            all.remove(0);
+        }
+        all.push(learnt);
+        may_be_clear
+    }
+
+    /// Whether no TLS is asked for. What was learnt before `retried_at` is not believed.
+    pub(super) fn is_unusable(&self, now: Mono, peer: &Endpoint, retried_at: Mono) -> bool {
+        let all = self.0.borrow();
+        let clear = all.iter().find(|learnt| learnt.peer == *peer).and_then(|learnt| learnt.clear);
+        clear.is_some_and(|(at, until)| at > retried_at && now < until)
+    }
+
+    /// The host refuses in clear what it may take over TLS: that is tried again.
+    pub(super) fn doubt(&self, peer: &Endpoint) {
+        for learnt in self.0.borrow_mut().iter_mut().filter(|learnt| learnt.peer == *peer) {
+            learnt.clear = None;
+        }
+    }
+
+    /// A connection was encrypted.
+    pub(super) fn succeeded(&self, peer: &Endpoint) {
+        self.0.borrow_mut().retain(|learnt| learnt.peer != *peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    fn host(n: u16) -> Endpoint {
+        Endpoint::Tcp(SocketAddr::from(([192, 0, 2, 1], n)))
+    }
+
+    #[test]
+    fn a_host_that_never_did_is_spared_tls_for_a_while() {
+        let lessons = TlsLessons::default();
+        let now = Mono(7);
+        assert!(lessons.failed(now, &host(1), false));
+        assert!(lessons.is_unusable(now, &host(1), Mono(0)));
+        assert!(!lessons.is_unusable(now, &host(2), Mono(0)));
+        assert!(!lessons.is_unusable(now + CLEAR_FOR, &host(1), Mono(0)), "it may be mended");
+        assert!(!lessons.is_unusable(now, &host(1), now), "an operator wants to know");
+        lessons.doubt(&host(1));
+        assert!(!lessons.is_unusable(now, &host(1), Mono(0)));
+    }
+
+    #[test]
+    fn a_host_that_was_encrypted_is_not_spoken_to_in_clear_for_one_failure() {
+        let lessons = TlsLessons::default();
+        let now = Mono(7);
+        assert!(!lessons.failed(now, &host(1), true));
+        assert!(!lessons.is_unusable(now, &host(1), Mono(0)));
+        let later = now + CLEAR_AFTER;
+        assert!(!lessons.failed(Mono(later.0 - 1), &host(1), true));
+        assert!(lessons.failed(later, &host(1), true));
+        assert!(lessons.is_unusable(later, &host(1), Mono(0)));
+        lessons.succeeded(&host(1));
+        assert!(!lessons.failed(later, &host(1), true), "from the beginning");
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let lessons = TlsLessons::default();
+        for n in 0..=LESSONS_MAX as u16 {
+            lessons.failed(Mono(3), &host(n), false);
+        }
+        assert_eq!(lessons.0.borrow().len(), LESSONS_MAX);
+        assert!(!lessons.is_unusable(Mono(4), &host(0), Mono(0)));
+    }
+}

@@ -1,0 +1,134 @@
+//! What hosts that mail goes to have shown of themselves, over all shards: what they offered in their last reply to
+//! EHLO, and whether connections to them were encrypted. It outlives the next hops that they are hosts of.
+
+use mail::{Mono, Recent};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Hosts remembered at once; those not asked for while half as many come are forgotten.
+const HOSTS_MAX: usize = 20_000;
+/// An offer is believed for so long: the host may have been changed since.
+const OFFERS_LAST: Duration = Duration::from_secs(3_600);
+/// A host that was encrypted is expected to be for so long.
+const ENCRYPTED_FOR: Duration = Duration::from_secs(86_400);
+
+/// What a host takes of what a message may need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offers {
+    /// The largest message in octets (RFC 1870); `None`: it names no limit.
+    pub size_max: Option<u64>,
+    /// 8BITMIME (RFC 6152).
+    pub eight_bit_mime: bool,
+    /// SMTPUTF8 (RFC 6531).
+    pub smtputf8: bool,
+    /// REQUIRETLS (RFC 8689).
+    pub require_tls: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Shown {
+    offers: Option<(Offers, Mono)>,
+    encrypted_until: Option<Mono>,
+}
+
+/// Name or address of a host, and its port.
+type Key = (Arc<str>, u16);
+
+/// The memory; a lock that is taken when a connection is opened, and where mail needs what not every host takes.
+#[derive(Debug)]
+pub struct KnownHosts {
+    by_host: Mutex<Recent<Key, Shown>>,
+    /// The smallest limit of size that any host has named: what is no larger needs no look.
+    size_min: AtomicU64,
+}
+
+impl Default for KnownHosts {
+    fn default() -> KnownHosts {
+        let by_host = Mutex::new(Recent::new(HOSTS_MAX));
+        KnownHosts { by_host, size_min: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl KnownHosts {
+    /// A host has replied to EHLO.
+    pub fn note_offers(&self, now: Mono, name: &Arc<str>, port: u16, offers: Offers) {
+        self.size_min.fetch_min(offers.size_max.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.change(name, port, |shown| shown.offers = Some((offers, now + OFFERS_LAST)));
+    }
+
+    /// Whether any host has named a limit that is smaller.
+    #[must_use]
+    pub fn may_be_too_large(&self, bytes: u64) -> bool {
+        bytes > self.size_min.load(Ordering::Relaxed)
+    }
+
+    /// A connection to a host was encrypted.
+    pub fn note_encrypted(&self, now: Mono, name: &Arc<str>, port: u16) {
+        self.change(name, port, |shown| shown.encrypted_until = Some(now + ENCRYPTED_FOR));
+    }
+
+    /// What a host offered last, if that was not long ago.
+    #[must_use]
+    pub fn offers(&self, now: Mono, name: &Arc<str>, port: u16) -> Option<Offers> {
+        let (offers, until) = self.shown(name, port)?.offers?;
+        (now < until).then_some(offers)
+    }
+
+    /// Whether connections to a host have been encrypted lately.
+    #[must_use]
+    pub fn was_encrypted(&self, now: Mono, name: &Arc<str>, port: u16) -> bool {
+        let until = self.shown(name, port).and_then(|shown| shown.encrypted_until);
+        until.is_some_and(|until| now < until)
+    }
+
+    fn shown(&self, name: &Arc<str>, port: u16) -> Option<Shown> {
+        let mut hosts = self.by_host.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.get(&(Arc::clone(name), port))
+    }
+
+    fn change(&self, name: &Arc<str>, port: u16, change: impl FnOnce(&mut Shown)) {
+        let mut hosts = self.by_host.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (Arc::clone(name), port);
+        let mut shown = hosts.get(&key).unwrap_or_default();
+        change(&mut shown);
+        hosts.insert(key, shown);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_host_has_shown_is_believed_for_a_while() {
+        let (hosts, mx) = (KnownHosts::default(), Arc::from("mx.far.test"));
+        let now = Mono(5);
+        assert_eq!(hosts.offers(now, &mx, 25), None);
+        assert!(!hosts.was_encrypted(now, &mx, 25));
+        assert!(!hosts.may_be_too_large(u64::MAX));
+        let offers = Offers { size_max: Some(100), smtputf8: true, ..Offers::default() };
+        hosts.note_offers(now, &mx, 25, offers);
+        hosts.note_encrypted(now, &mx, 25);
+        assert_eq!(hosts.offers(now, &mx, 25), Some(offers));
+        assert!(hosts.may_be_too_large(101) && !hosts.may_be_too_large(100));
+        assert_eq!(hosts.offers(now, &mx, 26), None, "another port");
+        assert_eq!(hosts.offers(now + OFFERS_LAST, &mx, 25), None);
+        assert!(hosts.was_encrypted(now + OFFERS_LAST, &mx, 25));
+        assert!(!hosts.was_encrypted(now + ENCRYPTED_FOR, &mx, 25));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let hosts = KnownHosts::default();
+        for n in 0..HOSTS_MAX * 2 {
+            hosts.note_encrypted(Mono(1), &Arc::from(format!("h{n}.test")), 25);
+        }
+        assert!(hosts.by_host.lock().expect("not poisoned").len() <= HOSTS_MAX);
+        assert!(hosts.was_encrypted(
+            Mono(2),
+            &Arc::from(format!("h{}.test", HOSTS_MAX * 2 - 1)),
+            25
+        ));
+    }
+}

@@ -1,0 +1,235 @@
+//! The step table: whatever a host does at whatever step, unless it gives a verdict on the message, the message is
+//! not returned while a host that is well waits for it, and not sent twice unless the final reply was lost.
+//!
+//! The columns: one host, which behaves the next time; two hosts, and two addresses of one host, of which the first
+//! never behaves; and one host that was encrypted before, takes no mail in clear, and behaves the next time.
+
+use super::client::{Client, FRIEND};
+use super::node::{Node, config, play, wait_until};
+use super::peer::Peer;
+use mta::seams::Mx;
+use std::time::Duration;
+
+const ONE: &str = "192.0.2.1";
+const TWO: &str = "192.0.2.2";
+const TO: &str = "u@far.test";
+
+/// Steps, as the scripted peer names them; `RSET` and `next MAIL` are those of a connection that carried one.
+const STEPS: [&str; 13] = [
+    "connect",
+    "CONNECT",
+    "EHLO",
+    "STARTTLS",
+    "(HANDSHAKE)",
+    "second EHLO",
+    "MAIL",
+    "RCPT",
+    "DATA",
+    "content",
+    ".",
+    "RSET",
+    "next MAIL",
+];
+
+/// What happens there. In this world a reset is a connection that ends.
+const KINDS: [&str; 8] = [
+    "421 4.3.2 shutting down",
+    "451 4.3.0 disk trouble",
+    "450 not now",
+    "550 5.3.0 no",
+    "554 5.7.1 blocked",
+    "what?",
+    "hang up",
+    "silence",
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    OneHost,
+    TwoHosts,
+    /// The address that fails comes first, or last.
+    TwoAddresses(bool),
+    EncryptedBefore,
+}
+
+const COLUMNS: [Column; 5] = [
+    Column::OneHost,
+    Column::TwoHosts,
+    Column::TwoAddresses(true),
+    Column::TwoAddresses(false),
+    Column::EncryptedBefore,
+];
+
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    step: &'static str,
+    kind: &'static str,
+    column: Column,
+}
+
+impl Cell {
+    fn needs_tls(self) -> bool {
+        matches!(self.step, "STARTTLS" | "(HANDSHAKE)" | "second EHLO")
+            || self.column == Column::EncryptedBefore
+    }
+
+    fn needs_two(self) -> bool {
+        matches!(self.step, "RSET" | "next MAIL")
+    }
+
+    /// A refusal for good of what the message says: of its sender, its recipient, or its content.
+    fn is_verdict(self) -> bool {
+        self.kind.starts_with('5')
+            && matches!(self.step, "MAIL" | "next MAIL" | "RCPT" | "DATA" | "content" | ".")
+    }
+
+    /// The reply to the whole content did not come, or was none.
+    fn loses_the_final_reply(self) -> bool {
+        matches!(self.step, "." | "content") && matches!(self.kind, "hang up" | "silence" | "what?")
+    }
+
+    /// Has the peer fail, once or always.
+    fn spoil(self, node: &Node, peer: &Peer, always: bool) {
+        let (step, kind) = (self.step, self.kind);
+        match step {
+            "connect" => node.world.unserve(format!("{ONE}:25").parse().expect("an address")),
+            "second EHLO" | "next MAIL" => {
+                let (verb, usual) = match step {
+                    "second EHLO" => ("EHLO", "250-peer.test\r\n250-STARTTLS\r\n250 PIPELINING"),
+                    _ => ("MAIL", "250 2.0.0 good"),
+                };
+                for _ in 0..if always { 40 } else { 1 } {
+                    peer.once(verb, usual).once(verb, kind);
+                }
+            }
+            _ if always => {
+                peer.always(step, kind);
+            }
+            _ => {
+                peer.once(step, kind);
+            }
+        }
+    }
+}
+
+async fn hand_in(node: &Node) {
+    let mut client = Client::connect(node, FRIEND).await;
+    let reply = client.send("me@source.test", &[TO], "Subject: one\r\n\r\nbody\r\n").await;
+    assert!(reply.starts_with("250 2.0.0"), "{reply}");
+}
+
+fn taken(peers: &[&Peer]) -> usize {
+    peers.iter().map(|peer| peer.messages().len()).sum()
+}
+
+async fn played(cell: Cell) -> Result<(), String> {
+    let node = Node::start(&config("[retry]\njitter = 0\n[[route]]\nmx = {}\n")).await;
+    let world = &node.world;
+    world.speak_tls();
+    let (bad, well) =
+        (Peer::at(world, &format!("{ONE}:25")), Peer::at(world, &format!("{TWO}:25")));
+    let mx = |preference, host: &str| Mx { preference, host: host.to_owned() };
+    let ip = |text: &str| text.parse().expect("an address");
+    let (mut hosts, mut first) = (vec![mx(10, "a.far.test")], vec![ip(ONE)]);
+    match cell.column {
+        Column::TwoHosts => hosts.push(mx(20, "b.far.test")),
+        Column::TwoAddresses(true) => first.push(ip(TWO)),
+        Column::TwoAddresses(false) => first.insert(0, ip(TWO)),
+        Column::OneHost | Column::EncryptedBefore => {}
+    }
+    world.set_mx("far.test", Ok(hosts));
+    world.set_addresses("a.far.test", Ok(first));
+    world.set_addresses("b.far.test", Ok(vec![ip(TWO)]));
+    if cell.needs_tls() {
+        bad.insist_on_tls();
+        well.insist_on_tls();
+    }
+    let mut wanted = 1;
+    if cell.column == Column::EncryptedBefore {
+        hand_in(&node).await;
+        wait_until("one is taken over TLS", || taken(&[&bad]) == 1).await;
+        wanted += 1;
+        // Its connection is idle no longer.
+        tokio::time::sleep(Duration::from_secs(120)).await;
+    }
+    let has_another = matches!(cell.column, Column::TwoHosts | Column::TwoAddresses(_));
+    cell.spoil(&node, &bad, has_another);
+    if cell.step == "RSET" {
+        bad.once("RCPT", "550 5.1.1 nobody").once("RCPT", "550 5.1.1 nobody");
+        well.once("RCPT", "550 5.1.1 nobody").once("RCPT", "550 5.1.1 nobody");
+    }
+    hand_in(&node).await;
+    if cell.needs_two() {
+        hand_in(&node).await;
+        wanted += 1;
+    }
+    if cell.step == "connect" && !has_another {
+        tokio::time::sleep(Duration::from_secs(90)).await;
+        bad.serve_at(world, &format!("{ONE}:25"));
+    }
+    // A report to the sender finds nobody: its route has no host.
+    let fates = || node.count("relayed") + of_mine(&node, "failed") + of_mine(&node, "expired");
+    wait_until("each has its fate", || fates() == wanted).await;
+    tokio::time::sleep(Duration::from_secs(1_800)).await;
+    verdict(cell, &node, wanted, &[&bad, &well])
+}
+
+/// Events of this name about the message, and not about its reports.
+fn of_mine(node: &Node, name: &str) -> usize {
+    node.of(name).iter().filter(|event| event["recipient"] == TO).count()
+}
+
+fn verdict(cell: Cell, node: &Node, wanted: usize, peers: &[&Peer]) -> Result<(), String> {
+    let (relayed, failed) = (node.count("relayed"), of_mine(node, "failed"));
+    let contents: usize = peers.iter().map(|peer| peer.contents()).sum();
+    let returned_max = match cell.step {
+        "RSET" => 2,
+        _ => usize::from(cell.is_verdict()),
+    };
+    let extra = if cell.loses_the_final_reply() { 2 } else { usize::from(cell.step == ".") };
+    let is_right = relayed + failed == wanted
+        && failed <= returned_max
+        && of_mine(node, "expired") == 0
+        && taken(peers) == relayed
+        && contents <= wanted + extra;
+    let in_clear = peers.iter().flat_map(|peer| peer.messages()).any(|sent| !sent.is_encrypted);
+    if is_right && !(cell.needs_tls() && in_clear) {
+        return Ok(());
+    }
+    let events = node.events(&["recipient", "status", "attempts", "reply", "reason", "peer"]);
+    Err(format!("{cell:?}: {contents} contents, {in_clear}: {events:#?}"))
+}
+
+#[test]
+fn no_message_is_returned_without_a_verdict_while_a_host_is_well() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for step in STEPS {
+        for kind in KINDS {
+            for column in COLUMNS {
+                let cell = Cell { step, kind, column };
+                if step == "connect" && kind != "hang up" {
+                    continue;
+                }
+                count += 1;
+                let outcome = std::rc::Rc::new(std::cell::RefCell::new(Ok(())));
+                let told = std::rc::Rc::clone(&outcome);
+                play(|| async move { *told.borrow_mut() = played(cell).await });
+                wrong.extend(outcome.take_error());
+            }
+        }
+    }
+    assert_eq!(count, (STEPS.len() - 1) * KINDS.len() * COLUMNS.len() + COLUMNS.len());
+    assert!(wrong.is_empty(), "{} of {count} cells:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// What a cell came to.
+trait Told {
+    fn take_error(&self) -> Option<String>;
+}
+
+impl Told for std::rc::Rc<std::cell::RefCell<Result<(), String>>> {
+    fn take_error(&self) -> Option<String> {
+        self.borrow().clone().err()
+    }
+}
