@@ -161,12 +161,15 @@ impl Peer {
         envelope: &mut Sent,
     ) -> std::io::Result<()> {
         let mut sent = std::mem::take(envelope);
+        let within = self.reply("content", "");
+        if !within.is_empty() {
+            // Whoever answers within the content says nothing at its end.
+            line(stream, unread).await?;
+            self.write(stream, &within).await?;
+            while line(stream, unread).await?.is_some_and(|line| line != ".") {}
+            return Ok(());
+        }
         while let Some(line) = line(stream, unread).await? {
-            let within =
-                if sent.content.is_empty() { self.reply("content", "") } else { String::new() };
-            if !within.is_empty() {
-                self.write(stream, &within).await?;
-            }
             if line == "." {
                 self.0.contents.set(self.0.contents.get() + 1);
                 let reply = self.reply(".", "250 2.0.0 taken");
