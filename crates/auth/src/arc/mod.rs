@@ -9,7 +9,8 @@ pub use sets::SETS_MAX;
 use crate::dkim::canonical::{Form, write_field};
 use crate::dkim::key::Key;
 use crate::dkim::{
-    Verdict as SealVerdict, find_key, fits_body, signed_header, verify_seal, write_last_field,
+    Verdict as SealVerdict, find_key, fits_body, header_cost, signed_header, verify_seal,
+    write_last_field,
 };
 use crate::records::Records;
 use crate::scan::Scanned;
@@ -138,6 +139,7 @@ async fn verify_sets<R: Records>(
     let key =
         find_key(records, &signature.seal).await.map_err(of("message signature", sets.len()))?;
     budget.spend(&key).await?;
+    budget.pace.spend(header_cost(message)).await;
     let hash = digest(&SHA256, &signed_header(message, *at, signature));
     verify_seal(&key, &signature.seal, &hash, None).map_err(of("message signature", sets.len()))?;
     // RFC 8617 §5.1.1: a seal signs all sets so far, in order, each with its seal at the end. They are hashed once.

@@ -8,8 +8,8 @@ use aws_lc_rs::signature::{
     ED25519, ParsedPublicKey, RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY as RSA,
 };
 
-/// RFC 8301 §3.2 asks signers for 1,024 bits and verifiers for 4,096. Larger keys cost more than they are worth.
-const RSA_BITS_MAX: u32 = 4_096;
+/// RFC 8301 §3.2: verifiers take keys of 1,024 to 4,096 bits. Larger ones cost more than they are worth.
+const RSA_BITS: std::ops::RangeInclusive<u32> = 1_024..=4_096;
 /// The exponents in use: each further bit is one more multiplication, at the will of whoever signs.
 const RSA_EXPONENTS: std::ops::RangeInclusive<u64> = 3..=65_537;
 /// Of one verification with an Ed25519 key, in units of [`crate::together::Pace`].
@@ -86,7 +86,7 @@ impl Key {
         match self.algorithm {
             Algorithm::RsaSha256 => {
                 let bits = rsa_numbers(&self.bytes).map_or(0, |(bits, _)| bits);
-                bits.min(RSA_BITS_MAX).pow(2).div_ceil(1 << 20).max(1)
+                bits.min(*RSA_BITS.end()).pow(2).div_ceil(1 << 20).max(1)
             }
             Algorithm::Ed25519Sha256 => ED25519_COST,
         }
@@ -109,13 +109,12 @@ impl Key {
             Algorithm::RsaSha256 => {
                 let no_key = "the key is no RSA key of 1,024 to 4,096 bits";
                 let (bits, exponent) = rsa_numbers(&self.bytes).ok_or(no_key)?;
-                if bits > RSA_BITS_MAX {
+                if !RSA_BITS.contains(&bits) {
                     return Err(no_key);
                 }
                 if exponent.is_none_or(|exponent| !RSA_EXPONENTS.contains(&exponent)) {
                     return Err("the exponent of the RSA key is not from 3 to 65,537");
                 }
-                // The library takes none of less than 1,024 bits (RFC 8301 §3.2).
                 let key = ParsedPublicKey::new(&RSA, &self.bytes).map_err(|_| no_key)?;
                 Ok(key.verify_digest_sig(hash, signature).is_ok())
             }

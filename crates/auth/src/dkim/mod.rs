@@ -173,7 +173,7 @@ async fn verify_one(
 ) -> Outcome {
     let verified = match key {
         Ok((key, is_whole)) => {
-            pace.spend(key.cost()).await;
+            pace.spend(key.cost() + header_cost(message)).await;
             let hash = digest(&SHA256, &signed_header(message, field, signature));
             let verified = verify_seal(&key, &signature.seal, &hash, Some(signature));
             verified.map(|()| is_whole)
@@ -195,6 +195,12 @@ async fn verify_one(
         algorithm: signature.seal.algorithm,
     };
     Outcome { verdict, reason, signer: Some(signer) }
+}
+
+/// Work of putting a header into the form in which it is signed, at most, in units of [`Pace`].
+pub(crate) fn header_cost(message: &Scanned) -> u32 {
+    const BYTES_OF_UNIT: usize = 4_096;
+    u32::try_from(message.header.len() / BYTES_OF_UNIT).unwrap_or(u32::MAX)
 }
 
 fn has_unsigned_author(message: &Scanned, signature: &Signature) -> bool {

@@ -248,9 +248,23 @@ fn absolute(name: &str) -> Result<Name, DnsError> {
     Ok(name)
 }
 
-/// A name as it is written, lower case, without the final dot.
+/// A name as it is written, lower case, without the final dot. Its labels are as they are, so that it can be asked
+/// for; where that would be another name, it has escapes (RFC 1035 §5.1) and can't be.
 fn written(name: &Name) -> String {
-    name.to_ascii().trim_end_matches('.').to_ascii_lowercase()
+    let is_plain = |label: &[u8]| {
+        label.iter().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'.' | b'\\'))
+    };
+    if !name.iter().all(is_plain) {
+        return name.to_ascii().trim_end_matches('.').to_ascii_lowercase();
+    }
+    let mut text = String::with_capacity(name.len());
+    for label in name.iter() {
+        if !text.is_empty() {
+            text.push('.');
+        }
+        text.extend(label.iter().map(|byte| char::from(byte.to_ascii_lowercase())));
+    }
+    text
 }
 
 fn mx_of(record: &Record) -> Option<Mx> {

@@ -14,6 +14,7 @@ mod client;
 mod copies;
 mod custody;
 mod directory;
+mod dmarc;
 mod forwarding;
 mod hosts;
 mod identity;

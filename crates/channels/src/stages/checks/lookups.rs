@@ -1,10 +1,11 @@
 //! What checks ask of the DNS: so much, and for so long.
 
-use super::turns::Turn;
+use super::turns::{Place, Turn};
 use auth::records::{Answer, Family, Records, Unanswered};
 use mail::Mono;
 use mta::alarm::Alarm;
 use mta::answer::Later;
+use mta::line::Owner;
 use mta::seams::{AsRecords, Time, World};
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -22,6 +23,9 @@ pub(super) const LOOKUPS_MAX: u32 = 100;
 /// Questions under way at once about one message, of one check: what one message asks for must not hold up what is
 /// asked about others of the same client.
 const AT_ONCE_MAX: usize = 4;
+
+/// The servers of a zone that have not answered for as long are taken for silent until they answer.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// The DNS for one check of a message.
 pub(in super::super) struct Lookups<'a, W: World> {
@@ -52,6 +56,7 @@ impl<'a, W: World> Lookups<'a, W> {
     /// The answer to a question, if there may be one more and it comes in time.
     async fn ask<T>(
         &self,
+        zone: Owner,
         at_hand: Option<Answer<T>>,
         question: Later<'_, Answer<T>>,
     ) -> Answer<T> {
@@ -66,14 +71,37 @@ impl<'a, W: World> Lookups<'a, W> {
         self.left.set(left);
         let in_turn = async {
             let _one_of_few = self.at_once.acquire().await;
-            let _place = self.turn.wait().await;
-            question.await
+            let place = self.turn.wait(zone, self.world.time().now()).await;
+            self.ask_in(place, question).await
         };
         let mut alarm = Alarm::new(self.world.time().clone());
         match alarm.within(|_| self.until, in_turn).await {
             Some(said) => said,
             None => over("the checks take too long"),
         }
+    }
+}
+
+impl<W: World> Lookups<'_, W> {
+    /// The answer to a question that has a place.
+    async fn ask_in<T>(
+        &self,
+        mut place: Place<'_>,
+        mut question: Later<'_, Answer<T>>,
+    ) -> Answer<T> {
+        let time = self.world.time();
+        let soon = time.now() + SILENCE;
+        let answer = match Alarm::new(time.clone()).within(|_| soon, question.as_mut()).await {
+            Some(answer) => answer,
+            None => {
+                place.note_silence(time.now());
+                question.await
+            }
+        };
+        if answer.is_ok() {
+            place.note_answer(time.now());
+        }
+        answer
     }
 }
 
@@ -93,22 +121,28 @@ impl<W: World> Lookups<'_, W> {
 impl<W: World> Records for Lookups<'_, W> {
     async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
         let dns = self.dns();
-        self.ask(dns.txt_at_hand(name), boxed(|| dns.txt(name))).await
+        self.ask(Owner::zone(name), dns.txt_at_hand(name), boxed(|| dns.txt(name))).await
     }
 
     async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
         let dns = self.dns();
         let at_hand = dns.addresses_at_hand(host, family);
-        self.ask(at_hand, boxed(|| dns.addresses(host, family))).await
+        self.ask(Owner::zone(host), at_hand, boxed(|| dns.addresses(host, family))).await
     }
 
     async fn mail_hosts(&self, domain: &str) -> Answer<String> {
         let dns = self.dns();
-        self.ask(dns.mail_hosts_at_hand(domain), boxed(|| dns.mail_hosts(domain))).await
+        self.ask(
+            Owner::zone(domain),
+            dns.mail_hosts_at_hand(domain),
+            boxed(|| dns.mail_hosts(domain)),
+        )
+        .await
     }
 
     async fn names(&self, address: IpAddr) -> Answer<String> {
         let dns = self.dns();
-        self.ask(dns.names_at_hand(address), boxed(|| dns.names(address))).await
+        self.ask(Owner::network(address), dns.names_at_hand(address), boxed(|| dns.names(address)))
+            .await
     }
 }

@@ -5,9 +5,10 @@ use auth::checks::Verdicts;
 use auth::dmarc::Wish;
 use auth::dmarc::reporting::Message;
 use auth::judgement::Judgement;
+use mail::RefusalClass;
 use mta::ingress::Transaction;
 
-/// The message as it counts in a report; `None`: nobody wants to hear of it.
+/// The message as it counts in a report; `None`: nobody wants to hear of it, or it comes again.
 pub(super) fn message(
     transaction: &Transaction,
     verdicts: &Verdicts,
@@ -21,6 +22,7 @@ pub(super) fn message(
         disposition: match judgement {
             Judgement::Take => Wish::None,
             Judgement::Hold(_) => Wish::Quarantine,
+            Judgement::Refuse(refusal) if refusal.class == RefusalClass::Transient => return None,
             Judgement::Refuse(_) => Wish::Reject,
         },
         wish: dmarc.wish,

@@ -1,9 +1,10 @@
 //! Lines for questions to the DNS: one client's mail must not hold up what is asked about another's.
 
+use mail::Mono;
 use mta::clients::network_of;
-use mta::line::{Line, Owner, Parts, Permit, Standing, Who};
-use std::cell::Cell;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use mta::line::{Line, Owner, Parts, Permit, Standing, Standings, Who};
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -17,9 +18,13 @@ const NAMES_AT_ONCE_MAX: u32 = 20;
 pub(super) const ALL_AT_ONCE_MAX: u32 =
     LOOKUPS_AT_ONCE_MAX + POLICIES_AT_ONCE_MAX + NAMES_AT_ONCE_MAX;
 
-/// One part in five of a line is for mail of one client (an IPv4 address or an IPv6 /64), and of those of one site,
-/// whose owner gets addresses by the hundred (an IPv4 /24 or an IPv6 /48).
+/// One part in five of a line is for mail of one client (an IPv4 address or an IPv6 /64), and for that of all clients
+/// of one IPv6 /48, whose owner has 65,536 of them.
 const OWNER_PART: u32 = 5;
+/// One part in four is for questions below zones whose servers were silent the last time.
+const DOUBTFUL_PART: u32 = 4;
+/// Zones that are remembered for it.
+const ZONES_MAX: usize = 4_096;
 
 /// The lines of a shard. What strangers choose the servers of stands in none with what they don't.
 pub(super) struct Lines {
@@ -45,21 +50,20 @@ impl Default for Lines {
 pub(super) struct Turns {
     line: Arc<Line>,
     next: Cell<u32>,
+    zones: RefCell<Standings<Owner>>,
 }
 
 /// A line as one check of one message has it.
 pub(in super::super) struct Turn<'t>(Way<'t>);
 
 enum Way<'t> {
-    Fair(&'t Arc<Line>, Who),
+    Fair(&'t Turns, Who),
     First(&'t Semaphore),
 }
 
-/// A place, as long as it is kept.
+/// A place for a question below a zone, as long as it is kept.
 pub(super) enum Place<'t> {
-    Fair {
-        _place: Permit,
-    },
+    Fair(&'t Turns, Permit, Owner),
     /// Of a line that is never closed.
     First {
         _place: Option<SemaphorePermit<'t>>,
@@ -70,16 +74,26 @@ impl Turns {
     fn new(places: u32) -> Turns {
         let places = u64::from(places);
         let owner_max = places / u64::from(OWNER_PART);
-        let line = Line::new(Parts { owner_max, ..Parts::equal(places) });
-        Turns { line, next: Cell::new(0) }
+        let doubtful_max = places / u64::from(DOUBTFUL_PART);
+        let line = Line::new(Parts { owner_max, doubtful_max, ..Parts::equal(places) });
+        Turns { line, next: Cell::new(0), zones: RefCell::new(Standings::new(ZONES_MAX)) }
     }
 
     /// For one check of a message of this client.
     pub(super) fn of(&self, client: IpAddr) -> Turn<'_> {
         let number = self.next.get();
         self.next.set(number.wrapping_add(1));
-        let who = Who::new(0, number).of(Owner::network(client)).within(site_of(client));
-        Turn(Way::Fair(&self.line, who))
+        let who = Who::new(0, number).of(Owner::network(client));
+        let who = site_of(client).map_or(who, |site| who.within(site));
+        Turn(Way::Fair(self, who))
+    }
+
+    /// That names below a zone were answered says nothing of others: it may have as many as it likes.
+    fn standing(&self, zone: Owner, now: Mono) -> Standing {
+        match self.zones.borrow().of(zone, now) {
+            Standing::Doubtful => Standing::Doubtful,
+            Standing::Good | Standing::Unknown => Standing::Unknown,
+        }
     }
 }
 
@@ -89,29 +103,40 @@ impl<'t> Turn<'t> {
         Turn(Way::First(all))
     }
 
-    pub(super) async fn wait(&self) -> Place<'t> {
+    /// Waits for a place for a question below this zone.
+    pub(super) async fn wait(&self, zone: Owner, now: Mono) -> Place<'t> {
         match self.0 {
-            Way::Fair(line, who) => {
-                Place::Fair { _place: line.join(who, Standing::Unknown, 1).await }
+            Way::Fair(turns, who) => {
+                let standing = turns.standing(zone, now);
+                Place::Fair(turns, turns.line.join(who, standing, 1).await, zone)
             }
             Way::First(all) => Place::First { _place: all.acquire().await.ok() },
         }
     }
 }
 
-/// Addresses that one owner gets together.
-fn site_of(client: IpAddr) -> Owner {
-    let site = match network_of(client) {
-        IpAddr::V4(ip) => {
-            let [a, b, c, _] = ip.octets();
-            IpAddr::V4(Ipv4Addr::new(a, b, c, 0))
+impl Place<'_> {
+    /// The question has waited for its answer for a while.
+    pub(super) fn note_silence(&mut self, now: Mono) {
+        if let Place::Fair(turns, permit, zone) = self {
+            turns.zones.borrow_mut().note_silence(*zone, now);
+            permit.doubt();
         }
-        IpAddr::V6(ip) => {
-            let [a, b, c, ..] = ip.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0))
+    }
+
+    pub(super) fn note_answer(&self, now: Mono) {
+        if let Place::Fair(turns, _, zone) = self {
+            turns.zones.borrow_mut().note_answer(*zone, now);
         }
-    };
-    Owner::named("site", &site.to_string())
+    }
+}
+
+/// The network of which one owner has all.
+fn site_of(client: IpAddr) -> Option<Owner> {
+    let IpAddr::V6(ip) = network_of(client) else { return None };
+    let [a, b, c, ..] = ip.segments();
+    let site = Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0);
+    Some(Owner::named("site", &site.to_string()))
 }
 
 #[cfg(test)]
@@ -120,36 +145,51 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
+    const SHARE: usize = (LOOKUPS_AT_ONCE_MAX / OWNER_PART) as usize;
+
     fn gets_one<'t>(turn: &Turn<'t>) -> Option<Place<'t>> {
-        match pin!(turn.wait()).poll(&mut Context::from_waker(Waker::noop())) {
+        let mut waiting = pin!(turn.wait(Owner::zone("a.test"), Mono(0)));
+        match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(place) => Some(place),
             Poll::Pending => None,
         }
     }
 
     #[test]
-    fn client_and_site_have_at_most_their_share() {
+    fn a_client_has_at_most_its_share() {
         let turns = Turns::new(LOOKUPS_AT_ONCE_MAX);
-        let share = (LOOKUPS_AT_ONCE_MAX / OWNER_PART) as usize;
-        let of = |site: u8, last: u8| turns.of(IpAddr::from([192, 0, site, last]));
-        let first = of(1, 1);
+        let of = |last: u8| turns.of(IpAddr::from([192, 0, 2, last]));
+        let first = of(1);
         let held: Vec<_> = (0..100).map_while(|_| gets_one(&first)).collect();
-        assert_eq!(held.len(), share);
-        assert!(gets_one(&of(1, 1)).is_none() && gets_one(&of(1, 2)).is_none());
-        // Other sites have theirs, however many there were before.
-        let sites: Vec<_> = (2..200).map(|site| of(site, 1)).collect();
-        let others: Vec<_> = sites.iter().filter_map(gets_one).collect();
-        assert_eq!(others.len(), LOOKUPS_AT_ONCE_MAX as usize - share);
+        assert_eq!(held.len(), SHARE);
+        assert!(gets_one(&of(1)).is_none());
+        // Others have theirs, however much one had before.
+        let all: Vec<_> = (2..200).map(of).collect();
+        let others: Vec<_> = all.iter().filter_map(gets_one).collect();
+        assert_eq!(others.len(), LOOKUPS_AT_ONCE_MAX as usize - SHARE);
         drop(held);
-        assert!(gets_one(&of(1, 2)).is_some());
+        assert!(gets_one(&of(1)).is_some());
     }
 
     #[test]
-    fn addresses_of_one_owner_are_one_site() {
-        let site = |client: &str| site_of(client.parse().unwrap());
-        assert_eq!(site("192.0.2.9"), site("::ffff:192.0.2.200"));
-        assert_ne!(site("192.0.2.9"), site("192.0.3.9"));
-        assert_eq!(site("2001:db8:1:2::9"), site("2001:db8:1:3::9"));
-        assert_ne!(site("2001:db8:1:2::9"), site("2001:db8:2:2::9"));
+    fn all_clients_of_one_site_have_the_share_of_one() {
+        let turns = Turns::new(LOOKUPS_AT_ONCE_MAX);
+        let of = |site, n| turns.of(Ipv6Addr::new(0x2001, 0xdb8, site, n, 0, 0, 0, 1).into());
+        let all: Vec<_> = (0..100).map(|n| of(1, n)).collect();
+        let held: Vec<_> = all.iter().filter_map(gets_one).collect();
+        assert_eq!(held.len(), SHARE);
+        assert!(gets_one(&of(2, 1)).is_some());
+    }
+
+    #[test]
+    fn silent_zones_leave_places_for_others() {
+        let turns = Turns::new(LOOKUPS_AT_ONCE_MAX);
+        let all: Vec<_> = (0..100).map(|n| turns.of(IpAddr::from([192, 0, 2, n]))).collect();
+        let mut first = gets_one(&all[0]).expect("a place");
+        first.note_silence(Mono(0));
+        let others: Vec<_> = all.iter().filter_map(gets_one).collect();
+        assert!(others.len() < (LOOKUPS_AT_ONCE_MAX / DOUBTFUL_PART) as usize, "{}", others.len());
+        first.note_answer(Mono(0));
+        assert!(gets_one(&turns.of(IpAddr::from([192, 0, 3, 1]))).is_some());
     }
 }

@@ -55,6 +55,10 @@ fn a_label_has_any_octets() {
         let found = runtime.block_on(resolver.txt(&name));
         assert_eq!(found.as_deref(), Ok(&[name.clone().into_bytes()][..]), "{name}");
     }
+    // What a record names can be asked for again.
+    names.mx("odd.test", &[(1, "a:b/c.far.test")]);
+    let hosts = runtime.block_on(resolver.mx("odd.test")).unwrap();
+    assert_eq!(hosts[0].host, "a:b/c.far.test");
 }
 
 /// How often the server is asked in two lookups of the TXT records of a name.
