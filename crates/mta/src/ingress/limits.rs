@@ -125,10 +125,17 @@ impl<W: World> ClientCount<W> {
         let part =
             |max: u32, reserved: bool| if reserved { max - max / RESERVED_PART } else { max };
         let has_relay = self.ingress.router.active().config.has_relay();
+        // Where peers bind, those whose addresses are known are of the house.
+        let has_peers = !listener.protocol.takes_internet_mail();
+        let is_stranger = !(may_relay || has_peers && self.is_exempt);
+        let is_kept = !listener.relay_from.is_empty() || has_peers;
         let each = listener.max_sessions_per_address;
         Room {
-            all: part(self.ingress.services.shared.sessions_max, !may_relay && has_relay),
-            listener: part(listener.max_sessions, !may_relay && !listener.relay_from.is_empty()),
+            all: part(
+                self.ingress.services.shared.sessions_max,
+                is_stranger && (has_relay || has_peers),
+            ),
+            listener: part(listener.max_sessions, is_stranger && is_kept),
             client: match (self.is_exempt, may_relay) {
                 (true, _) => 0,
                 (false, true) => each.saturating_mul(RELAY_SESSIONS_FACTOR),

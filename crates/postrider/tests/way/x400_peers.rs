@@ -37,6 +37,21 @@ fn strangers_who_do_not_bind_give_way_and_peers_bind() {
 }
 
 #[test]
+fn the_last_tenth_of_the_sessions_is_kept_for_peers_addresses() {
+    play(|| async {
+        let few = "kind = \"p1\"\nmax_sessions = 20";
+        let node = Node::start(&CONFIG.replace("kind = \"p1\"", few)).await;
+        let silent: Vec<_> = (0..40)
+            .map(|network| node.accept(SocketAddr::new([203, 0, 113, network].into(), 1_000)))
+            .collect();
+        // One of `hosts`.
+        let mut peer = Caller::bound_from(&node, [198, 51, 100, 2].into()).await;
+        peer.transfer(MESSAGE).await;
+        drop(silent);
+    });
+}
+
+#[test]
 fn of_one_network_strangers_have_few_and_peers_as_many_as_they_like() {
     play(|| async {
         let node = Node::start(CONFIG).await;

@@ -50,6 +50,9 @@ pub struct MailTo {
 /// Extensions that have a field, or mean nothing beyond the transfer system.
 const MAPPED: [u32; 11] = [1, 2, 3, 4, 5, 6, 23, 25, 26, 37, 38];
 
+/// Extensions that are named at most.
+const DISCARDED_MAX: usize = 100;
+
 /// Converts a message for these recipients of it (indices from 0).
 ///
 /// # Errors
@@ -202,6 +205,9 @@ fn envelope_fields(
         out.field("Deferred-Delivery", &time.to_rfc5322());
     }
     extension_fields(here, &envelope.extensions, out);
+    let of_recipients = to.iter().filter_map(|to| envelope.recipients.get(to.index));
+    let all = of_recipients.map(|recipient| &recipient.extensions);
+    discarded(std::iter::once(&envelope.extensions).chain(all), out);
 }
 
 fn extension_fields(here: &Here<'_>, extensions: &Extensions, out: &mut Fields) {
@@ -220,14 +226,20 @@ fn extension_fields(here: &Here<'_>, extensions: &Extensions, out: &mut Fields) 
             );
         }
     }
-    let discarded: Vec<String> = extensions
-        .0
-        .iter()
-        .filter(|e| !matches!(e.kind, ExtensionKind::Standard(n) if MAPPED.contains(&n)))
-        .map(|e| kind_text(&e.kind))
-        .collect();
-    if !discarded.is_empty() {
-        out.field("Discarded-X400-MTS-Extensions", &discarded.join(", "));
+}
+
+/// Extensions that are left out: the message's own, and those of the recipients that get it here.
+fn discarded<'e>(all: impl Iterator<Item = &'e Extensions>, out: &mut Fields) {
+    let mut names: Vec<String> = Vec::new();
+    for extension in all.flat_map(|extensions| &extensions.0) {
+        let is_known = matches!(extension.kind, ExtensionKind::Standard(n) if MAPPED.contains(&n));
+        let name = kind_text(&extension.kind);
+        if !is_known && names.len() < DISCARDED_MAX && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if !names.is_empty() {
+        out.field("Discarded-X400-MTS-Extensions", &names.join(", "));
     }
 }
 

@@ -2,11 +2,12 @@
 
 use crate::{World, apdu};
 use bytes::Bytes;
-use x400::content::heading::{HeadingExtension, IpmIdentifier, OrDescriptor};
+use x400::content::heading::{HeadingExtension, IpmIdentifier, OrDescriptor, RecipientSpecifier};
 use x400::content::{BodyPart, Content, Forwarded, Heading, Ipm, file_transfer, oids};
 use x400::mixer::entity::Entity;
 use x400::mixer::{to_mail, trace};
-use x400::mts::{ContentType, Eits, ExtensionKind, TransferEnvelope};
+use x400::mts::{ContentType, Eits, ExtensionKind, Flags, TransferEnvelope};
+use x400::or_name::OrName;
 use x400::reasons::Cause;
 
 /// The header of the vector with every extension and every part.
@@ -190,6 +191,32 @@ fn no_text_breaks_out_of_its_field() {
     assert!(entity.all("Received").all(|value| !value.contains("evil")));
     assert!(entity.field("X-Ok").is_some());
     assert_eq!(entity.decoded().as_deref(), Some(evil.as_bytes()));
+}
+
+/// RFC 2156 §4.7.2: what is asked of a recipient stands behind it.
+#[test]
+fn requests_for_notifications_are_comments() {
+    let bob = "/DD.RFC-822=bob(a)beta.example/O=Gate/ADMD= /C=GB/".parse().expect("an address");
+    let formal_name = Some(OrName { address: bob, directory_name: None });
+    let one = |bits: &[u8], is_reply_requested| RecipientSpecifier {
+        recipient: OrDescriptor { formal_name: formal_name.clone(), ..OrDescriptor::default() },
+        notification_requests: Flags::of(bits),
+        is_reply_requested,
+    };
+    let heading = Heading {
+        primary_recipients: vec![one(&[0, 1], true), one(&[], false), one(&[2], false)],
+        ..Heading::default()
+    };
+    let content = Content::Message(Box::new(Ipm { heading, body: vec![ia5("x")] })).encode();
+    let (envelope, _) = apdu("py_message");
+    let mail = to_mail(&World::new().here(), &envelope, &[0], &content.into()).expect("converted");
+    assert_eq!(
+        Entity::parse(&mail.message).field("To"),
+        Some(
+            "bob@beta.example (Receipt Notification Requested) (Non Receipt Notification Requested) \
+             (Reply requested), bob@beta.example, bob@beta.example (IPM Return Requested)"
+        )
+    );
 }
 
 fn ia5(text: &str) -> BodyPart {
