@@ -1,14 +1,16 @@
-//! The entries of a ready queue in the order in which they go: priority classes, deficit round
-//! robin among the tenants of a class (Shreedhar and Varghese 1995), first come first served
-//! within a tenant. A tenant whose rate is used up is parked: its entries keep their places, and are not
-//! counted among those that could go.
+//! The entries of a ready queue in the order in which they go: deficit round robin among tenants
+//! (Shreedhar and Varghese 1995), within a tenant's turn priority classes, first come first served
+//! within a class. Whoever says that its mail is urgent comes before its own, and before nobody
+//! else's (RFC 6710 §9). A tenant whose rate is used up is parked: its entries keep their places, and
+//! are not counted among those that could go.
 
 use crate::slab::{FOLLOWER, NONE, Slab, State};
 use std::collections::BTreeMap;
 
 /// Priorities 0 to 9.
 const CLASSES: usize = 10;
-/// Every so many takes a lower class has its turn: urgent mail goes first, but the rest moves.
+/// Every so many of a tenant's takes a lower class has its turn: urgent mail goes first, but the rest
+/// moves.
 const LOWER_TURN: u8 = 8;
 /// Recipients a tenant of weight 1 may send per round.
 const QUANTUM: i64 = 8;
@@ -16,38 +18,42 @@ const QUANTUM: i64 = 8;
 /// What waits at one ready queue.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    classes: [Option<Box<Class>>; CLASSES],
-    /// Bit n: class n has entries.
-    filled: u16,
-    /// Lists of tenants that may not send now, by tenant and class.
-    parked: BTreeMap<(u32, u8), Flow>,
+    /// Tenants with entries.
+    flows: BTreeMap<u32, Box<Flow>>,
+    /// What tenants without entries still have to pay for, while others have some: whose messages come
+    /// one by one, each to many recipients, waits like the others.
+    owed: BTreeMap<u32, Account>,
+    /// Tenants that may not send now. One stays there without entries: that says that it is parked.
+    parked: BTreeMap<u32, Box<Flow>>,
+    /// Tenant whose turn it is.
+    tenant: u32,
     /// Entries that may go.
     len: u32,
     /// Entries of parked tenants.
     parked_len: u32,
     /// Entries that go along with the one before them.
     followers: u32,
-    turn: u8,
-    lower: u8,
 }
 
-#[derive(Default)]
-struct Class {
-    flows: BTreeMap<u32, Flow>,
-    /// What tenants without entries still have to pay for, while others have some: whose messages come
-    /// one by one, each to many recipients, waits like the others.
-    owed: BTreeMap<u32, Account>,
-    /// Tenant whose turn it is.
-    tenant: u32,
-}
-
+/// The entries of a tenant.
 struct Flow {
-    head: u32,
-    tail: u32,
+    classes: [List; CLASSES],
+    /// Bit n: class n has entries.
+    filled: u16,
     len: u32,
     /// Of these, entries that go along with the one before them.
     followers: u32,
+    /// Takes since a lower class had its turn, and which that was.
+    turn: u8,
+    lower: u8,
     account: Account,
+}
+
+/// The entries of a tenant in a class.
+#[derive(Clone, Copy)]
+struct List {
+    head: u32,
+    tail: u32,
 }
 
 /// What a tenant may still send in this round, or has to pay for, and what each round brings it.
@@ -102,26 +108,29 @@ impl Backlog {
         (self.len - self.followers + along).clamp(1, self.len)
     }
 
-    /// The list of a tenant in a class, and whether it is parked.
-    fn flow(&mut self, class: u8, payer: Payer) -> (&mut Flow, bool) {
+    /// The entries of a tenant, and whether it is parked.
+    fn flow(&mut self, payer: Payer) -> (&mut Flow, bool) {
         let Payer { tenant, weight } = payer;
-        let account = Account { deficit: 0, quantum: QUANTUM * i64::from(weight) };
-        let is_parked = self.is_parked(tenant);
-        let flow = if is_parked {
-            self.parked.entry((tenant, class)).or_insert_with(|| Flow::new(account))
-        } else {
-            let class = self.classes[usize::from(class)].get_or_insert_with(Box::default);
-            class.flow(tenant, account)
+        let quantum = QUANTUM * i64::from(weight);
+        let (flow, is_parked): (&mut Flow, bool) = match self.parked.get_mut(&tenant) {
+            Some(parked) => (parked, true),
+            None => {
+                let owed = &mut self.owed;
+                let flow = self.flows.entry(tenant).or_insert_with(|| {
+                    let deficit = owed.remove(&tenant).map_or(0, |owed| owed.deficit.min(0));
+                    Box::new(Flow::new(Account { deficit, quantum }))
+                });
+                (flow, false)
+            }
         };
-        flow.account.quantum = account.quantum;
+        flow.account.quantum = quantum;
         (flow, is_parked)
     }
 
-    fn count_in(&mut self, slab: &mut Slab, slot: u32, class: u8, follows: bool, is_parked: bool) {
+    fn count_in(&mut self, slab: &mut Slab, slot: u32, follows: bool, is_parked: bool) {
         if is_parked {
             self.parked_len += 1;
         } else {
-            self.filled |= 1 << class;
             self.len += 1;
             self.followers += u32::from(follows);
         }
@@ -134,37 +143,39 @@ impl Backlog {
     pub(crate) fn push_back(&mut self, slab: &mut Slab, slot: u32, payer: Payer) {
         let entry = &slab[slot];
         let (class, ready, id) = (entry.priority(), entry.ready, entry.id);
-        let (flow, is_parked) = self.flow(class, payer);
-        let tail = std::mem::replace(&mut flow.tail, slot);
+        let (flow, is_parked) = self.flow(payer);
+        let list = &mut flow.classes[usize::from(class)];
+        let tail = std::mem::replace(&mut list.tail, slot);
         let mut follows = false;
         if tail == NONE {
-            flow.head = slot;
+            list.head = slot;
         } else {
             slab[tail].link = slot;
             follows = slab[tail].id == id && slab[tail].ready == ready;
         }
-        flow.count_in(follows);
+        flow.count_in(class, follows);
         slab[slot].previous = tail;
         slab[slot].link = NONE;
-        self.count_in(slab, slot, class, follows, is_parked);
+        self.count_in(slab, slot, follows, is_parked);
     }
 
     /// Puts an entry back at the front: it was handed out and not tried.
     pub(crate) fn push_front(&mut self, slab: &mut Slab, slot: u32, payer: Payer) {
         let class = slab[slot].priority();
-        let (flow, is_parked) = self.flow(class, payer);
-        let head = std::mem::replace(&mut flow.head, slot);
+        let (flow, is_parked) = self.flow(payer);
+        let list = &mut flow.classes[usize::from(class)];
+        let head = std::mem::replace(&mut list.head, slot);
         let mut follows = false;
         if head == NONE {
-            flow.tail = slot;
+            list.tail = slot;
         } else {
             slab[head].previous = slot;
             follows = slab[head].id == slab[slot].id;
         }
-        flow.count_in(follows);
+        flow.count_in(class, follows);
         slab[slot].previous = NONE;
         slab[slot].link = head;
-        self.count_in(slab, slot, class, follows, is_parked);
+        self.count_in(slab, slot, follows, is_parked);
     }
 
     /// Takes an entry out; its state stays for the caller to set.
@@ -187,106 +198,108 @@ impl Backlog {
     }
 
     /// The entry `slot` of a list, between `previous` and `next`, has gone.
-    fn count_out(&mut self, of: (u32, u8), links: (u32, u32, u32), follows: bool) {
-        let (tenant, class) = of;
-        if let Some(flow) = self.parked.get_mut(&of) {
-            flow.unlink(links, follows);
+    fn count_out(&mut self, (tenant, class): (u32, u8), links: (u32, u32, u32), follows: bool) {
+        if let Some(flow) = self.parked.get_mut(&tenant) {
+            flow.unlink(class, links, follows);
             self.parked_len -= 1;
-            // The last of its lists stays: it says that the tenant is parked.
             return;
         }
         self.len -= 1;
         self.followers -= u32::from(follows);
-        let Some(class_ref) = self.classes[usize::from(class)].as_mut() else { return };
-        let Some(flow) = class_ref.flows.get_mut(&tenant) else { return };
-        flow.unlink(links, follows);
-        if flow.head == NONE {
+        let Some(flow) = self.flows.get_mut(&tenant) else { return };
+        flow.unlink(class, links, follows);
+        if flow.len == 0 {
             let account = flow.account;
-            class_ref.flows.remove(&tenant);
-            self.leave_class(class, Some((tenant, account)));
+            self.flows.remove(&tenant);
+            self.leave(Some((tenant, account)));
         }
     }
 
-    /// A tenant has no list in a class any more; it still owes what `account` says.
-    fn leave_class(&mut self, class: u8, account: Option<(u32, Account)>) {
-        let Some(class_ref) = self.classes[usize::from(class)].as_mut() else { return };
-        if class_ref.flows.is_empty() {
+    /// A tenant has no entries any more; it still owes what `account` says.
+    fn leave(&mut self, account: Option<(u32, Account)>) {
+        if self.flows.is_empty() {
             // Nobody is there to be paid back.
-            class_ref.owed.clear();
-            self.filled &= !(1 << class);
+            self.owed.clear();
         } else {
-            class_ref.owed.extend(account);
+            self.owed.extend(account);
         }
     }
 
     /// Whether a tenant may not send now.
     pub(crate) fn is_parked(&self, tenant: u32) -> bool {
-        !self.parked.is_empty()
-            && self.parked.range((tenant, 0)..=(tenant, u8::MAX)).next().is_some()
+        self.parked.contains_key(&tenant)
     }
 
     /// A tenant may not send until [`Backlog::unpark`]. Nothing changes for one without entries.
     pub(crate) fn park(&mut self, tenant: u32) {
-        for class in 0..CLASSES as u8 {
-            let class_ref = self.classes[usize::from(class)].as_mut();
-            let Some(flow) = class_ref.and_then(|class| class.flows.remove(&tenant)) else {
-                continue;
-            };
-            self.len -= flow.len;
-            self.followers -= flow.followers;
-            self.parked_len += flow.len;
-            self.parked.insert((tenant, class), flow);
-            self.leave_class(class, None);
-        }
+        let Some(flow) = self.flows.remove(&tenant) else { return };
+        self.len -= flow.len;
+        self.followers -= flow.followers;
+        self.parked_len += flow.len;
+        self.parked.insert(tenant, flow);
+        self.leave(None);
     }
 
     /// A tenant may send again.
     pub(crate) fn unpark(&mut self, tenant: u32) {
-        for class in 0..CLASSES as u8 {
-            let Some(flow) = self.parked.remove(&(tenant, class)) else { continue };
-            self.parked_len -= flow.len;
-            if flow.len == 0 {
-                continue;
-            }
+        let Some(flow) = self.parked.remove(&tenant) else { return };
+        self.parked_len -= flow.len;
+        if flow.len > 0 {
             self.len += flow.len;
             self.followers += flow.followers;
-            self.filled |= 1 << class;
-            let class_ref = self.classes[usize::from(class)].get_or_insert_with(Box::default);
-            class_ref.flows.insert(tenant, flow);
+            self.flows.insert(tenant, flow);
         }
     }
 
     /// Whose turn it is; the entry stays where it is.
     pub(crate) fn pick(&mut self) -> Option<Pick> {
-        let class = self.pick_class()?;
-        let class_ref = self.classes[usize::from(class)].as_mut()?;
-        let (tenant, slot) = class_ref.pick()?;
-        Some(Pick { slot, class, tenant })
+        let tenant = self.pick_tenant()?;
+        let flow = self.flows.get(&tenant)?;
+        let class = flow.pick_class()?;
+        Some(Pick { slot: flow.classes[usize::from(class)].head, class, tenant })
     }
 
-    fn pick_class(&self) -> Option<u8> {
-        let top = self.filled.checked_ilog2()?;
-        let below = self.filled & !(1 << top);
-        if self.turn + 1 < LOWER_TURN || below == 0 {
-            return Some(top as u8);
+    fn pick_tenant(&mut self) -> Option<u32> {
+        if self.flows.len() == 1 && self.owed.is_empty() {
+            let (tenant, flow) = self.flows.iter_mut().next()?;
+            // Alone there is nothing to be fair about, and nothing to be paid back later.
+            flow.account.deficit = 0;
+            self.tenant = *tenant;
+            return Some(*tenant);
         }
-        // The next one down from the one that had the last such turn, then round again.
-        let after = below & ((1 << self.lower) - 1);
-        let class = if after == 0 { below.ilog2() } else { after.ilog2() };
-        Some(class as u8)
+        if self.flows.is_empty() {
+            return None;
+        }
+        loop {
+            if self.flows.get(&self.tenant).is_some_and(|flow| flow.account.deficit > 0) {
+                return Some(self.tenant);
+            }
+            // Each round pays for recipients that were sent before, so this ends.
+            let after = self.tenant.checked_add(1).and_then(|t| self.flows.range(t..).next());
+            self.tenant = match after {
+                Some((next, _)) => *next,
+                None => {
+                    self.owed.retain(|_, account| {
+                        account.pay();
+                        account.deficit < 0
+                    });
+                    *self.flows.keys().next()?
+                }
+            };
+            if let Some(flow) = self.flows.get_mut(&self.tenant) {
+                flow.account.pay();
+            }
+        }
     }
 
     /// `recipients` were taken at `pick`.
     pub(crate) fn charge(&mut self, pick: Pick, recipients: usize) {
-        self.turn += 1;
-        if self.turn >= LOWER_TURN {
-            self.turn = 0;
-            self.lower = pick.class;
-        }
-        let Some(class) = self.classes[usize::from(pick.class)].as_mut() else { return };
-        let account = match class.flows.get_mut(&pick.tenant) {
-            Some(flow) => Some(&mut flow.account),
-            None => class.owed.get_mut(&pick.tenant),
+        let account = match self.flows.get_mut(&pick.tenant) {
+            Some(flow) => {
+                flow.note_turn(pick.class);
+                Some(&mut flow.account)
+            }
+            None => self.owed.get_mut(&pick.tenant),
         };
         if let Some(account) = account {
             account.deficit = account.deficit.saturating_sub_unsigned(recipients as u64);
@@ -307,69 +320,51 @@ impl Backlog {
 
 impl Flow {
     fn new(account: Account) -> Flow {
-        Flow { head: NONE, tail: NONE, len: 0, followers: 0, account }
+        let classes = [List { head: NONE, tail: NONE }; CLASSES];
+        Flow { classes, filled: 0, len: 0, followers: 0, turn: 0, lower: 0, account }
     }
 
-    fn count_in(&mut self, follows: bool) {
+    fn count_in(&mut self, class: u8, follows: bool) {
+        self.filled |= 1 << class;
         self.len += 1;
         self.followers += u32::from(follows);
     }
 
-    /// An entry, which stood between the others, has gone.
-    fn unlink(&mut self, (slot, next, previous): (u32, u32, u32), follows: bool) {
+    /// An entry of a class, which stood between the others, has gone.
+    fn unlink(&mut self, class: u8, (slot, next, previous): (u32, u32, u32), follows: bool) {
         self.len -= 1;
         self.followers -= u32::from(follows);
-        if self.head == slot {
-            self.head = next;
+        let list = &mut self.classes[usize::from(class)];
+        if list.head == slot {
+            list.head = next;
         }
-        if self.tail == slot {
-            self.tail = previous;
+        if list.tail == slot {
+            list.tail = previous;
+        }
+        if list.head == NONE {
+            self.filled &= !(1 << class);
         }
     }
-}
 
-impl Class {
-    /// The list of a tenant.
-    fn flow(&mut self, tenant: u32, account: Account) -> &mut Flow {
-        let Class { flows, owed, .. } = self;
-        flows.entry(tenant).or_insert_with(|| {
-            let deficit = owed.remove(&tenant).map_or(0, |owed| owed.deficit.min(0));
-            Flow::new(Account { deficit, ..account })
-        })
+    /// The class whose turn it is.
+    fn pick_class(&self) -> Option<u8> {
+        let top = self.filled.checked_ilog2()?;
+        let below = self.filled & !(1 << top);
+        if self.turn + 1 < LOWER_TURN || below == 0 {
+            return Some(top as u8);
+        }
+        // The next one down from the one that had the last such turn, then round again.
+        let after = below & ((1 << self.lower) - 1);
+        let class = if after == 0 { below.ilog2() } else { after.ilog2() };
+        Some(class as u8)
     }
 
-    fn pick(&mut self) -> Option<(u32, u32)> {
-        if self.flows.len() == 1 && self.owed.is_empty() {
-            let (tenant, flow) = self.flows.iter_mut().next()?;
-            // Alone there is nothing to be fair about, and nothing to be paid back later.
-            flow.account.deficit = 0;
-            self.tenant = *tenant;
-            return Some((*tenant, flow.head));
-        }
-        if self.flows.is_empty() {
-            return None;
-        }
-        loop {
-            if let Some(flow) = self.flows.get(&self.tenant)
-                && flow.account.deficit > 0
-            {
-                return Some((self.tenant, flow.head));
-            }
-            // Each round pays for recipients that were sent before, so this ends.
-            let after = self.tenant.checked_add(1).and_then(|t| self.flows.range(t..).next());
-            self.tenant = match after {
-                Some((next, _)) => *next,
-                None => {
-                    self.owed.retain(|_, account| {
-                        account.pay();
-                        account.deficit < 0
-                    });
-                    *self.flows.keys().next()?
-                }
-            };
-            if let Some(flow) = self.flows.get_mut(&self.tenant) {
-                flow.account.pay();
-            }
+    /// A class has had its turn.
+    fn note_turn(&mut self, class: u8) {
+        self.turn += 1;
+        if self.turn >= LOWER_TURN {
+            self.turn = 0;
+            self.lower = class;
         }
     }
 }
@@ -479,7 +474,7 @@ mod tests {
             backlog.remove(&mut slab, pick.slot, pick.tenant);
             backlog.charge(pick, 100);
         }
-        assert!(backlog.classes[4].as_ref().is_some_and(|class| class.owed.is_empty()));
+        assert!(backlog.owed.is_empty() && backlog.flows.is_empty());
     }
 
     #[test]
@@ -499,6 +494,23 @@ mod tests {
     }
 
     #[test]
+    fn who_calls_its_mail_urgent_comes_before_nobody_elses() {
+        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
+        for id in 0..800 {
+            push(&mut slab, &mut backlog, id, 9, 1);
+        }
+        for id in 1_000..1_100 {
+            push(&mut slab, &mut backlog, id, 4, 2);
+        }
+        push(&mut slab, &mut backlog, 2_000, 8, 2);
+        let first: Vec<(u64, u32)> =
+            (0..202).filter_map(|_| take(&mut slab, &mut backlog)).collect();
+        let other: Vec<u64> = first.iter().filter(|(_, t)| *t == 2).map(|(id, _)| *id).collect();
+        assert!(other.len() >= 100 - QUANTUM as usize, "{}", other.len());
+        assert_eq!(other[0], 2_000, "its own urgent mail goes before its own");
+    }
+
+    #[test]
     fn untried_entries_keep_their_place_and_middle_ones_leave() {
         let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
         let slots: Vec<u32> = (0..5).map(|id| push(&mut slab, &mut backlog, id, 4, 0)).collect();
@@ -510,7 +522,7 @@ mod tests {
         let order: Vec<u64> =
             std::iter::from_fn(|| take(&mut slab, &mut backlog)).map(|(id, _)| id).collect();
         assert_eq!(order, [0, 1, 3]);
-        assert_eq!((backlog.len(), backlog.filled), (0, 0));
+        assert_eq!((backlog.len(), backlog.flows.len()), (0, 0));
     }
 
     #[test]
@@ -560,7 +572,7 @@ mod tests {
         assert_eq!((backlog.len(), backlog.total()), (3, 3));
         let order: Vec<u64> =
             std::iter::from_fn(|| take(&mut slab, &mut backlog)).map(|(id, _)| id).collect();
-        assert_eq!(order, [2, 3, 4]);
+        assert_eq!(order, [2, 3, 4], "the urgent one first");
         assert!(!backlog.is_parked(1));
     }
 
