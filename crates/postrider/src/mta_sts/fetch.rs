@@ -12,25 +12,35 @@ use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use mta::clients::network_of;
 use mta::lack;
 use mta::seams::{Dns as _, DnsError};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-/// All of it, from the first question to the DNS to the last octet.
-const TIME_MAX: Duration = Duration::from_secs(30);
+/// All of it, from the first question to the DNS to the last octet. A domain without an answer by then is
+/// one without a policy (RFC 8461 §3.3), and mail waits no longer for it.
+const TIME_MAX: Duration = Duration::from_secs(15);
 
 /// What an address of the policy's host has of that: for the connection, and for all that follows.
 const CONNECT_MAX: Duration = Duration::from_secs(4);
-const EXCHANGE_MAX: Duration = Duration::from_secs(15);
+const EXCHANGE_MAX: Duration = Duration::from_secs(10);
+
+/// An address that says nothing at all is not asked again for so long, whatever the domain. One that has
+/// shown a certificate is not meant: others may have their policies there.
+const SILENT_FOR: Duration = Duration::from_secs(300);
+/// Addresses, or IPv6 /64s, that are remembered for that.
+const SILENT_MAX: usize = 4_096;
 
 const PORT: u16 = 443;
 
@@ -69,10 +79,12 @@ impl FetchError {
 
 /// Why an address gave no policy.
 enum Unanswered {
+    /// It said nothing at all.
+    Silence(String),
     /// Another one may.
-    ByAddress(FetchError),
+    Address(FetchError),
     /// The host itself has said so, over a connection that is known to be its own.
-    ByHost(String),
+    Host(String),
 }
 
 /// Fetches policies.
@@ -80,11 +92,31 @@ pub(super) struct Fetcher {
     resolver: Resolver,
     /// The machine's roots are read when they are needed first.
     client: Mutex<Option<Arc<ClientConfig>>>,
+    silent: Mutex<Silent>,
+}
+
+/// Addresses that said nothing, and until when they are left alone.
+#[derive(Debug, Default)]
+struct Silent(BTreeMap<IpAddr, Instant>);
+
+impl Silent {
+    fn note(&mut self, address: IpAddr, now: Instant) {
+        if self.0.len() >= SILENT_MAX {
+            self.0.retain(|_, until| *until > now);
+        }
+        if self.0.len() < SILENT_MAX {
+            self.0.insert(network_of(address), now + SILENT_FOR);
+        }
+    }
+
+    fn has(&self, address: IpAddr, now: Instant) -> bool {
+        self.0.get(&network_of(address)).is_some_and(|until| *until > now)
+    }
 }
 
 impl Fetcher {
     pub(super) fn new(resolver: Resolver) -> Fetcher {
-        Fetcher { resolver, client: Mutex::default() }
+        Fetcher { resolver, client: Mutex::default(), silent: Mutex::default() }
     }
 
     /// The policy of a domain; `public_only`: not from addresses that are private or this machine's own.
@@ -117,11 +149,19 @@ impl Fetcher {
         let mut why = failed(&"it has no address");
         for address in candidates(addresses, public_only).map_err(|text| failed(&text))? {
             let to = SocketAddr::new(address, PORT);
+            if lock(&self.silent).has(address, Instant::now()) {
+                why = failed(&format!("{address} was silent a moment ago"));
+                continue;
+            }
             match get_from(Arc::clone(&client), name.clone(), (host, to)).await {
                 Ok(text) => return Ok(text),
-                Err(Unanswered::ByHost(text)) => return Err(failed(&text)),
-                Err(Unanswered::ByAddress(lack @ FetchError::Lack(_))) => return Err(lack),
-                Err(Unanswered::ByAddress(error)) => why = error,
+                Err(Unanswered::Silence(text)) => {
+                    lock(&self.silent).note(address, Instant::now());
+                    why = failed(&text);
+                }
+                Err(Unanswered::Host(text)) => return Err(failed(&text)),
+                Err(Unanswered::Address(lack @ FetchError::Lack(_))) => return Err(lack),
+                Err(Unanswered::Address(error)) => why = error,
             }
         }
         Err(why)
@@ -148,15 +188,17 @@ async fn get_from(
 ) -> Result<Bytes, Unanswered> {
     let told = format!("{host} ({to})");
     let failed =
-        |text: String| Unanswered::ByAddress(FetchError::Failed(FETCH, format!("{told}: {text}")));
+        |text: String| Unanswered::Address(FetchError::Failed(FETCH, format!("{told}: {text}")));
     let connected = timeout(CONNECT_MAX, TcpStream::connect(to)).await;
-    let late = |_| failed(format!("no connection within {CONNECT_MAX:?}"));
-    let of = |error: io::Error| Unanswered::ByAddress(FetchError::of(&error, &told));
+    let late = |_| Unanswered::Silence(format!("{told}: no connection within {CONNECT_MAX:?}"));
+    let of = |error: io::Error| Unanswered::Address(FetchError::of(&error, &told));
     let stream = connected.map_err(late)?.map_err(of)?;
+    let is_heard = Cell::new(false);
     let exchange = async {
         let shaken = TlsConnector::from(client).connect(name, stream).await;
-        let refused = |error| Unanswered::ByAddress(FetchError::of_handshake(&error, &told));
+        let refused = |error| Unanswered::Address(FetchError::of_handshake(&error, &told));
         let stream = shaken.map_err(refused)?;
+        is_heard.set(true);
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(e.to_string()))?;
         let request = Request::get(mta_sts::PATH)
@@ -170,31 +212,52 @@ async fn get_from(
         };
         driven(answered, connection).await
     };
-    let late = |_| Err(failed(format!("no answer within {EXCHANGE_MAX:?}")));
-    timeout(EXCHANGE_MAX, exchange).await.unwrap_or_else(late)
+    let text = || format!("no answer within {EXCHANGE_MAX:?}");
+    match timeout(EXCHANGE_MAX, exchange).await {
+        Ok(answered) => answered,
+        Err(_) if is_heard.get() => Err(failed(text())),
+        Err(_) => Err(Unanswered::Silence(format!("{told}: {}", text()))),
+    }
 }
 
 /// The text of a response that is one: 200, and no redirection (RFC 8461 §3.3).
 async fn text_of(response: Response<Incoming>) -> Result<Bytes, Unanswered> {
     if response.status() != StatusCode::OK {
-        return Err(Unanswered::ByHost(format!("it answers {}", response.status())));
+        return Err(Unanswered::Host(format!("it answers {}", response.status())));
     }
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let essence = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("text/plain") {
         let kind = kind.unwrap_or("nothing").escape_debug();
-        return Err(Unanswered::ByHost(format!("its content type is {kind}, not text/plain")));
+        return Err(Unanswered::Host(format!("its content type is {kind}, not text/plain")));
     }
     let body = Limited::new(response.into_body(), POLICY_BYTES_MAX).collect().await;
     body.map(|body| body.to_bytes()).map_err(|error| match error.is::<LengthLimitError>() {
-        true => Unanswered::ByHost(error.to_string()),
-        false => Unanswered::ByAddress(FetchError::Failed(FETCH, error.to_string())),
+        true => Unanswered::Host(error.to_string()),
+        false => Unanswered::Address(FetchError::Failed(FETCH, error.to_string())),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_is_silent_is_left_alone_for_a_while() {
+        let (mut silent, now) = (Silent::default(), Instant::now());
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        silent.note(ip("192.0.2.1"), now);
+        silent.note(ip("2001:db8::1"), now);
+        assert!(silent.has(ip("192.0.2.1"), now) && !silent.has(ip("192.0.2.2"), now));
+        assert!(silent.has(ip("2001:db8::2"), now), "the same /64");
+        assert!(!silent.has(ip("192.0.2.1"), now + SILENT_FOR));
+        for n in 0..SILENT_MAX as u32 + 10 {
+            silent.note(std::net::Ipv4Addr::from(n).into(), now);
+        }
+        assert_eq!(silent.0.len(), SILENT_MAX);
+        silent.note(ip("203.0.113.1"), now + SILENT_FOR);
+        assert_eq!(silent.0.len(), 1, "those that are over go");
+    }
 
     #[test]
     fn what_this_machine_lacks_is_not_the_domains_failure() {

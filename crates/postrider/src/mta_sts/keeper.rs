@@ -10,6 +10,7 @@ use crate::world::clock::wall_now;
 use auth::mta_sts::Policy;
 use auth::tls_report::{self, Details, ResultType, Session};
 use mta::lack;
+use mta::line::{Line, Owner, Parts, Standing, Who};
 use mta::metrics::PolicyMetrics;
 use mta::seams::TlsReports;
 use std::cell::{Cell, RefCell};
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
 /// How often policies are looked for that nobody asks for and that are to be renewed, and how many are
@@ -95,8 +96,10 @@ struct Change {
 
 struct Keeper<S> {
     seed: Seed<S>,
-    strangers: Semaphore,
-    known: Semaphore,
+    strangers: Arc<Line>,
+    known: Arc<Line>,
+    /// Fetches so far.
+    begun: Cell<u32>,
     /// Renewals that nobody asks for go to public addresses only, as somebody wants it.
     public_only: Cell<bool>,
     failures: RefCell<Failures>,
@@ -121,8 +124,9 @@ async fn serve<S: Source>(seed: Seed<S>, mut asks: mpsc::UnboundedReceiver<Ask>)
     let (changes, to_write) = mpsc::unbounded_channel();
     spawn_local(write_all(seed.directory.clone(), to_write, Arc::clone(&seed.report)));
     let keeper = Rc::new(Keeper {
-        strangers: Semaphore::new(seed.strangers),
-        known: Semaphore::new(seed.known),
+        strangers: Line::new(parts(seed.strangers)),
+        known: Line::new(parts(seed.known)),
+        begun: Cell::new(0),
         public_only: Cell::new(seed.public_only),
         failures: RefCell::default(),
         flights: RefCell::default(),
@@ -140,6 +144,12 @@ async fn serve<S: Source>(seed: Seed<S>, mut asks: mpsc::UnboundedReceiver<Ask>)
             _ = rounds.tick() => keeper.renew().await,
         }
     }
+}
+
+/// So many fetches at once, of which one zone has a quarter at most.
+fn parts(fetches: usize) -> Parts {
+    let max = fetches as u64;
+    Parts { owner_max: max.div_ceil(4), good_owner_max: max.div_ceil(4), ..Parts::equal(max) }
 }
 
 /// Writes one change after the other, in the order in which they were made.
@@ -250,8 +260,7 @@ impl<S: Source> Keeper<S> {
         let keeper = Rc::clone(self);
         spawn_local(async move {
             let line = if is_known { &keeper.known } else { &keeper.strangers };
-            // It is never closed.
-            let permit = line.acquire().await;
+            let permit = line.join(keeper.who(&domain), Standing::Unknown, 1).await;
             let fetched = keeper.fetch(&domain, public_only).await;
             drop(permit);
             let answer = keeper.note((&domain, id.as_deref()), fetched);
@@ -260,6 +269,12 @@ impl<S: Source> Keeper<S> {
                 let _ = waiter.send(answer.clone());
             }
         });
+    }
+
+    /// Who fetches: zones take turns, whatever the number of their domains.
+    fn who(&self, domain: &str) -> Who {
+        self.begun.set(self.begun.get().wrapping_add(1));
+        Who::new(0, self.begun.get()).of(Owner::zone(domain))
     }
 
     /// Fetches, also while this machine lacks something for a moment.

@@ -64,9 +64,22 @@ impl Test {
     }
 }
 
+/// Domains of one zone, of whose web servers none ever answers.
+const TARPITS: [&str; 6] =
+    ["a.wild.test", "b.wild.test", "c.wild.test", "d.wild.test", "e.wild.test", "f.wild.test"];
+
 /// Runs a test beside a keeper with one fetch for strangers and one for domains that are known;
 /// `kept`: domains whose policies were fetched so many days ago.
 fn with_keeper<F: Future<Output = ()>>(kept: &[(&str, u64)], body: impl FnOnce(Test) -> F) {
+    with_fetches(1, kept, body);
+}
+
+/// The same with so many fetches for strangers.
+fn with_fetches<F: Future<Output = ()>>(
+    strangers: usize,
+    kept: &[(&str, u64)],
+    body: impl FnOnce(Test) -> F,
+) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("mta-sts");
     for (domain, days) in kept {
@@ -79,11 +92,14 @@ fn with_keeper<F: Future<Output = ()>>(kept: &[(&str, u64)], body: impl FnOnce(T
     for domain in ["tar.test", "far.test", "near.test"] {
         web.set(domain, (domain != "tar.test").then_some(Ok(ENFORCE)));
     }
+    for domain in TARPITS {
+        web.set(domain, None);
+    }
     let (asks, asked) = mpsc::unbounded_channel();
     let seed = Seed {
         directory: path.clone(),
         source: web.clone(),
-        strangers: 1,
+        strangers,
         known: 1,
         public_only: false,
         shelf: SharedShelf::default(),
@@ -147,6 +163,18 @@ fn strangers_with_slow_web_servers_do_not_hold_up_domains_that_have_a_policy() {
         let waits = test.ask("near.test", Some("a"));
         let soon = Duration::from_millis(100);
         assert!(tokio::time::timeout(soon, waits).await.is_err());
+        drop(slow);
+    });
+}
+
+#[test]
+fn a_zone_of_slow_web_servers_leaves_fetches_for_others() {
+    with_fetches(4, &[], |test| async move {
+        let slow: Vec<_> = TARPITS.iter().map(|domain| test.ask(domain, Some("a"))).collect();
+        assert_eq!(test.has("near.test", Some("a")).await, Ok(true));
+        assert_eq!(test.has("far.test", Some("a")).await, Ok(true));
+        let begun = TARPITS.iter().filter(|domain| test.web.asked(domain) > 0).count();
+        assert_eq!(begun, 1, "its share");
         drop(slow);
     });
 }
