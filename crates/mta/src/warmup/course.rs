@@ -16,6 +16,9 @@ const BATCH_PARTS: u32 = 50;
 /// in has all that waits looked at.
 const QUANTUM_PARTS: u32 = 1_440;
 
+/// A day counts when this part of its recipients was tried.
+const ENOUGH_PARTS: u32 = 2;
+
 /// A clock that is set back by no more than this many days has the day go on that it has left.
 const SET_BACK_DAYS: u32 = 1;
 
@@ -130,9 +133,11 @@ impl Course {
             kept.day = today;
             if let Some(count) = plan.count(kept.stage).filter(|_| kept.tried > 0) {
                 let Record { stage, tried, held, .. } = *kept;
+                // A few recipients show nobody that this many are welcome.
+                let is_enough = tried >= count.div_ceil(ENOUGH_PARTS);
                 if plan.is_held(tried, held) {
                     self.turn = Some(Turn::Repeated { stage, count, tried, held });
-                } else {
+                } else if is_enough {
                     kept.stage += 1;
                     if plan.count(kept.stage).is_none() {
                         self.turn = Some(Turn::Warm);

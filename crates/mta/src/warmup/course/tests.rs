@@ -122,8 +122,14 @@ fn a_day_with_too_many_held_back_is_repeated_and_days_without_mail_count_for_not
     // Weeks pass, and nobody has warmed up by waiting.
     ask(&mut course, &plan, 1, at(30, 0));
     assert_eq!((course.take_turn(), course.kept.stage), (None, 1));
-    course.note(Tried { tried: 1, delivered: 1, held: 0 });
-    assert_eq!(ask(&mut course, &plan, 1, at(31, 0)), Allowance::Warm);
+    // Nor by a message a day.
+    for day in 30..60 {
+        course.note(Tried { tried: 49, delivered: 49, held: 0 });
+        ask(&mut course, &plan, 1, at(day + 1, 0));
+        assert_eq!((course.take_turn(), course.kept.stage), (None, 1));
+    }
+    course.note(Tried { tried: 50, delivered: 50, held: 0 });
+    assert_eq!(ask(&mut course, &plan, 1, at(61, 0)), Allowance::Warm);
 }
 
 #[test]
