@@ -5,6 +5,7 @@
 //! it was asked. Nothing here knows where a reply came from: code, enhanced status, provider and words
 //! come in as values. Only what a peer said belongs here; a lack of our own has no class.
 
+mod addresses;
 mod class;
 mod classes;
 mod classifier;
@@ -14,10 +15,12 @@ mod pattern;
 mod rule;
 mod said;
 
+pub use addresses::without_words;
 pub use class::{FailureKind, ReplyClass};
 pub use classes::{BUILTIN, Classes, Named, Place, Verdict};
 pub use classifier::{CACHE_MAX, Classifier};
 pub use file::{FILE_BYTES_MAX, PATTERN_BYTES_MAX, RULES_MAX, Source, matches_everything};
 pub use mistake::{MISTAKES_MAX, Mistake};
 pub use pattern::{Pattern, one_line};
+pub use rule::{CodePattern, StatusPattern};
 pub use said::{REPLY_BYTES_MAX, Said, read_reply};

@@ -16,6 +16,10 @@ impl Pattern {
     /// # Errors
     /// What is wrong with it; that it matches every refusal is wrong as well.
     pub fn new(text: &str) -> Result<Pattern, String> {
+        if text.contains('@') {
+            // It would match nothing, and nobody would notice.
+            return Err("addresses are taken out of a reply: `@` is never in it".to_owned());
+        }
         let pattern = Pattern(compiled(text).map_err(|(_, why)| why)?);
         let matches_all = ["421 4.7.0 x", "450 Q", "554 5.7.1 7", "550 #", "599"];
         match matches_all.iter().all(|line| pattern.matches(line)) {
@@ -70,7 +74,7 @@ mod tests {
         assert!(
             matches(r"^421 4\.7\.", "421 4.7.28 x") && !matches(r"^421 4\.7\.", "550 421 4.7.")
         );
-        for bad in ["", ".*", "^[45]", r"^\d\d\d", "(", "x{1000}{1000}"] {
+        for bad in ["", ".*", "a@b", "^[45]", r"^\d\d\d", "(", "x{1000}{1000}"] {
             assert!(Pattern::new(bad).is_err(), "{bad}");
         }
         assert!(Pattern::new("^4").is_ok(), "these are not all");

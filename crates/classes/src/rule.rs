@@ -4,11 +4,14 @@ use mail::EnhancedStatus;
 
 /// Which codes: a digit, or any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CodePattern([Option<u8>; 3]);
+pub struct CodePattern([Option<u8>; 3]);
 
 impl CodePattern {
     /// Reads `550`, `55x`, `4xx` or `*`.
-    pub(crate) fn read(word: &str) -> Result<CodePattern, String> {
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(word: &str) -> Result<CodePattern, String> {
         let wrong = || format!("`{word}` is no code: 550, 55x, 5xx or * is wanted");
         if word == "*" {
             return Ok(CodePattern([None; 3]));
@@ -30,7 +33,9 @@ impl CodePattern {
         }
     }
 
-    pub(crate) fn matches(self, code: u16) -> bool {
+    /// Whether it is one of them.
+    #[must_use]
+    pub fn matches(self, code: u16) -> bool {
         let digits = [code / 100 % 10, code / 10 % 10, code % 10];
         self.0.iter().zip(digits).all(|(want, is)| want.is_none_or(|want| u16::from(want) == is))
     }
@@ -43,16 +48,26 @@ impl CodePattern {
 
 /// Which enhanced statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StatusPattern {
+pub enum StatusPattern {
     /// Any, or none.
     Any,
     /// One with these parts; of the last one a range.
-    Of { class: Option<u8>, subject: Option<u16>, detail: Option<(u16, u16)> },
+    Of {
+        /// 4 or 5.
+        class: Option<u8>,
+        /// The second part.
+        subject: Option<u16>,
+        /// The third, from and to.
+        detail: Option<(u16, u16)>,
+    },
 }
 
 impl StatusPattern {
     /// Reads `5.1.1`, `x.1.1`, `5.7.x`, `5.7.606-649` or `*`.
-    pub(crate) fn read(word: &str) -> Result<StatusPattern, String> {
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(word: &str) -> Result<StatusPattern, String> {
         let wrong = || format!("`{word}` is no status: 5.1.1, x.1.1, 5.7.606-649 or * is wanted");
         if word == "*" {
             return Ok(StatusPattern::Any);
@@ -84,7 +99,9 @@ impl StatusPattern {
         Ok(StatusPattern::Of { class, subject, detail })
     }
 
-    pub(crate) fn matches(self, status: Option<EnhancedStatus>) -> bool {
+    /// Whether it is one of them.
+    #[must_use]
+    pub fn matches(self, status: Option<EnhancedStatus>) -> bool {
         let StatusPattern::Of { class, subject, detail } = self else { return true };
         status.is_some_and(|status| {
             class.is_none_or(|class| class == status.class)

@@ -1,5 +1,6 @@
 //! A reply as rules look at it.
 
+use crate::addresses::without_addresses;
 use mail::EnhancedStatus;
 
 /// Octets of a reply's words that rules look at: what stands behind them is not read, so that the work
@@ -15,7 +16,8 @@ pub struct Said<'a> {
     pub status: Option<EnhancedStatus>,
     /// Who runs the peer, as rules name it.
     pub provider: Option<&'a str>,
-    /// What stands behind the codes.
+    /// What stands behind the codes. Addresses in it are not read: whoever could choose one would choose
+    /// what the reply means.
     pub text: &'a str,
 }
 
@@ -26,7 +28,8 @@ impl Said<'_> {
     }
 
     /// The status, also where it stands in the words, as qmail and its kin write it: `(#5.1.1)`.
-    pub(crate) fn status_in(&self, words: &str) -> Option<EnhancedStatus> {
+    #[must_use]
+    pub fn status_in(&self, words: &str) -> Option<EnhancedStatus> {
         self.status.or_else(|| {
             let (_, behind) = words.split_once('#')?;
             let end = behind.find(|c: char| c != '.' && !c.is_ascii_digit());
@@ -36,10 +39,11 @@ impl Said<'_> {
     }
 }
 
-/// Appends the words in one line, with one space between two, [`REPLY_BYTES_MAX`] octets at most.
+/// Appends the words in one line, without addresses, with one space between two, [`REPLY_BYTES_MAX`] octets at most.
 pub(crate) fn push_words(text: &str, out: &mut String) {
     let limit = out.len() + REPLY_BYTES_MAX;
     let start = out.len();
+    let text = without_addresses(text);
     for c in text.chars() {
         let c = if c.is_whitespace() || c.is_control() { ' ' } else { c };
         if c == ' ' && (out.len() == start || out.ends_with(' ')) {
@@ -106,6 +110,7 @@ mod tests {
     fn words_are_one_line_of_a_bounded_length() {
         assert_eq!(words("  No\n such\t\tuser \r\n"), "No such user");
         assert_eq!(words(""), "");
+        assert_eq!(words("<spamhaus@x.test>: user unknown"), "<>: user unknown");
         assert_eq!(words(&"x".repeat(REPLY_BYTES_MAX)).len(), REPLY_BYTES_MAX);
         assert_eq!(words(&"x".repeat(REPLY_BYTES_MAX + 1)).len(), REPLY_BYTES_MAX);
         assert_eq!(words(&"é".repeat(REPLY_BYTES_MAX)).len(), REPLY_BYTES_MAX);

@@ -3,7 +3,7 @@
 use super::Together;
 use super::read::Reading;
 use super::rule::{Action, After, Do, HITS_MAX, Heard, LASTS_MAX, Part, Rules, Told};
-use super::written::{ActionText, RuleText, ScopeText, TogetherText};
+use super::written::{ActionText, RuleText, ScopeText, TextsText, TogetherText};
 use crate::quantity::parse_duration;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ impl Reading<'_> {
             return None;
         }
         let heard = Heard {
+            code: self.told_all(at, "code", written.code.as_ref()),
+            status: self.told_all(at, "status", written.status.as_ref()),
             pattern: self.told(at, "match", written.matches.as_deref()),
             class: self.told(at, "class", written.class.as_deref()),
             kind: self.told(at, "kind", written.kind.as_deref()),
@@ -63,6 +65,15 @@ impl Reading<'_> {
     fn told(&self, at: &str, key: &str, text: Option<&str>) -> Option<Told> {
         let place = self.place(&format!("{at}.{key}")).to_string().into();
         Some(Told { text: text?.into(), place })
+    }
+
+    fn told_all(&self, at: &str, key: &str, texts: Option<&TextsText>) -> Vec<Told> {
+        let texts = match texts {
+            None => return Vec::new(),
+            Some(TextsText::One(text)) => std::slice::from_ref(text),
+            Some(TextsText::Several(texts)) => texts,
+        };
+        texts.iter().filter_map(|text| self.told(at, key, Some(text))).collect()
     }
 
     /// `3 in 10m`.

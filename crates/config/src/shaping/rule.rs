@@ -99,6 +99,10 @@ pub struct Told {
 /// What a rule listens for: at least one of these, and all that there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
+    /// One of these codes; none: any.
+    pub code: Vec<Told>,
+    /// One of these statuses; none: any, or none.
+    pub status: Vec<Told>,
     /// A pattern on the reply.
     pub pattern: Option<Told>,
     /// The reply's class.
@@ -109,7 +113,11 @@ pub struct Heard {
 
 impl Heard {
     pub(super) fn is_nothing(&self) -> bool {
-        self.pattern.is_none() && self.class.is_none() && self.kind.is_none()
+        self.pattern.is_none()
+            && self.class.is_none()
+            && self.kind.is_none()
+            && self.code.is_empty()
+            && self.status.is_empty()
     }
 }
 
@@ -140,8 +148,12 @@ impl Rule {
     /// For people: `/unusual rate/, 3 in 10m: backoff for 30m`.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let Heard { pattern, class, kind } = &self.heard;
+        let Heard { code, status, pattern, class, kind } = &self.heard;
         let mut heard = Vec::new();
+        for (what, all) in [("code", code), ("status", status)] {
+            let all: Vec<&str> = all.iter().map(|told| &*told.text).collect();
+            heard.extend((!all.is_empty()).then(|| format!("{what} {}", all.join(" or "))));
+        }
         heard.extend(pattern.as_ref().map(|pattern| format!("/{}/", pattern.text)));
         heard.extend(class.as_ref().map(|class| format!("class {}", class.text)));
         heard.extend(kind.as_ref().map(|kind| format!("kind {}", kind.text)));
@@ -233,7 +245,8 @@ impl Part {
             }
         };
         let Some(heard) = self.heard.clone().filter(|heard| !heard.is_nothing()) else {
-            let help = "a pattern (`match`), a `class` or a `kind` of the reply";
+            let help =
+                "a `code`, a `status`, a pattern (`match`), a `class` or a `kind` of the reply";
             return wrong(&self.place, "listens for nothing", help);
         };
         if let Some((_, place)) = self.until_delivered.as_ref().filter(|_| !action.sets_limits()) {

@@ -81,13 +81,25 @@ pub(super) struct TogetherText {
     pub(super) rate: Option<Vec<String>>,
 }
 
+/// One or several.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(super) enum TextsText {
+    One(String),
+    Several(Vec<String>),
+}
+
 /// A rule. What a later file leaves out is as it was.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct RuleText {
     /// Its name.
     pub(super) name: String,
-    /// A pattern on the reply with its codes, in one line.
+    /// The reply's code: `421`, `45x`; one of several.
+    pub(super) code: Option<TextsText>,
+    /// The reply's enhanced status: `4.7.28`, `x.7.28`, `5.7.606-649`; one of several.
+    pub(super) status: Option<TextsText>,
+    /// A pattern on the reply with its codes, in one line, but for what we said ourselves.
     #[serde(rename = "match")]
     pub(super) matches: Option<String>,
     /// The reply's class.

@@ -18,7 +18,7 @@ pub struct Effect {
     /// Whom it concerns; absent: the next hop alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The next hop, where that is nobody's.
+    /// The next hop, where that is nobody's; or where a provider's rule was heard by mail for one domain only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_hop: Option<String>,
     /// The source; empty: mail without one. Absent: all.
@@ -98,7 +98,11 @@ impl Effect {
     #[must_use]
     pub fn covers(&self, provider: Option<&str>, next_hop: &str, source: &str) -> bool {
         let is_there = match &self.provider {
-            Some(wanted) => provider == Some(wanted),
+            Some(wanted) => {
+                let is_narrow = self.next_hop.is_some();
+                provider == Some(wanted)
+                    && (!is_narrow || self.next_hop.as_deref() == Some(next_hop))
+            }
             None => provider.is_none() && self.next_hop.as_deref() == Some(next_hop),
         };
         is_there && self.source.as_deref().is_none_or(|wanted| wanted == source)
@@ -115,7 +119,10 @@ impl Effect {
     #[must_use]
     pub fn whom(&self) -> String {
         let mut whom = match (&self.provider, &self.next_hop) {
-            (Some(provider), _) => format!("provider {provider}"),
+            (Some(provider), None) => format!("provider {provider}"),
+            (Some(provider), Some(next_hop)) => {
+                format!("the next hop {next_hop} of provider {provider}")
+            }
             (None, Some(next_hop)) => format!("the next hop {next_hop}"),
             (None, None) => "nobody".to_owned(),
         };

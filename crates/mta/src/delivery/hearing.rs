@@ -2,20 +2,24 @@
 //! them lacks is nobody's rule.
 
 use super::Delivery;
+use crate::line::Owner;
 use crate::message::Message;
 use crate::meta;
 use crate::seams::World;
-use crate::shaping::{Key, Words};
+use crate::shaping::{Key, Origin, Words};
 use config::shaping::{Action, Rule};
-use mail::{Failure, Reply};
-use queue::{ReadyId, ReadyKey};
+use mail::{Failure, Mailbox, Reply, Step};
+use queue::{ReadyId, ReadyKey, Work};
 use spool::record::tag;
+
+/// Recipients whose words are taken out of what a peer says of a transaction.
+const WORDS_OF_MAX: usize = 100;
 
 /// What became of the recipients of a transaction. A rule is heard once of it, however many were refused.
 pub(super) fn outcomes<W: World>(
     delivery: &Delivery<W>,
     ready: ReadyId,
-    message: &Message,
+    (message, work): (&Message, &Work),
     outcomes: &[Result<Reply, Failure>],
 ) {
     let shaped = &delivery.schedule.shaped;
@@ -27,15 +31,46 @@ pub(super) fn outcomes<W: World>(
         count(delivery, ready, u32::try_from(delivered).unwrap_or(u32::MAX));
     }
     if delivered < outcomes.len() {
-        let failures = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
-        hear(delivery, ready, Some(message), failures);
+        let all = &message.envelope.recipients;
+        let mailbox = |index: u32| all.get(index as usize).map(|recipient| &recipient.mailbox);
+        let recipients: Vec<Option<&Mailbox>> =
+            work.entries.iter().map(|(_, index, _)| mailbox(*index)).collect();
+        let failures = recipients.iter().copied().zip(outcomes);
+        let failures =
+            failures.filter_map(|(recipient, outcome)| Some((recipient, outcome.as_ref().err()?)));
+        let ours = own_words(delivery, ready, message, recipients.iter().copied().flatten());
+        let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
+        hear(delivery, ready, (Some(message), &ours), failures);
     }
+}
+
+/// What we said in a transaction, and whoever sends or is written to has chosen.
+fn own_words<'m, W: World>(
+    delivery: &Delivery<W>,
+    ready: ReadyId,
+    message: &'m Message,
+    recipients: impl Iterator<Item = &'m Mailbox>,
+) -> Vec<String> {
+    let addresses = message.envelope.reverse_path.iter().chain(recipients);
+    let mut ours: Vec<String> = Vec::new();
+    for address in addresses.take(WORDS_OF_MAX) {
+        ours.extend([address.local_unquoted().into(), address.domain().as_str().to_owned()]);
+    }
+    ours.extend(delivery.schedule.hop(ready).map(|hop| hop.hostname.as_str().to_owned()));
+    ours.extend(message.envelope.envid.as_deref().map(str::to_owned));
+    // A part of a longer one goes last, or what is left of that would be a word.
+    ours.sort_by_key(|word| std::cmp::Reverse(word.len()));
+    ours.dedup();
+    ours
 }
 
 /// A host turned a connection away. Whether a rule stops what goes there for that: then it is no reason to return
 /// mail that waits.
 pub(super) fn opening<W: World>(delivery: &Delivery<W>, ready: ReadyId, failure: &Failure) -> bool {
-    delivery.schedule.shaped.listens() && hear(delivery, ready, None, std::iter::once(failure))
+    let failures = std::iter::once((None, failure));
+    let host = delivery.schedule.hop(ready).map(|hop| hop.hostname.as_str().to_owned());
+    let ours: Vec<&str> = host.iter().map(String::as_str).collect();
+    delivery.schedule.shaped.listens() && hear(delivery, ready, (None, &ours), failures)
 }
 
 fn count<W: World>(delivery: &Delivery<W>, ready: ReadyId, delivered: u32) {
@@ -55,16 +90,25 @@ fn count<W: World>(delivery: &Delivery<W>, ready: ReadyId, delivered: u32) {
 fn hear<'f, W: World>(
     delivery: &Delivery<W>,
     ready: ReadyId,
-    message: Option<&Message>,
-    failures: impl Iterator<Item = &'f Failure>,
+    (message, ours): (Option<&Message>, &[&str]),
+    failures: impl Iterator<Item = (Option<&'f Mailbox>, &'f Failure)>,
 ) -> bool {
     let services = &delivery.services;
     let Some((provider, ready_key)) = delivery.schedule.shaped.whom(ready) else { return false };
     let rules = delivery.schedule.shaped.rules();
     let rules = rules.of(provider.as_deref());
     let (mut is_heard, mut stops) = (vec![false; rules.len()], false);
-    for failure in failures {
-        let Some(words) = Words::of(failure) else { continue };
+    for (recipient, failure) in failures {
+        // What is wrong with an address says nothing of how a provider thinks of us.
+        let is_of_address = failure.step == Some(Step::RcptTo)
+            && failure.status.subject == 1
+            && failure.reply.as_ref().is_some_and(|reply| reply.code != 421);
+        if provider.is_some() && is_of_address {
+            continue;
+        }
+        let Some(words) = Words::of(failure, ours) else { continue };
+        let domain = recipient.map(|recipient| Owner::named("domain", recipient.domain().as_str()));
+        let from = Origin { next_hop: &ready_key.next_hop, domain };
         let asks_class = rules.iter().any(crate::shaping::Heard::asks_class);
         let verdict = asks_class.then(|| services.classes.of(failure)).flatten();
         for (heard, is_heard) in rules.iter().zip(&mut is_heard) {
@@ -74,7 +118,7 @@ fn hear<'f, W: World>(
             *is_heard = true;
             stops |= heard.rule.action == Action::Suspend;
             if let Some(key) = key_of(&heard.rule, provider.as_deref(), &ready_key, message) {
-                services.shared.rules.hear(services.wall(), &heard.rule, &key, &words);
+                services.shared.rules.hear(services.wall(), &heard.rule, &key, (from, &words));
             }
         }
     }

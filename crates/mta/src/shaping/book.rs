@@ -2,6 +2,7 @@
 
 use super::rules::{Rules, Words};
 use crate::control::{Effect, Lift};
+use crate::line::Owner;
 use config::shaping::{After, LASTS_MAX, QUARTERS, Rule};
 use mail::Wall;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,8 +11,16 @@ use std::time::Duration;
 /// Rules that have been heard and have not been heard often enough, each for whom it concerns. Beyond, the one
 /// that was heard least lately begins anew.
 pub(crate) const COUNTS_MAX: usize = 4_096;
-/// Effects at once, those that are remembered included. Beyond, rules have none.
+/// Effects at once, those that are remembered included. Beyond, those go that are only remembered, the oldest
+/// first, and those of next hops alone.
 pub(crate) const EFFECTS_MAX: usize = 2_000;
+/// Of these so many are about next hops alone, which anybody can have as many of as he likes; a provider's rules
+/// always find room.
+const HOPS_MAX: usize = EFFECTS_MAX / 2;
+/// Of those, so many are about hosts of one zone.
+const ZONE_MAX: usize = HOPS_MAX / 4;
+/// That there are too many is told once in as long.
+const TELL_EVERY: Duration = Duration::from_secs(3_600);
 /// News that wait to be told; older ones are lost.
 const NEWS_MAX: usize = 1_000;
 
@@ -39,6 +48,27 @@ impl Key {
     }
 }
 
+/// From where a rule was heard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin<'a> {
+    /// The next hop.
+    pub(crate) next_hop: &'a str,
+    /// The domain of the recipient who was refused; `None`: nobody's words can be in it.
+    pub(crate) domain: Option<Owner>,
+}
+
+/// A rule was heard: when, and by mail for which domain.
+type Hit = (Wall, Option<Owner>);
+
+/// How often a rule was heard that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hits {
+    TooFew,
+    /// Often enough, by mail for one domain.
+    OfOneDomain,
+    Enough,
+}
+
 /// Why an effect is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
@@ -50,6 +80,8 @@ pub(crate) enum Over {
     Lifted,
     /// Its rule is another now, or gone.
     Rule,
+    /// A provider's rule needed its place.
+    Room,
 }
 
 impl Over {
@@ -59,6 +91,7 @@ impl Over {
             Over::Delivered => "delivered",
             Over::Lifted => "lifted",
             Over::Rule => "rule",
+            Over::Room => "room",
         }
     }
 }
@@ -77,27 +110,44 @@ pub(crate) enum News {
 /// What was heard, and what came of it.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
-    heard: BTreeMap<Key, VecDeque<Wall>>,
+    heard: BTreeMap<Key, VecDeque<Hit>>,
     effects: BTreeMap<Key, Effect>,
     news: VecDeque<News>,
+    /// When a rule had no effect for want of room the last time, and when that was told.
+    full: Option<Wall>,
+    told_full: Option<Wall>,
 }
 
 impl Book {
-    /// A rule was heard. Whether something came of it.
-    pub(crate) fn hear(&mut self, now: Wall, rule: &Rule, key: &Key, words: &Words<'_>) -> bool {
-        if self.effects.get(key).is_some_and(|effect| is_same_trouble(effect, now))
-            || !self.is_enough(now, rule.after, key)
-        {
+    /// A rule was heard. Whether something is to be told. What is heard of a provider by mail for one domain alone
+    /// is about the next hop of that: a customer of the provider may have chosen the words.
+    pub(crate) fn hear(
+        &mut self,
+        now: Wall,
+        rule: &Rule,
+        key: &Key,
+        (from, words): (Origin<'_>, &Words<'_>),
+    ) -> bool {
+        if self.effects.get(key).is_some_and(|effect| is_same_trouble(effect, now)) {
             return false;
+        }
+        let narrow;
+        let key = match self.hits(now, rule, key, from) {
+            Hits::TooFew => return false,
+            Hits::Enough => key,
+            Hits::OfOneDomain => {
+                narrow = Key { next_hop: Some(from.next_hop.to_owned()), ..key.clone() };
+                if self.effects.get(&narrow).is_some_and(|effect| is_same_trouble(effect, now)) {
+                    return false;
+                }
+                &narrow
+            }
+        };
+        let known = self.effects.get(key).filter(|known| now < known.until.after(known.lasts()));
+        if known.is_none() && !self.make_room(key, words.peer) {
+            return self.note_full(now, key);
         }
         let known = self.effects.get(key).filter(|known| now < known.until.after(known.lasts()));
-        if known.is_none() && self.effects.len() >= EFFECTS_MAX {
-            // Told once, with what happens next: it may be heard very often.
-            if !self.news.iter().any(|news| matches!(news, News::TooMany(_))) {
-                self.tell(News::TooMany(key.clone()));
-            }
-            return false;
-        }
         let step = known.map_or(1, |known| known.step.saturating_add(1));
         let began = known.filter(|known| known.is_in_force()).map_or(now, |known| known.began);
         let lasts = doubled(rule.lasts, step);
@@ -125,24 +175,89 @@ impl Book {
         true
     }
 
-    /// Counts a hit; whether there were as many as the rule waits for, which are counted anew then.
-    fn is_enough(&mut self, now: Wall, after: Option<After>, key: &Key) -> bool {
-        let Some(After { count, within }) = after else { return true };
+    /// Counts a hit. When there were as many as the rule waits for they are counted anew, but for those of a
+    /// provider that were of one domain, of which others make more.
+    fn hits(&mut self, now: Wall, rule: &Rule, key: &Key, from: Origin<'_>) -> Hits {
+        // A next hop, a tenant or a campaign is told by mail of its own.
+        let is_wide = key.next_hop.is_none() && !rule.action.is_of_party();
+        let After { count, within } = match rule.after {
+            Some(after) => after,
+            None if is_wide => After { count: 1, within: rule.lasts },
+            None => return Hits::Enough,
+        };
         if !self.heard.contains_key(key) && self.heard.len() >= COUNTS_MAX {
-            let oldest = self.heard.iter().min_by_key(|(_, hits)| hits.back().copied());
+            let oldest = self.heard.iter().min_by_key(|(_, hits)| hits.back().map(|hit| hit.0));
             let oldest = oldest.map(|(key, _)| key.clone());
             oldest.and_then(|oldest| self.heard.remove(&oldest));
         }
         let hits = self.heard.entry(key.clone()).or_default();
-        hits.push_back(now);
-        while hits.front().is_some_and(|first| now.since(*first) > within) {
+        hits.push_back((now, from.domain));
+        while hits.front().is_some_and(|first| now.since(first.0) > within) {
             hits.pop_front();
         }
-        let is_enough = hits.len() >= count as usize;
-        if is_enough {
-            self.heard.remove(key);
+        if hits.len() < count as usize {
+            return Hits::TooFew;
         }
-        is_enough
+        let is_others = |hit: &Hit| hit.1.is_none() || hit.1 != from.domain;
+        if is_wide && !hits.iter().any(is_others) {
+            // The last ones are enough to know it when another domain's mail hears the same.
+            while hits.len() > (count as usize).max(1) {
+                hits.pop_front();
+            }
+            return Hits::OfOneDomain;
+        }
+        self.heard.remove(key);
+        Hits::Enough
+    }
+
+    /// Has one go that is not needed, if there are too many for this one. Whether there is room.
+    fn make_room(&mut self, key: &Key, peer: &str) -> bool {
+        let is_of_hop = |effect: &Effect| effect.next_hop.is_some();
+        if key.next_hop.is_some() {
+            let zone = zone_of_peer(peer);
+            let is_near = |effect: &Effect| is_of_hop(effect) && zone_of_peer(&effect.peer) == zone;
+            let count =
+                |is: &dyn Fn(&Effect) -> bool| self.effects.values().filter(|e| is(e)).count();
+            let is_near_full = count(&is_near) >= ZONE_MAX;
+            let is_full = count(&is_of_hop) >= HOPS_MAX || self.effects.len() >= EFFECTS_MAX;
+            return (!is_near_full || self.forget_oldest(|e| is_near(e) && !e.is_in_force()))
+                && (!is_full || self.forget_oldest(|e| is_of_hop(e) && !e.is_in_force()));
+        }
+        self.effects.len() < EFFECTS_MAX
+            || self.forget_oldest(|effect| !effect.is_in_force())
+            || self.forget_oldest(is_of_hop)
+    }
+
+    /// Forgets the one of these that began longest ago; whether there was one.
+    fn forget_oldest(&mut self, is: impl Fn(&Effect) -> bool) -> bool {
+        let found = self.effects.iter().filter(|(_, effect)| is(effect));
+        let oldest = found.min_by_key(|(_, effect)| effect.renewed).map(|(key, _)| key.clone());
+        let gone = oldest.and_then(|key| self.effects.remove(&key));
+        if let Some(effect) = gone.as_ref().filter(|effect| effect.is_in_force()) {
+            self.tell(News::Ended(effect.clone(), Over::Room));
+        }
+        gone.is_some()
+    }
+
+    /// A rule has no effect for want of room; whether that is to be told.
+    fn note_full(&mut self, now: Wall, key: &Key) -> bool {
+        self.full = Some(now);
+        let is_told = self.told_full.is_some_and(|told| now.since(told) < TELL_EVERY);
+        if !is_told {
+            self.told_full = Some(now);
+            self.tell(News::TooMany(key.clone()));
+        }
+        !is_told
+    }
+
+    /// A sentence if a rule had no effect within the last hour for want of room.
+    pub(crate) fn trouble(&self, now: Wall) -> Option<String> {
+        self.full.filter(|full| now.since(*full) < TELL_EVERY).map(|_| {
+            format!(
+                "rules about next hops that are nobody's have no effect: {HOPS_MAX} have one, or {ZONE_MAX} of \
+                 one zone (`postrider shaping list`)"
+            )
+        })
     }
 
     fn tell(&mut self, news: News) {
@@ -240,6 +355,11 @@ impl Book {
     pub(crate) fn take_news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news).into()
     }
+}
+
+/// The zone of the host that said something.
+fn zone_of_peer(peer: &str) -> Owner {
+    Owner::zone(peer.split(['[', ':']).next().unwrap_or(peer))
 }
 
 /// What was under way when an effect began is refused in the same words: that is no new trouble. So is what

@@ -1,6 +1,6 @@
 //! The rules in force and their effects, for all shards.
 
-use super::book::{Book, Key, News};
+use super::book::{Book, Key, News, Origin};
 use super::rules::{Rules, Words};
 use crate::control::{Effect, Lift};
 use config::shaping::Rule;
@@ -87,9 +87,9 @@ impl RulesInForce {
     }
 
     /// A rule was heard.
-    pub(crate) fn hear(&self, now: Wall, rule: &Rule, key: &Key, words: &Words<'_>) {
+    pub(crate) fn hear(&self, now: Wall, rule: &Rule, key: &Key, heard: (Origin<'_>, &Words<'_>)) {
         let mut state = self.lock();
-        if state.book.hear(now, rule, key, words) {
+        if state.book.hear(now, rule, key, heard) {
             self.publish(&state);
         }
     }
@@ -112,6 +112,12 @@ impl RulesInForce {
         next
     }
 
+    /// A sentence if rules have no effect for want of room.
+    #[must_use]
+    pub fn trouble(&self, now: Wall) -> Option<String> {
+        self.lock().book.trouble(now)
+    }
+
     /// What was not told yet.
     pub(crate) fn take_news(&self) -> Vec<News> {
         self.lock().book.take_news()
@@ -120,7 +126,7 @@ impl RulesInForce {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rules::tests::rules;
+    use super::super::rules::tests::{rules, words_of};
     use super::*;
     use config::shaping::QUARTERS;
 
@@ -144,8 +150,9 @@ mod tests {
             tenant: None,
             campaign: None,
         };
-        let words = Words { peer: "mx.big.test", reply: "450 stop".to_owned() };
-        all.hear(Wall(now), rule, &key, &words);
+        let words = words_of("mx.big.test", "450 stop");
+        let from = Origin { next_hop: "mx:big", domain: None };
+        all.hear(Wall(now), rule, &key, (from, &words));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Rules that are ready to be asked.
 
-use ::classes::{FailureKind, Pattern, ReplyClass, Verdict, one_line};
+use ::classes::{
+    CodePattern, FailureKind, Pattern, REPLY_BYTES_MAX, ReplyClass, Said, StatusPattern, Verdict,
+    one_line, without_words,
+};
 use config::shaping::{Rule, Told};
-use mail::{Culprit, Failure};
+use mail::{Culprit, EnhancedStatus, Failure};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -19,6 +22,8 @@ pub struct Rules {
 pub struct Heard {
     /// The rule.
     pub rule: Arc<Rule>,
+    codes: Vec<CodePattern>,
+    statuses: Vec<StatusPattern>,
     pattern: Option<Pattern>,
     class: Option<ReplyClass>,
     kind: Option<FailureKind>,
@@ -31,19 +36,48 @@ pub(crate) struct Words<'a> {
     pub(crate) peer: &'a str,
     /// The reply in one line.
     pub(crate) reply: String,
+    pub(crate) code: u16,
+    pub(crate) status: Option<EnhancedStatus>,
+    /// The same without what we said ourselves: of that nothing is heard.
+    own: String,
 }
 
 impl<'a> Words<'a> {
     /// Of a failure that is a peer's refusal; of what this server or the network lacks there are none.
-    pub(crate) fn of(failure: &'a Failure) -> Option<Words<'a>> {
+    /// `ours`: what we said in the transaction, which senders and recipients have chosen.
+    pub(crate) fn of(failure: &'a Failure, ours: &[&str]) -> Option<Words<'a>> {
         let (Culprit::Peer(peer), Some(reply)) = (&failure.culprit, &failure.reply) else {
             return None;
         };
-        let reply = (400..600)
-            .contains(&reply.code)
-            .then(|| one_line(reply.code, reply.enhanced, &reply.text))?;
-        Some(Words { peer, reply })
+        if !(400..600).contains(&reply.code) {
+            return None;
+        }
+        let said = without_words(&reply.text, ours);
+        // A name may look like a status, and be repeated where one stands.
+        let is_ours = |status: &EnhancedStatus| ours.contains(&&*status.to_string());
+        let enhanced = reply.enhanced.filter(|status| !is_ours(status));
+        let asked = Said { code: reply.code, status: enhanced, provider: None, text: &said };
+        Some(Words {
+            peer,
+            reply: reply_of(failure),
+            code: reply.code,
+            status: asked.status_in(&said),
+            own: one_line(reply.code, enhanced, &said),
+        })
     }
+}
+
+/// A reply in one line, as people get to see it.
+fn reply_of(failure: &Failure) -> String {
+    let Some(reply) = &failure.reply else { return String::new() };
+    let words: Vec<&str> = reply.text.split_whitespace().collect();
+    let mut line = match reply.enhanced {
+        Some(status) => format!("{} {status} {}", reply.code, words.join(" ")),
+        None => format!("{} {}", reply.code, words.join(" ")),
+    };
+    line.truncate(line.floor_char_boundary(REPLY_BYTES_MAX));
+    line.truncate(line.trim_end().len());
+    line
 }
 
 impl Rules {
@@ -58,6 +92,8 @@ impl Rules {
         for (provider, rule) in all {
             let heard = Heard {
                 rule: Arc::clone(rule),
+                codes: read_all(&rule.heard.code, CodePattern::read, &mut mistakes),
+                statuses: read_all(&rule.heard.status, StatusPattern::read, &mut mistakes),
                 pattern: read(&rule.heard.pattern, Pattern::new, &mut mistakes),
                 class: read(&rule.heard.class, str::parse, &mut mistakes),
                 kind: read(&rule.heard.kind, str::parse, &mut mistakes),
@@ -100,7 +136,10 @@ impl Heard {
 
     /// Whether these words are meant, whose class is `verdict`.
     pub(crate) fn matches(&self, words: &Words<'_>, verdict: Option<Verdict>) -> bool {
-        self.pattern.as_ref().is_none_or(|pattern| pattern.matches(&words.reply))
+        (self.codes.is_empty() || self.codes.iter().any(|code| code.matches(words.code)))
+            && (self.statuses.is_empty()
+                || self.statuses.iter().any(|status| status.matches(words.status)))
+            && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(&words.own))
             && self.class.is_none_or(|class| verdict.is_some_and(|v| v.class == class))
             && self.kind.is_none_or(|kind| verdict.is_some_and(|v| v.kind == kind))
     }
@@ -121,6 +160,22 @@ fn read<T>(
     }
 }
 
+fn read_all<T>(
+    told: &[Told],
+    read: impl Fn(&str) -> Result<T, String>,
+    mistakes: &mut Vec<String>,
+) -> Vec<T> {
+    let each = told.iter().map(|told| (read(&told.text), &told.place));
+    let mut all = Vec::with_capacity(told.len());
+    for (read, place) in each {
+        match read {
+            Ok(read) => all.push(read),
+            Err(why) => mistakes.push(format!("{place}: error: {why}")),
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -135,6 +190,12 @@ pub(super) mod tests {
         Rules::read(shaping.rules())
     }
 
+    /// What a peer said.
+    pub(in crate::shaping) fn words_of(peer: &'static str, reply: &str) -> Words<'static> {
+        let (reply, own) = (reply.to_owned(), reply.to_owned());
+        Words { peer, reply, code: 450, status: None, own }
+    }
+
     fn said(reply: Reply) -> Failure {
         Failure::peer("mx.big.test[192.0.2.1]:25", reply, Step::MailFrom)
     }
@@ -146,7 +207,7 @@ pub(super) mod tests {
                     action = \"suspend\"\n";
         let rules = rules(text).unwrap();
         let heard = |failure: &Failure| -> Vec<&str> {
-            let Some(words) = Words::of(failure) else { return Vec::new() };
+            let Some(words) = Words::of(failure, &[]) else { return Vec::new() };
             let reply = failure.reply.as_ref().unwrap();
             let said = ::classes::Said {
                 code: reply.code,
@@ -170,8 +231,35 @@ pub(super) mod tests {
             Failure::network("mx", status, "421 slow down"),
             said(Reply::bare(250, "421 slow down")),
         ] {
-            assert_eq!(Words::of(&failure), None, "{failure}");
+            assert_eq!(Words::of(&failure, &[]), None, "{failure}");
         }
+    }
+
+    #[test]
+    fn what_we_said_ourselves_is_not_heard() {
+        let rule = |name: &str, lines: &str| {
+            format!("[[provider.big.rule]]\nname = \"{name}\"\naction = \"suspend\"\n{lines}\n")
+        };
+        let text = rule("banned", "status = [\"5.7.511\", \"5.7.606-649\"]")
+            + &rule("blocked", "match = '\\bS31[45]0\\b'")
+            + &rule("slow", "code = \"45x\"\nmatch = \"slow down\"");
+        let rules = rules(&text).unwrap();
+        let heard = |code, status, text: &'static str| -> Vec<String> {
+            let failure = said(Reply::new(code, status, text));
+            let ours = ["s3140", "5.7.606", "relay.test"];
+            let words = Words::of(&failure, &ours).unwrap();
+            let heard = rules.of(Some("big")).iter().filter(|heard| heard.matches(&words, None));
+            heard.map(|heard| heard.rule.name.to_string()).collect()
+        };
+        assert_eq!(heard(550, (5, 7, 606), "banned"), ["banned"]);
+        assert_eq!(heard(550, (5, 7, 511), "banned"), ["banned"]);
+        assert_eq!(heard(550, (5, 1, 10), "5.7.606@contoso.test not found"), [""; 0]);
+        assert_eq!(heard(550, (5, 1, 10), "5.7.606 not found (#5.7.606)"), [""; 0]);
+        assert_eq!(heard(550, (5, 1, 1), "S3140: no such mailbox"), [""; 0]);
+        assert_eq!(heard(550, (5, 7, 1), "blocked (S3150)"), ["blocked"]);
+        assert_eq!(heard(451, (4, 7, 1), "slow down"), ["slow"]);
+        assert_eq!(heard(421, (4, 7, 1), "slow down"), [""; 0]);
+        assert_eq!(heard(451, (4, 7, 1), "<\"slow down\"@x.test>: later"), [""; 0]);
     }
 
     #[test]
@@ -184,6 +272,9 @@ pub(super) mod tests {
             ("match = \"(\"", "a.toml:4: error: the pattern: "),
             ("match = \".*\"", "a.toml:4: error: this pattern matches everything"),
             ("match = '^[45]\\d\\d'", "a.toml:4: error: this pattern matches every refusal"),
+            ("match = \"a@b\"", "a.toml:4: error: addresses are taken out"),
+            ("code = \"2xx\"", "a.toml:4: error: `2xx` is no failure"),
+            ("status = [\"4.7.1\", \"4.7\"]", "a.toml:4: error: `4.7` is no status"),
             ("class = \"rate\"", "a.toml:4: error: there is no class `rate`"),
             ("kind = \"bad\"", "a.toml:4: error: there is no kind `bad`"),
         ] {

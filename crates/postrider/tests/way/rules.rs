@@ -429,3 +429,73 @@ fn a_rule_that_a_reload_takes_away_ends_with_what_it_did() {
         assert_eq!(node.count("shaped"), 1);
     });
 }
+
+/// Rules of a provider with customers, as ours are.
+const BANNED: &str = "status = [\"5.7.511\", \"5.7.606-649\"]\nafter = \"2 in 10m\"\naction = \"suspend\"\n\
+                      lasts = \"4h\"\n[[provider.big.rule]]\nname = \"blocked\"\nmatch = \"s3140|blocklisted\"\n\
+                      after = \"2 in 10m\"\naction = \"suspend\"\nlasts = \"4h\"\n";
+
+#[test]
+fn what_a_recipient_is_called_stops_no_provider() {
+    play(|| async {
+        let node = Node::start(&ruled(BANNED)).await;
+        let peer = host(&node, "contoso.test", "mx1.big.test", 1);
+        let _other = host(&node, "other.test", "mx2.big.test", 2);
+        for name in ["5.7.606", "5.7.607", "s3140", "blocklisted"] {
+            for words in ["@contoso.test not found", " not found", ": no such mailbox (#5.7.606)"] {
+                peer.once("RCPT", &format!("550 5.1.10 RESOLVER.ADR; Recipient {name}{words}"));
+                peer.once("RCPT", &format!("550 {name}{words}"));
+                peer.once("RCPT", &format!("550 5.7.1 <{name}@contoso.test>: {name}{words}"));
+                for _ in 0..3 {
+                    submit(&node, "", &[&format!("{name}@contoso.test")]).await;
+                }
+            }
+        }
+        node.wait_for("failed", 36).await;
+        assert_eq!(node.count("shaped"), 0, "{:#?}", node.of("shaped"));
+        submit(&node, "me@source.test", &["x@other.test"]).await;
+        node.wait_for("relayed", 1).await;
+    });
+}
+
+#[test]
+fn what_a_senders_name_or_a_status_in_words_says_stops_no_provider() {
+    play(|| async {
+        let node = Node::start(&ruled(BANNED)).await;
+        let peer = host(&node, "contoso.test", "mx1.big.test", 1);
+        peer.always("MAIL", "550 5.1.8 <s3140@source.test>: s3140 of 5.7.606 rejected");
+        for _ in 0..3 {
+            submit(&node, "s3140@source.test", &["x@contoso.test"]).await;
+        }
+        node.wait_for("failed", 3).await;
+        assert_eq!(node.count("shaped"), 0, "{:#?}", node.of("shaped"));
+    });
+}
+
+#[test]
+fn what_a_customer_of_a_provider_says_stops_mail_for_that_customer_alone() {
+    play(|| async {
+        let node = Node::start(&ruled(BANNED)).await;
+        let (a, b) =
+            (host(&node, "a.test", "mx1.big.test", 1), host(&node, "b.test", "mx2.big.test", 2));
+        let _c = host(&node, "c.test", "mx3.big.test", 3);
+        for _ in 0..3 {
+            a.once("MAIL", "550 5.7.606 our own words");
+            submit(&node, "", &["x@a.test"]).await;
+        }
+        node.wait_for("shaped", 1).await;
+        let shaped = &node.of("shaped")[0];
+        assert_eq!(shaped["provider"], "big");
+        assert!(shaped["next_hop"].as_str().is_some_and(|hop| hop.contains("mx1")), "{shaped}");
+        submit(&node, "me@source.test", &["x@c.test"]).await;
+        node.wait_for("relayed", 1).await;
+        // Another domain's mail hears the same: it is the provider's word.
+        b.once("MAIL", "550 5.7.606 banned");
+        submit(&node, "", &["x@b.test"]).await;
+        node.wait_for("shaped", 2).await;
+        assert_eq!(node.of("shaped")[1]["next_hop"], serde_json::Value::Null);
+        submit(&node, "me@source.test", &["x@c.test"]).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(node.count("relayed"), 1, "it waits");
+    });
+}

@@ -1,4 +1,4 @@
-use super::super::rules::tests::rules;
+use super::super::rules::tests::{rules, words_of};
 use super::*;
 use config::shaping::Action;
 use std::sync::Arc;
@@ -7,9 +7,12 @@ const TEXT: &str = "[provider.big]\nbackoff = { max_connections = 1 }\n\
     [[provider.big.rule]]\nname = \"slow\"\nmatch = \"slow\"\nafter = \"3 in 10m\"\naction = \"backoff\"\nlasts = \"40m\"\n\
     [[provider.big.rule]]\nname = \"few\"\nmatch = \"few\"\naction = { set = { max_connections = 2 } }\nlasts = \"1h\"\n\
     until_delivered = 5\n\
+    [[default.rule]]\nname = \"hop\"\nmatch = \"hop\"\naction = \"suspend\"\nlasts = \"1h\"\n\
     [[provider.big.rule]]\nname = \"stop\"\nmatch = \"stop\"\naction = \"suspend\"\nlasts = \"13h\"\n";
 
 const MINUTE: u64 = 60_000;
+/// More than an hour later.
+const TOLD_NO_MORE: Wall = Wall(61 * MINUTE);
 
 struct World {
     rules: Rules,
@@ -27,8 +30,9 @@ impl World {
 
     fn hear(&mut self, minute: u64, rule: &str, source: &str) -> bool {
         let rule = self.rule(rule);
-        let words = Words { peer: "mx.big.test", reply: "421 4.7.0 slow".to_owned() };
-        self.book.hear(Wall(minute * MINUTE), &rule, &key(&rule.name, source), &words)
+        let words = words_of("mx.big.test", "421 4.7.0 slow");
+        let heard = (Origin { next_hop: "mx:big", domain: None }, &words);
+        self.book.hear(Wall(minute * MINUTE), &rule, &key(&rule.name, source), heard)
     }
 
     /// Rule, step, minute of the end and quarters returned of each that is in force.
@@ -178,11 +182,86 @@ fn there_is_a_limit_on_what_is_counted_and_what_is_in_force() {
     for n in 0..EFFECTS_MAX {
         assert!(world.hear(0, "stop", &format!("ip-{n}")));
     }
-    assert!(!world.hear(0, "stop", "one more") && !world.hear(0, "stop", "another"));
+    assert!(world.hear(0, "stop", "one more"), "that is told");
+    assert!(!world.hear(0, "stop", "another"), "once");
+    assert!(world.book.trouble(Wall(0)).is_some() && world.book.trouble(TOLD_NO_MORE).is_none());
     assert_eq!(world.book.effects().count(), EFFECTS_MAX);
     let news = world.book.take_news();
     assert_eq!(news.len(), NEWS_MAX);
     let too_many = news.iter().filter(|news| matches!(news, News::TooMany(_))).count();
     assert_eq!(too_many, 1);
     assert!(world.hear(13 * 60, "stop", "ip-0"), "what is known comes again all the same");
+}
+
+/// A rule about a next hop that is nobody's.
+fn hear_hop(world: &mut World, minute: u64, host: &str) -> bool {
+    let rule = Arc::clone(world.rules.named(None, "hop").unwrap());
+    let peer: &'static str = Box::leak(host.to_owned().into_boxed_str());
+    let words = words_of(peer, "450 hop");
+    let key = Key { provider: None, next_hop: Some(host.to_owned()), ..key("hop", "") };
+    let from = Origin { next_hop: host, domain: Some(Owner::named("domain", host)) };
+    world.book.hear(Wall(minute * MINUTE), &rule, &key, (from, &words))
+}
+
+#[test]
+fn next_hops_that_are_nobodys_leave_room_for_providers_and_each_other() {
+    let mut world = World::new();
+    for n in 0..2 * EFFECTS_MAX {
+        hear_hop(&mut world, 0, &format!("h{n}.wild.test"));
+    }
+    assert_eq!(world.book.effects().count(), ZONE_MAX, "of one zone");
+    for n in 0..2 * EFFECTS_MAX {
+        hear_hop(&mut world, 0, &format!("mx.wild{n}.test"));
+    }
+    assert_eq!(world.book.effects().count(), HOPS_MAX, "of a thousand zones");
+    assert!(world.book.trouble(Wall(0)).is_some());
+    for n in 0..EFFECTS_MAX {
+        assert!(world.hear(0, "stop", &format!("ip-{n}")), "a provider's rule has an effect");
+    }
+    assert_eq!(world.book.effects().count(), EFFECTS_MAX);
+    assert!(world.book.effects().all(|effect| effect.provider.is_some()));
+}
+
+#[test]
+fn what_is_only_remembered_goes_first() {
+    let mut world = World::new();
+    for n in 0..ZONE_MAX {
+        assert!(hear_hop(&mut world, n as u64 / 100, &format!("h{n}.wild.test")));
+    }
+    let _ = world.advance(90);
+    assert_eq!(world.in_force().len(), 0);
+    assert_eq!(world.book.effects().count(), ZONE_MAX, "for another while");
+    assert!(hear_hop(&mut world, 90, "new.wild.test"));
+    assert_eq!(world.book.effects().count(), ZONE_MAX);
+    assert!(world.book.effects().all(|effect| effect.next_hop.as_deref() != Some("h0.wild.test")));
+}
+
+/// Mail for a domain is refused with these words, by a next hop of its own.
+fn hear_of(world: &mut World, minute: u64, rule: &str, domain: &str) -> bool {
+    let rule = world.rule(rule);
+    let words = words_of("mx.big.test", "421 slow");
+    let from = Origin { next_hop: domain, domain: Some(Owner::named("domain", domain)) };
+    world.book.hear(Wall(minute * MINUTE), &rule, &key(&rule.name, ""), (from, &words))
+}
+
+#[test]
+fn a_provider_is_concerned_when_more_than_one_of_its_domains_is() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        hear_of(&mut world, 0, "slow", "one.test");
+    }
+    assert!(hear_of(&mut world, 0, "stop", "one.test"));
+    let hops = |world: &World| -> Vec<Option<String>> {
+        world.book.effects().map(|effect| effect.next_hop.clone()).collect()
+    };
+    let one = Some("one.test".to_owned());
+    assert_eq!(hops(&world), [one.clone(), one.clone()], "the next hop of that domain alone");
+    let effect = world.book.effects().next().unwrap();
+    assert!(effect.covers(Some("big"), "one.test", "") && !effect.covers(Some("big"), "other", ""));
+    assert!(!hear_of(&mut world, 1, "stop", "one.test"), "the same trouble");
+    // The words of another domain's mail are added to what was heard.
+    assert!(hear_of(&mut world, 2, "slow", "two.test"));
+    assert!(hear_of(&mut world, 2, "stop", "two.test"));
+    let wide = world.book.effects().filter(|effect| effect.next_hop.is_none());
+    assert_eq!(wide.map(|effect| &*effect.rule).collect::<Vec<_>>(), ["slow", "stop"]);
 }
