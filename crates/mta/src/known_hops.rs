@@ -4,7 +4,8 @@
 //! Otherwise a shard that has not met a next hop yet would wait among the unknown ones, with slots
 //! in its hand that another shard, which knows the hop, could use at once.
 
-use crate::line::Who;
+use crate::line::{GOOD_FOR, Standing, Who};
+use mail::Mono;
 use queue::ReadyKey;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,14 +21,14 @@ struct State {
 }
 
 impl State {
-    /// Whether the same hosts, from the same source, are known to greet.
-    fn is_good_otherwise(&self, key: &ReadyKey) -> bool {
+    /// Whether the same hosts, from the same source, are known to answer.
+    fn is_good_otherwise(&self, key: &ReadyKey, now: Mono) -> bool {
         let nothing: Arc<str> = Arc::from("");
         let first = ReadyKey { tls: Arc::clone(&nothing), shaping: nothing, ..key.clone() };
         let mut same = self.by_key.range(first..).take_while(|(other, _)| {
             (&other.source, &other.next_hop) == (&key.source, &key.next_hop)
         });
-        same.any(|(_, known)| known.last_opening == Some(true))
+        same.any(|(_, known)| known.standing(now) == Standing::Good)
     }
 }
 
@@ -36,7 +37,17 @@ struct Known {
     who: Who,
     /// Shards that have a ready queue for it.
     shards: u16,
-    last_opening: Option<bool>,
+    /// When it accepted or rejected something, or nothing was heard of it, and which of both was last.
+    last: Option<(Mono, Standing)>,
+}
+
+impl Known {
+    fn standing(&self, now: Mono) -> Standing {
+        match self.last {
+            Some((at, standing)) if now.since(at) < GOOD_FOR => standing,
+            _ => Standing::Unknown,
+        }
+    }
 }
 
 impl KnownHops {
@@ -49,7 +60,7 @@ impl KnownHops {
         }
         let who = Who::hop(state.next_number);
         state.next_number = state.next_number.wrapping_add(1);
-        state.by_key.insert(key.clone(), Known { who, shards: 1, last_opening: None });
+        state.by_key.insert(key.clone(), Known { who, shards: 1, last: None });
         who
     }
 
@@ -63,21 +74,36 @@ impl KnownHops {
         }
     }
 
-    /// A connection was opened, or could not be.
-    pub(crate) fn note(&self, key: &ReadyKey, opened: bool) {
+    /// A connection was opened, or could not be. A greeting is no verdict on any message: who has failed before
+    /// is unknown again, and nobody is known to be well by it.
+    pub(crate) fn note_opening(&self, key: &ReadyKey, opened: bool, now: Mono) {
         if let Some(known) = self.lock().by_key.get_mut(key) {
-            known.last_opening = Some(opened);
+            match (opened, known.standing(now)) {
+                (false, _) => known.last = Some((now, Standing::Doubtful)),
+                (true, Standing::Doubtful) => known.last = None,
+                (true, Standing::Good | Standing::Unknown) => {}
+            }
         }
     }
 
-    /// Whether the last connection that any shard opened got as far as a greeting; `None` before
-    /// the first. Before that it is enough that one did to the same hosts from the same source, for mail that
-    /// asks for other TLS or has other limits: that they greet hangs on neither. That one did not says nothing:
-    /// it may have been for want of TLS.
-    pub(crate) fn last_opening(&self, key: &ReadyKey) -> Option<bool> {
+    /// It has accepted or rejected a recipient or a content: it is [good](Standing::Good) for an hour; or a
+    /// transaction waits in vain: it is doubtful.
+    pub(crate) fn note(&self, key: &ReadyKey, standing: Standing, now: Mono) {
+        if let Some(known) = self.lock().by_key.get_mut(key) {
+            known.last = Some((now, standing));
+        }
+    }
+
+    /// What any shard knows of it. Before anything is, it is enough what is known of the same hosts from the same
+    /// source, for mail that asks for other TLS or has other limits: that they answer hangs on neither. That
+    /// they did not says nothing: it may have been for want of TLS.
+    pub(crate) fn standing(&self, key: &ReadyKey, now: Mono) -> Standing {
         let state = self.lock();
-        let own = state.by_key.get(key).and_then(|known| known.last_opening);
-        own.or_else(|| state.is_good_otherwise(key).then_some(true))
+        let own = state.by_key.get(key).map_or(Standing::Unknown, |known| known.standing(now));
+        match own {
+            Standing::Unknown if state.is_good_otherwise(key, now) => Standing::Good,
+            own => own,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -89,54 +115,73 @@ impl KnownHops {
 mod tests {
     use super::*;
 
-    #[test]
-    fn hosts_that_greet_are_good_for_mail_that_asks_for_other_tls_too() {
-        let hops = KnownHops::default();
-        let key = |source: &str, tls: &str| ReadyKey {
+    const NOW: Mono = Mono(1_000);
+
+    fn key(source: &str, hop: &str, tls: &str) -> ReadyKey {
+        ReadyKey {
             source: source.into(),
-            next_hop: "mx:out:a:25".into(),
+            next_hop: hop.into(),
             tls: tls.into(),
             shaping: "".into(),
-        };
-        let (plain, strict, other) = (key("", ""), key("", "requiretls"), key("ip-1", ""));
+        }
+    }
+
+    #[test]
+    fn hosts_that_answer_are_good_for_mail_that_asks_for_other_tls_too() {
+        let hops = KnownHops::default();
+        let (plain, strict, other) =
+            (key("", "a", ""), key("", "a", "requiretls"), key("ip-1", "a", ""));
         for known in [&plain, &strict, &other] {
             hops.enter(known);
         }
-        hops.note(&strict, false);
-        assert_eq!(hops.last_opening(&plain), None, "TLS may be what was missing");
-        hops.note(&plain, true);
-        assert_eq!(hops.last_opening(&strict), Some(false), "it knows better");
-        assert_eq!(hops.last_opening(&other), None, "they may have something against the other");
+        hops.note_opening(&strict, false, NOW);
+        assert_eq!(hops.standing(&plain, NOW), Standing::Unknown, "TLS may be what was missing");
+        hops.note(&plain, Standing::Good, NOW);
+        assert_eq!(hops.standing(&strict, NOW), Standing::Doubtful, "it knows better");
+        assert_eq!(hops.standing(&other, NOW), Standing::Unknown, "they may mind the other");
         hops.leave(&strict);
         hops.enter(&strict);
-        assert_eq!(hops.last_opening(&strict), Some(true));
-        let far = ReadyKey { next_hop: "mx:out:b:25".into(), ..plain };
+        assert_eq!(hops.standing(&strict, NOW), Standing::Good);
+        let far = key("", "b", "");
         hops.enter(&far);
-        assert_eq!(hops.last_opening(&far), None);
+        assert_eq!(hops.standing(&far, NOW), Standing::Unknown);
     }
 
     #[test]
     fn what_one_shard_learns_all_know_until_the_last_forgets() {
         let hops = KnownHops::default();
-        let key = |hop: &str| ReadyKey {
-            source: "".into(),
-            next_hop: hop.into(),
-            tls: "".into(),
-            shaping: "".into(),
-        };
-        let (one, other) = (key("smtp:a"), key("smtp:b"));
+        let (one, other) = (key("", "a", ""), key("", "b", ""));
         let who = hops.enter(&one);
         assert_eq!(hops.enter(&one), who, "one place for all shards");
         assert_ne!(hops.enter(&other), who);
-        assert_eq!(hops.last_opening(&one), None);
-        hops.note(&one, true);
-        assert_eq!((hops.last_opening(&one), hops.last_opening(&other)), (Some(true), None));
-        hops.note(&one, false);
+        hops.note(&one, Standing::Good, NOW);
+        assert_eq!(hops.standing(&one, NOW), Standing::Good);
+        assert_eq!(hops.standing(&other, NOW), Standing::Unknown);
+        hops.note_opening(&one, false, NOW);
         hops.leave(&one);
-        assert_eq!(hops.last_opening(&one), Some(false), "the other shard is still there");
+        assert_eq!(hops.standing(&one, NOW), Standing::Doubtful, "the other shard is still there");
         hops.leave(&one);
-        assert_eq!(hops.last_opening(&one), None);
-        hops.note(&one, true);
-        assert_eq!(hops.last_opening(&one), None, "nobody has a queue for it");
+        assert_eq!(hops.standing(&one, NOW), Standing::Unknown);
+        hops.note(&one, Standing::Good, NOW);
+        assert_eq!(hops.standing(&one, NOW), Standing::Unknown, "nobody has a queue for it");
+    }
+
+    #[test]
+    fn a_greeting_proves_nothing_and_a_verdict_counts_for_an_hour_or_until_silence() {
+        let hops = KnownHops::default();
+        let one = key("", "a", "");
+        hops.enter(&one);
+        hops.note_opening(&one, true, NOW);
+        assert_eq!(hops.standing(&one, NOW), Standing::Unknown);
+        hops.note_opening(&one, false, NOW);
+        assert_eq!(hops.standing(&one, NOW), Standing::Doubtful);
+        hops.note_opening(&one, true, NOW);
+        assert_eq!(hops.standing(&one, NOW), Standing::Unknown, "it is back");
+        hops.note(&one, Standing::Good, NOW);
+        hops.note_opening(&one, true, NOW);
+        assert_eq!(hops.standing(&one, NOW), Standing::Good);
+        assert_eq!(hops.standing(&one, NOW + GOOD_FOR), Standing::Unknown);
+        hops.note(&one, Standing::Doubtful, NOW);
+        assert_eq!(hops.standing(&one, NOW), Standing::Doubtful);
     }
 }

@@ -30,6 +30,8 @@ pub mod overrides;
 mod own_fields;
 #[cfg(feature = "planted")]
 pub mod planted;
+pub mod pools;
+mod pressure;
 mod reply_classes;
 mod report_limit;
 pub mod routing;
@@ -48,6 +50,7 @@ pub mod tables;
 mod tenants;
 #[cfg(test)]
 mod testing;
+mod told;
 pub mod unheard;
 pub mod warmup;
 pub mod window;

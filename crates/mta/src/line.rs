@@ -285,7 +285,7 @@ impl Permit {
         let mut state = line.lock();
         // One who holds something already is no newcomer.
         let fits = state.waits_for_all() == 0
-            && state.tree.fits(who, more)
+            && state.tree.fits(who, standing, more)
             && state.obstacle(standing, 1, more) == Obstacle::None;
         if fits {
             self.change(&mut state, Grant { amount: amount.saturating_add(more), ..self.grant });
@@ -311,6 +311,9 @@ impl Permit {
     /// It is held without use since a moment: its holder waits for somebody who is silent. It may
     /// be asked to [give way](Permit::poll_give_way) from now on.
     pub fn idle(&mut self, since: Mono) {
+        if self.idle == Some(since) {
+            return;
+        }
         self.busy();
         let mut state = self.line.lock();
         state.idle(since, self.grant);

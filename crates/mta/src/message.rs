@@ -84,6 +84,9 @@ pub(crate) enum MessageBody {
     Memory(Vec<Bytes>),
     /// In a blob file.
     Blob(BlobId),
+    /// It was let go when it was written to the peer, or others needed its memory more. It can be
+    /// read back.
+    LetGo,
 }
 
 impl Message {
@@ -111,6 +114,7 @@ impl Message {
         let pieces = match &self.body {
             MessageBody::Blob(blob) => return SentBody::Blob(*blob),
             MessageBody::Memory(pieces) => pieces,
+            MessageBody::LetGo => return SentBody::Memory(Cow::Borrowed(&[])),
         };
         if self.omitted.is_empty() {
             return SentBody::Memory(Cow::Borrowed(pieces));
@@ -241,27 +245,41 @@ impl Message {
     pub fn cost(&self) -> usize {
         let body = match &self.body {
             MessageBody::Memory(pieces) => pieces.iter().map(Bytes::len).sum(),
-            MessageBody::Blob(_) => 0,
+            MessageBody::Blob(_) | MessageBody::LetGo => 0,
         };
         body + self.prefix.len() + 512 + self.envelope.recipients.len() * 96
     }
 
+    /// Whether its content is not here any more.
+    #[must_use]
+    pub fn is_let_go(&self) -> bool {
+        matches!(self.body, MessageBody::LetGo)
+    }
+
     /// The same without its content, and without the memory that this takes: what is known about it.
-    pub(crate) fn without_content(&self) -> Message {
+    #[must_use]
+    pub fn without_content(&self) -> Message {
         Message {
             id: self.id,
             received_at: self.received_at,
             envelope: Arc::clone(&self.envelope),
             meta: self.meta.clone(),
             prefix: Bytes::new(),
-            body: MessageBody::Memory(Vec::new()),
-            omitted: Omitted::default(),
+            body: MessageBody::LetGo,
+            omitted: self.omitted.clone(),
             facts: self.facts,
             last_reason: self.last_reason.clone(),
             overrides: self.overrides.clone(),
             memory: None,
-            converted_from: None,
+            converted_from: self.converted_from.as_ref().map(|it| Rc::new(it.without_content())),
         }
+    }
+
+    /// Whether it can be read back at any time, and takes memory until then that others may need
+    /// more.
+    #[must_use]
+    pub fn can_be_let_go(&self) -> bool {
+        self.memory.is_some() && self.converted_from.is_none() && !self.is_let_go()
     }
 
     /// As it was read back from the spool.
@@ -296,6 +314,7 @@ impl Message {
             prefix: self.prefix.clone(),
             body: match &self.body {
                 MessageBody::Memory(pieces) => Body::Memory(pieces.clone()),
+                MessageBody::LetGo => Body::Memory(Vec::new()),
                 MessageBody::Blob(blob) => {
                     Body::Blob { blob: *blob, body_bytes: self.facts.body_bytes }
                 }

@@ -16,6 +16,7 @@ use crate::salts::Salts;
 use crate::shaping::RulesInForce;
 use crate::suspension::Suspensions;
 use crate::tenants::TenantQueues;
+use crate::told::Told;
 use crate::unheard::Unheard;
 use ::classes::Classes;
 use auth::password::Stored;
@@ -63,6 +64,8 @@ pub struct Shared {
     pub(crate) known_hops: KnownHops,
     /// What hosts have shown of themselves.
     pub known_hosts: KnownHosts,
+    /// Sources that the console told of lately.
+    pub(crate) told_sources: Told,
     /// Next hops that are left alone.
     pub suspensions: Suspensions,
     /// Lookups that the limit of open files allows.
@@ -112,6 +115,7 @@ impl Shared {
             known_names: KnownNames::default(),
             known_hops: KnownHops::default(),
             known_hosts: KnownHosts::default(),
+            told_sources: Told::default(),
             suspensions: Suspensions::default(),
             lookups_max: u32::MAX,
             clock: ClockDoubt::default(),
@@ -187,21 +191,31 @@ impl Shared {
     }
 }
 
-/// Connections of the process: those that have not greeted, and may never, have a quarter, so that
-/// next hops which are known to answer always find some left; those that failed the last time
-/// have half of that. One owner has half of all at most.
+/// Connections of the process: next hops that have accepted or rejected nothing within the last hour, and
+/// may never, have a quarter, so that those which are known to answer always find some left; those that
+/// failed the last time, or were silent, have half of that. One zone of them has half of it at most.
 fn connection_parts(max: u64) -> Parts {
     Parts {
         max,
-        owner_max: max.div_ceil(2),
+        owner_max: max.div_ceil(8),
+        good_owner_max: max,
         unproven_max: max.div_ceil(4),
         doubtful_max: max.div_ceil(8),
     }
 }
 
-/// What may be taken by messages that were read back: a quarter of the memory for bodies.
+/// What may be taken by messages that were read back: a quarter of the memory for bodies. Of that a next hop
+/// has half at most; a quarter is for those that are known to answer, and those that are silent have a
+/// quarter.
 fn read_parts(config: &Config) -> Parts {
-    Parts::equal((config.spool.body_memory_bytes / 4).max(1))
+    let max = (config.spool.body_memory_bytes / 4).max(1);
+    Parts {
+        max,
+        owner_max: max.div_ceil(2),
+        good_owner_max: max.div_ceil(2),
+        unproven_max: max - max / 4,
+        doubtful_max: max.div_ceil(4),
+    }
 }
 
 /// What may be taken by messages that are converted: an eighth.
@@ -217,6 +231,7 @@ fn lookup_parts(lookups_max: u32) -> Parts {
     Parts {
         max,
         owner_max: max.div_ceil(4),
+        good_owner_max: max.div_ceil(4),
         unproven_max: max - max / 4,
         doubtful_max: max.div_ceil(4),
     }

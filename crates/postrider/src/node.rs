@@ -231,6 +231,12 @@ impl Node {
         })
     }
 
+    /// A sentence about each pool that is nearly used up.
+    pub(crate) fn pressures(&self) -> Vec<String> {
+        let shared = &self.shared;
+        shared.pressures().into_iter().chain(shared.rules.trouble(wall_now())).collect()
+    }
+
     /// Stops: no new connections, transactions finish for a while, the rest gets 421, what was
     /// delivered is settled, the logs are closed. Whatever hangs is left as it is after some seconds.
     pub(crate) async fn stop(self, console: &Arc<ConsoleLog>) {

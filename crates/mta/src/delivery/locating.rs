@@ -6,7 +6,7 @@
 use super::Delivery;
 use super::outcome::{put_off, unread};
 use crate::answer::{self, Later};
-use crate::line::Who;
+use crate::line::{Standing, Who};
 use crate::routing::Active;
 use crate::routing::find::route_of_key;
 use crate::schedule::resolution::{answer_located, enter_located, host_groups, unanswered};
@@ -84,7 +84,7 @@ async fn recipients_of<W: World>(
 ) -> Result<Vec<Mailbox>, Arc<Failure>> {
     let messages = &delivery.custody.messages;
     let who = Who::other(delivery.services.number, locating.scheduled.0);
-    let place = messages.place_to_load(who, locating.id);
+    let place = messages.place_to_load(who, Standing::Good, locating.id);
     let message = messages.load_in_turn(place, locating.id).await;
     let message = message.map_err(|why| unread("record", &why))?;
     let mailbox = |(_, index): &(_, u32)| {

@@ -107,7 +107,9 @@ impl Gathering {
                 retry_now: Rc::default(),
             }
         });
-        mine.gathered.message = mine.gathered.message.take().or_else(|| new.message.cloned());
+        // What was let go is read back when the report is written.
+        let whole = new.message.filter(|message| !message.is_let_go());
+        mine.gathered.message = mine.gathered.message.take().or_else(|| whole.cloned());
         mine.gathered.judged.extend(new.judged);
         mine.sibling = new.sibling;
         mine.due = mine.due.max(now + wait).min(mine.first + LONGEST);

@@ -7,7 +7,7 @@ use super::{AsMail, Delivery, MailQuestion};
 use crate::answer::Decision;
 use crate::console::Console;
 use crate::known_hosts::KnownHosts;
-use crate::line::{InLine, Permit, Standing, Who};
+use crate::line::{InLine, Owner, Permit, Standing, Who};
 use crate::message::{Message, SentBy};
 use crate::metrics::Metrics;
 use crate::own_fields::OwnFields;
@@ -19,19 +19,23 @@ use crate::routing::lookup::{Asker, InTurn};
 use crate::schedule::sources::{self, Out};
 use crate::schedule::tls_domains::TlsDomain;
 use crate::schedule::warmup;
-use crate::seams::{Dns as _, DnsError, TlsReports, World};
+use crate::seams::{Dns as _, DnsError, Endpoint, TlsReports, World};
 use crate::stopping::StopGuard;
 use bytes::Bytes;
 use config::{Config, Source};
-use mail::{Failure, Mailbox, MessageId, Mono, Reply, Wall};
+use mail::{Failure, Mailbox, MessageId, Mono, Reply, Step, Wall};
 use queue::{CloseReason, EntryId, ReadyId, Take, Work};
 use spool::{BlobId, LoadError};
-use std::cell::RefMut;
+use std::cell::{Cell, RefMut};
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// That a hop answers is told so often to all shards.
+const ANSWERS_TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// A connection slot of a ready queue, given back when dropped, however the task ends.
 pub struct Slot<W: World> {
@@ -40,6 +44,8 @@ pub struct Slot<W: World> {
     hop: Rc<NextHop>,
     reason: CloseReason,
     held: bool,
+    /// When all shards were told last that the hop answers.
+    answered: Cell<Option<Mono>>,
 }
 
 /// How a wait for work ended.
@@ -59,7 +65,8 @@ impl<W: World> Slot<W> {
     /// The slot that the queue has just taken for `ready`, which leads to `hop`.
     pub(super) fn new(delivery: &Rc<Delivery<W>>, ready: ReadyId, hop: Rc<NextHop>) -> Slot<W> {
         let delivery = Rc::clone(delivery);
-        Slot { delivery, ready, hop, reason: CloseReason::Normal, held: true }
+        let (reason, answered) = (CloseReason::Normal, Cell::new(None));
+        Slot { delivery, ready, hop, reason, held: true, answered }
     }
 
     /// Where the ready queue leads.
@@ -183,9 +190,9 @@ impl<W: World> Slot<W> {
         self.reason = reason;
     }
 
-    /// Waits in line for a connection of the process. `None`: nothing waits for it any more, or a
-    /// limit was lowered meanwhile.
-    pub async fn connection(&self) -> Option<Permit> {
+    /// Waits in line for a connection of the process, to a host at this address. `None`: nothing waits for it
+    /// any more, or a limit was lowered meanwhile.
+    pub async fn connection(&self, host: &str, peer: &Endpoint) -> Option<Permit> {
         let schedule = &self.delivery.schedule;
         let standing = schedule.standing(self.ready);
         #[cfg(feature = "planted")]
@@ -198,13 +205,57 @@ impl<W: World> Slot<W> {
             false => standing,
         };
         // Never without: the hop is known as long as its ready queue is.
-        let who = schedule.who(self.ready)?;
+        let who = self.owned(schedule.who(self.ready)?, host, peer);
         let place = self.delivery.services.shared.connections.join(who, standing, 1);
         if place.is_served() {
             return Some(place.await);
         }
         let permit = place.await;
         schedule.queue().needs_opening(self.ready).then_some(permit)
+    }
+
+    /// Whom a hop belongs to: the zone of its host, and in that the network. What the file names belongs to nobody.
+    fn owned(&self, who: Who, host: &str, peer: &Endpoint) -> Who {
+        match peer {
+            Endpoint::Tcp(peer) if self.hop.is_by_mx() => {
+                who.of(Owner::network(peer.ip())).within(Owner::zone(host))
+            }
+            Endpoint::Tcp(_) | Endpoint::Unix(_) => who,
+        }
+    }
+
+    /// What became of a transaction on a connection. A recipient or a content that was accepted or rejected for good
+    /// shows that its peer is well: it is one of those that others must leave some for.
+    pub fn note_verdict(&self, permit: &mut Permit, outcomes: &[Result<Reply, Failure>]) {
+        let is_final = |outcome: &Result<Reply, Failure>| match outcome {
+            Ok(_) => true,
+            Err(failure) => {
+                let is_about_mail = matches!(
+                    failure.step,
+                    Some(Step::RcptTo | Step::Data | Step::Bdat | Step::FinalDot)
+                );
+                is_about_mail && failure.reply.as_ref().is_some_and(|reply| reply.code / 100 == 5)
+            }
+        };
+        if !outcomes.iter().any(is_final) {
+            return;
+        }
+        permit.prove();
+        // A lock that all shards share is not taken for each message.
+        let now = self.now();
+        if self.answered.get().is_none_or(|at| now.since(at) >= ANSWERS_TOLD_EVERY) {
+            self.answered.set(Some(now));
+            self.delivery.schedule.note_standing(self.ready, Standing::Good);
+        }
+    }
+
+    /// The peer of a connection has been silent for long.
+    pub fn note_silence(&self, permit: &mut Permit) {
+        if permit.standing() != Standing::Doubtful {
+            permit.doubt();
+            self.answered.set(None);
+            self.delivery.schedule.note_standing(self.ready, Standing::Doubtful);
+        }
     }
 
     /// Waits in line to be one of the workers of the process that write mailboxes, or discard.
@@ -338,7 +389,10 @@ impl<W: World> Slot<W> {
     /// A place in the line for memory to read a message into, if it must be read.
     #[must_use]
     pub fn place_to_load(&self, id: MessageId) -> Option<InLine> {
-        self.delivery.custody.messages.place_to_load(self.who(), id)
+        let schedule = &self.delivery.schedule;
+        // Next hops have their shares over all shards.
+        let who = schedule.who(self.ready).unwrap_or_else(|| self.who());
+        self.delivery.custody.messages.place_to_load(who, schedule.standing(self.ready), id)
     }
 
     /// The message, from memory or from the spool when its turn comes. Who waits must hold no
@@ -414,8 +468,8 @@ impl<W: World> Slot<W> {
     }
 
     /// Has rules of shaping hear what a host said of a transaction, whatever is made of it.
-    pub fn heard(&self, message: &Message, outcomes: &[Result<Reply, Failure>]) {
-        hearing::outcomes(&self.delivery, self.ready, message, outcomes);
+    pub fn heard(&self, message: &Message, work: &Work, outcomes: &[Result<Reply, Failure>]) {
+        hearing::outcomes(&self.delivery, self.ready, (message, work), outcomes);
     }
 
     /// The same of a host that turned a connection away. Whether a rule stops what goes there for that: then it is

@@ -14,8 +14,10 @@ const LOOKED_AT_MAX: usize = 64;
 pub struct Parts {
     /// In all.
     pub max: u64,
-    /// For one owner, and for one who belongs to nobody.
+    /// For one owner, and for one who belongs to nobody; what is taken in good standing may be more.
     pub owner_max: u64,
+    /// The same in good standing.
+    pub good_owner_max: u64,
     /// For those who are not known to be well, the doubtful included.
     pub unproven_max: u64,
     /// For the doubtful.
@@ -26,7 +28,14 @@ impl Parts {
     /// The same for all.
     #[must_use]
     pub fn equal(max: u64) -> Parts {
-        Parts { max, owner_max: max, unproven_max: max, doubtful_max: max }
+        Parts { max, owner_max: max, good_owner_max: max, unproven_max: max, doubtful_max: max }
+    }
+}
+
+impl Parts {
+    /// What an owner may have, by standing.
+    fn of_owners(&self) -> [u64; 3] {
+        [self.good_owner_max, self.owner_max, self.owner_max]
     }
 }
 
@@ -99,7 +108,7 @@ impl State {
             doubtful: 0,
             leaving: 0,
             next_ticket: 0,
-            tree: Tree::new(parts.owner_max),
+            tree: Tree::new(parts.of_owners()),
             granted: BTreeMap::new(),
             idle: BTreeMap::new(),
             waiting: 0,
@@ -109,7 +118,7 @@ impl State {
 
     pub(super) fn set_parts(&mut self, parts: Parts) {
         self.parts = parts;
-        self.tree.set_owner_max(parts.owner_max);
+        self.tree.set_owner_max(parts.of_owners());
     }
 
     /// Somebody waits from now on: with what ticket.

@@ -40,7 +40,7 @@ fn everybody_has_one_before_anybody_has_a_second() {
 
 #[test]
 fn the_doubtful_and_the_unknown_leave_some_for_the_good() {
-    let parts = Parts { max: 8, owner_max: 8, unproven_max: 4, doubtful_max: 1 };
+    let parts = Parts { max: 8, owner_max: 8, good_owner_max: 8, unproven_max: 4, doubtful_max: 1 };
     let line = Line::new(parts);
     let doubtful = take(&line, 1, Doubtful).expect("one may");
     assert!(take(&line, 2, Doubtful).is_none());
@@ -61,7 +61,13 @@ fn the_doubtful_and_the_unknown_leave_some_for_the_good() {
 
 #[test]
 fn a_second_of_somebody_unknown_leaves_room_for_the_first_of_others() {
-    let line = Line::new(Parts { max: 100, owner_max: 100, unproven_max: 8, doubtful_max: 8 });
+    let line = Line::new(Parts {
+        max: 100,
+        owner_max: 100,
+        good_owner_max: 100,
+        unproven_max: 8,
+        doubtful_max: 8,
+    });
     let tarpits = (0..30).map(|n| n / 10);
     let held: Vec<_> = tarpits.filter_map(|who| take(&line, who, Unknown)).collect();
     assert!(held.len() <= 6, "{}", held.len());
@@ -124,7 +130,7 @@ fn below(line: &Arc<Line>, owner: &str, who: u32, standing: Standing) -> Option<
 
 #[test]
 fn a_zone_with_a_thousand_names_is_one_owner() {
-    let line = Line::new(Parts { owner_max: 4, ..Parts::equal(8) });
+    let line = Line::new(Parts { owner_max: 4, good_owner_max: 4, ..Parts::equal(8) });
     let held: Vec<_> = (0..1_000).filter_map(|n| below(&line, "d.wild.test", n, Good)).collect();
     assert_eq!(held.len(), 4, "its share, though more is left");
     assert!(below(&line, "x.WILD.test.", 2_000, Good).is_none(), "the same zone");
@@ -167,7 +173,7 @@ fn owners_of_one_tenant_take_turns_with_each_other_and_tenants_too() {
 
 #[test]
 fn an_owner_at_its_share_keeps_nobody_else_waiting() {
-    let line = Line::new(Parts { owner_max: 5, ..Parts::equal(10) });
+    let line = Line::new(Parts { owner_max: 5, good_owner_max: 5, ..Parts::equal(10) });
     let of = |zone: &str, n| Who::new(0, n).of(Owner::zone(zone));
     let first = poll(&mut line.join(of("a.test", 1), Good, 4)).expect("at once");
     let mut second = line.join(of("a.test", 2), Good, 4);
@@ -178,10 +184,19 @@ fn an_owner_at_its_share_keeps_nobody_else_waiting() {
     // What is larger than a share is had by one who holds nothing.
     drop((second, other));
     assert!(poll(&mut line.join(of("a.test", 4), Good, 7)).is_some());
-    line.set_parts(Parts { owner_max: 8, ..Parts::equal(10) });
+    line.set_parts(Parts { owner_max: 8, good_owner_max: 8, ..Parts::equal(10) });
     let one = poll(&mut line.join(of("a.test", 5), Good, 4)).expect("at once");
     assert!(poll(&mut line.join(of("a.test", 6), Good, 4)).is_some(), "a larger share by now");
     drop(one);
+}
+
+#[test]
+fn in_good_standing_an_owner_may_have_more() {
+    let line = Line::new(Parts { owner_max: 2, ..Parts::equal(8) });
+    let unknown: Vec<_> = (0..8).filter_map(|n| below(&line, "a.test", n, Unknown)).collect();
+    assert_eq!(unknown.len(), 2);
+    let good: Vec<_> = (0..8).filter_map(|n| below(&line, "a.test", 10 + n, Good)).collect();
+    assert_eq!(good.len(), 6);
 }
 
 #[test]
@@ -237,7 +252,8 @@ fn what_is_silent_does_not_give_way_to_who_holds_as_much() {
 
 #[test]
 fn who_does_not_wait_takes_what_is_left() {
-    let line = Line::new(Parts { owner_max: 6, unproven_max: 5, ..Parts::equal(10) });
+    let line =
+        Line::new(Parts { owner_max: 6, good_owner_max: 6, unproven_max: 5, ..Parts::equal(10) });
     let mut one = line.try_take(Who::new(0, 1), Unknown, 2).expect("there is enough");
     assert!(!one.try_grow(1), "a second time it must leave half of the part");
     one.prove();

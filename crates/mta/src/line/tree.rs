@@ -66,7 +66,8 @@ impl Node {
 pub(super) struct Tree {
     nodes: BTreeMap<Key, Node>,
     heads: Heads,
-    owner_max: u64,
+    /// What an owner may have, by standing.
+    owner_max: [u64; 3],
 }
 
 fn key(path: Path, depth: usize) -> Key {
@@ -76,11 +77,11 @@ fn key(path: Path, depth: usize) -> Key {
 }
 
 impl Tree {
-    pub(super) fn new(owner_max: u64) -> Tree {
+    pub(super) fn new(owner_max: [u64; 3]) -> Tree {
         Tree { nodes: BTreeMap::new(), heads: Heads::default(), owner_max }
     }
 
-    pub(super) fn set_owner_max(&mut self, owner_max: u64) {
+    pub(super) fn set_owner_max(&mut self, owner_max: [u64; 3]) {
         self.owner_max = owner_max;
         let holders: Vec<Path> =
             self.nodes.keys().filter(|key| key.0 == LEVELS).map(|key| key.1).collect();
@@ -173,14 +174,15 @@ impl Tree {
     }
 
     /// Whether the owners of somebody may have so much more.
-    pub(super) fn fits(&self, who: Who, amount: u64) -> bool {
+    pub(super) fn fits(&self, who: Who, standing: Standing, amount: u64) -> bool {
         (1..LEVELS).all(|depth| {
-            self.nodes.get(&key(who.0, depth)).is_none_or(|node| self.may_have(node, amount))
+            let node = self.nodes.get(&key(who.0, depth));
+            node.is_none_or(|node| self.may_have(node, standing as usize, amount))
         })
     }
 
-    fn may_have(&self, node: &Node, amount: u64) -> bool {
-        node.used == 0 || node.used.saturating_add(amount) <= self.owner_max
+    fn may_have(&self, node: &Node, standing: usize, amount: u64) -> bool {
+        node.used == 0 || node.used.saturating_add(amount) <= self.owner_max[standing]
     }
 
     /// How many each of two hold, as far up as they belong to different owners.
@@ -234,7 +236,7 @@ impl Tree {
                 let (ticket, amount) = node.first(standing)?;
                 let turn = Turn { held: node.held, ticket, amount, child: path[depth - 1] };
                 // An owner that may not have more waits for itself, and keeps nobody else waiting.
-                (depth == LEVELS || self.may_have(node, amount)).then_some(turn)
+                (depth == LEVELS || self.may_have(node, standing, amount)).then_some(turn)
             });
             let (was, is_empty) = (node.entered, node.is_empty());
             let above = match depth {

@@ -115,7 +115,7 @@ proptest! {
     ) {
         let standing = if known { Standing::Unknown } else { Standing::Doubtful };
         let strangers = Strangers { networks, names, hold, standing };
-        let parts = Parts { max, owner_max: max / 4, unproven_max: max / 4 * 3, doubtful_max: max / 4 };
+        let parts = Parts { max, owner_max: max / 4, good_owner_max: max / 4, unproven_max: max / 4 * 3, doubtful_max: max / 4 };
         let mut world = World::new(parts, strangers);
         (0..30).for_each(|now| world.turn(now));
         let waits = waits_of_others(&mut world, Standing::Good, 4);
@@ -135,7 +135,7 @@ proptest! {
     ) {
         let standing = if doubtful { Standing::Doubtful } else { Standing::Unknown };
         let strangers = Strangers { networks, names, hold, standing };
-        let parts = Parts { max, owner_max: max / 4, unproven_max: max / 4 * 3, doubtful_max: max / 4 };
+        let parts = Parts { max, owner_max: max / 4, good_owner_max: max / 4, unproven_max: max / 4 * 3, doubtful_max: max / 4 };
         let mut world = World::new(parts, strangers);
         let waits = waits_of_others(&mut world, Standing::Unknown, 1);
         prop_assert_eq!(waits.len(), 100);

@@ -4,7 +4,7 @@ use super::hop_tls::HopTls;
 use super::hosts::{HostGroup, HostStates};
 use crate::encryption::Encryption;
 use crate::event::Hop;
-use config::{Route, Settings, Source};
+use config::{Destination, Route, Settings, Source};
 use mail::{Domain, Mono};
 use std::any::Any;
 use std::cell::{Cell, OnceCell};
@@ -93,6 +93,11 @@ impl NextHop {
             && self.provider == other.provider
             && self.source == other.source
             && self.hostname == other.hostname
+    }
+
+    /// Whether the DNS named its hosts.
+    pub fn is_by_mx(&self) -> bool {
+        matches!(self.channel.destination(), Destination::Mx { .. })
     }
 
     /// How many hosts there are.

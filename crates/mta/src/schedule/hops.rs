@@ -64,19 +64,27 @@ impl Hops {
     }
 
     /// A connection was opened, or could not be.
-    pub(crate) fn note_opening(&self, all: &KnownHops, ready: ReadyId, opened: bool) {
+    pub(crate) fn note_opening(&self, all: &KnownHops, ready: ReadyId, opened: bool, now: Mono) {
         if let Some(place) = self.0.borrow().get(&ready) {
-            all.note(&place.key, opened);
+            all.note_opening(&place.key, opened, now);
         }
     }
 
-    /// What any shard knows of a ready queue's hop.
-    pub(crate) fn standing(&self, all: &KnownHops, ready: ReadyId) -> Standing {
+    /// It answered, or was silent.
+    pub(crate) fn note(&self, all: &KnownHops, ready: ReadyId, standing: Standing, now: Mono) {
+        if let Some(place) = self.0.borrow().get(&ready) {
+            all.note(&place.key, standing, now);
+        }
+    }
+
+    /// What any shard knows of a ready queue's hop. One that the file names is nobody's whom strangers can have
+    /// us write to, and is good unless it fails.
+    pub(crate) fn standing(&self, all: &KnownHops, ready: ReadyId, now: Mono) -> Standing {
         let hops = self.0.borrow();
-        match hops.get(&ready).and_then(|place| all.last_opening(&place.key)) {
-            None => Standing::Unknown,
-            Some(true) => Standing::Good,
-            Some(false) => Standing::Doubtful,
+        let Some(place) = hops.get(&ready) else { return Standing::Unknown };
+        match all.standing(&place.key, now) {
+            Standing::Unknown if !place.hop.is_by_mx() => Standing::Good,
+            known => known,
         }
     }
 }

@@ -307,14 +307,21 @@ impl<W: World> Schedule<W> {
 
     /// What any shard knows of a ready queue's hop.
     pub(crate) fn standing(&self, ready: ReadyId) -> Standing {
-        self.hops.standing(&self.services.shared.known_hops, ready)
+        self.hops.standing(&self.services.shared.known_hops, ready, self.services.now())
+    }
+
+    /// A ready queue's hop answered, or was silent: for all shards to know.
+    pub(crate) fn note_standing(&self, ready: ReadyId, standing: Standing) {
+        let now = self.services.now();
+        self.hops.note(&self.services.shared.known_hops, ready, standing, now);
     }
 
     /// Lets the other shards know how the last opening went.
     pub(crate) fn note_opening(&self, ready: ReadyId) {
         let last = self.queue().last_opening(ready);
         if let Some(opened) = last {
-            self.hops.note_opening(&self.services.shared.known_hops, ready, opened);
+            let now = self.services.now();
+            self.hops.note_opening(&self.services.shared.known_hops, ready, opened, now);
         }
     }
 

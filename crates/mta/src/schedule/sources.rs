@@ -58,7 +58,9 @@ pub(crate) fn note_out<W: World>(schedule: &Schedule<W>, source: &Arc<str>, out:
         all.retain(|_, known| known.until > now);
         all.insert((Arc::clone(source), way), found);
     }
-    if out == Out::Source {
+    // Each shard finds out for itself, and each opening that is under way.
+    let is_news = || schedule.services.shared.told_sources.is_news(source, now, OUT_FOR / 2);
+    if out == Out::Source && is_news() {
         schedule.services.console.warn("source", format_args!("{source} is out: {why}"));
     }
     let concerned: Vec<(ReadyId, ReadyKey)> = {

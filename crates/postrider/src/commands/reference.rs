@@ -78,6 +78,16 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_limits_is_fresh() {
+        let (fresh, name) = (mta::pools::page(), "limits.md");
+        if std::env::var_os("POOLS").is_some_and(|what| what == "write") {
+            let path = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+            std::fs::write(path, &fresh).unwrap();
+        }
+        assert!(stored(name) == fresh, "run: POOLS=write cargo test the_page_of_limits_is_fresh");
+    }
+
+    #[test]
     #[cfg_attr(not(feature = "sql"), ignore = "the file has the keys of all features")]
     fn the_schema_file_is_fresh() {
         let fresh = format!("{:#}\n", crate::tables::schema().json());

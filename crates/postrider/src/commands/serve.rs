@@ -330,6 +330,7 @@ fn start_admin(
 fn status(node: &Node, reloads: &Reloads) -> Status {
     let problems = node.problem_finder()().into_iter().chain(node.hanging_finder()());
     let problems = problems.chain(reloads.problem()).chain(node.suspension_finder()());
+    let problems = problems.chain(node.pressures());
     Status {
         version: crate::VERSION.to_owned(),
         uptime_ms: node.started.elapsed().0 / 1_000,

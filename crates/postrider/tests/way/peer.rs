@@ -13,7 +13,8 @@ pub(crate) struct Peer(Rc<Memory>);
 
 #[derive(Default)]
 struct Memory {
-    /// By verb (`CONNECT`, `EHLO`, `MAIL`, …, `.` for the end of the content); once each, in order.
+    /// By verb (`CONNECT`, `EHLO`, `MAIL`, …, `.` for the end of the content, `content` before it is
+    /// read); once each, in order.
     replies: RefCell<BTreeMap<&'static str, VecDeque<String>>>,
     /// By verb, whenever there is none in `replies`.
     always: RefCell<BTreeMap<&'static str, String>>,
@@ -160,16 +161,23 @@ impl Peer {
         unread: &mut Vec<u8>,
         envelope: &mut Sent,
     ) -> std::io::Result<()> {
-        let mut sent = std::mem::take(envelope);
-        let within = self.reply("content", "");
-        if !within.is_empty() {
+        let pace = self.reply("content", "");
+        if pace == "silence" {
+            std::future::pending().await
+        }
+        if !pace.is_empty() && pace != "slow" {
             // Whoever answers within the content says nothing at its end.
             line(stream, unread).await?;
-            self.write(stream, &within).await?;
+            self.write(stream, &pace).await?;
             while line(stream, unread).await?.is_some_and(|line| line != ".") {}
             return Ok(());
         }
+        let (mut sent, mut lines) = (std::mem::take(envelope), 0);
         while let Some(line) = line(stream, unread).await? {
+            lines += 1;
+            if pace == "slow" && lines % 100 == 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            }
             if line == "." {
                 self.0.contents.set(self.0.contents.get() + 1);
                 let reply = self.reply(".", "250 2.0.0 taken");

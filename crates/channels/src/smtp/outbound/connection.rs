@@ -3,11 +3,13 @@
 mod ending;
 
 use super::content;
-use super::dialogue::{Content, Dialogue};
+use super::dialogue::Dialogue;
 use super::encoding::{self, Encoding, Fit};
 use super::envelope;
+use super::held::Held;
 use super::memory::Memory;
 use super::opening::{self, OpenError, Opened};
+use super::patience::{NEEDED, Patience};
 use super::relay_of;
 use super::seat::Seat;
 use super::tls_result::TlsResult;
@@ -50,6 +52,8 @@ struct Connection<W: World> {
     seat: Seat<W::Time>,
     /// One of the connections that the process may have open.
     permit: Permit,
+    /// With the peer.
+    patience: Patience<W>,
     /// What it has shown of TLS, if that counts.
     tls_result: Option<Box<TlsResult>>,
     /// Last: the connection is gone when its slot is given back.
@@ -128,6 +132,7 @@ impl<W: World> Connection<W> {
     /// One that carried nothing yet.
     fn new(slot: Slot<W>, opened: Opened<W>) -> Connection<W> {
         Connection {
+            patience: Patience::new(&slot, Rc::clone(&opened.dialogue.stir)),
             dialogue: opened.dialogue,
             event_hop: opened.event_hop,
             peer: opened.peer,
@@ -358,11 +363,24 @@ impl<W: World> Connection<W> {
             result.carry(&self.slot, &self.dialogue.wire.stream, &work);
         }
         self.dialogue.wire.session.start(self.slot.now(), outgoing);
-        self.dialogue.content = Some(Content { message: Rc::clone(&message), encoding });
+        let message = self.hold(message, encoding);
         self.in_flight.push_back(InFlight { work, message, unreadable: None });
         self.dialogue.write(&self.slot).await;
         self.note_unreadable();
         Ok(())
+    }
+
+    /// Holds a content until it is written. What is known of its message: what was read back is let go then.
+    fn hold(&mut self, message: Rc<Message>, encoding: Option<Rc<Encoding>>) -> Rc<Message> {
+        let known = match message.memory {
+            Some(_) => Rc::new(message.without_content()),
+            None => Rc::clone(&message),
+        };
+        let now = self.slot.now();
+        self.dialogue.stir.note(now);
+        self.dialogue.stir.commit(!self.in_flight.is_empty());
+        self.dialogue.content = Some(Held::new(message, encoding, now));
+        known
     }
 
     /// RFC 8689 §4.2.1; §5: a report goes anyhow, and so does what has come to the end of its way.
@@ -410,7 +428,16 @@ impl<W: World> Connection<W> {
 
     /// What the session has to tell next.
     async fn next_event(&mut self) -> ClientEvent {
-        let event = self.dialogue.next_event(&self.slot).await;
+        let (dialogue, slot) = (&mut self.dialogue, &self.slot);
+        let waiting = dialogue.next_event(slot);
+        let event = match self.patience.wait(slot, &mut self.permit, waiting).await {
+            Some(event) => event,
+            // Nothing of a content has gone: as if the connection were lost.
+            None => {
+                dialogue.wire.session.handle_broken(slot.now(), NEEDED);
+                dialogue.next_event(slot).await
+            }
+        };
         self.note_unreadable();
         event
     }

@@ -1,8 +1,11 @@
 //! Writing a transaction: protocol bytes and content, in as few writes as the pieces allow.
 
 use super::encoding::Encoding;
+use super::held::Held;
+use super::patience::Stir;
 use super::wire::Wire;
 use bytes::Bytes;
+use mail::Mono;
 use mail::transfer_encoding::Encoder;
 use mta::delivery::Slot;
 use mta::message::{Message, SentBody};
@@ -10,7 +13,7 @@ use mta::seams::{Stream, World};
 use smallvec::SmallVec;
 use smtp::client::DotStuffer;
 use smtp::client::{ClientSession, Output};
-use spool::{BlobId, LoadError};
+use spool::LoadError;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
@@ -44,23 +47,19 @@ impl From<io::Error> for WriteError {
 /// When the connection or the read of a blob fails.
 pub(super) async fn write_plan<W: World>(
     slot: &Slot<W>,
-    wire: &mut Wire<W>,
+    (wire, stir): (&mut Wire<W>, &Stir),
     plan: &[Output],
-    message: Option<&Message>,
-    encoding: Option<&Encoding>,
+    content: Option<Held>,
 ) -> Result<(), WriteError> {
-    let blob = message.and_then(|m| match m.sent_body() {
-        SentBody::Blob(blob) => Some((m, blob)),
-        SentBody::Memory(_) => None,
-    });
-    let has_content = plan.iter().any(|piece| !matches!(piece, Output::Bytes { .. }));
-    match blob {
-        Some((message, blob)) if has_content => {
-            write_with_blob(slot, wire, plan, message, blob, encoding).await
+    match content {
+        Some(content) if content.is_read_on() => {
+            write_reading(slot, (wire, stir), plan, content).await
         }
-        _ => {
-            let pieces = gather(plan, &wire.session, message, encoding);
-            Ok(write_pieces(slot, wire, &pieces).await?)
+        content => {
+            let encoding = content.as_ref().and_then(Held::encoding);
+            let message = content.as_ref().and_then(Held::message);
+            let mut pieces = gather(plan, &wire.session, message, encoding.as_deref());
+            Ok(write_pieces(slot, (wire, stir), &mut pieces, None).await?)
         }
     }
 }
@@ -154,34 +153,36 @@ impl<'e> Form<'e> {
     }
 }
 
-async fn write_with_blob<W: World>(
+/// Writes a content piece by piece, each of which is had when its turn comes.
+async fn write_reading<W: World>(
     slot: &Slot<W>,
-    wire: &mut Wire<W>,
+    (wire, stir): (&mut Wire<W>, &Stir),
     plan: &[Output],
-    message: &Message,
-    blob: BlobId,
-    encoding: Option<&Encoding>,
+    mut content: Held,
 ) -> Result<(), WriteError> {
+    let encoding = content.encoding();
     for output in plan {
         if let Output::Bytes { start, end } = *output {
             let bytes = wire.session.buffer()[start..end].to_vec();
-            write_pieces(slot, wire, &[Piece::Protocol(bytes)]).await?;
+            let mut pieces = [Piece::Protocol(bytes)];
+            write_pieces(slot, (&mut *wire, stir), &mut pieces, Some(&mut content)).await?;
             continue;
         }
-        let prefix = [Piece::Content(message.prefix.clone())];
-        write_pieces(slot, wire, &prefix).await?;
-        let mut form = Form::new(*output, encoding);
+        let mut prefix = [Piece::Content(content.prefix(slot).await?)];
+        write_pieces(slot, (&mut *wire, stir), &mut prefix, Some(&mut content)).await?;
+        let mut form = Form::new(*output, encoding.as_deref());
         let mut offset = 0;
-        while offset < message.sent_body_bytes() {
-            let piece = slot.load_blob(message, blob, offset).await?;
+        while offset < content.sent_body_bytes() {
+            let piece = content.piece(slot, offset).await?;
             offset += piece.len() as u64;
             let mut pieces = Pieces::new();
             form.push(&mut pieces, &piece);
-            write_pieces(slot, wire, &pieces).await?;
+            drop(piece);
+            write_pieces(slot, (&mut *wire, stir), &mut pieces, Some(&mut content)).await?;
         }
         let mut pieces = Pieces::new();
         form.finish(&mut pieces);
-        write_pieces(slot, wire, &pieces).await?;
+        write_pieces(slot, (&mut *wire, stir), &mut pieces, None).await?;
     }
     Ok(())
 }
@@ -222,21 +223,57 @@ impl HeaderScan {
     }
 }
 
+/// Writes these. While the peer takes nothing, the content that they are of may be let go.
 async fn write_pieces<W: World>(
     slot: &Slot<W>,
-    wire: &mut Wire<W>,
-    pieces: &[Piece],
+    (wire, stir): (&mut Wire<W>, &Stir),
+    pieces: &mut [Piece],
+    mut content: Option<&mut Held>,
 ) -> io::Result<()> {
     let mut cursor = Cursor { piece: 0, offset: 0 };
     while cursor.piece < pieces.len() {
-        let written = poll_fn(|cx| poll_write(slot, wire, pieces, &cursor, cx)).await?;
+        let written = poll_fn(|cx| {
+            let written = poll_write(slot, wire, pieces, &cursor, cx);
+            if written.is_pending()
+                && let Some(content) = &mut content
+            {
+                poll_give_way(slot, wire, pieces, content, cx);
+            }
+            written
+        });
+        let written = written.await?;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
         cursor.advance(pieces, written);
-        wire.session.handle_progress(slot.now());
+        let now = slot.now();
+        stir.note(now);
+        wire.session.handle_progress(now);
     }
     Ok(())
+}
+
+/// Lets the content go if others need its memory more; of the pieces that are being written there are
+/// copies then.
+fn poll_give_way<W: World>(
+    slot: &Slot<W>,
+    wire: &mut Wire<W>,
+    pieces: &mut [Piece],
+    content: &mut Held,
+    cx: &mut Context<'_>,
+) {
+    let was_here = !content.is_let_go();
+    let look_at = content.poll_give_way(cx, || slot.now());
+    if was_here && content.is_let_go() {
+        for piece in pieces {
+            if let Piece::Content(bytes) = piece {
+                *bytes = Bytes::copy_from_slice(bytes);
+            }
+        }
+    }
+    if look_at != Mono::NEVER && wire.alarm.poll(cx, look_at).is_ready() {
+        cx.waker().wake_by_ref();
+    }
 }
 
 struct Cursor {

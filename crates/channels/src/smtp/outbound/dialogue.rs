@@ -1,10 +1,11 @@
 //! What is said on an open connection: writes what the session has to say, reads what the peer says.
 
 use super::content::{self, WriteError};
-use super::encoding::Encoding;
+use super::held::Held;
+use super::patience::Stir;
 use super::wire::Wire;
+use mail::Mono;
 use mta::delivery::Slot;
-use mta::message::Message;
 use mta::seams::{Stream, World};
 use smtp::client::{ClientEvent, Output};
 use spool::LoadError;
@@ -12,28 +13,24 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// The content of a transaction.
-pub(super) struct Content {
-    pub(super) message: Rc<Message>,
-    /// How its body is made fit for the peer.
-    pub(super) encoding: Option<Rc<Encoding>>,
-}
-
 /// An open connection with what is under way on it.
 pub(super) struct Dialogue<W: World> {
     pub(super) wire: Wire<W>,
     /// Scratch for the pieces to write.
     plan: Vec<Output>,
-    /// Of the transaction that was started last.
-    pub(super) content: Option<Content>,
+    /// The content of the transaction that was started last, until it is written.
+    pub(super) content: Option<Held>,
+    /// What goes on with the peer.
+    pub(super) stir: Rc<Stir>,
     /// Why that content was cut off in the middle, until somebody asks.
     unreadable: Option<LoadError>,
 }
 
 impl<W: World> Dialogue<W> {
     /// Nothing was said yet.
-    pub(super) fn new(wire: Wire<W>) -> Dialogue<W> {
-        Dialogue { wire, plan: Vec::new(), content: None, unreadable: None }
+    pub(super) fn new(wire: Wire<W>, now: Mono) -> Dialogue<W> {
+        let stir = Stir::new(now);
+        Dialogue { wire, plan: Vec::new(), content: None, stir, unreadable: None }
     }
 
     /// Why the content of the transaction that was started last was cut off, if it was since this
@@ -76,10 +73,14 @@ impl<W: World> Dialogue<W> {
             return false;
         }
         let plan = std::mem::take(&mut self.plan);
-        let message = self.content.as_ref().map(|content| Rc::clone(&content.message));
-        let encoding = self.content.as_ref().and_then(|content| content.encoding.clone());
-        let (message, encoding) = (message.as_deref(), encoding.as_deref());
-        let written = content::write_plan(slot, &mut self.wire, &plan, message, encoding).await;
+        let has_content = plan.iter().any(|piece| !matches!(piece, Output::Bytes { .. }));
+        // What is written is not needed any more: who waits for the final reply holds nothing.
+        let content = if has_content { self.content.take() } else { None };
+        if has_content {
+            self.stir.commit(true);
+        }
+        let stir = Rc::clone(&self.stir);
+        let written = content::write_plan(slot, (&mut self.wire, &stir), &plan, content).await;
         self.plan = plan;
         match written {
             Ok(()) => self.wire.session.handle_written(slot.now()),
@@ -114,7 +115,9 @@ impl<W: World> Dialogue<W> {
                 return Poll::Ready(Ok(()));
             }
             Poll::Ready(Ok(n)) => {
-                self.wire.session.handle_input(slot.now(), &scratch[..n]);
+                let now = slot.now();
+                self.stir.note(now);
+                self.wire.session.handle_input(now, &scratch[..n]);
                 return Poll::Ready(Ok(()));
             }
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -123,6 +126,13 @@ impl<W: World> Dialogue<W> {
         if self.wire.alarm.poll(cx, self.wire.session.deadline()).is_ready() {
             self.wire.session.handle_timeout(slot.now());
             return Poll::Ready(Ok(()));
+        }
+        let look_at = match &mut self.content {
+            Some(content) => content.poll_give_way(cx, || slot.now()),
+            None => Mono::NEVER,
+        };
+        if self.wire.alarm.poll(cx, look_at).is_ready() {
+            cx.waker().wake_by_ref();
         }
         Poll::Pending
     }

@@ -351,7 +351,7 @@ pub(super) async fn encrypt<W: World>(
     let (stream, encryption) =
         shake_hands(slot, tls, (host, name), stream, (&mut alarm, until)).await?;
     session.handle_tls_started(slot.now());
-    Ok((Dialogue::new(Wire { stream, session, alarm }), encryption))
+    Ok((Dialogue::new(Wire { stream, session, alarm }, slot.now()), encryption))
 }
 
 /// The handshake, which is over before `until`.

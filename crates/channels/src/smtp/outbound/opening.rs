@@ -4,6 +4,7 @@ use super::dialogue::Dialogue;
 use super::encrypting::{self, HostTls, StreamOf, Unencrypted, shake_hands};
 use super::login::LoginDialogue;
 use super::memory::Memory;
+use super::patience::{NEEDED, Patience, Stir};
 use super::relay_of;
 use super::seat::{self, Seat};
 use super::source::{self, OutOfReach};
@@ -294,16 +295,17 @@ fn public_only(
 /// What the network said, about this address.
 async fn connect<W: World>(
     slot: &Slot<W>,
-    peer: &Endpoint,
-    wait: Duration,
+    (host, peer): (&Host, &Endpoint),
     alarm: &mut Alarm<W::Time>,
 ) -> std::io::Result<Option<(StreamOf<W>, Permit)>> {
-    let time = slot.world().time();
+    let (time, wait) = (slot.world().time(), relay_of(slot.hop()).peer.connect_timeout.get());
     loop {
-        let Some(permit) = slot.connection().await else { return Ok(None) };
+        let Some(mut permit) = slot.connection(&host.name, peer).await else { return Ok(None) };
+        let mut patience = Patience::new(slot, Stir::new(time.now()));
         let until = time.now() + wait;
         let connecting = slot.world().net().connect(peer, source::of(slot.hop(), peer));
-        let connected = alarm.within(|_| until, connecting).await;
+        let connecting = alarm.within(|_| until, connecting);
+        let connected = patience.wait(slot, &mut permit, connecting).await.flatten();
         match connected.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
             Ok(stream) => return Ok(Some((stream, permit))),
             // Not the peer's fault: it was not even asked.
@@ -354,6 +356,11 @@ async fn open_endpoint<W: World>(
     }
 }
 
+/// RFC 3463 §3.5: 4.4.2, bad connection.
+fn silent(name: &str) -> Failure {
+    Failure::network(name, EnhancedStatus::new(4, 4, 2), NEEDED)
+}
+
 async fn open_once<W: World>(
     slot: &Slot<W>,
     hop: &Rc<NextHop>,
@@ -364,8 +371,7 @@ async fn open_once<W: World>(
     let name = peer_name(host, peer);
     let time = slot.world().time();
     let mut alarm = Alarm::new(time.clone());
-    let wait = relay_of(hop).peer.connect_timeout.get();
-    let connected = connect(slot, peer, wait, &mut alarm).await.map_err(|error| {
+    let connected = connect(slot, (host, peer), &mut alarm).await.map_err(|error| {
         if let Some(failure) = source::failed(slot, hop, &error) {
             return failure;
         }
@@ -377,24 +383,28 @@ async fn open_once<W: World>(
         let status = EnhancedStatus::new(4, 4, 1);
         Failure::network(name.clone(), status, format!("cannot connect: {error}"))
     })?;
-    let Some((stream, permit)) = connected else { return Ok(None) };
+    let Some((stream, mut permit)) = connected else { return Ok(None) };
+    let mut patience = Patience::new(slot, Stir::new(slot.now()));
     if let Endpoint::Tcp(peer) = peer
         && ourselves::is_here(&slot.config(), stream.local_addr().ok(), *peer)
     {
         return Err(tls.doubted(ourselves::loops(&name)).into());
     }
-    let (mut stream, mut encryption) = (stream, None);
-    if relay_of(hop).smarthost.tls_start == TlsStart::Implicit {
-        let until = slot.now() + relay_of(hop).peer.command_timeout.get();
+    let (mut stream, mut encryption, relay) = (stream, None, relay_of(hop));
+    if relay.smarthost.tls_start == TlsStart::Implicit {
+        let until = slot.now() + relay.peer.command_timeout.get();
         let names = (&*host.name, &*name);
-        let shaken = shake_hands(slot, tls, names, stream, (&mut alarm, until)).await;
-        let shaken = shaken.map_err(|why| why.failure)?;
+        let shaking = shake_hands(slot, tls, names, stream, (&mut alarm, until));
+        let shaken = patience.wait(slot, &mut permit, shaking).await;
+        let shaken = shaken.ok_or_else(|| silent(&name))?.map_err(|why| why.failure)?;
         (stream, encryption) = (shaken.0, Some(shaken.1));
     }
     let trial = Trial::begin(slot, hop, (host, peer), tls, &stream);
     let session = session(slot, hop, (peer, tls), &name);
-    let dialogue = Dialogue::new(Wire { stream, session, alarm });
-    let greeted = greeted(slot, (hop, tls), dialogue, (host, peer, &name)).await;
+    let dialogue = Dialogue::new(Wire { stream, session, alarm }, slot.now());
+    let greeting = greeted(slot, (hop, tls), dialogue, (host, peer, &name));
+    let greeted = patience.wait(slot, &mut permit, greeting).await;
+    let greeted = greeted.unwrap_or_else(|| Err(silent(&name).into()));
     if let (Some(trial), Err(NoGreeting { failure, result: Some(result), .. })) = (&trial, &greeted)
     {
         trial.failed(slot, *result, failure);
@@ -405,8 +415,6 @@ async fn open_once<W: World>(
         trial.map(|trial| Box::new(trial.opened(tls, &dialogue.wire.session, encryption)));
     note_shown(slot, hop, (host, peer), (&dialogue.wire.session, encryption.is_some()));
     let seat = Seat::take(slot.world().time().clone(), hop, host);
-    let mut permit = permit;
-    permit.prove();
     Ok(Some(Opened {
         dialogue,
         event_hop: hop.event_hop(&name, encryption, encryption.map(|_| tls.policy())),

@@ -114,10 +114,12 @@ async fn open_at<W: World>(
         Some(source) => Egress { address: source.towards(address), proxy: source.proxy },
         None => Egress::default(),
     };
+    let (to, name) = (Endpoint::Tcp(address), &host.name);
     let (stream, mut permit) = loop {
-        let Some(permit) = slot.connection().await else { return Err(OpenError::NotNeeded) };
+        let Some(permit) = slot.connection(name, &to).await else {
+            return Err(OpenError::NotNeeded);
+        };
         let until = time.now() + settings.connect_timeout;
-        let to = Endpoint::Tcp(address);
         let connected = alarm.within(|_| until, slot.world().net().connect(&to, from)).await;
         match connected.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
             Ok(stream) => break (stream, permit),

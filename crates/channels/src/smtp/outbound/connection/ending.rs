@@ -57,7 +57,7 @@ impl<W: World> Connection<W> {
             finished.cut = true;
             return;
         }
-        self.hear(&first.message, &done);
+        self.hear(&first, &done);
         if self.has_carried_before() && self.is_fit_for_another(&done) {
             self.slot.give_back(&first.work);
             finished.gave_back = true;
@@ -88,14 +88,17 @@ impl<W: World> Connection<W> {
 
     /// Has rules of shaping hear what the host said of recipients; that some were too many for one transaction
     /// is no such word.
-    fn hear(&self, message: &Message, done: &Done) {
+    fn hear(&mut self, first: &InFlight, done: &Done) {
+        let InFlight { message, work, .. } = first;
+        self.slot.note_verdict(&mut self.permit, &done.outcomes);
         if done.untried.is_empty() {
-            return self.slot.heard(message, &done.outcomes);
+            return self.slot.heard(message, work, &done.outcomes);
         }
-        let outcomes = done.outcomes.iter().enumerate();
+        let outcomes = done.outcomes.iter().zip(&work.entries).enumerate();
         let tried = outcomes.filter(|(index, _)| done.untried.binary_search(index).is_err());
-        let tried: Vec<_> = tried.map(|(_, outcome)| outcome.clone()).collect();
-        self.slot.heard(message, &tried);
+        let (outcomes, entries): (Vec<_>, SmallVec<_>) =
+            tried.map(|(_, (outcome, entry))| (outcome.clone(), *entry)).unzip();
+        self.slot.heard(message, &Work { id: work.id, entries }, &outcomes);
     }
 
     /// Makes of refusals that are no verdict on the message what they are: for now. Whether some are for want of
