@@ -27,6 +27,7 @@ use config::{Config, Schema};
 use mta::delivery::Channels;
 use mta::ingress::{Protocols, StageKinds};
 use mta::seams::{Keeping, World};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
@@ -80,6 +81,14 @@ pub fn keepings(config: &Config) -> impl Iterator<Item = RouteKeeping<'_>> {
     config.routes.iter().filter_map(|route| {
         let (keeping, by_entry) = route.channel.of::<maildir::Maildir>()?.keeping();
         Some(RouteKeeping { route: &route.name, keeping, by_entry })
+    })
+}
+
+/// The directories that must be there for mailboxes on this machine, with the route that names each.
+pub fn mailbox_roots(config: &Config) -> impl Iterator<Item = (&str, &Path)> {
+    config.routes.iter().filter_map(|route| {
+        let maildir = route.channel.of::<maildir::Maildir>()?;
+        Some((&*route.name, maildir.required_directory()))
     })
 }
 

@@ -7,6 +7,7 @@
 mod effect;
 mod merge;
 mod plane;
+mod problem;
 mod scope;
 mod selection;
 mod sources;
@@ -17,6 +18,7 @@ pub mod text;
 
 pub use effect::{Effect, Lift};
 pub use plane::{ControlPlane, NodeJob};
+pub use problem::{Problem, Severity};
 pub use scope::{HopSeen, Scope};
 pub(crate) use selection::is_hop;
 pub use selection::{Filter, Select};
@@ -359,6 +361,9 @@ pub struct Status {
     pub shards: Vec<ShardStatus>,
     /// Trouble, in sentences; empty when all is well.
     pub problems: Vec<String>,
+    /// The same with kind, severity, what it is about, the next step, and since when.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problem_list: Vec<Problem>,
     /// What an operator has suspended.
     #[serde(default)]
     pub suspensions: Vec<Suspension>,

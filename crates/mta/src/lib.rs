@@ -32,6 +32,7 @@ mod own_fields;
 pub mod planted;
 pub mod pools;
 mod pressure;
+pub mod problems;
 mod reply_classes;
 mod report_limit;
 pub mod routing;

@@ -24,7 +24,7 @@ pub use authenticators::{
 };
 pub use hashing::{Hashed, Hashing, Lane, NoHashing, Overloaded};
 pub use key_files::{KeyFiles, NoKeyFiles, ReadKey};
-pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
+pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace, required_directory};
 pub use records::AsRecords;
 pub use tls_reports::{NoTlsReports, TlsReports};
 pub use warmup::{NoWarmups, Warmups};

@@ -10,6 +10,7 @@ use crate::line::{Line, Parts};
 use crate::login_failures::{KnownClients, LoginFailures};
 use crate::metrics::{ClassMetrics, SendingMetrics};
 use crate::name_servers::NameServers;
+use crate::problems::Problems;
 use crate::reply_classes::ClassesInForce;
 use crate::report_limit::ReportLimit;
 use crate::salts::Salts;
@@ -82,8 +83,12 @@ pub struct Shared {
     pub(crate) known_clients: KnownClients,
     /// The stored password that was checked last, of whomever: those of nobody are checked against it.
     pub(crate) last_stored: Mutex<Arc<Stored>>,
+    /// What is wrong now.
+    pub problems: Arc<Problems>,
     /// Of users without stored keys.
     pub salts: Salts,
+    /// A number that this spool has for ever, and no other has.
+    pub(crate) spool_salt: u64,
     /// What peers' refusals mean.
     classes: ClassesInForce,
     /// What is done when they say so.
@@ -124,7 +129,9 @@ impl Shared {
             login_failures: Arc::default(),
             known_clients: KnownClients::default(),
             last_stored: Mutex::new(Arc::new(Stored::of_nobody())),
+            problems: Arc::default(),
             salts: Salts::default(),
+            spool_salt: 0,
             classes: ClassesInForce::default(),
             rules: RulesInForce::default(),
             class_metrics: Arc::default(),
@@ -136,6 +143,12 @@ impl Shared {
     #[must_use]
     pub fn with_clock(self, clock: ClockDoubt) -> Shared {
         Shared { clock, ..self }
+    }
+
+    /// Tells files of this spool's messages from those of others by this number.
+    #[must_use]
+    pub fn with_spool_salt(self, spool_salt: u64) -> Shared {
+        Shared { spool_salt, ..self }
     }
 
     /// Counts failures by class, and mail by party, here.

@@ -9,6 +9,7 @@ pub(crate) use numbers::Numbers;
 
 use crate::control_socket::ControlSocket;
 use crate::limited_listener::{LimitedListener, Limits};
+use crate::problems::sentence;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -16,6 +17,7 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use mta::control::ControlPlane;
+use mta::problems::{Problem, Severity};
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 use std::io;
@@ -34,8 +36,8 @@ const LIMITS: Limits =
 pub(crate) struct Health {
     /// It is shutting down.
     pub(crate) stopping: bool,
-    /// Sentences about what keeps it from accepting mail, such as a poisoned log.
-    pub(crate) problems: Vec<String>,
+    /// What is wrong with it.
+    pub(crate) problems: Vec<Problem>,
     /// Sentences about files that have not answered for long; no reason to send clients elsewhere.
     pub(crate) hanging: Vec<String>,
     /// A sentence about next hops that are left alone; no reason to send clients elsewhere.
@@ -143,14 +145,19 @@ async fn metrics(State(sources): State<Sources>) -> Response {
 
 async fn healthz(State(sources): State<Sources>) -> Response {
     let health = (sources.health)();
-    let well = !health.stopping && health.problems.is_empty();
-    let status = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let word = match (well, health.stopping) {
-        (true, _) => "ok",
-        (false, true) => "stopping",
-        (false, false) => "failing",
+    let is_failing = health.problems.iter().any(|problem| problem.severity == Severity::Error);
+    let (status, word) = match (health.stopping, is_failing) {
+        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
+        (false, true) => (StatusCode::SERVICE_UNAVAILABLE, "failing"),
+        // Mail is taken: nobody gains by being sent elsewhere.
+        (false, false) if !health.problems.is_empty() => (StatusCode::OK, "degraded"),
+        (false, false) => (StatusCode::OK, "ok"),
     };
-    let mut body = serde_json::json!({ "status": word, "problems": health.problems });
+    let sentences: Vec<String> = health.problems.iter().map(sentence).collect();
+    let mut body = serde_json::json!({ "status": word, "problems": sentences });
+    if !health.problems.is_empty() {
+        body["problem_list"] = serde_json::json!(health.problems);
+    }
     if !health.hanging.is_empty() {
         body["hanging"] = health.hanging.into();
     }

@@ -14,6 +14,8 @@ use crate::world::resolver::Resolver;
 use config::{Config, Route};
 use mta::console::{Console as _, Level};
 use mta::inbox::ShardSender;
+use mta::problems::Problems;
+use mta::shared::Shared;
 use std::sync::Arc;
 
 /// Who is asked where mail goes and how it is encrypted, who is told of that, and whether a stranger came
@@ -35,11 +37,11 @@ pub(crate) struct Books {
 }
 
 impl Books {
-    fn new(config: &Config, console: &Arc<ConsoleLog>) -> Books {
+    fn new(config: &Config, problems: &Problems, console: &Arc<ConsoleLog>) -> Books {
         let directory = &config.spool.paths[0];
         let books = Books {
-            greylist: Greylisting::new(directory, console),
-            warmups: KeptWarmups::new(directory, console),
+            greylist: Greylisting::new(directory, problems.conditions("state_file"), console),
+            warmups: KeptWarmups::new(directory, problems.conditions("state_file"), console),
         };
         books.open_for(config);
         books
@@ -66,7 +68,7 @@ pub(crate) fn advisers(
     config: &Config,
     metrics: &NodeMetrics,
     descriptors: Descriptors,
-    shard: &ShardSender<AcceptedSocket>,
+    (shard, shared): (&ShardSender<AcceptedSocket>, &Shared),
     console: &Arc<ConsoleLog>,
 ) -> Result<Advisers, String> {
     let resolver = Resolver::following(&config.dns, console);
@@ -76,7 +78,7 @@ pub(crate) fn advisers(
         reporting(config, &resolver, (shard, metrics, &peer_tls), console)?;
     let fetches = (resolver.clone(), descriptors.fetches_max);
     let policies = policies(config, fetches, (metrics, &tls_reports), console)?;
-    let books = Books::new(config, console);
+    let books = Books::new(config, &shared.problems, console);
     Ok(Advisers { resolver, policies, dmarc_reports, tls_reports, books, peer_tls })
 }
 

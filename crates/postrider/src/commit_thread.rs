@@ -5,8 +5,9 @@
 mod inbox;
 mod reading;
 
+use crate::world::clock::Start;
 use inbox::{Gathering, Mailbox};
-use mta::custody::{LogPort, shard_of};
+use mta::custody::{LogCondition, LogPort, shard_of};
 use mta::metrics::LogMetrics;
 use reading::{ReadJob, Reader};
 use spool::{Completion, Disk, Io, IoDone, Lane, Opening, Request, Spool, SpoolStatus, Ticket};
@@ -119,6 +120,7 @@ impl Inbound {
             next_blob: AtomicU64::new(opening.next_blob()),
             log,
             node,
+            condition: LogCondition::default(),
         };
         Inbound { mailbox, reads, read_jobs, port: Arc::new(port) }
     }
@@ -133,13 +135,14 @@ impl Log {
         inbound: Inbound,
         spool: Spool,
         disk: Arc<dyn Disk>,
-        metrics: Arc<LogMetrics>,
+        (metrics, started): (Arc<LogMetrics>, Start),
         tell: Tell,
         deliver: Deliver,
     ) -> io::Result<Log> {
         let Inbound { mailbox, reads, read_jobs, port } = inbound;
         let log = port.log;
         let was_full = spool.status().full;
+        port.condition.note(spool.live_count(), was_full);
         let status = Arc::new(Mutex::new(spool.status()));
         let (bulk, jobs) = mpsc::channel::<Io>();
         let (post, bulk_disk) = (Arc::clone(&mailbox), Arc::clone(&disk));
@@ -171,6 +174,7 @@ impl Log {
             port: Arc::clone(&port),
             has_ids: true,
             gathering: Gathering::default(),
+            started,
         };
         let commit_thread =
             thread::Builder::new().name(format!("commit-{log}")).spawn(move || committer.run())?;
@@ -199,6 +203,8 @@ struct Committer {
     /// There were message ids left when it was last looked at.
     has_ids: bool,
     gathering: Gathering,
+    /// The clock of the process.
+    started: Start,
 }
 
 impl Committer {
@@ -228,6 +234,7 @@ impl Committer {
                     spool.handle_io_done(done);
                     self.core.send_io(&mut spool);
                 }
+                self.port.condition.note(spool.live_count(), spool.is_full());
                 // What waits for room then waits for the next start.
                 (completions_of(&mut spool), spool.is_idle() || spool.is_stalled())
             };
@@ -271,7 +278,9 @@ impl Committer {
 
     fn perform(&self, io: Io) -> IoDone {
         let began = Instant::now();
+        self.port.condition.commit.begin(self.started.elapsed());
         let done = io.perform(&*self.core.disk);
+        self.port.condition.commit.end();
         self.metrics.commit_latency.observe(began.elapsed());
         if done.error().is_some() {
             self.metrics.commit_failures.inc();
@@ -328,6 +337,7 @@ impl Committer {
         metrics.compacted_bytes.add(status.compacted_bytes.saturating_sub(compacted));
         metrics.poisoned.set(i64::from(status.poisoned.is_some()));
         metrics.full.set(i64::from(status.full));
+        self.port.condition.note(status.live_count, status.full);
         metrics.segments.set_u64(status.segments_count);
         metrics.segments_spare.set_u64(status.spares_count);
         metrics.live_messages.set_u64(status.live_count);

@@ -1,20 +1,22 @@
 //! The control socket: who may write to it may run the server. It lies beside the spool with
 //! mode 0600; one JSON request per connection, JSON lines come back (`docs/control.md`).
 
+use crate::mutex::lock;
 use mta::control::{ControlPlane, ControlRequest, ControlResponse, ErrorCode, PROTOCOL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// A request line, its newline included.
 const REQUEST_BYTES_MAX: usize = 64 * 1024;
@@ -22,8 +24,10 @@ const REQUEST_BYTES_MAX: usize = 64 * 1024;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take to read a piece of the response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Clients at once.
+/// Clients at once. Of more, the one gives way that has sent no request for longest.
 const CLIENTS_MAX: usize = 16;
+/// What a client goes on sending when its request was refused is read for so long: it would not see the answer otherwise.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 /// Responses are written in pieces of about this size.
 const RESPONSE_BYTES: usize = 64 * 1024;
 /// Responses that may wait for the client.
@@ -87,17 +91,21 @@ impl ControlSocket {
     pub(crate) async fn serve(self, plane: Arc<ControlPlane>) -> io::Result<()> {
         let listener = UnixListener::from_std(self.listener.try_clone()?)?;
         let places = Arc::new(Semaphore::new(CLIENTS_MAX));
+        let idle = Arc::new(Idle::default());
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
             let Ok((stream, _)) = listener.accept().await else {
                 // Out of file descriptors, most likely: that passes.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let plane = Arc::clone(&plane);
+            if places.available_permits() == 0 {
+                idle.oldest_gives_way();
+            }
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
+            let (plane, idle) = (Arc::clone(&plane), Arc::clone(&idle));
             tokio::spawn(async move {
                 // An error here is the client's going away.
-                let _ = serve_client(stream, &plane).await;
+                let _ = serve_client(stream, &plane, &idle).await;
                 drop(place);
             });
         }
@@ -143,13 +151,59 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-async fn serve_client(mut stream: UnixStream, plane: &ControlPlane) -> io::Result<()> {
-    let request = tokio::time::timeout(REQUEST_TIMEOUT, read_request(&mut stream)).await;
+/// Clients that have sent no request yet, the oldest first.
+#[derive(Default)]
+struct Idle(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    next: u64,
+    clients: BTreeMap<u64, oneshot::Sender<()>>,
+}
+
+impl Idle {
+    /// One more; it ends when the receiver has something, or fails.
+    fn enter(&self) -> (u64, oneshot::Receiver<()>) {
+        let (give_way, gives_way) = oneshot::channel();
+        let mut waiting = lock(&self.0);
+        waiting.next += 1;
+        let number = waiting.next;
+        waiting.clients.insert(number, give_way);
+        (number, gives_way)
+    }
+
+    fn leave(&self, number: u64) {
+        lock(&self.0).clients.remove(&number);
+    }
+
+    fn oldest_gives_way(&self) {
+        // Its sender is dropped, which it sees.
+        lock(&self.0).clients.pop_first();
+    }
+}
+
+async fn serve_client(mut stream: UnixStream, plane: &ControlPlane, idle: &Idle) -> io::Result<()> {
+    let (number, gives_way) = idle.enter();
+    let request = tokio::select! {
+        biased;
+        request = tokio::time::timeout(REQUEST_TIMEOUT, read_request(&mut stream)) => {
+            request.unwrap_or_else(|_| Err("no request within 10 seconds".to_owned()))
+        }
+        _ = gives_way => {
+            return refuse(&mut stream, "others wait, and no request has come".to_owned()).await;
+        }
+    };
+    idle.leave(number);
     let (out, mut responses) = mpsc::channel(RESPONSES_MAX);
     let (request, version) = match request {
-        Ok(Ok(request)) => request,
-        Ok(Err(text)) => return refuse(&mut stream, text).await,
-        Err(_) => return refuse(&mut stream, "no request within 10 seconds".to_owned()).await,
+        Ok(request) => request,
+        Err(text) => {
+            refuse(&mut stream, text).await?;
+            // A socket that is closed with something unread resets the connection, and the answer is lost.
+            stream.shutdown().await?;
+            let _ = tokio::time::timeout(DISCARD_TIMEOUT, discard(&mut stream)).await;
+            return Ok(());
+        }
     };
     let mut handling = pin!(plane.handle(request, out));
     let mut is_handled = false;
@@ -195,6 +249,11 @@ async fn refuse(stream: &mut UnixStream, text: String) -> io::Result<()> {
     let mut line = serde_json::to_vec(&bad_request(text))?;
     line.push(b'\n');
     send(stream, &line).await
+}
+
+async fn discard(stream: &mut UnixStream) {
+    let mut piece = vec![0; 16 * 1_024];
+    while stream.read(&mut piece).await.is_ok_and(|length| length > 0) {}
 }
 
 fn bad_request(text: String) -> ControlResponse {

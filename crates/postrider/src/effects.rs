@@ -2,11 +2,12 @@
 //! the process: a provider that was angry is so after a restart, too.
 
 use crate::console::ConsoleLog;
-use crate::kept_file::KeptFile;
+use crate::kept_file::{Held, KeptFile};
 use crate::world::clock::wall_now;
 use config::Config;
 use mta::console::{Console as _, Level};
 use mta::control::{Effect, Lift};
+use mta::problems::{Conditions, Found};
 use mta::shared::Shared;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -21,18 +22,23 @@ pub(crate) struct KeptEffects {
     file: KeptFile,
     /// What stands in it.
     kept: Vec<Effect>,
+    troubles: Conditions,
 }
 
 impl KeptEffects {
-    /// Has what an earlier server kept in force again.
-    ///
-    /// # Errors
-    /// When the file is there and can't be read or understood.
-    pub(crate) fn open(config: &Config, shared: &Arc<Shared>) -> Result<KeptEffects, String> {
+    /// Has what an earlier server kept in force again. Without it rules are heard again: what can't be read keeps
+    /// nobody from starting.
+    pub(crate) fn open(config: &Config, shared: &Arc<Shared>, console: &ConsoleLog) -> KeptEffects {
         let file = KeptFile::new(&config.spool.paths[0], NAME, "what rules of shaping do");
-        let kept: Vec<Effect> = file.read()?;
+        let troubles = shared.problems.conditions("state_file");
+        let Held { entries: kept, lost } = file.read::<Effect>();
+        if let Some(why) = lost {
+            console.line(Level::Warn, "shaping", format_args!("{why}; rules begin anew"));
+            let step = "rules begin anew; the next start forgets this";
+            troubles.set(Found::warning(file.shown(), why).next_step(step), wall_now());
+        }
         shared.rules.restore(kept.clone(), wall_now());
-        Ok(KeptEffects { shared: Arc::clone(shared), file, kept })
+        KeptEffects { shared: Arc::clone(shared), file, kept, troubles }
     }
 
     /// Tells when there may be something to keep.
@@ -47,9 +53,25 @@ impl KeptEffects {
         if effects == self.kept {
             return;
         }
-        match self.file.write(&effects) {
-            Ok(()) => self.kept = effects,
-            Err(why) => console.line(Level::Error, "shaping", format_args!("{why}")),
+        // What peers say is long: where there is no room for all, the oldest are left out.
+        let mut newest: Vec<&Effect> = effects.iter().collect();
+        newest.sort_by_key(|effect| std::cmp::Reverse(effect.renewed));
+        let (about, now) = (format!("{} (written)", self.file.shown()), wall_now());
+        match self.file.write_first(newest.into_iter()) {
+            Ok(0) => {
+                self.troubles.clear(&about);
+                self.kept = effects;
+            }
+            Ok(count) => {
+                let text = format!("{count} of {} effects have no room", effects.len());
+                let step = "`postrider shaping list` shows who says so much";
+                self.troubles.set(Found::warning(about, text).next_step(step), now);
+                self.kept = effects;
+            }
+            Err(why) => {
+                console.line(Level::Error, "shaping", format_args!("{why}"));
+                self.troubles.set(Found::warning(about, why).next_step("make room"), now);
+            }
         }
     }
 

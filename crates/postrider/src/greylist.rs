@@ -7,11 +7,12 @@ use crate::console::ConsoleLog;
 use crate::mutex::lock;
 use crate::record_file::Unreadable;
 use crate::world::clock::wall_now;
-use auth::greylist::{Book, Rules, Triplet, Verdict};
+use auth::greylist::{Book, Changes, Rules, Triplet, Verdict};
 use config::Config;
 use file::File;
 use mail::Wall;
 use mta::console::{Console as _, Level};
+use mta::problems::{Conditions, Found};
 use mta::seams::Greylist;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -47,6 +48,8 @@ struct Inner {
     /// What the thread waits for beside the time.
     closing: Mutex<bool>,
     has_closed: Condvar,
+    /// What is wrong with the file.
+    troubles: Conditions,
     console: Arc<ConsoleLog>,
 }
 
@@ -61,13 +64,18 @@ enum Writer {
 
 impl Greylisting {
     /// Keeps its file in this directory, once somebody asks for greylisting.
-    pub(crate) fn new(directory: &Path, console: &Arc<ConsoleLog>) -> Greylisting {
+    pub(crate) fn new(
+        directory: &Path,
+        troubles: Conditions,
+        console: &Arc<ConsoleLog>,
+    ) -> Greylisting {
         Greylisting(Arc::new(Inner {
             directory: directory.to_owned(),
             book: Mutex::default(),
             writer: Mutex::new(Writer::None),
             closing: Mutex::new(false),
             has_closed: Condvar::new(),
+            troubles,
             console: Arc::clone(console),
         }))
     }
@@ -148,12 +156,15 @@ impl Inner {
 
     /// Writes what changes, until the end.
     fn write(&self, mut file: File) {
-        let mut told_at = None;
+        let (mut told_at, mut unwritten) = (None, Changes::new());
         loop {
             let is_last = self.pause();
-            let mut written = self.write_changes(&mut file);
+            let mut written = self.write_changes(&mut file, &mut unwritten);
             if is_last {
                 written = written.and_then(|()| file.seal());
+            }
+            if written.is_ok() && told_at.take().is_some() {
+                self.troubles.clear(NAME);
             }
             if let Err(why) = written {
                 let now = wall_now().0;
@@ -178,9 +189,9 @@ impl Inner {
         *closing
     }
 
-    fn write_changes(&self, file: &mut File) -> Result<(), String> {
+    /// `changes` are those of the last time, where they could not be written; the others wait in the book meanwhile.
+    fn write_changes(&self, file: &mut File, changes: &mut Changes) -> Result<(), String> {
         loop {
-            let mut changes = Vec::new();
             while changes.len() < WRITTEN_AT_ONCE {
                 let more = lock(&self.book).take_changes(TAKEN_AT_ONCE);
                 if more.is_empty() {
@@ -191,11 +202,14 @@ impl Inner {
             if changes.is_empty() {
                 return Ok(());
             }
-            file.write(&changes)?;
+            file.write(changes)?;
+            changes.clear();
         }
     }
 
     fn warn(&self, text: std::fmt::Arguments<'_>) {
         self.console.line(Level::Warn, "greylist", text);
+        let found = Found::warning(NAME, text.to_string());
+        self.troubles.set(found.next_step("strangers may be put off anew"), wall_now());
     }
 }

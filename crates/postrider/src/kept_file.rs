@@ -1,21 +1,34 @@
-//! Small files in the first spool directory that hold what must outlive the process: read at the start, and
-//! written anew, synced and put in place of the old one at each change.
+//! Small files in the first spool directory that hold what must outlive the process: a list of entries, read at the start,
+//! and written anew, synced and put in place of the old one at each change.
+//!
+//! What can be written can be read again: the same bound holds for both. A file that can't be read keeps nobody from
+//! starting: it is put aside, and whoever kept it decides what is safe without.
 
+use crate::kept_secret::damaged;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
-/// A file that is larger was not written here.
-const BYTES_MAX: u64 = 8 << 20;
+/// A file is never longer.
+pub(crate) const BYTES_MAX: u64 = 8 << 20;
 
 /// Where something is kept.
 #[derive(Debug)]
 pub(crate) struct KeptFile {
     path: PathBuf,
-    /// What it is, to follow "cannot read".
+    /// What it is: "what is suspended".
     what: &'static str,
+}
+
+/// What stood in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Held<T> {
+    /// What can be understood.
+    pub(crate) entries: Vec<T>,
+    /// Why that is not all: a sentence.
+    pub(crate) lost: Option<String>,
 }
 
 impl KeptFile {
@@ -23,36 +36,84 @@ impl KeptFile {
         KeptFile { path: directory.join(name), what }
     }
 
-    /// Reads what an earlier server kept; nothing, where there is no file.
-    ///
-    /// # Errors
-    /// When the file is there and can't be read or understood: what stood in it must not be undone because of
-    /// that.
-    pub(crate) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, String> {
-        let failed = |why: &dyn std::fmt::Display| {
-            let (what, path) = (self.what, self.path.display());
-            format!("cannot read {what} from {path}: {why}; mend or remove the file")
-        };
-        match fs::metadata(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
-            Err(error) => Err(failed(&error)),
-            Ok(meta) if meta.len() > BYTES_MAX => Err(failed(&"it is too long")),
-            Ok(_) => {
-                let bytes = fs::read(&self.path).map_err(|error| failed(&error))?;
-                serde_json::from_slice(&bytes).map_err(|error| failed(&error))
-            }
+    /// Where it is, as it is shown.
+    pub(crate) fn shown(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Reads what an earlier server kept; nothing, where there is no file. One that can't be read or understood
+    /// wholly is put aside.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Held<T> {
+        match self.entries() {
+            Ok((entries, None)) => Held { entries, lost: None },
+            Ok((entries, Some(why))) => Held { entries, lost: Some(self.put_aside(&why)) },
+            Err(why) => Held { entries: Vec::new(), lost: Some(self.put_aside(&why)) },
         }
+    }
+
+    /// The entries that can be understood, and why others can't.
+    fn entries<T: DeserializeOwned>(&self) -> Result<(Vec<T>, Option<String>), String> {
+        // A link that leads nowhere is no file that is not there.
+        match fs::symlink_metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), None)),
+            _ => {}
+        }
+        let mut bytes = Vec::new();
+        let file = File::open(&self.path).map_err(|error| error.to_string())?;
+        file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        if bytes.len() as u64 > BYTES_MAX {
+            return Err(format!("it is longer than {BYTES_MAX} octets"));
+        }
+        let all: Vec<serde_json::Value> =
+            serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+        let (count, mut why) = (all.len(), None);
+        let as_entry = |value| serde_json::from_value(value).map_err(|e| why = Some(e.to_string()));
+        let entries: Vec<T> = all.into_iter().map(as_entry).filter_map(Result::ok).collect();
+        let strange = count - entries.len();
+        let why = why.map(|why| format!("{strange} of {count} entries can't be understood: {why}"));
+        Ok((entries, why))
+    }
+
+    /// Moves a file that can't be used out of the way. What it was and where it is now, in a sentence.
+    fn put_aside(&self, why: &str) -> String {
+        let aside = damaged(&self.path);
+        let moved = match fs::rename(&self.path, &aside) {
+            Ok(()) => format!("it is {} now", aside.display()),
+            Err(error) => format!("it can't be put aside: {error}"),
+        };
+        format!("cannot read {} from {}: {why}; {moved}", self.what, self.path.display())
     }
 
     /// Writes another file, syncs it and puts it in place of the old one.
     ///
     /// # Errors
+    /// A sentence, also when it would be longer than files may be; the old file is in place then.
+    pub(crate) fn write<T: Serialize>(&self, entries: &[T]) -> Result<(), String> {
+        let (lines, left_out) = lines_of(entries.iter());
+        if left_out > 0 {
+            return Err(format!("{} would take more than {BYTES_MAX} octets", self.what));
+        }
+        self.put(&lines)
+    }
+
+    /// The same with as many entries as there is room for, the first before the others. How many were left out.
+    ///
+    /// # Errors
     /// A sentence; the old file is in place then.
-    pub(crate) fn write(&self, value: &impl Serialize) -> Result<(), String> {
+    pub(crate) fn write_first<'e, T: Serialize + 'e>(
+        &self,
+        entries: impl Iterator<Item = &'e T>,
+    ) -> Result<usize, String> {
+        let (lines, left_out) = lines_of(entries);
+        self.put(&lines)?;
+        Ok(left_out)
+    }
+
+    fn put(&self, lines: &[u8]) -> Result<(), String> {
         let written = || -> io::Result<()> {
             let fresh = self.path.with_extension("json.new");
             let mut file = File::create(&fresh)?;
-            file.write_all(&serde_json::to_vec_pretty(value)?)?;
+            file.write_all(lines)?;
             file.sync_all()?;
             fs::rename(&fresh, &self.path)?;
             File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
@@ -61,30 +122,91 @@ impl KeptFile {
     }
 }
 
+/// A JSON array with a line for each entry, and how many had no room.
+fn lines_of<'e, T: Serialize + 'e>(entries: impl Iterator<Item = &'e T>) -> (Vec<u8>, usize) {
+    const END: &[u8] = b"\n]\n";
+    let (mut out, mut left_out) = (b"[".to_vec(), 0);
+    for entry in entries {
+        // What is kept are structs of texts and numbers, which can always be written.
+        let Ok(line) = serde_json::to_vec(entry) else { continue };
+        let separator: &[u8] = if out.len() == 1 { b"\n" } else { b",\n" };
+        if (out.len() + separator.len() + line.len() + END.len()) as u64 > BYTES_MAX {
+            left_out += 1;
+            continue;
+        }
+        out.extend_from_slice(separator);
+        out.extend_from_slice(&line);
+    }
+    out.extend_from_slice(END);
+    (out, left_out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn all<T>(entries: Vec<T>) -> Held<T> {
+        Held { entries, lost: None }
+    }
+
     #[test]
-    fn what_is_kept_is_read_again_and_what_is_not_ours_is_left_alone() {
+    fn what_is_kept_is_read_again() {
         let directory = tempfile::tempdir().unwrap();
         let file = KeptFile::new(directory.path(), "numbers.json", "numbers");
-        assert_eq!(file.read::<Vec<u32>>(), Ok(Vec::new()));
-        file.write(&[1, 2, 3]).unwrap();
-        assert_eq!(file.read::<Vec<u32>>(), Ok(vec![1, 2, 3]));
+        assert_eq!(file.read::<u32>(), all(Vec::new()));
+        for numbers in [&[1, 2, 3][..], &[]] {
+            file.write(numbers).unwrap();
+            assert_eq!(file.read::<u32>(), all(numbers.to_vec()));
+        }
         let names: Vec<_> = fs::read_dir(directory.path()).unwrap().flatten().collect();
         assert_eq!(names.len(), 1);
-        for (content, why) in
-            [(b"[1".to_vec(), "EOF"), (vec![b' '; BYTES_MAX as usize + 1], "it is too long")]
-        {
-            fs::write(directory.path().join("numbers.json"), content).unwrap();
-            let error = file.read::<Vec<u32>>().unwrap_err();
-            assert!(
-                error.starts_with("cannot read numbers from ") && error.contains(why),
-                "{error}"
-            );
-        }
         let nowhere = KeptFile::new(Path::new("/nonexistent"), "x.json", "x");
-        assert!(nowhere.write(&1).unwrap_err().starts_with("cannot write /nonexistent/x.json"));
+        assert!(nowhere.write(&[1]).unwrap_err().starts_with("cannot write /nonexistent/x.json"));
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_put_aside() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("numbers.json");
+        let file = KeptFile::new(directory.path(), "numbers.json", "numbers");
+        let long = vec![b' '; BYTES_MAX as usize + 1];
+        for (content, left, why) in [
+            (b"[1".to_vec(), vec![], "EOF"),
+            (b"[1,\"x\",3]".to_vec(), vec![1, 3], "1 of 3 entries can't be understood"),
+            (b"{}".to_vec(), vec![], "invalid type"),
+            (vec![], vec![], "EOF"),
+            (long, vec![], "it is longer than 8388608 octets"),
+        ] {
+            fs::write(&path, &content).unwrap();
+            let held = file.read::<u32>();
+            assert_eq!(held.entries, left);
+            let lost = held.lost.unwrap();
+            assert!(lost.starts_with("cannot read numbers from ") && lost.contains(why), "{lost}");
+            assert_eq!(fs::read(directory.path().join("numbers.json.damaged")).unwrap(), content);
+            assert_eq!(file.read::<u32>(), all(Vec::new()), "it begins anew");
+        }
+        std::os::unix::fs::symlink("nowhere", &path).unwrap();
+        assert!(file.read::<u32>().lost.is_some(), "a link that leads nowhere");
+    }
+
+    #[test]
+    fn what_can_be_written_can_be_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeptFile::new(directory.path(), "texts.json", "texts");
+        // Twice as much as there is room for; each octet of it takes two.
+        let texts: Vec<String> =
+            (0..1_000).map(|n| format!("{n}{}", "\"".repeat(BYTES_MAX as usize / 1_000))).collect();
+        file.write(&texts[..10]).unwrap();
+        let why = file.write(&texts).unwrap_err();
+        assert_eq!(why, "texts would take more than 8388608 octets");
+        assert_eq!(file.read::<String>(), all(texts[..10].to_vec()), "the old file stays");
+        let left_out = file.write_first(texts.iter()).unwrap();
+        assert!((400..600).contains(&left_out), "{left_out}");
+        assert_eq!(file.read::<String>(), all(texts[..1_000 - left_out].to_vec()));
+        // To the octet.
+        let exact = "x".repeat(BYTES_MAX as usize - b"[\n\"\"\n]\n".len());
+        file.write(&[&exact]).unwrap();
+        assert_eq!(file.read::<String>(), all(vec![exact.clone()]));
+        assert!(file.write(&[exact + "x"]).is_err());
     }
 }

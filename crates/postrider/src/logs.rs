@@ -7,7 +7,7 @@ use crate::commit_thread::{Inbound, Log, Tell, mib};
 use crate::console::ConsoleLog;
 use crate::file_disk::FileDisk;
 use crate::log_set::LogSet;
-use crate::world::clock::seed_of;
+use crate::world::clock::{Start, seed_of};
 use crate::world::listening_socket::AcceptedSocket;
 use config::Config;
 use mta::console::{Console as _, Level};
@@ -99,7 +99,7 @@ impl ReadLog {
         config: &Config,
         distribution: &mut Distribution,
         shards: &[ShardSender<AcceptedSocket>],
-        metrics: &Arc<LogMetrics>,
+        (metrics, started): (&Arc<LogMetrics>, Start),
         console: &Arc<ConsoleLog>,
     ) -> Result<Log, String> {
         let ReadLog { path, disk, opening, inbound, took } = self;
@@ -120,7 +120,7 @@ impl ReadLog {
             }
         });
         let tell = tell_of_log(console, &path, &spool.status(), &config.spool);
-        Log::start(inbound, spool, disk, Arc::clone(metrics), tell, deliver)
+        Log::start(inbound, spool, disk, (Arc::clone(metrics), started), tell, deliver)
             .map_err(|error| format!("cannot start a thread: {error}"))
     }
 }

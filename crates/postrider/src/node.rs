@@ -3,17 +3,19 @@
 use crate::acme::Acme;
 use crate::advisers::advisers;
 use crate::certificates::Certificates;
-use crate::commit_thread::{Log, NO_IDS};
+use crate::commit_thread::Log;
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::effects::KeptEffects;
 use crate::event_log::EventLog;
-use crate::login_secret;
+use crate::kept_secret::{self, kept};
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
-use crate::mutex::lock;
 use crate::node_metrics::NodeMetrics;
 use crate::orders::{Order, Orders};
+use crate::poisoned;
+use crate::problems::{ProblemFinder, ProblemList};
 use crate::reload::Reloadable;
+use crate::replacement::salt;
 use crate::reply_classes;
 use crate::shard_thread::{AcceptorSeed, Bound, Common, ShardSeed};
 use crate::signing_keys::SigningKeys;
@@ -24,7 +26,7 @@ use crate::under_way::UnderWay;
 use crate::world::clock::{Start, wall_now};
 use crate::world::hashing::HashingThreads;
 use crate::world::listening_socket::AcceptedSocket;
-use crate::world::mailbox_files::{MailboxFiles, MailboxThreads, check_owners};
+use crate::world::mailbox_files::{MailboxThreads, check_owners};
 use ::classes::Classes;
 use config::Config;
 use mail::Wall;
@@ -34,10 +36,11 @@ use mta::control::{Effect, ShardPort, SourceItem};
 use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{LogMetrics, Metrics};
+use mta::problems::Found;
 use mta::shaping::Rules;
 use mta::shared::Shared;
-use spool::SpoolStatus;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
 use std::time::Duration;
@@ -95,13 +98,12 @@ impl Node {
         let descriptors = claim(config, shards, console);
         progress(&spools(config));
         let disks = open_disks(config, descriptors.log_files_max)?;
-        let suspensions = Suspensions::open(&config.spool.paths[0])?;
         let clock = doubt_clock(config, console);
         let logs = read_logs(config, disks, console)?;
         let events = start_events(config, &metrics, console)?;
-        let shared = shared(config, clock, descriptors, &metrics, replies, console);
-        let effects = KeptEffects::open(config, &shared)?;
-        let advisers = advisers(config, &metrics, descriptors, &senders[0], console)?;
+        let shared = shared(config, clock, descriptors, &metrics, replies, console)?;
+        let (suspensions, effects) = open_kept(config, &shared, console);
+        let advisers = advisers(config, &metrics, descriptors, (&senders[0], &shared), console)?;
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
@@ -110,7 +112,7 @@ impl Node {
             suspensions: suspensions.in_force(wall_now()),
             console: Arc::clone(console),
             started,
-            store: start_mailboxes(&metrics, descriptors)?,
+            store: MailboxThreads::start(&metrics.mailboxes, descriptors.mailbox_files_max),
             policies: advisers.policies,
             dmarc_reports: advisers.dmarc_reports,
             tls_reports: advisers.tls_reports,
@@ -125,9 +127,9 @@ impl Node {
         let (distribution, receivers) = Distribution::new(shards);
         let received = inboxes.into_iter().zip(receivers);
         let threads = start_shards(&common, received, &metrics, events.as_ref(), acceptor)?;
-        let logs = start_logs((config, console), logs, distribution, &senders, &metrics)?;
-        let keys = (Arc::clone(&common.certificates), signing_keys);
-        let reloadable = reloadable((config, console), &common, keys, &metrics)?;
+        let logs = start_logs(&common, logs, distribution, &metrics)?;
+        let problems = Arc::new(ProblemList::start(&common, &logs)?);
+        let reloadable = reloadable(&common, signing_keys, problems, &metrics)?;
         Ok(Node {
             orders: Orders::start(suspensions, effects, senders.clone(), console)?,
             shards: senders,
@@ -190,22 +192,28 @@ impl Node {
         .to_owned())
     }
 
-    /// Messages with at least one open recipient, as of the last half second.
+    /// Messages with at least one open recipient.
     pub(crate) fn message_count(&self) -> u64 {
-        self.logs.iter().map(|log| lock(&log.status).live_count).sum()
+        let count = |log: &Log| log.port.condition.live_count.load(Ordering::Relaxed);
+        self.logs.iter().map(count).sum()
     }
 
-    /// Looks at the logs when called, for as long as anybody wants to know.
-    pub(crate) fn problem_finder(&self) -> Arc<dyn Fn() -> Vec<String> + Send + Sync> {
-        let parts = |log: &Log| (Arc::clone(&log.status), Arc::clone(&log.port));
-        let logs: Vec<_> = self.logs.iter().map(parts).collect();
-        let shared = Arc::clone(&self.shared);
-        Arc::new(move || {
-            let clock = shared.clock.problem(wall_now());
-            let problems =
-                logs.iter().flat_map(|(status, port)| problems_of(&lock(status), port.ids_left()));
-            problems.chain(clock).collect()
-        })
+    /// Finds what is wrong when called, for as long as anybody wants to know.
+    pub(crate) fn problem_finder(&self) -> ProblemFinder {
+        self.reloadable.problems.finder()
+    }
+
+    /// Waits until a log writes no more and it is time to start again: recovery makes one of it again. Why, in a
+    /// sentence.
+    pub(crate) fn end_of_logs(&self) -> impl Future<Output = String> + use<> {
+        let logs = self.logs.iter().map(|log| Arc::clone(&log.status)).collect();
+        let paths = self.reloadable.first.spool.paths.clone();
+        poisoned::wait(logs, paths, (poisoned::GRACE, poisoned::LOOKED_EVERY))
+    }
+
+    /// A sentence about next hops that are left alone, if there are any.
+    pub(crate) fn suspended_hops(&self) -> Option<String> {
+        self.shared.suspensions.summary()
     }
 
     /// A sentence about name servers that do not answer, or next hops that are left alone, if there are
@@ -305,25 +313,27 @@ pub(crate) async fn within<T: Send + 'static>(
 
 /// What a reload changes.
 fn reloadable(
-    (config, console): (&Arc<Config>, &Arc<ConsoleLog>),
     common: &Common,
-    (certificates, signing_keys): (Arc<Certificates>, Arc<SigningKeys>),
+    signing_keys: Arc<SigningKeys>,
+    problems: Arc<ProblemList>,
     metrics: &NodeMetrics,
 ) -> Result<Reloadable, String> {
     let common = common.clone();
+    let (config, console) = (common.config, common.console);
     Ok(Reloadable {
-        first: Arc::clone(config),
-        acme: Acme::open(config, &certificates, &metrics.acme, console)?,
+        acme: Acme::open(&config, &common.certificates, &metrics.acme, &console)?,
         shards: common.shards,
         shared: common.shared,
         tables: common.tables,
-        certificates,
+        certificates: common.certificates,
         signing_keys,
         dmarc_reports: common.dmarc_reports,
         tls_reports: common.tls_reports,
         books: common.books,
         resolver: common.resolver,
-        tokens: Tokens::start(config, console)?,
+        tokens: Tokens::start(&config, &console)?,
+        problems,
+        first: config,
     })
 }
 
@@ -345,33 +355,56 @@ fn ways_in(shards: u16) -> (Vec<ShardSender<AcceptedSocket>>, Vec<Inbox>) {
     (0..shards).map(|_| mpsc::unbounded_channel()).unzip()
 }
 
-fn start_mailboxes(
-    metrics: &NodeMetrics,
-    descriptors: Descriptors,
-) -> Result<MailboxFiles, String> {
-    MailboxThreads::start(&metrics.mailboxes, descriptors.mailbox_files_max)
-        .map_err(|error| format!("cannot start a thread: {error}"))
-}
-
 /// Where the first shard listens, once it does.
 fn bound_addresses(when_bound: &std_mpsc::Receiver<Bound>) -> Result<Vec<SocketAddr>, String> {
     let ended = |_| "the first shard ended before it listened".to_owned();
     when_bound.recv().map_err(ended)?.map_err(|error| error.to_string())
 }
 
-/// Has users of whom nothing is stored shown the same salts at each start. What can't be kept is for
-/// this one.
-fn keep_salts(config: &Config, shared: &Shared, console: &ConsoleLog) {
-    if !config.listeners.iter().any(|listener| listener.protocol.needs_login()) {
-        return;
+/// Has users of whom nothing is stored shown the same salts at each start, and messages in mailboxes the
+/// same names. What can't be kept is for this start.
+fn keep_salts(config: &Config, shared: Shared, console: &ConsoleLog) -> Result<Shared, String> {
+    let directory = &config.spool.paths[0];
+    let console: &dyn mta::console::Console = console;
+    let mut fresh = [0; 8];
+    fresh.copy_from_slice(&salt()?[..8]);
+    let names = kept(directory, kept_secret::SPOOL_SALT, fresh);
+    let troubles = shared.problems.conditions("state_file");
+    if let Some(why) = names.trouble {
+        let what = "a message that was being delivered at the last stop may be there twice";
+        console.warn("mailboxes", format_args!("{why}; {what}"));
+        troubles.set(Found::warning(kept_secret::SPOOL_SALT, why).next_step(what), wall_now());
     }
-    match login_secret::kept(&config.spool.paths[0], &HashingThreads::new()) {
-        Ok(secret) => shared.salts.set_secret(secret),
-        Err(why) => {
-            let console: &dyn mta::console::Console = console;
-            console.warn("logins", format_args!("salts differ after the next start: {why}"));
+    let shared = shared.with_spool_salt(u64::from_le_bytes(names.bytes));
+    if config.listeners.iter().any(|listener| listener.protocol.needs_login()) {
+        let secret = kept_secret::login_salts(directory);
+        if let Some(why) = secret.trouble {
+            console.warn("logins", format_args!("salts of unknown users change: {why}"));
+            troubles.set(Found::warning(kept_secret::LOGIN_SALTS, why), wall_now());
         }
+        shared.salts.set_secret(secret.bytes);
     }
+    Ok(shared)
+}
+
+/// What an operator has suspended, and what rules of shaping do. Where the first can't be known all delivery is
+/// suspended.
+fn open_kept(
+    config: &Config,
+    shared: &Arc<Shared>,
+    console: &ConsoleLog,
+) -> (Suspensions, KeptEffects) {
+    let now = wall_now();
+    let (suspensions, lost) = Suspensions::open(&config.spool.paths[0], now);
+    if let Some(why) = lost {
+        let text = format!("all delivery is suspended: {why}");
+        console.line(Level::Error, "suspensions", format_args!("{text}"));
+        let step =
+            "look at what was suspended, suspend it again, then `postrider queue resume --all`";
+        let found = Found::warning(suspensions.shown(), text).next_step(step);
+        shared.problems.conditions("state_file").set(found, now);
+    }
+    (suspensions, KeptEffects::open(config, shared, console))
 }
 
 /// What all shards share.
@@ -382,7 +415,7 @@ fn shared(
     metrics: &NodeMetrics,
     (classes, rules): (Arc<Classes>, Rules),
     console: &ConsoleLog,
-) -> Arc<Shared> {
+) -> Result<Arc<Shared>, String> {
     let shards = u16::try_from(metrics.shards.len()).unwrap_or(u16::MAX);
     let shared = Shared::new(config, shards)
         .with_metrics(Arc::clone(&metrics.classes), Arc::clone(&metrics.sending))
@@ -391,24 +424,24 @@ fn shared(
         .with_lookups(descriptors.lookups_max);
     shared.set_classes(classes);
     shared.rules.set_rules(rules);
-    keep_salts(config, &shared, console);
-    if let Err(why) = login_secret::keep_return_paths(config, &config.spool.paths[0]) {
+    let shared = keep_salts(config, shared, console)?;
+    if let Some(why) = kept_secret::keep_return_paths(config, &config.spool.paths[0]) {
         let console: &dyn mta::console::Console = console;
-        console.warn("x400", format_args!("DSNs become messages, not reports: {why}"));
+        console.warn("x400", format_args!("DSNs about earlier mail become messages: {why}"));
     }
-    Arc::new(shared)
+    Ok(Arc::new(shared))
 }
 
 /// Starts the threads of each log, which hand what it held to the shards.
 fn start_logs(
-    (config, console): (&Config, &Arc<ConsoleLog>),
+    common: &Common,
     logs: Vec<ReadLog>,
     mut distribution: Distribution,
-    senders: &[ShardSender<AcceptedSocket>],
     metrics: &NodeMetrics,
 ) -> Result<Vec<Log>, String> {
+    let Common { config, console, shards, started, .. } = common;
     let start = |(log, metrics): (ReadLog, &Arc<LogMetrics>)| {
-        log.start(config, &mut distribution, senders, metrics, console)
+        log.start(config, &mut distribution, shards, (metrics, *started), console)
     };
     let logs = logs.into_iter().zip(&metrics.logs).map(start).collect::<Result<_, _>>()?;
     distribution.finish();
@@ -468,23 +501,6 @@ fn doubt_clock(config: &Config, console: &ConsoleLog) -> ClockDoubt {
         console.line(Level::Error, "clock", format_args!("{problem}"));
     }
     doubt
-}
-
-/// Why a log does not take all mail, in sentences.
-fn problems_of(status: &SpoolStatus, ids_left: u64) -> Vec<String> {
-    let mut problems = Vec::new();
-    if ids_left == 0 {
-        problems.push(NO_IDS.to_owned());
-    }
-    if let Some(poison) = &status.poisoned {
-        problems.push(format!("the spool takes no mail: {poison}"));
-    } else if status.full {
-        problems.push("the spool's disk is nearly full".to_owned());
-    }
-    if status.damaged_count > 0 {
-        problems.push(format!("{} messages in the spool are damaged", status.damaged_count));
-    }
-    problems
 }
 
 /// After the spool is open: the log usually lies in its directory, which only the spool may make, with

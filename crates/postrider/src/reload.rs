@@ -9,8 +9,9 @@ use crate::commands::load;
 use crate::console::ConsoleLog;
 use crate::dmarc_reports::DmarcReporting;
 use crate::kept_from_start::kept_from_start;
-use crate::login_secret;
+use crate::kept_secret;
 use crate::mutex::lock;
+use crate::problems::ProblemList;
 use crate::reply_classes;
 use crate::secrets;
 use crate::signing_keys::{self, SigningKeys};
@@ -54,6 +55,7 @@ pub(crate) struct Reloadable {
     pub(crate) books: Books,
     pub(crate) resolver: Resolver,
     pub(crate) tokens: Tokens,
+    pub(crate) problems: Arc<ProblemList>,
 }
 
 /// A configuration whose files have been read.
@@ -88,7 +90,8 @@ impl Reloadable {
         let certificates = certificates::read(&config)?;
         let acme = self.acme.prepare(&config)?;
         progress("the spool's directory");
-        login_secret::keep_return_paths(&config, &self.first.spool.paths[0])?;
+        // What was wrong with its file was said at the start.
+        let _ = kept_secret::keep_return_paths(&config, &self.first.spool.paths[0]);
         let of_table = |name: &str| progress(&format!("table {name}"));
         let tables = self.tables.prepare(&config, &of_table);
         let tables = tables.map_err(|mistakes| mistakes.join("; "))?;
@@ -111,6 +114,7 @@ impl Reloadable {
         self.tls_reports.adopt(&config)?;
         self.tokens.adopt(&config)?;
         self.books.open_for(&config);
+        self.problems.adopt(&config);
         // Shards take them up with the rest.
         self.shared.set_classes(classes);
         self.shared.rules.set_rules(rules);

@@ -1,7 +1,7 @@
 //! What an operator has suspended, kept in a small file in the first spool directory: a suspension
 //! stands until it is resumed, whatever restarts in between.
 
-use crate::kept_file::KeptFile;
+use crate::kept_file::{Held, KeptFile};
 use mail::Wall;
 use mta::control::{Scope, Suspension};
 use std::path::Path;
@@ -11,6 +11,10 @@ use std::sync::Arc;
 const NAME: &str = "suspensions.json";
 /// Suspensions at once.
 const SUSPENSIONS_MAX: usize = 1_000;
+/// An operator's reason is cut here, like that of a hold.
+const REASON_BYTES_MAX: usize = 512;
+/// The longest name of what is suspended.
+const NAME_BYTES_MAX: usize = 1_024;
 
 /// All suspensions, and where they are kept.
 #[derive(Debug)]
@@ -20,15 +24,27 @@ pub(crate) struct Suspensions {
 }
 
 impl Suspensions {
-    /// Reads what an earlier server kept in `directory`.
-    ///
-    /// # Errors
-    /// When the file is there and can't be read or understood: what was suspended must not go out
-    /// because of that.
-    pub(crate) fn open(directory: &Path) -> Result<Suspensions, String> {
+    /// Reads what an earlier server kept in `directory`. Where that can't be read, all delivery is suspended until
+    /// it is resumed: what was suspended must not go out because of that. Why it is, in a sentence.
+    pub(crate) fn open(directory: &Path, now: Wall) -> (Suspensions, Option<String>) {
         let file = KeptFile::new(directory, NAME, "what is suspended");
-        let all = file.read()?;
-        Ok(Suspensions { file, all })
+        let Held { entries, lost } = file.read();
+        let mut suspensions = Suspensions { file, all: entries };
+        if let Some(why) = &lost {
+            let (reason, scope) = (why.clone(), Scope::default());
+            let all = Suspension { scope, reason, since: now, until: None };
+            // One that can't be written holds all the same until the next start.
+            if suspensions.suspend(all.clone(), now).is_err() {
+                suspensions.all.retain(|old| old.scope != all.scope);
+                suspensions.all.push(all);
+            }
+        }
+        (suspensions, lost)
+    }
+
+    /// Where they are kept.
+    pub(crate) fn shown(&self) -> String {
+        self.file.shown()
     }
 
     /// Those that have not ended.
@@ -44,6 +60,11 @@ impl Suspensions {
         if new.until.is_some_and(|until| until <= now) {
             return Err("it would have ended already".to_owned());
         }
+        if let Some(name) = new.scope.names().find(|name| name.len() > NAME_BYTES_MAX) {
+            let length = name.len();
+            return Err(format!("a name of {length} octets: {NAME_BYTES_MAX} at most"));
+        }
+        new.reason.truncate(new.reason.floor_char_boundary(REASON_BYTES_MAX));
         new.since = now;
         let mut all = self.in_force(now).to_vec();
         if let Some(old) = all.iter().find(|old| old.scope == new.scope) {
@@ -89,6 +110,12 @@ impl Suspensions {
 mod tests {
     use super::*;
 
+    fn opened(directory: &Path) -> Suspensions {
+        let (suspensions, lost) = Suspensions::open(directory, Wall(0));
+        assert_eq!(lost, None);
+        suspensions
+    }
+
     fn suspension(scope: Scope, until: Option<u64>) -> Suspension {
         Suspension { scope, reason: "why".to_owned(), since: Wall(0), until: until.map(Wall) }
     }
@@ -96,12 +123,12 @@ mod tests {
     #[test]
     fn what_is_suspended_is_found_again_until_it_ends_or_is_resumed() {
         let directory = tempfile::tempdir().unwrap();
-        let mut all = Suspensions::open(directory.path()).unwrap();
+        let mut all = opened(directory.path());
         let domain = Scope { domain: Some("a.test".to_owned()), ..Scope::default() };
         all.suspend(suspension(domain.clone(), None), Wall(10)).unwrap();
         all.suspend(suspension(Scope::default(), Some(50)), Wall(20)).unwrap();
         assert!(all.suspend(suspension(Scope::default(), Some(20)), Wall(20)).is_err());
-        let mut again = Suspensions::open(directory.path()).unwrap();
+        let mut again = opened(directory.path());
         assert_eq!(again.in_force(Wall(49)).len(), 2);
         assert_eq!(again.in_force(Wall(50)).len(), 1);
         // Again: another end, since the same time.
@@ -110,10 +137,57 @@ mod tests {
         assert_eq!((one.since, one.until), (Wall(10), Some(Wall(90))));
         assert!(again.resume(&Scope::default(), Wall(60)).is_err());
         assert_eq!(again.resume(&domain, Wall(60)).unwrap(), "resumed the domain a.test");
-        assert!(Suspensions::open(directory.path()).unwrap().in_force(Wall(60)).is_empty());
-        std::fs::write(directory.path().join(NAME), "{").unwrap();
-        let error = Suspensions::open(directory.path()).unwrap_err();
-        assert!(error.contains("suspensions.json"), "{error}");
+        assert!(opened(directory.path()).in_force(Wall(60)).is_empty());
+    }
+
+    #[test]
+    fn what_can_not_be_read_suspends_all_until_it_is_resumed() {
+        let directory = tempfile::tempdir().unwrap();
+        let domain = Scope { domain: Some("a.test".to_owned()), ..Scope::default() };
+        opened(directory.path()).suspend(suspension(domain.clone(), None), Wall(10)).unwrap();
+        let whole = std::fs::read(directory.path().join(NAME)).unwrap();
+        for at in 0..whole.len() {
+            for bit in [0, 5, 7] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                std::fs::write(directory.path().join(NAME), &bytes).unwrap();
+                let (all, lost) = Suspensions::open(directory.path(), Wall(20));
+                let Some(why) = lost else { continue };
+                let first = all.in_force(Wall(20));
+                let first = first.iter().find(|one| one.scope == Scope::default()).unwrap();
+                assert!(why.starts_with(&first.reason) && why.contains(NAME), "{why}");
+                // Over starts.
+                let mut again = opened(directory.path());
+                assert_eq!(again.in_force(Wall(30)).len(), all.in_force(Wall(30)).len());
+                again.resume(&Scope::default(), Wall(30)).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_be_suspended_can_be_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut all = opened(directory.path());
+        // Each octet takes six in the file: the file is full before there are a thousand.
+        let name = |n: usize| format!("{n:04}{}", "\u{1}".repeat(NAME_BYTES_MAX - 4));
+        let mut done = 0;
+        for n in 0..SUSPENSIONS_MAX {
+            let scope = Scope { domain: Some(name(n)), route: Some(name(n)), ..Scope::default() };
+            let reason = "\u{1}".repeat(60_000);
+            let one = Suspension { scope, reason, since: Wall(0), until: None };
+            match all.suspend(one, Wall(1)) {
+                Ok(_) => done += 1,
+                Err(why) => {
+                    assert_eq!(why, "what is suspended would take more than 8388608 octets");
+                    break;
+                }
+            }
+        }
+        assert!(done > 400, "{done}");
+        assert_eq!(opened(directory.path()).in_force(Wall(2)).len(), done);
+        let scope = Scope { domain: Some("x".repeat(NAME_BYTES_MAX + 1)), ..Scope::default() };
+        let why = all.suspend(suspension(scope, None), Wall(1)).unwrap_err();
+        assert_eq!(why, "a name of 1025 octets: 1024 at most");
     }
 
     #[test]
@@ -127,7 +201,7 @@ mod tests {
             { "scope": { "source": "ip-1" }, "reason": "why", "since": "2026-11-21T10:11:12.345Z" }
         ]"#;
         std::fs::write(directory.path().join(NAME), text).unwrap();
-        let all = Suspensions::open(directory.path()).unwrap().in_force(Wall(0));
+        let all = opened(directory.path()).in_force(Wall(0));
         let scopes: Vec<String> = all.iter().map(|one| one.scope.to_string()).collect();
         let told = ["all delivery", "the domain a.test", "the next hop mx.test", "the source ip-1"];
         assert_eq!(scopes, told);

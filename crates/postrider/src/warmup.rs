@@ -14,6 +14,7 @@ use mail::Wall;
 use mta::answer::Answer;
 use mta::console::{Console as _, Level};
 use mta::control::SourceItem;
+use mta::problems::{Conditions, Found};
 use mta::seams::Warmups;
 use mta::warmup::{Allowance, Answered, Ask, Asked, Book, CourseKey, SeenCourse, Tried, day_of};
 use std::collections::BTreeSet;
@@ -49,6 +50,8 @@ struct Inner {
     keeper: Mutex<Keeper>,
     /// Those of the configuration.
     sources: Mutex<Vec<Arc<Source>>>,
+    /// What is wrong with the file.
+    troubles: Conditions,
     console: Arc<ConsoleLog>,
 }
 
@@ -76,12 +79,17 @@ struct Waiting {
 
 impl KeptWarmups {
     /// Keeps its file in this directory, once a source warms up.
-    pub(crate) fn new(directory: &Path, console: &Arc<ConsoleLog>) -> KeptWarmups {
+    pub(crate) fn new(
+        directory: &Path,
+        troubles: Conditions,
+        console: &Arc<ConsoleLog>,
+    ) -> KeptWarmups {
         KeptWarmups(Arc::new(Inner {
             directory: directory.to_owned(),
             book: Mutex::default(),
             keeper: Mutex::new(Keeper::None),
             sources: Mutex::default(),
+            troubles,
             console: Arc::clone(console),
         }))
     }
@@ -210,6 +218,9 @@ impl Inner {
             if is_last {
                 written = written.and_then(|()| file.seal());
             }
+            if written.is_ok() && told_at.take().is_some() {
+                self.troubles.clear(NAME);
+            }
             if let Err(why) = &written {
                 let now = wall_now().0;
                 if told_at.is_none_or(|at| now.saturating_sub(at) >= COMPLAINTS_EVERY_MS) {
@@ -268,6 +279,8 @@ impl Inner {
 
     fn warn(&self, text: std::fmt::Arguments<'_>) {
         self.console.line(Level::Warn, "warmup", text);
+        let found = Found::warning(NAME, text.to_string());
+        self.troubles.set(found.next_step("look at the first spool directory"), wall_now());
     }
 }
 

@@ -189,12 +189,15 @@ fn looped(recipient: &Mailbox) -> Failure {
 /// is full.
 fn unwritten(shown: &str, error: &MailboxError, is_over: bool) -> Failure {
     let text = format!("cannot write to {shown}: {error}");
-    // RFC 3463 §3.3: 4.2.0 is the mailbox, 4.2.1 one that takes nothing, 4.2.2 a full one, 4.3.1 the
-    // whole system.
+    // RFC 3463 §3.3, §3.4: 4.2.0 is the mailbox, 4.2.1 one that takes nothing, 4.2.2 a full one, 4.3.0 the
+    // system, 4.3.1 one that is full.
     let (class, status) = match error {
         MailboxError::Full { .. } if is_over => (Class::Permanent, EnhancedStatus::new(5, 2, 2)),
         MailboxError::Full { .. } => (Class::Transient, EnhancedStatus::new(4, 2, 2)),
         MailboxError::Untrusted(_) => (Class::Transient, EnhancedStatus::new(4, 2, 1)),
+        MailboxError::Missing(_) | MailboxError::Hangs => {
+            (Class::Transient, EnhancedStatus::new(4, 3, 0))
+        }
         MailboxError::Io(error) => (Class::Transient, status_of(error)),
     };
     Failure::local(class, status, text)
@@ -212,11 +215,15 @@ fn status_of(error: &io::Error) -> EnhancedStatus {
     }
 }
 
-/// Unique for ever, and the same again when a crash makes us deliver a second time: the second
-/// file then replaces the first instead of standing beside it.
+/// So much of the host's name is in file names: with it they fit into 255 octets.
+const HOST_CHARS_MAX: usize = 128;
+
+/// The same again when a crash makes us deliver a second time. Ids are counted from 1 by each new spool,
+/// so the spool's own number makes the name unlike those of other servers that keep the same mailboxes.
 fn file_name<W: World>(slot: &Slot<W>, message: &Message, index: u32) -> String {
-    let seconds = message.received_at.0 / 1000;
-    format!("{seconds}.{}_{index}.{}", message.id, slot.config().hostname)
+    let (seconds, salt) = (message.received_at.0 / 1000, slot.spool_salt());
+    let host: String = slot.config().hostname.as_str().chars().take(HOST_CHARS_MAX).collect();
+    format!("{seconds}.{}_{index}.{salt:016x}.{host}", message.id)
 }
 
 #[cfg(test)]

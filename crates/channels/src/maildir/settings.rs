@@ -11,6 +11,7 @@ use mail::{Mailbox, Refusal};
 use mta::seams::{Keeping, MailFolder, MailboxPlace};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +30,9 @@ pub(crate) struct MaildirText {
     /// `{value}` for the text of an entry without such. It may name several directories, and none of
     /// them is `.` or `..`. A message for a recipient that is no longer in the table is returned
     /// (5.1.1); it waits while the table gives no answer (4.4.3), or the value can't be used (4.2.0).
-    /// On the way from the directory before the first placeholder to the Maildir no symbolic link is
-    /// followed. Required.
+    /// The directory before the first placeholder (without one: what the Maildir is in) must be there;
+    /// it is not made, for its disk may not be mounted: mail waits (4.3.0). On the way from there to the
+    /// Maildir no symbolic link is followed. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     /// Which folder of the Maildir a message is put into.
@@ -214,6 +216,11 @@ impl Maildir {
     /// How long a message may wait for room in its mailbox; `None`: as long as for anything.
     pub(super) fn quota_grace(&self) -> Option<Duration> {
         self.quota_grace
+    }
+
+    /// The directory that must be there: it is not made.
+    pub(crate) fn required_directory(&self) -> &Path {
+        mta::seams::required_directory(self.template.root(), self.template.is_one_maildir())
     }
 
     /// How its files are kept, and the key, as it is written, by which recipients' entries say more.

@@ -151,6 +151,11 @@ impl Template {
         &self.root
     }
 
+    /// The root is the Maildir of all.
+    pub(super) fn is_one_maildir(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
     /// Each recipient has a Maildir of his own, as far as the template can tell.
     pub(super) fn tells_recipients_apart(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Local | Piece::Value(_)))

@@ -49,6 +49,13 @@ pub struct HopSeen<'a> {
 }
 
 impl Scope {
+    /// The names that are in it.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let Scope { domain, route, next_hop, provider, source, tenant, campaign } = self;
+        let all = [domain, route, next_hop, provider, source, tenant, campaign];
+        all.into_iter().filter_map(Option::as_deref)
+    }
+
     /// Whether its parts make sense together.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! A shard's side of the spool: requests go to the commit threads, completions come back.
 
 use super::port::{LogPort, MAIL_IDS_END, SHARD_SHIFT};
-use mail::MessageId;
+use mail::{MessageId, Mono};
 use spool::{BlobId, Completion, Record, Request, Ticket};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -56,19 +56,27 @@ impl SpoolClient {
         })
     }
 
-    /// An id for a new message, on the logs in turn that still write; `None` when they have none
-    /// left.
+    /// An id for a new message, on the logs in turn that still write: on those that have room and whose
+    /// disk answers, if there are any; `None` when they have none left.
     #[must_use]
-    pub(crate) fn allocate_id(&self) -> Option<MessageId> {
-        let first = self.next_port.get();
+    pub(crate) fn allocate_id(&self, now: Mono) -> Option<MessageId> {
         // What is said of a log that fails is said when it refuses.
         let all_failed = self.have_all_failed();
+        let takes = |port: &LogPort| all_failed || !self.has_failed(port.log);
+        if self.ports.len() == 1 {
+            return self.allocate_in_turn(takes);
+        }
+        let is_better = |port: &LogPort| takes(port) && !port.condition.is_avoided(now);
+        self.allocate_in_turn(is_better).or_else(|| self.allocate_in_turn(takes))
+    }
+
+    fn allocate_in_turn(&self, takes: impl Fn(&LogPort) -> bool) -> Option<MessageId> {
+        let first = self.next_port.get();
         for turn in first..first.saturating_add(self.ports.len()) {
             let port = &self.ports[turn % self.ports.len()];
-            if !all_failed && self.has_failed(port.log) {
-                continue;
-            }
-            if let Some(id) = port.allocate_id(MAIL_IDS_END) {
+            if takes(port)
+                && let Some(id) = port.allocate_id(MAIL_IDS_END)
+            {
                 self.next_port.set(turn.wrapping_add(1));
                 return Some(id);
             }
@@ -268,6 +276,7 @@ impl Drop for Waiting {
 
 #[cfg(test)]
 mod tests {
+    use super::super::port::{COMMIT_MAX, LogCondition};
     use super::*;
     use std::sync::atomic::AtomicU64;
 
@@ -278,6 +287,7 @@ mod tests {
             next_blob: AtomicU64::new(1),
             log,
             node: 0,
+            condition: LogCondition::default(),
         })
     }
 
@@ -285,19 +295,35 @@ mod tests {
     fn a_log_that_failed_gets_no_new_mail_and_stops_no_other() {
         let client = SpoolClient::new(0, (0..3).map(|log| port(log, 1)).collect());
         assert!(client.note_failed(1) && !client.note_failed(1));
-        let logs: Vec<u8> = (0..6).map(|_| client.allocate_id().unwrap().log()).collect();
+        let logs: Vec<u8> = (0..6).map(|_| client.allocate_id(Mono(0)).unwrap().log()).collect();
         assert_eq!(logs, [0, 2, 0, 2, 0, 2]);
         assert!(client.has_failed(1) && !client.has_failed(0) && !client.have_all_failed());
         assert!(client.note_failed(0) && client.note_failed(2));
         assert!(client.have_all_failed());
-        assert!(client.allocate_id().is_some(), "the log itself refuses");
+        assert!(client.allocate_id(Mono(0)).is_some(), "the log itself refuses");
+    }
+
+    #[test]
+    fn a_log_that_hangs_or_is_full_gets_no_new_mail_while_another_takes_it() {
+        let ports: Vec<_> = (0..2).map(|log| port(log, 1)).collect();
+        let client = SpoolClient::new(0, ports.clone());
+        let logs = |now| (0..4).map(|_| client.allocate_id(now).unwrap().log()).collect::<Vec<_>>();
+        ports[0].condition.commit.begin(Mono(0));
+        let limit = Mono(COMMIT_MAX.as_micros() as u64);
+        assert_eq!(logs(limit), [0, 1, 0, 1], "a slow commit is none that hangs");
+        let later = Mono(limit.0 + 1);
+        assert_eq!(logs(later), [1, 1, 1, 1]);
+        ports[1].condition.is_full.store(true, Ordering::Relaxed);
+        assert_eq!(logs(later), [0, 1, 0, 1], "none is better");
+        ports[0].condition.commit.end();
+        assert_eq!(logs(later), [0, 0, 0, 0]);
     }
 
     #[test]
     fn ids_end_and_the_last_are_for_reports() {
         let ports = vec![port(0, MAIL_IDS_END - 2), port(1, MAIL_IDS_END - 1)];
         let client = SpoolClient::new(0, ports.clone());
-        let ids: Vec<_> = std::iter::from_fn(|| client.allocate_id()).collect();
+        let ids: Vec<_> = std::iter::from_fn(|| client.allocate_id(Mono(0))).collect();
         let places = ids.iter().map(|id| (id.log(), id.sequence())).collect::<Vec<_>>();
         // One log goes on when the other has none left.
         let last = MAIL_IDS_END - 1;
@@ -309,6 +335,6 @@ mod tests {
         let report = client.allocate_id_beside(ids[0]).unwrap();
         assert_eq!(report.sequence(), MessageId::SEQUENCE_MAX);
         assert_eq!(client.allocate_id_beside(ids[0]), None, "it does not begin again at 0");
-        assert_eq!((client.allocate_id(), client.allocate_id_beside(ids[0])), (None, None));
+        assert_eq!((client.allocate_id(Mono(0)), client.allocate_id_beside(ids[0])), (None, None));
     }
 }

@@ -7,7 +7,7 @@ mod messages;
 mod port;
 mod settles;
 
-pub use port::{LogPort, REPORT_IDS, shard_of};
+pub use port::{COMMIT_MAX, LogCondition, LogPort, REPORT_IDS, shard_of};
 
 use crate::event::Event;
 use crate::message::Message;
@@ -92,7 +92,7 @@ impl<W: World> Custody<W> {
 
     /// An id for a new message; `None` when no log has one left.
     pub(crate) fn allocate_id(&self) -> Option<MessageId> {
-        self.client.allocate_id()
+        self.client.allocate_id(self.services.now())
     }
 
     /// An id for a report that becomes durable together with a record about `other`; `None` when

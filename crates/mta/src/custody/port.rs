@@ -1,8 +1,10 @@
 //! The way to a log, and the numbers that are handed out for it.
 
-use mail::MessageId;
+use crate::problems::Watch;
+use mail::{MessageId, Mono};
 use spool::{Request, Ticket};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// One log: where requests go, and the numbers that are handed out for it.
 pub struct LogPort {
@@ -16,6 +18,36 @@ pub struct LogPort {
     pub log: u8,
     /// This machine's number in message ids.
     pub node: u16,
+    /// How the log is, for whoever has a choice.
+    pub condition: LogCondition,
+}
+
+/// A commit that has been under way for longer hangs: other logs take what is new.
+pub const COMMIT_MAX: Duration = Duration::from_millis(1_500);
+
+/// How a log is, as its commit thread and whoever watches it see it.
+#[derive(Debug, Default)]
+pub struct LogCondition {
+    /// Its disk has too little room for mail.
+    pub is_full: AtomicBool,
+    /// The commit that is under way.
+    pub commit: Watch,
+    /// Messages with open recipients, as of the last commit.
+    pub live_count: AtomicU64,
+}
+
+impl LogCondition {
+    /// How it is after a commit.
+    pub fn note(&self, live_count: u64, is_full: bool) {
+        self.live_count.store(live_count, Ordering::Relaxed);
+        self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
+    /// Whether mail for which there is a choice had better go elsewhere.
+    pub(super) fn is_avoided(&self, now: Mono) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+            || self.commit.under_way(now).is_some_and(|time| time > COMMIT_MAX)
+    }
 }
 
 impl std::fmt::Debug for LogPort {

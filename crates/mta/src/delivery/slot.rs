@@ -128,6 +128,12 @@ impl<W: World> Slot<W> {
         self.delivery.services.scratch.borrow_mut()
     }
 
+    /// A number that this spool has for ever, and no other has.
+    #[must_use]
+    pub fn spool_salt(&self) -> u64 {
+        self.delivery.services.shared.spool_salt
+    }
+
     /// The configuration in force.
     #[must_use]
     pub fn config(&self) -> Arc<Config> {

@@ -49,6 +49,9 @@ pub struct Intake<W: World> {
     added: Added,
     /// Nobody is to get it: nothing is kept.
     is_discarded: bool,
+    /// Why it could not be written to disk. The rest of it is read all the same: a client that is sending sees no reply
+    /// before the end.
+    lost: Option<Refusal>,
 }
 
 /// Content that is complete.
@@ -77,6 +80,7 @@ impl<W: World> Intake<W> {
             header_end: None,
             added: Added::default(),
             is_discarded: false,
+            lost: None,
             services: Rc::clone(services),
             custody: Rc::clone(custody),
         }
@@ -133,19 +137,20 @@ impl<W: World> Intake<W> {
     /// Before more is read: covers with budget what the content holds, or sends it to disk.
     ///
     /// # Errors
-    /// When it can't go there. The content is lost.
+    /// When there is no memory for those who look on. The content is lost. (What can't go to disk is an error at its
+    /// end.)
     pub async fn attend(&mut self) -> Result<(), Refusal> {
         if self.is_stalled() {
             self.services.metrics.spilled.inc();
-            self.spill(true).await?;
+            self.spill(true).await;
         }
         self.cover_observers().await?;
         loop {
             match self.pieces.attention() {
                 Attention::None => return Ok(()),
-                Attention::Spill => self.spill(false).await?,
+                Attention::Spill => self.spill(false).await,
                 Attention::Budget if self.pieces.draw() => {}
-                Attention::Budget => self.wait_for_budget().await?,
+                Attention::Budget => self.wait_for_budget().await,
             }
         }
     }
@@ -166,7 +171,7 @@ impl<W: World> Intake<W> {
         self.services.metrics.content_waits.inc();
         if self.pieces.holds_budget() {
             self.services.metrics.spilled.inc();
-            self.spill(true).await?;
+            self.spill(true).await;
         }
         let until = self.services.now() + BUDGET_WAIT;
         while !self.observed.try_grow(more) {
@@ -179,7 +184,7 @@ impl<W: World> Intake<W> {
         Ok(())
     }
 
-    async fn wait_for_budget(&mut self) -> Result<(), Refusal> {
+    async fn wait_for_budget(&mut self) {
         self.services.metrics.content_waits.inc();
         let until = self.services.now() + BUDGET_WAIT;
         while !self.pieces.draw() {
@@ -190,7 +195,6 @@ impl<W: World> Intake<W> {
             }
             self.services.world.time().sleep_until(now + BUDGET_LOOK).await;
         }
-        Ok(())
     }
 
     /// Whether content that came holds memory, nothing more of it comes, and memory is short: then
@@ -264,7 +268,10 @@ impl<W: World> Intake<W> {
     /// The content is complete.
     pub(super) async fn finish(&mut self) -> Result<Content, Refusal> {
         if self.pieces.blob().is_some() {
-            self.spill(true).await?;
+            self.spill(true).await;
+        }
+        if let Some(refusal) = self.lost.take() {
+            return Err(refusal);
         }
         let id = self.owner.take().or_else(|| self.custody.allocate_id());
         let Some(id) = id else { return Err(self.no_place()) };
@@ -279,17 +286,23 @@ impl<W: World> Intake<W> {
         self.header_end = None;
         self.added = Added::default();
         self.is_discarded = false;
+        self.lost = None;
     }
 
     pub(super) fn reset(&mut self) {
         self.clear_arrangements();
-        if let (Some(blob), Some(id)) = (self.pieces.reset(), self.owner.take()) {
-            self.custody.drop_blob(id, blob);
+        self.drop_pieces();
+    }
+
+    /// Writes what has gathered to the blob; at the end (`all`) also the last piece. If it can't be written nothing is
+    /// kept from then on.
+    async fn spill(&mut self, all: bool) {
+        if let Err(refusal) = self.write_out(all).await {
+            self.lose(refusal);
         }
     }
 
-    /// Writes what has gathered to the blob; at the end (`all`) also the last piece.
-    async fn spill(&mut self, all: bool) -> Result<(), Refusal> {
+    async fn write_out(&mut self, all: bool) -> Result<(), Refusal> {
         let Some(id) = self.owner.or_else(|| self.custody.allocate_id()) else {
             return Err(self.no_place());
         };
@@ -310,6 +323,24 @@ impl<W: World> Intake<W> {
         }
         self.pieces.handle_spilled();
         Ok(())
+    }
+
+    /// The content can't be kept.
+    fn lose(&mut self, refusal: Refusal) {
+        let text = format_args!("the content of a message can't be written: {}", refusal.text);
+        self.services.console.warn("content", text);
+        self.drop_pieces();
+        self.observers.clear();
+        self.observed.clear();
+        self.renamer = None;
+        self.is_discarded = true;
+        self.lost = Some(refusal);
+    }
+
+    fn drop_pieces(&mut self) {
+        if let (Some(blob), Some(id)) = (self.pieces.reset(), self.owner.take()) {
+            self.custody.drop_blob(id, blob);
+        }
     }
 
     /// Counts content that can't be written to disk; what is said of it.

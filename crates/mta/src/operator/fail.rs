@@ -1,7 +1,7 @@
 //! Giving recipients up by order: reported to their senders, or silently.
 
 use super::change::{Found, by_message};
-use super::reading::ReadAhead;
+use super::reading::{ReadAhead, Unread};
 use super::walk::{Answer, Operator, Wanted};
 use crate::control::Select;
 use crate::delivery::giving_up::{fail_now, fail_silently};
@@ -9,7 +9,7 @@ use crate::message::Message;
 use crate::seams::World;
 use mail::{Class, EnhancedStatus, Failure, MessageId};
 use queue::{EntryDetail, Glance};
-use spool::{Completion, LoadError, Record};
+use spool::{Completion, Record};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,13 +27,23 @@ pub(super) struct Order {
     silent: bool,
 }
 
+/// Messages that were read, and those of their recipients that are to be given up.
+type Batch = Vec<(Rc<Message>, Vec<Glance>)>;
+
 /// How an order is carried out.
 struct Pace {
     reading: ReadAhead,
+    unread: Unread,
     /// Messages whose reports waited before.
     waiting: usize,
     /// Messages since others had their turn.
     done: usize,
+}
+
+impl Pace {
+    fn new(waiting: usize) -> Pace {
+        Pace { reading: ReadAhead::default(), unread: Unread::default(), waiting, done: 0 }
+    }
 }
 
 impl Order {
@@ -55,6 +65,16 @@ impl Order {
     }
 }
 
+impl Order {
+    /// Why it matters that a message can't be read.
+    fn unread(&self) -> &'static str {
+        match self.silent {
+            true => "`queue remove` removes it",
+            false => "and whom to report to stands there",
+        }
+    }
+}
+
 impl<W: World> Operator<W> {
     /// Gives recipients up now. Gives what went wrong.
     pub(super) async fn fail(
@@ -64,11 +84,12 @@ impl<W: World> Operator<W> {
         answer: &Answer,
     ) -> Option<String> {
         let waiting = self.delivery.unreported.reports();
-        let mut pace = Pace { reading: ReadAhead::default(), waiting, done: 0 };
+        let mut pace = Pace::new(waiting);
         let filter = match Wanted::from(select) {
             Wanted::One(id) => {
                 let found = by_message(self.glances_of(id).await);
-                return self.fail_these(found, order, &mut pace, answer).await;
+                let failed = self.fail_these(found, order, &mut pace, answer).await;
+                return failed.or_else(|| pace.unread.sentence(order.unread()));
             }
             Wanted::Matching(filter) => *filter,
         };
@@ -78,7 +99,7 @@ impl<W: World> Operator<W> {
             let failed = self.fail_these(by_message(found), order, &mut pace, answer).await;
             error = failed.or(error);
         }
-        error
+        error.or_else(|| pace.unread.sentence(order.unread()))
     }
 
     /// Gives these up now, and reports them. Gives what went wrong.
@@ -89,9 +110,10 @@ impl<W: World> Operator<W> {
         answer: &Answer,
     ) -> Option<String> {
         let waiting = self.delivery.unreported.reports();
-        let mut pace = Pace { reading: ReadAhead::default(), waiting, done: 0 };
+        let mut pace = Pace::new(waiting);
         let order = Order { failure: Arc::clone(failure), silent: false };
-        self.fail_these(found, &order, &mut pace, answer).await
+        let failed = self.fail_these(found, &order, &mut pace, answer).await;
+        failed.or_else(|| pace.unread.sentence(order.unread()))
     }
 
     async fn fail_these(
@@ -109,11 +131,15 @@ impl<W: World> Operator<W> {
             let read = self.custody.messages.peek_all(&ids).await;
             pace.reading.note(&read);
             pace.done += batch.len();
-            let failed = match order.silent {
-                true => self.fail_silently(batch, read, order, answer).await,
-                false => self.fail_and_report(batch, read, order, answer),
-            };
-            error = failed.or(error);
+            let (ids, glances): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+            let read = ids.into_iter().zip(read).map(|(id, read)| pace.unread.sort(id, read));
+            let there = glances.into_iter().zip(read);
+            let batch = there.filter_map(|(glances, message)| Some((message?, glances))).collect();
+            if order.silent {
+                error = self.fail_silently(batch, order, answer).await.or(error);
+            } else {
+                self.fail_and_report(batch, order, answer);
+            }
             answer.progress(self.services.now());
             self.keep_pace(pace, answer).await;
         }
@@ -152,41 +178,20 @@ impl<W: World> Operator<W> {
         taken
     }
 
-    fn fail_and_report(
-        &self,
-        batch: Vec<(MessageId, Vec<Glance>)>,
-        read: Vec<Result<Rc<Message>, LoadError>>,
-        order: &Order,
-        answer: &Answer,
-    ) -> Option<String> {
-        let mut error = None;
-        for ((id, glances), message) in batch.into_iter().zip(read) {
-            let Ok(message) = message else {
-                error = Some(format!("{id}: it can't be read, and whom to tell stands there"));
-                continue;
-            };
+    fn fail_and_report(&self, batch: Batch, order: &Order, answer: &Answer) {
+        for (message, glances) in batch {
             let failed = self.take_out(glances, answer);
             if !failed.is_empty() {
                 fail_now(&self.delivery, &message, &failed, &order.failure);
             }
         }
-        error
     }
 
-    async fn fail_silently(
-        &self,
-        batch: Vec<(MessageId, Vec<Glance>)>,
-        read: Vec<Result<Rc<Message>, LoadError>>,
-        order: &Order,
-        answer: &Answer,
-    ) -> Option<String> {
+    async fn fail_silently(&self, batch: Batch, order: &Order, answer: &Answer) -> Option<String> {
         let mut error = None;
         let mut by_log: BTreeMap<u8, (Vec<Record>, Vec<crate::event::Event>)> = BTreeMap::new();
-        for ((id, glances), message) in batch.into_iter().zip(read) {
-            let Ok(message) = message else {
-                error = Some(format!("{id}: it can't be read; `queue remove` removes it"));
-                continue;
-            };
+        for (message, glances) in batch {
+            let id = message.id;
             let failed = self.take_out(glances, answer);
             if failed.is_empty() {
                 continue;

@@ -5,7 +5,7 @@
 //! were, and follow the others when the server starts again.
 
 use super::change::{Found, by_message};
-use super::reading::ReadAhead;
+use super::reading::{ReadAhead, Unread};
 use super::tally::Seen;
 use super::walk::{Answer, Operator, Wanted};
 use crate::control::Select;
@@ -22,6 +22,9 @@ use std::rc::Rc;
 
 /// What is chosen; `None` takes back what was.
 pub(super) type Order = Option<Overrides>;
+
+/// Why it matters that a message can't be read.
+const UNREAD: &str = "and what it says stands there";
 
 /// A message that is to be moved.
 struct Moving {
@@ -75,11 +78,13 @@ impl<W: World> Operator<W> {
         order: &Order,
         answer: &Answer,
     ) -> Option<String> {
-        let mut reading = ReadAhead::default();
+        let (mut reading, mut unread) = (ReadAhead::default(), Unread::default());
         let filter = match Wanted::from(select) {
             Wanted::One(id) => {
                 let found = by_message(self.glances_of(id).await);
-                return self.move_these(found, order, &mut reading, answer).await.err();
+                let context = (&mut reading, &mut unread);
+                let moved = self.move_these(found, order, context, answer).await;
+                return moved.err().or_else(|| unread.sentence(UNREAD));
             }
             Wanted::Matching(filter) => *filter,
         };
@@ -89,35 +94,32 @@ impl<W: World> Operator<W> {
             // The others of its recipients go along.
             found.retain(|glance| seen.is_new(glance));
             let found = by_message(found);
-            if let Err(error) = self.move_these(found, order, &mut reading, answer).await {
+            let context = (&mut reading, &mut unread);
+            if let Err(error) = self.move_these(found, order, context, answer).await {
                 return Some(error);
             }
         }
-        None
+        unread.sentence(UNREAD)
     }
 
     async fn move_these(
         self: &Rc<Self>,
         found: Found,
         order: &Order,
-        reading: &mut ReadAhead,
+        (reading, unread): (&mut ReadAhead, &mut Unread),
         answer: &Answer,
     ) -> Result<(), String> {
-        let mut unread = None;
         let mut found = found.into_iter().peekable();
         while found.peek().is_some() && !answer.is_unwanted() {
             let batch: Vec<_> = found.by_ref().take(reading.count()).collect();
             let ids: Vec<MessageId> = batch.iter().map(|(id, _)| *id).collect();
             let read = self.custody.messages.peek_all(&ids).await;
             reading.note(&read);
-            let moving = self.moving_of(batch, read, order, &mut unread, answer);
+            let moving = self.moving_of(batch, read, order, unread, answer);
             self.move_batch(moving, answer).await?;
             answer.progress(self.services.now());
         }
-        match unread {
-            Some(id) => Err(format!("{id}: it can't be read, and what it says stands there")),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Those that are to be moved: not what is there already, nor what is being tried.
@@ -126,17 +128,14 @@ impl<W: World> Operator<W> {
         batch: Vec<(MessageId, Vec<Glance>)>,
         read: Vec<Result<Rc<Message>, LoadError>>,
         order: &Order,
-        unread: &mut Option<MessageId>,
+        unread: &mut Unread,
         answer: &Answer,
     ) -> Vec<Moving> {
         let now = self.services.now();
         let mut moving = Vec::new();
         for ((id, glances), message) in batch.into_iter().zip(read) {
             let Some(entry) = glances.first().map(|glance| glance.entry) else { continue };
-            let Ok(message) = message else {
-                *unread = Some(id);
-                continue;
-            };
+            let Some(message) = unread.sort(id, message) else { continue };
             let before = message.overrides.as_deref().cloned().unwrap_or_default();
             let overrides = order.as_ref().map(|to| before.and(to)).unwrap_or_default();
             let all = self.schedule.queue().glances_of(now, entry);

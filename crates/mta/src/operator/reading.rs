@@ -2,6 +2,7 @@
 
 use super::sieve::READS_MAX;
 use crate::message::Message;
+use mail::MessageId;
 use spool::LoadError;
 use std::rc::Rc;
 
@@ -33,6 +34,41 @@ impl ReadAhead {
     }
 }
 
+/// Messages that an order could not read: it goes on, and names them at its end.
+#[derive(Default)]
+pub(super) struct Unread {
+    first: Option<MessageId>,
+    count: u64,
+}
+
+impl Unread {
+    /// Gives the message if it was read. One that is gone was delivered meanwhile: that is no mistake.
+    pub(super) fn sort(
+        &mut self,
+        id: MessageId,
+        read: Result<Rc<Message>, LoadError>,
+    ) -> Option<Rc<Message>> {
+        match read {
+            Ok(message) => return Some(message),
+            Err(LoadError::NotFound) => {}
+            Err(LoadError::Damaged(_) | LoadError::Disk(_)) => {
+                self.first.get_or_insert(id);
+                self.count += 1;
+            }
+        }
+        None
+    }
+
+    /// What was not done, if there is any, and `why` it matters.
+    pub(super) fn sentence(&self, why: &str) -> Option<String> {
+        let first = self.first?;
+        Some(match self.count {
+            1 => format!("{first}: it can't be read, {why}"),
+            count => format!("{first} and {} others can't be read, {why}", count - 1),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,5 +82,20 @@ mod tests {
         assert_eq!(reading.count(), SMALL_READS_MAX);
         reading.note(&[of(10), of(SMALL_BYTES)]);
         assert_eq!(reading.count(), READS_MAX);
+    }
+
+    #[test]
+    fn what_was_delivered_meanwhile_is_no_mistake_and_what_can_not_be_read_is_named() {
+        let mut unread = Unread::default();
+        let id = |n| MessageId::new(0, 0, n);
+        assert!(unread.sort(id(1), Err(LoadError::NotFound)).is_none());
+        assert_eq!(unread.sentence("why"), None);
+        let message = Rc::new(crate::message::tests::message(2, 10));
+        assert!(unread.sort(id(2), Ok(message)).is_some());
+        assert!(unread.sort(id(3), Err(LoadError::Damaged("x".into()))).is_none());
+        assert_eq!(unread.sentence("why"), Some(format!("{}: it can't be read, why", id(3))));
+        assert!(unread.sort(id(4), Err(LoadError::Disk("x".into()))).is_none());
+        let both = format!("{} and 1 others can't be read, why", id(3));
+        assert_eq!(unread.sentence("why"), Some(both));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A mailbox, and how it is kept.
@@ -28,6 +28,13 @@ impl MailboxPlace {
         MailboxPlace { root, below, folder: None, quota_bytes: None, keeping: Arc::default() }
     }
 
+    /// The directory that must be there, for it is not made: the root, or where that is the Maildir
+    /// itself, what it is in.
+    #[must_use]
+    pub fn required(&self) -> &Path {
+        required_directory(&self.root, self.below.as_os_str().is_empty())
+    }
+
     /// Where the Maildir is.
     #[must_use]
     pub fn path(&self) -> PathBuf {
@@ -36,6 +43,13 @@ impl MailboxPlace {
             false => self.root.join(&self.below),
         }
     }
+}
+
+/// The directory that must be there for mailboxes below a root, or for a Maildir that is the root.
+#[must_use]
+pub fn required_directory(root: &Path, is_maildir: bool) -> &Path {
+    let required = if is_maildir { root.parent().unwrap_or(Path::new("/")) } else { root };
+    if required.as_os_str().is_empty() { Path::new(".") } else { required }
 }
 
 /// A folder of a Maildir.
@@ -93,6 +107,10 @@ pub enum MailboxError {
         /// What it may have.
         quota_bytes: u64,
     },
+    /// The directory that mailboxes are in is not there.
+    Missing(PathBuf),
+    /// The disk has not answered for so long that the attempt was given up.
+    Hangs,
     /// It is not a mailbox that may be written to: a sentence's end, for people.
     Untrusted(String),
 }
@@ -116,6 +134,12 @@ impl fmt::Display for MailboxError {
             MailboxError::Full { quota_bytes } => {
                 write!(f, "the message does not fit into the quota of {quota_bytes} octets")
             }
+            MailboxError::Missing(path) => write!(
+                f,
+                "the directory {} is not there: mount its disk, or make it",
+                path.display()
+            ),
+            MailboxError::Hangs => f.write_str("the disk does not answer"),
             MailboxError::Untrusted(why) => f.write_str(why),
         }
     }

@@ -1,6 +1,7 @@
 //! When the certificates of this server end, and when that is told.
 
 use mail::Wall;
+use mta::problems::Found;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use x509_cert::Certificate;
@@ -65,14 +66,25 @@ impl Expiry {
             return None;
         }
         self.told = Some(now);
+        Some(self.sentence(now))
+    }
+
+    /// What is wrong at `now`: from `warning` before the end on.
+    pub(super) fn problem(&self, now: Wall, warning: Duration) -> Option<Found> {
+        let is_near = now.after(warning.min(self.warning_max)) >= self.ends;
+        let found = Found::warning(self.file.display().to_string(), self.sentence(now));
+        is_near.then(|| found.next_step("renew it; its file is read anew when it changes"))
+    }
+
+    fn sentence(&self, now: Wall) -> String {
         let file = self.file.display();
         let left = self.ends.since(now);
-        Some(match left.as_secs() / DAY.as_secs() {
+        match left.as_secs() / DAY.as_secs() {
             _ if left.is_zero() => format!("the certificate in {file} has ended at {}", self.ends),
             0 => format!("the certificate in {file} ends today, at {}", self.ends),
             1 => format!("the certificate in {file} ends in a day, at {}", self.ends),
             days => format!("the certificate in {file} ends in {days} days, at {}", self.ends),
-        })
+        }
     }
 
     /// As `other` has been told of, if it is the same.
@@ -109,6 +121,11 @@ mod tests {
         assert!(last.as_deref().is_some_and(|text| text.contains("ends today")), "{last:?}");
         let over = expiry.due(ends.after(DAY), 3 * DAY);
         assert!(over.as_deref().is_some_and(|text| text.contains("has ended at")), "{over:?}");
+        // It is a problem for as long.
+        let problem = |now, warning| expiry.problem(now, warning).is_some();
+        assert!(!problem(before(3 * DAY + Duration::from_millis(1)), 3 * DAY));
+        assert!(problem(before(3 * DAY), 3 * DAY) && problem(ends.after(DAY), 3 * DAY));
+        assert!(problem(ends, Duration::ZERO), "one that has ended is one, whatever is wanted");
         // One that lives six days and is renewed after four.
         let warning_max = 36 * DAY / 24;
         let mut short = Expiry { warning_max, told: None, ..expiry.clone() };

@@ -18,6 +18,7 @@ pub(crate) use clients::Judge;
 use config::{Certificate, ClientCertificates, Config};
 use expiry::Expiry;
 use mta::console::{Console, Level};
+use mta::problems::{Found, Moment, ProblemKind};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::Ticketer;
@@ -50,6 +51,8 @@ struct State {
     /// So long before its end a certificate is told of.
     warning: Duration,
     is_watched: bool,
+    /// Why files that have changed are not used.
+    unread: Option<String>,
 }
 
 /// What the configuration says of certificates.
@@ -203,14 +206,37 @@ impl Certificates {
                 if state.configured == configured {
                     self.is_any.store(read.servers.plain.is_some(), Ordering::Relaxed);
                     state.take(read);
+                    state.unread = None;
                     console.info("tls", format_args!("certificates read anew"));
                 }
             }
             Err(why) => {
-                let text = format_args!("certificates stay as they were: {why}");
-                console.error("tls", text);
+                let text = format!("certificates stay as they were: {why}");
+                console.error("tls", format_args!("{text}"));
+                lock(&self.state).unread = Some(text);
             }
         }
+    }
+}
+
+/// Those that end soon, have ended, or can't be read.
+impl ProblemKind for Certificates {
+    fn name(&self) -> &'static str {
+        "certificate"
+    }
+
+    fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
+        // Nobody holds it while a file is read.
+        let state = lock(&self.state);
+        let ends = state.expiries.iter().filter_map(|one| one.problem(now.wall, state.warning));
+        ends.for_each(&mut *found);
+        if let Some(why) = &state.unread {
+            found(Found::warning("", why.clone()).next_step("mend the file"));
+        }
+    }
+
+    fn has_own_lines(&self) -> bool {
+        true
     }
 }
 

@@ -4,6 +4,7 @@ mod dns;
 
 use super::load::{self, LoadError};
 use crate::cli::{CheckArgs, exit};
+use crate::problems::missing_roots;
 use crate::reply_classes;
 use crate::tables;
 use config::{Certificate, Config, ConfigErrors, Problem};
@@ -57,6 +58,8 @@ fn json_of(loaded: &Result<Config, ConfigErrors>, found: Option<&[Finding]>) -> 
     let of_tables = loaded.as_ref().map(tables::warnings).unwrap_or_default();
     let of_table = |message: String| json!({ "severity": "warning", "message": message });
     list.extend(of_tables.into_iter().map(of_table));
+    let missing = loaded.as_ref().map(missing_roots).unwrap_or_default();
+    list.extend(missing.iter().map(|why| json!({ "severity": "warning", "message": why })));
     let mut all = json!({ "valid": loaded.is_ok(), "problems": list });
     if let Some(found) = found {
         all["dns"] = json!(found);
@@ -76,6 +79,7 @@ fn show(loaded: &Result<Config, ConfigErrors>, found: Option<&[Finding]>, colour
     for warning in tables::warnings(config) {
         eprintln!("warning: {warning}");
     }
+    missing_roots(config).iter().for_each(|why| eprintln!("warning: {why}"));
     // Line 0 is the route that is added for the postmaster.
     let routes = config.routes.iter().filter(|route| route.line > 0).count();
     super::print(&format!(

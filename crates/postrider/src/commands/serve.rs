@@ -7,6 +7,7 @@ use crate::control_socket::ControlSocket;
 use crate::mutex::lock;
 use crate::node::{Node, within};
 use crate::orders::Order;
+use crate::problems::sentence;
 use crate::reload::Reloads;
 use crate::secrets;
 use crate::tables;
@@ -151,7 +152,10 @@ async fn serve(
         ),
     );
     let mut reloads = Reloads::new(Arc::clone(&node.reloadable), file, console);
-    run_until_stopped(&node, &mut signals, &mut node_jobs, &mut reloads, console).await;
+    let ended = run_until_stopped(&node, &mut signals, &mut node_jobs, &mut reloads, console).await;
+    if let Err(text) = &ended {
+        console.line(Level::Error, "spool", format_args!("{text}"));
+    }
     drop(reloads);
     stopping.store(true, Ordering::Relaxed);
     console.line(Level::Info, "stop", format_args!("stopping: transactions may finish"));
@@ -159,7 +163,7 @@ async fn serve(
     // The socket is a file, too.
     let _ = within(ADMIN_MAX, move || drop(admin)).await;
     console.line(Level::Info, "stop", format_args!("stopped"));
-    Ok(())
+    ended
 }
 
 /// Starts the node; `None`: a signal came before it had started. Signals are heeded meanwhile, and what is waited
@@ -207,23 +211,28 @@ async fn start(
 }
 
 /// Does what signals and operators ask for until one of them asks for a stop.
+///
+/// # Errors
+/// Why it ends without that.
 async fn run_until_stopped(
     node: &Node,
     signals: &mut Signals,
     jobs: &mut mpsc::Receiver<NodeJob>,
     reloads: &mut Reloads,
     console: &Arc<ConsoleLog>,
-) {
+) -> Result<(), String> {
+    let mut end_of_logs = std::pin::pin!(node.end_of_logs());
     let mut looks = tokio::time::interval(HANGS_AFTER);
     let mut hanging = Hanging { find: node.hanging_finder(), known: BTreeSet::new() };
     loop {
         tokio::select! {
             biased;
             asked = signals.next() => match asked {
-                Asked::Stop => return,
+                Asked::Stop => return Ok(()),
                 // What comes of it is on the console.
                 Asked::Reload => reloads.begin(None),
             },
+            why = &mut end_of_logs => return Err(why),
             () = reloads.answered() => {}
             Some(job) = jobs.recv() => handle_job(node, job, reloads, console),
             _ = looks.tick() => hanging.tell(console),
@@ -328,8 +337,9 @@ fn start_admin(
 }
 
 fn status(node: &Node, reloads: &Reloads) -> Status {
-    let problems = node.problem_finder()().into_iter().chain(node.hanging_finder()());
-    let problems = problems.chain(reloads.problem()).chain(node.suspension_finder()());
+    let problem_list = node.problem_finder()();
+    let problems = problem_list.iter().map(sentence).chain(node.hanging_finder()());
+    let problems = problems.chain(reloads.problem()).chain(node.suspended_hops());
     let problems = problems.chain(node.pressures());
     Status {
         version: crate::VERSION.to_owned(),
@@ -339,5 +349,6 @@ fn status(node: &Node, reloads: &Reloads) -> Status {
         suspensions: node.orders.suspended(),
         shards: Vec::new(),
         problems: problems.collect(),
+        problem_list,
     }
 }

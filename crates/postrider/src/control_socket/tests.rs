@@ -134,6 +134,33 @@ fn bad_requests_get_a_sentence() {
 }
 
 #[test]
+fn a_request_that_is_much_too_long_gets_its_answer() {
+    let server = serve();
+    let mut stream = BlockingStream::connect(&server.path).unwrap();
+    stream.write_all(&vec![b' '; 4 * REQUEST_BYTES_MAX]).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("longer than 65536 bytes"), "{answer}");
+}
+
+#[test]
+fn those_who_send_nothing_keep_nobody_from_giving_orders() {
+    let server = serve();
+    let connect = |_| BlockingStream::connect(&server.path).unwrap();
+    let mut idle: Vec<BlockingStream> = (0..2 * CLIENTS_MAX).map(connect).collect();
+    let begun = std::time::Instant::now();
+    for _ in 0..CLIENTS_MAX {
+        let said = answers(&server.path, &ControlRequest::Status);
+        assert!(said.iter().any(|response| matches!(response, ControlResponse::Status(_))));
+    }
+    assert!(begun.elapsed() < REQUEST_TIMEOUT, "nobody waited for them");
+    // The oldest gave way.
+    let mut answer = String::new();
+    idle[0].read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("others wait"), "{answer}");
+}
+
+#[test]
 fn a_stale_file_is_replaced_a_live_server_and_other_files_are_not() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("control.sock");

@@ -1,4 +1,5 @@
 use super::*;
+use mta::problems::Problems;
 
 fn config(more: &str) -> Config {
     let text = format!(
@@ -19,7 +20,11 @@ fn ask(kept: &KeptWarmups, config: &Config, wanted: u32) -> Allowance {
 }
 
 fn open(directory: &Path, config: &Config) -> KeptWarmups {
-    let kept = KeptWarmups::new(directory, &Arc::new(ConsoleLog::stderr(Level::Error)));
+    let kept = KeptWarmups::new(
+        directory,
+        Problems::default().conditions("state_file"),
+        &Arc::new(ConsoleLog::stderr(Level::Error)),
+    );
     kept.open_for(config);
     kept
 }

@@ -170,3 +170,58 @@ fn explain_tells_why_tables_can_not_be_opened() {
     assert!(answer.err.contains("table \"users\": cannot read missing"), "{}", answer.err);
     assert_eq!(command(files.dir(), &["explain", "--offline", "jo@box.test"]).code, 0);
 }
+
+#[test]
+fn two_servers_of_one_configuration_may_keep_one_maildir() {
+    const EACH: usize = 20;
+    let shared = Files::new();
+    let box_of_all = shared.path("mail").join("{local}").display().to_string();
+    let text = config(&format!("[[route]]\nmaildir = {{ path = \"{box_of_all}\" }}\n"));
+    let twins = [Files::new(), Files::new()];
+    let servers: Vec<Server> = twins.iter().map(|files| Server::start(files, &text)).collect();
+    let mut clients: Vec<Client> =
+        servers.iter().map(|server| Client::connect(server.address())).collect();
+    // In step: their ids are the same.
+    for n in 0..EACH {
+        for (twin, client) in clients.iter_mut().enumerate() {
+            let body = format!("Subject: {n} of twin {twin}\r\n\r\nBody.\r\n");
+            client.mail("me@source.test", &["user@box.test"], &body);
+        }
+    }
+    let messages = shared.wait_maildir("mail/user", 2 * EACH);
+    let text: Vec<String> =
+        messages.into_iter().map(|m| String::from_utf8(m).expect("text")).collect();
+    for twin in 0..2 {
+        for n in 0..EACH {
+            let subject = format!("Subject: {n} of twin {twin}\n");
+            assert_eq!(text.iter().filter(|text| text.contains(&subject)).count(), 1, "{subject}");
+        }
+    }
+    servers.into_iter().for_each(Server::stop);
+}
+
+#[test]
+fn mail_for_a_disk_that_is_not_mounted_waits() {
+    let files = Files::new();
+    let route = "[[route]]\nname = \"here\"\nmaildir = { path = \"disk/boxes/{local}\" }\n";
+    std::fs::create_dir(files.path("disk")).expect("a mount point");
+    let server = Server::start(&files, &config(route));
+    let line = "mailboxes can't be kept in disk/boxes/: it is not there";
+    server.wait_console("the problem", |told| told.contains(line));
+    let checked = command(files.dir(), &["check"]);
+    assert_eq!(checked.code, 0);
+    assert!(checked.err.contains("route here: mailboxes can't be kept"), "{checked:?}");
+    let mut client = Client::connect(server.address());
+    client.mail("me@source.test", &["user@box.test"], "Subject: one\r\n\r\nBody.\r\n");
+    let deferred = files.wait_events("deferred", 1).remove(0);
+    assert_eq!(deferred["status"], "4.3.0", "{deferred}");
+    assert!(!files.path("disk/boxes").exists(), "nothing is made below a mount point");
+    let status = server.command(&["status"]);
+    assert!(status.out.contains(line), "{status:?}");
+    std::fs::create_dir(files.path("disk/boxes")).expect("it is mounted");
+    let is_well = || server.command(&["status"]).out.contains("All is well.");
+    wait_until("the end of the problem", is_well);
+    server.command(&["queue", "retry", "--all"]);
+    files.wait_maildir("disk/boxes/user", 1);
+    server.stop();
+}

@@ -27,7 +27,10 @@ pub struct Files(tempfile::TempDir);
 impl Files {
     pub fn new() -> Files {
         let dir = tempfile::Builder::new().prefix("e2e-").tempdir_in(env!("CARGO_TARGET_TMPDIR"));
-        Files(dir.expect("a directory for the test"))
+        let files = Files(dir.expect("a directory for the test"));
+        // Where mailboxes are: no server makes it.
+        std::fs::create_dir(files.path("mail")).expect("a directory for mailboxes");
+        files
     }
 
     pub fn dir(&self) -> &Path {

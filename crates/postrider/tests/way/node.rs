@@ -8,7 +8,7 @@ use config::shaping::{ShapingFile, ShapingSource};
 use mail::{MessageId, Wall};
 use mta::console::{Console, Level};
 use mta::control::{ControlRequest, ShardAnswer, Suspension};
-use mta::custody::{LogPort, shard_of};
+use mta::custody::{LogCondition, LogPort, shard_of};
 use mta::event::{Event, EventSink, json};
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::Metrics;
@@ -148,6 +148,7 @@ impl Node {
             next_blob: AtomicU64::new(opening.next_blob()),
             log: 0,
             node: 0,
+            condition: LogCondition::default(),
         });
         let shared = Arc::new(Shared::new(&config, 1));
         shared.rules.set_rules(rules_of(&config));

@@ -213,6 +213,31 @@ fn a_body_on_disk_is_sent_as_one_in_memory() {
 }
 
 #[test]
+fn content_that_can_not_go_to_disk_is_read_to_its_end_and_then_put_off() {
+    play(|| async {
+        let text = format!("[spool]\nblob_bytes = \"64KiB\"\n{ROUTE}");
+        let node = Node::start(&config(&text)).await;
+        let _peer = Peer::at(&node.world, HOP);
+        let body = "a line of a long body\r\n".repeat(20_000);
+        let mut client = super::client::Client::connect(&node, super::client::FRIEND).await;
+        for is_full in [true, false] {
+            client.say("MAIL FROM:<me@source.test>").await;
+            client.say("RCPT TO:<a@x.test>").await;
+            if is_full {
+                node.disk.set_failure(0, spool::DiskErrorKind::Full, true);
+            }
+            let reply = client.content(&format!("Subject: long\r\n\r\n{body}")).await;
+            node.disk.clear_failure();
+            let expected = if is_full { "452 4.3.1" } else { "250" };
+            assert!(reply.starts_with(expected), "{reply}");
+            assert!(!is_full || node.shared.body_memory.used() == 0);
+        }
+        node.wait_for("relayed", 1).await;
+        assert_eq!(node.count("received"), 1);
+    });
+}
+
+#[test]
 fn what_we_lack_for_a_handshake_sends_no_mail_in_clear() {
     play(|| async {
         let (node, peer) = node_and_peer().await;

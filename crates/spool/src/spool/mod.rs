@@ -236,7 +236,7 @@ impl Spool {
         let segments = self.live.segments.map.values();
         let spares = self.space.ready_count() as u64;
         SpoolStatus {
-            live_count: self.live.index.count(),
+            live_count: self.live_count(),
             damaged_count: self.lost_bodies_count(),
             segments_count: self.live.segments.map.len() as u64,
             spares_count: spares,
@@ -245,14 +245,26 @@ impl Spool {
             live_bytes: segments.map(|segment| segment.live_bytes).sum(),
             blobs_count: self.live.blobs.len() as u64 + self.blobs.count(),
             free_bytes: self.memory.is_none().then_some(self.space.free_bytes),
-            full: self.memory.is_none()
-                && (self.stalled.is_some() || self.space.is_full(self.reserve_bytes())),
+            full: self.is_full(),
             poisoned: self.poisoned.clone(),
             pending_count: self.pending.len() as u64,
             compacted_bytes: self.compaction.written_bytes,
             index_bytes: self.live.index.bytes(),
             ..self.status.clone()
         }
+    }
+
+    /// Messages with open recipients.
+    #[must_use]
+    pub fn live_count(&self) -> u64 {
+        self.live.index.count()
+    }
+
+    /// Whether accepts are refused for lack of space.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.memory.is_none()
+            && (self.stalled.is_some() || self.space.is_full(self.reserve_bytes()))
     }
 
     fn lost_bodies_count(&self) -> u64 {

@@ -88,11 +88,12 @@ impl fmt::Display for Judgement {
 }
 
 impl Maildirs {
-    /// Mailboxes below `root`, which the relay is to make; lists their addresses in `directory`.
+    /// Mailboxes below `root`, which the relay is to make in that directory; lists their addresses in `directory`.
     ///
     /// # Errors
-    /// When the list can't be written.
+    /// When the root can't be made, or the list written.
     pub(super) fn new(root: PathBuf, directory: &Path) -> Result<Maildirs> {
+        std::fs::create_dir_all(&root).map_err(FileError::at(&root))?;
         let mailbox = |number: usize| {
             let (local, domain) = (format!("user{number}"), DOMAINS[number % DOMAINS.len()]);
             let directory = root.join(domain).join(&local);

@@ -8,7 +8,7 @@ use super::open_files::OpenFiles;
 use super::plant::Plant;
 use super::trace::Trace;
 use load::random::Random;
-use mta::custody::{LogPort, shard_of};
+use mta::custody::{LogCondition, LogPort, shard_of};
 use mta::inbox::{ShardMessage, ShardSender};
 use spool::memdisk::MemDisk;
 use spool::{
@@ -247,6 +247,7 @@ impl SimLog {
             next_blob: AtomicU64::new(parts.spool.next_blob()),
             log: parts.numbers.0,
             node: parts.numbers.1,
+            condition: LogCondition::default(),
         };
         let state = Rc::new(State {
             executor: parts.executor,

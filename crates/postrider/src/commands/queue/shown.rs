@@ -467,6 +467,7 @@ mod tests {
             messages: 7,
             shards: vec![ShardStatus { shard: 0, sessions: 12, ..ShardStatus::default() }],
             problems: Vec::new(),
+            problem_list: Vec::new(),
             suspensions: Vec::new(),
         };
         let text = status(&status_now);

@@ -8,7 +8,7 @@
 use super::tests::{together, wait};
 use super::*;
 use std::cell::Cell;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SPAN: Duration = Duration::from_secs(5);
 
@@ -48,7 +48,7 @@ fn deliveries_per_second() {
         for bytes in [400, 10_240] {
             let root = tempfile::tempdir_in(&base).unwrap();
             let metrics = Arc::default();
-            let files = MailboxThreads::start(&metrics, 1_024).unwrap();
+            let files = MailboxThreads::start(&metrics, 1_024);
             // The mailboxes are made first.
             deliver(&files, root.path(), mailboxes, bytes);
             let (cpu, begun, batches) = (cpu_ms(), Instant::now(), metrics.batches.get());

@@ -1,21 +1,39 @@
-//! Where shards leave what is to be written, and writers take it: as much at once as may share its
-//! syncs.
+//! Where shards leave what is to be written on one file system, and writers take it: as much at once as may share
+//! its syncs.
+//!
+//! A batch is as slow as its slowest mailbox. So mailboxes of a batch that took long are written by themselves for a
+//! while, by writers beside the usual ones, until they are quick again; and a batch that does not end leaves the
+//! mailboxes in it to others.
 
 use super::new_mail::NewMail;
-use super::pace::Pace;
+use super::pace::{Pace, WRITERS_MAX};
 use crate::mutex::lock;
 use bytes::Bytes;
 use mta::metrics::MailboxMetrics;
 use mta::seams::{MailboxError, MailboxPlace};
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Messages that are written together, at most: as many as there are workers who bring them.
 const BATCH_MAX: usize = 256;
 /// Files that are open for one message: its own, and three directories.
 const FILES_PER_MESSAGE: usize = 4;
+/// A batch that takes longer is slow, in milliseconds: a disk with a queue takes a part of that.
+const SLOW_MS: u64 = 1_000;
+/// And for each of its messages so much longer: a disk that is busy is not a mailbox that is slow.
+const SLOW_EACH_MS: u64 = 20;
+/// A mailbox that was slow is written by itself for so long, unless it is quick again before.
+const SUSPECT_MS: u64 = 60_000;
+/// So many are known at once; then it begins anew.
+const SUSPECTS_MAX: usize = 10_000;
+/// Writers of those, at most.
+const SUSPECT_WRITERS_MAX: usize = WRITERS_MAX / 2;
+/// How often a writer looks whether batches have become slow while something waits.
+const LOOKED_EVERY: Duration = Duration::from_millis(200);
 
 /// Takes what became of a job.
 pub(super) type Answer<T> = oneshot::Sender<Result<T, MailboxError>>;
@@ -29,28 +47,69 @@ pub(super) enum Job {
     Finish { handle: u64, keep: bool, answer: Answer<()> },
 }
 
+impl Job {
+    /// Nobody waits for it any more: it was given up, or the shard has ended.
+    fn is_given_up(&self) -> bool {
+        match self {
+            Job::Begin { answer, .. } => answer.is_closed(),
+            Job::Deliver { answer, .. } | Job::Append { answer, .. } => answer.is_closed(),
+            // What was begun ends.
+            Job::Finish { .. } => false,
+        }
+    }
+}
+
+/// How far a job has come: when a writer took it, in milliseconds, and one more; 0: it waits.
+pub(super) type Taken = Arc<AtomicU64>;
+
 /// What waits, and who works.
 #[derive(Debug)]
 pub(super) struct Desk {
     state: Mutex<State>,
     left: Condvar,
     metrics: Arc<MailboxMetrics>,
+    started: Instant,
+    /// A batch that takes longer does not end, in milliseconds.
+    hung_ms: u64,
 }
 
 #[derive(Debug)]
 struct State {
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<(Job, Taken)>,
     /// Files in tmp that are written piece by piece; a writer takes one out while it works on it.
     open: BTreeMap<u64, NewMail>,
-    /// Mailboxes that are being written to.
-    taken: HashSet<PathBuf>,
-    /// Writers at work.
-    busy: usize,
+    /// The mailboxes of those.
+    begun: HashMap<u64, PathBuf>,
+    /// Mailboxes that are being written to, by which batch.
+    taken: HashMap<PathBuf, u64>,
+    /// Mailboxes that are written by themselves, and until when.
+    suspects: HashMap<PathBuf, u64>,
+    /// Writers at work, by the number of the batch.
+    under_way: BTreeMap<u64, UnderWay>,
+    next_batch: u64,
+    /// When a batch ended last.
+    done_ms: u64,
     /// Messages that they work on, and how many there may be with those that are open.
     written: usize,
     messages_max: usize,
     pace: Pace,
     is_closed: bool,
+    /// What was shown of it last: writers, of them at work, and jobs that wait.
+    shown: [i64; 3],
+}
+
+/// A batch that a writer works on.
+#[derive(Debug)]
+struct UnderWay {
+    since_ms: u64,
+    /// Its mailboxes.
+    places: HashSet<PathBuf>,
+    /// It is slow when it takes longer.
+    slow_ms: u64,
+    /// It is of one mailbox that was slow.
+    is_suspect: bool,
+    /// It is known to be slow.
+    is_slow: bool,
 }
 
 /// What one writer works on. The mailboxes in it are nobody else's meanwhile: two that write to one
@@ -60,77 +119,121 @@ pub(super) struct Batch {
     pub(super) jobs: Vec<Job>,
     /// How many jobs it had.
     count: usize,
-    /// The mailboxes.
-    places: HashSet<PathBuf>,
+    number: u64,
 }
 
 impl Desk {
-    /// For writers that may have so many files open at once.
-    pub(super) fn new(metrics: Arc<MailboxMetrics>, files_max: usize) -> Desk {
+    /// For writers that may have so many files open at once; a batch that takes longer than `hung` does not end.
+    pub(super) fn new(metrics: Arc<MailboxMetrics>, files_max: usize, hung: Duration) -> Desk {
         let state = State {
             waiting: VecDeque::new(),
             open: BTreeMap::new(),
-            taken: HashSet::new(),
-            busy: 0,
+            begun: HashMap::new(),
+            taken: HashMap::new(),
+            suspects: HashMap::new(),
+            under_way: BTreeMap::new(),
+            next_batch: 0,
+            done_ms: 0,
             written: 0,
-            messages_max: (files_max / FILES_PER_MESSAGE).max(1),
+            messages_max: messages_of(files_max),
             pace: Pace::new(),
             is_closed: false,
+            shown: [0; 3],
         };
-        let desk = Desk { state: Mutex::new(state), left: Condvar::new(), metrics };
-        desk.show(&lock(&desk.state));
+        let hung_ms = u64::try_from(hung.as_millis()).unwrap_or(u64::MAX);
+        let (left, started) = (Condvar::new(), Instant::now());
+        let desk = Desk { state: Mutex::new(state), left, metrics, started, hung_ms };
+        desk.show(&mut lock(&desk.state));
         desk
     }
 
-    /// Leaves a job. It is dropped, with its answer, when the desk is closed.
-    pub(super) fn leave(&self, job: Job) {
+    /// From now on writers may have so many files open at once.
+    pub(super) fn set_files_max(&self, files_max: usize) {
+        lock(&self.state).messages_max = messages_of(files_max);
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// Leaves a job. It is dropped, with its answer, when the desk is closed. `None`: all writers hang, and it is
+    /// given up at once.
+    pub(super) fn leave(&self, job: Job) -> Option<Taken> {
+        let now_ms = self.now_ms();
+        let taken = Taken::default();
         let mut state = lock(&self.state);
+        if state.does_hang(now_ms, self.hung_ms) {
+            return None;
+        }
         if !state.is_closed {
-            state.waiting.push_back(job);
-            self.show(&state);
-            if state.busy < state.pace.writers() {
+            state.waiting.push_back((job, Arc::clone(&taken)));
+            self.show(&mut state);
+            if state.has_writer(now_ms) {
                 self.left.notify_one();
             }
         }
+        Some(taken)
+    }
+
+    /// Whether a job that has been waited for may still come to its end: a writer took it not long ago, or others make
+    /// way. What was given up is forgotten.
+    pub(super) fn is_moving(&self, taken: &Taken) -> bool {
+        let now_ms = self.now_ms();
+        let mut state = lock(&self.state);
+        state.waiting.retain(|(job, _)| !job.is_given_up());
+        let since_ms = match taken.load(Ordering::Relaxed).checked_sub(1) {
+            Some(taken_ms) => taken_ms,
+            None => state.done_ms,
+        };
+        now_ms.saturating_sub(since_ms) < self.hung_ms
+    }
+
+    /// How long the oldest batch has been under way.
+    pub(super) fn oldest(&self) -> Option<Duration> {
+        let now_ms = self.now_ms();
+        let oldest = lock(&self.state).under_way.values().map(|batch| batch.since_ms).min()?;
+        Some(Duration::from_millis(now_ms.saturating_sub(oldest)))
     }
 
     /// Waits for a turn and for work. `None`: there will be none any more.
     pub(super) fn take(&self) -> Option<Batch> {
         let mut state = lock(&self.state);
         loop {
-            if state.busy < state.pace.writers()
-                && let Some(batch) = state.pick()
-            {
-                state.busy += 1;
+            let now_ms = self.now_ms();
+            if let Some(batch) = state.pick(now_ms) {
                 // Those that others may work on at the same time.
-                if !state.waiting.is_empty() && state.busy < state.pace.writers() {
+                if !state.waiting.is_empty() && state.has_writer(now_ms) {
                     self.left.notify_one();
                 }
-                self.show(&state);
+                self.show(&mut state);
                 return Some(batch);
             }
             if state.is_closed && state.waiting.is_empty() {
                 return None;
             }
-            state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = match state.waiting.is_empty() {
+                true => self.left.wait(state).unwrap_or_else(PoisonError::into_inner),
+                // What keeps it from being written may become slow meanwhile.
+                false => {
+                    let waited = self.left.wait_timeout(state, LOOKED_EVERY);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
     }
 
-    /// A batch is done, with so many messages delivered, at `now_ms` of a clock that never goes back.
-    pub(super) fn done(&self, batch: Batch, delivered: u64, now_ms: u64) {
+    /// A batch is done, with so many messages delivered.
+    pub(super) fn done(&self, batch: Batch, delivered: u64) {
+        let now_ms = self.now_ms();
         let mut state = lock(&self.state);
-        let is_short = !state.waiting.is_empty() && state.busy >= state.pace.writers();
-        for place in &batch.places {
-            state.taken.remove(place);
-        }
-        state.busy -= 1;
-        state.written -= batch.count;
+        let is_short = !state.waiting.is_empty() && state.usual_writers() >= state.pace.writers();
+        state.end(&batch, now_ms);
         state.pace.handle_delivered(now_ms, delivered, is_short);
         self.metrics.batches.add(1);
         self.metrics.written.add(delivered);
-        self.show(&state);
+        self.show(&mut state);
         // The caller comes back for more; others may be allowed to work since.
-        if !state.waiting.is_empty() && state.busy + 1 < state.pace.writers() {
+        if !state.waiting.is_empty() && state.usual_writers() + 1 < state.pace.writers() {
             self.left.notify_one();
         }
     }
@@ -151,158 +254,198 @@ impl Desk {
         lock(&self.state).open.remove(&handle)
     }
 
-    fn show(&self, state: &State) {
-        self.metrics.writers.set_u64(state.pace.writers() as u64);
-        self.metrics.writers_busy.set_u64(state.busy as u64);
-        self.metrics.waiting.set_u64(state.waiting.len() as u64);
+    /// All desks together are in the numbers.
+    fn show(&self, state: &mut State) {
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let now = [state.pace.writers(), state.under_way.len(), state.waiting.len()].map(count);
+        let Desk { metrics, .. } = self;
+        for (gauge, (now, shown)) in [&metrics.writers, &metrics.writers_busy, &metrics.waiting]
+            .into_iter()
+            .zip(now.into_iter().zip(state.shown))
+        {
+            gauge.add(now - shown);
+        }
+        state.shown = now;
     }
+}
+
+fn messages_of(files_max: usize) -> usize {
+    (files_max / FILES_PER_MESSAGE).max(1)
 }
 
 impl State {
-    /// The part of what waits that is one writer's: of those who may work and don't, each has as
-    /// much.
-    fn pick(&mut self) -> Option<Batch> {
-        let idle = self.pace.writers().saturating_sub(self.busy).max(1);
-        let share = self.waiting.len().div_ceil(idle).min(BATCH_MAX);
-        let open = self.written + self.open.len();
-        let mut room = share.min(self.messages_max.saturating_sub(open));
-        let (mut jobs, mut places) = (Vec::with_capacity(room), HashSet::with_capacity(room));
-        let mut others = VecDeque::with_capacity(self.waiting.len());
-        while let Some(job) = self.waiting.pop_front() {
-            let path = match &job {
-                // Of a file that is open: its turn is now.
-                Job::Append { .. } | Job::Finish { .. } => {
-                    jobs.push(job);
-                    continue;
-                }
-                Job::Begin { .. } => None,
-                Job::Deliver { place, .. } => Some(place.path()),
-            };
-            let is_ours = path.as_ref().is_none_or(|path| places.contains(path));
-            let is_elsewhere =
-                !is_ours && path.as_ref().is_some_and(|path| self.taken.contains(path));
-            if room == 0 || is_elsewhere {
-                others.push_back(job);
+    /// Writers whose number the pace decides.
+    fn usual_writers(&self) -> usize {
+        self.under_way.values().filter(|batch| !batch.is_slow && !batch.is_suspect).count()
+    }
+
+    /// Whether one may begin to work.
+    fn has_writer(&mut self, now_ms: u64) -> bool {
+        self.note_slow(now_ms);
+        self.under_way.len() < WRITERS_MAX
+            && (self.usual_writers() < self.pace.writers()
+                || (!self.suspects.is_empty() && self.has_suspect_writer()))
+    }
+
+    /// Whether one may begin that writes to a mailbox that was slow.
+    fn has_suspect_writer(&self) -> bool {
+        let beside = self.under_way.values().filter(|batch| batch.is_slow || batch.is_suspect);
+        beside.count() < SUSPECT_WRITERS_MAX
+    }
+
+    /// No writer is left, and none has come back for so long.
+    fn does_hang(&self, now_ms: u64, hung_ms: u64) -> bool {
+        let is_over = |since_ms: u64| now_ms.saturating_sub(since_ms) >= hung_ms;
+        self.under_way.len() >= WRITERS_MAX
+            && is_over(self.done_ms)
+            && self.under_way.values().all(|batch| is_over(batch.since_ms))
+    }
+
+    /// Finds batches that have become slow. The mailboxes of one with several are left to others, by themselves: it may
+    /// be any of them that does not answer.
+    fn note_slow(&mut self, now_ms: u64) {
+        for (number, batch) in &mut self.under_way {
+            if batch.is_slow || now_ms.saturating_sub(batch.since_ms) <= batch.slow_ms {
                 continue;
             }
-            if let Some(path) = path.filter(|_| !is_ours) {
-                self.taken.insert(path.clone());
+            batch.is_slow = true;
+            let is_alone = batch.places.len() == 1;
+            for place in &batch.places {
+                suspect(&mut self.suspects, place, now_ms);
+                if !is_alone && self.taken.get(place) == Some(number) {
+                    self.taken.remove(place);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, batch: &Batch, now_ms: u64) {
+        self.written -= batch.count;
+        self.done_ms = now_ms;
+        let Some(ended) = self.under_way.remove(&batch.number) else { return };
+        let is_slow = ended.is_slow || now_ms.saturating_sub(ended.since_ms) > ended.slow_ms;
+        for place in &ended.places {
+            if self.taken.get(place) == Some(&batch.number) {
+                self.taken.remove(place);
+            }
+            if is_slow {
+                suspect(&mut self.suspects, place, now_ms);
+            } else if ended.is_suspect {
+                self.suspects.remove(place);
+            }
+        }
+    }
+
+    fn is_suspect(&self, place: &PathBuf, now_ms: u64) -> bool {
+        self.suspects.get(place).is_some_and(|until| *until > now_ms)
+    }
+
+    /// What a writer is to do next, if there is anything that one may do now.
+    fn pick(&mut self, now_ms: u64) -> Option<Batch> {
+        self.note_slow(now_ms);
+        self.waiting.retain(|(job, _)| !job.is_given_up());
+        if self.waiting.is_empty() || self.under_way.len() >= WRITERS_MAX {
+            return None;
+        }
+        let works_on_suspect = self.under_way.values().any(|batch| batch.is_suspect);
+        let can_usual = self.usual_writers() < self.pace.writers();
+        // Neither keeps the other from its turn.
+        let first = if works_on_suspect { None } else { self.pick_suspect(now_ms) };
+        first
+            .or_else(|| can_usual.then(|| self.pick_usual(now_ms)).flatten())
+            .or_else(|| self.pick_suspect(now_ms))
+    }
+
+    /// The part of what waits that is one writer's: of those who may work and don't, each has as
+    /// much.
+    fn pick_usual(&mut self, now_ms: u64) -> Option<Batch> {
+        let idle = self.pace.writers().saturating_sub(self.usual_writers()).max(1);
+        let share = self.waiting.len().div_ceil(idle).min(BATCH_MAX);
+        self.gather(now_ms, share, None)
+    }
+
+    /// What waits for the first mailbox that was slow and that nobody writes to.
+    fn pick_suspect(&mut self, now_ms: u64) -> Option<Batch> {
+        if self.suspects.is_empty() || !self.has_suspect_writer() {
+            return None;
+        }
+        let place_of = |(job, _): &(Job, Taken)| self.place_of(job);
+        let is_free =
+            |place: &PathBuf| self.is_suspect(place, now_ms) && !self.taken.contains_key(place);
+        let place = self.waiting.iter().filter_map(place_of).find(is_free)?;
+        self.gather(now_ms, BATCH_MAX, Some(place))
+    }
+
+    /// The mailbox that a job is about.
+    fn place_of(&self, job: &Job) -> Option<PathBuf> {
+        match job {
+            Job::Deliver { place, .. } | Job::Begin { place, .. } => Some(place.path()),
+            Job::Append { handle, .. } | Job::Finish { handle, .. } => {
+                self.begun.get(handle).cloned()
+            }
+        }
+    }
+
+    /// Takes up to `share` jobs: those for one mailbox, or those for all that were not slow.
+    fn gather(&mut self, now_ms: u64, share: usize, only: Option<PathBuf>) -> Option<Batch> {
+        let open = self.written + self.open.len();
+        let mut room = share.min(self.messages_max.saturating_sub(open));
+        let number = self.next_batch;
+        let (mut jobs, mut places) = (Vec::with_capacity(room), HashSet::with_capacity(room));
+        let mut others = VecDeque::with_capacity(self.waiting.len());
+        while let Some((job, taken)) = self.waiting.pop_front() {
+            let path = self.place_of(&job);
+            let is_meant = match (&only, &path) {
+                (Some(only), path) => path.as_ref() == Some(only),
+                (None, Some(path)) => !self.is_suspect(path, now_ms),
+                (None, None) => true,
+            };
+            // Of a file that is open: its turn is now.
+            let is_open = matches!(job, Job::Append { .. } | Job::Finish { .. });
+            let is_elsewhere = path
+                .as_ref()
+                .is_some_and(|path| self.taken.get(path).is_some_and(|by| *by != number));
+            if !is_meant || (!is_open && room == 0) || (is_elsewhere && !is_open) {
+                others.push_back((job, taken));
+                continue;
+            }
+            if let Some(path) = path {
+                self.taken.entry(path.clone()).or_insert(number);
                 places.insert(path);
             }
-            room -= 1;
+            match &job {
+                Job::Begin { handle, place, .. } => {
+                    self.begun.insert(*handle, place.path());
+                }
+                Job::Finish { handle, .. } => {
+                    self.begun.remove(handle);
+                }
+                Job::Deliver { .. } | Job::Append { .. } => {}
+            }
+            room = if is_open { room } else { room - 1 };
+            taken.store(now_ms + 1, Ordering::Relaxed);
             jobs.push(job);
         }
         self.waiting = others;
+        if jobs.is_empty() {
+            return None;
+        }
+        self.next_batch += 1;
         self.written += jobs.len();
-        (!jobs.is_empty()).then(|| Batch { count: jobs.len(), jobs, places })
+        let is_suspect = only.is_some();
+        let slow_ms = SLOW_MS + SLOW_EACH_MS * jobs.len() as u64;
+        let batch = UnderWay { since_ms: now_ms, places, slow_ms, is_suspect, is_slow: false };
+        self.under_way.insert(number, batch);
+        Some(Batch { count: jobs.len(), jobs, number })
     }
+}
+
+fn suspect(suspects: &mut HashMap<PathBuf, u64>, place: &PathBuf, now_ms: u64) {
+    if suspects.len() >= SUSPECTS_MAX && !suspects.contains_key(place) {
+        suspects.clear();
+    }
+    suspects.insert(place.clone(), now_ms + SUSPECT_MS);
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::maildir::Maildir;
-    use super::super::owner;
-    use super::*;
-
-    fn deliver(mailbox: &str) -> Job {
-        let place = MailboxPlace::at(PathBuf::from(mailbox));
-        Job::Deliver {
-            place,
-            name: String::new(),
-            pieces: Vec::new(),
-            answer: oneshot::channel().0,
-        }
-    }
-
-    fn desk_with(mailboxes: &[&str]) -> Desk {
-        let desk = Desk::new(Arc::default(), FILES_PER_MESSAGE * 2 * BATCH_MAX);
-        mailboxes.iter().for_each(|mailbox| desk.leave(deliver(mailbox)));
-        desk
-    }
-
-    #[test]
-    fn what_waits_together_is_written_together() {
-        let desk = desk_with(&["a", "b", "a", "c"]);
-        let batch = desk.take().unwrap();
-        assert_eq!(batch.jobs.len(), 4);
-        assert_eq!(batch.places, ["a", "b", "c"].map(PathBuf::from).into());
-        desk.done(batch, 4, 0);
-        assert_eq!(desk.metrics.writers_busy.get(), 0);
-    }
-
-    #[test]
-    fn nobody_else_writes_to_a_mailbox_meanwhile() {
-        let desk = desk_with(&["a"]);
-        lock(&desk.state).pace = Pace::of(2);
-        let first = desk.take().unwrap();
-        desk.leave(deliver("a"));
-        desk.leave(deliver("b"));
-        let second = desk.take().unwrap();
-        assert_eq!(second.places, [PathBuf::from("b")].into());
-        desk.done(first, 1, 0);
-        assert_eq!(desk.take().unwrap().places, [PathBuf::from("a")].into());
-        desk.done(second, 1, 0);
-    }
-
-    #[test]
-    fn a_batch_has_an_end() {
-        let names: Vec<String> = (0..BATCH_MAX + 5).map(|n| n.to_string()).collect();
-        let mut mailboxes: Vec<&str> = names.iter().map(String::as_str).collect();
-        let desk = desk_with(&mailboxes);
-        assert_eq!(desk.take().unwrap().jobs.len(), BATCH_MAX);
-        mailboxes.fill("same");
-        let desk = desk_with(&mailboxes);
-        assert_eq!(desk.take().unwrap().jobs.len(), BATCH_MAX);
-    }
-
-    #[test]
-    fn no_more_files_are_open_than_may_be() {
-        let desk = Desk::new(Arc::default(), 2 * FILES_PER_MESSAGE);
-        lock(&desk.state).pace = Pace::of(2);
-        ["a", "b", "c", "d", "e"].iter().for_each(|mailbox| desk.leave(deliver(mailbox)));
-        let batch = desk.take().unwrap();
-        assert_eq!(batch.jobs.len(), 2);
-        assert!(lock(&desk.state).pick().is_none());
-        desk.done(batch, 2, 0);
-        assert_eq!(desk.take().unwrap().jobs.len(), 2);
-    }
-
-    #[test]
-    fn files_that_are_written_in_pieces_count_as_open() {
-        let root = tempfile::tempdir().unwrap();
-        let place = MailboxPlace::at(root.path().to_owned());
-        let begin = |handle: u64| {
-            let (name, answer) = (handle.to_string(), oneshot::channel().0);
-            Job::Begin { handle, place: place.clone(), name, answer }
-        };
-        let desk = Desk::new(Arc::default(), 2 * FILES_PER_MESSAGE);
-        (0..3).for_each(|handle| desk.leave(begin(handle)));
-        let batch = desk.take().unwrap();
-        assert_eq!(batch.jobs.len(), 2);
-        let maildir = Maildir::open(&place, owner::own()).unwrap();
-        let maildir = Arc::new(maildir);
-        for handle in 0..2 {
-            let mail = NewMail::begin(Arc::clone(&maildir), handle.to_string()).unwrap();
-            desk.keep(handle, mail);
-        }
-        desk.done(batch, 0, 0);
-        desk.leave(deliver("a"));
-        // Only what lets go of one goes on.
-        assert!(lock(&desk.state).pick().is_none());
-        desk.leave(Job::Finish { handle: 0, keep: false, answer: oneshot::channel().0 });
-        let batch = desk.take().unwrap();
-        assert!(matches!(batch.jobs[..], [Job::Finish { .. }]));
-        drop(desk.open(0));
-        desk.done(batch, 0, 0);
-        assert!(matches!(desk.take().unwrap().jobs[..], [Job::Begin { handle: 2, .. }]));
-    }
-
-    #[test]
-    fn what_was_left_before_the_end_is_done() {
-        let desk = desk_with(&["a"]);
-        desk.close();
-        desk.leave(deliver("late"));
-        assert_eq!(desk.take().unwrap().jobs.len(), 1);
-        assert!(desk.take().is_none());
-    }
-}
+mod tests;

@@ -1,8 +1,9 @@
 //! File systems, and which of them can be synced as a whole.
 
 use rustix::fd::OwnedFd;
-use rustix::fs::StatVfsMountFlags;
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
+use std::path::Path;
 
 /// Since this version syncfs tells of errors (syncfs(2)).
 const LINUX_MIN: (u32, u32) = (5, 8);
@@ -11,8 +12,17 @@ const LINUX_MIN: (u32, u32) = (5, 8);
 /// more than was asked for (Btrfs): there each file is synced.
 const SYNCED_WHOLE: [u64; 2] = [0xEF53, 0x5846_5342];
 
-/// What is asked of the file system that an open directory is in.
+/// What is asked of the file systems that mailboxes are in.
 pub(super) trait FileSystems: Send + Sync {
+    /// Opens the directory that an operator names, to find names in it.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn open_root(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, Mode::empty())
+    }
+
     /// Whether it can be synced as a whole, and tells of errors.
     fn can_sync_whole(&self, directory: &OwnedFd) -> bool;
 

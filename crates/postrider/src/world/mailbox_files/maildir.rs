@@ -5,7 +5,9 @@
 //! process and then given to their user (`fchown`), instead of acting as that user: it needs no
 //! change of identity of threads, which the standard library and `rustix` leave to `unsafe` code.
 
+use super::file_system::FileSystems;
 use super::owner::{self, Owner};
+use super::quota::Counts;
 use mta::seams::{MailFolder, MailboxError, MailboxPlace};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
@@ -13,6 +15,7 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path};
+use std::sync::Arc;
 
 /// Opened to find names in it only.
 const WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -30,19 +33,25 @@ pub(super) struct Maildir {
     pub(super) quota_bytes: Option<u64>,
     /// The number of the file system that `tmp` and `new` are in.
     pub(super) file_system: u64,
+    /// What mailboxes were found to have.
+    pub(super) counts: Arc<Counts>,
 }
 
 impl Maildir {
-    /// Opens it, or makes it with the directories above it.
+    /// Opens it, or makes it with the directories above it, as far as the one that must be there.
     ///
     /// # Errors
     /// As the operating system says, and when there is a link on the way or it is somebody else's.
-    pub(super) fn open(place: &MailboxPlace, owner: Owner) -> Result<Maildir, MailboxError> {
+    pub(super) fn open(
+        place: &MailboxPlace,
+        owner: Owner,
+        (file_systems, counts): (&dyn FileSystems, &Arc<Counts>),
+    ) -> Result<Maildir, MailboxError> {
         let makes = Makes::of(owner, place.keeping.mode);
         // What is above mailboxes of several users is none of theirs: whoever has a directory can
         // exchange what is in it.
         let above = if place.keeping.is_by_table() { Makes::shared() } else { makes };
-        let mut top = above.root(&place.root)?;
+        let mut top = above.root(place, file_systems)?;
         let mut parts = place.below.components().peekable();
         while let Some(part) = parts.next() {
             let Component::Normal(name) = part else {
@@ -59,7 +68,8 @@ impl Maildir {
         let tmp = makes.tmp(home)?;
         let new = makes.open(home, OsStr::new("new"), DIRECTORY)?;
         let file_system = rustix::fs::fstat(&new).map_err(io::Error::from)?.st_dev;
-        Ok(Maildir { top, tmp, new, makes, quota_bytes: place.quota_bytes, file_system })
+        let (quota_bytes, counts) = (place.quota_bytes, Arc::clone(counts));
+        Ok(Maildir { top, tmp, new, makes, quota_bytes, file_system, counts })
     }
 }
 
@@ -90,7 +100,7 @@ impl Makes {
     /// As the operating system says.
     pub(super) fn file(&self, directory: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
         let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
         if self.mode != 0o600 {
             rustix::fs::fchmod(&file, Mode::from_raw_mode(self.mode))?;
@@ -108,19 +118,26 @@ impl Makes {
         rustix::fs::fchown(made, Some(user), Some(group))
     }
 
-    /// The directory that an operator names, through links and all; made if it is missing.
-    fn root(&self, path: &Path) -> Result<OwnedFd, MailboxError> {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        match rustix::fs::open(path, WAY, Mode::empty()) {
-            Err(Errno::NOENT) => {
-                let above = path.parent().unwrap_or(Path::new("/"));
-                let name = path.file_name().ok_or(io::ErrorKind::NotFound)?;
-                let above = self.root(above)?;
-                self.make(&above, name)?;
-                Ok(rustix::fs::open(path, WAY, Mode::empty()).map_err(io::Error::from)?)
-            }
-            other => Ok(other.map_err(io::Error::from)?),
+    /// The directory that an operator names, through links and all. It is not made: where it is missing
+    /// its disk may not be mounted, and what was written below the mount point would be hidden later. Where
+    /// it is a Maildir itself it is made, in a directory that is there.
+    fn root(
+        &self,
+        place: &MailboxPlace,
+        file_systems: &dyn FileSystems,
+    ) -> Result<OwnedFd, MailboxError> {
+        let path = if place.root.as_os_str().is_empty() { Path::new(".") } else { &place.root };
+        match file_systems.open_root(path) {
+            Err(Errno::NOENT) => {}
+            other => return Ok(other.map_err(io::Error::from)?),
         }
+        let required = place.required();
+        let above = match file_systems.open_root(required) {
+            Err(Errno::NOENT) => return Err(MailboxError::Missing(required.to_owned())),
+            other => other.map_err(io::Error::from)?,
+        };
+        self.make(&above, path.file_name().ok_or(io::ErrorKind::NotFound)?)?;
+        Ok(file_systems.open_root(path).map_err(io::Error::from)?)
     }
 
     /// A directory in `directory`, made if it is missing.

@@ -1,5 +1,8 @@
 //! Maildirs on the file system, written by threads of their own: shards never wait for a disk.
 //!
+//! Mailboxes below one directory that an operator names are a lane, with writers of its own: a disk that does not answer
+//! stops what lies on it, an attempt to deliver there is given up after a while, and who writes is watched from outside.
+//!
 //! What waits together is written together: all files first, then all synced, then all named, then all
 //! names synced; many with one sync of the whole file system each time (`publication.rs`).
 
@@ -17,82 +20,210 @@ mod sync_costs;
 #[cfg(test)]
 mod tests;
 
+use crate::mutex::lock;
 use bytes::Bytes;
 use desk::{Answer, Batch, Desk, Job};
 use file_system::{FileSystems, Mounted};
 use maildir::Maildir;
 use mta::metrics::MailboxMetrics;
+use mta::problems::{Found, Moment, ProblemKind};
 use mta::seams::{Keeping, MailStore, MailboxError, MailboxPlace};
 use new_mail::NewMail;
 use owner::Owners;
 pub(crate) use owner::check as check_owners;
 use publication::{Publisher, publish_each};
+use quota::Counts;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
+
+/// An attempt is given up when its file system has not answered for so long.
+const ATTEMPT_MAX: Duration = Duration::from_secs(15);
+/// However many others make progress, nobody waits longer than so many times that.
+const WAITS_MAX: u32 = 4;
+/// Lanes at once; mailboxes of further roots share the last.
+const LANES_MAX: usize = 64;
+/// A handle is the number of a lane, and below so many bits one of the lane's own.
+const LANE_SHIFT: u32 = 48;
 
 /// A way to the writers; one per shard.
 #[derive(Clone, Debug)]
-pub(crate) struct MailboxFiles(Arc<Open>);
+pub(crate) struct MailboxFiles(Arc<Lanes>);
 
-/// The desk, as long as anybody may leave something there.
-#[derive(Debug)]
-struct Open {
-    desk: Arc<Desk>,
+/// The writers, in lanes: mailboxes below each directory that an operator names have their own, so that a disk that
+/// does not answer stops only what lies on it.
+struct Lanes {
+    /// As many as directories that mail came for.
+    all: Mutex<Vec<(PathBuf, Arc<Desk>)>>,
     next: AtomicU64,
+    metrics: Arc<MailboxMetrics>,
+    files_max: usize,
+    file_systems: Arc<dyn FileSystems>,
+    attempt_max: Duration,
+    /// When this server started.
+    since: SystemTime,
 }
 
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.desk.close();
+impl std::fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lanes").finish_non_exhaustive()
     }
 }
 
-/// Starts the writers.
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        lock(&self.all).iter().for_each(|(_, desk)| desk.close());
+    }
+}
+
+impl Lanes {
+    /// The lane of a root; its threads are started when mail first comes for it.
+    fn lane_of(&self, root: &Path) -> io::Result<(u64, Arc<Desk>)> {
+        let mut all = lock(&self.all);
+        let known = all.iter().position(|(path, _)| path == root);
+        let number = match known {
+            Some(number) => number,
+            None if all.len() >= LANES_MAX => all.len() - 1,
+            None => {
+                let desk = self.open_lane(all.len())?;
+                all.push((root.to_owned(), desk));
+                let each = self.files_max / all.len();
+                all.iter().for_each(|(_, desk)| desk.set_files_max(each));
+                all.len() - 1
+            }
+        };
+        Ok((number as u64, Arc::clone(&all[number].1)))
+    }
+
+    fn open_lane(&self, number: usize) -> io::Result<Arc<Desk>> {
+        let metrics = &self.metrics;
+        let desk = Desk::new(Arc::clone(metrics), self.files_max, self.attempt_max);
+        let (desk, owners, counts) = (Arc::new(desk), Arc::default(), Arc::default());
+        let publisher = Publisher::new(Arc::clone(metrics), Arc::clone(&self.file_systems));
+        let writer = Writer {
+            desk: Arc::clone(&desk),
+            owners,
+            counts,
+            publisher: Arc::new(publisher),
+            file_systems: Arc::clone(&self.file_systems),
+            since: self.since,
+        };
+        for n in 0..pace::WRITERS_MAX {
+            let writer = writer.clone();
+            let started = std::thread::Builder::new()
+                .name(format!("mailbox-{number}-{n}"))
+                .spawn(move || writer.run());
+            match started {
+                // Fewer will do.
+                Err(error) if n == 0 => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(desk)
+    }
+
+    fn lane_with(&self, handle: u64) -> Option<Arc<Desk>> {
+        let number = usize::try_from(handle >> LANE_SHIFT).ok()?;
+        lock(&self.all).get(number).map(|(_, desk)| Arc::clone(desk))
+    }
+}
+
+/// Has writers.
 pub(crate) struct MailboxThreads;
 
 impl MailboxThreads {
-    /// The threads end when every [`MailboxFiles`] is gone; they have so many files open at most.
-    ///
-    /// # Errors
-    /// When the system gives no thread.
-    pub(crate) fn start(
-        metrics: &Arc<MailboxMetrics>,
-        files_max: usize,
-    ) -> io::Result<MailboxFiles> {
-        MailboxThreads::start_with(metrics, files_max, Arc::new(Mounted::new()))
+    /// Threads are started for each directory with mailboxes that mail comes for, and end when every
+    /// [`MailboxFiles`] is gone; they have so many files open at most.
+    pub(crate) fn start(metrics: &Arc<MailboxMetrics>, files_max: usize) -> MailboxFiles {
+        MailboxThreads::start_with(metrics, files_max, (Arc::new(Mounted::new()), ATTEMPT_MAX))
     }
 
-    /// The same, on other file systems.
+    /// The same, on other file systems, that are waited for so long.
     fn start_with(
         metrics: &Arc<MailboxMetrics>,
         files_max: usize,
-        file_systems: Arc<dyn FileSystems>,
-    ) -> io::Result<MailboxFiles> {
-        let desk = Arc::new(Desk::new(Arc::clone(metrics), files_max));
-        let owners = Arc::new(Owners::default());
-        let files =
-            MailboxFiles(Arc::new(Open { desk: Arc::clone(&desk), next: AtomicU64::new(0) }));
-        let started = Instant::now();
-        let publisher = Arc::new(Publisher::new(Arc::clone(metrics), file_systems));
-        for n in 0..pace::WRITERS_MAX {
-            let (desk, owners) = (Arc::clone(&desk), Arc::clone(&owners));
-            let writer = Writer { desk, owners, publisher: Arc::clone(&publisher), started };
-            std::thread::Builder::new().name(format!("mailbox-{n}")).spawn(move || writer.run())?;
-        }
-        Ok(files)
+        (file_systems, attempt_max): (Arc<dyn FileSystems>, Duration),
+    ) -> MailboxFiles {
+        MailboxFiles(Arc::new(Lanes {
+            all: Mutex::default(),
+            next: AtomicU64::new(0),
+            metrics: Arc::clone(metrics),
+            files_max,
+            file_systems,
+            attempt_max,
+            since: SystemTime::now(),
+        }))
     }
 }
 
 impl MailboxFiles {
-    async fn ask<T>(&self, job: impl FnOnce(Answer<T>) -> Job) -> Result<T, MailboxError> {
-        let (answer, answered) = oneshot::channel();
-        self.0.desk.leave(job(answer));
-        answered.await.map_err(|_| io::Error::other("the mailbox writers have ended"))?
+    /// Leaves a job at a lane and waits for its answer, as long as the lane answers anybody.
+    async fn ask<T>(
+        &self,
+        desk: &Desk,
+        job: impl FnOnce(Answer<T>) -> Job,
+    ) -> Result<T, MailboxError> {
+        let (answer, mut answered) = oneshot::channel();
+        let taken = desk.leave(job(answer)).ok_or(MailboxError::Hangs)?;
+        for wait in 1..=WAITS_MAX {
+            match tokio::time::timeout(self.0.attempt_max, &mut answered).await {
+                Ok(answer) => {
+                    let ended = |_| io::Error::other("the mailbox writers have ended");
+                    return answer.map_err(ended)?;
+                }
+                Err(_) if wait < WAITS_MAX && desk.is_moving(&taken) => {}
+                Err(_) => break,
+            }
+        }
+        // Whoever takes the job, or has taken it, sees that nobody waits for it.
+        drop(answered);
+        desk.is_moving(&taken);
+        Err(MailboxError::Hangs)
+    }
+
+    fn lane_with(&self, handle: u64) -> Result<Arc<Desk>, MailboxError> {
+        self.0.lane_with(handle).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Sees whether disks answer; it keeps no writer from ending.
+    pub(crate) fn watcher(&self) -> LaneWatcher {
+        LaneWatcher(Arc::downgrade(&self.0))
+    }
+}
+
+/// Who sees whether the disks of mailboxes answer.
+pub(crate) struct LaneWatcher(Weak<Lanes>);
+
+impl LaneWatcher {
+    /// The directories whose disk does not answer, and for how long it has not.
+    fn hanging(&self) -> Vec<(PathBuf, Duration)> {
+        let lanes = self.0.upgrade().map(|lanes| lock(&lanes.all).clone()).unwrap_or_default();
+        let hanging = lanes.into_iter().filter_map(|(root, desk)| Some((root, desk.oldest()?)));
+        hanging.filter(|(_, time)| *time >= HANGING_MIN).collect()
+    }
+}
+
+/// A batch that takes longer is a problem.
+const HANGING_MIN: Duration = Duration::from_secs(5);
+
+/// Disks of mailboxes that do not answer.
+pub(crate) struct HangingMailboxes(pub(crate) LaneWatcher);
+
+impl ProblemKind for HangingMailboxes {
+    fn name(&self) -> &'static str {
+        "mailboxes"
+    }
+
+    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+        for (root, time) in self.0.hanging() {
+            let (root, seconds) = (root.display().to_string(), time.as_secs());
+            let text = format!("a delivery to a mailbox in {root} has not ended for {seconds} s");
+            found(Found::warning(root, text).next_step("look at the disk; mail for it waits"));
+        }
     }
 }
 
@@ -103,29 +234,42 @@ impl MailStore for MailboxFiles {
         name: String,
         pieces: Vec<Bytes>,
     ) -> Result<(), MailboxError> {
-        self.ask(|answer| Job::Deliver { place, name, pieces, answer }).await
+        let (_, desk) = self.0.lane_of(&place.root)?;
+        self.ask(&desk, |answer| Job::Deliver { place, name, pieces, answer }).await
     }
 
     async fn begin(&self, place: MailboxPlace, name: String) -> Result<u64, MailboxError> {
-        let handle = self.0.next.fetch_add(1, Ordering::Relaxed);
-        self.ask(|answer| Job::Begin { handle, place, name, answer }).await
+        let (lane, desk) = self.0.lane_of(&place.root)?;
+        let handle = (lane << LANE_SHIFT) | self.0.next.fetch_add(1, Ordering::Relaxed);
+        let begun = self.ask(&desk, |answer| Job::Begin { handle, place, name, answer }).await;
+        if let Err(MailboxError::Hangs) = begun {
+            // If it is begun all the same, it ends.
+            let _ = desk.leave(Job::Finish { handle, keep: false, answer: oneshot::channel().0 });
+        }
+        begun
     }
 
     async fn append(&self, handle: u64, piece: Bytes) -> Result<(), MailboxError> {
-        self.ask(|answer| Job::Append { handle, piece, answer }).await
+        let desk = self.lane_with(handle)?;
+        self.ask(&desk, |answer| Job::Append { handle, piece, answer }).await
     }
 
     async fn finish(&self, handle: u64, keep: bool) -> Result<(), MailboxError> {
-        self.ask(|answer| Job::Finish { handle, keep, answer }).await
+        let desk = self.lane_with(handle)?;
+        self.ask(&desk, |answer| Job::Finish { handle, keep, answer }).await
     }
 }
 
 /// One thread.
+#[derive(Clone)]
 struct Writer {
     desk: Arc<Desk>,
     owners: Arc<Owners>,
+    counts: Arc<Counts>,
     publisher: Arc<Publisher>,
-    started: Instant,
+    file_systems: Arc<dyn FileSystems>,
+    /// When this server started.
+    since: SystemTime,
 }
 
 /// Mailboxes of a batch that are open, by place and folder, and how they are kept: who is trusted with
@@ -136,8 +280,7 @@ impl Writer {
     fn run(&self) {
         while let Some(mut batch) = self.desk.take() {
             let delivered = self.write(&mut batch);
-            let now_ms = self.started.elapsed().as_millis() as u64;
-            self.desk.done(batch, delivered, now_ms);
+            self.desk.done(batch, delivered);
         }
     }
 
@@ -195,12 +338,13 @@ impl Writer {
             Some(maildir) => Arc::clone(maildir),
             None => {
                 let owner = self.owners.of(&place.keeping).map_err(MailboxError::Untrusted)?;
-                let maildir = Arc::new(Maildir::open(place, owner)?);
+                let world = (&*self.file_systems, &self.counts);
+                let maildir = Arc::new(Maildir::open(place, owner, world)?);
                 open.insert(key, Arc::clone(&maildir));
                 maildir
             }
         };
-        Ok(NewMail::begin(maildir, name)?)
+        Ok(NewMail::begin(maildir, name, self.since)?)
     }
 
     fn write_all(

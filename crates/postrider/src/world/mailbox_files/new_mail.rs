@@ -1,18 +1,31 @@
-//! A new message: written in tmp, synced, moved to new.
+//! A new message: written in tmp, synced, moved to new under a name that nobody else has there.
+//!
+//! Several servers may keep one mail store, and may be twins that give their messages the same names. So a
+//! name in `new` is taken, and never taken over: what is there already counts as this message only if it
+//! is this message, octet for octet, as after a crash; another one keeps its place, and this one gets
+//! another name.
 
 use super::maildir::Maildir;
 use super::quota;
 use bytes::Bytes;
 use memchr::memchr_iter;
 use mta::seams::MailboxError;
-use rustix::fs::{Advice, AtFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Advice, AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// So much of a message is written with one call, and a piece more.
 const WRITE_BYTES: usize = 64 * 1024;
+/// Names that are tried for one message, in tmp and in new: each is another message's only where several
+/// servers count as one.
+const NAMES_MAX: u32 = 16;
+/// So much of two files is compared at once.
+const COMPARED_BYTES: usize = 64 * 1024;
 
 /// A file in tmp. Its name is gone when it is dropped, unless it was published.
 #[derive(Debug)]
@@ -20,28 +33,50 @@ pub(super) struct NewMail {
     maildir: Arc<Maildir>,
     file: File,
     lines: LineEnds,
+    /// The name that it is to have in new.
     name: String,
+    /// The name that it has in tmp.
+    name_in_tmp: String,
     bytes: u64,
     is_published: bool,
 }
 
 impl NewMail {
-    /// Begins a file in tmp.
+    /// Begins a file in tmp. `since` is when this server started: what was not written to since then is
+    /// left from before.
     ///
     /// # Errors
     /// As the operating system says.
-    pub(super) fn begin(maildir: Arc<Maildir>, name: String) -> io::Result<NewMail> {
-        let file = match maildir.makes.file(&maildir.tmp, &name) {
-            Err(Errno::EXIST) => {
-                // A leftover of a crash has the same name: it is this message's, and is written
-                // anew. Not over the old file, which the mailbox's user may have linked elsewhere.
-                rustix::fs::unlinkat(&maildir.tmp, &name, AtFlags::empty())?;
-                maildir.makes.file(&maildir.tmp, &name)?
-            }
-            other => other?,
-        };
-        let (file, lines) = (File::from(file), LineEnds::default());
-        Ok(NewMail { maildir, file, lines, name, bytes: 0, is_published: false })
+    pub(super) fn begin(
+        maildir: Arc<Maildir>,
+        name: String,
+        since: SystemTime,
+    ) -> io::Result<NewMail> {
+        for n in 0..NAMES_MAX {
+            let name_in_tmp = numbered(&name, n);
+            let file = match maildir.makes.file(&maildir.tmp, &name_in_tmp) {
+                // A leftover of a crash has the same name: it is this message's, and is written anew.
+                // Not over the old file, which the mailbox's user may have linked elsewhere.
+                Err(Errno::EXIST) if is_leftover(&maildir.tmp, &name_in_tmp, since) => {
+                    rustix::fs::unlinkat(&maildir.tmp, &name_in_tmp, AtFlags::empty())?;
+                    maildir.makes.file(&maildir.tmp, &name_in_tmp)?
+                }
+                // Another server is writing to it, or an attempt of this one that was given up.
+                Err(Errno::EXIST) => continue,
+                other => other?,
+            };
+            let (file, lines) = (File::from(file), LineEnds::default());
+            return Ok(NewMail {
+                maildir,
+                file,
+                lines,
+                name,
+                name_in_tmp,
+                bytes: 0,
+                is_published: false,
+            });
+        }
+        Err(Errno::EXIST.into())
     }
 
     /// Writes a message that is there as a whole; of many pieces, some at a time.
@@ -104,25 +139,54 @@ impl NewMail {
     /// # Errors
     /// As the operating system says, or when there is no room for it.
     pub(super) fn publish(&mut self) -> Result<(), MailboxError> {
-        let Maildir { top, tmp, new, makes, quota_bytes, file_system: _ } = &*self.maildir;
-        let Some(quota_bytes) = *quota_bytes else {
-            rustix::fs::renameat(tmp, &self.name, new, &self.name).map_err(io::Error::from)?;
-            self.is_published = true;
-            return Ok(());
-        };
-        // By its size in its name others add up the mailbox without looking at the file.
-        let name = format!("{},S={}", self.name, self.bytes);
-        // After a crash it may be there, and counted, already.
-        let is_counted = rustix::fs::statat(new, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        if !is_counted && !quota::has_room(top, tmp, makes, quota_bytes, self.bytes) {
-            return Err(MailboxError::Full { quota_bytes });
+        let Maildir { top, tmp, new, quota_bytes, counts, .. } = &*self.maildir;
+        let mut has_room = quota_bytes.is_none();
+        for n in 0..NAMES_MAX {
+            // By its size in its name others add up the mailbox without looking at the file.
+            let name = match quota_bytes {
+                None => numbered(&self.name, n),
+                Some(_) => format!("{},S={}", numbered(&self.name, n), self.bytes),
+            };
+            // After a crash it may be there, and counted, already.
+            if let Some(quota_bytes) = *quota_bytes
+                && !has_room
+                && rustix::fs::statat(new, &name, AtFlags::SYMLINK_NOFOLLOW).is_err()
+            {
+                has_room = quota::has_room(&self.maildir, quota_bytes, self.bytes);
+                if !has_room {
+                    return Err(MailboxError::Full { quota_bytes });
+                }
+            }
+            match take_name(tmp, &self.name_in_tmp, new, &name) {
+                Ok(()) => {
+                    self.is_published = true;
+                    if quota_bytes.is_some() {
+                        quota::add(top, counts, self.bytes);
+                    }
+                    return Ok(());
+                }
+                // It was delivered before: what was written to tmp is not needed.
+                Err(Errno::EXIST) if self.is_this(new, &name) => {
+                    let _ = rustix::fs::unlinkat(tmp, &self.name_in_tmp, AtFlags::empty());
+                    self.is_published = true;
+                    return Ok(());
+                }
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(io::Error::from(error).into()),
+            }
         }
-        rustix::fs::renameat(tmp, &self.name, new, &name).map_err(io::Error::from)?;
-        self.is_published = true;
-        if !is_counted {
-            quota::add(top, self.bytes);
-        }
-        Ok(())
+        Err(io::Error::from(Errno::EXIST).into())
+    }
+
+    /// Whether a file in new is this very message. What can't be read is taken for another.
+    fn is_this(&self, new: &OwnedFd, name: &str) -> bool {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(found) = rustix::fs::openat(new, name, flags, Mode::empty()) else { return false };
+        let is_alike = rustix::fs::fstat(&found).is_ok_and(|stat| {
+            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+                && u64::try_from(stat.st_size) == Ok(self.bytes)
+        });
+        is_alike && has_same_content(&self.file, &File::from(found), self.bytes).unwrap_or(false)
     }
 
     /// Where it is.
@@ -134,9 +198,51 @@ impl NewMail {
 impl Drop for NewMail {
     fn drop(&mut self) {
         if !self.is_published {
-            let _ = rustix::fs::unlinkat(&self.maildir.tmp, &self.name, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&self.maildir.tmp, &self.name_in_tmp, AtFlags::empty());
         }
     }
+}
+
+/// The name itself, and then others that follow from it: whoever delivers the message again tries the same
+/// ones in the same order.
+fn numbered(name: &str, n: u32) -> String {
+    if n == 0 { name.to_owned() } else { format!("{name}.{n}") }
+}
+
+/// Whether a file in tmp was written to before this server started.
+fn is_leftover(tmp: &OwnedFd, name: &str, since: SystemTime) -> bool {
+    let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    rustix::fs::statat(tmp, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| u64::try_from(stat.st_mtime).is_ok_and(|at| at < since.as_secs()))
+}
+
+/// Moves a file to a name that nothing has yet.
+fn take_name(tmp: &OwnedFd, from: &str, new: &OwnedFd, to: &str) -> rustix::io::Result<()> {
+    match rustix::fs::renameat_with(tmp, from, new, to, RenameFlags::NOREPLACE) {
+        // Not every file system knows how (renameat2(2)), NFS for one. A link takes no name over either.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            rustix::fs::linkat(tmp, from, new, to, AtFlags::empty())?;
+            let _ = rustix::fs::unlinkat(tmp, from, AtFlags::empty());
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Compares two files of so many octets.
+fn has_same_content(one: &File, other: &File, bytes: u64) -> io::Result<bool> {
+    let (mut left, mut right) = (vec![0; COMPARED_BYTES], vec![0; COMPARED_BYTES]);
+    let mut at = 0;
+    while at < bytes {
+        let count = usize::try_from(bytes - at).map_or(COMPARED_BYTES, |n| n.min(COMPARED_BYTES));
+        one.read_exact_at(&mut left[..count], at)?;
+        other.read_exact_at(&mut right[..count], at)?;
+        if left[..count] != right[..count] {
+            return Ok(false);
+        }
+        at += count as u64;
+    }
+    Ok(true)
 }
 
 /// Turns CRLF into the LF that ends lines in the files of this system, as every reader of Maildirs

@@ -135,6 +135,10 @@ fn each(
 ) -> Vec<Written> {
     let mut left = Vec::with_capacity(written.len());
     for (mut mail, answer) in written {
+        if answer.is_closed() {
+            // It was given up, and may have been delivered since.
+            continue;
+        }
         match act(&mut mail) {
             Ok(()) => left.push((mail, answer)),
             Err(error) => {

@@ -2,42 +2,117 @@
 //! octets and messages to add up. Dovecot, Courier and others keep the same file, and whoever owns the
 //! mailbox may write what he likes into it: what can't be so is counted anew.
 
-use super::maildir::Makes;
+use super::maildir::{Maildir, Makes};
+use crate::mutex::lock;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::time::{Duration, SystemTime};
+use std::sync::Mutex;
+use std::time::{Duration, Instant, SystemTime};
 
 const NAME: &str = "maildirsize";
 /// A file that has grown beyond this is counted anew, as Maildir++ has it.
 const FILE_BYTES_MAX: u64 = 5_120;
 /// One that is younger, and was just counted, is believed when it says that there is no room.
 const BELIEVED: Duration = Duration::from_secs(15 * 60);
+/// Counting takes this part of the time at most: a mailbox is counted anew after so many times as long as it took.
+const COUNT_PART: u32 = 50;
+/// What takes no longer is counted each time.
+const QUICK: Duration = Duration::from_millis(10);
+/// Files that are counted in one mailbox, at most.
+const COUNTED_MAX: u64 = 1_000_000;
+/// And for so long at most.
+const COUNT_MAX: Duration = Duration::from_secs(5);
+/// Mailboxes whose sums are remembered; then it begins anew.
+const REMEMBERED_MAX: usize = 10_000;
 /// The folder whose messages don't count.
 const TRASH: &[u8] = b".Trash";
 
+/// What mailboxes were found to have. Whoever owns one may fill it with files and spoil `maildirsize`: that takes no
+/// more of the writers' time than anybody's.
+#[derive(Debug, Default)]
+pub(super) struct Counts(Mutex<HashMap<Mailbox, Remembered>>);
+
+/// The number of its file system, and its own.
+type Mailbox = (u64, u64);
+
+/// A sum that was counted.
+#[derive(Clone, Copy, Debug)]
+struct Remembered {
+    /// `None`: it could not be counted.
+    counted: Option<Counted>,
+    at: Instant,
+    took: Duration,
+}
+
+impl Remembered {
+    /// Whether it is too early to count again.
+    fn is_due(&self) -> bool {
+        self.took <= QUICK
+            || self.at.elapsed() >= self.took.saturating_mul(COUNT_PART).min(BELIEVED)
+    }
+}
+
+impl Counts {
+    fn of(&self, mailbox: Option<Mailbox>) -> Option<Remembered> {
+        lock(&self.0).get(&mailbox?).copied()
+    }
+
+    fn remember(&self, mailbox: Option<Mailbox>, remembered: Remembered) {
+        let (Some(mailbox), mut all) = (mailbox, lock(&self.0)) else { return };
+        if all.len() >= REMEMBERED_MAX && !all.contains_key(&mailbox) {
+            all.clear();
+        }
+        all.insert(mailbox, remembered);
+    }
+
+    fn add(&self, mailbox: Option<Mailbox>, bytes: u64) {
+        if let Some(mailbox) = mailbox
+            && let Some(Remembered { counted: Some(counted), .. }) = lock(&self.0).get_mut(&mailbox)
+        {
+            counted.bytes = counted.bytes.saturating_add(bytes);
+            counted.messages += 1;
+        }
+    }
+}
+
+fn mailbox_of(top: &OwnedFd) -> Option<Mailbox> {
+    let stat = rustix::fs::fstat(top).ok()?;
+    Some((stat.st_dev, stat.st_ino))
+}
+
 /// Whether so many octets fit into the mailbox. What can't be counted is no reason to refuse mail.
-pub(super) fn has_room(
-    top: &OwnedFd,
-    tmp: &OwnedFd,
-    makes: &Makes,
-    quota_bytes: u64,
-    bytes: u64,
-) -> bool {
+pub(super) fn has_room(maildir: &Maildir, quota_bytes: u64, bytes: u64) -> bool {
+    let Maildir { top, tmp, makes, counts, .. } = maildir;
     let fits = |used: u64| used.saturating_add(bytes) <= quota_bytes;
     match read(top, quota_bytes) {
         Some(sum) if fits(sum.bytes) || sum.is_fresh => fits(sum.bytes),
         _ => {
-            let Ok(counted) = count(top) else { return true };
+            let Some(counted) = counted(top, counts) else { return true };
             write(top, tmp, makes, quota_bytes, counted);
             fits(counted.bytes)
         }
     }
 }
 
+/// What a mailbox has, as it is now, or as it was when it was counted not long ago.
+fn counted(top: &OwnedFd, counts: &Counts) -> Option<Counted> {
+    let mailbox = mailbox_of(top);
+    if let Some(known) = counts.of(mailbox).filter(|known| !known.is_due()) {
+        return known.counted;
+    }
+    let at = Instant::now();
+    let counted = count(top, at).ok();
+    counts.remember(mailbox, Remembered { counted, at: Instant::now(), took: at.elapsed() });
+    counted
+}
+
 /// Adds a message to the sum. If that fails it is missing there until somebody counts anew.
-pub(super) fn add(top: &OwnedFd, bytes: u64) {
+pub(super) fn add(top: &OwnedFd, counts: &Counts, bytes: u64) {
+    counts.add(mailbox_of(top), bytes);
     let flags = OFlags::WRONLY | OFlags::APPEND;
     if let Some(mut file) = open(top, flags) {
         let _ = file.write_all(format!("{bytes} 1\n").as_bytes());
@@ -117,48 +192,68 @@ fn write(top: &OwnedFd, tmp: &OwnedFd, makes: &Makes, quota_bytes: u64, counted:
     let _ = rustix::fs::unlinkat(tmp, NAME, AtFlags::empty());
 }
 
-/// Adds up the messages of a mailbox and of its folders.
-fn count(top: &OwnedFd) -> rustix::io::Result<Counted> {
-    let mut counted = count_home(top)?;
+/// Adds up the messages of a mailbox and of its folders, since `begun`. One with more than can be counted has none
+/// that can.
+fn count(top: &OwnedFd, begun: Instant) -> rustix::io::Result<Counted> {
+    let mut counting = Counting { counted: Counted::default(), seen: 0, begun };
+    counting.add_home(top)?;
     for entry in Dir::new(directory(top, c".")?)? {
         let entry = entry?;
+        counting.look()?;
         let name = entry.file_name().to_bytes();
         if !name.starts_with(b".") || matches!(name, b"." | b"..") || name == TRASH {
             continue;
         }
         // Whatever is no directory is no folder.
         if let Ok(folder) = directory(top, entry.file_name()) {
-            let more = count_home(&folder)?;
-            counted.bytes = counted.bytes.saturating_add(more.bytes);
-            counted.messages = counted.messages.saturating_add(more.messages);
+            counting.add_home(&folder)?;
         }
     }
-    Ok(counted)
+    Ok(counting.counted)
 }
 
-/// Adds up the messages of the inbox, or of a folder.
-fn count_home(home: &OwnedFd) -> rustix::io::Result<Counted> {
-    let mut counted = Counted::default();
-    for name in [c"new", c"cur"] {
-        let Ok(directory) = directory(home, name) else { continue };
-        for entry in Dir::read_from(&directory)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if name.to_bytes().starts_with(b".") || is_trashed(name.to_bytes()) {
-                continue;
-            }
-            let bytes = size_of(name.to_bytes()).or_else(|| {
-                let stat = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-                u64::try_from(stat.st_size).ok()
-            });
-            // One that is gone meanwhile is counted where it is now.
-            if let Some(bytes) = bytes {
-                counted.bytes = counted.bytes.saturating_add(bytes);
-                counted.messages += 1;
+/// A count that is being made.
+struct Counting {
+    counted: Counted,
+    /// Names that were looked at.
+    seen: u64,
+    begun: Instant,
+}
+
+impl Counting {
+    /// Adds up the messages of the inbox, or of a folder.
+    fn add_home(&mut self, home: &OwnedFd) -> rustix::io::Result<()> {
+        for name in [c"new", c"cur"] {
+            let Ok(directory) = directory(home, name) else { continue };
+            for entry in Dir::read_from(&directory)? {
+                let entry = entry?;
+                self.look()?;
+                let name = entry.file_name();
+                if name.to_bytes().starts_with(b".") || is_trashed(name.to_bytes()) {
+                    continue;
+                }
+                let bytes = size_of(name.to_bytes()).or_else(|| {
+                    let flags = AtFlags::SYMLINK_NOFOLLOW;
+                    let stat = rustix::fs::statat(&directory, name, flags).ok()?;
+                    u64::try_from(stat.st_size).ok()
+                });
+                // One that is gone meanwhile is counted where it is now.
+                if let Some(bytes) = bytes {
+                    self.counted.bytes = self.counted.bytes.saturating_add(bytes);
+                    self.counted.messages += 1;
+                }
             }
         }
+        Ok(())
     }
-    Ok(counted)
+
+    /// One more name.
+    fn look(&mut self) -> rustix::io::Result<()> {
+        self.seen += 1;
+        // The clock is read now and then.
+        let is_late = self.seen.is_multiple_of(1_024) && self.begun.elapsed() > COUNT_MAX;
+        if self.seen > COUNTED_MAX || is_late { Err(Errno::TOOBIG) } else { Ok(()) }
+    }
 }
 
 fn directory(at: &OwnedFd, name: &std::ffi::CStr) -> rustix::io::Result<OwnedFd> {
@@ -182,6 +277,35 @@ fn is_trashed(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counting_has_an_end() {
+        let counting = |seen| Counting { counted: Counted::default(), seen, begun: Instant::now() };
+        assert!(counting(COUNTED_MAX - 1).look().is_ok());
+        assert!(counting(COUNTED_MAX).look().is_err());
+        let Some(begun) = Instant::now().checked_sub(2 * COUNT_MAX) else { return };
+        let mut late = Counting { begun, ..counting(1_023) };
+        assert!(late.look().is_err());
+    }
+
+    #[test]
+    fn what_took_long_to_count_is_believed_for_a_while() {
+        let (mailbox, counts) = (Some((1, 2)), Counts::default());
+        let counted = Some(Counted { bytes: 100, messages: 1 });
+        let is_due = |took, ago| {
+            let at = Instant::now().checked_sub(ago)?;
+            counts.remember(mailbox, Remembered { counted, at, took });
+            counts.of(mailbox).map(|known| known.is_due())
+        };
+        let (second, ago) = (Duration::from_secs(1), |n| Duration::from_secs(n));
+        assert_eq!(is_due(QUICK, ago(0)), Some(true));
+        assert!(!is_due(second, ago(49)).unwrap_or(false));
+        assert!(is_due(second, ago(50)).unwrap_or(true));
+        assert!(is_due(100 * second, BELIEVED).unwrap_or(true));
+        // What is delivered meanwhile counts.
+        counts.add(mailbox, 11);
+        assert_eq!(counts.of(mailbox).unwrap().counted, Some(Counted { bytes: 111, messages: 2 }));
+    }
 
     #[test]
     fn a_sum_is_what_the_lines_add_up_to() {

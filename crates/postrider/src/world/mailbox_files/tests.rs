@@ -1,3 +1,4 @@
+mod lanes;
 mod whole_syncs;
 
 use super::*;
@@ -17,7 +18,7 @@ struct Place {
 impl Place {
     fn new() -> Place {
         let metrics = Arc::default();
-        let files = MailboxThreads::start(&metrics, 64).unwrap();
+        let files = MailboxThreads::start(&metrics, 64);
         Place { root: tempfile::tempdir().unwrap(), files, metrics }
     }
 
@@ -49,7 +50,7 @@ impl Place {
 }
 
 pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
 fn names(path: &Path) -> Vec<String> {
@@ -103,14 +104,28 @@ fn directories_and_messages_are_their_users_only() {
 }
 
 #[test]
-fn a_root_that_is_missing_is_made_and_may_be_a_link() {
+fn a_root_is_required_and_may_be_a_link() {
     let place = Place::new();
     let deep = MailboxPlace { below: "u".into(), ..MailboxPlace::at(place.path("x/y")) };
+    for made in ["", "x"] {
+        fs::create_dir_all(place.path(made)).unwrap();
+        match place.deliver(&deep, "1", "x") {
+            Err(MailboxError::Missing(path)) => assert_eq!(path, place.path("x/y")),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(names(&place.path("x")), [] as [String; 0]);
+    fs::create_dir(place.path("x/y")).unwrap();
     place.deliver(&deep, "1", "x").unwrap();
     symlink(place.path("x/y"), place.path("link")).unwrap();
     let linked = MailboxPlace { below: "u".into(), ..MailboxPlace::at(place.path("link")) };
     place.deliver(&linked, "2", "x").unwrap();
     assert_eq!(place.new_in("x/y/u").len(), 2);
+    // One that is the Maildir itself is made, and what it is in is required.
+    place.deliver(&MailboxPlace::at(place.path("x/one")), "1", "x").unwrap();
+    assert_eq!(place.new_in("x/one").len(), 1);
+    let missing = place.deliver(&MailboxPlace::at(place.path("z/one")), "1", "x");
+    assert!(matches!(missing, Err(MailboxError::Missing(path)) if path == place.path("z")));
 }
 
 #[test]
@@ -151,13 +166,70 @@ fn a_leftover_is_replaced_and_what_it_is_linked_to_is_not() {
     fs::write(&precious, "precious").unwrap();
     fs::hard_link(&precious, place.path("user/tmp/2")).unwrap();
     symlink(&precious, place.path("user/tmp/3")).unwrap();
-    place.deliver(&mailbox, "2", "two").unwrap();
-    place.deliver(&mailbox, "3", "three").unwrap();
+    fs::write(place.path("user/tmp/4"), "a leftover").unwrap();
+    let before = std::time::SystemTime::now() - std::time::Duration::from_secs(10);
+    fs::File::options()
+        .write(true)
+        .open(place.path("user/tmp/4"))
+        .and_then(|file| file.set_modified(before))
+        .unwrap();
+    for (name, text) in [("2", "two"), ("3", "three"), ("4", "four")] {
+        place.deliver(&mailbox, name, text).unwrap();
+    }
     assert_eq!(fs::read_to_string(precious).unwrap(), "precious");
-    assert_eq!(
-        place.new_in("user")[1..],
-        [("2".into(), "two".into()), ("3".into(), "three".into())]
-    );
+    assert_eq!(place.new_in("user")[1..], [new("2", "two"), new("3", "three"), new("4", "four")]);
+    assert!(!names(&place.path("user/tmp")).contains(&"4".to_owned()));
+}
+
+fn new(name: &str, text: &str) -> (String, String) {
+    (name.to_owned(), text.to_owned())
+}
+
+#[test]
+fn a_file_that_another_server_is_writing_is_left_alone() {
+    let place = Place::new();
+    let twin = Place::new();
+    let mailbox = place.mailbox("user");
+    let ours = wait(place.files.begin(mailbox.clone(), "1".to_owned())).unwrap();
+    let theirs = wait(twin.files.begin(mailbox, "1".to_owned())).unwrap();
+    wait(place.files.append(ours, Bytes::from_static(b"ours"))).unwrap();
+    wait(twin.files.append(theirs, Bytes::from_static(b"theirs"))).unwrap();
+    wait(place.files.finish(ours, true)).unwrap();
+    wait(twin.files.finish(theirs, true)).unwrap();
+    assert_eq!(place.new_in("user"), [new("1", "ours"), new("1.1", "theirs")]);
+    assert_eq!(names(&place.path("user/tmp")), [] as [String; 0]);
+}
+
+#[test]
+fn a_name_that_is_there_is_never_replaced_but_by_the_same_message() {
+    for quota_bytes in [None, Some(1_000_000)] {
+        let place = Place::new();
+        let mailbox = MailboxPlace { quota_bytes, ..place.mailbox("user") };
+        let long = "x".repeat(200_000);
+        let other = format!("{}y", &long[1..]);
+        for text in ["one", "two", "one", "three", "two", &long, &other, &long] {
+            place.deliver(&mailbox, "1", text).unwrap();
+        }
+        let mut texts: Vec<_> = place.new_in("user").into_iter().map(|(_, text)| text).collect();
+        texts.sort();
+        let mut expected = ["one", "two", "three", &long, &other].map(str::to_owned);
+        expected.sort();
+        assert_eq!(texts, expected);
+        assert_eq!(names(&place.path("user/tmp")), [] as [String; 0]);
+    }
+}
+
+#[test]
+fn names_are_not_tried_without_end() {
+    let place = Place::new();
+    let mailbox = place.mailbox("user");
+    for n in 0..16 {
+        place.deliver(&mailbox, "1", &n.to_string()).unwrap();
+    }
+    assert!(place.deliver(&mailbox, "1", "one more").is_err());
+    place.deliver(&mailbox, "1", "15").unwrap();
+    assert_eq!(place.new_in("user").len(), 16);
+    assert_eq!(names(&place.path("user/tmp")), [] as [String; 0]);
 }
 
 #[test]
@@ -166,11 +238,11 @@ fn a_mailbox_that_cannot_be_made_is_an_error() {
     fs::write(place.path("file"), b"in the way").unwrap();
     let result = place.deliver(&place.mailbox("file/user"), "1", "x");
     assert!(matches!(result, Err(MailboxError::Io(_))), "{result:?}");
-    // A message whose name stands for a directory, too.
+    // Where a message's name stands for a directory it has another.
     let mailbox = place.mailbox("user");
-    place.deliver(&mailbox, "1", "x").unwrap();
-    fs::create_dir(place.path("user/new/2")).unwrap();
-    assert!(place.deliver(&mailbox, "2", "x").is_err());
+    fs::create_dir_all(place.path("user/new/2")).unwrap();
+    place.deliver(&mailbox, "2", "x").unwrap();
+    assert_eq!(names(&place.path("user/new")), ["2", "2.1"]);
     assert_eq!(names(&place.path("user/tmp")), [] as [String; 0]);
 }
 

@@ -1,9 +1,10 @@
 //! Batches for which the whole file system is synced.
 
 use super::super::desk::Answer;
-use super::super::file_system::FileSystems;
+use super::super::file_system::{FileSystems, Mounted};
 use super::super::owner;
 use super::super::publication::{Publisher, Written};
+use super::super::quota::Counts;
 use super::super::sync_costs::WHOLE_MESSAGES_MIN;
 use super::*;
 use rustix::fd::OwnedFd;
@@ -37,10 +38,13 @@ struct Batch {
 }
 
 fn batch(mailboxes: &[MailboxPlace]) -> Batch {
+    let counts = Arc::<Counts>::default();
     let mut batch = Batch { written: Vec::new(), answers: Vec::new() };
     for (n, mailbox) in mailboxes.iter().enumerate() {
-        let maildir = Arc::new(Maildir::open(mailbox, owner::own()).unwrap());
-        let mut mail = NewMail::begin(maildir, n.to_string()).unwrap();
+        let maildir =
+            Arc::new(Maildir::open(mailbox, owner::own(), (&Mounted::new(), &counts)).unwrap());
+        let mut mail =
+            NewMail::begin(maildir, n.to_string(), std::time::SystemTime::now()).unwrap();
         mail.write(&[Bytes::from(format!("message {n}\r\n"))]).unwrap();
         let (answer, answered): (Answer<()>, _) = oneshot::channel();
         batch.written.push((mail, answer));
@@ -127,7 +131,9 @@ fn a_failure_of_one_is_its_own() {
     let mut mailboxes = mailboxes(&place);
     mailboxes[1].quota_bytes = Some(5);
     mailboxes.push(place.mailbox("user1"));
+    // All its names are taken.
     fs::create_dir_all(place.path("user2/new/2")).unwrap();
+    (1..16).for_each(|n| fs::create_dir(place.path(&format!("user2/new/2.{n}"))).unwrap());
     fs::create_dir_all(place.path("user2/cur")).unwrap();
     fs::create_dir_all(place.path("user2/tmp")).unwrap();
     let Batch { written, mut answers } = batch(&mailboxes);
@@ -171,7 +177,7 @@ fn file_systems_of_one_batch_are_synced_each() {
 fn through_the_writers_failed_ones_are_delivered_when_they_are_tried_again() {
     let root = tempfile::tempdir().unwrap();
     let (metrics, watch) = (Arc::default(), watched(|_| Err(Errno::IO)));
-    let files = MailboxThreads::start_with(&metrics, 4_096, watch).unwrap();
+    let files = MailboxThreads::start_with(&metrics, 4_096, (watch, ATTEMPT_MAX));
     let deliver = async |n: usize| {
         let place = MailboxPlace {
             below: format!("user{}", n % WHOLE_MESSAGES_MIN).into(),

@@ -1,0 +1,293 @@
+//! The list of problems: what is wrong now, how bad it is, and what to do about it. `status`, `/healthz` and the
+//! console are made from it, at the moment of asking.
+//!
+//! A kind of problem is a [`ProblemKind`] and one line that registers it. Whoever asks does so from outside the thread
+//! that may hang, so a kind looks at numbers that others leave ([`Watch`], [`Conditions`], counters), and never waits
+//! for a file, a peer or a lock that is held while somebody does.
+
+pub use crate::control::{Problem, Severity};
+use mail::{Mono, Wall};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Conditions of one kind that are known at once; of more than that the last are left out.
+const CONDITIONS_MAX: usize = 256;
+/// A text of others is cut here.
+const TEXT_BYTES_MAX: usize = 512;
+
+/// What a kind has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    severity: Severity,
+    about: String,
+    text: String,
+    next_step: String,
+    since: Option<Wall>,
+}
+
+impl Found {
+    /// Mail is refused or stands still.
+    #[must_use]
+    pub fn error(about: impl Into<String>, text: impl Into<String>) -> Found {
+        Found::new(Severity::Error, about, text)
+    }
+
+    /// Mail goes on.
+    #[must_use]
+    pub fn warning(about: impl Into<String>, text: impl Into<String>) -> Found {
+        Found::new(Severity::Warning, about, text)
+    }
+
+    /// As bad as `severity` says.
+    #[must_use]
+    pub fn new(severity: Severity, about: impl Into<String>, text: impl Into<String>) -> Found {
+        let cut = |text: String| text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned();
+        let (about, text) = (cut(about.into()), cut(text.into()));
+        Found { severity, about, text, next_step: String::new(), since: None }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn next_step(self, next_step: impl Into<String>) -> Found {
+        Found { next_step: next_step.into(), ..self }
+    }
+
+    /// Since when, where that is known. Otherwise it is when it was found first.
+    #[must_use]
+    pub fn since(self, since: Wall) -> Found {
+        Found { since: Some(since), ..self }
+    }
+}
+
+/// The moment of asking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    pub mono: Mono,
+    pub wall: Wall,
+}
+
+/// A kind of problem.
+pub trait ProblemKind: Send + Sync {
+    /// A constant word: `log`.
+    fn name(&self) -> &'static str;
+
+    /// Finds what is wrong now. It must not wait.
+    fn find(&self, now: Moment, found: &mut dyn FnMut(Found));
+
+    /// Whether its problems have lines of their own on the console.
+    fn has_own_lines(&self) -> bool {
+        false
+    }
+}
+
+/// All kinds of problems of a process.
+#[derive(Default)]
+pub struct Problems {
+    kinds: Mutex<Vec<Arc<dyn ProblemKind>>>,
+    /// When each was found first, as long as it is found each time.
+    since: Mutex<BTreeMap<(&'static str, String), Wall>>,
+}
+
+impl std::fmt::Debug for Problems {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Problems").finish_non_exhaustive()
+    }
+}
+
+impl Problems {
+    /// From now on problems of this kind are in the list.
+    pub fn register(&self, kind: Arc<dyn ProblemKind>) {
+        lock(&self.kinds).push(kind);
+    }
+
+    /// A kind whose problems keepers set and clear.
+    #[must_use]
+    pub fn conditions(&self, name: &'static str) -> Conditions {
+        let conditions = Conditions { name, all: Arc::default() };
+        self.register(Arc::new(conditions.clone()));
+        conditions
+    }
+
+    /// What is wrong now, the worst first.
+    #[must_use]
+    pub fn ask(&self, now: Moment) -> Vec<Problem> {
+        self.found(now, |_| true).into_iter().map(|(_, problem)| problem).collect()
+    }
+
+    /// The same without those that have lines of their own on the console.
+    #[must_use]
+    pub fn ask_for_console(&self, now: Moment) -> Vec<Problem> {
+        let all = self.found(now, |kind| !kind.has_own_lines());
+        all.into_iter().map(|(_, problem)| problem).collect()
+    }
+
+    fn found(
+        &self,
+        now: Moment,
+        is_asked: impl Fn(&dyn ProblemKind) -> bool,
+    ) -> Vec<(&'static str, Problem)> {
+        let kinds = lock(&self.kinds).clone();
+        let mut all = Vec::new();
+        for kind in kinds.iter().filter(|kind| is_asked(&***kind)) {
+            kind.find(now, &mut |found| all.push((kind.name(), found)));
+        }
+        let asked: BTreeSet<&str> =
+            kinds.iter().filter(|kind| is_asked(&***kind)).map(|kind| kind.name()).collect();
+        let mut since = lock(&self.since);
+        let here: BTreeSet<(&str, &str)> =
+            all.iter().map(|(name, found)| (*name, found.about.as_str())).collect();
+        since.retain(|(name, about), _| {
+            !asked.contains(name) || here.contains(&(*name, about.as_str()))
+        });
+        let as_problem = |(name, found): (&'static str, Found)| {
+            let known = since.entry((name, found.about.clone())).or_insert(now.wall);
+            let since = found.since.unwrap_or(*known);
+            let Found { severity, about, text, next_step, since: _ } = found;
+            let kind = name.to_owned();
+            (name, Problem { kind, severity, about, text, next_step, since })
+        };
+        let mut problems: Vec<_> = all.into_iter().map(as_problem).collect();
+        problems.sort_by_key(|(_, problem)| problem.severity);
+        problems
+    }
+}
+
+/// Problems that a keeper sets and clears itself: a file that could not be written, and could be again.
+#[derive(Clone, Debug)]
+pub struct Conditions {
+    name: &'static str,
+    all: Arc<Mutex<BTreeMap<String, Found>>>,
+}
+
+impl Conditions {
+    /// This is wrong from now on, instead of what else was wrong with the same thing. It is `now`.
+    pub fn set(&self, found: Found, now: Wall) {
+        let mut all = lock(&self.all);
+        let since = all.get(&found.about).map_or(now, |known| known.since.unwrap_or(now));
+        if all.len() < CONDITIONS_MAX || all.contains_key(&found.about) {
+            let since = Some(found.since.unwrap_or(since));
+            all.insert(found.about.clone(), Found { since, ..found });
+        }
+    }
+
+    /// Nothing is wrong with this any more.
+    pub fn clear(&self, about: &str) {
+        lock(&self.all).remove(about);
+    }
+}
+
+impl ProblemKind for Conditions {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+        lock(&self.all).values().cloned().for_each(found);
+    }
+}
+
+/// Something that is done over and over by a thread, each time within moments: when it is not, the thread can't say
+/// so itself.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// When it was begun, and one more; 0: it is not being done.
+    begun: AtomicU64,
+}
+
+impl Watch {
+    /// It is begun.
+    pub fn begin(&self, now: Mono) {
+        self.begun.store(now.0.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// It is done.
+    pub fn end(&self) {
+        self.begun.store(0, Ordering::Relaxed);
+    }
+
+    /// How long it has been going on, if it is.
+    #[must_use]
+    pub fn under_way(&self, now: Mono) -> Option<Duration> {
+        let begun = self.begun.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(Duration::from_micros(now.0.saturating_sub(begun)))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Moment {
+        Moment { mono: Mono(ms * 1_000), wall: Wall(ms) }
+    }
+
+    struct Hanging(Watch);
+
+    impl ProblemKind for Hanging {
+        fn name(&self) -> &'static str {
+            "hanging"
+        }
+
+        fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
+            if self.0.under_way(now.mono).is_some_and(|time| time >= Duration::from_secs(1)) {
+                found(Found::error("", "it hangs").next_step("look at it"));
+            }
+        }
+
+        fn has_own_lines(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_condition_is_a_problem_until_it_is_cleared() {
+        let problems = Problems::default();
+        let files = problems.conditions("file");
+        assert_eq!(problems.ask(at(0)), []);
+        files.set(Found::warning("a", "can't be written").next_step("make room"), Wall(5));
+        files.set(Found::warning("a", "can't be read"), Wall(6));
+        let [one] = &problems.ask(at(9))[..] else { panic!() };
+        assert_eq!((one.kind.as_str(), one.about.as_str()), ("file", "a"));
+        assert_eq!((one.text.as_str(), one.since), ("can't be read", Wall(5)));
+        files.clear("a");
+        assert_eq!(problems.ask(at(10)), []);
+    }
+
+    #[test]
+    fn conditions_are_bounded() {
+        let problems = Problems::default();
+        let files = problems.conditions("file");
+        for n in 0..2 * CONDITIONS_MAX {
+            files.set(Found::warning(n.to_string(), "x".repeat(2 * TEXT_BYTES_MAX)), Wall(0));
+        }
+        let all = problems.ask(at(0));
+        assert_eq!(all.len(), CONDITIONS_MAX);
+        assert!(all.iter().all(|problem| problem.text.len() == TEXT_BYTES_MAX));
+    }
+
+    #[test]
+    fn what_hangs_is_seen_from_outside_and_the_worst_comes_first() {
+        let problems = Problems::default();
+        problems.conditions("file").set(Found::warning("a", "b"), Wall(0));
+        let hanging = Arc::new(Hanging(Watch::default()));
+        problems.register(Arc::clone(&hanging) as Arc<dyn ProblemKind>);
+        hanging.0.begin(Mono(0));
+        assert_eq!(problems.ask(at(999)).len(), 1);
+        let kinds = |ms| problems.ask(at(ms)).into_iter().map(|p| p.kind).collect::<Vec<_>>();
+        assert_eq!(kinds(1_000), ["hanging", "file"]);
+        // Since it was found first.
+        assert_eq!(problems.ask(at(5_000))[0].since, Wall(1_000));
+        assert_eq!(problems.ask_for_console(at(5_000)).len(), 1);
+        assert_eq!(problems.ask(at(6_000))[0].since, Wall(1_000));
+        hanging.0.end();
+        assert_eq!(kinds(7_000), ["file"]);
+        hanging.0.begin(Mono(7_000_000));
+        assert_eq!(problems.ask(at(9_000))[0].since, Wall(9_000));
+    }
+}

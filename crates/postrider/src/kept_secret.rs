@@ -1,0 +1,134 @@
+//! Random numbers that are made once and kept beside the spool, for something would change with others at
+//! each start.
+
+use crate::world::hashing::HashingThreads;
+use auth::digest::Sha256;
+use config::Config;
+use mta::seams::Hashing as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// What salts are made of for users of whom nothing is stored (SCRAM): with another secret at each start such
+/// users would be those whose salts change. Copied to other servers for the same users, they show the same
+/// salts.
+pub(crate) const LOGIN_SALTS: &str = "login-salts.secret";
+/// What makes names of this spool's messages in mailboxes unlike those of other servers: with another number
+/// after a crash a message would be there twice.
+pub(crate) const SPOOL_SALT: &str = "spool-salt";
+
+/// One that was read or made.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Kept<const N: usize> {
+    pub(crate) bytes: [u8; N],
+    /// Why it is not the one that was kept before, or not the one of the next start: a sentence.
+    pub(crate) trouble: Option<String>,
+}
+
+/// Reads a file in the first spool directory; makes it of `fresh` if there is none. One that is damaged is put
+/// aside: it keeps nobody from starting.
+pub(crate) fn kept<const N: usize>(directory: &Path, name: &str, fresh: [u8; N]) -> Kept<N> {
+    let path = directory.join(name);
+    let damage = match fs::read(&path) {
+        Ok(bytes) => match bytes.try_into() {
+            Ok(bytes) => return Kept { bytes, trouble: None },
+            Err(_) => {
+                let aside = damaged(&path);
+                let moved = fs::rename(&path, &aside).err();
+                let why = moved.map_or_else(
+                    || format!("put aside as {}", aside.display()),
+                    |error| format!("it cannot be put aside: {error}"),
+                );
+                Some(format!("{} has not {N} octets: {why}", path.display()))
+            }
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            let trouble = Some(format!("cannot read {}: {error}", path.display()));
+            return Kept { bytes: fresh, trouble };
+        }
+    };
+    let written = write(directory, name, &fresh).err();
+    let unwritten = written.map(|error| format!("cannot write {}: {error}", path.display()));
+    Kept { bytes: fresh, trouble: unwritten.or(damage) }
+}
+
+/// What salts are made of.
+pub(crate) fn login_salts(directory: &Path) -> Kept<16> {
+    kept(directory, LOGIN_SALTS, HashingThreads::new().secret())
+}
+
+/// The same for return paths of the gateway to X.400, which are answered for days; from the one nobody finds the other.
+fn of_return_paths(login_salts: &[u8; 16]) -> [u8; 16] {
+    let mut digest = Sha256::default();
+    digest.push(b"return paths");
+    digest.push(login_salts);
+    let mut secret = [0; 16];
+    secret.copy_from_slice(&digest.finish()[..16]);
+    secret
+}
+
+/// Has return paths made that are known again after a restart. Why those of earlier mail are not, in a sentence.
+pub(crate) fn keep_return_paths(config: &Config, directory: &Path) -> Option<String> {
+    let gateway = config.x400.as_ref()?.gateway.as_ref()?;
+    let Kept { bytes, trouble } = login_salts(directory);
+    gateway.set_secret(of_return_paths(&bytes));
+    trouble
+}
+
+/// Where a file that can't be used is put.
+pub(crate) fn damaged(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".damaged");
+    path.with_file_name(name)
+}
+
+/// All of it or nothing is there, also after a crash.
+fn write(directory: &Path, name: &str, secret: &[u8]) -> io::Result<()> {
+    let (fresh, path) = (directory.join(format!("{name}.new")), directory.join(name));
+    match fs::remove_file(&fresh) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    file.write_all(secret)?;
+    file.sync_all()?;
+    fs::rename(&fresh, &path)?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn it_is_made_once_and_for_us_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = kept(directory.path(), LOGIN_SALTS, [7; 16]);
+        assert_eq!(made, Kept { bytes: [7; 16], trouble: None });
+        assert_eq!(kept(directory.path(), LOGIN_SALTS, [8; 16]), made);
+        let mode = fs::metadata(directory.path().join(LOGIN_SALTS)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn one_that_is_damaged_is_put_aside_and_another_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(SPOOL_SALT), "short").unwrap();
+        let made = kept(directory.path(), SPOOL_SALT, [1; 8]);
+        assert_eq!(made.bytes, [1; 8]);
+        let why = made.trouble.unwrap();
+        assert!(why.contains("spool-salt has not 8 octets") && why.contains(".damaged"), "{why}");
+        let aside = fs::read(directory.path().join("spool-salt.damaged")).unwrap();
+        assert_eq!(aside, b"short");
+        assert_eq!(
+            kept(directory.path(), SPOOL_SALT, [2; 8]),
+            Kept { bytes: [1; 8], trouble: None }
+        );
+        let nowhere = kept(Path::new("/nonexistent"), SPOOL_SALT, [3; 8]);
+        assert_eq!(nowhere.bytes, [3; 8]);
+        assert!(nowhere.trouble.is_some());
+    }
+}

@@ -1,0 +1,109 @@
+//! Logs that write no more after an error of their disk: what was written before and what was not is found out by
+//! recovery alone. So the process ends, and whoever supervises it starts it again.
+
+use crate::mutex::lock;
+use spool::SpoolStatus;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// How long a server without a log that writes goes on: what is under way is answered, and watchdogs see why.
+pub(crate) const GRACE: Duration = Duration::from_secs(20);
+/// How often it is looked at.
+pub(crate) const LOOKED_EVERY: Duration = Duration::from_secs(1);
+/// The file by which a disk is tried.
+const TRIAL: &str = "trial";
+
+/// Waits until there is reason to start again: for a while no log has written, or one has not whose disk is well again.
+pub(crate) async fn wait(
+    logs: Vec<Arc<Mutex<SpoolStatus>>>,
+    paths: Vec<PathBuf>,
+    (grace, looked_every): (Duration, Duration),
+) -> String {
+    let mut since = None;
+    loop {
+        tokio::time::sleep(looked_every).await;
+        let poisons: Vec<_> = logs.iter().map(|status| lock(status).poisoned.clone()).collect();
+        let Some((number, poison)) =
+            poisons.iter().enumerate().find_map(|(n, poison)| Some((n, poison.clone()?)))
+        else {
+            since = None;
+            continue;
+        };
+        if since.get_or_insert_with(Instant::now).elapsed() < grace {
+            continue;
+        }
+        let is_over = poisons.iter().all(Option::is_some);
+        // While others write, a start that fails would cost more than it mends.
+        let path = paths.get(number).cloned().unwrap_or_default();
+        if is_over || is_well(path.clone()).await {
+            return format!(
+                "the log in {} writes no more ({poison}): the server ends with an error, so that it is started \
+                 again and recovers it",
+                path.display()
+            );
+        }
+        since = None;
+    }
+}
+
+/// Whether a disk takes what is written to it. One that does not answer is not well.
+async fn is_well(path: PathBuf) -> bool {
+    let (answer, answered) = oneshot::channel();
+    let tried = thread::Builder::new().name("trial".to_owned()).spawn(move || {
+        let _ = answer.send(try_out(&path).is_ok());
+    });
+    tried.is_ok() && tokio::time::timeout(GRACE, answered).await.is_ok_and(|well| well == Ok(true))
+}
+
+fn try_out(directory: &Path) -> io::Result<()> {
+    let path = directory.join(TRIAL);
+    let tried = File::create(&path).and_then(|mut file| {
+        file.write_all(b"trial")?;
+        file.sync_all()
+    });
+    let _ = fs::remove_file(&path);
+    tried
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(poison: Option<&str>) -> Arc<Mutex<SpoolStatus>> {
+        let poisoned = poison.map(Into::into);
+        Arc::new(Mutex::new(SpoolStatus { poisoned, ..SpoolStatus::default() }))
+    }
+
+    /// Why it ends; `None`: it goes on.
+    fn end(logs: Vec<Arc<Mutex<SpoolStatus>>>, paths: &[PathBuf]) -> Option<String> {
+        const EVERY: Duration = Duration::from_millis(2);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let ended = wait(logs, paths.to_vec(), (10 * EVERY, EVERY));
+            tokio::time::timeout(500 * EVERY, ended).await.ok()
+        })
+    }
+
+    #[test]
+    fn a_server_without_a_log_that_writes_ends_and_one_with_another_only_when_the_disk_is_well() {
+        let directory = tempfile::tempdir().unwrap();
+        let both = [PathBuf::from("/nonexistent"), directory.path().to_owned()];
+        assert!(end(vec![log(Some("EIO"))], &both[..1]).unwrap().contains("EIO"));
+        assert_eq!(end(vec![log(Some("EIO")), log(None)], &both), None);
+        assert!(end(vec![log(None), log(Some("EIO"))], &both).is_some());
+        assert_eq!(end(vec![log(None), log(None)], &both), None);
+    }
+
+    #[test]
+    fn a_disk_is_tried_and_nothing_is_left_there() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(try_out(directory.path()).is_ok());
+        assert!(try_out(Path::new("/nonexistent")).is_err());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,83 @@
+//! The kinds of problems that this process knows of, and their lines on the console. The list itself:
+//! [`mta::problems`].
+
+mod logs;
+mod roots;
+mod services;
+mod watch;
+
+use crate::commit_thread::Log;
+use crate::shard_thread::Common;
+use crate::world::clock::{Start, wall_now};
+use crate::world::mailbox_files::HangingMailboxes;
+use config::Config;
+use logs::Logs;
+use mta::problems::{Moment, Problem, Problems};
+pub(crate) use roots::{MailboxRoots, missing_roots};
+use services::{Clock, NameServers};
+use std::sync::Arc;
+use watch::Watching;
+
+/// Asks what is wrong now.
+pub(crate) type ProblemFinder = Arc<dyn Fn() -> Vec<Problem> + Send + Sync>;
+
+/// The list of a running relay.
+pub(crate) struct ProblemList {
+    problems: Arc<Problems>,
+    roots: Arc<MailboxRoots>,
+    started: Start,
+    /// As long as somebody is to see it.
+    _watching: Watching,
+}
+
+impl ProblemList {
+    /// Registers the kinds, a line for each, and has the console follow them.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn start(common: &Common, logs: &[Log]) -> Result<ProblemList, String> {
+        let Common { config, shared, console, started, .. } = common;
+        let started = *started;
+        let problems = Arc::clone(&shared.problems);
+        let roots = Arc::new(MailboxRoots::new(started));
+        roots.adopt(config);
+        problems.register(Arc::new(Logs::of(&config.spool.paths, logs)));
+        problems.register(Arc::new(Clock(Arc::downgrade(shared))));
+        problems.register(Arc::new(NameServers(Arc::downgrade(shared))));
+        problems.register(Arc::clone(&roots) as _);
+        problems.register(Arc::clone(&common.certificates) as _);
+        problems.register(Arc::new(HangingMailboxes(common.store.watcher())));
+        let watching = Watching::start(&problems, started, console)
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        Ok(ProblemList { problems, roots, started, _watching: watching })
+    }
+
+    /// Follows a configuration.
+    pub(crate) fn adopt(&self, config: &Config) {
+        self.roots.adopt(config);
+    }
+
+    /// Asks when called, for as long as anybody wants to know.
+    pub(crate) fn finder(&self) -> ProblemFinder {
+        let (problems, started) = (Arc::clone(&self.problems), self.started);
+        Arc::new(move || problems.ask(now(started)))
+    }
+}
+
+fn now(started: Start) -> Moment {
+    Moment { mono: started.elapsed(), wall: wall_now() }
+}
+
+/// A problem as a line of text.
+pub(crate) fn sentence(problem: &Problem) -> String {
+    let Problem { about, text, next_step, .. } = problem;
+    let about = if about.is_empty() || text.contains(about.as_str()) {
+        String::new()
+    } else {
+        format!("{about}: ")
+    };
+    match next_step.is_empty() {
+        true => format!("{about}{text}"),
+        false => format!("{about}{text}: {next_step}"),
+    }
+}

@@ -1,0 +1,66 @@
+//! Why a log does not take all mail.
+
+use crate::commit_thread::{Log, NO_IDS};
+use crate::mutex::lock;
+use mta::custody::{COMMIT_MAX, LogPort};
+use mta::problems::{Found, Moment, ProblemKind};
+use spool::SpoolStatus;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// All logs of the process.
+pub(super) struct Logs(Vec<OneLog>);
+
+struct OneLog {
+    path: String,
+    /// As of the last half second: nobody holds it while the disk is asked for anything.
+    status: Arc<Mutex<SpoolStatus>>,
+    port: Arc<LogPort>,
+}
+
+impl Logs {
+    pub(super) fn of(paths: &[PathBuf], logs: &[Log]) -> Logs {
+        let one = |(path, log): (&PathBuf, &Log)| OneLog {
+            path: path.display().to_string(),
+            status: Arc::clone(&log.status),
+            port: Arc::clone(&log.port),
+        };
+        Logs(paths.iter().zip(logs).map(one).collect())
+    }
+}
+
+impl ProblemKind for Logs {
+    fn name(&self) -> &'static str {
+        "log"
+    }
+
+    fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
+        for OneLog { path, status, port } in &self.0 {
+            let status = lock(status).clone();
+            let error = |text: String| Found::error(path, text);
+            if port.ids_left() == 0 {
+                found(error(NO_IDS.to_owned()));
+            }
+            if let Some(time) = port.condition.commit.under_way(now.mono)
+                && time > COMMIT_MAX
+            {
+                let text = format!("the spool's disk has not answered for {} s", time.as_secs());
+                found(error(text).next_step("look at the disk; what waits for it gets no answer"));
+            }
+            if let Some(poison) = &status.poisoned {
+                found(error(format!("the spool takes no mail: {poison}")));
+            } else if status.full {
+                found(error("the spool's disk is nearly full".to_owned()).next_step("make room"));
+            }
+            if status.damaged_count > 0 {
+                let text = format!("{} messages in the spool are damaged", status.damaged_count);
+                found(error(text).next_step("`postrider spool verify` names them"));
+            }
+        }
+    }
+
+    /// They are told where they begin and end (`logs.rs`, `commit_thread.rs`).
+    fn has_own_lines(&self) -> bool {
+        true
+    }
+}

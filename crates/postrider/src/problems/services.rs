@@ -1,0 +1,44 @@
+//! What the server needs from outside: a clock, name servers.
+
+use mta::problems::{Found, Moment, ProblemKind};
+use mta::shared::Shared;
+use std::sync::Weak;
+
+/// The clock that is doubted.
+pub(super) struct Clock(pub(super) Weak<Shared>);
+
+impl ProblemKind for Clock {
+    fn name(&self) -> &'static str {
+        "clock"
+    }
+
+    fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
+        let problem = self.0.upgrade().and_then(|shared| shared.clock.problem(now.wall));
+        if let Some(text) = problem {
+            found(Found::error("", text));
+        }
+    }
+
+    fn has_own_lines(&self) -> bool {
+        true
+    }
+}
+
+/// Name servers that do not answer: mail waits, and is taken as before.
+pub(super) struct NameServers(pub(super) Weak<Shared>);
+
+impl ProblemKind for NameServers {
+    fn name(&self) -> &'static str {
+        "name_servers"
+    }
+
+    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+        if let Some(text) = self.0.upgrade().and_then(|shared| shared.name_servers.trouble()) {
+            found(Found::warning("", text).next_step("look at resolv.conf or `[dns]`"));
+        }
+    }
+
+    fn has_own_lines(&self) -> bool {
+        true
+    }
+}
