@@ -251,7 +251,8 @@ pub(super) mod tests {
             let heard = rules.of(Some("big")).iter().filter(|heard| heard.matches(&words, None));
             heard.map(|heard| heard.rule.name.to_string()).collect()
         };
-        assert_eq!(heard(550, (5, 7, 606), "banned"), ["banned"]);
+        assert_eq!(heard(550, (5, 7, 607), "banned"), ["banned"]);
+        assert_eq!(heard(550, (5, 7, 606), "not found"), [""; 0], "a name that is one of ours");
         assert_eq!(heard(550, (5, 7, 511), "banned"), ["banned"]);
         assert_eq!(heard(550, (5, 1, 10), "5.7.606@contoso.test not found"), [""; 0]);
         assert_eq!(heard(550, (5, 1, 10), "5.7.606 not found (#5.7.606)"), [""; 0]);

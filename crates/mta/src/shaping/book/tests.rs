@@ -7,7 +7,7 @@ const TEXT: &str = "[provider.big]\nbackoff = { max_connections = 1 }\n\
     [[provider.big.rule]]\nname = \"slow\"\nmatch = \"slow\"\nafter = \"3 in 10m\"\naction = \"backoff\"\nlasts = \"40m\"\n\
     [[provider.big.rule]]\nname = \"few\"\nmatch = \"few\"\naction = { set = { max_connections = 2 } }\nlasts = \"1h\"\n\
     until_delivered = 5\n\
-    [[default.rule]]\nname = \"hop\"\nmatch = \"hop\"\naction = \"suspend\"\nlasts = \"1h\"\n\
+    [[default.rule]]\nname = \"hop\"\nmatch = \"hop\"\naction = { set = { max_connections = 1 } }\nlasts = \"1h\"\n\
     [[provider.big.rule]]\nname = \"stop\"\nmatch = \"stop\"\naction = \"suspend\"\nlasts = \"13h\"\n";
 
 const MINUTE: u64 = 60_000;
