@@ -19,6 +19,9 @@ use zeroize::Zeroizing;
 /// Passwords longer than this fit nowhere: what hashing costs must not be the client's to choose
 /// (SHA-crypt's grows with the square of the length).
 pub const PASSWORD_BYTES_MAX: usize = 1_024;
+/// A longer one is never hashed: it is none of those that are stored here. SHA-crypt takes nine times as long
+/// for the longest password as for a short one, and bcrypt reads 72 octets.
+pub const HASHED_BYTES_MAX: usize = 256;
 /// Rounds of a SHA-crypt hash; about two seconds.
 pub const CRYPT_ROUNDS_MAX: u32 = 5_000_000;
 /// Cost of a bcrypt hash, the logarithm of its rounds; about five seconds.
@@ -34,6 +37,12 @@ impl Password {
     pub fn new(bytes: &[u8]) -> Option<Password> {
         let fits = (1..=PASSWORD_BYTES_MAX).contains(&bytes.len());
         fits.then(|| Password(Zeroizing::new(bytes.into())))
+    }
+
+    /// Whether it may be hashed; else it is wrong wherever hashes are stored.
+    #[must_use]
+    pub fn is_hashed(&self) -> bool {
+        self.0.len() <= HASHED_BYTES_MAX
     }
 
     /// For a server that checks it.

@@ -32,10 +32,10 @@ pub trait ChannelSection: 'static {
     /// Reads the table. `None` when there is a mistake in it, which `reader` was told.
     fn read(text: Self::Text, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>>;
 
-    /// Settings that keep all mail in the directory at `path` on this machine: for the postmaster's
-    /// mail, when no route takes it. `None`: not by this kind of channel.
-    fn mailbox_at(path: &str) -> Option<Arc<dyn Settings>> {
-        let _ = path;
+    /// Settings that keep all mail in the directory at `path` on this machine, so many octets of it: for the
+    /// postmaster's mail, when no route takes it. `None`: not by this kind of channel.
+    fn mailbox_at(path: &str, quota_bytes: u64) -> Option<Arc<dyn Settings>> {
+        let _ = (path, quota_bytes);
         None
     }
 }

@@ -96,6 +96,8 @@ use std::sync::Arc;
 
 /// Name of the built-in route that keeps mail for the postmaster when no other route takes it.
 pub const POSTMASTER_ROUTE: &str = "postmaster";
+/// Octets that the mailbox of that route may have; Postfix gives a mailbox as much.
+pub const OWN_MAILBOX_BYTES_MAX: u64 = 50 << 20;
 
 /// A whole configuration. Immutable: a reload makes a new one.
 #[derive(Clone, Debug)]
@@ -322,6 +324,13 @@ impl Config {
             return self.routes.get(index).map(|route| (index, route));
         }
         self.route_for(&recipient.domain(), in_tables)
+    }
+
+    /// The mailbox in the spool's directory, where no route takes the postmaster's mail.
+    #[must_use]
+    pub fn own_mailbox(&self) -> Option<PathBuf> {
+        let route = self.routes.get(self.postmaster.route)?;
+        route.is_built_in().then(|| resolve::own_mailbox(&self.spool))
     }
 
     /// The route of this name, which an operator may have put a message on.

@@ -35,7 +35,7 @@ use super::tenant::Tenants;
 use super::written::{
     AdminText, DnsText, EventsTable, EventsText, EventsWord, FileText, RetryText, SpoolText,
 };
-use super::{Config, POSTMASTER_ROUTE, Route, RouteTable, Schema};
+use super::{Config, OWN_MAILBOX_BYTES_MAX, POSTMASTER_ROUTE, Route, RouteTable, Schema};
 use mail::{Domain, Mailbox};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -361,6 +361,7 @@ impl Resolver<'_> {
             blob_bytes,
             unsettled_max: written.unsettled_max,
             queue_recipients_max: written.queue_recipients_max,
+            hold_for: self.timeout("spool.hold_for", &written.hold_for),
             body_memory_bytes: self.size_within(
                 "spool.body_memory_bytes",
                 &written.body_memory_bytes,
@@ -527,7 +528,7 @@ impl Resolver<'_> {
         if let Some(route) = table.named(&address.domain()).or(catch_all) {
             return Some(Postmaster { address, route });
         }
-        let path = first_spool(spool).join("postmaster");
+        let path = own_mailbox(spool);
         let message = format!("no route for the postmaster's mail ({address})");
         let help = format!("it is kept in the Maildir {}", path.display());
         let key = if written.is_some() { "postmaster" } else { "hostname" };
@@ -545,13 +546,18 @@ impl Resolver<'_> {
             include: Vec::new(),
             srs: None,
             pool: None,
-            channel: general.schema.mailbox_at(&literal)?,
+            channel: general.schema.mailbox_at(&literal, OWN_MAILBOX_BYTES_MAX)?,
             retry: general.retry.clone(),
             reports: Arc::clone(general.reports),
             line: 0,
         });
         Some(Postmaster { address, route })
     }
+}
+
+/// The Maildir for the postmaster's mail that no route takes.
+pub(crate) fn own_mailbox(spool: &SpoolSection) -> PathBuf {
+    first_spool(spool).join("postmaster")
 }
 
 fn first_spool(spool: &SpoolSection) -> PathBuf {

@@ -52,6 +52,13 @@ impl Route {
         self.domains.is_empty() && self.domains_table.is_none() && self.or_addresses.is_empty()
     }
 
+    /// The route of the postmaster's mail that no other takes.
+    #[must_use]
+    pub fn is_built_in(&self) -> bool {
+        // No other may be called so.
+        &*self.name == crate::POSTMASTER_ROUTE
+    }
+
     /// The hosts that the file names, as the ready queue's name has them: groups in the order in
     /// which they are tried. Empty where hosts come from elsewhere, and for what stays here.
     #[must_use]

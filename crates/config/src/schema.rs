@@ -50,7 +50,7 @@ pub(super) struct ChannelKind {
     pub(super) definition: String,
     pub(super) define: fn(&mut SchemaGenerator) -> schemars::Schema,
     pub(super) read: Read,
-    pub(super) mailbox_at: fn(&str) -> Option<Arc<dyn Settings>>,
+    pub(super) mailbox_at: fn(&str, u64) -> Option<Arc<dyn Settings>>,
 }
 
 /// A kind of stage, as [`StageSection`] describes it.
@@ -229,8 +229,8 @@ impl Schema {
     }
 
     /// Settings that keep mail in a directory of this machine, by the first kind that can.
-    pub(super) fn mailbox_at(&self, path: &str) -> Option<Arc<dyn Settings>> {
-        self.channels.iter().find_map(|kind| (kind.mailbox_at)(path))
+    pub(super) fn mailbox_at(&self, path: &str, quota_bytes: u64) -> Option<Arc<dyn Settings>> {
+        self.channels.iter().find_map(|kind| (kind.mailbox_at)(path, quota_bytes))
     }
 }
 

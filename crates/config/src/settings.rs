@@ -28,6 +28,8 @@ pub struct SpoolSection {
     pub unsettled_max: u32,
     /// Queued recipients, all shards together.
     pub queue_recipients_max: u32,
+    /// Life of a message that a check holds.
+    pub hold_for: Duration,
     /// Memory for bodies, all shards together.
     pub body_memory_bytes: u64,
 }

@@ -43,7 +43,7 @@ pub struct FileText {
     pub hostname: Option<String>,
     /// Where mail for `<postmaster>` goes, which every server accepts (RFC 5321 §4.5.1). Without
     /// it: postmaster at `hostname`. If no route covers that address the mail is kept in the
-    /// Maildir `postmaster` in the first spool directory.
+    /// Maildir `postmaster` in the first spool directory, 50 MiB at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub postmaster: Option<String>,
     /// Addresses at which this server is reached from outside though they are not its own: those of
@@ -117,9 +117,9 @@ pub struct FileText {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TlsText {
-    /// TLS handshakes with clients under way at once. Beyond nine tenths of it only clients that may
-    /// relay get another: STARTTLS is answered with 454 4.7.0, and on a listener with implicit TLS
-    /// the connection is closed.
+    /// TLS handshakes with clients under way at once. Beyond nine tenths of it one more has to give way
+    /// for each that begins, unless its client may relay or was a user lately; where none has to,
+    /// STARTTLS is answered with 454 4.7.0, and on a listener with implicit TLS the connection is closed.
     #[schemars(range(min = 10, max = 1_000_000))]
     pub max_handshakes: u32,
     /// So long before a certificate of this server ends a warning is logged, once a day. `"0s"`:
@@ -167,6 +167,10 @@ pub struct SpoolText {
     /// takes up to 200 bytes of memory.
     #[schemars(range(min = 1))]
     pub queue_recipients_max: u32,
+    /// Life of a message that a check, an access rule, a policy service or a milter holds and nobody
+    /// releases. Then it is returned, if its client might relay or SPF or DKIM passed for its sender's
+    /// domain, and removed otherwise. Holds of an operator do not end.
+    pub hold_for: DurationText,
     /// Memory for message bodies of all sessions together; what does not fit is written to disk
     /// early and read again when its turn comes. A quarter as much keeps what was received last, and
     /// a quarter as much is for what deliveries read back, which wait for it in turn.
@@ -186,6 +190,7 @@ impl Default for SpoolText {
             blob_bytes: "2MiB".into(),
             unsettled_max: 1_024,
             queue_recipients_max: 10_000_000,
+            hold_for: "14d".into(),
             body_memory_bytes: "64MiB".into(),
         }
     }

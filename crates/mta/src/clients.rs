@@ -6,7 +6,7 @@
 
 use mail::Mono;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +16,10 @@ const PARTS: usize = 64;
 const REMEMBERED_MAX: usize = 1_024;
 /// The rates are per minute, and a minute's worth may come at once.
 const MINUTE_US: u64 = 60_000_000;
+/// No debt is larger.
+const DEBT_MAX_US: u64 = 10 * MINUTE_US;
+/// A client is proven for so long after a message of its was accepted.
+const PROVEN_US: u64 = 3_600_000_000;
 
 /// Whose client: the listener's index, the client's network.
 type Key = (usize, IpAddr);
@@ -41,12 +45,14 @@ struct Record {
     sessions: u32,
     /// For each rate the moment at which all that came so far is paid for, in microseconds.
     paid_us: [u64; RATES],
+    /// Until when it is proven, in microseconds.
+    proven_us: u64,
 }
 
 impl Record {
     /// When nothing of it matters any more.
     fn over_us(&self) -> u64 {
-        self.paid_us.iter().copied().max().unwrap_or(0)
+        self.paid_us.iter().copied().max().unwrap_or(0).max(self.proven_us)
     }
 }
 
@@ -73,8 +79,10 @@ pub struct Room {
 /// Whose sessions are too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// The process's or the listener's.
+    /// The process's.
     Server,
+    /// The listener's.
+    Listener,
     /// The client's.
     Client,
 }
@@ -107,7 +115,10 @@ impl Clients {
         take(&self.all, room.all)?;
         let counts = [Some(&self.all), self.listeners.get(listener)];
         if let Some(count) = counts[1] {
-            take(count, no_limit(room.listener)).inspect_err(|_| give_back(counts[0]))?;
+            take(count, no_limit(room.listener)).map_err(|_| {
+                give_back(counts[0]);
+                Full::Listener
+            })?;
         }
         let network = network_of(ip);
         let mut part = self.part(network);
@@ -148,6 +159,23 @@ impl Clients {
         give_back(self.listeners.get(listener));
     }
 
+    /// A message of the client was accepted. Whether it was not proven before.
+    pub fn prove(&self, listener: usize, ip: IpAddr, now: Mono) -> bool {
+        let network = network_of(ip);
+        let mut part = self.part(network);
+        let record = entry(&mut part, (listener, network), now);
+        let is_new = record.proven_us <= now.0;
+        record.proven_us = now.0.saturating_add(PROVEN_US);
+        is_new
+    }
+
+    /// Whether one was within the last hour.
+    #[must_use]
+    pub fn is_proven(&self, listener: usize, ip: IpAddr, now: Mono) -> bool {
+        let network = network_of(ip);
+        self.part(network).get(&(listener, network)).is_some_and(|record| record.proven_us > now.0)
+    }
+
     /// Counts one of what `per_minute` limits (0: nothing is counted). `false`: it is one too many,
     /// and not counted.
     #[must_use]
@@ -169,6 +197,24 @@ impl Clients {
             *paid_us = after;
         }
         within
+    }
+
+    /// Counts what one that was counted has cost beyond that, whatever the limit: who has taken more than is his
+    /// waits the longer, ten minutes at most.
+    pub fn charge_more(
+        &self,
+        listener: usize,
+        ip: IpAddr,
+        rate: Rate,
+        (more, per_minute): (u32, u32),
+        now: Mono,
+    ) {
+        let Some(each_us) = MINUTE_US.checked_div(u64::from(per_minute)) else { return };
+        let key = (listener, network_of(ip));
+        let mut part = self.part(key.1);
+        let paid_us = &mut entry(&mut part, key, now).paid_us[rate as usize];
+        let after = (*paid_us).max(now.0).saturating_add(each_us.saturating_mul(u64::from(more)));
+        *paid_us = after.min(now.0.saturating_add(DEBT_MAX_US)).max(*paid_us);
     }
 
     /// Whether one more would be too many.
@@ -206,6 +252,21 @@ fn no_limit(max: u32) -> u32 {
     if max == 0 { u32::MAX } else { max }
 }
 
+/// Networks that one customer may have all of: an IPv4 /24, an IPv6 /48.
+#[must_use]
+pub fn group_of(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            let [a, b, c, _] = ip.octets();
+            Ipv4Addr::new(a, b, c, 0).into()
+        }
+        IpAddr::V6(ip) => {
+            let [a, b, c, ..] = ip.segments();
+            Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0).into()
+        }
+    }
+}
+
 /// What is counted as one client.
 #[must_use]
 pub fn network_of(ip: IpAddr) -> IpAddr {
@@ -241,6 +302,7 @@ fn entry(part: &mut BTreeMap<Key, Record>, key: Key, now: Mono) -> &mut Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     const START: Mono = Mono(1_000_000_000);
 
@@ -259,6 +321,21 @@ mod tests {
     }
 
     #[test]
+    fn what_cost_more_is_owed_and_paid_for_with_time() {
+        let clients = Clients::new(1);
+        let (ip, minute) = (IpAddr::from([192, 0, 2, 1]), Duration::from_secs(60));
+        let charge = |now| clients.charge(0, ip, Rate::Recipients, 100, now);
+        assert!(charge(Mono(1)));
+        clients.charge_more(0, ip, Rate::Recipients, (199, 100), Mono(1));
+        assert!(!charge(Mono(1)) && !charge(Mono(1) + minute) && charge(Mono(1) + minute * 2));
+        clients.charge_more(0, ip, Rate::Recipients, (u32::MAX, 100), Mono(1));
+        assert!(!charge(Mono(1) + minute * 9) && charge(Mono(1) + minute * 11));
+        let other = IpAddr::from([192, 0, 2, 2]);
+        assert!(clients.charge(0, other, Rate::Recipients, 100, Mono(1)));
+        clients.charge_more(0, ip, Rate::Recipients, (5, 0), Mono(1));
+    }
+
+    #[test]
     fn sessions_are_counted_per_listener_and_client_and_forgotten() {
         let clients = Clients::new(2);
         let (a, b): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 65].into());
@@ -268,7 +345,7 @@ mod tests {
         assert_eq!([room_of(&clients, 0, a, 5), room_of(&clients, 0, b, 5)], [3, 4]);
         assert_eq!(room_of(&clients, 1, a, 5), 5, "another listener's sessions don't count");
         let full = |room| clients.enter(0, b, room, START).err();
-        assert_eq!(full(Room { listener: 3, ..OPEN }), Some(Full::Server));
+        assert_eq!(full(Room { listener: 3, ..OPEN }), Some(Full::Listener));
         assert_eq!(full(Room { all: 3, ..OPEN }), Some(Full::Server));
         assert_eq!(full(Room { client: 1, ..OPEN }), Some(Full::Client));
         // Who was not let in is not counted anywhere.

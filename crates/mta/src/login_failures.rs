@@ -5,7 +5,7 @@
 
 mod known;
 
-pub(crate) use known::KnownClients;
+pub use known::KnownClients;
 
 use crate::clients::network_of;
 use lookup::fold;
@@ -20,6 +20,9 @@ use tokio::sync::oneshot;
 /// Clients and users remembered; those with attempts under way, of which each has a connection, come on
 /// top.
 const REMEMBERED_MAX: usize = 32 * 1_024;
+/// A user as whom somebody failed within this is not hashed for among strangers, though it is forgiven: with a
+/// few names that exist nobody shall keep all users with new addresses waiting.
+const SUSPECT_US: u64 = 300_000_000;
 /// The rates are per hour, and an hour's worth may come at once.
 const HOUR_US: u64 = 3_600_000_000;
 
@@ -65,6 +68,8 @@ pub(crate) type Limit = (Who, u32);
 struct Record {
     /// The moment at which all failures so far are forgiven, in microseconds.
     forgiven_us: u64,
+    /// The last failure, in microseconds.
+    failed_us: Option<u64>,
     /// Attempts under way.
     open: u32,
     /// What attempts weigh that ended without a verdict since somebody looked: whoever goes away
@@ -84,6 +89,7 @@ impl Record {
     /// Adds to the failures, which weigh no more than an hour.
     fn add(&mut self, weight_us: u64, now: Mono) {
         if weight_us > 0 {
+            self.failed_us = Some(now.0);
             let after = self.forgiven_us.max(now.0).saturating_add(weight_us);
             self.forgiven_us = after.min(now.0.saturating_add(HOUR_US));
         }
@@ -223,8 +229,13 @@ impl Charge {
     /// Whether any of those for whom it may fail has failed lately: what is forgiven is long ago.
     pub(crate) fn follows_failures(&self, now: Mono) -> bool {
         let remembered = self.failures.lock();
-        let mut records = self.of.iter().filter_map(|(who, _)| remembered.get(who));
-        records.any(|record| record.lost_us > 0 || record.forgiven_us > now.0)
+        self.of.iter().any(|(who, _)| {
+            let Some(record) = remembered.get(who) else { return false };
+            let is_recent = |failed_us: u64| failed_us.saturating_add(SUSPECT_US) > now.0;
+            record.lost_us > 0
+                || record.forgiven_us > now.0
+                || matches!(who, Who::User(_)) && record.failed_us.is_some_and(is_recent)
+        })
     }
 
     /// The attempt has not failed: it was right, or nobody knows.
@@ -357,8 +368,10 @@ mod tests {
         assert!(fail(&failures, user, START));
         assert!(follows(&[client, user], START), "one of them is enough");
         assert!(!follows(&[client], START) && !follows(&[(user.0, 0)], START));
-        assert!(follows(&[user], Mono(after(30).0 - 1)));
-        assert!(!follows(&[user], after(30)));
+        assert!(follows(&[user], Mono(after(300).0 - 1)));
+        assert!(!follows(&[user], after(300)));
+        assert!(fail(&failures, client, START));
+        assert!(follows(&[client], Mono(after(60).0 - 1)) && !follows(&[client], after(60)));
         drop(failures.begin(&[client], START).unwrap());
         assert!(follows(&[client], START), "he went away before the answer");
     }

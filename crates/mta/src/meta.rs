@@ -10,6 +10,7 @@ use mail::{
 use spool::Meta;
 use spool::record::tag;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Who answers for a list.
@@ -208,6 +209,40 @@ fn runs_of(indexes: &[u32]) -> Vec<u8> {
     numbers.flat_map(u32::to_le_bytes).collect()
 }
 
+/// How the hold of a check ends, and by whose wish it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeldMeta<'a> {
+    /// The message may be returned to its sender.
+    pub(crate) is_returnable: bool,
+    /// The sender's domain, or nothing.
+    pub(crate) sender: &'a str,
+    /// The author's, or nothing.
+    pub(crate) author: &'a str,
+    pub(crate) reason: &'a str,
+}
+
+/// That a check holds the message for `reason`.
+pub(crate) fn held(is_returnable: bool, sender: &str, author: &str, reason: &str) -> (u16, Bytes) {
+    let mut value = vec![u8::from(is_returnable)];
+    // The reason is the last, and may be any text.
+    value.extend_from_slice(format!("{sender}\n{author}\n{reason}").as_bytes());
+    (tag::HELD, Bytes::from(value))
+}
+
+/// The hold that [`held`] describes.
+pub(crate) fn held_of(meta: &Meta) -> Option<HeldMeta<'_>> {
+    let (is_returnable, text) = field(meta, tag::HELD)?.split_first()?;
+    let mut lines = std::str::from_utf8(text).ok()?.splitn(3, '\n');
+    let (sender, author, reason) = (lines.next()?, lines.next()?, lines.next()?);
+    Some(HeldMeta { is_returnable: *is_returnable == 1, sender, author, reason })
+}
+
+/// The address of the client that handed the message in.
+pub(crate) fn client_address(meta: &Meta) -> Option<IpAddr> {
+    let address = text(meta, tag::CLIENT_ADDRESS)?;
+    address.strip_prefix("IPv6:").unwrap_or(address).parse().ok()
+}
+
 /// What begins the route of a recipient that was refused when the message was accepted. No other is called so.
 pub(crate) const REFUSED: &str = "<refused> ";
 
@@ -351,6 +386,25 @@ mod tests {
         for unknown in [&[][..], &[3], &[2, 0]] {
             let fields = vec![(tag::REQUIRE_TLS, Bytes::from_static(unknown))];
             assert_eq!(asked_of_tls(&Meta { fields }), RequireTls::Yes, "{unknown:?}");
+        }
+    }
+
+    #[test]
+    fn hold_of_a_check_is_found_again() {
+        let meta = Meta { fields: vec![held(true, "a.test", "", "DMARC:\nquarantine")] };
+        let found = held_of(&meta).unwrap();
+        assert_eq!((found.sender, found.author), ("a.test", ""));
+        assert_eq!((found.is_returnable, found.reason), (true, "DMARC:\nquarantine"));
+        for torn in [&b""[..], b"\x01", b"\x01a\nb", b"\x01\xff\n\n"] {
+            let meta = Meta { fields: vec![(tag::HELD, Bytes::from_static(torn))] };
+            assert_eq!(held_of(&meta), None);
+        }
+        for ip in ["192.0.2.1", "2001:db8::1"] {
+            let mut written = Vec::new();
+            let ip: IpAddr = ip.parse().unwrap();
+            mail::received::write_address(&mut written, ip);
+            let meta = Meta { fields: vec![(tag::CLIENT_ADDRESS, Bytes::from(written))] };
+            assert_eq!(client_address(&meta), Some(ip));
         }
     }
 

@@ -274,6 +274,7 @@ metric_set! {
     Metrics:
 
     sessions: Counter = "sessions" {} "Client sessions accepted.";
+    sessions_displaced: Counter = "sessions_displaced" {} "Client sessions that were ended with 421 because the server was full and others came who hold less.";
     sessions_refused: Counter = "sessions_refused" {} "Client connections turned away with 421 because of a limit.";
     logins: Counter = "logins" {} "Logins of clients.";
     login_failures: Counter = "login_failures" {} "Logins that failed: a wrong password, an unknown user, a proof that is none.";
@@ -355,6 +356,11 @@ metric_set! {
     unsigned_no_signer: Counter = "unsigned" {reason = "no_signer"} "Messages that were to be signed and were not: not one author, or no signer for it.";
     signing_failures: Counter = "signing_failures" {} "Messages that could not be signed for want of a key, and were put off with 451.";
     tenant_queue_full: Counter = "tenant_queue_full_refusals" {} "Messages answered with 452 because their tenant had as many recipients queued as it may.";
+    held_refused: Counter = "held_full_refusals" {} "Messages answered with 451 because checks hold as many as they may, of all clients or of one.";
+    held_returned: Counter = "holds_ended" {outcome = "returned"} "Messages that checks held and nobody released within hold_for, by outcome.";
+    held_removed: Counter = "holds_ended" {outcome = "removed"} "Messages that checks held and nobody released within hold_for, by outcome.";
+    held_by_checks: Gauge = "held_by_checks_recipients" {} "Recipients of messages that checks hold now.";
+    held_by_checks_max: Gauge = "held_by_checks_recipients_max" {} "Recipients of messages that checks may hold.";
     queue_full: Counter = "queue_full_refusals" {} "Transactions answered with 452 because the queue had no slots left.";
     commit_refused: Counter = "commit_refusals" {} "Messages answered with 451 or 452 because the spool could not take them.";
     content_waits: Counter = "body_memory_waits" {} "Times a session waited for body memory.";
@@ -432,6 +438,7 @@ metric_set! {
     live_bytes: Gauge = "spool_live_bytes" {} "Bytes of live records.";
     blobs: Gauge = "spool_blobs" {} "Bodies in files of their own.";
     compacted_bytes: Counter = "spool_compacted_bytes" {} "Bytes moved by compaction.";
+    room_bytes: Gauge = "spool_room_bytes" {} "Bytes that are free on the disk of the log, or in its files.";
     message_ids_left: Gauge = "spool_message_ids_left" {} "Messages that the log can take before it has no id for another.";
     damaged: Counter = "spool_damaged_records" {} "Records found damaged and quarantined.";
     orphan_blobs_removed: Counter = "spool_orphan_blobs_removed" {} "Bodies of no message that the start removed.";

@@ -275,6 +275,11 @@ pub trait Stream: Sized + 'static {
         self.poll_write(cx, &[IoSlice::new(bytes)])
     }
 
+    /// Ready when something has come that can be read, or the end. A stream that can't know is always ready.
+    fn poll_readable(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
     /// The address at this end.
     ///
     /// # Errors

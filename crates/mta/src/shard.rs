@@ -155,6 +155,7 @@ impl<W: World> Shard<W> {
         if self.services.shared.clock.is_doubted() {
             self.services.spawn(standing::watch_clock(Rc::clone(&self.schedule)));
         }
+        self.services.spawn(Rc::clone(&self.operator).run_holds());
         let frugal = Rc::clone(&self);
         self.services.spawn(async move { frugal.run_frugality().await });
         while let Some(message) = inbox.recv().await {

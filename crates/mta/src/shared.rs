@@ -3,17 +3,20 @@
 use crate::budget::Budget;
 use crate::clients::Clients;
 use crate::clock::ClockDoubt;
+use crate::holding::Holdings;
 use crate::known_hops::KnownHops;
 use crate::known_hosts::KnownHosts;
 use crate::known_names::KnownNames;
 use crate::line::{Line, Parts};
 use crate::login_failures::{KnownClients, LoginFailures};
-use crate::metrics::{ClassMetrics, SendingMetrics};
+use crate::metrics::{ClassMetrics, LogMetrics, SendingMetrics};
 use crate::name_servers::NameServers;
+use crate::own_mailbox::OwnMailbox;
 use crate::problems::Problems;
 use crate::reply_classes::ClassesInForce;
 use crate::report_limit::ReportLimit;
 use crate::salts::Salts;
+use crate::seats::Seats;
 use crate::shaping::RulesInForce;
 use crate::suspension::Suspensions;
 use crate::tenants::TenantQueues;
@@ -35,9 +38,17 @@ pub struct Shared {
     /// Body memory, in bytes.
     pub body_memory: Arc<Budget>,
     /// TLS handshakes with clients.
-    pub(crate) handshakes: Arc<Budget>,
+    pub handshakes: Arc<Seats>,
+    /// How many there may be.
+    pub(crate) handshakes_max: AtomicU32,
+    /// Sessions that were let in.
+    pub(crate) seats: Arc<Seats>,
     /// Recipients queued.
     pub queue_slots: Arc<Budget>,
+    /// Those of messages that checks hold.
+    pub holdings: Arc<Holdings>,
+    /// The postmaster's, where no route has one.
+    pub own_mailbox: OwnMailbox,
     /// The same of each tenant.
     pub(crate) tenants: TenantQueues,
     /// Sessions per listener and client address.
@@ -80,7 +91,7 @@ pub struct Shared {
     /// Who failed to log in lately.
     pub(crate) login_failures: Arc<LoginFailures>,
     /// Which clients were which users lately.
-    pub(crate) known_clients: KnownClients,
+    pub known_clients: KnownClients,
     /// The stored password that was checked last, of whomever: those of nobody are checked against it.
     pub(crate) last_stored: Mutex<Arc<Stored>>,
     /// What is wrong now.
@@ -103,10 +114,17 @@ impl Shared {
     /// Budgets as the configuration has them; connections are not limited yet.
     #[must_use]
     pub fn new(config: &Config, shards: u16) -> Shared {
+        let queue_slots = Budget::new(u64::from(config.spool.queue_recipients_max));
+        let own_mailbox = OwnMailbox::default();
+        own_mailbox.adopt(config);
         Shared {
+            holdings: Holdings::new(&queue_slots, Vec::new()),
             body_memory: Budget::new(config.spool.body_memory_bytes),
-            handshakes: Budget::new(u64::from(config.tls.handshakes_max)),
-            queue_slots: Budget::new(u64::from(config.spool.queue_recipients_max)),
+            handshakes: Arc::default(),
+            handshakes_max: AtomicU32::new(config.tls.handshakes_max),
+            seats: Arc::default(),
+            queue_slots,
+            own_mailbox,
             tenants: TenantQueues::default(),
             clients: Clients::new(config.listeners.len()),
             sessions: (0..shards).map(|_| AtomicU32::new(0)).collect(),
@@ -151,6 +169,12 @@ impl Shared {
         Shared { spool_salt, ..self }
     }
 
+    /// Lets checks hold a part of what the disks of these logs have room for.
+    #[must_use]
+    pub fn with_logs(self, logs: Vec<Arc<LogMetrics>>) -> Shared {
+        Shared { holdings: Holdings::new(&self.queue_slots, logs), ..self }
+    }
+
     /// Counts failures by class, and mail by party, here.
     #[must_use]
     pub fn with_metrics(
@@ -190,8 +214,9 @@ impl Shared {
 
     /// Follows limits that a reload changed.
     pub(crate) fn adopt(&self, config: &Config) {
-        self.handshakes.set_max(u64::from(config.tls.handshakes_max));
+        self.handshakes_max.store(config.tls.handshakes_max, Ordering::Relaxed);
         self.queue_slots.set_max(u64::from(config.spool.queue_recipients_max));
+        self.own_mailbox.adopt(config);
         self.body_memory.set_max(config.spool.body_memory_bytes);
         self.reads.set_parts(read_parts(config));
         self.conversions.set_parts(conversion_parts(config));

@@ -41,7 +41,7 @@ impl ChannelSection for Discard {
         Some(Arc::new(text))
     }
 
-    fn mailbox_at(_: &str) -> Option<Arc<dyn Settings>> {
+    fn mailbox_at(_: &str, _: u64) -> Option<Arc<dyn Settings>> {
         Some(Arc::new(Discard {}))
     }
 }

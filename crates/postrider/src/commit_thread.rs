@@ -343,6 +343,8 @@ impl Committer {
         metrics.live_messages.set_u64(status.live_count);
         metrics.live_bytes.set_u64(status.live_bytes);
         metrics.blobs.set_u64(status.blobs_count);
+        let room = status.free_bytes.map(|free| free.saturating_add(status.segment_file_bytes));
+        metrics.room_bytes.set_u64(room.unwrap_or_default());
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
 }

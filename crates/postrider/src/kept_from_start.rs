@@ -75,7 +75,7 @@ mod tests {
 
     /// What a reload puts in force, and where. A section without a point has all its keys there: the shards get
     /// it whole.
-    const RELOADED: [(&str, &str); 30] = [
+    const RELOADED: [(&str, &str); 31] = [
         ("access", "shards"),
         ("acme", "Acme::adopt"),
         ("certificate", "Certificates::adopt"),
@@ -98,6 +98,7 @@ mod tests {
         ("source", "shards"),
         ("spool.blob_bytes", "Custody::adopt"),
         ("spool.body_memory_bytes", "Shared::adopt"),
+        ("spool.hold_for", "Custody::adopt"),
         ("spool.queue_recipients_max", "Shared::adopt"),
         ("srs", "shards"),
         ("steering", "shards"),

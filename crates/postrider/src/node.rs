@@ -9,9 +9,11 @@ use crate::descriptors::Descriptors;
 use crate::effects::KeptEffects;
 use crate::event_log::EventLog;
 use crate::kept_secret::{self, kept};
+use crate::known_clients;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::node_metrics::NodeMetrics;
 use crate::orders::{Order, Orders};
+use crate::own_mailbox;
 use crate::poisoned;
 use crate::problems::{ProblemFinder, ProblemList};
 use crate::reload::Reloadable;
@@ -273,6 +275,7 @@ impl Node {
             reloadable.dmarc_reports.finish();
             reloadable.tls_reports.finish();
             // While nobody else may have the spool directory.
+            known_clients::close(&reloadable.first.spool.paths[0], &reloadable.shared);
             reloadable.books.close();
             logs.into_iter().for_each(Log::stop);
         });
@@ -414,11 +417,12 @@ fn shared(
     descriptors: Descriptors,
     metrics: &NodeMetrics,
     (classes, rules): (Arc<Classes>, Rules),
-    console: &ConsoleLog,
+    console: &Arc<ConsoleLog>,
 ) -> Result<Arc<Shared>, String> {
     let shards = u16::try_from(metrics.shards.len()).unwrap_or(u16::MAX);
     let shared = Shared::new(config, shards)
         .with_metrics(Arc::clone(&metrics.classes), Arc::clone(&metrics.sending))
+        .with_logs(metrics.logs.clone())
         .with_clock(clock)
         .with_connections(descriptors.sessions_max, descriptors.egress_max)
         .with_lookups(descriptors.lookups_max);
@@ -426,10 +430,15 @@ fn shared(
     shared.rules.set_rules(rules);
     let shared = keep_salts(config, shared, console)?;
     if let Some(why) = kept_secret::keep_return_paths(config, &config.spool.paths[0]) {
-        let console: &dyn mta::console::Console = console;
+        let console: &dyn mta::console::Console = &**console;
         console.warn("x400", format_args!("DSNs about earlier mail become messages: {why}"));
     }
-    Ok(Arc::new(shared))
+    let shared = Arc::new(shared);
+    own_mailbox::watch(&shared, console);
+    if config.spool.durability != config::Durability::Memory {
+        known_clients::open(&config.spool.paths[0], &shared, console);
+    }
+    Ok(shared)
 }
 
 /// Starts the threads of each log, which hand what it held to the shards.

@@ -130,6 +130,9 @@ pub mod tag {
     /// indexes its first and how many there are (u32 each), then the length of the reason (u32) and the
     /// reason, a status (RFC 3463), a blank, and text.
     pub const REFUSED: u16 = 27;
+    /// Of a message that a check held: an octet (1: it may be returned to its sender), then three lines: the
+    /// domain of its sender, that of its author, and the reason.
+    pub const HELD: u16 = 28;
 }
 
 /// How a recipient was done with.

@@ -124,14 +124,14 @@ impl ChannelSection for MaildirText {
         }))
     }
 
-    fn mailbox_at(path: &str) -> Option<Arc<dyn Settings>> {
+    fn mailbox_at(path: &str, quota_bytes: u64) -> Option<Arc<dyn Settings>> {
         Some(Arc::new(Maildir {
             template: Template::parse(path, &ValueNames::default()).ok()?,
             entries: None,
             has_values: false,
             folders: Folders::None,
             create_folders: false,
-            terms: Terms::default(),
+            terms: Terms::with_quota(quota_bytes),
             quota_grace: None,
         }))
     }

@@ -45,6 +45,11 @@ pub(super) struct Terms {
 }
 
 impl Terms {
+    /// A quota alone.
+    pub(super) fn with_quota(quota_bytes: u64) -> Terms {
+        Terms { quota_bytes: Some(Setting::Fixed(quota_bytes)), ..Terms::default() }
+    }
+
     /// Reads them; what is wrong is told.
     pub(super) fn read(
         text: &MaildirText,

@@ -51,8 +51,8 @@ pub struct ListenerText {
     /// 5321 §6.3 asks for at least 100.
     #[schemars(range(min = 1))]
     pub max_hops: u32,
-    /// Sessions at once on this listener, 421 4.3.2 beyond it. One in ten is kept for clients that
-    /// may relay, if there are such.
+    /// Sessions at once on this listener. Beyond it the oldest idle one of the networks that hold most
+    /// ends (421 4.3.2) for one that comes. One in ten is kept for clients that may relay, if there are such.
     #[schemars(range(min = 1))]
     pub max_sessions: u32,
     /// Sessions at once on this listener from one client, 421 4.7.0 beyond it. A client is an IPv4
@@ -64,7 +64,8 @@ pub struct ListenerText {
     pub connections_per_minute: u32,
     /// Messages within a minute from one client, 450 4.7.1 to MAIL beyond it. 0: no limit.
     pub messages_per_minute: u32,
-    /// Accepted recipients within a minute from one client, 450 4.7.1 beyond it. 0: no limit.
+    /// Accepted recipients within a minute from one client, members of lists counted, 450 4.7.1 beyond
+    /// it. 0: no limit.
     pub recipients_per_minute: u32,
     /// What was refused to one client within a minute, whatever it was; beyond it 421 4.7.0 to
     /// connections, 450 4.7.1 to MAIL and RCPT. 0: no limit.

@@ -3,10 +3,12 @@
 
 mod cache;
 mod client;
+mod held;
 mod messages;
 mod port;
 mod settles;
 
+pub(crate) use held::Ended;
 pub use port::{COMMIT_MAX, LogCondition, LogPort, REPORT_IDS, shard_of};
 
 use crate::event::Event;
@@ -16,6 +18,7 @@ use crate::services::Services;
 use bytes::Bytes;
 use client::SpoolClient;
 use config::Config;
+use held::HeldMessages;
 use mail::MessageId;
 use messages::Messages;
 use queue::Pause;
@@ -36,6 +39,8 @@ pub(crate) struct Custody<W: World> {
     settles: Settles,
     /// What can be read of them.
     pub(crate) messages: Messages<W>,
+    /// Those that checks hold.
+    pub(crate) held: HeldMessages,
 }
 
 impl<W: World> Custody<W> {
@@ -47,10 +52,13 @@ impl<W: World> Custody<W> {
         shards: u16,
     ) -> Rc<Custody<W>> {
         let client = SpoolClient::new(services.number, ports);
+        let held = HeldMessages::default();
+        held.set_hold_for(config.spool.hold_for);
         Rc::new(Custody {
             services: Rc::clone(services),
             messages: Messages::new(services, &client, config, shards),
             settles: Settles::new(u64::from(config.spool.unsettled_max), shards),
+            held,
             client,
         })
     }
@@ -58,6 +66,7 @@ impl<W: World> Custody<W> {
     /// Follows a reload.
     pub(crate) fn adopt(&self, config: &Config) {
         self.messages.adopt(config);
+        self.held.set_hold_for(config.spool.hold_for);
     }
 
     /// Frees a shard all of whose tasks were dropped; see [`SpoolClient::abandon`].
@@ -154,6 +163,7 @@ impl<W: World> Custody<W> {
     pub(crate) fn release(&self, id: MessageId, count: usize) {
         self.services.shared.queue_slots.give_back(count as u64);
         self.messages.settle(id, count);
+        self.held.settle(id, count);
     }
 
     /// Counts recipients that were delivered and whose settle is on its way. At the limit nothing

@@ -2,9 +2,11 @@
 
 use super::account::{account, content_refused};
 use super::draft::Draft;
+use super::room::HoldRoom;
 use super::{Ingress, refusals};
 use crate::budget::Share;
 use crate::event::{self, Event};
+use crate::holding::HeldShare;
 use crate::message::{Message, MessageBody};
 use crate::meta;
 use crate::routing::recipient::resolve_postmasters;
@@ -28,6 +30,7 @@ struct Accepted {
     signed: event::Signed,
     headers: event::Headers,
     hold: Option<Arc<str>>,
+    hold_share: Option<HeldShare>,
     slots: Share,
     /// Until the queue counts its recipients.
     tenant_room: Option<Share>,
@@ -55,10 +58,14 @@ pub(super) async fn commit<W: World>(
     let (client, hold) = (Arc::clone(&draft.client), draft.additions.hold.take());
     let (checked, signed) = (draft.additions.checked, draft.additions.signed.take());
     let headers = draft.additions.headers.take();
+    let room = draft.additions.hold_room.take().map(|HoldRoom { share, field }| (share, field));
+    let (hold_share, held) = room.unzip();
     // Until it is durable.
     let _memory = draft.memory.take();
     let tenant_room = draft.tenant_room.take();
-    let message = Rc::new(build(ingress, draft));
+    let mut message = build(ingress, draft);
+    message.meta.fields.extend(held);
+    let message = Rc::new(message);
     let (answer, answered) = oneshot::channel();
     let owner = Rc::clone(ingress);
     let accepted = Accepted {
@@ -68,6 +75,7 @@ pub(super) async fn commit<W: World>(
         signed,
         headers,
         hold: hold.clone(),
+        hold_share,
         slots,
         tenant_room,
         blob,
@@ -85,8 +93,18 @@ fn conclude<W: World>(
     accepted: Accepted,
     completion: &Completion,
 ) -> Result<MessageId, Refusal> {
-    let Accepted { message, client, checked, signed, headers, hold, mut slots, tenant_room, blob } =
-        accepted;
+    let Accepted {
+        message,
+        client,
+        checked,
+        signed,
+        headers,
+        hold,
+        mut slots,
+        tenant_room,
+        blob,
+        ..
+    } = accepted;
     let Completion::Durable { position } = *completion else {
         if matches!(completion, Completion::Refused(spool::Refusal::Poisoned)) {
             ingress.custody.handle_refused(message.id.log(), "a write or sync failed", completion);
@@ -111,7 +129,7 @@ fn conclude<W: World>(
     let received = event::Kind::Received { client, checked, require_tls, signed, headers };
     tell(ingress, &message, position, received);
     if let Some(reason) = hold {
-        ingress.schedule.enqueue_held(&message, &reason);
+        ingress.schedule.enqueue_held(&message, &reason, accepted.hold_share);
         tell(ingress, &message, position, event::Kind::Held { reason });
     } else {
         ingress.schedule.enqueue(&message);

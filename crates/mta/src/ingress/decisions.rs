@@ -162,9 +162,14 @@ impl<W: World> Asked<W> {
         let (listener, may_relay) = (self.session.listener(), self.session.may_relay());
         let decision = config.decide_as(listener, may_relay, &recipient.mailbox, in_tables);
         let route = decision.route().and_then(|route| config.routes.get(route));
-        let routed = decision.refusal().map_or_else(|| Ok(kept_by(route)), Err);
+        let mut routed = decision.refusal().map_or_else(|| Ok(kept_by(route)), Err);
         // The postmaster has a mailbox, whatever tables say (RFC 5321 §4.5.1).
         let is_asked_for = !matches!(decision, config::Decision::Postmaster { .. });
+        if route.is_some_and(|route| route.is_built_in())
+            && self.services.shared.own_mailbox.is_full()
+        {
+            routed = Err(refusals::OWN_MAILBOX_FULL);
+        }
         let directory = route.filter(|_| routed.is_ok() && is_asked_for).and_then(|route| {
             Directory::of(&self.services.world, &self.services.console, &self.active, route)
         });

@@ -7,8 +7,9 @@ use super::stage::{Resolved, Substitute};
 use crate::answer::{Answer, Decision};
 use crate::console::Console;
 use crate::meta::Owner;
+use crate::routing::expansions::Expanded;
 use crate::routing::{Active, find};
-use crate::seams::{Tables as _, World};
+use crate::seams::{Tables as _, Time as _, World};
 use crate::tables::{self, FoundAddress, FoundBy, FoundOwner, TAG_DELIMITER, split_tag};
 use config::{Route, TableEntry};
 use lookup::{Entry, Trouble, TroubleKind};
@@ -18,6 +19,7 @@ use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Addresses and files that one recipient may stand for, those in between counted: 451 4.3.5 beyond it.
 const MEMBERS_MAX: usize = 20_000;
@@ -26,6 +28,11 @@ const DEPTH_MAX: u16 = 50;
 /// Addresses that one to which reports go may stand for. Beyond it the owner of a list has its list refused
 /// (451 4.3.5), and a sender gets reports itself.
 const READERS_MAX: usize = 50;
+
+/// Addresses and files of one recipient that are looked at in one go: under two milliseconds.
+const STEPS_AT_ONCE: u32 = 500;
+/// How long others go first then.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The tables of one recipient's route.
 pub(super) struct Directory<W: World> {
@@ -105,12 +112,24 @@ impl<W: World> Directory<W> {
 
     /// Whom an alias stands for, and whom those stand for.
     async fn expand(self, recipient: Recipient, found: FoundAddress) -> Result<Resolved, Refusal> {
-        let mut expansion = Expansion { has_owners: true, ..Expansion::default() };
         let of = recipient.mailbox.clone();
-        self.open(&mut expansion, &self.route, of, found, None, 1).await?;
-        self.walk(&mut expansion, &recipient.mailbox).await?;
-        let owners = self.owners(&expansion.members).await?;
-        match expansion.into_substitutes(recipient, &owners) {
+        let key = (self.route.index, of.clone());
+        let now = self.world.time().now();
+        let known = self.active.expansions.get(&key, &found.entry, now);
+        let members = match known {
+            Some(known) => known,
+            None => {
+                let (entry, mut expansion) = (Arc::clone(&found.entry), Expansion::default());
+                expansion.has_owners = true;
+                self.open(&mut expansion, &self.route, of, found, None, 1).await?;
+                self.walk(&mut expansion, &recipient.mailbox).await?;
+                let owners = self.owners(&expansion.members).await?;
+                let members: Rc<[Expanded]> = expansion.into_members(&owners);
+                self.active.expansions.keep(key, entry, &members, now);
+                members
+            }
+        };
+        match substitutes(&members, &recipient) {
             members if members.is_empty() => Err(refusals::NO_SUCH_RECIPIENT),
             members => Ok(Resolved::Replaced(members)),
         }
@@ -126,11 +145,21 @@ impl<W: World> Directory<W> {
                 }
                 Pending::List(path, alias) => {
                     let list = self.read_list(&alias, &path).await?;
-                    self.add(expansion, &alias, members(&list.text), depth + 1)?;
+                    self.add(expansion, &alias, members(&list.text), depth + 1).await?;
                 }
             }
+            self.give_way(expansion).await;
         }
         Ok(())
+    }
+
+    /// A large list takes its time in pieces: others go first in between.
+    async fn give_way(&self, expansion: &mut Expansion) {
+        expansion.steps += 1;
+        if expansion.steps.is_multiple_of(STEPS_AT_ONCE) {
+            let time = self.world.time();
+            time.sleep_until(time.now() + PAUSE).await;
+        }
     }
 
     /// Notes those that an alias stands for. The owner of the list that has it answers for them, unless
@@ -158,7 +187,7 @@ impl<W: World> Directory<W> {
         let alias = Rc::new(Alias { route, of, by: found.by, owner });
         // What a server makes of quoted text can't be told from what it has.
         let members = members_of(&found.entry, builds && !is_plain(&found.key));
-        self.add(expansion, &alias, members, depth)
+        self.add(expansion, &alias, members, depth).await
     }
 
     /// Those who answer for lists that the members are on, by their addresses, with those who are told
@@ -197,7 +226,7 @@ impl<W: World> Directory<W> {
     /// Whom a report to an alias goes to.
     async fn readers(&self, alias: &Rc<Alias>, entry: &Entry) -> Result<Vec<Mailbox>, Refusal> {
         let mut expansion = Expansion::default();
-        self.add(&mut expansion, alias, members_of(entry, false), 1)?;
+        self.add(&mut expansion, alias, members_of(entry, false), 1).await?;
         self.walk(&mut expansion, &alias.of).await?;
         let mut readers: Vec<Mailbox> =
             expansion.members.into_iter().map(|(address, _)| address).collect();
@@ -280,7 +309,7 @@ impl<W: World> Directory<W> {
     }
 
     /// Notes the members of an alias.
-    fn add<'e>(
+    async fn add<'e>(
         &self,
         expansion: &mut Expansion,
         alias: &Rc<Alias>,
@@ -288,6 +317,7 @@ impl<W: World> Directory<W> {
         depth: u16,
     ) -> Result<(), Refusal> {
         for written in members {
+            self.give_way(expansion).await;
             let pending = match written {
                 Written::List(path) if expansion.lists.insert((&*path).into()) => {
                     Pending::List((&*path).into(), Rc::clone(alias))
@@ -427,23 +457,29 @@ struct Expansion {
     members: Vec<Member>,
     /// Whether lists are asked for their owners.
     has_owners: bool,
+    /// What was looked at so far.
+    steps: u32,
 }
 
 impl Expansion {
-    /// The members as recipients of the message. What the sender wants to be told of the recipient
-    /// it wants to be told of them (RFC 3461 §5.2.7.1), by the name that it knows.
-    fn into_substitutes(
-        self,
-        recipient: Recipient,
-        owners: &BTreeMap<Mailbox, Arc<Owner>>,
-    ) -> Box<[Substitute]> {
-        let orcpt = recipient.orcpt.clone();
-        let one = |(mailbox, owner): Member| Substitute {
-            recipient: Recipient { mailbox, notify: recipient.notify, orcpt: orcpt.clone() },
-            owner: owner.and_then(|owner| owners.get(&owner.address).cloned()),
+    /// The members, each with who answers for its list.
+    fn into_members(self, owners: &BTreeMap<Mailbox, Arc<Owner>>) -> Rc<[Expanded]> {
+        let one = |(mailbox, owner): Member| {
+            (mailbox, owner.and_then(|owner| owners.get(&owner.address).cloned()))
         };
         self.members.into_iter().map(one).collect()
     }
+}
+
+/// Members as recipients of the message. What the sender wants to be told of the recipient it wants to be told
+/// of them (RFC 3461 §5.2.7.1), by the name that it knows.
+fn substitutes(members: &[Expanded], recipient: &Recipient) -> Box<[Substitute]> {
+    let (notify, orcpt) = (recipient.notify, &recipient.orcpt);
+    let one = |(mailbox, owner): &Expanded| Substitute {
+        recipient: Recipient { mailbox: mailbox.clone(), notify, orcpt: orcpt.clone() },
+        owner: owner.clone(),
+    };
+    members.iter().map(one).collect()
 }
 
 /// Returns true if a key has nothing in its local part that would need quotes.

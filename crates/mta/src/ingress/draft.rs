@@ -3,6 +3,7 @@
 use super::content::{self, Contents, Gathered, Gathering, Gathers};
 use super::intake::Content;
 use super::refusals;
+use super::room::HoldRoom;
 use crate::budget::Share;
 use crate::event::{Client, Headers, Signed};
 use crate::meta::Owners;
@@ -256,6 +257,12 @@ impl Draft {
         self.additions.checked = Summary { dnsbl, ..checked };
     }
 
+    /// The domain of its author, and whether SPF or DKIM passed for the domain of its sender.
+    pub fn note_author(&mut self, domain: Option<&str>, is_sender_proven: bool) {
+        self.additions.author = domain.map(Box::from);
+        self.additions.is_sender_proven = is_sender_proven;
+    }
+
     /// What lists in the DNS say of the client.
     pub fn note_listed(&mut self, verdict: auth::dnsbl::Verdict) {
         self.additions.checked.dnsbl = Some(verdict);
@@ -311,6 +318,12 @@ pub(super) struct Additions {
     /// Header fields, the last one that was added first.
     fields: Vec<u8>,
     pub(super) hold: Option<Arc<str>>,
+    /// Room for it, if a check holds it.
+    pub(super) hold_room: Option<HoldRoom>,
+    /// The author's domain, where a check has found it.
+    pub(super) author: Option<Box<str>>,
+    /// SPF or DKIM passed for the domain of its sender.
+    pub(super) is_sender_proven: bool,
     /// Those that are no recipients yet.
     pub(super) recipients: Vec<Recipient>,
     meta: Vec<(u16, Bytes)>,

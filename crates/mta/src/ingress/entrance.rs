@@ -11,14 +11,15 @@ use super::recipients::{Applied, Dropped, Resolutions};
 use super::rights::Rights;
 use super::session::Session;
 use super::stage::{Resolved, Stages, Transaction};
-use super::{Ingress, refusals, wants};
+use super::{Ingress, refusals, room, wants};
 use crate::alarm::Alarm;
 use crate::answer::{Answer, Decision};
 use crate::budget::Share;
 use crate::clients::Rate;
 use crate::event::{self, Event, Kind};
 use crate::meta::Owners;
-use crate::seams::{Net, World};
+use crate::seams::World;
+use crate::seats::Seat;
 use crate::steering::Steering;
 use crate::stopping::Stopping;
 use config::Listener;
@@ -28,10 +29,10 @@ use mail::{
 };
 use spool::RECIPIENTS_MAX;
 use std::cell::RefCell;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// What one connection may ask of the core. Dropping it drops what was begun, and ends the session.
 ///
@@ -49,7 +50,7 @@ pub struct Entrance<W: World> {
     /// Recipients that are not kept as they were given.
     pub(super) resolutions: Resolutions,
     /// The handshake that is under way.
-    handshake: Share,
+    pub(super) handshake: Option<Seat>,
     /// Queue slots reserved for the transaction's recipients.
     pub(super) slots: Share,
     /// What the recipients draw of body memory.
@@ -95,7 +96,7 @@ impl<W: World> Entrance<W> {
             stages: ingress.stages(socket),
             transaction: None,
             resolutions: Resolutions::default(),
-            handshake: Share::none(&services.shared.handshakes),
+            handshake: None,
             slots: Share::none(&services.shared.queue_slots),
             envelope: Share::none(&services.shared.body_memory),
             envelope_bytes: 0,
@@ -109,78 +110,25 @@ impl<W: World> Entrance<W> {
         &self.session
     }
 
-    /// Whether another handshake may begin. Whoever may not relay leaves the last tenth to others.
-    ///
-    /// # Errors
-    /// There are as many as the configuration allows.
-    pub fn may_encrypt(&mut self) -> Result<(), Refusal> {
-        let has_room = match self.session.may_relay() {
-            true => self.handshake.try_grow(1),
-            false => self.handshake.try_grow_as_stranger(1),
-        };
-        match has_room {
-            true => Ok(()),
-            false => Err(Refusal::transient((7, 0), "Too many TLS handshakes, try again later")),
-        }
-    }
-
     /// The time of day.
     #[must_use]
     pub fn wall(&self) -> Wall {
         self.ingress.services.wall()
     }
 
-    /// Whether there is a certificate now to do it with.
-    #[must_use]
-    pub fn can_encrypt(&self) -> bool {
-        self.ingress.services.world.net().can_encrypt()
+    /// The session looks whether another has its place ([`Entrance::poll_displaced`]), and gives way then.
+    pub fn give_way(&self) {
+        self.count.give_way();
     }
 
-    /// Has the client encrypt the connection, which must be done by `until`; after
-    /// [`Entrance::may_encrypt`].
-    ///
-    /// # Errors
-    /// What went wrong; the connection is gone then.
-    pub async fn encrypt(
-        &mut self,
-        stream: <W::Net as Net>::Stream,
-        alarm: &mut Alarm<W::Time>,
-        until: Mono,
-    ) -> io::Result<<W::Net as Net>::Stream> {
-        let services = &self.ingress.services;
-        let asked = self.session.listener().client_certificates.clone();
-        let begun = async {
-            match &asked {
-                Some(asked) => services.world.net().encrypt_asking(stream, asked).await,
-                None => {
-                    let (stream, encryption) =
-                        services.world.net().encrypt_accepted(stream).await?;
-                    Ok((stream, encryption, None))
-                }
-            }
-        };
-        let done = alarm.within(|_| until, begun).await;
-        self.handshake.clear();
-        match done.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
-            Ok((stream, encryption, certificate)) => {
-                services.metrics.tls_handshakes.inc();
-                self.session.note_encrypted(encryption);
-                if let (Some(asked), Some(certificate)) = (asked, certificate) {
-                    self.recognise(&asked, &certificate).await;
-                }
-                Ok(stream)
-            }
-            Err(error) => {
-                services.metrics.tls_handshakes_failed.inc();
-                let client = self.session.client();
-                let (address, listener) = (client.address, &client.listener);
-                let text = format_args!(
-                    "the TLS handshake failed client={address} listener={listener}: {error}"
-                );
-                services.console.debug("tls", text);
-                Err(error)
-            }
-        }
+    /// Ready once another session has this one's place: it ends.
+    pub fn poll_displaced(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.count.poll_displaced(cx)
+    }
+
+    /// Whether a transaction is under way: sessions without one give way first.
+    pub fn note_busy(&self, is_busy: bool) {
+        self.count.note_busy(is_busy);
     }
 
     /// The client called itself `helo`, and speaks `protocol` (RFC 3848).
@@ -418,12 +366,12 @@ impl<W: World> Entrance<W> {
             self.tell_dropped(Dropped::all(draft.envelope, reason), id, body_bytes);
             Ok(Submitted::Discarded)
         } else {
-            commit(&ingress, draft, slots).await.map(Submitted::Queued)
+            let committed = commit(&ingress, draft, slots).await;
+            committed.map(Submitted::Queued).inspect(|_| self.count.prove())
         };
         if let (Ok(_), Some(dropped)) = (&submitted, dropped) {
             self.tell_dropped(dropped, id, body_bytes);
         }
-        self.intake.reset();
         self.let_envelope_go();
         submitted
     }
@@ -439,10 +387,15 @@ impl<W: World> Entrance<W> {
             let leaving = Answer::later(leaving);
             draft.forwarded = decided(&ingress.services, leaving, Grace::OfTransactions).await?;
         }
-        match self.transaction.take() {
-            Some(transaction) => self.pass_stages(&transaction, draft).await,
-            None => Ok(()),
+        if let Some(transaction) = self.transaction.take() {
+            self.pass_stages(&transaction, draft).await?;
         }
+        if draft.discarded.is_some() {
+            return Ok(());
+        }
+        let services = &ingress.services;
+        draft.additions.hold_room = room::reserve_held(services, draft)?;
+        room::reserve_own_mailbox(services, &ingress.router.active().config, draft)
     }
 
     /// Asks the stages about the whole, if anybody is to get it.
@@ -527,6 +480,7 @@ impl<W: World> Entrance<W> {
     }
 
     fn let_envelope_go(&mut self) {
+        self.intake.reset();
         self.envelope_bytes = 0;
         self.envelope.clear();
         self.resolutions.clear();
@@ -537,7 +491,6 @@ impl<W: World> Entrance<W> {
         self.slots.clear();
         self.transaction = None;
         self.let_envelope_go();
-        self.intake.reset();
     }
 }
 

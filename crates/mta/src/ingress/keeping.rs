@@ -36,6 +36,8 @@ impl<W: World> Entrance<W> {
         of: &Recipient,
         others: Box<[Substitute]>,
     ) -> Result<Resolved, Refusal> {
+        // What is paid for is what it costs to find them, and to deliver to them.
+        self.count.charge_more(Rate::Recipients, others.len().saturating_sub(1));
         let active = self.ingress.router.active();
         let (mut kept, mut dropped) = (Vec::with_capacity(others.len()), None);
         for other in others {

@@ -2,12 +2,15 @@
 
 use super::{Ingress, refusals};
 use crate::clients::{Full, Rate, Room};
+use crate::login_failures::Who;
 use crate::seams::World;
+use crate::seats::{Rank, Seat};
 use config::Listener;
 use mail::Refusal;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// Counts a session of one client address at one listener while it lives.
 pub(super) struct ClientCount<W: World> {
@@ -21,6 +24,8 @@ pub(super) struct ClientCount<W: World> {
     is_inside: bool,
     /// It counts for the listener only.
     is_settled: bool,
+    /// While it is.
+    seat: Option<Seat>,
     /// By `relay_from` of the listener, or by a login.
     pub(super) may_relay: bool,
     /// By `exempt_from_limits` of the listener.
@@ -43,6 +48,7 @@ impl<W: World> ClientCount<W> {
             ip,
             is_inside: false,
             is_settled: false,
+            seat: None,
             may_relay,
             is_exempt,
         }
@@ -69,7 +75,10 @@ impl<W: World> ClientCount<W> {
     /// The session is not let in. From now on it takes no place that another could have: strangers
     /// who hammer would hold what is kept from them until their connections are closed.
     pub(super) fn turn_away(&mut self) {
-        if std::mem::take(&mut self.is_inside) {
+        let seat = self.seat.take();
+        // Whoever has displaced it counts it no more.
+        let is_counted = seat.is_none_or(|seat| seat.leave());
+        if std::mem::take(&mut self.is_inside) && is_counted {
             let services = &self.ingress.services;
             let clients = &services.shared.clients;
             match self.is_settled {
@@ -101,13 +110,19 @@ impl<W: World> ClientCount<W> {
         if services.stopping.until().is_some() {
             return Err(refusals::SHUTTING_DOWN);
         }
-        let clients = &services.shared.clients;
-        clients.enter(self.socket, self.ip, self.room(), services.now()).map_err(
-            |full| match full {
-                Full::Server => refusals::SESSIONS,
-                Full::Client => refusals::SESSIONS_OF_CLIENT,
-            },
-        )?;
+        let entered = match self.enter() {
+            Err(full @ (Full::Server | Full::Listener)) if self.displace_another(full) => {
+                self.enter()
+            }
+            entered => entered,
+        };
+        entered.map_err(|full| match full {
+            Full::Server | Full::Listener => refusals::SESSIONS,
+            Full::Client => refusals::SESSIONS_OF_CLIENT,
+        })?;
+        let seats = &self.ingress.services.shared.seats;
+        // Until its protocol says that it can give way.
+        self.seat = Some(seats.sit(self.socket, self.ip, Rank::Privileged));
         self.is_inside = true;
         if !self.charge(Rate::Connections) {
             return Err(refusals::CONNECTIONS);
@@ -116,6 +131,72 @@ impl<W: World> ClientCount<W> {
             return Err(refusals::REFUSED_BEFORE);
         }
         Ok(())
+    }
+
+    /// From now on the session gives way to others, as far as its client is not known.
+    pub(super) fn give_way(&self) {
+        if let Some(seat) = &self.seat {
+            seat.raise(self.rank());
+        }
+    }
+
+    fn enter(&self) -> Result<(), Full> {
+        let services = &self.ingress.services;
+        services.shared.clients.enter(self.socket, self.ip, self.room(), services.now())
+    }
+
+    /// Has the oldest idle session of those that hold most give way.
+    fn displace_another(&self, full: Full) -> bool {
+        let (services, rank) = (&self.ingress.services, self.rank());
+        let is_anywhere = full == Full::Server;
+        let displaced = services.shared.seats.make_room(self.socket, self.ip, rank, is_anywhere);
+        if let Some((socket, ip)) = displaced {
+            services.shared.clients.leave(socket, ip, services.now());
+            services.metrics.sessions_displaced.inc();
+        }
+        displaced.is_some()
+    }
+
+    /// What is known of the client.
+    pub(super) fn rank(&self) -> Rank {
+        let (shared, now) = (&self.ingress.services.shared, self.ingress.services.now());
+        if self.may_relay || shared.known_clients.knows_client(Who::client(self.ip)) {
+            return Rank::Privileged;
+        }
+        match shared.clients.is_proven(self.socket, self.ip, now) {
+            true => Rank::Proven,
+            false => Rank::Unproven,
+        }
+    }
+
+    /// A message of the client was accepted.
+    pub(super) fn prove(&self) {
+        if self.may_relay {
+            return;
+        }
+        let (shared, now) = (&self.ingress.services.shared, self.ingress.services.now());
+        let is_new = shared.clients.prove(self.socket, self.ip, now);
+        if let Some(seat) = self.seat.as_ref().filter(|_| is_new) {
+            seat.raise(self.rank());
+        }
+    }
+
+    /// The client has logged in.
+    pub(super) fn let_relay(&mut self) {
+        self.may_relay = true;
+        if let Some(seat) = &self.seat {
+            seat.raise(Rank::Privileged);
+        }
+    }
+
+    pub(super) fn poll_displaced(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.seat.as_mut().map_or(Poll::Pending, |seat| seat.poll_displaced(cx))
+    }
+
+    pub(super) fn note_busy(&self, is_busy: bool) {
+        if let Some(seat) = &self.seat {
+            seat.set_busy(is_busy);
+        }
     }
 
     /// For how many sessions there is room.
@@ -162,6 +243,16 @@ impl<W: World> ClientCount<W> {
         let clients = &self.ingress.services.shared.clients;
         let max = self.per_minute(rate);
         max == 0 || clients.charge(self.socket, self.ip, rate, max, self.ingress.services.now())
+    }
+
+    /// Counts what one that was counted has cost beyond that.
+    pub(super) fn charge_more(&self, rate: Rate, more: usize) {
+        let services = &self.ingress.services;
+        let max = self.per_minute(rate);
+        let more = (u32::try_from(more).unwrap_or(u32::MAX), max);
+        if max > 0 && more.0 > 0 {
+            services.shared.clients.charge_more(self.socket, self.ip, rate, more, services.now());
+        }
     }
 
     pub(super) fn is_exhausted(&self, rate: Rate) -> bool {

@@ -113,11 +113,44 @@ impl<W: World> Entrance<W> {
         if let Some(entry) = entry {
             self.recognise_user(logins, attempt, entry)?;
         }
+        if !password.is_hashed() || !is_his && self.hides_time(logins) {
+            self.take_turn(attempt).await?;
+            return Ok(None);
+        }
         let work = move || {
             let is_right = stored.is(&password) && is_his;
             Hashed { answer: is_right, is_wasted: !is_right }
         };
         Ok(self.hash(attempt, work).await?.then_some((name, Proof::Stored(stamp))))
+    }
+
+    /// Whether failures are answered so late that nobody can tell by the time what a check took.
+    fn hides_time(&self, logins: &Logins) -> bool {
+        let usual = self.ingress.services.world.hashing().usual_time();
+        logins.failure_delay > Duration::ZERO && logins.failure_delay >= usual * 2
+    }
+
+    /// Waits as long as for the check of a password, and checks none: where there is none to be found it costs
+    /// nothing.
+    async fn take_turn(&self, attempt: &Attempt) -> Result<(), Refusal> {
+        let services = &self.ingress.services;
+        let lane = attempt.lane(&services.shared.known_clients, services.now());
+        let (time, hashing) = (services.world.time(), services.world.hashing());
+        let (turn, usual) = (hashing.take_turn(lane), hashing.usual_time());
+        let clock = time.clone();
+        let done = Answer::later(async move {
+            let turn = turn.await;
+            clock.sleep_until(clock.now() + usual).await;
+            Ok(turn)
+        });
+        decided(services, done, Grace::None).await?.map_err(|_| self.too_many_checks(lane))
+    }
+
+    fn too_many_checks(&self, lane: Lane) -> Refusal {
+        let services = &self.ingress.services;
+        counts_of(&services.metrics, lane).1.inc();
+        services.console.warn("logins", format_args!("too many passwords wait to be checked"));
+        self.login_deferred()
     }
 
     /// The keys that a user must prove to know, for SCRAM. `None`: what is stored of him has none, or
@@ -178,7 +211,7 @@ impl<W: World> Entrance<W> {
     pub(super) fn logged_in(&mut self, name: &str, spelled: &str, proof: Proof) {
         self.ingress.services.metrics.logins.inc();
         self.session.note_login(name);
-        self.count.may_relay = true;
+        self.count.let_relay();
         self.rights.log_in(spelled, proof, self.now());
     }
 
@@ -265,13 +298,8 @@ impl<W: World> Entrance<W> {
         let done = services.world.hashing().run(lane, work);
         let done = Answer::later(async move { Ok(done.await) });
         let done = decided(services, done, Grace::None).await?;
-        let (time, refused) = counts_of(&services.metrics, lane);
-        time.observe(services.now().since(began));
-        done.map_err(|_| {
-            refused.inc();
-            services.console.warn("logins", format_args!("too many passwords wait to be checked"));
-            self.login_deferred()
-        })
+        counts_of(&services.metrics, lane).0.observe(services.now().since(began));
+        done.map_err(|_| self.too_many_checks(lane))
     }
 
     /// The source of logins gives no answer.

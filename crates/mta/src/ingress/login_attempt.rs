@@ -34,6 +34,8 @@ pub struct Attempt {
     key: Option<Who>,
     /// Whom the client turns out to be once it proves that it knows the keys of SCRAM.
     pub(super) known: Option<(String, Proof)>,
+    /// The client was this user lately: failures from elsewhere are not its own.
+    is_own: bool,
 }
 
 impl Attempt {
@@ -108,8 +110,11 @@ impl<W: World> Entrance<W> {
         let services = &self.ingress.services;
         let client = Who::client(self.session.client().address.ip());
         let key = user.map(|user| Who::user(&logins.key_of(user)));
+        let clients = &services.shared.known_clients;
+        let is_own = key.is_some_and(|key| clients.knows(key, client));
         let mut of = vec![(client, logins.failures_per_hour)];
-        of.extend(key.map(|key| (key, logins.failures_per_hour_of_user)));
+        let of_user = key.map(|key| (key, logins.failures_per_hour_of_user));
+        of.extend(of_user.filter(|_| !is_own));
         let began = services.now();
         let until = began + LINE_MAX;
         loop {
@@ -118,7 +123,7 @@ impl<W: World> Entrance<W> {
                 Ok(charge) => {
                     let user = user.map(Box::from);
                     let (charge, known) = (Some(charge), None);
-                    return Ok(Attempt { user, began: now, charge, client, key, known });
+                    return Ok(Attempt { user, began: now, charge, client, key, known, is_own });
                 }
                 Err(Obstacle::Exhausted(who)) => (who, None),
                 Err(Obstacle::Full(who, called)) => (who, Some(called).filter(|_| now < until)),
@@ -159,14 +164,8 @@ impl<W: World> Entrance<W> {
         }
         let charge = shared.login_failures.begin(&of, now).ok()?;
         let user = Some(Box::from(name));
-        Some(Attempt {
-            user,
-            began: now,
-            charge: Some(charge),
-            client,
-            key: Some(key),
-            known: None,
-        })
+        let (charge, key) = (Some(charge), Some(key));
+        Some(Attempt { user, began: now, charge, client, key, known: None, is_own: false })
     }
 
     /// It was wrong.
@@ -204,7 +203,9 @@ impl<W: World> Entrance<W> {
         attempt: &mut Attempt,
         known: Who,
     ) -> Result<(), Refusal> {
-        let Some(charge) = &mut attempt.charge else { return Ok(()) };
+        let Some(charge) = attempt.charge.as_mut().filter(|_| !attempt.is_own) else {
+            return Ok(());
+        };
         let services = &self.ingress.services;
         let extended = charge.extend((known, logins.failures_per_hour_of_user), services.now());
         extended.map_err(|_| {

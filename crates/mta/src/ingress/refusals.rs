@@ -25,6 +25,20 @@ pub(super) const TOO_LARGE: Refusal =
 /// `queue_recipients_max`.
 pub(super) const QUEUE_FULL: Refusal =
     Refusal::transient((3, 1), "The queue is full; try again later");
+/// A tenth of the queue or the disk, which checks may hold.
+pub(super) const HELD_MAIL_FULL: Refusal =
+    Refusal::transient((3, 1), "Too much mail is held for review; try again later").with_code(451);
+/// A hundredth of it, for one client network or domain.
+pub(super) const HELD_OF_CLIENT: Refusal =
+    Refusal::transient((7, 1), "Too much mail of yours is held for review; try again later")
+        .with_code(451);
+/// The postmaster's mailbox in the spool's directory (RFC 5321 §4.5.1 allows limits that protect the server).
+pub(super) const OWN_MAILBOX_FULL: Refusal =
+    Refusal::transient((2, 2), "The postmaster's mailbox is full; try again later").with_code(452);
+/// The same, of a message that is larger than all of it.
+pub(super) const OWN_MAILBOX_TOO_SMALL: Refusal =
+    Refusal::permanent((2, 2), "The message exceeds the quota of the postmaster's mailbox")
+        .with_code(552);
 /// `queued_max` of a tenant.
 pub(super) const TENANT_FULL: Refusal =
     Refusal::transient((3, 1), "Too many messages of this tenant are queued; try again later");

@@ -6,11 +6,12 @@ use crate::seams::Encryption;
 use auth::iprev;
 use config::Listener;
 use std::any::Any;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
+use tokio::sync::oneshot;
 
 /// What is known of a client while it is connected.
 #[derive(Clone, Debug)]
@@ -21,8 +22,13 @@ pub struct Session {
     /// How it has logged in.
     mechanism: Option<&'static str>,
     attached: Attached,
+    presence: Rc<Presence>,
     metrics: Arc<Metrics>,
 }
+
+/// Calls those who wait for the end of a session when it goes.
+#[derive(Debug, Default)]
+struct Presence(RefCell<Vec<oneshot::Sender<()>>>);
 
 /// What a stage keeps for a session.
 #[derive(Clone, Default)]
@@ -62,6 +68,7 @@ impl Session {
             may_relay,
             mechanism: None,
             attached: Attached::default(),
+            presence: Rc::default(),
             metrics: Arc::clone(metrics),
         })
     }
@@ -100,6 +107,15 @@ impl Session {
     pub fn attached<T: Any>(&self, make: impl FnOnce() -> Rc<T>) -> Option<Rc<T>> {
         let attached = self.attached.0.get_or_init(|| make());
         Rc::clone(attached).downcast().ok()
+    }
+
+    /// Ready once the session has ended.
+    pub fn when_gone(&self) -> impl Future<Output = ()> + 'static {
+        let (call, called) = oneshot::channel::<()>();
+        self.presence.0.borrow_mut().push(call);
+        async move {
+            let _ = called.await;
+        }
     }
 
     /// Numbers of the shard.

@@ -1,9 +1,12 @@
 //! Clients that were a user lately: his own machines, which nobody else's guesses shall keep waiting.
-//! Only who knows a password is remembered here, so nobody pushes out another by guessing.
+//! Only who knows a password is remembered here, so nobody pushes out another by guessing. What is known is
+//! written down now and then, as text, a line for each user: advice, without which all are strangers.
 
 use super::Who;
 use mail::Mono;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Users remembered; beyond it those are forgotten who have been away longest.
@@ -19,54 +22,168 @@ struct Seen {
     clients: VecDeque<Who>,
 }
 
+#[derive(Debug, Default)]
+struct Users {
+    seen: BTreeMap<Who, Seen>,
+    /// Of each client, as how many users it is known.
+    clients: BTreeMap<Who, u32>,
+}
+
+impl Users {
+    fn count(&mut self, client: Who) {
+        *self.clients.entry(client).or_default() += 1;
+    }
+
+    fn count_no_more(&mut self, client: Who) {
+        let Some(count) = self.clients.get_mut(&client) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.clients.remove(&client);
+        }
+    }
+
+    fn recount(&mut self) {
+        self.clients.clear();
+        for client in self.seen.values().flat_map(|seen| &seen.clients) {
+            *self.clients.entry(*client).or_default() += 1;
+        }
+    }
+}
+
 /// Who was whom, over all shards.
 #[derive(Debug, Default)]
-pub(crate) struct KnownClients(Mutex<BTreeMap<Who, Seen>>);
+pub struct KnownClients {
+    users: Mutex<Users>,
+    changes: AtomicU64,
+}
 
 impl KnownClients {
     /// The client has proved to be the user.
     pub(crate) fn note(&self, user: Who, client: Who, now: Mono) {
         let mut users = self.lock();
-        if users.len() >= USERS_MAX && !users.contains_key(&user) {
+        if users.seen.len() >= USERS_MAX && !users.seen.contains_key(&user) {
             forget_half(&mut users);
         }
-        let seen = users.entry(user).or_default();
+        let seen = users.seen.entry(user).or_default();
         seen.last = now;
         if seen.clients.back() == Some(&client) {
             return;
         }
+        let before = seen.clients.len();
         seen.clients.retain(|known| *known != client);
-        if seen.clients.len() >= CLIENTS_MAX {
-            seen.clients.pop_front();
-        }
+        let is_new = seen.clients.len() == before;
+        let oldest = (before >= CLIENTS_MAX && is_new).then(|| seen.clients.pop_front()).flatten();
         seen.clients.push_back(client);
+        if is_new {
+            users.count(client);
+        }
+        if let Some(oldest) = oldest {
+            users.count_no_more(oldest);
+        }
+        self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether it has lately, and not failed since.
     pub(crate) fn knows(&self, user: Who, client: Who) -> bool {
-        self.lock().get(&user).is_some_and(|seen| seen.clients.contains(&client))
+        self.lock().seen.get(&user).is_some_and(|seen| seen.clients.contains(&client))
+    }
+
+    /// Whether it has proved to be anybody lately.
+    pub(crate) fn knows_client(&self, client: Who) -> bool {
+        self.lock().clients.contains_key(&client)
     }
 
     /// It has failed to.
     pub(crate) fn forget(&self, user: Who, client: Who) {
         let mut users = self.lock();
-        let Some(seen) = users.get_mut(&user) else { return };
+        let Some(seen) = users.seen.get_mut(&user) else { return };
+        let before = seen.clients.len();
         seen.clients.retain(|known| *known != client);
+        let is_known = seen.clients.len() < before;
         if seen.clients.is_empty() {
-            users.remove(&user);
+            users.seen.remove(&user);
+        }
+        if is_known {
+            users.count_no_more(client);
+            self.changes.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Who, Seen>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Counts what would be written otherwise than before.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// What is known, as text of at most so many octets: those who were here last.
+    #[must_use]
+    pub fn written(&self, bytes_max: usize) -> String {
+        let mut lines: Vec<(Mono, String)> = Vec::new();
+        for (user, seen) in &self.lock().seen {
+            let Who::User(number) = user else { continue };
+            let mut line = format!("{number:016x}");
+            for client in &seen.clients {
+                if let Who::Client(ip) = client {
+                    let _ = write!(line, " {ip}");
+                }
+            }
+            line.push('\n');
+            lines.push((seen.last, line));
+        }
+        // The oldest first, as they are read.
+        lines.sort_by_key(|(last, _)| *last);
+        let mut bytes: usize = lines.iter().map(|(_, line)| line.len()).sum();
+        let fits = |(_, line): &(Mono, String)| {
+            let is_beyond = bytes > bytes_max;
+            bytes -= if is_beyond { line.len() } else { 0 };
+            !is_beyond
+        };
+        lines.into_iter().filter(fits).map(|(_, line)| line).collect()
+    }
+
+    /// Knows what was [written](KnownClients::written); of text that is none nothing.
+    ///
+    /// # Errors
+    /// The first line that is none, from 1.
+    pub fn read(&self, text: &str) -> Result<(), usize> {
+        let mut read = BTreeMap::new();
+        for (line, number) in text.lines().zip(1..) {
+            let (user, seen) = user_of(line, Mono(number as u64)).ok_or(number)?;
+            if read.len() >= USERS_MAX {
+                return Err(number);
+            }
+            read.insert(user, seen);
+        }
+        let mut users = self.lock();
+        users.seen = read;
+        users.recount();
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Users> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn forget_half(users: &mut BTreeMap<Who, Seen>) {
-    let mut all: Vec<Mono> = users.values().map(|seen| seen.last).collect();
+fn user_of(line: &str, last: Mono) -> Option<(Who, Seen)> {
+    let mut words = line.split(' ');
+    let number = u64::from_str_radix(words.next()?, 16).ok()?;
+    let mut clients = VecDeque::new();
+    for word in words {
+        if clients.len() >= CLIENTS_MAX {
+            return None;
+        }
+        clients.push_back(Who::client(word.parse().ok()?));
+    }
+    (!clients.is_empty()).then_some((Who::User(number), Seen { last, clients }))
+}
+
+fn forget_half(users: &mut Users) {
+    let mut all: Vec<Mono> = users.seen.values().map(|seen| seen.last).collect();
     let (_, middle, _) = all.select_nth_unstable(USERS_MAX / 2);
     let middle = *middle;
-    users.retain(|_, seen| seen.last > middle);
+    users.seen.retain(|_, seen| seen.last > middle);
+    users.recount();
 }
 
 #[cfg(test)]
@@ -87,7 +204,11 @@ mod tests {
         known.forget(jo, client(2));
         assert!(known.knows(jo, client(1)), "another has failed");
         known.forget(jo, client(1));
-        assert!(!known.knows(jo, client(1)) && known.lock().is_empty());
+        assert!(
+            !known.knows(jo, client(1))
+                && known.lock().seen.is_empty()
+                && known.lock().clients.is_empty()
+        );
     }
 
     #[test]
@@ -99,6 +220,7 @@ mod tests {
         known.note(jo, client(200), Mono(51));
         assert!(known.knows(jo, client(0)) && known.knows(jo, client(200)));
         assert!(!known.knows(jo, client(1)), "it was away longest");
+        assert!(!known.knows_client(client(1)) && known.knows_client(client(2)));
         assert!(known.knows(jo, client(2)));
     }
 
@@ -107,7 +229,7 @@ mod tests {
         let known = KnownClients::default();
         for n in 0..=USERS_MAX as u64 {
             known.note(Who::User(n), client(1), Mono(n));
-            assert!(known.lock().len() <= USERS_MAX);
+            assert!(known.lock().seen.len() <= USERS_MAX);
         }
         assert!(known.knows(Who::User(USERS_MAX as u64), client(1)));
         assert!(known.knows(Who::User(USERS_MAX as u64 - 1), client(1)));
@@ -117,6 +239,44 @@ mod tests {
         for n in 0..=USERS_MAX as u64 {
             known.note(Who::User(n), client(1), Mono(1));
         }
-        assert!(known.lock().len() <= USERS_MAX);
+        assert!(known.lock().seen.len() <= USERS_MAX);
+    }
+
+    #[test]
+    fn what_was_written_is_known_again() {
+        let known = KnownClients::default();
+        let six = Who::client("2001:db8:1:2::5".parse().unwrap());
+        for (n, user) in (0..).zip(["old", "jo", "al"]) {
+            known.note(Who::user(user), client(1), Mono(n));
+            known.note(Who::user(user), six, Mono(n));
+        }
+        let text = known.written(1 << 20);
+        let again = KnownClients::default();
+        again.read(&text).unwrap();
+        assert_eq!(again.written(1 << 20), text);
+        for user in ["old", "jo", "al"] {
+            assert!(again.knows(Who::user(user), client(1)) && again.knows(Who::user(user), six));
+        }
+        // Who was away longest is left out where there is no room.
+        let line = text.lines().next().unwrap().len() + 1;
+        assert_eq!(known.written(text.len() - 1).len(), text.len() - line);
+        again.read(&known.written(text.len() - 1)).unwrap();
+        assert!(!again.knows(Who::user("old"), six) && again.knows(Who::user("jo"), six));
+        assert_eq!(known.written(line - 1), "");
+    }
+
+    #[test]
+    fn of_a_damaged_file_nothing_is_believed() {
+        let known = KnownClients::default();
+        known.note(Who::user("jo"), client(1), Mono(1));
+        let good = known.written(1 << 20);
+        for bad in ["\n", "x 192.0.2.1\n", "00ff\n", "00ff 192.0.2\n", "00ff  192.0.2.1\n"] {
+            let read = known.read(&format!("{good}{bad}"));
+            assert_eq!(read, Err(2), "{bad:?}");
+        }
+        let many = format!("00ff{}\n", " 192.0.2.1".repeat(CLIENTS_MAX + 1));
+        assert_eq!(known.read(&many), Err(1));
+        assert!(known.knows(Who::user("jo"), client(1)), "as before");
+        assert_eq!(known.read(""), Ok(()));
     }
 }

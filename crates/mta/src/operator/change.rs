@@ -148,6 +148,8 @@ impl<W: World> Operator<W> {
                 // A recipient that has left meanwhile doesn't name its message any more.
                 let changed = glances.iter().find(|glance| self.apply_hold(glance.entry, reason));
                 if let Some(glance) = changed {
+                    // From now on it is held, if at all, by an operator.
+                    self.custody.held.forget(id);
                     let is_new = seen.is_new(glance);
                     answer.count(|tally| tally.messages += u64::from(is_new));
                     let kind = match reason {
@@ -271,7 +273,11 @@ impl<W: World> Operator<W> {
         }
     }
 
-    async fn remove_these(self: &Rc<Self>, found: Found, answer: &Answer) -> Result<(), String> {
+    pub(super) async fn remove_these(
+        self: &Rc<Self>,
+        found: Found,
+        answer: &Answer,
+    ) -> Result<(), String> {
         let mut found = found.into_iter().peekable();
         while found.peek().is_some() && !answer.is_unwanted() {
             let batch: Vec<_> = found.by_ref().take(READS_MAX).collect();

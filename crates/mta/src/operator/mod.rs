@@ -6,6 +6,7 @@
 
 mod blocker;
 mod change;
+mod ended_holds;
 mod fail;
 mod item;
 mod list;

@@ -2,6 +2,7 @@
 
 pub mod addresses;
 pub mod dane;
+pub(crate) mod expansions;
 pub(crate) mod find;
 pub mod hop;
 pub mod hop_tls;
@@ -15,6 +16,7 @@ pub mod require_tls;
 use crate::steering::Steering;
 use auth::srs::Srs;
 use config::{Config, Route, TableEntry};
+use expansions::Expansions;
 use mail::map::FixedMap;
 use mail::{Domain, Mailbox, RequireTls, Wall};
 use queue::{RetryPolicy, ScheduledKey};
@@ -113,6 +115,8 @@ pub(crate) struct Active {
     pub(crate) srs: Option<Srs>,
     /// What those said last of a domain, for whoever cannot wait for an answer.
     learnt: RefCell<FixedMap<Domain, usize>>,
+    /// Lists that were expanded a moment ago.
+    pub(crate) expansions: Expansions,
     /// By what it came into force, and when.
     pub(crate) since: (&'static str, Wall),
 }
@@ -143,6 +147,7 @@ impl Active {
             default_retry: Retries::new(&config, &config.retry),
             domain_tables: config.domain_tables().map(|(at, t)| (at, Arc::clone(t))).collect(),
             srs: config.srs.as_ref().and_then(srs_of),
+            expansions: Expansions::default(),
             learnt: RefCell::default(),
             config,
             since,

@@ -18,8 +18,10 @@ pub(crate) mod warmup;
 use crate::alarm::Alarm;
 use crate::control::Suspension;
 use crate::custody::Custody;
+use crate::holding::{Amount, HeldShare};
 use crate::line::{Standing, Who};
 use crate::message::Message;
+use crate::meta;
 use crate::overrides::Overrides;
 use crate::routing::Router;
 use crate::routing::hop::NextHop;
@@ -133,10 +135,19 @@ impl<W: World> Schedule<W> {
         self.push_recipients(message);
     }
 
-    /// The same, for one that waits for an operator.
-    pub(crate) fn enqueue_held(&self, message: &Rc<Message>, reason: &Arc<str>) {
-        if let Some(entry) = self.push_recipients(message) {
-            self.queue_mut().hold(entry, reason);
+    /// The same, for one that waits for an operator. `share` is its part of what checks may hold.
+    pub(crate) fn enqueue_held(
+        &self,
+        message: &Rc<Message>,
+        reason: &Arc<str>,
+        share: Option<HeldShare>,
+    ) {
+        let Some(entry) = self.push_recipients(message) else { return };
+        self.queue_mut().hold(entry, reason);
+        if let (Some(share), Some(held)) = (share, meta::held_of(&message.meta)) {
+            let open = message.envelope.recipients.len();
+            let id = (message.id, entry);
+            self.custody.held.add(id, open, message.received_at, &held, share);
         }
     }
 
@@ -156,7 +167,8 @@ impl<W: World> Schedule<W> {
 
     /// Queues what the spool held of one message when the server started.
     pub(crate) fn adopt(&self, message: RecoveredMessage) {
-        self.services.shared.queue_slots.take(message.open.len() as u64);
+        let recipients = message.open.len() as u64;
+        self.services.shared.queue_slots.take(recipients);
         let mut message = message;
         let open = std::mem::take(&mut message.open);
         let incoming = Incoming::recovered(&message, self.clocks());
@@ -172,6 +184,10 @@ impl<W: World> Schedule<W> {
         }
         if let (Some(entry), Some(reason)) = (last, message.hold.as_deref()) {
             self.queue_mut().hold(entry, &Arc::from(reason));
+            let amount = Amount { recipients, bytes: message.body_bytes };
+            let since = (message.received_at, &message.meta, reason);
+            let holdings = &self.services.shared.holdings;
+            self.custody.held.adopt(holdings, (message.id, entry), amount, since);
         }
     }
 
@@ -365,6 +381,9 @@ impl<W: World> Schedule<W> {
             let suspended = u64::try_from(shared.suspensions.count()).unwrap_or(u64::MAX);
             metrics.next_hops_suspended.set_u64(suspended);
             metrics.connections_waiting.set_u64(shared.connections.waiting());
+            let (held, max) = (shared.holdings.held(), shared.holdings.max());
+            metrics.held_by_checks.set_u64(held.recipients);
+            metrics.held_by_checks_max.set_u64(max.recipients);
             metrics.lookups_waiting.set_u64(shared.lookups.waiting());
         }
     }

@@ -1,6 +1,7 @@
 //! Where passwords are hashed.
 
 use std::future::Future;
+use std::time::Duration;
 
 /// More is to be hashed than those who do it get done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,16 @@ pub trait Hashing: 'static {
         work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static;
 
+    /// Waits for the turn that a check in this lane would have, with nothing to be done then: a guess at a user
+    /// who does not exist costs nothing, and nobody can tell it by its time from others.
+    ///
+    /// # Errors
+    /// As [`Hashing::run`] has them; the places that they take are not those of checks.
+    fn take_turn(&self, lane: Lane) -> impl Future<Output = Result<(), Overloaded>> + 'static;
+
+    /// How long a check takes once its turn has come: the last one did.
+    fn usual_time(&self) -> Duration;
+
     /// Bytes that nobody can guess.
     fn secret(&self) -> [u8; 16];
 }
@@ -54,6 +65,14 @@ impl Hashing for NoHashing {
         _work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
         std::future::ready(Err(Overloaded))
+    }
+
+    fn take_turn(&self, _lane: Lane) -> impl Future<Output = Result<(), Overloaded>> + 'static {
+        std::future::ready(Err(Overloaded))
+    }
+
+    fn usual_time(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn secret(&self) -> [u8; 16] {

@@ -11,6 +11,7 @@ use mta::seams::{Hashed, Hashing, Lane, Overloaded};
 use rustix::time::{ClockId, clock_gettime};
 use std::future::Future;
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,8 +23,12 @@ const THREADS_MAX: usize = 4;
 /// How much others go first (nice(2), on Linux for one thread).
 const NICE: i32 = 10;
 
-/// Says whether it was for nothing.
-type Job = Box<dyn FnOnce() -> bool + Send>;
+/// Something to be done, or only a turn to be taken.
+struct Job {
+    lane: Lane,
+    /// Says whether it was for nothing; `None`: it was nothing.
+    work: Box<dyn FnOnce() -> Option<bool> + Send>,
+}
 
 /// A way to the threads; each shard has one.
 #[derive(Clone)]
@@ -46,6 +51,8 @@ impl Drop for Open {
 struct Desk {
     started: Instant,
     state: Mutex<State>,
+    /// What the last check took of a processor, in microseconds.
+    usual_us: AtomicU64,
     prompt: Bell,
     paced: Bell,
 }
@@ -96,14 +103,16 @@ impl HashingThreads {
         let desk = Desk {
             started: Instant::now(),
             state: Mutex::new(state),
+            usual_us: AtomicU64::new(0),
             prompt: Bell::default(),
             paced: Bell::default(),
         };
         HashingThreads(Arc::new(Open { desk: Arc::new(desk), threads_max }))
     }
 
-    fn leave(&self, lane: Lane, job: Job) -> Result<(), Overloaded> {
-        let (desk, crew) = (&self.0.desk, Crew::of(lane));
+    fn leave(&self, job: Job, is_idle: bool) -> Result<(), Overloaded> {
+        let (desk, lane) = (&self.0.desk, job.lane);
+        let crew = Crew::of(lane);
         let mut state = desk.lock();
         let waiting = state.lanes.waiting(crew);
         let threads = state.threads(crew);
@@ -120,7 +129,7 @@ impl HashingThreads {
                 return Err(Overloaded);
             }
         }
-        state.lanes.push(lane, job, desk.now())?;
+        state.lanes.push(lane, job, is_idle, desk.now())?;
         desk.bell(crew).more.notify_one();
         Ok(())
     }
@@ -147,10 +156,21 @@ impl Desk {
         let _ = rustix::process::nice(NICE);
         while let Some(job) = self.take(crew) {
             let (began, before) = (self.now(), processor_time());
-            let is_wasted = job();
+            let Job { lane, work } = job;
+            let Some(is_wasted) = work() else {
+                // Whoever guesses at one name again and again must not see by the wait of those who
+                // failed lately whether there is a user of this name.
+                if lane == Lane::Suspect {
+                    let usual = Duration::from_micros(self.usual_us.load(Ordering::Relaxed));
+                    self.lock().lanes.note_waste(lane, began, usual);
+                }
+                continue;
+            };
             let took = processor_time().saturating_sub(before);
+            let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+            self.usual_us.store(took_us, Ordering::Relaxed);
             if is_wasted && crew == Crew::Paced {
-                self.lock().lanes.note_waste(began, took);
+                self.lock().lanes.note_waste(lane, began, took);
             }
         }
     }
@@ -196,17 +216,34 @@ impl Hashing for HashingThreads {
         let work = move || {
             // Nobody waits any more: the session has ended.
             if answer.is_closed() {
-                return false;
+                return None;
             }
             let hashed = work();
             let _ = answer.send(hashed.answer);
-            hashed.is_wasted
+            Some(hashed.is_wasted)
         };
-        let left = self.leave(lane, Box::new(work));
+        let left = self.leave(Job { lane, work: Box::new(work) }, false);
         async move {
             left?;
             answered.await.map_err(|_| Overloaded)
         }
+    }
+
+    fn take_turn(&self, lane: Lane) -> impl Future<Output = Result<(), Overloaded>> + 'static {
+        let (answer, answered) = oneshot::channel();
+        let work = move || {
+            let _ = answer.send(());
+            None
+        };
+        let left = self.leave(Job { lane, work: Box::new(work) }, true);
+        async move {
+            left?;
+            answered.await.map_err(|_| Overloaded)
+        }
+    }
+
+    fn usual_time(&self) -> Duration {
+        Duration::from_micros(self.0.desk.usual_us.load(Ordering::Relaxed))
     }
 
     fn secret(&self) -> [u8; 16] {

@@ -155,6 +155,14 @@ impl Stream for Connection {
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
+    fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            // What is wrong with it shows when it is read.
+            Connection::Tcp(stream) => stream.poll_read_ready(cx).map(drop),
+            _ => Poll::Ready(()),
+        }
+    }
+
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,

@@ -77,11 +77,17 @@ fn strangers_can_not_take_the_last_tenth_of_the_sessions() {
     let full = "421 4.3.2 relay.test Too many sessions; try again later";
     let mut sessions: Vec<Client> =
         (0..9).map(|n| opened(&format!("127.0.0.{}", 20 + n), to)).collect();
+    // Another gets the place of the one that has been idle longest.
+    sessions.push(opened("127.0.0.30", to));
+    sessions.remove(0).expect(full);
+    // Who has a place already gets no other.
     turned_away("127.0.0.30", to, full);
     // Who is turned away has no place, also while he stays connected.
-    let _hammering: Vec<Client> = (0..5).map(|_| Client::from(ip("127.0.0.31"), to)).collect();
+    let _hammering: Vec<Client> = (0..5).map(|_| Client::from(ip("127.0.0.30"), to)).collect();
+    // Who may relay gives way to nobody, and has the last tenth and more.
     sessions.push(opened("127.0.0.8", to));
-    turned_away("127.0.0.8", to, full);
+    sessions.push(opened("127.0.0.8", to));
+    sessions.remove(0).expect(full);
     server.stop();
 }
 

@@ -496,3 +496,41 @@ fn the_entry_that_lets_a_tagged_address_in_decides_the_mailbox() {
         assert!(node.world.mailboxes().contains_key(Path::new("/mail/eve+tag")));
     });
 }
+
+#[test]
+fn members_of_a_list_are_paid_for_by_who_names_it() {
+    play(|| async {
+        let text = config(TABLES).replace("relay_from", "recipients_per_minute = 1000\nrelay_from");
+        let node = Node::start(&text).await;
+        let members: Vec<String> = (0..2_000).map(|n| format!("m{n}@far.test")).collect();
+        entries(&node.world, "aliases", &[("all@ours.test", &members.join(" "))]);
+        entries(&node.world, "users", &[("jo@ours.test", "x")]);
+        let mut client = begin(&node, STRANGER).await;
+        let before = node.age();
+        assert!(rcpt(&mut client, "all@ours.test").await.starts_with("250"));
+        // In pieces, between which others go first.
+        assert!(node.age() - before >= Duration::from_millis(4), "{:?}", node.age() - before);
+        let said = rcpt(&mut client, "all+1@ours.test").await;
+        assert!(said.starts_with("450 4.7.1 Too many recipients"), "{said}");
+        client.say("RSET").await;
+        client.say("MAIL FROM:<me@source.test>").await;
+        assert!(rcpt(&mut client, "jo@ours.test").await.starts_with("450 4.7.1"));
+        // Another client's is remembered, and costs nothing.
+        let other = std::net::IpAddr::from([203, 0, 113, 10]);
+        let mut client = begin(&node, other).await;
+        let before = node.age();
+        assert!(rcpt(&mut client, "all@ours.test").await.starts_with("250"));
+        assert_eq!(node.age(), before);
+        // What its table says now counts at once.
+        entries(&node.world, "aliases", &[("all@ours.test", "jo@ours.test")]);
+        let mut friend = begin(&node, FRIEND).await;
+        assert!(rcpt(&mut friend, "all@ours.test").await.starts_with("250"));
+        assert!(friend.content("Subject: x\r\n\r\n").await.starts_with("250"));
+        node.wait_for("delivered", 1).await;
+        assert_eq!(delivered(&node), ["jo"]);
+        // Two minutes later it is paid for.
+        tokio::time::sleep(Duration::from_secs(121)).await;
+        let mut client = begin(&node, STRANGER).await;
+        assert!(rcpt(&mut client, "jo@ours.test").await.starts_with("250"));
+    });
+}

@@ -3,6 +3,7 @@
 use super::client::{Client, FRIEND, STRANGER};
 use super::node::{Node, play};
 use super::submission::{config, host, node, plain, reply_to};
+use auth::password::{HASHED_BYTES_MAX, PASSWORD_BYTES_MAX};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lookup::{Trouble, TroubleKind};
@@ -134,12 +135,15 @@ fn whoever_was_the_user_lately_waits_behind_nobody() {
         // Others guess his password: he is not held up by that at home.
         assert_eq!(lane(host(3), "jo", "x").await, (Lane::Stranger, true));
         assert_eq!(lane(host(4), "jo", "x").await, (Lane::Suspect, true));
-        assert_eq!(lane(host(3), "nobody", "x").await, (Lane::Suspect, true), "as his client");
+        // There is nobody of this name: it waits as another would, and nothing is hashed.
+        reply_to(&node, host(3), "nobody", "x").await;
+        assert_eq!(node.world.turns(), [Lane::Suspect], "as his client");
         assert_eq!(lane(home, "jo", "right").await, (Lane::Known, false));
         assert_eq!(lane(host(5), "jo", "right").await, (Lane::Suspect, false));
         assert_eq!(lane(host(5), "jo", "right").await, (Lane::Known, false));
         // A client that is known as one user is none of another's.
-        assert_eq!(lane(home, "al", "x").await, (Lane::Stranger, true));
+        reply_to(&node, home, "al", "x").await;
+        assert_eq!(node.world.turns(), [Lane::Suspect, Lane::Stranger]);
         // Nor his any more once it has failed.
         assert_eq!(lane(home, "jo", "x").await, (Lane::Known, true));
         assert_eq!(lane(home, "jo", "right").await, (Lane::Suspect, false));
@@ -150,8 +154,8 @@ fn whoever_was_the_user_lately_waits_behind_nobody() {
         let count = |histogram: HistogramSnapshot| histogram.counts.iter().sum::<u64>();
         let metrics = &node.metrics;
         assert_eq!(count(metrics.password_checks_known.snapshot()), 5);
-        assert_eq!(count(metrics.password_checks_stranger.snapshot()), 5);
-        assert_eq!(count(metrics.password_checks_suspect.snapshot()), 4);
+        assert_eq!(count(metrics.password_checks_stranger.snapshot()), 4);
+        assert_eq!(count(metrics.password_checks_suspect.snapshot()), 3);
     });
 }
 
@@ -211,5 +215,56 @@ fn a_user_is_one_by_whatever_keys_a_table_finds_him() {
             assert!(reply.starts_with(code), "{user}: {reply}");
         }
         assert_eq!(node.metrics.login_failures.get(), 3);
+    });
+}
+
+#[test]
+fn guesses_at_nobody_hash_nothing_and_look_like_others() {
+    play(|| async {
+        let node = node("").await;
+        let mut replies = Vec::new();
+        for (user, password) in [("jo", "x"), ("nobody", "x")] {
+            let before = node.age();
+            replies.push((reply_to(&node, host(1), user, password).await, node.age() - before));
+        }
+        assert_eq!(replies[0], replies[1]);
+        assert_eq!((node.world.hashed().len(), node.world.turns().len()), (1, 1));
+        // A password that is longer than any that is hashed is as wrong, and as late.
+        for bytes in [HASHED_BYTES_MAX, HASHED_BYTES_MAX + 1, PASSWORD_BYTES_MAX] {
+            let before = node.age();
+            let reply = reply_to(&node, host(2), "jo", &"x".repeat(bytes)).await;
+            assert_eq!((reply, node.age() - before), replies[0], "{bytes}");
+        }
+        assert_eq!((node.world.hashed().len(), node.world.turns().len()), (2, 3));
+        // Where nothing hides how long a check takes, all are checked.
+        node.reload(&config("login_failure_delay = \"0s\""));
+        reply_to(&node, host(3), "nobody", "x").await;
+        assert_eq!(node.world.hashed().len(), 3);
+    });
+}
+
+#[test]
+fn a_hundred_networks_of_guessers_close_no_account_to_its_owner() {
+    play(|| async {
+        let node = node("").await;
+        let home = host(250);
+        assert!(reply_to(&node, home, "jo", "right").await.starts_with("235"));
+        for nth in 0..200 {
+            let said = reply_to(&node, host(nth % 100), "jo", &format!("x{nth}")).await;
+            let is_limit = said.starts_with("454 4.7.0 Too many failed logins of this user");
+            assert!(said.starts_with("535 ") || is_limit, "{said}");
+        }
+        for _ in 0..100 {
+            let before = node.age();
+            assert!(reply_to(&node, home, "jo", "right").await.starts_with("235"));
+            assert!(node.age() - before < Duration::from_secs(1));
+        }
+        assert!(node.world.hashed().ends_with(&[(Lane::Known, false)]));
+        let elsewhere = reply_to(&node, host(251), "jo", "right").await;
+        assert!(elsewhere.starts_with("454 4.7.0 Too many failed logins of this user"));
+        // Its own failures count, and one makes it a stranger.
+        assert!(reply_to(&node, home, "jo", "x").await.starts_with("535"));
+        let said = reply_to(&node, home, "jo", "right").await;
+        assert!(said.starts_with("454 4.7.0 Too many failed logins of this user"), "{said}");
     });
 }

@@ -211,9 +211,19 @@ impl TestWorld {
         self.0.tables.0.delay.set(delay);
     }
 
+    /// From now on handshakes with clients wait for a line of theirs.
+    pub(crate) fn wait_for_hello(&self) {
+        self.0.net.waits_for_hello.set(true);
+    }
+
     /// What was hashed so far: in which lane, and whether for nothing.
     pub(crate) fn hashed(&self) -> Vec<(Lane, bool)> {
-        self.0.hashing.0.borrow().clone()
+        self.0.hashing.hashed.borrow().clone()
+    }
+
+    /// In which lanes logins waited for which nothing was hashed.
+    pub(crate) fn turns(&self) -> Vec<Lane> {
+        self.0.hashing.turns.borrow().clone()
     }
 
     /// Messages in the mailboxes, by directory and in order.
@@ -284,9 +294,13 @@ impl World for TestWorld {
     }
 }
 
-/// Hashes at once, and remembers in which lane, and whether it was for nothing.
+/// Hashes at once, and remembers in which lane, and whether it was for nothing; so it does with turns in
+/// which nothing is hashed.
 #[derive(Default)]
-pub(crate) struct HashingHere(RefCell<Vec<(Lane, bool)>>);
+pub(crate) struct HashingHere {
+    hashed: RefCell<Vec<(Lane, bool)>>,
+    turns: RefCell<Vec<Lane>>,
+}
 
 impl Hashing for HashingHere {
     fn run<T: Send + 'static>(
@@ -295,8 +309,17 @@ impl Hashing for HashingHere {
         work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
         let hashed = work();
-        self.0.borrow_mut().push((lane, hashed.is_wasted));
+        self.hashed.borrow_mut().push((lane, hashed.is_wasted));
         std::future::ready(Ok(hashed.answer))
+    }
+
+    fn take_turn(&self, lane: Lane) -> impl Future<Output = Result<(), Overloaded>> + 'static {
+        self.turns.borrow_mut().push(lane);
+        std::future::ready(Ok(()))
+    }
+
+    fn usual_time(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn secret(&self) -> [u8; 16] {
@@ -311,6 +334,8 @@ pub(crate) struct TestNet {
     connects: Cell<usize>,
     /// What clients show.
     certificate: RefCell<Option<ClientCertificate>>,
+    /// Clients say something, in a line, before they are encrypted.
+    waits_for_hello: Cell<bool>,
     /// What handshakes with hosts come to.
     handshake_error: Cell<Option<ErrorKind>>,
     /// Handshakes with hosts are played, in clear.
@@ -341,7 +366,9 @@ impl Net for TestNet {
     }
 
     /// In name only: nobody listens here.
-    async fn encrypt_accepted(&self, pipe: Pipe) -> io::Result<(Pipe, Encryption)> {
+    async fn encrypt_accepted(&self, mut pipe: Pipe) -> io::Result<(Pipe, Encryption)> {
+        // A handshake takes as long as the client likes.
+        while self.waits_for_hello.get() && pipe.0.read_u8().await? != b'\n' {}
         Ok((pipe, Encryption { version: "TLSv1.3", cipher: "TLS_AES_256_GCM_SHA384" }))
     }
 

@@ -310,6 +310,13 @@ impl ServerSession {
         }
     }
 
+    /// The session ends because others wait for its place.
+    pub fn handle_displaced(&mut self) {
+        if !matches!(self.phase, Phase::Closing) {
+            self.close((4, 3, 2), "Too many sessions; try again later");
+        }
+    }
+
     /// What comes next is content, which is not answered until it ends.
     #[must_use]
     pub fn reads_content(&self) -> bool {

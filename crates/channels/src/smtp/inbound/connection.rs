@@ -108,6 +108,10 @@ impl<W: World> Session<W> {
                 self.machine.handle_shutdown();
                 return Poll::Ready(Ok(None));
             }
+            if self.entrance.poll_displaced(cx).is_ready() {
+                self.machine.handle_displaced();
+                return Poll::Ready(Ok(None));
+            }
             if reads && let Poll::Ready(done) = self.poll_read(cx) {
                 return Poll::Ready(done);
             }

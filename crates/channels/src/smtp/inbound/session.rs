@@ -109,6 +109,7 @@ impl<W: World> Session<W> {
     /// Whether the session may proceed.
     pub(super) async fn admit(&mut self) -> Result<(), Refusal> {
         self.entrance.admit().await?;
+        self.entrance.give_way();
         match &self.settings.submission {
             Some(submission) => self.entrance.admit_logins(&submission.logins),
             None => Ok(()),
@@ -140,6 +141,7 @@ impl<W: World> Session<W> {
                     self.flush().await?;
                     if self.machine.in_transaction() != busy.is_some() {
                         busy = busy.is_none().then(|| stopping.guard());
+                        self.entrance.note_busy(busy.is_some());
                     }
                     if let Err(refusal) = self.entrance.intake().attend().await {
                         return self.lose_content(refusal).await;

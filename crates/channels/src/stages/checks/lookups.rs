@@ -14,11 +14,11 @@ use tokio::sync::Semaphore;
 
 /// So long all checks of one message may take; what has no answer then gets none. Clients wait ten
 /// minutes for the reply (RFC 5321 §4.5.3.2.6), other stages want their part.
-pub(super) const CHECKS_TIME_MAX: Duration = Duration::from_secs(20);
+pub(in super::super) const CHECKS_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Questions of SPF about one message. Ten terms are allowed, each of which may lead to ten hosts (RFC 7208 §4.6.4);
 /// no policy in use comes near to that. The other checks have as many as they can need.
-pub(super) const LOOKUPS_MAX: u32 = 100;
+pub(in super::super) const LOOKUPS_MAX: u32 = 100;
 
 /// Questions under way at once about one message, of one check: what one message asks for must not hold up what is
 /// asked about others of the same client.
@@ -28,7 +28,7 @@ const AT_ONCE_MAX: usize = 4;
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// The DNS for one check of a message.
-pub(in super::super) struct Lookups<'a, W: World> {
+pub(super) struct Lookups<'a, W: World> {
     world: &'a W,
     turn: Turn<'a>,
     until: Mono,
@@ -37,10 +37,6 @@ pub(in super::super) struct Lookups<'a, W: World> {
 }
 
 impl<'a, W: World> Lookups<'a, W> {
-    pub(in super::super) fn new(world: &'a W, turn: Turn<'a>) -> Lookups<'a, W> {
-        Lookups::within(world, turn, CHECKS_TIME_MAX, LOOKUPS_MAX)
-    }
-
     /// For one check with limits of its own.
     pub(super) fn within(
         world: &'a W,
@@ -108,7 +104,7 @@ impl<W: World> Lookups<'_, W> {
 /// A question to the DNS may be large, and waits at the end of policies that include each other: it goes to
 /// the heap from here, not by way of the stacks of all who wait for it.
 #[inline(never)]
-fn boxed<'q, Q: Future + 'q>(ask: impl FnOnce() -> Q) -> Later<'q, Q::Output> {
+pub(in super::super) fn boxed<'q, Q: Future + 'q>(ask: impl FnOnce() -> Q) -> Later<'q, Q::Output> {
     Box::pin(ask())
 }
 

@@ -15,8 +15,8 @@ use auth::spf::{Question, Sender};
 use auth::{arc, dkim, dmarc};
 use client_name::ClientNames;
 use config::Config;
-pub(super) use lookups::Lookups;
-use lookups::{CHECKS_TIME_MAX, LOOKUPS_MAX};
+use lookups::Lookups;
+pub(super) use lookups::{CHECKS_TIME_MAX, LOOKUPS_MAX, boxed};
 use mta::answer::{Answer, Decision};
 use mta::clients::network_of;
 use mta::console::Console;
@@ -26,7 +26,6 @@ use sealing::{Sealer, Verified};
 use std::rc::Rc;
 use std::sync::Arc;
 use turns::{ALL_AT_ONCE_MAX, Lines};
-pub(super) use turns::{LOOKUPS_AT_ONCE_MAX, Turn};
 
 /// Checks messages from strangers, where listeners ask for it.
 pub(crate) struct Checking;
@@ -126,6 +125,9 @@ impl<W: World> Stage for Checker<W> {
                 verdicts.iprev = found.map(|found| (client.address.ip(), found));
             }
             draft.note_checked(verdicts.summary());
+            let author = verdicts.dmarc.as_ref().and_then(|dmarc| dmarc.domain.as_deref());
+            let sender = transaction.sender.as_ref().map(ascii_domain);
+            draft.note_author(author, verdicts.prove(sender.as_deref()));
             draft.prepend_folded(&lines(&self.server, &verdicts));
             let judgement = judge(&checks.powers, &verdicts);
             if self.world.domain_reports().is_on()

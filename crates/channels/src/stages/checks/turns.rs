@@ -6,10 +6,9 @@ use mta::line::{Line, Owner, Parts, Permit, Standing, Standings, Who};
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Questions under way at once on one shard; others wait.
-pub(in super::super) const LOOKUPS_AT_ONCE_MAX: u32 = 50;
+const LOOKUPS_AT_ONCE_MAX: u32 = 50;
 /// The same for policies of authors' domains, and for names of clients, each in a line of its own.
 const POLICIES_AT_ONCE_MAX: u32 = 20;
 const NAMES_AT_ONCE_MAX: u32 = 20;
@@ -54,20 +53,16 @@ pub(super) struct Turns {
 }
 
 /// A line as one check of one message has it.
-pub(in super::super) struct Turn<'t>(Way<'t>);
-
-enum Way<'t> {
-    Fair(&'t Turns, Who),
-    First(&'t Semaphore),
+pub(super) struct Turn<'t> {
+    turns: &'t Turns,
+    who: Who,
 }
 
 /// A place for a question below a zone, as long as it is kept.
-pub(super) enum Place<'t> {
-    Fair(&'t Turns, Permit, Owner),
-    /// Of a line that is never closed.
-    First {
-        _place: Option<SemaphorePermit<'t>>,
-    },
+pub(super) struct Place<'t> {
+    turns: &'t Turns,
+    permit: Permit,
+    zone: Owner,
 }
 
 impl Turns {
@@ -85,7 +80,7 @@ impl Turns {
         self.next.set(number.wrapping_add(1));
         let who = Who::new(0, number).of(Owner::network(client));
         let who = site_of(client).map_or(who, |site| who.within(site));
-        Turn(Way::Fair(self, who))
+        Turn { turns: self, who }
     }
 
     /// That names below a zone were answered says nothing of others: it may have as many as it likes.
@@ -98,36 +93,23 @@ impl Turns {
 }
 
 impl<'t> Turn<'t> {
-    /// One line for everybody.
-    pub(in super::super) fn of_all(all: &'t Semaphore) -> Turn<'t> {
-        Turn(Way::First(all))
-    }
-
     /// Waits for a place for a question below this zone.
     pub(super) async fn wait(&self, zone: Owner, now: Mono) -> Place<'t> {
-        match self.0 {
-            Way::Fair(turns, who) => {
-                let standing = turns.standing(zone, now);
-                Place::Fair(turns, turns.line.join(who, standing, 1).await, zone)
-            }
-            Way::First(all) => Place::First { _place: all.acquire().await.ok() },
-        }
+        let standing = self.turns.standing(zone, now);
+        let permit = self.turns.line.join(self.who, standing, 1).await;
+        Place { turns: self.turns, permit, zone }
     }
 }
 
 impl Place<'_> {
     /// The question has waited for its answer for a while.
     pub(super) fn note_silence(&mut self, now: Mono) {
-        if let Place::Fair(turns, permit, zone) = self {
-            turns.zones.borrow_mut().note_silence(*zone, now);
-            permit.doubt();
-        }
+        self.turns.zones.borrow_mut().note_silence(self.zone, now);
+        self.permit.doubt();
     }
 
     pub(super) fn note_answer(&self, now: Mono) {
-        if let Place::Fair(turns, _, zone) = self {
-            turns.zones.borrow_mut().note_answer(*zone, now);
-        }
+        self.turns.zones.borrow_mut().note_answer(self.zone, now);
     }
 }
 

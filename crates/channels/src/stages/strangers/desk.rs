@@ -1,6 +1,6 @@
 //! The checks of one listener, in their order.
 
-use super::super::checks::{Lookups, Turn, ascii_domain};
+use super::super::checks::ascii_domain;
 use super::greylist::Greylister;
 use super::lists::{Lists, Subject};
 use super::memo::Memo;
@@ -119,8 +119,14 @@ impl<W: World> Desk<W> {
         let domain = ascii_domain(sender);
         let world = &self.parts.world;
         let place = self.sender_domains.place(domain.clone().into(), world.time().now());
-        let lookups = Lookups::new(world, Turn::of_all(&self.parts.of_senders));
-        *place.get_or_init(|| sender::look_up(&lookups, &domain)).await
+        let client = transaction.session.client().address.ip();
+        let questions = self.parts.of_senders.of(world, client);
+        let found = place.get_or_try_init(|| async {
+            let found = sender::look_up(&questions, &domain).await;
+            // What our own limit has cut short is known to nobody else.
+            if questions.was_cut() { Err(found) } else { Ok(found) }
+        });
+        found.await.copied().unwrap_or_else(|cut| cut)
     }
 
     async fn check_lists(&self, transaction: &Transaction) -> Result<Verdict, Refusal> {

@@ -1,6 +1,6 @@
 //! Puts strangers off that come for the first time.
 
-use super::super::checks::{Lookups, Turn, ascii_domain};
+use super::super::checks::ascii_domain;
 use super::memo::Memo;
 use super::parts::Parts;
 use crate::smtp::Greylist;
@@ -72,7 +72,7 @@ impl<W: World> Greylister<W> {
         let client = transaction.session.client();
         let (ip, helo) = (client.address.ip().to_canonical(), &*client.helo);
         let time = world.time();
-        let lookups = Lookups::new(world, Turn::of_all(&self.parts.of_senders));
+        let lookups = self.parts.of_senders.of(world, ip);
         // The local part is left out: a policy may let it decide, and each sender would cost questions.
         let question = Question {
             client: ip,
@@ -82,10 +82,12 @@ impl<W: World> Greylister<W> {
             now: time.wall().0 / 1_000,
         };
         let place = self.allowed.place((ip, domain.into()), time.now());
-        let allowed = place.get_or_init(|| async {
-            spf::check(&lookups, question).await.verdict == spf::Verdict::Pass
+        let allowed = place.get_or_try_init(|| async {
+            let is_passed = spf::check(&lookups, question).await.verdict == spf::Verdict::Pass;
+            // What our own limit has cut short is not remembered.
+            if lookups.was_cut() && !is_passed { Err(()) } else { Ok(is_passed) }
         });
-        *allowed.await
+        allowed.await.is_ok_and(|is_allowed| *is_allowed)
     }
 }
 

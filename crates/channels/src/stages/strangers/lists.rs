@@ -8,16 +8,39 @@ use auth::judgement::Power;
 use mail::{Mono, Refusal};
 use mta::alarm::Alarm;
 use mta::answer::{Later, all};
+use mta::clients::group_of;
+use mta::line::Standing::Good;
+use mta::line::{Line, Owner, Parts as LineParts, Who};
 use mta::seams::{Dns, DnsError, Time, World};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// No client waits longer for all lists together.
 const LISTS_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Questions to lists under way at once on one shard.
+pub(super) const PLACES: u64 = 100;
+/// One part in so many of them for one group of client networks.
+const GROUP_PART: u64 = 4;
+
+/// Who asks, and until when it waits.
+type Turn = (Who, Mono);
+
+/// The line for questions to lists.
+pub(super) fn line() -> Arc<Line> {
+    Line::new(LineParts { owner_max: PLACES / GROUP_PART, ..LineParts::equal(PLACES) })
+}
+
+/// Clients of one network take turns with others, and so do networks of one group.
+fn who_is(client: IpAddr) -> Who {
+    let group = Owner::named("site", &group_of(client).to_string());
+    Who::new(0, 0).of(Owner::network(client)).within(group)
+}
 
 /// So long a list is taken to be alive, or dead, after that was looked at.
 const ALIVE_LASTS: Duration = Duration::from_secs(3_600);
@@ -93,7 +116,8 @@ impl<W: World> Lists<W> {
         let kinds = [By::Client, By::Helo, By::Sender];
         let kinds = kinds.into_iter().filter(|by| self.told.lists.iter().any(|l| l.by == *by));
         let asked = kinds.filter_map(|by| Some((by, subject.key(by)?)));
-        let later = |(by, key)| -> Later<'_, _> { Box::pin(self.listings(by, key)) };
+        let who = who_is(subject.client);
+        let later = |(by, key)| -> Later<'_, _> { Box::pin(self.listings(by, key, who)) };
         let found = all(asked.map(later).collect()).await;
         let standing = Standing(found.iter().flat_map(|found| found.iter().cloned()).collect());
         let verdict = standing.verdict(self.told.threshold);
@@ -102,28 +126,28 @@ impl<W: World> Lists<W> {
 
     /// Asks about an address ahead, if there is anything to ask.
     pub(super) async fn look_up(&self, client: IpAddr) {
-        self.listings(By::Client, Key::Address(client.to_canonical())).await;
+        self.listings(By::Client, Key::Address(client.to_canonical()), who_is(client)).await;
     }
 
     /// Those that have a key, asked once for all who want to know it now.
-    async fn listings(&self, by: By, key: Key) -> Rc<[Listing]> {
+    async fn listings(&self, by: By, key: Key, who: Who) -> Rc<[Listing]> {
         let now = self.parts.world.time().now();
         let place = self.known.place((by, key.clone()), now);
         let found = place.get_or_init(|| async {
-            let until = now + LISTS_TIME_MAX;
+            let turn = (who, now + LISTS_TIME_MAX);
             let lists = self.told.lists.iter().zip(&self.health);
             let asked = lists.filter(|(list, _)| list.by == by);
             let later =
-                |(list, health)| -> Later<'_, _> { Box::pin(self.ask(list, health, &key, until)) };
+                |(list, health)| -> Later<'_, _> { Box::pin(self.ask(list, health, &key, turn)) };
             all(asked.map(later).collect()).await.into_iter().flatten().collect()
         });
         Rc::clone(found.await)
     }
 
     /// What one list says.
-    async fn ask(&self, list: &List, health: &Health, key: &Key, until: Mono) -> Option<Listing> {
+    async fn ask(&self, list: &List, health: &Health, key: &Key, turn: Turn) -> Option<Listing> {
         let name = key.name_in(&list.zone)?;
-        let answers = match self.question(self.parts.world.dns().ipv4_addresses(&name), until).await
+        let answers = match self.question(self.parts.world.dns().ipv4_addresses(&name), turn).await
         {
             Ok(answers) => answers,
             Err(DnsError::NoSuchDomain | DnsError::NoRecords) => return None,
@@ -138,7 +162,7 @@ impl<W: World> Lists<W> {
             self.complain(list, health, text);
         }
         let (answer, score) = weighed.listed?;
-        if self.is_dead(list, health, until).await {
+        if self.is_dead(list, health, turn).await {
             let text = format_args!("it has what no list has, so it has everything (RFC 5782 §5)");
             self.complain(list, health, text);
             return None;
@@ -147,14 +171,14 @@ impl<W: World> Lists<W> {
     }
 
     /// Whether a list has everything, which is how dead ones are. Looked at when it has something.
-    async fn is_dead(&self, list: &List, health: &Health, until: Mono) -> bool {
+    async fn is_dead(&self, list: &List, health: &Health, turn: Turn) -> bool {
         let now = self.parts.world.time().now();
         if let Some((_, is_dead)) = health.is_dead.get().filter(|(until, _)| now < *until) {
             return is_dead;
         }
         let point = if list.by == By::Client { TestPoint::Address } else { TestPoint::Domain };
         let name = point.name_in(&list.zone);
-        let said = self.question(self.parts.world.dns().ipv4_addresses(&name), until).await;
+        let said = self.question(self.parts.world.dns().ipv4_addresses(&name), turn).await;
         let is_dead = match said {
             Ok(answers) => list.weigh(&answers).listed.is_some(),
             Err(DnsError::NoSuchDomain | DnsError::NoRecords) => false,
@@ -169,12 +193,11 @@ impl<W: World> Lists<W> {
     async fn question<T>(
         &self,
         question: impl Future<Output = Result<T, DnsError>>,
-        until: Mono,
+        (who, until): Turn,
     ) -> Result<T, DnsError> {
         let time = self.parts.world.time();
         let in_turn = async {
-            // It is never closed.
-            let _permit = self.parts.of_lists.acquire().await.ok();
+            let _place = self.parts.of_lists.join(who, Good, 1).await;
             let deadline = time.now() + self.told.timeout;
             Alarm::new(time.clone()).within(|_| deadline, question).await
         };
@@ -209,7 +232,8 @@ impl<W: World> Lists<W> {
         let now = self.parts.world.time().now();
         let place = self.words.place(name.clone(), now);
         let words = place.get_or_init(|| async {
-            let said = self.question(self.parts.world.dns().txt(&name), now + LISTS_TIME_MAX).await;
+            let turn = (who_is(subject.client), now + LISTS_TIME_MAX);
+            let said = self.question(self.parts.world.dns().txt(&name), turn).await;
             said.ok()?.first().and_then(|text| printable(text))
         });
         words.await.clone()

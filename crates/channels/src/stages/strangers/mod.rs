@@ -7,9 +7,9 @@ mod greylist;
 mod lists;
 mod memo;
 mod parts;
+mod questions;
 mod sender;
 
-use super::checks::LOOKUPS_AT_ONCE_MAX;
 use crate::smtp::{is_stranger, strangers_of};
 use config::Config;
 use desk::Desk;
@@ -21,15 +21,16 @@ use mta::ingress::{
 };
 use mta::seams::{Spawn as _, World};
 use parts::Parts;
+use questions::OfSenders;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 /// Lookups that these checks have under way at once, at most, on each shard.
 pub(super) fn lookups_at_once(config: &Config) -> u32 {
     // About senders, and of lists.
-    if is_asked_for(config) { 2 * LOOKUPS_AT_ONCE_MAX } else { 0 }
+    let both = questions::PLACES + lists::PLACES;
+    if is_asked_for(config) { u32::try_from(both).unwrap_or(u32::MAX) } else { 0 }
 }
 
 fn is_asked_for(config: &Config) -> bool {
@@ -56,8 +57,8 @@ impl<W: World> StageKind<W> for StrangerChecks {
             console: Rc::clone(console),
             server: config.hostname.as_str().into(),
             own_domains: OwnDomains::new(world.tables(), config),
-            of_senders: Semaphore::new(LOOKUPS_AT_ONCE_MAX as usize),
-            of_lists: Semaphore::new(LOOKUPS_AT_ONCE_MAX as usize),
+            of_senders: OfSenders::new(),
+            of_lists: lists::line(),
         });
         let desks = config.listeners.iter().filter_map(|listener| {
             let desk = Desk::new(Rc::clone(&parts), strangers_of(listener)?);
@@ -96,7 +97,15 @@ impl<W: World> Stage for StrangersStage<W> {
     fn connect<'a>(&'a self, session: &'a Rc<Session>) -> Decision<'a, ()> {
         if let Some(desk) = self.desk(session).filter(|desk| desk.asks_lists()) {
             let (desk, client) = (Rc::clone(desk), session.client().address.ip());
-            self.world.spawn().spawn(Box::pin(async move { desk.look_up(client).await }));
+            let gone = session.when_gone();
+            self.world.spawn().spawn(Box::pin(async move {
+                // Of a client that has gone nobody wants to know.
+                tokio::select! {
+                    biased;
+                    () = desk.look_up(client) => {}
+                    () = gone => {}
+                }
+            }));
         }
         Decision::pass()
     }

@@ -1,11 +1,12 @@
 //! What the checks of strangers work with.
 
+use super::questions::OfSenders;
 use mta::console::Console;
 use mta::ingress::OwnDomains;
+use mta::line::Line;
 use mta::seams::World;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 /// What the checks of all listeners share.
 pub(super) struct Parts<W: World> {
@@ -15,7 +16,7 @@ pub(super) struct Parts<W: World> {
     pub(super) server: Arc<str>,
     pub(super) own_domains: OwnDomains<W::Tables>,
     /// Questions about senders; others wait. Whose servers answer them, strangers choose.
-    pub(super) of_senders: Semaphore,
+    pub(super) of_senders: OfSenders,
     /// Questions to lists, whose servers the operator has chosen; nobody else takes their turns.
-    pub(super) of_lists: Semaphore,
+    pub(super) of_lists: Arc<Line>,
 }

@@ -1,19 +1,20 @@
 //! What waits to be hashed, in lanes: known clients in one, strangers and those who failed lately in
-//! another, which is paced. There a wrong password is paid for with a rest: all that wrong ones take is
-//! [`WASTE_SHARE`] of the processors' time at most, however many guess and wherever from. A right
-//! one costs no rest, so that any number of users may come from new places.
+//! two others, which are paced. There a wrong password is paid for with a rest of its lane: all that wrong
+//! ones take is [`WASTE_SHARE`] of the processors' time at most in each, however many guess and wherever
+//! from. A right one costs no rest, so that any number of users may come from new places. A guess at a user
+//! who does not exist takes a turn and no time.
 
 use mail::Mono;
 use mta::seams::{Lane, Overloaded};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What waits in each lane; beyond it clients are told to come again.
+/// What waits in each lane, and guesses at nobody beside it; beyond it clients are told to come again.
 const WAITING_MAX: usize = 256;
 /// Who has waited so long where it is paced is told to come again, in order that those who are served
 /// still wait for it.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// One part in so many of all processors' time may go into wrong passwords.
+/// One part in so many of all processors' time may go into wrong passwords of each paced lane.
 const WASTE_SHARE: u64 = 20;
 /// So much rest may be owed before there is any: a few mistakes delay nobody.
 const OWED_MAX: Duration = Duration::from_secs(5);
@@ -51,94 +52,131 @@ pub(super) enum Next<J> {
 /// All that waits.
 #[derive(Debug)]
 pub(super) struct Lanes<J> {
-    known: VecDeque<J>,
-    strangers: VecDeque<(Mono, J)>,
-    suspects: VecDeque<(Mono, J)>,
+    known: VecDeque<Waiting<J>>,
+    strangers: PacedLane<J>,
+    suspects: PacedLane<J>,
     processors: u64,
+    turns: u32,
+}
+
+#[derive(Debug)]
+struct Waiting<J> {
+    since: Mono,
+    job: J,
+    /// There is nothing to be done: it only waits like others.
+    is_idle: bool,
+}
+
+#[derive(Debug)]
+struct PacedLane<J> {
+    line: VecDeque<Waiting<J>>,
     /// When all is paid that wrong passwords took.
     paid: Mono,
-    turns: u32,
+}
+
+impl<J> PacedLane<J> {
+    fn new() -> PacedLane<J> {
+        PacedLane { line: VecDeque::new(), paid: Mono(0) }
+    }
+
+    /// When the first in it may be served; `None`: nobody waits.
+    fn served_at(&self) -> Option<Mono> {
+        let first = self.line.front()?.since;
+        let rested = Mono(self.paid.0.saturating_sub(OWED_MAX.as_micros() as u64));
+        Some(rested.min(first + WAIT_MAX))
+    }
+
+    /// Whoever has waited too long is told so, as his job is dropped.
+    fn expire(&mut self, now: Mono) {
+        while self.line.front().is_some_and(|first| now >= first.since + WAIT_MAX) {
+            self.line.pop_front();
+        }
+    }
 }
 
 impl<J> Lanes<J> {
     pub(super) fn new(processors: usize) -> Lanes<J> {
         Lanes {
             known: VecDeque::new(),
-            strangers: VecDeque::new(),
-            suspects: VecDeque::new(),
+            strangers: PacedLane::new(),
+            suspects: PacedLane::new(),
             processors: u64::try_from(processors).unwrap_or(u64::MAX).max(1),
-            paid: Mono(0),
             turns: 0,
         }
     }
 
+    /// `is_idle`: it takes its turn and no time. Such leave the places of others to them.
+    ///
     /// # Errors
     /// Too much waits there already.
-    pub(super) fn push(&mut self, lane: Lane, job: J, now: Mono) -> Result<(), Overloaded> {
+    pub(super) fn push(
+        &mut self,
+        lane: Lane,
+        job: J,
+        is_idle: bool,
+        now: Mono,
+    ) -> Result<(), Overloaded> {
         let line = match lane {
-            Lane::Known => return push(&mut self.known, job),
-            Lane::Stranger => &mut self.strangers,
-            Lane::Suspect => &mut self.suspects,
+            Lane::Known => &mut self.known,
+            Lane::Stranger | Lane::Suspect => {
+                let paced = self.paced(lane);
+                // Whose time is over leaves room.
+                paced.expire(now);
+                &mut paced.line
+            }
         };
-        // Whose time is over leaves room.
-        expire(line, now);
-        push(line, (now, job))
+        if line.iter().filter(|waiting| waiting.is_idle == is_idle).count() >= WAITING_MAX {
+            return Err(Overloaded);
+        }
+        line.push_back(Waiting { since: now, job, is_idle });
+        Ok(())
+    }
+
+    fn paced(&mut self, lane: Lane) -> &mut PacedLane<J> {
+        if lane == Lane::Suspect { &mut self.suspects } else { &mut self.strangers }
     }
 
     /// How much waits for a crew.
     pub(super) fn waiting(&self, crew: Crew) -> usize {
         match crew {
             Crew::Prompt => self.known.len(),
-            Crew::Paced => self.strangers.len() + self.suspects.len(),
+            Crew::Paced => self.strangers.line.len() + self.suspects.line.len(),
         }
     }
 
     pub(super) fn next(&mut self, crew: Crew, now: Mono) -> Next<J> {
         match crew {
-            Crew::Prompt => self.known.pop_front().map_or(Next::Nothing, Next::Do),
+            Crew::Prompt => {
+                self.known.pop_front().map_or(Next::Nothing, |waiting| Next::Do(waiting.job))
+            }
             Crew::Paced => self.next_paced(now),
         }
     }
 
     fn next_paced(&mut self, now: Mono) -> Next<J> {
-        expire(&mut self.strangers, now);
-        expire(&mut self.suspects, now);
-        let fronts = [self.strangers.front(), self.suspects.front()];
-        let Some(oldest) = fronts.into_iter().flatten().map(|(since, _)| *since).min() else {
-            return Next::Nothing;
-        };
-        let rested = Mono(self.paid.0.saturating_sub(OWED_MAX.as_micros() as u64));
-        if rested > now {
-            return Next::Rest(rested.min(oldest + WAIT_MAX));
+        self.strangers.expire(now);
+        self.suspects.expire(now);
+        let ready = [self.strangers.served_at(), self.suspects.served_at()];
+        let Some(first) = ready.into_iter().flatten().min() else { return Next::Nothing };
+        if first > now {
+            return Next::Rest(first);
         }
+        let is_ready = ready.map(|at| at.is_some_and(|at| at <= now));
         self.turns = (self.turns + 1) % SUSPECTS_TURN;
-        let lines = match self.turns {
-            0 => [&mut self.suspects, &mut self.strangers],
-            _ => [&mut self.strangers, &mut self.suspects],
+        let lane = match (is_ready, self.turns) {
+            ([true, false], _) => Lane::Stranger,
+            ([false, _], _) | (_, 0) => Lane::Suspect,
+            _ => Lane::Stranger,
         };
-        let job = lines.into_iter().find_map(VecDeque::pop_front);
-        job.map_or(Next::Nothing, |(_, job)| Next::Do(job))
+        let first = self.paced(lane).line.pop_front();
+        first.map_or(Next::Nothing, |waiting| Next::Do(waiting.job))
     }
 
     /// A job that the paced crew began at `began` was for nothing, and took so much of a processor.
-    pub(super) fn note_waste(&mut self, began: Mono, took: Duration) {
+    pub(super) fn note_waste(&mut self, lane: Lane, began: Mono, took: Duration) {
         let share = took.saturating_mul(WASTE_SHARE as u32) / self.processors as u32;
-        self.paid = self.paid.max(began) + share;
-    }
-}
-
-fn push<T>(line: &mut VecDeque<T>, job: T) -> Result<(), Overloaded> {
-    if line.len() >= WAITING_MAX {
-        return Err(Overloaded);
-    }
-    line.push_back(job);
-    Ok(())
-}
-
-/// Whoever has waited too long is told so, as his job is dropped.
-fn expire<J>(line: &mut VecDeque<(Mono, J)>, now: Mono) {
-    while line.front().is_some_and(|(since, _)| now >= *since + WAIT_MAX) {
-        line.pop_front();
+        let paced = self.paced(lane);
+        paced.paid = paced.paid.max(began) + share;
     }
 }
 
@@ -169,7 +207,7 @@ mod tests {
                     let began = now;
                     now = now + MS * 10;
                     if !is_right(job) {
-                        lanes.note_waste(began, MS * 10);
+                        lanes.note_waste(Lane::Stranger, began, MS * 10);
                     }
                     done.push(job);
                 }
@@ -186,7 +224,7 @@ mod tests {
         {
             let mut lanes = Lanes::new(processors);
             let refill = |lanes: &mut Lanes<u32>, now| {
-                while lanes.push(Lane::Stranger, 0, now).is_ok() {}
+                while lanes.push(Lane::Stranger, 0, false, now).is_ok() {}
             };
             // 100 s of 10 ms each, and what may be owed.
             let done = work(&mut lanes, at(100_000), refill, |_| false).len();
@@ -198,7 +236,7 @@ mod tests {
     fn right_passwords_are_not_paced() {
         let mut lanes = Lanes::new(2);
         let refill = |lanes: &mut Lanes<u32>, now| {
-            while lanes.push(Lane::Stranger, 0, now).is_ok() {}
+            while lanes.push(Lane::Stranger, 0, false, now).is_ok() {}
         };
         assert_eq!(work(&mut lanes, at(10_000), refill, |_| true).len(), 1_000);
     }
@@ -207,14 +245,14 @@ mod tests {
     fn few_mistakes_delay_nobody() {
         let mut lanes = Lanes::new(2);
         for _ in 0..50 {
-            lanes.push(Lane::Stranger, 1, START).unwrap();
+            lanes.push(Lane::Stranger, 1, false, START).unwrap();
             assert_eq!(lanes.next(Crew::Paced, START), Next::Do(1));
-            lanes.note_waste(START, MS * 10);
+            lanes.note_waste(Lane::Stranger, START, MS * 10);
         }
-        lanes.push(Lane::Stranger, 2, START).unwrap();
+        lanes.push(Lane::Stranger, 2, false, START).unwrap();
         assert_eq!(lanes.next(Crew::Paced, START), Next::Do(2), "5 s are owed, as may be");
-        lanes.note_waste(START, MS * 10);
-        lanes.push(Lane::Stranger, 3, START).unwrap();
+        lanes.note_waste(Lane::Stranger, START, MS * 10);
+        lanes.push(Lane::Stranger, 3, false, START).unwrap();
         assert_eq!(lanes.next(Crew::Paced, START), Next::Rest(at(100)));
         assert_eq!(lanes.next(Crew::Paced, at(100)), Next::Do(3));
     }
@@ -222,11 +260,12 @@ mod tests {
     #[test]
     fn known_clients_wait_for_nobody() {
         let mut lanes = Lanes::new(1);
-        while lanes.push(Lane::Stranger, 0, START).is_ok() {}
-        while lanes.push(Lane::Suspect, 1, START).is_ok() {}
-        lanes.note_waste(START, Duration::from_secs(100));
+        while lanes.push(Lane::Stranger, 0, false, START).is_ok() {}
+        while lanes.push(Lane::Suspect, 1, false, START).is_ok() {}
+        lanes.note_waste(Lane::Stranger, START, Duration::from_secs(100));
+        lanes.note_waste(Lane::Suspect, START, Duration::from_secs(100));
         assert!(matches!(lanes.next(Crew::Paced, START), Next::Rest(_)));
-        lanes.push(Lane::Known, 2, START).unwrap();
+        lanes.push(Lane::Known, 2, false, START).unwrap();
         assert_eq!(lanes.waiting(Crew::Prompt), 1);
         assert_eq!(lanes.next(Crew::Prompt, START), Next::Do(2));
         assert_eq!(lanes.next(Crew::Prompt, START), Next::Nothing);
@@ -236,8 +275,8 @@ mod tests {
     fn strangers_go_before_those_who_failed_who_get_a_turn_all_the_same() {
         let mut lanes = Lanes::new(1);
         for n in 0..6 {
-            lanes.push(Lane::Suspect, 100 + n, START).unwrap();
-            lanes.push(Lane::Stranger, n, START).unwrap();
+            lanes.push(Lane::Suspect, 100 + n, false, START).unwrap();
+            lanes.push(Lane::Stranger, n, false, START).unwrap();
         }
         let done = work(&mut lanes, at(1_000), |_, _| {}, |_| true);
         assert_eq!(done, [0, 1, 2, 100, 3, 4, 5, 101, 102, 103, 104, 105]);
@@ -247,16 +286,43 @@ mod tests {
     fn each_lane_takes_so_much_and_keeps_nothing_for_long() {
         let mut lanes = Lanes::new(1);
         for lane in [Lane::Known, Lane::Stranger, Lane::Suspect] {
-            let taken = (0..1_000).filter(|n| lanes.push(lane, *n, START).is_ok()).count();
+            let taken = (0..1_000).filter(|n| lanes.push(lane, *n, false, START).is_ok()).count();
             assert_eq!(taken, WAITING_MAX, "{lane:?}");
         }
-        lanes.note_waste(START, Duration::from_secs(100));
+        lanes.note_waste(Lane::Stranger, START, Duration::from_secs(100));
+        lanes.note_waste(Lane::Suspect, START, Duration::from_secs(100));
         let just_before = Mono((START + WAIT_MAX).0 - 1);
         assert_eq!(lanes.next(Crew::Paced, just_before), Next::Rest(START + WAIT_MAX));
-        assert_eq!(lanes.push(Lane::Stranger, 0, just_before), Err(Overloaded));
-        assert_eq!(lanes.push(Lane::Stranger, 7, START + WAIT_MAX), Ok(()));
+        assert_eq!(lanes.push(Lane::Stranger, 0, false, just_before), Err(Overloaded));
+        assert_eq!(lanes.push(Lane::Stranger, 7, false, START + WAIT_MAX), Ok(()));
         assert!(matches!(lanes.next(Crew::Paced, START + WAIT_MAX), Next::Rest(_)));
         assert_eq!(lanes.waiting(Crew::Paced), 1, "the others have been told");
         assert_eq!(lanes.waiting(Crew::Prompt), WAITING_MAX, "these are not paced");
+    }
+
+    #[test]
+    fn suspects_wrong_passwords_leave_strangers_their_own_time() {
+        let mut lanes = Lanes::new(1);
+        lanes.note_waste(Lane::Suspect, START, Duration::from_secs(100));
+        lanes.push(Lane::Suspect, 1, false, START).unwrap();
+        lanes.push(Lane::Stranger, 2, false, START).unwrap();
+        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(2));
+        assert_eq!(lanes.next(Crew::Paced, START), Next::Rest(START + WAIT_MAX));
+        // And the other way round.
+        let mut lanes = Lanes::new(1);
+        lanes.note_waste(Lane::Stranger, START, Duration::from_secs(100));
+        lanes.push(Lane::Suspect, 1, false, START).unwrap();
+        lanes.push(Lane::Stranger, 2, false, START).unwrap();
+        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(1));
+    }
+
+    #[test]
+    fn guesses_at_nobody_take_turns_and_no_places() {
+        let mut lanes = Lanes::new(1);
+        let idle = (0..1_000).filter(|n| lanes.push(Lane::Stranger, *n, true, START).is_ok());
+        assert_eq!(idle.count(), WAITING_MAX);
+        assert_eq!(lanes.push(Lane::Stranger, 2_000, false, START), Ok(()));
+        // The first of them is the first to be served: by its turn nobody can tell what it is.
+        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(0));
     }
 }

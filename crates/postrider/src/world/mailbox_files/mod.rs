@@ -20,6 +20,8 @@ mod sync_costs;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use quota::{Counted, count_at};
+
 use crate::mutex::lock;
 use bytes::Bytes;
 use desk::{Answer, Batch, Desk, Job};

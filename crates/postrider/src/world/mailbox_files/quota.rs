@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -128,9 +129,9 @@ struct Sum {
 
 /// What a mailbox has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counted {
-    bytes: u64,
-    messages: u64,
+pub(crate) struct Counted {
+    pub(crate) bytes: u64,
+    pub(crate) messages: u64,
 }
 
 /// The file, if it is one, and nothing that a link leads to or that would block.
@@ -190,6 +191,12 @@ fn write(top: &OwnedFd, tmp: &OwnedFd, makes: &Makes, quota_bytes: u64, counted:
     }
     // Still there if a directory stands in its place, for one.
     let _ = rustix::fs::unlinkat(tmp, NAME, AtFlags::empty());
+}
+
+/// The same of the mailbox in this directory.
+pub(crate) fn count_at(path: &Path) -> rustix::io::Result<Counted> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    count(&rustix::fs::open(path, flags, Mode::empty())?, Instant::now())
 }
 
 /// Adds up the messages of a mailbox and of its folders, since `begun`. One with more than can be counted has none

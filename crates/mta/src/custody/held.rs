@@ -1,0 +1,136 @@
+//! Messages of a shard that checks hold, with the moment in which each hold ends.
+
+use crate::holding::{Account, Amount, HeldShare, Holdings};
+use crate::meta::{self, HeldMeta};
+use crate::signal::Signal;
+use mail::{MessageId, Wall};
+use queue::EntryId;
+use spool::Meta;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The messages of one shard that are held and were not held by an operator.
+#[derive(Debug, Default)]
+pub(crate) struct HeldMessages {
+    held: RefCell<BTreeMap<MessageId, Held>>,
+    /// In the order in which they end.
+    order: RefCell<BTreeSet<(Wall, MessageId)>>,
+    hold_for: Cell<Duration>,
+    /// The first of the order is another, or the time that they are held.
+    pub(crate) changed: Signal,
+}
+
+#[derive(Debug)]
+struct Held {
+    since: Wall,
+    entry: EntryId,
+    open: usize,
+    is_returnable: bool,
+    _share: HeldShare,
+}
+
+/// A hold that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) id: MessageId,
+    /// One of its recipients.
+    pub(crate) entry: EntryId,
+    /// It goes back to its sender.
+    pub(crate) is_returnable: bool,
+}
+
+impl HeldMessages {
+    /// Messages are held for so long.
+    pub(crate) fn set_hold_for(&self, hold_for: Duration) {
+        self.hold_for.set(hold_for);
+        self.changed.note();
+    }
+
+    /// A message that was queued, held by a check.
+    pub(crate) fn add(
+        &self,
+        (id, entry): (MessageId, EntryId),
+        open: usize,
+        since: Wall,
+        meta: &HeldMeta<'_>,
+        share: HeldShare,
+    ) {
+        let is_returnable = meta.is_returnable;
+        let held = Held { since, entry, open, is_returnable, _share: share };
+        self.held.borrow_mut().insert(id, held);
+        self.order.borrow_mut().insert((since, id));
+        self.changed.note();
+    }
+
+    /// One that the spool held at the start for `reason`, unless an operator held it.
+    pub(crate) fn adopt(
+        &self,
+        holdings: &Arc<Holdings>,
+        (id, entry): (MessageId, EntryId),
+        amount: Amount,
+        (since, meta, reason): (Wall, &Meta, &str),
+    ) {
+        let Some(held) = meta::held_of(meta).filter(|held| held.reason == reason) else { return };
+        let client = meta::client_address(meta);
+        let share = holdings.take(Account::of(client, [held.sender, held.author]), amount);
+        let open = usize::try_from(amount.recipients).unwrap_or(usize::MAX);
+        self.add((id, entry), open, since, &held, share);
+    }
+
+    /// An operator has released the message, or holds it.
+    pub(crate) fn forget(&self, id: MessageId) {
+        if let Some(held) = self.held.borrow_mut().remove(&id) {
+            self.order.borrow_mut().remove(&(held.since, id));
+        }
+    }
+
+    /// `count` recipients of a message are done with.
+    pub(crate) fn settle(&self, id: MessageId, count: usize) {
+        let is_done = {
+            let mut all = self.held.borrow_mut();
+            // Of nearly all messages none is held.
+            let Some(held) = all.get_mut(&id) else { return };
+            held.open = held.open.saturating_sub(count);
+            held.open == 0
+        };
+        if is_done {
+            self.forget(id);
+        }
+    }
+
+    /// When the next hold ends; `None`: nothing is held.
+    pub(crate) fn next_end(&self) -> Option<Wall> {
+        let (since, _) = *self.order.borrow().first()?;
+        Some(since.after(self.hold_for.get()))
+    }
+
+    /// Holds that have ended by `now`, at most `max` of them. Each is given once.
+    pub(crate) fn take_ended(&self, now: Wall, max: usize) -> Vec<Ended> {
+        let (held, mut order) = (self.held.borrow(), self.order.borrow_mut());
+        let mut ended = Vec::new();
+        while ended.len() < max {
+            let Some(&(since, id)) = order.first() else { break };
+            if since.after(self.hold_for.get()) > now {
+                break;
+            }
+            order.pop_first();
+            let known = held.get(&id);
+            ended.extend(known.map(|held| Ended {
+                id,
+                entry: held.entry,
+                is_returnable: held.is_returnable,
+            }));
+        }
+        ended
+    }
+
+    /// Has a hold that ended looked at again as if it had begun now: its message can't be read.
+    pub(crate) fn put_off(&self, id: MessageId, now: Wall) {
+        if let Some(held) = self.held.borrow_mut().get_mut(&id) {
+            held.since = now;
+            self.order.borrow_mut().insert((now, id));
+        }
+    }
+}

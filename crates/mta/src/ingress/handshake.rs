@@ -1,0 +1,94 @@
+//! TLS with a client: a place for the handshake, and what comes of it.
+
+use super::Entrance;
+use crate::alarm::Alarm;
+use crate::seams::{Net, Stream as _, World};
+use crate::seats::{Limits, Seat, unless_displaced};
+use mail::{Mono, Refusal};
+use std::future::poll_fn;
+use std::io;
+use std::sync::atomic::Ordering;
+
+/// Handshakes of one client network at one listener at once; of clients that may relay or are known, any
+/// number.
+const HANDSHAKES_PER_NETWORK: u32 = 10;
+
+impl<W: World> Entrance<W> {
+    /// Whether another handshake may begin: one that has not may have to give way. Clients that may relay, and those
+    /// that were a user lately, leave their places to nobody.
+    ///
+    /// # Errors
+    /// There are as many as the configuration allows.
+    pub fn may_encrypt(&mut self) -> Result<(), Refusal> {
+        let shared = &self.ingress.services.shared;
+        let limits = Limits {
+            all: shared.handshakes_max.load(Ordering::Relaxed),
+            network: HANDSHAKES_PER_NETWORK,
+        };
+        let (ip, rank) = (self.session.client().address.ip(), self.count.rank());
+        self.handshake = shared.handshakes.enter(self.count.socket, ip, rank, limits);
+        match self.handshake {
+            Some(_) => Ok(()),
+            None => Err(Refusal::transient((7, 0), "Too many TLS handshakes, try again later")),
+        }
+    }
+
+    /// Whether there is a certificate now to do it with.
+    #[must_use]
+    pub fn can_encrypt(&self) -> bool {
+        self.ingress.services.world.net().can_encrypt()
+    }
+
+    /// Has the client encrypt the connection, which must be done by `until`; after
+    /// [`Entrance::may_encrypt`].
+    ///
+    /// # Errors
+    /// What went wrong; the connection is gone then.
+    pub async fn encrypt(
+        &mut self,
+        stream: <W::Net as Net>::Stream,
+        alarm: &mut Alarm<W::Time>,
+        until: Mono,
+    ) -> io::Result<<W::Net as Net>::Stream> {
+        let services = &self.ingress.services;
+        let asked = self.session.listener().client_certificates.clone();
+        let mut seat = self.handshake.take();
+        let activity = seat.as_ref().map(Seat::activity);
+        let mut stream = stream;
+        let begun = async {
+            poll_fn(|cx| stream.poll_readable(cx)).await;
+            if let Some(activity) = activity {
+                activity.store(true, Ordering::Relaxed);
+            }
+            match &asked {
+                Some(asked) => services.world.net().encrypt_asking(stream, asked).await,
+                None => {
+                    let (stream, encryption) =
+                        services.world.net().encrypt_accepted(stream).await?;
+                    Ok((stream, encryption, None))
+                }
+            }
+        };
+        let done = alarm.within(|_| until, unless_displaced(begun, &mut seat)).await;
+        match done.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
+            Ok((stream, encryption, certificate)) => {
+                services.metrics.tls_handshakes.inc();
+                self.session.note_encrypted(encryption);
+                if let (Some(asked), Some(certificate)) = (asked, certificate) {
+                    self.recognise(&asked, &certificate).await;
+                }
+                Ok(stream)
+            }
+            Err(error) => {
+                services.metrics.tls_handshakes_failed.inc();
+                let client = self.session.client();
+                let (address, listener) = (client.address, &client.listener);
+                let text = format_args!(
+                    "the TLS handshake failed client={address} listener={listener}: {error}"
+                );
+                services.console.debug("tls", text);
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Room for messages that anybody may have kept here: those that a check holds, and the postmaster's.
+
+use super::draft::Draft;
+use super::refusals;
+use crate::holding::{Account, Amount, Full, HeldShare};
+use crate::meta;
+use crate::own_mailbox;
+use crate::seams::World;
+use crate::services::Services;
+use bytes::Bytes;
+use config::Config;
+use mail::{Mailbox, Refusal};
+
+/// A held message's part of what checks may hold, and what the spool keeps of that.
+#[derive(Debug)]
+pub(super) struct HoldRoom {
+    pub(super) share: HeldShare,
+    pub(super) field: (u16, Bytes),
+}
+
+/// Takes room for the message if anything holds it, and notes in it how the hold ends.
+///
+/// # Errors
+/// As much is held as may be, of all clients or of this one.
+pub(super) fn reserve_held<W: World>(
+    services: &Services<W>,
+    draft: &mut Draft,
+) -> Result<Option<HoldRoom>, Refusal> {
+    let Some(reason) = draft.additions.hold.as_deref() else { return Ok(None) };
+    let sender = draft.envelope.reverse_path.as_ref().map_or("", Mailbox::domain_str);
+    let author = draft.additions.author.as_deref().unwrap_or_default();
+    let accounts = Account::of(Some(draft.client.address.ip()), [sender, author]);
+    let amount = Amount {
+        recipients: draft.envelope.recipients.len() as u64,
+        bytes: draft.facts.body_bytes,
+    };
+    let share = services.shared.holdings.try_take(accounts, amount).map_err(|full| {
+        services.metrics.held_refused.inc();
+        match full {
+            Full::All => refusals::HELD_MAIL_FULL,
+            Full::One => refusals::HELD_OF_CLIENT,
+        }
+    })?;
+    // RFC 5321 §6.2: reports to forged senders do more harm than mail that is lost.
+    let is_returnable = !draft.is_from_stranger || draft.additions.is_sender_proven;
+    let field = meta::held(is_returnable, sender, author, reason);
+    Ok(Some(HoldRoom { share, field }))
+}
+
+/// Takes room for the message in the postmaster's mailbox, if it is kept there.
+///
+/// # Errors
+/// There is none, now or ever.
+pub(super) fn reserve_own_mailbox<W: World>(
+    services: &Services<W>,
+    config: &Config,
+    draft: &Draft,
+) -> Result<(), Refusal> {
+    let is_kept_here = config.routes.get(config.postmaster.route).is_some_and(|r| r.is_built_in());
+    let mut recipients = draft.envelope.recipients.iter().map(|recipient| &recipient.mailbox);
+    if !is_kept_here || !recipients.any(|mailbox| config.is_postmaster(mailbox)) {
+        return Ok(());
+    }
+    let taken = services.shared.own_mailbox.take(draft.facts.body_bytes);
+    taken.map_err(|full| match full {
+        own_mailbox::Full::Now => refusals::OWN_MAILBOX_FULL,
+        own_mailbox::Full::Always => refusals::OWN_MAILBOX_TOO_SMALL,
+    })
+}

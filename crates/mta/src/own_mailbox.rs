@@ -1,0 +1,124 @@
+//! The mailbox in the spool's directory that keeps the postmaster's mail where no route takes it. Anybody
+//! may write to the postmaster (RFC 5321 §4.5.1), and the disk is the spool's: it has a quota, which is
+//! asked for before the mail is accepted.
+
+use config::Config;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Octets that it may have, those on their way there included.
+pub use config::OWN_MAILBOX_BYTES_MAX;
+
+/// Set aside for envelope and header fields of a message on its way there.
+const FIELDS_BYTES: u64 = 4 * 1024;
+
+/// The mailbox, as far as it was looked at.
+#[derive(Debug, Default)]
+pub struct OwnMailbox(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// `None`: a route takes the postmaster's mail.
+    path: Option<PathBuf>,
+    found: Found,
+    /// Accepted since the last look, and between that and the one before: in part it was found.
+    recent: u64,
+    before: u64,
+}
+
+/// What a look at the mailbox found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+/// The mailbox has no room for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// Until somebody fetches mail.
+    Now,
+    /// Nor would it have when it is empty.
+    Always,
+}
+
+impl OwnMailbox {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows the configuration.
+    pub(crate) fn adopt(&self, config: &Config) {
+        self.lock().path = config.own_mailbox();
+    }
+
+    /// Where it is, if mail is kept there.
+    #[must_use]
+    pub fn path(&self) -> Option<PathBuf> {
+        self.lock().path.clone()
+    }
+
+    /// Somebody has looked into it.
+    pub fn note(&self, found: Found) {
+        let mut state = self.lock();
+        state.found = found;
+        state.before = std::mem::take(&mut state.recent);
+    }
+
+    /// What the last look found, where mail is kept in it.
+    #[must_use]
+    pub fn found(&self) -> Option<Found> {
+        let state = self.lock();
+        state.path.is_some().then_some(state.found)
+    }
+
+    /// Has room for so many octets of content taken.
+    pub(crate) fn take(&self, bytes: u64) -> Result<(), Full> {
+        let bytes = bytes.saturating_add(FIELDS_BYTES);
+        let mut state = self.lock();
+        match state.used().saturating_add(bytes) {
+            _ if bytes > OWN_MAILBOX_BYTES_MAX => Err(Full::Always),
+            after if after > OWN_MAILBOX_BYTES_MAX => Err(Full::Now),
+            _ => {
+                state.recent = state.recent.saturating_add(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether there is room for anything at all.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.lock().used().saturating_add(FIELDS_BYTES) > OWN_MAILBOX_BYTES_MAX
+    }
+}
+
+impl State {
+    fn used(&self) -> u64 {
+        self.found.bytes.saturating_add(self.recent).saturating_add(self.before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mailbox_takes_its_quota_and_no_more() {
+        let mailbox = OwnMailbox::default();
+        let most = OWN_MAILBOX_BYTES_MAX - FIELDS_BYTES;
+        assert_eq!(mailbox.take(most + 1), Err(Full::Always));
+        assert_eq!(mailbox.take(most), Ok(()));
+        assert!(mailbox.is_full());
+        assert_eq!(mailbox.take(0), Err(Full::Now));
+        // What is on its way when somebody looks is in the mailbox at the next look but one.
+        mailbox.note(Found::default());
+        assert_eq!(mailbox.take(0), Err(Full::Now));
+        mailbox.note(Found { messages: 1, bytes: most });
+        assert!(!mailbox.is_full());
+        assert_eq!((mailbox.take(0), mailbox.take(0)), (Ok(()), Err(Full::Now)));
+        mailbox.note(Found::default());
+        mailbox.note(Found::default());
+        assert_eq!(mailbox.take(most), Ok(()));
+    }
+}

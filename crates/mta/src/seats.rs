@@ -1,0 +1,374 @@
+//! Places of clients who have shown nothing yet: TLS handshakes under way, sessions. When all are taken a
+//! client that comes gets one nevertheless: the oldest idle place of those who hold most gives way.
+//!
+//! What is counted is a client network (IPv4 address, IPv6 /64), and above it a group of networks (IPv4 /24,
+//! IPv6 /48), which one customer may have whole. So a stranger with a thousand networks displaces himself.
+
+#[cfg(test)]
+mod tests;
+
+use crate::clients::{group_of, network_of};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use tokio::sync::oneshot;
+
+/// Groups, and networks of each, that are looked at for an idle place before one that is in use is taken.
+const LOOKED_AT: usize = 8;
+/// An unproven network that comes displaces a proven one only if that holds so many more.
+const PROVEN_MARGIN: u32 = 2;
+
+/// What is known of a client that takes a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// Nothing.
+    Unproven,
+    /// Mail of its network was accepted lately.
+    Proven,
+    /// It may relay, or was a user lately: it gives way to nobody.
+    Privileged,
+}
+
+/// The network, and the group that it is in.
+fn network_and_group(ip: IpAddr) -> (IpAddr, IpAddr) {
+    (network_of(ip), group_of(ip))
+}
+
+/// How many it holds, its oldest place, and which it is: the last in this order gives way.
+type Key = (u32, Reverse<u64>, IpAddr);
+
+/// Places of one rank, unproven or proven, in each array.
+const RANKS: usize = 2;
+
+#[derive(Debug, Default)]
+struct Network {
+    count: u32,
+    tickets: [BTreeSet<u64>; RANKS],
+    keys: [Option<Key>; RANKS],
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    count: u32,
+    networks: BTreeMap<IpAddr, Network>,
+    order: [BTreeSet<Key>; RANKS],
+    keys: [Option<Key>; RANKS],
+}
+
+/// Those of one listener.
+#[derive(Debug, Default)]
+struct Pool {
+    count: u32,
+    groups: BTreeMap<IpAddr, Group>,
+    order: [BTreeSet<Key>; RANKS],
+}
+
+#[derive(Debug)]
+struct Held {
+    pool: usize,
+    network: IpAddr,
+    group: IpAddr,
+    rank: Rank,
+    is_busy: Arc<AtomicBool>,
+    call: oneshot::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    held: BTreeMap<u64, Held>,
+    pools: BTreeMap<usize, Pool>,
+}
+
+/// Places, over all shards.
+#[derive(Debug, Default)]
+pub struct Seats(Mutex<State>);
+
+/// How many places there may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Of all together.
+    pub(crate) all: u32,
+    /// Of one network of strangers.
+    pub(crate) network: u32,
+}
+
+impl Seats {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Places that are taken.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.lock().held.len() as u32
+    }
+
+    /// A place within these limits, another's if need be; `None`: nobody has to give way.
+    pub(crate) fn enter(
+        self: &Arc<Seats>,
+        pool: usize,
+        ip: IpAddr,
+        rank: Rank,
+        limits: Limits,
+    ) -> Option<Seat> {
+        let mut state = self.lock();
+        let (network, group) = network_and_group(ip);
+        if rank != Rank::Privileged && state.count_of(pool, group, network).1 >= limits.network {
+            // Its own oldest idle place, and nobody else's.
+            let own = state.idle_of(pool, group, network)?;
+            state.displace(own);
+        }
+        // One place in ten is for the privileged.
+        let kept = if rank == Rank::Privileged { 0 } else { limits.all / 10 };
+        if state.held.len() as u32 >= limits.all - kept {
+            let victim = state.victim_anywhere(pool, group, network, rank)?;
+            state.displace(victim);
+        }
+        Some(self.take(&mut state, pool, ip, rank))
+    }
+
+    /// A place whatever the limits, which others look after.
+    pub(crate) fn sit(self: &Arc<Seats>, pool: usize, ip: IpAddr, rank: Rank) -> Seat {
+        self.take(&mut self.lock(), pool, ip, rank)
+    }
+
+    /// Has somebody give way to a client that comes; the address of who did, and its pool.
+    /// `is_anywhere`: it need not be of the same pool.
+    pub(crate) fn make_room(
+        &self,
+        pool: usize,
+        ip: IpAddr,
+        rank: Rank,
+        is_anywhere: bool,
+    ) -> Option<(usize, IpAddr)> {
+        let mut state = self.lock();
+        let (network, group) = network_and_group(ip);
+        let victim = state.victim(pool, pool, group, network, rank);
+        let anywhere = || state.victim_anywhere(pool, group, network, rank);
+        let victim = victim.or_else(|| is_anywhere.then(anywhere).flatten())?;
+        let held = state.held.get(&victim)?;
+        let displaced = (held.pool, held.network);
+        state.displace(victim);
+        Some(displaced)
+    }
+
+    fn take(self: &Arc<Seats>, state: &mut State, pool: usize, ip: IpAddr, rank: Rank) -> Seat {
+        let (network, group) = network_and_group(ip);
+        let ticket = state.next;
+        state.next += 1;
+        let (call, called) = oneshot::channel();
+        let is_busy = Arc::<AtomicBool>::default();
+        let held = Held { pool, network, group, rank, is_busy: Arc::clone(&is_busy), call };
+        state.index(ticket, &held, true);
+        state.held.insert(ticket, held);
+        Seat { seats: Arc::clone(self), ticket, is_busy, called: Some(called) }
+    }
+}
+
+impl State {
+    /// What the group and the network hold in this pool.
+    fn count_of(&self, pool: usize, group: IpAddr, network: IpAddr) -> (u32, u32) {
+        let group = self.pools.get(&pool).and_then(|pool| pool.groups.get(&group));
+        let network = group.and_then(|group| group.networks.get(&network));
+        (group.map_or(0, |group| group.count), network.map_or(0, |network| network.count))
+    }
+
+    fn is_idle(&self, ticket: u64) -> bool {
+        self.held.get(&ticket).is_some_and(|held| !held.is_busy.load(Ordering::Relaxed))
+    }
+
+    fn idle_of(&self, pool: usize, group: IpAddr, network: IpAddr) -> Option<u64> {
+        let network = self.pools.get(&pool)?.groups.get(&group)?.networks.get(&network)?;
+        network.tickets.iter().flatten().copied().find(|ticket| self.is_idle(*ticket))
+    }
+
+    /// Of all pools, the fullest first.
+    fn victim_anywhere(
+        &self,
+        own: usize,
+        group: IpAddr,
+        network: IpAddr,
+        rank: Rank,
+    ) -> Option<u64> {
+        let mut pools: Vec<(u32, usize)> =
+            self.pools.iter().map(|(index, pool)| (pool.count, *index)).collect();
+        pools.sort_unstable();
+        let mut pools = pools.into_iter().rev();
+        pools.find_map(|(_, pool)| self.victim(pool, own, group, network, rank))
+    }
+
+    /// Who in `pool` gives way to a client of `own`.
+    fn victim(
+        &self,
+        pool: usize,
+        own: usize,
+        group: IpAddr,
+        network: IpAddr,
+        rank: Rank,
+    ) -> Option<u64> {
+        let (of_group, of_network) = self.count_of(own, group, network);
+        let pool = self.pools.get(&pool)?;
+        let mut in_use = None;
+        for (order, its_rank) in pool.order.iter().zip([Rank::Unproven, Rank::Proven]) {
+            let margin = match (its_rank, rank) {
+                (Rank::Unproven, Rank::Proven | Rank::Privileged) => 0,
+                (Rank::Unproven, Rank::Unproven) => 1,
+                (_, Rank::Privileged) => 0,
+                _ => PROVEN_MARGIN,
+            };
+            for &(count, _, of) in order.iter().rev().take(LOOKED_AT) {
+                let is_own = of == group;
+                if !is_own && count < of_group.saturating_add(margin) {
+                    break;
+                }
+                let Some(candidates) = pool.groups.get(&of) else { continue };
+                let networks = &candidates.order[its_rank as usize];
+                for &(count, _, of) in networks.iter().rev().take(LOOKED_AT) {
+                    if is_own && count < of_network.saturating_add(margin) {
+                        break;
+                    }
+                    let Some(candidate) = candidates.networks.get(&of) else { continue };
+                    let tickets = &candidate.tickets[its_rank as usize];
+                    if let Some(idle) = tickets.iter().find(|ticket| self.is_idle(**ticket)) {
+                        return Some(*idle);
+                    }
+                    in_use = in_use.or(tickets.first().copied());
+                }
+            }
+        }
+        in_use
+    }
+
+    /// The place is another's from now on, and its holder is told.
+    fn displace(&mut self, ticket: u64) {
+        if let Some(held) = self.held.remove(&ticket) {
+            self.index(ticket, &held, false);
+            let _ = held.call.send(());
+        }
+    }
+
+    /// Counts a place, or counts it no more.
+    fn index(&mut self, ticket: u64, held: &Held, is_there: bool) {
+        let one = |count: &mut u32| {
+            *count = if is_there { *count + 1 } else { count.saturating_sub(1) };
+        };
+        let pool = self.pools.entry(held.pool).or_default();
+        one(&mut pool.count);
+        let group = pool.groups.entry(held.group).or_default();
+        one(&mut group.count);
+        let network = group.networks.entry(held.network).or_default();
+        one(&mut network.count);
+        // Who gives way to nobody is counted alone.
+        if let Some(tickets) = network.tickets.get_mut(held.rank as usize) {
+            if is_there {
+                tickets.insert(ticket);
+            } else {
+                tickets.remove(&ticket);
+            }
+        }
+        for rank in 0..RANKS {
+            let first = network.tickets[rank].first();
+            let key = first.map(|first| (network.count, Reverse(*first), held.network));
+            replace(&mut group.order[rank], &mut network.keys[rank], key);
+            let oldest = group.order[rank].last().map(|(_, oldest, _)| *oldest);
+            let key = oldest.map(|oldest| (group.count, oldest, held.group));
+            replace(&mut pool.order[rank], &mut group.keys[rank], key);
+        }
+        if network.count == 0 {
+            group.networks.remove(&held.network);
+        }
+        if group.count == 0 {
+            pool.groups.remove(&held.group);
+        }
+    }
+}
+
+fn replace(order: &mut BTreeSet<Key>, known: &mut Option<Key>, key: Option<Key>) {
+    if *known != key {
+        known.take().map(|old| order.remove(&old));
+        order.extend(key);
+        *known = key;
+    }
+}
+
+/// A place; dropped, it is free.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    seats: Arc<Seats>,
+    ticket: u64,
+    is_busy: Arc<AtomicBool>,
+    /// `None`: that it must go was said already.
+    called: Option<oneshot::Receiver<()>>,
+}
+
+impl Seat {
+    /// Whether anything goes on: who is idle gives way first.
+    pub(crate) fn set_busy(&self, is_busy: bool) {
+        self.is_busy.store(is_busy, Ordering::Relaxed);
+    }
+
+    /// The same, for whoever has not got it at hand.
+    pub(crate) fn activity(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_busy)
+    }
+
+    /// More is known of its client.
+    pub(crate) fn raise(&self, rank: Rank) {
+        let mut state = self.seats.lock();
+        let Some(mut held) = state.held.remove(&self.ticket) else { return };
+        state.index(self.ticket, &held, false);
+        held.rank = rank;
+        state.index(self.ticket, &held, true);
+        state.held.insert(self.ticket, held);
+    }
+
+    /// Ready once another has the place.
+    pub(crate) fn poll_displaced(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(called) = &mut self.called else { return Poll::Ready(()) };
+        match Pin::new(called).poll(cx) {
+            Poll::Ready(_) => {
+                self.called = None;
+                Poll::Ready(())
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Gives the place back. False: another has it.
+    pub(crate) fn leave(&self) -> bool {
+        let mut state = self.seats.lock();
+        let Some(held) = state.held.remove(&self.ticket) else { return false };
+        state.index(self.ticket, &held, false);
+        true
+    }
+}
+
+/// Does `work` unless the place becomes another's meanwhile.
+pub(crate) async fn unless_displaced<T>(
+    work: impl Future<Output = io::Result<T>>,
+    seat: &mut Option<Seat>,
+) -> io::Result<T> {
+    let mut work = std::pin::pin!(work);
+    poll_fn(|cx| {
+        if let Some(seat) = seat
+            && seat.poll_displaced(cx).is_ready()
+        {
+            return Poll::Ready(Err(io::Error::other("others wait, and the server is full")));
+        }
+        work.as_mut().poll(cx)
+    })
+    .await
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let _ = self.leave();
+    }
+}

@@ -1,0 +1,208 @@
+//! Clients in crowds: a stranger with a hundred networks at full effort keeps nobody from being served.
+
+use super::client::{Client, FRIEND};
+use super::node::{Node, config, play};
+use super::submission::{self, plain};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+use tokio::time::sleep;
+
+const ROUTES: &str = "[[route]]\ndomains = [\"ours.test\"]\nmaildir = { path = \"/mail/{local}\" }\n\
+                      [[route]]\nsmtp = { hosts = [\"192.0.2.1:25\"] }\n";
+
+/// A hundred networks: /64s of one /48, and IPv4 addresses far apart.
+fn hostile(n: u16) -> IpAddr {
+    match n % 2 {
+        0 => Ipv6Addr::new(0x2001, 0xdb8, 7, n / 2 % 50, 0, 0, 0, 9).into(),
+        _ => Ipv4Addr::new(198, 18, (n / 2 % 50) as u8, 9).into(),
+    }
+}
+
+fn healthy(n: u8) -> IpAddr {
+    Ipv4Addr::new(203, 0, n, 7).into()
+}
+
+fn with(listener: &str) -> String {
+    config(ROUTES).replace("relay_from", &format!("{listener}\nrelay_from"))
+}
+
+const CONTENT: &str = "Subject: x\r\n\r\nbody\r\n";
+
+#[test]
+fn idle_sessions_of_a_hundred_networks_give_way_to_others() {
+    play(|| async {
+        let node = Node::start(&with("max_sessions = 200")).await;
+        // Strangers may have nine in ten.
+        let mut idle = Vec::new();
+        for n in 0..180 {
+            idle.push(Client::connect(&node, hostile(n)).await);
+        }
+        for n in 0..100 {
+            // The stranger comes again and again, five times a second.
+            for again in 0..5 {
+                // It displaces its own, or none.
+                let mut one = Client::open(&node, hostile(n * 5 + again));
+                one.reply().await;
+                idle.push(one);
+            }
+            let before = node.age();
+            let mut client = Client::connect(&node, healthy(n as u8)).await;
+            let said = client.send("a@s.test", &["jo@ours.test"], CONTENT).await;
+            assert!(said.starts_with("250 2.0.0"), "{n}: {said}");
+            assert!(node.age() - before < Duration::from_secs(1));
+            client.say("QUIT").await;
+            sleep(Duration::from_millis(200)).await;
+        }
+        // The first that came gave way first, and heard so.
+        assert_eq!(
+            idle[0].reply().await,
+            "421 4.3.2 relay.test Too many sessions; try again later"
+        );
+        assert!(node.metrics.sessions_displaced.get() >= 20);
+        // Clients that may relay have a tenth, whatever strangers do.
+        let mut friend = Client::connect(&node, FRIEND).await;
+        let said = friend.send("me@s.test", &["x@far.test"], CONTENT).await;
+        assert!(said.starts_with("250 2.0.0"), "{said}");
+    });
+}
+
+#[test]
+fn those_in_a_transaction_and_those_whose_mail_was_accepted_stay() {
+    play(|| async {
+        let node = Node::start(&with("max_sessions = 20")).await;
+        let mut well = Client::connect(&node, healthy(1)).await;
+        assert!(well.send("a@s.test", &["jo@ours.test"], CONTENT).await.starts_with("250 2.0.0"));
+        let mut begun = Client::connect(&node, healthy(2)).await;
+        begun.say("MAIL FROM:<a@s.test>").await;
+        let mut idle = Vec::new();
+        for n in 0..100 {
+            idle.push(Client::open(&node, hostile(n)));
+        }
+        sleep(Duration::from_millis(1)).await;
+        assert!(begun.say("RCPT TO:<jo@ours.test>").await.starts_with("250 "));
+        assert!(begun.content(CONTENT).await.starts_with("250 2.0.0"));
+        assert!(well.send("a@s.test", &["jo@ours.test"], CONTENT).await.starts_with("250 2.0.0"));
+        // Others come all the same, and are proven by their mail.
+        for n in 50..60 {
+            let mut client = Client::connect(&node, healthy(n)).await;
+            let said = client.send("a@s.test", &["jo@ours.test"], CONTENT).await;
+            assert!(said.starts_with("250 2.0.0"), "{said}");
+            idle.push(client);
+        }
+        assert!(well.say("NOOP").await.starts_with("250 "));
+    });
+}
+
+#[test]
+fn handshakes_of_a_hundred_networks_give_way_to_others() {
+    play(|| async {
+        let text = format!("{}[tls]\nmax_handshakes = 100\n", submission::config(""));
+        let node = Node::start(&text).await;
+        node.world.set_entry("passwords", "jo", Ok("{PLAIN}right"));
+        node.world.wait_for_hello();
+        let mut idle = Vec::new();
+        for n in 0..1_000 {
+            idle.push(Client::open(&node, hostile(n)));
+        }
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(node.shared.handshakes.count(), 90);
+        for n in 0..100 {
+            for again in 0..5 {
+                idle.push(Client::open(&node, hostile(n * 5 + again)));
+            }
+            let before = node.age();
+            let mut client = Client::open(&node, healthy(n as u8));
+            // Its ClientHello, as far as this world knows one.
+            client.write("hello\r\n").await;
+            let greeting = client.reply().await;
+            assert!(greeting.starts_with("220 "), "{n}: {greeting:?}");
+            client.say("EHLO client.test").await;
+            assert!(client.say(&plain("jo", "right")).await.starts_with("235"));
+            assert!(node.age() - before < Duration::from_secs(1));
+            sleep(Duration::from_millis(200)).await;
+        }
+        // A network has ten at most, whoever it is.
+        let before = node.shared.handshakes.count();
+        let own: Vec<Client> = (0..30).map(|_| Client::open(&node, healthy(200))).collect();
+        sleep(Duration::from_millis(1)).await;
+        assert!(node.shared.handshakes.count() <= before.max(90) + 10);
+        drop(own);
+    });
+}
+
+/// A listener that checks strangers.
+fn checking(checks: &str) -> String {
+    let listener = format!("max_sessions_per_address = 1000\nchecks = {{ {checks} }}");
+    with(&listener)
+}
+
+async fn rcpt(node: &Node, from: IpAddr, sender: &str) -> String {
+    let mut client = Client::connect(node, from).await;
+    client.say(&format!("MAIL FROM:<{sender}>")).await;
+    client.say("RCPT TO:<jo@ours.test>").await
+}
+
+#[test]
+fn senders_of_slow_zones_keep_nobody_else_waiting() {
+    play(|| async {
+        let node = Node::start(&checking("sender_domain = \"reject\"")).await;
+        // A hundred networks, six sessions of each, and as many zones whose servers are silent.
+        let mut hostile_ones = Vec::new();
+        for n in 0..600 {
+            let zone = format!("d{n}.slow{}.test", n % 100);
+            node.world.set_silent(&zone);
+            let mut client = Client::connect(&node, hostile(n)).await;
+            client.say(&format!("MAIL FROM:<a@{zone}>")).await;
+            client.write("RCPT TO:<jo@ours.test>\r\n").await;
+            hostile_ones.push(client);
+        }
+        let mut late = 0;
+        for n in 0..100_u8 {
+            let domain = format!("good{n}.test");
+            let host = mta::seams::Mx { preference: 10, host: format!("mx.{domain}") };
+            node.world.set_mx(&domain, Ok(vec![host]));
+            let before = node.age();
+            let said = rcpt(&node, healthy(n), &format!("a@{domain}")).await;
+            assert!(said.starts_with("250 "), "{said}");
+            late += usize::from(node.age() - before > Duration::from_secs(1));
+            // Those that were not known come again.
+            for (again, client) in
+                hostile_ones.iter_mut().enumerate().skip(usize::from(n) * 6).take(6)
+            {
+                let said = client.reply().await;
+                assert!(said.starts_with("450 4.4.3"), "{said}");
+                let zone = format!("e{again}.slow{}.test", again % 100);
+                node.world.set_silent(&zone);
+                client.say("RSET").await;
+                client.say(&format!("MAIL FROM:<a@{zone}>")).await;
+                client.write("RCPT TO:<jo@ours.test>\r\n").await;
+            }
+        }
+        assert!(late <= 5, "{late} of 100 waited for more than a second");
+    });
+}
+
+#[test]
+fn questions_to_lists_end_with_the_client_for_whom_they_are() {
+    play(|| async {
+        let node = Node::start(&checking("dnsbl = [\"slow.example\"]")).await;
+        for n in 0..2_000 {
+            let IpAddr::V4(ip) = healthy((n % 250) as u8) else { continue };
+            let [a, b, c, d] = ip.octets();
+            node.world.set_silent(&format!("{d}.{c}.{b}.{a}.slow.example"));
+        }
+        // Connections that are closed at once, from as many networks.
+        for n in 0..2_000_u16 {
+            let ip = IpAddr::from([198, 19, (n / 250) as u8, (n % 250) as u8]);
+            let IpAddr::V4(four) = ip else { continue };
+            let [a, b, c, d] = four.octets();
+            node.world.set_silent(&format!("{d}.{c}.{b}.{a}.slow.example"));
+            drop(Client::open(&node, ip));
+        }
+        sleep(Duration::from_millis(10)).await;
+        let before = node.age();
+        let ip = IpAddr::from([203, 1, 113, 7]);
+        assert!(rcpt(&node, ip, "a@s.test").await.starts_with("250 "));
+        assert!(node.age() - before < Duration::from_secs(1), "{:?}", node.age() - before);
+    });
+}
