@@ -102,10 +102,12 @@ impl ControlSocket {
                 idle.oldest_gives_way();
             }
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
+            // Before its task runs: the next client may want its place first.
+            let waits = idle.enter();
             let (plane, idle) = (Arc::clone(&plane), Arc::clone(&idle));
             tokio::spawn(async move {
                 // An error here is the client's going away.
-                let _ = serve_client(stream, &plane, &idle).await;
+                let _ = serve_client(stream, &plane, (&idle, waits)).await;
                 drop(place);
             });
         }
@@ -182,8 +184,11 @@ impl Idle {
     }
 }
 
-async fn serve_client(mut stream: UnixStream, plane: &ControlPlane, idle: &Idle) -> io::Result<()> {
-    let (number, gives_way) = idle.enter();
+async fn serve_client(
+    mut stream: UnixStream,
+    plane: &ControlPlane,
+    (idle, (number, gives_way)): (&Idle, (u64, oneshot::Receiver<()>)),
+) -> io::Result<()> {
     let request = tokio::select! {
         biased;
         request = tokio::time::timeout(REQUEST_TIMEOUT, read_request(&mut stream)) => {

@@ -64,7 +64,7 @@ fn no_state_file_keeps_the_server_from_starting_and_what_was_lost_is_reported() 
     let files = Files::new();
     let text = format!(
         "{}[[source]]\nname = \"new\"\naddress = \"127.0.0.2\"\n\
-         warmup = {{ start = \"2026-01-01\", per_day = 480 }}\n\
+         warmup = {{ start = \"2026-01-01\", per_day = [480] }}\n\
          [[pool]]\nname = \"bulk\"\nsources = [{{ name = \"new\" }}]\n\
          [[route]]\nname = \"out\"\npool = \"bulk\"\nsmtp = {{ hosts = [\"127.0.0.1:9\"] }}\n",
         config("checks = { greylist = { delay = \"2s\", by_spf = false } }\n"),

@@ -228,6 +228,8 @@ fn content_that_can_not_go_to_disk_is_read_to_its_end_and_then_put_off() {
             }
             let reply = client.content(&format!("Subject: long\r\n\r\n{body}")).await;
             node.disk.clear_failure();
+            // The log looks for room again.
+            tokio::time::sleep(Duration::from_secs(5)).await;
             let expected = if is_full { "452 4.3.1" } else { "250" };
             assert!(reply.starts_with(expected), "{reply}");
             assert!(!is_full || node.shared.body_memory.used() == 0);
