@@ -366,7 +366,7 @@ mod tests {
             assert_eq!(clients.enter(0, ip, room, START), Ok(()));
             clients.settle(0, ip);
         }
-        assert_eq!(clients.enter(0, ip, room, START), Err(Full::Server));
+        assert_eq!(clients.enter(0, ip, room, START), Err(Full::Listener));
         clients.leave_settled(0);
         assert_eq!(clients.enter(0, ip, room, START), Ok(()));
         assert_eq!(clients.enter(0, ip, Room { listener: 9, ..room }, START), Err(Full::Client));
