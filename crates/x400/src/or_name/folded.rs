@@ -88,10 +88,12 @@ impl OrAddress {
         ] {
             push(&mut all, attribute, value);
         }
-        for (index, unit) in self.units.iter().enumerate() {
+        // An empty one is none, and does not move the others.
+        for (index, unit) in self.units.iter().filter(|unit| !is_blank(unit)).enumerate() {
             push(&mut all, Attribute::Unit(u8::try_from(index).unwrap_or(u8::MAX)), unit);
         }
-        for attribute in &self.domain_defined {
+        // Without a type a value says nothing.
+        for attribute in self.domain_defined.iter().filter(|attribute| !is_blank(&attribute.kind)) {
             let kind = fold(&attribute.kind.to_text().unwrap_or_default());
             let kind = String::from_utf8_lossy(&kind).into();
             push(&mut all, Attribute::DomainDefined(kind), &attribute.value);
@@ -102,6 +104,11 @@ impl OrAddress {
         all.sort();
         Folded(all)
     }
+}
+
+/// Has no text, or blanks alone.
+fn is_blank(value: &Value) -> bool {
+    value.to_text().is_none_or(|text| text.trim().is_empty())
 }
 
 /// An empty value is none.

@@ -14,7 +14,10 @@ use x400::reasons::Cause;
 const FIELDS: [(&str, &str); 18] = [
     ("Date", "Sun, 22 Nov 2026 05:59:00 +0000"),
     ("From", "Carol Sender <\"/G=Carol/S=Sender/O=Gamma/PRMD=TestC/ADMD= /C=GB/\"@gw.example.org>"),
-    ("To", "Bob <bob@beta.example>"),
+    (
+        "To",
+        "Bob <bob@beta.example> (Receipt Notification Requested) (Non Receipt Notification Requested)",
+    ),
     ("Subject", "Vectors"),
     ("Importance", "high"),
     ("Priority", "urgent"),

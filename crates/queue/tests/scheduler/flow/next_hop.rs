@@ -2,7 +2,7 @@
 
 use super::one::{One, READY, work};
 use crate::world::{Limits, MS, SECOND, Weather, World, failure, limits, ready_key, retry_all};
-use queue::{Action, Blocker, CloseReason, EntryOutcome, Take};
+use queue::{Action, Blocker, CloseReason, EntryOutcome, ScheduledId, Take};
 
 #[test]
 fn opening_ramps_up_by_opens_max() {
@@ -53,7 +53,8 @@ fn failed_opens_back_off_and_probe_without_touching_messages() {
     let waiting = one.queue.entry(one.now, ids[99]).expect("queued");
     assert_eq!(waiting.attempts, 9, "made for all that wait");
     assert_eq!(retry_all(&mut one.queue, one.now), 100);
-    assert_eq!(one.poll(), [Action::Open(READY)]);
+    let looks_again = Action::Resolve(ScheduledId(0));
+    assert_eq!(one.poll(), [looks_again, Action::Open(READY)]);
     let first = work(one.open(READY));
     assert_eq!(first.entries[0].2, 0, "no attempt of its own was counted");
     assert_eq!(one.poll().len(), 49);
