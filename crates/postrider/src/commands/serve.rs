@@ -105,7 +105,8 @@ impl Signals {
 
 /// What the directories of the embedded default lie in: whoever tries it out has made none.
 fn make_data_directories(config: &Config) -> Result<(), String> {
-    for directory in config.spool.paths.iter().filter_map(|path| path.parent()) {
+    let spools = config.spool.paths.iter().filter_map(|path| path.parent());
+    for directory in spools.chain(channels::mailbox_roots(config).map(|(_, root)| root)) {
         std::fs::create_dir_all(directory)
             .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
     }
