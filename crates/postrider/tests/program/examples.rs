@@ -1,14 +1,13 @@
 //! Every configuration in `examples/` starts, as it is but for ports and directories.
 
 use crate::support::certificate::{EC, make_certificate};
-use crate::support::server::{POSTRIDER, Server, program};
+use crate::support::server::{CONFIG, Server, command, program};
 use crate::support::tool::free_port;
 use crate::support::{Files, config};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 
 /// The directories that examples name, which only a package may use.
 const DIRECTORIES: [&str; 3] = ["/var/spool/postrider", "/srv/mail", "/var/log/postrider"];
@@ -40,13 +39,11 @@ fn address_of(line: &str) -> Option<(&str, &str)> {
     rest.rsplit_once(':')
 }
 
-/// `postrider check` finds nothing to say about the example as it is.
-fn is_checked(path: &Path) {
-    let mut check = Command::new(POSTRIDER);
-    let checked = check.args(["check", "--config"]).arg(path).output().expect("postrider runs");
-    let said = [checked.stdout, checked.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(checked.status.success() && !said.contains("warning"), "{}: {said}", path.display());
+/// `postrider check` finds nothing to say about the example once its directories are there.
+fn is_checked(files: &Files, path: &Path) {
+    let checked = command(files.dir(), &["check"]);
+    let is_quiet = ![&checked.out, &checked.err].iter().any(|said| said.contains("warning"));
+    assert!(checked.code == 0 && is_quiet, "{}: {checked:?}", path.display());
 }
 
 #[test]
@@ -59,10 +56,9 @@ fn every_example_starts() {
         if path.extension().is_none_or(|extension| extension != "toml") {
             continue;
         }
-        is_checked(&path);
         let text = fs::read_to_string(&path).expect("an example");
         let files = Files::new();
-        fs::create_dir(files.path("d")).expect("a directory");
+        fs::create_dir_all(files.path("d/mail")).expect("a directory");
         let listeners = text.matches("[[listener]]").count();
         make_certificate(files.dir(), "mail", EC, &["mail.example.org"]);
         files.write("relay.password", "secret\n");
@@ -73,7 +69,9 @@ fn every_example_starts() {
         fs::set_permissions(files.path("relay.password"), private).expect("a file of ours");
         let certificates = files.dir().display().to_string();
         let startable = made_startable(&text, files.dir());
-        let server = Server::start(&files, &startable.replace("/etc/postrider", &certificates));
+        files.write(CONFIG, &startable.replace("/etc/postrider", &certificates));
+        is_checked(&files, &path);
+        let server = Server::start_again(&files);
         assert_eq!(server.addresses.len(), listeners, "{}", path.display());
         server.stop();
         count += 1;
