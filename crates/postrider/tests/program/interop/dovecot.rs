@@ -3,6 +3,7 @@
 
 use super::place::Place;
 use crate::support::wait_until;
+use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
 
 pub(crate) struct Dovecot {
@@ -54,6 +55,9 @@ service lmtp {{
 pub(crate) fn start() -> Dovecot {
     let mut place = Place::new(0);
     place.write("dovecot.conf", &config(&place));
+    // The disk of mailboxes, which no server makes.
+    std::fs::create_dir(place.path("mail")).expect("room");
+    chown(place.path("mail"), Some(USER), Some(USER)).expect("root runs Dovecot");
     let user = |name: &str, more: &str| format!("{name}::{USER}:{USER}::{}::{more}\n", place.dir());
     let full = user("full", &format!("userdb_quota_rule=*:bytes={QUOTA_BYTES}"));
     place.write("users", &[user("a", ""), user("b", ""), full].concat());
