@@ -416,7 +416,7 @@ impl ServerSession {
 }
 
 /// What a client that may be called anything is called: fit for a header field.
-fn fit_name(name: &str) -> Cow<'_, str> {
+pub(super) fn fit_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return Cow::Borrowed(NAMELESS);
     }
