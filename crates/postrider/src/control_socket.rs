@@ -32,8 +32,10 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 const RESPONSE_BYTES: usize = 64 * 1024;
 /// Responses that may wait for the client.
 const RESPONSES_MAX: usize = 64;
-/// How long `postrider queue` waits for the next line: while much is done, one comes every second.
+/// How long a command waits for the next line: while much is done, one comes every second.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long it waits for a server that takes no connection, and then for one that takes no request.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A socket that listens; its file is removed when it is dropped.
 #[derive(Debug)]
@@ -315,6 +317,15 @@ pub(crate) enum ClientError {
     Output(io::Error),
 }
 
+/// A connection whose `connect` and writes wait for a server that does nothing no longer than they may: on Linux the
+/// time that a write may take is also that of `connect`, when the backlog is full.
+fn connect(path: &Path) -> io::Result<BlockingStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    Ok(socket.into())
+}
+
 /// Sends `request` to the server at `path` and gives each response to `take`, the last one (`Done`
 /// or `Error`) included. Blocks.
 ///
@@ -325,8 +336,13 @@ pub(crate) fn ask(
     request: &ControlRequest,
     mut take: impl FnMut(ControlResponse) -> io::Result<()>,
 ) -> Result<(), ClientError> {
-    let mut stream = BlockingStream::connect(path).map_err(ClientError::Unreachable)?;
-    let broken = |error: io::Error| ClientError::Broken(error.to_string());
+    let mut stream = connect(path).map_err(ClientError::Unreachable)?;
+    let broken = |error: io::Error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            ClientError::Broken("the server does not answer".to_owned())
+        }
+        _ => ClientError::Broken(error.to_string()),
+    };
     stream.set_read_timeout(Some(CLIENT_TIMEOUT)).map_err(broken)?;
     let request = serde_json::to_value(request).and_then(|mut request| {
         request["version"] = PROTOCOL.into();
@@ -336,12 +352,7 @@ pub(crate) fn ask(
     line.push(b'\n');
     stream.write_all(&line).map_err(broken)?;
     for line in BufReader::new(stream).lines() {
-        let line = line.map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                ClientError::Broken("the server does not answer".to_owned())
-            }
-            _ => ClientError::Broken(error.to_string()),
-        })?;
+        let line = line.map_err(broken)?;
         let response: ControlResponse = serde_json::from_str(&line).map_err(|error| {
             ClientError::Broken(format!("the server's answer is not understood: {error}"))
         })?;

@@ -4,10 +4,16 @@ use crate::cli::{ServerArgs, exit};
 use config::shaping::{ShapingFile, ShapingSource};
 use config::{Config, ConfigErrors, GatewayTables, LogLevel};
 use mta::console::Level;
-use std::io::{IsTerminal, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 use x400::mixer::{Mappings, TableKind};
+
+/// A command for a running server waits so long for the configuration that names its socket.
+const CONFIGURATION_MAX: Duration = Duration::from_secs(5);
 
 /// Why there is no configuration.
 pub(crate) enum LoadError {
@@ -35,10 +41,19 @@ impl LoadError {
     }
 }
 
-/// Reads a configuration file, as it is for this machine, or takes the built-in default.
+/// Reads a configuration file, as it is for this machine, and the files that are part of it, or takes the built-in
+/// default.
 pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
     let Some(path) = file else { return Ok(crate::tables::schema().embedded()) };
-    let bytes = std::fs::read(path).map_err(|error| {
+    let mut config = parse(path, std::fs::read(path))?;
+    shape(&mut config).map_err(LoadError::Wrong)?;
+    read_mappings(&config).map_err(LoadError::Wrong)?;
+    Ok(config)
+}
+
+/// Reads what stands in a configuration file itself.
+fn parse(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Config, LoadError> {
+    let bytes = bytes.map_err(|error| {
         LoadError::Unreadable(format!("cannot read {}: {error}", path.display()))
     })?;
     let text = String::from_utf8(bytes).map_err(|error| {
@@ -48,12 +63,22 @@ pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
     })?;
     let machine = rustix::system::uname();
     let machine = machine.nodename().to_str().unwrap_or("localhost");
-    let mut config = crate::tables::schema()
-        .parse_on(&text, &path.display().to_string(), machine)
-        .map_err(LoadError::Wrong)?;
-    shape(&mut config).map_err(LoadError::Wrong)?;
-    read_mappings(&config).map_err(LoadError::Wrong)?;
-    Ok(config)
+    let name = path.display().to_string();
+    crate::tables::schema().parse_on(&text, &name, machine).map_err(LoadError::Wrong)
+}
+
+/// Reads a file that may be on a disk that does not answer.
+fn read_in_time(path: &Path, most: Duration) -> io::Result<Vec<u8>> {
+    let (read, content) = mpsc::channel();
+    let of_thread = path.to_owned();
+    // It ends with the process where the disk never answers.
+    thread::Builder::new().name("configuration".to_owned()).spawn(move || {
+        let _ = read.send(std::fs::read(of_thread));
+    })?;
+    content.recv_timeout(most).unwrap_or_else(|_| {
+        let text = format!("its file did not answer within {} s", most.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    })
 }
 
 /// What is worth a line on the console.
@@ -134,16 +159,46 @@ fn end_of(text: &[u8]) -> (usize, usize) {
 
 /// The same; what is wrong is shown on standard error.
 pub(crate) fn load(file: Option<&Path>) -> Result<Config, ExitCode> {
-    config(file).map_err(|error| {
-        eprint!("{}", error.render(std::io::stderr().is_terminal()));
-        ExitCode::from(exit::USAGE)
-    })
+    config(file).map_err(|error| shown(&error))
 }
 
-/// The control socket of the server that a command is for.
+fn shown(error: &LoadError) -> ExitCode {
+    eprint!("{}", error.render(io::stderr().is_terminal()));
+    ExitCode::from(exit::USAGE)
+}
+
+/// The control socket of the server that a command is for. Of its files only the configuration is read: an operator
+/// looks at a running server, or gives it an order, when disks do not answer.
 pub(crate) fn control_socket(server: &ServerArgs) -> Result<PathBuf, ExitCode> {
-    match &server.control {
-        Some(path) => Ok(path.clone()),
-        None => load(server.config.as_deref()).map(|config| config.admin.control),
+    let config = match (&server.control, &server.config) {
+        (Some(path), _) => return Ok(path.clone()),
+        (None, None) => Ok(crate::tables::schema().embedded()),
+        (None, Some(path)) => parse(path, read_in_time(path, CONFIGURATION_MAX)),
+    };
+    config.map(|config| config.admin.control).map_err(|error| shown(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    fn with(config: &Path) -> ServerArgs {
+        ServerArgs { config: Some(config.to_owned()), ..ServerArgs::default() }
+    }
+
+    #[test]
+    fn a_control_socket_is_found_without_any_other_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, pipe) = (directory.path().join("c.toml"), directory.path().join("pipe"));
+        // Who opens it to read waits for somebody who writes.
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let text = "shaping = [\"PIPE\"]\n[spool]\npath = \"/s\"\n[[listener]]\nname = \"l\"\n\
+                    address = \"127.0.0.1:0\"\n[classes]\nfiles = [\"PIPE\"]\n[[route]]\ndiscard = {}\n";
+        std::fs::write(&file, text.replace("PIPE", &pipe.display().to_string())).unwrap();
+        assert_eq!(control_socket(&with(&file)).unwrap(), Path::new("/s/control.sock"));
+        let error = read_in_time(&pipe, Duration::from_millis(20)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(read_in_time(&file, CONFIGURATION_MAX).unwrap(), std::fs::read(&file).unwrap());
     }
 }
