@@ -144,12 +144,12 @@ fn a_quoted_local_part_writes_no_members_into_an_alias() {
     for kind in [
         table("aliases", "pcre = { path = \"patterns\" }"),
         table("aliases", "regexp = { path = \"patterns\" }"),
-        table("aliases", "union = { tables = [\"f\", \"p\"] }")
-            + &table("f", "file = { path = \"fixed\" }")
-            + &table("p", "pcre = { path = \"patterns\" }"),
-        table("aliases", "first = { tables = [\"f\", \"p\"] }")
-            + &table("f", "file = { path = \"fixed\" }")
-            + &table("p", "regexp = { path = \"patterns\" }"),
+        table("f", "file = { path = \"fixed\" }")
+            + &table("p", "pcre = { path = \"patterns\" }")
+            + &table("aliases", "union = { tables = [\"f\", \"p\"] }"),
+        table("f", "file = { path = \"fixed\" }")
+            + &table("p", "regexp = { path = \"patterns\" }")
+            + &table("aliases", "first = { tables = [\"f\", \"p\"] }"),
     ] {
         let text = format!(
             "{kind}[[route]]\ndomains = [\"ours.test\"]\naliases = {{ table = \"aliases\" }}\n\
