@@ -101,10 +101,10 @@ impl ServerSession {
     }
 
     /// The answer to [`Need::DataRefused`] when input came with that DATA: perhaps it is content, the text of
-    /// somebody else, and its lines would be commands (RFC 2920 §3.1: DATA is the last of a group). The end.
+    /// somebody else, and its lines would be commands (RFC 2920 §3.1: DATA is the last of a group). 421, and
+    /// the end: RFC 5321 §3.8 has no close without a reply.
     pub fn end_early_content(&mut self) {
-        self.cut = true;
-        self.phase = Phase::Closing;
+        self.end(About::step("DATA"), (4, 7, 0), "Input came behind a refused DATA");
     }
 
     /// The final reply of the transaction (for LMTP the session writes it once per recipient).

@@ -150,7 +150,7 @@ fn input_behind_a_need_waits() {
     session.end_early_content();
     let progress = session.handle_input(START, b"MAIL FROM:<>\r\n", &mut Nowhere);
     assert!(matches!(progress.need, Need::Close));
-    assert_eq!(said(&mut session), "");
+    assert_eq!(said(&mut session), "421 4.7.0 localhost Input came behind a refused DATA\r\n");
 }
 
 #[test]
