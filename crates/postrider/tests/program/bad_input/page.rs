@@ -20,7 +20,7 @@ The last column is what the test proves afterwards. For every row but those of s
 proves these, too: another session, in the middle of a transaction while all this went on, completes it, and
 its message arrives in its Maildir once; as many messages were accepted as got a 250, not one more;
 none but those named in the row arrived anywhere, nothing is left in a Maildir's `tmp`, and nobody
-was sent a report; no session is left over, and the server logged no error.
+was sent a report; no session is left over, and the server logged no error but those that rows are about.
 ";
 
 /// The page.
