@@ -291,8 +291,9 @@ fn go_smtp_is_not_smuggled_into() {
     let files = Files::new();
     let program = build_go(&files, "go-smtp");
     // The last one shows that the trap works: content before a recipient is accepted is what a
-    // next hop like this must not be given.
-    for (keys, is_smuggled) in
+    // next hop like this must not be given. It reads the content as commands then; its fourth line
+    // that is none ends the session, before the dialogue behind our Received field begins.
+    for (keys, is_read_as_commands) in
         [("", false), ("chunking = false", false), ("unasked_content = true", true)]
     {
         let hop = Foreign::start(Command::new(&program));
@@ -304,10 +305,13 @@ fn go_smtp_is_not_smuggled_into() {
         Client::connect(server.address()).mail("a@source.test", &["b@far.test"], "x: y\r\n\r\n");
         files.wait_events("relayed", 1);
         server.stop();
+        let wire = hop.events_of("wire");
+        let pieces = wire.iter().filter_map(|piece| piece["content"].as_str());
+        // Replies to lines that are no commands.
+        let strange = pieces.filter(|piece| piece.starts_with("500 ") || piece.starts_with("501 "));
+        assert_eq!(strange.count() > 0, is_read_as_commands, "{keys}: {wire:#?}");
         let messages = hop.events_of("message");
-        let smuggled = messages.iter().filter(|message| message["from"] == "ceo@bank.test").count();
-        assert_eq!(smuggled > 0, is_smuggled, "{keys}: {messages:#?}");
-        assert_eq!(messages.len(), 1 + smuggled, "{keys}: {messages:#?}");
+        assert_eq!(messages.len(), 1, "{keys}: {messages:#?}");
     }
 }
 

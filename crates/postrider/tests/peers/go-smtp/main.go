@@ -82,6 +82,14 @@ func (s *session) Data(r io.Reader) error {
 	return nil
 }
 
+// wire writes down each piece that a client or this server sends.
+type wire struct{}
+
+func (wire) Write(piece []byte) (int, error) {
+	tell(event{Event: "wire", Content: string(piece)})
+	return len(piece), nil
+}
+
 func main() {
 	if len(os.Args) > 1 {
 		serveRelay(os.Args[1])
@@ -92,6 +100,7 @@ func main() {
 	}
 	server := smtp.NewServer(backend{})
 	server.Domain = "go.test"
+	server.Debug = wire{}
 	tell(event{Event: "listening", Address: listener.Addr().String()})
 	log.Fatal(server.Serve(listener))
 }
