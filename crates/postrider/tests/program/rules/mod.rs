@@ -92,6 +92,18 @@ impl Place {
         control(self.files.dir(), &[&["shaping"], words].concat())
     }
 
+    /// What is in force for a provider as a whole, as JSON.
+    fn wide_effects(&self) -> Vec<Value> {
+        self.effects().into_iter().filter(is_wide).collect()
+    }
+
+    /// Waits until so many such events were about a provider as a whole.
+    fn wait_wide(&self, event: &str, count: usize) -> Vec<Value> {
+        let wide = || self.files.events_of(event).into_iter().filter(is_wide).collect::<Vec<_>>();
+        wait_until(event, || wide().len() >= count);
+        wide()
+    }
+
     /// What is in force, as JSON.
     fn effects(&self) -> Vec<Value> {
         let mut responses = self.server().json(&["shaping", "list"]);
@@ -100,9 +112,17 @@ impl Place {
     }
 }
 
+/// It is about a provider, and not about one of its next hops.
+fn is_wide(told: &Value) -> bool {
+    told["next_hop"].is_null()
+}
+
 fn word<'v>(value: &'v Value, key: &str) -> &'v str {
     value[key].as_str().unwrap_or("-")
 }
+
+/// Customers of a provider.
+const CUSTOMERS: [&str; 2] = ["a", "b"];
 
 #[test]
 fn each_rule_that_is_built_in_takes_effect_by_its_provider_s_words() {
@@ -119,18 +139,24 @@ fn each_rule_that_is_built_in_takes_effect_by_its_provider_s_words() {
     let words = words();
     let told = words.iter().map(|[provider, rule, ..]| (*provider, *rule));
     assert_eq!(rules.collect::<BTreeSet<_>>(), told.collect::<BTreeSet<_>>(), "each has words");
-    let said = |provider: &str, rule: &str| {
+    // Two customers of the provider, each with a host of its own: what one of them alone is told is about its host.
+    let said = |customer: &str, provider: &str, rule: &str| {
         let found = words.iter().find(|[p, r, ..]| (*p, *r) == (provider, rule));
         let [_, _, host, said] = found.expect("it has words");
-        (format!("{rule}.{provider}.test"), format!("{rule}.{host}"), *said)
+        (format!("{customer}.{rule}.{provider}.test"), format!("{customer}-{rule}.{host}"), *said)
     };
-    let hosts: Vec<_> = words.iter().map(|[provider, rule, ..]| said(provider, rule)).collect();
+    let all = CUSTOMERS.iter().flat_map(|customer| {
+        words.iter().map(move |[provider, rule, ..]| said(customer, provider, rule))
+    });
+    let hosts: Vec<_> = all.collect();
     let domains: Vec<_> = hosts.iter().map(|(d, h, said)| (d.clone(), &**h, Some(*said))).collect();
     let place = Place::new(&domains, &[("builtin", "")]);
     for round in rounds.values() {
         for (provider, rule) in round {
             let count = rule.after.map_or(1, |after| after.count as usize);
-            place.send(&said(provider, &rule.name).0, count);
+            for customer in CUSTOMERS {
+                place.send(&said(customer, provider, &rule.name).0, count);
+            }
         }
         let expected: BTreeSet<String> = round
             .iter()
@@ -150,7 +176,7 @@ fn each_rule_that_is_built_in_takes_effect_by_its_provider_s_words() {
                 let lasts = &effect["lasts_ms"];
                 format!("{} {} {} {} {lasts}", w("provider"), w("rule"), w("action"), w("place"))
             };
-            last = place.effects().iter().map(shown).collect();
+            last = place.wide_effects().iter().map(shown).collect();
         }
         assert_eq!(place.shaping(&["lift", "--all"]).code, 0);
         assert!(place.effects().is_empty());
@@ -164,7 +190,9 @@ const BIG: &str = "[provider.big]\nmx = [\"*.big.test\"]\nbackoff = { max_connec
 fn big() -> Place {
     let domains = [
         ("slow.test".to_owned(), "mx1.big.test", Some("450 4.7.28 Please slow down")),
+        ("slower.test".to_owned(), "mx4.big.test", Some("450 4.7.28 Please slow down")),
         ("blocked.test".to_owned(), "mx2.big.test", Some("550 5.7.1 blocked using a list")),
+        ("listed.test".to_owned(), "mx5.big.test", Some("550 5.7.1 blocked using a list")),
         ("fine.test".to_owned(), "mx3.big.test", None),
         ("other.test".to_owned(), "mx.other.test", None),
     ];
@@ -176,6 +204,9 @@ fn a_provider_is_slowed_down_longer_when_it_says_so_again_and_then_as_fast_as_be
     let place = big();
     place.send("slow.test", 1);
     let shaped = place.files.wait_events("shaped", 1).remove(0);
+    assert!(!is_wide(&shaped), "one customer's words: {shaped}");
+    place.send("slower.test", 1);
+    let shaped = place.wait_wide("shaped", 1).remove(0);
     let begun = Instant::now();
     assert_eq!((word(&shaped, "rule"), word(&shaped, "action")), ("slow", "backoff"));
     assert_eq!((word(&shaped, "provider"), word(&shaped, "place")), ("big", "shaping.toml:4"));
@@ -197,9 +228,10 @@ fn a_provider_is_slowed_down_longer_when_it_says_so_again_and_then_as_fast_as_be
     assert!(begun.elapsed() >= Duration::from_millis(2_500), "{:?}", begun.elapsed());
     // Again while it is in force: twice as long.
     place.send("slow.test", 1);
-    let again = place.files.wait_events("shaped", 2).remove(1);
+    place.send("slower.test", 1);
+    let again = place.wait_wide("shaped", 2).remove(1);
     assert_eq!(again["step"], 2);
-    let effect = place.effects().remove(0);
+    let effect = place.wide_effects().remove(0);
     assert_eq!((&effect["step"], &effect["lasts_ms"]), (&2.into(), &8_000.into()), "{effect}");
     let listed = place.shaping(&["list"]).out;
     for part in ["slow", "shaping.toml:4", "provider big", "backoff", "450 4.7.28 Please slow down"]
@@ -207,13 +239,16 @@ fn a_provider_is_slowed_down_longer_when_it_says_so_again_and_then_as_fast_as_be
         assert!(listed.contains(part), "{part}\n{listed}");
     }
     let metrics = get(&place.admin, "/metrics");
-    assert_eq!(metric(&metrics, "postrider_shaping_effects"), 1, "{metrics}");
-    assert_eq!(metric(&metrics, "postrider_shaping_effects_begun_total"), 2);
+    let in_force = place.effects().len() as u64;
+    assert!(in_force >= 1, "{metrics}");
+    assert_eq!(metric(&metrics, "postrider_shaping_effects"), in_force, "{metrics}");
+    let begun_count = place.files.events_of("shaped").len() as u64;
+    assert_eq!(metric(&metrics, "postrider_shaping_effects_begun_total"), begun_count);
     // Its limits return in steps: 8 seconds, and three quarters of that.
     wait_until("a part of its limits has returned", || {
-        place.effects().first().is_some_and(|effect| effect["returned"].as_u64() >= Some(1))
+        place.wide_effects().first().is_some_and(|effect| effect["returned"].as_u64() >= Some(1))
     });
-    let ended = place.files.wait_events("unshaped", 1).remove(0);
+    let ended = place.wait_wide("unshaped", 1).remove(0);
     assert_eq!((word(&ended, "rule"), word(&ended, "why")), ("slow", "time"));
     assert!(begun.elapsed() >= Duration::from_secs(14), "{:?}", begun.elapsed());
     assert!(place.effects().is_empty());
@@ -227,11 +262,14 @@ fn a_provider_is_slowed_down_longer_when_it_says_so_again_and_then_as_fast_as_be
 fn what_is_stopped_stays_so_over_a_crash_until_it_is_lifted() {
     let mut place = big();
     place.send("blocked.test", 1);
-    let shaped = place.files.wait_events("shaped", 1).remove(0);
+    let narrow = place.files.wait_events("shaped", 1).remove(0);
+    assert!(!is_wide(&narrow), "one customer's words: {narrow}");
+    place.send("listed.test", 1);
+    let shaped = place.wait_wide("shaped", 1).remove(0);
     assert_eq!((word(&shaped, "rule"), word(&shaped, "action")), ("blocked", "suspend"));
     let kept =
         || std::fs::read_to_string(place.files.path("spool/shaping.json")).unwrap_or_default();
-    wait_until("it is kept", || kept().contains("\"blocked\""));
+    wait_until("it is kept", || kept().matches("\"blocked\"").count() == 2);
     place.server.take().expect("it runs").kill();
     place.server = Some(Server::start_again(&place.files));
     place.send("fine.test", 3);
@@ -242,7 +280,7 @@ fn what_is_stopped_stays_so_over_a_crash_until_it_is_lifted() {
     wait_until("it waits for the rule", || {
         told().matches("provider big, stopped by rule blocked (shaping.toml:9)").count() == 3
     });
-    let effect = place.effects().remove(0);
+    let effect = place.wide_effects().remove(0);
     assert_eq!(
         (word(&effect, "rule"), word(&effect, "reply")),
         ("blocked", "550 5.7.1 blocked using a list")
@@ -260,12 +298,13 @@ fn what_is_stopped_stays_so_over_a_crash_until_it_is_lifted() {
     assert_eq!(place.shaping(&["lift", "blocked", "--provider", "other"]).code, 1);
     let lifted = place.shaping(&["lift", "blocked", "--provider", "big"]);
     assert!(
-        lifted.code == 0 && lifted.out.contains("1 effect of shaping rules lifted"),
+        lifted.code == 0 && lifted.out.contains("2 effects of shaping rules lifted"),
         "{lifted:?}"
     );
     place.files.wait_events("relayed", 6);
-    let ended = place.files.wait_events("unshaped", 1).remove(0);
-    assert_eq!(word(&ended, "why"), "lifted");
+    for ended in place.files.wait_events("unshaped", 2) {
+        assert_eq!(word(&ended, "why"), "lifted");
+    }
     assert!(place.shaping(&["list"]).out.contains("No rule has anything in force."));
     wait_until("that is kept, too", || kept().trim() == "[]");
 }
