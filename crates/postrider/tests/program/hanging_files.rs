@@ -36,7 +36,8 @@ fn reload(files: &Files, ask: Asked) -> JoinHandle<Answer> {
 
 fn all_else_goes_on(server: &Server, status: impl FnOnce() -> Answer, what: &str) {
     let begun = Instant::now();
-    assert_eq!(status().code, 0, "{what}");
+    let status = status();
+    assert_eq!(status.code, 0, "{what}: {status:?}");
     let mut client = Client::connect(server.address());
     client.mail("a@source.test", &["b@far.test"], "Subject: x\r\n\r\n");
     assert!(begun.elapsed() < AT_ONCE, "{what}: {:?}", begun.elapsed());
@@ -55,7 +56,8 @@ const KINDS: [(&str, &str); 11] = [
     ("shaping = [\"pipe\"]\n", ""),
     (
         "",
-        "[[route]]\ndomains = [\"y.test\"]\nsmtp = { hosts = [\"127.0.0.1:9\"], user = \"u\", password_file = \"pipe\" }\n",
+        "[[route]]\ndomains = [\"y.test\"]\nsmtp = { hosts = [\"127.0.0.1:9\"], tls = \"required\", \
+         login = { user = \"u\", password_file = \"pipe\" } }\n",
     ),
     ("", ""),
 ];
