@@ -120,7 +120,7 @@ impl Peer {
                 "MAIL" if insists && !is_encrypted => {
                     "530 5.7.0 Must issue a STARTTLS command first"
                 }
-                "RCPT" if envelope.from.is_empty() && insists => "503 5.5.1 MAIL first",
+                "RCPT" if envelope.said.is_empty() => "503 5.5.1 MAIL first",
                 "EHLO" if insists => "250-peer.test\r\n250-STARTTLS\r\n250 PIPELINING",
                 "EHLO" | "LHLO" => "250-peer.test\r\n250-PIPELINING\r\n250 ENHANCEDSTATUSCODES",
                 "DATA" if envelope.to.is_empty() => "503 5.5.1 no recipients",
