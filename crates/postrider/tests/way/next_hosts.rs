@@ -79,6 +79,28 @@ fn a_host_that_takes_no_mail_is_believed_when_it_has_said_so_for_a_while() {
 }
 
 #[test]
+fn hosts_that_take_no_mail_are_final_when_all_of_them_say_so() {
+    play(|| async {
+        let (node, one, two) = started_with_two().await;
+        one.always("CONNECT", "521 5.3.2 no mail here");
+        two.always("CONNECT", "554 5.7.1 not you");
+        // Without a sender there are no reports, which would fail as well.
+        submit(&node, "", &["u@far.test"]).await;
+        tokio::time::sleep(Duration::from_secs(4 * 3_600)).await;
+        assert_eq!(node.count("failed"), 0, "one of them refuses us alone");
+        two.heal();
+        two.always("CONNECT", "521 5.3.2 no mail here");
+        let before = node.age();
+        node.wait_for("failed", 1).await;
+        let waited = node.age() - before;
+        let failed = node.of("failed").remove(0);
+        assert!(waited >= Duration::from_secs(900), "{waited:?}: {failed}");
+        assert!(failed["reply"].as_str().is_some_and(|it| it.starts_with("521")), "{failed}");
+        assert_eq!(node.count("relayed"), 0);
+    });
+}
+
+#[test]
 fn domains_that_can_not_share_a_transaction_follow_each_other_at_once() {
     play(|| async {
         let node = started("").await;
