@@ -154,9 +154,10 @@ fn each_rule_that_is_built_in_takes_effect_by_its_provider_s_words() {
     for round in rounds.values() {
         for (provider, rule) in round {
             let count = rule.after.map_or(1, |after| after.count as usize);
-            for customer in CUSTOMERS {
-                place.send(&said(customer, provider, &rule.name).0, count);
-            }
+            // No more than it takes: what comes behind that would be heard in the next round.
+            let [one, other] = CUSTOMERS;
+            place.send(&said(one, provider, &rule.name).0, count.max(2) - 1);
+            place.send(&said(other, provider, &rule.name).0, 1);
         }
         let expected: BTreeSet<String> = round
             .iter()
@@ -306,7 +307,7 @@ fn what_is_stopped_stays_so_over_a_crash_until_it_is_lifted() {
         assert_eq!(word(&ended, "why"), "lifted");
     }
     assert!(place.shaping(&["list"]).out.contains("No rule has anything in force."));
-    wait_until("that is kept, too", || kept().trim() == "[]");
+    wait_until("that is kept, too", || kept().split_whitespace().eq(["[", "]"]));
 }
 
 #[test]
