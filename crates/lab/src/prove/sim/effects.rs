@@ -17,6 +17,7 @@ use mta::control::Effect;
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 /// What was taken by a connection when its mail was stopped is begun within this time.
@@ -31,6 +32,7 @@ pub struct Effects {
     executor: Executor,
     account: Rc<Account>,
     network: Network,
+    queues: Rc<ReadyQueues>,
     plan: Rc<Plan>,
     wall_offset_ms: Rc<Cell<i64>>,
     /// The life of the node that there is.
@@ -58,13 +60,16 @@ struct Held {
     begun: BTreeMap<Group, Vec<u64>>,
 }
 
+/// Which rule it is of, and whom it concerns.
+fn concerns(effect: &Effect) -> [Option<&str>; 4] {
+    let Effect { rule, next_hop, source, tenant, .. } = effect;
+    [Some(rule), next_hop.as_deref(), source.as_deref(), tenant.as_deref()]
+}
+
 impl Held {
     fn is_same(&self, effect: &Effect) -> bool {
         let own = &self.effect;
-        own.rule == effect.rule
-            && own.source == effect.source
-            && own.tenant == effect.tenant
-            && own.renewed == effect.renewed
+        concerns(own) == concerns(effect) && own.renewed == effect.renewed
     }
 
     fn left_ms(&self, now_ms: u64) -> u64 {
@@ -89,13 +94,14 @@ impl Effects {
         plan: &Rc<Plan>,
         executor: &Executor,
         account: &Rc<Account>,
-        network: &Network,
+        (network, queues): (&Network, &Rc<ReadyQueues>),
         wall_offset_ms: &Rc<Cell<i64>>,
     ) -> Rc<Effects> {
         Rc::new(Effects {
             executor: executor.clone(),
             account: Rc::clone(account),
             network: network.clone(),
+            queues: Rc::clone(queues),
             plan: Rc::clone(plan),
             wall_offset_ms: Rc::clone(wall_offset_ms),
             life: Cell::new(OUTSIDE),
@@ -131,9 +137,7 @@ impl Effects {
             }
             let is_renewed = effects.iter().any(|effect| {
                 let own = &known.effect;
-                (&own.rule, &own.source, &own.tenant)
-                    == (&effect.rule, &effect.source, &effect.tenant)
-                    && effect.renewed > own.renewed
+                concerns(own) == concerns(effect) && effect.renewed > own.renewed
             });
             let left_ms = known.left_ms(now_ms);
             known.is_over = is_renewed || left_ms <= ROUNDED_MS;
@@ -209,8 +213,12 @@ impl Effects {
         for &source in &pace.sources {
             let name = pace.name_of(source);
             let held = self.held.borrow();
-            let slow =
-                held.iter().filter(|held| held.word == Word::Backoff && held.effect.source == name);
+            // One of a next hop alone leaves the others theirs.
+            let slow = held.iter().filter(|held| {
+                held.word == Word::Backoff
+                    && held.effect.source == name
+                    && held.effect.next_hop.is_none()
+            });
             let spans = slow.filter_map(|held| {
                 Some((held.since_us(self.life.get(), LOWERED_US), self.until_us(held)?))
             });
@@ -231,6 +239,7 @@ impl Effects {
         for held in self.held.borrow_mut().iter_mut() {
             let Effect { source: of, tenant: whose, .. } = &held.effect;
             let is_meant = (of.is_none() || *of == source) && (whose.is_none() || *whose == tenant);
+            let is_meant = is_meant && self.is_way(&held.effect, life, to);
             let is_in_time =
                 at_us >= held.since_us(life, TAKEN_US) && self.until_us(held) > Some(at_us);
             if !is_meant || !is_in_time {
@@ -251,6 +260,13 @@ impl Effects {
                 );
             }
         }
+    }
+
+    /// Whether all that this life sends to a host of the provider is concerned: of one that other mail has another way
+    /// to nobody sees which it was.
+    fn is_way(&self, effect: &Effect, life: Group, to: IpAddr) -> bool {
+        let Some(next_hop) = &effect.next_hop else { return true };
+        self.plan.order_of(next_hop).is_some_and(|order| self.queues.has_one_way(life, to, &order))
     }
 
     /// What was too fast, for people.

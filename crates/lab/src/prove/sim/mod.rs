@@ -157,7 +157,8 @@ impl Simulation {
         let ready_queues = ReadyQueues::new(executor.clone(), network.clone(), sources);
         let promises = Promises::new(&plan, &executor, &account, &ready_queues);
         let wall_offset_ms = reloads::first_offset_ms(&plan, &executor);
-        let effects = Effects::new(&plan, &executor, &account, &network, &wall_offset_ms);
+        let heard_of = (&network, &ready_queues);
+        let effects = Effects::new(&plan, &executor, &account, heard_of, &wall_offset_ms);
         let environment = Environment {
             disks: (0..plan.logs).map(disk).collect(),
             executor: executor.clone(),

@@ -10,6 +10,7 @@ use super::executor::{Executor, Group};
 use super::network::{HostSet, Network};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::rc::Rc;
 
 /// What is said of TLS to hosts that the DNS names, where they have any.
@@ -74,6 +75,16 @@ impl ReadyQueues {
         set.ways.insert((order, tls));
     }
 
+    /// Whether all that this life sends to a host has this way, the next hop of a ready queue.
+    #[must_use]
+    pub fn has_one_way(&self, group: Group, host: IpAddr, order: &[HostSet]) -> bool {
+        let named = self.named.borrow();
+        let mut sets = named.get(&group).into_iter().flatten();
+        let is_other = |(known, _): &Way| known != order;
+        order.iter().any(|hosts| hosts.contains(&host))
+            && !sets.any(|(hosts, set)| hosts.contains(&host) && set.ways.iter().any(is_other))
+    }
+
     /// The sets of this life that have one of these hosts, once for each source.
     #[must_use]
     pub fn sets(&self, group: Group, hosts: &HostSet) -> Vec<NamedSet> {
@@ -118,7 +129,6 @@ pub fn groups_of<T: Copy>(hosts: &[T]) -> Vec<Vec<T>> {
 mod tests {
     use super::super::trace::Trace;
     use super::*;
-    use std::net::IpAddr;
 
     #[test]
     fn a_set_has_a_ready_queue_for_each_order_and_each_policy() {
@@ -133,6 +143,9 @@ mod tests {
         for order in [vec![both.clone()], vec![one.clone()], vec![both.clone()], Vec::new()] {
             queues.name(life, order, None);
         }
+        let has_one_way = |host, order: &[HostSet]| queues.has_one_way(life, host, order);
+        assert!(has_one_way(hosts[1], &[both.clone()]) && !has_one_way(hosts[1], &[one.clone()]));
+        assert!(!has_one_way(hosts[0], &[both.clone()]) && !has_one_way(hosts[0], &[one.clone()]));
         let count = |group, hosts: &HostSet| queues.sets(group, hosts).len();
         assert_eq!(count(life, &one), 2);
         assert_eq!(count(life, &both), 2);

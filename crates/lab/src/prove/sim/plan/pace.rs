@@ -4,6 +4,7 @@
 use super::{
     Act, ActKind, Anger, BY_MX, Hop, Plan, RulePlan, SECOND_US, WarmupPlan, Word, hop, mx_name,
 };
+use crate::prove::sim::network::HostSet;
 use crate::prove::sim::plant::Plant;
 use load::random::Random;
 use std::fmt::Write as _;
@@ -119,6 +120,22 @@ impl Plan {
     pub fn provider_hosts(&self) -> Vec<SocketAddr> {
         let hops = self.hops.iter().filter(|hop| hop.by_mx && !hop.is_crowd());
         hops.flat_map(|hop| hop.hosts.clone()).collect()
+    }
+
+    /// The hosts that stand in the name of a next hop of the provider (`mx:hop1:mx0.d.test:25>mx1.d.test:25`), in their
+    /// order.
+    #[must_use]
+    pub fn order_of(&self, next_hop: &str) -> Option<Vec<HostSet>> {
+        let hops = || self.hops.iter().filter(|hop| hop.by_mx && !hop.is_crowd());
+        let ip_of = |text: &str| {
+            let (name, _) = text.rsplit_once(':')?;
+            hops().find_map(|hop| {
+                let mut hosts = hop.hosts.iter().enumerate();
+                hosts.find(|(n, _)| mx_name(hop, *n) == name).map(|(_, host)| host.ip())
+            })
+        };
+        let (_, groups) = next_hop.strip_prefix("mx:")?.split_once(':')?;
+        groups.split('>').map(|group| group.split(',').map(ip_of).collect()).collect()
     }
 
     /// The tenant of the message of this number.
