@@ -107,6 +107,10 @@ fn wrong_with(path: &Path) -> Option<String> {
 /// Directories of a configuration that can't be used now, a sentence for each.
 pub(crate) fn missing_roots(config: &Config) -> Vec<String> {
     let sentence = |(route, path): (&str, &Path)| {
+        // The server makes its spool at the first start.
+        if config.spool.paths.iter().any(|spool| spool == path) {
+            return None;
+        }
         let (why, path) = (wrong_with(path)?, path.display());
         Some(format!(
             "route {route}: mailboxes can't be kept in {path}: {why}: mount its disk, or make it"
