@@ -143,8 +143,7 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64, plant: Option<Plant>, with_text: bool) -> Simulation {
-        let plan = Rc::new(Plan::new(seed));
-        let mut random = Random::new(seed);
+        let (plan, mut random) = (Rc::new(Plan::new(seed)), Random::new(seed));
         let executor = Executor::default();
         let trace = Trace::new(executor.clone(), with_text);
         let account = Account::new(Rc::clone(&trace));
