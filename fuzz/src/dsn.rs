@@ -126,7 +126,7 @@ fn composed(choices: &mut Unstructured) -> Result<()> {
     let to = mailbox(choices)?;
     let smtputf8 = choices.arbitrary()?;
     let envid: Option<&str> = choices.arbitrary()?;
-    let envid = envid.filter(|text| xtext::is_envid(text));
+    let envid = envid.filter(|text| xtext::Envid::parse(text).is_some());
     let (arrived, now) = (wall(choices)?, wall(choices)?);
     let (id, report_id) = (MessageId(choices.arbitrary()?), MessageId(choices.arbitrary()?));
     let mut all = vec![parts(choices)?];
