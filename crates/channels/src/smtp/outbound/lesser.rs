@@ -1,7 +1,7 @@
 //! Refusals that are no verdict on a message: those of a session that is less than what the host usually has, and
 //! wants of one host that another may not have.
 
-use mail::{Class, EnhancedStatus, Failure, Mono, Step};
+use mail::{Class, EnhancedStatus, Failure, Mono};
 use mta::known_hosts::{KnownHosts, Offers};
 use mta::routing::hop::NextHop;
 use smtp::client::Lesser;
@@ -92,19 +92,10 @@ pub(super) fn of_one_host(
     Failure { class: Class::Transient, status, text, ..failure }
 }
 
-/// Whether the host's word is that the session must be encrypted, or is not fit for mail otherwise.
-pub(super) fn asks_for_tls(failure: &Failure) -> bool {
-    failure.reply.as_ref().is_some_and(|reply| {
-        matches!(reply.code, 523 | 530 | 538)
-            || reply.code / 100 == 5 && failure.status.subject == 7
-            || failure.step == Some(Step::MailFrom) && reply.code == 503
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::Reply;
+    use mail::{Reply, Step};
 
     fn patience(age: Duration, attempts: u16) -> Patience {
         Patience { age, attempts }
@@ -136,23 +127,12 @@ mod tests {
         for (reply, step) in [
             (Reply::new(530, (5, 7, 0), "STARTTLS first"), Step::MailFrom),
             (Reply::new(550, (5, 7, 1), "no"), Step::RcptTo),
+            (Reply::new(550, (5, 7, 10), "encrypt"), Step::MailFrom),
+            (Reply::bare(503, "STARTTLS first"), Step::MailFrom),
             (Reply::bare(503, "no"), Step::RcptTo),
         ] {
             let failure = doubted(said(reply, step), Lesser::InClear, old);
             assert_eq!(failure.class, Class::Transient, "{failure}");
-        }
-    }
-
-    #[test]
-    fn tls_is_asked_for_in_many_words() {
-        for (reply, is_so) in [
-            (Reply::new(530, (5, 7, 0), "STARTTLS first"), true),
-            (Reply::new(550, (5, 7, 10), "encrypt"), true),
-            (Reply::bare(503, "STARTTLS first"), true),
-            (Reply::bare(550, "no"), false),
-            (Reply::new(451, (4, 7, 1), "later"), false),
-        ] {
-            assert_eq!(asks_for_tls(&said(reply.clone(), Step::MailFrom)), is_so, "{reply}");
         }
     }
 }

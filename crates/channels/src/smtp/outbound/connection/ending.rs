@@ -124,12 +124,14 @@ impl<W: World> Connection<W> {
                 has_wants |= failure.class == Class::Transient;
                 failure
             } else if let Some(lesser) = lesser {
-                if lesser == Lesser::InClear && lesser::asks_for_tls(&taken) {
+                let patience = Patience { age, attempts: *attempts };
+                let doubted = lesser::doubted(taken, lesser, patience);
+                // The next session may be more, and asks for TLS anew: in clear the same word would be heard again.
+                self.leave_at = self.slot.now();
+                if lesser == Lesser::InClear && doubted.class == Class::Transient {
                     hop.memory::<Memory>().tls.doubt(&self.peer);
                 }
-                // The next session may be more.
-                self.leave_at = self.slot.now();
-                lesser::doubted(taken, lesser, Patience { age, attempts: *attempts })
+                doubted
             } else {
                 taken
             };
