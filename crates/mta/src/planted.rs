@@ -21,7 +21,7 @@ pub enum Planted {
     PolicyOfAnother,
     /// What a message asks of TLS (REQUIRETLS) decides nothing about its way.
     ForgetRequireTls,
-    /// A shard keeps to itself which next hops are well.
+    /// A connection keeps to itself that its next hop is well.
     KeepToItself,
     /// What other shards have lent of a limit is not given back.
     LoseLease,

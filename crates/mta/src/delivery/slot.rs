@@ -203,11 +203,7 @@ impl<W: World> Slot<W> {
         let standing = schedule.standing(self.ready);
         #[cfg(feature = "planted")]
         let standing = match self.has_planted(Planted::KeepToItself) {
-            true => match schedule.queue().last_opening(self.ready) {
-                None => Standing::Unknown,
-                Some(true) => Standing::Good,
-                Some(false) => Standing::Doubtful,
-            },
+            true => Standing::Unknown,
             false => standing,
         };
         // Never without: the hop is known as long as its ready queue is.

@@ -75,7 +75,7 @@ pub enum Plant {
     /// What a message asks of TLS (REQUIRETLS) decides nothing about its way
     #[cfg(feature = "planted")]
     ForgetRequireTls,
-    /// A shard keeps to itself which next hops are well
+    /// A connection keeps to itself that its next hop is well
     #[cfg(feature = "planted")]
     KeepToItself,
     /// What other shards have lent of a limit is not given back
