@@ -144,8 +144,14 @@ mod tests {
             queues.name(life, order, None);
         }
         let has_one_way = |host, order: &[HostSet]| queues.has_one_way(life, host, order);
-        assert!(has_one_way(hosts[1], &[both.clone()]) && !has_one_way(hosts[1], &[one.clone()]));
-        assert!(!has_one_way(hosts[0], &[both.clone()]) && !has_one_way(hosts[0], &[one.clone()]));
+        assert!(
+            has_one_way(hosts[1], std::slice::from_ref(&both))
+                && !has_one_way(hosts[1], std::slice::from_ref(&one))
+        );
+        assert!(
+            !has_one_way(hosts[0], std::slice::from_ref(&both))
+                && !has_one_way(hosts[0], std::slice::from_ref(&one))
+        );
         let count = |group, hosts: &HostSet| queues.sets(group, hosts).len();
         assert_eq!(count(life, &one), 2);
         assert_eq!(count(life, &both), 2);
