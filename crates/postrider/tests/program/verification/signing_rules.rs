@@ -211,24 +211,23 @@ fn a_signer_signs_mail_of_its_tenants_and_users_alone() {
     let files = Files::new();
     make_key(&files, "example.org", "s1", "ed25519");
     let server = Server::start(&files, &with_users(&files));
-    for (user, own, other) in [
-        ("jo", "logins.test", "tenants.test"),
-        ("JO", "logins.test", "tenants.test"),
-        ("al", "tenants.test", "logins.test"),
+    for (user, mailbox, own, other) in [
+        ("jo", "small", "logins.test", "tenants.test"),
+        ("JO", "capitals", "logins.test", "tenants.test"),
+        ("al", "tenant", "tenants.test", "logins.test"),
     ] {
         let mut client = Client::connect(server.address());
         client.say(&format!("XCLIENT LOGIN={user} HELO=a.test PROTO=ESMTP"), "220");
         for (author, reply) in [(own, "250"), ("all.test", "250"), (other, "550 5.7.20")] {
             client.say("MAIL FROM:<jo@far.test>", "250");
-            client.say(&format!("RCPT TO:<{author}-{user}@far.test>"), "250");
+            client.say(&format!("RCPT TO:<{author}-{mailbox}@far.test>"), "250");
             client.say("DATA", "354");
             client.send(format!("From: jo@{author}\r\n\r\nHello\r\n.\r\n"));
             let said = client.reply();
             assert!(said.starts_with(reply), "{user} {author}: {said}");
         }
-        let user = user.to_lowercase();
         for author in [own, "all.test"] {
-            for message in files.wait_maildir(&format!("mail/{author}-{user}"), 1) {
+            for message in files.wait_maildir(&format!("mail/{author}-{mailbox}"), 1) {
                 assert_eq!(signers(&message), [format!("s1 {author}")]);
             }
         }
