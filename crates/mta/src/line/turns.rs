@@ -29,6 +29,10 @@ struct World {
     waiting: Vec<(u32, InLine)>,
 }
 
+/// Time enough for a hundred requests one after the other, each of which waits for as long as it may: behind a first
+/// turn of a hundred networks, two places of which come free at a time.
+const TURNS_MAX: u32 = 100 * (10 + 100 / 2 * 10);
+
 fn poll(waiting: &mut InLine) -> Option<Permit> {
     match Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(permit) => Some(permit),
@@ -79,7 +83,7 @@ fn waits_of_others(world: &mut World, standing: Standing, at_once: u32) -> Vec<u
     let mut waits = Vec::new();
     let mut asked: Vec<(u32, InLine)> = Vec::new();
     let mut begun = 0;
-    for now in 0..4_000 {
+    for now in 0..TURNS_MAX {
         world.turn(now);
         while begun < 100 && asked.len() < at_once as usize {
             let who = Who::new(1, begun).of(Owner::zone("healthy.test"));
