@@ -1,6 +1,6 @@
 //! All that is checked of a message, together.
 
-use crate::records::Records;
+use crate::records::{Records, is_at_or_below};
 use crate::scan::{Scan, Scanned, Wanted};
 use crate::together::both;
 use crate::{arc, dkim, dmarc, dnsbl, iprev, spf};
@@ -69,17 +69,11 @@ impl Verdicts {
     /// SPF or DKIM passed for the domain of this sender, or for one that it is below of.
     #[must_use]
     pub fn prove(&self, sender: Option<&str>) -> bool {
-        let Some(sender) = sender.map(|sender| sender.trim_end_matches('.').to_ascii_lowercase())
-        else {
-            return false;
-        };
+        let Some(sender) = sender.map(|sender| sender.trim_end_matches('.')) else { return false };
         let by_spf = self.spf.as_ref().is_some_and(|spf| {
             spf.verdict == spf::Verdict::Pass && spf.identity == spf::Identity::MailFrom
         });
-        let is_above = |domain: &str| {
-            let rest = sender.strip_suffix(domain);
-            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-        };
+        let is_above = |domain: &str| is_at_or_below(sender, domain);
         let mut signers = self.dkim.iter().flatten().filter(|outcome| {
             outcome.verdict == dkim::Verdict::Pass
                 && outcome.signer.as_ref().is_some_and(|signer| is_above(&signer.domain))

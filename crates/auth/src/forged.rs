@@ -154,24 +154,6 @@ impl Renamer {
     }
 }
 
-/// Whether a field speaks in the name of `server` about who sent a message: what comes from elsewhere must not.
-/// `value` is whole. A gateway leaves such fields out; those of ARC count, too, as their chain does not hold for what
-/// a gateway makes.
-#[must_use]
-pub fn speaks_for(server: &str, name: &str, value: &[u8]) -> bool {
-    let server = server.trim_end_matches('.').to_ascii_lowercase();
-    let value = match name.trim_ascii_end() {
-        name if name.eq_ignore_ascii_case(FIELD) => value,
-        // RFC 8617 §4.1.1: `i=1;` goes before it.
-        name if name.eq_ignore_ascii_case("ARC-Authentication-Results") => {
-            let instance = memchr::memchr(b';', value).map_or(0, |at| at + 1);
-            value.get(instance..).unwrap_or_default()
-        }
-        _ => return false,
-    };
-    bears_name(value, &server, true) == Some(true)
-}
-
 /// Whether the server that speaks in a value (RFC 8601 §2.2, `authserv-id`) is this one, which is in lower case;
 /// `None`: it goes on, perhaps.
 ///
@@ -333,21 +315,6 @@ mod tests {
         ] {
             let content = format!("Authentication-Results: {other}\r\nB: c\r\n\r\nd");
             check(&content, &content);
-        }
-    }
-
-    #[test]
-    fn gateways_know_fields_in_our_name() {
-        for (name, value, is_ours) in [
-            ("authentication-results", " mx.example.org; spf=pass", true),
-            ("Authentication-Results ", " mx. example.org; spf=pass", true),
-            ("Authentication-Results", " other.org; spf=pass", false),
-            ("ARC-Authentication-Results", " i=1; \"mx\".example.org; spf=pass", true),
-            ("ARC-Authentication-Results", " i=1; other.org; spf=pass", false),
-            ("X-Authentication-Results", " mx.example.org; spf=pass", false),
-        ] {
-            let found = speaks_for("MX.example.org.", name, value.as_bytes());
-            assert_eq!(found, is_ours, "{name}:{value}");
         }
     }
 

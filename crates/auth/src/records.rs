@@ -59,3 +59,10 @@ pub trait Records {
     /// The names of an address (PTR).
     fn names(&self, address: IpAddr) -> impl Future<Output = Answer<String>>;
 }
+
+/// Whether `name` is `domain` or lies below it.
+pub(crate) fn is_at_or_below(name: &str, domain: &str) -> bool {
+    let Some(before) = name.len().checked_sub(domain.len()) else { return false };
+    name.get(before..).is_some_and(|end| end.eq_ignore_ascii_case(domain))
+        && (before == 0 || name.as_bytes()[before - 1] == b'.')
+}

@@ -12,7 +12,7 @@ pub use published::{Finding, findings};
 pub use signature::Algorithm;
 pub use signing::{SigningIdentity, Unsigned, sign};
 
-use crate::records::{Records, Unanswered};
+use crate::records::{Records, Unanswered, is_at_or_below};
 use crate::scan::{SIGNATURES_MAX, Scanned};
 use crate::together::{Pace, all};
 use aws_lc_rs::digest::{Digest, SHA256, digest};
@@ -111,7 +111,7 @@ pub async fn verify<R: Records>(records: &R, message: &Scanned, now: u64) -> Vec
     }
     let mut signatures: Vec<_> = message.signatures.iter().enumerate().collect();
     // Those of the author's domain first: they are the ones that count for DMARC.
-    let author = author_of(message);
+    let author = if signatures.len() > 1 { author_of(message) } else { None };
     let is_of_author = |signature: &Signature| {
         author.as_deref().is_some_and(|author| is_same_branch(&signature.seal.domain, author))
     };
@@ -140,11 +140,7 @@ fn author_of(message: &Scanned) -> Option<String> {
 
 /// Whether one of two domains is the other, or below it.
 fn is_same_branch(one: &str, other: &str) -> bool {
-    let is_in = |below: &str, above: &str| {
-        let rest = below.strip_suffix(above);
-        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
-    is_in(one, other) || is_in(other, one)
+    is_at_or_below(one, other) || is_at_or_below(other, one)
 }
 
 /// The key of a signature, and whether it covers the whole body; nothing is asked for one that can't be good.

@@ -2,6 +2,7 @@
 //! §4.1).
 
 use super::canonical::Form;
+use crate::records::is_at_or_below;
 use crate::tags::{Tags, is_blank, listed, without_blanks};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -130,8 +131,7 @@ impl Signature {
             None => seal.domain.clone(),
         };
         // RFC 6376 §3.5: that of d= or one below it.
-        let above = agent_domain.strip_suffix(&seal.domain);
-        if !above.is_some_and(|above| above.is_empty() || above.ends_with('.')) {
+        if !is_at_or_below(&agent_domain, &seal.domain) {
             return Err("i= is not below d=");
         }
         Ok(Signature {

@@ -11,7 +11,7 @@ pub use record::Wish;
 
 use crate::authors;
 use crate::dkim;
-use crate::records::{Family, Records, Unanswered};
+use crate::records::{Family, Records, Unanswered, is_at_or_below};
 use crate::scan::Scanned;
 use crate::spf;
 use record::{Record, Registry};
@@ -370,8 +370,7 @@ fn near<'o>(
 impl Policy {
     /// Whether a domain is the organization's or below it.
     fn is_over(&self, domain: &str) -> bool {
-        let above = domain.strip_suffix(self.organization.as_str());
-        above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+        is_at_or_below(domain, &self.organization)
     }
 
     /// Whether it could be, of the author's organization, where nobody knows where that ends.

@@ -3,7 +3,7 @@
 use super::expansion::{Template, Values};
 use super::record::{Directive, Mechanism, Prefixes, Record, is_policy};
 use super::{Identity, Outcome, Question, Verdict};
-use crate::records::{Answer, Family, Records, Unanswered};
+use crate::records::{Answer, Family, Records, Unanswered, is_at_or_below};
 use std::cell::{Cell, OnceCell};
 use std::future::Future;
 use std::net::IpAddr;
@@ -325,13 +325,6 @@ fn is_name(name: &str) -> bool {
     let label_max = mail::address::LABEL_BYTES_MAX;
     name.len() <= mail::address::DNS_NAME_BYTES_MAX
         && name.split('.').all(|label| (1..=label_max).contains(&label.len()))
-}
-
-/// Whether `name` is `domain` or lies below it.
-fn is_at_or_below(name: &str, domain: &str) -> bool {
-    let Some(before) = name.len().checked_sub(domain.len()) else { return false };
-    name.get(before..).is_some_and(|end| end.eq_ignore_ascii_case(domain))
-        && (before == 0 || name.as_bytes()[before - 1] == b'.')
 }
 
 /// Whether the first bits of two addresses of one family are the same.

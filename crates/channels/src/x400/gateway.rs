@@ -236,7 +236,7 @@ fn made_mail(
         // One that is too long is left out: a DSN returns the identifier in the header, too.
         envid: Envid::of_text(&mail.envid),
         is_signed: has_own_authors(&mail.message, converting.here().gateway),
-        content: without_our_name(&mail.message, &question.config.hostname).into(),
+        content: without_our_name(mail.message, &question.config.hostname).into(),
     }))
 }
 
@@ -252,12 +252,20 @@ fn has_own_authors(content: &[u8], gateway: &Gateway) -> bool {
 }
 
 /// Results of checks that the message came with don't bear our name (RFC 8601 §5), as in mail that comes by SMTP.
-fn without_our_name(content: &[u8], hostname: &Domain) -> Vec<u8> {
-    let mut renamer = Renamer::new(hostname.as_str());
-    let mut clean = Vec::with_capacity(content.len());
-    renamer.push(content, |piece| clean.extend_from_slice(piece));
+fn without_our_name(mut content: Vec<u8>, hostname: &Domain) -> Vec<u8> {
+    let (mut renamer, mut clean) = (Renamer::new(hostname.as_str()), Vec::new());
+    for line in content.split_inclusive(|octet| *octet == b'\n') {
+        if renamer.is_done() {
+            break;
+        }
+        renamer.push(line, |piece| clean.extend_from_slice(piece));
+    }
     renamer.finish(|piece| clean.extend_from_slice(piece));
-    clean
+    // A new name is as long as the old one; what stands behind the header is as it was.
+    if let Some(header) = content.get_mut(..clean.len()) {
+        header.copy_from_slice(&clean);
+    }
+    content
 }
 
 fn unread(error: &dyn std::fmt::Display) -> Failure {

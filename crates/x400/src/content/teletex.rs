@@ -1,6 +1,8 @@
 //! Teletex strings of texts for people (RFC 2156 §3.3.4): T.61, in which a diacritic stands before its letter. Many
 //! write Latin-1 instead, so what is no T.61 is read as that.
 
+use std::sync::LazyLock;
+
 /// Octets of T.61 and the characters that they are, where those differ from ASCII and stand alone.
 const SINGLE: [(u8, char); 46] = [
     (0xa1, '¡'),
@@ -86,8 +88,6 @@ pub fn to_text(octets: &[u8]) -> String {
 /// letter of Latin-1, where T.61 has mostly others.
 fn from_t61(octets: &[u8]) -> Option<String> {
     let has_diacritic = octets.iter().any(|octet| (0xc1..=0xcf).contains(octet));
-    // Texts may be long: each pair is looked up in one step.
-    let combined = has_diacritic.then(combinations).unwrap_or_default();
     let mut text = String::with_capacity(octets.len());
     let mut rest = octets;
     while let Some((&first, behind)) = rest.split_first() {
@@ -96,7 +96,7 @@ fn from_t61(octets: &[u8]) -> Option<String> {
             0..0x80 => text.push(char::from(first)),
             0xc1..=0xcf => {
                 let (&letter, behind) = behind.split_first()?;
-                text.push(*combined.get(pair(first, letter))?.as_ref()?);
+                text.push((*COMBINED.get(pair(first, letter))?)?);
                 rest = behind;
             }
             // Alone, these are more often Latin-1 than T.61, but for the German letter.
@@ -106,6 +106,9 @@ fn from_t61(octets: &[u8]) -> Option<String> {
     }
     Some(text)
 }
+
+/// [`combinations`], made once: texts may be long, and have many lines.
+static COMBINED: LazyLock<Vec<Option<char>>> = LazyLock::new(combinations);
 
 /// What comes of a diacritic and a letter, by [`pair`].
 fn combinations() -> Vec<Option<char>> {

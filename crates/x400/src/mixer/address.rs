@@ -49,11 +49,11 @@ impl Gateway {
     /// characters that no internet address can have, or an RFC-822 attribute that is none.
     #[must_use]
     pub fn to_mail(&self, address: &OrAddress) -> Option<String> {
+        let address = &address.to_plain();
         // An address without them would be somebody else's.
         if address.has_unreadable() {
             return None;
         }
-        let address = &address.to_plain();
         if address.domain_defined(RFC_822).is_some() {
             return encapsulated(address);
         }
