@@ -120,6 +120,13 @@ impl Failure {
         }
     }
 
+    /// The same in other words, and worth another attempt.
+    #[must_use]
+    pub fn for_now(self, text: impl Into<Box<str>>) -> Failure {
+        let status = EnhancedStatus { class: 4, ..self.status };
+        Failure { class: Class::Transient, status, text: text.into(), ..self }
+    }
+
     /// Whether what it says may be about a recipient, and so is nobody else's business: a peer's
     /// reply to anything but the opening of the session.
     #[must_use]

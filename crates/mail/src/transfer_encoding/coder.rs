@@ -45,11 +45,7 @@ impl Coder {
             Coder::WrapQuotedPrintable => wrap_quoted_printable(line, out),
             Coder::WrapBase64 => wrap_base64(line, out),
             Coder::Base64 { group, column, line_end } => {
-                let (text, end): (_, &'static [u8]) = match line {
-                    [text @ .., b'\r', b'\n'] => (text, b"\r\n"),
-                    [text @ .., b'\n'] => (text, b"\n"),
-                    text => (text, b""),
-                };
+                let (text, end) = split_end(line);
                 let before = std::mem::replace(line_end, end);
                 for &octet in before.iter().chain(text) {
                     group.push(octet);
@@ -123,7 +119,7 @@ fn is_fit(text: &[u8]) -> bool {
     text.len() <= super::LINE_BYTES_MAX as usize && text.is_ascii()
 }
 
-fn split_end(line: &[u8]) -> (&[u8], &[u8]) {
+fn split_end(line: &[u8]) -> (&[u8], &'static [u8]) {
     match line {
         [text @ .., b'\r', b'\n'] => (text, b"\r\n"),
         [text @ .., b'\n'] => (text, b"\n"),

@@ -1,6 +1,6 @@
 //! Header fields whose lines are too long, folded where they have a blank (RFC 5322 §2.2.3).
 
-use super::LINE_BYTES_MAX;
+use super::is_too_long;
 
 /// A line is folded at the last blank before this column, if it has one there.
 const COLUMNS: usize = 78;
@@ -28,10 +28,6 @@ pub(super) fn write(fields: &[u8], out: &mut Vec<u8>) {
 
 fn lines(fields: &[u8]) -> impl Iterator<Item = &[u8]> {
     fields.split_inclusive(|byte| *byte == b'\n')
-}
-
-fn is_too_long(line: &[u8]) -> bool {
-    line.strip_suffix(b"\r\n").unwrap_or(line).len() > LINE_BYTES_MAX as usize
 }
 
 /// The blank before which a line is broken: with more than blanks before and behind it, so that no line of blanks

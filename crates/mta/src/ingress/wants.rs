@@ -35,8 +35,7 @@ fn all_lack<W: World>(
     let (now, known) = (services.now(), &services.shared.known_hosts);
     let groups = host_groups(groups);
     let mut hosts = groups.iter().flat_map(|group| &group.hosts).peekable();
-    hosts.peek().is_some()
-        && hosts.all(|host| known.offers(now, &host.name, host.port).is_some_and(|it| lacks(&it)))
+    hosts.peek().is_some() && known.all_lack(now, hosts.map(|host| (&host.name, host.port)), lacks)
 }
 
 /// Whether an address has no form in ASCII (RFC 6531 §3.2).
@@ -69,6 +68,7 @@ pub(super) fn of_message<W: World>(
         return Ok(());
     }
     let (bytes, sender) = (draft.facts.body_bytes, draft.envelope.reverse_path.as_ref());
+    let is_senders_utf8 = sender.is_some_and(needs_smtputf8);
     for recipient in draft.envelope.recipients.iter().map(|recipient| &recipient.mailbox) {
         let place = (active, recipient);
         if draft.require_tls == RequireTls::Yes
@@ -76,7 +76,7 @@ pub(super) fn of_message<W: World>(
         {
             return Err(NO_REQUIRETLS);
         }
-        if (sender.is_some_and(needs_smtputf8) || needs_smtputf8(recipient))
+        if (is_senders_utf8 || needs_smtputf8(recipient))
             && all_lack(services, place, (false, |offers: &Offers| !offers.smtputf8))
         {
             return Err(NO_SMTPUTF8);

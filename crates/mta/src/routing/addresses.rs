@@ -16,15 +16,19 @@ pub fn interleaved(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
 
 /// All of them in random order: the resolver's is that of a cache, and those of one host are equal (RFC 5321
 /// §5.1). The family of the first stays first.
-pub fn scattered(mut addresses: Vec<IpAddr>, mut random: impl FnMut() -> u64) -> Vec<IpAddr> {
+pub fn scattered(mut addresses: Vec<IpAddr>, random: impl FnMut() -> u64) -> Vec<IpAddr> {
     let first = addresses.first().is_some_and(|ip| ip.to_canonical().is_ipv6());
-    // Fisher and Yates.
-    for last in (1..addresses.len()).rev() {
-        let at = (random() % (last as u64 + 1)) as usize;
-        addresses.swap(last, at);
-    }
+    shuffle(&mut addresses, random);
     addresses.sort_by_key(|ip| ip.to_canonical().is_ipv6() != first);
     by_turns(addresses)
+}
+
+/// Puts these in random order (Fisher and Yates).
+pub(super) fn shuffle<T>(all: &mut [T], mut random: impl FnMut() -> u64) {
+    for last in (1..all.len()).rev() {
+        let at = (random() % (last as u64 + 1)) as usize;
+        all.swap(last, at);
+    }
 }
 
 /// RFC 8305 §4: the families by turns, beginning with that of the first address; within a family

@@ -118,9 +118,8 @@ pub async fn doubted(
     if !policy.is_ok_and(|policy| policy.is_some_and(|policy| policy.mode == Mode::Enforce)) {
         return failure;
     }
-    let status = EnhancedStatus::new(4, failure.status.subject, failure.status.detail);
     let text = format!("{}, against the MTA-STS policy of {domain} (enforce)", failure.text);
-    Failure { class: Class::Transient, status, text: text.into(), ..failure }
+    failure.for_now(text)
 }
 
 /// The policy of a domain, if it has one.

@@ -1,6 +1,7 @@
 //! The hosts of a next hop, and what is known about them, kept beside it and dropped with it. Of hosts that
 //! are well nothing is kept.
 
+use super::addresses::shuffle;
 use mail::Mono;
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -113,11 +114,7 @@ impl HostStates {
         let is_detour = states.iter().any(|state| state.is_passed_over);
         for (rank, group) in groups.iter().enumerate() {
             let mut hosts: Vec<&Host> = group.hosts.iter().collect();
-            // Fisher and Yates.
-            for last in (1..hosts.len()).rev() {
-                let at = (random() % (last as u64 + 1)) as usize;
-                hosts.swap(last, at);
-            }
+            shuffle(&mut hosts, &mut random);
             for host in hosts {
                 let candidate = Candidate { host: host.clone(), is_backup: rank > 0, is_detour };
                 match states.iter_mut().find(|state| state.host == *host) {

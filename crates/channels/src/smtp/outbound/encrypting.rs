@@ -115,10 +115,9 @@ impl HostTls {
         }
         let text = match &failure.reply {
             Some(reply) => format!("said before TLS: {} {}", reply.code, reply.text),
-            None => failure.text.into_string(),
+            None => failure.text.to_string(),
         };
-        let status = EnhancedStatus::new(4, failure.status.subject, failure.status.detail);
-        Failure { class: Class::Transient, status, reply: None, text: text.into(), ..failure }
+        Failure { reply: None, ..failure.for_now(text) }
     }
 
     /// Whether messages are only for hosts that offer REQUIRETLS.

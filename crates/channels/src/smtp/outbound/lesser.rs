@@ -30,10 +30,8 @@ pub(super) fn doubted(failure: Failure, lesser: Lesser, patience: Patience) -> F
         Lesser::InClear => "in clear, since TLS failed",
         Lesser::WithoutExtensions => "behind HELO, since EHLO was refused",
     };
-    let text = format!("{}, {why}", failure.text).into();
-    let EnhancedStatus { subject, detail, .. } = failure.status;
-    let status = EnhancedStatus::new(4, subject, detail);
-    Failure { class: Class::Transient, status, text, ..failure }
+    let text = format!("{}, {why}", failure.text);
+    failure.for_now(text)
 }
 
 /// Whether it may be due to what the session lacks: a rule of security (RFC 3463 §3.8), 530 (RFC 3207 §4, RFC 4954
@@ -80,16 +78,12 @@ pub(super) fn of_one_host(
             })
     };
     let hosts = hop.hosts.iter().flat_map(|group| &group.hosts);
-    let all_lack = hosts
-        .map(|host| known.offers(now, &host.name, host.port))
-        .all(|offers| offers.is_some_and(|offers| !takes(&offers)));
-    if all_lack {
+    let hosts = hosts.map(|host| (&host.name, host.port));
+    if known.all_lack(now, hosts, |offers| !takes(offers)) {
         return failure;
     }
-    let text = format!("{}; another host or session may have it", failure.text).into();
-    let EnhancedStatus { subject, detail, .. } = failure.status;
-    let status = EnhancedStatus::new(4, subject, detail);
-    Failure { class: Class::Transient, status, text, ..failure }
+    let text = format!("{}; another host or session may have it", failure.text);
+    failure.for_now(text)
 }
 
 #[cfg(test)]

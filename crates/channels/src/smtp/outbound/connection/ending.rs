@@ -67,7 +67,9 @@ impl<W: World> Connection<W> {
             self.tell_doubtful(&first.message);
         }
         let has_wants = self.doubt(&mut done, &first, hop);
-        let sender = first.work.entries.first();
+        // Only what is said of refusals asks for it, and to find it may cost a signature.
+        let is_taken = done.outcomes.iter().all(Result::is_ok);
+        let sender = first.work.entries.first().filter(|_| !is_taken);
         let sender = sender.and_then(|one| self.slot.reverse_path(&first.message, one.1));
         let bearing = Bearing::of(&done.outcomes, sender.as_ref(), relay_of(hop).is_lmtp());
         let elsewhere = match has_wants {
