@@ -4,7 +4,7 @@
 //! Otherwise a shard that has not met a next hop yet would wait among the unknown ones, with slots
 //! in its hand that another shard, which knows the hop, could use at once.
 
-use crate::line::{GOOD_FOR, Standing, Who};
+use crate::line::{Standing, Who};
 use mail::Mono;
 use queue::ReadyKey;
 use std::collections::BTreeMap;
@@ -43,10 +43,7 @@ struct Known {
 
 impl Known {
     fn standing(&self, now: Mono) -> Standing {
-        match self.last {
-            Some((at, standing)) if now.since(at) < GOOD_FOR => standing,
-            _ => Standing::Unknown,
-        }
+        Standing::of_last(self.last, now)
     }
 }
 
@@ -114,6 +111,7 @@ impl KnownHops {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::line::GOOD_FOR;
 
     const NOW: Mono = Mono(1_000);
 

@@ -113,28 +113,23 @@ impl Problems {
     /// What is wrong now, the worst first.
     #[must_use]
     pub fn ask(&self, now: Moment) -> Vec<Problem> {
-        self.found(now, |_| true).into_iter().map(|(_, problem)| problem).collect()
+        self.found(now, |_| true)
     }
 
     /// The same without those that have lines of their own on the console.
     #[must_use]
     pub fn ask_for_console(&self, now: Moment) -> Vec<Problem> {
-        let all = self.found(now, |kind| !kind.has_own_lines());
-        all.into_iter().map(|(_, problem)| problem).collect()
+        self.found(now, |kind| !kind.has_own_lines())
     }
 
-    fn found(
-        &self,
-        now: Moment,
-        is_asked: impl Fn(&dyn ProblemKind) -> bool,
-    ) -> Vec<(&'static str, Problem)> {
-        let kinds = lock(&self.kinds).clone();
+    fn found(&self, now: Moment, is_asked: impl Fn(&dyn ProblemKind) -> bool) -> Vec<Problem> {
+        let mut kinds = lock(&self.kinds).clone();
+        kinds.retain(|kind| is_asked(&**kind));
         let mut all = Vec::new();
-        for kind in kinds.iter().filter(|kind| is_asked(&***kind)) {
+        for kind in &kinds {
             kind.find(now, &mut |found| all.push((kind.name(), found)));
         }
-        let asked: BTreeSet<&str> =
-            kinds.iter().filter(|kind| is_asked(&***kind)).map(|kind| kind.name()).collect();
+        let asked: BTreeSet<&str> = kinds.iter().map(|kind| kind.name()).collect();
         let mut since = lock(&self.since);
         let here: BTreeSet<(&str, &str)> =
             all.iter().map(|(name, found)| (*name, found.about.as_str())).collect();
@@ -146,10 +141,10 @@ impl Problems {
             let since = found.since.unwrap_or(*known);
             let Found { severity, about, text, next_step, since: _ } = found;
             let kind = name.to_owned();
-            (name, Problem { kind, severity, about, text, next_step, since })
+            Problem { kind, severity, about, text, next_step, since }
         };
         let mut problems: Vec<_> = all.into_iter().map(as_problem).collect();
-        problems.sort_by_key(|(_, problem)| problem.severity);
+        problems.sort_by_key(|problem| problem.severity);
         problems
     }
 }

@@ -166,8 +166,7 @@ impl Seats {
         let (call, called) = oneshot::channel();
         let is_busy = Arc::<AtomicBool>::default();
         let held = Held { pool, network, group, rank, is_busy: Arc::clone(&is_busy), call };
-        state.index(ticket, &held, true);
-        state.held.insert(ticket, held);
+        state.put_in(ticket, held);
         Seat { seats: Arc::clone(self), ticket, is_busy, called: Some(called) }
     }
 }
@@ -248,10 +247,20 @@ impl State {
 
     /// The place is another's from now on, and its holder is told.
     fn displace(&mut self, ticket: u64) {
-        if let Some(held) = self.held.remove(&ticket) {
-            self.index(ticket, &held, false);
+        if let Some(held) = self.take_out(ticket) {
             let _ = held.call.send(());
         }
+    }
+
+    fn put_in(&mut self, ticket: u64, held: Held) {
+        self.index(ticket, &held, true);
+        self.held.insert(ticket, held);
+    }
+
+    fn take_out(&mut self, ticket: u64) -> Option<Held> {
+        let held = self.held.remove(&ticket)?;
+        self.index(ticket, &held, false);
+        Some(held)
     }
 
     /// Counts a place, or counts it no more.
@@ -322,11 +331,8 @@ impl Seat {
     /// More is known of its client.
     pub(crate) fn raise(&self, rank: Rank) {
         let mut state = self.seats.lock();
-        let Some(mut held) = state.held.remove(&self.ticket) else { return };
-        state.index(self.ticket, &held, false);
-        held.rank = rank;
-        state.index(self.ticket, &held, true);
-        state.held.insert(self.ticket, held);
+        let Some(held) = state.take_out(self.ticket) else { return };
+        state.put_in(self.ticket, Held { rank, ..held });
     }
 
     /// Ready once another has the place.
@@ -343,10 +349,7 @@ impl Seat {
 
     /// Gives the place back. False: another has it.
     pub(crate) fn leave(&self) -> bool {
-        let mut state = self.seats.lock();
-        let Some(held) = state.held.remove(&self.ticket) else { return false };
-        state.index(self.ticket, &held, false);
-        true
+        self.seats.lock().take_out(self.ticket).is_some()
     }
 }
 

@@ -33,13 +33,7 @@ struct EventHeadersStage {
 }
 
 /// Reads the header as it comes.
-struct Watch(FieldWatch<Arc<[Arc<str>]>>);
-
-impl Observer for Watch {
-    fn push(&mut self, piece: &[u8]) {
-        self.0.push(piece);
-    }
-}
+type Watch = FieldWatch<Arc<[Arc<str>]>>;
 
 impl Stage for EventHeadersStage {
     fn name(&self) -> &'static str {
@@ -47,7 +41,7 @@ impl Stage for EventHeadersStage {
     }
 
     fn observe(&self, _transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
-        Some(Box::new(Watch(FieldWatch::new(Arc::clone(&self.names)))))
+        Some(Box::new(Watch::new(Arc::clone(&self.names))))
     }
 
     fn content<'a>(
@@ -58,7 +52,7 @@ impl Stage for EventHeadersStage {
     ) -> Decision<'a, ()> {
         let seen = observed::<Watch>(observer);
         if let Some(watch) = seen {
-            draft.note_headers(noted(&self.names, &watch.0.finish()));
+            draft.note_headers(noted(&self.names, &watch.finish()));
         }
         Decision::pass()
     }

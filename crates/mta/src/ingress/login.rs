@@ -271,11 +271,11 @@ impl<W: World> Entrance<W> {
             Err(Unusable::Locked) => Ok(nobodys()),
             Ok(stored) => {
                 // Salted, no two entries are the same.
-                let salted = stored.is_salted().then(|| Who::entry(text_of(&entry)));
+                let stamp = Who::entry(text_of(&entry));
+                let salted = stored.is_salted().then_some(stamp);
                 let stored = Arc::new(stored);
                 *last.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&stored);
                 let name = self.name_of(table, user, &entry).await?;
-                let stamp = Who::entry(text_of(&entry));
                 Ok(Kept { stored, is_his: true, entry: salted, stamp, name })
             }
             Err(why) => {

@@ -1,6 +1,8 @@
 //! Who looks on while content arrives.
 
+use mail::FieldWatch;
 use std::any::Any;
+use std::ops::Deref;
 
 /// Sees content as it arrives, un-stuffed, with CRLF line ends, in pieces split anywhere.
 pub trait Observer: Any {
@@ -9,6 +11,12 @@ pub trait Observer: Any {
     /// Bytes of it that are kept until the end of the content, beyond a few hundred.
     fn held(&self) -> usize {
         0
+    }
+}
+
+impl<N: Deref<Target = [S]> + 'static, S: AsRef<str> + 'static> Observer for FieldWatch<N> {
+    fn push(&mut self, piece: &[u8]) {
+        FieldWatch::push(self, piece);
     }
 }
 

@@ -133,8 +133,7 @@ impl<W: World> Entrance<W> {
                 let kept = self.stored(table, spelled).await?;
                 kept.is_his && kept.stamp == *entry && kept.name == **user
             }
-            (Proof::Entry(entry), LoginSource::Server(LoginServer::Directory(_))) => {
-                let LoginSource::Server(server) = &logins.source else { return Ok(false) };
+            (Proof::Entry(entry), LoginSource::Server(server @ LoginServer::Directory(_))) => {
                 let found = self.entry_elsewhere(server, spelled, terms).await?;
                 found.is_some() && found.as_deref() == entry.as_deref()
             }

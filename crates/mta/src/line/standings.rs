@@ -8,6 +8,16 @@ use std::time::Duration;
 /// How long an answer counts.
 pub const GOOD_FOR: Duration = Duration::from_secs(60 * 60);
 
+impl Standing {
+    /// What was last known of somebody, and when, as far as it still counts.
+    pub(crate) fn of_last(last: Option<(Mono, Standing)>, now: Mono) -> Standing {
+        match last {
+            Some((at, standing)) if now.since(at) < GOOD_FOR => standing,
+            _ => Standing::Unknown,
+        }
+    }
+}
+
 /// Standing, by whatever names those have whom it is of. So many are remembered at most; those of
 /// whom nothing was heard for longest are forgotten first, and are unknown then.
 #[derive(Debug)]
@@ -37,10 +47,7 @@ impl<K: Ord + Copy> Standings<K> {
     /// What is known of somebody.
     #[must_use]
     pub fn of(&self, who: K, now: Mono) -> Standing {
-        match self.known.get(&who) {
-            Some(&(at, standing)) if now.since(at) < GOOD_FOR => standing,
-            _ => Standing::Unknown,
-        }
+        Standing::of_last(self.known.get(&who).copied(), now)
     }
 
     fn note(&mut self, who: K, now: Mono, standing: Standing) {

@@ -240,13 +240,12 @@ impl State {
         self.idle.insert((since, grant.ticket), Idle { grant, asked: false, waker: None });
     }
 
-    /// One of them has use for it again, or lets it go. Whether it was asked to.
-    pub(super) fn busy(&mut self, since: Mono, ticket: u64) -> bool {
-        let Some(idle) = self.idle.remove(&(since, ticket)) else { return false };
+    /// One of them has use for it again, or lets it go.
+    pub(super) fn busy(&mut self, since: Mono, ticket: u64) {
+        let Some(idle) = self.idle.remove(&(since, ticket)) else { return };
         if idle.asked {
             self.leaving = self.leaving.saturating_sub(idle.grant.amount);
         }
-        idle.asked
     }
 
     /// Whether one of them was asked to go; `waker` is woken when it is.

@@ -1,6 +1,6 @@
 //! Who waits in a line, to whom they belong, and what is known of them.
 
-use crate::clients::network_of;
+use crate::clients::{group_of, network_of};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
@@ -23,6 +23,12 @@ impl Owner {
     #[must_use]
     pub fn network(ip: IpAddr) -> Owner {
         Owner::hashed("network", network_of(ip))
+    }
+
+    /// The networks that one customer may have all of: an IPv4 /24, an IPv6 /48.
+    #[must_use]
+    pub fn site(ip: IpAddr) -> Owner {
+        Owner::hashed("site", group_of(ip))
     }
 
     /// The zone in which a name of the DNS was registered, as far as the name shows it.

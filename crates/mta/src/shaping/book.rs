@@ -143,11 +143,12 @@ impl Book {
                 &narrow
             }
         };
-        let known = self.effects.get(key).filter(|known| now < known.until.after(known.lasts()));
+        let is_known = |effect: &&Effect| now < effect.until.after(effect.lasts());
+        let known = self.effects.get(key).filter(is_known);
         if known.is_none() && !self.make_room(key, words.peer) {
             return self.note_full(now, key);
         }
-        let known = self.effects.get(key).filter(|known| now < known.until.after(known.lasts()));
+        let known = self.effects.get(key).filter(is_known);
         let step = known.map_or(1, |known| known.step.saturating_add(1));
         let began = known.filter(|known| known.is_in_force()).map_or(now, |known| known.began);
         let lasts = doubled(rule.lasts, step);
@@ -218,8 +219,10 @@ impl Book {
             let is_near = |effect: &Effect| is_of_hop(effect) && zone_of_peer(&effect.peer) == zone;
             let count =
                 |is: &dyn Fn(&Effect) -> bool| self.effects.values().filter(|e| is(e)).count();
-            let is_near_full = count(&is_near) >= ZONE_MAX;
-            let is_full = count(&is_of_hop) >= HOPS_MAX || self.effects.len() >= EFFECTS_MAX;
+            let of_hops = count(&is_of_hop);
+            // Those near are among them, and dearer to count.
+            let is_near_full = of_hops >= ZONE_MAX && count(&is_near) >= ZONE_MAX;
+            let is_full = of_hops >= HOPS_MAX || self.effects.len() >= EFFECTS_MAX;
             return (!is_near_full || self.forget_oldest(|e| is_near(e) && !e.is_in_force()))
                 && (!is_full || self.forget_oldest(|e| is_of_hop(e) && !e.is_in_force()));
         }

@@ -43,7 +43,7 @@ impl<W: World> Stage for FieldStage<W> {
     fn observe(&self, transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
         // What strangers send is as they sent it.
         let is_wanted = transaction.session.may_relay();
-        is_wanted.then(|| Box::new(Watch(FieldWatch::new(&WATCHED[..]))) as _)
+        is_wanted.then(|| Box::new(Watch::new(&WATCHED[..])) as _)
     }
 
     fn content<'a>(
@@ -54,10 +54,10 @@ impl<W: World> Stage for FieldStage<W> {
     ) -> Decision<'a, ()> {
         let seen = observed::<Watch>(observer);
         let Some(watch) = seen else { return Decision::pass() };
-        if watch.0.has_more() {
+        if watch.has_more() {
             return Answer::Now(Err(TOO_MANY_FIELDS));
         }
-        self.mend(draft, &watch.0.finish());
+        self.mend(draft, &watch.finish());
         Decision::pass()
     }
 }
@@ -120,13 +120,7 @@ pub(super) fn completed(field: &Found, domain: &str) -> Option<String> {
 }
 
 /// Reads the header as it comes.
-pub(super) struct Watch(pub(super) FieldWatch<&'static [&'static str]>);
-
-impl Observer for Watch {
-    fn push(&mut self, piece: &[u8]) {
-        self.0.push(piece);
-    }
-}
+pub(super) type Watch = FieldWatch<&'static [&'static str]>;
 
 /// What is looked for.
 const WATCHED: [&str; 5] = ["Date", "Message-ID", "From", "Bcc", "Resent-Bcc"];

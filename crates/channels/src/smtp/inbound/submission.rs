@@ -6,7 +6,7 @@ use super::mechanism::MechanismText;
 use super::settings::{SmtpListener, SmtpListenerText};
 use config::quantity::DurationText;
 use config::{Config, ProtocolSection, ProtocolSettings, Reader, TableEntry, TableRefText};
-use mail::field_watch::{FieldWatch, Found};
+use mail::field_watch::Found;
 use mail::{Domain, Mailbox, Refusal, address_list, is_dot_string};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
@@ -254,7 +254,7 @@ impl<W: World> Stage for SubmissionStage<W> {
     }
 
     fn observe(&self, _: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
-        self.authors.is_some().then(|| Box::new(Watch(FieldWatch::new(&WATCHED[..]))) as _)
+        self.authors.is_some().then(|| Box::new(Watch::new(&WATCHED[..])) as _)
     }
 
     fn content<'a>(
@@ -268,10 +268,10 @@ impl<W: World> Stage for SubmissionStage<W> {
         }
         let seen = observed::<Watch>(observer);
         let Some(watch) = seen else { return Decision::pass() };
-        if watch.0.has_more() {
+        if watch.has_more() {
             return Answer::Now(Err(TOO_MANY_FIELDS));
         }
-        self.check_authors(transaction, &watch.0.finish())
+        self.check_authors(transaction, &watch.finish())
     }
 }
 

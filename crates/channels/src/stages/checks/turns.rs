@@ -4,7 +4,7 @@ use mail::Mono;
 use mta::clients::network_of;
 use mta::line::{Line, Owner, Parts, Permit, Standing, Standings, Who};
 use std::cell::{Cell, RefCell};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Questions under way at once on one shard; others wait.
@@ -115,15 +115,13 @@ impl Place<'_> {
 
 /// The network of which one owner has all.
 fn site_of(client: IpAddr) -> Option<Owner> {
-    let IpAddr::V6(ip) = network_of(client) else { return None };
-    let [a, b, c, ..] = ip.segments();
-    let site = Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0);
-    Some(Owner::named("site", &site.to_string()))
+    network_of(client).is_ipv6().then(|| Owner::site(client))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv6Addr;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 

@@ -42,13 +42,7 @@ struct SteeringStage<W: World> {
 }
 
 /// Reads the header as it comes.
-struct Watch(FieldWatch<Rc<[Box<str>]>>);
-
-impl Observer for Watch {
-    fn push(&mut self, piece: &[u8]) {
-        self.0.push(piece);
-    }
-}
+type Watch = FieldWatch<Rc<[Box<str>]>>;
 
 /// More than are noted: what would be left could not be left out.
 const TOO_MANY_FIELDS: Refusal =
@@ -62,7 +56,7 @@ impl<W: World> Stage for SteeringStage<W> {
     fn observe(&self, transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
         let session = &transaction.session;
         let is_obeyed = session.listener().obeys_steering(session.client().address.ip());
-        is_obeyed.then(|| Box::new(Watch(FieldWatch::new(Rc::clone(&self.names)))) as _)
+        is_obeyed.then(|| Box::new(Watch::new(Rc::clone(&self.names))) as _)
     }
 
     fn content<'a>(
@@ -73,10 +67,10 @@ impl<W: World> Stage for SteeringStage<W> {
     ) -> Decision<'a, ()> {
         let seen = observed::<Watch>(observer);
         let Some(watch) = seen else { return Decision::pass() };
-        if watch.0.has_more() {
+        if watch.has_more() {
             return Answer::Now(Err(TOO_MANY_FIELDS));
         }
-        Answer::Now(self.steer(draft, &watch.0.finish()))
+        Answer::Now(self.steer(draft, &watch.finish()))
     }
 }
 

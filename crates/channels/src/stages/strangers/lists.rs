@@ -8,7 +8,6 @@ use auth::judgement::Power;
 use mail::{Mono, Refusal};
 use mta::alarm::Alarm;
 use mta::answer::{Later, all};
-use mta::clients::group_of;
 use mta::line::Standing::Good;
 use mta::line::{Line, Owner, Parts as LineParts, Who};
 use mta::seams::{Dns, DnsError, Time, World};
@@ -38,8 +37,7 @@ pub(super) fn line() -> Arc<Line> {
 
 /// Clients of one network take turns with others, and so do networks of one group.
 fn who_is(client: IpAddr) -> Who {
-    let group = Owner::named("site", &group_of(client).to_string());
-    Who::new(0, 0).of(Owner::network(client)).within(group)
+    Who::new(0, 0).of(Owner::network(client)).within(Owner::site(client))
 }
 
 /// So long a list is taken to be alive, or dead, after that was looked at.
