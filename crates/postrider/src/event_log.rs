@@ -13,14 +13,16 @@
 mod file;
 
 use crate::mutex::lock;
-use crate::world::clock::wall_now;
+use crate::under_way::HANGS_AFTER;
+use crate::world::clock::{Start, wall_now};
 use config::Events;
 use file::LogFile;
 use mta::event::{Event, EventSink, Kind, Position, Recipients, json};
 use mta::metrics::EventMetrics;
+use mta::problems::Watch;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
@@ -29,8 +31,6 @@ use std::time::{Duration, Instant};
 const PACE: Duration = Duration::from_millis(10);
 /// How long the writer waits after a failed write.
 const RETRY_PACE: Duration = Duration::from_secs(1);
-/// A writer that has not come back from the disk for so long hangs.
-const HANGS_AFTER: Duration = Duration::from_secs(5);
 /// At a stop the writer may go on for as long as something is written every so often.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// Formatted text is written when it is this long.
@@ -51,28 +51,23 @@ pub(crate) struct EventLog {
 #[derive(Debug)]
 pub(crate) struct Writing {
     path: PathBuf,
-    began: Instant,
-    /// Milliseconds after `began` at which it went to the disk; 0: it is not there.
-    at_disk_since: AtomicU64,
+    started: Start,
+    at_disk: Watch,
     is_failing: AtomicBool,
     metrics: Arc<EventMetrics>,
 }
 
 impl Writing {
     fn at_disk<T>(&self, work: impl FnOnce() -> T) -> T {
-        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.at_disk_since.store(now.max(1), Ordering::Relaxed);
+        self.at_disk.begin(self.started.elapsed());
         let done = work();
-        self.at_disk_since.store(0, Ordering::Relaxed);
+        self.at_disk.end();
         done
     }
 
     /// For how long it has not come back from the disk, if that is long.
     fn hangs_for(&self) -> Option<Duration> {
-        let since = self.at_disk_since.load(Ordering::Relaxed);
-        let since = (since > 0).then(|| Duration::from_millis(since))?;
-        let for_so_long = self.began.elapsed().saturating_sub(since);
-        (for_so_long >= HANGS_AFTER).then_some(for_so_long)
+        self.at_disk.under_way(self.started.elapsed()).filter(|time| *time >= HANGS_AFTER)
     }
 
     /// A sentence, while events can't be written.
@@ -182,8 +177,8 @@ impl EventLog {
         let queues: Vec<_> = of_shards.iter().map(|metrics| Arc::new(queue(metrics))).collect();
         let writing = Arc::new(Writing {
             path: options.path.clone(),
-            began: Instant::now(),
-            at_disk_since: AtomicU64::new(0),
+            started: Start::now(),
+            at_disk: Watch::default(),
             is_failing: AtomicBool::new(false),
             metrics: Arc::clone(of_writer),
         });

@@ -84,8 +84,8 @@ pub(crate) fn damaged(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// All of it or nothing is there, also after a crash.
-fn write(directory: &Path, name: &str, secret: &[u8]) -> io::Result<()> {
+/// All of it or nothing is there, also after a crash, and for us alone.
+pub(crate) fn write(directory: &Path, name: &str, secret: &[u8]) -> io::Result<()> {
     let (fresh, path) = (directory.join(format!("{name}.new")), directory.join(name));
     match fs::remove_file(&fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -3,12 +3,12 @@
 //! aside.
 
 use crate::console::ConsoleLog;
+use crate::kept_secret;
 use mta::console::{Console as _, Level};
 use mta::shared::Shared;
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -88,13 +88,8 @@ fn write(path: &Path, shared: &Shared, console: &ConsoleLog) {
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let fresh: PathBuf = path.with_extension("text.new");
-    let mut options = fs::OpenOptions::new();
     // Who was where is nobody else's business.
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&fresh, path)
+    kept_secret::write(path.parent().unwrap_or(path), NAME, text.as_bytes())
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 /// What came of an order.
-type Told = Result<String, String>;
+pub(crate) type Told = Result<String, String>;
 
 /// What is to be done.
 pub(crate) enum Order {
@@ -128,30 +128,30 @@ impl Clerk {
     }
 
     fn carry_out(&mut self, order: Order) -> Told {
-        let told = match order {
+        let done = match order {
             Order::Suspend(suspension) => self.suspensions.suspend(suspension, wall_now()),
             Order::Resume(scope) => self.suspensions.resume(&scope, wall_now()),
-            Order::Lift(lift) => return self.told(self.effects.lift(&lift)),
+            Order::Lift(lift) => return told(self.effects.lift(&lift), &self.console),
             Order::Keep => {
                 self.effects.keep(&self.console);
                 return Ok(String::new());
             }
         };
-        if told.is_ok() {
+        if done.is_ok() {
             let all = self.suspensions.in_force(wall_now());
             *lock(&self.suspended) = Arc::clone(&all);
             for shard in &self.shards {
                 let _ = shard.send(ShardMessage::Suspensions(Arc::clone(&all)));
             }
         }
-        self.told(told)
+        told(done, &self.console)
     }
+}
 
-    /// Notes on the console what an operator has done.
-    fn told(&self, done: Told) -> Told {
-        if let Ok(text) = &done {
-            self.console.line(Level::Info, "operator", format_args!("{text}"));
-        }
-        done
+/// Notes on the console what an operator has done.
+pub(crate) fn told(done: Told, console: &ConsoleLog) -> Told {
+    if let Ok(text) = &done {
+        console.line(Level::Info, "operator", format_args!("{text}"));
     }
+    done
 }

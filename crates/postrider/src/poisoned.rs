@@ -2,14 +2,13 @@
 //! recovery alone. So the process ends, and whoever supervises it starts it again.
 
 use crate::mutex::lock;
+use crate::node::within;
 use spool::SpoolStatus;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 
 /// How long a server without a log that writes goes on: what is under way is answered, and watchdogs see why.
 pub(crate) const GRACE: Duration = Duration::from_secs(20);
@@ -40,7 +39,9 @@ pub(crate) async fn wait(
         let is_over = poisons.iter().all(Option::is_some);
         // While others write, a start that fails would cost more than it mends.
         let path = paths.get(number).cloned().unwrap_or_default();
-        if is_over || is_well(path.clone()).await {
+        let tried = path.clone();
+        // A disk that does not answer is not well.
+        if is_over || within(GRACE, move || try_out(&tried).is_ok()).await == Some(true) {
             return format!(
                 "the log in {} writes no more ({poison}): the server ends with an error, so that it is started \
                  again and recovers it",
@@ -51,15 +52,7 @@ pub(crate) async fn wait(
     }
 }
 
-/// Whether a disk takes what is written to it. One that does not answer is not well.
-async fn is_well(path: PathBuf) -> bool {
-    let (answer, answered) = oneshot::channel();
-    let tried = thread::Builder::new().name("trial".to_owned()).spawn(move || {
-        let _ = answer.send(try_out(&path).is_ok());
-    });
-    tried.is_ok() && tokio::time::timeout(GRACE, answered).await.is_ok_and(|well| well == Ok(true))
-}
-
+/// Whether a disk takes what is written to it.
 fn try_out(directory: &Path) -> io::Result<()> {
     let path = directory.join(TRIAL);
     let tried = File::create(&path).and_then(|mut file| {

@@ -11,6 +11,7 @@ use crate::dmarc_reports::DmarcReporting;
 use crate::kept_from_start::kept_from_start;
 use crate::kept_secret;
 use crate::mutex::lock;
+use crate::orders::Told;
 use crate::problems::ProblemList;
 use crate::reply_classes;
 use crate::secrets;
@@ -199,9 +200,6 @@ impl Step {
         self.stage.compare_exchange(READS, stage, done, failed).is_ok()
     }
 }
-
-/// What came of a reload.
-pub(crate) type Told = Result<String, String>;
 
 /// Reloads, one at a time.
 pub(crate) struct Reloads {

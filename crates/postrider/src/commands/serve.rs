@@ -6,7 +6,7 @@ use crate::console::{ConsoleLog, LISTENERS};
 use crate::control_socket::ControlSocket;
 use crate::mutex::lock;
 use crate::node::{Node, within};
-use crate::orders::Order;
+use crate::orders::{Order, told};
 use crate::problems::sentence;
 use crate::reload::Reloads;
 use crate::secrets;
@@ -292,14 +292,6 @@ fn give(node: &Node, order: Order, answer: oneshot::Sender<Result<String, String
     tokio::spawn(async move {
         let _ = answer.send(told.await);
     });
-}
-
-/// Notes on the console what an operator has done.
-fn told(done: Result<String, String>, console: &ConsoleLog) -> Result<String, String> {
-    if let Ok(text) = &done {
-        console.line(Level::Info, "operator", format_args!("{text}"));
-    }
-    done
 }
 
 /// Opens the control socket and, if one is configured, the HTTP address.

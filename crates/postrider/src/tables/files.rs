@@ -215,8 +215,7 @@ fn remake(
 ) -> Remade {
     let console: &dyn Console = registry.console();
     match open(entry) {
-        Ok((table, Some(stamp))) => {
-            let opened = (table, Some(stamp));
+        Ok(opened) => {
             warn(console, name, &opened);
             let (table, Some(stamp)) = opened else { return Remade::Taken };
             let (path, keys_count) = (before.path().display(), table.keys_count());
@@ -233,7 +232,6 @@ fn remake(
             }
             Remade::Taken
         }
-        Ok((_, None)) => Remade::Taken,
         Err(mistakes) => {
             for mistake in mistakes {
                 let text = format_args!("table {name} stays as it was: {mistake}");

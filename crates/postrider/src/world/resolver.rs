@@ -41,11 +41,10 @@ struct State {
     config: config::Dns,
     system: System,
     /// Or why there are none.
-    ways: Result<Ways, String>,
+    ways: Result<Arc<Ways>, String>,
 }
 
 /// How name servers are asked.
-#[derive(Clone)]
 struct Ways {
     servers: Arc<Servers>,
     /// What they said.
@@ -58,13 +57,13 @@ impl Ways {
         config: &config::Dns,
         system: &System,
         console: Option<&Arc<ConsoleLog>>,
-    ) -> Result<Ways, String> {
+    ) -> Result<Arc<Ways>, String> {
         let servers = servers::servers(config, system)?;
         let servers = Servers::new(config, servers, &system.hosts, console.cloned());
         let servers = Arc::new(servers.map_err(|error| error.to_string())?);
         let cache = Cache::new(config.cache_max, config.cache_bytes);
         let validated = Validated::new(config, Arc::clone(&servers));
-        Ok(Ways { servers, cache, validated })
+        Ok(Arc::new(Ways { servers, cache, validated }))
     }
 }
 
@@ -129,7 +128,7 @@ impl Resolver {
         Ok(())
     }
 
-    fn ways(&self) -> Result<Ways, DnsError> {
+    fn ways(&self) -> Result<Arc<Ways>, DnsError> {
         let none = |trouble| DnsError::Transient(format!("no resolver is configured: {trouble}"));
         lock(&self.0.state).ways.clone().map_err(none)
     }
@@ -147,10 +146,10 @@ impl Resolver {
     /// Asks, unless the answer is remembered; a server whose answer can't be read, once more over TCP.
     async fn ask(&self, name: &Name, kind: RecordType) -> Answer {
         let ways = self.ways()?;
-        if let Some(known) = self.at_hand(name, kind) {
+        let key = Key::new(name, kind);
+        if let Some(known) = ways.cache.get(&key, Instant::now()) {
             return known;
         }
-        let key = Key::new(name, kind);
         let lookup = ways.servers.ask(async |server| {
             let lookup = match server.usual.lookup(name.clone(), kind).await {
                 Err(NetError::Proto(_)) => server.over_tcp.lookup(name.clone(), kind).await,

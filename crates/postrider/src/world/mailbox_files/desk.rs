@@ -394,18 +394,22 @@ impl State {
         let (mut jobs, mut places) = (Vec::with_capacity(room), HashSet::with_capacity(room));
         let mut others = VecDeque::with_capacity(self.waiting.len());
         while let Some((job, taken)) = self.waiting.pop_front() {
+            // Of a file that is open: its turn is now.
+            let is_open = matches!(job, Job::Append { .. } | Job::Finish { .. });
+            if !is_open && room == 0 {
+                others.push_back((job, taken));
+                continue;
+            }
             let path = self.place_of(&job);
             let is_meant = match (&only, &path) {
                 (Some(only), path) => path.as_ref() == Some(only),
                 (None, Some(path)) => !self.is_suspect(path, now_ms),
                 (None, None) => true,
             };
-            // Of a file that is open: its turn is now.
-            let is_open = matches!(job, Job::Append { .. } | Job::Finish { .. });
             let is_elsewhere = path
                 .as_ref()
                 .is_some_and(|path| self.taken.get(path).is_some_and(|by| *by != number));
-            if !is_meant || (!is_open && room == 0) || (is_elsewhere && !is_open) {
+            if !is_meant || (is_elsewhere && !is_open) {
                 others.push_back((job, taken));
                 continue;
             }
