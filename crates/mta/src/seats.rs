@@ -328,8 +328,8 @@ impl Seat {
         Arc::clone(&self.is_busy)
     }
 
-    /// More is known of its client.
-    pub(crate) fn raise(&self, rank: Rank) {
+    /// More is known of its client, or less.
+    pub(crate) fn set_rank(&self, rank: Rank) {
         let mut state = self.seats.lock();
         let Some(held) = state.take_out(self.ticket) else { return };
         state.put_in(self.ticket, Held { rank, ..held });

@@ -25,7 +25,7 @@ impl<W: World> Entrance<W> {
         self.rights.announce(before.address.ip());
         let proxy = Some(before.proxy.unwrap_or(before.address.ip()));
         let nothing = self.ingress.router.nothing();
-        let (may_relay, metrics) = (self.count.may_relay, &self.ingress.services.metrics);
+        let (may_relay, metrics) = (self.count.may_relay(), &self.ingress.services.metrics);
         self.session = Session::new(address, proxy, &listener, may_relay, nothing, metrics);
         if let Some(name) = name {
             self.session.note_name(name);
@@ -58,8 +58,7 @@ impl<W: World> Entrance<W> {
             }
             LoginSource::Server(LoginServer::Dovecot(_)) | LoginSource::Nobody => key,
         };
-        self.session.note_login(&name);
-        self.count.may_relay = true;
+        self.take_for_user(&name);
         self.rights.log_in(user, Proof::Announced, self.now());
         Ok(())
     }

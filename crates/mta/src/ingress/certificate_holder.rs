@@ -39,7 +39,7 @@ impl<W: World> Entrance<W> {
             }
         };
         self.session.note_certificate(&user, asked.relay);
-        self.count.may_relay |= asked.relay;
+        self.count.set_may_relay(self.session.may_relay());
     }
 
     /// Whom the client's certificate has proved it to be.

@@ -88,7 +88,7 @@ impl<W: World> Entrance<W> {
                 client,
                 proxy,
                 listener,
-                count.may_relay,
+                count.may_relay(),
                 router.nothing(),
                 &services.metrics,
             ),
@@ -119,6 +119,12 @@ impl<W: World> Entrance<W> {
     /// The session looks whether another has its place ([`Entrance::poll_displaced`]), and gives way then.
     pub fn give_way(&self) {
         self.count.give_way();
+    /// The client has proved to be this user, and may send to any domain: all that hangs on that follows.
+    pub(super) fn take_for_user(&mut self, name: &str) {
+        self.session.note_login(name);
+        self.count.set_may_relay(true);
+    }
+
     }
 
     /// Ready once another session has this one's place: it ends.

@@ -34,8 +34,7 @@ pub struct Foreign {
 impl<W: World> Entrance<W> {
     /// The client has shown that it is the peer of this name: it may send to wherever a route leads.
     pub fn recognise_peer(&mut self, name: &str) {
-        self.session.note_login(name);
-        self.count.may_relay = true;
+        self.take_for_user(name);
         self.count.settle();
     }
 

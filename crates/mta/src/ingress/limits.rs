@@ -7,6 +7,7 @@ use crate::seams::World;
 use crate::seats::{Rank, Seat};
 use config::Listener;
 use mail::Refusal;
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,8 +27,10 @@ pub(super) struct ClientCount<W: World> {
     is_settled: bool,
     /// While it is.
     seat: Option<Seat>,
-    /// By `relay_from` of the listener, or by a login.
-    pub(super) may_relay: bool,
+    /// As the session has it: by `relay_from` of the listener, by a login or by a certificate.
+    may_relay: bool,
+    /// The session gives way to others, as far as its client is not known.
+    gives_way: Cell<bool>,
     /// By `exempt_from_limits` of the listener.
     is_exempt: bool,
 }
@@ -50,6 +53,7 @@ impl<W: World> ClientCount<W> {
             is_settled: false,
             seat: None,
             may_relay,
+            gives_way: Cell::new(false),
             is_exempt,
         }
     }
@@ -135,8 +139,26 @@ impl<W: World> ClientCount<W> {
 
     /// From now on the session gives way to others, as far as its client is not known.
     pub(super) fn give_way(&self) {
-        if let Some(seat) = &self.seat {
-            seat.raise(self.rank());
+        self.gives_way.set(true);
+        self.take_rank();
+    }
+
+    /// Its place is that of a client of whom so much is known as there is now.
+    fn take_rank(&self) {
+        if let Some(seat) = self.seat.as_ref().filter(|_| self.gives_way.get()) {
+            seat.set_rank(self.rank());
+        }
+    }
+
+    pub(super) fn may_relay(&self) -> bool {
+        self.may_relay
+    }
+
+    /// The session's client may send to any domain now, or may no longer: its limits and its place follow.
+    pub(super) fn set_may_relay(&mut self, may_relay: bool) {
+        if self.may_relay != may_relay {
+            self.may_relay = may_relay;
+            self.take_rank();
         }
     }
 
@@ -175,17 +197,8 @@ impl<W: World> ClientCount<W> {
             return;
         }
         let (shared, now) = (&self.ingress.services.shared, self.ingress.services.now());
-        let is_new = shared.clients.prove(self.socket, self.ip, now);
-        if let Some(seat) = self.seat.as_ref().filter(|_| is_new) {
-            seat.raise(self.rank());
-        }
-    }
-
-    /// The client has logged in.
-    pub(super) fn let_relay(&mut self) {
-        self.may_relay = true;
-        if let Some(seat) = &self.seat {
-            seat.raise(Rank::Privileged);
+        if shared.clients.prove(self.socket, self.ip, now) {
+            self.take_rank();
         }
     }
 

@@ -210,8 +210,7 @@ impl<W: World> Entrance<W> {
     /// The client has proved to be the user of this name, which it spelled in some way.
     pub(super) fn logged_in(&mut self, name: &str, spelled: &str, proof: Proof) {
         self.ingress.services.metrics.logins.inc();
-        self.session.note_login(name);
-        self.count.let_relay();
+        self.take_for_user(name);
         self.rights.log_in(spelled, proof, self.now());
     }
 

@@ -75,7 +75,7 @@ impl<W: World> Entrance<W> {
             may_relay = true;
         }
         self.session.follow(&listener, may_relay);
-        self.count.may_relay = may_relay;
+        self.count.set_may_relay(may_relay);
         (self.rights.seen, self.rights.looked_up_at) = (seen, self.now());
         if could_relay && !may_relay {
             self.become_stranger().await?;

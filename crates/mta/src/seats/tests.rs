@@ -102,8 +102,8 @@ fn raised_places_are_counted_as_what_they_are() {
     let all = Limits { all: 10, network: 100 };
     let mut held: Vec<Seat> =
         (0..9).filter_map(|n| seats.enter(0, ip(n, 1), Rank::Unproven, all)).collect();
-    held[0].raise(Rank::Proven);
-    held[1].raise(Rank::Privileged);
+    held[0].set_rank(Rank::Proven);
+    held[1].set_rank(Rank::Privileged);
     assert_eq!(seats.make_room(0, ip(50, 1), Rank::Unproven, false), Some((0, ip(2, 1))));
     assert!(is_displaced(&mut held[2]) && !held[2].leave(), "another has it");
     assert!(held[3].leave() && !held[3].leave());

@@ -2,6 +2,7 @@
 
 use super::client::{Client, FRIEND};
 use super::node::{Node, config, play};
+use super::rights;
 use super::submission::{self, plain};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -90,6 +91,98 @@ fn those_in_a_transaction_and_those_whose_mail_was_accepted_stay() {
             idle.push(client);
         }
         assert!(well.say("NOOP").await.starts_with("250 "));
+    });
+}
+
+/// Strangers of as many networks, each in a group of its own, who take all places one after the other.
+fn crowd(node: &Node) -> Vec<Client> {
+    (0..100).map(|n| Client::open(node, [198, 18, n, 9].into())).collect()
+}
+
+/// How a client comes by the right to send to anybody.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum By {
+    Nothing,
+    Network,
+    Login,
+    Certificate,
+    AnnouncedNetwork,
+    AnnouncedLogin,
+}
+
+/// Returns true if another has the place of a session that waits.
+async fn is_called_off(client: &mut Client) -> bool {
+    match tokio::time::timeout(Duration::from_secs(1), client.reply()).await {
+        Ok(said) => {
+            assert!(said.starts_with("421 4.3.2"), "{said}");
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+async fn with_right(by: By) -> (Node, Client) {
+    let keys = "max_sessions = 20\nxclient_from = [\"10.0.0.0/8\"]";
+    let network = format!("{keys}\nrelay_from = [\"203.0.2.0/24\"]");
+    let shown = "client_certificates = { authorities = \"ca.pem\", relay = true }";
+    let text = match by {
+        By::Network | By::AnnouncedNetwork => rights::relay(&network),
+        By::Certificate => rights::relay(&format!("{keys}\ntls = \"implicit\"\n{shown}")),
+        _ => rights::submission(&format!("{}\n{keys}", rights::TABLE)),
+    };
+    let node = Node::start(&text).await;
+    node.world.set_entry("passwords", "jo", Ok("{PLAIN}right"));
+    if by == By::Certificate {
+        node.world.set_certificate(rights::certificate("mx.x.test"));
+    }
+    let announced = format!("XCLIENT ADDR={}", healthy(2));
+    let mut client = match by {
+        By::AnnouncedNetwork | By::AnnouncedLogin => Client::connect(&node, PROXY).await,
+        _ => Client::connect(&node, healthy(2)).await,
+    };
+    match by {
+        By::Login => drop(client.say(&plain("jo", "right")).await),
+        By::AnnouncedNetwork => drop(client.say(&announced).await),
+        By::AnnouncedLogin => drop(client.say(&format!("{announced} LOGIN=jo")).await),
+        // Nobody else has one.
+        By::Certificate => node.world.set_certificate(None),
+        By::Nothing | By::Network => {}
+    }
+    (node, client)
+}
+
+#[test]
+fn whoever_may_relay_keeps_its_place_however_it_came_by_that_right() {
+    for by in [
+        By::Nothing,
+        By::Network,
+        By::Login,
+        By::Certificate,
+        By::AnnouncedNetwork,
+        By::AnnouncedLogin,
+    ] {
+        play(|| async {
+            let (node, mut client) = with_right(by).await;
+            let _crowd = crowd(&node);
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!(is_called_off(&mut client).await, by == By::Nothing, "{by:?}");
+        });
+    }
+}
+
+#[test]
+fn whoever_may_relay_no_longer_gives_way_like_any_other() {
+    play(|| async {
+        let (node, mut client) = with_right(By::Network).await;
+        node.reload(&rights::relay("max_sessions = 20"));
+        sleep(Duration::from_secs(1)).await;
+        assert!(client.say("MAIL FROM:<a@s.test>").await.starts_with("250 "));
+        assert!(client.say("RSET").await.starts_with("250 "));
+        let _crowd = crowd(&node);
+        sleep(Duration::from_millis(1)).await;
+        assert!(is_called_off(&mut client).await);
     });
 }
 

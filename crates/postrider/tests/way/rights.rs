@@ -3,6 +3,8 @@
 use super::client::{Client, FRIEND, STRANGER};
 use super::node::{Node, play};
 use super::submission::plain;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use mta::ingress::LOGIN_CHECK_INTERVAL;
 use mta::seams::ClientCertificate;
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,7 +15,7 @@ const CONTENT: &str = "Subject: one\r\n\r\nbody\r\n";
 const LEAVES: &str = "421 4.7.0 Your rights have changed; connect again";
 
 /// A listener for servers with these keys.
-fn relay(keys: &str) -> String {
+pub(super) fn relay(keys: &str) -> String {
     format!(
         "hostname = \"relay.test\"\n\
          [[certificate]]\nnames = [\"relay.test\"]\nchain = \"c.pem\"\nkey = \"c.key\"\n\
@@ -22,7 +24,7 @@ fn relay(keys: &str) -> String {
 }
 
 /// A listener for users with these keys.
-fn submission(keys: &str) -> String {
+pub(super) fn submission(keys: &str) -> String {
     relay(&format!("kind = \"submission\"\ntls = \"implicit\"\n{keys}"))
 }
 
@@ -31,7 +33,7 @@ const REST: &str = "[[table]]\nname = \"passwords\"\nscripted = { fields = [] }\
                     [[route]]\ndomains = [\"ours.test\"]\nmaildir = { path = \"/mail/{local}\" }\n\
                     [[route]]\nsmtp = { hosts = [\"192.0.2.1:25\"] }\n";
 
-const TABLE: &str = "logins = { table = \"passwords\" }";
+pub(super) const TABLE: &str = "logins = { table = \"passwords\" }";
 
 async fn node(text: &str) -> Node {
     let node = Node::start(text).await;
@@ -243,6 +245,63 @@ fn a_login_that_nobody_can_look_up_waits() {
     });
 }
 
+/// Logs in by this source and command; MAIL after what `change` does, and some time.
+async fn after(keys: &str, login: &str, change: impl FnOnce(&Node)) -> Vec<String> {
+    let node = Node::start(&submission(keys)).await;
+    node.world.set_directory_entry("jo", Some("uid=jo,ou=people"));
+    node.world.set_token(Some("jo"));
+    let mut client = Client::connect(&node, STRANGER).await;
+    let reply = client.say(login).await;
+    assert!(reply.starts_with("235"), "{reply}");
+    assert_eq!(relayed(&mut client).await, Ok(()));
+    change(&node);
+    let mut replies = Vec::new();
+    for _ in 0..2 {
+        tokio::time::sleep(LOGIN_CHECK_INTERVAL + Duration::from_secs(1)).await;
+        replies.push(client.say("MAIL FROM:<jo@x.test>").await);
+        if replies.contains(&LEAVES.to_owned()) {
+            replies.push(client.reply().await);
+            break;
+        }
+        client.say("RSET").await;
+        node.world.set_authenticators_away(false);
+    }
+    replies
+}
+
+#[test]
+fn logins_that_servers_know_of_hold_as_long_as_these_know_them() {
+    play(|| async {
+        let directory = ("logins = { ldap = \"passwords\" }", plain("jo", "right"));
+        let bearer = STANDARD.encode("n,,\x01auth=Bearer token\x01\x01");
+        let token = (
+            "mechanisms = [\"oauthbearer\"]\n\
+             logins = { introspection = { url = \"https://id.test/introspect\", \
+             client_id = \"us\", secret_file = \"secret\" } }",
+            format!("AUTH OAUTHBEARER {bearer}"),
+        );
+        type Change = fn(&Node);
+        let changes: [(&(&str, String), Change, &str); 8] = [
+            (&directory, |_| {}, "250"),
+            (&directory, |node| node.world.set_directory_entry("jo", None), LEAVES),
+            (&directory, |node| node.world.set_directory_entry("jo", Some("uid=al")), LEAVES),
+            (&directory, |node| node.world.set_authenticators_away(true), "454"),
+            (&token, |_| {}, "250"),
+            (&token, |node| node.world.set_token(None), LEAVES),
+            (&token, |node| node.world.set_token(Some("al")), LEAVES),
+            (&token, |node| node.world.set_authenticators_away(true), "454"),
+        ];
+        for (number, ((keys, login), change, expected)) in changes.into_iter().enumerate() {
+            let replies = after(keys, login, change).await;
+            assert!(replies[0].starts_with(expected), "{number}: {replies:?}");
+            // Who could not be looked up is, when there are answers again.
+            let is_over = replies[1].is_empty();
+            assert_eq!(is_over, expected == LEAVES, "{number}: {replies:?}");
+            assert!(is_over || replies[1].starts_with("250"), "{number}: {replies:?}");
+        }
+    });
+}
+
 #[test]
 fn settings_of_users_are_those_in_force() {
     play(|| async {
@@ -258,7 +317,7 @@ fn settings_of_users_are_those_in_force() {
 /// For `mx.example.org`.
 const CERTIFICATE: &[u8] = include_bytes!("../certificates/host.der");
 
-fn certificate(name: &str) -> Option<ClientCertificate> {
+pub(super) fn certificate(name: &str) -> Option<ClientCertificate> {
     ClientCertificate::new(CERTIFICATE, Some(name.into()))
 }
 

@@ -1,7 +1,7 @@
 //! A kind of table whose entries have named values. What its tables say is scripted, as of all tables
 //! here: see `TestWorld::set_values`.
 
-use config::{Reader, TableSection, TableSettings};
+use config::{PasswordChecks, Reader, TableSection, TableSettings};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -27,6 +27,10 @@ impl TableSection for ScriptedText {
 impl TableSettings for ScriptedText {
     fn fields(&self) -> Vec<&str> {
         self.fields.iter().map(String::as_str).collect()
+    }
+
+    fn password_checks(&self) -> PasswordChecks {
+        PasswordChecks::Sealed
     }
 
     fn is_like(&self, other: &dyn TableSettings) -> bool {

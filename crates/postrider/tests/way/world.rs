@@ -1,9 +1,11 @@
 //! A world for one shard: tokio's paused clock, pipes for connections, names in a table, mailboxes in
 //! memory. Time passes when nobody has anything to do.
 
+mod authenticators;
 mod dns;
 
 use super::time::TestTime;
+use authenticators::TestAuthenticators;
 use bytes::Bytes;
 use config::{ClientCertificates, TableEntry};
 use dns::TestDns;
@@ -11,9 +13,9 @@ use lookup::{Entry, Trouble};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
-    Book, ClientCertificate, DnsError, Egress, Encryption, Endpoint, Found, Hashed, Hashing, Lane,
-    Listener, MailStore, MailboxError, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies,
-    Overloaded, Spawn, Stream, Tables, Task, Trust, Warmups, World,
+    Authenticators, Book, ClientCertificate, DnsError, Egress, Encryption, Endpoint, Found, Hashed,
+    Hashing, Lane, Listener, MailStore, MailboxError, MailboxPlace, Mx, Net, NoDomainReports,
+    NoPolicies, Overloaded, Spawn, Stream, Tables, Task, Trust, Warmups, World,
 };
 use mta::warmup;
 use std::cell::{Cell, RefCell};
@@ -59,6 +61,7 @@ struct Seams {
     greylist: RefCell<Book>,
     warmups: RefCell<warmup::Book>,
     hashing: HashingHere,
+    authenticators: TestAuthenticators,
     stages: RefCell<Vec<Rc<dyn StageKind<TestWorld>>>>,
 }
 
@@ -74,6 +77,7 @@ impl TestWorld {
             greylist: RefCell::default(),
             warmups: RefCell::default(),
             hashing: HashingHere::default(),
+            authenticators: TestAuthenticators::default(),
             stages: RefCell::default(),
         }))
     }
@@ -291,6 +295,10 @@ impl World for TestWorld {
 
     fn warmups(&self) -> &dyn Warmups {
         &self.0.warmups
+    }
+
+    fn authenticators(&self) -> &dyn Authenticators {
+        &self.0.authenticators
     }
 }
 
