@@ -10,6 +10,7 @@ use super::secret_file::SecretFile;
 use mail::{Mailbox, Refusal};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -65,6 +66,11 @@ pub trait Settings: Any + Debug + Send + Sync {
     /// `None`: what it delivers to is the end of the way, and such a message goes there as any other.
     fn tls_sources_required(&self) -> Option<TlsSources> {
         None
+    }
+
+    /// What becomes of 8-bit content that its hosts don't take.
+    fn eight_bit(&self) -> EightBit {
+        EightBit::AsIs
     }
 
     /// Whether its hosts can be asked for recipients, without further ado.
@@ -141,6 +147,23 @@ impl PartialEq for dyn Settings {
     fn eq(&self, other: &dyn Settings) -> bool {
         self.is_like(other)
     }
+}
+
+/// What happens to 8-bit content when the peer does not offer 8BITMIME (RFC 6152).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EightBit {
+    /// It is encoded on the way out (quoted-printable or base64) where its MIME structure allows
+    /// it, and returned with 5.6.3 where not: when it is signed, for one. Lines over 998 octets,
+    /// which many peers refuse, are encoded, wrapped or (of the header) folded, too, towards every
+    /// peer, part by part, and left as they are where that can't be done. Signatures of the body
+    /// (DKIM) don't outlive it.
+    #[default]
+    Encode,
+    /// The message is returned with 5.6.3.
+    Fail,
+    /// It is sent all the same; nearly every peer takes it.
+    AsIs,
 }
 
 /// Which messages a channel can deliver.

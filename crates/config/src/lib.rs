@@ -47,7 +47,8 @@ mod x400;
 pub use acme::{Acme, ExternalAccount, Ordered};
 pub use certificate::{Certificate, NamePattern};
 pub use channel::{
-    ChannelSection, Destination, KindsOfMail, Limits, Settings, SharedLimits, TlsSources, Values,
+    ChannelSection, Destination, EightBit, KindsOfMail, Limits, Settings, SharedLimits, TlsSources,
+    Values,
 };
 pub use decision::Decision;
 pub use embedded::EMBEDDED;

@@ -75,6 +75,29 @@ impl ContentScanner {
     }
 }
 
+/// Looks for an 8-bit octet before the empty line.
+#[derive(Debug, Default)]
+pub struct HeaderScan {
+    /// Octets of the line that is open, CR not counted.
+    line_bytes: usize,
+}
+
+impl HeaderScan {
+    /// Whether there is one; `None`: not known yet.
+    pub fn push(&mut self, piece: &[u8]) -> Option<bool> {
+        for &octet in piece {
+            match octet {
+                b'\n' if self.line_bytes == 0 => return Some(false),
+                b'\n' => self.line_bytes = 0,
+                b'\r' => {}
+                0x80.. => return Some(true),
+                _ => self.line_bytes += 1,
+            }
+        }
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,7 +29,7 @@ pub mod time;
 pub mod transfer_encoding;
 
 pub use address::{AddressError, Domain, Mailbox, OrAddress, is_dot_string, or_country, or_text};
-pub use content::{ContentFacts, ContentScanner};
+pub use content::{ContentFacts, ContentScanner, HeaderScan};
 pub use deliver_by::{ByMode, DeliverBy};
 pub use envelope::{BodyType, Envelope, Notify, Recipient, Ret};
 pub use failure::{Class, Culprit, Failure};

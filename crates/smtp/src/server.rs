@@ -52,6 +52,8 @@ pub struct MailCommand {
     pub body: BodyType,
     /// SMTPUTF8 was given (RFC 6531 §3.4).
     pub smtputf8: bool,
+    /// REQUIRETLS was given (RFC 8689 §2).
+    pub require_tls: bool,
 }
 
 /// What a client says in an exchange of AUTH, decoded. It is a secret as a rule.

@@ -4,8 +4,8 @@ use super::hosts::{HostTerms, Hosts};
 use super::smarthost::{Smarthost, SmarthostText, TlsStart};
 use config::quantity::{Period, write_duration};
 use config::{
-    ChannelSection, Destination, Explainer, HostPort, Limits, Reader, SecretFile, Settings,
-    SharedLimits, TlsSources, Values, values_in,
+    ChannelSection, Destination, EightBit, Explainer, HostPort, Limits, Reader, SecretFile,
+    Settings, SharedLimits, TlsSources, Values, values_in,
 };
 use mail::{Domain, Mailbox};
 use schemars::JsonSchema;
@@ -22,23 +22,6 @@ pub enum Balance {
     RoundRobin,
     /// The first host that answers, in the order given; the others only while it does not.
     Failover,
-}
-
-/// What happens to 8-bit content when the peer does not offer 8BITMIME (RFC 6152).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum EightBit {
-    /// It is encoded on the way out (quoted-printable or base64) where its MIME structure allows
-    /// it, and returned with 5.6.3 where not: when it is signed, for one. Lines over 998 octets,
-    /// which many peers refuse, are encoded, wrapped or (of the header) folded, too, towards every
-    /// peer, part by part, and left as they are where that can't be done. Signatures of the body
-    /// (DKIM) don't outlive it.
-    #[default]
-    Encode,
-    /// The message is returned with 5.6.3.
-    Fail,
-    /// It is sent all the same; nearly every peer takes it.
-    AsIs,
 }
 
 /// TLS towards a peer.
@@ -343,6 +326,10 @@ impl Settings for Relay {
             }
             false => Some(self.tls_sources()),
         }
+    }
+
+    fn eight_bit(&self) -> EightBit {
+        self.peer.eight_bit
     }
 
     fn may_be_asked(&self) -> bool {

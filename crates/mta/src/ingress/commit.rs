@@ -14,8 +14,9 @@ use crate::seams::World;
 use auth::checks::Summary;
 use auth::{dmarc, spf};
 use bytes::Bytes;
+use config::Config;
 use mail::received::Received;
-use mail::{Envelope, MessageId, Refusal, Reply};
+use mail::{Envelope, MessageId, Refusal, Reply, Wall};
 use spool::record::tag;
 use spool::{BlobId, Completion};
 use std::rc::Rc;
@@ -156,40 +157,38 @@ fn is_vouched(checked: &Summary) -> bool {
     checked.spf == Some(spf::Verdict::Pass) || checked.dmarc == Some(dmarc::Verdict::Pass)
 }
 
-fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Box<Draft>) -> Message {
-    let at = ingress.services.wall();
-    let active = ingress.router.active();
-    let Draft { content, mut envelope, facts, client, is_from_stranger, .. } = *draft;
-    let Draft {
-        require_tls,
-        steering,
-        forwarded,
-        owners,
-        mut additions,
-        hides_client,
-        omitted,
-        ..
-    } = *draft;
-    let postmasters = resolve_postmasters(&active.config, &mut envelope);
+/// The header fields in front of the content.
+pub(super) fn prefix_of(config: &Config, draft: &Draft, at: Wall) -> Vec<u8> {
+    let Draft { content, envelope, client, hides_client, additions, .. } = draft;
     let mut prefix = Vec::with_capacity(256);
-    // Trace information of others has a form of its own.
-    let is_internet_mail = !additions.has_meta(tag::X400);
     prefix.extend_from_slice(additions.fields());
+    // Trace information of others has a form of its own.
+    if additions.has_meta(tag::X400) {
+        return prefix;
+    }
     let received = Received {
         helo: &client.helo,
         client: (!hides_client).then(|| client.address.ip()),
         client_name: client.confirmed_name(),
-        by: active.config.hostname.as_str(),
+        by: config.hostname.as_str(),
         with: client.protocol,
         id: content.id,
-        for_recipient: only_recipient(&envelope),
+        for_recipient: only_recipient(envelope),
         tls: client.tls.map(|tls| tls.cipher),
         certified: client.certified.as_deref().filter(|_| !hides_client),
         at,
     };
-    if is_internet_mail {
-        received.write_to(&mut prefix);
-    }
+    received.write_to(&mut prefix);
+    prefix
+}
+
+fn build<W: World>(ingress: &Rc<Ingress<W>>, mut draft: Box<Draft>) -> Message {
+    let at = ingress.services.wall();
+    let active = ingress.router.active();
+    let postmasters = resolve_postmasters(&active.config, &mut draft.envelope);
+    let prefix = prefix_of(&active.config, &draft, at);
+    let Draft { content, mut envelope, facts, client, is_from_stranger, .. } = *draft;
+    let Draft { require_tls, steering, forwarded, owners, mut additions, omitted, .. } = *draft;
     let mut meta = meta::of_client(&client);
     meta.fields.splice(0..0, steering.to_fields());
     meta.fields.extend(postmasters);

@@ -11,7 +11,8 @@ use super::recipients::{Applied, Dropped, Resolutions};
 use super::rights::Rights;
 use super::session::Session;
 use super::stage::{Resolved, Stages, Transaction};
-use super::{Ingress, refusals, room, wants};
+use super::wants::{self, Sender, Wants};
+use super::{Ingress, refusals, room};
 use crate::alarm::Alarm;
 use crate::answer::{Answer, Decision};
 use crate::budget::Share;
@@ -24,8 +25,7 @@ use crate::steering::Steering;
 use crate::stopping::Stopping;
 use config::Listener;
 use mail::{
-    ContentFacts, Envelope, Mailbox, MessageId, Mono, Omitted, Recipient, Refusal, Reply,
-    RequireTls, Wall,
+    ContentFacts, Envelope, MessageId, Mono, Omitted, Recipient, Refusal, Reply, RequireTls, Wall,
 };
 use spool::RECIPIENTS_MAX;
 use std::cell::RefCell;
@@ -47,6 +47,8 @@ pub struct Entrance<W: World> {
     stages: Stages,
     /// `None` where there is no stage to be asked about it.
     transaction: Option<Rc<Transaction>>,
+    /// What the message needs, as far as MAIL has shown it.
+    pub(super) wants: Wants,
     /// Recipients that are not kept as they were given.
     pub(super) resolutions: Resolutions,
     /// The handshake that is under way.
@@ -95,6 +97,7 @@ impl<W: World> Entrance<W> {
             count,
             stages: ingress.stages(socket),
             transaction: None,
+            wants: Wants::default(),
             resolutions: Resolutions::default(),
             handshake: None,
             slots: Share::none(&services.shared.queue_slots),
@@ -116,15 +119,15 @@ impl<W: World> Entrance<W> {
         self.ingress.services.wall()
     }
 
-    /// The session looks whether another has its place ([`Entrance::poll_displaced`]), and gives way then.
-    pub fn give_way(&self) {
-        self.count.give_way();
     /// The client has proved to be this user, and may send to any domain: all that hangs on that follows.
     pub(super) fn take_for_user(&mut self, name: &str) {
         self.session.note_login(name);
         self.count.set_may_relay(true);
     }
 
+    /// The session looks whether another has its place ([`Entrance::poll_displaced`]), and gives way then.
+    pub fn give_way(&self) {
+        self.count.give_way();
     }
 
     /// Ready once another session has this one's place: it ends.
@@ -206,11 +209,7 @@ impl<W: World> Entrance<W> {
     ///
     /// # Errors
     /// Why not.
-    pub async fn sender(
-        &mut self,
-        sender: Option<Mailbox>,
-        size: Option<u64>,
-    ) -> Result<(), Refusal> {
+    pub async fn sender(&mut self, sender: Sender) -> Result<(), Refusal> {
         if self.ingress.custody.is_poisoned() {
             return Err(refusals::CANNOT_WRITE);
         }
@@ -220,17 +219,35 @@ impl<W: World> Entrance<W> {
         if !self.count.charge(Rate::Messages) {
             return Err(refusals::MESSAGES);
         }
+        self.wants = Wants::of_sender(&sender);
+        if !self.session.may_relay()
+            && let Some(refusal) = self.lacked_everywhere(self.wants)
+        {
+            return Err(refusal);
+        }
         self.stages = self.ingress.stages(self.count.socket);
         if self.stages.is_empty() {
             return Ok(());
         }
         let serial = self.ingress.next_transaction();
-        let transaction = Transaction::new(&self.session, sender, size, serial);
+        let Sender { path, size, .. } = sender;
+        let transaction = Transaction::new(&self.session, path, size, serial);
         for stage in &*self.stages {
             decided(&self.ingress.services, stage.sender(&transaction), Grace::None).await?;
         }
         self.transaction = Some(transaction);
         Ok(())
+    }
+
+    /// Whether a message may go from here by TLS all the way (RFC 8689): some host may take it so.
+    #[must_use]
+    pub fn may_require_tls(&self) -> bool {
+        self.lacked_everywhere(Wants::of_require_tls()).is_none()
+    }
+
+    fn lacked_everywhere(&self, wants: Wants) -> Option<Refusal> {
+        let active = self.ingress.router.active();
+        wants.lacked_everywhere(&self.ingress.services, &active, self.session.may_relay())
     }
 
     /// Whether this client may send to this recipient, and what becomes of it. Several may be open
@@ -239,15 +256,6 @@ impl<W: World> Entrance<W> {
     pub fn recipient(&self, recipient: &Recipient) -> Decision<'static, Resolved> {
         if self.count.is_exhausted(Rate::Refusals) {
             return Answer::Now(Err(refusals::REFUSALS));
-        }
-        if !self.session.may_relay()
-            && let Some(refusal) = wants::of_recipient(
-                &self.ingress.services,
-                &self.ingress.router.active(),
-                &recipient.mailbox,
-            )
-        {
-            return Answer::Now(Err(refusal));
         }
         let asked = Asked {
             services: Rc::clone(&self.ingress.services),
@@ -387,7 +395,6 @@ impl<W: World> Entrance<W> {
     async fn complete(&mut self, draft: &mut Draft, instead: Vec<u32>) -> Result<(), Refusal> {
         let ingress = Rc::clone(&self.ingress);
         draft.steering.check()?;
-        wants::of_message(&ingress.services, &ingress.router.active(), draft)?;
         if !instead.is_empty() {
             let leaving = leaving(&ingress, &draft.envelope, instead);
             let leaving = Answer::later(leaving);
@@ -399,6 +406,7 @@ impl<W: World> Entrance<W> {
         if draft.discarded.is_some() {
             return Ok(());
         }
+        wants::of_message(&ingress, draft).await?;
         let services = &ingress.services;
         draft.additions.hold_room = room::reserve_held(services, draft)?;
         room::reserve_own_mailbox(services, &ingress.router.active().config, draft)

@@ -5,7 +5,7 @@ use super::stage::{Resolved, Substitute};
 use super::{Entrance, refusals};
 use crate::clients::Rate;
 use crate::seams::World;
-use mail::{Recipient, Refusal};
+use mail::{Mailbox, Recipient, Refusal};
 
 /// Recipients draw on the budget of bodies in steps of this; the first step is free, like a small
 /// body.
@@ -26,8 +26,19 @@ impl<W: World> Entrance<W> {
             Resolved::Replaced(others) => self.keep_others(recipient, others)?,
             other => other,
         };
+        if !self.session.may_relay()
+            && let Some(refusal) = self.lacked(&recipient.mailbox, &resolved)
+        {
+            return Err(refusal);
+        }
         self.resolutions.add(&recipient.mailbox, resolved);
         Ok(())
+    }
+
+    /// Why the hosts of a recipient are known not to take what comes.
+    fn lacked(&self, given: &Mailbox, resolved: &Resolved) -> Option<Refusal> {
+        let active = self.ingress.router.active();
+        self.wants.lacked_by_those(&self.ingress.services, &active, (given, resolved))
     }
 
     /// Those that stand for a recipient, as far as their routes keep mail.

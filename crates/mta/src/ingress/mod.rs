@@ -60,6 +60,7 @@ pub use session::Session;
 pub use stage::{
     Placed, Resolved, SignedFields, Stage, StageKind, StageKinds, Substitute, Transaction,
 };
+pub use wants::Sender;
 
 use crate::answer::Answer;
 use crate::console::Console;

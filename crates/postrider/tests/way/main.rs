@@ -47,6 +47,7 @@ mod submission;
 mod tables;
 mod time;
 mod values;
+mod wants;
 mod warmup;
 mod world;
 mod x400;

@@ -236,8 +236,8 @@ impl ServerSession {
         }));
         self.chunks_failed = false;
         self.phase = Phase::Answer(Awaited::Mail);
-        let (size, smtputf8) = (given.size, given.smtputf8);
-        Ok(Some(Need::Mail(MailCommand { reverse_path, size, body, smtputf8 })))
+        let MailParameters { size, smtputf8, require_tls, .. } = given;
+        Ok(Some(Need::Mail(MailCommand { reverse_path, size, body, smtputf8, require_tls })))
     }
 
     /// RFC 5321 §4.1.1.3.

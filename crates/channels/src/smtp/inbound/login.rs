@@ -1,5 +1,6 @@
 //! How a client of a session logs in.
 
+use super::Can;
 use super::mechanism::{Speaker, is_offered, speaker};
 use super::session::Session;
 use super::submission::Submission;
@@ -59,7 +60,9 @@ impl<W: World> Session<W> {
     /// What is told to this client: as it is known now.
     pub(super) fn server(&self) -> Arc<ServerConfig> {
         let (entrance, now) = (&self.entrance, self.entrance.wall());
-        self.settings.server(entrance.session().may_relay(), entrance.can_encrypt(), now)
+        let require_tls = entrance.may_require_tls();
+        let can = Can { encrypt: entrance.can_encrypt(), require_tls };
+        self.settings.server(entrance.session().may_relay(), can, now)
     }
 
     /// Offers what can be used on this connection, once it is encrypted.

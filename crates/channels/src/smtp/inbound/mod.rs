@@ -130,6 +130,15 @@ pub(crate) fn milters_of(listener: &Listener) -> &[Milter] {
     listener.protocol.of::<SmtpListener>().map_or(&[], |listener| &listener.milters)
 }
 
+/// What of its listener's offers can be had now.
+#[derive(Clone, Copy, Debug)]
+struct Can {
+    /// There is a certificate.
+    encrypt: bool,
+    /// Some next host may take mail with REQUIRETLS.
+    require_tls: bool,
+}
+
 /// What a listener asks of its sessions.
 #[derive(Debug)]
 struct Settings {
@@ -179,12 +188,17 @@ impl Settings {
         }
     }
 
-    /// What a session with a client is told; `can_encrypt`: there is a certificate.
-    fn server(&self, may_relay: bool, can_encrypt: bool, now: Wall) -> Arc<ServerConfig> {
+    /// What a session with a client is told.
+    fn server(&self, may_relay: bool, can: Can, now: Wall) -> Arc<ServerConfig> {
         let server = if may_relay { &self.server } else { &self.stranger };
         let server = server.at(now);
-        if server.starttls && !can_encrypt {
-            return Arc::new(ServerConfig { starttls: false, ..ServerConfig::clone(&server) });
+        let Can { encrypt, require_tls } = can;
+        if server.starttls && !encrypt || server.require_tls && !require_tls {
+            return Arc::new(ServerConfig {
+                starttls: server.starttls && encrypt,
+                require_tls: server.require_tls && require_tls,
+                ..ServerConfig::clone(&server)
+            });
         }
         server
     }

@@ -1,14 +1,14 @@
 //! One session on its connection: feeds the machine, answers what it needs.
 
-use super::Settings;
 use super::farewell::{greeting, last_words};
 use super::login::Dialogue;
+use super::{Can, Settings};
 use config::ListenerTls;
 use mail::{DeliverBy, Wall};
 use mail::{Recipient, Refusal, Reply};
 use mta::alarm::Alarm;
 use mta::answer::{Answer, Later};
-use mta::ingress::{Entrance, Refused, Resolved, Submitted};
+use mta::ingress::{Entrance, Refused, Resolved, Sender, Submitted};
 use mta::seams::{Net, World};
 use mta::steering::Steering;
 use mta::stopping::Stopping;
@@ -57,11 +57,9 @@ impl<W: World> Session<W> {
         entrance: Box<Entrance<W>>,
         stream: <W::Net as Net>::Stream,
     ) -> Session<W> {
-        let server = settings.server(
-            entrance.session().may_relay(),
-            entrance.can_encrypt(),
-            entrance.wall(),
-        );
+        // In clear it is not offered.
+        let can = Can { encrypt: entrance.can_encrypt(), require_tls: true };
+        let server = settings.server(entrance.session().may_relay(), can, entrance.wall());
         Session {
             machine: ServerSession::new(server, entrance.now()),
             alarm: entrance.alarm(),
@@ -212,7 +210,8 @@ impl<W: World> Session<W> {
             return self.machine.answer_mail(self.entrance.now(), Err(refusal.into()));
         }
         self.introduce();
-        let answer = self.entrance.sender(command.reverse_path, command.size).await;
+        let MailCommand { reverse_path: path, size, require_tls: requires_tls, .. } = command;
+        let answer = self.entrance.sender(Sender { path, size, requires_tls }).await;
         self.machine.answer_mail(self.entrance.now(), answer.map_err(Reply::from));
     }
 

@@ -13,7 +13,7 @@ use super::patience::{NEEDED, Patience};
 use super::relay_of;
 use super::seat::Seat;
 use super::tls_result::TlsResult;
-use crate::settings::EightBit;
+use config::EightBit;
 use mail::{BodyType, Failure, Mono};
 use mta::delivery::{Idled, Slot};
 use mta::event::Hop;

@@ -5,8 +5,8 @@ use super::held::Held;
 use super::patience::Stir;
 use super::wire::Wire;
 use bytes::Bytes;
-use mail::Mono;
 use mail::transfer_encoding::Encoder;
+use mail::{HeaderScan, Mono};
 use mta::delivery::Slot;
 use mta::message::{Message, SentBody};
 use mta::seams::{Stream, World};
@@ -198,29 +198,6 @@ pub(super) async fn has_8bit_header<W: World>(
     let mut scan = HeaderScan::default();
     let found = slot.for_each_piece(message, |piece| scan.push(piece)).await?;
     Ok(found.unwrap_or(false))
-}
-
-/// Looks for an 8-bit octet before the empty line.
-#[derive(Debug, Default)]
-struct HeaderScan {
-    /// Octets of the line that is open, CR not counted.
-    line_bytes: usize,
-}
-
-impl HeaderScan {
-    /// `None`: not known yet.
-    fn push(&mut self, piece: &[u8]) -> Option<bool> {
-        for &octet in piece {
-            match octet {
-                b'\n' if self.line_bytes == 0 => return Some(false),
-                b'\n' => self.line_bytes = 0,
-                b'\r' => {}
-                0x80.. => return Some(true),
-                _ => self.line_bytes += 1,
-            }
-        }
-        None
-    }
 }
 
 /// Writes these. While the peer takes nothing, the content that they are of may be let go.

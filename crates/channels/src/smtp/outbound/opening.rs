@@ -477,6 +477,7 @@ async fn greeted<W: World>(
                 }
                 if tls.is_demanded() && !dialogue.wire.session.capabilities().require_tls {
                     let failure = dialogue.wire.session.lacks_require_tls();
+                    note_offers(slot, host, &dialogue.wire.session);
                     dialogue.quit(slot).await;
                     return Err(failure.into());
                 }
@@ -492,6 +493,10 @@ async fn greeted<W: World>(
                 }
                 if encryption.is_some() {
                     return Err(failure.into());
+                }
+                if failure.reply.is_none() && failure.status.subject == 7 {
+                    // It has no STARTTLS, and no REQUIRETLS therefore.
+                    note_offers(slot, host, &dialogue.wire.session);
                 }
                 let result = tls.result_of(&failure);
                 let failure = tls.unencrypted(failure);

@@ -14,7 +14,7 @@ use config::{Listener, X400, X400Peer};
 use mail::{ContentFacts, MessageId, Mono, Refusal, Reply};
 use mta::alarm::Alarm;
 use mta::console::Quoted;
-use mta::ingress::{Entrance, Intake};
+use mta::ingress::{Entrance, Intake, Sender};
 #[cfg(feature = "planted")]
 use mta::planted::Planted;
 use mta::seams::{Net, Stream, World};
@@ -387,7 +387,7 @@ impl<W: World> Session<W> {
         self.busy = Some(self.stopping.guard());
         self.is_refused = false;
         self.incoming = Some(Incoming::new());
-        if let Err(refusal) = self.entrance.sender(None, None).await {
+        if let Err(refusal) = self.entrance.sender(Sender::default()).await {
             self.refuse_for_now(&refusal);
         }
     }
