@@ -75,16 +75,6 @@ impl KnownHosts {
         (now < until).then_some(offers)
     }
 
-    /// Whether each of these hosts (name, port) is known, and lacks something.
-    pub fn all_lack<'h>(
-        &self,
-        now: Mono,
-        mut hosts: impl Iterator<Item = (&'h Arc<str>, u16)>,
-        lacks: impl Fn(&Offers) -> bool,
-    ) -> bool {
-        hosts.all(|(name, port)| self.offers(now, name, port).is_some_and(|it| lacks(&it)))
-    }
-
     /// Whether connections to a host have been encrypted lately.
     #[must_use]
     pub fn was_encrypted(&self, now: Mono, name: &Arc<str>, port: u16) -> bool {

@@ -64,7 +64,7 @@ struct State {
     /// There is no way to its addresses of this family, until then.
     no_route: Option<(Family, Mono)>,
     /// The next opening tries the others first.
-    is_passed_over: bool,
+    passed_over: Option<Others>,
     /// Connections that are open to it.
     open: u32,
 }
@@ -72,7 +72,7 @@ struct State {
 impl State {
     fn is_forgettable(&self, now: Mono) -> bool {
         self.open == 0
-            && !self.is_passed_over
+            && self.passed_over.is_none()
             && self.behind_until <= now
             && self.crowded.is_none_or(|(_, until)| until <= now)
             && self.no_route.is_none_or(|(_, until)| until <= now)
@@ -82,6 +82,15 @@ impl State {
         let crowded = |(max, until): (u32, Mono)| now < until && self.open >= max;
         now < self.behind_until || self.crowded.is_some_and(crowded)
     }
+}
+
+/// Which others are tried before a host that is passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// Those that are well.
+    Well,
+    /// All: it can't have the message at all.
+    All,
 }
 
 /// A host to be tried, and whether it is one that is only tried when the best can't be had.
@@ -111,18 +120,20 @@ impl HostStates {
         let mut states = self.0.borrow_mut();
         states.retain(|state| state.open > 0 || !state.is_forgettable(now) || state.is_due(now));
         let (mut first, mut behind) = (Vec::new(), Vec::new());
-        let is_detour = states.iter().any(|state| state.is_passed_over);
+        let is_detour = states.iter().any(|state| state.passed_over.is_some());
         for (rank, group) in groups.iter().enumerate() {
             let mut hosts: Vec<&Host> = group.hosts.iter().collect();
             shuffle(&mut hosts, &mut random);
             for host in hosts {
                 let candidate = Candidate { host: host.clone(), is_backup: rank > 0, is_detour };
                 match states.iter_mut().find(|state| state.host == *host) {
-                    Some(state) if state.is_passed_over => {
-                        state.is_passed_over = false;
-                        // Before those that are in trouble, and as good as ever.
-                        let at =
-                            if state.stands_behind(now) { state.behind_until } else { Mono(0) };
+                    Some(state) if state.passed_over.is_some() => {
+                        let at = match state.passed_over.take() {
+                            Some(Others::All) => Mono::NEVER,
+                            // Before those that are in trouble, and as good as ever.
+                            _ if state.stands_behind(now) => state.behind_until,
+                            _ => Mono(0),
+                        };
                         behind.push((at, Candidate { is_detour: false, ..candidate }));
                     }
                     Some(state) if state.stands_behind(now) => {
@@ -154,7 +165,7 @@ impl HostStates {
             behind_until: Mono(0),
             crowded: None,
             no_route: None,
-            is_passed_over: false,
+            passed_over: None,
             open: 0,
         };
         change(&mut state);
@@ -180,8 +191,8 @@ impl HostStates {
     }
 
     /// It can't have one message, which others may: the next opening tries those first.
-    pub fn pass_over(&self, host: &Host) {
-        self.change(host, |state| state.is_passed_over = true);
+    pub fn pass_over(&self, host: &Host, others: Others) {
+        self.change(host, |state| state.passed_over = Some(others));
     }
 
     /// A connection to it is open. What it has greeted before it fell silent says nothing: that it is well, a
@@ -336,11 +347,14 @@ mod tests {
         let (states, of) = (HostStates::default(), groups(&[&["a"], &["b"], &["c"]]));
         let now = Mono(1_000_000);
         states.failed(now, &host("b"));
-        states.pass_over(&host("a"));
+        states.pass_over(&host("a"), Others::Well);
         let passed = states.order(now, &of, || 0);
         let names: String = passed.iter().map(|c| c.host.name.to_string()).collect();
         assert_eq!(names, "cab");
         assert_eq!(passed.iter().map(|c| c.is_detour).collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(order(&states, now, &of), "acb", "only one");
+        states.pass_over(&host("a"), Others::All);
+        assert_eq!(order(&states, now, &of), "cba", "even one that is in trouble");
         assert_eq!(order(&states, now, &of), "acb", "only one");
     }
 

@@ -21,6 +21,7 @@ mod holds;
 mod hosts;
 mod identity;
 mod ingress;
+mod lesser_hosts;
 mod login_limits;
 mod mailboxes;
 mod milters;

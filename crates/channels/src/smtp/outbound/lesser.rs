@@ -1,9 +1,12 @@
 //! Refusals that are no verdict on a message: those of a session that is less than what the host usually has, and
 //! wants of one host that another may not have.
 
-use mail::{Class, EnhancedStatus, Failure, Mono};
+use super::memory::Memory;
+use super::moves::Transaction;
+use mail::{Class, EnhancedStatus, Failure, Mono, Reply, Step};
 use mta::known_hosts::{KnownHosts, Offers};
 use mta::routing::hop::NextHop;
+use mta::routing::hosts::Host;
 use smtp::client::Lesser;
 use std::time::Duration;
 
@@ -41,11 +44,30 @@ pub(super) fn is_of_session(failure: &Failure) -> bool {
     failure.status.subject == 7 || !matches!(reply.code, 550..=559)
 }
 
-/// Whether one host's want of something is all that keeps a message from it.
+/// Whether one host's want of something is all that keeps a message from it, by what it offers or by its own word.
 pub(super) fn is_want(failure: &Failure) -> bool {
     failure.class == Class::Permanent
-        && failure.reply.is_none()
-        && want_of(failure.status).is_some()
+        && match &failure.reply {
+            None => want_of(failure.status).is_some(),
+            Some(reply) => is_word_of_want(reply, failure.step),
+        }
+}
+
+/// Whether a refusal for good is about what this host can't take, rather than about the message.
+fn is_word_of_want(reply: &Reply, step: Option<Step>) -> bool {
+    if step.is_none_or(Step::opens_session) {
+        return false;
+    }
+    match (reply.enhanced.map(|status| (status.subject, status.detail)), reply.code) {
+        // RFC 3463 §3.4: the size; §3.7: kinds of content, conversions; RFC 6531 §3.6: addresses and a header in
+        // UTF-8; RFC 8689 §4.2.1: TLS all the way.
+        (Some((3, 4) | (6, 1..=3 | 7..=9) | (7, 10 | 30)), _) => true,
+        // RFC 5321 §4.2.2: a parameter is not recognized, or not implemented.
+        (_, 504 | 555) => true,
+        // RFC 1870 §6.1, §6.2, RFC 5321 §4.2.3: but to RCPT it is about a mailbox.
+        (None, 552) => step != Some(Step::RcptTo),
+        _ => false,
+    }
 }
 
 /// What a failure of this status says a host does not take, by what it would have to offer.
@@ -63,23 +85,28 @@ fn want_of(status: EnhancedStatus) -> Option<fn(&Offers) -> bool> {
     }
 }
 
-/// What one host can't take is final only where all hosts are known not to: until then the others are asked.
+/// What one host can't take is final only where all hosts are known not to, or have said so of this transaction:
+/// until then the others are asked.
 pub(super) fn of_one_host(
     failure: Failure,
     bytes: u64,
-    hop: &NextHop,
+    (hop, of): (&NextHop, Transaction),
     (now, known): (Mono, &KnownHosts),
 ) -> Failure {
-    let Some(has) = want_of(failure.status) else { return failure };
+    let has = want_of(failure.status);
     let takes = |offers: &Offers| {
-        has(offers)
+        has.is_none_or(|has| has(offers))
             || offers.size_max.is_some_and(|max| {
                 (failure.status.subject, failure.status.detail) == (3, 4) && bytes <= max
             })
     };
-    let hosts = hop.hosts.iter().flat_map(|group| &group.hosts);
-    let hosts = hosts.map(|host| (&host.name, host.port));
-    if known.all_lack(now, hosts, |offers| !takes(offers)) {
+    let lacking = &hop.memory::<Memory>().lacking;
+    let mut hosts = hop.hosts.iter().flat_map(|group| &group.hosts);
+    let is_lacking = |host: &Host| {
+        lacking.is_known(now, of, host)
+            || known.offers(now, &host.name, host.port).is_some_and(|offers| !takes(&offers))
+    };
+    if hosts.all(is_lacking) {
         return failure;
     }
     let text = format!("{}; another host or session may have it", failure.text);
@@ -89,7 +116,37 @@ pub(super) fn of_one_host(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::{Reply, Step};
+
+    #[test]
+    fn words_about_what_a_host_takes_are_told_from_words_about_the_message() {
+        use Step::{Data, Ehlo, FinalDot, MailFrom, RcptTo};
+        for (reply, step, expected) in [
+            (Reply::new(552, (5, 3, 4), "size"), MailFrom, true),
+            (Reply::new(552, (5, 3, 4), "size"), RcptTo, true),
+            (Reply::new(552, (5, 3, 4), "size"), FinalDot, true),
+            (Reply::bare(552, "size"), MailFrom, true),
+            (Reply::bare(552, "size"), FinalDot, true),
+            (Reply::bare(552, "full"), RcptTo, false),
+            (Reply::new(552, (5, 2, 2), "full"), MailFrom, false),
+            (Reply::new(553, (5, 6, 7), "ascii"), RcptTo, true),
+            (Reply::new(554, (5, 6, 9), "header"), FinalDot, true),
+            (Reply::new(554, (5, 6, 3), "8-bit"), FinalDot, true),
+            (Reply::new(554, (5, 6, 1), "binary"), Data, true),
+            (Reply::new(550, (5, 7, 30), "tls"), MailFrom, true),
+            (Reply::new(555, (5, 5, 4), "parameter"), MailFrom, true),
+            (Reply::bare(555, "parameter"), RcptTo, true),
+            (Reply::bare(504, "parameter"), MailFrom, true),
+            (Reply::new(550, (5, 1, 1), "who?"), RcptTo, false),
+            (Reply::new(550, (5, 6, 0), "bad header"), FinalDot, false),
+            (Reply::new(554, (5, 7, 1), "spam"), FinalDot, false),
+            (Reply::bare(554, "spam"), FinalDot, false),
+            (Reply::new(504, (5, 5, 4), "EHLO"), Ehlo, false),
+        ] {
+            let failure = said(reply, step);
+            assert_eq!(is_want(&failure), expected, "{failure}");
+        }
+        assert!(!is_want(&said(Reply::new(452, (4, 3, 4), "size"), MailFrom)), "for now");
+    }
 
     fn patience(age: Duration, attempts: u16) -> Patience {
         Patience { age, attempts }

@@ -9,6 +9,7 @@ mod encrypting;
 mod envelope;
 mod failed_addresses;
 mod held;
+mod lacking;
 mod lesser;
 mod lessons;
 mod login;

@@ -2,6 +2,7 @@
 //! first at the next attempt.
 
 use mail::{MessageId, Mono};
+use mta::routing::hosts::Others;
 use mta::seams::Endpoint;
 use std::cell::RefCell;
 use std::time::Duration;
@@ -63,36 +64,40 @@ pub(super) struct Avoided(RefCell<Vec<Ended>>);
 struct Ended {
     of: Transaction,
     at: Endpoint,
+    /// Which others are to be asked before it.
+    others: Others,
     left: u8,
     until: Mono,
 }
 
 impl Avoided {
-    /// An attempt ended there.
-    pub(super) fn avoid(&self, now: Mono, of: Transaction, peer: &Endpoint) {
+    /// An attempt ended there; these others are to be asked before it is again.
+    pub(super) fn avoid(&self, now: Mono, of: Transaction, (peer, others): (&Endpoint, Others)) {
         let mut all = self.0.borrow_mut();
         all.retain(|ended| ended.of != of && now < ended.until);
         if all.len() == AVOIDED_MAX {
             all.remove(0);
         }
         let until = now + AVOIDED_FOR;
-        all.push(Ended { of, at: peer.clone(), left: AVOIDED_TIMES, until });
+        all.push(Ended { of, at: peer.clone(), others, left: AVOIDED_TIMES, until });
     }
 
-    /// Whether the last attempt ended there. Once it is made it is forgotten.
-    pub(super) fn is_avoided(&self, now: Mono, of: Transaction, peer: &Endpoint) -> bool {
+    /// Which others are to be asked first, if the last attempt ended there. Once it is made it is forgotten.
+    pub(super) fn avoided_for(
+        &self,
+        now: Mono,
+        of: Transaction,
+        peer: &Endpoint,
+    ) -> Option<Others> {
         let mut all = self.0.borrow_mut();
-        if all.is_empty() {
-            return false;
-        }
-        let Some(at) = all.iter().position(|ended| ended.of == of) else { return false };
+        let at = all.iter().position(|ended| ended.of == of)?;
         let ended = &mut all[at];
         if now < ended.until && ended.at == *peer && ended.left > 0 {
             ended.left -= 1;
-            return true;
+            return Some(ended.others);
         }
         all.remove(at);
-        false
+        None
     }
 }
 
@@ -119,22 +124,28 @@ mod tests {
     fn the_place_of_an_attempt_without_a_verdict_is_avoided() {
         let peer = |n: u16| Endpoint::Tcp(std::net::SocketAddr::from(([192, 0, 2, 1], n)));
         let avoided = Avoided::default();
-        avoided.avoid(Mono(1), of(1, 0), &peer(1));
-        assert!(!avoided.is_avoided(Mono(2), of(2, 0), &peer(1)));
+        let avoid = |now: Mono, message: u64| {
+            avoided.avoid(now, of(message, 0), (&peer(1), Others::Well));
+        };
+        let is_avoided = |now: Mono, of: Transaction, n: u16| {
+            avoided.avoided_for(now, of, &peer(n)) == Some(Others::Well)
+        };
+        avoid(Mono(1), 1);
+        assert!(!is_avoided(Mono(2), of(2, 0), 1));
         for _ in 0..AVOIDED_TIMES {
-            assert!(avoided.is_avoided(Mono(2), of(1, 0), &peer(1)));
+            assert!(is_avoided(Mono(2), of(1, 0), 1));
         }
-        assert!(!avoided.is_avoided(Mono(2), of(1, 0), &peer(1)), "there is no other");
-        avoided.avoid(Mono(1), of(1, 0), &peer(1));
-        assert!(!avoided.is_avoided(Mono(3), of(1, 0), &peer(2)), "it is made elsewhere");
-        assert!(!avoided.is_avoided(Mono(3), of(1, 0), &peer(1)));
-        avoided.avoid(Mono(1), of(1, 0), &peer(1));
-        assert!(!avoided.is_avoided(Mono(1) + AVOIDED_FOR, of(1, 0), &peer(1)));
+        assert!(!is_avoided(Mono(2), of(1, 0), 1), "there is no other");
+        avoid(Mono(1), 1);
+        assert!(!is_avoided(Mono(3), of(1, 0), 2), "it is made elsewhere");
+        assert!(!is_avoided(Mono(3), of(1, 0), 1));
+        avoid(Mono(1), 1);
+        assert!(!is_avoided(Mono(1) + AVOIDED_FOR, of(1, 0), 1));
         for message in 0..=AVOIDED_MAX as u64 {
-            avoided.avoid(Mono(9), of(message, 0), &peer(1));
+            avoid(Mono(9), message);
         }
-        assert!(!avoided.is_avoided(Mono(9), of(0, 0), &peer(1)), "there is no room for more");
-        assert!(avoided.is_avoided(Mono(9), of(1, 0), &peer(1)));
+        assert!(!is_avoided(Mono(9), of(0, 0), 1), "there is no room for more");
+        assert!(is_avoided(Mono(9), of(1, 0), 1));
     }
 
     #[test]

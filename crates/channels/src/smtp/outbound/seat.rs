@@ -1,7 +1,7 @@
 //! Connections to a host of a next hop, and what their failures say of the host.
 
 use mta::routing::hop::NextHop;
-use mta::routing::hosts::Host;
+use mta::routing::hosts::{Host, Others};
 use mta::seams::Time;
 use std::rc::Rc;
 
@@ -42,8 +42,8 @@ impl<T: Time> Seat<T> {
     }
 
     /// It can't have one message, which another may.
-    pub(super) fn pass_over(&self) {
-        self.hop.states.pass_over(&self.host);
+    pub(super) fn pass_over(&self, others: Others) {
+        self.hop.states.pass_over(&self.host, others);
     }
 
     /// It has given a verdict on a message.

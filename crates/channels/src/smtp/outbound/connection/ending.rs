@@ -3,6 +3,7 @@
 
 use super::{Connection, Done, Finished, InFlight};
 use crate::smtp::outbound::bearing::{self, Bearing};
+use crate::smtp::outbound::lacking::Made;
 use crate::smtp::outbound::lesser::{self, Patience};
 use crate::smtp::outbound::memory::Memory;
 use crate::smtp::outbound::moves::Transaction;
@@ -11,6 +12,7 @@ use mail::{Class, EnhancedStatus, Failure};
 use mta::delivery::{AttemptContext, Slot};
 use mta::message::Message;
 use mta::routing::hop::NextHop;
+use mta::routing::hosts::Others;
 use mta::seams::World;
 use queue::{CloseReason, Work};
 use smallvec::SmallVec;
@@ -119,10 +121,16 @@ impl<W: World> Connection<W> {
                 continue;
             }
             let taken = std::mem::replace(failure, unknown());
-            *failure = if lesser::is_want(&taken) {
-                let bytes = first.message.content_bytes();
+            let is_own = taken.reply.is_none();
+            *failure = if lesser::is_want(&taken) && (is_own || lesser.is_none()) {
+                let (bytes, of) = (first.message.content_bytes(), transaction(&first.work));
+                let made = if is_own { Made::Shown } else { Made::Said };
+                if !is_own || lesser.is_none() {
+                    let lacking = &hop.memory::<Memory>().lacking;
+                    lacking.note(self.slot.now(), of, (self.seat.host(), made));
+                }
                 let known = (self.slot.now(), self.slot.known_hosts());
-                let failure = lesser::of_one_host(taken, bytes, hop, known);
+                let failure = lesser::of_one_host(taken, bytes, (hop, of), known);
                 has_wants |= failure.class == Class::Transient;
                 failure
             } else if let Some(lesser) = lesser {
@@ -205,13 +213,14 @@ impl<W: World> Connection<W> {
         if others == 0 {
             return Vec::new();
         }
-        self.seat.pass_over();
+        self.seat.pass_over(Others::All);
         self.leave_at = self.slot.now();
-        let moves = &hop.memory::<Memory>().moves;
-        match moves.allow(self.leave_at, transaction(work), others) {
-            true => bearing.may_go_elsewhere(true),
-            false => Vec::new(),
+        let memory = hop.memory::<Memory>();
+        if memory.moves.allow(self.leave_at, transaction(work), others) {
+            return bearing.may_go_elsewhere(true);
         }
+        memory.avoided.avoid(self.leave_at, transaction(work), (&self.peer, Others::All));
+        Vec::new()
     }
 
     /// The recipients, by their places, that another host of the next hop, or another address, is asked to take
@@ -254,12 +263,12 @@ impl<W: World> Connection<W> {
         {
             self.leave_at = now;
             if !is_of_host {
-                self.seat.pass_over();
+                self.seat.pass_over(Others::Well);
             }
             return elsewhere;
         }
         if is_of_host {
-            memory.avoided.avoid(now, transaction(work), &self.peer);
+            memory.avoided.avoid(now, transaction(work), (&self.peer, Others::Well));
         }
         Vec::new()
     }
@@ -286,11 +295,14 @@ impl<W: World> Connection<W> {
             self.seat.has_another_host()
                 || memory.addresses.has_another(now, &self.addresses, &self.peer)
         };
-        if !memory.avoided.is_avoided(now, transaction(work), &self.peer) || !has_another() {
-            return false;
+        let others = memory.avoided.avoided_for(now, transaction(work), &self.peer);
+        match others {
+            Some(Others::Well) if has_another() => memory.addresses.failed(now, &self.peer),
+            // One that was opened for it has asked the others first.
+            Some(Others::All) if self.carried > 0 => {}
+            _ => return false,
         }
-        memory.addresses.failed(now, &self.peer);
-        self.seat.pass_over();
+        self.seat.pass_over(others.unwrap_or(Others::Well));
         self.leave_at = now;
         true
     }
