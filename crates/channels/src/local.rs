@@ -82,7 +82,7 @@ async fn deliver_each<W: World, S: Settings>(
         if message.envelope.recipients.get(index as usize).is_none() {
             continue;
         }
-        let one = Work { id: work.id, entries: SmallVec::from_slice(&[*entry]) };
+        let one = work.part(SmallVec::from_slice(&[*entry]));
         let (result, place, is_known) = match deliver(slot, settings, &message, index).await {
             Ok(Delivered { reply, place }) => (Ok(reply), place, true),
             Err(NotDelivered::Failed { failure, place }) => (Err(failure), place, true),

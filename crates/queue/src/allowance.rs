@@ -10,10 +10,11 @@ impl Queue {
     /// Has a ready queue send only what [`Queue::handle_allowance`] lets it (`is_needed`), or as much as it likes.
     /// Gives how many recipients it was allowed before, which are nobody's from now on.
     pub fn need_allowance(&mut self, now: Mono, ready: ReadyId, is_needed: bool) -> u32 {
+        let serial = self.next_allowance();
         let Some(queue) = self.ready.get_mut(ready.0) else { return 0 };
         let before = queue.quota.take();
         let left = before.as_ref().map_or(0, |quota| quota.left(now));
-        queue.quota = is_needed.then(|| Box::new(Quota::new()));
+        queue.quota = is_needed.then(|| Box::new(Quota::new(serial)));
         if before.is_some() || is_needed {
             self.mark(ready.0);
         }
@@ -22,9 +23,10 @@ impl Queue {
 
     /// The answer to [`Action::Allowance`]: so many recipients may go, until then.
     pub fn handle_allowance(&mut self, now: Mono, ready: ReadyId, recipients: u32, until: Mono) {
+        let serial = self.next_allowance();
         let quota = self.ready.get_mut(ready.0).and_then(|queue| queue.quota.as_mut());
         if let Some(quota) = quota {
-            quota.grant(now, recipients, until);
+            quota.grant(now, recipients, until, serial);
             self.mark(ready.0);
         }
     }
@@ -38,6 +40,21 @@ impl Queue {
             self.mark(ready.0);
             let chunks = self.slab.chunk_count();
             self.sweep.rush(chunks);
+        }
+    }
+
+    /// The serial of an allowance; 0 is none's.
+    fn next_allowance(&mut self) -> u32 {
+        self.allowances = self.allowances.wrapping_add(1).max(1);
+        self.allowances
+    }
+
+    /// An entry at this ready queue was not named to anybody.
+    pub(crate) fn refund_allowance(&mut self, number: u32, serial: u32) {
+        let quota = self.ready.get_mut(number).and_then(|queue| queue.quota.as_mut());
+        if let Some(quota) = quota {
+            quota.refund(serial);
+            self.mark(number);
         }
     }
 

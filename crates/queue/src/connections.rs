@@ -32,6 +32,16 @@ pub struct Work {
     pub id: MessageId,
     /// Its recipients: entry, index in the envelope, attempts made so far.
     pub entries: SmallVec<[(EntryId, u32, u16); 1]>,
+    /// The allowance that they were taken of; 0: none was needed.
+    pub allowance: u32,
+}
+
+impl Work {
+    /// Others of the same, of which these are a part.
+    #[must_use]
+    pub fn part(&self, entries: SmallVec<[(EntryId, u32, u16); 1]>) -> Work {
+        Work { entries, ..*self }
+    }
 }
 
 /// Why a connection was closed.
@@ -131,6 +141,7 @@ impl Queue {
             max => max.min(SIBLINGS_MAX),
         };
         let max = max.min(self.ready[ready].allowance(now));
+        let allowance = self.ready[ready].quota.as_ref().map_or(0, |quota| quota.serial());
         let mut at = first;
         let mut seen = 0;
         loop {
@@ -143,7 +154,7 @@ impl Queue {
             at = self.slab[at].sibling_next;
             seen += 1;
             if at == NONE || at == first || seen >= SIBLINGS_MAX || entries.len() >= max as usize {
-                return Work { id, entries };
+                return Work { id, entries, allowance };
             }
         }
     }

@@ -16,6 +16,8 @@ pub enum EntryOutcome {
     Deferred(Arc<Failure>),
     /// Not tried after all: no attempt is counted, and it keeps its place at the front.
     Untried,
+    /// The same, and no peer has heard of it: what was allowed for it ([`crate::Work::allowance`]) comes back.
+    Unnamed(u32),
 }
 
 /// When an entry will be tried again.
@@ -51,7 +53,10 @@ impl Queue {
                 }
                 None
             }
-            EntryOutcome::Untried => {
+            EntryOutcome::Untried | EntryOutcome::Unnamed(_) => {
+                if let EntryOutcome::Unnamed(allowance) = outcome {
+                    self.refund_allowance(ready, allowance);
+                }
                 // It was not tried: however old it is, it has its last try before it.
                 if self.slab[entry.slot].has(REMOVED) {
                     let detail = self.leave_with_detail(now, entry.slot);

@@ -95,6 +95,8 @@ pub struct Queue {
     policies: Vec<Arc<RetryPolicy>>,
     /// The recipient that was deferred last: others of its transaction wait as long.
     pub(crate) deferred: Option<LastDeferred>,
+    /// Allowances so far.
+    pub(crate) allowances: u32,
     spent: u32,
     #[cfg(feature = "planted")]
     drops_timers: bool,
@@ -149,6 +151,7 @@ impl Queue {
             tenant_timers: Timers::default(),
             policies: Vec::new(),
             deferred: None,
+            allowances: 0,
             spent: 0,
             #[cfg(feature = "planted")]
             drops_timers: false,

@@ -13,6 +13,8 @@ pub(crate) struct Quota {
     /// More was asked for, and there is no answer yet.
     pub(crate) is_asked: bool,
     closed: Option<Closed>,
+    /// Of all allowances that there were, which this is: what is void by now is given back to none.
+    serial: u32,
 }
 
 /// There is nothing to be had.
@@ -25,8 +27,13 @@ pub(crate) struct Closed {
 
 impl Quota {
     /// Nothing yet.
-    pub(crate) fn new() -> Quota {
-        Quota { left: 0, until: Mono::NEVER, is_asked: false, closed: None }
+    pub(crate) fn new(serial: u32) -> Quota {
+        Quota { left: 0, until: Mono::NEVER, is_asked: false, closed: None, serial }
+    }
+
+    /// Which allowance this is.
+    pub(crate) fn serial(&self) -> u32 {
+        self.serial
     }
 
     /// Recipients that may go.
@@ -39,10 +46,18 @@ impl Quota {
         self.left = self.left.saturating_sub(recipients);
     }
 
-    /// The answer: so many recipients, until then.
-    pub(crate) fn grant(&mut self, now: Mono, recipients: u32, until: Mono) {
+    /// One that was to go, of the allowance with this serial, did not go.
+    pub(crate) fn refund(&mut self, serial: u32) {
+        if serial == self.serial {
+            self.left = self.left.saturating_add(1);
+        }
+    }
+
+    /// The answer: so many recipients, until then. It is another allowance if that ends at another time: `serial`.
+    pub(crate) fn grant(&mut self, now: Mono, recipients: u32, until: Mono, serial: u32) {
         let before = self.left(now);
-        *self = Quota { left: before.saturating_add(recipients), until, ..Quota::new() };
+        let serial = if until == self.until { self.serial } else { serial };
+        *self = Quota { left: before.saturating_add(recipients), until, ..Quota::new(serial) };
     }
 
     /// The answer: nothing, for so long.
@@ -76,11 +91,11 @@ mod tests {
 
     #[test]
     fn what_is_left_is_void_at_its_end() {
-        let mut quota = Quota::new();
-        quota.grant(Mono(0), 5, Mono(100));
+        let mut quota = Quota::new(1);
+        quota.grant(Mono(0), 5, Mono(100), 2);
         quota.spend(2);
         assert_eq!((quota.left(Mono(99)), quota.left(Mono(100))), (3, 0));
-        quota.grant(Mono(100), 1, Mono(200));
+        quota.grant(Mono(100), 1, Mono(200), 3);
         assert_eq!(quota.left(Mono(150)), 1, "nothing of the day before");
         assert_eq!(quota.changes_at(Mono(150)), Mono(200));
         quota.spend(9);
@@ -89,13 +104,29 @@ mod tests {
 
     #[test]
     fn it_is_closed_until_then_and_open_again_with_a_grant() {
-        let mut quota = Quota::new();
+        let mut quota = Quota::new(1);
         quota.is_asked = true;
         quota.close(Closed { why: "x".into(), until: Mono(10) });
         assert!(quota.closed(Mono(9)).is_some() && quota.closed(Mono(10)).is_none());
         assert_eq!(quota.changes_at(Mono(9)), Mono(10));
         assert!(!quota.is_asked);
-        quota.grant(Mono(5), 1, Mono(100));
+        quota.grant(Mono(5), 1, Mono(100), 2);
         assert!(quota.closed(Mono(6)).is_none());
+    }
+
+    #[test]
+    fn what_did_not_go_comes_back_to_the_allowance_that_it_was_of() {
+        let mut quota = Quota::new(1);
+        quota.grant(Mono(0), 5, Mono(100), 2);
+        let of = quota.serial();
+        quota.spend(5);
+        quota.refund(of);
+        quota.refund(of + 1);
+        assert_eq!(quota.left(Mono(99)), 1);
+        quota.grant(Mono(50), 1, Mono(100), 3);
+        assert_eq!((quota.serial(), quota.left(Mono(99))), (of, 2), "the same day");
+        quota.grant(Mono(100), 1, Mono(200), 4);
+        quota.refund(of);
+        assert_eq!(quota.left(Mono(150)), 1, "nothing of the day before");
     }
 }

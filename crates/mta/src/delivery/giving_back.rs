@@ -10,3 +10,10 @@ pub(super) fn give_back<W: World>(delivery: &Delivery<W>, work: &Work) {
         let _ = delivery.schedule.outcome(*entry, EntryOutcome::Untried);
     }
 }
+
+/// Gives work back that no peer has heard of.
+pub(super) fn give_back_unnamed<W: World>(delivery: &Delivery<W>, work: &Work) {
+    for (entry, _, _) in &work.entries {
+        let _ = delivery.schedule.outcome(*entry, EntryOutcome::Unnamed(work.allowance));
+    }
+}

@@ -1,6 +1,6 @@
 //! What a channel works with: a connection slot of a ready queue, and what it may ask of the core.
 
-use super::giving_back::give_back;
+use super::giving_back::{give_back, give_back_unnamed};
 use super::hearing;
 use super::outcome::{self, AttemptContext};
 use super::{AsMail, Delivery, MailQuestion};
@@ -346,6 +346,11 @@ impl<W: World> Slot<W> {
     /// Takes recipients back whose turn it is still: they were not tried.
     pub fn give_back(&self, work: &Work) {
         give_back(&self.delivery, work);
+    }
+
+    /// The same, and no peer has heard of them: they are not counted where their source warms up.
+    pub fn give_back_unnamed(&self, work: &Work) {
+        give_back_unnamed(&self.delivery, work);
     }
 
     /// When a recipient that was taken becomes too old, if it can.

@@ -103,6 +103,29 @@ fn what_a_spent_source_would_send_goes_from_others_within_a_second() {
 }
 
 #[test]
+fn recipients_that_were_never_named_to_the_peer_are_not_counted() {
+    play(|| async {
+        // A burst is a hundred recipients, and a transaction has one.
+        let warmup_of_100 = "start = \"2026-11-18\", per_day = [2400, 4800]";
+        for offer in ["RCPTMAX=1", "RCPTDOMAINMAX=1"] {
+            let node = Node::start(&warming(warmup_of_100, NEW)).await;
+            let peer = Peer::at(&node.world, HOP);
+            peer.always("EHLO", &format!("250-peer.test\r\n250 LIMITS {offer}"));
+            let to: Vec<String> = (0..90).map(|n| format!("u{n}@d{n}.test")).collect();
+            let to: Vec<&str> = to.iter().map(String::as_str).collect();
+            submit(&node, "me@source.test", &to).await;
+            node.wait_for("relayed", 90).await;
+            assert!(node.age() < Duration::from_secs(60), "{offer}: {:?}", node.age());
+            // And what was sent is.
+            submit_all(&node, "x.test", 60).await;
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            let relayed = node.count("relayed");
+            assert!((98..=104).contains(&relayed), "{offer}: {relayed}");
+        }
+    });
+}
+
+#[test]
 fn what_waits_says_for_what_and_until_when() {
     play(|| async {
         let node = Node::start(&warming(FEW, NEW)).await;

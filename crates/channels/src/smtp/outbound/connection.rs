@@ -247,8 +247,8 @@ impl<W: World> Connection<W> {
         let learnt = hop.memory::<Memory>().lessons.recipients_max(self.slot.now(), &self.peer);
         let max = offered.unwrap_or(usize::MAX).min(learnt.unwrap_or(usize::MAX)).max(1);
         if work.entries.len() > max {
-            let rest = Work { id: work.id, entries: work.entries.drain(max..).collect() };
-            self.slot.give_back(&rest);
+            let rest = work.entries.drain(max..).collect();
+            self.slot.give_back_unnamed(&work.part(rest));
         }
     }
 
@@ -264,7 +264,7 @@ impl<W: World> Connection<W> {
             .into_iter()
             .partition(|(_, index, _)| message.sent_by(*index) == first);
         work.entries = same;
-        self.slot.give_back(&Work { id: work.id, entries: others });
+        self.slot.give_back_unnamed(&work.part(others));
     }
 
     /// Leaves recipients of as many domains as the peer takes in a transaction (RFC 9422 §4.3), those of the
@@ -288,9 +288,8 @@ impl<W: World> Connection<W> {
                 domains.contains(&domain)
             });
         work.entries = kept;
-        let rest = Work { id: work.id, entries: rest };
-        if !rest.entries.is_empty() {
-            self.slot.give_back(&rest);
+        if !rest.is_empty() {
+            self.slot.give_back_unnamed(&work.part(rest));
         }
     }
 
@@ -310,7 +309,7 @@ impl<W: World> Connection<W> {
             // Who waits for memory holds none.
             while !self.in_flight.is_empty() {
                 if let Err(reason) = self.finish_first(hop).await {
-                    self.slot.give_back(&work);
+                    self.slot.give_back_unnamed(&work);
                     return Err(reason);
                 }
             }
@@ -319,7 +318,7 @@ impl<W: World> Connection<W> {
         self.keep_one_sender(&message, &mut work);
         self.limit_domains(&message, &mut work, hop);
         if self.is_avoided(&work, hop) {
-            self.slot.give_back(&work);
+            self.slot.give_back_unnamed(&work);
             return Ok(());
         }
         let mut outgoing = envelope::outgoing(&message, &work, self.slot.wall());
@@ -353,7 +352,7 @@ impl<W: World> Connection<W> {
         };
         while !self.dialogue.wire.session.can_start(&outgoing) {
             if let Err(reason) = self.finish_first(hop).await {
-                self.slot.give_back(&work);
+                self.slot.give_back_unnamed(&work);
                 return Err(reason);
             }
         }

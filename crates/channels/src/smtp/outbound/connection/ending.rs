@@ -102,7 +102,7 @@ impl<W: World> Connection<W> {
         let tried = outcomes.filter(|(index, _)| done.untried.binary_search(index).is_err());
         let (outcomes, entries): (Vec<_>, SmallVec<_>) =
             tried.map(|(_, (outcome, entry))| (outcome.clone(), *entry)).unzip();
-        self.slot.heard(message, &Work { id: work.id, entries }, &outcomes);
+        self.slot.heard(message, &work.part(entries), &outcomes);
     }
 
     /// Makes of refusals that are no verdict on the message what they are: for now. Whether some are for want of
@@ -354,7 +354,7 @@ fn give_back_untried<W: World>(
         return outcomes;
     }
     let is_untried = |index: usize| untried.binary_search(&index).is_ok();
-    let mut rest = Work { id: work.id, entries: SmallVec::new() };
+    let mut rest = work.part(SmallVec::new());
     for (index, entry) in std::mem::take(&mut work.entries).into_iter().enumerate() {
         let whose = if is_untried(index) { &mut rest } else { &mut *work };
         whose.entries.push(entry);
