@@ -37,9 +37,14 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         },
         _ => None,
     };
+    let missing = match (&loaded, &args.file.config) {
+        (Ok(config), Some(_)) => missing_roots(config),
+        // `serve` makes those of the built-in configuration.
+        _ => Vec::new(),
+    };
     match args.json {
-        true => super::print(&format!("{:#}\n", json_of(&loaded, found.as_deref()))),
-        false => show(&loaded, found.as_deref(), colour),
+        true => super::print(&format!("{:#}\n", json_of(&loaded, &missing, found.as_deref()))),
+        false => show(&loaded, &missing, (found.as_deref(), colour)),
     }
     let is_error = |finding: &Finding| finding.severity == Severity::Error;
     match (loaded.is_ok(), found.iter().flatten().any(is_error)) {
@@ -49,7 +54,11 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     }
 }
 
-fn json_of(loaded: &Result<Config, ConfigErrors>, found: Option<&[Finding]>) -> Value {
+fn json_of(
+    loaded: &Result<Config, ConfigErrors>,
+    missing: &[String],
+    found: Option<&[Finding]>,
+) -> Value {
     let problems = match loaded {
         Ok(config) => config.warnings.as_slice(),
         Err(errors) => errors.problems(),
@@ -58,7 +67,6 @@ fn json_of(loaded: &Result<Config, ConfigErrors>, found: Option<&[Finding]>) -> 
     let of_tables = loaded.as_ref().map(tables::warnings).unwrap_or_default();
     let of_table = |message: String| json!({ "severity": "warning", "message": message });
     list.extend(of_tables.into_iter().map(of_table));
-    let missing = loaded.as_ref().map(missing_roots).unwrap_or_default();
     list.extend(missing.iter().map(|why| json!({ "severity": "warning", "message": why })));
     let mut all = json!({ "valid": loaded.is_ok(), "problems": list });
     if let Some(found) = found {
@@ -67,7 +75,11 @@ fn json_of(loaded: &Result<Config, ConfigErrors>, found: Option<&[Finding]>) -> 
     all
 }
 
-fn show(loaded: &Result<Config, ConfigErrors>, found: Option<&[Finding]>, colour: bool) {
+fn show(
+    loaded: &Result<Config, ConfigErrors>,
+    missing: &[String],
+    (found, colour): (Option<&[Finding]>, bool),
+) {
     let config = match loaded {
         Ok(config) => config,
         Err(errors) => {
@@ -79,7 +91,7 @@ fn show(loaded: &Result<Config, ConfigErrors>, found: Option<&[Finding]>, colour
     for warning in tables::warnings(config) {
         eprintln!("warning: {warning}");
     }
-    missing_roots(config).iter().for_each(|why| eprintln!("warning: {why}"));
+    missing.iter().for_each(|why| eprintln!("warning: {why}"));
     // Line 0 is the route that is added for the postmaster.
     let routes = config.routes.iter().filter(|route| route.line > 0).count();
     super::print(&format!(

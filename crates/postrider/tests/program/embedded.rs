@@ -1,13 +1,20 @@
 //! The first five minutes, as README.md describes them: no configuration, the default ports.
 
 use crate::support::http::{get, metric};
-use crate::support::server::{POSTRIDER, Server};
+use crate::support::server::{POSTRIDER, Server, program};
 use crate::support::tool::{python, succeed};
 use crate::support::{Files, wait_until};
 use std::net::TcpListener;
 use std::process::Command;
 
 const ADDRESSES: [&str; 2] = ["127.0.0.1:2525", "127.0.0.1:8025"];
+
+#[test]
+fn nothing_is_missed_before_the_first_start() {
+    let files = Files::new();
+    let checked = program(files.dir(), &["check"]);
+    assert!(checked.code == 0 && checked.err.is_empty(), "{checked:?}");
+}
 
 #[test]
 fn the_first_five_minutes() {

@@ -26,6 +26,7 @@ mod mailboxes;
 mod next_hops;
 mod peers;
 mod queue_commands;
+mod relative_paths;
 mod relay;
 mod reports;
 mod require_tls;

@@ -117,6 +117,7 @@ impl Peer {
             let usual = match &*verb {
                 "(HANDSHAKE)" => "(agreed)",
                 "STARTTLS" => "220 2.0.0 go on",
+                "AUTH" => "235 2.7.0 welcome",
                 "MAIL" if insists && !is_encrypted => {
                     "530 5.7.0 Must issue a STARTTLS command first"
                 }

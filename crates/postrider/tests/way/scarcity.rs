@@ -1,7 +1,7 @@
 //! What is scarce, and strangers who take what they can get: others are served all the same.
 
 use super::client::{Client, FRIEND, submit};
-use super::node::{Node, config, play};
+use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
 use super::world::TestWorld;
 use mta::line::Parts;
@@ -155,6 +155,30 @@ fn peers_that_are_silent_hold_no_memory_that_others_need() {
             assert!(took < Duration::from_secs(30), "{step}: {took:?}");
         });
     }
+}
+
+#[test]
+fn a_content_that_is_written_holds_no_memory_while_its_reply_is_waited_for() {
+    play(|| async {
+        for bytes in [70_000, 1_900_000] {
+            let node = Node::start(&config(READS)).await;
+            let large = format!("{}\r\n", "x".repeat(76)).repeat(bytes / 78);
+            let mut client = Client::connect(&node, FRIEND).await;
+            for n in 0..6 {
+                let to = format!("{n}@evil.test");
+                let reply = client.send("me@source.test", &[&to], &large).await;
+                assert!(reply.starts_with("250 "), "{reply}");
+            }
+            drop(client);
+            let node = node.restart().await;
+            let evil = Peer::at(&node.world, "192.0.2.66:25");
+            evil.always(".", "silence");
+            wait_until("all are written", || evil.contents() == 6).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(node.metrics.messages_read_back.get() >= 6);
+            assert_eq!(node.shared.reads.used(), 0, "{bytes}");
+        }
+    });
 }
 
 #[test]

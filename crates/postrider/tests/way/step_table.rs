@@ -2,7 +2,8 @@
 //! not returned while a host that is well waits for it, and not sent twice unless the final reply was lost.
 //!
 //! The columns: one host, which behaves the next time; two hosts, and two addresses of one host, of which the first
-//! never behaves; and one host that was encrypted before, takes no mail in clear, and behaves the next time.
+//! never behaves; one host that was encrypted before, takes no mail in clear, and behaves the next time; and one that
+//! is logged in to, and behaves the next time.
 
 use super::client::{Client, FRIEND};
 use super::node::{Node, config, play, wait_until};
@@ -14,14 +15,18 @@ const ONE: &str = "192.0.2.1";
 const TWO: &str = "192.0.2.2";
 const TO: &str = "u@far.test";
 
-/// Steps, as the scripted peer names them; `RSET` and `next MAIL` are those of a connection that carried one.
-const STEPS: [&str; 13] = [
+/// A reply to EHLO of a host that wants a login.
+const WITH_AUTH: &str = "250-peer.test\r\n250-STARTTLS\r\n250-AUTH PLAIN\r\n250 PIPELINING";
+
+/// Steps, as the scripted peer names them; `AUTH` is where there is a login, `RSET` and `next MAIL` are those of a connection that carried one.
+const STEPS: [&str; 14] = [
     "connect",
     "CONNECT",
     "EHLO",
     "STARTTLS",
     "(HANDSHAKE)",
     "second EHLO",
+    "AUTH",
     "MAIL",
     "RCPT",
     "DATA",
@@ -50,14 +55,17 @@ enum Column {
     /// The address that fails comes first, or last.
     TwoAddresses(bool),
     EncryptedBefore,
+    /// It is logged in to.
+    Login,
 }
 
-const COLUMNS: [Column; 5] = [
+const COLUMNS: [Column; 6] = [
     Column::OneHost,
     Column::TwoHosts,
     Column::TwoAddresses(true),
     Column::TwoAddresses(false),
     Column::EncryptedBefore,
+    Column::Login,
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +78,28 @@ struct Cell {
 impl Cell {
     fn needs_tls(self) -> bool {
         matches!(self.step, "STARTTLS" | "(HANDSHAKE)" | "second EHLO")
-            || self.column == Column::EncryptedBefore
+            || matches!(self.column, Column::EncryptedBefore | Column::Login)
+    }
+
+    /// There is such a cell.
+    fn is_one(self) -> bool {
+        match self.step {
+            "connect" => self.kind == "hang up",
+            "AUTH" => self.column == Column::Login,
+            _ => true,
+        }
+    }
+
+    fn config(self) -> String {
+        let route = match self.column {
+            Column::Login => {
+                "[[table]]\nname = \"logins\"\ninline = {}\n[[route]]\n\
+                 smtp = { hosts = [\"192.0.2.1:25\"], tls = \"required\", \
+                 login = { table = \"logins\" } }\n"
+            }
+            _ => "[[route]]\nmx = {}\n",
+        };
+        config(&format!("[retry]\njitter = 0\n{route}"))
     }
 
     fn needs_two(self) -> bool {
@@ -123,9 +152,10 @@ fn taken(peers: &[&Peer]) -> usize {
 }
 
 async fn played(cell: Cell) -> Result<(), String> {
-    let node = Node::start(&config("[retry]\njitter = 0\n[[route]]\nmx = {}\n")).await;
+    let node = Node::start(&cell.config()).await;
     let world = &node.world;
     world.speak_tls();
+    world.set_entry("logins", "192.0.2.1:25", Ok("jo:secret"));
     let (bad, well) =
         (Peer::at(world, &format!("{ONE}:25")), Peer::at(world, &format!("{TWO}:25")));
     let mx = |preference, host: &str| Mx { preference, host: host.to_owned() };
@@ -135,7 +165,7 @@ async fn played(cell: Cell) -> Result<(), String> {
         Column::TwoHosts => hosts.push(mx(20, "b.far.test")),
         Column::TwoAddresses(true) => first.push(ip(TWO)),
         Column::TwoAddresses(false) => first.insert(0, ip(TWO)),
-        Column::OneHost | Column::EncryptedBefore => {}
+        Column::OneHost | Column::EncryptedBefore | Column::Login => {}
     }
     world.set_mx("far.test", Ok(hosts));
     world.set_addresses("a.far.test", Ok(first));
@@ -143,6 +173,9 @@ async fn played(cell: Cell) -> Result<(), String> {
     if cell.needs_tls() {
         bad.insist_on_tls();
         well.insist_on_tls();
+    }
+    if cell.column == Column::Login {
+        bad.always("EHLO", WITH_AUTH);
     }
     let mut wanted = 1;
     if cell.column == Column::EncryptedBefore {
@@ -208,7 +241,7 @@ fn no_message_is_returned_without_a_verdict_while_a_host_is_well() {
         for kind in KINDS {
             for column in COLUMNS {
                 let cell = Cell { step, kind, column };
-                if step == "connect" && kind != "hang up" {
+                if !cell.is_one() {
                     continue;
                 }
                 count += 1;
@@ -219,7 +252,8 @@ fn no_message_is_returned_without_a_verdict_while_a_host_is_well() {
             }
         }
     }
-    assert_eq!(count, (STEPS.len() - 1) * KINDS.len() * COLUMNS.len() + COLUMNS.len());
+    let of_all = (STEPS.len() - 2) * KINDS.len() * COLUMNS.len();
+    assert_eq!(count, of_all + COLUMNS.len() + KINDS.len());
     assert!(wrong.is_empty(), "{} of {count} cells:\n{}", wrong.len(), wrong.join("\n"));
 }
 
