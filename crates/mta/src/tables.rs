@@ -21,21 +21,44 @@ pub fn find<T: Tables + Clone>(tables: &T, table: &Arc<TableEntry>, key: &str) -
 
 /// How a key stands for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KeyForm {
+pub enum KeyForm {
     /// As it is written in a path, or it is none of an address.
     AsWritten,
     /// Without the quotes that it would need.
     Bare,
 }
 
-fn form_of(key: &str) -> KeyForm {
-    match key.rsplit_once('@') {
-        Some((local, _))
-            if !local.is_empty() && !local.starts_with('"') && !is_dot_string(local) =>
-        {
-            KeyForm::Bare
-        }
-        _ => KeyForm::AsWritten,
+/// What is looked up. The form is known from where the key was made: in a key of two parts nobody could tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookupKey {
+    pub text: String,
+    pub form: KeyForm,
+}
+
+impl From<String> for LookupKey {
+    fn from(text: String) -> LookupKey {
+        LookupKey { text, form: KeyForm::AsWritten }
+    }
+}
+
+impl LookupKey {
+    /// An address with this local part, which has no quotes any more.
+    fn unquoted(local: &str, domain: &str) -> LookupKey {
+        let form = if is_dot_string(local) { KeyForm::AsWritten } else { KeyForm::Bare };
+        LookupKey { text: format!("{local}@{domain}"), form }
+    }
+
+    /// Another text of the same part.
+    #[must_use]
+    pub fn with(&self, text: impl Into<String>) -> LookupKey {
+        LookupKey { text: text.into(), form: self.form }
+    }
+
+    /// Both, with this between them.
+    #[must_use]
+    pub fn pair(&self, delimiter: char, other: &LookupKey) -> LookupKey {
+        let form = if self.form == KeyForm::Bare { self.form } else { other.form };
+        LookupKey { text: format!("{}{delimiter}{}", self.text, other.text), form }
     }
 }
 
@@ -213,7 +236,7 @@ pub fn find_owner<T: Tables + Clone>(
 ) -> Answer<'static, Result<Option<FoundOwner>, Trouble>> {
     let owner = owner_of(alias, by).filter(|_| !table.settings.has_patterns());
     let Some(address) = owner else { return Answer::Now(Ok(None)) };
-    let key = keys_of(&address, true).pop().map(|(_, key)| key).unwrap_or_default();
+    let key = keys_of(&address, true).pop().map(|(_, key)| key.text).unwrap_or_default();
     find(tables, table, &key).then(move |found| {
         Answer::Now(found.map(|found| found.map(|entry| FoundOwner { address, entry })))
     })
@@ -244,7 +267,7 @@ pub struct FoundKey {
 pub fn find_first<T: Tables + Clone>(
     tables: &T,
     table: &Arc<TableEntry>,
-    keys: Vec<String>,
+    keys: Vec<LookupKey>,
 ) -> Answer<'static, Result<Option<FoundKey>, Trouble>> {
     find_from(tables.clone(), Arc::clone(table), keys, 0)
 }
@@ -252,12 +275,14 @@ pub fn find_first<T: Tables + Clone>(
 fn find_from<T: Tables + Clone>(
     tables: T,
     table: Arc<TableEntry>,
-    mut keys: Vec<String>,
+    mut keys: Vec<LookupKey>,
     at: usize,
 ) -> Answer<'static, Result<Option<FoundKey>, Trouble>> {
     let Some(key) = keys.get(at) else { return Answer::Now(Ok(None)) };
-    find_as(&tables, &table, key, form_of(key)).then(move |found| match found {
-        Ok(Some(entry)) => Answer::Now(Ok(Some(FoundKey { entry, key: keys.swap_remove(at), at }))),
+    find_as(&tables, &table, &key.text, key.form).then(move |found| match found {
+        Ok(Some(entry)) => {
+            Answer::Now(Ok(Some(FoundKey { entry, key: keys.swap_remove(at).text, at })))
+        }
         Ok(None) => find_from(tables, table, keys, at + 1),
         Err(trouble) => Answer::Now(Err(trouble)),
     })
@@ -275,10 +300,10 @@ pub fn values_of<'e>(entry: &'e Entry, name: &str) -> &'e [Box<str>] {
 /// The keys of an address, in the order in which they are tried: in lower case, the domain in
 /// A-labels. `whole`: no parts of it.
 #[must_use]
-pub fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, String)> {
+pub fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, LookupKey)> {
     if let Some(address) = address.or_address() {
         let by = iter::once(FoundBy::Address).chain(iter::repeat(FoundBy::Domain));
-        return by.zip(address.lookup_keys(whole)).collect();
+        return by.zip(address.lookup_keys(whole).into_iter().map(LookupKey::from)).collect();
     }
     let domain = address.domain();
     let domain = domain.to_ascii().unwrap_or_else(|_| domain.as_str().to_owned());
@@ -287,16 +312,19 @@ pub fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, String)> {
     // Postfix's files have quoted local parts as they are written; directories have what they mean.
     if address.local().starts_with('"') {
         let written = address.local().to_lowercase();
-        keys.push((FoundBy::Address, format!("{written}@{domain}")));
+        keys.push((FoundBy::Address, format!("{written}@{domain}").into()));
     }
-    keys.push((FoundBy::Address, format!("{local}@{domain}")));
+    // Without a local part it would be the key of the whole domain.
+    if !local.is_empty() {
+        keys.push((FoundBy::Address, LookupKey::unquoted(&local, &domain)));
+    }
     if whole {
         return keys;
     }
     if let Some((user, _)) = split_tag(&local) {
-        keys.push((FoundBy::WithoutTag, format!("{user}@{domain}")));
+        keys.push((FoundBy::WithoutTag, LookupKey::unquoted(user, &domain)));
     }
-    keys.push((FoundBy::Domain, format!("@{domain}")));
+    keys.push((FoundBy::Domain, format!("@{domain}").into()));
     keys
 }
 
@@ -351,7 +379,7 @@ mod tests {
     fn keys_go_from_the_whole_address_to_its_domain() {
         let keys = |address: &str, whole| {
             let keys = keys_of(&Mailbox::parse(address, true).unwrap(), whole);
-            keys.into_iter().map(|(_, key)| key).collect::<Vec<_>>().join(" ")
+            keys.into_iter().map(|(_, key)| key.text).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(
             keys("Jo+News@Example.ORG", false),
@@ -363,6 +391,32 @@ mod tests {
             keys("\"a b\"@b\u{fc}cher.example", false),
             "\"a b\"@xn--bcher-kva.example a b@xn--bcher-kva.example @xn--bcher-kva.example"
         );
+        assert_eq!(keys("\"\"@example.org", false), "\"\"@example.org @example.org");
+    }
+
+    #[test]
+    fn a_key_without_the_quotes_that_it_would_need_says_so() {
+        let bare = |address: &str| {
+            let keys = keys_of(&Mailbox::parse(address, true).unwrap(), false).into_iter();
+            let bare = keys.filter(|(_, key)| key.form == KeyForm::Bare);
+            bare.map(|(_, key)| key.text).collect::<Vec<_>>().join(" ")
+        };
+        for (address, expected) in [
+            ("jo+x@example.org", ""),
+            ("\"jo\"@example.org", ""),
+            ("\"a,b\"@example.org", "a,b@example.org"),
+            ("\"a b+c\"@example.org", "a b+c@example.org a b@example.org"),
+            ("\"a+b c\"@example.org", "a+b c@example.org"),
+            ("\"1.2.3.4,a\"@example.org", "1.2.3.4,a@example.org"),
+            ("\"a@x.test\"@example.org", "a@x.test@example.org"),
+        ] {
+            assert_eq!(bare(address), expected, "{address}");
+        }
+        let plain = LookupKey::from("a".to_owned());
+        let unquoted = LookupKey::unquoted("b c", "d");
+        assert_eq!(plain.pair(',', &plain).form, KeyForm::AsWritten);
+        assert_eq!(plain.pair(',', &unquoted).form, KeyForm::Bare);
+        assert_eq!(unquoted.pair(',', &plain), unquoted.with("b c@d,a"));
     }
 
     #[test]

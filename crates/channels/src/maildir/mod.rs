@@ -77,8 +77,9 @@ async fn place_of<W: World>(
             })?)
         }
     };
+    let entry = found.as_ref().map(|found| template::with_names_of_keys(&found.entry));
     let values =
-        |name: &str| found.as_ref().map_or(&[][..], |one| tables::values_of(&one.entry, name));
+        |name: &str| entry.as_ref().map_or(&[][..], |entry| tables::values_of(entry, name));
     let is_users_tag = found.as_ref().is_some_and(|found| found.by == FoundBy::WithoutTag);
     let place = maildir.place_for(recipient, is_users_tag, &values);
     place.map_err(|error| NotDelivered::Failed { failure: error.failure(), place: template() })

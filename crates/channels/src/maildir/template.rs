@@ -3,7 +3,9 @@
 
 use crate::values::{self, ValueError, ValueNames};
 use config::Values;
+use lookup::Entry;
 use mail::{Class, EnhancedStatus, Failure, Mailbox};
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -260,6 +262,25 @@ fn pieces_of(below: &str, names: &ValueNames<'_>) -> Result<Vec<Piece>, String> 
     Ok(pieces)
 }
 
+/// An entry in which what came from the key, and so from whoever wrote the address, is part of one file name, as
+/// `{local}` is: a slash in it leads into nobody's mailbox.
+pub(super) fn with_names_of_keys(entry: &Entry) -> Cow<'_, Entry> {
+    if entry.filled.is_empty() {
+        return Cow::Borrowed(entry);
+    }
+    let (mut text, mut from) = (String::with_capacity(entry.text.len() + 8), 0);
+    for part in &entry.filled {
+        let (start, end) = (part.start as usize, part.end as usize);
+        text.push_str(entry.text.get(from..start).unwrap_or_default());
+        if let Some(value) = entry.text.get(start..end).filter(|value| !value.is_empty()) {
+            push_file_name(&mut text, value);
+        }
+        from = end;
+    }
+    text.push_str(entry.text.get(from..).unwrap_or_default());
+    Cow::Owned(Entry::text(text))
+}
+
 /// A value that names a path from the root on, without the `/` at its end by which some directories
 /// tell Maildirs.
 fn checked<'v>(name: &str, value: &'v str) -> Result<&'v str, ValueError> {
@@ -409,6 +430,29 @@ mod tests {
         assert_eq!(with(&dots, &["a"]), Ok(PathBuf::from(".a")));
         assert!(with(&dots, &["/a"]).is_err());
         assert!(with(&dots, &["."]).is_err());
+    }
+
+    #[test]
+    fn what_a_pattern_takes_of_an_address_is_part_of_one_name() {
+        let made = |of: &[(&str, bool)]| {
+            let (mut text, mut filled) = (String::new(), Vec::new());
+            for (part, is_of_key) in of {
+                let start = text.len() as u32;
+                text.push_str(part);
+                filled.extend(is_of_key.then_some(start..text.len() as u32));
+            }
+            with_names_of_keys(&Entry::filled(text, filled)).text.to_string()
+        };
+        let path =
+            |local| made(&[("x.test", true), ("/", false), (local, true), ("/Maildir/", false)]);
+        assert_eq!(path("jo"), "x.test/jo/Maildir/");
+        assert_eq!(path("jo/.Trash"), "x.test/jo%2F.Trash/Maildir/");
+        assert_eq!(path("../al"), "x.test/%2E.%2Fal/Maildir/");
+        assert_eq!(path(".."), "x.test/%2E./Maildir/");
+        assert_eq!(path("\"a/b\""), "x.test/\"a%2Fb\"/Maildir/");
+        assert_eq!(path(""), "x.test//Maildir/");
+        let entry = Entry::text("x.test/jo/");
+        assert!(matches!(with_names_of_keys(&entry), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! are tried.
 
 use mail::Mailbox;
-use mta::tables::{FoundBy, keys_of};
+use mta::tables::{FoundBy, LookupKey, keys_of};
 use std::net::IpAddr;
 
 /// So many domains above one are looked up, those with the fewest labels: whoever says HELO chooses how
@@ -60,13 +60,13 @@ impl By {
         subject: &Subject<'_>,
         is_whole: bool,
         parent_domains: bool,
-    ) -> Vec<String> {
+    ) -> Vec<LookupKey> {
         match self {
             By::One(part) => part.keys(subject, is_whole, parent_domains),
             By::Pair(first, second) => {
                 let seconds = second.halves(subject, is_whole);
-                let pairs = |first: String| {
-                    seconds.iter().map(move |second| format!("{first}{PAIR_DELIMITER}{second}"))
+                let pairs = |first: LookupKey| {
+                    seconds.iter().map(move |second| first.pair(PAIR_DELIMITER, second))
                 };
                 first.halves(subject, is_whole).into_iter().flat_map(pairs).collect()
             }
@@ -85,36 +85,41 @@ impl Part {
         })
     }
 
-    fn keys(self, subject: &Subject<'_>, is_whole: bool, parent_domains: bool) -> Vec<String> {
+    fn keys(self, subject: &Subject<'_>, is_whole: bool, parent_domains: bool) -> Vec<LookupKey> {
         match self {
-            Part::Client => of_client(subject, is_whole),
+            Part::Client => plain(of_client(subject, is_whole)),
             Part::Helo => {
                 let Some(helo) = of_helo(subject) else { return Vec::new() };
-                if is_whole { vec![helo] } else { domains(&helo, parent_domains) }
+                plain(if is_whole { vec![helo] } else { domains(&helo, parent_domains) })
             }
             Part::Sender => match subject.sender {
                 Some(sender) => of_address(sender, is_whole, parent_domains),
-                None => vec![NULL_SENDER.to_owned()],
+                None => vec![NULL_SENDER.to_owned().into()],
             },
             Part::Recipient => of_address(subject.recipient, is_whole, parent_domains),
         }
     }
 
     /// What can stand in a pair: of addresses the whole, that without its tag, and `@domain`.
-    fn halves(self, subject: &Subject<'_>, is_whole: bool) -> Vec<String> {
+    fn halves(self, subject: &Subject<'_>, is_whole: bool) -> Vec<LookupKey> {
         let of_address = |address: &Mailbox| {
             keys_of(address, is_whole).into_iter().map(|(_, key)| key).collect::<Vec<_>>()
         };
         match self {
-            Part::Client => of_client(subject, is_whole),
-            Part::Helo => of_helo(subject).into_iter().collect(),
+            Part::Client => plain(of_client(subject, is_whole)),
+            Part::Helo => plain(of_helo(subject)),
             Part::Sender => match subject.sender {
                 Some(sender) => of_address(sender),
-                None => vec![NULL_SENDER.to_owned()],
+                None => vec![NULL_SENDER.to_owned().into()],
             },
             Part::Recipient => of_address(subject.recipient),
         }
     }
+}
+
+/// Keys that are no addresses.
+fn plain(keys: impl IntoIterator<Item = String>) -> Vec<LookupKey> {
+    keys.into_iter().map(LookupKey::from).collect()
 }
 
 fn of_helo(subject: &Subject<'_>) -> Option<String> {
@@ -138,13 +143,14 @@ fn networks(ip: IpAddr) -> Vec<String> {
 }
 
 /// `user+tag@domain`, `user@domain`, the domain and those above it, `user+tag@`, `user@`.
-fn of_address(address: &Mailbox, is_whole: bool, parent_domains: bool) -> Vec<String> {
+fn of_address(address: &Mailbox, is_whole: bool, parent_domains: bool) -> Vec<LookupKey> {
     let (mut keys, mut locals) = (Vec::new(), Vec::new());
     for (by, key) in keys_of(address, is_whole) {
         if by == FoundBy::Domain {
-            keys.extend(domains(key.trim_start_matches('@'), parent_domains));
+            keys.extend(plain(domains(key.text.trim_start_matches('@'), parent_domains)));
         } else {
-            locals.extend(key.rfind('@').and_then(|at| key.get(..=at)).map(str::to_owned));
+            let local = key.text.rfind('@').and_then(|at| key.text.get(..=at));
+            locals.extend(local.map(|local| key.with(local)));
             keys.push(key);
         }
     }
@@ -175,9 +181,13 @@ fn domains(domain: &str, parent_domains: bool) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn texts(keys: Vec<LookupKey>) -> String {
+        keys.into_iter().map(|key| key.text).collect::<Vec<_>>().join(" ")
+    }
+
     fn address(text: &str, parent_domains: bool) -> String {
         let mailbox = Mailbox::parse(text, true).expect("an address");
-        of_address(&mailbox, false, parent_domains).join(" ")
+        texts(of_address(&mailbox, false, parent_domains))
     }
 
     #[test]
@@ -194,12 +204,37 @@ mod tests {
         assert_eq!(address("jo@[192.0.2.1]", true), "jo@[192.0.2.1] [192.0.2.1] jo@");
         assert_eq!(address("Postmaster", true), "postmaster@ postmaster@");
         let mailbox = Mailbox::parse_any("/S=Jo/O=x.y/PRMD=p/C=gb/").expect("an address");
-        let keys = of_address(&mailbox, false, true).join(" ");
+        let keys = texts(of_address(&mailbox, false, true));
         let expected = "/S=jo/O=x.y/PRMD=p/ADMD= /C=gb/ /O=x.y/PRMD=p/ADMD= /C=gb/ /PRMD=p/ADMD= /C=gb/ \
                         /ADMD= /C=gb/ /C=gb/";
         assert_eq!(keys, expected);
         let mailbox = Mailbox::parse("jo+x@example.org", true).expect("an address");
-        assert_eq!(of_address(&mailbox, true, true), ["jo+x@example.org"]);
+        assert_eq!(texts(of_address(&mailbox, true, true)), "jo+x@example.org");
+    }
+
+    #[test]
+    fn a_pair_is_bare_where_one_of_it_is() {
+        let address = |text: &str| Mailbox::parse(text, true).expect("an address");
+        let (jo, list) = (address("jo@x.test"), address("list@y.test"));
+        let quoted = address("\"jo@x.test,y\"@evil.test");
+        let bare = |by: &str, sender, recipient| {
+            let client = Some("192.0.2.1".parse().expect("an address"));
+            let subject =
+                Subject { client, helo: Some("Mx.test"), sender: Some(sender), recipient };
+            let keys = By::parse(by).expect("a pair").keys(&subject, true, true);
+            let shown = |key: LookupKey| format!("{}{:?}", key.text, key.form);
+            keys.into_iter().map(shown).collect::<Vec<_>>().join(" ")
+        };
+        let both = bare("sender+recipient", &jo, &list);
+        assert_eq!(both, "jo@x.test,list@y.testAsWritten");
+        let client = bare("client+recipient", &jo, &list);
+        assert_eq!(client, "192.0.2.1,list@y.testAsWritten");
+        assert_eq!(
+            bare("sender+recipient", &quoted, &list),
+            "\"jo@x.test,y\"@evil.test,list@y.testAsWritten jo@x.test,y@evil.test,list@y.testBare"
+        );
+        let helo = bare("helo+sender", &quoted, &list);
+        assert!(helo.ends_with(" mx.test,jo@x.test,y@evil.testBare"), "{helo}");
     }
 
     #[test]

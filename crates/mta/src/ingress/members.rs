@@ -1,5 +1,5 @@
-//! The members of an alias, as a table or a file has them: between commas and blanks, which may stand in
-//! quotes. Only the text that the operator wrote is split. A value that came from the key, which a stranger
+//! The members of a list, as a table or a file has them (of an alias, of a user's senders): between commas and
+//! blanks, which may stand in quotes. Only the text that the operator wrote is split. A value that came from the key, which a stranger
 //! may have written, stays in one member whatever is in it, and is quoted where it needs quotes.
 
 use lookup::Entry;
@@ -31,13 +31,51 @@ pub(super) fn members(text: &str) -> impl Iterator<Item = Written<'_>> {
 /// show in it; then it is one member.
 pub(super) fn members_of(entry: &Entry, is_built: bool) -> Vec<Written<'_>> {
     if !entry.filled.is_empty() {
-        return split_filled(&entry.text, &entry.filled);
+        let all = split_filled(&entry.text, &entry.filled).into_iter();
+        return all.map(|(written, _)| written).collect();
     }
     let all: Vec<Written<'_>> = members(&entry.text).collect();
     match (is_built, &*all) {
         (false, _) | (true, [] | [Written::Address(_)]) => all,
         (true, _) => vec![Written::Bad((&*entry.text).into())],
     }
+}
+
+/// The addresses and domains that an entry has, those of which each may be a whole domain (`@example.org`,
+/// `example.org`). `is_built`: as for [`members_of`]. What came from the key is no domain unless the operator's
+/// `@` stands before it: whoever may choose a name would choose what is all his.
+#[must_use]
+pub fn granted_by(entry: &Entry, is_built: bool) -> Vec<Cow<'_, str>> {
+    let address = |written: Written<'_>| match written {
+        Written::Address(text) => Some(text.into_owned().into()),
+        Written::List(_) | Written::Bad(_) => None,
+    };
+    if !entry.filled.is_empty() {
+        let all = split_filled(&entry.text, &entry.filled).into_iter();
+        let all = all.filter_map(|(written, has_values)| Some((address(written)?, has_values)));
+        let is_granted =
+            |(text, has_values): &(Cow<'_, str>, bool)| !has_values || text.contains('@');
+        return all.filter(is_granted).map(|(text, _)| text).collect();
+    }
+    if !is_built {
+        return members(&entry.text).filter_map(address).collect();
+    }
+    // Each value is one member, or none.
+    let named = entry.fields.iter().flat_map(|(_, values)| values.iter());
+    let text = entry.fields.is_empty().then_some(&entry.text);
+    named.chain(text).filter_map(|value| only_member(value).and_then(address)).collect()
+}
+
+/// The member that a text is; `None`: it is none, or several.
+fn only_member(text: &str) -> Option<Written<'_>> {
+    let mut all = members(text);
+    all.next().filter(|_| all.next().is_none())
+}
+
+/// Returns true if a text stays one member wherever it is put.
+#[must_use]
+pub fn is_one_member(text: &str) -> bool {
+    !text.contains(|c: char| is_separator(c) || matches!(c, '"' | '\\'))
 }
 
 fn written(part: &str) -> Written<'_> {
@@ -87,7 +125,8 @@ struct Member {
     has_slash: bool,
 }
 
-fn split_filled<'e>(text: &str, filled: &[Range<u32>]) -> Vec<Written<'e>> {
+/// The members, each with whether it has values from the key.
+fn split_filled<'e>(text: &str, filled: &[Range<u32>]) -> Vec<(Written<'e>, bool)> {
     let (mut all, mut member, mut quotes) = (Vec::new(), Member::default(), Quotes::default());
     let mut ranges = filled.iter().peekable();
     for (place, c) in text.char_indices() {
@@ -125,7 +164,12 @@ impl Member {
         self.text.push(c);
     }
 
-    fn finish(self) -> Option<Written<'static>> {
+    fn finish(self) -> Option<(Written<'static>, bool)> {
+        let has_values = self.has_values;
+        self.written().map(|written| (written, has_values))
+    }
+
+    fn written(self) -> Option<Written<'static>> {
         let Member { text, at, written_bytes, has_values, has_slash } = self;
         if text.is_empty() {
             return None;
@@ -195,8 +239,8 @@ mod tests {
         assert_eq!(all(":include:/l/a, \":include:/l/b c\" x"), ["list /l/a", "list /l/b c", "x"]);
     }
 
-    /// `{value}` in a template is one from the key.
-    fn split(template: &str, value: &str) -> Vec<String> {
+    /// `{}` in a template stands for a value from the key.
+    fn filled(template: &str, value: &str) -> Entry {
         let (mut text, mut filled) = (String::new(), Vec::new());
         for (n, part) in template.split("{}").enumerate() {
             if n > 0 {
@@ -206,7 +250,11 @@ mod tests {
             }
             text.push_str(part);
         }
-        members_of(&Entry::filled(text, filled), false).iter().map(shown).collect()
+        Entry::filled(text, filled)
+    }
+
+    fn split(template: &str, value: &str) -> Vec<String> {
+        members_of(&filled(template, value), false).iter().map(shown).collect()
     }
 
     #[test]
@@ -241,6 +289,39 @@ mod tests {
         assert_eq!(split("{}", "jo@x.test"), ["jo@x.test"]);
         assert_eq!(split("@{}", "x.test"), ["@x.test"]);
         assert_eq!(split("{}", "@far.test"), ["bad @far.test"]);
+    }
+
+    #[test]
+    fn a_value_of_the_key_grants_nobody_elses_address() {
+        let of_key =
+            |template: &str, value: &str| granted_by(&filled(template, value), false).join("|");
+        assert_eq!(of_key("{}@x.test, list@y.test", "jo"), "jo@x.test|list@y.test");
+        assert_eq!(of_key("{} y.test", "jo@x.test"), "jo@x.test|y.test");
+        assert_eq!(of_key("@{}", "x.test"), "@x.test");
+        for value in ["ceo@x.test,a", "ceo@x.test a", "a,ceo@x.test", "\",ceo@x.test,\"", "@x.test"]
+        {
+            for template in ["{}@y.test", "\"{}\"@y.test", "{}-2@y.test"] {
+                let granted = of_key(template, value);
+                assert!(granted.ends_with("@y.test") || granted.is_empty(), "{granted}");
+                let parsed = mail::Mailbox::parse(&granted, true);
+                let domain = parsed.map(|mailbox| mailbox.domain_str().to_owned());
+                assert!(domain.map_or(true, |domain| domain == "y.test"), "{granted}");
+            }
+        }
+        // Whoever is called so is not the owner of the domain.
+        for value in ["x.test", "@x.test", "a,x.test", "x.test y"] {
+            assert_eq!(of_key("{}", value), "", "{value}");
+        }
+        // Of a server that may have put its question into its answer each value is one.
+        let values: Box<[Box<str>]> = ["ceo@x.test,a@y.test".into(), "b@y.test".into()].into();
+        let entry = Entry::fields([(Box::from("address"), values)]);
+        assert_eq!(granted_by(&entry, true), ["b@y.test"]);
+        assert_eq!(granted_by(&entry, false), ["ceo@x.test", "a@y.test", "b@y.test"]);
+        assert!(granted_by(&Entry::text("ceo@x.test,a@y.test"), true).is_empty());
+        assert!(is_one_member("jo@x.test") && is_one_member("j\u{f6}"));
+        for several in ["a,b", "a b", "a\tb", "\"a", "a\\"] {
+            assert!(!is_one_member(several), "{several}");
+        }
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub use intake::Intake;
 pub use login::{LoginSource, Logins};
 pub use login_attempt::Attempt;
 pub use login_elsewhere::Elsewhere;
+pub use members::{granted_by, is_one_member};
 pub use observer::{Observer, observed};
 pub use protocol::{Handler, Protocol, Protocols};
 pub use proxied::PROXY_HEADER_TIME_MAX;

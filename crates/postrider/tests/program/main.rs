@@ -20,6 +20,7 @@ mod examples;
 mod hanging_files;
 mod intake;
 mod interop;
+mod keys_of_strangers;
 mod login_secrets;
 mod logins;
 mod mailboxes;

@@ -10,12 +10,16 @@ use mail::field_watch::Found;
 use mail::{Domain, Mailbox, Refusal, address_list, is_dot_string};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
-use mta::ingress::{Draft, LoginSource, Logins, Observer, Stage, Transaction, no_answer, observed};
+use mta::ingress::{
+    Draft, LoginSource, Logins, Observer, Stage, Transaction, granted_by, is_one_member, no_answer,
+    observed,
+};
 use mta::seams::World;
 use mta::tables;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smtp::server::LoginRules;
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -244,9 +248,10 @@ impl<W: World> Stage for SubmissionStage<W> {
         let Some(user) = &transaction.session.client().login else {
             return Answer::Now(Err(NOT_YOURS));
         };
+        let is_built = senders.builds_answers() && !is_one_member(user);
         tables::find(self.world.tables(), senders, user).then(move |found| {
             Answer::Now(match found {
-                Ok(Some(entry)) if is_among(&entry.text, sender) => Ok(()),
+                Ok(Some(entry)) if is_among(&granted_by(&entry, is_built), sender) => Ok(()),
                 Ok(_) => Err(NOT_YOURS),
                 Err(trouble) => Err(no_answer(&*self.console, &trouble)),
             })
@@ -286,10 +291,15 @@ impl<W: World> SubmissionStage<W> {
         if authors.is_empty() {
             return Decision::pass();
         }
+        let is_built = senders.builds_answers() && !is_one_member(user);
         tables::find(self.world.tables(), senders, user).then(move |found| {
             Answer::Now(match found {
-                Ok(Some(entry)) if authors.iter().all(|one| is_among(&entry.text, one)) => Ok(()),
-                Ok(_) => Err(NOT_YOUR_NAME),
+                Ok(Some(entry)) => {
+                    let granted = granted_by(&entry, is_built);
+                    let is_his = |author| is_among(&granted, author);
+                    authors.iter().all(is_his).then_some(()).ok_or(NOT_YOUR_NAME)
+                }
+                Ok(None) => Err(NOT_YOUR_NAME),
                 Err(trouble) => Err(no_answer(&*self.console, &trouble)),
             })
         })
@@ -345,13 +355,12 @@ const WATCHED: [&str; 4] = ["From", "Sender", "Resent-From", "Resent-Sender"];
 const FROM: usize = 0;
 
 /// Whether one of these addresses and domains is the sender's. A tag (`user+tag@`) is the user's.
-fn is_among(allowed: &str, sender: &Mailbox) -> bool {
+fn is_among(granted: &[Cow<'_, str>], sender: &Mailbox) -> bool {
     let keys = tables::keys_of(sender, false);
-    let mut words = allowed.split([',', ' ', '\t', '\n']).filter(|word| !word.is_empty());
-    words.any(|word| {
+    granted.iter().any(|word| {
         let word = word.to_lowercase();
         let word = if word.contains('@') { word } else { format!("@{word}") };
-        keys.iter().any(|(_, key)| *key == word)
+        keys.iter().any(|(_, key)| key.text == word)
     })
 }
 
@@ -361,8 +370,10 @@ mod tests {
 
     #[test]
     fn a_sender_is_among_addresses_and_domains() {
-        let is =
-            |allowed: &str, sender: &str| is_among(allowed, &Mailbox::parse(sender, true).unwrap());
+        let is = |allowed: &str, sender: &str| {
+            let entry = lookup::Entry::text(allowed);
+            is_among(&granted_by(&entry, false), &Mailbox::parse(sender, true).unwrap())
+        };
         assert!(is("jo@x.test", "Jo@X.test") && is("al@x.test, JO@x.test", "jo+list@x.test"));
         assert!(is("@x.test", "anybody@x.test") && is("y.test x.test", "anybody@x.test"));
         assert!(is("@xn--bcher-kva.example", "a@b\u{fc}cher.example"));

@@ -10,7 +10,7 @@ use mail::{Class, Culprit, EnhancedStatus, Failure};
 use mta::delivery::Slot;
 use mta::routing::hosts::Host;
 use mta::seams::{Hashed, Hashing as _, Lane, World};
-use mta::tables;
+use mta::tables::{self, LookupKey};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -184,6 +184,7 @@ async fn found<W: World>(
         format!("[{name}]"),
         name,
     ];
+    let keys = keys.into_iter().map(LookupKey::from).collect();
     let found = tables::find_first(slot.world().tables(), table, keys).get().await;
     let found = found.map_err(|trouble| trouble.to_string())?;
     let found = found.ok_or_else(|| format!("it has none for {}", host.name))?;
@@ -196,6 +197,7 @@ fn of_host(name: &str, detail: u16, text: String) -> Failure {
         culprit: Culprit::Peer(Box::from(name)),
         status: EnhancedStatus::new(4, 7, detail),
         reply: None,
+        heard: None,
         step: None,
         text: text.into(),
     }

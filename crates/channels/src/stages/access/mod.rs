@@ -13,7 +13,7 @@ use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Placed, Resolved, Stage, StageKind, Transaction, no_answer};
 use mta::seams::{Tables, World};
-use mta::tables::{FoundKey, find_first};
+use mta::tables::{FoundKey, LookupKey, find_first};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -104,7 +104,7 @@ struct Rule {
 impl StageSettings for Rule {}
 
 impl Rule {
-    fn keys(&self, subject: &Subject<'_>) -> Vec<String> {
+    fn keys(&self, subject: &Subject<'_>) -> Vec<LookupKey> {
         self.by.keys(subject, self.table.settings.has_patterns(), self.text.parent_domains)
     }
 

@@ -187,6 +187,15 @@ mod tests {
     }
 
     #[test]
+    fn what_a_stranger_is_looked_up_by_is_one_word() {
+        let hostile = "a\r\n*1\r\n$8\r\nFLUSHALL\r\n @x.test";
+        let length = "mail:".len() + hostile.len();
+        let expected = format!("*2\r\n$3\r\nGET\r\n${length}\r\nmail:{hostile}\r\n");
+        let word = format!("mail:{hostile}");
+        assert_eq!(command(&[b"GET", word.as_bytes()]), expected.as_bytes());
+    }
+
+    #[test]
     fn each_kind_of_reply_is_understood() {
         assert_eq!(command(&[b"GET", b"a\r\n"]), b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n");
         let said = b"+OK\r\n:1\r\n-ERR no\r\n$-1\r\n*-1\r\n$0\r\n\r\n$3\r\n\r\nx\r\n*0\r\n*2\r\n$1\r\na\r\n$-1\r\n";

@@ -62,6 +62,15 @@ fn trouble(kind: TroubleKind, port: u16, words: &str) -> Result<Option<Entry>, T
 }
 
 #[test]
+fn what_a_stranger_is_looked_up_by_is_one_string() {
+    let key = "a,7:other x,\u{fc}@x.test";
+    let question = Map("users".into()).question(key).expect("a question");
+    let text = format!("users {key}");
+    assert_eq!(question, format!("{}:{text},", text.len()).into_bytes());
+    assert_eq!(question, netstring_of(text.as_bytes()));
+}
+
+#[test]
 fn postfix_understands_our_server() {
     let port = serve(|_, stream| serve_table(stream, 1));
     let dir = tempfile::tempdir().expect("a directory");

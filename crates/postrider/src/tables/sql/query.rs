@@ -36,6 +36,15 @@ const NO_QUOTES: &str =
 const PLACES: &str = "there are %s, %u, %d, %1 to %9, and %% for a percent sign";
 const ONE_STATEMENT: &str = "a table has one statement";
 
+const NO_PATTERN: &str = "compare it with =, such as lower(address) = lower(%s); the other way round, %s LIKE pattern, it may stand";
+
+/// Words after which a pattern stands: `%` and `_` of a key would match what is another's.
+const BEFORE_PATTERNS: [&str; 7] = ["like", "ilike", "rlike", "regexp", "glob", "match", "similar"];
+
+/// Words with which a pattern is over.
+const BEHIND_PATTERNS: [&str; 9] =
+    ["and", "or", "escape", "where", "on", "then", "union", "order", "limit"];
+
 /// Words after which names stand, not values.
 const BEFORE_NAMES: [&str; 8] = ["from", "join", "into", "update", "table", "as", "by", "only"];
 
@@ -74,6 +83,37 @@ impl Query {
 
 fn mistake<T>(message: impl Into<String>, help: &'static str) -> Result<T, Mistake> {
     Err(Mistake { message: message.into(), help })
+}
+
+/// Whether what follows this text is part of a pattern: `LIKE '%%' || lower(` and its like.
+fn is_in_pattern(before: &str) -> bool {
+    let mut is_open = false;
+    let mut depth = 0_i32;
+    let mut rest = before;
+    while let Some(c) = rest.chars().next() {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let length = match c {
+            '\'' | '"' => {
+                rest.get(1..).and_then(|rest| rest.find(c)).map_or(rest.len(), |at| at + 2)
+            }
+            c if is_word(c) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+            c => c.len_utf8(),
+        };
+        let (token, behind) = rest.split_at(length);
+        let is_one_of = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(token));
+        match token {
+            "~" => (is_open, depth) = (true, 0),
+            "(" => depth += 1,
+            ")" | "," if depth == 0 => is_open = false,
+            ")" => depth -= 1,
+            "=" | "<" | ">" if depth == 0 => is_open = false,
+            _ if is_one_of(&BEFORE_PATTERNS) => (is_open, depth) = (true, 0),
+            _ if is_one_of(&BEHIND_PATTERNS) => is_open = false,
+            _ => {}
+        }
+        rest = behind;
+    }
+    is_open
 }
 
 fn is_of_name(c: char) -> bool {
@@ -145,6 +185,9 @@ impl Reading<'_> {
             before.ends_with(char::is_whitespace)
                 && BEFORE_NAMES.iter().any(|name| name.eq_ignore_ascii_case(word))
         });
+        if is_in_pattern(before) {
+            return mistake(format!("\"{shown}\" stands where a pattern stands"), NO_PATTERN);
+        }
         if before.ends_with(is_of_name) || next.is_some_and(is_of_name) || is_after_name_word {
             return mistake(format!("\"{shown}\" stands where no value can stand"), NO_TEXT);
         }
@@ -225,6 +268,15 @@ mod tests {
             "SELECT   5 % 2, $1::citext"
         );
         assert_eq!(sql("SELECT f(%s) # it's\n", Mysql), "SELECT f(?)");
+        assert_eq!(sql("SELECT a WHERE %s LIKE k", Sqlite), "SELECT a WHERE ? LIKE k");
+        for text in [
+            "SELECT a WHERE b LIKE 'x%%' AND k = %s",
+            "SELECT a WHERE b LIKE 'a''b' ESCAPE '!' AND k = %s",
+            "SELECT a WHERE (b LIKE 'x') = f(%s)",
+            "SELECT f(b LIKE 'x', %s)",
+        ] {
+            assert!(sql(text, Sqlite).contains('?'), "{text}");
+        }
         assert_eq!(sql("SELECT x FROM [a?b] WHERE k=%s", Sqlite), "SELECT x FROM [a?b] WHERE k=?");
         assert_eq!(sql("SELECT 'it''s' || %s", Sqlite), "SELECT 'it''s' || ?");
         assert_eq!(sql(r"SELECT 'a\'?', %s", Mysql), r"SELECT 'a\'?', ?");
@@ -242,6 +294,19 @@ mod tests {
             ("SELECT a FROM `%d` WHERE k = %s", Mysql, "\"%d\" stands in quotes"),
             ("SELECT a FROM [%d] WHERE k = %s", Sqlite, "\"%d\" stands in quotes"),
             ("SELECT '100%' WHERE k = %s", Sqlite, "a single percent sign"),
+            ("SELECT a WHERE k LIKE %s", Mysql, "\"%s\" stands where a pattern"),
+            ("SELECT a WHERE k NOT ilike\n%u", Postgres, "\"%u\" stands where a pattern"),
+            ("SELECT a WHERE k REGEXP %s", Mysql, "\"%s\" stands where a pattern"),
+            ("SELECT a WHERE k GLOB %s", Sqlite, "\"%s\" stands where a pattern"),
+            ("SELECT a WHERE k SIMILAR TO %s", Postgres, "\"%s\" stands where a pattern"),
+            ("SELECT a WHERE k LIKE '%%' || %s", Sqlite, "\"%s\" stands where a pattern"),
+            (
+                "SELECT a WHERE k LIKE concat(lower(%u), '%%')",
+                Mysql,
+                "\"%u\" stands where a pattern",
+            ),
+            ("SELECT a WHERE k ~* %s", Postgres, "\"%s\" stands where a pattern"),
+            ("SELECT a WHERE k !~%s", Postgres, "\"%s\" stands where a pattern"),
             ("SELECT a FROM %d WHERE k = %s", Postgres, "\"%d\" stands where no value"),
             ("SELECT a FROM t_%d WHERE k = %s", Postgres, "\"%d\" stands where no value"),
             ("SELECT a FROM %d_t WHERE k = %s", Postgres, "\"%d\" stands where no value"),

@@ -119,6 +119,12 @@ fn postsrsd_is_understood() {
 }
 
 #[test]
+fn what_a_stranger_is_looked_up_by_is_one_line() {
+    let line = request("a b\nget c\r\0%0A\u{fc}@x.test").unwrap();
+    assert_eq!(String::from_utf8_lossy(&line), "get a%20b%0Aget%20c%0D%00%250A%C3%BC@x.test\n");
+}
+
+#[test]
 fn a_line_has_4096_bytes_there_and_back() {
     assert_eq!(request(&"k".repeat(LINE_BYTES_MAX - 5)).unwrap().len(), LINE_BYTES_MAX);
     for long in ["k".repeat(LINE_BYTES_MAX - 4), "%".repeat(LINE_BYTES_MAX / 3)] {
