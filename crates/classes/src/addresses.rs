@@ -57,17 +57,20 @@ fn address_around(bytes: &[u8], from: usize, at: usize) -> Range<usize> {
 #[must_use]
 pub fn without_words(text: &str, words: &[&str]) -> String {
     let mut left = text.to_owned();
-    for word in words.iter().filter(|word| word.len() >= WORD_BYTES_MIN) {
-        left = without_word(&left, word);
+    let lower = text.to_ascii_lowercase();
+    let words = words.iter().filter(|word| word.len() >= WORD_BYTES_MIN);
+    for word in words.map(|word| word.to_ascii_lowercase()).filter(|word| lower.contains(word)) {
+        left = without_word(&left, &word);
     }
     left
 }
 
+/// The word in lower case.
 fn without_word(text: &str, word: &str) -> String {
-    let (lower, word) = (text.to_ascii_lowercase(), word.to_ascii_lowercase());
+    let lower = text.to_ascii_lowercase();
     let bytes = lower.as_bytes();
     let (mut out, mut from, mut search) = (String::with_capacity(text.len()), 0, 0);
-    while let Some(found) = lower.get(search..).and_then(|rest| rest.find(&word)) {
+    while let Some(found) = lower.get(search..).and_then(|rest| rest.find(word)) {
         let (start, end) = (search + found, search + found + word.len());
         let goes_on = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric());
         // A dot or a hyphen with more behind it makes it a part of another name.

@@ -55,8 +55,11 @@ pub struct Failure {
     pub culprit: Culprit,
     /// The status for DSNs and logs.
     pub status: EnhancedStatus,
-    /// The peer's own words, when it spoke.
+    /// What the peer said, when it spoke.
     pub reply: Option<Reply>,
+    /// The same without what this server had said to it, where it repeats some of that: what is made of its
+    /// words is made of these.
+    pub heard: Option<Box<Reply>>,
     /// What that reply answered, as far as it is known.
     pub step: Option<Step>,
     /// One line for people; does not repeat the reply.
@@ -72,6 +75,7 @@ impl Failure {
             culprit: Culprit::Local,
             status,
             reply: None,
+            heard: None,
             step: None,
             text: text.into(),
         }
@@ -100,6 +104,7 @@ impl Failure {
             culprit: Culprit::Network(host.into()),
             status,
             reply: None,
+            heard: None,
             step: None,
             text: text.into(),
         }
@@ -116,6 +121,7 @@ impl Failure {
             status: status_of(&reply, class, Some(step)),
             text: step.in_report().into(),
             reply: Some(reply),
+            heard: None,
             step: Some(step),
         }
     }
@@ -125,6 +131,12 @@ impl Failure {
     pub fn for_now(self, text: impl Into<Box<str>>) -> Failure {
         let status = EnhancedStatus { class: 4, ..self.status };
         Failure { class: Class::Transient, status, text: text.into(), ..self }
+    }
+
+    /// The peer's own words.
+    #[must_use]
+    pub fn heard(&self) -> Option<&Reply> {
+        self.reply.as_ref().map(|reply| self.heard.as_deref().unwrap_or(reply))
     }
 
     /// Whether what it says may be about a recipient, and so is nobody else's business: a peer's
@@ -160,6 +172,7 @@ impl Failure {
                 status: status_of(&reply, Class::Transient, None),
                 text: text.into(),
                 reply: Some(reply),
+                heard: None,
                 step,
             };
         }
@@ -175,6 +188,7 @@ impl Failure {
             culprit,
             status,
             reply: None,
+            heard: None,
             step: None,
             text: what.into(),
         }

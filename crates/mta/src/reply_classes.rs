@@ -1,8 +1,8 @@
 //! What peers' refusals mean, as a shard asks it.
 
-use classes::{Classes, Classifier, Said, Verdict};
+use classes::{Classes, Classifier, Said, Verdict, without_words};
 use config::shaping::Providers;
-use mail::{Culprit, Failure};
+use mail::{Culprit, EnhancedStatus, Failure, Reply};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,14 +49,27 @@ impl ReplyClasses {
     /// What a failure means: one in a peer's words only. What this server lacks, or the way to the
     /// peer, is no word of the peer's and has no class.
     pub(crate) fn of(&self, failure: &Failure) -> Option<Verdict> {
-        let (Culprit::Peer(peer), Some(reply)) = (&failure.culprit, &failure.reply) else {
+        let (Culprit::Peer(peer), Some(heard)) = (&failure.culprit, failure.heard()) else {
             return None;
         };
         let mut classifier = self.classifier.borrow_mut();
         let providers = self.providers.borrow();
         let provider = providers.of(host_of(peer));
-        let (code, status) = (reply.code, reply.enhanced);
-        classifier.classify(&Said { code, status, provider, text: &reply.text })
+        let (code, status) = (heard.code, heard.enhanced);
+        classifier.classify(&Said { code, status, provider, text: &heard.text })
+    }
+}
+
+/// Leaves these words out of what a peer said.
+pub(crate) fn leave_out_of(failure: &mut Failure, ours: &[String]) {
+    let Some(reply) = failure.reply.as_ref().filter(|_| failure.heard.is_none()) else { return };
+    let words: Vec<&str> = ours.iter().map(String::as_str).collect();
+    let text = without_words(&reply.text, &words);
+    // A name may look like a status, and be repeated where one stands.
+    let is_own = |status: &EnhancedStatus| words.contains(&&*status.to_string());
+    let enhanced = reply.enhanced.filter(|status| !is_own(status));
+    if *text != *reply.text || enhanced != reply.enhanced {
+        failure.heard = Some(Box::new(Reply { code: reply.code, enhanced, text: text.into() }));
     }
 }
 
@@ -72,7 +85,7 @@ fn host_of(peer: &str) -> &str {
 mod tests {
     use super::*;
     use ::classes::{FailureKind, ReplyClass};
-    use mail::{Class, EnhancedStatus, Reply, Step};
+    use mail::{Class, Step};
 
     fn of(failure: &Failure) -> Option<(ReplyClass, FailureKind)> {
         let classes = ReplyClasses::new(Classes::builtin(), Providers::default());
@@ -84,6 +97,19 @@ mod tests {
         let known = Providers::default();
         for (name, _) in Classes::builtin().providers() {
             assert!(known.knows(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_peer_repeats_has_no_class() {
+        for (local, text) in [
+            ("spamhaus", "User spamhaus unknown"),
+            ("virus-alert", "virus-alert: no such mailbox"),
+            ("mailbox.full", "unknown user mailbox.full"),
+        ] {
+            let mut failure = Failure::peer("mx.test", Reply::bare(550, text), Step::RcptTo);
+            leave_out_of(&mut failure, &[local.to_owned()]);
+            assert_eq!(of(&failure).map(|of| of.0), Some(ReplyClass::UnknownRecipient), "{text}");
         }
     }
 

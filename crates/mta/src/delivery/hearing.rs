@@ -12,10 +12,8 @@ use mail::{Failure, Mailbox, Reply, Step};
 use queue::{ReadyId, ReadyKey, Work};
 use spool::record::tag;
 
-/// Recipients whose words are taken out of what a peer says of a transaction.
-const WORDS_OF_MAX: usize = 100;
-
-/// What became of the recipients of a transaction. A rule is heard once of it, however many were refused.
+/// What became of the recipients of a transaction, without what we said in it ([`super::echoes`]). A rule is heard
+/// once of it, however many were refused.
 pub(super) fn outcomes<W: World>(
     delivery: &Delivery<W>,
     ready: ReadyId,
@@ -33,44 +31,19 @@ pub(super) fn outcomes<W: World>(
     if delivered < outcomes.len() {
         let all = &message.envelope.recipients;
         let mailbox = |index: u32| all.get(index as usize).map(|recipient| &recipient.mailbox);
-        let recipients: Vec<Option<&Mailbox>> =
-            work.entries.iter().map(|(_, index, _)| mailbox(*index)).collect();
-        let failures = recipients.iter().copied().zip(outcomes);
+        let recipients = work.entries.iter().map(|(_, index, _)| mailbox(*index));
+        let failures = recipients.zip(outcomes);
         let failures =
             failures.filter_map(|(recipient, outcome)| Some((recipient, outcome.as_ref().err()?)));
-        let ours = own_words(delivery, ready, message, recipients.iter().copied().flatten());
-        let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
-        hear(delivery, ready, (Some(message), &ours), failures);
+        hear(delivery, ready, Some(message), failures);
     }
-}
-
-/// What we said in a transaction, and whoever sends or is written to has chosen.
-fn own_words<'m, W: World>(
-    delivery: &Delivery<W>,
-    ready: ReadyId,
-    message: &'m Message,
-    recipients: impl Iterator<Item = &'m Mailbox>,
-) -> Vec<String> {
-    let addresses = message.envelope.reverse_path.iter().chain(recipients);
-    let mut ours: Vec<String> = Vec::new();
-    for address in addresses.take(WORDS_OF_MAX) {
-        ours.extend([address.local_unquoted().into(), address.domain().as_str().to_owned()]);
-    }
-    ours.extend(delivery.schedule.hop(ready).map(|hop| hop.hostname.as_str().to_owned()));
-    ours.extend(message.envelope.envid.as_deref().map(str::to_owned));
-    // A part of a longer one goes last, or what is left of that would be a word.
-    ours.sort_by_key(|word| std::cmp::Reverse(word.len()));
-    ours.dedup();
-    ours
 }
 
 /// A host turned a connection away. Whether a rule stops what goes there for that: then it is no reason to return
 /// mail that waits.
 pub(super) fn opening<W: World>(delivery: &Delivery<W>, ready: ReadyId, failure: &Failure) -> bool {
     let failures = std::iter::once((None, failure));
-    let host = delivery.schedule.hop(ready).map(|hop| hop.hostname.as_str().to_owned());
-    let ours: Vec<&str> = host.iter().map(String::as_str).collect();
-    delivery.schedule.shaped.listens() && hear(delivery, ready, (None, &ours), failures)
+    delivery.schedule.shaped.listens() && hear(delivery, ready, None, failures)
 }
 
 fn count<W: World>(delivery: &Delivery<W>, ready: ReadyId, delivered: u32) {
@@ -90,7 +63,7 @@ fn count<W: World>(delivery: &Delivery<W>, ready: ReadyId, delivered: u32) {
 fn hear<'f, W: World>(
     delivery: &Delivery<W>,
     ready: ReadyId,
-    (message, ours): (Option<&Message>, &[&str]),
+    message: Option<&Message>,
     failures: impl Iterator<Item = (Option<&'f Mailbox>, &'f Failure)>,
 ) -> bool {
     let services = &delivery.services;
@@ -106,7 +79,7 @@ fn hear<'f, W: World>(
         if provider.is_some() && is_of_address {
             continue;
         }
-        let Some(words) = Words::of(failure, ours) else { continue };
+        let Some(words) = Words::of(failure) else { continue };
         let domain = recipient.map(|recipient| Owner::named("domain", recipient.domain().as_str()));
         let from = Origin { next_hop: &ready_key.next_hop, domain };
         let asks_class = rules.iter().any(crate::shaping::Heard::asks_class);

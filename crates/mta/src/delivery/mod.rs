@@ -2,6 +2,7 @@
 
 mod as_mail;
 mod channel;
+mod echoes;
 pub(crate) mod gathering;
 mod giving_back;
 pub(crate) mod giving_up;

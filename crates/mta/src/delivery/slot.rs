@@ -1,9 +1,9 @@
 //! What a channel works with: a connection slot of a ready queue, and what it may ask of the core.
 
 use super::giving_back::{give_back, give_back_unnamed};
-use super::hearing;
 use super::outcome::{self, AttemptContext};
 use super::{AsMail, Delivery, MailQuestion};
+use super::{echoes, hearing};
 use crate::answer::Decision;
 use crate::console::Console;
 use crate::known_hosts::KnownHosts;
@@ -465,13 +465,24 @@ impl<W: World> Slot<W> {
         &self,
         message: &Rc<Message>,
         work: &Work,
-        outcomes: Vec<Result<Reply, Failure>>,
+        mut outcomes: Vec<Result<Reply, Failure>>,
         context: &AttemptContext,
     ) {
+        self.leave_out_own(message, work, &mut outcomes);
         // Reports are about what came.
         let message = message.converted_from.as_ref().unwrap_or(message);
         warmup::note(&self.delivery.schedule, self.ready, &outcomes);
         outcome::conclude(&self.delivery, message, work, outcomes, context);
+    }
+
+    /// Leaves out of what a host said what it was told in the transaction, for all who look at its words.
+    pub fn leave_out_own(
+        &self,
+        message: &Message,
+        work: &Work,
+        outcomes: &mut [Result<Reply, Failure>],
+    ) {
+        echoes::leave_out(&self.delivery, self.ready, (message, work), outcomes);
     }
 
     /// Has rules of shaping hear what a host said of a transaction, whatever is made of it.
@@ -482,7 +493,8 @@ impl<W: World> Slot<W> {
     /// The same of a host that turned a connection away. Whether a rule stops what goes there for that: then it is
     /// no reason to return mail, whatever the host said.
     #[must_use]
-    pub fn heard_opening(&self, failure: &Failure) -> bool {
+    pub fn heard_opening(&self, failure: &mut Failure) -> bool {
+        echoes::leave_out_greeting(&self.delivery, self.ready, failure);
         hearing::opening(&self.delivery, self.ready, failure)
     }
 

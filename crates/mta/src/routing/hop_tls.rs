@@ -174,6 +174,7 @@ pub(super) fn policy_hosts(
         culprit: Culprit::Dns(Box::from(domain.as_str())),
         status: EnhancedStatus::new(4, 7, 5),
         reply: None,
+        heard: None,
         step: None,
         text: text.into(),
     })

@@ -83,7 +83,7 @@ pub async fn resolve_mx(
 
 fn dns_failure(class: Class, status: EnhancedStatus, domain: &Domain, text: &str) -> Failure {
     let culprit = Culprit::Dns(Box::from(domain.as_str()));
-    Failure { class, culprit, status, reply: None, step: None, text: Box::from(text) }
+    Failure { class, culprit, status, reply: None, heard: None, step: None, text: Box::from(text) }
 }
 
 /// The addresses of hosts, all of which are asked for at once: those that are never answered take no

@@ -38,6 +38,7 @@ pub fn loops(peer: &str) -> Failure {
         culprit: Culprit::Network(Box::from(peer)),
         status: STATUS,
         reply: None,
+        heard: None,
         step: None,
         text: "mail for this domain would come back to this server".into(),
     }

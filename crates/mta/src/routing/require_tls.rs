@@ -97,6 +97,7 @@ fn refused(domain: &Domain, why: &str) -> Failure {
         culprit: Culprit::Dns(Box::from(domain.as_str())),
         status: ENCRYPTION_NEEDED,
         reply: None,
+        heard: None,
         step: None,
         text: format!("the message asks for TLS all the way (REQUIRETLS): {why}").into(),
     }

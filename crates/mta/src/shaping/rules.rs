@@ -2,7 +2,7 @@
 
 use ::classes::{
     CodePattern, FailureKind, Pattern, REPLY_BYTES_MAX, ReplyClass, Said, StatusPattern, Verdict,
-    one_line, without_words,
+    one_line,
 };
 use config::shaping::{Rule, Told};
 use mail::{Culprit, EnhancedStatus, Failure};
@@ -44,25 +44,21 @@ pub(crate) struct Words<'a> {
 
 impl<'a> Words<'a> {
     /// Of a failure that is a peer's refusal; of what this server or the network lacks there are none.
-    /// `ours`: what we said in the transaction, which senders and recipients have chosen.
-    pub(crate) fn of(failure: &'a Failure, ours: &[&str]) -> Option<Words<'a>> {
-        let (Culprit::Peer(peer), Some(reply)) = (&failure.culprit, &failure.reply) else {
+    pub(crate) fn of(failure: &'a Failure) -> Option<Words<'a>> {
+        let (Culprit::Peer(peer), Some(heard)) = (&failure.culprit, failure.heard()) else {
             return None;
         };
-        if !(400..600).contains(&reply.code) {
+        if !(400..600).contains(&heard.code) {
             return None;
         }
-        let said = without_words(&reply.text, ours);
-        // A name may look like a status, and be repeated where one stands.
-        let is_ours = |status: &EnhancedStatus| ours.contains(&&*status.to_string());
-        let enhanced = reply.enhanced.filter(|status| !is_ours(status));
-        let asked = Said { code: reply.code, status: enhanced, provider: None, text: &said };
+        let (code, status, text) = (heard.code, heard.enhanced, &*heard.text);
+        let asked = Said { code, status, provider: None, text };
         Some(Words {
             peer,
             reply: reply_of(failure),
-            code: reply.code,
-            status: asked.status_in(&said),
-            own: one_line(reply.code, enhanced, &said),
+            code,
+            status: asked.status_in(text),
+            own: one_line(code, status, text),
         })
     }
 }
@@ -179,6 +175,7 @@ fn read_all<T>(
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::reply_classes::leave_out_of;
     use ::classes::Classes;
     use config::shaping::{Shaping, ShapingFile};
     use mail::{Class, EnhancedStatus, Reply, Step};
@@ -207,7 +204,7 @@ pub(super) mod tests {
                     action = \"suspend\"\n";
         let rules = rules(text).unwrap();
         let heard = |failure: &Failure| -> Vec<&str> {
-            let Some(words) = Words::of(failure, &[]) else { return Vec::new() };
+            let Some(words) = Words::of(failure) else { return Vec::new() };
             let reply = failure.reply.as_ref().unwrap();
             let said = ::classes::Said {
                 code: reply.code,
@@ -231,7 +228,7 @@ pub(super) mod tests {
             Failure::network("mx", status, "421 slow down"),
             said(Reply::bare(250, "421 slow down")),
         ] {
-            assert_eq!(Words::of(&failure, &[]), None, "{failure}");
+            assert_eq!(Words::of(&failure), None, "{failure}");
         }
     }
 
@@ -245,9 +242,10 @@ pub(super) mod tests {
             + &rule("slow", "code = \"45x\"\nmatch = \"slow down\"");
         let rules = rules(&text).unwrap();
         let heard = |code, status, text: &'static str| -> Vec<String> {
-            let failure = said(Reply::new(code, status, text));
-            let ours = ["s3140", "5.7.606", "relay.test"];
-            let words = Words::of(&failure, &ours).unwrap();
+            let mut failure = said(Reply::new(code, status, text));
+            let ours = ["s3140", "5.7.606", "relay.test"].map(str::to_owned);
+            leave_out_of(&mut failure, &ours);
+            let words = Words::of(&failure).unwrap();
             let heard = rules.of(Some("big")).iter().filter(|heard| heard.matches(&words, None));
             heard.map(|heard| heard.rule.name.to_string()).collect()
         };

@@ -499,3 +499,40 @@ fn what_a_customer_of_a_provider_says_stops_mail_for_that_customer_alone() {
         assert_eq!(node.count("relayed"), 1, "it waits");
     });
 }
+
+#[test]
+fn what_a_recipient_is_called_has_no_class_however_it_is_repeated() {
+    play(|| async {
+        let node = Node::start(&ruled("class = \"reputation\"\naction = \"suspend\"\n")).await;
+        let peer = host(&node, "contoso.test", "mx.big.test", 1);
+        let replies = [
+            "550 user spamhaus unknown",
+            "550 spamhaus: no such user",
+            "550-unknown user spamhaus\r\n550 contoso.test",
+            "550 unknown user spamhaus.contoso.test",
+            "550 unknown user, see http://a.test/?u=spamhaus%40contoso.test",
+            "550 unknown user rfc822;spamhaus+40contoso.test",
+            "550 unknown user (original spamhaus-list)",
+        ];
+        for (count, reply) in replies.iter().enumerate() {
+            peer.once("RCPT", reply);
+            let mut client = Client::connect(&node, FRIEND).await;
+            client.say("MAIL FROM:<me@source.test> ENVID=spamhaus-1").await;
+            let rcpt =
+                "RCPT TO:<spamhaus@contoso.test> NOTIFY=NEVER ORCPT=rfc822;spamhaus-list@a.test";
+            let taken = client.say(rcpt).await;
+            assert!(taken.starts_with("250"), "{taken}");
+            client.content("Subject: x\r\n\r\nx\r\n").await;
+            node.wait_for("failed", count + 1).await;
+            let failed = node.of("failed").pop().expect("an event");
+            assert_eq!(
+                (&failed["class"], &failed["kind"]),
+                (&"unknown_recipient".into(), &"hard".into()),
+                "{reply}"
+            );
+            // People get to see all of it.
+            assert!(failed.to_string().contains("spamhaus"), "{failed}");
+        }
+        assert_eq!(node.count("shaped"), 0);
+    });
+}

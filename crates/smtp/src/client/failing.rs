@@ -64,6 +64,7 @@ impl ClientSession {
             culprit: Culprit::Peer(self.config.peer.clone()),
             status: EnhancedStatus::new(status.0, status.1, status.2),
             reply: None,
+            heard: None,
             step: None,
             text: text.into(),
         }

@@ -322,6 +322,7 @@ fn no_answer(host: &Host, error: &DnsError) -> Failure {
         culprit: Culprit::Dns(Box::from(&*host.name)),
         status: EnhancedStatus::new(4, 4, 3),
         reply: None,
+        heard: None,
         step: None,
         text: format!("DANE: the lookup of the host's TLSA records failed: {error}").into(),
     }

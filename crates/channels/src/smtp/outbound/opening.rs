@@ -135,9 +135,9 @@ pub(super) async fn open<W: World>(
             Ok(Some(connection)) => return Ok(connection),
             Ok(None) => return Err(OpenError::NotNeeded),
             Err(HostError::OutOfReach(why)) => tried.out_of_reach = Some(why),
-            Err(HostError::Failed(failure)) => {
+            Err(HostError::Failed(mut failure)) => {
                 let loops = ourselves::is_loop(&failure);
-                let is_heard = slot.heard_opening(&failure);
+                let is_heard = slot.heard_opening(&mut failure);
                 let is_final = refusals.is_final(slot.now(), &candidate.host, &failure);
                 tried.take(failure, is_final && !is_heard);
                 if loops {
@@ -247,6 +247,7 @@ async fn addresses<W: World>(
         culprit: Culprit::Dns(Box::from(&*host.name)),
         status,
         reply: None,
+        heard: None,
         step: None,
         text: text.into(),
     };
@@ -282,6 +283,7 @@ fn public_only(
             culprit: Culprit::Dns(Box::from(&*host.name)),
             status: EnhancedStatus::new(5, 4, 4),
             reply: None,
+            heard: None,
             step: None,
             text: text.into(),
         });

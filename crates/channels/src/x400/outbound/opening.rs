@@ -85,6 +85,7 @@ async fn addresses<W: World>(slot: &Slot<W>, host: &Host) -> Result<Vec<IpAddr>,
         culprit: Culprit::Dns(Box::from(&*host.name)),
         status,
         reply: None,
+        heard: None,
         step: None,
         text: text.into(),
     };

@@ -73,6 +73,7 @@ fn said(peer: &str, status: EnhancedStatus, text: String) -> Failure {
         culprit: Culprit::Peer(peer.into()),
         status,
         reply: None,
+        heard: None,
         step: None,
         text: text.into(),
     }

@@ -163,6 +163,7 @@ fn trouble_says_who_and_why() {
         culprit: Culprit::Peer("mx.example.net[192.0.2.1]:25".into()),
         status: EnhancedStatus::new(4, 2, 2),
         reply: Some(Reply::new(452, (4, 2, 2), "full")),
+        heard: None,
         step: None,
         text: "in reply to RCPT TO".into(),
     };

@@ -59,6 +59,7 @@ impl<W: World> Connection<W> {
             finished.cut = true;
             return;
         }
+        self.slot.leave_out_own(&first.message, &first.work, &mut done.outcomes);
         self.hear(&first, &done);
         if self.has_carried_before() && self.is_fit_for_another(&done) {
             self.slot.give_back(&first.work);
