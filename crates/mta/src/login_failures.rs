@@ -8,7 +8,7 @@ mod known;
 pub use known::KnownClients;
 
 use crate::clients::network_of;
-use lookup::fold;
+use lookup::prepared;
 use mail::Mono;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
@@ -44,8 +44,7 @@ impl Who {
     /// A user by the key that is looked up for him. Case and blanks make no other user, as in tables
     /// and directories.
     pub(crate) fn user(key: &str) -> Who {
-        let words: Vec<&str> = key.split_whitespace().collect();
-        Who::hashed("key", &fold(&words.join(" ")))
+        Who::hashed("key", &prepared(key))
     }
 
     /// A user by what the source of logins itself calls what it found: the same however he was spelled.

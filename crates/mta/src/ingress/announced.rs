@@ -3,9 +3,9 @@
 use super::Entrance;
 use super::limits::ClientCount;
 use super::login::{LoginSource, Logins};
-use super::login_elsewhere::name_in_directory;
 use super::rights::Proof;
 use super::session::Session;
+use crate::login_failures::Who;
 use crate::seams::{LoginServer, LoginTerms, World};
 use auth::iprev;
 use mail::Refusal;
@@ -46,20 +46,31 @@ impl<W: World> Entrance<W> {
         user: &str,
         terms: LoginTerms,
     ) -> Result<(), Refusal> {
-        let key = lookup::fold(&logins.key_of(user)).into_owned();
-        let name = match &logins.source {
+        let (name, entry) = self.announced_as(logins, user, terms).await?;
+        self.take_for_user(&name);
+        self.rights.log_in(user, Proof::Announced(entry), self.now());
+        Ok(())
+    }
+
+    /// The name by which an announced user is known here, and his entry, if he has one.
+    pub(super) async fn announced_as(
+        &self,
+        logins: &Logins,
+        user: &str,
+        terms: LoginTerms,
+    ) -> Result<(String, Option<Who>), Refusal> {
+        let key = || lookup::prepared(&logins.key_of(user)).into_owned();
+        Ok(match &logins.source {
             LoginSource::Table(table) => {
                 let kept = self.stored(table, user).await?;
-                if kept.is_his { kept.name } else { key }
+                if kept.is_his { (kept.name, Some(kept.stamp)) } else { (key(), None) }
             }
             LoginSource::Server(server @ LoginServer::Directory(_)) => {
-                let entry = self.entry_elsewhere(server, user, terms).await?;
-                name_in_directory(&key, entry.as_deref())
+                let found = self.entry_elsewhere(server, user, terms).await?;
+                let entry = found.entry.as_deref().map(Who::entry);
+                (self.name_elsewhere(logins, server, user, found, terms).await?, entry)
             }
-            LoginSource::Server(LoginServer::Dovecot(_)) | LoginSource::Nobody => key,
-        };
-        self.take_for_user(&name);
-        self.rights.log_in(user, Proof::Announced, self.now());
-        Ok(())
+            LoginSource::Server(LoginServer::Dovecot(_)) | LoginSource::Nobody => (key(), None),
+        })
     }
 }

@@ -19,7 +19,7 @@ impl<W: World> Entrance<W> {
         let user = match &asked.users {
             // Capitals in an address make no other user.
             None if asked.identity == CertificateIdentity::Name => {
-                lookup::fold(&identity).into_owned()
+                lookup::prepared(&identity).into_owned()
             }
             None => identity,
             Some(users) => {

@@ -121,9 +121,34 @@ impl<W: World> Entrance<W> {
         server: &LoginServer,
         user: &str,
         terms: LoginTerms,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<Checked, Refusal> {
         let authenticators = self.ingress.services.world.authenticators();
         self.heard(authenticators.entry(server, user.to_owned(), terms)).await
+    }
+
+    /// The name of a user whom a directory has found, as `spelled`: the `uid` of his entry, whatever other
+    /// attributes he may log in by; else the key, in the plainest spelling by which the same entry is found.
+    pub(super) async fn name_elsewhere(
+        &self,
+        logins: &Logins,
+        server: &LoginServer,
+        spelled: &str,
+        found: Checked,
+        terms: LoginTerms,
+    ) -> Result<String, Refusal> {
+        let named = found.entry.as_deref().and_then(uid_of).or(found.user.as_deref());
+        if let Some(name) = named {
+            return Ok(lookup::prepared(name).into_owned());
+        }
+        let key = logins.key_of(spelled);
+        let (plainest, prepared) = (lookup::plainest(&key), lookup::prepared(&key));
+        if plainest != prepared && found.entry.is_some() {
+            let other = self.entry_elsewhere(server, &plainest, terms).await?;
+            if other.entry == found.entry {
+                return Ok(plainest.into_owned());
+            }
+        }
+        Ok(prepared.into_owned())
     }
 
     /// The user whose password this is, if it is, by what a server says: as he is known here.
@@ -135,14 +160,18 @@ impl<W: World> Entrance<W> {
         terms: LoginTerms,
         attempt: &mut Attempt,
     ) -> Result<Option<(String, Proof)>, Refusal> {
+        let spelled = claim.user.clone();
         let checked = self.ingress.services.world.authenticators().check(server, claim, terms);
         let Checked { user, entry } = self.heard(checked).await?;
         self.may_tell(logins, attempt, entry.as_deref(), user.is_some())?;
-        Ok(user.map(|user| match server {
+        let Some(user) = user else { return Ok(None) };
+        Ok(Some(match server {
             LoginServer::Dovecot(at) => (user, Proof::Server(at.clone())),
             LoginServer::Directory(_) => {
-                let key = lookup::fold(&logins.key_of(&user)).into_owned();
-                let name = name_in_directory(&key, entry.as_deref());
+                // What it does not call otherwise it calls as it was asked.
+                let user = Some(user).filter(|user| *user != spelled);
+                let found = Checked { user, entry: entry.clone() };
+                let name = self.name_elsewhere(logins, server, &spelled, found, terms).await?;
                 (name, Proof::Entry(entry.map(Box::from)))
             }
         }))
@@ -162,17 +191,13 @@ impl<W: World> Entrance<W> {
     }
 }
 
-/// The name of a user whom a directory has under `dn`: its `uid`, where that names the entry, whatever
-/// other attributes the user may log in by; else the key, in which capitals make no other user.
-pub(super) fn name_in_directory(key: &str, dn: Option<&str>) -> String {
-    let uid = dn.and_then(|dn| {
-        let (attribute, rest) = dn.split_once('=')?;
-        let value = rest.split([',', '+']).next()?.trim();
-        // A value with escapes (RFC 4514 §2.4) is left alone.
-        let is_plain = !value.is_empty() && !value.contains(['\\', '"', '#']);
-        (attribute.trim().eq_ignore_ascii_case("uid") && is_plain).then_some(value)
-    });
-    lookup::fold(uid.unwrap_or(key)).into_owned()
+/// The `uid` by which a directory names an entry, if it does: in whatever place of the first part of its name.
+fn uid_of(dn: &str) -> Option<&str> {
+    // A value with escapes (RFC 4514 §2.4) is left alone.
+    let first = dn.split(',').next().filter(|first| !first.contains(['\\', '"', '#']))?;
+    let values = first.split('+').filter_map(|part| part.split_once('='));
+    let mut uids = values.filter(|(attribute, _)| attribute.trim().eq_ignore_ascii_case("uid"));
+    uids.next().map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
@@ -180,15 +205,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_has_one_name_by_whatever_it_was_found() {
-        let dn = "uid=Jo,ou=people,dc=x,dc=test";
-        for key in ["jo", "jo@x.test", "jo.smith@x.test"] {
-            assert_eq!(name_in_directory(key, Some(dn)), "jo");
-            assert_eq!(name_in_directory(key, Some("UID = jo + cn=Jo,dc=x")), "jo");
-            for other in [Some("cn=Jo Smith,dc=x"), Some("uid=j\\,o,dc=x"), Some("uid=,dc=x"), None]
-            {
-                assert_eq!(name_in_directory(key, other), key);
-            }
+    fn an_entry_is_named_by_its_uid() {
+        for dn in [
+            "uid=Jo,ou=people,dc=x,dc=test",
+            "UID = Jo + cn=Jo,dc=x",
+            "cn=Jo Smith+uid=Jo,ou=people",
+            "cn=Jo Smith+ Uid =Jo",
+        ] {
+            assert_eq!(uid_of(dn), Some("Jo"), "{dn}");
+        }
+        for other in ["cn=Jo Smith,dc=x", "uid=j\\,o,dc=x", "uid=,dc=x", "cn=x,uid=jo", ""] {
+            assert_eq!(uid_of(other), None, "{other}");
         }
     }
 }

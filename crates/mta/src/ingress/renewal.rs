@@ -13,6 +13,7 @@ use auth::sasl::bearer::Token;
 use config::{Listener, TableEntry};
 use lookup::Entry;
 use mail::Refusal;
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -134,7 +135,7 @@ impl<W: World> Entrance<W> {
                 kept.is_his && kept.stamp == *entry && kept.name == **user
             }
             (Proof::Entry(entry), LoginSource::Server(server @ LoginServer::Directory(_))) => {
-                let found = self.entry_elsewhere(server, spelled, terms).await?;
+                let found = self.entry_elsewhere(server, spelled, terms).await?.entry;
                 found.is_some() && found.as_deref() == entry.as_deref()
             }
             (Proof::Server(at), LoginSource::Server(LoginServer::Dovecot(now))) => at == now,
@@ -143,7 +144,11 @@ impl<W: World> Entrance<W> {
                 None => false,
             },
             (Proof::Certificate, _) => client.certified.as_ref() == Some(user),
-            (Proof::Announced, _) => true,
+            // Who was never known here need not be.
+            (Proof::Announced(entry), _) => {
+                let (name, found) = self.announced_as(logins, spelled, terms).await?;
+                name == **user && (entry.is_none() || found == *entry)
+            }
             (Proof::Stored(_) | Proof::Entry(_) | Proof::Server(_), _) => false,
         })
     }
@@ -174,7 +179,8 @@ impl<W: World> Entrance<W> {
     }
 
     /// The name by which a user is known, however the client spelled it: that in the field `user` of the
-    /// entry, else the key that was found. Capitals count only where the table has another user without.
+    /// entry, else the key that was found. Capitals, blanks, forms of letters and accents count only where the
+    /// table has another user without.
     pub(super) async fn name_of(
         &self,
         table: &Arc<TableEntry>,
@@ -185,18 +191,22 @@ impl<W: World> Entrance<W> {
             return Ok(name.to_owned());
         }
         let key = tables::rewritten(&table.rewrite, user).into_owned();
-        let folded = lookup::fold(user);
-        if folded == user {
-            return Ok(key);
-        }
         let services = &self.ingress.services;
-        let found = tables::find(services.world.tables(), table, &folded);
-        let found = found.then(|found| Answer::Now(Ok(found)));
-        let found = decided(services, found, Grace::None).await?;
-        let found = found.map_err(|trouble| self.nobody_knows(&trouble))?;
-        let is_same = found.is_some_and(|other| *other == *entry);
-        let folded = tables::rewritten(&table.rewrite, &folded).into_owned();
-        Ok(if is_same { folded } else { key })
+        let mut asked: Vec<Cow<'_, str>> = vec![user.into()];
+        for spelled in [lookup::plainest(user), lookup::prepared(user), lookup::fold(user)] {
+            if spelled.is_empty() || asked.contains(&spelled) {
+                continue;
+            }
+            let found = tables::find(services.world.tables(), table, &spelled);
+            let found = found.then(|found| Answer::Now(Ok(found)));
+            let found = decided(services, found, Grace::None).await?;
+            let found = found.map_err(|trouble| self.nobody_knows(&trouble))?;
+            if found.is_some_and(|other| *other == *entry) {
+                return Ok(tables::rewritten(&table.rewrite, &spelled).into_owned());
+            }
+            asked.push(spelled);
+        }
+        Ok(key)
     }
 }
 

@@ -53,8 +53,8 @@ pub(super) enum Proof {
     Server(HostPort),
     Token(Token),
     Certificate,
-    /// By the word of a client that is believed.
-    Announced,
+    /// By the word of a client that is believed. Whom it named had this entry; `None`: nobody here knows him.
+    Announced(Option<Who>),
 }
 
 /// A peer that was believed about whose connection it is.

@@ -71,7 +71,8 @@ pub enum Heard {
 /// What a server made of a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// How it calls the user whose password it is. `None`: it is not his.
+    /// How it calls the user whose password it is. `None`: it is not his; where none was shown: it has no name
+    /// for him.
     pub user: Option<String>,
     /// Which of its users that was about, however he was spelled, if there is one and it says so.
     pub entry: Option<String>,
@@ -104,13 +105,13 @@ pub trait Authenticators {
         terms: LoginTerms,
     ) -> Later<'static, Result<Checked, Trouble>>;
 
-    /// The entry that a directory has of a user, for logins that were proved before. `None`: none any more.
+    /// The entry that a directory has of a user, for logins that were proved before, and how it calls him.
     fn entry(
         &self,
         _server: &LoginServer,
         _user: String,
         _terms: LoginTerms,
-    ) -> Later<'static, Result<Option<String>, Trouble>> {
+    ) -> Later<'static, Result<Checked, Trouble>> {
         Box::pin(async { Err(nobody()) })
     }
 

@@ -63,20 +63,23 @@ impl Directory {
         let said = self.ask(table, &called, Some(claim), patience);
         Box::pin(async move {
             // The same directory has it under one name, however it is asked for.
-            let Verdict { is_his, entry } = said.await?;
-            Ok(Checked { user: is_his.then_some(called), entry })
+            let Verdict { is_his, entry, user } = said.await?;
+            Ok(Checked { user: is_his.then(|| user.unwrap_or(called)), entry })
         })
     }
 
-    /// The name of a user's entry.
+    /// The name of a user's entry, and how it calls him.
     pub(super) fn entry(
         &self,
         table: &TableEntry,
         user: &str,
         patience: Duration,
-    ) -> Later<'static, Result<Option<String>, Trouble>> {
+    ) -> Later<'static, Result<Checked, Trouble>> {
         let said = self.ask(table, user, None, patience);
-        Box::pin(async move { Ok(said.await?.entry) })
+        Box::pin(async move {
+            let Verdict { entry, user, .. } = said.await?;
+            Ok(Checked { user, entry })
+        })
     }
 
     fn ask(

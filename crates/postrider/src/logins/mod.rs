@@ -100,7 +100,7 @@ impl Authenticators for ShardTables {
         server: &LoginServer,
         user: String,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Option<String>, Trouble>> {
+    ) -> Later<'static, Result<Checked, Trouble>> {
         let LoginServer::Directory(table) = server else {
             let text = format!("{server} names no entries");
             return Box::pin(async move { Err(Trouble::new(TroubleKind::Wrong, text)) });

@@ -65,6 +65,30 @@ fn a_user_has_one_name_however_it_is_spelled() {
 }
 
 #[test]
+fn a_table_that_takes_other_spellings_makes_no_other_user() {
+    play(|| async {
+        let text = format!("{}{TENANT}", config(""));
+        let node = Node::start(&text).await;
+        // As a collation or a directory has it: blanks, width, what is not seen, accents.
+        let spellings =
+            ["jo", " jo ", "jo  ", "\u{ff4a}\u{ff4f}", "jo\u{200b}", "j\u{f3}", "JO\u{301}"];
+        for spelled in spellings {
+            node.world.set_entry("passwords", spelled, Ok("{PLAIN}right"));
+        }
+        for spelled in spellings {
+            let name = sent_as(&node, &[&plain(spelled, "right")]).await;
+            assert_eq!(name, ("jo".to_owned(), "acme".to_owned()), "{spelled:?}");
+        }
+        // Where an accent makes another user, it does.
+        node.world.set_entry("passwords", "j\u{f3}", Ok("{PLAIN}other"));
+        let name = sent_as(&node, &[&plain("j\u{f3}", "other")]).await;
+        assert_eq!(name, ("j\u{f3}".to_owned(), "-".to_owned()));
+        let name = sent_as(&node, &[&plain("jo", "right")]).await;
+        assert_eq!(name.0, "jo");
+    });
+}
+
+#[test]
 fn what_a_table_rewrites_is_the_name() {
     play(|| async {
         let text = config("").replace(

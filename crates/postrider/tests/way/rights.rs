@@ -157,6 +157,37 @@ fn who_is_announced_is_so_as_long_as_the_announcer_is_believed() {
     });
 }
 
+#[test]
+fn who_is_announced_by_name_is_so_as_long_as_he_is_the_same_user() {
+    play(|| async {
+        let text = submission(&format!("{TABLE}\nxclient_from = [\"10.0.0.0/8\"]"));
+        for (user, entry, is_kept) in [
+            ("jo", Some("{PLAIN}right"), true),
+            ("jo", Some("{PLAIN}another"), false),
+            ("jo", Some("!"), false),
+            ("jo", None, false),
+            // Whom nobody knows here, nobody takes away; that somebody knows him now does not matter.
+            ("nobody", None, true),
+            ("nobody", Some("{PLAIN}right"), true),
+        ] {
+            let node = node(&text).await;
+            let mut client = Client::connect(&node, PROXY).await;
+            client.say(&format!("XCLIENT ADDR=203.0.113.9 LOGIN={user}")).await;
+            client.say("EHLO a.test").await;
+            assert_eq!(relayed(&mut client).await, Ok(()), "{user}");
+            match entry {
+                Some(entry) => node.world.set_entry("passwords", user, Ok(entry)),
+                None => node.world.remove_entry("passwords", user),
+            }
+            tokio::time::sleep(LOGIN_CHECK_INTERVAL + Duration::from_secs(1)).await;
+            let reply = client.say("MAIL FROM:<jo@x.test>").await;
+            let said = if reply.starts_with("250") { Ok(()) } else { Err(reply) };
+            let expected = if is_kept { Ok(()) } else { Err(LEAVES.to_owned()) };
+            assert_eq!(said, expected, "{user} {entry:?}");
+        }
+    });
+}
+
 async fn logged_in(node: &Node) -> Client {
     let mut client = Client::connect(node, STRANGER).await;
     let reply = client.say(&plain("jo", "right")).await;

@@ -42,7 +42,12 @@ pub(crate) struct Verdict {
     pub(crate) is_his: bool,
     /// The name of the user's entry, if there is one.
     pub(crate) entry: Option<String>,
+    /// What the entry has for one of [`NAMES`], if the table asks for that.
+    pub(crate) user: Option<String>,
 }
+
+/// Attributes that name a user, and have one value for each (RFC 4519 §2.39; Active Directory).
+const NAMES: [&str; 2] = ["uid", "sAMAccountName"];
 
 impl LdapSettings {
     /// Checks passwords, for the thread that asks it.
@@ -66,14 +71,13 @@ impl Verifier {
     pub(crate) async fn check(&self, user: &str, password: &[u8]) -> Result<Verdict, Trouble> {
         // It would bind as nobody, and the server would say that all is well (RFC 4513 §5.1.2).
         if password.is_empty() {
-            return Ok(Verdict { is_his: false, entry: None });
+            return Ok(Verdict { is_his: false, entry: None, user: None });
         }
-        let entry = self.entry_of(user).await?;
-        let is_his = match &entry {
-            Some(dn) => self.bind(dn, password).await?,
-            None => false,
-        };
-        Ok(Verdict { is_his, entry })
+        let mut verdict = self.find(user).await?;
+        if let Some(dn) = &verdict.entry {
+            verdict.is_his = self.bind(dn, password).await?;
+        }
+        Ok(verdict)
     }
 
     /// A user's entry, whatever the password.
@@ -81,11 +85,12 @@ impl Verifier {
     /// # Errors
     /// No server says.
     pub(crate) async fn find(&self, user: &str) -> Result<Verdict, Trouble> {
-        Ok(Verdict { is_his: false, entry: self.entry_of(user).await? })
+        let (entry, user) = self.entry_of(user).await?.unzip();
+        Ok(Verdict { is_his: false, entry, user: user.flatten() })
     }
 
-    /// The name of a user's entry.
-    async fn entry_of(&self, user: &str) -> Result<Option<String>, Trouble> {
+    /// The name of a user's entry, and the user's in it.
+    async fn entry_of(&self, user: &str) -> Result<Option<(String, Option<String>)>, Trouble> {
         let LdapSettings { base, scope, filter, .. } = &self.settings;
         let key = Key::new(user);
         if !self.settings.asks_for(&key) {
@@ -93,13 +98,16 @@ impl Verifier {
         }
         let name = base.name(&key);
         // Nothing is left to be looked for, and many directories let nobody look.
-        let dn = if *scope == Scope::Base && base.has_parts() && *filter == Filter::any() {
-            name
+        let found = if *scope == Scope::Base && base.has_parts() && *filter == Filter::any() {
+            (name, None)
         } else {
             let question = Question { base: &name, scope: *scope, filter, key };
             let found = self.directory.search(question).await?.unwrap_or_default();
             match <[ldap::Entry; 1]>::try_from(found) {
-                Ok([entry]) => entry.dn,
+                Ok([entry]) => {
+                    let user = user_in(&entry);
+                    (entry.dn, user)
+                }
                 Err(none) if none.is_empty() => return Ok(None),
                 Err(several) => {
                     let text = format!("{} entries are found for user {user:?}", several.len());
@@ -108,9 +116,9 @@ impl Verifier {
             }
         };
         // A bind without a name is nobody's, too (RFC 4513 §5.1.1).
-        match dn.is_empty() {
+        match found.0.is_empty() {
             true => Err(Trouble::new(TroubleKind::Wrong, "the user's entry has no name")),
-            false => Ok(Some(dn)),
+            false => Ok(Some(found)),
         }
     }
 
@@ -203,6 +211,19 @@ impl Verifier {
         }
         Ok(is_his)
     }
+}
+
+/// How an entry calls its user, if it has one name for him.
+fn user_in(entry: &ldap::Entry) -> Option<String> {
+    let named = |name: &str| {
+        let is_it = |attribute: &&ldap::Attribute| attribute.name.eq_ignore_ascii_case(name);
+        let attribute = entry.attributes.iter().find(is_it)?;
+        match attribute.values.as_slice() {
+            [value] => std::str::from_utf8(value).ok().filter(|name| !name.trim().is_empty()),
+            _ => None,
+        }
+    };
+    NAMES.into_iter().find_map(named).map(str::to_owned)
 }
 
 /// What a server says of a password (RFC 4511 appendix A). That the entry is gone, has no password, or is

@@ -74,8 +74,8 @@ impl Authenticators for TestAuthenticators {
         _: &LoginServer,
         user: String,
         _: LoginTerms,
-    ) -> Later<'static, Result<Option<String>, Trouble>> {
-        self.answer(self.entries.borrow().get(&user).cloned())
+    ) -> Later<'static, Result<Checked, Trouble>> {
+        self.answer(Checked { user: None, entry: self.entries.borrow().get(&user).cloned() })
     }
 
     fn whose(

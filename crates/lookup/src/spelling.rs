@@ -1,0 +1,82 @@
+//! Names of users, which servers take in more spellings than one: a directory prepares what it compares
+//! (RFC 4518), a database compares by a collation. Whoever finds a user by one spelling must know him by another.
+
+use crate::fold::fold;
+use std::borrow::Cow;
+use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::char::is_combining_mark;
+
+/// A name as directories compare it (RFC 4518 §2): without regard to case, width, ligatures, blanks around it and
+/// their number within it, and what is not seen.
+#[must_use]
+pub fn prepared(name: &str) -> Cow<'_, str> {
+    if is_plain(name) {
+        return name.into();
+    }
+    words(&fold(&name.chars().filter(|c| !is_unseen(*c)).nfkc().collect::<String>())).into()
+}
+
+/// The same without accents, as many collations have it.
+#[must_use]
+pub fn plainest(name: &str) -> Cow<'_, str> {
+    if is_plain(name) {
+        return name.into();
+    }
+    let bare = name.chars().filter(|c| !is_unseen(*c)).nfkd().filter(|c| !is_combining_mark(*c));
+    words(&fold(&bare.collect::<String>())).into()
+}
+
+/// Most names are.
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_graphic() && !byte.is_ascii_uppercase())
+}
+
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// RFC 4518 §2.2: mapped to nothing.
+fn is_unseen(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{1806}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffc}' | '\u{e0000}'..='\u{e0fff}'
+    ) || c.is_control() && !c.is_whitespace()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_alike_is_one_name() {
+        assert!(matches!(prepared("jo+x@example.org"), Cow::Borrowed(_)));
+        for spelled in [
+            "jo smith",
+            "Jo Smith",
+            " jo  smith ",
+            "jo\u{a0}smith\t",
+            "\u{ff4a}\u{ff4f} smith",
+            "\u{1d5c3}o smith",
+            "jo\u{200b} smi\u{ad}th\u{feff}",
+            "\u{202e}jo smith",
+        ] {
+            assert_eq!(prepared(spelled), "jo smith", "{spelled:?}");
+            assert_eq!(plainest(spelled), "jo smith", "{spelled:?}");
+        }
+        for (spelled, of_directory, of_database) in [
+            ("J\u{f6}rg", "j\u{f6}rg", "jorg"),
+            ("jo\u{308}rg", "j\u{f6}rg", "jorg"),
+            ("\u{fb01}na", "fina", "fina"),
+            ("stra\u{df}e", "strasse", "strasse"),
+            ("\u{391}\u{3bd}", "\u{3b1}\u{3bd}", "\u{3b1}\u{3bd}"),
+        ] {
+            assert_eq!(prepared(spelled), of_directory);
+            assert_eq!(plainest(spelled), of_database);
+            assert_eq!(prepared(&prepared(spelled)), of_directory);
+        }
+        // A letter of another script is another letter.
+        assert_ne!(prepared("j\u{43e}"), "jo");
+    }
+}
