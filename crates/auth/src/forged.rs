@@ -2,6 +2,7 @@
 //! as they pass, of the same length.
 
 use crate::results::FIELD;
+use mail::Domain;
 
 /// What they are called instead.
 pub const RENAMED: &str = "X-Foreign-Auth-Results";
@@ -158,9 +159,66 @@ impl Renamer {
 /// `None`: it goes on, perhaps.
 ///
 /// Readers differ: some end the name at the first blank, some join what stands before the first semicolon, some
-/// leave quotes in, some go by the part before a slash, behind which others write the number of a job. Whatever
-/// could be read as our name in one of these ways is ours.
+/// leave quotes in, some go by the part before a slash, behind which others write the number of a job; some decode
+/// words, and some write U-labels as A-labels (RFC 8616 §3). Whatever could be read as our name in one of these ways
+/// is ours.
 fn bears_name(value: &[u8], server: &str, is_whole: bool) -> Option<bool> {
+    match bears_written_name(value, server, is_whole) {
+        Some(false) => bears_mapped_name(value, server, is_whole),
+        said => said,
+    }
+}
+
+/// The same of names that have to be mapped to A-labels first, as far as there are any.
+fn bears_mapped_name(value: &[u8], server: &str, is_whole: bool) -> Option<bool> {
+    let (name, has_end) = name_of(value);
+    if !has_end && !is_whole {
+        // What begins in ASCII may go on otherwise.
+        return (name.is_ascii() && !begins_as(&name, server)).then_some(false);
+    }
+    if name.is_ascii() {
+        return Some(false);
+    }
+    let text = String::from_utf8_lossy(&name);
+    let is_blank = |c: char| c.is_whitespace() || c.is_control();
+    let joined: String = text.chars().filter(|c| !is_blank(*c)).collect();
+    let is_ours = |word: &str| {
+        let mapped = Domain::mapped(word.split('/').next().unwrap_or_default());
+        mapped.is_some_and(|mapped| mapped.trim_end_matches('.') == server)
+    };
+    let first = text.split(is_blank).find(|word| !word.is_empty());
+    Some(is_ours(&joined) || first.is_some_and(is_ours))
+}
+
+/// Whether the labels that are whole are those of our name.
+fn begins_as(name: &[u8], server: &str) -> bool {
+    let name: Vec<u8> = name.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let mut whole = name.split(|byte| *byte == b'.');
+    // The last one may go on.
+    whole.next_back();
+    let mut labels = server.split('.');
+    whole.all(|label| labels.next().is_some_and(|own| label.eq_ignore_ascii_case(own.as_bytes())))
+}
+
+/// What stands before the first semicolon, without comments and quotes; whether there is one.
+fn name_of(value: &[u8]) -> (Vec<u8>, bool) {
+    let (mut name, mut depth) = (Vec::new(), 0_u32);
+    let mut bytes = value.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' if depth > 0 => drop(bytes.next()),
+            b'(' => depth += 1,
+            b')' => depth = depth.saturating_sub(1),
+            b';' if depth == 0 => return (name, true),
+            b'"' | b'\\' => {}
+            _ if depth == 0 => name.push(byte),
+            _ => {}
+        }
+    }
+    (name, false)
+}
+
+fn bears_written_name(value: &[u8], server: &str, is_whole: bool) -> Option<bool> {
     let mut left = server.as_bytes();
     let (mut depth, mut has_begun) = (0_u32, false);
     let mut bytes = value.iter().copied();
@@ -186,10 +244,10 @@ fn bears_name(value: &[u8], server: &str, is_whole: bool) -> Option<bool> {
             ([], true) => return Some(true),
             // A dot at the end is none of the name, one with a letter behind it is.
             ([], false) if byte == b'.' => {}
+            // Encoded words may begin wherever it pleases their readers.
+            (_, false) if byte == b'=' => return Some(true),
             ([], false) => return Some(!is_of_name(byte)),
             (_, true) => {}
-            // Readers that decode words would find whatever is in them (RFC 2047 §5 forbids it here).
-            (_, false) if !has_begun && byte == b'=' => return Some(true),
             ([next, rest @ ..], false) if byte.eq_ignore_ascii_case(next) => {
                 (left, has_begun) = (rest, true);
             }
@@ -284,6 +342,17 @@ mod tests {
         "(a(b)\\)) mx.example.org (x) 1; spf=pass",
         "(x mx.example.org; spf=pass",
         "m(\r\n )x.(\r\n a)example.org; spf=pass",
+        "mx.=?us-ascii?q?example.org?=; spf=pass",
+        "mx.example.org=?us-ascii?q?_1?=; spf=pass",
+        "=?us-ascii?q?mx?= .example.org; spf=pass",
+        "\u{ff4d}x.example.org; spf=pass",
+        "mx\u{3002}example\u{3002}org; spf=pass",
+        "mx.exam\u{ad}ple.org; spf=pass",
+        "mx.\u{1d5be}xample.org 1; spf=pass",
+        "\u{ff2d}X.\r\n example.org; spf=pass",
+        "\"m\u{ff58}.example.org/1\"; spf=pass",
+        "(x) mx.example.\u{ff4f}rg; spf=pass",
+        "m\u{ff58}(x;\\)) .example.org (y); spf=pass",
     ];
 
     #[test]
@@ -309,12 +378,46 @@ mod tests {
             "mx.example.organic; a",
             "mx.example.org1; a",
             "mx.example.org_; a",
+            "m\u{445}.example.org; a",
+            "mx.ex\u{e4}mple.org; a",
+            "b\u{fc}cher.example; mx.example.org",
             "mx.exam; ple.org; a",
             "",
             "\r\nmx.example.org: a",
         ] {
             let content = format!("Authentication-Results: {other}\r\nB: c\r\n\r\nd");
             check(&content, &content);
+        }
+    }
+
+    #[test]
+    fn a_name_is_read_no_further_than_it_may_be_ours() {
+        let said = |value: &str| bears_name(value.as_bytes(), "mx.xn--bcher-kva.example", false);
+        assert_eq!([said(" other.o"), said(" mx.bu.x")], [Some(false); 2]);
+        assert_eq!([said(" mx.b"), said(" m"), said(" mx.b\u{fc}cher.exam")], [None; 3]);
+        assert_eq!(said(" mx.b\u{fc}cher.example;"), Some(true));
+    }
+
+    #[test]
+    fn a_name_with_u_labels_is_the_one_with_a_labels() {
+        let is_ours = |value: &str| {
+            bears_name(value.as_bytes(), "mx.xn--bcher-kva.example", true) == Some(true)
+        };
+        for ours in [
+            " mx.xn--bcher-kva.example; spf=pass",
+            " mx.b\u{fc}cher.example; spf=pass",
+            " MX.B\u{dc}CHER.example 1; spf=pass",
+            " mx.bu\u{308}cher.example; spf=pass",
+            " \"mx.b\u{fc}cher.example/9\"; spf=pass",
+            " mx.b\u{fc}cher. (x)\r\n example; spf=pass",
+            " mx.b\u{fc}cher.example.; spf=pass",
+        ] {
+            assert!(is_ours(ours), "{ours}");
+        }
+        for other in
+            [" b\u{fc}cher.example; x", " mx.b\u{fc}cher.example.org; x", " mx.bucher.example; x"]
+        {
+            assert!(!is_ours(other), "{other}");
         }
     }
 

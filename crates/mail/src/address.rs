@@ -109,6 +109,13 @@ impl Domain {
         Some(Domain::parse(text).ok()?.to_ascii().ok()?.to_ascii_lowercase())
     }
 
+    /// What a lenient reader makes of a text (UTS 46): A-labels, in lower case, of what looks the same or nearly so.
+    /// `None`: nothing that could be a name.
+    #[must_use]
+    pub fn mapped(text: &str) -> Option<String> {
+        idna::domain_to_ascii(text).ok()
+    }
+
     /// The form that DNS is asked for: A-labels (RFC 5890).
     ///
     /// # Errors

@@ -221,8 +221,8 @@ impl Token<'_> {
     fn may_mislead(&self) -> bool {
         match self {
             Token::Comment(text) => text.contains('@'),
-            Token::Quoted(text) => text.contains('@') || text.contains("=?"),
-            Token::Atom(text) => text.contains("=?"),
+            Token::Quoted(text) => text.contains('@') || text.contains(ENCODED),
+            Token::Atom(text) => text.contains(ENCODED),
             Token::Literal(_) | Token::Blank | Token::Special(_) => false,
         }
     }
@@ -278,7 +278,7 @@ fn address(tokens: &[Token<'_>]) -> Option<Address> {
                 local.push_str(text);
                 true
             }
-            Token::Quoted(text) => {
+            Token::Quoted(text) if !text.contains(ENCODED) => {
                 local.push_str(text);
                 true
             }
@@ -311,9 +311,13 @@ fn domain(tokens: &[Token<'_>]) -> Option<String> {
     (!domain.is_empty()).then_some(domain)
 }
 
-/// Whether no reader would find a blank in it.
+/// What begins an encoded word (RFC 2047 §2), which none may be in an address (§5): some decode it all the same, and
+/// find another address in it.
+const ENCODED: &str = "=?";
+
+/// Whether no reader would find a blank in it, or a word to be decoded.
 fn is_plain(text: &str) -> bool {
-    !text.chars().any(|c| c.is_whitespace() || c.is_control())
+    !text.chars().any(|c| c.is_whitespace() || c.is_control()) && !text.contains(ENCODED)
 }
 
 fn trimmed<'s, 't>(tokens: &'s [Token<'t>]) -> &'s [Token<'t>] {
@@ -437,6 +441,11 @@ mod tests {
             "\"u@b.test\",<u@a.test>",
             "(u@b.test),<u@a.test>",
             "(u@b.test)",
+            "<=?utf-8?q?u=40b.test?=@a.test>",
+            "=?utf-8?q?u=40b.test=2C?=@a.test",
+            "\"=?utf-8?q?u=40b.test?=\"@a.test",
+            "u.=?utf-8?q?x?=@a.test",
+            "<u@=?utf-8?q?b.test?=.a.test>",
             "\"u@a.test",
             "@a.test",
             "u@",

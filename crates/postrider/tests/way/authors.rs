@@ -63,6 +63,8 @@ fn an_author_whom_readers_read_differently_is_refused() {
             "=?utf-8?B?PHVAYmFuay50ZXN0Pg==?=,<u@evil.test>",
             "=?utf-8?B?PHVAYmFuay50ZXN0Pg==?=, u@evil.test",
             "\"u@bank.test\", u@evil.test",
+            "<=?utf-8?q?u=40bank.test?=@evil.test>",
+            "\"=?utf-8?q?u=40bank.test?=\"@evil.test",
             "Jo",
             "<>",
             // The route leads elsewhere, the address is the bank's.
