@@ -27,6 +27,10 @@ const MARKS_BYTES: usize = 36;
 /// If there are more segments, the oldest are not entered.
 const ENTRIES_MAX: usize = (COPY_BYTES - HEAD_BYTES - 4 - MARKS_BYTES) / ENTRY_BYTES;
 
+/// Why a register is of no use that can be read.
+pub(crate) const UNUSABLE: &str = "neither of its two copies is whole: segments are taken as they are found, and \
+                        one that is missing is not missed";
+
 /// What the register says of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
@@ -50,7 +54,7 @@ pub(crate) struct Register {
 
 impl Register {
     /// The newer of the two copies that are whole, of whatever log, `None` when neither is; and why
-    /// it could not be read.
+    /// a file that is there is of no use.
     pub(crate) fn read(
         disk: &dyn Disk,
     ) -> Result<(Option<Register>, Option<DiskError>), DiskError> {
@@ -73,8 +77,9 @@ impl Register {
                 (one, two) => one.or(two),
             };
         }
-        let failed = failed.filter(|_| newest.is_none());
-        Ok((newest, failed))
+        let unusable = || failed.unwrap_or_else(|| DiskError::new(DiskErrorKind::Failed, UNUSABLE));
+        let why = newest.is_none().then(unusable);
+        Ok((newest, why))
     }
 
     fn decode(bytes: &[u8]) -> Option<Register> {
@@ -233,7 +238,9 @@ mod tests {
         assert_eq!(write(&disk, &written.encode(), true), Ok(true));
         for copy in 0..2 {
             assert!(disk.flip_bit(REGISTER, (copy * COPY_BYTES as u64 + 30) * 8));
-            assert_eq!(Register::read(&disk), Ok(((copy == 0).then(|| written.clone()), None)));
+            let (register, why) = Register::read(&disk).expect("it can be read");
+            assert_eq!(register, (copy == 0).then(|| written.clone()));
+            assert_eq!(why.is_some(), copy == 1, "neither is whole");
         }
         let newer = Register { sequence: 8, ..register(4) };
         disk.write_at(REGISTER, 0, &mut [IoSlice::new(&newer.encode())]).expect("written");
@@ -263,7 +270,9 @@ mod tests {
         huge[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
         for content in [Vec::new(), vec![0; 40_000], b"PRRG".to_vec(), huge] {
             disk.put(REGISTER, content);
-            assert_eq!(Register::read(&disk), Ok((None, None)));
+            let (register, why) = Register::read(&disk).expect("it can be read");
+            assert_eq!(register, None);
+            assert_eq!(why.expect("it is there").to_string(), UNUSABLE);
         }
     }
 }

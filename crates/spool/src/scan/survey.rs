@@ -4,7 +4,7 @@ use super::ends::{Extent, read_ends};
 use crate::block::SECTOR_BYTES;
 use crate::disk::{Disk, DiskError};
 use crate::name::SegmentKey;
-use crate::register::{Entry, Register};
+use crate::register::{Entry, Register, UNUSABLE};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All segments at a glance.
@@ -39,6 +39,9 @@ pub(crate) fn survey(
         extents.push(Extent { key, length, header, footer, said_end: None });
     }
     let (register, register_error) = Register::read(disk)?;
+    // One that was being made at a first start says nothing, and nothing is lost.
+    let was_made = extents.iter().any(|extent| extent.header.is_some_and(|h| h.registered));
+    let register_error = register_error.filter(|error| was_made || *error.text != *UNUSABLE);
     let mut register = register.unwrap_or_default();
     if goes_on_without(&register, &extents) {
         register.entries.clear();

@@ -177,6 +177,31 @@ fn without_a_register_nothing_is_missed() {
 }
 
 #[test]
+fn a_register_of_which_no_copy_is_whole_is_told() {
+    let (disk, count) = filled(1);
+    let whole = disk.content("register").expect("there");
+    let mut turned = whole.clone();
+    turned[30] ^= 1;
+    turned[(16 << 10) + 30] ^= 1;
+    for content in [turned, Vec::new(), vec![0; whole.len()], whole[..40].to_vec()] {
+        disk.put("register", content);
+        let verified = spool::verify(&disk).expect("verifies");
+        let [damage] = &verified.damage[..] else { panic!("{verified:?}") };
+        assert_eq!(&*damage.file, "register");
+        let (_, report, found) = open(&disk, small());
+        assert_eq!((report.damaged_count, &report.damage[..]), (1, &verified.damage[..]));
+        assert_eq!(found.len(), count, "all that is there is taken");
+        // It is made anew of what is there.
+        assert_eq!(spool::verify(&disk).expect("verifies").damaged_count, 0);
+    }
+    // One that a first start has begun to make says nothing, and nobody misses anything.
+    let fresh = MemDisk::new(7, 64 << 20);
+    fresh.put("register", vec![0; whole.len()]);
+    let (_, report, _) = open(&fresh, small());
+    assert_eq!(report.damaged_count, 0);
+}
+
+#[test]
 fn a_log_that_went_on_without_a_register_misses_nothing() {
     for registered in [0, 1] {
         let (disk, _) = filled(1);
