@@ -1,9 +1,10 @@
 //! File systems, and which of them can be synced as a whole.
 
+use super::mounts;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Since this version syncfs tells of errors (syncfs(2)).
 const LINUX_MIN: (u32, u32) = (5, 8);
@@ -21,6 +22,11 @@ pub(super) trait FileSystems: Send + Sync {
     fn open_root(&self, path: &Path) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(path, flags, Mode::empty())
+    }
+
+    /// Where file systems are mounted.
+    fn mount_points(&self) -> Vec<PathBuf> {
+        mounts::mount_points()
     }
 
     /// Whether it can be synced as a whole, and tells of errors.

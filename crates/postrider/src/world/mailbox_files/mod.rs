@@ -1,6 +1,7 @@
 //! Maildirs on the file system, written by threads of their own: shards never wait for a disk.
 //!
-//! Mailboxes below one directory that an operator names are a lane, with writers of its own: a disk that does not answer
+//! Mailboxes below one directory that an operator names are a lane, with writers of its own, and so are those on each file
+//! system that is mounted below it: a disk that does not answer
 //! stops what lies on it, an attempt to deliver there is given up after a while, and who writes is watched from outside.
 //!
 //! What waits together is written together: all files first, then all synced, then all named, then all
@@ -10,7 +11,9 @@
 mod bench;
 mod desk;
 mod file_system;
+mod lanes;
 mod maildir;
+mod mounts;
 mod new_mail;
 mod owner;
 mod pace;
@@ -22,10 +25,10 @@ mod tests;
 
 pub(crate) use quota::{Counted, count_at};
 
-use crate::mutex::lock;
 use bytes::Bytes;
 use desk::{Answer, Batch, Desk, Job};
 use file_system::{FileSystems, Mounted};
+use lanes::Lanes;
 use maildir::Maildir;
 use mta::metrics::MailboxMetrics;
 use mta::problems::{Found, Moment, ProblemKind};
@@ -37,9 +40,8 @@ use publication::{Publisher, publish_each};
 use quota::Counts;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
 
@@ -47,92 +49,9 @@ use tokio::sync::oneshot;
 const ATTEMPT_MAX: Duration = Duration::from_secs(15);
 /// However many others make progress, nobody waits longer than so many times that.
 const WAITS_MAX: u32 = 4;
-/// Lanes at once; mailboxes of further roots share the last.
-const LANES_MAX: usize = 64;
-/// A handle is the number of a lane, and below so many bits one of the lane's own.
-const LANE_SHIFT: u32 = 48;
-
 /// A way to the writers; one per shard.
 #[derive(Clone, Debug)]
 pub(crate) struct MailboxFiles(Arc<Lanes>);
-
-/// The writers, in lanes: mailboxes below each directory that an operator names have their own, so that a disk that
-/// does not answer stops only what lies on it.
-struct Lanes {
-    /// As many as directories that mail came for.
-    all: Mutex<Vec<(PathBuf, Arc<Desk>)>>,
-    next: AtomicU64,
-    metrics: Arc<MailboxMetrics>,
-    files_max: usize,
-    file_systems: Arc<dyn FileSystems>,
-    attempt_max: Duration,
-    /// When this server started.
-    since: SystemTime,
-}
-
-impl std::fmt::Debug for Lanes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lanes").finish_non_exhaustive()
-    }
-}
-
-impl Drop for Lanes {
-    fn drop(&mut self) {
-        lock(&self.all).iter().for_each(|(_, desk)| desk.close());
-    }
-}
-
-impl Lanes {
-    /// The lane of a root; its threads are started when mail first comes for it.
-    fn lane_of(&self, root: &Path) -> io::Result<(u64, Arc<Desk>)> {
-        let mut all = lock(&self.all);
-        let known = all.iter().position(|(path, _)| path == root);
-        let number = match known {
-            Some(number) => number,
-            None if all.len() >= LANES_MAX => all.len() - 1,
-            None => {
-                let desk = self.open_lane(all.len())?;
-                all.push((root.to_owned(), desk));
-                let each = self.files_max / all.len();
-                all.iter().for_each(|(_, desk)| desk.set_files_max(each));
-                all.len() - 1
-            }
-        };
-        Ok((number as u64, Arc::clone(&all[number].1)))
-    }
-
-    fn open_lane(&self, number: usize) -> io::Result<Arc<Desk>> {
-        let metrics = &self.metrics;
-        let desk = Desk::new(Arc::clone(metrics), self.files_max, self.attempt_max);
-        let (desk, owners, counts) = (Arc::new(desk), Arc::default(), Arc::default());
-        let publisher = Publisher::new(Arc::clone(metrics), Arc::clone(&self.file_systems));
-        let writer = Writer {
-            desk: Arc::clone(&desk),
-            owners,
-            counts,
-            publisher: Arc::new(publisher),
-            file_systems: Arc::clone(&self.file_systems),
-            since: self.since,
-        };
-        for n in 0..pace::WRITERS_MAX {
-            let writer = writer.clone();
-            let started = std::thread::Builder::new()
-                .name(format!("mailbox-{number}-{n}"))
-                .spawn(move || writer.run());
-            match started {
-                // Fewer will do.
-                Err(error) if n == 0 => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(desk)
-    }
-
-    fn lane_with(&self, handle: u64) -> Option<Arc<Desk>> {
-        let number = usize::try_from(handle >> LANE_SHIFT).ok()?;
-        lock(&self.all).get(number).map(|(_, desk)| Arc::clone(desk))
-    }
-}
 
 /// Has writers.
 pub(crate) struct MailboxThreads;
@@ -150,15 +69,9 @@ impl MailboxThreads {
         files_max: usize,
         (file_systems, attempt_max): (Arc<dyn FileSystems>, Duration),
     ) -> MailboxFiles {
-        MailboxFiles(Arc::new(Lanes {
-            all: Mutex::default(),
-            next: AtomicU64::new(0),
-            metrics: Arc::clone(metrics),
-            files_max,
-            file_systems,
-            attempt_max,
-            since: SystemTime::now(),
-        }))
+        let lanes = Arc::new(Lanes::new(metrics, files_max, (file_systems, attempt_max)));
+        lanes::follow_mounts(&lanes);
+        MailboxFiles(lanes)
     }
 }
 
@@ -203,8 +116,8 @@ pub(crate) struct LaneWatcher(Weak<Lanes>);
 impl LaneWatcher {
     /// The directories whose disk does not answer, and for how long it has not.
     fn hanging(&self) -> Vec<(PathBuf, Duration)> {
-        let lanes = self.0.upgrade().map(|lanes| lock(&lanes.all).clone()).unwrap_or_default();
-        let hanging = lanes.into_iter().filter_map(|(root, desk)| Some((root, desk.oldest()?)));
+        let lanes = self.0.upgrade().map(|lanes| lanes.all()).unwrap_or_default();
+        let hanging = lanes.into_iter().filter_map(|(place, desk)| Some((place, desk.oldest()?)));
         hanging.filter(|(_, time)| *time >= HANGING_MIN).collect()
     }
 }
@@ -236,13 +149,13 @@ impl MailStore for MailboxFiles {
         name: String,
         pieces: Vec<Bytes>,
     ) -> Result<(), MailboxError> {
-        let (_, desk) = self.0.lane_of(&place.root)?;
+        let (_, desk) = self.0.lane_of(&place)?;
         self.ask(&desk, |answer| Job::Deliver { place, name, pieces, answer }).await
     }
 
     async fn begin(&self, place: MailboxPlace, name: String) -> Result<u64, MailboxError> {
-        let (lane, desk) = self.0.lane_of(&place.root)?;
-        let handle = (lane << LANE_SHIFT) | self.0.next.fetch_add(1, Ordering::Relaxed);
+        let (lane, desk) = self.0.lane_of(&place)?;
+        let handle = self.0.handle(lane);
         let begun = self.ask(&desk, |answer| Job::Begin { handle, place, name, answer }).await;
         if let Err(MailboxError::Hangs) = begun {
             // If it is begun all the same, it ends.

@@ -1,6 +1,7 @@
 //! Disks that do not answer.
 
 use super::super::file_system::FileSystems;
+use super::super::lanes::{LANES_MAX, MOUNTED_LANES_MAX};
 use super::*;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -14,6 +15,10 @@ const PATIENCE: Duration = Duration::from_millis(300);
 struct Hanging {
     root: Mutex<Option<PathBuf>>,
     changed: Condvar,
+    /// What is mounted.
+    mounted: Mutex<Vec<PathBuf>>,
+    /// The writers that see it hang, where it is not all of them: how their threads' names begin.
+    only: Mutex<String>,
 }
 
 impl Hanging {
@@ -25,9 +30,16 @@ impl Hanging {
 
 impl FileSystems for Hanging {
     fn open_root(&self, path: &Path) -> Result<OwnedFd, Errno> {
-        let hanging = self.root.lock().unwrap();
-        drop(self.changed.wait_while(hanging, |root| root.as_deref() == Some(path)).unwrap());
+        let writer = std::thread::current().name().unwrap_or_default().to_owned();
+        if writer.starts_with(&*self.only.lock().unwrap()) {
+            let hanging = self.root.lock().unwrap();
+            drop(self.changed.wait_while(hanging, |root| root.as_deref() == Some(path)).unwrap());
+        }
         Mounted::new().open_root(path)
+    }
+
+    fn mount_points(&self) -> Vec<PathBuf> {
+        self.mounted.lock().unwrap().clone()
     }
 
     fn can_sync_whole(&self, _: &OwnedFd) -> bool {
@@ -83,7 +95,7 @@ fn a_disk_that_does_not_answer_is_a_problem() {
     deliver(&files, &mailbox(&good, "user"), "1").unwrap();
     hanging.set(Some(bad.path().to_owned()));
     assert!(deliver(&files, &mailbox(&bad, "user"), "1").is_err());
-    let all = lock(&files.0.all).clone();
+    let all = files.0.all();
     let of = |root: &tempfile::TempDir| {
         let (_, desk) = all.iter().find(|(path, _)| path == root.path()).unwrap();
         desk.oldest()
@@ -107,5 +119,48 @@ fn roots_beyond_the_last_lane_share_it() {
         deliver(&files, &place, "1").unwrap();
         assert_eq!(names(&own.join("user/new")), ["1"]);
     }
-    assert_eq!(lock(&files.0.all).len(), LANES_MAX);
+    assert_eq!(files.0.all().len(), LANES_MAX);
+}
+
+/// A file system for each user, below one directory.
+#[test]
+fn a_disk_below_a_directory_that_does_not_answer_stops_what_lies_on_it_alone() {
+    let hanging = Arc::<Hanging>::default();
+    let root = tempfile::tempdir().unwrap();
+    let bad = root.path().join("bad");
+    fs::create_dir(&bad).unwrap();
+    *hanging.mounted.lock().unwrap() = vec!["/".into(), bad.clone(), "/elsewhere".into()];
+    let world = (Arc::clone(&hanging) as Arc<dyn FileSystems>, PATIENCE);
+    let files = MailboxThreads::start_with(&Arc::default(), 4_096, world);
+    // Of what lies on it, which the first lane is for.
+    "mailbox-0-".clone_into(&mut hanging.only.lock().unwrap());
+    hanging.set(Some(root.path().to_owned()));
+    // More mailboxes on it than there are writers.
+    for n in 0..=pace::WRITERS_MAX {
+        let result = deliver(&files, &mailbox(&root, &format!("bad/{n}")), "1");
+        assert!(matches!(result, Err(MailboxError::Hangs)), "{n}: {result:?}");
+        deliver(&files, &mailbox(&root, "user"), &n.to_string()).unwrap();
+    }
+    assert_eq!(names(&root.path().join("user/new")).len(), pace::WRITERS_MAX + 1);
+    let places: Vec<PathBuf> = files.0.all().into_iter().map(|(place, _)| place).collect();
+    assert_eq!(places, [bad, root.path().to_owned()]);
+    hanging.set(None);
+}
+
+#[test]
+fn file_systems_beyond_so_many_share_the_lane_of_their_root() {
+    let hanging = Arc::<Hanging>::default();
+    let root = tempfile::tempdir().unwrap();
+    let users: Vec<PathBuf> =
+        (0..MOUNTED_LANES_MAX + 5).map(|n| root.path().join(n.to_string())).collect();
+    hanging.mounted.lock().unwrap().clone_from(&users);
+    let world = (Arc::clone(&hanging) as Arc<dyn FileSystems>, PATIENCE);
+    let files = MailboxThreads::start_with(&Arc::default(), 4_096, world);
+    for n in 0..users.len() {
+        deliver(&files, &mailbox(&root, &n.to_string()), "1").unwrap();
+    }
+    assert_eq!(files.0.all().len(), MOUNTED_LANES_MAX + 1);
+    let other = tempfile::tempdir().unwrap();
+    deliver(&files, &mailbox(&other, "user"), "1").unwrap();
+    assert_eq!(files.0.all().len(), MOUNTED_LANES_MAX + 2);
 }

@@ -1,0 +1,205 @@
+//! The writers, in lanes: mailboxes below each directory that an operator names have their own, and those on each file
+//! system that is mounted below it, so that a disk that does not answer stops only what lies on it.
+
+use super::desk::Desk;
+use super::file_system::FileSystems;
+use super::mounts;
+use super::publication::Publisher;
+use super::{Writer, pace};
+use crate::mutex::lock;
+use mta::metrics::MailboxMetrics;
+use mta::seams::MailboxPlace;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+/// Lanes at once; mailboxes of further roots share the last.
+pub(super) const LANES_MAX: usize = 64;
+/// Of these so many are of file systems below roots; mailboxes on further ones are in the lanes of their roots.
+pub(super) const MOUNTED_LANES_MAX: usize = 32;
+/// A handle is the number of a lane, and below so many bits one of the lane's own.
+const LANE_SHIFT: u32 = 48;
+/// How often it is seen what is mounted.
+const MOUNTS_SEEN_EVERY: Duration = Duration::from_secs(5);
+
+/// All lanes.
+pub(super) struct Lanes {
+    state: Mutex<State>,
+    next: AtomicU64,
+    metrics: Arc<MailboxMetrics>,
+    files_max: usize,
+    file_systems: Arc<dyn FileSystems>,
+    pub(super) attempt_max: Duration,
+    /// When this server started.
+    since: SystemTime,
+}
+
+#[derive(Default)]
+struct State {
+    /// As many as directories that mail came for, and file systems below them.
+    lanes: Vec<Lane>,
+    /// Directories that mail came for, with the file systems that are mounted below each.
+    roots: Vec<(PathBuf, Vec<PathBuf>)>,
+    mounts: Vec<PathBuf>,
+}
+
+struct Lane {
+    root: PathBuf,
+    mounted: Option<PathBuf>,
+    desk: Arc<Desk>,
+}
+
+impl Lane {
+    fn is_of(&self, root: &Path, mounted: Option<&PathBuf>) -> bool {
+        self.root == root && self.mounted.as_ref() == mounted
+    }
+}
+
+impl State {
+    /// The file system below its root that a mailbox is on.
+    fn mounted(&mut self, place: &MailboxPlace) -> Option<PathBuf> {
+        let known = self.roots.iter().position(|(root, _)| *root == place.root);
+        let number = known.unwrap_or_else(|| {
+            let below = mounts::below(&place.root, &self.mounts);
+            self.roots.push((place.root.to_path_buf(), below));
+            self.roots.len() - 1
+        });
+        let below = &self.roots[number].1;
+        if below.is_empty() { None } else { mounts::of(&place.path(), below).cloned() }
+    }
+
+    fn find(&self, root: &Path, mounted: Option<&PathBuf>) -> Option<usize> {
+        self.lanes.iter().position(|lane| lane.is_of(root, mounted))
+    }
+}
+
+impl std::fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lanes").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        lock(&self.state).lanes.iter().for_each(|lane| lane.desk.close());
+    }
+}
+
+impl Lanes {
+    pub(super) fn new(
+        metrics: &Arc<MailboxMetrics>,
+        files_max: usize,
+        (file_systems, attempt_max): (Arc<dyn FileSystems>, Duration),
+    ) -> Lanes {
+        let state = State { mounts: file_systems.mount_points(), ..State::default() };
+        Lanes {
+            state: Mutex::new(state),
+            next: AtomicU64::new(0),
+            metrics: Arc::clone(metrics),
+            files_max,
+            file_systems,
+            attempt_max,
+            since: SystemTime::now(),
+        }
+    }
+
+    /// The lane of a mailbox; its threads are started when mail first comes for it.
+    pub(super) fn lane_of(&self, place: &MailboxPlace) -> io::Result<(u64, Arc<Desk>)> {
+        let mut state = lock(&self.state);
+        let mut mounted = state.mounted(place);
+        let mounted_lanes = state.lanes.iter().filter(|lane| lane.mounted.is_some()).count();
+        if mounted.is_some()
+            && mounted_lanes >= MOUNTED_LANES_MAX
+            && state.find(&place.root, mounted.as_ref()).is_none()
+        {
+            mounted = None;
+        }
+        let number = match state.find(&place.root, mounted.as_ref()) {
+            Some(number) => number,
+            None if state.lanes.len() >= LANES_MAX => LANES_MAX - 1,
+            None => {
+                let desk = self.open_lane(state.lanes.len())?;
+                state.lanes.push(Lane { root: place.root.to_path_buf(), mounted, desk });
+                let each = self.files_max / state.lanes.len();
+                state.lanes.iter().for_each(|lane| lane.desk.set_files_max(each));
+                state.lanes.len() - 1
+            }
+        };
+        Ok((number as u64, Arc::clone(&state.lanes[number].desk)))
+    }
+
+    fn open_lane(&self, number: usize) -> io::Result<Arc<Desk>> {
+        let metrics = &self.metrics;
+        let desk = Desk::new(Arc::clone(metrics), self.files_max, self.attempt_max);
+        let (desk, owners, counts) = (Arc::new(desk), Arc::default(), Arc::default());
+        let publisher = Publisher::new(Arc::clone(metrics), Arc::clone(&self.file_systems));
+        let writer = Writer {
+            desk: Arc::clone(&desk),
+            owners,
+            counts,
+            publisher: Arc::new(publisher),
+            file_systems: Arc::clone(&self.file_systems),
+            since: self.since,
+        };
+        for n in 0..pace::WRITERS_MAX {
+            let writer = writer.clone();
+            let started = thread::Builder::new()
+                .name(format!("mailbox-{number}-{n}"))
+                .spawn(move || writer.run());
+            match started {
+                // Fewer will do.
+                Err(error) if n == 0 => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(desk)
+    }
+
+    /// The number of a file that is written in pieces, by which its lane is found again.
+    pub(super) fn handle(&self, lane: u64) -> u64 {
+        (lane << LANE_SHIFT) | self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn lane_with(&self, handle: u64) -> Option<Arc<Desk>> {
+        let number = usize::try_from(handle >> LANE_SHIFT).ok()?;
+        lock(&self.state).lanes.get(number).map(|lane| Arc::clone(&lane.desk))
+    }
+
+    /// All there are, with the directories that they are for.
+    pub(super) fn all(&self) -> Vec<(PathBuf, Arc<Desk>)> {
+        let state = lock(&self.state);
+        let shown = |lane: &Lane| {
+            let place = lane.mounted.as_ref().unwrap_or(&lane.root);
+            (place.clone(), Arc::clone(&lane.desk))
+        };
+        state.lanes.iter().map(shown).collect()
+    }
+
+    /// Sees what is mounted now: it counts for mail that comes from now on.
+    fn see_mounts(&self) {
+        let mounts = self.file_systems.mount_points();
+        let mut state = lock(&self.state);
+        if state.mounts != mounts {
+            for (root, below) in &mut state.roots {
+                *below = mounts::below(root, &mounts);
+            }
+            state.mounts = mounts;
+        }
+    }
+}
+
+/// Sees what is mounted, for as long as anybody has the lanes. Without a thread it is what was mounted at the start.
+pub(super) fn follow_mounts(lanes: &Arc<Lanes>) {
+    let lanes: Weak<Lanes> = Arc::downgrade(lanes);
+    let follow = move || {
+        while let Some(lanes) = lanes.upgrade() {
+            lanes.see_mounts();
+            drop(lanes);
+            thread::sleep(MOUNTS_SEEN_EVERY);
+        }
+    };
+    let _ = thread::Builder::new().name("mounts".to_owned()).spawn(follow);
+}
