@@ -48,6 +48,12 @@ impl Found {
         Found { severity, about, text, next_step: String::new(), since: None }
     }
 
+    /// What it is about.
+    #[must_use]
+    pub fn about(&self) -> &str {
+        &self.about
+    }
+
     /// What to do about it.
     #[must_use]
     pub fn next_step(self, next_step: impl Into<String>) -> Found {
@@ -105,7 +111,7 @@ impl Problems {
     /// A kind whose problems keepers set and clear.
     #[must_use]
     pub fn conditions(&self, name: &'static str) -> Conditions {
-        let conditions = Conditions { name, all: Arc::default() };
+        let conditions = Conditions::new(name);
         self.register(Arc::new(conditions.clone()));
         conditions
     }
@@ -157,6 +163,12 @@ pub struct Conditions {
 }
 
 impl Conditions {
+    /// Of a kind that is registered later, or nowhere.
+    #[must_use]
+    pub fn new(name: &'static str) -> Conditions {
+        Conditions { name, all: Arc::default() }
+    }
+
     /// This is wrong from now on, instead of what else was wrong with the same thing. It is `now`.
     pub fn set(&self, found: Found, now: Wall) {
         let mut all = lock(&self.all);

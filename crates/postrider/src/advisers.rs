@@ -7,6 +7,7 @@ use crate::greylist::Greylisting;
 use crate::mta_sts::MtaSts;
 use crate::node_metrics::NodeMetrics;
 use crate::peer_tls::PeerTls;
+use crate::state_files::StateFiles;
 use crate::tls_reports::{Tls, TlsReporting};
 use crate::warmup::KeptWarmups;
 use crate::world::listening_socket::AcceptedSocket;
@@ -69,15 +70,16 @@ pub(crate) fn advisers(
     metrics: &NodeMetrics,
     descriptors: Descriptors,
     (shard, shared): (&ShardSender<AcceptedSocket>, &Shared),
-    console: &Arc<ConsoleLog>,
+    told: (&StateFiles, &Arc<ConsoleLog>),
 ) -> Result<Advisers, String> {
+    let (files, console) = told;
     let resolver = Resolver::following(&config.dns, console);
     let peer_tls = Arc::<PeerTls>::default();
     warn_of_no_dnssec(config, &resolver, console);
     let (dmarc_reports, tls_reports) =
-        reporting(config, &resolver, (shard, metrics, &peer_tls), console)?;
+        reporting(config, &resolver, (shard, metrics, &peer_tls), told)?;
     let fetches = (resolver.clone(), descriptors.fetches_max);
-    let policies = policies(config, fetches, (metrics, &tls_reports), console)?;
+    let policies = policies(config, fetches, (metrics, &tls_reports), (files, console))?;
     let books = Books::new(config, &shared.problems, console);
     Ok(Advisers { resolver, policies, dmarc_reports, tls_reports, books, peer_tls })
 }
@@ -90,10 +92,10 @@ fn policies(
     config: &Config,
     fetches: (Resolver, usize),
     (metrics, reports): (&NodeMetrics, &TlsReporting),
-    console: &Arc<ConsoleLog>,
+    (files, console): (&StateFiles, &Arc<ConsoleLog>),
 ) -> Result<MtaSts, String> {
-    let (spool, console) = (&config.spool.paths[0], Arc::clone(console));
-    let policies = MtaSts::new(spool, fetches, &metrics.policies, reports.clone(), console);
+    let (spool, told) = (&config.spool.paths[0], (files.clone(), Arc::clone(console)));
+    let policies = MtaSts::new(spool, fetches, &metrics.policies, reports.clone(), told);
     let sources = config.routes.iter().map(|route| route.channel.tls_sources());
     let mut sources = sources.filter(|sources| sources.mta_sts).peekable();
     if sources.peek().is_some() {
@@ -110,13 +112,13 @@ fn reporting(
     config: &Config,
     resolver: &Resolver,
     (shard, metrics, peer_tls): (&ShardSender<AcceptedSocket>, &NodeMetrics, &Arc<PeerTls>),
-    console: &Arc<ConsoleLog>,
+    told: (&StateFiles, &Arc<ConsoleLog>),
 ) -> Result<(DmarcReporting, TlsReporting), String> {
     let spool = &config.spool.paths[0];
-    let dmarc = DmarcReporting::new(Dmarc, spool, resolver.clone(), shard.clone(), console);
+    let dmarc = DmarcReporting::new(Dmarc, spool, resolver.clone(), shard.clone(), told);
     dmarc.adopt(config)?;
     let kind = Tls { metrics: Arc::clone(&metrics.tls_reports), peer_tls: Arc::clone(peer_tls) };
-    let tls = TlsReporting::new(kind, spool, resolver.clone(), shard.clone(), console);
+    let tls = TlsReporting::new(kind, spool, resolver.clone(), shard.clone(), told);
     tls.adopt(config)?;
     Ok((dmarc, tls))
 }

@@ -19,7 +19,7 @@ use config::Events;
 use file::LogFile;
 use mta::event::{Event, EventSink, Kind, Position, Recipients, json};
 use mta::metrics::EventMetrics;
-use mta::problems::Watch;
+use mta::problems::{Found, Moment, ProblemKind, Watch};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,20 +69,34 @@ impl Writing {
     fn hangs_for(&self) -> Option<Duration> {
         self.at_disk.under_way(self.started.elapsed()).filter(|time| *time >= HANGS_AFTER)
     }
+}
 
-    /// A sentence, while events can't be written.
-    pub(crate) fn problem(&self) -> Option<String> {
+/// Events that can't be written, or wait for a disk that hangs.
+impl ProblemKind for Writing {
+    fn name(&self) -> &'static str {
+        "event_log"
+    }
+
+    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
         let path = self.path.display();
-        match self.hangs_for() {
-            Some(wait) => Some(format!(
-                "the event log {path} has not answered for {} s: events wait",
-                wait.as_secs()
-            )),
-            None => self
-                .is_failing
-                .load(Ordering::Relaxed)
-                .then(|| format!("the event log {path} can't be written: events wait")),
-        }
+        let text = match self.hangs_for() {
+            Some(wait) => {
+                format!(
+                    "the event log {path} has not answered for {} s: events wait",
+                    wait.as_secs()
+                )
+            }
+            None if self.is_failing.load(Ordering::Relaxed) => {
+                format!("the event log {path} can't be written: events wait")
+            }
+            None => return,
+        };
+        let dropped = self.metrics.dropped.get();
+        let step = match dropped {
+            0 => "look at its disk; mail goes on, and events are kept up to `waiting_max`",
+            _ => "look at its disk; mail goes on, and events are lost",
+        };
+        found(Found::warning(path.to_string(), text).next_step(step));
     }
 }
 

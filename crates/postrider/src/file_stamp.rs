@@ -46,6 +46,8 @@ pub(crate) struct Looks {
     last: Vec<Option<Seen>>,
     /// What was seen last has been read, or tried to be.
     is_read: bool,
+    /// They were as they are told to be when they were looked at last.
+    is_same: bool,
 }
 
 impl Looks {
@@ -54,12 +56,18 @@ impl Looks {
     pub(crate) fn find_change(&mut self, stamps: &[Stamp]) -> bool {
         let seen: Vec<_> = stamps.iter().map(|stamp| Seen::at(stamp.path())).collect();
         let is_same = stamps.iter().zip(&seen).all(|(stamp, seen)| stamp.is(*seen));
+        self.is_same = is_same;
         if is_same || self.last != seen {
             self.is_read = is_same;
             self.last = seen;
             return false;
         }
         !std::mem::replace(&mut self.is_read, true)
+    }
+
+    /// Whether the last look has found what is in use.
+    pub(crate) fn is_same(&self) -> bool {
+        self.is_same
     }
 }
 

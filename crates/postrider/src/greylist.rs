@@ -150,6 +150,11 @@ impl Inner {
 
     fn read(&self, path: &Path) -> Result<File, Unreadable> {
         let (file, records) = File::open(path)?;
+        if file.has_rest() {
+            let path = path.display();
+            let text = format_args!("what was written last to {path} is not whole, and left out");
+            self.console.line(Level::Info, "greylist", text);
+        }
         lock(&self.book).read(records, wall_now());
         Ok(file)
     }

@@ -5,6 +5,7 @@
 //! starting: it is put aside, and whoever kept it decides what is safe without.
 
 use crate::kept_secret::damaged;
+use crate::sealed_text::{self, SEAL_BYTES, Sealed};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{self, File};
@@ -64,14 +65,19 @@ impl KeptFile {
         if bytes.len() as u64 > BYTES_MAX {
             return Err(format!("it is longer than {BYTES_MAX} octets"));
         }
+        let (text, wrong) = match sealed_text::opened(&bytes) {
+            Sealed::Whole(text) | Sealed::Without(text) => (text, None),
+            // Which of the entries it is nobody can know.
+            Sealed::Damaged(text) => (text, Some(sealed_text::DAMAGED.to_owned())),
+        };
         let all: Vec<serde_json::Value> =
-            serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+            serde_json::from_slice(text).map_err(|error| error.to_string())?;
         let (count, mut why) = (all.len(), None);
         let as_entry = |value| serde_json::from_value(value).map_err(|e| why = Some(e.to_string()));
         let entries: Vec<T> = all.into_iter().map(as_entry).filter_map(Result::ok).collect();
         let strange = count - entries.len();
         let why = why.map(|why| format!("{strange} of {count} entries can't be understood: {why}"));
-        Ok((entries, why))
+        Ok((entries, why.or(wrong)))
     }
 
     /// Moves a file that can't be used out of the way. What it was and where it is now, in a sentence.
@@ -122,7 +128,7 @@ impl KeptFile {
     }
 }
 
-/// A JSON array with a line for each entry, and how many had no room.
+/// A JSON array with a line for each entry, sealed, and how many had no room.
 fn lines_of<'e, T: Serialize + 'e>(entries: impl Iterator<Item = &'e T>) -> (Vec<u8>, usize) {
     const END: &[u8] = b"\n]\n";
     let (mut out, mut left_out) = (b"[".to_vec(), 0);
@@ -130,7 +136,8 @@ fn lines_of<'e, T: Serialize + 'e>(entries: impl Iterator<Item = &'e T>) -> (Vec
         // What is kept are structs of texts and numbers, which can always be written.
         let Ok(line) = serde_json::to_vec(entry) else { continue };
         let separator: &[u8] = if out.len() == 1 { b"\n" } else { b",\n" };
-        if (out.len() + separator.len() + line.len() + END.len()) as u64 > BYTES_MAX {
+        let rest = separator.len() + line.len() + END.len() + SEAL_BYTES;
+        if (out.len() + rest) as u64 > BYTES_MAX {
             left_out += 1;
             continue;
         }
@@ -138,7 +145,7 @@ fn lines_of<'e, T: Serialize + 'e>(entries: impl Iterator<Item = &'e T>) -> (Vec
         out.extend_from_slice(&line);
     }
     out.extend_from_slice(END);
-    (out, left_out)
+    (sealed_text::sealed(out), left_out)
 }
 
 #[cfg(test)]
@@ -185,6 +192,13 @@ mod tests {
             assert_eq!(fs::read(directory.path().join("numbers.json.damaged")).unwrap(), content);
             assert_eq!(file.read::<u32>(), all(Vec::new()), "it begins anew");
         }
+        // Another number, where nothing else shows it; the rest may still be right.
+        file.write(&[1, 2, 3]).unwrap();
+        let text = fs::read_to_string(&path).unwrap().replace("2,", "6,");
+        fs::write(&path, text).unwrap();
+        let held = file.read::<u32>();
+        assert_eq!(held.entries, [1, 6, 3]);
+        assert!(held.lost.unwrap().contains("its checksum is wrong"));
         std::os::unix::fs::symlink("nowhere", &path).unwrap();
         assert!(file.read::<u32>().lost.is_some(), "a link that leads nowhere");
     }
@@ -204,7 +218,7 @@ mod tests {
         assert!((400..600).contains(&left_out), "{left_out}");
         assert_eq!(file.read::<String>(), all(texts[..1_000 - left_out].to_vec()));
         // To the octet.
-        let exact = "x".repeat(BYTES_MAX as usize - b"[\n\"\"\n]\n".len());
+        let exact = "x".repeat(BYTES_MAX as usize - b"[\n\"\"\n]\n".len() - SEAL_BYTES);
         file.write(&[&exact]).unwrap();
         assert_eq!(file.read::<String>(), all(vec![exact.clone()]));
         assert!(file.write(&[exact + "x"]).is_err());

@@ -6,7 +6,7 @@ use auth::digest::Sha256;
 use config::Config;
 use mta::seams::Hashing as _;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -26,21 +26,34 @@ pub(crate) struct Kept<const N: usize> {
     pub(crate) trouble: Option<String>,
 }
 
+/// What stands behind the numbers: their CRC-32C. Files of earlier versions have none.
+const CHECKSUM_BYTES: usize = 4;
+
+fn with_checksum(bytes: &[u8]) -> Vec<u8> {
+    [bytes, &crc32c::crc32c(bytes).to_le_bytes()].concat()
+}
+
+/// The numbers of a file.
+fn numbers<const N: usize>(file: &[u8]) -> Option<[u8; N]> {
+    let bytes = *file.first_chunk::<N>()?;
+    (file.len() == N || file == with_checksum(&bytes)).then_some(bytes)
+}
+
 /// Reads a file in the first spool directory; makes it of `fresh` if there is none. One that is damaged is put
 /// aside: it keeps nobody from starting.
 pub(crate) fn kept<const N: usize>(directory: &Path, name: &str, fresh: [u8; N]) -> Kept<N> {
     let path = directory.join(name);
-    let damage = match fs::read(&path) {
-        Ok(bytes) => match bytes.try_into() {
-            Ok(bytes) => return Kept { bytes, trouble: None },
-            Err(_) => {
+    let damage = match read(&path, N + CHECKSUM_BYTES + 1) {
+        Ok(file) => match numbers(&file) {
+            Some(bytes) => return Kept { bytes, trouble: None },
+            None => {
                 let aside = damaged(&path);
                 let moved = fs::rename(&path, &aside).err();
                 let why = moved.map_or_else(
                     || format!("put aside as {}", aside.display()),
                     |error| format!("it cannot be put aside: {error}"),
                 );
-                Some(format!("{} has not {N} octets: {why}", path.display()))
+                Some(format!("{} is damaged: {why}", path.display()))
             }
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -49,9 +62,15 @@ pub(crate) fn kept<const N: usize>(directory: &Path, name: &str, fresh: [u8; N])
             return Kept { bytes: fresh, trouble };
         }
     };
-    let written = write(directory, name, &fresh).err();
+    let written = write(directory, name, &with_checksum(&fresh)).err();
     let unwritten = written.map(|error| format!("cannot write {}: {error}", path.display()));
     Kept { bytes: fresh, trouble: unwritten.or(damage) }
+}
+
+fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// What salts are made of.
@@ -120,13 +139,31 @@ mod tests {
         let made = kept(directory.path(), SPOOL_SALT, [1; 8]);
         assert_eq!(made.bytes, [1; 8]);
         let why = made.trouble.unwrap();
-        assert!(why.contains("spool-salt has not 8 octets") && why.contains(".damaged"), "{why}");
+        assert!(why.contains("spool-salt is damaged") && why.contains(".damaged"), "{why}");
         let aside = fs::read(directory.path().join("spool-salt.damaged")).unwrap();
         assert_eq!(aside, b"short");
         assert_eq!(
             kept(directory.path(), SPOOL_SALT, [2; 8]),
             Kept { bytes: [1; 8], trouble: None }
         );
+        // Any bit, and any end.
+        let path = directory.path().join(SPOOL_SALT);
+        let whole = fs::read(&path).unwrap();
+        let turned = (0..whole.len() * 8).map(|bit| {
+            let mut turned = whole.clone();
+            turned[bit / 8] ^= 1 << (bit % 8);
+            turned
+        });
+        let cut = (0..whole.len()).filter(|length| *length != 8);
+        let long = vec![7; 30 << 20];
+        for bad in turned.chain(cut.map(|length| whole[..length].to_vec())).chain([long]) {
+            fs::write(&path, &bad).unwrap();
+            assert!(kept(directory.path(), SPOOL_SALT, [9; 8]).trouble.is_some(), "{}", bad.len());
+        }
+        // One of an earlier version.
+        fs::write(&path, [5; 8]).unwrap();
+        let old = kept(directory.path(), SPOOL_SALT, [9; 8]);
+        assert_eq!(old, Kept { bytes: [5; 8], trouble: None });
         let nowhere = kept(Path::new("/nonexistent"), SPOOL_SALT, [3; 8]);
         assert_eq!(nowhere.bytes, [3; 8]);
         assert!(nowhere.trouble.is_some());

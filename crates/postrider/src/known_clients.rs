@@ -2,9 +2,9 @@
 //! written now and then by a thread of its own, and at the end. It is advice: one that can't be read is put
 //! aside.
 
-use crate::console::ConsoleLog;
 use crate::kept_secret;
-use mta::console::{Console as _, Level};
+use crate::sealed_text::{self, SEAL_BYTES, Sealed};
+use crate::state_files::StateFiles;
 use mta::shared::Shared;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -25,20 +25,20 @@ const WRITTEN_EVERY: Duration = Duration::from_secs(30);
 const END_NOTICED: Duration = Duration::from_secs(1);
 
 /// Reads the file, and keeps it up to date for as long as anybody has `shared`.
-pub(crate) fn open(directory: &Path, shared: &Arc<Shared>, console: &Arc<ConsoleLog>) {
+pub(crate) fn open(directory: &Path, shared: &Arc<Shared>, files: &StateFiles) {
     let path = directory.join(NAME);
     if let Err(why) = read(&path, shared) {
         let aside = fs::rename(&path, directory.join(DAMAGED));
         let where_to = aside.map_or_else(|e| format!("stays: {e}"), |()| DAMAGED.to_owned());
-        let text =
-            format_args!("no client is known: {why} file={} aside={where_to}", path.display());
-        console.line(Level::Warn, "logins", text);
+        let why = format!("cannot read {}: {why} aside={where_to}", path.display());
+        files.lost("logins", &path, &why, "all clients that log in begin as strangers");
     }
-    let (shared, log) = (Arc::downgrade(shared), Arc::clone(console));
+    let (shared, files) = (Arc::downgrade(shared), files.clone());
     let thread = thread::Builder::new().name("known-clients".to_owned());
-    if let Err(why) = thread.spawn(move || keep(&path, &shared, &log)) {
-        let text = format_args!("clients are strangers after a restart: {why}");
-        console.line(Level::Warn, "logins", text);
+    let (of_thread, at) = (files.clone(), path.clone());
+    if let Err(why) = thread.spawn(move || keep(&path, &shared, &of_thread)) {
+        let why = format!("cannot write {}: {why}", at.display());
+        files.unwritten("logins", &at, &why);
     }
 }
 
@@ -46,11 +46,11 @@ pub(crate) fn open(directory: &Path, shared: &Arc<Shared>, console: &Arc<Console
 pub(crate) fn close(directory: &Path, shared: &Shared) {
     if shared.known_clients.changes() > 0 && directory.is_dir() {
         // What was written before is in place otherwise.
-        let _ = replace(&directory.join(NAME), &shared.known_clients.written(BYTES_MAX));
+        let _ = replace(&directory.join(NAME), shared);
     }
 }
 
-fn keep(path: &Path, shared: &Weak<Shared>, console: &ConsoleLog) {
+fn keep(path: &Path, shared: &Weak<Shared>, files: &StateFiles) {
     let (mut written, mut at) = (0, Instant::now());
     loop {
         thread::sleep(END_NOTICED);
@@ -59,7 +59,7 @@ fn keep(path: &Path, shared: &Weak<Shared>, console: &ConsoleLog) {
         if changes != written && at.elapsed() >= WRITTEN_EVERY {
             // What changes meanwhile is written the next time.
             written = changes;
-            write(path, &shared, console);
+            write(path, &shared, files);
             at = Instant::now();
         }
     }
@@ -70,31 +70,43 @@ fn read(path: &Path, shared: &Shared) -> Result<(), String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened.map_err(|error| error.to_string())?,
     };
-    let mut text = String::new();
-    file.take(BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    if text.len() > BYTES_MAX {
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() > BYTES_MAX {
         return Err("it is too long".to_owned());
     }
-    shared.known_clients.read(&text).map_err(|line| format!("line {line} is none"))
+    let text = match sealed_text::opened(&bytes) {
+        Sealed::Whole(text) => text,
+        Sealed::Without(_) => return Err("it was cut".to_owned()),
+        Sealed::Damaged(_) => return Err(sealed_text::DAMAGED.to_owned()),
+    };
+    let text = str::from_utf8(text).map_err(|error| error.to_string())?;
+    shared.known_clients.read(text).map_err(|line| format!("line {line} is none"))
 }
 
-fn write(path: &Path, shared: &Shared, console: &ConsoleLog) {
-    let text = shared.known_clients.written(BYTES_MAX);
-    if let Err(why) = replace(path, &text) {
-        let text =
-            format_args!("cannot write which clients are known: {why} file={}", path.display());
-        console.line(Level::Warn, "logins", text);
+fn write(path: &Path, shared: &Shared, files: &StateFiles) {
+    match replace(path, shared) {
+        Ok(()) => files.written(path),
+        Err(why) => {
+            let why =
+                format!("cannot write which clients are known: {why} file={}", path.display());
+            files.unwritten("logins", path, &why);
+        }
     }
 }
 
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+fn replace(path: &Path, shared: &Shared) -> io::Result<()> {
+    let text = shared.known_clients.written(BYTES_MAX - SEAL_BYTES);
     // Who was where is nobody else's business.
-    kept_secret::write(path.parent().unwrap_or(path), NAME, text.as_bytes())
+    let sealed = sealed_text::sealed(text.into_bytes());
+    kept_secret::write(path.parent().unwrap_or(path), NAME, &sealed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::console::ConsoleLog;
+    use mta::console::Level;
 
     fn shared() -> Arc<Shared> {
         let text = "[[listener]]\naddress = \"127.0.0.1:2525\"\n[[route]]\ndiscard = {}\n";
@@ -105,19 +117,31 @@ mod tests {
     #[test]
     fn clients_are_known_over_a_restart_and_a_damaged_file_is_put_aside() {
         let directory = tempfile::tempdir().unwrap();
-        let (path, console) =
-            (directory.path().join(NAME), Arc::new(ConsoleLog::stderr(Level::Error)));
+        let path = directory.path().join(NAME);
+        let files = StateFiles::new(&Arc::new(ConsoleLog::stderr(Level::Error)));
         let line = "00000000000000ff 192.0.2.1 2001:db8:1:2::\n";
-        fs::write(&path, line).unwrap();
+        let whole = sealed_text::sealed(line.as_bytes().to_vec());
+        fs::write(&path, &whole).unwrap();
         let first = shared();
-        open(directory.path(), &first, &console);
+        open(directory.path(), &first, &files);
         assert_eq!(first.known_clients.written(1_000), line);
-        write(&path, &first, &console);
-        assert_eq!(fs::read_to_string(&path).unwrap(), line);
-        for bad in [b"00ff nowhere\n".to_vec(), vec![0xff], vec![b'0'; BYTES_MAX + 1]] {
+        write(&path, &first, &files);
+        assert_eq!(fs::read(&path).unwrap(), whole);
+        let sealed = |text: &[u8]| sealed_text::sealed(text.to_vec());
+        let cut = whole[..whole.len() - SEAL_BYTES].to_vec();
+        let other = String::from_utf8(whole).unwrap().replace("192.0.2.1", "192.0.2.7");
+        let bad = [
+            cut,
+            other.into_bytes(),
+            sealed(b"00ff nowhere\n"),
+            sealed(&[0xff]),
+            vec![b'0'; BYTES_MAX + 1],
+            Vec::new(),
+        ];
+        for bad in bad {
             fs::write(&path, &bad).unwrap();
             let second = shared();
-            open(directory.path(), &second, &console);
+            open(directory.path(), &second, &files);
             assert_eq!(second.known_clients.written(1_000), "");
             assert_eq!(fs::read(directory.path().join(DAMAGED)).unwrap(), bad);
             assert!(!path.exists());

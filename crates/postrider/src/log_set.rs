@@ -3,11 +3,15 @@
 
 use crate::console::ConsoleLog;
 use crate::file_disk::FileDisk;
+use crate::logs::{OPENED_WITHIN, no_answer};
+use crate::sealed_text;
+use crate::state_files::StateFiles;
+use crate::under_way::waited_for;
 use mta::console::{Console as _, Level};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 /// The file's name.
@@ -39,7 +43,11 @@ impl LogSet {
     ///
     /// # Errors
     /// A sentence: there is mail in one of them.
-    pub(crate) fn look(paths: &[PathBuf], console: &ConsoleLog) -> Result<LogSet, String> {
+    pub(crate) fn look(
+        paths: &[PathBuf],
+        progress: &dyn Fn(&str),
+        (files, console): (&StateFiles, &ConsoleLog),
+    ) -> Result<LogSet, String> {
         let absolute = |path: &PathBuf| fs::canonicalize(path).unwrap_or_else(|_| path.clone());
         let directories: Vec<PathBuf> = paths.iter().map(absolute).collect();
         let mut known = Vec::new();
@@ -47,13 +55,13 @@ impl LogSet {
             known.push(read(directory).unwrap_or_else(|error| {
                 // Spools of earlier versions have none, and mail may go on without.
                 let path = directory.join(NAME);
-                console.line(
-                    Level::Warn,
-                    "spool",
-                    format_args!(
-                        "cannot read which directories were in use: {error} path={path:?}"
-                    ),
+                let why = format!(
+                    "cannot read which directories were in use: {error} path={}",
+                    path.display()
                 );
+                let so =
+                    "one that is not in `paths` any more is not missed: see that all are there";
+                files.lost("spool", &path, &why, so);
                 None
             }));
         }
@@ -65,6 +73,7 @@ impl LogSet {
         others.retain(|path| !is_here(path));
         let mut missed = BTreeSet::new();
         for path in others {
+            progress(&format!("the spool in {}, which is not in `paths`", path.display()));
             match count_queued(&path) {
                 Ok(0) => {}
                 Ok(count) => {
@@ -112,21 +121,26 @@ impl LogSet {
     }
 }
 
-/// Messages with open recipients in a directory that nobody uses.
+/// Messages with open recipients in a directory that nobody uses. Its disk may not answer.
 fn count_queued(directory: &Path) -> Result<u64, String> {
-    let disk = FileDisk::read_only(directory).map_err(|error| error.to_string())?;
+    let at = directory.to_owned();
+    let opened = waited_for(OPENED_WITHIN, move || FileDisk::read_only(&at));
+    let disk = opened.ok_or_else(no_answer)?.map_err(|error| error.to_string())?;
     spool::count_queued(&disk).map_err(|error| error.to_string())
 }
 
 fn read(directory: &Path) -> io::Result<Option<Known>> {
     let path = directory.join(NAME);
-    match fs::metadata(&path) {
+    let mut bytes = Vec::new();
+    match File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-        Ok(meta) if meta.len() > BYTES_MAX => return Err(io::Error::other("it is too long")),
-        Ok(_) => {}
+        file => file?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?,
+    };
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(io::Error::other("it is too long"));
     }
-    Ok(Some(serde_json::from_slice(&fs::read(&path)?)?))
+    let text = sealed_text::checked(&bytes).map_err(io::Error::other)?;
+    Ok(Some(serde_json::from_slice(text)?))
 }
 
 /// Writes another file, syncs it and puts it in place of the old one.
@@ -134,7 +148,9 @@ fn write(known: &Known) -> io::Result<()> {
     let path = known.directory.join(NAME);
     let fresh = path.with_extension("json.new");
     let mut file = File::create(&fresh)?;
-    file.write_all(&serde_json::to_vec_pretty(known)?)?;
+    let mut text = serde_json::to_vec_pretty(known)?;
+    text.push(b'\n');
+    file.write_all(&sealed_text::sealed(text))?;
     file.sync_all()?;
     fs::rename(&fresh, &path)?;
     File::open(&known.directory)?.sync_all()

@@ -7,13 +7,16 @@ use crate::commit_thread::{Inbound, Log, Tell, mib};
 use crate::console::ConsoleLog;
 use crate::file_disk::FileDisk;
 use crate::log_set::LogSet;
-use crate::world::clock::{Start, seed_of};
+use crate::state_files::StateFiles;
+use crate::under_way::waited_for;
+use crate::world::clock::{Start, seed_of, wall_now};
 use crate::world::listening_socket::AcceptedSocket;
 use config::Config;
 use mta::console::{Console as _, Level};
 use mta::custody::LogPort;
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::LogMetrics;
+use mta::problems::Found;
 use spool::{Durability, Opening, RecoveredMessage, RecoveryReport, SpoolConfig, SpoolStatus};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,7 +103,7 @@ impl ReadLog {
         distribution: &mut Distribution,
         shards: &[ShardSender<AcceptedSocket>],
         (metrics, started): (&Arc<LogMetrics>, Start),
-        console: &Arc<ConsoleLog>,
+        (files, console): (&StateFiles, &Arc<ConsoleLog>),
     ) -> Result<Log, String> {
         let ReadLog { path, disk, opening, inbound, took } = self;
         let began = Instant::now();
@@ -108,6 +111,15 @@ impl ReadLog {
             .finish(&*disk, &mut |message| distribution.take(message))
             .map_err(|error| cannot_recover(&path, &error))?;
         tell_recovered(console, &path, &report, took + began.elapsed());
+        if let Some(first) = report.damage.first() {
+            let (count, path) = (report.damaged_count, path.display());
+            let about = format!("{path} (at the start)");
+            let text = format!(
+                "{count} damages were found in the spool {path} at the start, the first: {first}"
+            );
+            let step = "`postrider spool verify` names them while the server is stopped";
+            files.conditions().set(Found::warning(about, text).next_step(step), wall_now());
+        }
         metrics.damaged.add(report.damaged_count);
         let kept = report.kept_blobs_count;
         metrics.orphan_blobs_removed.add(report.orphan_blobs_count.saturating_sub(kept));
@@ -129,11 +141,33 @@ fn cannot_recover(path: &Path, error: &spool::SpoolError) -> String {
     format!("cannot recover the spool {}: {error}", path.display())
 }
 
+/// A directory of a spool is opened within this: what takes longer does not answer.
+pub(crate) const OPENED_WITHIN: Duration = Duration::from_secs(20);
+
+/// What is said of a disk that does not answer.
+pub(crate) fn no_answer() -> String {
+    format!("its disk has not answered for {} s", OPENED_WITHIN.as_secs())
+}
+
 /// Opens every spool directory.
-pub(crate) fn open_disks(config: &Config, files_max: usize) -> Result<Vec<Arc<FileDisk>>, String> {
+///
+/// # Errors
+/// A sentence that names one that can't be opened.
+pub(crate) fn open_disks(
+    config: &Config,
+    files_max: usize,
+    progress: &dyn Fn(&str),
+) -> Result<Vec<Arc<FileDisk>>, String> {
     let open = |path: &PathBuf| {
-        let disk = FileDisk::open(path)
-            .map_err(|error| format!("cannot open the spool {}: {error}", path.display()))?;
+        progress(&format!("the spool in {}", path.display()));
+        let at = path.clone();
+        let opened = waited_for(OPENED_WITHIN, move || FileDisk::open(&at));
+        let disk = match opened {
+            Some(opened) => opened.map_err(|error| error.to_string()),
+            None => Err(no_answer()),
+        };
+        let disk =
+            disk.map_err(|why| format!("cannot open the spool {}: {why}", path.display()))?;
         Ok(Arc::new(disk.keep_open(files_max)))
     };
     config.spool.paths.iter().map(open).collect()
@@ -146,13 +180,17 @@ pub(crate) fn open_disks(config: &Config, files_max: usize) -> Result<Vec<Arc<Fi
 pub(crate) fn read_logs(
     config: &Config,
     disks: Vec<Arc<FileDisk>>,
-    console: &ConsoleLog,
+    progress: &dyn Fn(&str),
+    (files, console): (&StateFiles, &ConsoleLog),
 ) -> Result<Vec<ReadLog>, String> {
     // What is only in memory is missed nowhere.
     let is_kept = config.spool.durability != config::Durability::Memory;
-    let set = is_kept.then(|| LogSet::look(&config.spool.paths, console)).transpose()?;
+    let set = is_kept
+        .then(|| LogSet::look(&config.spool.paths, progress, (files, console)))
+        .transpose()?;
     let mut logs = Vec::new();
     for (number, (path, disk)) in config.spool.paths.iter().zip(disks).enumerate() {
+        progress(&format!("the spool in {}", path.display()));
         let log = u8::try_from(number).map_err(|_| "more than 256 spool paths".to_owned())?;
         let began = Instant::now();
         let opening = Opening::read(&*disk, spool_config(&config.spool, log))

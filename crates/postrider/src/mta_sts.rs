@@ -9,6 +9,7 @@ mod keeper;
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
+use crate::state_files::StateFiles;
 use crate::tls_reports::TlsReporting;
 use crate::world::clock::wall_now;
 use crate::world::resolver::Resolver;
@@ -51,6 +52,7 @@ struct Inner {
     asks: Mutex<Option<mpsc::UnboundedSender<Ask>>>,
     metrics: Arc<PolicyMetrics>,
     reports: TlsReporting,
+    files: StateFiles,
     console: Arc<ConsoleLog>,
 }
 
@@ -71,7 +73,7 @@ impl MtaSts {
         (resolver, fetches_max): (Resolver, usize),
         metrics: &Arc<PolicyMetrics>,
         reports: TlsReporting,
-        console: Arc<ConsoleLog>,
+        (files, console): (StateFiles, Arc<ConsoleLog>),
     ) -> MtaSts {
         MtaSts(Arc::new(Inner {
             directory: spool.join(NAME),
@@ -81,6 +83,7 @@ impl MtaSts {
             asks: Mutex::default(),
             metrics: Arc::clone(metrics),
             reports,
+            files,
             console,
         }))
     }
@@ -114,6 +117,7 @@ impl MtaSts {
             report: Arc::new(move |text: &str| {
                 console.line(Level::Warn, "mta_sts", format_args!("{text}"));
             }),
+            files: inner.files.clone(),
         };
         let (sender, receiver) = mpsc::unbounded_channel();
         thread::Builder::new()

@@ -19,8 +19,10 @@ use crate::problems::{ProblemFinder, ProblemList};
 use crate::reload::Reloadable;
 use crate::replacement::salt;
 use crate::reply_classes;
+use crate::secrets::WatchedSecrets;
 use crate::shard_thread::{AcceptorSeed, Bound, Common, ShardSeed};
 use crate::signing_keys::SigningKeys;
+use crate::state_files::StateFiles;
 use crate::suspensions::Suspensions;
 use crate::tables::{Registry, TableNumbers};
 use crate::tokens::Tokens;
@@ -35,6 +37,7 @@ use mail::Wall;
 use mta::clock::ClockDoubt;
 use mta::console::{Console as _, Level};
 use mta::control::{Effect, ShardPort, SourceItem};
+use mta::custody::COMMIT_MAX;
 use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{LogMetrics, Metrics};
@@ -50,10 +53,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 /// How long transactions may go on after a stop was asked for.
-pub(crate) const GRACE_MS: u64 = 5_000;
+pub(crate) const GRACE_MS: u64 = 4_500;
 
 /// What is to be written at the end is waited for so long, where a disk does not answer.
 const CLOSE_MAX: Duration = Duration::from_secs(3);
+
+/// The same where it is known that the disk of a spool does not answer: what is left is done again after the next start.
+const HANGING_GRACE_MS: u64 = 2_000;
+const HANGING_CLOSE_MAX: Duration = Duration::from_millis(500);
 
 /// Where a shard takes what others send it.
 type Inbox = mpsc::UnboundedReceiver<ShardMessage<AcceptedSocket>>;
@@ -86,26 +93,28 @@ impl Node {
         console: &Arc<ConsoleLog>,
         progress: &dyn Fn(&str),
     ) -> Result<Node, String> {
-        let started = Start::now();
+        let (started, files) = (Start::now(), StateFiles::new(console));
         // First of all: what is wrong with them is told like mistakes of the configuration.
-        progress("tables");
-        let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
+        let at_table = |name: &str| progress(&format!("table {name}"));
+        let tables = Registry::open(config, started, console, &at_table);
+        let tables = tables.map_err(|all| all.join("\n"))?;
         progress("files of classes and shaping");
         let replies = reply_classes::read_with_rules(config).map_err(|all| all.join("\n"))?;
         progress("certificates and keys");
-        let (certificates, signing_keys) = open_keys(config, console)?;
+        let (certificates, keys) = open_keys(config, console)?;
         check_owners(config)?;
         let (senders, inboxes) = ways_in(shards);
         let metrics = NodeMetrics::new(shards, config.spool.paths.len());
         let descriptors = claim(config, shards, console);
         progress(&spools(config));
-        let disks = open_disks(config, descriptors.log_files_max)?;
+        let disks = open_disks(config, descriptors.log_files_max, progress)?;
         let clock = doubt_clock(config, console);
-        let logs = read_logs(config, disks, console)?;
+        let logs = read_logs(config, disks, progress, (&files, console))?;
         let events = start_events(config, &metrics, console)?;
-        let shared = shared(config, clock, descriptors, &metrics, replies, console)?;
+        let shared = shared(config, clock, descriptors, &metrics, replies, (&files, console))?;
         let (suspensions, effects) = open_kept(config, &shared, console);
-        let advisers = advisers(config, &metrics, descriptors, (&senders[0], &shared), console)?;
+        let advisers =
+            advisers(config, &metrics, descriptors, (&senders[0], &shared), (&files, console))?;
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
@@ -129,9 +138,9 @@ impl Node {
         let (distribution, receivers) = Distribution::new(shards);
         let received = inboxes.into_iter().zip(receivers);
         let threads = start_shards(&common, received, &metrics, events.as_ref(), acceptor)?;
-        let logs = start_logs(&common, logs, distribution, &metrics)?;
-        let problems = Arc::new(ProblemList::start(&common, &logs)?);
-        let reloadable = reloadable(&common, signing_keys, problems, &metrics)?;
+        let logs = start_logs(&common, logs, distribution, &metrics, &files)?;
+        let problems = Arc::new(ProblemList::start(&common, &logs, events.as_ref())?);
+        let reloadable = reloadable(&common, keys, problems, &metrics, &files)?;
         Ok(Node {
             orders: Orders::start(suspensions, effects, senders.clone(), console)?,
             shards: senders,
@@ -232,13 +241,10 @@ impl Node {
             files.tables.under_way.clone(),
             files.certificates.under_way.clone(),
             files.signing_keys.under_way.clone(),
+            files.secrets.under_way.clone(),
             self.orders.under_way.clone(),
         ];
-        let writing = self.events.as_ref().map(EventLog::writing);
-        Arc::new(move || {
-            let events = writing.iter().filter_map(|writing| writing.problem());
-            works.iter().flat_map(UnderWay::problems).chain(events).collect()
-        })
+        Arc::new(move || works.iter().flat_map(UnderWay::problems).collect())
     }
 
     /// A sentence about each pool that is nearly used up.
@@ -247,14 +253,27 @@ impl Node {
         shared.pressures().into_iter().chain(shared.rules.trouble(wall_now())).collect()
     }
 
+    /// How long a stop lets transactions finish, and waits for what it closes.
+    fn patience(&self) -> (u64, Duration) {
+        let now = self.started.elapsed();
+        let hangs = |log: &Log| {
+            log.port.condition.commit.under_way(now).is_some_and(|time| time > COMMIT_MAX)
+        };
+        match self.logs.iter().any(hangs) || !self.orders.under_way.problems().is_empty() {
+            true => (HANGING_GRACE_MS, HANGING_CLOSE_MAX),
+            false => (GRACE_MS, CLOSE_MAX),
+        }
+    }
+
     /// Stops: no new connections, transactions finish for a while, the rest gets 421, what was
     /// delivered is settled, the logs are closed. Whatever hangs is left as it is after some seconds.
     pub(crate) async fn stop(self, console: &Arc<ConsoleLog>) {
         let _ = self.stop_accepting.send(true);
+        let (grace_ms, close_max) = self.patience();
         let mut waiting = Vec::new();
         for shard in &self.shards {
             let (done, stopped) = oneshot::channel();
-            let _ = shard.send(ShardMessage::Stop { grace_ms: GRACE_MS, done });
+            let _ = shard.send(ShardMessage::Stop { grace_ms, done });
             waiting.push(stopped);
         }
         let all = async {
@@ -264,14 +283,14 @@ impl Node {
             }
         };
         // It settles and says 421 after the grace.
-        let shards_max = Duration::from_millis(GRACE_MS) + CLOSE_MAX;
+        let shards_max = Duration::from_millis(grace_ms) + close_max;
         if timeout(shards_max, all).await.is_err() {
             console.line(Level::Error, "stop", format_args!("a shard hangs: it is not waited for"));
         }
-        let _ = timeout(CLOSE_MAX, self.orders.give(Order::Keep)).await;
+        let _ = timeout(close_max, self.orders.give(Order::Keep)).await;
         let (logs, reloadable) = (self.logs, self.reloadable);
         drop(self.shards);
-        let closed = within(CLOSE_MAX, move || {
+        let closed = within(close_max, move || {
             reloadable.dmarc_reports.finish();
             reloadable.tls_reports.finish();
             // While nobody else may have the spool directory.
@@ -317,19 +336,23 @@ pub(crate) async fn within<T: Send + 'static>(
 /// What a reload changes.
 fn reloadable(
     common: &Common,
-    signing_keys: Arc<SigningKeys>,
+    (signing_keys, secrets): Keys,
     problems: Arc<ProblemList>,
     metrics: &NodeMetrics,
+    files: &StateFiles,
 ) -> Result<Reloadable, String> {
     let common = common.clone();
     let (config, console) = (common.config, common.console);
+    common.shared.problems.register(Arc::new(signing_keys.troubles.clone()));
+    common.shared.problems.register(Arc::new(secrets.troubles.clone()));
     Ok(Reloadable {
-        acme: Acme::open(&config, &common.certificates, &metrics.acme, &console)?,
+        acme: Acme::open(&config, &common.certificates, &metrics.acme, (files, &console))?,
         shards: common.shards,
         shared: common.shared,
         tables: common.tables,
         certificates: common.certificates,
         signing_keys,
+        secrets,
         dmarc_reports: common.dmarc_reports,
         tls_reports: common.tls_reports,
         books: common.books,
@@ -366,26 +389,28 @@ fn bound_addresses(when_bound: &std_mpsc::Receiver<Bound>) -> Result<Vec<SocketA
 
 /// Has users of whom nothing is stored shown the same salts at each start, and messages in mailboxes the
 /// same names. What can't be kept is for this start.
-fn keep_salts(config: &Config, shared: Shared, console: &ConsoleLog) -> Result<Shared, String> {
+fn keep_salts(config: &Config, shared: Shared, files: &StateFiles) -> Result<Shared, String> {
     let directory = &config.spool.paths[0];
-    let console: &dyn mta::console::Console = console;
     let mut fresh = [0; 8];
     fresh.copy_from_slice(&salt()?[..8]);
     let names = kept(directory, kept_secret::SPOOL_SALT, fresh);
-    let troubles = shared.problems.conditions("state_file");
     if let Some(why) = names.trouble {
-        let what = "a message that was being delivered at the last stop may be there twice";
-        console.warn("mailboxes", format_args!("{why}; {what}"));
-        troubles.set(Found::warning(kept_secret::SPOOL_SALT, why).next_step(what), wall_now());
+        let so = "a message that was being delivered at the last stop may be there twice";
+        files.lost("mailboxes", &directory.join(kept_secret::SPOOL_SALT), &why, so);
     }
     let shared = shared.with_spool_salt(u64::from_le_bytes(names.bytes));
     if config.listeners.iter().any(|listener| listener.protocol.needs_login()) {
         let secret = kept_secret::login_salts(directory);
         if let Some(why) = secret.trouble {
-            console.warn("logins", format_args!("salts of unknown users change: {why}"));
-            troubles.set(Found::warning(kept_secret::LOGIN_SALTS, why), wall_now());
+            let so =
+                "salts of unknown users change: copy the file from a server with the same users";
+            files.lost("logins", &directory.join(kept_secret::LOGIN_SALTS), &why, so);
         }
         shared.salts.set_secret(secret.bytes);
+    }
+    if let Some(why) = kept_secret::keep_return_paths(config, directory) {
+        let so = "DSNs about earlier mail of the gateway become messages";
+        files.lost("x400", &directory.join(kept_secret::LOGIN_SALTS), &why, so);
     }
     Ok(shared)
 }
@@ -417,7 +442,7 @@ fn shared(
     descriptors: Descriptors,
     metrics: &NodeMetrics,
     (classes, rules): (Arc<Classes>, Rules),
-    console: &Arc<ConsoleLog>,
+    (files, console): (&StateFiles, &Arc<ConsoleLog>),
 ) -> Result<Arc<Shared>, String> {
     let shards = u16::try_from(metrics.shards.len()).unwrap_or(u16::MAX);
     let shared = Shared::new(config, shards)
@@ -426,17 +451,14 @@ fn shared(
         .with_clock(clock)
         .with_connections(descriptors.sessions_max, descriptors.egress_max)
         .with_lookups(descriptors.lookups_max);
+    shared.problems.register(Arc::new(files.conditions().clone()));
     shared.set_classes(classes);
     shared.rules.set_rules(rules);
-    let shared = keep_salts(config, shared, console)?;
-    if let Some(why) = kept_secret::keep_return_paths(config, &config.spool.paths[0]) {
-        let console: &dyn mta::console::Console = &**console;
-        console.warn("x400", format_args!("DSNs about earlier mail become messages: {why}"));
-    }
+    let shared = keep_salts(config, shared, files)?;
     let shared = Arc::new(shared);
     own_mailbox::watch(&shared, console);
     if config.spool.durability != config::Durability::Memory {
-        known_clients::open(&config.spool.paths[0], &shared, console);
+        known_clients::open(&config.spool.paths[0], &shared, files);
     }
     Ok(shared)
 }
@@ -447,10 +469,11 @@ fn start_logs(
     logs: Vec<ReadLog>,
     mut distribution: Distribution,
     metrics: &NodeMetrics,
+    files: &StateFiles,
 ) -> Result<Vec<Log>, String> {
     let Common { config, console, shards, started, .. } = common;
     let start = |(log, metrics): (ReadLog, &Arc<LogMetrics>)| {
-        log.start(config, &mut distribution, shards, (metrics, *started), console)
+        log.start(config, &mut distribution, shards, (metrics, *started), (files, console))
     };
     let logs = logs.into_iter().zip(&metrics.logs).map(start).collect::<Result<_, _>>()?;
     distribution.finish();
@@ -529,12 +552,18 @@ fn start_events(
         .map_err(|error| format!("cannot start a thread: {error}"))
 }
 
-/// Certificates and keys that sign, as they are in files now.
+/// Keys that sign, and files with logins.
+type Keys = (Arc<SigningKeys>, WatchedSecrets);
+
+/// Certificates and keys, as they are in files now.
 fn open_keys(
     config: &Arc<Config>,
     console: &Arc<ConsoleLog>,
-) -> Result<(Arc<Certificates>, Arc<SigningKeys>), String> {
-    Ok((Certificates::open(config, console)?, SigningKeys::open(config, console)?))
+) -> Result<(Arc<Certificates>, Keys), String> {
+    let secrets = WatchedSecrets::new(console);
+    secrets.watch(config)?;
+    let signing_keys = SigningKeys::open(config, console)?;
+    Ok((Certificates::open(config, console)?, (signing_keys, secrets)))
 }
 
 /// Takes as many descriptors as there may be, and says where those are fewer than the configuration counts on.

@@ -7,13 +7,16 @@ mod services;
 mod watch;
 
 use crate::commit_thread::Log;
+use crate::event_log::EventLog;
 use crate::shard_thread::Common;
+use crate::tables::TableProblems;
 use crate::world::clock::{Start, wall_now};
 use crate::world::mailbox_files::HangingMailboxes;
 use config::Config;
 use logs::Logs;
 use mta::problems::{Moment, Problem, Problems};
-pub(crate) use roots::{MailboxRoots, missing_roots};
+use roots::NeededPaths;
+pub(crate) use roots::missing_roots;
 use services::{Clock, NameServers};
 use std::sync::Arc;
 use watch::Watching;
@@ -24,7 +27,7 @@ pub(crate) type ProblemFinder = Arc<dyn Fn() -> Vec<Problem> + Send + Sync>;
 /// The list of a running relay.
 pub(crate) struct ProblemList {
     problems: Arc<Problems>,
-    roots: Arc<MailboxRoots>,
+    mailboxes: Arc<NeededPaths>,
     started: Start,
     /// As long as somebody is to see it.
     _watching: Watching,
@@ -35,26 +38,38 @@ impl ProblemList {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn start(common: &Common, logs: &[Log]) -> Result<ProblemList, String> {
+    pub(crate) fn start(
+        common: &Common,
+        logs: &[Log],
+        events: Option<&EventLog>,
+    ) -> Result<ProblemList, String> {
         let Common { config, shared, console, started, .. } = common;
         let started = *started;
         let problems = Arc::clone(&shared.problems);
-        let roots = Arc::new(MailboxRoots::new(started));
-        roots.adopt(config);
+        let mailboxes = Arc::new(NeededPaths::mailboxes(started));
+        // They are what they were at the start.
+        let others = Arc::new(NeededPaths::others(started));
+        for needed in [&mailboxes, &others] {
+            needed.adopt(config);
+            problems.register(Arc::clone(needed) as _);
+        }
         problems.register(Arc::new(Logs::of(&config.spool.paths, logs)));
+        if let Some(events) = events {
+            problems.register(events.writing());
+        }
         problems.register(Arc::new(Clock(Arc::downgrade(shared))));
         problems.register(Arc::new(NameServers(Arc::downgrade(shared))));
-        problems.register(Arc::clone(&roots) as _);
         problems.register(Arc::clone(&common.certificates) as _);
+        problems.register(Arc::new(TableProblems::of(&common.tables)));
         problems.register(Arc::new(HangingMailboxes(common.store.watcher())));
         let watching = Watching::start(&problems, started, console)
             .map_err(|error| format!("cannot start a thread: {error}"))?;
-        Ok(ProblemList { problems, roots, started, _watching: watching })
+        Ok(ProblemList { problems, mailboxes, started, _watching: watching })
     }
 
     /// Follows a configuration.
     pub(crate) fn adopt(&self, config: &Config) {
-        self.roots.adopt(config);
+        self.mailboxes.adopt(config);
     }
 
     /// Asks when called, for as long as anybody wants to know.

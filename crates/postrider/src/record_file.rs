@@ -32,6 +32,8 @@ pub(crate) struct RecordFile {
     end: u64,
     /// There may be something behind `end`: half a batch.
     has_rest: bool,
+    /// It says itself up to where it is synced; those of an earlier version don't.
+    has_mark: bool,
     /// It is written anew once it is so long, in octets.
     rewritten_at: u64,
     /// It is not written any more once it is so long and can't be written anew.
@@ -73,11 +75,17 @@ impl RecordFile {
             .map_err(|error| Unreadable::NotNow(error.to_string()))?;
         let (salt, live, end) = format::read(&bytes).map_err(|damage| match damage {
             Damage::Version(_) => Unreadable::NotNow(damage.to_string()),
-            Damage::Header | Damage::Batch(_) => Unreadable::Damaged(damage.to_string()),
+            Damage::Header | Damage::Batch(_) | Damage::Cut(..) => {
+                Unreadable::Damaged(damage.to_string())
+            }
         })?;
         live.iter().for_each(|(key, record)| take(key, record));
         let opened = RecordFile::new(path, file, salt, &live);
-        Ok(RecordFile { end: end as u64, has_rest: end < bytes.len(), ..opened })
+        let has_mark = format::has_mark(&bytes);
+        // One without a mark is written anew with the next change.
+        let rewritten_at = if has_mark { opened.rewritten_at } else { 0 };
+        let has_rest = end < bytes.len();
+        Ok(RecordFile { end: end as u64, has_rest, has_mark, rewritten_at, ..opened })
     }
 
     /// One that begins with this salt, and is going to hold this.
@@ -89,6 +97,7 @@ impl RecordFile {
             salt,
             end: HEADER_BYTES as u64,
             has_rest: false,
+            has_mark: true,
             rewritten_at,
             bytes_max: GROWTH_MAX * rewritten_at,
             damage: None,
@@ -125,7 +134,13 @@ impl RecordFile {
     /// # Errors
     /// For people.
     pub(crate) fn seal(&mut self) -> Result<(), String> {
-        self.write(std::iter::empty::<(&[u8], Option<&[u8]>)>())
+        self.write(std::iter::empty::<(&[u8], Option<&[u8]>)>())?;
+        self.file.sync_data().map_err(|error| error.to_string())
+    }
+
+    /// Whether there was half a batch at its end, of which nobody was told that it is on disk.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.has_rest
     }
 
     /// Whether what is written here is read at the next start.
@@ -155,7 +170,10 @@ impl RecordFile {
             self.file.write_all_at(&batch, self.end)?;
             self.end += batch.len() as u64;
             if is_seal {
-                return Ok(());
+                // All of it is synced before it is in its place.
+                return self
+                    .file
+                    .write_all_at(&format::mark(&self.salt, self.end), format::MARK_AT);
             }
         }
     }
@@ -170,6 +188,10 @@ impl RecordFile {
         self.file.sync_data()?;
         self.has_rest = false;
         self.end += batch.len() as u64;
+        if self.has_mark {
+            // What can't be marked is on disk all the same. It is synced with the next batch.
+            let _ = self.file.write_all_at(&format::mark(&self.salt, self.end), format::MARK_AT);
+        }
         Ok(())
     }
 
@@ -194,7 +216,10 @@ impl RecordFile {
 fn locked(path: &Path) -> Result<Option<Locked>, Unreadable> {
     match file_lock::open(path, OpenOptions::new().read(true).write(true)) {
         Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match path.is_symlink() {
+            true => Err(Unreadable::NotNow("it is a link that leads nowhere".into())),
+            false => Ok(None),
+        },
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             Err(Unreadable::NotNow("another process has it open".into()))
         }

@@ -14,11 +14,12 @@ use crate::mutex::lock;
 use crate::orders::Told;
 use crate::problems::ProblemList;
 use crate::reply_classes;
-use crate::secrets;
+use crate::secrets::{self, WatchedSecrets};
 use crate::signing_keys::{self, SigningKeys};
 use crate::tables::{PreparedTables, Registry};
 use crate::tls_reports::TlsReporting;
 use crate::tokens::Tokens;
+use crate::under_way::HANGS_AFTER;
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::mailbox_files::check_owners;
 use crate::world::resolver::Resolver;
@@ -51,6 +52,7 @@ pub(crate) struct Reloadable {
     pub(crate) certificates: Arc<Certificates>,
     pub(crate) acme: Acme,
     pub(crate) signing_keys: Arc<SigningKeys>,
+    pub(crate) secrets: WatchedSecrets,
     pub(crate) dmarc_reports: DmarcReporting,
     pub(crate) tls_reports: TlsReporting,
     pub(crate) books: Books,
@@ -145,7 +147,7 @@ impl Reloadable {
             let kept = kept_from_start(&self.first, &config);
             let mut text = format!("configuration reloaded from {}{kept}", config.file_name());
             // It is in force by now.
-            let unwatched = secrets::watch(&config, Arc::clone(console)).err();
+            let unwatched = self.secrets.watch(&config).err();
             let unwatched = unwatched.map(|why| format!("secrets are not read again: {why}"));
             for warning in load::warnings_of(&config).chain(unwatched) {
                 console.line(Level::Warn, "config", format_args!("{warning}"));
@@ -314,9 +316,10 @@ impl Reloads {
 
     /// A sentence about one that hangs.
     pub(crate) fn problem(&self) -> Option<String> {
-        let current = self.current.as_ref().filter(|current| current.is_late)?;
-        let (what, seconds) = (current.step.what(), current.began.elapsed().as_secs());
-        Some(format!("a reload has not read {what} for {seconds} s"))
+        let current = self.current.as_ref()?;
+        let (what, wait) = (current.step.what(), current.began.elapsed());
+        let seconds = wait.as_secs();
+        (wait >= HANGS_AFTER).then(|| format!("a reload has not read {what} for {seconds} s"))
     }
 }
 

@@ -87,6 +87,30 @@ pub(crate) fn first_line(
     Ok(Zeroizing::new(line.to_owned()))
 }
 
+/// The same, on a thread of its own: the file may hang, and others have something to do meanwhile.
+///
+/// # Errors
+/// Why there is none, with the place.
+pub(crate) async fn first_line_aside(
+    key: &'static str,
+    written: &Path,
+    bytes_max: usize,
+) -> Result<Zeroizing<String>, String> {
+    let written = written.to_owned();
+    aside(move || first_line(key, &written, bytes_max)).await
+}
+
+/// What `work` gives, on a thread where it may wait for a disk.
+///
+/// # Errors
+/// As `work` says.
+pub(crate) async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err("the server is stopping".to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,10 +3,14 @@
 use crate::console::ConsoleLog;
 use crate::file_stamp::{LOOK_EVERY, Seen};
 use crate::secret_place::Place;
+use crate::under_way::UnderWay;
+use crate::world::clock::wall_now;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use config::{Config, PASSWORD_BYTES_MAX, Secret, SecretFile};
 use mta::console::Console;
+use mta::problems::{Conditions, Found};
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -122,51 +126,86 @@ pub(crate) fn read_base64url(path: &Path) -> Result<Secret, String> {
     }
 }
 
-/// Reads what routes log in with again when it changes, for as long as the configuration is in force.
-///
-/// # Errors
-/// When the system gives no thread for that.
-pub(crate) fn watch(config: &Arc<Config>, console: Arc<ConsoleLog>) -> Result<(), String> {
-    let files = config.secret_files().map(|(_, file)| Arc::downgrade(file));
-    let files: Vec<Weak<SecretFile>> = files.collect();
-    if files.is_empty() {
-        return Ok(());
-    }
-    let look = move || look_on(&files, &*console);
-    let thread = thread::Builder::new().name("secrets".to_owned()).spawn(look);
-    thread.map(drop).map_err(|error| format!("cannot start a thread: {error}"))
+/// The files that routes log in with, read again when they change.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchedSecrets {
+    console: Arc<ConsoleLog>,
+    /// Why files that have changed are not used.
+    pub(crate) troubles: Conditions,
+    /// Looks at them.
+    pub(crate) under_way: UnderWay,
 }
 
-fn look_on(files: &[Weak<SecretFile>], console: &dyn Console) {
-    let seen_now = |file: &SecretFile| match Place::of(file.path()?).ok()? {
-        Place::File(path) => Seen::at(&path),
-        // The environment is what it was at the start.
-        Place::Variable(_) => None,
-    };
-    let see = |file: &Weak<SecretFile>| file.upgrade().and_then(|file| seen_now(&file));
-    // What is read, and what was seen at the last look: a file may be written still.
-    let mut read: Vec<_> = files.iter().map(see).collect();
-    let mut last = read.clone();
-    loop {
-        thread::sleep(LOOK_EVERY);
-        if files.iter().all(|file| file.strong_count() == 0) {
-            return;
+impl WatchedSecrets {
+    pub(crate) fn new(console: &Arc<ConsoleLog>) -> WatchedSecrets {
+        let (console, under_way) = (Arc::clone(console), UnderWay::default());
+        WatchedSecrets { console, troubles: Conditions::new("secret"), under_way }
+    }
+
+    /// Looks at those of a configuration, for as long as it is in force.
+    ///
+    /// # Errors
+    /// When the system gives no thread for that.
+    pub(crate) fn watch(&self, config: &Arc<Config>) -> Result<(), String> {
+        let files = config.secret_files().map(|(_, file)| Arc::downgrade(file));
+        let files: Vec<Weak<SecretFile>> = files.collect();
+        if files.is_empty() {
+            return Ok(());
         }
-        for (at, file) in files.iter().enumerate() {
-            let Some(file) = file.upgrade() else { continue };
-            let seen = seen_now(&file);
-            if seen != read[at] && seen == last[at] {
-                read[at] = seen;
-                match read_login(&file) {
-                    Ok(()) => {
-                        console.info("login", format_args!("{} read anew", file.source()));
-                    }
-                    Err(why) => {
-                        console.error("login", format_args!("the login stays as it was: {why}"));
-                    }
-                }
+        let this = self.clone();
+        let look = move || this.look_on(&files);
+        let thread = thread::Builder::new().name("secrets".to_owned()).spawn(look);
+        thread.map(drop).map_err(|error| format!("cannot start a thread: {error}"))
+    }
+
+    fn look_on(&self, files: &[Weak<SecretFile>]) {
+        let see = |file: &SecretFile| {
+            let _work = self.under_way.begin(file.source().to_string());
+            match Place::of(file.path()?).ok()? {
+                Place::File(path) => Seen::at(&path),
+                // The environment is what it was at the start.
+                Place::Variable(_) => None,
             }
-            last[at] = seen;
+        };
+        // What is read, and what was seen at the last look: a file may be written still.
+        let first = |file: &Weak<SecretFile>| file.upgrade().and_then(|file| see(&file));
+        let mut read: Vec<_> = files.iter().map(first).collect();
+        let mut last = read.clone();
+        let mut told = BTreeSet::new();
+        loop {
+            thread::sleep(LOOK_EVERY);
+            if files.iter().all(|file| file.strong_count() == 0) {
+                told.iter().for_each(|source: &String| self.troubles.clear(source));
+                return;
+            }
+            for (at, file) in files.iter().enumerate() {
+                let Some(file) = file.upgrade() else { continue };
+                let seen = see(&file);
+                if seen != read[at] && seen == last[at] {
+                    read[at] = seen;
+                    self.read(&file, &mut told);
+                }
+                last[at] = seen;
+            }
+        }
+    }
+
+    fn read(&self, file: &SecretFile, told: &mut BTreeSet<String>) {
+        let (console, source): (&dyn Console, _) = (&*self.console, file.source().to_string());
+        let _work = self.under_way.begin(file.source().to_string());
+        match read_login(file) {
+            Ok(()) => {
+                self.troubles.clear(&source);
+                console.info("login", format_args!("{source} read anew"));
+            }
+            Err(why) => {
+                let text = format!("the login stays as it was: {why}");
+                console.error("login", format_args!("{text}"));
+                let found = Found::warning(&source, text);
+                let step = "mend the file: it is read anew when it changes";
+                self.troubles.set(found.next_step(step), wall_now());
+                told.insert(source);
+            }
         }
     }
 }

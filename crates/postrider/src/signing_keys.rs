@@ -6,11 +6,13 @@ use crate::file_stamp::{LOOK_EVERY, Looks, Seen, Stamp};
 use crate::mutex::lock;
 use crate::pem;
 use crate::under_way::UnderWay;
+use crate::world::clock::wall_now;
 use auth::dkim::SigningKey;
 use channels::key_files;
 use config::Config;
 use mta::answer::Answer;
 use mta::console::Console;
+use mta::problems::{Conditions, Found};
 use mta::seams::{KeyFiles, ReadKey};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -26,7 +28,12 @@ pub(crate) struct SigningKeys {
     console: Arc<ConsoleLog>,
     /// Looks at their files.
     pub(crate) under_way: UnderWay,
+    /// Why files that have changed are not used.
+    pub(crate) troubles: Conditions,
 }
+
+/// What the troubles are about.
+const ALL: &str = "signing keys";
 
 #[derive(Default)]
 struct State {
@@ -51,7 +58,8 @@ impl SigningKeys {
         console: &Arc<ConsoleLog>,
     ) -> Result<Arc<SigningKeys>, String> {
         let (state, under_way) = Default::default();
-        let keys = Arc::new(SigningKeys { state, console: Arc::clone(console), under_way });
+        let (console, troubles) = (Arc::clone(console), Conditions::new("signing_key"));
+        let keys = Arc::new(SigningKeys { state, console, under_way, troubles });
         keys.adopt(config, read(config)?)?;
         Ok(keys)
     }
@@ -67,6 +75,7 @@ impl SigningKeys {
     ) -> Result<(), String> {
         let mut state = lock(&self.state);
         state.take(config, read);
+        self.troubles.clear(ALL);
         if !state.is_watched && !state.stamps.is_empty() {
             let this = Arc::downgrade(self);
             let thread = thread::Builder::new().name("signing-keys".to_owned());
@@ -86,11 +95,15 @@ impl SigningKeys {
                 // A reload may have come in between.
                 if state.config.as_ref().is_some_and(|current| Arc::ptr_eq(current, &config)) {
                     state.take(&config, read);
+                    self.troubles.clear(ALL);
                     console.info("signing", format_args!("signing keys read anew"));
                 }
             }
             Err(why) => {
-                console.error("signing", format_args!("signing keys stay as they were: {why}"));
+                let text = format!("signing keys stay as they were: {why}");
+                console.error("signing", format_args!("{text}"));
+                let step = "mend the file: it is read anew when it changes";
+                self.troubles.set(Found::warning(ALL, text).next_step(step), wall_now());
             }
         }
     }
@@ -116,6 +129,9 @@ fn look_on(keys: &Weak<SigningKeys>) {
         let work = keys.under_way.begin("a file of signing keys");
         if looks.find_change(&stamps) {
             keys.read_anew();
+        } else if looks.is_same() {
+            // What could not be used is gone, and what is in use is there again.
+            keys.troubles.clear(ALL);
         }
         drop(work);
     }

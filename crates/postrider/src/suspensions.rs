@@ -152,7 +152,7 @@ mod tests {
                 bytes[at] ^= 1 << bit;
                 std::fs::write(directory.path().join(NAME), &bytes).unwrap();
                 let (all, lost) = Suspensions::open(directory.path(), Wall(20));
-                let Some(why) = lost else { continue };
+                let why = lost.unwrap_or_else(|| panic!("bit {bit} of octet {at}"));
                 let first = all.in_force(Wall(20));
                 let first = first.iter().find(|one| one.scope == Scope::default()).unwrap();
                 assert!(why.starts_with(&first.reason) && why.contains(NAME), "{why}");

@@ -181,6 +181,12 @@ impl Inner {
         let today = day_of(wall_now());
         let why = match File::open(&path) {
             Ok((mut file, held)) => {
+                if file.has_rest() {
+                    let path = path.display();
+                    let text =
+                        format_args!("what was written last to {path} is not whole, and left out");
+                    self.console.line(Level::Info, "warmup", text);
+                }
                 let book = Book::read(held.iter().cloned(), warming, today);
                 let known: BTreeSet<CourseKey> = book.courses().map(|course| course.key).collect();
                 let is_over = |(key, _): (CourseKey, _)| (!known.contains(&key)).then_some(key);

@@ -7,13 +7,14 @@ mod directory;
 mod order;
 mod responder;
 mod schedule;
-mod store;
+pub(crate) mod store;
 
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
 use crate::https;
 use crate::mutex::lock;
 use crate::secrets;
+use crate::state_files::StateFiles;
 use crate::world::clock::{seed_of, wall_now};
 use challenges::Challenges;
 use config::{Certificate, Config, Ordered, Secret};
@@ -48,6 +49,7 @@ pub(crate) struct Acme {
     state: Mutex<State>,
     certificates: Arc<Certificates>,
     metrics: Arc<AcmeMetrics>,
+    files: StateFiles,
     console: Arc<ConsoleLog>,
 }
 
@@ -125,12 +127,13 @@ impl Acme {
         config: &Config,
         certificates: &Arc<Certificates>,
         metrics: &Arc<AcmeMetrics>,
-        console: &Arc<ConsoleLog>,
+        (files, console): (&StateFiles, &Arc<ConsoleLog>),
     ) -> Result<Acme, String> {
         let acme = Acme {
             state: Mutex::default(),
             certificates: Arc::clone(certificates),
             metrics: Arc::clone(metrics),
+            files: files.clone(),
             console: Arc::clone(console),
         };
         acme.adopt(acme.prepare(config)?)?;
@@ -190,6 +193,7 @@ impl Acme {
         let orderer = Orderer {
             certificates: Arc::clone(&self.certificates),
             metrics: Arc::clone(&self.metrics),
+            files: self.files.clone(),
             console: Arc::clone(&self.console),
             challenges: Challenges::default(),
             random: Random::new(seed_of(u16::MAX)),
@@ -204,6 +208,7 @@ impl Acme {
 struct Orderer {
     certificates: Arc<Certificates>,
     metrics: Arc<AcmeMetrics>,
+    files: StateFiles,
     console: Arc<ConsoleLog>,
     challenges: Challenges,
     random: Random,
@@ -220,9 +225,18 @@ struct Job {
 }
 
 impl Job {
-    fn new(certificate: &Certificate, ordered: Ordered, plan: &Plan) -> Job {
+    fn new(certificate: &Certificate, ordered: Ordered, plan: &Plan, files: &StateFiles) -> Job {
         let path = certificate.chain.clone();
-        let last = plan.store.ordered(&path);
+        let last = plan.store.ordered(&path).unwrap_or_else(|(at, why)| {
+            let file = store::ordered_path(&path);
+            files.lost(
+                "acme",
+                &file,
+                &why,
+                "it is taken to have been ordered when that was written",
+            );
+            Some(at)
+        });
         Job {
             names: certificate.names.iter().map(ToString::to_string).collect(),
             ordered,
@@ -278,9 +292,10 @@ impl Orderer {
     /// Orders what is due, for as long as nothing changes.
     async fn work(&mut self, plan: Option<&Plan>) {
         let Some(plan) = plan else { return std::future::pending().await };
+        self.put_aside_damaged(plan);
         let all = plan.certificates.iter();
         let mut jobs: Vec<Job> =
-            all.filter_map(|one| Some(Job::new(one, one.ordered?, plan))).collect();
+            all.filter_map(|one| Some(Job::new(one, one.ordered?, plan, &self.files))).collect();
         loop {
             let now = wall_now();
             let next = jobs.iter_mut().map(|job| (job.due(plan, now), job));
@@ -293,12 +308,26 @@ impl Orderer {
         }
     }
 
+    /// An account that is none any more is made anew: certificates are to be had all the same.
+    fn put_aside_damaged(&self, plan: &Plan) {
+        let url = &plan.acme.directory;
+        let Some(why) = order::wrong_account(plan) else { return };
+        let path = plan.store.account_file(url);
+        let moved = match plan.store.put_account_aside(url) {
+            Ok(aside) => format!("it is {} now", aside.display()),
+            Err(error) => format!("it can't be put aside: {error}"),
+        };
+        let why = format!("the account in {} is damaged: {why}; {moved}", path.display());
+        self.files.lost("acme", &path, &why, "another account is made with the next order");
+    }
+
     /// One order, or what is left of the last one.
     async fn order(&mut self, plan: &Plan, job: &mut Job) {
         let directory = Directory::new(&plan.client);
         let obtained = match job.unstored.take() {
             Some(unstored) => Ok(unstored),
             None => {
+                self.put_aside_damaged(plan);
                 let order = order::obtain(plan, job, &directory, &self.challenges);
                 let late = |_| Err(Failure::Refused(format!("no end within {ORDER_MAX:?}")));
                 tokio::time::timeout(ORDER_MAX, order).await.unwrap_or_else(late)

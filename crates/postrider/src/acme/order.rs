@@ -101,6 +101,17 @@ async fn account(plan: &Plan, directory: &Directory) -> Result<Account, Failure>
     Ok(account)
 }
 
+/// Why the account that is kept is none; `None`: it is one, there is none, or it can't be read just now.
+pub(super) fn wrong_account(plan: &Plan) -> Option<String> {
+    match plan.store.account(&plan.acme.directory) {
+        Ok(Some(kept)) => {
+            serde_json::from_slice::<AccountCredentials>(&kept).err().map(|error| error.to_string())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::Other => Some(error.to_string()),
+        _ => None,
+    }
+}
+
 /// RFC 8555 §7.3: one address, and no header fields behind it.
 fn mailto(address: &str) -> String {
     let mut uri = "mailto:".to_owned();

@@ -3,7 +3,10 @@
 
 use super::schedule::{JITTER_RANGE, renewal};
 use crate::crypto;
+use crate::kept_secret::damaged;
 use crate::pem;
+use crate::sealed_text;
+use crate::world::clock::wall_now;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -45,13 +48,33 @@ impl Store {
     /// # Errors
     /// It can't be read.
     pub(super) fn account(&self, directory: &str) -> io::Result<Option<Vec<u8>>> {
-        read(&self.account_path(directory))
+        let Some(content) = read(&self.account_path(directory))? else { return Ok(None) };
+        let text = sealed_text::checked(&content).map_err(io::Error::other)?;
+        Ok(Some(text.strip_suffix(b"\n").unwrap_or(text).to_owned()))
+    }
+
+    /// The file of the account with an authority.
+    pub(super) fn account_file(&self, directory: &str) -> PathBuf {
+        self.account_path(directory)
+    }
+
+    /// Puts aside what is no account; where it is then.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub(super) fn put_account_aside(&self, directory: &str) -> io::Result<PathBuf> {
+        let path = self.account_path(directory);
+        let aside = damaged(&path);
+        fs::rename(&path, &aside)?;
+        self.sync()?;
+        Ok(aside)
     }
 
     /// # Errors
     /// As the operating system says.
     pub(super) fn put_account(&self, directory: &str, account: &[u8]) -> io::Result<()> {
-        self.write(&self.account_path(directory), account)
+        let sealed = sealed_text::sealed([account, b"\n"].concat());
+        self.write(&self.account_path(directory), &sealed)
     }
 
     /// The authority knows it no more: it is put aside, with its key.
@@ -71,9 +94,27 @@ impl Store {
     }
 
     /// When a certificate was ordered last, as far as is known.
-    pub(super) fn ordered(&self, certificate: &Path) -> Option<Wall> {
-        let content = read(&certificate.with_extension("ordered")).ok()??;
-        str::from_utf8(&content).ok()?.trim().parse().ok().map(Wall)
+    ///
+    /// # Errors
+    /// Why that is not known exactly, and the moment at which it was written down: nobody orders sooner for that.
+    pub(super) fn ordered(&self, certificate: &Path) -> Result<Option<Wall>, (Wall, String)> {
+        let path = ordered_path(certificate);
+        let moment = |content: &[u8]| -> Result<Wall, String> {
+            let text = sealed_text::checked(content).map_err(str::to_owned)?;
+            let number = str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
+            number.map(Wall).ok_or_else(|| "it is no moment".to_owned())
+        };
+        let read = match read(&path) {
+            Ok(None) => return Ok(None),
+            Ok(Some(content)) => moment(&content),
+            Err(error) => Err(error.to_string()),
+        };
+        read.map(Some).map_err(|why| {
+            let written = fs::metadata(&path).and_then(|meta| meta.modified()).ok();
+            let since = written.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+            let at = since.and_then(|since| u64::try_from(since.as_millis()).ok()).map(Wall);
+            (at.unwrap_or_else(wall_now), format!("cannot read {}: {why}", path.display()))
+        })
     }
 
     /// It is ordered now.
@@ -81,7 +122,8 @@ impl Store {
     /// # Errors
     /// As the operating system says.
     pub(super) fn put_ordered(&self, certificate: &Path, now: Wall) -> io::Result<()> {
-        self.write(&certificate.with_extension("ordered"), format!("{}\n", now.0).as_bytes())
+        let sealed = sealed_text::sealed(format!("{}\n", now.0).into_bytes());
+        self.write(&ordered_path(certificate), &sealed)
     }
 
     /// # Errors
@@ -108,6 +150,20 @@ impl Store {
     fn sync(&self) -> io::Result<()> {
         File::open(&self.0)?.sync_all()
     }
+}
+
+/// The file that says when a certificate was ordered.
+pub(super) fn ordered_path(certificate: &Path) -> PathBuf {
+    certificate.with_extension("ordered")
+}
+
+/// Whether an issued certificate is what was written.
+///
+/// # Errors
+/// It is not, in words.
+pub(crate) fn check(path: &Path) -> Result<(), String> {
+    let content = read(path).map_err(|error| error.to_string())?.unwrap_or_default();
+    sealed_text::checked(&content).map(drop).map_err(str::to_owned)
 }
 
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
@@ -137,6 +193,7 @@ impl Issued {
     /// The certificate of a file. `None`: there is none that can be used.
     pub(super) fn read(path: &Path) -> Option<Issued> {
         let content = read(path).ok()??;
+        sealed_text::checked(&content).ok()?;
         let chain = pem::certificates(path).ok()?;
         pem::key(path).ok()?;
         let first = content.split(|byte| *byte == b'\n').next()?;
@@ -208,7 +265,8 @@ pub(super) fn content(
     let mut text = format!("{FROM}{directory}\n");
     write_pem(&mut text, "PRIVATE KEY", key);
     certificates.iter().for_each(|one| write_pem(&mut text, "CERTIFICATE", one));
-    Ok((text.into_bytes(), issued))
+    // Who reads PEM passes over what is between its blocks (RFC 7468 §2).
+    Ok((sealed_text::sealed(text.into_bytes()), issued))
 }
 
 /// RFC 7468.
@@ -265,9 +323,21 @@ mod tests {
         assert_eq!(issued.wanted(&wanted, "https://other.test/dir"), Wall(0));
         fs::write(&path, "nothing").unwrap();
         assert_eq!(Issued::read(&path), None);
-        assert_eq!(store.ordered(&path), None);
+        assert_eq!(store.ordered(&path), Ok(None));
         store.put_ordered(&path, now).unwrap();
-        assert_eq!(store.ordered(&path), Some(now));
+        assert_eq!(store.ordered(&path), Ok(Some(now)));
+        fs::write(ordered_path(&path), "17").unwrap();
+        assert_eq!(store.ordered(&path), Ok(Some(Wall(17))), "of an earlier version");
+        fs::write(ordered_path(&path), "never").unwrap();
+        let (at, why) = store.ordered(&path).unwrap_err();
+        assert!(at > Wall(1_700_000_000_000) && why.contains("mx.test.ordered"), "{at:?} {why}");
+        // Whatever becomes of it, it is no certificate.
+        for octet in (0..text.len() - sealed_text::SEAL_BYTES).step_by(7) {
+            let mut turned = text.clone();
+            turned[octet] ^= 1;
+            fs::write(&path, turned).unwrap();
+            assert_eq!(Issued::read(&path), None, "{octet}");
+        }
     }
 
     #[test]
@@ -298,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_is_gone_is_put_aside() {
+    fn an_account_that_is_gone_or_damaged_is_put_aside() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path());
         assert_eq!(store.account(DIRECTORY).unwrap(), None);
@@ -308,5 +378,12 @@ mod tests {
         store.forget_account(DIRECTORY).unwrap();
         assert_eq!(store.account(DIRECTORY).unwrap(), None);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        store.put_account(DIRECTORY, b"{\"key\":1}").unwrap();
+        let path = store.account_file(DIRECTORY);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace(":1", ":7")).unwrap();
+        assert!(store.account(DIRECTORY).is_err());
+        let aside = store.put_account_aside(DIRECTORY).unwrap();
+        assert!(aside.exists() && store.account(DIRECTORY).unwrap().is_none());
     }
 }

@@ -5,6 +5,7 @@ mod choice;
 mod clients;
 mod expiry;
 
+use crate::acme::store;
 use crate::console::ConsoleLog;
 use crate::crypto;
 use crate::file_stamp::{LOOK_EVERY, Looks, Seen, Stamp};
@@ -25,7 +26,7 @@ use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::ResolvesServerCert;
 use rustls::sign::CertifiedKey;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
@@ -48,6 +49,8 @@ struct State {
     configured: Configured,
     stamps: Vec<Stamp>,
     expiries: Vec<Expiry>,
+    /// Files with ordered certificates that are of no use or not there yet, each with a sentence.
+    left_out: BTreeMap<PathBuf, String>,
     /// So long before its end a certificate is told of.
     warning: Duration,
     is_watched: bool,
@@ -91,7 +94,8 @@ pub(crate) struct Door {
 
 impl State {
     fn take(&mut self, read: Read) {
-        let Read { servers, stamps, mut expiries } = read;
+        let Read { servers, stamps, mut expiries, left_out } = read;
+        self.left_out = left_out;
         for expiry in &mut expiries {
             self.expiries.iter().for_each(|before| expiry.remember(before));
         }
@@ -104,6 +108,7 @@ pub(crate) struct Read {
     servers: Servers,
     stamps: Vec<Stamp>,
     expiries: Vec<Expiry>,
+    left_out: BTreeMap<PathBuf, String>,
 }
 
 impl Certificates {
@@ -230,6 +235,12 @@ impl ProblemKind for Certificates {
         let state = lock(&self.state);
         let ends = state.expiries.iter().filter_map(|one| one.problem(now.wall, state.warning));
         ends.for_each(&mut *found);
+        for (path, why) in &state.left_out {
+            let one = Found::warning(path.display().to_string(), why.clone());
+            found(
+                one.next_step("one is ordered; lines of `acme` on the console say how that goes"),
+            );
+        }
         if let Some(why) = &state.unread {
             found(Found::warning("", why.clone()).next_step("mend the file"));
         }
@@ -250,6 +261,9 @@ fn look_on(certificates: &Weak<Certificates>) {
         let work = certificates.under_way.begin("a file of certificates");
         if looks.find_change(&stamps) {
             certificates.read_anew();
+        } else if looks.is_same() {
+            // What could not be used is gone, and what is in use is there again.
+            lock(&certificates.state).unread = None;
         }
         drop(work);
         certificates.tell_expiries();
@@ -274,17 +288,27 @@ fn read_configured(
     let mut stamps = Vec::with_capacity(2 * certificates.len());
     let mut shown = Vec::with_capacity(certificates.len());
     let mut expiries = Vec::with_capacity(certificates.len());
+    let mut left_out = BTreeMap::new();
     for certificate in certificates {
         let sentence = |why| format!("certificate of line {}: {why}", certificate.line);
         let is_ordered = certificate.ordered.is_some();
         if is_ordered && !certificate.chain.exists() {
+            let names = certificate.names.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let text = format!("no certificate for {} has come yet", names.join(", "));
+            left_out.insert(certificate.chain.clone(), text);
             continue;
         }
         for path in [&certificate.chain, &certificate.key] {
             // Before it is read: what is written in between is noticed then.
             stamps.extend(Seen::at(path).map(|seen| Stamp::new(path, seen)));
         }
-        let read = certified(&certificate.chain, &certificate.key).and_then(|key| {
+        let is_written = match is_ordered {
+            true => store::check(&certificate.chain)
+                .map_err(|why| format!("{}: {why}", certificate.chain.display())),
+            false => Ok(()),
+        };
+        let read = is_written.and_then(|()| certified(&certificate.chain, &certificate.key));
+        let read = read.and_then(|key| {
             let first = key.cert.first().map_or(&[][..], |first| first.as_ref());
             let expiry = Expiry::of(&certificate.chain, first, is_ordered)?;
             Ok((key, expiry))
@@ -294,7 +318,10 @@ fn read_configured(
                 expiries.push(expiry);
                 shown.push(Shown::new(certificate.clone(), key));
             }
-            Err(why) if is_ordered => unusable(why)?,
+            Err(why) if is_ordered => {
+                left_out.insert(certificate.chain.clone(), format!("left out: {why}"));
+                unusable(why)?;
+            }
             Err(why) => return Err(why),
         }
     }
@@ -309,7 +336,7 @@ fn read_configured(
             servers.asking.insert(asked.clone(), door(&choice, Some(asked))?);
         }
     }
-    Ok(Read { servers, stamps, expiries })
+    Ok(Read { servers, stamps, expiries, left_out })
 }
 
 /// A chain with its key, which is the one that the certificate has.

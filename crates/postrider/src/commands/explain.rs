@@ -151,7 +151,7 @@ fn ask_tables(
     listener: &Listener,
 ) -> Result<Asked, String> {
     let console = Arc::new(ConsoleLog::stderr(Level::Error));
-    let registry = Registry::open(config, Start::now(), &console);
+    let registry = Registry::open(config, Start::now(), &console, &|_| ());
     let tables = Traced::new(registry.map_err(|mistakes| mistakes.join("\n"))?);
     let mut asked = runtime.block_on(ask(&tables, args, config, listener));
     let lookups = tables.steps().into_iter().map(|step| TableLookup {

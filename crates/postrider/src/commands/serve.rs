@@ -19,6 +19,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc as std_mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -35,20 +36,19 @@ const ADMIN_MAX: Duration = Duration::from_millis(250);
 /// what it says.
 pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
     crate::panic::ends_the_process();
+    let waiting = Waiting::begin();
     let mut config = match load::load(file.as_deref()) {
         Ok(config) => config,
         Err(code) => return code,
     };
     let console = Arc::new(ConsoleLog::stderr(load::level_of(&config)));
+    waiting.is_at("secrets");
     if let Err(text) = secrets::read(&mut config) {
         console.line(Level::Error, "start", format_args!("{text}"));
         return ExitCode::FAILURE;
     }
     let config = Arc::new(config);
-    if let Err(text) = secrets::watch(&config, Arc::clone(&console)) {
-        console.line(Level::Error, "start", format_args!("{text}"));
-        return ExitCode::FAILURE;
-    }
+    drop(waiting);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -63,6 +63,35 @@ pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
             console.line(Level::Error, "start", format_args!("{text}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Says what a start waits for before it heeds signals itself: the system ends it at once then.
+struct Waiting {
+    step: Arc<Mutex<&'static str>>,
+    _ended: std_mpsc::Sender<()>,
+}
+
+impl Waiting {
+    fn begin() -> Waiting {
+        let step = Arc::new(Mutex::new("the configuration"));
+        let (sender, ended) = std_mpsc::channel::<()>();
+        let (at, began) = (Arc::clone(&step), Instant::now());
+        let tell = move || {
+            let late = Err(std_mpsc::RecvTimeoutError::Timeout);
+            while ended.recv_timeout(START_TOLD_EVERY) == late {
+                let (what, seconds) = (*lock(&at), began.elapsed().as_secs());
+                let text = format_args!("starting for {seconds} s: it reads {what}");
+                ConsoleLog::stderr(Level::Warn).line(Level::Warn, "start", text);
+            }
+        };
+        // Without a thread it waits without a word.
+        let _ = thread::Builder::new().name("start-lines".to_owned()).spawn(tell);
+        Waiting { step, _ended: sender }
+    }
+
+    fn is_at(&self, step: &'static str) {
+        *lock(&self.step) = step;
     }
 }
 

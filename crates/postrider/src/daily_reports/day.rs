@@ -1,5 +1,6 @@
 //! What was counted in one day (UTC), in memory and in a file.
 
+use crate::sealed_text;
 use mail::Wall;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -53,7 +54,7 @@ pub(crate) struct Day<D> {
 }
 
 impl<D: Counted> Day<D> {
-    fn path(directory: &Path, number: u64) -> PathBuf {
+    pub(super) fn path(directory: &Path, number: u64) -> PathBuf {
         directory.join(format!("{number}.json"))
     }
 
@@ -85,7 +86,8 @@ impl<D: Counted> Day<D> {
         }
         let mut bytes = Vec::new();
         file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-        serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))
+        let text = sealed_text::checked(&bytes).map_err(|why| invalid(why.to_owned()))?;
+        serde_json::from_slice(text).map_err(|error| invalid(error.to_string()))
     }
 
     /// Gives its file another name, under which it is not read again; that name.
@@ -157,7 +159,9 @@ impl<D: Counted> Day<D> {
         let path = Day::<D>::path(directory, self.number);
         let fresh = path.with_extension("new");
         let mut file = File::create(&fresh)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
+        let mut text = serde_json::to_vec(self)?;
+        text.push(b'\n');
+        file.write_all(&sealed_text::sealed(text))?;
         file.sync_all()?;
         fs::rename(&fresh, &path)?;
         File::open(directory)?.sync_all()?;
@@ -173,11 +177,13 @@ impl<D: Counted> Day<D> {
     }
 }
 
-/// The domains of a day that have got their report, in a file beside it.
+/// The domains of a day that have got their report, in a file beside it: a line for each, with its CRC-32C.
 #[derive(Debug)]
 pub(crate) struct Sent {
     path: PathBuf,
     domains: BTreeSet<String>,
+    /// Lines that say nothing.
+    damaged_lines: usize,
 }
 
 impl Sent {
@@ -187,8 +193,19 @@ impl Sent {
 
     pub(crate) fn open(directory: &Path, number: u64) -> Sent {
         let path = Sent::path(directory, number);
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        Sent { path, domains: text.lines().map(str::to_owned).collect() }
+        let mut bytes = Vec::new();
+        if let Ok(file) = File::open(&path) {
+            let _ = file.take(FILE_BYTES_MAX).read_to_end(&mut bytes);
+        }
+        let lines: Vec<_> = bytes.split(|byte| *byte == b'\n').filter(|l| !l.is_empty()).collect();
+        let domains: BTreeSet<String> = lines.iter().filter_map(|line| sent(line)).collect();
+        let read = lines.iter().filter(|line| sent(line).is_some()).count();
+        Sent { path, domains, damaged_lines: lines.len() - read }
+    }
+
+    /// Where it is, if some of its lines are none: who they were about gets the same report again.
+    pub(crate) fn damaged(&self) -> Option<&Path> {
+        (self.damaged_lines > 0).then_some(&self.path)
     }
 
     /// Whether a domain has its report; of one that is sent to several places, with the place behind it.
@@ -202,6 +219,16 @@ impl Sent {
     /// As the operating system says.
     pub(crate) fn note(&self, domain: &str) -> io::Result<()> {
         let mut file = File::options().append(true).create(true).open(&self.path)?;
-        file.write_all(format!("{domain}\n").as_bytes())
+        file.write_all(format!("{domain} {}\n", checksum_of(domain)).as_bytes())
     }
+}
+
+fn checksum_of(domain: &str) -> String {
+    format!("{:08x}", crc32c::crc32c(domain.as_bytes()))
+}
+
+/// Whom a line is about.
+fn sent(line: &[u8]) -> Option<String> {
+    let (domain, checksum) = str::from_utf8(line).ok()?.rsplit_once(' ')?;
+    (checksum == checksum_of(domain)).then(|| domain.to_owned())
 }

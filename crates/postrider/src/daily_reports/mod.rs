@@ -13,6 +13,7 @@ pub(crate) use sending::{Report, moment_within};
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
+use crate::state_files::StateFiles;
 use crate::world::clock::wall_now;
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::resolver::Resolver;
@@ -94,6 +95,7 @@ pub(crate) struct Inner<K: Kind> {
     pub(crate) resolver: Resolver,
     /// Where reports are queued.
     shard: ShardSender<AcceptedSocket>,
+    files: StateFiles,
     console: Arc<ConsoleLog>,
 }
 
@@ -117,7 +119,7 @@ impl<K: Kind> Daily<K> {
         spool: &Path,
         resolver: Resolver,
         shard: ShardSender<AcceptedSocket>,
-        console: &Arc<ConsoleLog>,
+        (files, console): (&StateFiles, &Arc<ConsoleLog>),
     ) -> Daily<K> {
         Daily(Arc::new(Inner {
             kind,
@@ -128,6 +130,7 @@ impl<K: Kind> Daily<K> {
             terms: Mutex::default(),
             resolver,
             shard,
+            files: files.clone(),
             console: Arc::clone(console),
         }))
     }
@@ -231,17 +234,24 @@ impl<K: Kind> Inner<K> {
 
     /// Keeps the file of a day that can't be read, for whoever can make something of it, and says so.
     fn put_aside(&self, number: u64, error: &io::Error) {
-        let about = format!("what was counted of day {number} can't be read ({error})");
-        match Day::<K::Domain>::put_aside(&self.directory, number) {
-            Ok(path) => self.warn(format_args!("{about}: it is kept as {}", path.display())),
-            Err(error) => self.warn(format_args!("{about}, nor put aside: {error}")),
-        }
+        let (why, path) = (error.to_string(), Day::<K::Domain>::path(&self.directory, number));
+        let about = format!("cannot read {}: {why}", path.display());
+        let about = match Day::<K::Domain>::put_aside(&self.directory, number) {
+            Ok(aside) => format!("{about}: it is kept as {}", aside.display()),
+            Err(error) => format!("{about}, nor put it aside: {error}"),
+        };
+        let so = format!("what was counted of day {number} before is not reported");
+        self.files.lost(K::ABOUT, &path, &about, &so);
     }
 
     fn write(&self, day: &mut Day<K::Domain>) {
-        if let Err(error) = day.write(&self.directory) {
-            let path = self.directory.display();
-            self.warn(format_args!("cannot keep what was counted in {path}: {error}"));
+        match day.write(&self.directory) {
+            Ok(()) => self.files.written(&self.directory),
+            Err(error) => {
+                let path = self.directory.display();
+                let why = format!("cannot keep what was counted in {path}: {error}");
+                self.files.unwritten(K::ABOUT, &self.directory, &why);
+            }
         }
         let lost = self.lost.swap(0, Ordering::Relaxed);
         self.kind.tell_counted(0, lost);

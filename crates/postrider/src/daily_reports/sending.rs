@@ -150,6 +150,10 @@ async fn send_day<K: Kind>(
 ) -> u64 {
     let (number, day) = (day.number(), Arc::new(day));
     let sent = Arc::new(Sent::open(&inner.directory, number));
+    if let Some(path) = sent.damaged() {
+        let why = format!("{} is damaged", path.display());
+        inner.files.lost(K::ABOUT, path, &why, "some get the same report again");
+    }
     let (mut left, mut under_way) = (0, JoinSet::new());
     for domain in day.domains().keys().filter(|domain| !sent.has(domain)) {
         let is_due = since >= K::due_after_ms(terms, domain, number);

@@ -29,6 +29,11 @@ impl File {
         self.0.write(changes.map(|(key, record)| (key, record.map(Record::to_bytes))))
     }
 
+    /// Whether half a batch at its end was left out, as a kill leaves it.
+    pub(super) fn has_rest(&self) -> bool {
+        self.0.has_rest()
+    }
+
     /// Nothing follows for a while.
     pub(super) fn seal(&mut self) -> Result<(), String> {
         self.0.seal()

@@ -4,7 +4,7 @@ mod verdict;
 
 use crate::https;
 use crate::mutex::lock;
-use crate::secret_place::first_line;
+use crate::secret_place::{aside, first_line_aside};
 use crate::world::clock::wall_now;
 use auth::sasl::bearer::{self, Token};
 use http_body_util::Full;
@@ -115,7 +115,7 @@ impl Introspector {
         let settings = &self.0.settings;
         let _turn =
             self.0.questions.acquire().await.map_err(|_| unreachable("it is over".into()))?;
-        let authorization = self.authorization().map_err(unreachable)?;
+        let authorization = self.authorization().await.map_err(unreachable)?;
         let request = Request::post(&*settings.at.path)
             .header(HOST, &*settings.at.authority)
             .header(USER_AGENT, https::USER_AGENT_NAME)
@@ -124,8 +124,10 @@ impl Introspector {
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(Full::<Bytes>::from(token.question().as_bytes().to_vec()))
             .map_err(|error| unreachable(error.to_string()))?;
-        let client =
-            if settings.at.is_encrypted { Some(self.client().map_err(unreachable)?) } else { None };
+        let client = match settings.at.is_encrypted {
+            true => Some(self.client().await.map_err(unreachable)?),
+            false => None,
+        };
         let (host, port) = (&settings.at.host, settings.at.port);
         let stream = https::connect(host, port, client).await.map_err(unreachable)?;
         let (status, text) =
@@ -140,19 +142,21 @@ impl Introspector {
     }
 
     /// RFC 6749 §2.3.1; the secret is read anew each time, so that a new one needs no reload.
-    fn authorization(&self) -> Result<impl Deref<Target = String>, String> {
+    async fn authorization(&self) -> Result<impl Deref<Target = String>, String> {
         let Introspection { client_id, secret_file, .. } = &*self.0.settings;
-        let secret = first_line("secret_file", secret_file, SECRET_BYTES_MAX)?;
+        let secret = first_line_aside("secret_file", secret_file, SECRET_BYTES_MAX).await?;
         Ok(bearer::authorization(client_id, &secret))
     }
 
-    fn client(&self) -> Result<Arc<ClientConfig>, String> {
-        let mut made = lock(&self.0.client);
-        if let Some(client) = &*made {
-            return Ok(Arc::clone(client));
+    async fn client(&self) -> Result<Arc<ClientConfig>, String> {
+        let known = lock(&self.0.client).clone();
+        if let Some(client) = known {
+            return Ok(client);
         }
-        let client = Arc::new(https::client(self.0.settings.ca_file.as_deref())?);
-        *made = Some(Arc::clone(&client));
+        // Nobody waits for a lock that is held while a file is read.
+        let ca_file = self.0.settings.ca_file.clone();
+        let client = Arc::new(aside(move || https::client(ca_file.as_deref())).await?);
+        *lock(&self.0.client) = Some(Arc::clone(&client));
         Ok(client)
     }
 }

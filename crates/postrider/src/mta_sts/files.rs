@@ -1,4 +1,5 @@
-//! Policies on disk: a file for each domain, `ID FETCHED_MS SINCE_MS USED_MS` and the policy.
+//! Policies on disk: a file for each domain, `ID FETCHED_MS SINCE_MS USED_MS crc32c:…` and the policy. The checksum is of
+//! all but itself; files of earlier versions have none.
 
 use super::cache::Cached;
 use auth::mta_sts::{POLICY_BYTES_MAX, Policy};
@@ -6,7 +7,7 @@ use mail::Wall;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What a file has before the policy, at most.
@@ -20,6 +21,8 @@ const FRESH: &str = ".new-";
 pub(super) struct Found {
     pub(super) policies: Vec<(Box<str>, Cached)>,
     pub(super) unread: Unread,
+    /// Files that were no policies any more, and are gone.
+    pub(super) lost: Vec<PathBuf>,
     /// What went wrong last, with which file.
     pub(super) error: Option<String>,
 }
@@ -73,7 +76,10 @@ pub(super) fn read_all(directory: &Path) -> Found {
         };
         match read(&path) {
             Ok(Some(cached)) => found.policies.push((domain.into(), cached)),
-            Ok(None) => _ = fs::remove_file(&path),
+            Ok(None) => {
+                let _ = fs::remove_file(&path);
+                found.lost.push(path);
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 if let Unread::Of(domains) = &mut found.unread {
@@ -104,13 +110,25 @@ fn parsed(text: &[u8]) -> Option<Cached> {
     let id = words.next()?;
     let mut moment = || words.next()?.parse().ok().map(Wall);
     let (fetched, since, used) = (moment()?, moment()?, moment()?);
+    if let Some(checksum) = words.next() {
+        let before = head.strip_suffix(format!(" {checksum}\n").as_bytes())?;
+        if checksum != checksum_of(before, policy) || words.next().is_some() {
+            return None;
+        }
+    }
     let policy = Arc::new(Policy::parse(policy).ok()?);
     Some(Cached { id: id.into(), fetched, since, used, policy })
 }
 
 fn written(cached: &Cached) -> Vec<u8> {
     let Cached { id, fetched, since, used, policy } = cached;
-    format!("{id} {} {} {}\n{policy}", fetched.0, since.0, used.0).into_bytes()
+    let (head, policy) = (format!("{id} {} {} {}", fetched.0, since.0, used.0), policy.to_string());
+    let checksum = checksum_of(head.as_bytes(), policy.as_bytes());
+    format!("{head} {checksum}\n{policy}").into_bytes()
+}
+
+fn checksum_of(head: &[u8], policy: &[u8]) -> String {
+    format!("crc32c:{:08x}", crc32c::crc32c_append(crc32c::crc32c(head), policy))
 }
 
 /// Writes one: another file, synced, in place of the old one. Removes those that had to go. One thread
@@ -182,12 +200,31 @@ mod tests {
         fs::write(path.join(".new-9"), "cut").unwrap();
         fs::write(path.join("long.test"), vec![b'x'; 1 << 20]).unwrap();
         let mut found = read_all(&path);
+        assert_eq!(found.lost.len(), 2);
         found.policies.sort_by(|a, b| a.0.cmp(&b.0));
         let name = Box::<str>::from;
         let kept = vec![(name("far.test"), cached("a2", 5_000)), (name("third.test"), third)];
         assert_eq!((found.policies, found.unread), (kept, Unread::default()));
         // However long ago by this machine's clock.
         assert_eq!(names(&path), ["far.test", "third.test"]);
+    }
+
+    #[test]
+    fn whatever_is_not_what_was_written_shows_and_what_an_earlier_version_wrote_is_read() {
+        let whole = written(&cached("a1", 5_000));
+        assert_eq!(parsed(&whole), Some(cached("a1", 5_000)));
+        for bit in 0..whole.len() * 8 {
+            let mut turned = whole.clone();
+            turned[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(parsed(&turned), None, "{bit}");
+        }
+        for length in 0..whole.len() {
+            assert_eq!(parsed(&whole[..length]), None, "{length}");
+        }
+        let text = String::from_utf8(whole).unwrap();
+        let (head, policy) = text.split_once('\n').unwrap();
+        let old = format!("{}\n{policy}", head.rsplit_once(' ').unwrap().0);
+        assert_eq!(parsed(old.as_bytes()), Some(cached("a1", 5_000)));
     }
 
     #[test]

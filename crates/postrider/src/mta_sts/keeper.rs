@@ -6,6 +6,7 @@ use super::failures::Failures;
 use super::fetch::{FetchError, Fetcher};
 use super::files::{self, Unread};
 use crate::mutex::lock;
+use crate::state_files::StateFiles;
 use crate::world::clock::wall_now;
 use auth::mta_sts::Policy;
 use auth::tls_report::{self, Details, ResultType, Session};
@@ -85,7 +86,11 @@ pub(super) struct Seed<S> {
     /// Who tells domains that their policies can't be had.
     pub(super) reports: Arc<dyn TlsReports + Send + Sync>,
     pub(super) report: Report,
+    pub(super) files: StateFiles,
 }
+
+/// Of files that were damaged so many are named.
+const LOST_MAX: usize = 8;
 
 /// A file to be written, and those that go for it.
 struct Change {
@@ -122,7 +127,7 @@ pub(super) fn run<S: Source>(seed: Seed<S>, asks: mpsc::UnboundedReceiver<Ask>) 
 
 async fn serve<S: Source>(seed: Seed<S>, mut asks: mpsc::UnboundedReceiver<Ask>) {
     let (changes, to_write) = mpsc::unbounded_channel();
-    spawn_local(write_all(seed.directory.clone(), to_write, Arc::clone(&seed.report)));
+    spawn_local(write_all(seed.directory.clone(), to_write, seed.files.clone()));
     let keeper = Rc::new(Keeper {
         strangers: Line::new(parts(seed.strangers)),
         known: Line::new(parts(seed.known)),
@@ -156,17 +161,22 @@ fn parts(fetches: usize) -> Parts {
 async fn write_all(
     directory: PathBuf,
     mut changes: mpsc::UnboundedReceiver<Change>,
-    report: Report,
+    files: StateFiles,
 ) {
     while let Some(Change { domain, cached, gone }) = changes.recv().await {
-        let (directory, name) = (directory.clone(), domain.clone());
+        let (at, name) = (directory.clone(), domain.clone());
         let write = move || {
             let gone = gone.iter().map(|gone| &*gone.domain);
-            files::write(&directory, (&name, &cached), gone)
+            files::write(&at, (&name, &cached), gone)
         };
         // What can't be written holds all the same, until the next start.
-        if let Ok(Err(error)) = spawn_blocking(write).await {
-            report(&format!("cannot keep the policy of {domain}: {error}"));
+        match spawn_blocking(write).await {
+            Ok(Err(error)) => {
+                let why = format!("cannot keep the policy of {domain}: {error}");
+                files.unwritten("mta_sts", &directory, &why);
+            }
+            Ok(Ok(())) => files.written(&directory),
+            Err(_) => {}
         }
     }
 }
@@ -183,6 +193,11 @@ impl<S: Source> Keeper<S> {
         let found = spawn_blocking(move || files::read_all(&directory)).await.unwrap_or_default();
         if let Some(error) = &found.error {
             (self.seed.report)(&format!("cannot read a policy that was kept: {error}"));
+        }
+        for path in found.lost.iter().take(LOST_MAX) {
+            let why = format!("{} was damaged, and is gone", path.display());
+            let so = "the policy of this domain is fetched again with its next mail";
+            self.seed.files.lost("mta_sts", path, &why, so);
         }
         let now = wall_now();
         let count = self.with(|shelf| {

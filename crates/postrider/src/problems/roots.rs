@@ -1,66 +1,111 @@
-//! The directories that mailboxes are in: they must be there, and their disks answer. Each is looked at by a
-//! thread of its own, so that one that hangs hides no other.
+//! Directories and files that are needed now and then: they must be there, and their disks answer. Each is looked at
+//! by a thread of its own, so that one that hangs hides no other, and whether anybody needs it just now or not.
 
 use crate::mutex::lock;
 use crate::world::clock::Start;
 use config::Config;
-use mta::problems::{Found, Moment, ProblemKind, Watch};
+use mta::problems::{Found, Moment, ProblemKind, Severity, Watch};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Directories that are looked at, at most: a thread for each.
-const ROOTS_MAX: usize = 64;
+/// Paths of one kind that are looked at, at most: a thread for each.
+const PATHS_MAX: usize = 64;
 /// How often.
 const LOOKED_EVERY: Duration = Duration::from_secs(3);
 /// One that takes longer does not answer.
 const LOOK_MAX: Duration = Duration::from_secs(2);
+/// What the resolver follows.
+const NAMES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
-/// The directories of the configuration in force.
-pub(crate) struct MailboxRoots {
-    roots: Mutex<BTreeMap<PathBuf, Arc<Root>>>,
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Needed {
+    /// Directories before the first placeholder of Maildirs' paths.
+    Mailboxes,
+    Spool,
+    Events,
+    /// What names of hosts and servers stand in.
+    Names,
+}
+
+/// Those of the configuration in force.
+pub(crate) struct NeededPaths {
+    kind: &'static str,
+    wants: fn(&Config) -> Vec<(Needed, PathBuf)>,
+    roots: Mutex<BTreeMap<(Needed, PathBuf), Arc<Root>>>,
     started: Start,
 }
 
 struct Root {
+    needed: Needed,
     path: PathBuf,
     /// Why it can't be used, when it was looked at last.
     wrong: Mutex<Option<String>>,
     looking: Watch,
 }
 
-impl MailboxRoots {
-    pub(super) fn new(started: Start) -> MailboxRoots {
-        MailboxRoots { roots: Mutex::default(), started }
+fn mailboxes(config: &Config) -> Vec<(Needed, PathBuf)> {
+    let roots = channels::mailbox_roots(config);
+    roots.map(|(_, path)| (Needed::Mailboxes, path.to_owned())).collect()
+}
+
+fn others(config: &Config) -> Vec<(Needed, PathBuf)> {
+    // What is only in memory needs none.
+    let is_kept = config.spool.durability != config::Durability::Memory;
+    let spools = config.spool.paths.iter().filter(|_| is_kept);
+    let spools = spools.map(|path| (Needed::Spool, path.clone()));
+    let events = config.events.iter().map(|events| (Needed::Events, events.path.clone()));
+    let names = NAMES.iter().map(|path| (Needed::Names, PathBuf::from(path)));
+    spools.chain(events).chain(names).collect()
+}
+
+impl NeededPaths {
+    /// Directories of mailboxes.
+    pub(super) fn mailboxes(started: Start) -> NeededPaths {
+        NeededPaths::new("mailbox_directory", mailboxes, started)
+    }
+
+    /// What else is needed.
+    pub(super) fn others(started: Start) -> NeededPaths {
+        NeededPaths::new("disk", others, started)
+    }
+
+    fn new(
+        kind: &'static str,
+        wants: fn(&Config) -> Vec<(Needed, PathBuf)>,
+        started: Start,
+    ) -> NeededPaths {
+        NeededPaths { kind, wants, roots: Mutex::default(), started }
     }
 
     /// Looks at those of this configuration from now on.
     pub(super) fn adopt(&self, config: &Config) {
-        let wanted = channels::mailbox_roots(config).map(|(_, path)| path.to_owned());
         let mut roots = lock(&self.roots);
         let mut kept = BTreeMap::new();
-        for path in wanted {
-            if kept.len() >= ROOTS_MAX && !kept.contains_key(&path) {
+        for at in (self.wants)(config) {
+            if kept.len() >= PATHS_MAX && !kept.contains_key(&at) {
                 continue;
             }
-            let root = roots.remove(&path).unwrap_or_else(|| self.look_at(path.clone()));
-            kept.insert(path, root);
+            let root = roots.remove(&at).unwrap_or_else(|| self.look_at(at.clone()));
+            kept.insert(at, root);
         }
         *roots = kept;
     }
 
     /// Its thread ends when nobody else wants to know; one that hangs ends with the process.
-    fn look_at(&self, path: PathBuf) -> Arc<Root> {
+    fn look_at(&self, (needed, path): (Needed, PathBuf)) -> Arc<Root> {
         let (wrong, looking) = Default::default();
-        let root = Arc::new(Root { path, wrong, looking });
+        let root = Arc::new(Root { needed, path, wrong, looking });
         let (of_thread, started) = (Arc::clone(&root), self.started);
-        let name = "mailbox-root".to_owned();
+        let name = "needed-path".to_owned();
         let thread = thread::Builder::new().name(name).spawn(move || {
             while Arc::strong_count(&of_thread) > 1 {
                 of_thread.looking.begin(started.elapsed());
-                let wrong = wrong_with(&of_thread.path);
+                let wrong = of_thread.look();
                 of_thread.looking.end();
                 *lock(&of_thread.wrong) = wrong;
                 thread::park_timeout(LOOKED_EVERY);
@@ -73,20 +118,61 @@ impl MailboxRoots {
     }
 }
 
-impl ProblemKind for MailboxRoots {
+impl Root {
+    fn look(&self) -> Option<String> {
+        match self.needed {
+            Needed::Mailboxes | Needed::Spool => wrong_with(&self.path),
+            // Nobody misses what is not there; the first event makes its file.
+            Needed::Events | Needed::Names => match std::fs::metadata(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Some(error.to_string()),
+                _ => None,
+            },
+        }
+    }
+
+    fn hangs(&self, about: &str) -> Found {
+        let text = format!("the disk of {about} does not answer");
+        Found::warning(about, text).next_step(match self.needed {
+            Needed::Mailboxes => "mail for its mailboxes waits",
+            Needed::Spool => "look at the disk: mail in it waits",
+            Needed::Events => "look at the disk: mail goes on, and events wait",
+            Needed::Names => "look at the disk: what is known of names is used",
+        })
+    }
+
+    fn wrong(&self, about: &str, why: &str) -> Found {
+        let (text, step) = match self.needed {
+            Needed::Mailboxes => {
+                (format!("mailboxes can't be kept in {about}: {why}"), "mount its disk, or make it")
+            }
+            Needed::Spool => (
+                format!("the spool directory {about} can't be looked at: {why}"),
+                "look at the disk",
+            ),
+            Needed::Events | Needed::Names => {
+                (format!("{about} can't be looked at: {why}"), "look at the disk")
+            }
+        };
+        let severity = match self.needed {
+            Needed::Spool => Severity::Error,
+            _ => Severity::Warning,
+        };
+        Found::new(severity, about, text).next_step(step)
+    }
+}
+
+impl ProblemKind for NeededPaths {
     fn name(&self) -> &'static str {
-        "mailbox_directory"
+        self.kind
     }
 
     fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
-        for (path, root) in &*lock(&self.roots) {
+        for ((_, path), root) in &*lock(&self.roots) {
             let about = path.display().to_string();
             if root.looking.under_way(now.mono).is_some_and(|time| time > LOOK_MAX) {
-                let text = format!("the disk of {about} does not answer");
-                found(Found::warning(&about, text).next_step("mail for its mailboxes waits"));
+                found(root.hangs(&about));
             } else if let Some(why) = lock(&root.wrong).as_ref() {
-                let text = format!("mailboxes can't be kept in {about}: {why}");
-                found(Found::warning(&about, text).next_step("mount its disk, or make it"));
+                found(root.wrong(&about, why));
             }
         }
     }

@@ -1,12 +1,15 @@
 //! The octets of a file of records: a header, then batches, each of which counts as a whole or not at all.
 //!
-//! The header: [`MAGIC`], [`VERSION`], a salt, CRC-32C of these. A batch: the length of its changes (u32), their
+//! The header: [`MAGIC`], [`VERSION`], a salt, CRC-32C of these; then a mark, the only octets that are written over: up
+//! to where all is synced (u64), CRC-32C of that. A batch: the length of its changes (u32), their
 //! CRC-32C (u32), CRC-32C of these two (u32), and the changes: length of the key (u32), of the record (u32;
 //! [`REMOVED`]: there is none any more), key, record. Numbers are little-endian. Checksums of batches begin with the
 //! salt and the place in the file, so that no key that a stranger chose can look like a batch.
 //!
-//! What is wrong behind the last whole batch is what a crash left of one that nobody was told of. So damage to a batch
-//! shows where another one follows it, if only an empty one: a file that is closed in good order ends with such a seal.
+//! What is wrong behind the mark and the last whole batch is what a crash left of one that nobody was told of. The mark
+//! is written when a batch is synced, and synced with the next one: so a file that was cut, or damaged before its end,
+//! shows it. Of the last batch after a crash this shows where another one follows it, if only an empty one: a file that
+//! is closed in good order ends with such a seal. Files of the version before have no mark.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,10 +18,22 @@ use std::fmt;
 const MAGIC: [u8; 7] = *b"PRrecor";
 
 /// Of this format.
-const VERSION: u8 = b'1';
+const VERSION: u8 = b'2';
 
-/// In octets, magic and checksum included.
-pub(super) const HEADER_BYTES: usize = 7 + 1 + 16 + 4;
+/// Without a mark.
+const VERSION_BEFORE: u8 = b'1';
+
+/// Magic, version, salt and their checksum.
+const IDENTITY_BYTES: usize = 7 + 1 + 16 + 4;
+
+/// A place in the file, and its checksum.
+const MARK_BYTES: usize = 8 + 4;
+
+/// Where the mark is.
+pub(super) const MARK_AT: u64 = IDENTITY_BYTES as u64;
+
+/// In octets, mark included.
+pub(super) const HEADER_BYTES: usize = IDENTITY_BYTES + MARK_BYTES;
 
 /// What a batch begins with, in octets.
 const HEAD_BYTES: usize = 12;
@@ -42,8 +57,10 @@ pub(super) enum Damage {
     Header,
     /// It may be well, for who knows this version.
     Version(u8),
-    /// The batch at this octet of the file is wrong, and there is more behind it.
+    /// The batch at this octet of the file is wrong, and was synced.
     Batch(u64),
+    /// It has so many octets, and had more.
+    Cut(u64, u64),
 }
 
 impl fmt::Display for Damage {
@@ -52,6 +69,7 @@ impl fmt::Display for Damage {
             Damage::Header => f.write_str("it is no file of records, or its header is damaged"),
             Damage::Version(version) => write!(f, "it has version {}", version.escape_ascii()),
             Damage::Batch(at) => write!(f, "what begins at octet {at} is not what was written"),
+            Damage::Cut(length, end) => write!(f, "it has {length} octets of at least {end}"),
         }
     }
 }
@@ -59,24 +77,56 @@ impl fmt::Display for Damage {
 /// What an empty file consists of.
 pub(super) fn header(salt: &Salt) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
-    header[..7].copy_from_slice(&MAGIC);
-    header[7] = VERSION;
-    header[8..24].copy_from_slice(salt);
-    let checksum = crc32c::crc32c(&header[..24]);
-    header[24..].copy_from_slice(&checksum.to_le_bytes());
+    header[..IDENTITY_BYTES].copy_from_slice(&identity(VERSION, salt));
+    header[IDENTITY_BYTES..].copy_from_slice(&mark(salt, HEADER_BYTES as u64));
     header
 }
 
-/// The salt in the header.
-fn salt_in(file: &[u8]) -> Result<Salt, Damage> {
+fn identity(version: u8, salt: &Salt) -> [u8; IDENTITY_BYTES] {
+    let mut identity = [0; IDENTITY_BYTES];
+    identity[..7].copy_from_slice(&MAGIC);
+    identity[7] = version;
+    identity[8..24].copy_from_slice(salt);
+    let checksum = crc32c::crc32c(&identity[..24]);
+    identity[24..].copy_from_slice(&checksum.to_le_bytes());
+    identity
+}
+
+/// Says that all is synced up to here.
+pub(super) fn mark(salt: &Salt, end: u64) -> [u8; MARK_BYTES] {
+    let mut mark = [0; MARK_BYTES];
+    mark[..8].copy_from_slice(&end.to_le_bytes());
+    mark[8..].copy_from_slice(&seed(salt, end).to_le_bytes());
+    mark
+}
+
+/// What the mark says; of one that is damaged nothing is believed.
+fn marked(salt: &Salt, file: &[u8]) -> Option<u64> {
+    let read = file.get(IDENTITY_BYTES..HEADER_BYTES)?;
+    let end = u64::from_le_bytes(*read.first_chunk()?);
+    (read == mark(salt, end)).then_some(end)
+}
+
+/// The salt in the header, and whether the file has a mark.
+fn salt_in(file: &[u8]) -> Result<(Salt, bool), Damage> {
     match file.strip_prefix(&MAGIC).and_then(<[u8]>::split_first) {
-        Some((&VERSION, rest)) => {
+        Some((version @ (&VERSION | &VERSION_BEFORE), rest)) => {
             let salt = rest.first_chunk().ok_or(Damage::Header)?;
-            if file.starts_with(&header(salt)) { Ok(*salt) } else { Err(Damage::Header) }
+            let has_mark = *version == VERSION;
+            let is_whole = !has_mark || file.len() >= HEADER_BYTES;
+            match file.starts_with(&identity(*version, salt)) && is_whole {
+                true => Ok((*salt, has_mark)),
+                false => Err(Damage::Header),
+            }
         }
         Some((version, _)) if version.is_ascii_graphic() => Err(Damage::Version(*version)),
         _ => Err(Damage::Header),
     }
+}
+
+/// Whether a file that could be read has a mark.
+pub(super) fn has_mark(file: &[u8]) -> bool {
+    salt_in(file).is_ok_and(|(_, has_mark)| has_mark)
 }
 
 /// How long a file is that holds this and nothing else, but for heads of batches.
@@ -127,12 +177,17 @@ fn head_checksum(seed: u32, head: &[u8; HEAD_BYTES]) -> u32 {
 /// Reads a file of which all octets are given. Gives its salt, what it holds, and where the last whole batch ends:
 /// what is behind that was never synced.
 pub(super) fn read(file: &[u8]) -> Result<(Salt, Live<'_>, usize), Damage> {
-    let salt = salt_in(file)?;
-    let (mut live, mut at) = (Live::new(), HEADER_BYTES);
+    let (salt, has_mark) = salt_in(file)?;
+    let synced = marked(&salt, file).filter(|_| has_mark).unwrap_or(0);
+    if (file.len() as u64) < synced {
+        return Err(Damage::Cut(file.len() as u64, synced));
+    }
+    let begin = if has_mark { HEADER_BYTES } else { IDENTITY_BYTES };
+    let (mut live, mut at) = (Live::new(), begin);
     while let Some(rest) = file.get(at..).filter(|rest| !rest.is_empty()) {
         let damage = || Damage::Batch(at as u64);
         let Some(body) = body_of(&salt, at, rest) else {
-            if is_followed(&salt, at, rest) {
+            if (at as u64) < synced || is_followed(&salt, at, rest) {
                 return Err(damage());
             }
             break;
@@ -268,6 +323,11 @@ mod tests {
         for bit in 0..ends[1] * 8 {
             let mut turned = file.clone();
             turned[bit / 8] ^= 1 << (bit % 8);
+            if (IDENTITY_BYTES..HEADER_BYTES).contains(&(bit / 8)) {
+                // Of the mark nothing else depends.
+                assert_eq!(read(&turned).map(|(_, _, end)| end), Ok(ends[2]), "{bit}");
+                continue;
+            }
             let at = [HEADER_BYTES, ends[0]].into_iter().rev().find(|at| *at <= bit / 8);
             let damage = match (at, bit / 8) {
                 (Some(at), _) => Damage::Batch(at as u64),
@@ -291,6 +351,37 @@ mod tests {
             turned[octet] ^= 0x40;
             assert_eq!(read(&turned).map(|_| ()), Err(Damage::Batch(ends[1] as u64)), "{octet}");
         }
+    }
+
+    /// Whatever is missing or wrong before the mark was there once.
+    #[test]
+    fn a_mark_tells_of_damage_to_the_last_batch_and_of_what_was_cut_off() {
+        let (mut file, ends) = three();
+        let at = MARK_AT as usize;
+        file[at..at + MARK_BYTES].copy_from_slice(&mark(&SALT, ends[2] as u64));
+        assert_eq!(read(&file).map(|(_, _, end)| end), Ok(ends[2]));
+        for length in HEADER_BYTES..ends[2] {
+            let cut = Damage::Cut(length as u64, ends[2] as u64);
+            assert_eq!(read(&file[..length]).map(|_| ()), Err(cut));
+        }
+        for bit in ends[1] * 8..ends[2] * 8 {
+            let mut turned = file.clone();
+            turned[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(read(&turned).map(|_| ()), Err(Damage::Batch(ends[1] as u64)), "{bit}");
+        }
+        // What follows may be half a batch.
+        file.extend(&file.clone()[HEADER_BYTES..HEADER_BYTES + 20]);
+        assert_eq!(read(&file).map(|(_, _, end)| end), Ok(ends[2]));
+    }
+
+    #[test]
+    fn a_file_of_the_version_before_is_read() {
+        let mut file = identity(VERSION_BEFORE, &SALT).to_vec();
+        let at = file.len() as u64;
+        file.extend(batch(&SALT, at, [("a", Some("1"))].into_iter()).unwrap());
+        let (salt, live, end) = read(&file).unwrap();
+        assert_eq!((salt, live.len(), end), (SALT, 1, file.len()));
+        assert!(!has_mark(&file) && has_mark(&header(&SALT)));
     }
 
     /// What is a batch somewhere else, or in another file, is none.

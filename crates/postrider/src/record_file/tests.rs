@@ -55,13 +55,16 @@ fn what_is_no_such_file_is_damaged_and_what_is_no_file_is_not() {
     fs::create_dir(&path).unwrap();
     assert!(matches!(all(&path), Err(Unreadable::NotNow(_))));
     fs::remove_dir(&path).unwrap();
+    std::os::unix::fs::symlink("nowhere", &path).unwrap();
+    assert!(matches!(all(&path), Err(Unreadable::NotNow(_))));
+    fs::remove_file(&path).unwrap();
     let (file, _) = opened(&path);
     drop(file);
     let mut later = fs::read(&path).unwrap();
-    later[7] = b'2';
+    later[7] = b'3';
     fs::write(&path, later).unwrap();
     let why = all(&path).unwrap_err();
-    assert!(matches!(why, Unreadable::NotNow(_)) && why.to_string() == "it has version 2", "{why}");
+    assert!(matches!(why, Unreadable::NotNow(_)) && why.to_string() == "it has version 3", "{why}");
 }
 
 #[test]
@@ -72,9 +75,16 @@ fn half_a_batch_is_left_out_and_written_over() {
     add(&mut file, &records(1)).unwrap();
     let whole = length(&path);
     add(&mut file, &records(100)).unwrap();
+    let salt = file.salt;
     drop(file);
-    File::options().write(true).open(&path).unwrap().set_len(length(&path) - 1).unwrap();
+    let cut = File::options().write(true).open(&path).unwrap();
+    cut.set_len(length(&path) - 1).unwrap();
+    let why = all(&path).unwrap_err();
+    assert!(matches!(why, Unreadable::Damaged(_)), "all of it was synced: {why}");
+    // As a crash leaves it that comes before the mark.
+    cut.write_all_at(&format::mark(&salt, whole), format::MARK_AT).unwrap();
     let (mut file, held) = opened(&path);
+    assert!(file.has_rest());
     assert_eq!(held, records(1));
     assert!(length(&path) > whole + 100, "nothing is cut off by who only reads");
     // A batch that is torn again, with what was there before behind it, would be damage.
@@ -226,5 +236,37 @@ fn damage_to_the_last_batch_shows_once_it_is_sealed() {
         turned[place] ^= 1;
         fs::write(&path, turned).unwrap();
         assert!(matches!(all(&path), Err(Unreadable::Damaged(_))), "{is_rewritten}");
+    }
+}
+
+#[test]
+fn a_file_of_the_version_before_gets_a_mark_with_the_next_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.records");
+    let (mut file, _) = opened(&path);
+    add(&mut file, &records(3)).unwrap();
+    let salt = file.salt;
+    drop(file);
+    // The identity of that version, and batches at their places behind it.
+    let mut old = b"PRrecor1".to_vec();
+    old.extend(salt);
+    old.extend(crc32c::crc32c(&old).to_le_bytes());
+    let at = old.len() as u64;
+    let some = records(3);
+    let changes = some.iter().map(|(key, record)| (key, Some(record)));
+    old.extend(format::batch(&salt, at, changes).unwrap());
+    fs::write(&path, &old).unwrap();
+    let (mut file, held) = opened(&path);
+    assert_eq!(held, records(3));
+    assert_eq!(fs::read(&path).unwrap(), old, "nothing is written by who only reads");
+    file.seal().unwrap();
+    assert!(format::has_mark(&fs::read(&path).unwrap()));
+    drop(file);
+    assert_eq!(opened(&path).1, records(3));
+    for length in 0..fs::metadata(&path).unwrap().len() {
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..length as usize]).unwrap();
+        assert!(matches!(all(&path), Err(Unreadable::Damaged(_))), "{length}");
+        fs::write(&path, whole).unwrap();
     }
 }

@@ -3,10 +3,12 @@
 use super::registry::{LiveTable, Registry};
 use crate::file_content;
 use crate::file_stamp::{LOOK_EVERY, Seen, Stamp};
+use crate::world::clock::wall_now;
 use channels::DatabaseFile;
 use config::{Config, TableEntry};
 use lookup::Table;
 use mta::console::Console;
+use mta::problems::Found;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -175,7 +177,9 @@ fn look(
 ) {
     let seen = Seen::at(stamp.path());
     if stamp.is(seen) {
-        *change = None;
+        if change.take().is_some_and(|change| change.is_told) {
+            registry.troubles.clear(name);
+        }
         return;
     }
     match change {
@@ -220,11 +224,12 @@ fn remake(
             let (table, Some(stamp)) = opened else { return Remade::Taken };
             let (path, keys_count) = (before.path().display(), table.keys_count());
             if let Some(former) = former.filter(|former| is_doubtful(&***former, &*table)) {
-                tell_doubt(console, (name, before), &**former, &*table);
+                tell_doubt(registry, (name, before), &**former, &*table);
                 return Remade::Doubtful;
             }
             // First: what is told counts.
             registry.replace(name, before, table, stamp);
+            registry.troubles.clear(name);
             match keys_count {
                 Some(count) => console
                     .info("tables", format_args!("table {name}: {path} read anew keys={count}")),
@@ -233,10 +238,12 @@ fn remake(
             Remade::Taken
         }
         Err(mistakes) => {
-            for mistake in mistakes {
-                let text = format_args!("table {name} stays as it was: {mistake}");
-                console.error("tables", text);
-            }
+            let of_table = |mistake| format!("table {name} stays as it was: {mistake}");
+            let texts: Vec<String> = mistakes.iter().map(of_table).collect();
+            texts.iter().for_each(|text| console.error("tables", format_args!("{text}")));
+            let found = Found::warning(name, texts.into_iter().next().unwrap_or_default());
+            let step = "mend the file: it is read anew when it changes";
+            registry.troubles.set(found.next_step(step), wall_now());
             Remade::Wrong
         }
     }
@@ -244,18 +251,21 @@ fn remake(
 
 /// Says why a file is not taken up yet.
 pub(super) fn tell_doubt(
-    console: &dyn Console,
+    registry: &Registry,
     (name, stamp): (&str, &Stamp),
     former: &dyn Table,
     table: &dyn Table,
 ) {
     let keys = |table: &dyn Table| table.keys_count().unwrap_or(0);
     let (path, seconds) = (stamp.path().display(), DOUBT.as_secs());
-    let text = format_args!(
+    let text = format!(
         "table {name} stays as it was: {path} has lost most of its keys; if it is still so in {seconds} s it is \
          taken up keys={} before={}",
         keys(table),
         keys(former)
     );
-    console.error("tables", text);
+    let console: &dyn Console = registry.console();
+    console.error("tables", format_args!("{text}"));
+    let step = "put the file back, if it is not meant";
+    registry.troubles.set(Found::warning(name, text).next_step(step), wall_now());
 }

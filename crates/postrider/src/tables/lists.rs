@@ -1,5 +1,6 @@
 //! Files of addresses that aliases name (`:include:`).
 
+use crate::under_way::UnderWay;
 use config::TableCache;
 use lookup::{Backend, Entry, Fetch, Trouble, TroubleKind};
 use rustix::fs::OFlags;
@@ -41,11 +42,12 @@ pub(super) fn key(directory: &Path, file: &Path) -> String {
 /// Reads files on threads of their own.
 pub(super) struct Lists {
     places: Arc<Semaphore>,
+    under_way: UnderWay,
 }
 
 impl Lists {
-    pub(super) fn backend() -> Box<dyn Backend> {
-        Box::new(Lists { places: Arc::new(Semaphore::new(READS_MAX)) })
+    pub(super) fn backend(under_way: UnderWay) -> Box<dyn Backend> {
+        Box::new(Lists { places: Arc::new(Semaphore::new(READS_MAX)), under_way })
     }
 
     async fn read(&self, key: &str) -> Result<Option<Entry>, Trouble> {
@@ -54,8 +56,10 @@ impl Lists {
         };
         let (directory, file) = key.split_once(DELIMITER).unwrap_or_default();
         let (directory, file) = (PathBuf::from(directory), PathBuf::from(file));
+        let under_way = self.under_way.clone();
         let done = tokio::task::spawn_blocking(move || {
             let _place = place;
+            let _work = under_way.begin(format!("the list {}", file.display()));
             read(&directory, &file)
         });
         match done.await {
@@ -200,7 +204,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_hangs_keeps_its_place_and_no_more_are_tried() {
-        let lists = Lists { places: Arc::new(Semaphore::new(0)) };
+        let lists = Lists { places: Arc::new(Semaphore::new(0)), under_way: UnderWay::default() };
         let trouble = lists.read("/x\0/x/y").await.expect_err("no answer");
         assert_eq!(trouble.kind, TroubleKind::Timeout);
     }

@@ -10,6 +10,7 @@ mod ldap;
 mod lists;
 mod numbers;
 mod password;
+mod problems;
 mod reads;
 mod redis;
 mod registry;
@@ -30,6 +31,7 @@ pub(crate) use ldap::{Verdict, Verifier};
 pub(crate) use numbers::TableNumbers;
 #[cfg(test)]
 pub(crate) use numbers::TableSets;
+pub(crate) use problems::TableProblems;
 pub(crate) use registry::{PreparedTables, Registry, ShardTables};
 pub(crate) use remote::Seed;
 pub(crate) use server::{Server, Wire, within};

@@ -18,6 +18,7 @@ use config::{Config, TableCache, TableEntry};
 use lookup::{Backend, Table, Trouble, TroubleKind};
 use mta::answer::Answer;
 use mta::console::Console;
+use mta::problems::Conditions;
 use mta::seams::{Found, Tables};
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
@@ -71,13 +72,16 @@ pub(crate) struct Registry {
     started: Start,
     /// Files that are looked at.
     pub(crate) under_way: UnderWay,
+    /// What is wrong with files of tables, by their names.
+    pub(super) troubles: Conditions,
 }
 
 /// Tables of another configuration, with all files read.
 pub(crate) struct PreparedTables(Live);
 
 impl Registry {
-    /// Those of the configuration at the start; `started` is when the process was.
+    /// Those of the configuration at the start; `started` is when the process was. `progress` is told which table it
+    /// is at.
     ///
     /// # Errors
     /// A sentence for each mistake, with its place.
@@ -85,6 +89,7 @@ impl Registry {
         config: &Config,
         started: Start,
         console: &Arc<ConsoleLog>,
+        progress: &dyn Fn(&str),
     ) -> Result<Arc<Registry>, Vec<String>> {
         let registry = Registry {
             live: Mutex::default(),
@@ -95,8 +100,9 @@ impl Registry {
             console: Arc::clone(console) as Arc<dyn Console + Send + Sync>,
             started,
             under_way: UnderWay::default(),
+            troubles: Conditions::new("table"),
         };
-        let prepared = registry.prepare(config, &|_| ())?;
+        let prepared = registry.prepare(config, progress)?;
         registry.adopt(prepared);
         let registry = Arc::new(registry);
         files::watch(&registry).map_err(|error| vec![format!("cannot start a thread: {error}")])?;
@@ -148,7 +154,7 @@ impl Registry {
             && let Source::Local { table, .. } = &source
             && files::is_doubtful(&**former, &**table)
         {
-            files::tell_doubt(&*self.console, (name, stamp), &**former, &**table);
+            files::tell_doubt(self, (name, stamp), &**former, &**table);
             return known.source.clone();
         }
         source
@@ -162,7 +168,9 @@ impl Registry {
     fn open_lists(&self) -> Result<(), String> {
         let mut lists = lock(&self.lists);
         if lists.is_none() {
-            *lists = Some(self.open_remote("lists".into(), &lists::cache(), Lists::backend)?);
+            let under_way = self.under_way.clone();
+            let build = move || Lists::backend(under_way);
+            *lists = Some(self.open_remote("lists".into(), &lists::cache(), build)?);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::answer::Granted;
 use crate::https;
 use crate::replacement::Replacement;
-use crate::secret_place::{Place, first_line};
+use crate::secret_place::{Place, aside, first_line_aside};
 use auth::sasl::bearer;
 use auth::sasl::client::SECRET_BYTES_MAX;
 use config::TokenSource;
@@ -48,21 +48,25 @@ impl Asker {
     /// Why there is none, in words that have nothing of a secret.
     pub(super) async fn ask(&mut self) -> Result<Granted, String> {
         let at = self.source.at.clone();
-        let (form, written) = self.form()?;
+        let written = self.written().await?;
+        let form = self.form(written.as_deref().map(String::as_str));
         let mut request = Request::post(&*at.path)
             .header(HOST, &*at.authority)
             .header(USER_AGENT, https::USER_AGENT_NAME)
             .header(ACCEPT, "application/json")
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         if let Some(secret) = &self.source.client_secret {
-            let secret = first_line("client_secret_file", secret, SECRET_BYTES_MAX)?;
+            let secret = first_line_aside("client_secret_file", secret, SECRET_BYTES_MAX).await?;
             let authorization = bearer::authorization(&self.source.client_id, &secret);
             request = request.header(AUTHORIZATION, authorization.as_str());
         }
         let body = Full::<Bytes>::from(form.as_bytes().to_vec());
         let request = request.body(body).map_err(|_| "the request can't be made".to_owned())?;
         let client = match at.is_encrypted {
-            true => Some(Arc::new(https::client(self.source.ca_file.as_deref())?)),
+            true => {
+                let ca_file = self.source.ca_file.clone();
+                Some(Arc::new(aside(move || https::client(ca_file.as_deref())).await?))
+            }
             false => None,
         };
         let stream = https::connect(&at.host, at.port, client).await?;
@@ -70,13 +74,23 @@ impl Asker {
         let text = Zeroizing::new(text.to_vec());
         let mut granted = Granted::read(status, &text)?;
         if let (Some(new), Some(written)) = (granted.refresh_token.take(), written) {
-            self.keep(new, written);
+            self.keep(new, written).await;
         }
         Ok(granted)
     }
 
-    /// What is asked, and the refresh token as it stands at its place.
-    fn form(&self) -> Result<(Zeroizing<String>, Option<Zeroizing<String>>), String> {
+    /// The refresh token as it stands at its place, where it has one.
+    async fn written(&self) -> Result<Option<Zeroizing<String>>, String> {
+        match &self.source.refresh_token {
+            Some(at) => {
+                first_line_aside("refresh_token_file", at, SECRET_BYTES_MAX).await.map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// What is asked.
+    fn form(&self, written: Option<&str>) -> Zeroizing<String> {
         let mut form = Zeroizing::new(String::with_capacity(1_024));
         let mut push = |key: &str, value: &str| {
             let separator = if form.is_empty() { "" } else { "&" };
@@ -85,36 +99,31 @@ impl Asker {
                 form.push_str(part);
             }
         };
-        let written = match &self.source.refresh_token {
-            None => {
-                push("grant_type", "client_credentials");
-                None
-            }
-            Some(place) => {
-                let written = first_line("refresh_token_file", place, SECRET_BYTES_MAX)?;
+        match written {
+            None => push("grant_type", "client_credentials"),
+            Some(written) => {
                 push("grant_type", "refresh_token");
                 // What an operator has written there since is newer still.
-                let newer = self.newer.as_ref().filter(|(_, seen)| *seen == written);
-                push("refresh_token", newer.map_or(&written, |(newer, _)| newer));
-                Some(written)
+                let newer = self.newer.as_ref().filter(|(_, seen)| seen.as_str() == written);
+                push("refresh_token", newer.map_or(written, |(newer, _)| newer));
             }
-        };
+        }
         if let Some(scope) = &self.source.scope {
             push("scope", scope);
         }
         if self.source.client_secret.is_none() {
             push("client_id", &self.source.client_id);
         }
-        Ok((form, written))
+        form
     }
 
     /// Keeps a refresh token that takes the place of what stands there (§6): the old one may be good no
     /// longer.
-    fn keep(&mut self, new: Zeroizing<String>, written: Zeroizing<String>) {
+    async fn keep(&mut self, new: Zeroizing<String>, written: Zeroizing<String>) {
         if new == written {
             return;
         }
-        if let Err(why) = self.write(&new) {
+        if let Err(why) = self.write(&new).await {
             let text = "a new refresh token is lost with the next restart";
             self.unkept = Some(format!("{text}, for it can't be written: {why}"));
             self.newer = Some((new, written));
@@ -123,15 +132,18 @@ impl Asker {
         }
     }
 
-    fn write(&self, new: &str) -> Result<(), String> {
-        let place = self.source.refresh_token.as_deref().ok_or("it has no place")?;
-        let Place::File(path) = Place::of(place)? else {
-            return Err("the environment stays as it was".to_owned());
-        };
-        let replacement = Replacement::create(&path, None)?;
-        let mut file = replacement.file();
-        let content = Zeroizing::new(format!("{new}\n"));
-        file.write_all(content.as_bytes()).map_err(|error| error.to_string())?;
-        replacement.place()
+    async fn write(&self, new: &Zeroizing<String>) -> Result<(), String> {
+        let place = self.source.refresh_token.clone().ok_or("it has no place")?;
+        let content = Zeroizing::new(format!("{}\n", **new));
+        aside(move || {
+            let Place::File(path) = Place::of(&place)? else {
+                return Err("the environment stays as it was".to_owned());
+            };
+            let replacement = Replacement::create(&path, None)?;
+            let mut file = replacement.file();
+            file.write_all(content.as_bytes()).map_err(|error| error.to_string())?;
+            replacement.place()
+        })
+        .await
     }
 }

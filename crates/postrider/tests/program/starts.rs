@@ -49,55 +49,6 @@ fn bodies_of_no_message_are_counted_those_removed_and_those_kept() {
     server.stop();
 }
 
-/// Files beside the spool that hold a state.
-const STATE_FILES: [&str; 6] = [
-    "suspensions.json",
-    "shaping.json",
-    "greylist.records",
-    "warmup.records",
-    "spool-salt",
-    "logs.json",
-];
-
-#[test]
-fn no_state_file_keeps_the_server_from_starting_and_what_was_lost_is_reported() {
-    let files = Files::new();
-    let text = format!(
-        "{}[[source]]\nname = \"new\"\naddress = \"127.0.0.2\"\n\
-         warmup = {{ start = \"2026-01-01\", per_day = [480] }}\n\
-         [[pool]]\nname = \"bulk\"\nsources = [{{ name = \"new\" }}]\n\
-         [[route]]\nname = \"out\"\npool = \"bulk\"\nsmtp = {{ hosts = [\"127.0.0.1:9\"] }}\n",
-        config("checks = { greylist = { delay = \"2s\", by_spf = false } }\n"),
-    );
-    Server::start(&files, &text).stop();
-    let long = vec![b' '; 30 << 20];
-    for content in [&b"\x01\x02 damaged"[..], &long] {
-        for name in STATE_FILES {
-            let path = files.path("spool").join(name);
-            std::fs::write(&path, content).expect("room");
-            let server = Server::start_again(&files);
-            let line = server.wait_console(name, |line| {
-                line.contains(name) && (line.contains("warn") || line.contains("error"))
-            });
-            assert!(!line.contains("error start"), "{line}");
-            if name != "logs.json" {
-                let aside = files.path("spool").join(format!("{name}.damaged"));
-                let length = std::fs::metadata(&aside).expect("it is put aside").len();
-                assert_eq!(length, content.len() as u64, "{name}");
-                let status = server.command(&["status"]).out;
-                assert!(status.contains(name), "{name}: {status}");
-            }
-            let mut client = Client::connect(server.address());
-            client.say("NOOP", "250");
-            if name == "suspensions.json" {
-                let resumed = server.command(&["queue", "resume", "--all"]);
-                assert_eq!(resumed.code, 0, "all delivery is suspended: {resumed:?}");
-            }
-            server.stop();
-        }
-    }
-}
-
 /// Mail is not accepted for want of room of some kind.
 fn is_put_off(client: &mut Client) {
     client.say("MAIL FROM:<a@source.test>", "250");

@@ -1,5 +1,7 @@
 use super::*;
+use crate::console::ConsoleLog;
 use mail::Wall;
+use mta::console::Level;
 use mta::seams::NoTlsReports;
 use std::future::pending;
 
@@ -106,6 +108,7 @@ fn with_fetches<F: Future<Output = ()>>(
         metrics: Arc::default(),
         reports: Arc::new(NoTlsReports),
         report: Arc::new(|_| {}),
+        files: StateFiles::new(&Arc::new(ConsoleLog::stderr(Level::Error))),
     };
     let (metrics, shelf) = (Arc::clone(&seed.metrics), Arc::clone(&seed.shelf));
     // The keeper ends when nobody can ask any more: not before the test, whatever that asks.

@@ -6,6 +6,7 @@ use super::shared::{Said, Shared};
 use super::status::RemoteStatus;
 use crate::mutex::lock;
 use lookup::{Cached, Ticket, Trouble, TroubleKind};
+use mail::Wall;
 use mta::answer::Answer;
 use mta::seams::Found;
 use std::sync::Arc;
@@ -86,6 +87,12 @@ impl Remote {
     /// How it is.
     pub(crate) fn status(&self) -> RemoteStatus {
         RemoteStatus::new(self.metrics(), self.shared.cache.counts(), &lock(&self.shared.seen))
+    }
+
+    /// Why its server gives no answers, and since when.
+    pub(crate) fn problem(&self) -> Option<(Wall, String)> {
+        let seen = lock(&self.shared.seen);
+        seen.trouble.as_ref().map(|(since, trouble)| (*since, trouble.to_string()))
     }
 
     /// Its numbers, as of now.

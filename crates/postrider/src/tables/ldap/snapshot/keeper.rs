@@ -72,14 +72,16 @@ impl Keeper {
     pub(super) fn open_file(&mut self) {
         let name = &self.shared.name;
         let path = &self.place.path;
+        let is_there = path.exists();
         let why = match Stored::open(path) {
             Ok(stored) if stored.about.fingerprint == self.shared.question.fingerprint() => {
                 return self.shared.publish(View::new(stored));
             }
             Ok(_) => format!("{} answers another question", path.display()),
-            Err(_) if !path.exists() => "there is no snapshot".to_owned(),
+            Err(_) if !is_there => "there is no snapshot".to_owned(),
             Err(why) => why,
         };
+        lock(&self.shared.seen).unusable = is_there.then(|| (wall_now(), why.clone()));
         let text = format_args!("{name}: {why}: no answers until the directory has been read");
         self.console.line(Level::Warn, "table", text);
     }

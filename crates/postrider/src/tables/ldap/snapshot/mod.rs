@@ -15,9 +15,11 @@ mod talk;
 mod view;
 
 use super::settings::{LdapSettings, SnapshotSettings};
+use crate::mutex::lock;
 use item::Question;
 use keeper::{Keeper, Place};
 use lookup::{Entry, Trouble};
+use mail::Wall;
 use mta::console::Console;
 use shared::Shared;
 use std::fmt;
@@ -115,6 +117,16 @@ impl Snapshot {
     /// Why it is no newer, for people; `None`: all is well.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.shared.trouble()
+    }
+
+    /// The same, and what is wrong with its file, each with when it began.
+    pub(crate) fn problem(&self) -> Option<(Wall, String)> {
+        let seen = lock(&self.shared.seen);
+        let trouble = || seen.trouble.as_ref().map(|(since, why)| (*since, why.to_string()));
+        match (&seen.unusable, trouble()) {
+            (Some((since, file)), Some((_, why))) => Some((*since, format!("{file}; {why}"))),
+            (unusable, trouble) => unusable.clone().or(trouble),
+        }
     }
 
     /// Its numbers, as of now.

@@ -56,6 +56,8 @@ pub(super) struct Seen {
     pub(super) changed: Option<(Wall, String)>,
     /// Why it is no newer, and since when.
     pub(super) trouble: Option<(Wall, Trouble)>,
+    /// Why the file that was there is of no use, until there is another one.
+    pub(super) unusable: Option<(Wall, String)>,
 }
 
 impl Shared {
@@ -91,6 +93,7 @@ impl Shared {
         let mut seen = lock(&self.seen);
         seen.confirmed = Some(view.stored.confirmed);
         seen.changed.clone_from(&view.stored.about.changed);
+        seen.unusable = None;
         drop(seen);
         *lock(&self.view) = Some(Arc::new(view));
         self.is_damaged.store(false, Ordering::Relaxed);

@@ -1,0 +1,59 @@
+//! Tables as a kind of problem: a file that can't be read or is doubted, a server that does not answer, a copy of a
+//! directory that is old or damaged.
+
+use super::registry::{Registry, Source};
+use mta::problems::{Found, Moment, ProblemKind};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// A server that has not answered for so long is a problem; a request that fails now and then is none.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
+
+/// Those of a process.
+pub(crate) struct TableProblems(Weak<Registry>);
+
+impl TableProblems {
+    pub(crate) fn of(registry: &Arc<Registry>) -> TableProblems {
+        TableProblems(Arc::downgrade(registry))
+    }
+}
+
+impl ProblemKind for TableProblems {
+    fn name(&self) -> &'static str {
+        "table"
+    }
+
+    fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
+        let Some(registry) = self.0.upgrade() else { return };
+        for (name, table) in registry.live().iter() {
+            let (problem, step) = match &table.source {
+                Source::Local { .. } | Source::Composed => continue,
+                Source::Remote(remote) => {
+                    let silent =
+                        remote.problem().filter(|(at, _)| now.wall.since(*at) >= SILENT_AFTER);
+                    (silent, "look at its server; what is cached serves")
+                }
+                Source::Snapshot(snapshot, _) => (
+                    snapshot.problem(),
+                    "look at the directory; `postrider table list` says how old it is",
+                ),
+            };
+            if let Some((since, why)) = problem {
+                let text = format!("table {name}: {why}");
+                found(Found::warning(&**name, text).next_step(step).since(since));
+            }
+        }
+        // Of files those know who look at them.
+        let live = registry.live();
+        registry.troubles.find(now, &mut |problem| {
+            if live.contains_key(problem.about()) {
+                found(problem);
+            }
+        });
+    }
+
+    /// They are told where they begin and end.
+    fn has_own_lines(&self) -> bool {
+        true
+    }
+}
