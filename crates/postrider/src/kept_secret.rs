@@ -56,7 +56,8 @@ pub(crate) fn kept<const N: usize>(directory: &Path, name: &str, fresh: [u8; N])
                 Some(format!("{} is damaged: {why}", path.display()))
             }
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        // A link that leads nowhere is no file that is not there.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => None,
         Err(error) => {
             let trouble = Some(format!("cannot read {}: {error}", path.display()));
             return Kept { bytes: fresh, trouble };

@@ -133,7 +133,10 @@ fn read(directory: &Path) -> io::Result<Option<Known>> {
     let path = directory.join(NAME);
     let mut bytes = Vec::new();
     match File::open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // A link that leads nowhere is no file that is not there.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
+            return Ok(None);
+        }
         file => file?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?,
     };
     if bytes.len() as u64 > BYTES_MAX {

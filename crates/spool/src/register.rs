@@ -5,7 +5,7 @@
 //! orderly stop it also says where the data of the segment written last ends.
 //!
 //! The file has two copies, written and synced one after the other, in place: a crash tears one of
-//! them at most, and on a full disk segments can still be freed.
+//! them at most, and on a full disk segments can still be freed. It gets its name when both are whole.
 
 use crate::block::{VERSION, u16_at, u32_at, u64_at};
 use crate::disk::{Disk, DiskError, DiskErrorKind, read_full};
@@ -26,6 +26,9 @@ const ENTRY_BYTES: usize = 20;
 const MARKS_BYTES: usize = 36;
 /// If there are more segments, the oldest are not entered.
 const ENTRIES_MAX: usize = (COPY_BYTES - HEAD_BYTES - 4 - MARKS_BYTES) / ENTRY_BYTES;
+
+/// What the file is called while it is made.
+const FRESH: &str = "register.new";
 
 /// Why a register is of no use that can be read.
 pub(crate) const UNUSABLE: &str = "neither of its two copies is whole: segments are taken as they are found, and \
@@ -180,9 +183,11 @@ pub(crate) fn write(disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<bool, D
     match write_copies(disk, bytes, sync) {
         Err(error) if error.kind == DiskErrorKind::Full => {
             // A register that can't be kept true is worse than none.
-            match disk.remove(REGISTER) {
-                Err(error) if error.kind != DiskErrorKind::NotFound => return Err(error),
-                _ => {}
+            for name in [REGISTER, FRESH] {
+                match disk.remove(name) {
+                    Err(error) if error.kind != DiskErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
             }
             if sync {
                 disk.sync_dir()?;
@@ -199,10 +204,8 @@ fn write_copies(disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<(), DiskErr
         Err(error) if error.kind == DiskErrorKind::NotFound => 0,
         Err(error) => return Err(error),
     };
-    let is_new = length < 2 * COPY_BYTES as u64;
-    if is_new {
-        disk.create(REGISTER)?;
-        disk.write_at(REGISTER, 0, &mut [IoSlice::new(&[0; 2 * COPY_BYTES])])?;
+    if length < 2 * COPY_BYTES as u64 {
+        return make(disk, bytes, sync);
     }
     for copy in 0..2 {
         disk.write_at(REGISTER, (copy * COPY_BYTES) as u64, &mut [IoSlice::new(bytes)])?;
@@ -210,7 +213,20 @@ fn write_copies(disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<(), DiskErr
             disk.sync_data(REGISTER)?;
         }
     }
-    if is_new && sync {
+    Ok(())
+}
+
+/// Makes the file, whole before it has its name: one that is there and is not whole was damaged.
+fn make(disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<(), DiskError> {
+    let mut copy = bytes.to_vec();
+    copy.resize(COPY_BYTES, 0);
+    disk.create(FRESH)?;
+    disk.write_at(FRESH, 0, &mut [IoSlice::new(&copy), IoSlice::new(&copy)])?;
+    if sync {
+        disk.sync_data(FRESH)?;
+    }
+    disk.rename(FRESH, REGISTER)?;
+    if sync {
         disk.sync_dir()?;
     }
     Ok(())

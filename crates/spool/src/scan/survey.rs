@@ -39,7 +39,7 @@ pub(crate) fn survey(
         extents.push(Extent { key, length, header, footer, said_end: None });
     }
     let (register, register_error) = Register::read(disk)?;
-    // One that was being made at a first start says nothing, and nothing is lost.
+    // A build from before there was one until it was whole made it at a first start; nothing is lost.
     let was_made = extents.iter().any(|extent| extent.header.is_some_and(|h| h.registered));
     let register_error = register_error.filter(|error| was_made || *error.text != *UNUSABLE);
     let mut register = register.unwrap_or_default();
