@@ -18,7 +18,7 @@ const FILES: [(&str, &str); 4] = [
 
 fn settings(more: &str) -> String {
     config(&format!(
-        "[[table]]\nname = \"t\"\nfile = {{ path = \"users\" }}\n\
+        "[tls]\nexpiry_warning = \"0s\"\n[[table]]\nname = \"t\"\nfile = {{ path = \"users\" }}\n\
          [[certificate]]\nnames = [\"x.test\"]\nchain = \"mx.pem\"\nkey = \"mx.key\"\n\
          [[signer]]\ndomains = [\"x.test\"]\nselector = \"s\"\nkey = \"dkim.key\"\n\
          [[route]]\ndomains = [\"far.test\"]\ndiscard = {{}}\n\

@@ -117,7 +117,9 @@ fn harmed(form: Form, content: &[u8], harm: Harm) -> Option<Vec<u8>> {
         (Harm::Garbage, _) => bytes = b"\x01\x02\xff damaged\n".repeat(30),
         (Harm::Blanks, _) => bytes = vec![b' '; LONG_BYTES],
         // They are read up to where they end, or line by line.
-        (Harm::Repeated, Form::Register | Form::Records | Form::Lines) => return None,
+        (Harm::Repeated, Form::SealedPem | Form::Register | Form::Records | Form::Lines) => {
+            return None;
+        }
         (Harm::Repeated, _) => bytes = content.repeat(LONG_BYTES / content.len().max(1) + 1),
     }
     Some(bytes)
