@@ -22,19 +22,12 @@ pub enum Dane {
 ///
 /// # Errors
 /// The DNS gives no answer, or one that DNSSEC shows to be false: nothing must be sent there
-/// (RFC 7672 §2.1.1).
+/// (RFC 7672 §2.1.1). Likewise where the host has no address: it may have one a moment later, and records with it.
 pub async fn look_up(dns: &impl Dns, host: &str, port: u16) -> Result<Dane, DnsError> {
     if host.parse::<IpAddr>().is_ok() {
         return Ok(Dane::Nothing("it has no name"));
     }
-    let security = match dns.host_security(host).await {
-        Ok(security) => security,
-        // What is wrong with its addresses, opening says.
-        Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {
-            return Ok(Dane::Nothing("the host has no address"));
-        }
-        Err(error) => return Err(error),
-    };
+    let security = dns.host_security(host).await?;
     let host: Arc<str> = Arc::from(host);
     let bases = match security.alias {
         // RFC 7672 §2.2.2: the end of its aliases first, then itself.
@@ -149,10 +142,12 @@ mod tests {
     fn hosts_that_nobody_vouches_for_are_not_asked_for_records() {
         let zones =
             Zones { tlsa: BTreeMap::from([("_25._tcp.mx", secure(&[3]))]), ..Zones::default() };
-        for host in ["mx", "192.0.2.1", "2001:db8::1", "gone"] {
+        for host in ["mx", "192.0.2.1", "2001:db8::1"] {
             assert!(matches!(look_up(&zones, host), Ok(Dane::Nothing(_))), "{host}");
         }
         assert!(look_up(&zones, "broken").is_err());
+        // When it is asked for again it may be there, with records that were not looked for.
+        assert_eq!(look_up(&zones, "gone"), Err(DnsError::NoSuchDomain));
         assert!(zones.asked.borrow().is_empty());
     }
 

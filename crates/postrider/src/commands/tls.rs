@@ -13,7 +13,7 @@ use mta::routing::hop_tls::{HopTls, as_promised};
 use mta::routing::hosts::{Host, HostGroup};
 use mta::routing::mx::resolve_mx;
 use mta::routing::require_tls::would_meet;
-use mta::seams::{DaneTrust, Dns as _, Policies, PolicyQuestion, Unfetched};
+use mta::seams::{DaneTrust, Dns as _, DnsError, Policies, PolicyQuestion, Unfetched};
 use serde::Serialize;
 use std::fmt::{self, Write as _};
 use std::process::ExitCode;
@@ -244,6 +244,9 @@ async fn surveyed_host(
         _ if sources == TlsSources::default() => (tls.word(), "the route says so".to_owned()),
         (Ok(Dane::Authenticated(_)), HopTls { dane: true, .. }) => {
             ("dane", "by its TLSA records".to_owned())
+        }
+        (Err(DnsError::NoRecords | DnsError::NoSuchDomain), HopTls { dane: true, .. }) => {
+            (LEFT_OUT, "the host has no address".to_owned())
         }
         (Err(error), HopTls { dane: true, .. }) => {
             (LEFT_OUT, format!("the lookup of its TLSA records failed: {error}"))

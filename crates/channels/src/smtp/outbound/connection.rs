@@ -17,7 +17,7 @@ use config::EightBit;
 use mail::{BodyType, Failure, Mono};
 use mta::delivery::{Idled, Slot};
 use mta::event::Hop;
-use mta::line::Permit;
+use mta::line::{InLine, Permit};
 use mta::message::{Message, SentBy};
 use mta::routing::hop::NextHop;
 use mta::seams::{Endpoint, World};
@@ -301,19 +301,40 @@ impl<W: World> Connection<W> {
         }
     }
 
+    /// A place in the line for memory to read a message into, if it must be read. Who waits for memory holds none.
+    ///
+    /// # Errors
+    /// Why the connection must be closed; nothing is in flight then.
+    async fn place_to_load(
+        &mut self,
+        work: &Work,
+        hop: &Rc<NextHop>,
+    ) -> Result<Option<InLine>, CloseReason> {
+        let mut place = self.slot.place_to_load(work.id);
+        // While the peer is silent the content before it may be let go, and waits then to be read back.
+        while place.is_some() && self.dialogue.content.is_some() && !self.in_flight.is_empty() {
+            drop(place);
+            self.finish_first(hop).await?;
+            place = self.slot.place_to_load(work.id);
+        }
+        if place.as_ref().is_some_and(|place| !place.is_served()) {
+            while !self.in_flight.is_empty() {
+                self.finish_first(hop).await?;
+            }
+        }
+        Ok(place)
+    }
+
     /// Starts a transaction, as soon as those in flight let it.
     async fn begin(&mut self, mut work: Work, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
         self.limit_recipients(&mut work, hop);
-        let place = self.slot.place_to_load(work.id);
-        if place.as_ref().is_some_and(|place| !place.is_served()) {
-            // Who waits for memory holds none.
-            while !self.in_flight.is_empty() {
-                if let Err(reason) = self.finish_first(hop).await {
-                    self.slot.give_back_unnamed(&work);
-                    return Err(reason);
-                }
+        let place = match self.place_to_load(&work, hop).await {
+            Ok(place) => place,
+            Err(reason) => {
+                self.slot.give_back_unnamed(&work);
+                return Err(reason);
             }
-        }
+        };
         let Some(message) = self.slot.load_mail(place, &work).await else { return Ok(()) };
         self.keep_one_sender(&message, &mut work);
         self.limit_domains(&message, &mut work, hop);

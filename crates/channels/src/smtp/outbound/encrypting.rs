@@ -5,11 +5,12 @@ use super::memory::Memory;
 use super::refusals;
 use super::relay_of;
 use super::tls_result::note_unanswered;
+use super::unfound::{no_address, of_dns};
 use super::wire::Wire;
 use crate::settings::RouteTls;
 use crate::smtp::HANDSHAKE_MAX;
 use auth::tls_report::{Policy, ResultType};
-use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, Step};
+use mail::{Class, EnhancedStatus, Failure, Mono, Step};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
 use mta::lack;
@@ -235,7 +236,8 @@ const MTA_STS: &str = "mta-sts";
 /// How connections to this host are encrypted, as the route says and those whom it heeds.
 ///
 /// # Errors
-/// The DNS gives no answer about its TLSA records, or a false one.
+/// The DNS gives no answer about its TLSA records, or a false one; or the host has no address, and what it may have
+/// in a moment was not asked about.
 pub(super) async fn host_tls<W: World>(
     slot: &Slot<W>,
     hop: &NextHop,
@@ -269,6 +271,7 @@ pub(super) async fn host_tls<W: World>(
             let is_for_users = relay_of(hop).smarthost.is_for_users();
             Ok(by_records(found, hop.tls.mta_sts, is_for_users))
         }
+        Err(DnsError::NoRecords | DnsError::NoSuchDomain) => Err(no_address(host)),
         Err(error) => {
             slot.metrics().tls_dane_failed.inc();
             note_unanswered(slot, hop, host, &error);
@@ -317,15 +320,8 @@ fn nameless(host: &Host) -> Option<Failure> {
 /// RFC 7672 §2.1.1: nothing is sent to a host whose records may be there and can't be had. RFC 3463
 /// §3.5: 4.4.3, directory server failure.
 fn no_answer(host: &Host, error: &DnsError) -> Failure {
-    Failure {
-        class: Class::Transient,
-        culprit: Culprit::Dns(Box::from(&*host.name)),
-        status: EnhancedStatus::new(4, 4, 3),
-        reply: None,
-        heard: None,
-        step: None,
-        text: format!("DANE: the lookup of the host's TLSA records failed: {error}").into(),
-    }
+    let text = format!("DANE: the lookup of the host's TLSA records failed: {error}");
+    of_dns(host, EnhancedStatus::new(4, 4, 3), text)
 }
 
 /// Why a connection is not encrypted.

@@ -9,6 +9,7 @@ use super::relay_of;
 use super::seat::{self, Seat};
 use super::source::{self, OutOfReach};
 use super::tls_result::{TlsResult, Trial};
+use super::unfound::{no_address, of_dns};
 use super::wire::Wire;
 use crate::smtp::smarthost::TlsStart;
 use auth::tls_report::ResultType;
@@ -242,29 +243,13 @@ async fn addresses<W: World>(
         // An address literal (RFC 5321 §4.1.3), or a host that the file gives by address.
         return public_only(vec![ip], refuse_private, host);
     }
-    let failure = |class, status, text: String| Failure {
-        class,
-        culprit: Culprit::Dns(Box::from(&*host.name)),
-        status,
-        reply: None,
-        heard: None,
-        step: None,
-        text: text.into(),
-    };
     match slot.addresses(&host.name).await {
         Ok(addresses) if !addresses.is_empty() => {
             let scattered = scattered(addresses, || slot.world().time().random());
             public_only(scattered, refuse_private, host)
         }
-        // A host that a route or an MX names should exist: it may yet appear.
-        Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => Err(failure(
-            Class::Transient,
-            EnhancedStatus::new(4, 4, 4),
-            "the host has no address".to_owned(),
-        )),
-        Err(error) => {
-            Err(failure(Class::Transient, EnhancedStatus::new(4, 4, 3), error.to_string()))
-        }
+        Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => Err(no_address(host)),
+        Err(error) => Err(of_dns(host, EnhancedStatus::new(4, 4, 3), error.to_string())),
     }
 }
 
