@@ -93,7 +93,10 @@ impl Sets {
     }
 
     fn set(&mut self, instance: Option<&str>) -> Option<&mut Set> {
-        let instance = instance.and_then(|text| text.trim_matches(is_blank).parse::<u32>().ok());
+        let digits = instance.map(|text| text.trim_matches(is_blank));
+        // RFC 8617 §4.2.1: digits, and no sign before them.
+        let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let instance = digits.and_then(|text| text.parse::<u32>().ok());
         match instance {
             Some(instance @ 1..=SETS_MAX) => Some(self.by_instance.entry(instance).or_default()),
             Some(_) => {

@@ -106,12 +106,7 @@ impl Signature {
         if !listed(methods).any(|method| method.starts_with("dns/txt")) {
             return Err("q= knows no method that is known here");
         }
-        let signature = Signature::of_tags(&tags)?;
-        // RFC 6376 §5.4.
-        if !signature.fields.iter().any(|field| field.eq_ignore_ascii_case("From")) {
-            return Err("From is not signed");
-        }
-        Ok(signature)
+        Signature::of_tags(&tags)
     }
 
     /// What is said of content, here and in ARC-Message-Signature.
@@ -124,6 +119,10 @@ impl Signature {
             listed(tags.get("h").ok_or("no h=")?).map(str::to_owned).collect();
         if fields.len() > SIGNED_FIELDS_MAX {
             return Err("h= names too many fields");
+        }
+        // RFC 6376 §5.4.
+        if !fields.iter().any(|field| field.eq_ignore_ascii_case("From")) {
+            return Err("From is not signed");
         }
         let agent = tags.get("i").and_then(|agent| agent.rsplit_once('@')).map(|(_, of)| of);
         let agent_domain = match agent {

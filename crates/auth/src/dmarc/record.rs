@@ -108,7 +108,8 @@ impl Record {
         // RFC 7489 §6.6.3, step 6: without a valid wish, but with somebody to report to, none.
         let wish = value("p").and_then(Wish::parse);
         let wish = wish.or_else(|| value("rua").map(|_| Wish::None))?;
-        let percent = value("pct").and_then(|percent| percent.parse::<u8>().ok());
+        let percent = value("pct").filter(|percent| !percent.starts_with('+'));
+        let percent = percent.and_then(|percent| percent.parse::<u8>().ok());
         let wish_below = value("sp").and_then(Wish::parse).unwrap_or(wish);
         Some(Record {
             wish,
