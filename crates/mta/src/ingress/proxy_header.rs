@@ -379,6 +379,40 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_the_addresses_may_be_anything() {
+        let tlv = |kind: u8, value: &[u8]| {
+            let length = u16::try_from(value.len()).unwrap().to_be_bytes();
+            [&[kind], &length[..], value].concat()
+        };
+        let of_tls =
+            [&[1, 0, 0, 0, 0][..], &tlv(0x21, b"TLSv1.3"), &tlv(0x25, b"RSA4096")].concat();
+        let kinds = [
+            tlv(0x01, b"h2"),
+            tlv(0x02, b"mx.test"),
+            tlv(0x03, &[0x54, 0xfd, 0xc6, 0xff]),
+            tlv(0x04, &[0; 40]),
+            tlv(0x05, &[7; 128]),
+            tlv(0x20, &of_tls),
+            tlv(0x30, b"blue"),
+            tlv(0xea, b"\x01vpce-1"),
+            tlv(0xee, &[0xff; 30]),
+            // One whose value does not come.
+            vec![0x02, 0, 80, b'a'],
+        ];
+        let all: Vec<u8> = kinds.concat();
+        for rest in kinds.iter().chain([&all]) {
+            let read = |command, family, addresses: &[u8]| {
+                let behind = [addresses, rest].concat();
+                read(&v2(command, family, u16::try_from(behind.len()).unwrap(), &behind))
+            };
+            assert_eq!(read(1, 0x11, &V4), Ok(Some("192.0.2.17:54321".parse().unwrap())));
+            assert_eq!(read(1, 0x21, &v6()), Ok(Some("[2001:db8::9]:258".parse().unwrap())));
+            assert_eq!(read(1, 0x00, b""), Ok(None), "unspecified");
+            assert_eq!(read(0, 0x11, &V4), Ok(None), "the proxy itself");
+        }
+    }
+
+    #[test]
     fn version_2_is_taken_by_the_letter() {
         assert_eq!(read(&v2(2, 0x11, 12, &V4)), Err(Mistake::BadHead));
         let other_version = [&V2_SIGNATURE[..], &[0x31, 0x11, 0, 12], &V4].concat();

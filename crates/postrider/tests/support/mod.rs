@@ -3,6 +3,7 @@
 //! Each test file uses a part of it.
 #![allow(dead_code, unreachable_pub, clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod author_forms;
 pub mod certificate;
 pub mod client;
 pub mod foreign;

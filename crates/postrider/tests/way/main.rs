@@ -7,6 +7,8 @@
 
 mod access;
 mod arrivals;
+#[path = "../support/author_forms.rs"]
+mod author_forms;
 mod authors;
 mod bad_x400;
 mod checks;

@@ -14,4 +14,5 @@ mod signers;
 mod signing;
 mod signing_rules;
 mod strangers;
+mod suites;
 mod zone;

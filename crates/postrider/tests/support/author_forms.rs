@@ -1,0 +1,66 @@
+//! Values of From: what readers read alike, and what they don't. bank.test is whom a forger would like to be, evil.test
+//! his own.
+#![allow(unreachable_pub)]
+
+/// What attacks on mail programs and libraries use ("composition kills"), and their kin.
+pub const READ_DIFFERENTLY: &[&str] = &[
+    "u@bank.test u@evil.test",
+    "u@bank.test\r\n\tu@evil.test",
+    "u@bank.test@evil.test",
+    "<u@bank.test u@evil.test>",
+    "<u@bank.test@evil.test>",
+    "<u@bank.test:u@evil.test>",
+    "<u@bank.test,u@evil.test>",
+    "<u@bank.test;u@evil.test>",
+    "<u@bank.test<u@evil.test>>",
+    "<u@bank.test><u@evil.test>",
+    "<u@bank.test> <u@evil.test>",
+    "<u@evil.test>u@bank.test",
+    "<u@evil.test> u@bank.test",
+    "<u@evil.test>, u@bank.test",
+    "<u@evil.test>\\,<u@bank.test>",
+    "u@bank.test,<u@evil.test>",
+    "u@bank.test\\,u@evil.test",
+    "u@bank.test\"x\"u@evil.test",
+    "\"u\"@bank.test \"v\"@evil.test",
+    "\"u@bank.test\" u@evil.test",
+    "u@bank.test =?utf-8?q?x?= u@evil.test",
+    "u@bank.test) u@evil.test",
+    "u@bank.test > u@evil.test",
+    "u@bank.test < u@evil.test >x",
+    "u@bank.test\\@evil.test",
+    "(c)u@bank.test(c)u@evil.test",
+    "u@bank.test [u@evil.test]",
+    "u@evil.test (u@bank.test",
+    "(u@bank.test)) u@evil.test",
+    "u@bank.test\u{b}u@evil.test",
+    "=?utf-8?B?PHVAYmFuay50ZXN0Pg==?=,<u@evil.test>",
+    "=?utf-8?B?PHVAYmFuay50ZXN0Pg==?=, u@evil.test",
+    "\"u@bank.test\", u@evil.test",
+    "<=?utf-8?q?u=40bank.test?=@evil.test>",
+    "\"=?utf-8?q?u=40bank.test?=\"@evil.test",
+    "Jo",
+    "<>",
+    // The route leads elsewhere, the address is the bank's.
+    "<@evil.test,@x.test:u@bank.test>",
+];
+
+/// What honest programs write: the author is of evil.test.
+pub const READ_ALIKE: &[&str] = &[
+    "u@evil.test",
+    "Jo <u@evil.test>",
+    "Doe, Jo <u@evil.test>",
+    "Doe, Jo; Sales <u@evil.test>",
+    "\"Doe, Jo\" <u@evil.test>",
+    "\"u@bank.test\" <u@evil.test>",
+    "u@bank.test <u@evil.test>",
+    "=?utf-8?q?u=40bank=2Etest?= <u@evil.test>",
+    "\"'Jo, Al' via List\" <u@evil.test>",
+    "[List] J. Q. Doe <u@evil.test> (work)",
+    "J\u{f6} <u@evil.test>",
+    "<@x.test,@y.test:u@evil.test>",
+    "u@evil.test (Jo)",
+    "Us: u@evil.test;",
+    "u@evil.test, v@EVIL.test",
+    "\"u@bank.test\"@evil.test",
+];
