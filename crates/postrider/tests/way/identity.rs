@@ -89,6 +89,30 @@ fn a_table_that_takes_other_spellings_makes_no_other_user() {
 }
 
 #[test]
+fn a_directory_that_takes_other_spellings_makes_no_other_user() {
+    play(|| async {
+        let table = "logins = { table = \"passwords\" }";
+        let text = config("").replace(table, "logins = { ldap = \"passwords\" }");
+        let node = Node::start(&format!("{text}{TENANT}")).await;
+        let is_jo = ("jo".to_owned(), "acme".to_owned());
+        for dn in ["uid=Jo,ou=people", "cn=Jo Smith+uid=jo,ou=people", "cn=Jo Smith,ou=people"] {
+            let spellings = ["jo", "JO", " jo ", "\u{ff4a}\u{ff4f}", "j\u{f3}", "jo\u{ad}"];
+            for spelled in spellings {
+                node.world.set_directory_entry(spelled, Some(dn));
+            }
+            for spelled in spellings {
+                let name = sent_as(&node, &[&plain(spelled, "right")]).await;
+                assert_eq!(name, is_jo, "{dn} {spelled:?}");
+            }
+        }
+        // Where an accent makes another user, it does.
+        node.world.set_directory_entry("j\u{f3}", Some("cn=J\u{f3},ou=people"));
+        let name = sent_as(&node, &[&plain("j\u{f3}", "right")]).await;
+        assert_eq!(name.0, "j\u{f3}");
+    });
+}
+
+#[test]
 fn what_a_table_rewrites_is_the_name() {
     play(|| async {
         let text = config("").replace(
