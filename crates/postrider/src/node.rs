@@ -7,7 +7,7 @@ use crate::commit_thread::Log;
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::effects::KeptEffects;
-use crate::event_log::EventLog;
+use crate::event_log::{EventLog, STOP_PATIENCE};
 use crate::kept_secret::{self, kept};
 use crate::known_clients;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
@@ -303,8 +303,8 @@ impl Node {
             console.line(Level::Error, "stop", format_args!("{text}"));
         }
         if let Some(events) = self.events {
-            // It has a patience of its own.
-            match within(Duration::MAX, move || events.finish()).await {
+            let patience = close_max.min(STOP_PATIENCE);
+            match within(Duration::MAX, move || events.finish(patience)).await {
                 Some(0) | None => {}
                 Some(lost) => console.line(
                     Level::Error,
