@@ -148,10 +148,20 @@ pub(crate) enum Name {
     No,
 }
 
+/// Octets of a field's name (RFC 5322 §2.2).
+const NAME: [bool; 256] = {
+    let mut is_name = [false; 256];
+    let mut octet = 33;
+    while octet <= 126 {
+        is_name[octet] = octet != b':' as usize;
+        octet += 1;
+    }
+    is_name
+};
+
 /// Looks for `field-name *WSP ":"` (RFC 5322 §2.2, §4.5.8) at the start of `line`.
 pub(crate) fn name_length(line: &[u8]) -> Name {
-    let is_name = |&b: &u8| matches!(b, 33..=126) && b != b':';
-    let name = line.iter().position(|b| !is_name(b)).unwrap_or(line.len());
+    let name = line.iter().position(|b| !NAME[usize::from(*b)]).unwrap_or(line.len());
     let blanks = line[name..].iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
     match line.get(name + blanks) {
         Some(b':') if name > 0 => Name::Ends { name, colon: name + blanks },

@@ -8,6 +8,8 @@
 mod tests;
 
 use crate::clients::{group_of, network_of};
+use mail::map::FixedMap;
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -82,7 +84,7 @@ struct Held {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    held: BTreeMap<u64, Held>,
+    held: FixedMap<u64, Held>,
     pools: BTreeMap<usize, Pool>,
 }
 
@@ -167,7 +169,8 @@ impl Seats {
         let is_busy = Arc::<AtomicBool>::default();
         let held = Held { pool, network, group, rank, is_busy: Arc::clone(&is_busy), call };
         state.put_in(ticket, held);
-        Seat { seats: Arc::clone(self), ticket, is_busy, called: Some(called) }
+        let rank = Cell::new(rank);
+        Seat { seats: Arc::clone(self), ticket, rank, is_busy, called: Some(called) }
     }
 }
 
@@ -312,6 +315,7 @@ fn replace(order: &mut BTreeSet<Key>, known: &mut Option<Key>, key: Option<Key>)
 pub(crate) struct Seat {
     seats: Arc<Seats>,
     ticket: u64,
+    rank: Cell<Rank>,
     is_busy: Arc<AtomicBool>,
     /// `None`: that it must go was said already.
     called: Option<oneshot::Receiver<()>>,
@@ -330,14 +334,22 @@ impl Seat {
 
     /// More is known of its client, or less.
     pub(crate) fn set_rank(&self, rank: Rank) {
+        if self.rank.get() == rank {
+            return;
+        }
         let mut state = self.seats.lock();
         let Some(held) = state.take_out(self.ticket) else { return };
         state.put_in(self.ticket, Held { rank, ..held });
+        self.rank.set(rank);
     }
 
     /// Ready once another has the place.
     pub(crate) fn poll_displaced(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(called) = &mut self.called else { return Poll::Ready(()) };
+        // Nobody asks for its place.
+        if self.rank.get() == Rank::Privileged {
+            return Poll::Pending;
+        }
         match Pin::new(called).poll(cx) {
             Poll::Ready(_) => {
                 self.called = None;
