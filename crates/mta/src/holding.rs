@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One in so many of `queue_recipients_max`, and of the bytes of the spool's smallest disk.
 pub const HELD_OF_ALL: u64 = 10;
-/// The same for one client network (IPv4 address or IPv6 /64), sender's domain or author's domain.
+/// The same for one client network (IPv4 address or IPv6 /64), sender's domain or author's domain, and for a peer of
+/// whom nothing can be read.
 pub const HELD_OF_ONE: u64 = 100;
 
 /// An amount of held mail.
@@ -49,6 +50,8 @@ pub(crate) enum Account {
     Network(IpAddr),
     /// In lower case.
     Domain(Arc<str>),
+    /// A peer of the configuration, by its name.
+    Peer(Arc<str>),
 }
 
 impl Account {
@@ -119,6 +122,17 @@ impl Holdings {
     #[must_use]
     pub fn max(&self) -> Amount {
         self.part(HELD_OF_ALL)
+    }
+
+    /// The messages of each peer that wait for an operator because they can't be read.
+    #[must_use]
+    pub fn of_peers(&self) -> Vec<(Arc<str>, Amount)> {
+        let state = self.lock();
+        let of_peer = |(account, amount): (&Account, &Amount)| match account {
+            Account::Peer(name) => Some((Arc::clone(name), *amount)),
+            Account::Network(_) | Account::Domain(_) => None,
+        };
+        state.accounts.iter().filter_map(of_peer).collect()
     }
 
     /// Room for a message, if all of its accounts have it.
@@ -216,6 +230,19 @@ mod tests {
         held.clear();
         assert_eq!(holdings.held(), Amount::default());
         assert!(holdings.lock().accounts.is_empty());
+    }
+
+    #[test]
+    fn a_peer_has_a_hundredth_and_is_named_as_long_as_it_holds_anything() {
+        let holdings = holdings(200, 0);
+        let one = Amount { recipients: 1, bytes: 7 };
+        let take = |peer: &str| holdings.try_take([Account::Peer(peer.into())].into(), one);
+        let held = [take("hub"), take("hub"), take("far")].map(Result::unwrap);
+        assert_eq!(take("hub").err(), Some(Full::One));
+        let two = Amount { recipients: 2, bytes: 14 };
+        assert_eq!(holdings.of_peers(), [("far".into(), one), ("hub".into(), two)]);
+        drop(held);
+        assert!(holdings.of_peers().is_empty() && take("hub").is_ok());
     }
 
     #[test]

@@ -214,6 +214,8 @@ fn runs_of(indexes: &[u32]) -> Vec<u8> {
 pub(crate) struct HeldMeta<'a> {
     /// The message may be returned to its sender.
     pub(crate) is_returnable: bool,
+    /// The peer whose octets can't be read, or nothing.
+    pub(crate) peer: &'a str,
     /// The sender's domain, or nothing.
     pub(crate) sender: &'a str,
     /// The author's, or nothing.
@@ -221,9 +223,16 @@ pub(crate) struct HeldMeta<'a> {
     pub(crate) reason: &'a str,
 }
 
-/// That a check holds the message for `reason`.
-pub(crate) fn held(is_returnable: bool, sender: &str, author: &str, reason: &str) -> (u16, Bytes) {
-    let mut value = vec![u8::from(is_returnable)];
+/// Bits of the first octet of a hold.
+const HELD_RETURNABLE: u8 = 1;
+/// The sender is a peer.
+const HELD_OF_PEER: u8 = 2;
+
+/// That a check holds the message.
+pub(crate) fn held(held: &HeldMeta<'_>) -> (u16, Bytes) {
+    let HeldMeta { is_returnable, peer, sender, author, reason } = *held;
+    let (kind, sender) = if peer.is_empty() { (0, sender) } else { (HELD_OF_PEER, peer) };
+    let mut value = vec![kind | if is_returnable { HELD_RETURNABLE } else { 0 }];
     // The reason is the last, and may be any text.
     value.extend_from_slice(format!("{sender}\n{author}\n{reason}").as_bytes());
     (tag::HELD, Bytes::from(value))
@@ -231,10 +240,11 @@ pub(crate) fn held(is_returnable: bool, sender: &str, author: &str, reason: &str
 
 /// The hold that [`held`] describes.
 pub(crate) fn held_of(meta: &Meta) -> Option<HeldMeta<'_>> {
-    let (is_returnable, text) = field(meta, tag::HELD)?.split_first()?;
+    let (bits, text) = field(meta, tag::HELD)?.split_first()?;
     let mut lines = std::str::from_utf8(text).ok()?.splitn(3, '\n');
-    let (sender, author, reason) = (lines.next()?, lines.next()?, lines.next()?);
-    Some(HeldMeta { is_returnable: *is_returnable == 1, sender, author, reason })
+    let (first, author, reason) = (lines.next()?, lines.next()?, lines.next()?);
+    let (peer, sender) = if bits & HELD_OF_PEER != 0 { (first, "") } else { ("", first) };
+    Some(HeldMeta { is_returnable: bits & HELD_RETURNABLE != 0, peer, sender, author, reason })
 }
 
 /// The address of the client that handed the message in.
@@ -391,10 +401,13 @@ mod tests {
 
     #[test]
     fn hold_of_a_check_is_found_again() {
-        let meta = Meta { fields: vec![held(true, "a.test", "", "DMARC:\nquarantine")] };
-        let found = held_of(&meta).unwrap();
-        assert_eq!((found.sender, found.author), ("a.test", ""));
-        assert_eq!((found.is_returnable, found.reason), (true, "DMARC:\nquarantine"));
+        let reason = "DMARC:\nquarantine";
+        let of_client =
+            HeldMeta { is_returnable: true, peer: "", sender: "a.test", author: "", reason };
+        let of_peer = HeldMeta { is_returnable: false, peer: "hub", sender: "", ..of_client };
+        for told in [of_client, of_peer] {
+            assert_eq!(held_of(&Meta { fields: vec![held(&told)] }), Some(told));
+        }
         for torn in [&b""[..], b"\x01", b"\x01a\nb", b"\x01\xff\n\n"] {
             let meta = Meta { fields: vec![(tag::HELD, Bytes::from_static(torn))] };
             assert_eq!(held_of(&meta), None);

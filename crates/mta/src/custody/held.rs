@@ -8,6 +8,7 @@ use queue::EntryId;
 use spool::Meta;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,14 @@ struct Held {
     open: usize,
     is_returnable: bool,
     _share: HeldShare,
+}
+
+/// The accounts that a hold is charged to: the peer's alone, or those of client, sender and author.
+pub(crate) fn accounts_of(held: &HeldMeta<'_>, client: Option<IpAddr>) -> Box<[Account]> {
+    match held.peer {
+        "" => Account::of(client, [held.sender, held.author]),
+        peer => [Account::Peer(peer.into())].into(),
+    }
 }
 
 /// A hold that has ended.
@@ -73,8 +82,7 @@ impl HeldMessages {
         (since, meta, reason): (Wall, &Meta, &str),
     ) {
         let Some(held) = meta::held_of(meta).filter(|held| held.reason == reason) else { return };
-        let client = meta::client_address(meta);
-        let share = holdings.take(Account::of(client, [held.sender, held.author]), amount);
+        let share = holdings.take(accounts_of(&held, meta::client_address(meta)), amount);
         let open = usize::try_from(amount.recipients).unwrap_or(usize::MAX);
         self.add((id, entry), open, since, &held, share);
     }

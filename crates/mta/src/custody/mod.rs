@@ -8,7 +8,7 @@ mod messages;
 mod port;
 mod settles;
 
-pub(crate) use held::Ended;
+pub(crate) use held::{Ended, accounts_of};
 pub use port::{COMMIT_MAX, LogCondition, LogPort, REPORT_IDS, shard_of};
 
 use crate::event::Event;

@@ -408,7 +408,7 @@ impl<W: World> Entrance<W> {
         }
         wants::of_message(&ingress, draft).await?;
         let services = &ingress.services;
-        draft.additions.hold_room = room::reserve_held(services, draft)?;
+        draft.additions.hold_room = room::reserve_held(services, draft, "")?;
         room::reserve_own_mailbox(services, &ingress.router.active().config, draft)
     }
 

@@ -4,6 +4,7 @@
 use super::commit::commit;
 use super::draft::{Additions, Draft};
 use super::entrance::Entrance;
+use super::room;
 use crate::budget::Share;
 use crate::meta::{self, Owners};
 #[cfg(feature = "planted")]
@@ -27,7 +28,8 @@ pub struct Foreign {
     pub refused: Vec<(u32, Refusal)>,
     /// What its event says beside addresses.
     pub told: Vec<(Arc<str>, Box<str>)>,
-    /// Why it waits for an operator, if it does.
+    /// Why it waits for an operator, if it does: it can't be read. It is charged to the peer, and ends as holds of
+    /// checks do.
     pub hold: Option<Box<str>>,
 }
 
@@ -111,7 +113,7 @@ impl<W: World> Entrance<W> {
         if let Some(reason) = hold {
             additions.hold(&reason);
         }
-        let draft = Box::new(Draft {
+        let mut draft = Box::new(Draft {
             content,
             envelope,
             facts,
@@ -132,6 +134,14 @@ impl<W: World> Entrance<W> {
             memory: None,
             tenant_room: None,
         });
+        let peer = draft.client.login.clone().unwrap_or_default();
+        match room::reserve_held(&ingress.services, &draft, &peer) {
+            Ok(room) => draft.additions.hold_room = room,
+            Err(refusal) => {
+                draft.forget_blob();
+                return Err(self.refuse_content(&draft.envelope, refusal));
+            }
+        }
         let slots = Share::none(&ingress.services.shared.queue_slots);
         let slots = std::mem::replace(&mut self.slots, slots);
         let submitted = commit(&ingress, draft, slots).await;

@@ -2,8 +2,9 @@
 
 use super::draft::Draft;
 use super::refusals;
-use crate::holding::{Account, Amount, Full, HeldShare};
-use crate::meta;
+use crate::custody::accounts_of;
+use crate::holding::{Amount, Full, HeldShare};
+use crate::meta::{self, HeldMeta};
 use crate::own_mailbox;
 use crate::seams::World;
 use crate::services::Services;
@@ -18,18 +19,24 @@ pub(super) struct HoldRoom {
     pub(super) field: (u16, Bytes),
 }
 
-/// Takes room for the message if anything holds it, and notes in it how the hold ends.
+/// Takes room for the message if anything holds it, and notes in it how the hold ends. `peer`: its octets are those of
+/// this peer, and can't be read.
 ///
 /// # Errors
 /// As much is held as may be, of all clients or of this one.
 pub(super) fn reserve_held<W: World>(
     services: &Services<W>,
-    draft: &mut Draft,
+    draft: &Draft,
+    peer: &str,
 ) -> Result<Option<HoldRoom>, Refusal> {
     let Some(reason) = draft.additions.hold.as_deref() else { return Ok(None) };
     let sender = draft.envelope.reverse_path.as_ref().map_or("", Mailbox::domain_str);
     let author = draft.additions.author.as_deref().unwrap_or_default();
-    let accounts = Account::of(Some(draft.client.address.ip()), [sender, author]);
+    // RFC 5321 §6.2: reports to forged senders do more harm than mail that is lost. A peer's octets have no sender.
+    let is_returnable =
+        peer.is_empty() && (!draft.is_from_stranger || draft.additions.is_sender_proven);
+    let held = HeldMeta { is_returnable, peer, sender, author, reason };
+    let accounts = accounts_of(&held, Some(draft.client.address.ip()));
     let amount = Amount {
         recipients: draft.envelope.recipients.len() as u64,
         bytes: draft.facts.body_bytes,
@@ -41,10 +48,7 @@ pub(super) fn reserve_held<W: World>(
             Full::One => refusals::HELD_OF_CLIENT,
         }
     })?;
-    // RFC 5321 §6.2: reports to forged senders do more harm than mail that is lost.
-    let is_returnable = !draft.is_from_stranger || draft.additions.is_sender_proven;
-    let field = meta::held(is_returnable, sender, author, reason);
-    Ok(Some(HoldRoom { share, field }))
+    Ok(Some(HoldRoom { share, field: meta::held(&held) }))
 }
 
 /// Takes room for the message in the postmaster's mailbox, if it is kept there.

@@ -1,5 +1,6 @@
-//! What the server needs from outside: a clock, name servers.
+//! What the server needs from outside: a clock, name servers, octets that can be read.
 
+use config::quantity::write_size;
 use mta::problems::{Found, Moment, ProblemKind};
 use mta::shared::Shared;
 use std::sync::Weak;
@@ -38,6 +39,33 @@ impl ProblemKind for NameServers {
         }
     }
 
+    fn has_own_lines(&self) -> bool {
+        true
+    }
+}
+
+/// Messages of peers that can't be read and wait for an operator.
+pub(super) struct UnreadableMessages(pub(super) Weak<Shared>);
+
+impl ProblemKind for UnreadableMessages {
+    fn name(&self) -> &'static str {
+        "unreadable_messages"
+    }
+
+    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+        let peers = self.0.upgrade().map(|shared| shared.holdings.of_peers());
+        for (peer, amount) in peers.unwrap_or_default() {
+            let text = format!(
+                "{} messages ({}) of peer {peer} can't be read and are held",
+                amount.recipients,
+                write_size(amount.bytes)
+            );
+            let next_step = "`postrider queue list --state held` names what is wrong with each";
+            found(Found::warning(&*peer, text).next_step(next_step));
+        }
+    }
+
+    /// Each message has a line when it comes.
     fn has_own_lines(&self) -> bool {
         true
     }
