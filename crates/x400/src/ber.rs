@@ -68,6 +68,7 @@ mod oid;
 mod reader;
 mod skimmer;
 mod strings;
+mod structure;
 mod tag;
 mod writer;
 
@@ -76,7 +77,9 @@ pub use error::{BerError, BerFault};
 pub use oid::{oid_from_text, oid_text};
 pub use reader::Reader;
 pub use skimmer::{Begin, Skimmed, Skimmer, Step};
+pub(crate) use strings::is_string as is_string_tag;
 pub use strings::{Bits, Segments};
+pub use structure::check_structure;
 pub use tag::{Class, Tag};
 pub use writer::{Writer, header_bytes};
 

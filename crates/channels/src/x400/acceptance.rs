@@ -10,9 +10,7 @@ use mta::ingress::Foreign;
 use mta::steering::{HOLD_MAX, Steering};
 use std::sync::Arc;
 use x400::mts::extension::Stage;
-use x400::mts::{
-    self, Broken, EnvelopeKind, Extensions, MtsIdentifier, ReportEnvelope, TransferEnvelope,
-};
+use x400::mts::{self, Broken, EnvelopeKind, MtsIdentifier, ReportEnvelope, TransferEnvelope};
 
 /// A message comes to nothing for a recipient, and its originator is told.
 pub(super) const NO_ROUTE: Refusal =
@@ -21,6 +19,9 @@ pub(super) const TOO_MANY: Refusal =
     Refusal::permanent((5, 3), "the message has too many recipients");
 pub(super) const TOO_LONG: Refusal = Refusal::permanent((2, 3), "the content is too long");
 const UNSUPPORTED: Refusal = Refusal::permanent((5, 5), "a critical extension is not supported");
+/// RFC 3463 §3.7: conversion required but not supported.
+const NOT_CONVERTED: Refusal =
+    Refusal::permanent((6, 3), "the gateway does not do the conversion that is asked for");
 const BROKEN: Refusal = Refusal::permanent((5, 4), "the envelope can't be read wholly");
 
 /// What may be accepted, and by whom.
@@ -47,6 +48,16 @@ impl Acceptance {
     pub(super) fn refuse(&mut self, refused: Vec<(u32, Refusal)>) {
         self.foreign.refused.extend(refused);
         self.foreign.refused.sort_by_key(|(index, _)| *index);
+    }
+
+    /// Whether it is a report.
+    pub(super) fn is_report(&self) -> bool {
+        kept::read(&self.foreign.kept).is_some_and(|(kind, _)| kind == ApduKind::Report)
+    }
+
+    /// It waits for an operator, since `what` is wrong with it.
+    pub(super) fn hold(&mut self, peer: &str, what: &str) {
+        self.foreign.hold = Some(why_held(peer, what));
     }
 
     /// None of its recipients is delivered to, for this reason; what was found before counts.
@@ -91,7 +102,7 @@ fn of_redirected(envelope: &TransferEnvelope, octets: &[u8], terms: &Terms<'_>) 
         return acceptance;
     }
     for ((index, recipient), fields) in (0..).zip(&acceptance.envelope.recipients).zip(ours()) {
-        if let Some(why) = refusal_of_one(&recipient.mailbox, &fields.extensions, envelope, terms) {
+        if let Some(why) = refusal_of_one(&recipient.mailbox, fields, envelope, terms) {
             acceptance.foreign.refused.push((index, why));
         }
     }
@@ -114,7 +125,7 @@ fn refusal_of_all(envelope: &TransferEnvelope, ours: usize, terms: &Terms<'_>) -
 /// What speaks against one of them.
 fn refusal_of_one(
     mailbox: &Mailbox,
-    own: &Extensions,
+    fields: &mts::Recipient,
     envelope: &TransferEnvelope,
     terms: &Terms<'_>,
 ) -> Option<Refusal> {
@@ -123,9 +134,19 @@ fn refusal_of_one(
         true => Stage::Delivery,
         false => Stage::Transfer,
     };
-    let unsupported = own.unsupported(stage).or_else(|| envelope.extensions.unsupported(stage));
-    unsupported.map(|_| UNSUPPORTED)
+    // Who passes an APDU on leaves the conversion to who delivers it (X.411 §14.3.5).
+    let is_converted = !route.channel.kinds_of_mail().x400;
+    if is_converted
+        && fields.explicit_conversion.is_some_and(|wanted| !CONVERSIONS.contains(&wanted))
+    {
+        return Some(NOT_CONVERTED);
+    }
+    let own = fields.extensions.unsupported(stage);
+    own.or_else(|| envelope.extensions.unsupported(stage)).map(|_| UNSUPPORTED)
 }
+
+/// Conversions that originators may ask the gateway for (X.411, ExplicitConversion): teletex to IA5 text.
+const CONVERSIONS: [u32; 1] = [11];
 
 /// Of a message or a probe whose envelope is broken, as far as a report can be made of it. `None`: it can't.
 pub(super) fn of_broken(
@@ -182,18 +203,17 @@ pub(super) fn of_report(envelope: &ReportEnvelope, octets: &[u8], terms: &Terms<
 pub(super) fn of_unreadable(peer: &str, what: &str, config: &Config) -> Acceptance {
     let mailbox = config.postmaster.address.clone();
     let recipient = Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
-    let hold = format!("X.400: peer {peer} sent an APDU that can't be read: {what}");
-    let foreign = Foreign {
-        kept: Bytes::new(),
-        refused: Vec::new(),
-        told: Vec::new(),
-        hold: Some(hold.into()),
-    };
+    let hold = Some(why_held(peer, what));
+    let foreign = Foreign { kept: Bytes::new(), refused: Vec::new(), told: Vec::new(), hold };
     Acceptance {
         envelope: envelope_of(None, vec![recipient]),
         steering: Steering::default(),
         foreign,
     }
+}
+
+fn why_held(peer: &str, what: &str) -> Box<str> {
+    format!("X.400: peer {peer} sent an APDU that can't be read: {what}").into()
 }
 
 fn envelope_of(reverse_path: Option<Mailbox>, recipients: Vec<Recipient>) -> Envelope {
@@ -230,8 +250,8 @@ fn steering_of(envelope: &TransferEnvelope, now: Wall) -> Steering {
     }
 }
 
-/// What events say beside addresses.
-fn told(
+/// What events and the queue say beside addresses.
+pub(super) fn told(
     kind: ApduKind,
     identifier: &MtsIdentifier,
     content_type: Option<&mts::ContentType>,

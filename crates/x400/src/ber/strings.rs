@@ -4,7 +4,7 @@ use super::{BerError, BerFault, Class, Element, NESTING_MAX, Reader, Tag};
 use std::borrow::Cow;
 
 /// A type whose value is octets or characters, and a bit string.
-pub(super) fn is_string(tag: Tag) -> bool {
+pub(crate) fn is_string(tag: Tag) -> bool {
     tag.class == Class::Universal && matches!(tag.number, 3 | 4 | 12 | 18..=22 | 25..=28 | 30)
 }
 

@@ -9,7 +9,7 @@ use super::{
     BILATERAL_MAX, Broken, ContentType, Eits, Extensions, Flags, InternalTraceElement,
     LOCAL_ID_BYTES_MAX, Limits, MtsIdentifier, Priority, Recipient, TraceElement, UtcTime,
 };
-use crate::ber::{Element, Reader, Tag, Writer, header_bytes};
+use crate::ber::{Element, Reader, Tag, Writer, check_structure, header_bytes};
 use crate::decode::{DecodeError, Fault, InField, once};
 use crate::or_name::OrName;
 use crate::or_name::ber::OR_NAME;
@@ -127,6 +127,38 @@ impl TransferEnvelope {
             Ok(element) => TransferEnvelope::decode(&element, kind, limits),
             Err(error) => Err(Fields::default().into_broken(error)),
         }
+    }
+
+    /// The same of what comes from another MTA: what is passed on has to be whole in the parts that nobody here reads, too.
+    ///
+    /// # Errors
+    /// As [`TransferEnvelope::decode`].
+    pub fn read_strictly(
+        octets: &[u8],
+        kind: EnvelopeKind,
+        limits: &Limits,
+    ) -> Result<TransferEnvelope, Box<Broken>> {
+        let envelope = TransferEnvelope::read(octets, kind, limits)?;
+        match check_structure(octets).field("envelope").and_then(|()| envelope.check_extensions()) {
+            Ok(()) => Ok(envelope),
+            Err(error) => Err(envelope.into_broken(error)),
+        }
+    }
+
+    fn check_extensions(&self) -> Result<(), DecodeError> {
+        let of_recipients = self.recipients.iter().map(|recipient| &recipient.extensions);
+        std::iter::once(&self.extensions).chain(of_recipients).try_for_each(Extensions::check)
+    }
+
+    fn into_broken(self, error: DecodeError) -> Box<Broken> {
+        Box::new(Broken {
+            error,
+            identifier: Some(self.identifier),
+            originator: Some(self.originator),
+            content_type: Some(self.content_type),
+            trace: self.trace,
+            recipients: self.recipients,
+        })
     }
 
     /// Writes the envelope: a SET for a message, the whole APDU for a probe.

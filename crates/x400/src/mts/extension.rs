@@ -1,5 +1,5 @@
 //! Extensions (X.411 §12.2.1.1.1, ExtensionField): of messages, recipients, probes and reports. All are kept as they
-//! came; those that an MTA acts on have readers here.
+//! came; those that an MTA acts on have readers here, and the values of others are checked in [`super::values`].
 
 use super::trace::{decode_internal, list};
 use super::{EXTENSIONS_MAX, Flags, InternalTraceElement, UtcTime};
@@ -405,7 +405,7 @@ impl NameAndTime {
     }
 }
 
-fn redirection(element: &Element<'_>) -> Result<Redirection, DecodeError> {
+pub(super) fn redirection(element: &Element<'_>) -> Result<Redirection, DecodeError> {
     const FIELD: &str = "redirection-history";
     let mut parts = element.children().field(FIELD)?;
     let intended = NameAndTime::decode(&parts.read(Tag::SEQUENCE).field(FIELD)?)?;

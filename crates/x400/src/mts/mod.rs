@@ -13,8 +13,10 @@ pub mod reader;
 pub mod recipient;
 pub mod relay;
 pub mod report;
+mod report_fields;
 pub mod time;
 pub mod trace;
+mod values;
 
 pub use broken::Broken;
 pub use envelope::{EnvelopeKind, TransferEnvelope};

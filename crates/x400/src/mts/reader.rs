@@ -3,6 +3,7 @@
 
 use super::envelope::{EnvelopeKind, MESSAGE, PROBE, TransferEnvelope};
 use super::report::{REPORT, ReportEnvelope};
+use super::report_fields::ReportFields;
 use super::{Broken, Limits};
 use crate::ber::{Begin, NESTING_MAX, Skimmed, Skimmer, Tag};
 use crate::decode::{DecodeError, Fault, InField};
@@ -85,7 +86,12 @@ pub struct ApduReader {
     kept: BytesMut,
     events: VecDeque<ApduEvent>,
     content_bytes: u64,
+    /// Of a report, to check what nobody here reads.
+    fields: ReportFields,
 }
+
+/// Octets of a report's content go on in pieces of so many at least, however small its elements are.
+const PIECE_BYTES_MIN: usize = 4_096;
 
 const FIELD: &str = "mts-apdu";
 
@@ -101,20 +107,31 @@ impl ApduReader {
             kept: BytesMut::new(),
             events: VecDeque::new(),
             content_bytes: 0,
+            fields: ReportFields::default(),
         }
     }
 
     /// Takes the next octets.
     ///
     /// # Errors
-    /// They are no APDU, or its envelope is longer than it may be. The reader can't be used any more.
+    /// They are no APDU, or its envelope is longer than it may be. The reader can't be used any more; what came of a
+    /// report's content is in the events, all of this input included.
     pub fn handle_input(&mut self, input: &Bytes) -> Result<(), ReadError> {
         let mut offset = 0;
+        let read = self.read(input, &mut offset);
+        if read.is_err() && self.passes_raw() {
+            self.flush();
+            self.push_content(input.slice(offset.min(input.len())..));
+        }
+        read
+    }
+
+    fn read(&mut self, input: &Bytes, offset: &mut usize) -> Result<(), ReadError> {
         loop {
-            let rest = input.get(offset..).unwrap_or_default();
+            let rest = input.get(*offset..).unwrap_or_default();
             let step = self.skimmer.step(rest).field(FIELD)?;
-            let taken = input.slice(offset..(offset + step.consumed).min(input.len()));
-            offset += step.consumed;
+            let taken = input.slice(*offset..(*offset + step.consumed).min(input.len()));
+            *offset += step.consumed;
             match step.what {
                 Skimmed::NeedInput => {
                     self.keep(&taken, true)?;
@@ -147,7 +164,7 @@ impl ApduReader {
         self.content_bytes
     }
 
-    /// Whether the whole APDU was there.
+    /// Whether the whole APDU was there, or all of a report's content, which is broken.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.state == State::Done
@@ -199,6 +216,7 @@ impl ApduReader {
             State::Content => {
                 if self.passes_raw() {
                     self.kept.extend_from_slice(octets);
+                    self.fields.keep(octets);
                 }
                 Ok(())
             }
@@ -220,6 +238,7 @@ impl ApduReader {
             1 => self.begin_apdu(begin),
             2 if self.kind != Some(Kind::Probe) => self.begin_part(begin),
             2 => Ok(()),
+            _ if self.kind == Some(Kind::Report) => self.fields.begin(begin, &self.limits),
             // A segment of the content, or the string that has segments in it.
             _ if begin.tag == Tag::OCTET_STRING => Ok(()),
             _ => Err(Fault::Unknown.of("content", begin.at).into()),
@@ -265,6 +284,7 @@ impl ApduReader {
                 let header = self.kept.split().freeze();
                 if self.kind == Some(Kind::Report) {
                     self.push_content(header);
+                    self.skimmer.set_levels(NESTING_MAX);
                 } else if begin.constructed {
                     self.skimmer.set_levels(NESTING_MAX);
                 }
@@ -277,8 +297,16 @@ impl ApduReader {
     fn octets(&mut self, octets: Bytes) -> Result<(), ReadError> {
         match self.state {
             State::Envelope => self.keep_envelope(&octets),
+            State::Content if self.passes_raw() => {
+                if octets.len() < PIECE_BYTES_MIN && self.kept.len() < PIECE_BYTES_MIN {
+                    self.kept.extend_from_slice(&octets);
+                } else {
+                    self.flush();
+                    self.push_content(octets.clone());
+                }
+                self.fields.octets(&octets, &self.limits)
+            }
             State::Content => {
-                self.flush();
                 self.push_content(octets);
                 Ok(())
             }
@@ -290,7 +318,8 @@ impl ApduReader {
         match (depth, &self.state, self.kind) {
             (1, State::Envelope, Some(Kind::Probe)) => {
                 let octets = self.kept.split().freeze();
-                let envelope = TransferEnvelope::read(&octets, EnvelopeKind::Probe, &self.limits);
+                let read = TransferEnvelope::read_strictly;
+                let envelope = read(&octets, EnvelopeKind::Probe, &self.limits);
                 let envelope = envelope.map(Box::new);
                 self.events.push_back(ApduEvent::Envelope {
                     octets,
@@ -304,7 +333,16 @@ impl ApduReader {
             }
             (1, State::Content, _) => self.state = State::Done,
             (1, _, _) => return Err(Fault::Missing.of(self.part(), self.skimmer.at()).into()),
-            (2, State::Content, Some(Kind::Report)) => self.flush(),
+            (2, State::Content, Some(Kind::Report)) => {
+                self.flush();
+                let checked = self.fields.finish(&self.limits);
+                if checked.is_err() {
+                    // All of it was there, whatever it says.
+                    self.state = State::Done;
+                }
+                checked?;
+            }
+            (_, State::Content, Some(Kind::Report)) => self.fields.end(depth),
             // The content of a message, or a segment of it.
             _ => {}
         }
@@ -313,10 +351,11 @@ impl ApduReader {
 
     fn announce(&mut self, octets: Bytes, content_bytes: Option<u64>) {
         let event = if self.kind == Some(Kind::Report) {
-            let envelope = ReportEnvelope::read(&octets).map(Box::new);
+            let envelope = ReportEnvelope::read_strictly(&octets).map(Box::new);
             ApduEvent::Report { octets, envelope }
         } else {
-            let envelope = TransferEnvelope::read(&octets, EnvelopeKind::Message, &self.limits);
+            let read = TransferEnvelope::read_strictly;
+            let envelope = read(&octets, EnvelopeKind::Message, &self.limits);
             ApduEvent::Envelope { octets, envelope: envelope.map(Box::new), content_bytes }
         };
         self.events.push_back(event);

@@ -6,7 +6,7 @@ use super::{
     ContentType, Eits, Extensions, LOCAL_ID_BYTES_MAX, Limits, MtsIdentifier, RECIPIENTS_MAX,
     RecipientIndicators, TraceElement, UtcTime,
 };
-use crate::ber::{Element, Reader, Tag, Writer};
+use crate::ber::{Element, Reader, Tag, Writer, check_structure};
 use crate::decode::{DecodeError, Fault, InField, once};
 use crate::or_name::OrName;
 use crate::or_name::ber::OR_NAME;
@@ -138,6 +138,17 @@ impl ReportEnvelope {
         ReportEnvelope::decode(&alone(octets, "report-envelope")?)
     }
 
+    /// The same of what comes from another MTA: what is passed on has to be whole in the parts that nobody here reads, too.
+    ///
+    /// # Errors
+    /// With the field that is wrong.
+    pub fn read_strictly(octets: &[u8]) -> Result<ReportEnvelope, DecodeError> {
+        let envelope = ReportEnvelope::read(octets)?;
+        check_structure(octets).field("report-envelope")?;
+        envelope.extensions.check()?;
+        Ok(envelope)
+    }
+
     /// Writes the SET.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -160,6 +171,16 @@ fn alone<'a>(octets: &'a [u8], field: &'static str) -> Result<Element<'a>, Decod
 }
 
 impl ReportContent {
+    /// Checks all of a report's content but what it returns. `fields`: the elements of its SET without that one.
+    pub(super) fn check(fields: &[u8], limits: &Limits) -> Result<(), DecodeError> {
+        let mut set = Writer::with_capacity(fields.len() + 8);
+        set.constructed(Tag::SET, |set| set.raw(fields));
+        check_structure(set.as_slice()).field("report-content")?;
+        let content = ReportContent::read(set.as_slice(), limits)?;
+        let of_recipients = content.recipients.iter().map(|recipient| &recipient.extensions);
+        std::iter::once(&content.extensions).chain(of_recipients).try_for_each(Extensions::check)
+    }
+
     /// Reads the SET that is alone: the content octets of a report as [`super::ApduEvent::Content`] gives them, put
     /// together.
     ///

@@ -6,6 +6,7 @@ mod downgrade;
 mod generate;
 mod golden;
 mod limits;
+mod mutations;
 mod relay;
 mod reports;
 mod round_trip;

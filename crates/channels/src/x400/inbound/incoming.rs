@@ -185,14 +185,23 @@ impl Incoming {
         self.state = State::Passes;
     }
 
-    /// What came can't be read, or ends too early.
+    /// What came can't be read, or ends too early. Nobody is told what becomes of a report, so that an operator sees one.
     fn fail(&mut self, what: &str, rules: &Rules<'_>, sink: &mut dyn Sink) {
         if self.state != State::Reads {
             return;
         }
-        if let Some(acceptance) = &mut self.acceptance {
-            acceptance.refuse_all(&BROKEN_CONTENT);
-            return self.pass(sink);
+        match &mut self.acceptance {
+            Some(report) if report.is_report() => {
+                report.hold(rules.peer, what);
+                // What still comes of its content is kept as it is.
+                self.state = if self.reader.is_done() { State::Passes } else { State::Unreadable };
+                return;
+            }
+            Some(acceptance) => {
+                acceptance.refuse_all(&BROKEN_CONTENT);
+                return self.pass(sink);
+            }
+            None => {}
         }
         self.acceptance = Some(acceptance::of_unreadable(rules.peer, what, rules.config));
         self.state = State::Unreadable;
@@ -201,7 +210,8 @@ impl Incoming {
     }
 
     fn keep_raw(&mut self, octets: &[u8], sink: &mut dyn Sink) {
-        let room = usize::try_from(UNREADABLE_BYTES_MAX - self.kept_bytes).unwrap_or(usize::MAX);
+        let room = usize::try_from(UNREADABLE_BYTES_MAX.saturating_sub(self.kept_bytes))
+            .unwrap_or(usize::MAX);
         let kept = octets.get(..room.min(octets.len())).unwrap_or_default();
         self.kept_bytes += kept.len() as u64;
         self.scanner.push(kept);

@@ -1,0 +1,77 @@
+//! The content of a report as it passes: all of it is kept for a look at the end, but for the content that it returns.
+
+use super::Limits;
+use super::reader::ReadError;
+use super::report::ReportContent;
+use crate::ber::{Begin, Tag, is_string_tag};
+use crate::decode::Fault;
+use bytes::BytesMut;
+
+const FIELD: &str = "report-content";
+/// X.411, ReportTransferContent: the content of the subject message.
+const RETURNED_CONTENT: Tag = Tag::context(1);
+/// The depth of the fields: below the APDU and the SET.
+const FIELDS_DEPTH: usize = 3;
+
+/// What was kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ReportFields {
+    kept: BytesMut,
+    /// Octets of a header, or of the end of an element, that may be cut.
+    head: BytesMut,
+    /// Within the returned content.
+    passes: bool,
+}
+
+impl ReportFields {
+    /// Octets of a header, or of an end.
+    pub(super) fn keep(&mut self, octets: &[u8]) {
+        self.head.extend_from_slice(octets);
+    }
+
+    /// An element begins whose header was kept.
+    pub(super) fn begin(&mut self, begin: &Begin, limits: &Limits) -> Result<(), ReadError> {
+        let head = self.head.split();
+        if begin.depth == FIELDS_DEPTH && begin.tag == RETURNED_CONTENT {
+            self.passes = true;
+            return Ok(());
+        }
+        if self.passes {
+            // It is an OCTET STRING, in segments.
+            let is_segment = is_string_tag(begin.tag);
+            let unknown = Fault::Unknown.of("returned-content", begin.at).into();
+            return if is_segment { Ok(()) } else { Err(unknown) };
+        }
+        self.push(&head, limits)
+    }
+
+    /// Octets of the element that began last.
+    pub(super) fn octets(&mut self, octets: &[u8], limits: &Limits) -> Result<(), ReadError> {
+        if self.passes { Ok(()) } else { self.push(octets, limits) }
+    }
+
+    /// An element ends; its end-of-contents octets were kept, if it has them.
+    pub(super) fn end(&mut self, depth: usize) {
+        let head = self.head.split();
+        if !self.passes {
+            self.kept.extend_from_slice(&head);
+        } else if depth == FIELDS_DEPTH {
+            self.passes = false;
+        }
+    }
+
+    fn push(&mut self, octets: &[u8], limits: &Limits) -> Result<(), ReadError> {
+        if self.kept.len() + octets.len() > limits.envelope_bytes_max {
+            let at = self.kept.len() as u64;
+            return Err(Fault::TooLong(limits.envelope_bytes_max).of(FIELD, at).into());
+        }
+        self.kept.extend_from_slice(octets);
+        Ok(())
+    }
+
+    /// All of it was there.
+    pub(super) fn finish(&mut self, limits: &Limits) -> Result<(), ReadError> {
+        self.head.clear();
+        Ok(ReportContent::check(&self.kept.split(), limits)?)
+    }
+}
