@@ -33,6 +33,7 @@ use crate::overrides::Overrides;
 use ::classes::ReplyClass;
 use mail::{MessageId, Wall};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 
 /// Most items one `list` answers with, whatever was asked.
@@ -235,6 +236,12 @@ pub struct QueueItem {
     /// Why it is held, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
+    /// MT-PRIORITY, if anybody said one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i8>,
+    /// What it is beside its addresses, where it is no internet mail: as `headers` of its `received` event.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
     /// What an operator chose in place of what it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<Overrides>,

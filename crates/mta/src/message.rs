@@ -55,6 +55,34 @@ pub enum SentBy<'a> {
     Owner(&'a str),
 }
 
+/// What a conversion needs of a message, on whatever thread it is made.
+#[derive(Clone, Debug)]
+pub struct Original {
+    pub id: MessageId,
+    /// When it was received.
+    pub received_at: Wall,
+    pub envelope: Arc<Envelope>,
+    /// How urgent it is, if an operator or its sender said so.
+    pub priority: Option<Priority>,
+    /// An operator has chosen its route.
+    pub is_rerouted: bool,
+    meta: Meta,
+}
+
+impl Original {
+    /// As [`Message::kept_of_x400`].
+    #[must_use]
+    pub fn kept_of_x400(&self) -> Option<&Bytes> {
+        meta::kept_of_x400(&self.meta)
+    }
+
+    /// As [`Message::is_from_stranger`].
+    #[must_use]
+    pub fn is_from_stranger(&self) -> bool {
+        meta::is_from_stranger(&self.meta)
+    }
+}
+
 /// A message that was converted.
 #[derive(Debug)]
 pub struct Converted {
@@ -138,6 +166,25 @@ impl Message {
     #[must_use]
     pub fn is_unvouched(&self) -> bool {
         meta::is_unvouched(&self.meta)
+    }
+
+    /// What a conversion needs of it.
+    #[must_use]
+    pub fn original(&self) -> Original {
+        Original {
+            id: self.id,
+            received_at: self.received_at,
+            envelope: Arc::clone(&self.envelope),
+            priority: self.priority(),
+            is_rerouted: self.is_rerouted(),
+            meta: self.meta.clone(),
+        }
+    }
+
+    /// Whether an operator has chosen its route.
+    #[must_use]
+    pub fn is_rerouted(&self) -> bool {
+        self.overrides.as_ref().is_some_and(|chosen| chosen.route.is_some())
     }
 
     /// How urgent it is, if an operator or its sender said so.

@@ -57,6 +57,20 @@ pub const POOLS: &[Pool] = &[
         test: "`mta` `line::tests`",
     },
     Pool {
+        name: "Threads that convert what is longer than 64 KiB",
+        amount: "half as many as there are processors, 1 to 4, of low priority",
+        share: "those of messages that have memory to be converted in, the first first",
+        beyond: "waits; shards go on meanwhile",
+        test: "`way` `x400_conversions`",
+    },
+    Pool {
+        name: "Messages of X.400 peers that can't be read",
+        amount: "of what is for held mail: a tenth of `queue_recipients_max` and of the spool",
+        share: "a hundredth for a peer, 100 an hour by each shard",
+        beyond: "is refused for now, and stays with the peer; after `hold_for` it is removed",
+        test: "`way` `x400_unreadable`; `mta` `holding::tests`",
+    },
+    Pool {
         name: "Workers that write mailboxes",
         amount: "512",
         share: "whoever holds least comes first; who has several lets go for who has none",

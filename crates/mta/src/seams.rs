@@ -516,6 +516,15 @@ pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 pub trait Spawn: Clone + 'static {
     /// Runs `task` on this shard until it ends or the shard does.
     fn spawn(&self, task: Task);
+
+    /// Does what takes long, where no shard stands still for it; a world without threads does it at once. `None`: the
+    /// thread that did it has ended.
+    fn elsewhere<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = Option<T>> + 'static {
+        std::future::ready(Some(work()))
+    }
 }
 
 /// Where mailbox files are written.

@@ -30,6 +30,7 @@ use crate::under_way::UnderWay;
 use crate::world::clock::{Start, wall_now};
 use crate::world::hashing::HashingThreads;
 use crate::world::listening_socket::AcceptedSocket;
+use crate::world::long_work::LongWork;
 use crate::world::mailbox_files::{MailboxThreads, check_owners};
 use ::classes::Classes;
 use config::Config;
@@ -130,6 +131,7 @@ impl Node {
             books: advisers.books,
             resolver: advisers.resolver,
             hashing: HashingThreads::new(),
+            long_work: LongWork::new(),
             tables,
             certificates,
             peer_tls: advisers.peer_tls,

@@ -12,10 +12,11 @@ use crate::tls_reports::TlsReporting;
 use crate::world::clock::{Clock, Start, seed_of};
 use crate::world::hashing::HashingThreads;
 use crate::world::listening_socket::AcceptedSocket;
+use crate::world::long_work::LongWork;
 use crate::world::mailbox_files::MailboxFiles;
 use crate::world::resolver::Resolver;
 use crate::world::sockets::Sockets;
-use crate::world::{Parts, Real};
+use crate::world::{LocalSpawn, Parts, Real};
 use config::Config;
 use mta::acceptor;
 use mta::console::{Console, Level};
@@ -50,6 +51,7 @@ pub(crate) struct Common {
     pub(crate) store: MailboxFiles,
     pub(crate) resolver: Resolver,
     pub(crate) hashing: HashingThreads,
+    pub(crate) long_work: LongWork,
     pub(crate) tables: Arc<Registry>,
     pub(crate) certificates: Arc<Certificates>,
     pub(crate) peer_tls: Arc<PeerTls>,
@@ -121,6 +123,7 @@ fn run_shard(seed: ShardSeed) {
             store: common.store,
             tables: ShardTables::new(common.tables),
             hashing: common.hashing,
+            spawn: LocalSpawn(common.long_work),
             policies: common.policies,
             domain_reports: common.dmarc_reports,
             tls_reports: common.tls_reports,

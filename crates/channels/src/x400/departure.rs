@@ -6,8 +6,8 @@ use super::kept::{self, ApduKind};
 use super::{names, redirection};
 use bytes::Bytes;
 use config::{X400, X400Mode};
-use mail::{Class, EnhancedStatus, Failure};
-use mta::message::Message;
+use mail::{Class, EnhancedStatus, Failure, Wall};
+use mta::message::{Message, Original};
 use x400::mts::downgrade::{self, NotDowngraded};
 use x400::mts::envelope::message_prefix;
 use x400::mts::relay::{Changes, RecipientChange, relay, relay_report};
@@ -31,7 +31,7 @@ pub(super) fn departure(
 ) -> Result<Departure, Failure> {
     let kept = message.kept_of_x400().and_then(kept::read);
     let (kind, envelope) = kept.ok_or_else(|| unusable(&"it is no message of X.400"))?;
-    let visit = Visit::new(message, x400, mode);
+    let visit = Visit::new(message.received_at, message.is_rerouted(), x400, mode);
     let kind = match kind {
         ApduKind::Report => {
             let envelope = report_envelope(&envelope, &visit)?;
@@ -83,13 +83,14 @@ pub(super) fn is_report(message: &Message) -> bool {
 /// # Errors
 /// As of [`departure`].
 pub(super) fn report_to_1984(
-    message: &Message,
+    message: &Original,
     content: &[u8],
     x400: &X400,
 ) -> Result<Departure, Failure> {
     let kept = message.kept_of_x400().and_then(kept::read);
     let (_, envelope) = kept.ok_or_else(|| unusable(&"it is no message of X.400"))?;
-    let envelope = report_envelope(&envelope, &Visit::new(message, x400, X400Mode::X4101984))?;
+    let visit = Visit::new(message.received_at, message.is_rerouted, x400, X400Mode::X4101984);
+    let envelope = report_envelope(&envelope, &visit)?;
     let envelope = ReportEnvelope::read(&envelope).map_err(|error| unusable(&error))?;
     let content = ReportContent::read(content, &Limits::default());
     let content = content.map_err(|error| unusable(&error))?;
@@ -158,10 +159,9 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    fn new<'a>(message: &Message, x400: &'a X400, mode: X400Mode) -> Visit<'a> {
-        let arrival = UtcTime::from(message.received_at);
-        // X.411 §12.3.1.5: an operator has chosen another way, so that it may come by again.
-        let is_rerouted = message.overrides.as_ref().is_some_and(|chosen| chosen.route.is_some());
+    /// X.411 §12.3.1.5, `is_rerouted`: an operator has chosen another way, so that it may come by again.
+    fn new(received_at: Wall, is_rerouted: bool, x400: &X400, mode: X400Mode) -> Visit<'_> {
+        let arrival = UtcTime::from(received_at);
         let action = if is_rerouted { RoutingAction::Rerouted } else { RoutingAction::Relayed };
         Visit { x400, mode, supplied: Supplied { arrival, action, ..Supplied::default() } }
     }

@@ -8,11 +8,12 @@ use auth::forged::Renamer;
 use auth::return_path::{ReturnPaths, Returned};
 use bytes::Bytes;
 use config::{Config, GatewayTables, X400};
+use mail::address_list::Address;
 use mail::dsn::xtext::{self, Envid};
 use mail::failure::Unconverted;
 use mail::{Class, Domain, EnhancedStatus, Failure, Mailbox, Refusal, Reply, Ret};
 use mta::delivery::{AsMail, MailQuestion};
-use mta::message::{Converted, Message};
+use mta::message::{Converted, Original};
 use x400::mixer::status::to_status;
 use x400::mixer::{
     Gateway, Here, MailEnvelope, MailRecipient, Mappings, NotConverted, Party, Reach, TableKind,
@@ -113,7 +114,7 @@ pub(super) struct Converting<'a> {
 
 impl<'a> Converting<'a> {
     /// Of a message that is kept; `None`: there is no gateway.
-    pub(super) fn of(message: &Message, x400: &'a X400) -> Option<Converting<'a>> {
+    pub(super) fn of(message: &Original, x400: &'a X400) -> Option<Converting<'a>> {
         Some(Converting {
             made: in_force(x400)?,
             domain: names::global_domain(&x400.domain),
@@ -140,7 +141,7 @@ impl<'a> Converting<'a> {
     }
 
     /// Those that are return paths, where the message is no answer of a mail system.
-    fn not_reports(&self, message: &Message, indexes: &[u32]) -> Vec<(u32, Failure)> {
+    fn not_reports(&self, message: &Original, indexes: &[u32]) -> Vec<(u32, Failure)> {
         if message.envelope.reverse_path.is_none() || !message.is_from_stranger() {
             return Vec::new();
         }
@@ -189,18 +190,14 @@ pub(super) fn recipient(name: &OrName, config: &Config, x400: &X400) -> Mailbox 
 }
 
 /// A message, probe or report as internet mail; `None`: it is none of X.400.
-pub(super) fn as_mail(question: &MailQuestion<'_>) -> Option<Result<AsMail, Failure>> {
+pub(super) fn as_mail(question: &MailQuestion) -> Option<Result<AsMail, Failure>> {
     let (kind, octets) = kept::read(question.original.kept_of_x400()?)?;
     Some(made_mail(kind, &octets, question))
 }
 
-fn made_mail(
-    kind: ApduKind,
-    octets: &[u8],
-    question: &MailQuestion<'_>,
-) -> Result<AsMail, Failure> {
+fn made_mail(kind: ApduKind, octets: &[u8], question: &MailQuestion) -> Result<AsMail, Failure> {
     let x400 = question.config.x400.as_deref().ok_or_else(no_gateway)?;
-    let converting = Converting::of(question.original, x400).ok_or_else(no_gateway)?;
+    let converting = Converting::of(&question.original, x400).ok_or_else(no_gateway)?;
     let (here, limits) = (converting.here(), Limits::default());
     let mut subject = String::new();
     let mail = match kind {
@@ -243,11 +240,10 @@ fn made_mail(
 /// Whether all authors are users of X.400: anybody there can name others of the internet, for whom nobody here signs.
 fn has_own_authors(content: &[u8], gateway: &Gateway) -> bool {
     let from = mail::header::find(content, "From").map(|field| field.unfolded().into_owned());
-    let from = from.and_then(|octets| String::from_utf8(octets).ok());
-    let all = from.and_then(|text| x400::mixer::mailbox::parse_list(&text, AUTHORS_MAX));
+    let all = from.and_then(|value| mail::address_list::read(&value));
     all.is_some_and(|all| {
-        let is_own = |one: &str| gateway.is_of_x400(one);
-        !all.is_empty() && all.iter().all(|one| one.address.as_deref().is_some_and(is_own))
+        let is_own = |one: &Address| gateway.is_of_x400(&one.to_text());
+        (1..=AUTHORS_MAX).contains(&all.len()) && all.iter().all(is_own)
     })
 }
 
@@ -284,7 +280,7 @@ fn no_gateway() -> Failure {
 /// # Errors
 /// It can't be converted, for people.
 pub(super) fn to_apdu(
-    message: &Message,
+    message: &Original,
     content: &[u8],
     indexes: &[u32],
     x400: &X400,
@@ -325,7 +321,7 @@ pub(super) fn to_apdu(
         recipients: &recipients,
         envid: envid.as_deref(),
         returns_content: message.envelope.ret != Some(Ret::Headers),
-        priority: message.priority().unwrap_or_default(),
+        priority: message.priority.unwrap_or_default(),
     };
     let here = converting.here();
     let mut refused: Vec<(u32, Failure)> = to_x400::refused(&here, &envelope)
@@ -344,7 +340,7 @@ pub(super) fn to_apdu(
 
 /// The report that a DSN becomes (RFC 2156 §5.1.8); `None`: it is none, or says more than a report can.
 fn report_of_dsn(
-    message: &Message,
+    message: &Original,
     content: &[u8],
     converting: &Converting<'_>,
 ) -> Option<(Vec<u8>, Bytes)> {

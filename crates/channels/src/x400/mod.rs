@@ -3,6 +3,7 @@
 mod acceptance;
 mod apdu;
 mod departure;
+mod describe;
 mod ends;
 mod gateway;
 mod inbound;

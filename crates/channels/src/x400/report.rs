@@ -17,6 +17,9 @@ const RESTRICTED_DELIVERY: u32 = 5;
 /// To what `discard` delivers (X.411, MTSUserType): what no public service is.
 const PRIVATE_USER: u32 = 1;
 
+/// What is said to a probe: it was answered where the recipient's mail leaves X.400, or ends.
+const PROBED: &str = "A message would be taken here. Nobody was asked beyond this MTA.";
+
 /// The report that a question asks for; `None`: the message is none of X.400, or nobody asked to be told.
 pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
     let (kind, octets) = kept::read(question.original.kept_of_x400()?)?;
@@ -33,7 +36,7 @@ pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
         .recipients
         .iter()
         .filter_map(|(index, report)| {
-            Some(Told::new(ours.get(*index as usize)?, report, question.now))
+            Some(Told::new(ours.get(*index as usize)?, report, kind, question.now))
         })
         .collect();
     let verdicts: Vec<Verdict<'_>> = told.iter().map(Told::verdict).collect();
@@ -66,7 +69,12 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    fn new(recipient: &'a Recipient, report: &RecipientReport<'_>, now: Wall) -> Told<'a> {
+    fn new(
+        recipient: &'a Recipient,
+        report: &RecipientReport<'_>,
+        kind: EnvelopeKind,
+        now: Wall,
+    ) -> Told<'a> {
         let (outcome, text) = match &report.outcome {
             Outcome::Failed(failure) => (failed(failure), Some(failure.to_string())),
             // Time ran out, whatever stood in the way last.
@@ -75,7 +83,8 @@ impl<'a> Told<'a> {
             }
             Outcome::Delivered(_) | Outcome::Relayed(_) | Outcome::Expanded => {
                 let time = UtcTime::from(report.last_attempt.unwrap_or(now));
-                (mts::report::Outcome::Delivered { time, user: PRIVATE_USER }, None)
+                let text = (kind == EnvelopeKind::Probe).then(|| PROBED.to_owned());
+                (mts::report::Outcome::Delivered { time, user: PRIVATE_USER }, text)
             }
         };
         Told { recipient, outcome, text }

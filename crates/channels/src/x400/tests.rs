@@ -6,15 +6,16 @@ use super::departure::departure;
 use super::kept;
 use bytes::Bytes;
 use config::{Config, X400Mode};
-use mail::dsn::{Outcome, RecipientReport};
+use mail::dsn::{Outcome, RecipientReport, Success};
 use mail::{ContentFacts, MessageId, Notify, Refusal, Wall};
 use mta::delivery::ReportQuestion;
 use mta::message::Message;
+use mta::overrides::Overrides;
 use spool::record::tag;
 use spool::{Loaded, LoadedBody, Meta};
 use std::sync::Arc;
 use x400::mts::reader::read_whole;
-use x400::mts::trace::other_action;
+use x400::mts::trace::{RoutingAction, other_action};
 use x400::mts::{ApduEvent, EnvelopeKind, Limits, ReportContent, ReportEnvelope, TransferEnvelope};
 
 const EXTENSIONS: &[u8] = include_bytes!("../../tests/x400/message_extensions.ber");
@@ -312,7 +313,7 @@ fn an_mta_of_1984_gets_no_extension_and_what_it_can_not_have_is_refused() {
     let (accepted, content) = accept(REPORT, &config, 100);
     let report = message(accepted, content.clone());
     assert!(super::departure::is_report(&report));
-    let sent = super::departure::report_to_1984(&report, &content, x400).unwrap();
+    let sent = super::departure::report_to_1984(&report.original(), &content, x400).unwrap();
     let Content::Made(content) = sent.content else { unreachable!("it is made anew") };
     let apdu = [&sent.prefix[..], &content].concat();
     let (event, content) = read_whole(&apdu, Limits::default()).unwrap();
@@ -320,4 +321,72 @@ fn an_mta_of_1984_gets_no_extension_and_what_it_can_not_have_is_refused() {
     assert!(envelope.extensions.0.is_empty());
     let said = ReportContent::read(&content, &Limits::default()).unwrap();
     assert!(said.extensions.0.is_empty() && !said.recipients.is_empty());
+}
+
+#[test]
+fn what_an_operator_has_moved_leaves_as_rerouted() {
+    let config = everything();
+    let x400 = config.x400.as_ref().unwrap();
+    for (route, action) in [(None, RoutingAction::Relayed), (Some("far"), RoutingAction::Rerouted)]
+    {
+        let (accepted, content) = accept(NOT_CRITICAL, &config, 100);
+        let mut original = message(accepted, content.clone());
+        let overrides = Overrides { route: route.map(ToOwned::to_owned), ..Overrides::default() };
+        original.overrides = Some(Box::new(overrides));
+        let sent = departure(&original, &[0], x400, X400Mode::Normal).unwrap();
+        let (event, _) =
+            read_whole(&[&sent.prefix[..], &content].concat(), Limits::default()).unwrap();
+        let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
+        let last = envelope.trace.last().unwrap();
+        assert_eq!(last.supplied.action, action, "{route:?}");
+        let internal = envelope.internal_trace();
+        assert_eq!(internal.last().unwrap().supplied.action, action, "{route:?}");
+    }
+}
+
+#[test]
+fn who_probes_is_told_that_nobody_was_asked() {
+    let config = everything();
+    let (accepted, _) = accept(PROBE, &config, 100);
+    let original = message(accepted, Bytes::new());
+    let report = RecipientReport {
+        recipient: &original.envelope.recipients[0],
+        outcome: Outcome::Delivered(Success::default()),
+        last_attempt: None,
+    };
+    let question = ReportQuestion {
+        original: &original,
+        report_id: MessageId::new(1, 0, 8),
+        now: NOW,
+        config: &config,
+        recipients: &[(0, report)],
+        content: &[],
+    };
+    let made = super::report::report(&question).unwrap();
+    let said = ReportContent::read(&made.content, &Limits::default()).unwrap();
+    let text = said.recipients[0].supplementary.as_deref().unwrap();
+    assert!(text.contains("Nobody was asked beyond this MTA"), "{text}");
+    // X.411, SupplementaryInformation: a PrintableString of 256 characters.
+    assert!(
+        text.len() <= 256 && text.chars().all(|c| c.is_ascii_alphanumeric() || " .".contains(c))
+    );
+}
+
+#[test]
+fn an_operator_sees_identifier_kind_and_content_type() {
+    let config = everything();
+    for (apdu, kind, has_type) in
+        [(EXTENSIONS, "message", true), (PROBE, "probe", true), (REPORT, "report", false)]
+    {
+        let (accepted, content) = accept(apdu, &config, 100);
+        let fields = super::describe::describe(&message(accepted, content));
+        let value =
+            |name: &str| fields.iter().find(|(known, _)| &**known == name).map(|(_, v)| &**v);
+        assert_eq!(value("X400-APDU"), Some(kind));
+        assert!(value("X400-MTS-Identifier").is_some_and(|text| text.starts_with("[/")), "{kind}");
+        assert_eq!(value("X400-Content-Type").is_some(), has_type, "{kind}");
+    }
+    let internet =
+        Message { meta: Meta::default(), ..message(accept(PROBE, &config, 9).0, Bytes::new()) };
+    assert!(super::describe::describe(&internet).is_empty());
 }

@@ -2,27 +2,32 @@
 
 use super::{AttemptContext, Slot};
 use crate::line::InLine;
-use crate::message::{Converted, Message};
-use crate::seams::World;
+use crate::message::{Converted, Message, Original};
+use crate::seams::{Spawn as _, World};
 use bytes::Bytes;
 use config::Config;
 use mail::{Class, EnhancedStatus, Failure, Reply};
 use queue::Work;
 use spool::LoadError;
 use std::rc::Rc;
+use std::sync::Arc;
+
+/// Octets of a conversion that a shard makes itself at most. What is longer may take a second, in which the shard would
+/// serve nobody.
+pub const CONVERTED_HERE_MAX: u64 = 64 * 1024;
 
 /// Octets of what is converted at most: it is all in memory.
 const CONVERTED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What is to be converted.
 #[derive(Debug)]
-pub struct MailQuestion<'a> {
+pub struct MailQuestion {
     /// The message as it is in the spool.
-    pub original: &'a Message,
+    pub original: Original,
     /// All of its content.
     pub content: Bytes,
     /// The configuration in force.
-    pub config: &'a Config,
+    pub config: Arc<Config>,
 }
 
 /// What a channel makes of it.
@@ -87,13 +92,38 @@ impl<W: World> Slot<W> {
         };
         // What is longer is refused by who converts.
         let _ = self.for_each_piece(original, gather).await?;
-        let config = self.config();
-        let question = MailQuestion { original, content: content.into(), config: &config };
+        let kept_bytes = original.kept_of_x400().map_or(0, Bytes::len);
+        let bytes = (content.len() + kept_bytes) as u64;
+        let (original, config) = (original.original(), self.config());
+        let question = MailQuestion { original, content: content.into(), config };
+        let makers = self.delivery().mail_makers();
         let unknown = || {
             // RFC 3463 §3.7: conversion required but not supported.
             let text = "nothing here makes internet mail of it";
             Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 3), text)
         };
-        Ok(self.as_mail(&question).unwrap_or_else(|| Err(unknown())))
+        let make = move || makers.iter().find_map(|make| make(&question));
+        Ok(match self.convert_in_turn(bytes, make).await {
+            Ok(made) => made.unwrap_or_else(|| Err(unknown())),
+            Err(failure) => Err(failure),
+        })
+    }
+
+    /// Makes a conversion of so many octets: here if they are few, else where no shard stands still for it.
+    ///
+    /// # Errors
+    /// It was not made.
+    pub async fn convert_in_turn<T: Send + 'static>(
+        &self,
+        bytes: u64,
+        convert: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        if bytes <= CONVERTED_HERE_MAX {
+            return Ok(convert());
+        }
+        self.world().spawn().elsewhere(convert).await.ok_or_else(|| {
+            let text = "the thread that converts has ended";
+            Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 0), text)
+        })
     }
 }

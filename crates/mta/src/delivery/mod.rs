@@ -20,13 +20,14 @@ mod verdict;
 
 pub use crate::schedule::tls_domains::TlsDomain;
 pub use crate::seams::Task;
-pub use as_mail::{AsMail, MailQuestion};
-pub use channel::{Channel, Channels};
+pub use as_mail::{AsMail, CONVERTED_HERE_MAX, MailQuestion};
+pub use channel::{Channel, Channels, Field, MakesMail};
 pub use outcome::AttemptContext;
 pub use report::{OwnReport, ReportQuestion};
 pub use slot::{Idled, Slot};
 
 use crate::custody::Custody;
+use crate::message::Message;
 use crate::own_fields::AboveOwn;
 use crate::routing::Router;
 use crate::routing::recipient::Readers;
@@ -34,6 +35,7 @@ use crate::schedule::Schedule;
 use crate::seams::World;
 use crate::services::Services;
 use pending::Gathering;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use unreported::Unreported;
 
@@ -69,6 +71,17 @@ impl<W: World> Delivery<W> {
             readers,
             above,
         })
+    }
+
+    /// Those who make internet mail of what came as something else.
+    fn mail_makers(&self) -> Vec<MakesMail> {
+        self.channels.iter().filter_map(|channel| channel.makes_mail()).collect()
+    }
+
+    /// What the channel that it is of says of a message; of internet mail nothing.
+    pub(crate) fn describe(&self, message: &Message) -> BTreeMap<String, String> {
+        let fields = self.channels.iter().flat_map(|channel| channel.describe(message));
+        fields.map(|(name, value)| (name.to_string(), value.into_string())).collect()
     }
 
     /// The channel that a route's key leads to.

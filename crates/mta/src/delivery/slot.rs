@@ -1,8 +1,8 @@
 //! What a channel works with: a connection slot of a ready queue, and what it may ask of the core.
 
+use super::Delivery;
 use super::giving_back::{give_back, give_back_unnamed};
 use super::outcome::{self, AttemptContext};
-use super::{AsMail, Delivery, MailQuestion};
 use super::{echoes, hearing};
 use crate::answer::Decision;
 use crate::console::Console;
@@ -427,9 +427,9 @@ impl<W: World> Slot<W> {
         (self.delivery.above)(content)
     }
 
-    /// As the channel that it is of makes internet mail of it; `None`: no channel knows it.
-    pub(super) fn as_mail(&self, question: &MailQuestion<'_>) -> Option<Result<AsMail, Failure>> {
-        self.delivery.channels.iter().find_map(|channel| channel.as_mail(question))
+    /// The shard's deliveries.
+    pub(super) fn delivery(&self) -> &Delivery<W> {
+        &self.delivery
     }
 
     /// The next piece of a body in a file of its own.

@@ -9,10 +9,11 @@ use crate::meta;
 use crate::schedule::resolution::asker_of;
 use crate::seams::World;
 use ::classes::ReplyClass;
-use mail::{Failure, MessageId, Mono, Wall};
+use mail::{Failure, MessageId, Mono, Priority, Wall};
 use queue::{Blocker, EntryDetail, EntryId, Pause};
 use spool::LoadError;
 use spool::record::tag;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 impl<W: World> Operator<W> {
@@ -66,6 +67,8 @@ impl<W: World> Operator<W> {
             age_ms: self.age_ms(message.received_at),
             shard: self.services.number,
             held: self.held(entry),
+            priority: message.priority().map(Priority::value),
+            headers: self.delivery.describe(&message),
             moved: message.overrides.as_deref().cloned(),
             client,
             recipients,
@@ -111,6 +114,8 @@ impl<W: World> Operator<W> {
             age_ms: self.age_ms(received_at),
             shard: self.services.number,
             held: self.held(entries.first().map(|entry| entry.entry)),
+            priority: None,
+            headers: BTreeMap::new(),
             moved: None,
             client: None,
             recipients_open: open,

@@ -5,6 +5,7 @@ mod egress;
 mod encrypted;
 pub(crate) mod hashing;
 pub(crate) mod listening_socket;
+pub(crate) mod long_work;
 pub(crate) mod mailbox_files;
 pub(crate) mod resolver;
 pub(crate) mod sockets;
@@ -18,10 +19,12 @@ use crate::tables::ShardTables;
 use crate::tls_reports::TlsReporting;
 use clock::Clock;
 use hashing::HashingThreads;
+use long_work::LongWork;
 use mailbox_files::MailboxFiles;
 use mta::seams::{Authenticators, KeyFiles, Task, TlsReports, Warmups, World};
 use resolver::Resolver;
 use sockets::Sockets;
+use std::future::Future;
 use std::rc::Rc;
 
 /// The world of one shard.
@@ -36,6 +39,7 @@ pub(crate) struct Parts {
     pub(crate) store: MailboxFiles,
     pub(crate) tables: ShardTables,
     pub(crate) hashing: HashingThreads,
+    pub(crate) spawn: LocalSpawn,
     pub(crate) policies: MtaSts,
     pub(crate) domain_reports: DmarcReporting,
     pub(crate) tls_reports: TlsReporting,
@@ -74,7 +78,7 @@ impl World for Real {
     }
 
     fn spawn(&self) -> &LocalSpawn {
-        &LocalSpawn
+        &self.0.spawn
     }
 
     fn store(&self) -> &MailboxFiles {
@@ -118,12 +122,19 @@ impl World for Real {
     }
 }
 
-/// Tasks on the `LocalSet` of the thread that asks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LocalSpawn;
+/// Tasks on the `LocalSet` of the thread that asks, and what takes too long for it.
+#[derive(Clone)]
+pub(crate) struct LocalSpawn(pub(crate) LongWork);
 
 impl mta::seams::Spawn for LocalSpawn {
     fn spawn(&self, task: Task) {
         tokio::task::spawn_local(task);
+    }
+
+    fn elsewhere<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = Option<T>> + 'static {
+        self.0.run(work)
     }
 }

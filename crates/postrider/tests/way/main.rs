@@ -54,4 +54,6 @@ mod wants;
 mod warmup;
 mod world;
 mod x400;
+mod x400_conversions;
 mod x400_peers;
+mod x400_unreadable;

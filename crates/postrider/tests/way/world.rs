@@ -3,6 +3,7 @@
 
 mod authenticators;
 mod dns;
+mod tasks;
 
 use super::time::TestTime;
 use authenticators::TestAuthenticators;
@@ -15,7 +16,7 @@ use mta::ingress::StageKind;
 use mta::seams::{
     Authenticators, Book, ClientCertificate, DnsError, Egress, Encryption, Endpoint, Found, Hashed,
     Hashing, Lane, Listener, MailStore, MailboxError, MailboxPlace, Mx, Net, NoDomainReports,
-    NoPolicies, Overloaded, Spawn, Stream, Tables, Task, Trust, Warmups, World,
+    NoPolicies, Overloaded, Stream, Tables, Trust, Warmups, World,
 };
 use mta::warmup;
 use std::cell::{Cell, RefCell};
@@ -29,10 +30,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tasks::LocalTasks;
 use tokio::io::{
     AsyncRead as _, AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _, DuplexStream, ReadBuf,
 };
-use tokio::task::AbortHandle;
 
 /// This machine's address.
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 250));
@@ -228,6 +229,16 @@ impl TestWorld {
     /// In which lanes logins waited for which nothing was hashed.
     pub(crate) fn turns(&self) -> Vec<Lane> {
         self.0.hashing.turns.borrow().clone()
+    }
+
+    /// Conversions that no shard makes itself stand still from now on, or go on.
+    pub(crate) fn set_long_work_stands(&self, stands: bool) {
+        self.0.spawn.set_long_work_stands(stands);
+    }
+
+    /// How many of them were made.
+    pub(crate) fn long_work_done(&self) -> usize {
+        self.0.spawn.long_work_done()
     }
 
     /// Messages in the mailboxes, by directory and in order.
@@ -454,23 +465,6 @@ impl Stream for Pipe {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(SocketAddr::new(HERE, 25))
-    }
-}
-
-/// Tasks of the node, on the test's own thread.
-#[derive(Clone, Default)]
-pub(crate) struct LocalTasks(Rc<RefCell<Vec<AbortHandle>>>);
-
-impl LocalTasks {
-    /// The process ends where it stands.
-    pub(crate) fn end(&self) {
-        self.0.borrow_mut().drain(..).for_each(|task| task.abort());
-    }
-}
-
-impl Spawn for LocalTasks {
-    fn spawn(&self, task: Task) {
-        self.0.borrow_mut().push(tokio::task::spawn_local(task).abort_handle());
     }
 }
 

@@ -63,10 +63,19 @@ impl Caller {
     }
 
     pub(crate) async fn calls_from(node: &Node, client: IpAddr, password: &str) -> (Caller, Event) {
-        let settings = InitiatorSettings {
-            identity: identity("mta.hub", password),
-            ..InitiatorSettings::default()
-        };
+        Caller::calls_as(node, client, identity("mta.hub", password)).await
+    }
+
+    /// The peer that is called `mta.` and this name.
+    pub(crate) async fn bound_as(node: &Node, name: &str) -> Caller {
+        let shown = identity(&format!("mta.{name}"), "theirs");
+        let (caller, event) = Caller::calls_as(node, FRIEND, shown).await;
+        assert!(matches!(event, Event::Bound(_)), "{name}: {event:?}");
+        caller
+    }
+
+    async fn calls_as(node: &Node, client: IpAddr, identity: Identity) -> (Caller, Event) {
+        let settings = InitiatorSettings { identity, ..InitiatorSettings::default() };
         let stream = node.accept(SocketAddr::new(client, 40_000));
         let mut caller = Caller { stream, machine: Initiator::new(settings, Mono(0)) };
         let event = caller.event().await;
@@ -122,6 +131,8 @@ pub(crate) enum Answer {
     Take,
     Refuse,
     Abort,
+    /// Nothing is said.
+    Silence,
 }
 
 type Taken = Rc<RefCell<Vec<Vec<u8>>>>;
@@ -172,6 +183,7 @@ impl Hub {
                             machine.refuse_apdu(ExceptionReason::TemporarilyUnable, Mono(0));
                         }
                         Answer::Abort => machine.abort(AbortReason::UserError, Mono(0)),
+                        Answer::Silence => {}
                     },
                     _ => {}
                 }

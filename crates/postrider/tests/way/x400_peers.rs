@@ -150,6 +150,33 @@ fn an_association_ends_once_its_peer_is_another() {
     }
 }
 
+#[test]
+fn an_attempt_ends_after_an_hour_or_with_its_message() {
+    let patient = CONFIG.replace("our_password", "answer_timeout = \"5h\"\nour_password");
+    for (keys, minutes, event) in
+        [("", 60, "deferred"), ("[retry]\ngive_up_after = \"20m\"\n", 20, "expired")]
+    {
+        let config = patient.clone() + keys;
+        play(|| async move {
+            let node = Node::start(&config).await;
+            let hub = Hub::at(&node, |apdu| match apdu.first() {
+                // The report about it.
+                Some(0xa1) => Answer::Take,
+                _ => Answer::Silence,
+            });
+            let begun = node.age();
+            Caller::bound(&node).await.transfer(MESSAGE).await;
+            node.wait_for(event, 1).await;
+            let took = node.age() - begun;
+            let least = Duration::from_secs(minutes * 60);
+            assert!((least..least + Duration::from_secs(120)).contains(&took), "{took:?}");
+            if event == "expired" {
+                wait_until("a report", || !hub.taken().is_empty()).await;
+            }
+        });
+    }
+}
+
 const GATEWAY: &str = r#"hostname = "relay.test"
 [[listener]]
 name = "in"

@@ -1,6 +1,8 @@
 use super::*;
+use crate::x400::acceptance::{self, Terms};
 use mail::envelope::{BodyType, Envelope, Recipient};
 use mail::{ContentFacts, MessageId, Notify, Wall};
+use mta::message::Message;
 use spool::{Loaded, LoadedBody, Meta};
 use std::sync::Arc;
 use x400::mts::ApduEvent;
@@ -49,7 +51,8 @@ const GOOD: &str = "\"/S=bob/O=far/PRMD=Far/ADMD= /C=GB/\"@gw.example.org";
 
 fn made(recipients: &[&str], indexes: &[u32]) -> Departure {
     let config = config();
-    to_apdu(&message(recipients), CONTENT, indexes, config.x400.as_ref().unwrap()).unwrap()
+    to_apdu(&message(recipients).original(), CONTENT, indexes, config.x400.as_ref().unwrap())
+        .unwrap()
 }
 
 fn refused(departure: &Departure) -> Vec<(u32, String)> {
@@ -106,7 +109,7 @@ fn is_report(config: &Config, to: &str, dsn: &[u8]) -> bool {
     let mut message = message(&[to]);
     let envelope = Arc::make_mut(&mut message.envelope);
     envelope.reverse_path = None;
-    let made = to_apdu(&message, dsn, &[0], config.x400.as_ref().unwrap()).unwrap();
+    let made = to_apdu(&message.original(), dsn, &[0], config.x400.as_ref().unwrap()).unwrap();
     // MTS-APDU ::= CHOICE { message [0] …, probe [2] …, report [1] … }
     made.prefix.first() == Some(&0xa1)
 }
@@ -144,15 +147,16 @@ fn a_dsn_is_a_report_where_it_is_about_what_was_sent_from_here() {
 
 #[test]
 fn what_becomes_mail_has_a_return_path_of_ours_and_an_envid_that_every_server_takes() {
-    let config = config();
+    let config = Arc::new(config());
     config.x400.as_ref().unwrap().gateway.as_ref().unwrap().set_secret([7; 16]);
     let (event, content) = read_whole(MESSAGE, Limits::default()).unwrap();
     let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
     for (local, has_envid) in [("a".repeat(32), true), ("=".repeat(32), false)] {
         let identifier = mts::MtsIdentifier { local: local.into(), ..envelope.identifier.clone() };
         let envelope = TransferEnvelope { identifier, ..(*envelope).clone() };
+        let original = message(&[USER]).original();
         let question =
-            MailQuestion { original: &message(&[USER]), content: content.clone(), config: &config };
+            MailQuestion { original, content: content.clone(), config: Arc::clone(&config) };
         let mail = made_mail(ApduKind::Message, &envelope.encode(), &question).unwrap();
         let AsMail::Message(mail) = mail else { unreachable!() };
         let path = mail.reverse_path.unwrap();
@@ -211,4 +215,48 @@ fn results_of_others_don_t_bear_our_name() {
     assert!(!clean(forged).starts_with("Authentication-Results"));
     let theirs = "Authentication-Results: other.test; dkim=pass\r\n\r\nbody\r\n";
     assert_eq!(clean(theirs), theirs);
+}
+
+#[test]
+fn conversions_that_the_gateway_does_not_do_are_refused_where_they_are_asked_for() {
+    let text = "[[listener]]\nkind = \"p1\"\naddress = \"127.0.0.1:0\"\n[x400]\nmta = \"relay\"\n\
+         domain = \"/PRMD=Example/ADMD= /C=GB/\"\n\
+         gateway = { address = \"/O=gw/PRMD=Example/ADMD= /C=GB/\", domain = \"gw.example.org\" }\n\
+         [[x400.peer]]\nname = \"hub\"\nhosts = [\"127.0.0.1\"]\ntheir_name = \"hub\"\ntheir_password = \"x\"\n\
+         [[route]]\nor_addresses = [\"/PRMD=Far/C=GB/\"]\nx400 = { peer = \"hub\" }\n\
+         [[route]]\nor_addresses = [\"/PRMD=Here/C=GB/\"]\ndiscard = {}\n\
+         [[route]]\ndomains = [\"example.org\"]\nsmtp = { hosts = [\"127.0.0.1\"] }\n";
+    let config = crate::schema().parse(text, "f.toml").unwrap();
+    let (event, _) = read_whole(MESSAGE, Limits::default()).unwrap();
+    let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
+    let terms = Terms {
+        x400: config.x400.as_ref().unwrap(),
+        config: &config,
+        recipients_max: 9,
+        now: Wall(1_795_329_000_000),
+    };
+    let refused = |to: &str, explicit_conversion: Option<u32>| {
+        let recipient = mts::Recipient {
+            name: OrAddress::parse(to).unwrap().into(),
+            explicit_conversion,
+            ..envelope.recipients[0].clone()
+        };
+        let envelope = TransferEnvelope { recipients: vec![recipient], ..(*envelope).clone() };
+        let accepted = acceptance::of_transfer(&envelope, &envelope.encode(), &terms);
+        accepted.foreign.refused.first().map(|(_, why)| why.status.to_string())
+    };
+    let mail = "/DD.RFC-822=bob(a)example.org/O=gw/PRMD=Example/ADMD= /C=GB/";
+    // Teletex to IA5 text is what the gateway does with teletex.
+    for done in [None, Some(11)] {
+        assert_eq!(refused(mail, done), None, "{done:?}");
+    }
+    for other in [0, 8, 10, 12, 16, 17, 255] {
+        assert_eq!(refused(mail, Some(other)).as_deref(), Some("5.6.3"), "{other}");
+        // RFC 2156 §5.1.8.4 makes conversion-impractical of it.
+        let why = x400::mixer::status::to_reason(EnhancedStatus::new(5, 6, 3));
+        assert_eq!(why, NonDelivery::new(2, 8));
+        // Other MTAs may do it, and what is thrown away needs none.
+        assert_eq!(refused("/S=x/PRMD=Far/ADMD= /C=GB/", Some(other)), None, "{other}");
+        assert_eq!(refused("/S=x/PRMD=Here/ADMD= /C=GB/", Some(other)), None, "{other}");
+    }
 }

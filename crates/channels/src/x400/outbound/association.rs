@@ -36,6 +36,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(90);
 /// So long an attempt may take, as long as the peer gets on with it: a message of a gigabyte takes that at 2 Mbit/s.
 const ATTEMPT_MAX: Duration = Duration::from_secs(60 * 60);
 
+/// What a recipient counts for when it is asked how long a conversion takes.
+const RECIPIENT_BYTES: usize = 256;
+
 /// What an attempt is about.
 struct Told<'a> {
     message: &'a Rc<Message>,
@@ -373,7 +376,7 @@ impl<W: World> Association<W> {
         &self,
         message: &Message,
         work: &Work,
-        x400: &X400,
+        x400: &Arc<X400>,
     ) -> Result<Result<Departure, Failure>, LoadError> {
         let indexes: Vec<u32> = work.entries.iter().map(|(_, index, _)| *index).collect();
         #[cfg(feature = "planted")]
@@ -391,10 +394,13 @@ impl<W: World> Association<W> {
         };
         // What is longer is refused by who converts.
         let _ = self.slot.for_each_piece(message, gather).await?;
-        if message.kept_of_x400().is_some() {
-            return Ok(departure::report_to_1984(message, &content, x400));
-        }
-        Ok(gateway::to_apdu(message, &content, &indexes, x400))
+        let (original, x400) = (message.original(), Arc::clone(x400));
+        let bytes = (content.len() + RECIPIENT_BYTES * message.envelope.recipients.len()) as u64;
+        let convert = move || match original.kept_of_x400() {
+            Some(_) => departure::report_to_1984(&original, &content, &x400),
+            None => gateway::to_apdu(&original, &content, &indexes, &x400),
+        };
+        Ok(self.slot.convert_in_turn(bytes, convert).await.unwrap_or_else(Err))
     }
 
     /// Hands an APDU to the machine: all of it at once, or, of a body in a file of its own, piece by piece. What the

@@ -7,10 +7,10 @@ mod trouble;
 pub(super) use trouble::ended;
 
 use super::settings::{Route, X400RouteText};
-use super::{gateway, report};
+use super::{describe, gateway, report};
 use config::ChannelSection;
-use mail::Failure;
-use mta::delivery::{AsMail, Channel, MailQuestion, OwnReport, ReportQuestion, Slot, Task};
+use mta::delivery::{Channel, Field, MakesMail, OwnReport, ReportQuestion, Slot, Task};
+use mta::message::Message;
 use mta::routing::hop::NextHop;
 use mta::seams::World;
 
@@ -22,8 +22,12 @@ impl<W: World> Channel<W> for Outbound {
         X400RouteText::KEY
     }
 
-    fn as_mail(&self, question: &MailQuestion<'_>) -> Option<Result<AsMail, Failure>> {
-        gateway::as_mail(question)
+    fn makes_mail(&self) -> Option<MakesMail> {
+        Some(gateway::as_mail)
+    }
+
+    fn describe(&self, message: &Message) -> Vec<Field> {
+        describe::describe(message)
     }
 
     fn report(&self, question: &ReportQuestion<'_>) -> Option<OwnReport> {

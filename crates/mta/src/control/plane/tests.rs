@@ -18,6 +18,8 @@ fn item(id: u64, received_at: u64) -> QueueItem {
         age_ms: 0,
         shard: 0,
         held: None,
+        priority: None,
+        headers: Default::default(),
         moved: None,
         client: None,
         recipients: Vec::new(),

@@ -74,6 +74,12 @@ pub(super) fn show(item: &QueueItem, now: Wall) -> String {
     if let Some(reason) = &item.held {
         let _ = writeln!(text, "On hold     {}", clean(reason));
     }
+    if let Some(priority) = item.priority {
+        let _ = writeln!(text, "Priority    {priority}");
+    }
+    for (name, value) in &item.headers {
+        let _ = writeln!(text, "Header      {name}: {}", clean(value));
+    }
     if let Some(moved) = &item.moved {
         let _ = writeln!(text, "Moved to    {}", clean(&moved.to_string()));
     }
@@ -337,6 +343,8 @@ mod tests {
             age_ms: 90_000,
             shard: 1,
             held: None,
+            priority: None,
+            headers: std::collections::BTreeMap::new(),
             moved: None,
             client: Some("192.0.2.7 evil\u{1b}[2J".to_owned()),
             recipients: vec![QueueRecipient {

@@ -275,6 +275,27 @@ fn a_resend_after_a_lost_acknowledgement_gets_no_second_copy() {
 }
 
 #[test]
+fn passwords_of_peers_are_read_from_files() {
+    let files = Files::new();
+    files.write("theirs", "secretc\n");
+    files.write("ours", "secreta\n");
+    let config = relay_config("127.0.0.1:9", "")
+        .replace("their_password = \"secretc\"", "their_password_file = \"theirs\"")
+        .replace("our_password = \"secreta\"", "our_password_file = \"ours\"");
+    let relay = Server::start(&files, &config);
+    transfer(&relay, &["-n", "1"]);
+    files.wait_events("received", 1);
+    files.write("theirs", "another\n");
+    assert_eq!(relay.command(&["reload"]).code, 0);
+    assert!(!client(&relay, &["-n", "1"]).status.success());
+    relay.wait_console("a refusal", |line| line.contains("its password is another"));
+    files.write("theirs", "secretc\n");
+    assert_eq!(relay.command(&["reload"]).code, 0);
+    transfer(&relay, &["-n", "1"]);
+    relay.stop();
+}
+
+#[test]
 fn a_full_spool_refuses_for_now() {
     let files = Files::new();
     let full = relay_config("127.0.0.1:9", "").replace("\"16MiB\"", "\"1TiB\"");
@@ -295,6 +316,11 @@ fn what_can_not_be_read_is_acknowledged_and_held() {
     let reason = held[0]["reason"].as_str().unwrap_or_default();
     assert!(reason.contains("peer client") && reason.contains("octet"), "{reason}");
     assert_eq!(files.events_of("received").len(), 2, "what follows is taken");
+    let status = relay.json(&["status"]);
+    let problems = status[0]["problem_list"].as_array().cloned().unwrap_or_default();
+    let kind = "unreadable_messages";
+    let problem = problems.iter().find(|problem| problem["kind"] == kind).expect("a problem");
+    assert_eq!((&problem["about"], &problem["severity"]), (&"client".into(), &"warning".into()));
     relay.kill();
 }
 
