@@ -331,7 +331,8 @@ fn what_an_operator_has_moved_leaves_as_rerouted() {
     {
         let (accepted, content) = accept(NOT_CRITICAL, &config, 100);
         let mut original = message(accepted, content.clone());
-        let overrides = Overrides { route: route.map(ToOwned::to_owned), ..Overrides::default() };
+        let mut overrides = Overrides::default();
+        overrides.route = route.map(ToOwned::to_owned);
         original.overrides = Some(Box::new(overrides));
         let sent = departure(&original, &[0], x400, X400Mode::Normal).unwrap();
         let (event, _) =
@@ -386,7 +387,7 @@ fn an_operator_sees_identifier_kind_and_content_type() {
         assert!(value("X400-MTS-Identifier").is_some_and(|text| text.starts_with("[/")), "{kind}");
         assert_eq!(value("X400-Content-Type").is_some(), has_type, "{kind}");
     }
-    let internet =
-        Message { meta: Meta::default(), ..message(accept(PROBE, &config, 9).0, Bytes::new()) };
+    let mut internet = message(accept(PROBE, &config, 9).0, Bytes::new());
+    internet.meta = Meta::default();
     assert!(super::describe::describe(&internet).is_empty());
 }
