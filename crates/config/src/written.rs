@@ -164,7 +164,8 @@ pub struct SpoolText {
     #[schemars(range(min = 1))]
     pub unsettled_max: u32,
     /// How many recipients may be queued; beyond it new mail is answered with 452 4.3.1. Each
-    /// takes up to 200 bytes of memory.
+    /// takes up to 200 bytes of memory. The last tenth is for clients that may relay; from half of it on a stranger's
+    /// network has one in 500 of them, and its IPv4 /24 or IPv6 /48 one in 50 (`docs/limits.md`).
     #[schemars(range(min = 1))]
     pub queue_recipients_max: u32,
     /// Life of a message that a check, an access rule, a policy service or a milter holds and nobody

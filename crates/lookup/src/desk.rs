@@ -5,13 +5,15 @@
 //! [`Desk::poll_request`] gives, says what came of them, and hands out what [`Desk::poll_answered`] gives
 //! after each of that.
 //!
-//! Keys are asked for in the order in which they came: a flood of others delays a key by what came
-//! before it, and by nothing that comes after.
+//! Keys of one client network are asked for in the order in which they came; networks take turns. A flood of others
+//! delays a key by one round of those networks. When too many wait, the last question gives way of whoever has most.
 
 use super::breaker::{Breaker, is_silence};
+use super::turns::{Asker, Holders, Waiting};
 use super::{Answers, Entry, Trouble, TroubleKind};
 use mail::Mono;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,7 +72,8 @@ pub struct Desk {
     /// Questions that others may join.
     by_key: BTreeMap<Box<str>, u64>,
     /// Questions whose turn has not come.
-    waiting: BTreeSet<u64>,
+    waiting: Waiting,
+    holders: Holders<Ticket>,
     requests: BTreeMap<RequestId, UnderWay>,
     tickets: BTreeMap<Ticket, Waiter>,
     deadlines: BTreeSet<(Mono, Ticket)>,
@@ -86,6 +89,8 @@ pub struct Desk {
 struct Question {
     key: Box<str>,
     tickets: BTreeSet<Ticket>,
+    /// In whose line it waits. Empty: its turn has come.
+    waits_for: BTreeSet<Asker>,
 }
 
 #[derive(Debug)]
@@ -99,6 +104,7 @@ struct UnderWay {
 struct Waiter {
     question: u64,
     deadline: Mono,
+    asker: Asker,
 }
 
 impl Desk {
@@ -117,7 +123,8 @@ impl Desk {
             breaker: Breaker::default(),
             questions: BTreeMap::new(),
             by_key: BTreeMap::new(),
-            waiting: BTreeSet::new(),
+            waiting: Waiting::default(),
+            holders: Holders::default(),
             requests: BTreeMap::new(),
             tickets: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -127,11 +134,16 @@ impl Desk {
         }
     }
 
-    /// Takes a question, whose ticket then comes back with an answer.
+    /// Takes a question that is asked for somebody, whose ticket then comes back with an answer.
     ///
     /// # Errors
-    /// At once, while the server does not answer or too many wait already.
-    pub fn handle_question(&mut self, now: Mono, key: &str, ticket: Ticket) -> Result<(), Trouble> {
+    /// At once, while the server does not answer, or too many wait already of whom none has more.
+    pub fn handle_question(
+        &mut self,
+        now: Mono,
+        key: &str,
+        (ticket, asker): (Ticket, Asker),
+    ) -> Result<(), Trouble> {
         if let Some(trouble) = self.breaker.refusal() {
             let trouble = trouble.clone();
             self.remember_for_probe(key);
@@ -139,7 +151,9 @@ impl Desk {
         }
         if self.tickets.len() >= self.limits.waiting_max {
             let text = format!("{} questions wait for the table already", self.tickets.len());
-            return Err(Trouble::new(TroubleKind::Busy, text));
+            let busy = Trouble::new(TroubleKind::Busy, text);
+            let Some(last) = self.holders.gives_way_to(asker) else { return Err(busy) };
+            self.answer_alone(last, busy);
         }
         debug_assert!(!self.tickets.contains_key(&ticket), "a ticket is given once");
         let number = match self.by_key.get(key) {
@@ -147,15 +161,23 @@ impl Desk {
             None => {
                 let number = self.add(key);
                 self.by_key.insert(key.into(), number);
-                self.waiting.insert(number);
+                if let Some(question) = self.questions.get_mut(&number) {
+                    question.waits_for.insert(asker);
+                }
                 number
             }
         };
         if let Some(question) = self.questions.get_mut(&number) {
             question.tickets.insert(ticket);
+            // Whoever joins it has it asked in its own turn, if that comes first.
+            if !question.waits_for.is_empty() {
+                question.waits_for.insert(asker);
+                self.waiting.insert(asker, number);
+            }
         }
         let deadline = now + self.limits.timeout;
-        self.tickets.insert(ticket, Waiter { question: number, deadline });
+        self.holders.insert(asker, ticket);
+        self.tickets.insert(ticket, Waiter { question: number, deadline, asker });
         self.deadlines.insert((deadline, ticket));
         Ok(())
     }
@@ -163,7 +185,8 @@ impl Desk {
     fn add(&mut self, key: &str) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
-        self.questions.insert(number, Question { key: key.into(), tickets: BTreeSet::new() });
+        let (tickets, waits_for) = Default::default();
+        self.questions.insert(number, Question { key: key.into(), tickets, waits_for });
         number
     }
 
@@ -185,20 +208,37 @@ impl Desk {
             (vec![number], true)
         } else {
             // While the breaker is open none waits.
-            (self.waiting.iter().take(self.limits.batch_max).copied().collect(), false)
+            (self.take_turns(), false)
         };
         if questions.is_empty() {
             return None;
         }
-        let key = |number: &u64| {
-            self.waiting.remove(number);
-            self.questions.get(number).map(|question| question.key.clone())
-        };
+        let key = |number: &u64| self.questions.get(number).map(|question| question.key.clone());
         let keys = questions.iter().filter_map(key).collect();
         let id = RequestId(self.next_number);
         self.next_number += 1;
         self.requests.insert(id, UnderWay { questions, asked: now, is_probe });
         Some(Request { id, keys, until: now + self.limits.timeout })
+    }
+
+    /// The questions of the next request, which wait no longer.
+    fn take_turns(&mut self) -> Vec<u64> {
+        let mut questions = Vec::new();
+        while questions.len() < self.limits.batch_max
+            && let Some(number) = self.waiting.take_turn()
+        {
+            self.stop_waiting(number);
+            questions.push(number);
+        }
+        questions
+    }
+
+    /// Takes a question out of all lines.
+    fn stop_waiting(&mut self, number: u64) {
+        let Some(question) = self.questions.get_mut(&number) else { return };
+        for asker in std::mem::take(&mut question.waits_for) {
+            self.waiting.remove(asker, number);
+        }
     }
 
     /// The server has answered a request, or somebody in its place: one answer for each key.
@@ -255,19 +295,20 @@ impl Desk {
 
     /// Answers whoever asked for the key of a question.
     fn finish(&mut self, number: u64, answer: Result<Option<Arc<Entry>>, Trouble>, asked: Mono) {
-        let Some(Question { key, tickets }) = self.remove(number) else { return };
+        let Some(Question { key, tickets, .. }) = self.remove(number) else { return };
         let tickets: Vec<Ticket> = tickets.into_iter().collect();
         for ticket in &tickets {
             if let Some(waiter) = self.tickets.remove(ticket) {
                 self.deadlines.remove(&(waiter.deadline, *ticket));
+                self.holders.remove(waiter.asker, *ticket);
             }
         }
         self.answered.push_back(Answered { key, tickets, answer, asked });
     }
 
     fn remove(&mut self, number: u64) -> Option<Question> {
+        self.stop_waiting(number);
         let question = self.questions.remove(&number)?;
-        self.waiting.remove(&number);
         if self.by_key.get(&question.key) == Some(&number) {
             self.by_key.remove(&question.key);
         }
@@ -277,7 +318,7 @@ impl Desk {
     /// Once the breaker is open those that wait for their turn get what those get that come now.
     fn turn_away(&mut self) {
         while let Some(trouble) = self.breaker.refusal()
-            && let Some(number) = self.waiting.first().copied()
+            && let Some(number) = self.waiting.take_turn()
         {
             let trouble = trouble.clone();
             self.finish(number, Err(trouble), Mono::NEVER);
@@ -293,21 +334,28 @@ impl Desk {
     fn take(&mut self, ticket: Ticket) -> Option<Box<str>> {
         let waiter = self.tickets.remove(&ticket)?;
         self.deadlines.remove(&(waiter.deadline, ticket));
+        self.holders.remove(waiter.asker, ticket);
         let question = self.questions.get_mut(&waiter.question)?;
         question.tickets.remove(&ticket);
-        if question.tickets.is_empty() && self.waiting.contains(&waiter.question) {
+        let (is_wanted, asker) = (!question.tickets.is_empty(), waiter.asker);
+        if !is_wanted && !question.waits_for.is_empty() {
             return self.remove(waiter.question).map(|question| question.key);
         }
-        Some(question.key.clone())
+        let key = question.key.clone();
+        let tickets = question.tickets.iter();
+        let mut askers = tickets.filter_map(|ticket| self.tickets.get(ticket)).map(|w| w.asker);
+        if !askers.any(|other| other == asker) && question.waits_for.remove(&asker) {
+            self.waiting.remove(asker, waiter.question);
+        }
+        Some(key)
     }
 
     /// What was said of a key (`None`: of all) counts no more: whoever asks from now on does not join a
     /// request that is under way.
     pub fn handle_forgotten(&mut self, key: Option<&str>) {
-        let waiting = &self.waiting;
-        self.by_key.retain(|known, number| {
-            waiting.contains(number) || key.is_some_and(|key| key != &**known)
-        });
+        let questions = &self.questions;
+        let waits = |number: &u64| questions.get(number).is_some_and(|q| !q.waits_for.is_empty());
+        self.by_key.retain(|known, number| waits(number) || key.is_some_and(|key| key != &**known));
     }
 
     /// When [`Desk::handle_timeout`] or [`Desk::poll_request`] has something to do at the latest;
@@ -324,13 +372,17 @@ impl Desk {
     pub fn handle_timeout(&mut self, now: Mono) {
         while self.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now) {
             let Some((_, ticket)) = self.deadlines.pop_first() else { return };
-            let Some(key) = self.take(ticket) else { continue };
             let seconds = self.limits.timeout.as_secs_f32();
             let text = format!("no answer in {seconds} s");
-            let answer = Err(Trouble::new(TroubleKind::Timeout, text));
-            let tickets = vec![ticket];
-            self.answered.push_back(Answered { key, tickets, answer, asked: Mono::NEVER });
+            self.answer_alone(ticket, Trouble::new(TroubleKind::Timeout, text));
         }
+    }
+
+    /// One of those who ask waits no longer.
+    fn answer_alone(&mut self, ticket: Ticket, trouble: Trouble) {
+        let Some(key) = self.take(ticket) else { return };
+        let (tickets, answer) = (vec![ticket], Err(trouble));
+        self.answered.push_back(Answered { key, tickets, answer, asked: Mono::NEVER });
     }
 
     /// The next answer that is to be handed out.
@@ -354,6 +406,20 @@ impl Desk {
     #[must_use]
     pub fn waiting_count(&self) -> usize {
         self.tickets.len()
+    }
+
+    /// Questions whose turn has not come.
+    #[must_use]
+    pub fn crowd_count(&self) -> usize {
+        let under_way = self.requests.values().map(|request| request.questions.len()).sum();
+        self.questions.len().saturating_sub(under_way)
+    }
+
+    /// The site that has most questions, if it is a client's, and how many.
+    #[must_use]
+    pub fn most(&self) -> Option<(IpAddr, usize)> {
+        let (site, count) = self.holders.most()?;
+        Some((site?, count))
     }
 
     /// Requests under way.

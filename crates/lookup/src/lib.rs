@@ -22,6 +22,7 @@ mod table;
 mod template;
 mod text;
 mod trouble;
+pub mod turns;
 
 pub use backend::{Answers, Backend, Fetch};
 pub use breaker::{FAILURES_MAX, PAUSE_FIRST, PAUSE_MAX};
@@ -39,3 +40,4 @@ pub use spelling::{plainest, prepared};
 pub use table::Table;
 pub use text::{TEXT_BYTES_MAX, TextTable, pair};
 pub use trouble::{Trouble, TroubleKind};
+pub use turns::Asker;

@@ -4,6 +4,7 @@
 //! as many as he likes. Of /64s a stranger with a /32 has four thousand million: what is remembered
 //! of clients that have no session is bounded, and who did least lately is forgotten first.
 
+use lookup::Asker;
 use mail::Mono;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -265,6 +266,12 @@ pub fn group_of(ip: IpAddr) -> IpAddr {
             Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0).into()
         }
     }
+}
+
+/// For whom a client's tables are asked.
+#[must_use]
+pub fn asker_of(ip: IpAddr) -> Asker {
+    Asker::Client { site: group_of(ip), network: network_of(ip) }
 }
 
 /// What is counted as one client.

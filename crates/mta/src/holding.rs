@@ -135,6 +135,18 @@ impl Holdings {
         state.accounts.iter().filter_map(of_peer).collect()
     }
 
+    /// The account that holds most, and how many recipients.
+    pub(crate) fn most(&self) -> Option<(String, u64)> {
+        let state = self.lock();
+        let (account, held) = state.accounts.iter().max_by_key(|(_, held)| held.recipients)?;
+        let name = match account {
+            Account::Network(ip) => ip.to_string(),
+            Account::Domain(domain) => domain.to_string(),
+            Account::Peer(name) => name.to_string(),
+        };
+        Some((name, held.recipients))
+    }
+
     /// Room for a message, if all of its accounts have it.
     pub(crate) fn try_take(
         self: &Arc<Holdings>,

@@ -9,6 +9,7 @@ pub mod clients;
 pub mod clock;
 pub mod console;
 pub mod control;
+mod crowding;
 pub mod custody;
 pub mod delivery;
 mod encryption;
@@ -33,7 +34,7 @@ pub mod own_mailbox;
 #[cfg(feature = "planted")]
 pub mod planted;
 pub mod pools;
-mod pressure;
+pub mod pressure;
 pub mod problems;
 mod reply_classes;
 mod report_limit;

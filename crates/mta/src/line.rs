@@ -21,7 +21,8 @@ mod who;
 pub use standings::{GOOD_FOR, Standings};
 pub use state::Parts;
 use state::{Grant, Obstacle, State};
-pub use who::{Owner, Standing, Who, zone_of};
+use who::Path;
+pub use who::{Name, Owner, Standing, Who, zone_of};
 
 use mail::Mono;
 use std::pin::Pin;
@@ -67,7 +68,7 @@ impl Line {
         let mut state = self.lock();
         let ticket = state.join(who, standing, amount);
         self.serve(&mut state);
-        InLine { line: Arc::clone(self), ticket: Some(ticket), who }
+        InLine { line: Arc::clone(self), ticket: Some(ticket), who: who.path }
     }
 
     /// The same for one who does not wait: what is left now, if it is his turn at once.
@@ -80,12 +81,19 @@ impl Line {
     #[must_use]
     pub fn place(&self, who: Who) -> Option<Place> {
         let state = self.lock();
-        Some(Place { before: state.tree.before(who)?, waiting: state.waiting })
+        Some(Place { before: state.tree.before(who.path)?, waiting: state.waiting })
     }
 
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// The owner that holds most, as people call it (nothing, if nobody knows), and how much; `None`: nobody
+    /// holds anything.
+    #[must_use]
+    pub fn most(&self) -> Option<(Name, u64)> {
+        self.lock().tree.most()
     }
 
     /// How much is taken.
@@ -173,7 +181,7 @@ pub struct InLine {
     line: Arc<Line>,
     /// `None` once the permit was handed over.
     ticket: Option<u64>,
-    who: Who,
+    who: Path,
 }
 
 impl InLine {
@@ -350,7 +358,7 @@ impl Permit {
         let mut state = line.lock();
         let go = state.waits_for_all() > state.leaving
             && state.firsts().any(|first| {
-                let (its, mine) = state.tree.held_apart(Who(first.path), self.grant.who);
+                let (its, mine) = state.tree.held_apart(first.path, self.grant.who);
                 first.obstacle == Obstacle::All && its.saturating_add(1) < mine
             });
         self.leave_if(&mut state, go)

@@ -446,6 +446,17 @@ metric_set! {
 }
 
 metric_set! {
+    /// Of one pool.
+    PoolMetrics:
+
+    used: Gauge = "pool_used" {} "What is taken of a pool now.";
+    max: Gauge = "pool_max" {} "What there is of it.";
+    waiting: Gauge = "pool_waiting" {} "Those who wait for some of it.";
+    pressed: Gauge = "pool_under_pressure" {} "1 while somebody waits for it or is turned away from it, and for ten seconds longer.";
+    turned_away: Counter = "pool_turned_away" {} "Those who were refused or put off for want of it, or left it to others.";
+}
+
+metric_set! {
     /// Of the writers of mailboxes.
     MailboxMetrics:
 

@@ -86,6 +86,12 @@ impl OwnMailbox {
         }
     }
 
+    /// The octets that are taken, those on their way there included.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.lock().used()
+    }
+
     /// Whether there is room for anything at all.
     #[must_use]
     pub fn is_full(&self) -> bool {

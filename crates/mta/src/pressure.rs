@@ -1,69 +1,298 @@
-//! Pools of the process that are nearly used up, for an operator.
+//! Pools that somebody waits for, or is turned away from. Each registers itself; together they are one kind of
+//! problem, asked for at the moment of asking.
 
-use crate::shared::Shared;
+use crate::holding::Holdings;
+use crate::line::Line;
+use crate::metrics::PoolMetrics;
+use crate::own_mailbox::OwnMailbox;
+use crate::pools::{POOLS, Pool, PoolId};
+use crate::problems::{Found, Moment, ProblemKind};
+use crate::seats::Seats;
 use config::quantity::write_size;
+use mail::Mono;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-/// A pool is under pressure when so many hundredths of it are taken.
-const PRESSURE_PERCENT: u64 = 80;
+/// Pressure is shown for so long after it was seen: what comes and goes is one problem.
+const SHOWN_FOR: Duration = Duration::from_secs(10);
+/// Pressure that lasts less has no line on the console.
+const LASTS: Duration = Duration::from_secs(10);
 
-/// Whether so much of `max` is taken that it should be shown.
-fn is_pressed(used: u64, max: u64) -> bool {
-    used.saturating_mul(100) >= max.saturating_mul(PRESSURE_PERCENT)
+/// With so many hundredths of what checks may hold it is time to look.
+const HELD_PERCENT: u64 = 80;
+
+/// How things stand with a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Level {
+    /// What is taken.
+    pub used: u64,
+    pub max: u64,
+    /// Those who wait.
+    pub waiting: u64,
+    /// Whoever comes now is refused.
+    pub is_full: bool,
 }
 
-impl Shared {
-    /// A sentence about each pool that is under pressure, and about mail that waits for nobody but an
-    /// operator.
+impl Level {
+    /// So much of it is taken, and more can't be.
     #[must_use]
-    pub fn pressures(&self) -> Vec<String> {
-        let waiting = self.short_lines().into_iter();
-        waiting.chain(self.held_mail()).chain(self.own_mail()).collect()
+    pub fn of(used: u64, max: u64) -> Level {
+        Level { used, max, waiting: 0, is_full: used >= max }
     }
 
-    /// What somebody waits for.
-    fn short_lines(&self) -> Vec<String> {
-        let lines = [
-            ("connections to next hops", &self.connections),
-            ("workers that write mailboxes", &self.workers),
-            ("octets for messages that are read back", &self.reads),
-            ("octets for messages that are converted", &self.conversions),
-            ("DNS lookups at once", &self.lookups),
-        ];
-        let short = lines.into_iter().filter(|(_, line)| line.waiting() > 0);
-        let told = short.map(|(what, line)| {
-            let (used, max, waiting) = (line.used(), line.parts().max, line.waiting());
-            format!("{used} of {max} {what} are in use, and {waiting} wait (docs/limits.md)")
-        });
-        told.collect()
-    }
-
-    fn held_mail(&self) -> Option<String> {
-        let (held, max) = (self.holdings.held(), self.holdings.max());
-        let pressed =
-            is_pressed(held.recipients, max.recipients) || is_pressed(held.bytes, max.bytes);
-        pressed.then(|| {
-            format!(
-                "checks hold {} of {} recipients and {} of mail, and more is deferred (451): release or \
-                 remove what is held",
-                held.recipients,
-                max.recipients,
-                write_size(held.bytes)
-            )
-        })
-    }
-
-    fn own_mail(&self) -> Option<String> {
-        let (path, found) = (self.own_mailbox.path()?, self.own_mailbox.found()?);
-        let is_full = self.own_mailbox.is_full();
-        (is_full || found.messages > 0).then(|| {
-            let full = if is_full { "; it is full, and more is deferred (452)" } else { "" };
-            format!(
-                "the postmaster has {} messages ({}) in {}{full}: read them, or give the postmaster's mail \
-                 a route",
-                found.messages,
-                write_size(found.bytes),
-                path.display()
-            )
-        })
+    /// This and what is beside it.
+    #[must_use]
+    pub fn and(self, other: Level) -> Level {
+        Level {
+            used: self.used.saturating_add(other.used),
+            max: self.max.saturating_add(other.max),
+            waiting: self.waiting.saturating_add(other.waiting),
+            is_full: self.is_full || other.is_full,
+        }
     }
 }
+
+/// What shows how things stand with a pool, or with a part of it. It never waits.
+pub trait Gauge: Send + Sync {
+    fn level(&self, now: Moment) -> Level;
+
+    /// Who holds most of it, and how much.
+    fn most(&self) -> Option<(String, u64)> {
+        None
+    }
+}
+
+impl Gauge for Line {
+    fn level(&self, _now: Moment) -> Level {
+        let (used, max, waiting) = (self.used(), self.parts().max, self.waiting());
+        Level { used, max, waiting, is_full: false }
+    }
+
+    fn most(&self) -> Option<(String, u64)> {
+        Line::most(self).map(|(name, held)| (name.as_str().to_owned(), held))
+    }
+}
+
+impl Gauge for Seats {
+    fn level(&self, _now: Moment) -> Level {
+        // Nobody waits: others give way. What strangers may have, nine in ten, is taken.
+        let (used, max) = (u64::from(self.count()), u64::from(self.max()));
+        Level { used, max, waiting: 0, is_full: used >= max - max / 10 }
+    }
+
+    fn most(&self) -> Option<(String, u64)> {
+        Seats::most(self).map(|(group, bits, held)| (format!("{group}/{bits}"), held.into()))
+    }
+}
+
+impl Gauge for Holdings {
+    fn level(&self, _now: Moment) -> Level {
+        let (held, max) = (self.held(), self.max());
+        let is_full = |held: u64, max: u64| {
+            held.saturating_mul(100) >= max.saturating_mul(HELD_PERCENT) && held > 0
+        };
+        let is_full = is_full(held.recipients, max.recipients) || is_full(held.bytes, max.bytes);
+        Level { used: held.recipients, max: max.recipients, waiting: 0, is_full }
+    }
+
+    fn most(&self) -> Option<(String, u64)> {
+        Holdings::most(self)
+    }
+}
+
+/// A gauge that is made of a function.
+pub struct Seen<F>(pub F);
+
+impl<F: Fn(Moment) -> (Level, Option<(String, u64)>) + Send + Sync> Gauge for Seen<F> {
+    fn level(&self, now: Moment) -> Level {
+        (self.0)(now).0
+    }
+
+    fn most(&self) -> Option<(String, u64)> {
+        (self.0)(Moment::default()).1
+    }
+}
+
+/// Whoever was turned away from a pool: refused, put off, or asked to leave for others.
+#[derive(Debug, Default)]
+struct TurnedAway {
+    count: AtomicU64,
+    /// When that was last, and one more; 0: never.
+    last: AtomicU64,
+}
+
+/// Pressure that is shown.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    since: Mono,
+    until: Mono,
+    /// Those turned away before it began.
+    before: u64,
+}
+
+/// All pools of a process.
+pub struct Pressures {
+    gauges: Mutex<Vec<(PoolId, Weak<dyn Gauge>)>>,
+    /// Those that nobody else keeps.
+    kept: Mutex<Vec<Arc<dyn Gauge>>>,
+    turned_away: BTreeMap<PoolId, TurnedAway>,
+    shown: Mutex<BTreeMap<PoolId, Shown>>,
+}
+
+impl Default for Pressures {
+    fn default() -> Pressures {
+        let turned_away = POOLS.iter().map(|pool| (pool.id, TurnedAway::default())).collect();
+        let (gauges, kept, shown) = Default::default();
+        Pressures { gauges, kept, turned_away, shown }
+    }
+}
+
+impl fmt::Debug for Pressures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pressures").finish_non_exhaustive()
+    }
+}
+
+impl Pressures {
+    /// From now on this shows a pool, or a part of it, for as long as somebody keeps it.
+    pub fn register(&self, id: PoolId, gauge: &Arc<impl Gauge + 'static>) {
+        let mut gauges = lock(&self.gauges);
+        gauges.retain(|(_, gauge)| gauge.strong_count() > 0);
+        let gauge: Weak<dyn Gauge> = Arc::<_>::downgrade(gauge) as Weak<dyn Gauge>;
+        gauges.push((id, gauge));
+    }
+
+    /// The same of what nobody else keeps.
+    pub fn keep(&self, id: PoolId, gauge: impl Gauge + 'static) {
+        let gauge = Arc::new(gauge);
+        self.register(id, &gauge);
+        lock(&self.kept).push(gauge);
+    }
+
+    /// Somebody was refused or put off for want of some of it, or left it to others.
+    pub fn note_turned_away(&self, id: PoolId, now: Mono) {
+        if let Some(away) = self.turned_away.get(&id) {
+            away.count.fetch_add(1, Ordering::Relaxed);
+            away.last.store(now.0.saturating_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// The pools that somebody shows.
+    #[must_use]
+    pub fn registered(&self) -> Vec<PoolId> {
+        let mut all: Vec<PoolId> = lock(&self.gauges).iter().map(|(id, _)| *id).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Numbers of all pools that somebody shows, by name.
+    #[must_use]
+    pub fn metrics(&self, now: Moment) -> Vec<(Arc<str>, Arc<PoolMetrics>)> {
+        let numbers = |pool: &Pool| {
+            let (level, _) = self.look(pool.id, now)?;
+            let (metrics, away) = (PoolMetrics::default(), self.turned_away.get(&pool.id));
+            metrics.used.set_u64(level.used);
+            metrics.max.set_u64(level.max);
+            metrics.waiting.set_u64(level.waiting);
+            metrics.turned_away.add(away.map_or(0, |away| away.count.load(Ordering::Relaxed)));
+            metrics.pressed.set(i64::from(self.shown(pool.id, level, now.mono).is_some()));
+            Some((pool.word().into(), Arc::new(metrics)))
+        };
+        POOLS.iter().filter_map(numbers).collect()
+    }
+
+    /// How things stand, and who could say who holds most. `None`: nobody shows it.
+    fn look(&self, id: PoolId, now: Moment) -> Option<(Level, Vec<Arc<dyn Gauge>>)> {
+        let gauges: Vec<Arc<dyn Gauge>> = {
+            let gauges = lock(&self.gauges);
+            gauges.iter().filter(|(of, _)| *of == id).filter_map(|(_, one)| one.upgrade()).collect()
+        };
+        let level = gauges.iter().map(|gauge| gauge.level(now)).reduce(Level::and)?;
+        Some((level, gauges))
+    }
+
+    /// Whether pressure is to be shown.
+    fn shown(&self, id: PoolId, level: Level, now: Mono) -> Option<Shown> {
+        let away = self.turned_away.get(&id);
+        let count = away.map_or(0, |away| away.count.load(Ordering::Relaxed));
+        let last = away.and_then(|away| away.last.load(Ordering::Relaxed).checked_sub(1));
+        let is_pressed = level.waiting > 0 || level.is_full;
+        let until =
+            last.map(|last| Mono(last) + SHOWN_FOR).max(is_pressed.then(|| now + SHOWN_FOR));
+        let mut all = lock(&self.shown);
+        let known = all.get(&id).copied().filter(|shown| shown.until > now);
+        let Some(until) = until.max(known.map(|known| known.until)).filter(|until| *until > now)
+        else {
+            all.insert(id, Shown { since: now, until: Mono(0), before: count });
+            return None;
+        };
+        let before = all.get(&id).map_or(0, |before| before.before);
+        let shown = Shown { since: known.map_or(now, |known| known.since), until, before };
+        all.insert(id, shown);
+        Some(shown)
+    }
+
+    fn found(&self, pool: &Pool, now: Moment) -> Option<Found> {
+        let (level, gauges) = self.look(pool.id, now)?;
+        let shown = self.shown(pool.id, level, now.mono)?;
+        let amount = |n: u64| if pool.is_octets() { write_size(n) } else { n.to_string() };
+        let (used, max) = (amount(level.used), amount(level.max));
+        let mut text = format!("pool {} is under pressure: {used} of {max}", pool.word());
+        let _ = write!(text, " in use ({}), {} wait", pool.name, level.waiting);
+        let away = self.turned_away.get(&pool.id);
+        let away = away.map_or(0, |away| away.count.load(Ordering::Relaxed));
+        match away.saturating_sub(shown.before) {
+            0 => {}
+            turned_away => _ = write!(text, ", {turned_away} were turned away"),
+        }
+        let most = gauges.iter().filter_map(|gauge| gauge.most()).max_by_key(|(_, held)| *held);
+        match most {
+            Some((who, held)) if !who.is_empty() => {
+                _ = write!(text, "; {who} holds most: {}", amount(held));
+            }
+            Some((_, held)) => _ = write!(text, "; one holds {}", amount(held)),
+            None => {}
+        }
+        let found = Found::warning(pool.word(), text).next_step(pool.next_step);
+        Some(if now.mono.since(shown.since) < LASTS { found.quietly() } else { found })
+    }
+}
+
+impl ProblemKind for Pressures {
+    fn name(&self) -> &'static str {
+        "pool"
+    }
+
+    fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
+        POOLS.iter().filter_map(|pool| self.found(pool, now)).for_each(found);
+    }
+}
+
+/// Mail that waits for nobody but the postmaster.
+impl ProblemKind for OwnMailbox {
+    fn name(&self) -> &'static str {
+        "postmaster_mail"
+    }
+
+    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+        let (Some(path), Some(seen)) = (self.path(), self.found()) else { return };
+        if seen.messages > 0 {
+            let (messages, size) = (seen.messages, write_size(seen.bytes));
+            let text =
+                format!("the postmaster has {messages} messages ({size}) in {}", path.display());
+            let next_step = "read them, or give the postmaster's mail a route";
+            found(Found::warning("", text).next_step(next_step).quietly());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

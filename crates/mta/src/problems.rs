@@ -25,6 +25,7 @@ pub struct Found {
     text: String,
     next_step: String,
     since: Option<Wall>,
+    is_quiet: bool,
 }
 
 impl Found {
@@ -45,7 +46,7 @@ impl Found {
     pub fn new(severity: Severity, about: impl Into<String>, text: impl Into<String>) -> Found {
         let cut = |text: String| text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned();
         let (about, text) = (cut(about.into()), cut(text.into()));
-        Found { severity, about, text, next_step: String::new(), since: None }
+        Found { severity, about, text, next_step: String::new(), since: None, is_quiet: false }
     }
 
     /// What it is about.
@@ -58,6 +59,12 @@ impl Found {
     #[must_use]
     pub fn next_step(self, next_step: impl Into<String>) -> Found {
         Found { next_step: next_step.into(), ..self }
+    }
+
+    /// It has no line on the console (yet).
+    #[must_use]
+    pub fn quietly(self) -> Found {
+        Found { is_quiet: true, ..self }
     }
 
     /// Since when, where that is known. Otherwise it is when it was found first.
@@ -119,16 +126,21 @@ impl Problems {
     /// What is wrong now, the worst first.
     #[must_use]
     pub fn ask(&self, now: Moment) -> Vec<Problem> {
-        self.found(now, |_| true)
+        self.found(now, |_| true, |_| true)
     }
 
     /// The same without those that have lines of their own on the console.
     #[must_use]
     pub fn ask_for_console(&self, now: Moment) -> Vec<Problem> {
-        self.found(now, |kind| !kind.has_own_lines())
+        self.found(now, |kind| !kind.has_own_lines(), |found| !found.is_quiet)
     }
 
-    fn found(&self, now: Moment, is_asked: impl Fn(&dyn ProblemKind) -> bool) -> Vec<Problem> {
+    fn found(
+        &self,
+        now: Moment,
+        is_asked: impl Fn(&dyn ProblemKind) -> bool,
+        is_wanted: impl Fn(&Found) -> bool,
+    ) -> Vec<Problem> {
         let mut kinds = lock(&self.kinds).clone();
         kinds.retain(|kind| is_asked(&**kind));
         let mut all = Vec::new();
@@ -142,10 +154,11 @@ impl Problems {
         since.retain(|(name, about), _| {
             !asked.contains(name) || here.contains(&(*name, about.as_str()))
         });
+        all.retain(|(_, found)| is_wanted(found));
         let as_problem = |(name, found): (&'static str, Found)| {
             let known = since.entry((name, found.about.clone())).or_insert(now.wall);
             let since = found.since.unwrap_or(*known);
-            let Found { severity, about, text, next_step, since: _ } = found;
+            let Found { severity, about, text, next_step, .. } = found;
             let kind = name.to_owned();
             Problem { kind, severity, about, text, next_step, since }
         };

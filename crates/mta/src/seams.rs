@@ -34,7 +34,7 @@ use auth::greylist::{Rules, Triplet, Verdict};
 use auth::tlsa::Tlsa;
 use bytes::Bytes;
 use config::{ClientCertificates, Proxy, TableEntry};
-use lookup::{Entry, Trouble, TroubleKind};
+use lookup::{Asker, Entry, Trouble, TroubleKind};
 use mail::{Mono, Wall};
 use std::cell::RefCell;
 use std::fmt;
@@ -563,6 +563,15 @@ pub trait Tables: 'static {
     /// What the table says of a key: at once if that is at hand, else later, with a deadline of its
     /// own.
     fn find(&self, table: &TableEntry, key: &str) -> Found;
+
+    /// The same tables, asked for somebody: in his turn, where others ask as well.
+    #[must_use]
+    fn asked_for(&self, _asker: Asker) -> Self
+    where
+        Self: Clone,
+    {
+        self.clone()
+    }
 
     /// Counts the changes of tables that this process has at hand.
     fn changes(&self) -> u64 {

@@ -16,7 +16,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use tokio::sync::oneshot;
@@ -28,7 +28,7 @@ const PROVEN_MARGIN: u32 = 2;
 
 /// What is known of a client that takes a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rank {
+pub enum Rank {
     /// Nothing.
     Unproven,
     /// Mail of its network was accepted lately.
@@ -89,21 +89,57 @@ struct State {
 }
 
 /// Places, over all shards.
-#[derive(Debug, Default)]
-pub struct Seats(Mutex<State>);
+#[derive(Debug)]
+pub struct Seats {
+    state: Mutex<State>,
+    /// How many there may be, whoever looks after that.
+    max: AtomicU32,
+}
+
+impl Default for Seats {
+    fn default() -> Seats {
+        Seats { state: Mutex::default(), max: AtomicU32::new(u32::MAX) }
+    }
+}
 
 /// How many places there may be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Of all together.
-    pub(crate) all: u32,
+    pub all: u32,
     /// Of one network of strangers.
-    pub(crate) network: u32,
+    pub network: u32,
 }
 
 impl Seats {
+    /// So many at most.
+    #[must_use]
+    pub fn new(max: u32) -> Arc<Seats> {
+        Arc::new(Seats { max: AtomicU32::new(max), ..Seats::default() })
+    }
+
+    /// So many from now on.
+    pub(crate) fn set_max(&self, max: u32) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+
+    pub(crate) fn max(&self) -> u32 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// The group of networks that holds most at one listener, with its width in bits, and how much.
+    pub(crate) fn most(&self) -> Option<(IpAddr, u8, u32)> {
+        let state = self.lock();
+        let first = |pool: &Pool| {
+            let most = pool.order.iter().filter_map(|order| order.last()).max()?;
+            Some((most.0, most.2))
+        };
+        let (count, group) = state.pools.values().filter_map(first).max()?;
+        Some((group, if group.is_ipv4() { 24 } else { 48 }, count))
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Places that are taken.
@@ -113,7 +149,7 @@ impl Seats {
     }
 
     /// A place within these limits, another's if need be; `None`: nobody has to give way.
-    pub(crate) fn enter(
+    pub fn enter(
         self: &Arc<Seats>,
         pool: usize,
         ip: IpAddr,
@@ -127,13 +163,17 @@ impl Seats {
             let own = state.idle_of(pool, group, network)?;
             state.displace(own);
         }
+        let mut has_displaced = false;
         // One place in ten is for the privileged.
         let kept = if rank == Rank::Privileged { 0 } else { limits.all / 10 };
         if state.held.len() as u32 >= limits.all - kept {
             let victim = state.victim_anywhere(pool, group, network, rank)?;
             state.displace(victim);
+            has_displaced = true;
         }
-        Some(self.take(&mut state, pool, ip, rank))
+        let mut seat = self.take(&mut state, pool, ip, rank);
+        seat.has_displaced = has_displaced;
+        Some(seat)
     }
 
     /// A place whatever the limits, which others look after.
@@ -169,8 +209,8 @@ impl Seats {
         let is_busy = Arc::<AtomicBool>::default();
         let held = Held { pool, network, group, rank, is_busy: Arc::clone(&is_busy), call };
         state.put_in(ticket, held);
-        let rank = Cell::new(rank);
-        Seat { seats: Arc::clone(self), ticket, rank, is_busy, called: Some(called) }
+        let (seats, rank, called) = (Arc::clone(self), Cell::new(rank), Some(called));
+        Seat { seats, ticket, rank, is_busy, called, has_displaced: false }
     }
 }
 
@@ -312,16 +352,23 @@ fn replace(order: &mut BTreeSet<Key>, known: &mut Option<Key>, key: Option<Key>)
 
 /// A place; dropped, it is free.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub struct Seat {
     seats: Arc<Seats>,
     ticket: u64,
     rank: Cell<Rank>,
     is_busy: Arc<AtomicBool>,
     /// `None`: that it must go was said already.
     called: Option<oneshot::Receiver<()>>,
+    has_displaced: bool,
 }
 
 impl Seat {
+    /// Whether another's place was needed for it.
+    #[must_use]
+    pub fn has_displaced(&self) -> bool {
+        self.has_displaced
+    }
+
     /// Whether anything goes on: who is idle gives way first.
     pub(crate) fn set_busy(&self, is_busy: bool) {
         self.is_busy.store(is_busy, Ordering::Relaxed);
@@ -344,7 +391,7 @@ impl Seat {
     }
 
     /// Ready once another has the place.
-    pub(crate) fn poll_displaced(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_displaced(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(called) = &mut self.called else { return Poll::Ready(()) };
         // Nobody asks for its place.
         if self.rank.get() == Rank::Privileged {

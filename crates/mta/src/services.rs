@@ -5,6 +5,7 @@ use crate::event::{Event, EventSink, Kind, Position, Recipients};
 use crate::metrics::Metrics;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
+use crate::pools::PoolId;
 use crate::reply_classes::ReplyClasses;
 use crate::seams::{Spawn, Task, Time, World};
 use crate::shared::Shared;
@@ -63,6 +64,11 @@ impl<W: World> Services<W> {
             let ago = u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
             Wall(wall.0.saturating_sub(ago))
         }
+    }
+
+    /// Somebody was refused or put off for want of some of this, or left it to others.
+    pub(crate) fn note_turned_away(&self, pool: PoolId) {
+        self.shared.pressures.note_turned_away(pool, self.now());
     }
 
     /// Runs a task on this shard.

@@ -3,6 +3,7 @@
 use crate::budget::Budget;
 use crate::clients::Clients;
 use crate::clock::ClockDoubt;
+use crate::crowding::Crowding;
 use crate::holding::Holdings;
 use crate::known_hops::KnownHops;
 use crate::known_hosts::KnownHosts;
@@ -11,13 +12,15 @@ use crate::line::{Line, Parts};
 use crate::login_failures::{KnownClients, LoginFailures};
 use crate::metrics::{ClassMetrics, LogMetrics, SendingMetrics};
 use crate::name_servers::NameServers;
-use crate::own_mailbox::OwnMailbox;
-use crate::problems::Problems;
+use crate::own_mailbox::{OWN_MAILBOX_BYTES_MAX, OwnMailbox};
+use crate::pools::PoolId;
+use crate::pressure::{Level, Pressures, Seen};
+use crate::problems::{Moment, Problems};
 use crate::reply_classes::ClassesInForce;
 use crate::report_limit::ReportLimit;
 use crate::salts::Salts;
 use crate::seats::Seats;
-use crate::shaping::RulesInForce;
+use crate::shaping::{EFFECTS_MAX, RulesInForce};
 use crate::suspension::Suspensions;
 use crate::tenants::TenantQueues;
 use crate::told::Told;
@@ -32,6 +35,9 @@ use std::sync::{Arc, Mutex};
 /// mailboxes, and another one while that is written.
 const WORKERS_MAX: u64 = 512;
 
+/// Large lists that are expanded at once, over all shards: what one takes of a processor is much.
+const EXPANSIONS_MAX: u64 = 8;
+
 /// What all shards share.
 #[derive(Debug)]
 pub struct Shared {
@@ -39,16 +45,16 @@ pub struct Shared {
     pub body_memory: Arc<Budget>,
     /// TLS handshakes with clients.
     pub handshakes: Arc<Seats>,
-    /// How many there may be.
-    pub(crate) handshakes_max: AtomicU32,
     /// Sessions that were let in.
     pub(crate) seats: Arc<Seats>,
     /// Recipients queued.
     pub queue_slots: Arc<Budget>,
+    /// What strangers brought of them lately.
+    pub(crate) crowding: Arc<Crowding>,
     /// Those of messages that checks hold.
     pub holdings: Arc<Holdings>,
     /// The postmaster's, where no route has one.
-    pub own_mailbox: OwnMailbox,
+    pub own_mailbox: Arc<OwnMailbox>,
     /// The same of each tenant.
     pub(crate) tenants: TenantQueues,
     /// Sessions per listener and client address.
@@ -66,6 +72,8 @@ pub struct Shared {
     /// Memory for what is made of messages that are converted. Who waits may hold what was read, and who has it
     /// waits for nobody.
     pub conversions: Arc<Line>,
+    /// Large lists that are expanded at once.
+    pub(crate) expansions: Arc<Line>,
     /// DNS lookups at once.
     pub lookups: Arc<Line>,
     /// Whether lookups are answered.
@@ -96,6 +104,8 @@ pub struct Shared {
     pub(crate) last_stored: Mutex<Arc<Stored>>,
     /// What is wrong now.
     pub problems: Arc<Problems>,
+    /// What is scarce now.
+    pub pressures: Arc<Pressures>,
     /// Of users without stored keys.
     pub salts: Salts,
     /// A number that this spool has for ever, and no other has.
@@ -103,7 +113,7 @@ pub struct Shared {
     /// What peers' refusals mean.
     classes: ClassesInForce,
     /// What is done when they say so.
-    pub rules: RulesInForce,
+    pub rules: Arc<RulesInForce>,
     /// What they were.
     pub(crate) class_metrics: Arc<ClassMetrics>,
     /// Who had to do with it.
@@ -115,15 +125,15 @@ impl Shared {
     #[must_use]
     pub fn new(config: &Config, shards: u16) -> Shared {
         let queue_slots = Budget::new(u64::from(config.spool.queue_recipients_max));
-        let own_mailbox = OwnMailbox::default();
+        let own_mailbox = Arc::<OwnMailbox>::default();
         own_mailbox.adopt(config);
-        Shared {
+        let shared = Shared {
             holdings: Holdings::new(&queue_slots, Vec::new()),
             body_memory: Budget::new(config.spool.body_memory_bytes),
-            handshakes: Arc::default(),
-            handshakes_max: AtomicU32::new(config.tls.handshakes_max),
+            handshakes: Seats::new(config.tls.handshakes_max),
             seats: Arc::default(),
             queue_slots,
+            crowding: Arc::default(),
             own_mailbox,
             tenants: TenantQueues::default(),
             clients: Clients::new(config.listeners.len()),
@@ -133,6 +143,7 @@ impl Shared {
             workers: Line::new(Parts::equal(WORKERS_MAX)),
             reads: Line::new(read_parts(config)),
             conversions: Line::new(conversion_parts(config)),
+            expansions: Line::new(expansion_parts()),
             lookups: Line::new(lookup_parts(config.dns.max_lookups)),
             name_servers: NameServers::default(),
             known_names: KnownNames::default(),
@@ -148,13 +159,51 @@ impl Shared {
             known_clients: KnownClients::default(),
             last_stored: Mutex::new(Arc::new(Stored::of_nobody())),
             problems: Arc::default(),
+            pressures: Arc::default(),
             salts: Salts::default(),
             spool_salt: 0,
             classes: ClassesInForce::default(),
-            rules: RulesInForce::default(),
+            rules: Arc::default(),
             class_metrics: Arc::default(),
             sending: Arc::default(),
-        }
+        };
+        shared.seats.set_max(sessions_max(config));
+        shared.show_pools();
+        shared
+    }
+
+    /// Each pool shows how it is, a line for each; the lists of others are in their places.
+    fn show_pools(&self) {
+        let Shared { pressures, queue_slots, own_mailbox, rules, problems, .. } = self;
+        problems.register(Arc::clone(pressures) as _);
+        problems.register(Arc::clone(own_mailbox) as _);
+        pressures.register(PoolId::Sessions, &self.seats);
+        pressures.register(PoolId::Handshakes, &self.handshakes);
+        pressures.register(PoolId::HeldMail, &self.holdings);
+        pressures.register(PoolId::Connections, &self.connections);
+        pressures.register(PoolId::Lookups, &self.lookups);
+        pressures.register(PoolId::Reads, &self.reads);
+        pressures.register(PoolId::Conversions, &self.conversions);
+        pressures.register(PoolId::Workers, &self.workers);
+        pressures.register(PoolId::Expansions, &self.expansions);
+        let (slots, crowding) = (Arc::clone(queue_slots), Arc::clone(&self.crowding));
+        let queue = move |_: Moment| {
+            let most = crowding.most().map(|(network, brought)| (network.to_string(), brought));
+            (Level::of(slots.used(), slots.max()), most)
+        };
+        pressures.keep(PoolId::Queue, Seen(queue));
+        let mailbox = Arc::clone(own_mailbox);
+        let postmaster = move |_: Moment| {
+            let (used, max) = (mailbox.used(), OWN_MAILBOX_BYTES_MAX);
+            (Level { used, max, waiting: 0, is_full: mailbox.is_full() }, None)
+        };
+        pressures.keep(PoolId::OwnMailbox, Seen(postmaster));
+        let rules = Arc::clone(rules);
+        let effects = move |now: Moment| {
+            let (used, is_full) = rules.level(now.wall);
+            (Level { used: used as u64, max: EFFECTS_MAX as u64, waiting: 0, is_full }, None)
+        };
+        pressures.keep(PoolId::Effects, Seen(effects));
     }
 
     /// Has the shards doubt the clock as `clock` does.
@@ -172,7 +221,10 @@ impl Shared {
     /// Lets checks hold a part of what the disks of these logs have room for.
     #[must_use]
     pub fn with_logs(self, logs: Vec<Arc<LogMetrics>>) -> Shared {
-        Shared { holdings: Holdings::new(&self.queue_slots, logs), ..self }
+        let holdings = Holdings::new(&self.queue_slots, logs);
+        // The one before is forgotten.
+        self.pressures.register(PoolId::HeldMail, &holdings);
+        Shared { holdings, ..self }
     }
 
     /// Counts failures by class, and mail by party, here.
@@ -201,6 +253,7 @@ impl Shared {
     #[must_use]
     pub fn with_connections(self, sessions_max: u32, egress_max: u64) -> Shared {
         self.connections.set_parts(connection_parts(egress_max));
+        self.seats.set_max(self.seats.max().min(sessions_max));
         Shared { sessions_max, ..self }
     }
 
@@ -214,7 +267,8 @@ impl Shared {
 
     /// Follows limits that a reload changed.
     pub(crate) fn adopt(&self, config: &Config) {
-        self.handshakes_max.store(config.tls.handshakes_max, Ordering::Relaxed);
+        self.handshakes.set_max(config.tls.handshakes_max);
+        self.seats.set_max(sessions_max(config).min(self.sessions_max));
         self.queue_slots.set_max(u64::from(config.spool.queue_recipients_max));
         self.own_mailbox.adopt(config);
         self.body_memory.set_max(config.spool.body_memory_bytes);
@@ -227,6 +281,15 @@ impl Shared {
     pub(crate) fn session_count(&self) -> u32 {
         self.sessions.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
+}
+
+/// Sessions that listeners allow; 0 is no limit.
+fn sessions_max(config: &Config) -> u32 {
+    let each = config.listeners.iter().map(|listener| match listener.max_sessions {
+        0 => u32::MAX,
+        max => max,
+    });
+    each.fold(0, u32::saturating_add)
 }
 
 /// Connections of the process: next hops that have accepted or rejected nothing within the last hour, and
@@ -259,6 +322,15 @@ fn read_parts(config: &Config) -> Parts {
 /// What may be taken by messages that are converted: an eighth.
 fn conversion_parts(config: &Config) -> Parts {
     Parts::equal((config.spool.body_memory_bytes / 8).max(1))
+}
+
+/// Large lists at once: a quarter is for one IPv4 /24 or IPv6 /48, and a quarter is left for clients that may relay.
+fn expansion_parts() -> Parts {
+    Parts {
+        owner_max: EXPANSIONS_MAX / 4,
+        unproven_max: EXPANSIONS_MAX - EXPANSIONS_MAX / 4,
+        ..Parts::equal(EXPANSIONS_MAX)
+    }
 }
 
 /// Lookups at once: a quarter of them is left for names that were answered within the last hour, a

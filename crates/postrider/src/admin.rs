@@ -28,8 +28,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Who asks is the operator's own.
-const LIMITS: Limits =
-    Limits { connections_max: 64, per_client_max: 64, life_max: Duration::from_secs(60) };
+const LIMITS: Limits = Limits { connections_max: 64, life_max: Duration::from_secs(60) };
 
 /// How the server is, for load balancers and watchdogs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -38,8 +37,6 @@ pub(crate) struct Health {
     pub(crate) stopping: bool,
     /// What is wrong with it.
     pub(crate) problems: Vec<Problem>,
-    /// Sentences about files that have not answered for long; no reason to send clients elsewhere.
-    pub(crate) hanging: Vec<String>,
     /// A sentence about next hops that are left alone; no reason to send clients elsewhere.
     pub(crate) suspended: Option<String>,
 }
@@ -157,9 +154,6 @@ async fn healthz(State(sources): State<Sources>) -> Response {
     let mut body = serde_json::json!({ "status": word, "problems": sentences });
     if !health.problems.is_empty() {
         body["problem_list"] = serde_json::json!(health.problems);
-    }
-    if !health.hanging.is_empty() {
-        body["hanging"] = health.hanging.into();
     }
     if let Some(suspended) = health.suspended {
         body["suspended"] = suspended.into();

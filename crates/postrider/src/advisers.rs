@@ -15,6 +15,7 @@ use crate::world::resolver::Resolver;
 use config::{Config, Route};
 use mta::console::{Console as _, Level};
 use mta::inbox::ShardSender;
+use mta::pressure::Pressures;
 use mta::problems::Problems;
 use mta::shared::Shared;
 use std::sync::Arc;
@@ -79,7 +80,8 @@ pub(crate) fn advisers(
     let (dmarc_reports, tls_reports) =
         reporting(config, &resolver, (shard, metrics, &peer_tls), told)?;
     let fetches = (resolver.clone(), descriptors.fetches_max);
-    let policies = policies(config, fetches, (metrics, &tls_reports), (files, console))?;
+    let numbers = (metrics, &shared.pressures, &tls_reports);
+    let policies = policies(config, fetches, numbers, (files, console))?;
     let books = Books::new(config, &shared.problems, console);
     Ok(Advisers { resolver, policies, dmarc_reports, tls_reports, books, peer_tls })
 }
@@ -91,11 +93,12 @@ pub(crate) fn advisers(
 fn policies(
     config: &Config,
     fetches: (Resolver, usize),
-    (metrics, reports): (&NodeMetrics, &TlsReporting),
+    (metrics, pools, reports): (&NodeMetrics, &Arc<Pressures>, &TlsReporting),
     (files, console): (&StateFiles, &Arc<ConsoleLog>),
 ) -> Result<MtaSts, String> {
     let (spool, told) = (&config.spool.paths[0], (files.clone(), Arc::clone(console)));
-    let policies = MtaSts::new(spool, fetches, &metrics.policies, reports.clone(), told);
+    let numbers = (&metrics.policies, pools);
+    let policies = MtaSts::new(spool, fetches, numbers, reports.clone(), told);
     let sources = config.routes.iter().map(|route| route.channel.tls_sources());
     let mut sources = sources.filter(|sources| sources.mta_sts).peekable();
     if sources.peek().is_some() {

@@ -32,7 +32,7 @@ const PACE: Duration = Duration::from_millis(10);
 /// How long the writer waits after a failed write.
 const RETRY_PACE: Duration = Duration::from_secs(1);
 /// At a stop the writer may go on for as long as something is written every so often.
-pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(3);
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// Formatted text is written when it is this long.
 const WRITE_BYTES: usize = 256 * 1024;
 /// A queue that once was long gives its memory back.
@@ -81,10 +81,8 @@ impl ProblemKind for Writing {
         let path = self.path.display();
         let text = match self.hangs_for() {
             Some(wait) => {
-                format!(
-                    "the event log {path} has not answered for {} s: events wait",
-                    wait.as_secs()
-                )
+                let seconds = wait.as_secs();
+                format!("the event log {path} has not answered for {seconds} s: events wait")
             }
             None if self.is_failing.load(Ordering::Relaxed) => {
                 format!("the event log {path} can't be written: events wait")
@@ -224,16 +222,15 @@ impl EventLog {
         Arc::clone(&self.writing)
     }
 
-    /// Writes what waits and ends the writer, for as long as something is written within `patience`. Where the disk
-    /// takes nothing, or hangs, what waits is lost: how many
+    /// Writes what waits and ends the writer. Where the disk takes nothing, or hangs, what waits is lost: how many
     /// events that are.
-    pub(crate) fn finish(mut self, patience: Duration) -> u64 {
-        self.stop(patience);
+    pub(crate) fn finish(mut self) -> u64 {
+        self.stop();
         let lag = self.queues.iter().map(|queue| queue.metrics.lag.get()).sum::<i64>();
         u64::try_from(lag).unwrap_or(0)
     }
 
-    fn stop(&mut self, patience: Duration) {
+    fn stop(&mut self) {
         let Some(writer) = self.writer.take() else { return };
         self.wake.stop.store(true, Ordering::Release);
         writer.thread().unpark();
@@ -243,7 +240,7 @@ impl EventLog {
             if before != written() {
                 (before, since) = (written(), Instant::now());
             }
-            if since.elapsed() >= patience {
+            if since.elapsed() >= STOP_PATIENCE {
                 // It ends with the process.
                 return;
             }
@@ -256,7 +253,7 @@ impl EventLog {
 
 impl Drop for EventLog {
     fn drop(&mut self) {
-        self.stop(STOP_PATIENCE);
+        self.stop();
     }
 }
 

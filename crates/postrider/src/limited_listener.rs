@@ -1,14 +1,12 @@
 //! Connections that cannot pile up: so many at once, so many of a client, each for so long.
 
-use crate::mutex::lock;
 use axum::serve::Listener;
-use mta::clients::network_of;
-use std::collections::BTreeMap;
+use mta::seats::{self, Rank, Seat, Seats};
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -19,34 +17,53 @@ use tokio::time::Sleep;
 /// What connections may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// At once; further ones wait in the kernel's backlog.
-    pub(crate) connections_max: usize,
-    /// Of one client (an IPv4 address, or an IPv6 /64); further ones are closed.
-    pub(crate) per_client_max: usize,
+    /// At once.
+    pub(crate) connections_max: u32,
     /// A connection lives no longer, however slowly its peer sends or reads.
     pub(crate) life_max: Duration,
 }
 
-/// Connections by client.
-type Clients = Arc<Mutex<BTreeMap<IpAddr, usize>>>;
+/// Who may have a place.
+enum Places {
+    /// The operator's own: further connections wait in the kernel's backlog.
+    Ours(Arc<Semaphore>),
+    /// Anybody: the oldest gives way of the networks that have most, and none has more than so many.
+    Public { seats: Arc<Seats>, network_max: u32 },
+}
 
 /// Accepts connections within the limits.
 pub(crate) struct LimitedListener {
     listener: TcpListener,
     limits: Limits,
-    places: Arc<Semaphore>,
-    clients: Clients,
+    places: Places,
 }
 
 impl LimitedListener {
-    /// Must be called within the runtime.
+    /// For the operator's own. Must be called within the runtime.
     pub(crate) fn new(
         listener: std::net::TcpListener,
         limits: Limits,
     ) -> io::Result<LimitedListener> {
-        let listener = TcpListener::from_std(listener)?;
-        let places = Arc::new(Semaphore::new(limits.connections_max));
-        Ok(LimitedListener { listener, limits, places, clients: Clients::default() })
+        let places = Places::Ours(Arc::new(Semaphore::new(limits.connections_max as usize)));
+        Ok(LimitedListener { listener: TcpListener::from_std(listener)?, limits, places })
+    }
+
+    /// For anybody: a network has so many at most. Must be called within the runtime.
+    pub(crate) fn public(
+        listener: std::net::TcpListener,
+        limits: Limits,
+        network_max: u32,
+    ) -> io::Result<LimitedListener> {
+        let places = Places::Public { seats: Seats::new(limits.connections_max), network_max };
+        Ok(LimitedListener { listener: TcpListener::from_std(listener)?, limits, places })
+    }
+
+    /// The places that anybody may have.
+    pub(crate) fn seats(&self) -> Option<&Arc<Seats>> {
+        match &self.places {
+            Places::Ours(_) => None,
+            Places::Public { seats, .. } => Some(seats),
+        }
     }
 }
 
@@ -57,13 +74,25 @@ impl Listener for LimitedListener {
     async fn accept(&mut self) -> (LimitedStream, SocketAddr) {
         loop {
             // The semaphore is never closed; without a place there would simply be no limit.
-            let place = Arc::clone(&self.places).acquire_owned().await.ok();
+            let place = match &self.places {
+                Places::Ours(places) => Arc::clone(places).acquire_owned().await.ok(),
+                Places::Public { .. } => None,
+            };
             // axum's own accept retries when file descriptors are short.
             let (stream, peer) = Listener::accept(&mut self.listener).await;
-            let client = Share::of(&self.clients, network_of(peer.ip()), self.limits);
-            let Some(client) = client else { continue };
+            let seat = match &self.places {
+                Places::Ours(_) => None,
+                Places::Public { seats, network_max } => {
+                    let limits =
+                        seats::Limits { all: self.limits.connections_max, network: *network_max };
+                    let Some(seat) = seats.enter(0, peer.ip(), Rank::Unproven, limits) else {
+                        continue;
+                    };
+                    Some(seat)
+                }
+            };
             let life = Box::pin(tokio::time::sleep(self.limits.life_max));
-            return (LimitedStream { stream, life, _place: place, _client: client }, peer);
+            return (LimitedStream { stream, life, _place: place, seat }, peer);
         }
     }
 
@@ -72,47 +101,19 @@ impl Listener for LimitedListener {
     }
 }
 
-/// A connection that counts with its client's.
-struct Share {
-    clients: Clients,
-    client: IpAddr,
-}
-
-impl Share {
-    /// `None`: the client has as many as it may have.
-    fn of(clients: &Clients, client: IpAddr, limits: Limits) -> Option<Share> {
-        let mut counts = lock(clients);
-        let count = counts.entry(client).or_default();
-        if *count >= limits.per_client_max {
-            return None;
-        }
-        *count += 1;
-        Some(Share { clients: Arc::clone(clients), client })
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut counts = lock(&self.clients);
-        if let Some(count) = counts.get_mut(&self.client) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                counts.remove(&self.client);
-            }
-        }
-    }
-}
-
 /// A connection that ends by itself.
 pub(crate) struct LimitedStream {
     stream: TcpStream,
     life: Pin<Box<Sleep>>,
     _place: Option<OwnedSemaphorePermit>,
-    _client: Share,
+    seat: Option<Seat>,
 }
 
 impl LimitedStream {
     fn check_life(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.seat.as_mut().is_some_and(|seat| seat.poll_displaced(cx).is_ready()) {
+            return Err(io::Error::other("others come, and all places are taken"));
+        }
         match self.life.as_mut().poll(cx) {
             Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
             Poll::Pending => Ok(()),
@@ -147,5 +148,52 @@ impl AsyncWrite for LimitedStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpSocket;
+
+    const LIMITS: Limits = Limits { connections_max: 20, life_max: Duration::from_secs(600) };
+
+    async fn connect(from: [u8; 4], to: SocketAddr) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((from, 0))).unwrap();
+        socket.connect(to).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_hundred_networks_leave_places_to_others() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let mut listener = LimitedListener::public(listener, LIMITS, 2).unwrap();
+        let (to, seats) = (listener.local_addr().unwrap(), Arc::clone(listener.seats().unwrap()));
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await;
+                tokio::spawn(async move {
+                    let mut byte = [0];
+                    if stream.read_exact(&mut byte).await.is_ok() {
+                        let _ = stream.write_all(&byte).await;
+                    }
+                });
+            }
+        });
+        // They say nothing, and come again all the time.
+        let mut silent = Vec::new();
+        for n in 0..100 {
+            for _ in 0..3 {
+                silent.push(connect([127, 9, n, 1], to).await);
+            }
+            let mut other = connect([127, 10, n, 1], to).await;
+            other.write_all(b"x").await.unwrap();
+            let mut byte = [0];
+            other.read_exact(&mut byte).await.unwrap();
+            assert_eq!(byte, *b"x", "{n}");
+        }
+        assert!(seats.count() <= LIMITS.connections_max);
     }
 }

@@ -19,6 +19,7 @@ use fetch::{FetchError, Fetcher};
 use keeper::{Answer, Ask, Seed, SharedShelf};
 use mta::console::{Console as _, Level};
 use mta::metrics::PolicyMetrics;
+use mta::pressure::Pressures;
 use mta::seams::{Policies, PolicyQuestion, Unfetched};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -51,6 +52,7 @@ struct Inner {
     /// To the thread that fetches: without a route that wants policies there is none.
     asks: Mutex<Option<mpsc::UnboundedSender<Ask>>>,
     metrics: Arc<PolicyMetrics>,
+    pools: Arc<Pressures>,
     reports: TlsReporting,
     files: StateFiles,
     console: Arc<ConsoleLog>,
@@ -71,7 +73,7 @@ impl MtaSts {
     pub(crate) fn new(
         spool: &Path,
         (resolver, fetches_max): (Resolver, usize),
-        metrics: &Arc<PolicyMetrics>,
+        (metrics, pools): (&Arc<PolicyMetrics>, &Arc<Pressures>),
         reports: TlsReporting,
         (files, console): (StateFiles, Arc<ConsoleLog>),
     ) -> MtaSts {
@@ -82,6 +84,7 @@ impl MtaSts {
             shelf: SharedShelf::default(),
             asks: Mutex::default(),
             metrics: Arc::clone(metrics),
+            pools: Arc::clone(pools),
             reports,
             files,
             console,
@@ -113,6 +116,7 @@ impl MtaSts {
             public_only,
             shelf: Arc::clone(&inner.shelf),
             metrics: Arc::clone(&inner.metrics),
+            pools: Arc::clone(&inner.pools),
             reports: Arc::new(inner.reports.clone()),
             report: Arc::new(move |text: &str| {
                 console.line(Level::Warn, "mta_sts", format_args!("{text}"));

@@ -7,7 +7,7 @@ use crate::commit_thread::Log;
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::effects::KeptEffects;
-use crate::event_log::{EventLog, STOP_PATIENCE};
+use crate::event_log::EventLog;
 use crate::kept_secret::{self, kept};
 use crate::known_clients;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
@@ -26,7 +26,6 @@ use crate::state_files::StateFiles;
 use crate::suspensions::Suspensions;
 use crate::tables::{Registry, TableNumbers};
 use crate::tokens::Tokens;
-use crate::under_way::UnderWay;
 use crate::world::clock::{Start, wall_now};
 use crate::world::hashing::HashingThreads;
 use crate::world::listening_socket::AcceptedSocket;
@@ -42,7 +41,9 @@ use mta::custody::COMMIT_MAX;
 use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{LogMetrics, Metrics};
-use mta::problems::Found;
+use mta::pools::PoolId;
+use mta::pressure::{Pressures, Seen};
+use mta::problems::{Found, Moment, ProblemKind};
 use mta::shaping::Rules;
 use mta::shared::Shared;
 use std::net::SocketAddr;
@@ -141,10 +142,12 @@ impl Node {
         let received = inboxes.into_iter().zip(receivers);
         let threads = start_shards(&common, received, &metrics, events.as_ref(), acceptor)?;
         let logs = start_logs(&common, logs, distribution, &metrics, &files)?;
-        let problems = Arc::new(ProblemList::start(&common, &logs, events.as_ref())?);
+        let orders = Orders::start(suspensions, effects, senders.clone(), console)?;
+        let others = hanging(&keys, &orders, events.as_ref());
+        let problems = Arc::new(ProblemList::start(&common, &logs, others)?);
         let reloadable = reloadable(&common, keys, problems, &metrics, &files)?;
         Ok(Node {
-            orders: Orders::start(suspensions, effects, senders.clone(), console)?,
+            orders,
             shards: senders,
             threads,
             logs,
@@ -236,23 +239,9 @@ impl Node {
         Arc::new(move || shared.name_servers.trouble().or_else(|| shared.suspensions.summary()))
     }
 
-    /// Looks for files that have not answered for long, when called.
-    pub(crate) fn hanging_finder(&self) -> Arc<dyn Fn() -> Vec<String> + Send + Sync> {
-        let files = &self.reloadable;
-        let works = [
-            files.tables.under_way.clone(),
-            files.certificates.under_way.clone(),
-            files.signing_keys.under_way.clone(),
-            files.secrets.under_way.clone(),
-            self.orders.under_way.clone(),
-        ];
-        Arc::new(move || works.iter().flat_map(UnderWay::problems).collect())
-    }
-
-    /// A sentence about each pool that is nearly used up.
-    pub(crate) fn pressures(&self) -> Vec<String> {
-        let shared = &self.shared;
-        shared.pressures().into_iter().chain(shared.rules.trouble(wall_now())).collect()
+    /// The pools, for their numbers.
+    pub(crate) fn pressures(&self) -> &Arc<Pressures> {
+        &self.shared.pressures
     }
 
     /// How long a stop lets transactions finish, and waits for what it closes.
@@ -261,7 +250,7 @@ impl Node {
         let hangs = |log: &Log| {
             log.port.condition.commit.under_way(now).is_some_and(|time| time > COMMIT_MAX)
         };
-        match self.logs.iter().any(hangs) || !self.orders.under_way.problems().is_empty() {
+        match self.logs.iter().any(hangs) || self.orders.under_way.oldest().is_some() {
             true => (HANGING_GRACE_MS, HANGING_CLOSE_MAX),
             false => (GRACE_MS, CLOSE_MAX),
         }
@@ -305,8 +294,8 @@ impl Node {
             console.line(Level::Error, "stop", format_args!("{text}"));
         }
         if let Some(events) = self.events {
-            let patience = close_max.min(STOP_PATIENCE);
-            match within(Duration::MAX, move || events.finish(patience)).await {
+            // It has a patience of its own.
+            match within(Duration::MAX, move || events.finish()).await {
                 Some(0) | None => {}
                 Some(lost) => console.line(
                     Level::Error,
@@ -335,6 +324,29 @@ pub(crate) async fn within<T: Send + 'static>(
     timeout(limit, when_done).await.ok()?.ok()
 }
 
+/// Pools that only the program has show themselves.
+fn show_pools(common: &Common) {
+    let pools = &common.shared.pressures;
+    let tables = Arc::downgrade(&common.tables);
+    let questions = move |_: Moment| tables.upgrade().map(|all| all.pressure()).unwrap_or_default();
+    pools.keep(PoolId::TableQuestions, Seen(questions));
+    pools.keep(PoolId::Passwords, common.hashing.gauge());
+    pools.keep(PoolId::Logins, common.tables.logins.gauge());
+}
+
+/// Kinds of problems of what only the start has at hand: files that hang.
+fn hanging(
+    (keys, secrets): &Keys,
+    orders: &Orders,
+    events: Option<&EventLog>,
+) -> Vec<Arc<dyn ProblemKind>> {
+    let works = [&keys.under_way, &secrets.under_way, &orders.under_way];
+    let mut kinds: Vec<Arc<dyn ProblemKind>> = Vec::new();
+    kinds.extend(works.map(|work| Arc::new(work.clone()) as Arc<dyn ProblemKind>));
+    kinds.extend(events.map(|events| events.writing() as Arc<dyn ProblemKind>));
+    kinds
+}
+
 /// What a reload changes.
 fn reloadable(
     common: &Common,
@@ -343,12 +355,14 @@ fn reloadable(
     metrics: &NodeMetrics,
     files: &StateFiles,
 ) -> Result<Reloadable, String> {
+    show_pools(common);
     let common = common.clone();
     let (config, console) = (common.config, common.console);
     common.shared.problems.register(Arc::new(signing_keys.troubles.clone()));
     common.shared.problems.register(Arc::new(secrets.troubles.clone()));
+    let numbers = (&metrics.acme, &common.shared.pressures);
     Ok(Reloadable {
-        acme: Acme::open(&config, &common.certificates, &metrics.acme, (files, &console))?,
+        acme: Acme::open(&config, &common.certificates, numbers, (files, &console))?,
         shards: common.shards,
         shared: common.shared,
         tables: common.tables,

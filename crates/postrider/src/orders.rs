@@ -86,7 +86,7 @@ impl Orders {
     pub(crate) fn give(&self, order: Order) -> impl Future<Output = Told> + use<> {
         let (answer, answered) = oneshot::channel();
         let is_given = self.orders.send((order, answer)).is_ok();
-        let hanging = self.under_way.problems().into_iter().next();
+        let hanging = self.under_way.oldest();
         async move {
             let stopping = || Err("the server is stopping".to_owned());
             if !is_given {

@@ -7,14 +7,13 @@ mod services;
 mod watch;
 
 use crate::commit_thread::Log;
-use crate::event_log::EventLog;
 use crate::shard_thread::Common;
 use crate::tables::TableProblems;
 use crate::world::clock::{Start, wall_now};
 use crate::world::mailbox_files::HangingMailboxes;
 use config::Config;
 use logs::Logs;
-use mta::problems::{Moment, Problem, Problems};
+use mta::problems::{Moment, Problem, ProblemKind, Problems};
 use roots::NeededPaths;
 pub(crate) use roots::missing_roots;
 use services::{Clock, NameServers, UnreadableMessages};
@@ -41,7 +40,7 @@ impl ProblemList {
     pub(crate) fn start(
         common: &Common,
         logs: &[Log],
-        events: Option<&EventLog>,
+        hanging: Vec<Arc<dyn ProblemKind>>,
     ) -> Result<ProblemList, String> {
         let Common { config, shared, console, started, .. } = common;
         let started = *started;
@@ -54,15 +53,15 @@ impl ProblemList {
             problems.register(Arc::clone(needed) as _);
         }
         problems.register(Arc::new(Logs::of(&config.spool.paths, logs)));
-        if let Some(events) = events {
-            problems.register(events.writing());
-        }
         problems.register(Arc::new(Clock(Arc::downgrade(shared))));
         problems.register(Arc::new(NameServers(Arc::downgrade(shared))));
         problems.register(Arc::new(UnreadableMessages(Arc::downgrade(shared))));
         problems.register(Arc::clone(&common.certificates) as _);
         problems.register(Arc::new(TableProblems::of(&common.tables)));
         problems.register(Arc::new(HangingMailboxes(common.store.watcher())));
+        problems.register(Arc::new(common.tables.under_way.clone()));
+        problems.register(Arc::new(common.certificates.under_way.clone()));
+        hanging.into_iter().for_each(|kind| problems.register(kind));
         let watching = Watching::start(&problems, started, console)
             .map_err(|error| format!("cannot start a thread: {error}"))?;
         Ok(ProblemList { problems, mailboxes, started, _watching: watching })
@@ -80,7 +79,8 @@ impl ProblemList {
     }
 }
 
-fn now(started: Start) -> Moment {
+/// The moment of asking.
+pub(crate) fn now(started: Start) -> Moment {
     Moment { mono: started.elapsed(), wall: wall_now() }
 }
 

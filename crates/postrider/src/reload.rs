@@ -27,6 +27,7 @@ use ::classes::Classes;
 use config::Config;
 use mta::console::{Console as _, Level};
 use mta::inbox::{ShardMessage, ShardSender};
+use mta::problems::{Found, Moment, ProblemKind};
 use mta::shaping::Rules;
 use mta::shared::Shared;
 use std::path::{Path, PathBuf};
@@ -213,6 +214,32 @@ pub(crate) struct Reloads {
     is_wanted_again: bool,
     /// Those that were given up, and wait for files still.
     hanging: Vec<thread::JoinHandle<()>>,
+    late: Arc<LateReload>,
+}
+
+/// The reload that is under way, for others to see: since when, and how far it is.
+#[derive(Debug, Default)]
+struct LateReload(Mutex<Option<(Instant, Arc<Step>)>>);
+
+impl ProblemKind for LateReload {
+    fn name(&self) -> &'static str {
+        "reload"
+    }
+
+    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+        let current = lock(&self.0);
+        if let Some((began, step)) = current.as_ref().filter(|c| c.0.elapsed() >= HANGS_AFTER) {
+            let (what, seconds) = (step.what(), began.elapsed().as_secs());
+            let text = format!("a reload has not read {what} for {seconds} s");
+            let next_step = "look at its disk; another reload takes its place";
+            found(Found::warning("", text).next_step(next_step));
+        }
+    }
+
+    /// It is told when it is late, and when it ends.
+    fn has_own_lines(&self) -> bool {
+        true
+    }
 }
 
 /// A reload that is under way.
@@ -232,7 +259,8 @@ impl Reloads {
         file: Option<PathBuf>,
         console: &Arc<ConsoleLog>,
     ) -> Reloads {
-        let console = Arc::clone(console);
+        let (console, late) = (Arc::clone(console), Arc::<LateReload>::default());
+        reloadable.shared.problems.register(Arc::clone(&late) as _);
         Reloads {
             reloadable,
             file,
@@ -240,6 +268,7 @@ impl Reloads {
             current: None,
             is_wanted_again: false,
             hanging: Vec::new(),
+            late,
         }
     }
 
@@ -266,6 +295,7 @@ impl Reloads {
                 return Err(format!("a reload is under way for {seconds} s: it reads {what}"));
             }
             self.hanging.push(current.thread);
+            *lock(&self.late.0) = None;
         }
         self.hanging.retain(|thread| !thread.is_finished());
         if self.hanging.len() >= HANGING_MAX {
@@ -284,6 +314,7 @@ impl Reloads {
         let thread = thread::Builder::new().name("reload".to_owned()).spawn(reload);
         let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
         let (began, is_late) = (Instant::now(), false);
+        *lock(&self.late.0) = Some((began, Arc::clone(&step)));
         Ok(Current { began, step, done, thread, answer: None, is_late })
     }
 
@@ -298,6 +329,7 @@ impl Reloads {
                 let told = told.unwrap_or_else(|_| Err("the reload has ended".to_owned()));
                 let _ = current.answer.take().map(|answer| answer.send(told));
                 self.current = None;
+                *lock(&self.late.0) = None;
                 if std::mem::take(&mut self.is_wanted_again) {
                     self.begin(None);
                 }
@@ -312,14 +344,6 @@ impl Reloads {
                 let _ = current.answer.take().map(|answer| answer.send(Err(text)));
             }
         }
-    }
-
-    /// A sentence about one that hangs.
-    pub(crate) fn problem(&self) -> Option<String> {
-        let current = self.current.as_ref()?;
-        let (what, wait) = (current.step.what(), current.began.elapsed());
-        let seconds = wait.as_secs();
-        (wait >= HANGS_AFTER).then(|| format!("a reload has not read {what} for {seconds} s"))
     }
 }
 

@@ -2,6 +2,7 @@
 //! that hangs.
 
 use crate::mutex::lock;
+use mta::problems::{Found, Moment, ProblemKind};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -48,18 +49,35 @@ impl UnderWay {
         Work { under_way: self.clone(), number }
     }
 
-    /// A sentence for all that hangs, the oldest first.
-    pub(crate) fn problems(&self) -> Vec<String> {
-        self.hanging(HANGS_AFTER)
+    /// A sentence about the oldest that hangs.
+    pub(crate) fn oldest(&self) -> Option<String> {
+        self.hanging(HANGS_AFTER).into_iter().next().map(|(_, text)| text)
     }
 
-    fn hanging(&self, after: Duration) -> Vec<String> {
+    /// All that hangs, the oldest first, each with a sentence.
+    fn hanging(&self, after: Duration) -> Vec<(String, String)> {
         let all = lock(&self.0);
         let hanging = all.works.values().filter_map(|(since, what)| {
             let wait = since.elapsed();
-            (wait >= after).then(|| format!("{what} has not answered for {} s", wait.as_secs()))
+            let text = || format!("{what} has not answered for {} s", wait.as_secs());
+            (wait >= after).then(|| (what.clone(), text()))
         });
         hanging.collect()
+    }
+}
+
+impl ProblemKind for UnderWay {
+    fn name(&self) -> &'static str {
+        "hanging_file"
+    }
+
+    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+        for (what, text) in self.hanging(HANGS_AFTER) {
+            found(
+                Found::warning(what, text)
+                    .next_step("look at its disk; what was read before holds"),
+            );
+        }
     }
 }
 
@@ -78,12 +96,14 @@ mod tests {
         let under_way = UnderWay::default();
         let first = under_way.clone().begin("/mnt/a");
         let second = under_way.begin("/mnt/b");
-        assert_eq!(under_way.problems(), [""; 0]);
-        let all = ["/mnt/a has not answered for 0 s", "/mnt/b has not answered for 0 s"];
-        assert_eq!(under_way.hanging(Duration::ZERO), all);
+        assert_eq!(under_way.oldest(), None);
+        let hanging = || under_way.hanging(Duration::ZERO);
+        let all = ["/mnt/a", "/mnt/b"]
+            .map(|what| (what.to_owned(), format!("{what} has not answered for 0 s")));
+        assert_eq!(hanging(), all);
         drop(first);
-        assert_eq!(under_way.hanging(Duration::ZERO), all[1..]);
+        assert_eq!(hanging(), all[1..]);
         drop(second);
-        assert_eq!(under_way.hanging(Duration::ZERO), [""; 0]);
+        assert_eq!(hanging(), []);
     }
 }

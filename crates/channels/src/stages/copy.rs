@@ -6,6 +6,7 @@ use mail::{Envelope, Mailbox, Notify, Recipient};
 use mta::answer::Decision;
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
+use mta::pressure::Pressures;
 use mta::seams::World;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -129,7 +130,13 @@ impl Pattern {
 pub(crate) struct Copies;
 
 impl<W: World> StageKind<W> for Copies {
-    fn stages(&self, config: &Config, _world: &W, _console: &Rc<dyn Console>) -> Vec<Placed> {
+    fn stages(
+        &self,
+        config: &Config,
+        _world: &W,
+        _console: &Rc<dyn Console>,
+        _pools: &Pressures,
+    ) -> Vec<Placed> {
         let entries = || config.stages.iter().filter(|entry| entry.key == CopyText::KEY);
         // One stage for all: what one rule adds is no recipient to another.
         let rules = entries().filter_map(|entry| entry.settings.of::<Rule>().cloned()).collect();

@@ -6,6 +6,7 @@ use mail::field_watch::Found;
 use mta::answer::Decision;
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction, observed};
+use mta::pressure::Pressures;
 use mta::seams::World;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +19,13 @@ const MORE: &str = " …";
 pub(crate) struct EventHeaders;
 
 impl<W: World> StageKind<W> for EventHeaders {
-    fn stages(&self, config: &Config, _world: &W, _console: &Rc<dyn Console>) -> Vec<Placed> {
+    fn stages(
+        &self,
+        config: &Config,
+        _world: &W,
+        _console: &Rc<dyn Console>,
+        _pools: &Pressures,
+    ) -> Vec<Placed> {
         if config.event_headers.is_empty() {
             return Vec::new();
         }

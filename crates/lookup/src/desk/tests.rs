@@ -1,3 +1,5 @@
+mod turns;
+
 use super::*;
 use crate::breaker::{FAILURES_MAX, PAUSE_FIRST};
 use proptest::prelude::*;
@@ -25,7 +27,7 @@ fn drain(desk: &mut Desk) -> Vec<Answered> {
 fn silence(desk: &mut Desk, now: Mono, last: &str) {
     for n in 1..=FAILURES_MAX {
         let key = if n == FAILURES_MAX { last.to_owned() } else { format!("dead{n}") };
-        desk.handle_question(now, &key, Ticket(1_000_000 + u64::from(n))).unwrap();
+        desk.handle_question(now, &key, (Ticket(1_000_000 + u64::from(n)), Asker::Ours)).unwrap();
         let request = desk.poll_request(now).unwrap();
         let dead = Err(trouble(TroubleKind::Unreachable));
         desk.handle_answers(now, request.id, vec![dead; request.keys.len()]);
@@ -38,9 +40,9 @@ fn silence(desk: &mut Desk, now: Mono, last: &str) {
 fn ten_thousand_equal_keys_are_one_request() {
     let mut desk = desk(16, 8, 10_000);
     for n in 0..10_000 {
-        assert_eq!(desk.handle_question(Mono(n), "a", Ticket(n)), Ok(()));
+        assert_eq!(desk.handle_question(Mono(n), "a", (Ticket(n), Asker::Ours)), Ok(()));
     }
-    let busy = desk.handle_question(Mono(1), "a", Ticket(10_000)).unwrap_err();
+    let busy = desk.handle_question(Mono(1), "a", (Ticket(10_000), Asker::Ours)).unwrap_err();
     assert_eq!(busy.kind, TroubleKind::Busy);
     let request = desk.poll_request(Mono(10_000)).unwrap();
     assert_eq!((keys(&request), desk.poll_request(Mono(10_000))), (vec!["a"], None));
@@ -57,14 +59,14 @@ fn ten_thousand_equal_keys_are_one_request() {
 fn requests_and_batches_are_bounded_and_first_come_is_first_asked() {
     let mut desk = desk(2, 3, 100);
     for n in 0..10_u64 {
-        desk.handle_question(Mono(0), &n.to_string(), Ticket(n)).unwrap();
+        desk.handle_question(Mono(0), &n.to_string(), (Ticket(n), Asker::Ours)).unwrap();
     }
     let one = desk.poll_request(Mono(1)).unwrap();
     let two = desk.poll_request(Mono(1)).unwrap();
     assert_eq!((keys(&one), keys(&two)), (vec!["0", "1", "2"], vec!["3", "4", "5"]));
     assert_eq!(desk.poll_request(Mono(1)), None, "two are under way");
     // Whoever asks for a key that is under way waits for that, not for a turn.
-    desk.handle_question(Mono(2), "4", Ticket(10)).unwrap();
+    desk.handle_question(Mono(2), "4", (Ticket(10), Asker::Ours)).unwrap();
     desk.handle_answers(Mono(3), two.id, vec![Ok(None); 3]);
     let tickets: Vec<u64> =
         drain(&mut desk).iter().flat_map(|a| &a.tickets).map(|ticket| ticket.0).collect();
@@ -81,19 +83,19 @@ fn requests_and_batches_are_bounded_and_first_come_is_first_asked() {
 #[test]
 fn limits_of_nothing_count_as_one() {
     let mut desk = desk(0, 0, 0);
-    assert_eq!(desk.handle_question(Mono(0), "a", Ticket(0)), Ok(()));
-    assert!(desk.handle_question(Mono(0), "b", Ticket(1)).is_err());
+    assert_eq!(desk.handle_question(Mono(0), "a", (Ticket(0), Asker::Ours)), Ok(()));
+    assert!(desk.handle_question(Mono(0), "b", (Ticket(1), Asker::Ours)).is_err());
     assert_eq!(desk.poll_request(Mono(0)).map(|request| request.keys.len()), Some(1));
 }
 
 #[test]
 fn each_question_waits_for_so_long_and_no_longer() {
     let mut desk = desk(1, 1, 10);
-    desk.handle_question(Mono(0), "a", Ticket(0)).unwrap();
+    desk.handle_question(Mono(0), "a", (Ticket(0), Asker::Ours)).unwrap();
     let request = desk.poll_request(Mono(5)).unwrap();
     assert_eq!(request.until, Mono(5) + TIMEOUT);
-    desk.handle_question(Mono(7), "b", Ticket(1)).unwrap();
-    desk.handle_question(Mono(9), "a", Ticket(2)).unwrap();
+    desk.handle_question(Mono(7), "b", (Ticket(1), Asker::Ours)).unwrap();
+    desk.handle_question(Mono(9), "a", (Ticket(2), Asker::Ours)).unwrap();
     assert_eq!(desk.poll_deadline(), Mono(0) + TIMEOUT);
     desk.handle_timeout(Mono(0) + TIMEOUT - US);
     assert_eq!(desk.poll_answered(), None);
@@ -113,12 +115,12 @@ fn each_question_waits_for_so_long_and_no_longer() {
 #[test]
 fn an_answer_that_comes_too_late_for_all_is_still_given_to_be_kept() {
     let mut desk = desk(1, 1, 10);
-    desk.handle_question(Mono(0), "a", Ticket(0)).unwrap();
+    desk.handle_question(Mono(0), "a", (Ticket(0), Asker::Ours)).unwrap();
     let request = desk.poll_request(Mono(5)).unwrap();
     desk.handle_abandoned(Ticket(0));
     desk.handle_abandoned(Ticket(0));
     assert_eq!((desk.waiting_count(), desk.requests_count()), (0, 1));
-    desk.handle_question(Mono(6), "b", Ticket(1)).unwrap();
+    desk.handle_question(Mono(6), "b", (Ticket(1), Asker::Ours)).unwrap();
     desk.handle_abandoned(Ticket(1));
     desk.handle_answers(Mono(7), request.id, vec![Ok(None)]);
     let answered = desk.poll_answered().unwrap();
@@ -130,7 +132,7 @@ fn an_answer_that_comes_too_late_for_all_is_still_given_to_be_kept() {
 fn one_who_stops_waiting_takes_nothing_from_the_others() {
     let mut desk = desk(1, 1, 10);
     for n in 0..3 {
-        desk.handle_question(Mono(0), "a", Ticket(n)).unwrap();
+        desk.handle_question(Mono(0), "a", (Ticket(n), Asker::Ours)).unwrap();
     }
     desk.handle_abandoned(Ticket(0));
     let request = desk.poll_request(Mono(1)).unwrap();
@@ -143,8 +145,8 @@ fn one_who_stops_waiting_takes_nothing_from_the_others() {
 fn half_an_answer_is_none() {
     for count in [0, 1, 3] {
         let mut desk = desk(1, 2, 10);
-        desk.handle_question(Mono(0), "a", Ticket(0)).unwrap();
-        desk.handle_question(Mono(0), "b", Ticket(1)).unwrap();
+        desk.handle_question(Mono(0), "a", (Ticket(0), Asker::Ours)).unwrap();
+        desk.handle_question(Mono(0), "b", (Ticket(1), Asker::Ours)).unwrap();
         let request = desk.poll_request(Mono(0)).unwrap();
         desk.handle_answers(Mono(1), request.id, vec![Ok(None); count]);
         for answered in drain(&mut desk) {
@@ -160,7 +162,7 @@ fn half_an_answer_is_none() {
 fn a_key_with_an_odd_answer_or_a_busy_pool_is_no_silence() {
     let mut desk = desk(1, 1, 10);
     for (n, kind) in (0..).zip([TroubleKind::Key, TroubleKind::Busy].repeat(50)) {
-        desk.handle_question(Mono(0), "a", Ticket(n)).unwrap();
+        desk.handle_question(Mono(0), "a", (Ticket(n), Asker::Ours)).unwrap();
         let request = desk.poll_request(Mono(0)).unwrap();
         desk.handle_answers(Mono(0), request.id, vec![Err(trouble(kind))]);
         assert_eq!(desk.poll_answered().map(|answered| answered.answer), Some(Err(trouble(kind))));
@@ -172,10 +174,10 @@ fn a_key_with_an_odd_answer_or_a_busy_pool_is_no_silence() {
 fn nobody_waits_for_a_server_that_is_silent() {
     let mut desk = desk(3, 1, 10);
     let now = Mono(1_000);
-    desk.handle_question(now, "hangs", Ticket(0)).unwrap();
+    desk.handle_question(now, "hangs", (Ticket(0), Asker::Ours)).unwrap();
     let hangs = desk.poll_request(now).unwrap();
     for n in 1..5_u64 {
-        desk.handle_question(now, &format!("k{n}"), Ticket(n)).unwrap();
+        desk.handle_question(now, &format!("k{n}"), (Ticket(n), Asker::Ours)).unwrap();
     }
     for _ in 0..FAILURES_MAX {
         if let Some(request) = desk.poll_request(now) {
@@ -183,20 +185,20 @@ fn nobody_waits_for_a_server_that_is_silent() {
         }
     }
     assert!(!desk.is_silent(), "four have failed");
-    desk.handle_question(now, "k5", Ticket(5)).unwrap();
+    desk.handle_question(now, "k5", (Ticket(5), Asker::Ours)).unwrap();
     let last = desk.poll_request(now).unwrap();
-    desk.handle_question(now, "k6", Ticket(6)).unwrap();
-    desk.handle_question(now, "k7", Ticket(7)).unwrap();
+    desk.handle_question(now, "k6", (Ticket(6), Asker::Ours)).unwrap();
+    desk.handle_question(now, "k7", (Ticket(7), Asker::Ours)).unwrap();
     drain(&mut desk);
     desk.handle_answers(now, last.id, vec![Err(trouble(TroubleKind::Wrong))]);
     let tickets: Vec<Ticket> = drain(&mut desk).into_iter().flat_map(|a| a.tickets).collect();
     assert_eq!(tickets, [5, 6, 7].map(Ticket), "those who waited are told at once");
-    let refused = desk.handle_question(now, "hangs", Ticket(8)).unwrap_err();
+    let refused = desk.handle_question(now, "hangs", (Ticket(8), Asker::Ours)).unwrap_err();
     assert_eq!(refused, trouble(TroubleKind::Wrong));
     // An answer to what was asked before ends it as well.
     desk.handle_answers(now, hangs.id, vec![Ok(None)]);
     assert_eq!((desk.is_silent(), desk.trouble()), (false, None));
-    assert_eq!(desk.handle_question(now, "k8", Ticket(9)), Ok(()));
+    assert_eq!(desk.handle_question(now, "k8", (Ticket(9), Asker::Ours)), Ok(()));
 }
 
 #[test]
@@ -210,7 +212,8 @@ fn one_probe_goes_out_by_itself_with_the_key_that_was_refused_last() {
     assert_eq!(keys(&probe), ["last"], "nobody has asked since");
     assert_eq!((desk.poll_request(due), desk.poll_deadline()), (None, Mono::NEVER));
     for (n, key) in (0..).zip(["poison", "a", "b"]) {
-        assert!(desk.handle_question(due, key, Ticket(n)).is_err(), "half open is not open");
+        let refused = desk.handle_question(due, key, (Ticket(n), Asker::Ours));
+        assert!(refused.is_err(), "half open is not open");
     }
     desk.handle_silence(due, probe.id);
     assert_eq!(desk.poll_answered().map(|answered| answered.tickets), Some(vec![]));
@@ -221,7 +224,7 @@ fn one_probe_goes_out_by_itself_with_the_key_that_was_refused_last() {
     desk.handle_answers(due, probe.id, vec![Ok(Some(Entry::text("x")))]);
     let kept = desk.poll_answered().unwrap();
     assert_eq!((&*kept.key, kept.tickets.len(), kept.asked), ("b", 0, due));
-    assert_eq!(desk.handle_question(due, "c", Ticket(9)), Ok(()));
+    assert_eq!(desk.handle_question(due, "c", (Ticket(9), Asker::Ours)), Ok(()));
     assert_eq!(desk.poll_request(due).map(|request| request.keys.len()), Some(1));
 }
 
@@ -241,7 +244,7 @@ fn a_probe_waits_for_room_without_a_deadline_that_has_passed() {
 #[test]
 fn a_probe_of_an_earlier_silence_is_none_of_the_next() {
     let mut desk = desk(9, 1, 100);
-    desk.handle_question(Mono(0), "hangs", Ticket(0)).unwrap();
+    desk.handle_question(Mono(0), "hangs", (Ticket(0), Asker::Ours)).unwrap();
     let hangs = desk.poll_request(Mono(0)).unwrap();
     silence(&mut desk, Mono(0), "x");
     let now = Mono(0) + PAUSE_FIRST;
@@ -257,13 +260,13 @@ fn a_probe_of_an_earlier_silence_is_none_of_the_next() {
 fn who_asks_after_a_flush_gets_an_answer_from_after_it() {
     let mut desk = desk(4, 1, 10);
     for (n, key) in (0..).zip(["a", "b"]) {
-        desk.handle_question(Mono(0), key, Ticket(n)).unwrap();
+        desk.handle_question(Mono(0), key, (Ticket(n), Asker::Ours)).unwrap();
     }
     let old = [desk.poll_request(Mono(0)).unwrap(), desk.poll_request(Mono(0)).unwrap()];
-    desk.handle_question(Mono(0), "c", Ticket(2)).unwrap();
+    desk.handle_question(Mono(0), "c", (Ticket(2), Asker::Ours)).unwrap();
     desk.handle_forgotten(Some("a"));
     for (n, key) in (3..).zip(["a", "b", "c"]) {
-        desk.handle_question(Mono(1), key, Ticket(n)).unwrap();
+        desk.handle_question(Mono(1), key, (Ticket(n), Asker::Ours)).unwrap();
     }
     let third = desk.poll_request(Mono(1)).unwrap();
     let fourth = desk.poll_request(Mono(1)).unwrap();
@@ -274,7 +277,7 @@ fn who_asks_after_a_flush_gets_an_answer_from_after_it() {
     let tickets: Vec<Vec<Ticket>> = drain(&mut desk).into_iter().map(|a| a.tickets).collect();
     assert_eq!(tickets, [vec![Ticket(0)], vec![Ticket(1), Ticket(4)]]);
     desk.handle_forgotten(None);
-    desk.handle_question(Mono(3), "a", Ticket(6)).unwrap();
+    desk.handle_question(Mono(3), "a", (Ticket(6), Asker::Ours)).unwrap();
     assert_eq!(desk.poll_request(Mono(3)).map(|request| request.keys), Some(["a".into()].into()));
 }
 
@@ -349,7 +352,7 @@ impl Model {
     fn ask(&mut self, key: &str) {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        match self.desk.handle_question(self.now, key, ticket) {
+        match self.desk.handle_question(self.now, key, (ticket, Asker::Ours)) {
             Err(trouble) if trouble.kind == TroubleKind::Busy && !self.is_silent => {
                 assert_eq!(self.open.len(), self.desk.limits.waiting_max);
             }
@@ -533,7 +536,7 @@ impl Model {
         assert_eq!(self.desk.is_silent(), self.is_silent);
         let first = self.open.values().map(|(_, _, deadline)| *deadline).min();
         assert!(self.desk.poll_deadline() <= first.unwrap_or(Mono::NEVER));
-        assert_eq!(self.desk.waiting.len(), self.line.len());
+        assert_eq!(self.desk.crowd_count(), self.line.len());
     }
 
     /// Everything comes to an end.
@@ -544,7 +547,7 @@ impl Model {
             self.check();
         }
         let desk = &self.desk;
-        assert!(desk.questions.is_empty() && desk.by_key.is_empty() && desk.waiting.is_empty());
+        assert!(desk.questions.is_empty() && desk.by_key.is_empty() && desk.most().is_none());
         assert!(desk.tickets.is_empty() && desk.deadlines.is_empty() && desk.requests.is_empty());
     }
 }

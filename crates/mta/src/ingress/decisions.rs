@@ -1,13 +1,15 @@
 //! Waiting for what stages decide: not for ever, and not beyond a stop.
 
-use super::directory::Directory;
+use super::directory::{Directory, Turns};
 use super::refusals;
 use super::session::Session;
 use super::stage::{DECISION_MAX, Resolved, Stages, Transaction};
 use crate::alarm::Alarm;
 use crate::answer::{Answer, Decision, Later};
+use crate::clients::asker_of;
+use crate::pools::PoolId;
 use crate::routing::{Active, find};
-use crate::seams::World;
+use crate::seams::{Tables as _, World};
 use crate::services::Services;
 use config::Route;
 use lookup::Trouble;
@@ -118,7 +120,9 @@ impl<W: World> Asked<W> {
             return self.decide(recipient, original, Ok(None));
         }
         let domain = original.as_ref().unwrap_or(&recipient.mailbox).domain();
-        match find::in_tables(self.services.world.tables(), &self.active, &domain) {
+        let asker = asker_of(self.session.client().address.ip());
+        let tables = self.services.world.tables().asked_for(asker);
+        match find::in_tables(&tables, &self.active, &domain) {
             Answer::Now(in_tables) => self.decide(recipient, original, in_tables),
             Answer::Later(later) => {
                 let recipient = recipient.clone();
@@ -168,10 +172,14 @@ impl<W: World> Asked<W> {
         if route.is_some_and(|route| route.is_built_in())
             && self.services.shared.own_mailbox.is_full()
         {
+            self.services.note_turned_away(PoolId::OwnMailbox);
             routed = Err(refusals::OWN_MAILBOX_FULL);
         }
         let directory = route.filter(|_| routed.is_ok() && is_asked_for).and_then(|route| {
-            Directory::of(&self.services.world, &self.services.console, &self.active, route)
+            let Services { world, console, shared, .. } = &*self.services;
+            let client = self.session.client().address.ip();
+            let turns = || Turns::of_client(&shared.expansions, client, may_relay);
+            Directory::of(world, console, &self.active, route, turns)
         });
         self.ask_stages(recipient, routed, directory)
     }

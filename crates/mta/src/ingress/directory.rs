@@ -5,17 +5,20 @@ use super::members::{LIST, Written, members, members_of};
 use super::refusals;
 use super::stage::{Resolved, Substitute};
 use crate::answer::{Answer, Decision};
+use crate::clients::asker_of;
 use crate::console::Console;
+use crate::line::{self, Line, Permit, Standing, Who};
 use crate::meta::Owner;
 use crate::routing::expansions::Expanded;
 use crate::routing::{Active, find};
 use crate::seams::{Tables as _, Time as _, World};
 use crate::tables::{self, FoundAddress, FoundBy, FoundOwner, TAG_DELIMITER, split_tag};
 use config::{Route, TableEntry};
-use lookup::{Entry, Trouble, TroubleKind};
+use lookup::{Asker, Entry, Trouble, TroubleKind};
 use mail::{Mailbox, Recipient, Refusal, is_dot_string};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,9 +40,38 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The tables of one recipient's route.
 pub(super) struct Directory<W: World> {
     world: W,
+    /// Asked for whoever the recipient is of.
+    tables: W::Tables,
     console: Rc<dyn Console>,
     active: Rc<Active>,
     route: Arc<Route>,
+    turns: Turns,
+}
+
+/// In whose turn large lists are expanded.
+#[derive(Clone)]
+pub(super) struct Turns {
+    line: Arc<Line>,
+    who: Who,
+    standing: Standing,
+    asker: Asker,
+}
+
+impl Turns {
+    /// For a client: its network takes turns with others of its /24 or /48, and those with others. Clients that may
+    /// relay find some left.
+    pub(super) fn of_client(line: &Arc<Line>, client: IpAddr, may_relay: bool) -> Turns {
+        let who = Who::new(0, 0).of(line::Owner::network(client));
+        let who = who.within(line::Owner::site(client));
+        let standing = if may_relay { Standing::Good } else { Standing::Unknown };
+        Turns { line: Arc::clone(line), who, standing, asker: asker_of(client) }
+    }
+
+    /// For reports of this server.
+    fn of_ours(line: &Arc<Line>) -> Turns {
+        let who = Who::new(0, 0).of(line::Owner::named("reports", "of ours"));
+        Turns { line: Arc::clone(line), who, standing: Standing::Good, asker: Asker::Ours }
+    }
 }
 
 impl<W: World> Directory<W> {
@@ -49,19 +81,25 @@ impl<W: World> Directory<W> {
         console: &Rc<dyn Console>,
         active: &Rc<Active>,
         route: &Arc<Route>,
+        turns: impl FnOnce() -> Turns,
     ) -> Option<Directory<W>> {
-        (route.recipients.is_some() || route.aliases.is_some()).then(|| Directory {
-            world: world.clone(),
-            console: Rc::clone(console),
-            active: Rc::clone(active),
-            route: Arc::clone(route),
+        (route.recipients.is_some() || route.aliases.is_some()).then(|| {
+            let turns = turns();
+            Directory {
+                world: world.clone(),
+                tables: world.tables().asked_for(turns.asker),
+                console: Rc::clone(console),
+                active: Rc::clone(active),
+                route: Arc::clone(route),
+                turns,
+            }
         })
     }
 
     /// What becomes of a recipient that the routes take.
     pub(super) fn resolve(self, recipient: Recipient) -> Decision<'static, Resolved> {
         let Some(aliases) = self.route.aliases.clone() else { return self.exists(recipient) };
-        let found = tables::find_address(self.world.tables(), &aliases, &recipient.mailbox);
+        let found = tables::find_address(&self.tables, &aliases, &recipient.mailbox);
         found.then(move |found| match found {
             Ok(None) => self.exists(recipient),
             Ok(Some(found)) => Answer::later(async move {
@@ -78,7 +116,7 @@ impl<W: World> Directory<W> {
         let Some(table) = self.route.recipients.clone() else {
             return Answer::Now(Ok(Resolved::Kept));
         };
-        let found = tables::find_address(self.world.tables(), &table, &recipient.mailbox);
+        let found = tables::find_address(&self.tables, &table, &recipient.mailbox);
         found.then(move |found| {
             Answer::Now(match found {
                 Ok(Some(_)) => Ok(Resolved::Kept),
@@ -103,7 +141,7 @@ impl<W: World> Directory<W> {
         }
         match &route.recipients {
             Some(table) => {
-                let own = tables::has_own_entry(self.world.tables(), table, address).get().await;
+                let own = tables::has_own_entry(&self.tables, table, address).get().await;
                 own.map_err(|trouble| self.failed(&trouble))
             }
             None => Ok(is_named && !found.entry.text.trim_start().starts_with('@')),
@@ -123,6 +161,8 @@ impl<W: World> Directory<W> {
                 expansion.has_owners = true;
                 self.open(&mut expansion, &self.route, of, found, None, 1).await?;
                 self.walk(&mut expansion, &recipient.mailbox).await?;
+                // Who has a place must not wait for another.
+                expansion.place = None;
                 let owners = self.owners(&expansion.members).await?;
                 let members: Rc<[Expanded]> = expansion.into_members(&owners);
                 self.active.expansions.keep(key, entry, &members, now);
@@ -153,10 +193,14 @@ impl<W: World> Directory<W> {
         Ok(())
     }
 
-    /// A large list takes its time in pieces: others go first in between.
+    /// A large list takes its time in pieces: others go first in between, and few are expanded at once.
     async fn give_way(&self, expansion: &mut Expansion) {
         expansion.steps += 1;
         if expansion.steps.is_multiple_of(STEPS_AT_ONCE) {
+            if expansion.place.is_none() {
+                let Turns { line, who, standing, .. } = &self.turns;
+                expansion.place = Some(line.join(*who, *standing, 1).await);
+            }
             let time = self.world.time();
             time.sleep_until(time.now() + PAUSE).await;
         }
@@ -175,7 +219,7 @@ impl<W: World> Directory<W> {
     ) -> Result<(), Refusal> {
         let mut own = None;
         if let Some(table) = route.aliases.as_ref().filter(|_| expansion.has_owners) {
-            let found = tables::find_owner(self.world.tables(), table, &of, found.by).get().await;
+            let found = tables::find_owner(&self.tables, table, &of, found.by).get().await;
             own = found.map_err(|trouble| self.failed(&trouble))?;
         }
         let route = Arc::clone(route);
@@ -250,7 +294,7 @@ impl<W: World> Directory<W> {
         owner: Option<Rc<ListOwner>>,
         depth: u16,
     ) -> Result<(), Refusal> {
-        let in_tables = find::in_tables(self.world.tables(), &self.active, &address.domain());
+        let in_tables = find::in_tables(&self.tables, &self.active, &address.domain());
         let at = in_tables.get().await.map_err(|trouble| self.failed(&trouble))?;
         let route = self.active.config.route_of(&address, at).map(|(_, route)| route);
         // Who stands for itself is kept, and not asked about again.
@@ -283,7 +327,7 @@ impl<W: World> Directory<W> {
         table: &Arc<TableEntry>,
         address: &Mailbox,
     ) -> Result<Option<FoundAddress>, Refusal> {
-        let found = tables::find_address(self.world.tables(), table, address).get().await;
+        let found = tables::find_address(&self.tables, table, address).get().await;
         found.map_err(|trouble| self.failed(&trouble))
     }
 
@@ -293,7 +337,7 @@ impl<W: World> Directory<W> {
             let text = format_args!("it is in no directory that `include` of the route has");
             return Err(self.bad_list(alias, path, text));
         };
-        match self.world.tables().list(directory, Path::new(path)).get().await {
+        match self.tables.list(directory, Path::new(path)).get().await {
             Ok(Some(members)) => Ok(members),
             Ok(None) => Err(self.bad_list(alias, path, format_args!("there is no such file"))),
             Err(trouble) if trouble.kind == TroubleKind::Key => {
@@ -386,13 +430,13 @@ pub(super) async fn readers<W: World>(
     world: &W,
     console: &Rc<dyn Console>,
     active: &Rc<Active>,
-    address: &Mailbox,
+    (address, line): (&Mailbox, &Arc<Line>),
 ) -> Option<Vec<Mailbox>> {
     let in_tables = find::in_tables(world.tables(), active, &address.domain()).get().await;
     // What is wrong is told on the console.
     let in_tables = in_tables.map_err(|trouble| refusals::no_answer(&**console, &trouble)).ok()?;
     let (_, route) = active.config.route_of(address, in_tables)?;
-    let directory = Directory::of(world, console, active, route)?;
+    let directory = Directory::of(world, console, active, route, || Turns::of_ours(line))?;
     directory.readers_of(address).await.ok()?
 }
 
@@ -459,6 +503,8 @@ struct Expansion {
     has_owners: bool,
     /// What was looked at so far.
     steps: u32,
+    /// Among the large ones that are expanded at once.
+    place: Option<Permit>,
 }
 
 impl Expansion {

@@ -19,8 +19,9 @@ use crate::budget::Share;
 use crate::clients::Rate;
 use crate::event::{self, Event, Kind};
 use crate::meta::Owners;
+use crate::pools::PoolId;
 use crate::seams::World;
-use crate::seats::Seat;
+use crate::seats::{Rank, Seat};
 use crate::steering::Steering;
 use crate::stopping::Stopping;
 use config::Listener;
@@ -138,6 +139,17 @@ impl<W: World> Entrance<W> {
     /// Whether a transaction is under way: sessions without one give way first.
     pub fn note_busy(&self, is_busy: bool) {
         self.count.note_busy(is_busy);
+    }
+
+    /// Whether the client may relay, or was a user lately.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.count.rank() == Rank::Privileged
+    }
+
+    /// Somebody was refused or put off for want of some of this, or left it to others.
+    pub fn note_turned_away(&self, pool: PoolId) {
+        self.ingress.services.note_turned_away(pool);
     }
 
     /// The client called itself `helo`, and speaks `protocol` (RFC 3848).
@@ -286,10 +298,7 @@ impl<W: World> Entrance<W> {
             self.intake.end_header();
         }
         let kept = self.resolutions.count_kept(recipients);
-        if !self.slots.try_grow(kept as u64) {
-            self.ingress.services.metrics.queue_full.inc();
-            return Err(refusals::QUEUE_FULL);
-        }
+        self.take_slots(kept as u64)?;
         if kept == 0 {
             self.intake.discard();
         }
@@ -440,12 +449,26 @@ impl<W: World> Entrance<W> {
         if count > RECIPIENTS_MAX {
             return Err(refusals::TOO_MANY_RECIPIENTS);
         }
-        let more = (count as u64).saturating_sub(self.slots.amount());
-        if !self.slots.try_grow(more) {
-            self.ingress.services.metrics.queue_full.inc();
-            return Err(refusals::QUEUE_FULL);
-        }
+        self.take_slots((count as u64).saturating_sub(self.slots.amount()))?;
         self.reserve_for_tenant(draft)
+    }
+
+    /// Takes slots of the queue for so many recipients more.
+    fn take_slots(&mut self, count: u64) -> Result<(), Refusal> {
+        let (services, shared) = (&self.ingress.services, &self.ingress.services.shared);
+        let is_taken = match self.session.may_relay() || self.count.is_exempt() {
+            true => self.slots.try_grow(count),
+            false => {
+                let ip = self.session.client().address.ip();
+                shared.crowding.take(&shared.queue_slots, &mut self.slots, ip, count)
+            }
+        };
+        if is_taken {
+            return Ok(());
+        }
+        services.metrics.queue_full.inc();
+        services.note_turned_away(PoolId::Queue);
+        Err(refusals::QUEUE_FULL)
     }
 
     /// Room among what its tenant may have queued.

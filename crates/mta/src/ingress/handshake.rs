@@ -2,6 +2,7 @@
 
 use super::Entrance;
 use crate::alarm::Alarm;
+use crate::pools::PoolId;
 use crate::seams::{Net, Stream as _, World};
 use crate::seats::{Limits, Seat, unless_displaced};
 use mail::{Mono, Refusal};
@@ -20,13 +21,13 @@ impl<W: World> Entrance<W> {
     /// # Errors
     /// There are as many as the configuration allows.
     pub fn may_encrypt(&mut self) -> Result<(), Refusal> {
-        let shared = &self.ingress.services.shared;
-        let limits = Limits {
-            all: shared.handshakes_max.load(Ordering::Relaxed),
-            network: HANDSHAKES_PER_NETWORK,
-        };
+        let (services, shared) = (&self.ingress.services, &self.ingress.services.shared);
+        let limits = Limits { all: shared.handshakes.max(), network: HANDSHAKES_PER_NETWORK };
         let (ip, rank) = (self.session.client().address.ip(), self.count.rank());
         self.handshake = shared.handshakes.enter(self.count.socket, ip, rank, limits);
+        if self.handshake.as_ref().is_none_or(Seat::has_displaced) {
+            services.note_turned_away(PoolId::Handshakes);
+        }
         match self.handshake {
             Some(_) => Ok(()),
             None => Err(Refusal::transient((7, 0), "Too many TLS handshakes, try again later")),

@@ -3,6 +3,7 @@
 use super::{Ingress, refusals};
 use crate::clients::{Full, Rate, Room};
 use crate::login_failures::Who;
+use crate::pools::PoolId;
 use crate::seams::World;
 use crate::seats::{Rank, Seat};
 use config::Listener;
@@ -66,6 +67,11 @@ impl<W: World> ClientCount<W> {
         }
     }
 
+    /// Whether the configuration exempts the client from limits.
+    pub(super) fn is_exempt(&self) -> bool {
+        self.is_exempt
+    }
+
     pub(super) fn listener(&self) -> &Arc<Listener> {
         &self.listener
     }
@@ -121,7 +127,10 @@ impl<W: World> ClientCount<W> {
             entered => entered,
         };
         entered.map_err(|full| match full {
-            Full::Server | Full::Listener => refusals::SESSIONS,
+            Full::Server | Full::Listener => {
+                services.note_turned_away(PoolId::Sessions);
+                refusals::SESSIONS
+            }
             Full::Client => refusals::SESSIONS_OF_CLIENT,
         })?;
         let seats = &self.ingress.services.shared.seats;
@@ -175,6 +184,7 @@ impl<W: World> ClientCount<W> {
         if let Some((socket, ip)) = displaced {
             services.shared.clients.leave(socket, ip, services.now());
             services.metrics.sessions_displaced.inc();
+            services.note_turned_away(PoolId::Sessions);
         }
         displaced.is_some()
     }

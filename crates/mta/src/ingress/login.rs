@@ -5,18 +5,21 @@ use super::login_attempt::Attempt;
 use super::rights::Proof;
 use super::{Entrance, refusals};
 use crate::answer::Answer;
+use crate::clients::asker_of;
 use crate::console::{FAILED_LOGIN, Quoted};
 use crate::login_failures::Who;
 use crate::metrics::{CommitBounds, Counter, Histogram, Metrics};
+use crate::pools::PoolId;
 use crate::seams::{
-    Hashed, Hashing as _, Introspection, Lane, LoginServer, LoginTerms, Time as _, World,
+    Hashed, Hashing as _, Introspection, Lane, LoginServer, LoginTerms, Tables as _, Time as _,
+    World,
 };
 use crate::tables;
 use auth::password::{Stored, Unusable};
 use auth::sasl::Claim;
 use auth::sasl::scram::{Keys, SaltForm, Salted};
 use config::TableEntry;
-use lookup::{Entry, Trouble};
+use lookup::{Asker, Entry, Trouble};
 use mail::Refusal;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -130,13 +133,18 @@ impl<W: World> Entrance<W> {
         logins.failure_delay > Duration::ZERO && logins.failure_delay >= usual * 2
     }
 
+    /// In whose turn something is done for the client.
+    fn asker(&self) -> Asker {
+        asker_of(self.session.client().address.ip())
+    }
+
     /// Waits as long as for the check of a password, and checks none: where there is none to be found it costs
     /// nothing.
     async fn take_turn(&self, attempt: &Attempt) -> Result<(), Refusal> {
         let services = &self.ingress.services;
         let lane = attempt.lane(&services.shared.known_clients, services.now());
         let (time, hashing) = (services.world.time(), services.world.hashing());
-        let (turn, usual) = (hashing.take_turn(lane), hashing.usual_time());
+        let (turn, usual) = (hashing.take_turn((lane, self.asker())), hashing.usual_time());
         let clock = time.clone();
         let done = Answer::later(async move {
             let turn = turn.await;
@@ -149,6 +157,7 @@ impl<W: World> Entrance<W> {
     fn too_many_checks(&self, lane: Lane) -> Refusal {
         let services = &self.ingress.services;
         counts_of(&services.metrics, lane).1.inc();
+        services.note_turned_away(PoolId::Passwords);
         services.console.warn("logins", format_args!("too many passwords wait to be checked"));
         self.login_deferred()
     }
@@ -253,7 +262,8 @@ impl<W: World> Entrance<W> {
         user: &str,
     ) -> Result<Kept, Refusal> {
         let services = &self.ingress.services;
-        let found = tables::find(services.world.tables(), table, user);
+        let tables = services.world.tables().asked_for(self.asker());
+        let found = tables::find(&tables, table, user);
         let found = found.then(|found| Answer::Now(Ok(found)));
         let found = match decided(services, found, Grace::None).await? {
             Ok(found) => found,
@@ -294,7 +304,7 @@ impl<W: World> Entrance<W> {
         let services = &self.ingress.services;
         let began = services.now();
         let lane = attempt.lane(&services.shared.known_clients, began);
-        let done = services.world.hashing().run(lane, work);
+        let done = services.world.hashing().run((lane, self.asker()), work);
         let done = Answer::later(async move { Ok(done.await) });
         let done = decided(services, done, Grace::None).await?;
         counts_of(&services.metrics, lane).0.observe(services.now().since(began));

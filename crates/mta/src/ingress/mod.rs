@@ -78,6 +78,7 @@ use rules::{ListenerRules, rules_by_socket, rules_of};
 use stage::{Stages, stages_of};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Who reads what is sent to an address. Reports don't come through a session, which would look that up.
@@ -91,8 +92,10 @@ pub(crate) fn readers<W: World>(services: &Rc<Services<W>>, router: &Rc<Router>)
             return Answer::Now(vec![address]);
         }
         let (world, console) = (services.world.clone(), Rc::clone(&services.console));
+        let expansions = Arc::clone(&services.shared.expansions);
         Answer::later(async move {
-            let readers = directory::readers(&world, &console, &active, &address).await;
+            let asked = (&address, &expansions);
+            let readers = directory::readers(&world, &console, &active, asked).await;
             readers.unwrap_or_else(|| vec![address])
         })
     })
@@ -150,8 +153,9 @@ impl<W: World> Ingress<W> {
     ) -> Rc<Ingress<W>> {
         let (services, router) = (&schedule.services, &schedule.router);
         let config = &router.active().config;
-        let rules = rules_of(config, &protocols);
-        let common = stages_of(&kinds, config, &services.world, &services.console);
+        let pools = &services.shared.pressures;
+        let rules = rules_of(config, &protocols, pools);
+        let common = stages_of(&kinds, config, &services.world, &services.console, pools);
         let stages = with_own(&rules, &common, config, &services.world, &services.console);
         Rc::new(Ingress {
             listeners: RefCell::new(rules),
@@ -173,10 +177,11 @@ impl<W: World> Ingress<W> {
     /// Follows a reload. Transactions that have begun go on with the stages that they have; sessions look
     /// their rights up at the next one.
     pub(crate) fn adopt(&self, config: &Config) {
-        let new = rules_of(config, &self.protocols);
-        let rules = rules_by_socket(&self.listeners.borrow(), &new);
         let (world, console) = (&self.services.world, &self.services.console);
-        let stages = stages_of(&self.kinds, config, world, console);
+        let pools = &self.services.shared.pressures;
+        let new = rules_of(config, &self.protocols, pools);
+        let rules = rules_by_socket(&self.listeners.borrow(), &new);
+        let stages = stages_of(&self.kinds, config, world, console, pools);
         *self.stages.borrow_mut() = with_own(&rules, &stages, config, world, console);
         *self.common_stages.borrow_mut() = stages;
         *self.listeners.borrow_mut() = rules;

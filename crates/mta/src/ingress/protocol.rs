@@ -3,6 +3,7 @@
 use super::entrance::Entrance;
 use super::stage::Stage;
 use crate::console::Console;
+use crate::pressure::Pressures;
 use crate::seams::{Net, Task, World};
 use config::{Config, Listener};
 use std::any::Any;
@@ -16,7 +17,13 @@ pub trait Protocol<W: World>: 'static {
 
     /// Whoever serves the connections of a listener of this kind: made at the start and at each
     /// reload, so that what follows from the configuration is worked out once.
-    fn handler(&self, config: &Config, listener: &Arc<Listener>) -> Rc<dyn Handler<W>>;
+    /// What strangers can fill of it shows itself in `pools`.
+    fn handler(
+        &self,
+        config: &Config,
+        listener: &Arc<Listener>,
+        pools: &Pressures,
+    ) -> Rc<dyn Handler<W>>;
 }
 
 /// The protocols of a shard.

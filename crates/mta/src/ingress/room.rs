@@ -6,6 +6,7 @@ use crate::custody::accounts_of;
 use crate::holding::{Amount, Full, HeldShare};
 use crate::meta::{self, HeldMeta};
 use crate::own_mailbox;
+use crate::pools::PoolId;
 use crate::seams::World;
 use crate::services::Services;
 use bytes::Bytes;
@@ -43,6 +44,7 @@ pub(super) fn reserve_held<W: World>(
     };
     let share = services.shared.holdings.try_take(accounts, amount).map_err(|full| {
         services.metrics.held_refused.inc();
+        services.note_turned_away(PoolId::HeldMail);
         match full {
             Full::All => refusals::HELD_MAIL_FULL,
             Full::One => refusals::HELD_OF_CLIENT,
@@ -67,7 +69,10 @@ pub(super) fn reserve_own_mailbox<W: World>(
     }
     let taken = services.shared.own_mailbox.take(draft.facts.body_bytes);
     taken.map_err(|full| match full {
-        own_mailbox::Full::Now => refusals::OWN_MAILBOX_FULL,
+        own_mailbox::Full::Now => {
+            services.note_turned_away(PoolId::OwnMailbox);
+            refusals::OWN_MAILBOX_FULL
+        }
         own_mailbox::Full::Always => refusals::OWN_MAILBOX_TOO_SMALL,
     })
 }

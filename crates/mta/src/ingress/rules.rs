@@ -1,6 +1,7 @@
 //! What serves the connections of each socket.
 
 use super::protocol::{Handler, Protocol};
+use crate::pressure::Pressures;
 use crate::seams::World;
 use config::{Config, Listener};
 use std::cell::Cell;
@@ -33,10 +34,11 @@ impl<H: ?Sized> ListenerRules<H> {
 pub(super) fn rules_of<W: World>(
     config: &Config,
     protocols: &[Rc<dyn Protocol<W>>],
+    pools: &Pressures,
 ) -> Vec<Rc<ListenerRules<dyn Handler<W>>>> {
     let rules = |listener: &Arc<Listener>| {
         let protocol = protocols.iter().find(|protocol| protocol.name() == &*listener.kind);
-        let handler = protocol.map(|protocol| protocol.handler(config, listener));
+        let handler = protocol.map(|protocol| protocol.handler(config, listener, pools));
         Rc::new(ListenerRules::new(listener, handler))
     };
     config.listeners.iter().map(rules).collect()

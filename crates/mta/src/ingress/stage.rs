@@ -6,6 +6,7 @@ use super::session::Session;
 use crate::answer::{Answer, Decision};
 use crate::console::Console;
 use crate::meta::Owner;
+use crate::pressure::Pressures;
 use crate::seams::World;
 use bytes::Bytes;
 use config::Config;
@@ -187,7 +188,14 @@ pub struct Placed {
 /// A kind of stage: one value per shard, registered where the program is put together.
 pub trait StageKind<W: World>: 'static {
     /// The stages of this kind that a configuration asks for; made at the start and at each reload.
-    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed>;
+    /// What strangers can fill of them shows itself in `pools`.
+    fn stages(
+        &self,
+        config: &Config,
+        world: &W,
+        console: &Rc<dyn Console>,
+        pools: &Pressures,
+    ) -> Vec<Placed>;
 }
 
 /// The kinds of stage that a shard knows.
@@ -202,9 +210,10 @@ pub(super) fn stages_of<W: World>(
     config: &Config,
     world: &W,
     console: &Rc<dyn Console>,
+    pools: &Pressures,
 ) -> Stages {
     let mut placed: Vec<Placed> =
-        kinds.iter().flat_map(|kind| kind.stages(config, world, console)).collect();
+        kinds.iter().flat_map(|kind| kind.stages(config, world, console, pools)).collect();
     placed.sort_by_key(|placed| placed.line);
     placed.into_iter().map(|placed| placed.stage).collect()
 }

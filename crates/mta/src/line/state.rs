@@ -1,7 +1,7 @@
 //! What a line knows: who holds how much, who waits, and whose turn it is.
 
-use super::tree::{Path, Tree, Turn, Waiter};
-use super::who::{Standing, Who};
+use super::tree::{Tree, Turn, Waiter};
+use super::who::{Path, Standing, Who};
 use mail::Mono;
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -62,7 +62,7 @@ pub(super) struct State {
 /// What a permit counts as.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
-    pub(super) who: Who,
+    pub(super) who: Path,
     pub(super) ticket: u64,
     pub(super) amount: u64,
     pub(super) standing: Standing,
@@ -187,7 +187,7 @@ impl State {
     }
 
     pub(super) fn grant(&mut self, first: First) {
-        let who = Who(first.path);
+        let who = first.path;
         let Some((waiter, standing)) = self.tree.pop(who) else { return };
         self.waiting = self.waiting.saturating_sub(1);
         let grant = Grant { who, ticket: waiter.ticket, amount: waiter.amount, standing };
@@ -274,7 +274,7 @@ impl State {
                     Obstacle::Part => idle.grant.standing >= first.standing,
                     Obstacle::None | Obstacle::All => true,
                 };
-                let (his, its) = self.tree.held_apart(idle.grant.who, Who(first.path));
+                let (his, its) = self.tree.held_apart(idle.grant.who, first.path);
                 counts && !idle.asked && his > its
             };
             let looked_at = self.idle.iter().take(LOOKED_AT_MAX);

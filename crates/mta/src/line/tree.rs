@@ -1,11 +1,8 @@
 //! Holders below their owners, and among those of one owner whose turn is next.
 
-use super::who::{LEVELS, Standing, Who};
+use super::who::{LEVELS, Name, Path, Standing, Who};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
-
-/// Whom a waiter belongs to, widest first, and its own name.
-pub(super) type Path = [u64; LEVELS];
 
 /// A node of the tree: the first names of a path, and how many they are.
 type Key = (usize, Path);
@@ -36,6 +33,8 @@ struct Node {
     /// Permits, and how much they are of.
     held: u32,
     used: u64,
+    /// Of an owner, for people.
+    name: Name,
     /// Of an owner.
     heads: Heads,
     /// Of a holder.
@@ -91,10 +90,22 @@ impl Tree {
     }
 
     pub(super) fn join(&mut self, who: Who, standing: Standing, waiter: Waiter) {
-        let node = self.nodes.entry(key(who.0, LEVELS)).or_default();
+        let node = self.nodes.entry(key(who.path, LEVELS)).or_default();
         node.waiters.push_back(waiter);
         node.standing = Some(standing);
-        self.refresh(who.0);
+        self.refresh(who.path);
+        for (n, name) in who.names.into_iter().enumerate() {
+            if let Some(node) = self.nodes.get_mut(&key(who.path, n + 1)) {
+                node.name = name;
+            }
+        }
+    }
+
+    /// The widest owner that holds most, and how much; `None`: nobody holds anything.
+    pub(super) fn most(&self) -> Option<(Name, u64)> {
+        let owners = self.nodes.range((1, [0; LEVELS])..(2, [0; LEVELS]));
+        let most = owners.max_by_key(|(_, node)| node.used)?.1;
+        (most.used > 0).then_some((most.name, most.used))
     }
 
     /// The first of a standing whose owners may have more.
@@ -117,66 +128,66 @@ impl Tree {
     }
 
     /// Takes the first of those who wait by this name.
-    pub(super) fn pop(&mut self, who: Who) -> Option<(Waiter, Standing)> {
-        let node = self.nodes.get_mut(&key(who.0, LEVELS))?;
+    pub(super) fn pop(&mut self, who: Path) -> Option<(Waiter, Standing)> {
+        let node = self.nodes.get_mut(&key(who, LEVELS))?;
         Some((node.waiters.pop_front()?, node.standing?))
     }
 
     /// One who waits gives up.
-    pub(super) fn give_up(&mut self, who: Who, ticket: u64) {
-        if let Some(node) = self.nodes.get_mut(&key(who.0, LEVELS)) {
+    pub(super) fn give_up(&mut self, who: Path, ticket: u64) {
+        if let Some(node) = self.nodes.get_mut(&key(who, LEVELS)) {
             node.waiters.retain(|waiter| waiter.ticket != ticket);
         }
-        self.refresh(who.0);
+        self.refresh(who);
     }
 
-    pub(super) fn waiter(&mut self, who: Who, ticket: u64) -> Option<&mut Waiter> {
-        let node = self.nodes.get_mut(&key(who.0, LEVELS))?;
+    pub(super) fn waiter(&mut self, who: Path, ticket: u64) -> Option<&mut Waiter> {
+        let node = self.nodes.get_mut(&key(who, LEVELS))?;
         node.waiters.iter_mut().find(|waiter| waiter.ticket == ticket)
     }
 
-    pub(super) fn set_standing(&mut self, who: Who, standing: Standing) {
-        if let Some(node) = self.nodes.get_mut(&key(who.0, LEVELS)) {
+    pub(super) fn set_standing(&mut self, who: Path, standing: Standing) {
+        if let Some(node) = self.nodes.get_mut(&key(who, LEVELS)) {
             node.standing = Some(standing);
         }
-        self.refresh(who.0);
+        self.refresh(who);
     }
 
     /// Somebody has got so much.
-    pub(super) fn hold(&mut self, who: Who, amount: u64) {
+    pub(super) fn hold(&mut self, who: Path, amount: u64) {
         for depth in 1..=LEVELS {
-            let node = self.nodes.entry(key(who.0, depth)).or_default();
+            let node = self.nodes.entry(key(who, depth)).or_default();
             node.held = node.held.saturating_add(1);
             node.used = node.used.saturating_add(amount);
         }
-        self.refresh(who.0);
+        self.refresh(who);
     }
 
     /// Somebody has given so much back.
-    pub(super) fn let_go(&mut self, who: Who, amount: u64) {
+    pub(super) fn let_go(&mut self, who: Path, amount: u64) {
         for depth in 1..=LEVELS {
-            if let Some(node) = self.nodes.get_mut(&key(who.0, depth)) {
+            if let Some(node) = self.nodes.get_mut(&key(who, depth)) {
                 node.held = node.held.saturating_sub(1);
                 node.used = node.used.saturating_sub(amount);
             }
         }
-        self.refresh(who.0);
+        self.refresh(who);
     }
 
     /// What somebody has got is another amount from now on.
-    pub(super) fn resize(&mut self, who: Who, from: u64, to: u64) {
+    pub(super) fn resize(&mut self, who: Path, from: u64, to: u64) {
         for depth in 1..=LEVELS {
-            if let Some(node) = self.nodes.get_mut(&key(who.0, depth)) {
+            if let Some(node) = self.nodes.get_mut(&key(who, depth)) {
                 node.used = node.used.saturating_sub(from).saturating_add(to);
             }
         }
-        self.refresh(who.0);
+        self.refresh(who);
     }
 
     /// Whether the owners of somebody may have so much more.
-    pub(super) fn fits(&self, who: Who, standing: Standing, amount: u64) -> bool {
+    pub(super) fn fits(&self, who: Path, standing: Standing, amount: u64) -> bool {
         (1..LEVELS).all(|depth| {
-            let node = self.nodes.get(&key(who.0, depth));
+            let node = self.nodes.get(&key(who, depth));
             node.is_none_or(|node| self.may_have(node, standing as usize, amount))
         })
     }
@@ -186,10 +197,10 @@ impl Tree {
     }
 
     /// How many each of two hold, as far up as they belong to different owners.
-    pub(super) fn held_apart(&self, one: Who, other: Who) -> (u32, u32) {
-        let depth = (1..=LEVELS).find(|&depth| key(one.0, depth) != key(other.0, depth));
-        let held = |who: Who| {
-            let node = self.nodes.get(&key(who.0, depth.unwrap_or(LEVELS)));
+    pub(super) fn held_apart(&self, one: Path, other: Path) -> (u32, u32) {
+        let depth = (1..=LEVELS).find(|&depth| key(one, depth) != key(other, depth));
+        let held = |who: Path| {
+            let node = self.nodes.get(&key(who, depth.unwrap_or(LEVELS)));
             node.map_or(0, |node| node.held)
         };
         (held(one), held(other))
@@ -197,21 +208,21 @@ impl Tree {
 
     /// How many come before those who wait by this name, whomever they belong to; `None`: nobody
     /// does.
-    pub(super) fn before(&self, name: Who) -> Option<u64> {
+    pub(super) fn before(&self, name: Path) -> Option<u64> {
         let holders = self.nodes.range((LEVELS, [0; LEVELS])..);
-        let is_it = |path: &Path| path[LEVELS - 1] == name.0[LEVELS - 1];
+        let is_it = |path: &Path| path[LEVELS - 1] == name[LEVELS - 1];
         let mut waiting =
             holders.filter(|((_, path), node)| is_it(path) && !node.waiters.is_empty());
-        let who = Who(waiting.next()?.0.1);
-        let holder = self.nodes.get(&key(who.0, LEVELS))?;
+        let who = waiting.next()?.0.1;
+        let holder = self.nodes.get(&key(who, LEVELS))?;
         let (ticket, amount) = holder.first(holder.standing? as usize)?;
         let mut sum = 0_u64;
         for depth in (1..=LEVELS).rev() {
-            let held = self.nodes.get(&key(who.0, depth)).map_or(0, |node| node.held);
-            let turn = Turn { held, ticket, amount, child: who.0[depth - 1] };
+            let held = self.nodes.get(&key(who, depth)).map_or(0, |node| node.held);
+            let turn = Turn { held, ticket, amount, child: who[depth - 1] };
             let above = match depth {
                 1 => Some(&self.heads),
-                _ => self.nodes.get(&key(who.0, depth - 1)).map(|node| &node.heads),
+                _ => self.nodes.get(&key(who, depth - 1)).map(|node| &node.heads),
             };
             let count = |heads: &Heads| -> usize {
                 heads.iter().map(|of_one| of_one.range(..turn).count()).sum()

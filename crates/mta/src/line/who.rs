@@ -1,6 +1,7 @@
 //! Who waits in a line, to whom they belong, and what is known of them.
 
 use crate::clients::{group_of, network_of};
+use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
@@ -10,25 +11,86 @@ pub(super) const LEVELS: usize = 3;
 /// Those who take turns together, whatever the number of names that one of them makes up: a client's
 /// network, a zone of the DNS, a tenant, a listener, a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner(u64);
+pub struct Owner(u64, Name);
+
+/// Octets of a name that are kept for people.
+const NAME_BYTES: usize = 39;
+
+/// How somebody is called, for people: cut where it is long.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name {
+    bytes: [u8; NAME_BYTES],
+    len: u8,
+}
+
+impl Name {
+    /// Nobody knows.
+    const NONE: Name = Name { bytes: [0; NAME_BYTES], len: 0 };
+
+    fn new(text: fmt::Arguments<'_>) -> Name {
+        let mut name = Name::NONE;
+        // What is beyond is left out.
+        let _ = name.write_fmt(text);
+        name
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Default for Name {
+    fn default() -> Name {
+        Name::NONE
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl fmt::Write for Name {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let len = usize::from(self.len);
+        let fits = text.floor_char_boundary(NAME_BYTES.saturating_sub(len));
+        let after = len.saturating_add(fits);
+        let (Some(place), Some(text)) = (self.bytes.get_mut(len..after), text.get(..fits)) else {
+            return Err(fmt::Error);
+        };
+        place.copy_from_slice(text.as_bytes());
+        self.len = u8::try_from(after).unwrap_or(u8::MAX);
+        Ok(())
+    }
+}
 
 impl Owner {
     /// Of this kind, with this name.
     #[must_use]
     pub fn named(kind: &str, name: &str) -> Owner {
-        Owner::hashed(kind, name)
+        Owner(hashed(kind, name), Name::new(format_args!("{kind} {name}")))
     }
 
     /// The network of a client or a host: an IPv4 address or an IPv6 /64.
     #[must_use]
     pub fn network(ip: IpAddr) -> Owner {
-        Owner::hashed("network", network_of(ip))
+        let network = network_of(ip);
+        Owner(hashed("network", network), Name::new(format_args!("{network}")))
     }
 
     /// The networks that one customer may have all of: an IPv4 /24, an IPv6 /48.
     #[must_use]
     pub fn site(ip: IpAddr) -> Owner {
-        Owner::hashed("site", group_of(ip))
+        let (site, bits) = (group_of(ip), if ip.to_canonical().is_ipv4() { 24 } else { 48 });
+        Owner(hashed("site", site), Name::new(format_args!("{site}/{bits}")))
     }
 
     /// The zone in which a name of the DNS was registered, as far as the name shows it.
@@ -36,15 +98,19 @@ impl Owner {
     pub fn zone(name: &str) -> Owner {
         match name.parse() {
             Ok(ip) => Owner::network(ip),
-            Err(_) => Owner::hashed("zone", zone_of(name).to_ascii_lowercase()),
+            Err(_) => {
+                let mut zone = Name::new(format_args!("{}", zone_of(name)));
+                zone.bytes.make_ascii_lowercase();
+                Owner(hashed("zone", zone_of(name).to_ascii_lowercase()), zone)
+            }
         }
     }
+}
 
-    fn hashed(kind: &str, name: impl Hash) -> Owner {
-        let mut hasher = DefaultHasher::new();
-        (kind, name).hash(&mut hasher);
-        Owner(hasher.finish())
-    }
+fn hashed(kind: &str, name: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (kind, name).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The last two labels of a name; three where those are what a country's registry has names below
@@ -62,7 +128,14 @@ pub fn zone_of(name: &str) -> &str {
 /// Who waits or holds: those of one name take turns with others, whatever their number, and so do
 /// those of one owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Who(pub(super) [u64; LEVELS]);
+pub struct Who {
+    pub(super) path: Path,
+    /// Of its owners, the widest first.
+    pub(super) names: [Name; LEVELS - 1],
+}
+
+/// Whom somebody belongs to, widest first, and its own name.
+pub(super) type Path = [u64; LEVELS];
 
 impl Who {
     /// Number `number` of a shard, who belongs to nobody else.
@@ -80,26 +153,33 @@ impl Who {
     /// Another than [`Who::new`] of the same numbers.
     #[must_use]
     pub fn other(shard: u16, number: u32) -> Who {
-        Who::alone(1 << 63 | Who::new(shard, number).0[LEVELS - 1])
+        Who::alone(1 << 63 | Who::new(shard, number).path[LEVELS - 1])
     }
 
     /// Who belongs to nobody but himself.
     fn alone(number: u64) -> Who {
-        Who([number; LEVELS])
+        Who { path: [number; LEVELS], names: [Name::NONE; LEVELS - 1] }
     }
 
     /// The same, who belongs to `owner`.
     #[must_use]
     pub fn of(self, owner: Owner) -> Who {
-        let [_, _, holder] = self.0;
-        Who([owner.0, owner.0, holder])
+        let [_, _, holder] = self.path;
+        Who { path: [owner.0, owner.0, holder], names: [owner.1; LEVELS - 1] }
     }
 
     /// The same, whose owner belongs to `owner`.
     #[must_use]
     pub fn within(self, owner: Owner) -> Who {
-        let [_, narrow, holder] = self.0;
-        Who([owner.0, narrow, holder])
+        let [_, narrow, holder] = self.path;
+        Who { path: [owner.0, narrow, holder], names: [owner.1, self.names[1]] }
+    }
+
+    /// The same, called so where nothing else is known of its owners.
+    #[must_use]
+    pub fn called(self, text: &str) -> Who {
+        let name = Name::new(format_args!("{text}"));
+        Who { names: self.names.map(|known| if known.is_empty() { name } else { known }), ..self }
     }
 }
 

@@ -54,6 +54,8 @@ pub struct LoginTerms {
     pub local: Option<SocketAddr>,
     /// An answer is waited for so long.
     pub patience: Duration,
+    /// The client may relay, or was a user lately: others leave it some turns.
+    pub is_known: bool,
 }
 
 /// What a server made of a step of a login.

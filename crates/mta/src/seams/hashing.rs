@@ -1,5 +1,6 @@
 //! Where passwords are hashed.
 
+use lookup::Asker;
 use std::future::Future;
 use std::time::Duration;
 
@@ -30,13 +31,13 @@ pub struct Hashed<T> {
 
 /// Where passwords are hashed: that takes long on purpose, and no shard waits for it.
 pub trait Hashing: 'static {
-    /// Does the work elsewhere.
+    /// Does the work elsewhere, in the turn of whom it is for.
     ///
     /// # Errors
     /// Too much waits already in this lane, or it has waited too long: it is not done.
     fn run<T: Send + 'static>(
         &self,
-        lane: Lane,
+        of: (Lane, Asker),
         work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static;
 
@@ -45,7 +46,10 @@ pub trait Hashing: 'static {
     ///
     /// # Errors
     /// As [`Hashing::run`] has them; the places that they take are not those of checks.
-    fn take_turn(&self, lane: Lane) -> impl Future<Output = Result<(), Overloaded>> + 'static;
+    fn take_turn(
+        &self,
+        of: (Lane, Asker),
+    ) -> impl Future<Output = Result<(), Overloaded>> + 'static;
 
     /// How long a check takes once its turn has come: the last one did.
     fn usual_time(&self) -> Duration;
@@ -61,13 +65,16 @@ pub struct NoHashing;
 impl Hashing for NoHashing {
     fn run<T: Send + 'static>(
         &self,
-        _lane: Lane,
+        _of: (Lane, Asker),
         _work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
         std::future::ready(Err(Overloaded))
     }
 
-    fn take_turn(&self, _lane: Lane) -> impl Future<Output = Result<(), Overloaded>> + 'static {
+    fn take_turn(
+        &self,
+        _of: (Lane, Asker),
+    ) -> impl Future<Output = Result<(), Overloaded>> + 'static {
         std::future::ready(Err(Overloaded))
     }
 

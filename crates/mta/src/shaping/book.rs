@@ -253,14 +253,9 @@ impl Book {
         !is_told
     }
 
-    /// A sentence if a rule had no effect within the last hour for want of room.
-    pub(crate) fn trouble(&self, now: Wall) -> Option<String> {
-        self.full.filter(|full| now.since(*full) < TELL_EVERY).map(|_| {
-            format!(
-                "rules about next hops that are nobody's have no effect: {HOPS_MAX} have one, or {ZONE_MAX} of \
-                 one zone (`postrider shaping list`)"
-            )
-        })
+    /// Whether a rule had no effect within the last hour for want of room.
+    pub(crate) fn lacked_room(&self, now: Wall) -> bool {
+        self.full.is_some_and(|full| now.since(full) < TELL_EVERY)
     }
 
     fn tell(&mut self, news: News) {

@@ -112,10 +112,11 @@ impl RulesInForce {
         next
     }
 
-    /// A sentence if rules have no effect for want of room.
-    #[must_use]
-    pub fn trouble(&self, now: Wall) -> Option<String> {
-        self.lock().book.trouble(now)
+    /// Effects that there are, those that are remembered included, and whether a rule had none within the last hour
+    /// for want of room.
+    pub(crate) fn level(&self, now: Wall) -> (usize, bool) {
+        let state = self.lock();
+        (state.book.effects().count(), state.book.lacked_room(now))
     }
 
     /// What was not told yet.

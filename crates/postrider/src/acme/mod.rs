@@ -23,6 +23,7 @@ use mail::Random;
 use mail::Wall;
 use mta::console::{Console as _, Level};
 use mta::metrics::AcmeMetrics;
+use mta::pressure::Pressures;
 use order::Failure;
 use responder::Responder;
 use rustls::ClientConfig;
@@ -36,7 +37,7 @@ use store::{Issued, Store};
 use tokio::sync::mpsc;
 
 /// Connections at once where an authority sees that names are ours.
-pub(crate) const CONNECTIONS_MAX: usize = 64;
+pub(crate) const CONNECTIONS_MAX: u32 = 64;
 
 /// An order takes no longer, however many names it has.
 const ORDER_MAX: Duration = Duration::from_secs(600);
@@ -50,6 +51,7 @@ pub(crate) struct Acme {
     certificates: Arc<Certificates>,
     metrics: Arc<AcmeMetrics>,
     files: StateFiles,
+    pools: Arc<Pressures>,
     console: Arc<ConsoleLog>,
 }
 
@@ -126,7 +128,7 @@ impl Acme {
     pub(crate) fn open(
         config: &Config,
         certificates: &Arc<Certificates>,
-        metrics: &Arc<AcmeMetrics>,
+        (metrics, pools): (&Arc<AcmeMetrics>, &Arc<Pressures>),
         (files, console): (&StateFiles, &Arc<ConsoleLog>),
     ) -> Result<Acme, String> {
         let acme = Acme {
@@ -134,6 +136,7 @@ impl Acme {
             certificates: Arc::clone(certificates),
             metrics: Arc::clone(metrics),
             files: files.clone(),
+            pools: Arc::clone(pools),
             console: Arc::clone(console),
         };
         acme.adopt(acme.prepare(config)?)?;
@@ -194,6 +197,7 @@ impl Acme {
             certificates: Arc::clone(&self.certificates),
             metrics: Arc::clone(&self.metrics),
             files: self.files.clone(),
+            pools: Arc::clone(&self.pools),
             console: Arc::clone(&self.console),
             challenges: Challenges::default(),
             random: Random::new(seed_of(u16::MAX)),
@@ -209,6 +213,7 @@ struct Orderer {
     certificates: Arc<Certificates>,
     metrics: Arc<AcmeMetrics>,
     files: StateFiles,
+    pools: Arc<Pressures>,
     console: Arc<ConsoleLog>,
     challenges: Challenges,
     random: Random,
@@ -274,7 +279,8 @@ impl Orderer {
             let Some(change) = change else { return };
             plan = change.plan;
             if let (Some(plan), Some(listener)) = (&plan, change.listener) {
-                let started = Responder::start(plan.acme.challenge, listener, &self.challenges);
+                let started =
+                    Responder::start(plan.acme.challenge, listener, &self.challenges, &self.pools);
                 if let Err(error) = &started {
                     let text = format_args!("challenges can't be answered: {error}");
                     self.console.line(Level::Error, "acme", text);

@@ -9,6 +9,8 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::Listener as _;
 use config::AcmeChallenge;
+use mta::pools::PoolId;
+use mta::pressure::Pressures;
 use rustls::ServerConfig;
 use rustls::server::NoServerSessionStorage;
 use std::io;
@@ -19,11 +21,10 @@ use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 
 /// Everybody can come here; an authority asks from several places at once, once from each.
-pub(super) const LIMITS: Limits = Limits {
-    connections_max: super::CONNECTIONS_MAX,
-    per_client_max: 8,
-    life_max: Duration::from_secs(10),
-};
+/// Of one client (an IPv4 address, or an IPv6 /64).
+const NETWORK_MAX: u32 = 8;
+pub(super) const LIMITS: Limits =
+    Limits { connections_max: super::CONNECTIONS_MAX, life_max: Duration::from_secs(10) };
 
 /// RFC 8555 §8.3.
 const PATH: &str = "/.well-known/acme-challenge/";
@@ -72,8 +73,12 @@ impl Responder {
         challenge: AcmeChallenge,
         listener: TcpListener,
         challenges: &Challenges,
+        pools: &Pressures,
     ) -> io::Result<Responder> {
-        let listener = LimitedListener::new(listener, LIMITS)?;
+        let listener = LimitedListener::public(listener, LIMITS, NETWORK_MAX)?;
+        if let Some(seats) = listener.seats() {
+            pools.register(PoolId::Challenges, seats);
+        }
         let task = match challenge {
             AcmeChallenge::Http01 => {
                 let router = Router::new().fallback(page).with_state(challenges.clone());
@@ -145,7 +150,9 @@ mod tests {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
-                let _responder = Responder::start(challenge, listener, &challenges).unwrap();
+                let _responder =
+                    Responder::start(challenge, listener, &challenges, &Pressures::default())
+                        .unwrap();
                 let _ = stopped.await;
             });
         });
@@ -202,14 +209,10 @@ mod tests {
         let challenges = Challenges::default();
         let (address, _stop) = started(AcmeChallenge::Http01, &challenges);
         let silent = || TcpStream::connect(address).unwrap();
-        let held: Vec<TcpStream> = (0..LIMITS.per_client_max).map(|_| silent()).collect();
-        // The next one is closed without a word, and when one has gone there is room again.
-        assert_eq!(ask(address, "GET /"), "");
-        drop(held);
-        let mut told = String::new();
-        while !told.starts_with("HTTP/1.1 404 ") {
-            told = ask(address, "GET /");
-        }
+        let mut held: Vec<TcpStream> = (0..NETWORK_MAX).map(|_| silent()).collect();
+        // The next one has the place of the first.
+        assert!(ask(address, "GET /").starts_with("HTTP/1.1 404 "));
+        assert_eq!(held[0].read(&mut [0]).unwrap_or(0), 0);
     }
 
     #[test]

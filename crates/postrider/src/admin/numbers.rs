@@ -1,9 +1,11 @@
 //! The metrics of all shards and logs, added up and in the text form that Prometheus reads.
 
 use crate::node_metrics::NodeMetrics;
+use crate::problems::now;
 use crate::tables::TableNumbers;
 use crate::world::clock::Start;
 use mta::metrics::{Description, HistogramSnapshot, MetricSet, Value};
+use mta::pressure::Pressures;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -15,6 +17,7 @@ use std::{fmt, slice};
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers {
     pub(crate) node: NodeMetrics,
+    pub(crate) pools: Arc<Pressures>,
     /// Those of tables whose answers come from elsewhere, or are copies of what is there.
     pub(crate) tables: TableNumbers,
     /// When the server started.
@@ -36,6 +39,8 @@ impl Collector for Numbers {
         encode(&mut encoder, &sum(slice::from_ref(&node.acme)))?;
         encode(&mut encoder, &sum(slice::from_ref(&node.tls_reports)))?;
         encode(&mut encoder, &sum(&node.events))?;
+        let pools = self.pools.metrics(now(self.started));
+        encode(&mut encoder, &side_by_side("pool", &pools))?;
         let tables = self.tables.get();
         encode(&mut encoder, &side_by_side("table", &tables.remote))?;
         encode(&mut encoder, &side_by_side("table", &tables.snapshots))?;

@@ -6,6 +6,8 @@ use crate::tables::remote::RemoteMetrics;
 use crate::tables::{TableNumbers, TableSets};
 use crate::world::clock::Start;
 use mta::metrics::{Metrics, SendingMetrics};
+use mta::pools::PoolId;
+use mta::pressure::{Level, Pressures, Seen};
 use mta::problems::{Problem, Severity};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +16,14 @@ use std::time::Duration;
 
 fn numbers() -> Numbers {
     let node = NodeMetrics { sending: sending(), ..NodeMetrics::new(2, 1) };
-    Numbers { node, tables: tables(), started: Start::now() }
+    Numbers { node, pools: pools(), tables: tables(), started: Start::now() }
+}
+
+/// Of which one is full.
+fn pools() -> Arc<Pressures> {
+    let pools = Pressures::default();
+    pools.keep(PoolId::Queue, Seen(|_| (Level::of(7, 7), None)));
+    Arc::new(pools)
 }
 
 /// A source that warms up.
@@ -102,6 +111,8 @@ fn metrics_of_tables_and_sources_stand_side_by_side() {
         "postrider_table_troubles_total{table=\"a \\\"b\\\"\",kind=\"busy\"} 1",
         "postrider_table_request_seconds_count{table=\"users\"} 1",
         "postrider_warmup_pauses_total{source=\"ip-1\"} 1",
+        "postrider_pool_used{pool=\"queue\"} 7",
+        "postrider_pool_under_pressure{pool=\"queue\"} 1",
         "postrider_table_request_seconds_bucket{le=\"0.005\",table=\"users\"} 1",
     ] {
         assert!(answer.lines().any(|seen| seen == line), "{line} is not in\n{answer}");

@@ -87,6 +87,47 @@ mod tests {
         assert!(stored(name) == fresh, "run: POOLS=write cargo test the_page_of_limits_is_fresh");
     }
 
+    /// All sources below a directory.
+    fn sources(directory: &std::path::Path, all: &mut Vec<(std::path::PathBuf, String)>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, all);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                all.push((path, text));
+            }
+        }
+    }
+
+    #[test]
+    fn tests_that_the_page_of_limits_names_are_there() {
+        let mut all = Vec::new();
+        let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        for name in ["auth", "channels", "lookup", "mta", "postrider", "queue"] {
+            sources(&std::path::Path::new(crates).join(name), &mut all);
+        }
+        let mut count = 0;
+        for pool in mta::pools::POOLS {
+            let named = pool.test.split('`').skip(1).step_by(2).filter(|name| name.contains("::"));
+            for name in named {
+                let last = name.rsplit("::").next().unwrap();
+                let is_there = all.iter().any(|(path, text)| match last.strip_suffix('…') {
+                    Some(begins) => text.contains(&format!("fn {begins}")),
+                    None => {
+                        let stem = path.file_stem().and_then(|stem| stem.to_str());
+                        text.contains(&format!("fn {last}("))
+                            || stem == Some(last)
+                            || name.ends_with("::tests") && text.contains("mod tests")
+                    }
+                });
+                assert!(is_there, "{}: {name}", pool.word());
+                count += 1;
+            }
+        }
+        assert!(count >= mta::pools::POOLS.len(), "{count}");
+    }
+
     #[test]
     #[cfg_attr(not(feature = "sql"), ignore = "the file has the keys of all features")]
     fn the_schema_file_is_fresh() {

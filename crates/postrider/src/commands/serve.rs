@@ -11,11 +11,9 @@ use crate::problems::sentence;
 use crate::reload::Reloads;
 use crate::secrets;
 use crate::tables;
-use crate::under_way::HANGS_AFTER;
 use config::Config;
 use mta::console::{Console, Level};
 use mta::control::{ControlPlane, NodeJob, Status};
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -252,8 +250,6 @@ async fn run_until_stopped(
     console: &Arc<ConsoleLog>,
 ) -> Result<(), String> {
     let mut end_of_logs = std::pin::pin!(node.end_of_logs());
-    let mut looks = tokio::time::interval(HANGS_AFTER);
-    let mut hanging = Hanging { find: node.hanging_finder(), known: BTreeSet::new() };
     loop {
         tokio::select! {
             biased;
@@ -265,31 +261,7 @@ async fn run_until_stopped(
             why = &mut end_of_logs => return Err(why),
             () = reloads.answered() => {}
             Some(job) = jobs.recv() => handle_job(node, job, reloads, console),
-            _ = looks.tick() => hanging.tell(console),
         }
-    }
-}
-
-/// Files that do not answer, for the console.
-struct Hanging {
-    find: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
-    known: BTreeSet<String>,
-}
-
-impl Hanging {
-    /// Says what hangs, and what does not any more.
-    fn tell(&mut self, console: &ConsoleLog) {
-        let all = (self.find)();
-        // How long it is grows; what it is stays.
-        let what = |text: &String| text.split(" has not").next().unwrap_or_default().to_owned();
-        let now: BTreeSet<String> = all.iter().map(what).collect();
-        for text in all.iter().filter(|text| !self.known.contains(&what(text))) {
-            console.line(Level::Error, "files", format_args!("{text}"));
-        }
-        for gone in self.known.difference(&now) {
-            console.line(Level::Info, "files", format_args!("{gone} goes on"));
-        }
-        self.known = now;
     }
 }
 
@@ -297,7 +269,7 @@ fn handle_job(node: &Node, job: NodeJob, reloads: &mut Reloads, console: &Arc<Co
     match job {
         NodeJob::Reload(answer) => reloads.begin(Some(answer)),
         NodeJob::Status(answer) => {
-            let _ = answer.send(status(node, reloads));
+            let _ = answer.send(status(node));
         }
         NodeJob::Suspend(suspension, answer) => give(node, Order::Suspend(suspension), answer),
         NodeJob::Resume(scope, answer) => give(node, Order::Resume(scope), answer),
@@ -335,20 +307,19 @@ fn start_admin(
         .map_err(|error| format!("cannot open the control socket {}: {error}", path.display()))?;
     let find_problems = node.problem_finder();
     let find_suspended = node.suspension_finder();
-    let find_hanging = node.hanging_finder();
     AdminServer::start(AdminParts {
         hostname: config.hostname.as_str().into(),
         address: config.admin.address,
         control: Some((socket, ControlPlane::new(node.shard_ports(), jobs))),
         numbers: Numbers {
             node: node.metrics.clone(),
+            pools: Arc::clone(node.pressures()),
             tables: node.table_numbers(),
             started: node.started,
         },
         health: Arc::new(move || Health {
             stopping: stopping.load(Ordering::Relaxed),
             problems: find_problems(),
-            hanging: find_hanging(),
             suspended: find_suspended(),
         }),
     })
@@ -358,11 +329,9 @@ fn start_admin(
     })
 }
 
-fn status(node: &Node, reloads: &Reloads) -> Status {
+fn status(node: &Node) -> Status {
     let problem_list = node.problem_finder()();
-    let problems = problem_list.iter().map(sentence).chain(node.hanging_finder()());
-    let problems = problems.chain(reloads.problem()).chain(node.suspended_hops());
-    let problems = problems.chain(node.pressures());
+    let problems = problem_list.iter().map(sentence).chain(node.suspended_hops());
     Status {
         version: crate::VERSION.to_owned(),
         uptime_ms: node.started.elapsed().0 / 1_000,

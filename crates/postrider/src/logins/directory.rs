@@ -1,21 +1,22 @@
 //! A directory that checks the passwords of users.
 
+use super::turns::{LoginLines, place};
 use crate::tables::{Seed, Verdict, Verifier, verifier};
 use auth::sasl::Claim;
 use config::TableEntry;
 use lookup::{Trouble, TroubleKind};
 use mta::answer::Later;
-use mta::seams::Checked;
+use mta::line::Line;
+use mta::seams::{Checked, LoginTerms};
 use mta::tables::rewritten;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-/// Logins that are under way; who comes then is told to come later.
-const LOGINS_MAX: usize = 1_024;
+/// Logins that are under way; who comes then waits for its turn.
+const LOGINS_MAX: u64 = 1_024;
 
 /// The way to the directory of one table; clones are the same.
 #[derive(Clone)]
@@ -24,7 +25,7 @@ pub(super) struct Directory(Arc<Shared>);
 struct Shared {
     table: Arc<TableEntry>,
     notes: mpsc::UnboundedSender<Note>,
-    logins: Arc<Semaphore>,
+    logins: Arc<Line>,
 }
 
 /// A password that is to be checked. Its user's name is as the table wants it.
@@ -37,9 +38,9 @@ struct Note {
 
 impl Directory {
     /// And what is to be run for it.
-    pub(super) fn new(table: &Arc<TableEntry>) -> (Directory, Seed) {
+    pub(super) fn new(table: &Arc<TableEntry>, lines: &LoginLines) -> (Directory, Seed) {
         let (notes, taken) = mpsc::unbounded_channel();
-        let logins = Arc::new(Semaphore::new(LOGINS_MAX));
+        let logins = lines.open(LOGINS_MAX);
         let shared = Shared { table: Arc::clone(table), notes, logins };
         let table = Arc::clone(table);
         let seed: Seed = Box::new(move || Box::pin(run(verifier(&table.settings), taken)));
@@ -57,10 +58,10 @@ impl Directory {
         &self,
         table: &TableEntry,
         claim: Claim,
-        patience: Duration,
+        terms: LoginTerms,
     ) -> Later<'static, Result<Checked, Trouble>> {
         let called = claim.user.clone();
-        let said = self.ask(table, &called, Some(claim), patience);
+        let said = self.ask(table, &called, Some(claim), terms);
         Box::pin(async move {
             // The same directory has it under one name, however it is asked for.
             let Verdict { is_his, entry, user } = said.await?;
@@ -73,9 +74,9 @@ impl Directory {
         &self,
         table: &TableEntry,
         user: &str,
-        patience: Duration,
+        terms: LoginTerms,
     ) -> Later<'static, Result<Checked, Trouble>> {
-        let said = self.ask(table, user, None, patience);
+        let said = self.ask(table, user, None, terms);
         Box::pin(async move {
             let Verdict { entry, user, .. } = said.await?;
             Ok(Checked { user, entry })
@@ -87,17 +88,14 @@ impl Directory {
         table: &TableEntry,
         user: &str,
         claim: Option<Claim>,
-        patience: Duration,
+        terms: LoginTerms,
     ) -> Later<'static, Result<Verdict, Trouble>> {
-        let Ok(permit) = Arc::clone(&self.0.logins).try_acquire_owned() else {
-            let text = "too many logins are under way";
-            return Box::pin(async move { Err(Trouble::new(TroubleKind::Busy, text)) });
-        };
-        let (answer, answered) = oneshot::channel();
-        let user = rewritten(&table.rewrite, user).into();
-        // Without a driver the answer's sender is gone with the note, which says enough.
-        let _ = self.0.notes.send(Note { user, claim, answer });
+        let (shared, user) = (Arc::clone(&self.0), rewritten(&table.rewrite, user).into());
         Box::pin(async move {
+            let (permit, patience) = place(&shared.logins, terms).await?;
+            let (answer, answered) = oneshot::channel();
+            // Without a driver the answer's sender is gone with the note, which says enough.
+            let _ = shared.notes.send(Note { user, claim, answer });
             let said = timeout(patience, answered).await;
             drop(permit);
             match said {

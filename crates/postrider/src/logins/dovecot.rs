@@ -3,6 +3,7 @@
 
 mod link;
 
+use super::turns::{LoginLines, place};
 use crate::tables::{Seed, Server};
 use crate::world::clock::seed_of;
 use auth::dovecot::{self, Answer as Said, Login};
@@ -11,15 +12,16 @@ use config::HostPort;
 use link::{Driver, Note};
 use lookup::{Trouble, TroubleKind};
 use mta::answer::{Answer, Later};
+use mta::line::{Line, Permit};
 use mta::seams::{Checked, Conversation, Heard, LoginTerms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-/// Logins that are under way; who comes then is told to come later.
-const LOGINS_MAX: usize = 1_024;
+/// Logins that are under way; who comes then waits for its turn.
+const LOGINS_MAX: u64 = 1_024;
 
 /// A client that comes before it is known what is offered waits so long for that.
 const OFFER_MAX: Duration = Duration::from_secs(1);
@@ -43,22 +45,18 @@ struct Shared {
     notes: mpsc::UnboundedSender<Note>,
     offer: watch::Receiver<Offer>,
     next_id: AtomicU32,
-    logins: Arc<Semaphore>,
+    logins: Arc<Line>,
 }
 
 impl Dovecot {
     /// And what is to be run for it. It connects at once.
-    pub(super) fn new(at: &HostPort) -> (Dovecot, Seed) {
+    pub(super) fn new(at: &HostPort, lines: &LoginLines) -> (Dovecot, Seed) {
         let (notes, taken) = mpsc::unbounded_channel();
         let (offered, offer) = watch::channel(Offer::Unknown);
         // That it is there at all is what it is told first.
         let _ = notes.send(Note::Connect);
-        let shared = Shared {
-            notes,
-            offer,
-            next_id: AtomicU32::new(1),
-            logins: Arc::new(Semaphore::new(LOGINS_MAX)),
-        };
+        let shared =
+            Shared { notes, offer, next_id: AtomicU32::new(1), logins: lines.open(LOGINS_MAX) };
         let server = Server::at(at.clone());
         let driver = Driver::new(server, taken, offered);
         let seed: Seed = Box::new(move || Box::pin(driver.run()));
@@ -117,19 +115,18 @@ impl Dovecot {
         initial: Option<&[u8]>,
         terms: LoginTerms,
     ) -> Later<'static, Result<Heard, Trouble>> {
-        let Ok(permit) = Arc::clone(&self.0.logins).try_acquire_owned() else {
-            let text = "too many logins are under way";
-            return Box::pin(async move { Err(Trouble::new(TroubleKind::Busy, text)) });
-        };
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
-        let LoginTerms { remote, local, patience } = terms;
+        let LoginTerms { remote, local, .. } = terms;
         let line = match (Login { id, mechanism, initial, remote, local }).line() {
             Ok(line) => line,
             Err(dovecot::TooLong) => return Box::pin(async { Ok(Heard::TooLong) }),
         };
         let shared = Arc::clone(&self.0);
-        let talk = Talk { shared, id, patience, is_open: true, _permit: permit };
-        Box::pin(Box::new(talk).say(line, true))
+        Box::pin(async move {
+            let (permit, patience) = place(&shared.logins, terms).await?;
+            let talk = Talk { shared, id, patience, is_open: true, _permit: permit };
+            Box::new(talk).say(line, true).await
+        })
     }
 }
 
@@ -147,7 +144,7 @@ struct Talk {
     patience: Duration,
     /// The server has it in mind.
     is_open: bool,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
 }
 
 impl Talk {

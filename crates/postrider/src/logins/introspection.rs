@@ -2,6 +2,7 @@
 
 mod verdict;
 
+use super::turns::{LoginLines, place};
 use crate::https;
 use crate::mutex::lock;
 use crate::secret_place::{aside, first_line_aside};
@@ -12,18 +13,18 @@ use hyper::body::Bytes;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Request, StatusCode};
 use lookup::{Trouble, TroubleKind};
-use mta::seams::Introspection;
+use mta::line::Line;
+use mta::seams::{Introspection, LoginTerms};
 use rustls::ClientConfig;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use verdict::Verdict;
 
-/// Questions that are under way; who comes then waits for one of them to end.
-const QUESTIONS_MAX: usize = 64;
+/// Questions that are under way; who comes then waits for its turn.
+const QUESTIONS_MAX: u64 = 64;
 /// An answer has no more bytes.
 const ANSWER_BYTES_MAX: usize = 65_536;
 /// A secret has no more bytes.
@@ -45,7 +46,7 @@ struct Inner {
     client: Mutex<Option<Arc<ClientConfig>>>,
     /// By the hashes of tokens.
     known: Mutex<BTreeMap<[u8; 32], Known>>,
-    questions: Semaphore,
+    questions: Arc<Line>,
 }
 
 /// What was said of a token.
@@ -56,12 +57,12 @@ struct Known {
 }
 
 impl Introspector {
-    pub(super) fn new(settings: &Arc<Introspection>) -> Introspector {
+    pub(super) fn new(settings: &Arc<Introspection>, lines: &LoginLines) -> Introspector {
         Introspector(Arc::new(Inner {
             settings: Arc::clone(settings),
             client: Mutex::default(),
             known: Mutex::default(),
-            questions: Semaphore::new(QUESTIONS_MAX),
+            questions: lines.open(QUESTIONS_MAX),
         }))
     }
 
@@ -71,14 +72,14 @@ impl Introspector {
     }
 
     /// Whose a token is. `None`: nobody's, or not for this.
-    /// Within `patience`, with the wait for its turn.
+    /// Within its patience, with the wait for its turn.
     ///
     /// # Errors
     /// Nobody says.
     pub(super) async fn check(
         self,
         token: Token,
-        patience: Duration,
+        terms: LoginTerms,
     ) -> Result<Option<String>, Trouble> {
         let key = token.digest();
         let known = lock(&self.0.known)
@@ -88,7 +89,8 @@ impl Introspector {
         if let Some(user) = known {
             return Ok(user);
         }
-        let verdict = match timeout(patience, self.ask(&token)).await {
+        let patience = terms.patience;
+        let verdict = match timeout(patience, self.ask(&token, terms)).await {
             Ok(asked) => asked?,
             Err(_) => {
                 let text = format!("no answer within {patience:?}");
@@ -109,12 +111,11 @@ impl Introspector {
         Ok(user)
     }
 
-    async fn ask(&self, token: &Token) -> Result<Verdict, Trouble> {
+    async fn ask(&self, token: &Token, terms: LoginTerms) -> Result<Verdict, Trouble> {
         let unreachable = |why: String| Trouble::new(TroubleKind::Unreachable, why);
         let wrong = |why: String| Trouble::new(TroubleKind::Wrong, why);
         let settings = &self.0.settings;
-        let _turn =
-            self.0.questions.acquire().await.map_err(|_| unreachable("it is over".into()))?;
+        let _turn = place(&self.0.questions, terms).await?;
         let authorization = self.authorization().await.map_err(unreachable)?;
         let request = Request::post(&*settings.at.path)
             .header(HOST, &*settings.at.authority)

@@ -5,6 +5,7 @@ mod directory;
 mod dovecot;
 mod introspection;
 pub(crate) mod servers;
+mod turns;
 
 use crate::mutex::lock;
 use crate::tables::{Registry, ShardTables};
@@ -26,7 +27,7 @@ impl LoginServers {
         if let Some(known) = all.get(at) {
             return Ok(known.clone());
         }
-        let (dovecot, seed) = Dovecot::new(at);
+        let (dovecot, seed) = Dovecot::new(at, &self.lines);
         registry.run(seed).map_err(no_thread)?;
         all.insert(at.clone(), dovecot.clone());
         Ok(dovecot)
@@ -42,7 +43,7 @@ impl LoginServers {
         if let Some(known) = all.get(&table.name).filter(|known| known.is_of(table)) {
             return Ok(known.clone());
         }
-        let (directory, seed) = Directory::new(table);
+        let (directory, seed) = Directory::new(table, &self.lines);
         registry.run(seed).map_err(no_thread)?;
         all.insert(Arc::clone(&table.name), directory.clone());
         Ok(directory)
@@ -54,7 +55,7 @@ impl LoginServers {
         if let Some(known) = all.get(&place).filter(|known| known.is_of(settings)) {
             return known.clone();
         }
-        let introspector = Introspector::new(settings);
+        let introspector = Introspector::new(settings, &self.lines);
         all.insert(place, introspector.clone());
         introspector
     }
@@ -89,7 +90,7 @@ impl Authenticators for ShardTables {
             }
             LoginServer::Directory(table) => {
                 let directory = registry.logins.directory(registry, table);
-                directory.map(|directory| directory.check(table, claim, terms.patience))
+                directory.map(|directory| directory.check(table, claim, terms))
             }
         };
         Box::pin(async move { checked?.await.map_err(|trouble| named(&name, &trouble)) })
@@ -107,7 +108,7 @@ impl Authenticators for ShardTables {
         };
         let (registry, name) = (self.registry(), server.to_string());
         let directory = registry.logins.directory(registry, table);
-        let entry = directory.map(|directory| directory.entry(table, &user, terms.patience));
+        let entry = directory.map(|directory| directory.entry(table, &user, terms));
         Box::pin(async move { entry?.await.map_err(|trouble| named(&name, &trouble)) })
     }
 
@@ -120,7 +121,7 @@ impl Authenticators for ShardTables {
         let introspector = self.registry().logins.introspector(server);
         let name = format!("introspection at {}", server.at.authority);
         Box::pin(async move {
-            let said = introspector.check(token, terms.patience).await;
+            let said = introspector.check(token, terms).await;
             said.map_err(|trouble| named(&name, &trouble))
         })
     }

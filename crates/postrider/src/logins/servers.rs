@@ -3,6 +3,7 @@
 use super::directory::Directory;
 use super::dovecot::Dovecot;
 use super::introspection::Introspector;
+use super::turns::LoginLines;
 use config::HostPort;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,4 +19,12 @@ pub(crate) struct LoginServers {
     pub(super) directories: Mutex<BTreeMap<Arc<str>, Directory>>,
     /// By their hosts and paths.
     pub(super) introspectors: Mutex<Introspectors>,
+    pub(super) lines: LoginLines,
+}
+
+impl LoginServers {
+    /// Shows how scarce turns at them are.
+    pub(crate) fn gauge(&self) -> LoginLines {
+        self.lines.clone()
+    }
 }

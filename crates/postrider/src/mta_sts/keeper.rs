@@ -13,6 +13,8 @@ use auth::tls_report::{self, Details, ResultType, Session};
 use mta::lack;
 use mta::line::{Line, Owner, Parts, Standing, Who};
 use mta::metrics::PolicyMetrics;
+use mta::pools::PoolId;
+use mta::pressure::Pressures;
 use mta::seams::TlsReports;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -83,6 +85,8 @@ pub(super) struct Seed<S> {
     pub(super) public_only: bool,
     pub(super) shelf: SharedShelf,
     pub(super) metrics: Arc<PolicyMetrics>,
+    /// Where fetches show how scarce they are.
+    pub(super) pools: Arc<Pressures>,
     /// Who tells domains that their policies can't be had.
     pub(super) reports: Arc<dyn TlsReports + Send + Sync>,
     pub(super) report: Report,
@@ -128,9 +132,13 @@ pub(super) fn run<S: Source>(seed: Seed<S>, asks: mpsc::UnboundedReceiver<Ask>) 
 async fn serve<S: Source>(seed: Seed<S>, mut asks: mpsc::UnboundedReceiver<Ask>) {
     let (changes, to_write) = mpsc::unbounded_channel();
     spawn_local(write_all(seed.directory.clone(), to_write, seed.files.clone()));
+    let [strangers, known] = [seed.strangers, seed.known].map(|max| Line::new(parts(max)));
+    for line in [&strangers, &known] {
+        seed.pools.register(PoolId::Policies, line);
+    }
     let keeper = Rc::new(Keeper {
-        strangers: Line::new(parts(seed.strangers)),
-        known: Line::new(parts(seed.known)),
+        strangers,
+        known,
         begun: Cell::new(0),
         public_only: Cell::new(seed.public_only),
         failures: RefCell::default(),
@@ -149,6 +157,18 @@ async fn serve<S: Source>(seed: Seed<S>, mut asks: mpsc::UnboundedReceiver<Ask>)
             _ = rounds.tick() => keeper.renew().await,
         }
     }
+}
+
+/// Of the zone that has most domains here, the last; `None`: no zone has two more than that of the domain that comes.
+fn last_of_greediest<T>(flights: &BTreeMap<Box<str>, T>, comes: &str) -> Option<Box<str>> {
+    let mut zones = BTreeMap::<Owner, (usize, &str)>::new();
+    for domain in flights.keys() {
+        let zone = zones.entry(Owner::zone(domain)).or_insert((0, domain));
+        *zone = (zone.0 + 1, domain);
+    }
+    let own = zones.get(&Owner::zone(comes)).map_or(0, |zone| zone.0);
+    let (count, last) = zones.into_values().max_by_key(|(count, _)| *count)?;
+    (count > own + 1).then(|| last.into())
 }
 
 /// So many fetches at once, of which one zone has a quarter at most.
@@ -268,14 +288,24 @@ impl<S: Source> Keeper<S> {
             return;
         }
         if !is_known && flights.len() >= STRANGERS_MAX {
-            tell(waiter, || Err("too many policies of domains wait to be fetched".to_owned()));
-            return;
+            let too_many = || Err("too many policies of domains wait to be fetched".to_owned());
+            let Some(last) = last_of_greediest(&flights, &domain) else {
+                tell(waiter, too_many);
+                return;
+            };
+            for waiter in flights.remove(&last).unwrap_or_default() {
+                let _ = waiter.send(too_many());
+            }
         }
         flights.insert(domain.clone(), waiter.into_iter().collect());
         let keeper = Rc::clone(self);
         spawn_local(async move {
             let line = if is_known { &keeper.known } else { &keeper.strangers };
             let permit = line.join(keeper.who(&domain), Standing::Unknown, 1).await;
+            // It left its place to others.
+            if !keeper.flights.borrow().contains_key(&domain) {
+                return;
+            }
             let fetched = keeper.fetch(&domain, public_only).await;
             drop(permit);
             let answer = keeper.note((&domain, id.as_deref()), fetched);

@@ -15,9 +15,10 @@ use crate::mutex::lock;
 use crate::under_way::UnderWay;
 use crate::world::clock::Start;
 use config::{Config, TableCache, TableEntry};
-use lookup::{Backend, Table, Trouble, TroubleKind};
+use lookup::{Asker, Backend, Table, Trouble, TroubleKind};
 use mta::answer::Answer;
 use mta::console::Console;
+use mta::pressure::Level;
 use mta::problems::Conditions;
 use mta::seams::{Found, Tables};
 use std::cell::{Cell, Ref, RefCell};
@@ -258,6 +259,23 @@ impl Registry {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
+    /// How scarce turns at tables are that are asked elsewhere, and the site that has most questions at one of them.
+    pub(crate) fn pressure(&self) -> (Level, Option<(String, u64)>) {
+        let live = self.live();
+        let lists = lock(&self.lists).clone();
+        let remotes = live.values().filter_map(|table| match &table.source {
+            Source::Remote(remote) => Some(remote.pressure()),
+            Source::Local { .. } | Source::Snapshot(..) | Source::Composed => None,
+        });
+        let all = remotes.chain(lists.map(|lists| lists.pressure()));
+        let (mut sum, mut most) = (Level::default(), None);
+        for (level, of_one) in all {
+            sum = sum.and(level);
+            most = most.max(of_one.map(|(site, count)| (count, site)));
+        }
+        (sum, most.map(|(count, site)| (site.to_string(), count)))
+    }
+
     /// The numbers of tables whose answers come from elsewhere, by their names.
     pub(crate) fn numbers(&self) -> TableSets {
         let mut sets = TableSets::default();
@@ -321,7 +339,10 @@ impl LiveTable {
 
 /// The tables as one shard sees them. Clones are the same.
 #[derive(Clone)]
-pub(crate) struct ShardTables(Rc<Seen>);
+pub(crate) struct ShardTables {
+    seen: Rc<Seen>,
+    asker: Asker,
+}
 
 struct Seen {
     registry: Arc<Registry>,
@@ -333,21 +354,22 @@ impl ShardTables {
     pub(crate) fn new(registry: Arc<Registry>) -> ShardTables {
         let generation = registry.generation.load(Ordering::Acquire);
         let live = RefCell::new(registry.live());
-        ShardTables(Rc::new(Seen { registry, generation: Cell::new(generation), live }))
+        let seen = Rc::new(Seen { registry, generation: Cell::new(generation), live });
+        ShardTables { seen, asker: Asker::Ours }
     }
 
     /// All that the process has.
     pub(crate) fn registry(&self) -> &Arc<Registry> {
-        &self.0.registry
+        &self.seen.registry
     }
 
     /// The tables as they are now.
     pub(super) fn live(&self) -> Ref<'_, Arc<Live>> {
-        let generation = self.0.registry.generation.load(Ordering::Acquire);
-        if self.0.generation.replace(generation) != generation {
-            *self.0.live.borrow_mut() = self.0.registry.live();
+        let generation = self.seen.registry.generation.load(Ordering::Acquire);
+        if self.seen.generation.replace(generation) != generation {
+            *self.seen.live.borrow_mut() = self.seen.registry.live();
         }
-        self.0.live.borrow()
+        self.seen.live.borrow()
     }
 }
 
@@ -361,7 +383,7 @@ impl Tables for ShardTables {
                     reads.later(move || table.find(&key))
                 }
             },
-            Some(Source::Remote(remote)) => remote.find(key),
+            Some(Source::Remote(remote)) => remote.find_for(self.asker, key),
             Some(Source::Snapshot(snapshot, reads)) => match snapshot.find_now(key) {
                 Some(found) => Answer::Now(reads.told(found)),
                 None => {
@@ -375,13 +397,17 @@ impl Tables for ShardTables {
         }
     }
 
+    fn asked_for(&self, asker: Asker) -> ShardTables {
+        ShardTables { asker, ..self.clone() }
+    }
+
     fn changes(&self) -> u64 {
-        self.0.registry.generation.load(Ordering::Acquire)
+        self.seen.registry.generation.load(Ordering::Acquire)
     }
 
     fn list(&self, directory: &Path, file: &Path) -> Found {
-        match &*lock(&self.0.registry.lists) {
-            Some(lists) => lists.find(&lists::key(directory, file)),
+        match &*lock(&self.seen.registry.lists) {
+            Some(lists) => lists.find_for(self.asker, &lists::key(directory, file)),
             None => {
                 let text = "no route has `include`";
                 Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, text)))

@@ -6,7 +6,10 @@ mod lanes;
 
 use crate::mutex::lock;
 use lanes::{Crew, Lanes, Next};
+use lookup::Asker;
 use mail::Mono;
+use mta::pressure::{Gauge, Seen};
+use mta::problems::Moment;
 use mta::seams::{Hashed, Hashing, Lane, Overloaded};
 use rustix::time::{ClockId, clock_gettime};
 use std::future::Future;
@@ -110,7 +113,16 @@ impl HashingThreads {
         HashingThreads(Arc::new(Open { desk: Arc::new(desk), threads_max }))
     }
 
-    fn leave(&self, job: Job, is_idle: bool) -> Result<(), Overloaded> {
+    /// Shows how much waits.
+    pub(crate) fn gauge(&self) -> impl Gauge + use<> {
+        let desk = Arc::clone(&self.0.desk);
+        Seen(move |_: Moment| {
+            let (level, most) = desk.lock().lanes.level(desk.now());
+            (level, most.map(|(site, count)| (site.to_string(), count)))
+        })
+    }
+
+    fn leave(&self, job: Job, asker: Asker, is_idle: bool) -> Result<(), Overloaded> {
         let (desk, lane) = (&self.0.desk, job.lane);
         let crew = Crew::of(lane);
         let mut state = desk.lock();
@@ -129,7 +141,7 @@ impl HashingThreads {
                 return Err(Overloaded);
             }
         }
-        state.lanes.push(lane, job, is_idle, desk.now())?;
+        state.lanes.push((lane, asker), job, is_idle, desk.now())?;
         desk.bell(crew).more.notify_one();
         Ok(())
     }
@@ -209,7 +221,7 @@ fn processor_time() -> Duration {
 impl Hashing for HashingThreads {
     fn run<T: Send + 'static>(
         &self,
-        lane: Lane,
+        (lane, asker): (Lane, Asker),
         work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
         let (answer, answered) = oneshot::channel();
@@ -222,20 +234,23 @@ impl Hashing for HashingThreads {
             let _ = answer.send(hashed.answer);
             Some(hashed.is_wasted)
         };
-        let left = self.leave(Job { lane, work: Box::new(work) }, false);
+        let left = self.leave(Job { lane, work: Box::new(work) }, asker, false);
         async move {
             left?;
             answered.await.map_err(|_| Overloaded)
         }
     }
 
-    fn take_turn(&self, lane: Lane) -> impl Future<Output = Result<(), Overloaded>> + 'static {
+    fn take_turn(
+        &self,
+        (lane, asker): (Lane, Asker),
+    ) -> impl Future<Output = Result<(), Overloaded>> + 'static {
         let (answer, answered) = oneshot::channel();
         let work = move || {
             let _ = answer.send(());
             None
         };
-        let left = self.leave(Job { lane, work: Box::new(work) }, true);
+        let left = self.leave(Job { lane, work: Box::new(work) }, asker, true);
         async move {
             left?;
             answered.await.map_err(|_| Overloaded)
@@ -277,7 +292,7 @@ mod tests {
         assert_eq!(hashing.0.desk.lock().prompt.started, 0, "nobody has asked yet");
         let (go, wait_for_go) = mpsc::channel::<()>();
         let (begun, has_begun) = mpsc::channel();
-        let first = hashing.run(Lane::Known, move || {
+        let first = hashing.run((Lane::Known, Asker::Ours), move || {
             begun.send(()).unwrap();
             wait_for_go.recv().unwrap();
             right(0)
@@ -285,7 +300,7 @@ mod tests {
         has_begun.recv().unwrap();
         let mut waiting = Vec::new();
         for n in 1.. {
-            waiting.push(hashing.run(Lane::Known, move || right(n)));
+            waiting.push(hashing.run((Lane::Known, Asker::Ours), move || right(n)));
             if hashing.0.desk.lock().lanes.waiting(Crew::Prompt) < waiting.len() {
                 break;
             }
@@ -297,7 +312,7 @@ mod tests {
         for (n, waiting) in waiting.into_iter().enumerate() {
             assert_eq!(wait(waiting), Ok(n + 1));
         }
-        assert_eq!(wait(hashing.run(Lane::Known, || right(7))), Ok(7));
+        assert_eq!(wait(hashing.run((Lane::Known, Asker::Ours), || right(7))), Ok(7));
         let state = hashing.0.desk.lock();
         assert_eq!((state.prompt.started, state.paced.started), (1, 0));
     }
@@ -307,11 +322,12 @@ mod tests {
         let hashing = HashingThreads::with_threads(1, 1);
         let (go, wait_for_go) = mpsc::channel::<()>();
         let (done, was_done) = mpsc::channel();
-        let first = hashing.run(Lane::Known, move || right(wait_for_go.recv().is_ok()));
-        drop(hashing.run(Lane::Known, move || right(done.send(()).is_ok())));
+        let first =
+            hashing.run((Lane::Known, Asker::Ours), move || right(wait_for_go.recv().is_ok()));
+        drop(hashing.run((Lane::Known, Asker::Ours), move || right(done.send(()).is_ok())));
         go.send(()).unwrap();
         assert_eq!(wait(first), Ok(true));
-        assert_eq!(wait(hashing.run(Lane::Known, || right(7))), Ok(7));
+        assert_eq!(wait(hashing.run((Lane::Known, Asker::Ours), || right(7))), Ok(7));
         assert!(was_done.try_recv().is_err());
     }
 
@@ -319,12 +335,12 @@ mod tests {
     fn a_known_client_is_done_with_while_all_others_wait() {
         let hashing = HashingThreads::with_threads(1, 1);
         let (go, wait_for_go) = mpsc::channel::<()>();
-        let guess = hashing.run(Lane::Suspect, move || {
+        let guess = hashing.run((Lane::Suspect, Asker::Ours), move || {
             wait_for_go.recv().unwrap();
             Hashed { answer: (), is_wasted: true }
         });
-        let other = hashing.run(Lane::Stranger, || right(1));
-        assert_eq!(wait(hashing.run(Lane::Known, || right(2))), Ok(2));
+        let other = hashing.run((Lane::Stranger, Asker::Ours), || right(1));
+        assert_eq!(wait(hashing.run((Lane::Known, Asker::Ours), || right(2))), Ok(2));
         go.send(()).unwrap();
         assert_eq!(wait(guess), Ok(()));
         assert_eq!(wait(other), Ok(1), "so little is owed that it is no rest");

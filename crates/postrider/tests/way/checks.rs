@@ -102,6 +102,7 @@ fn mail_of_others_does_not_wait_for_many_clients_slow_keys() {
             }
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(node.pressure("check_questions").is_some());
         let begun = node.age();
         let good = message("jo@good.test", &[]);
         let reply = deliver(&node, host(200, 1), "jo@good.test", &good).await;

@@ -12,18 +12,18 @@ const ROUTES: &str = "[[route]]\ndomains = [\"ours.test\"]\nmaildir = { path = \
                       [[route]]\nsmtp = { hosts = [\"192.0.2.1:25\"] }\n";
 
 /// A hundred networks: /64s of one /48, and IPv4 addresses far apart.
-fn hostile(n: u16) -> IpAddr {
+pub(crate) fn hostile(n: u16) -> IpAddr {
     match n % 2 {
         0 => Ipv6Addr::new(0x2001, 0xdb8, 7, n / 2 % 50, 0, 0, 0, 9).into(),
         _ => Ipv4Addr::new(198, 18, (n / 2 % 50) as u8, 9).into(),
     }
 }
 
-fn healthy(n: u8) -> IpAddr {
+pub(crate) fn healthy(n: u8) -> IpAddr {
     Ipv4Addr::new(203, 0, n, 7).into()
 }
 
-fn with(listener: &str) -> String {
+pub(crate) fn with(listener: &str) -> String {
     config(ROUTES).replace("relay_from", &format!("{listener}\nrelay_from"))
 }
 
@@ -60,6 +60,8 @@ fn idle_sessions_of_a_hundred_networks_give_way_to_others() {
             "421 4.3.2 relay.test Too many sessions; try again later"
         );
         assert!(node.metrics.sessions_displaced.get() >= 20);
+        let shown = node.pressure("sessions").expect("it is shown");
+        assert!(shown.contains("holds most"), "{shown}");
         // Clients that may relay have a tenth, whatever strangers do.
         let mut friend = Client::connect(&node, FRIEND).await;
         let said = friend.send("me@s.test", &["x@far.test"], CONTENT).await;
@@ -214,12 +216,15 @@ fn handshakes_of_a_hundred_networks_give_way_to_others() {
             assert!(node.age() - before < Duration::from_secs(1));
             sleep(Duration::from_millis(200)).await;
         }
+        assert!(node.pressure("tls_handshakes").is_some());
         // A network has ten at most, whoever it is.
         let before = node.shared.handshakes.count();
         let own: Vec<Client> = (0..30).map(|_| Client::open(&node, healthy(200))).collect();
         sleep(Duration::from_millis(1)).await;
         assert!(node.shared.handshakes.count() <= before.max(90) + 10);
-        drop(own);
+        drop((own, idle));
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(node.pressure("tls_handshakes"), None);
     });
 }
 
@@ -229,7 +234,7 @@ fn checking(checks: &str) -> String {
     with(&listener)
 }
 
-async fn rcpt(node: &Node, from: IpAddr, sender: &str) -> String {
+pub(crate) async fn rcpt(node: &Node, from: IpAddr, sender: &str) -> String {
     let mut client = Client::connect(node, from).await;
     client.say(&format!("MAIL FROM:<{sender}>")).await;
     client.say("RCPT TO:<jo@ours.test>").await

@@ -35,6 +35,7 @@ mod outcome;
 mod owners;
 mod peer;
 mod policies;
+mod pools;
 mod repeated_data;
 mod report;
 mod rights;

@@ -12,7 +12,8 @@ use mta::custody::{LogCondition, LogPort, shard_of};
 use mta::event::{Event, EventSink, json};
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::Metrics;
-use mta::seams::{Spawn as _, World as _};
+use mta::problems::{Moment, Problem};
+use mta::seams::{Spawn as _, Time as _, World as _};
 use mta::shaping::Rules;
 use mta::shard::{Shard, ShardParts};
 use mta::shared::Shared;
@@ -86,6 +87,8 @@ pub(crate) struct Node {
     said: Rc<Said>,
     /// The log takes no requests while this is so.
     pub(crate) log_stands: Rc<Cell<bool>>,
+    /// Those who press shall stop.
+    is_quiet: Cell<bool>,
 }
 
 /// A configuration file: a listener that may relay, and `routes`.
@@ -194,6 +197,7 @@ impl Node {
             metrics,
             said,
             log_stands,
+            is_quiet: Cell::new(false),
         }
     }
 
@@ -259,6 +263,29 @@ impl Node {
         self.shared.sessions[0].fetch_add(1, Ordering::Relaxed);
         self.post(ShardMessage::Connection { accepted: theirs, peer, listener: 0 });
         ours
+    }
+
+    /// Those who press on it stop.
+    pub(crate) fn be_quiet(&self) {
+        self.is_quiet.set(true);
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.is_quiet.get()
+    }
+
+    /// What is wrong now.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
+        let time = self.world.time();
+        self.shared.problems.ask(Moment { mono: time.now(), wall: time.wall() })
+    }
+
+    /// What is said of a pool that is under pressure.
+    pub(crate) fn pressure(&self, pool: &str) -> Option<String> {
+        let problems = self.problems().into_iter();
+        let mut of_pool =
+            problems.filter(|problem| problem.kind == "pool" && problem.about == pool);
+        of_pool.next().map(|problem| problem.text)
     }
 
     /// What the shard answers an operator, all parts of it.

@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 const ROUTES: &str = "[[route]]\ndomains = [\"ours.test\"]\nmaildir = { path = \"/mail/{local}\" }";
-const SERVICE: &str = "192.0.2.10:10023";
+pub(crate) const SERVICE: &str = "192.0.2.10:10023";
 
 /// A service that does what the recipient's local part says, and what became of it.
 #[derive(Clone, Default)]
-struct Script {
+pub(crate) struct Script {
     questions: Rc<RefCell<Vec<String>>>,
     connections: Rc<Cell<usize>>,
     open: Rc<Cell<usize>>,
@@ -23,7 +23,7 @@ struct Script {
 }
 
 impl Script {
-    fn serve(&self, world: &TestWorld) {
+    pub(crate) fn serve(&self, world: &TestWorld) {
         let script = self.clone();
         let address: SocketAddr = SERVICE.parse().expect("an address");
         world.serve(address, move |stream| {

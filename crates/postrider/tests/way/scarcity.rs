@@ -82,6 +82,8 @@ fn a_hundred_dead_zones_keep_no_others_from_being_found_for_long() {
             node.world.set_unanswered(&format!("dead{zone}.test"));
         }
         flood(&node, |n| format!("d{n}.dead{}.test", n % 100), 1_000).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(node.pressure("dns_lookups").is_some_and(|text| text.contains("dead")));
         // Each was silent once by then, and all of them are doubtful.
         tokio::time::sleep(Duration::from_secs(120)).await;
         let longest = served(&node, 60).await;
@@ -238,7 +240,9 @@ async fn beside_tarpits(step: &'static str) -> Duration {
     }
     flood(&node, |n| format!("d{n}.wild.test"), 60).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    served(&node, 20).await
+    let longest = served(&node, 20).await;
+    assert!(node.pressure("connections").is_some(), "{step}");
+    longest
 }
 
 #[test]

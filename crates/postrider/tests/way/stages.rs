@@ -8,6 +8,7 @@ use mail::{Mailbox, Notify, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Resolved, Session, Stage, StageKind, Transaction};
+use mta::pressure::Pressures;
 use mta::seams::{Time as _, World as _};
 use spool::memdisk::MemDisk;
 use std::any::Any;
@@ -78,6 +79,7 @@ impl StageKind<TestWorld> for Scripted {
         _config: &Config,
         _world: &TestWorld,
         _console: &Rc<dyn Console>,
+        _pools: &Pressures,
     ) -> Vec<Placed> {
         vec![Placed { line: self.line, stage: Rc::new(self.clone()) }]
     }

@@ -10,7 +10,7 @@ use authenticators::TestAuthenticators;
 use bytes::Bytes;
 use config::{ClientCertificates, TableEntry};
 use dns::TestDns;
-use lookup::{Entry, Trouble};
+use lookup::{Asker, Entry, Trouble};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
@@ -324,7 +324,7 @@ pub(crate) struct HashingHere {
 impl Hashing for HashingHere {
     fn run<T: Send + 'static>(
         &self,
-        lane: Lane,
+        (lane, _): (Lane, Asker),
         work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
         let hashed = work();
@@ -332,7 +332,10 @@ impl Hashing for HashingHere {
         std::future::ready(Ok(hashed.answer))
     }
 
-    fn take_turn(&self, lane: Lane) -> impl Future<Output = Result<(), Overloaded>> + 'static {
+    fn take_turn(
+        &self,
+        (lane, _): (Lane, Asker),
+    ) -> impl Future<Output = Result<(), Overloaded>> + 'static {
         self.turns.borrow_mut().push(lane);
         std::future::ready(Ok(()))
     }

@@ -26,6 +26,7 @@ fn strangers_who_do_not_bind_give_way_and_peers_bind() {
         }
         // From an address that nobody knows.
         Caller::bound_from(&node, [192, 0, 2, 77].into()).await.transfer(MESSAGE).await;
+        assert!(node.pressure("unbound_associations").is_some());
         let mut open = 0;
         for stream in &mut silent {
             let end = tokio::time::timeout(Duration::from_millis(1), stream.read(&mut [0])).await;

@@ -140,7 +140,8 @@ impl<W: World> Session<W> {
     pub(super) fn terms(&self, submission: &Submission) -> LoginTerms {
         let local = self.stream.as_ref().and_then(|stream| stream.local_addr().ok());
         let remote = self.entrance.session().client().address;
-        LoginTerms { remote, local, patience: submission.logins.patience }
+        let (patience, is_known) = (submission.logins.patience, self.entrance.is_known());
+        LoginTerms { remote, local, patience, is_known }
     }
 
     async fn go_on(

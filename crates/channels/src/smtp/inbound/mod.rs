@@ -28,6 +28,7 @@ use mail::Wall;
 pub(crate) use milters::{Milter, OnFailure};
 use mta::console::Console;
 use mta::ingress::{Entrance, Handler, Protocol, Stage};
+use mta::pressure::Pressures;
 use mta::seams::{Net, Task, World};
 pub(crate) use seal::Seal;
 use session::Session;
@@ -56,7 +57,12 @@ impl<W: World> Protocol<W> for Inbound {
         self.0
     }
 
-    fn handler(&self, config: &Config, listener: &Arc<Listener>) -> Rc<dyn Handler<W>> {
+    fn handler(
+        &self,
+        config: &Config,
+        listener: &Arc<Listener>,
+        _pools: &Pressures,
+    ) -> Rc<dyn Handler<W>> {
         // Made by this protocol's section of the schema, or no listener has its kind.
         let told = listener.protocol.of::<SmtpListener>();
         let server = ServerConfig {

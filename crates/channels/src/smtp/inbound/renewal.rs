@@ -23,6 +23,7 @@ impl<W: World> Session<W> {
                 remote: self.entrance.session().client().address,
                 local: None,
                 patience: Duration::ZERO,
+                is_known: true,
             },
         };
         let logins = submission.as_ref().map(|submission| &submission.logins);

@@ -6,6 +6,7 @@ use auth::sasl::client::{Credentials, Exchange, Mechanism, Wrong};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use config::TableEntry;
+use lookup::Asker;
 use mail::{Class, Culprit, EnhancedStatus, Failure};
 use mta::delivery::Slot;
 use mta::routing::hosts::Host;
@@ -124,8 +125,8 @@ async fn answered<W: World>(
         // It hashes the password thousands of times: no shard waits for that.
         Mechanism::ScramSha256 => {
             let hashing = slot.world().hashing();
-            let done =
-                hashing.run(Lane::Known, move || Hashed { answer: answer(), is_wasted: false });
+            let of = (Lane::Known, Asker::Ours);
+            let done = hashing.run(of, move || Hashed { answer: answer(), is_wasted: false });
             let done = done.await;
             done.map_err(|_| Ended::Overloaded)?
         }

@@ -10,8 +10,10 @@ use super::keys::{By, Subject};
 use config::{Config, Reader, StageEntry, StageSection, StageSettings, TableEntry};
 use mail::{Mailbox, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
+use mta::clients::asker_of;
 use mta::console::Console;
 use mta::ingress::{Placed, Resolved, Stage, StageKind, Transaction, no_answer};
+use mta::pressure::Pressures;
 use mta::seams::{Tables, World};
 use mta::tables::{FoundKey, LookupKey, find_first};
 use schemars::JsonSchema;
@@ -129,7 +131,13 @@ fn rules(config: &Config) -> impl Iterator<Item = &Rule> {
 pub(crate) struct Accesses;
 
 impl<W: World> StageKind<W> for Accesses {
-    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed> {
+    fn stages(
+        &self,
+        config: &Config,
+        world: &W,
+        console: &Rc<dyn Console>,
+        _pools: &Pressures,
+    ) -> Vec<Placed> {
         let Some(first) = entries(config).next() else { return Vec::new() };
         // One stage for all: what one rule permits, no later one is asked about.
         let rules = rules(config).cloned().collect();
@@ -192,7 +200,8 @@ impl<T: Tables + Clone> Question<T> {
             sender: self.transaction.sender.as_ref(),
             recipient: &self.recipient.mailbox,
         };
-        find_first(&asker.tables, &rule.table, rule.keys(&subject)).then(move |found| {
+        let tables = asker.tables.asked_for(asker_of(client.address.ip()));
+        find_first(&tables, &rule.table, rule.keys(&subject)).then(move |found| {
             let outcome = match (found, self.asker.rules.get(at)) {
                 (Ok(Some(found)), Some(rule)) => self.obey(rule, &found),
                 (Ok(_), Some(rule)) => self.unlisted(rule),

@@ -21,6 +21,8 @@ use mta::answer::{Answer, Decision};
 use mta::clients::network_of;
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction, observed};
+use mta::pools::PoolId;
+use mta::pressure::Pressures;
 use mta::seams::{DomainReports as _, Time, World};
 use sealing::{Sealer, Verified};
 use std::rc::Rc;
@@ -31,11 +33,20 @@ use turns::{ALL_AT_ONCE_MAX, Lines};
 pub(crate) struct Checking;
 
 impl<W: World> StageKind<W> for Checking {
-    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed> {
+    fn stages(
+        &self,
+        config: &Config,
+        world: &W,
+        console: &Rc<dyn Console>,
+        pools: &Pressures,
+    ) -> Vec<Placed> {
         if lookups_at_once(config) == 0 {
             return Vec::new();
         }
         let lines = Rc::new(Lines::default());
+        for turns in [&lines.checks, &lines.policies, &lines.names] {
+            pools.register(PoolId::CheckQuestions, turns.line());
+        }
         let names = ClientNames { world: world.clone(), lines: Rc::clone(&lines) };
         let stage =
             Checker { world: world.clone(), server: Arc::from(config.hostname.as_str()), lines };

@@ -74,6 +74,10 @@ impl Turns {
         Turns { line, next: Cell::new(0), zones: RefCell::new(Standings::new(ZONES_MAX)) }
     }
 
+    pub(super) fn line(&self) -> &Arc<Line> {
+        &self.line
+    }
+
     /// For one check of a message of this client.
     pub(super) fn of(&self, client: IpAddr) -> Turn<'_> {
         let number = self.next.get();

@@ -18,6 +18,7 @@ use message::Message;
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Session, Stage, StageKind, Transaction};
+use mta::pressure::Pressures;
 use mta::seams::{Time, World};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -40,7 +41,13 @@ const CONTENT_PATIENCE: Duration = Duration::from_secs(500);
 pub(crate) struct Milters;
 
 impl<W: World> StageKind<W> for Milters {
-    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed> {
+    fn stages(
+        &self,
+        config: &Config,
+        world: &W,
+        console: &Rc<dyn Console>,
+        _pools: &Pressures,
+    ) -> Vec<Placed> {
         if milter_connections(config) == 0 {
             return Vec::new();
         }

@@ -12,6 +12,7 @@ use mail::{Recipient, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Placed, Resolved, Stage, StageKind, Transaction};
+use mta::pressure::Pressures;
 use mta::seams::{Endpoint, Time, World};
 use request::Request;
 use schemars::JsonSchema;
@@ -134,12 +135,18 @@ impl StageSettings for Policy {
 pub(crate) struct Policies;
 
 impl<W: World> StageKind<W> for Policies {
-    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed> {
+    fn stages(
+        &self,
+        config: &Config,
+        world: &W,
+        console: &Rc<dyn Console>,
+        pools: &Pressures,
+    ) -> Vec<Placed> {
         let stage = |line: u32, policy: &Policy| Placed {
             line,
             stage: Rc::new(PolicyStage(Rc::new(Asker {
                 run: world.time().random(),
-                service: Service::new(world, policy),
+                service: Service::new(world, policy, pools),
                 console: Rc::clone(console),
                 is_silent: Cell::new(false),
                 policy: policy.text.clone(),
@@ -198,7 +205,7 @@ impl<W: World> Asker<W> {
         recipient: &Recipient,
         request: Vec<u8>,
     ) -> Result<Option<Resolved>, Refusal> {
-        let answer = self.service.ask(&request).await;
+        let answer = self.service.ask(&transaction.session, &request).await;
         let action = answer.and_then(|answer| read_answer(&answer));
         self.note(action.as_ref().err());
         let action = match action {

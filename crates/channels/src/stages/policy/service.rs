@@ -2,13 +2,17 @@
 
 use super::Policy;
 use mta::alarm::Alarm;
+use mta::ingress::Session;
+use mta::line::{Line, Owner, Parts, Standing, Who};
+use mta::pools::PoolId;
+use mta::pressure::Pressures;
 use mta::seams::{Egress, Endpoint, Net, Stream, Time, World};
 use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// No answer is longer.
 const ANSWER_BYTES_MAX: usize = 4 * 1024;
@@ -18,8 +22,8 @@ pub(super) struct Service<W: World> {
     world: W,
     endpoint: Endpoint,
     timeout: Duration,
-    /// Questions at once.
-    places: Semaphore,
+    /// For questions, so many at once: clients take turns.
+    line: Arc<Line>,
     idle: RefCell<Vec<<W::Net as Net>::Stream>>,
 }
 
@@ -33,25 +37,31 @@ impl<W: World> fmt::Display for Service<W> {
 }
 
 impl<W: World> Service<W> {
-    pub(super) fn new(world: &W, policy: &Policy) -> Service<W> {
+    pub(super) fn new(world: &W, policy: &Policy, pools: &Pressures) -> Service<W> {
+        let places = u64::from(policy.text.max_connections);
+        // Each is short: one that comes needs no place that is kept for it.
+        let line = Line::new(Parts::equal(places));
+        pools.register(PoolId::PolicyQuestions, &line);
         Service {
             world: world.clone(),
             endpoint: policy.endpoint.clone(),
             timeout: policy.text.timeout.get(),
-            places: Semaphore::new(policy.text.max_connections as usize),
+            line,
             idle: RefCell::default(),
         }
     }
 
-    /// The answer to a request.
+    /// The answer to a request about a client.
     ///
     /// # Errors
     /// Why there is none, for people.
-    pub(super) async fn ask(&self, request: &[u8]) -> Result<String, String> {
+    pub(super) async fn ask(&self, session: &Session, request: &[u8]) -> Result<String, String> {
         let deadline = self.world.time().now() + self.timeout;
+        // Networks of one site take turns with each other, and sites with other sites.
+        let client = session.client().address.ip();
+        let who = Who::new(0, 0).of(Owner::network(client)).within(Owner::site(client));
         let exchange = async {
-            // It is never closed.
-            let _place = self.places.acquire().await;
+            let _place = self.line.join(who, Standing::Good, 1).await;
             self.exchange(request).await
         };
         let mut alarm = Alarm::new(self.world.time().clone());

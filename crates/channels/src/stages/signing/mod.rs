@@ -24,6 +24,7 @@ use mta::ingress::{
     Draft, Observer, Placed, SignedFields, Stage, StageKind, Transaction, observed,
 };
 use mta::metrics::Metrics;
+use mta::pressure::Pressures;
 use mta::seams::{Time as _, World};
 use settings::{HandedInBy, Keys, NoKey};
 use std::rc::Rc;
@@ -43,7 +44,13 @@ const NO_KEY: Refusal =
 pub(crate) struct Signing;
 
 impl<W: World> StageKind<W> for Signing {
-    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed> {
+    fn stages(
+        &self,
+        config: &Config,
+        world: &W,
+        console: &Rc<dyn Console>,
+        _pools: &Pressures,
+    ) -> Vec<Placed> {
         let entries = config.stages.iter().filter(|entry| entry.key == SignerText::KEY);
         let signers: Vec<_> = entries.map(|entry| Arc::clone(&entry.settings)).collect();
         let refuses = |listener: &Arc<Listener>| signing_of(listener).refuses_unsigned;

@@ -9,6 +9,7 @@ use mail::{FieldWatch, Refusal, Wall};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction, observed};
+use mta::pressure::Pressures;
 use mta::seams::{Time as _, World};
 use mta::steering::{HOLD_MAX, Steering};
 use mta::window::Window;
@@ -20,7 +21,13 @@ use std::sync::Arc;
 pub(crate) struct Steerings;
 
 impl<W: World> StageKind<W> for Steerings {
-    fn stages(&self, config: &Config, world: &W, _console: &Rc<dyn Console>) -> Vec<Placed> {
+    fn stages(
+        &self,
+        config: &Config,
+        world: &W,
+        _console: &Rc<dyn Console>,
+        _pools: &Pressures,
+    ) -> Vec<Placed> {
         let is_obeyed = config.listeners.iter().any(|one| !one.steering_from.is_empty());
         if config.steering.fields.is_empty() || !is_obeyed {
             return Vec::new();

@@ -5,6 +5,7 @@ use crate::smtp::Exempt;
 use config::TableEntry;
 use lookup::Trouble;
 use mail::Recipient;
+use mta::clients::asker_of;
 use mta::ingress::Transaction;
 use mta::seams::Tables;
 use mta::tables::find_first;
@@ -21,6 +22,7 @@ impl Exempt {
         transaction: &Transaction,
         recipient: &Recipient,
     ) -> Result<bool, Trouble> {
+        let tables = &tables.asked_for(asker_of(transaction.session.client().address.ip()));
         let subject = Subject {
             client: Some(transaction.session.client().address.ip()),
             helo: None,

@@ -19,6 +19,8 @@ use mta::console::Console;
 use mta::ingress::{
     Draft, Observer, OwnDomains, Placed, Resolved, Session, Stage, StageKind, Transaction,
 };
+use mta::pools::PoolId;
+use mta::pressure::Pressures;
 use mta::seams::{Spawn as _, World};
 use parts::Parts;
 use questions::OfSenders;
@@ -48,7 +50,13 @@ pub fn asks_for_greylisting(config: &Config) -> bool {
 pub(crate) struct StrangerChecks;
 
 impl<W: World> StageKind<W> for StrangerChecks {
-    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed> {
+    fn stages(
+        &self,
+        config: &Config,
+        world: &W,
+        console: &Rc<dyn Console>,
+        pools: &Pressures,
+    ) -> Vec<Placed> {
         if !is_asked_for(config) {
             return Vec::new();
         }
@@ -60,6 +68,8 @@ impl<W: World> StageKind<W> for StrangerChecks {
             of_senders: OfSenders::new(),
             of_lists: lists::line(),
         });
+        pools.register(PoolId::SenderQuestions, parts.of_senders.line());
+        pools.register(PoolId::ListQuestions, &parts.of_lists);
         let desks = config.listeners.iter().filter_map(|listener| {
             let desk = Desk::new(Rc::clone(&parts), strangers_of(listener)?);
             Some((Arc::clone(&listener.name), Rc::new(desk)))

@@ -45,6 +45,10 @@ impl OfSenders {
         OfSenders { line: Line::new(parts), zones: RefCell::new(Standings::new(ZONES_MAX)) }
     }
 
+    pub(super) fn line(&self) -> &Arc<Line> {
+        &self.line
+    }
+
     /// Questions about the sender of one message.
     pub(super) fn of<'a, W: World>(&'a self, world: &'a W, client: IpAddr) -> Questions<'a, W> {
         let until = world.time().now() + CHECKS_TIME_MAX;

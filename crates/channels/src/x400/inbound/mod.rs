@@ -10,6 +10,8 @@ mod unreadable;
 use super::settings::{P1Listener, P1Text};
 use config::{Config, Listener, ProtocolSection, X400};
 use mta::ingress::{Entrance, Handler, Protocol};
+use mta::pools::PoolId;
+use mta::pressure::Pressures;
 use mta::seams::{Net, Task, World};
 use session::Session;
 use std::any::Any;
@@ -27,15 +29,21 @@ impl<W: World> Protocol<W> for P1 {
         P1Text::KIND
     }
 
-    fn handler(&self, _: &Config, listener: &Arc<Listener>) -> Rc<dyn Handler<W>> {
+    fn handler(
+        &self,
+        _config: &Config,
+        listener: &Arc<Listener>,
+        pools: &Pressures,
+    ) -> Rc<dyn Handler<W>> {
         let told = listener.protocol.of::<P1Listener>();
         let x400 = told.map(|told| Arc::clone(&told.x400));
         let settings = ResponderSettings {
             t_selectors: told.map(|told| told.t_selectors.clone()).unwrap_or_default(),
             ..ResponderSettings::default()
         };
-        let listener = Arc::clone(listener);
-        Rc::new(P1Handler { x400, settings, listener, shares: Shares::default() })
+        let (listener, shares) = (Arc::clone(listener), Shares::default());
+        pools.register(PoolId::Unbound, shares.unbound.count());
+        Rc::new(P1Handler { x400, settings, listener, shares })
     }
 }
 

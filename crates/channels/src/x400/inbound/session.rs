@@ -17,6 +17,7 @@ use mta::console::Quoted;
 use mta::ingress::{Entrance, Intake, Sender};
 #[cfg(feature = "planted")]
 use mta::planted::Planted;
+use mta::pools::PoolId;
 use mta::seams::{Net, Stream, World};
 use mta::services::SCRATCH_BYTES;
 use mta::stopping::{StopGuard, Stopping};
@@ -145,6 +146,9 @@ impl<W: World> Session<W> {
         let client = self.client();
         if !self.x400.peers.iter().any(|peer| peer.is_known_at(client)) {
             self.place = self.shares.unbound.enter(client);
+            if self.place.as_ref().is_some_and(Place::has_displaced) {
+                self.entrance.note_turned_away(PoolId::Unbound);
+            }
         }
         // An error here is the peer's going away; what it had begun is dropped with the session.
         let _ = self.serve().await;

@@ -1,10 +1,14 @@
 //! Associations that have not bound: strangers may have few of them, and hold no place that a peer could have.
 
 use mta::clients::network_of;
+use mta::pressure::{Gauge, Level};
+use mta::problems::Moment;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
@@ -18,7 +22,22 @@ const KNOWN_MAX: usize = 256;
 
 /// Those of one listener on one shard, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Unbound(RefCell<Waiting>);
+pub(super) struct Unbound {
+    waiting: RefCell<Waiting>,
+    count: Arc<Count>,
+}
+
+/// How many there are, for others to see.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Gauge for Count {
+    fn level(&self, _now: Moment) -> Level {
+        // Nobody waits: others give way.
+        let used = self.0.load(Ordering::Relaxed);
+        Level { used, max: UNBOUND_MAX as u64, ..Level::default() }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -34,12 +53,18 @@ pub(super) struct Place {
     of: Rc<Unbound>,
     number: u64,
     given_up: oneshot::Receiver<()>,
+    has_displaced: bool,
 }
 
 impl Unbound {
+    /// How many there are.
+    pub(super) fn count(&self) -> &Arc<Count> {
+        &self.count
+    }
+
     /// A peer has bound from there.
     pub(super) fn note_bound(&self, client: IpAddr) {
-        let (network, known) = (network_of(client), &mut self.0.borrow_mut().known);
+        let (network, known) = (network_of(client), &mut self.waiting.borrow_mut().known);
         known.retain(|one| *one != network);
         known.push_back(network);
         if known.len() > KNOWN_MAX {
@@ -51,7 +76,7 @@ impl Unbound {
     /// `None`: peers have bound from there.
     pub(super) fn enter(self: &Rc<Self>, client: IpAddr) -> Option<Place> {
         let network = network_of(client);
-        let mut waiting = self.0.borrow_mut();
+        let mut waiting = self.waiting.borrow_mut();
         if waiting.known.contains(&network) {
             return None;
         }
@@ -67,6 +92,7 @@ impl Unbound {
                 networks.max_by_key(|one| count_of(&waiting.places, *one))
             }
         };
+        let has_displaced = greediest.is_some();
         if let Some(at) =
             greediest.and_then(|of| waiting.places.iter().position(|(_, one, _)| *one == of))
         {
@@ -77,11 +103,17 @@ impl Unbound {
         let number = waiting.next;
         waiting.next += 1;
         waiting.places.push((number, network, give_way));
-        Some(Place { of: Rc::clone(self), number, given_up })
+        self.count.0.store(waiting.places.len() as u64, Ordering::Relaxed);
+        Some(Place { of: Rc::clone(self), number, given_up, has_displaced })
     }
 }
 
 impl Place {
+    /// Whether another had to give way for it.
+    pub(super) fn has_displaced(&self) -> bool {
+        self.has_displaced
+    }
+
     /// Ready once another needs it.
     pub(super) fn poll_given_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         std::pin::Pin::new(&mut self.given_up).poll(cx).map(drop)
@@ -90,7 +122,9 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.of.0.borrow_mut().places.retain(|(number, ..)| *number != self.number);
+        let places = &mut self.of.waiting.borrow_mut().places;
+        places.retain(|(number, ..)| *number != self.number);
+        self.of.count.0.store(places.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -140,7 +174,7 @@ mod tests {
             places.extend(unbound.enter(stranger(number % 20)));
         }
         assert!(!is_given_up(&mut one), "others have more");
-        assert_eq!(unbound.0.borrow().places.len(), UNBOUND_MAX);
+        assert_eq!(unbound.waiting.borrow().places.len(), UNBOUND_MAX);
         let waiting = places.len() - count_given_up(&mut places);
         assert_eq!(waiting, UNBOUND_MAX - 1);
         // A thousand networks with one each: the oldest.

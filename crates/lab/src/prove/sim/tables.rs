@@ -6,7 +6,7 @@ use super::executor::{Executor, Group};
 use super::plant::Plant;
 use config::TableEntry;
 use lookup::{
-    Answers, Cache, Cached, Desk, DeskLimits, Entry, Request, RequestId, Ticket, Trouble,
+    Answers, Asker, Cache, Cached, Desk, DeskLimits, Entry, Request, RequestId, Ticket, Trouble,
 };
 use mail::Mono;
 use mta::answer::Answer;
@@ -137,7 +137,7 @@ impl Clerk {
         let ticket = Ticket(self.next_ticket.get());
         self.next_ticket.set(ticket.0 + 1);
         let (answer, answered) = oneshot::channel();
-        let taken = self.desk.borrow_mut().handle_question(self.now(), key, ticket);
+        let taken = self.desk.borrow_mut().handle_question(self.now(), key, (ticket, Asker::Ours));
         match taken {
             Ok(()) => drop(self.waiters.borrow_mut().insert(ticket, answer)),
             // The other end is there still.

@@ -184,7 +184,7 @@ fn there_is_a_limit_on_what_is_counted_and_what_is_in_force() {
     }
     assert!(world.hear(0, "stop", "one more"), "that is told");
     assert!(!world.hear(0, "stop", "another"), "once");
-    assert!(world.book.trouble(Wall(0)).is_some() && world.book.trouble(TOLD_NO_MORE).is_none());
+    assert!(world.book.lacked_room(Wall(0)) && !world.book.lacked_room(TOLD_NO_MORE));
     assert_eq!(world.book.effects().count(), EFFECTS_MAX);
     let news = world.book.take_news();
     assert_eq!(news.len(), NEWS_MAX);
@@ -214,7 +214,7 @@ fn next_hops_that_are_nobodys_leave_room_for_providers_and_each_other() {
         hear_hop(&mut world, 0, &format!("mx.wild{n}.test"));
     }
     assert_eq!(world.book.effects().count(), HOPS_MAX, "of a thousand zones");
-    assert!(world.book.trouble(Wall(0)).is_some());
+    assert!(world.book.lacked_room(Wall(0)));
     for n in 0..EFFECTS_MAX {
         assert!(world.hear(0, "stop", &format!("ip-{n}")), "a provider's rule has an effect");
     }

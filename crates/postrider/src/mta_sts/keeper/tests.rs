@@ -106,6 +106,7 @@ fn with_fetches<F: Future<Output = ()>>(
         public_only: false,
         shelf: SharedShelf::default(),
         metrics: Arc::default(),
+        pools: Arc::default(),
         reports: Arc::new(NoTlsReports),
         report: Arc::new(|_| {}),
         files: StateFiles::new(&Arc::new(ConsoleLog::stderr(Level::Error))),
@@ -180,6 +181,20 @@ fn a_zone_of_slow_web_servers_leaves_fetches_for_others() {
         assert_eq!(begun, 1, "its share");
         drop(slow);
     });
+}
+
+#[test]
+fn zones_that_fill_the_line_leave_places_to_others() {
+    let mut flights = BTreeMap::new();
+    for n in 0..10 {
+        flights.insert(format!("d{n}.wild.test").into_boxed_str(), ());
+        flights.insert(format!("d.tame{n}.test").into_boxed_str(), ());
+    }
+    let last = |comes| last_of_greediest(&flights, comes);
+    assert_eq!(last("near.test").as_deref(), Some("d9.wild.test"));
+    assert_eq!(last("d11.wild.test"), None, "it has most itself");
+    flights.retain(|domain, ()| !domain.ends_with(".wild.test"));
+    assert_eq!(last_of_greediest(&flights, "near.test"), None, "all have one");
 }
 
 #[test]

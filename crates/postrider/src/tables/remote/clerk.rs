@@ -5,10 +5,12 @@ use super::shared::{Said, Shared};
 use crate::mutex::lock;
 use crate::world::clock::{Clock, seed_of, wall_now};
 use lookup::{
-    Answers, Backend, Cached, Desk, DeskLimits, Judgement, Request, RequestId, Ticket, Trouble,
+    Answers, Asker, Backend, Cached, Desk, DeskLimits, Judgement, Request, RequestId, Ticket,
+    Trouble,
 };
 use mta::alarm::Alarm;
-use mta::console::{Console, Level};
+use mta::console::{self, Console};
+use mta::pressure::Level;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +25,7 @@ const NOTES_MAX: usize = 256;
 #[derive(Debug)]
 pub(super) enum Note {
     /// A question.
-    Ask { key: Box<str>, ticket: Ticket, answer: oneshot::Sender<Said> },
+    Ask { key: Box<str>, ticket: Ticket, asker: Asker, answer: oneshot::Sender<Said> },
     /// Nobody waits for its answer any more.
     Abandon(Ticket),
     /// What was said of this key, or of all, counts no more.
@@ -39,6 +41,7 @@ pub(super) struct Clerk {
     backend: Rc<dyn Backend>,
     console: Arc<dyn Console + Send + Sync>,
     desk: Desk,
+    requests_max: u64,
     clock: Clock,
     waiters: BTreeMap<Ticket, oneshot::Sender<Said>>,
     requests: JoinSet<Done>,
@@ -59,6 +62,7 @@ impl Clerk {
             backend,
             console,
             desk: Desk::new(limits),
+            requests_max: limits.requests_max as u64,
             clock,
             waiters: BTreeMap::new(),
             requests: JoinSet::new(),
@@ -93,7 +97,9 @@ impl Clerk {
 
     fn handle_note(&mut self, note: Note) {
         match note {
-            Note::Ask { key, ticket, answer } => self.handle_question(&key, ticket, answer),
+            Note::Ask { key, ticket, asker, answer } => {
+                self.handle_question(&key, (ticket, asker), answer);
+            }
             Note::Abandon(ticket) => {
                 self.waiters.remove(&ticket);
                 self.desk.handle_abandoned(ticket);
@@ -102,14 +108,19 @@ impl Clerk {
         }
     }
 
-    fn handle_question(&mut self, key: &str, ticket: Ticket, answer: oneshot::Sender<Said>) {
+    fn handle_question(
+        &mut self,
+        key: &str,
+        (ticket, asker): (Ticket, Asker),
+        answer: oneshot::Sender<Said>,
+    ) {
         let now = self.shared.now();
         // What was asked for by another may have come since this was.
         if let Cached::Fresh(entry, _) = self.shared.cache.get(key, now) {
             let _ = answer.send(Ok(entry));
             return;
         }
-        match self.desk.handle_question(now, key, ticket) {
+        match self.desk.handle_question(now, key, (ticket, asker)) {
             Ok(()) => drop(self.waiters.insert(ticket, answer)),
             Err(trouble) => {
                 self.shared.metrics.trouble(trouble.kind).inc();
@@ -162,7 +173,14 @@ impl Clerk {
         metrics.waiting.set_u64(self.desk.waiting_count() as u64);
         metrics.under_way.set_u64(self.desk.requests_count() as u64);
         let (trouble, is_silent) = (self.desk.trouble(), self.desk.is_silent());
+        let level = Level {
+            used: self.desk.requests_count() as u64,
+            max: self.requests_max,
+            waiting: self.desk.crowd_count() as u64,
+            is_full: false,
+        };
         let mut seen = lock(&self.shared.seen);
+        (seen.level, seen.most) = (level, self.desk.most().map(|(site, n)| (site, n as u64)));
         if seen.trouble.as_ref().map(|(_, trouble)| trouble) != trouble {
             let since = seen.trouble.take().map(|(since, _)| since);
             seen.trouble = trouble.map(|why| (since.unwrap_or_else(wall_now), why.clone()));
@@ -187,7 +205,7 @@ impl Clerk {
                 }
                 false => "it counts again that a key is not there",
             };
-            self.console.line(Level::Error, "table", format_args!("{name}: {text}"));
+            self.console.line(console::Level::Error, "table", format_args!("{name}: {text}"));
         }
     }
 
@@ -195,11 +213,15 @@ impl Clerk {
         let name = &self.shared.name;
         match trouble {
             Some(why) => self.console.line(
-                Level::Warn,
+                console::Level::Warn,
                 "table",
                 format_args!("{name}: no answers, what is cached serves: {why}"),
             ),
-            None => self.console.line(Level::Warn, "table", format_args!("{name}: answers again")),
+            None => self.console.line(
+                console::Level::Warn,
+                "table",
+                format_args!("{name}: answers again"),
+            ),
         }
     }
 }

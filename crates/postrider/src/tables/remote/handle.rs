@@ -5,10 +5,12 @@ use super::metrics::RemoteMetrics;
 use super::shared::{Said, Shared};
 use super::status::RemoteStatus;
 use crate::mutex::lock;
-use lookup::{Cached, Ticket, Trouble, TroubleKind};
+use lookup::{Asker, Cached, Ticket, Trouble, TroubleKind};
 use mail::Wall;
 use mta::answer::Answer;
+use mta::pressure::Level;
 use mta::seams::Found;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,10 +29,18 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
+    /// The same for nobody in particular.
+    #[cfg(test)]
+    pub(crate) fn find(&self, key: &str) -> Found {
+        self.find_for(Asker::Ours, key)
+    }
+
     /// What the table says of a key: at once from the cache; else the server is asked, from now on, and
     /// the answer comes by the deadline of the table's settings. An answer that is too old serves only
     /// when the server gives none at once.
-    pub(crate) fn find(&self, key: &str) -> Found {
+    ///
+    /// It is asked for somebody, in whose turn the server is asked.
+    pub(crate) fn find_for(&self, asker: Asker, key: &str) -> Found {
         let metrics = &self.shared.metrics;
         let stale = match self.known(key) {
             Cached::Fresh(entry, _) => {
@@ -41,7 +51,7 @@ impl Remote {
             Cached::Missing => None,
         };
         metrics.misses.inc();
-        let question = self.ask(key);
+        let question = self.ask(asker, key);
         let metrics = Arc::clone(metrics);
         Answer::later(async move {
             let Some(entry) = stale else { return question.answer().await };
@@ -61,11 +71,11 @@ impl Remote {
         self.shared.cache.get(key, self.shared.now())
     }
 
-    fn ask(&self, key: &str) -> Question {
+    fn ask(&self, asker: Asker, key: &str) -> Question {
         let ticket = Ticket(self.shared.next_ticket.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
         // Without a clerk the answer's sender is gone with the note, which says enough.
-        let _ = self.notes.send(Note::Ask { key: key.into(), ticket, answer });
+        let _ = self.notes.send(Note::Ask { key: key.into(), ticket, asker, answer });
         Question { ticket, answered, notes: self.notes.clone(), is_left: false }
     }
 
@@ -93,6 +103,12 @@ impl Remote {
     pub(crate) fn problem(&self) -> Option<(Wall, String)> {
         let seen = lock(&self.shared.seen);
         seen.trouble.as_ref().map(|(since, trouble)| (*since, trouble.to_string()))
+    }
+
+    /// How scarce the turns of its questions are, and the site that has most of them.
+    pub(crate) fn pressure(&self) -> (Level, Option<(IpAddr, u64)>) {
+        let seen = lock(&self.shared.seen);
+        (seen.level, seen.most)
     }
 
     /// Its numbers, as of now.

@@ -4,8 +4,10 @@ use super::metrics::{RemoteMetrics, name_of};
 use lookup::{CacheCounts, Trouble};
 use mail::Wall;
 use mta::metrics::{Bounds as _, CommitBounds, HistogramSnapshot};
+use mta::pressure::Level;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// What a clerk has seen of its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +18,10 @@ pub(super) struct Seen {
     pub(super) is_silent: bool,
     /// The one that answers.
     pub(super) server: Option<String>,
+    /// Requests that are under way, and questions whose turn has not come.
+    pub(super) level: Level,
+    /// The site that has most questions, and how many.
+    pub(super) most: Option<(IpAddr, u64)>,
 }
 
 /// How a table is.
@@ -158,7 +164,7 @@ mod tests {
         let metrics = RemoteMetrics::default();
         metrics.trouble(TroubleKind::Timeout).add(3);
         let trouble = Trouble::new(TroubleKind::Unreachable, "connection refused");
-        let seen = Seen { trouble: Some((Wall(0), trouble)), is_silent: true, server: None };
+        let seen = Seen { trouble: Some((Wall(0), trouble)), is_silent: true, ..Seen::default() };
         let status = RemoteStatus::new(&metrics, CacheCounts { entries: 2, bytes: 9 }, &seen);
         let json = serde_json::to_value(&status).unwrap();
         let expected = serde_json::json!({

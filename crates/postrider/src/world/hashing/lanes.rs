@@ -2,12 +2,20 @@
 //! two others, which are paced. There a wrong password is paid for with a rest of its lane: all that wrong
 //! ones take is [`WASTE_SHARE`] of the processors' time at most in each, however many guess and wherever
 //! from. A right one costs no rest, so that any number of users may come from new places. A guess at a user
-//! who does not exist takes a turn and no time.
+//! who does not exist takes a turn and no time. Within a lane client networks take turns, and so do the IPv4 /24s and
+//! IPv6 /48s above them; when it is full, the last gives way of whoever has most in it.
 
+use lookup::Asker;
+use lookup::turns::{Holders, Waiting};
 use mail::Mono;
+use mta::pressure::Level;
 use mta::seams::{Lane, Overloaded};
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
+
+/// What waits for longer shows as pressure.
+const SOON: Duration = Duration::from_millis(250);
 
 /// What waits in each lane, and guesses at nobody beside it; beyond it clients are told to come again.
 const WAITING_MAX: usize = 256;
@@ -16,8 +24,9 @@ const WAITING_MAX: usize = 256;
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// One part in so many of all processors' time may go into wrong passwords of each paced lane.
 const WASTE_SHARE: u64 = 20;
-/// So much rest may be owed before there is any: a few mistakes delay nobody.
-const OWED_MAX: Duration = Duration::from_secs(5);
+/// So much rest may be owed before there is any: a few mistakes delay nobody, nor do the first guesses of a hundred
+/// networks.
+const OWED_MAX: Duration = Duration::from_secs(60);
 /// Of so many turns one is for those who failed lately, though strangers wait.
 const SUSPECTS_TURN: u32 = 4;
 
@@ -52,7 +61,7 @@ pub(super) enum Next<J> {
 /// All that waits.
 #[derive(Debug)]
 pub(super) struct Lanes<J> {
-    known: VecDeque<Waiting<J>>,
+    known: Line<J>,
     strangers: PacedLane<J>,
     suspects: PacedLane<J>,
     processors: u64,
@@ -60,36 +69,92 @@ pub(super) struct Lanes<J> {
 }
 
 #[derive(Debug)]
-struct Waiting<J> {
+struct Queued<J> {
     since: Mono,
     job: J,
+    asker: Asker,
     /// There is nothing to be done: it only waits like others.
     is_idle: bool,
 }
 
+/// What waits in one lane, by number: the first came first.
+#[derive(Debug)]
+struct Line<J> {
+    queued: BTreeMap<u64, Queued<J>>,
+    turns: Waiting,
+    /// By whether there is nothing to be done.
+    holders: [Holders<u64>; 2],
+    idle: usize,
+    next: u64,
+}
+
+impl<J> Line<J> {
+    fn new() -> Line<J> {
+        let (queued, turns, holders) = Default::default();
+        Line { queued, turns, holders, idle: 0, next: 0 }
+    }
+
+    /// When the oldest came; `None`: nobody waits.
+    fn oldest(&self) -> Option<Mono> {
+        self.queued.first_key_value().map(|(_, first)| first.since)
+    }
+
+    /// One more; whoever gives way for it is told so, as his job is dropped.
+    fn push(&mut self, queued: Queued<J>) -> Result<(), Overloaded> {
+        let Queued { is_idle, asker, .. } = queued;
+        let of_kind = if is_idle { self.idle } else { self.queued.len() - self.idle };
+        if of_kind >= WAITING_MAX {
+            let last = self.holders[usize::from(is_idle)].gives_way_to(asker);
+            self.take_out(last.ok_or(Overloaded)?);
+        }
+        let number = self.next;
+        self.next += 1;
+        self.turns.insert(asker, number);
+        self.holders[usize::from(is_idle)].insert(asker, number);
+        self.idle += usize::from(is_idle);
+        self.queued.insert(number, queued);
+        Ok(())
+    }
+
+    /// The next in turn.
+    fn pop(&mut self) -> Option<J> {
+        let number = self.turns.take_turn()?;
+        self.take_out(number)
+    }
+
+    fn take_out(&mut self, number: u64) -> Option<J> {
+        let Queued { job, asker, is_idle, .. } = self.queued.remove(&number)?;
+        self.turns.remove(asker, number);
+        self.holders[usize::from(is_idle)].remove(asker, number);
+        self.idle -= usize::from(is_idle);
+        Some(job)
+    }
+}
+
 #[derive(Debug)]
 struct PacedLane<J> {
-    line: VecDeque<Waiting<J>>,
+    line: Line<J>,
     /// When all is paid that wrong passwords took.
     paid: Mono,
 }
 
 impl<J> PacedLane<J> {
     fn new() -> PacedLane<J> {
-        PacedLane { line: VecDeque::new(), paid: Mono(0) }
+        PacedLane { line: Line::new(), paid: Mono(0) }
     }
 
-    /// When the first in it may be served; `None`: nobody waits.
+    /// When the next in it may be served; `None`: nobody waits.
     fn served_at(&self) -> Option<Mono> {
-        let first = self.line.front()?.since;
+        let first = self.line.oldest()?;
         let rested = Mono(self.paid.0.saturating_sub(OWED_MAX.as_micros() as u64));
         Some(rested.min(first + WAIT_MAX))
     }
 
     /// Whoever has waited too long is told so, as his job is dropped.
     fn expire(&mut self, now: Mono) {
-        while self.line.front().is_some_and(|first| now >= first.since + WAIT_MAX) {
-            self.line.pop_front();
+        while self.line.oldest().is_some_and(|first| now >= first + WAIT_MAX) {
+            let first = self.line.queued.first_key_value().map(|(number, _)| *number);
+            first.and_then(|number| self.line.take_out(number));
         }
     }
 }
@@ -97,7 +162,7 @@ impl<J> PacedLane<J> {
 impl<J> Lanes<J> {
     pub(super) fn new(processors: usize) -> Lanes<J> {
         Lanes {
-            known: VecDeque::new(),
+            known: Line::new(),
             strangers: PacedLane::new(),
             suspects: PacedLane::new(),
             processors: u64::try_from(processors).unwrap_or(u64::MAX).max(1),
@@ -111,7 +176,7 @@ impl<J> Lanes<J> {
     /// Too much waits there already.
     pub(super) fn push(
         &mut self,
-        lane: Lane,
+        (lane, asker): (Lane, Asker),
         job: J,
         is_idle: bool,
         now: Mono,
@@ -125,11 +190,7 @@ impl<J> Lanes<J> {
                 &mut paced.line
             }
         };
-        if line.iter().filter(|waiting| waiting.is_idle == is_idle).count() >= WAITING_MAX {
-            return Err(Overloaded);
-        }
-        line.push_back(Waiting { since: now, job, is_idle });
-        Ok(())
+        line.push(Queued { since: now, job, asker, is_idle })
     }
 
     fn paced(&mut self, lane: Lane) -> &mut PacedLane<J> {
@@ -139,16 +200,32 @@ impl<J> Lanes<J> {
     /// How much waits for a crew.
     pub(super) fn waiting(&self, crew: Crew) -> usize {
         match crew {
-            Crew::Prompt => self.known.len(),
-            Crew::Paced => self.strangers.line.len() + self.suspects.line.len(),
+            Crew::Prompt => self.known.queued.len(),
+            Crew::Paced => self.strangers.line.queued.len() + self.suspects.line.queued.len(),
         }
+    }
+
+    /// What waits, of what may; and the site that has most, and how much.
+    pub(super) fn level(&self, now: Mono) -> (Level, Option<(IpAddr, u64)>) {
+        let lines = [&self.known, &self.strangers.line, &self.suspects.line];
+        let used: usize = lines.iter().map(|line| line.queued.len()).sum();
+        // What is done within a moment does not wait.
+        let waits = |queued: &&Queued<J>| queued.since + SOON <= now;
+        let waiting: usize =
+            lines.iter().map(|line| line.queued.values().take_while(waits).count()).sum();
+        let most = |line: &&Line<J>| {
+            let most = line.holders.iter().filter_map(Holders::most);
+            most.max_by_key(|(_, count)| *count)
+        };
+        let most = lines.iter().filter_map(most).max_by_key(|(_, count)| *count);
+        let max = (lines.len() * WAITING_MAX) as u64;
+        let level = Level { used: used as u64, max, waiting: waiting as u64, is_full: false };
+        (level, most.and_then(|(site, count)| Some((site?, count as u64))))
     }
 
     pub(super) fn next(&mut self, crew: Crew, now: Mono) -> Next<J> {
         match crew {
-            Crew::Prompt => {
-                self.known.pop_front().map_or(Next::Nothing, |waiting| Next::Do(waiting.job))
-            }
+            Crew::Prompt => self.known.pop().map_or(Next::Nothing, Next::Do),
             Crew::Paced => self.next_paced(now),
         }
     }
@@ -168,8 +245,7 @@ impl<J> Lanes<J> {
             ([false, _], _) | (_, 0) => Lane::Suspect,
             _ => Lane::Stranger,
         };
-        let first = self.paced(lane).line.pop_front();
-        first.map_or(Next::Nothing, |waiting| Next::Do(waiting.job))
+        self.paced(lane).line.pop().map_or(Next::Nothing, Next::Do)
     }
 
     /// A job that the paced crew began at `began` was for nothing, and took so much of a processor.
@@ -220,11 +296,11 @@ mod tests {
 
     #[test]
     fn wrong_passwords_take_a_twentieth_of_the_processors() {
-        for (processors, at_least, at_most) in [(1, 525, 530), (2, 1_050, 1_060), (4, 2_100, 2_120)]
+        for (processors, at_least, at_most) in [(1, 800, 805), (2, 1_600, 1_610), (4, 3_200, 3_220)]
         {
             let mut lanes = Lanes::new(processors);
             let refill = |lanes: &mut Lanes<u32>, now| {
-                while lanes.push(Lane::Stranger, 0, false, now).is_ok() {}
+                while lanes.push((Lane::Stranger, Asker::Ours), 0, false, now).is_ok() {}
             };
             // 100 s of 10 ms each, and what may be owed.
             let done = work(&mut lanes, at(100_000), refill, |_| false).len();
@@ -236,7 +312,7 @@ mod tests {
     fn right_passwords_are_not_paced() {
         let mut lanes = Lanes::new(2);
         let refill = |lanes: &mut Lanes<u32>, now| {
-            while lanes.push(Lane::Stranger, 0, false, now).is_ok() {}
+            while lanes.push((Lane::Stranger, Asker::Ours), 0, false, now).is_ok() {}
         };
         assert_eq!(work(&mut lanes, at(10_000), refill, |_| true).len(), 1_000);
     }
@@ -244,15 +320,15 @@ mod tests {
     #[test]
     fn few_mistakes_delay_nobody() {
         let mut lanes = Lanes::new(2);
-        for _ in 0..50 {
-            lanes.push(Lane::Stranger, 1, false, START).unwrap();
+        for _ in 0..600 {
+            lanes.push((Lane::Stranger, Asker::Ours), 1, false, START).unwrap();
             assert_eq!(lanes.next(Crew::Paced, START), Next::Do(1));
             lanes.note_waste(Lane::Stranger, START, MS * 10);
         }
-        lanes.push(Lane::Stranger, 2, false, START).unwrap();
-        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(2), "5 s are owed, as may be");
+        lanes.push((Lane::Stranger, Asker::Ours), 2, false, START).unwrap();
+        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(2), "60 s are owed, as may be");
         lanes.note_waste(Lane::Stranger, START, MS * 10);
-        lanes.push(Lane::Stranger, 3, false, START).unwrap();
+        lanes.push((Lane::Stranger, Asker::Ours), 3, false, START).unwrap();
         assert_eq!(lanes.next(Crew::Paced, START), Next::Rest(at(100)));
         assert_eq!(lanes.next(Crew::Paced, at(100)), Next::Do(3));
     }
@@ -260,12 +336,12 @@ mod tests {
     #[test]
     fn known_clients_wait_for_nobody() {
         let mut lanes = Lanes::new(1);
-        while lanes.push(Lane::Stranger, 0, false, START).is_ok() {}
-        while lanes.push(Lane::Suspect, 1, false, START).is_ok() {}
+        while lanes.push((Lane::Stranger, Asker::Ours), 0, false, START).is_ok() {}
+        while lanes.push((Lane::Suspect, Asker::Ours), 1, false, START).is_ok() {}
         lanes.note_waste(Lane::Stranger, START, Duration::from_secs(100));
         lanes.note_waste(Lane::Suspect, START, Duration::from_secs(100));
         assert!(matches!(lanes.next(Crew::Paced, START), Next::Rest(_)));
-        lanes.push(Lane::Known, 2, false, START).unwrap();
+        lanes.push((Lane::Known, Asker::Ours), 2, false, START).unwrap();
         assert_eq!(lanes.waiting(Crew::Prompt), 1);
         assert_eq!(lanes.next(Crew::Prompt, START), Next::Do(2));
         assert_eq!(lanes.next(Crew::Prompt, START), Next::Nothing);
@@ -275,8 +351,8 @@ mod tests {
     fn strangers_go_before_those_who_failed_who_get_a_turn_all_the_same() {
         let mut lanes = Lanes::new(1);
         for n in 0..6 {
-            lanes.push(Lane::Suspect, 100 + n, false, START).unwrap();
-            lanes.push(Lane::Stranger, n, false, START).unwrap();
+            lanes.push((Lane::Suspect, Asker::Ours), 100 + n, false, START).unwrap();
+            lanes.push((Lane::Stranger, Asker::Ours), n, false, START).unwrap();
         }
         let done = work(&mut lanes, at(1_000), |_, _| {}, |_| true);
         assert_eq!(done, [0, 1, 2, 100, 3, 4, 5, 101, 102, 103, 104, 105]);
@@ -286,15 +362,20 @@ mod tests {
     fn each_lane_takes_so_much_and_keeps_nothing_for_long() {
         let mut lanes = Lanes::new(1);
         for lane in [Lane::Known, Lane::Stranger, Lane::Suspect] {
-            let taken = (0..1_000).filter(|n| lanes.push(lane, *n, false, START).is_ok()).count();
+            let taken = (0..1_000)
+                .filter(|n| lanes.push((lane, Asker::Ours), *n, false, START).is_ok())
+                .count();
             assert_eq!(taken, WAITING_MAX, "{lane:?}");
         }
         lanes.note_waste(Lane::Stranger, START, Duration::from_secs(100));
         lanes.note_waste(Lane::Suspect, START, Duration::from_secs(100));
         let just_before = Mono((START + WAIT_MAX).0 - 1);
         assert_eq!(lanes.next(Crew::Paced, just_before), Next::Rest(START + WAIT_MAX));
-        assert_eq!(lanes.push(Lane::Stranger, 0, false, just_before), Err(Overloaded));
-        assert_eq!(lanes.push(Lane::Stranger, 7, false, START + WAIT_MAX), Ok(()));
+        assert_eq!(
+            lanes.push((Lane::Stranger, Asker::Ours), 0, false, just_before),
+            Err(Overloaded)
+        );
+        assert_eq!(lanes.push((Lane::Stranger, Asker::Ours), 7, false, START + WAIT_MAX), Ok(()));
         assert!(matches!(lanes.next(Crew::Paced, START + WAIT_MAX), Next::Rest(_)));
         assert_eq!(lanes.waiting(Crew::Paced), 1, "the others have been told");
         assert_eq!(lanes.waiting(Crew::Prompt), WAITING_MAX, "these are not paced");
@@ -304,24 +385,87 @@ mod tests {
     fn suspects_wrong_passwords_leave_strangers_their_own_time() {
         let mut lanes = Lanes::new(1);
         lanes.note_waste(Lane::Suspect, START, Duration::from_secs(100));
-        lanes.push(Lane::Suspect, 1, false, START).unwrap();
-        lanes.push(Lane::Stranger, 2, false, START).unwrap();
+        lanes.push((Lane::Suspect, Asker::Ours), 1, false, START).unwrap();
+        lanes.push((Lane::Stranger, Asker::Ours), 2, false, START).unwrap();
         assert_eq!(lanes.next(Crew::Paced, START), Next::Do(2));
         assert_eq!(lanes.next(Crew::Paced, START), Next::Rest(START + WAIT_MAX));
         // And the other way round.
         let mut lanes = Lanes::new(1);
         lanes.note_waste(Lane::Stranger, START, Duration::from_secs(100));
-        lanes.push(Lane::Suspect, 1, false, START).unwrap();
-        lanes.push(Lane::Stranger, 2, false, START).unwrap();
+        lanes.push((Lane::Suspect, Asker::Ours), 1, false, START).unwrap();
+        lanes.push((Lane::Stranger, Asker::Ours), 2, false, START).unwrap();
         assert_eq!(lanes.next(Crew::Paced, START), Next::Do(1));
+    }
+
+    fn client(site: u8, last: u8) -> Asker {
+        let ip = |last| IpAddr::from([198, 18, site, last]);
+        Asker::Client { site: ip(0), network: ip(last) }
+    }
+
+    /// Each of a hundred networks guesses as often as it can; somebody with a right password comes each second.
+    fn waits_beside_guesses(lane: Lane, hundred: impl Fn(u8) -> Asker) -> Vec<Duration> {
+        const MINE: u32 = 1_000_000;
+        let mut lanes = Lanes::new(2);
+        let (mut now, mut waits, mut since) = (START, Vec::new(), None);
+        let mut comes = START + MS * 20_000;
+        for step in 0.. {
+            if waits.len() == 100 {
+                break;
+            }
+            // As soon as there is room.
+            for n in (0..100).filter(|_| step % 50 == 0) {
+                while lanes.push((lane, hundred(n)), u32::from(n), false, now).is_ok() {}
+            }
+            if since.is_none() && now >= comes {
+                lanes.push((lane, client(250, 1)), MINE, false, now).expect("others give way");
+                since = Some(now);
+            }
+            match lanes.next(Crew::Paced, now) {
+                Next::Do(job) => {
+                    let began = now;
+                    now = now + MS * 5;
+                    if job == MINE {
+                        waits.extend(since.take().map(|since| now.since(since)));
+                        comes = now + MS * 1_000;
+                    } else {
+                        lanes.note_waste(lane, began, MS * 5);
+                    }
+                }
+                Next::Rest(then) => now = then.min(now + MS * 10),
+                Next::Nothing => now = now + MS,
+            }
+            let lost = since.is_some_and(|since| now.since(since) > WAIT_MAX);
+            assert!(!lost, "it was told to come again");
+        }
+        waits
+    }
+
+    #[test]
+    fn a_hundred_networks_that_guess_leave_turns_to_others() {
+        for lane in [Lane::Stranger, Lane::Suspect] {
+            // Of one customer: the next turn but one is another's.
+            let waits = waits_beside_guesses(lane, |n| client(1, n));
+            let soon = waits.iter().filter(|wait| wait.as_millis() <= 1_000).count();
+            assert!(soon >= 95, "{lane:?}: {waits:?}");
+            // Of a hundred: one round of theirs.
+            let waits = waits_beside_guesses(lane, |n| client(n, 1));
+            assert!(waits.iter().all(|wait| *wait <= WAIT_MAX), "{lane:?}: {waits:?}");
+        }
+        let mut lanes = Lanes::new(1);
+        while lanes.push((Lane::Stranger, client(1, 1)), 0, false, START).is_ok() {}
+        let (level, most) = lanes.level(START + SOON);
+        assert_eq!((level.used, level.waiting), (WAITING_MAX as u64, WAITING_MAX as u64));
+        assert_eq!(most, Some(([198, 18, 1, 0].into(), WAITING_MAX as u64)));
+        assert_eq!(lanes.level(START).0.waiting, 0, "it has come just now");
     }
 
     #[test]
     fn guesses_at_nobody_take_turns_and_no_places() {
         let mut lanes = Lanes::new(1);
-        let idle = (0..1_000).filter(|n| lanes.push(Lane::Stranger, *n, true, START).is_ok());
+        let idle = (0..1_000)
+            .filter(|n| lanes.push((Lane::Stranger, Asker::Ours), *n, true, START).is_ok());
         assert_eq!(idle.count(), WAITING_MAX);
-        assert_eq!(lanes.push(Lane::Stranger, 2_000, false, START), Ok(()));
+        assert_eq!(lanes.push((Lane::Stranger, Asker::Ours), 2_000, false, START), Ok(()));
         // The first of them is the first to be served: by its turn nobody can tell what it is.
         assert_eq!(lanes.next(Crew::Paced, START), Next::Do(0));
     }

@@ -1,0 +1,207 @@
+//! Whose turn is next where many wait for little: the networks that one customer may have all of take turns, and so
+//! do client networks within them. Whoever comes waits for one round of the others at most, however much those want.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// For whom something is looked up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asker {
+    /// For nobody in particular.
+    #[default]
+    Ours,
+    /// For a client.
+    Client {
+        /// The IPv4 /24 or IPv6 /48.
+        site: IpAddr,
+        /// The IPv4 address or IPv6 /64.
+        network: IpAddr,
+    },
+}
+
+type Site = Option<IpAddr>;
+type Network = Option<IpAddr>;
+
+impl Asker {
+    fn parts(self) -> (Site, Network) {
+        match self {
+            Asker::Ours => (None, None),
+            Asker::Client { site, network } => (Some(site), Some(network)),
+        }
+    }
+}
+
+/// Those who want something, in turn: who comes waits for those who wait already, and for no second turn of them.
+#[derive(Debug)]
+struct Rota<K> {
+    entered: BTreeMap<K, (u64, u64)>,
+    order: BTreeSet<(u64, u64, K)>,
+    round: u64,
+    next: u64,
+}
+
+impl<K: Ord> Default for Rota<K> {
+    fn default() -> Rota<K> {
+        Rota { entered: BTreeMap::new(), order: BTreeSet::new(), round: 0, next: 0 }
+    }
+}
+
+impl<K: Ord + Copy> Rota<K> {
+    fn enter(&mut self, who: K) {
+        if !self.entered.contains_key(&who) {
+            self.put(who, self.round);
+        }
+    }
+
+    fn put(&mut self, who: K, round: u64) {
+        self.entered.insert(who, (round, self.next));
+        self.order.insert((round, self.next, who));
+        self.next += 1;
+    }
+
+    fn leave(&mut self, who: K) {
+        if let Some((round, number)) = self.entered.remove(&who) {
+            self.order.remove(&(round, number, who));
+        }
+    }
+
+    fn first(&self) -> Option<K> {
+        self.order.first().map(|(_, _, who)| *who)
+    }
+
+    /// It has had its turn.
+    fn end_turn(&mut self, who: K) {
+        let Some((round, _)) = self.entered.get(&who).copied() else { return };
+        self.round = self.round.max(round);
+        self.leave(who);
+        self.put(who, round + 1);
+    }
+}
+
+/// Questions whose turn has not come, by number.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    sites: Rota<Site>,
+    of_site: BTreeMap<Site, OfSite>,
+}
+
+#[derive(Debug, Default)]
+struct OfSite {
+    networks: Rota<Network>,
+    of_network: BTreeMap<Network, BTreeSet<u64>>,
+}
+
+impl Waiting {
+    /// One more, which nobody has yet by this number.
+    pub fn insert(&mut self, asker: Asker, number: u64) {
+        let (site, network) = asker.parts();
+        self.sites.enter(site);
+        let of_site = self.of_site.entry(site).or_default();
+        of_site.networks.enter(network);
+        of_site.of_network.entry(network).or_default().insert(number);
+    }
+
+    /// It waits no longer in this one's line.
+    pub fn remove(&mut self, asker: Asker, number: u64) {
+        let (site, network) = asker.parts();
+        let Some(of_site) = self.of_site.get_mut(&site) else { return };
+        let Some(numbers) = of_site.of_network.get_mut(&network) else { return };
+        numbers.remove(&number);
+        if numbers.is_empty() {
+            of_site.of_network.remove(&network);
+            of_site.networks.leave(network);
+        }
+        if of_site.of_network.is_empty() {
+            self.of_site.remove(&site);
+            self.sites.leave(site);
+        }
+    }
+
+    /// Whose turn it is. It stays until it is removed.
+    pub fn take_turn(&mut self) -> Option<u64> {
+        let site = self.sites.first()?;
+        let of_site = self.of_site.get_mut(&site)?;
+        let network = of_site.networks.first()?;
+        let number = of_site.of_network.get(&network)?.first().copied()?;
+        of_site.networks.end_turn(network);
+        self.sites.end_turn(site);
+        Some(number)
+    }
+}
+
+/// How many questions each has, those under way included.
+#[derive(Debug)]
+pub struct Holders<T> {
+    by_site: BTreeMap<Site, BTreeMap<Network, BTreeSet<T>>>,
+    counts: BTreeMap<Site, usize>,
+    order: BTreeSet<(usize, Site)>,
+}
+
+impl<T> Default for Holders<T> {
+    fn default() -> Holders<T> {
+        Holders { by_site: BTreeMap::new(), counts: BTreeMap::new(), order: BTreeSet::new() }
+    }
+}
+
+impl<T: Ord + Copy> Holders<T> {
+    /// One more.
+    pub fn insert(&mut self, asker: Asker, ticket: T) {
+        let (site, network) = asker.parts();
+        let networks = self.by_site.entry(site).or_default();
+        if networks.entry(network).or_default().insert(ticket) {
+            self.count(site, 1);
+        }
+    }
+
+    /// One less.
+    pub fn remove(&mut self, asker: Asker, ticket: T) {
+        let (site, network) = asker.parts();
+        let Some(networks) = self.by_site.get_mut(&site) else { return };
+        let Some(tickets) = networks.get_mut(&network) else { return };
+        let was_there = tickets.remove(&ticket);
+        if tickets.is_empty() {
+            networks.remove(&network);
+        }
+        if networks.is_empty() {
+            self.by_site.remove(&site);
+        }
+        if was_there {
+            self.count(site, -1);
+        }
+    }
+
+    fn count(&mut self, site: Site, more: isize) {
+        let before = self.counts.get(&site).copied().unwrap_or(0);
+        let after = before.saturating_add_signed(more);
+        self.order.remove(&(before, site));
+        if after == 0 {
+            self.counts.remove(&site);
+        } else {
+            self.counts.insert(site, after);
+            self.order.insert((after, site));
+        }
+    }
+
+    /// The site that has most, and how much.
+    #[must_use]
+    pub fn most(&self) -> Option<(Option<IpAddr>, usize)> {
+        self.order.last().map(|(count, site)| (*site, *count))
+    }
+
+    /// What gives way to one who comes: the last of the network that has most of the site that has most, unless
+    /// that one has as much.
+    #[must_use]
+    pub fn gives_way_to(&self, asker: Asker) -> Option<T> {
+        let (own_site, own_network) = asker.parts();
+        let (site, most) = self.most()?;
+        let networks = self.by_site.get(&site)?;
+        let (network, tickets) = networks.iter().max_by_key(|(_, tickets)| tickets.len())?;
+        let own = match site == own_site {
+            true => networks.get(&own_network).map_or(0, BTreeSet::len),
+            false => self.counts.get(&own_site).copied().unwrap_or(0),
+        };
+        let most = if site == own_site { tickets.len() } else { most };
+        let is_own = site == own_site && *network == own_network;
+        (!is_own && most > own + 1).then(|| tickets.last().copied()).flatten()
+    }
+}
