@@ -93,7 +93,7 @@ impl Cell {
     fn config(self) -> String {
         let route = match self.column {
             Column::Login => {
-                "[[table]]\nname = \"logins\"\ninline = {}\n[[route]]\n\
+                "[[table]]\nname = \"logins\"\ninline = {}\n[[route]]\ndomains = [\"far.test\"]\n\
                  smtp = { hosts = [\"192.0.2.1:25\"], tls = \"required\", \
                  login = { table = \"logins\" } }\n"
             }
