@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// The first of the seeds that are played each time, and how many.
 const FIRST_SEED: u64 = 10_001;
-const SEEDS: u64 = 256;
+const SEEDS: u64 = 512;
 
 /// Of these the history is played twice.
 const TWICE_EVERY: u64 = 16;
@@ -16,7 +16,7 @@ const PLANTED_SEEDS_MAX: u64 = 128;
 
 /// Seeds that once found something, with what it was: see `docs/bugs-found.md` for what the node
 /// did wrong; now and then it was the judge.
-const FOUND: [(u64, &str); 17] = [
+const FOUND: [(u64, &str); 21] = [
     (337, "after a restart with a clock that had been set back a message lived longer by as much"),
     (64826, "a connection waited for ever for an answer to nothing, and held its next hop's slot"),
     (
@@ -42,6 +42,19 @@ const FOUND: [(u64, &str); 17] = [
     (106_283, "the judge took a day on which all failed before a recipient for one without a try"),
     (111_619, "the judge took a rule to be in force that was over before the clock was set back"),
     (403_406, "the judge took what a slow host refused too late for the refusal that was told"),
+    (
+        800_228,
+        "mail went to a host whose TLSA records were false, since it had no address when asked for them",
+    ),
+    (
+        800_585,
+        "a content that was let go waited for memory that the next one on its connection held",
+    ),
+    (801_435, "the same of two connections"),
+    (
+        810_948,
+        "the judge gave the queue no time behind a client that writes to thousands of domains",
+    ),
     (
         704_596,
         "an APDU was stored a second time, because the first was read when the other had been heard",

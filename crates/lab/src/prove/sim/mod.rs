@@ -500,6 +500,10 @@ impl Simulation {
         let environment = &self.environment;
         let executor = &environment.executor;
         let is_empty = || self.clients.are_done() && node.queued() == 0 && node.live() == 0;
+        // Who hands in mail to thousands of domains takes his time.
+        let until_us = executor.now_us() + 2 * DRAIN_US;
+        executor.call_at(until_us, || {});
+        executor.run(|| self.clients.are_done() || executor.now_us() >= until_us);
         // What rules hold back goes when their time is over, and no sooner.
         let mut held_us = node.held_us(environment);
         loop {
