@@ -97,9 +97,8 @@ impl Node {
     ) -> Result<Node, String> {
         let (started, files) = (Start::now(), StateFiles::new(console));
         // First of all: what is wrong with them is told like mistakes of the configuration.
-        let at_table = |name: &str| progress(&format!("table {name}"));
-        let tables = Registry::open(config, started, console, &at_table);
-        let tables = tables.map_err(|all| all.join("\n"))?;
+        let at = |name: &str| progress(&format!("table {name}"));
+        let tables = Registry::open(config, started, console, &at).map_err(|all| all.join("\n"))?;
         progress("files of classes and shaping");
         let replies = reply_classes::read_with_rules(config).map_err(|all| all.join("\n"))?;
         progress("certificates and keys");
@@ -163,14 +162,13 @@ impl Node {
 
     /// Ways to put an operator's requests before the shards.
     pub(crate) fn shard_ports(&self) -> Vec<ShardPort> {
-        let port = |shard: &ShardSender<AcceptedSocket>| -> ShardPort {
-            let shard = shard.clone();
+        let port = |shard: ShardSender<AcceptedSocket>| -> ShardPort {
             // A shard that has ended drops the answer's sender, which says enough.
             Box::new(move |request, answer| {
                 let _ = shard.send(ShardMessage::Control { request: Box::new(request), answer });
             })
         };
-        self.shards.iter().map(port).collect()
+        self.shards.iter().cloned().map(port).collect()
     }
 
     /// The tables in force.
