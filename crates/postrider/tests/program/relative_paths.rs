@@ -28,7 +28,8 @@ chain = "f/relay.pem"
 key = "f/relay.key"
 [[signer]]
 domains = ["ours.test"]
-keys = [{ selector = "s", file = "f/dkim.pem" }]
+selector = "s"
+key = "f/dkim.pem"
 [x400]
 mta = "relay"
 domain = "/PRMD=P/ADMD= /C=GB/"
@@ -47,7 +48,7 @@ address = "127.0.0.1:0"
 client_certificates = { authorities = "f/relay.pem" }
 [[table]]
 name = "users"
-file = "f/users"
+file = { path = "f/users" }
 [[route]]
 domains = ["ours.test"]
 recipients = { table = "users" }

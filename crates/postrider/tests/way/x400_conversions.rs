@@ -18,15 +18,19 @@ use x400::mts::{
 };
 use x400::or_name::{OrAddress, OrName};
 
-const CONFIG: &str = r#"hostname = "relay.test"
+const MAIL_LISTENER: &str = r#"
 [[listener]]
 name = "in"
 address = "192.0.2.250:25"
 relay_from = ["198.51.100.0/24"]
+"#;
+const P1_LISTENER: &str = r#"
 [[listener]]
 kind = "p1"
 name = "p1"
 address = "192.0.2.250:102"
+"#;
+const OTHERS: &str = r#"
 [x400]
 mta = "relay"
 domain = "/PRMD=Ours/ADMD= /C=GB/"
@@ -45,6 +49,11 @@ x400 = { peer = "hub" }
 domains = ["far.test"]
 smtp = { hosts = ["192.0.2.1:25"] }
 "#;
+
+/// Clients come to `listener`.
+fn config(listener: &str) -> String {
+    format!("hostname = \"relay.test\"\n{listener}{OTHERS}")
+}
 
 /// The two sides of the limit, with room for header and envelope.
 const SHORT_BYTES: usize = CONVERTED_HERE_MAX as usize - 4_096;
@@ -92,7 +101,7 @@ fn message(number: usize, name: Bytes, body: BodyPart) -> Vec<u8> {
 #[test]
 fn long_mail_is_converted_elsewhere_and_others_are_served_meanwhile() {
     play(|| async {
-        let node = Node::start(CONFIG).await;
+        let node = Node::start(&config(MAIL_LISTENER)).await;
         let hub = Hub::at(&node, |_| Answer::Take);
         let to = &["\"/S=bob/PRMD=Far/ADMD= /C=GB/\"@gw.test"];
         let mut client = Client::connect(&node, FRIEND).await;
@@ -113,7 +122,7 @@ fn long_mail_is_converted_elsewhere_and_others_are_served_meanwhile() {
 #[test]
 fn long_contents_and_names_of_x400_are_converted_elsewhere() {
     play(|| async {
-        let node = Node::start(CONFIG).await;
+        let node = Node::start(&config(P1_LISTENER)).await;
         let next = Peer::at(&node.world, "192.0.2.1:25");
         let mut caller = Caller::bound(&node).await;
         let text = |text: &'static [u8]| Bytes::from_static(text);

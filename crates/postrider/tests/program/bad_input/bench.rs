@@ -17,7 +17,7 @@ const LISTENERS: [(&str, &str); 21] = [
         "max_message_bytes = \"64KiB\"\nmax_recipients = 100\nmax_command_bytes = 512\n\
                max_line_bytes = 998\nmax_hops = 3",
     ),
-    ("recipients", "max_recipients = 200"),
+    ("recipients", "max_recipients = 400\nrelay_from = [\"127.0.0.0/8\"]"),
     ("errors", "max_errors = 3"),
     ("commands", "max_commands = 10"),
     ("messages", "max_messages = 2"),
@@ -127,7 +127,7 @@ impl Bench {
         let mut text = String::from(
             "hostname = \"relay.test\"\n[admin]\naddress = \"127.0.0.1:0\"\n\
              [spool]\npath = \"spool\"\nsegment_bytes = \"8MiB\"\nmin_free_bytes = \"16MiB\"\n\
-             queue_recipients_max = 150\n",
+             queue_recipients_max = 350\n",
         );
         for (name, keys) in LISTENERS {
             // That one is offered with a time of day, which no row can have.

@@ -8,6 +8,7 @@ mod peer;
 use crate::support::server::{Server, command};
 use crate::support::{Files, wait_until};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -277,8 +278,10 @@ fn a_resend_after_a_lost_acknowledgement_gets_no_second_copy() {
 #[test]
 fn passwords_of_peers_are_read_from_files() {
     let files = Files::new();
-    files.write("theirs", "secretc\n");
-    files.write("ours", "secreta\n");
+    for (name, password) in [("theirs", "secretc\n"), ("ours", "secreta\n")] {
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(files.write(name, password), private).expect("a file of ours");
+    }
     let config = relay_config("127.0.0.1:9", "")
         .replace("their_password = \"secretc\"", "their_password_file = \"theirs\"")
         .replace("our_password = \"secreta\"", "our_password_file = \"ours\"");
