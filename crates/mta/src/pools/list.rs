@@ -66,9 +66,9 @@ pub const POOLS: &[Pool] = &[
         amount: "on a shard 50 of SPF, DKIM and ARC, 20 of authors' policies, 20 of clients' names",
         share: "a fifth for a network, and for an IPv6 /48; a quarter for zones that were silent the last time; what is \
                 at hand needs no place",
-        beyond: "waits in line; a check that is cut short defers (451), and passes nothing",
+        beyond: "waits in line; who is silent for 1 s makes way; a check that is cut short defers (451)",
         next_step: "look whether the name servers answer",
-        test: "`channels` `checks::turns::tests`; `way` `checks::mail_of_others_does_not_wait_for_many_clients_slow_keys`",
+        test: "`channels` `checks::turns::tests`; `way` `checks::slow_zones_of_a_hundred_networks_keep_nobody_else_waiting`",
     },
     Pool {
         id: PoolId::TableQuestions,

@@ -51,8 +51,13 @@ fn publish(node: &Node) {
 
 /// Opens a message whose end has no reply yet.
 async fn begin(node: &Node, from: IpAddr, content: &str) -> Client {
+    begin_by(node, from, "a@evil.test", content).await
+}
+
+async fn begin_by(node: &Node, from: IpAddr, sender: &str, content: &str) -> Client {
     let mut client = Client::connect(node, from).await;
-    for line in ["MAIL FROM:<a@evil.test>", "RCPT TO:<b@here.test>", "DATA"] {
+    let mail = format!("MAIL FROM:<{sender}>");
+    for line in [&mail, "RCPT TO:<b@here.test>", "DATA"] {
         client.say(line).await;
     }
     client.write(&format!("{content}.\r\n")).await;
@@ -112,6 +117,41 @@ fn mail_of_others_does_not_wait_for_many_clients_slow_keys() {
         assert!(reply.starts_with("550 5.7.1 DMARC"), "{reply}");
         let took = node.age() - begun;
         assert!(took < Duration::from_secs(2), "{took:?}");
+    });
+}
+
+#[test]
+fn slow_zones_of_a_hundred_networks_keep_nobody_else_waiting() {
+    play(|| async {
+        let node = Node::start(&config(ALL)).await;
+        node.world.set_txt("good.test", b"v=spf1 ip4:203.0.200.0/24 -all");
+        node.world.set_txt("_dmarc.good.test", b"v=DMARC1; p=reject");
+        let good = message("jo@good.test", &[]);
+        let (mut slow, mut zones) = (Vec::new(), 0);
+        // SPF and the author's policy of each are asked for, and a zone's silence is not known before.
+        let mut press = async |count: u32| {
+            for _ in 0..count {
+                let sender = format!("a@d{zones}.test");
+                node.world.set_silent(&format!("d{zones}.test"));
+                node.world.set_silent(&format!("_dmarc.d{zones}.test"));
+                let from = host(1, (zones % 100) as u8);
+                slow.push(begin_by(&node, from, &sender, &message(&sender, &[])).await);
+                zones += 1;
+            }
+        };
+        press(300).await;
+        let mut late = 0;
+        for n in 0..100 {
+            let begun = node.age();
+            let reply = deliver(&node, host(200, n), "jo@good.test", &good).await;
+            assert!(reply.starts_with("250"), "{reply}");
+            late += usize::from(node.age() - begun > Duration::from_secs(2));
+            press(5).await;
+        }
+        assert!(late <= 5, "{late} of 100 waited for more than two seconds");
+        // What had to make way is put off.
+        let reply = slow.swap_remove(0).reply().await;
+        assert!(reply.starts_with("451 4.4.3"), "{reply}");
     });
 }
 

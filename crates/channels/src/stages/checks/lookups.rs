@@ -8,7 +8,9 @@ use mta::answer::Later;
 use mta::line::Owner;
 use mta::seams::{AsRecords, Time, World};
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -72,29 +74,32 @@ impl<'a, W: World> Lookups<'a, W> {
         };
         let mut alarm = Alarm::new(self.world.time().clone());
         match alarm.within(|_| self.until, in_turn).await {
-            Some(said) => said,
+            Some(Some(said)) => said,
+            Some(None) => over("others wait, and its name servers are slow"),
             None => over("the checks take too long"),
         }
     }
 }
 
 impl<W: World> Lookups<'_, W> {
-    /// The answer to a question that has a place.
+    /// The answer to a question that has a place. `None`: it had to make way for others.
     async fn ask_in<T>(
         &self,
         mut place: Place<'_>,
         mut question: Later<'_, Answer<T>>,
-    ) -> Answer<T> {
+    ) -> Option<Answer<T>> {
         let time = self.world.time();
         let soon = time.now() + SILENCE;
-        let answer = match Alarm::new(time.clone()).within(|_| soon, question.as_mut()).await {
-            Some(answer) => answer,
-            None => {
-                place.note_silence(time.now());
-                question.await
-            }
-        };
-        if answer.is_ok() {
+        let mut answer = Alarm::new(time.clone()).within(|_| soon, question.as_mut()).await;
+        if answer.is_none() {
+            place.note_silence(time.now());
+            answer = poll_fn(|cx| match question.as_mut().poll(cx) {
+                Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                Poll::Pending => place.poll_give_way(cx).map(|()| None),
+            })
+            .await;
+        }
+        if matches!(answer, Some(Ok(_))) {
             place.note_answer(time.now());
         }
         answer

@@ -6,6 +6,7 @@ use mta::line::{Line, Owner, Parts, Permit, Standing, Standings, Who};
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// Questions under way at once on one shard; others wait.
 const LOOKUPS_AT_ONCE_MAX: u32 = 50;
@@ -106,10 +107,16 @@ impl<'t> Turn<'t> {
 }
 
 impl Place<'_> {
-    /// The question has waited for its answer for a while.
+    /// The question has waited for its answer for a while: it may be asked to give way from now on.
     pub(super) fn note_silence(&mut self, now: Mono) {
         self.turns.zones.borrow_mut().note_silence(self.zone, now);
         self.permit.doubt();
+        self.permit.idle(now);
+    }
+
+    /// Ready when somebody waits who holds less.
+    pub(super) fn poll_give_way(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.permit.poll_give_way(cx)
     }
 
     pub(super) fn note_answer(&self, now: Mono) {
@@ -127,7 +134,7 @@ mod tests {
     use super::*;
     use std::net::Ipv6Addr;
     use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
+    use std::task::Waker;
 
     const SHARE: usize = (LOOKUPS_AT_ONCE_MAX / OWNER_PART) as usize;
 
