@@ -92,7 +92,7 @@ fn failure(choices: &mut Unstructured) -> Result<Failure> {
     let reply = if choices.arbitrary()? { Some(reply(choices)?) } else { None };
     let step = if choices.arbitrary()? { Some(Step::RcptTo) } else { None };
     let text = choices.arbitrary::<&str>()?.into();
-    Ok(Failure { class, culprit, status, reply, step, text })
+    Ok(Failure { class, culprit, status, reply, step, text, heard: None })
 }
 
 /// What one recipient's report is made of.
