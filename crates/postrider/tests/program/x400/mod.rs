@@ -318,7 +318,7 @@ fn what_can_not_be_read_is_acknowledged_and_held() {
     let held = files.wait_events("held", 1);
     let reason = held[0]["reason"].as_str().unwrap_or_default();
     assert!(reason.contains("peer client") && reason.contains("octet"), "{reason}");
-    assert_eq!(files.events_of("received").len(), 2, "what follows is taken");
+    assert_eq!(files.wait_events("received", 2).len(), 2, "what follows is taken");
     let status = relay.json(&["status"]);
     let problems = status[0]["problem_list"].as_array().cloned().unwrap_or_default();
     let kind = "unreadable_messages";
