@@ -110,6 +110,17 @@ impl Failure {
         }
     }
 
+    /// What the DNS says of `name`, or fails to say.
+    #[must_use]
+    pub fn dns(
+        class: Class,
+        name: &str,
+        status: EnhancedStatus,
+        text: impl Into<Box<str>>,
+    ) -> Failure {
+        Failure { culprit: Culprit::Dns(name.into()), ..Failure::local(class, status, text) }
+    }
+
     /// What the peer `host` answered at this step; a reply that is neither 4yz nor 5yz counts as
     /// transient, because the peer broke the protocol and may recover.
     #[must_use]

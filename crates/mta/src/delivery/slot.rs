@@ -15,6 +15,7 @@ use crate::own_fields::OwnFields;
 use crate::planted::Planted;
 use crate::routing::dane::{self, Dane};
 use crate::routing::hop::NextHop;
+use crate::routing::hosts::Host;
 use crate::routing::lookup::{Asker, InTurn};
 use crate::schedule::sources::{self, Out};
 use crate::schedule::tls_domains::TlsDomain;
@@ -270,12 +271,16 @@ impl<W: World> Slot<W> {
         Who::new(self.delivery.services.number, self.ready.0)
     }
 
-    /// The addresses of an ASCII host name, when the lookup's turn comes.
+    /// The addresses of a host with an ASCII name, one at least, when the lookup's turn comes.
     ///
     /// # Errors
-    /// What the DNS says; never [`DnsError::Lack`].
-    pub async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
-        self.dns().addresses(host).await
+    /// That there is none, or no answer.
+    pub async fn addresses(&self, host: &Host) -> Result<Vec<IpAddr>, Failure> {
+        match self.dns().addresses(&host.name).await {
+            Ok(addresses) if !addresses.is_empty() => Ok(addresses),
+            Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => Err(host.no_address()),
+            Err(error) => Err(host.no_answer(error.to_string())),
+        }
     }
 
     /// What the TLSA records of a host of this hop say, when the lookups' turn comes.

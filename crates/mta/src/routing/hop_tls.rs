@@ -6,7 +6,7 @@ use super::mx::MxHosts;
 use crate::seams::{Dns, Policies, PolicyQuestion, Unfetched};
 use auth::mta_sts::{Mode, Policy, policy_id, record_name};
 use config::TlsSources;
-use mail::{Class, Culprit, Domain, EnhancedStatus, Failure};
+use mail::{Class, Domain, EnhancedStatus, Failure};
 use std::sync::Arc;
 
 /// What holds for all hosts of a next hop; part of its ready queue's key, so that the mail of a domain
@@ -169,15 +169,7 @@ pub(super) fn policy_hosts(
         policy.mode.word(),
         all.join(", ")
     );
-    Err(Failure {
-        class: Class::Transient,
-        culprit: Culprit::Dns(Box::from(domain.as_str())),
-        status: EnhancedStatus::new(4, 7, 5),
-        reply: None,
-        heard: None,
-        step: None,
-        text: text.into(),
-    })
+    Err(Failure::dns(Class::Transient, domain.as_str(), EnhancedStatus::new(4, 7, 5), text))
 }
 
 #[cfg(test)]
@@ -185,6 +177,7 @@ mod tests {
     use super::*;
     use crate::routing::hosts::Host;
     use crate::seams::{DnsError, Mx};
+    use mail::Culprit;
     use std::net::IpAddr;
 
     /// A domain with a record and a policy.

@@ -2,7 +2,7 @@
 //! are well nothing is kept.
 
 use super::addresses::shuffle;
-use mail::Mono;
+use mail::{Class, EnhancedStatus, Failure, Mono};
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::path::Path;
@@ -36,6 +36,20 @@ pub struct Host {
 }
 
 impl Host {
+    /// The DNS has no address for it. One that a route or an MX names should exist: it may yet appear.
+    pub fn no_address(&self) -> Failure {
+        self.unknown(EnhancedStatus::new(4, 4, 4), "the host has no address")
+    }
+
+    /// The DNS does not answer about it, in these words. RFC 3463 §3.5: 4.4.3, directory server failure.
+    pub fn no_answer(&self, text: impl Into<Box<str>>) -> Failure {
+        self.unknown(EnhancedStatus::new(4, 4, 3), text)
+    }
+
+    fn unknown(&self, status: EnhancedStatus, text: impl Into<Box<str>>) -> Failure {
+        Failure::dns(Class::Transient, &self.name, status, text)
+    }
+
     /// The path of its socket, if it is one.
     pub fn socket(&self) -> Option<&Path> {
         (self.port == 0).then(|| Path::new(&*self.name))

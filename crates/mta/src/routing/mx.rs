@@ -3,7 +3,7 @@
 use super::hosts::{Host, HostGroup};
 use crate::seams::{Dns, DnsError, Mx, Vouched};
 use config::Config;
-use mail::{Class, Culprit, Domain, EnhancedStatus, Failure};
+use mail::{Class, Domain, EnhancedStatus, Failure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -82,8 +82,7 @@ pub async fn resolve_mx(
 }
 
 fn dns_failure(class: Class, status: EnhancedStatus, domain: &Domain, text: &str) -> Failure {
-    let culprit = Culprit::Dns(Box::from(domain.as_str()));
-    Failure { class, culprit, status, reply: None, heard: None, step: None, text: Box::from(text) }
+    Failure::dns(class, domain.as_str(), status, text)
 }
 
 /// The addresses of hosts, all of which are asked for at once: those that are never answered take no

@@ -5,7 +5,7 @@ use super::mx::MxHosts;
 use crate::seams::{Dns, Policies};
 use auth::mta_sts::Mode;
 use config::{Destination, Settings, TlsSources};
-use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, RequireTls};
+use mail::{Class, Domain, EnhancedStatus, Failure, RequireTls};
 
 /// RFC 8689 §4.2.1: "Encryption needed".
 pub const ENCRYPTION_NEEDED: EnhancedStatus = EnhancedStatus::new(5, 7, 10);
@@ -92,15 +92,8 @@ pub async fn would_meet(
 }
 
 fn refused(domain: &Domain, why: &str) -> Failure {
-    Failure {
-        class: Class::Permanent,
-        culprit: Culprit::Dns(Box::from(domain.as_str())),
-        status: ENCRYPTION_NEEDED,
-        reply: None,
-        heard: None,
-        step: None,
-        text: format!("the message asks for TLS all the way (REQUIRETLS): {why}").into(),
-    }
+    let text = format!("the message asks for TLS all the way (REQUIRETLS): {why}");
+    Failure::dns(Class::Permanent, domain.as_str(), ENCRYPTION_NEEDED, text)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use super::memory::Memory;
 use super::refusals;
 use super::relay_of;
 use super::tls_result::note_unanswered;
-use super::unfound::{no_address, of_dns};
 use super::wire::Wire;
 use crate::settings::RouteTls;
 use crate::smtp::HANDSHAKE_MAX;
@@ -271,7 +270,7 @@ pub(super) async fn host_tls<W: World>(
             let is_for_users = relay_of(hop).smarthost.is_for_users();
             Ok(by_records(found, hop.tls.mta_sts, is_for_users))
         }
-        Err(DnsError::NoRecords | DnsError::NoSuchDomain) => Err(no_address(host)),
+        Err(DnsError::NoRecords | DnsError::NoSuchDomain) => Err(host.no_address()),
         Err(error) => {
             slot.metrics().tls_dane_failed.inc();
             note_unanswered(slot, hop, host, &error);
@@ -317,11 +316,9 @@ fn nameless(host: &Host) -> Option<Failure> {
     Some(Failure::local(Class::Transient, status, text))
 }
 
-/// RFC 7672 §2.1.1: nothing is sent to a host whose records may be there and can't be had. RFC 3463
-/// §3.5: 4.4.3, directory server failure.
+/// RFC 7672 §2.1.1: nothing is sent to a host whose records may be there and can't be had.
 fn no_answer(host: &Host, error: &DnsError) -> Failure {
-    let text = format!("DANE: the lookup of the host's TLSA records failed: {error}");
-    of_dns(host, EnhancedStatus::new(4, 4, 3), text)
+    host.no_answer(format!("DANE: the lookup of the host's TLSA records failed: {error}"))
 }
 
 /// Why a connection is not encrypted.

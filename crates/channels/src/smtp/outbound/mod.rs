@@ -22,7 +22,6 @@ mod seat;
 mod source;
 mod tls_lessons;
 mod tls_result;
-mod unfound;
 mod wire;
 
 use super::settings::{LmtpText, MxText, Relay, SmtpText};

@@ -9,7 +9,6 @@ use super::relay_of;
 use super::seat::{self, Seat};
 use super::source::{self, OutOfReach};
 use super::tls_result::{TlsResult, Trial};
-use super::unfound::{no_address, of_dns};
 use super::wire::Wire;
 use crate::smtp::smarthost::TlsStart;
 use auth::tls_report::ResultType;
@@ -26,7 +25,7 @@ use mta::routing::addresses::{PER_HOST_MAX, is_private, scattered};
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::{Candidate, Host};
 use mta::routing::ourselves;
-use mta::seams::{DnsError, Encryption, Endpoint, Net, Stream, Time, World};
+use mta::seams::{Encryption, Endpoint, Net, Stream, Time, World};
 use smtp::client::{ClientEvent, ClientSession};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -243,14 +242,8 @@ async fn addresses<W: World>(
         // An address literal (RFC 5321 §4.1.3), or a host that the file gives by address.
         return public_only(vec![ip], refuse_private, host);
     }
-    match slot.addresses(&host.name).await {
-        Ok(addresses) if !addresses.is_empty() => {
-            let scattered = scattered(addresses, || slot.world().time().random());
-            public_only(scattered, refuse_private, host)
-        }
-        Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => Err(no_address(host)),
-        Err(error) => Err(of_dns(host, EnhancedStatus::new(4, 4, 3), error.to_string())),
-    }
+    let found = scattered(slot.addresses(host).await?, || slot.world().time().random());
+    public_only(found, refuse_private, host)
 }
 
 fn public_only(
@@ -263,15 +256,7 @@ fn public_only(
     }
     if addresses.is_empty() {
         let text = "the host has private addresses only, which this route refuses";
-        return Err(Failure {
-            class: Class::Permanent,
-            culprit: Culprit::Dns(Box::from(&*host.name)),
-            status: EnhancedStatus::new(5, 4, 4),
-            reply: None,
-            heard: None,
-            step: None,
-            text: text.into(),
-        });
+        return Err(Failure::dns(Class::Permanent, &host.name, EnhancedStatus::new(5, 4, 4), text));
     }
     Ok(addresses)
 }

@@ -14,7 +14,7 @@ use mta::line::Permit;
 use mta::routing::addresses::interleaved;
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::Host;
-use mta::seams::{DnsError, Egress, Endpoint, Net, Time, World};
+use mta::seams::{Egress, Endpoint, Net, Time, World};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -80,22 +80,7 @@ async fn addresses<W: World>(slot: &Slot<W>, host: &Host) -> Result<Vec<IpAddr>,
     if let Ok(ip) = host.name.parse::<IpAddr>() {
         return Ok(vec![ip]);
     }
-    let failure = |status, text: String| Failure {
-        class: Class::Transient,
-        culprit: Culprit::Dns(Box::from(&*host.name)),
-        status,
-        reply: None,
-        heard: None,
-        step: None,
-        text: text.into(),
-    };
-    match slot.addresses(&host.name).await {
-        Ok(addresses) if !addresses.is_empty() => Ok(interleaved(addresses)),
-        Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {
-            Err(failure(EnhancedStatus::new(4, 4, 4), "the host has no address".to_owned()))
-        }
-        Err(error) => Err(failure(EnhancedStatus::new(4, 4, 3), error.to_string())),
-    }
+    Ok(interleaved(slot.addresses(host).await?))
 }
 
 async fn open_at<W: World>(
