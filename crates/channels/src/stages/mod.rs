@@ -6,6 +6,7 @@ mod checks;
 mod copy;
 mod event_headers;
 mod keys;
+mod lookups;
 mod milters;
 mod policy;
 mod rescan;

@@ -1,8 +1,8 @@
 //! What the client's address is called.
 
-use super::checks_for;
-use super::lookups::Lookups;
+use super::super::lookups::{Limits, Lookups};
 use super::turns::Lines;
+use super::{AT_ONCE_MAX, checks_for};
 use auth::iprev::{self, NAMES_MAX};
 use auth::judgement::Power;
 use mail::Recipient;
@@ -13,11 +13,13 @@ use mta::seams::World;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// So long MAIL waits for it; then nobody knows.
-const NAME_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// Its names, and the addresses of those.
-const NAME_LOOKUPS_MAX: u32 = 1 + NAMES_MAX as u32;
+const NAME_LIMITS: Limits = Limits {
+    // So long MAIL waits for it; then nobody knows.
+    time_max: Duration::from_secs(10),
+    // Its names, and the addresses of those.
+    lookups_max: 1 + NAMES_MAX as u32,
+    at_once_max: AT_ONCE_MAX,
+};
 
 /// Looks clients up, once in a session, where it is asked for.
 pub(super) struct ClientNames<W: World> {
@@ -38,7 +40,7 @@ impl<W: World> Stage for ClientNames<W> {
         }
         Answer::later(async move {
             let turn = self.lines.names.of(network_of(client.address.ip()));
-            let lookups = Lookups::within(&self.world, turn, NAME_TIME_MAX, NAME_LOOKUPS_MAX);
+            let lookups = Lookups::within(&self.world, turn, NAME_LIMITS);
             let found = iprev::check(&lookups, client.address.ip()).await;
             transaction.session.note_name(found);
             Ok(())

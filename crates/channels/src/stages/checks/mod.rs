@@ -1,11 +1,11 @@
 //! Whether senders are who they say they are (`checks` of a listener).
 
 mod client_name;
-mod lookups;
 mod reported;
 mod sealing;
 mod turns;
 
+use super::lookups::{CHECKS_TIME_MAX, LOOKUPS_MAX, Limits, Lookups};
 use crate::smtp::{Checks, checks_of, seal_of};
 use auth::checks::{Shares, Subject, Verdicts, check_apart};
 use auth::judgement::{Judgement, judge};
@@ -15,8 +15,6 @@ use auth::spf::{Question, Sender};
 use auth::{arc, dkim, dmarc};
 use client_name::ClientNames;
 use config::Config;
-use lookups::Lookups;
-pub(super) use lookups::{CHECKS_TIME_MAX, LOOKUPS_MAX, boxed};
 use mta::answer::{Answer, Decision};
 use mta::clients::network_of;
 use mta::console::Console;
@@ -62,6 +60,10 @@ impl<W: World> StageKind<W> for Checking {
         stages
     }
 }
+
+/// Questions under way at once about one message, of one check: what one message asks for must not hold up what is
+/// asked about others of the same client.
+const AT_ONCE_MAX: usize = 4;
 
 /// Lookups that checks have under way at once, at most, on each shard.
 pub(super) fn lookups_at_once(config: &Config) -> u32 {
@@ -180,7 +182,11 @@ impl<W: World> Checker<W> {
         };
         let chance = u8::try_from(time.random() % 100).unwrap_or(0);
         let network = network_of(client.address.ip());
-        let within = |line, max| Lookups::within(&self.world, line, CHECKS_TIME_MAX, max);
+        let within = |line, lookups_max| {
+            let limits =
+                Limits { time_max: CHECKS_TIME_MAX, lookups_max, at_once_max: AT_ONCE_MAX };
+            Lookups::within(&self.world, line, limits)
+        };
         let line = || self.lines.checks.of(network);
         let shares = Shares {
             policy: &within(self.lines.policies.of(network), dmarc::LOOKUPS_MAX),

@@ -1,12 +1,8 @@
-//! Lines for questions to the DNS: one client's mail must not hold up what is asked about another's.
+//! The lines for what checks of messages ask of the DNS.
 
-use mail::Mono;
-use mta::clients::network_of;
-use mta::line::{Line, Owner, Parts, Permit, Standing, Standings, Who};
-use std::cell::{Cell, RefCell};
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use super::super::lookups::{Terms, Turns};
+use mta::line::Parts;
+use std::time::Duration;
 
 /// Questions under way at once on one shard; others wait.
 const LOOKUPS_AT_ONCE_MAX: u32 = 50;
@@ -25,6 +21,8 @@ const OWNER_PART: u32 = 5;
 const DOUBTFUL_PART: u32 = 4;
 /// Zones that are remembered for it.
 const ZONES_MAX: usize = 4_096;
+/// The servers of a zone that have not answered for as long are taken for silent until they answer.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// The lines of a shard. What strangers choose the servers of stands in none with what they don't.
 pub(super) struct Lines {
@@ -39,102 +37,36 @@ pub(super) struct Lines {
 impl Default for Lines {
     fn default() -> Lines {
         Lines {
-            checks: Turns::new(LOOKUPS_AT_ONCE_MAX),
-            policies: Turns::new(POLICIES_AT_ONCE_MAX),
-            names: Turns::new(NAMES_AT_ONCE_MAX),
+            checks: line_of(LOOKUPS_AT_ONCE_MAX),
+            policies: line_of(POLICIES_AT_ONCE_MAX),
+            names: line_of(NAMES_AT_ONCE_MAX),
         }
     }
 }
 
-/// A line for lookups, in which those clients come first that hold least.
-pub(super) struct Turns {
-    line: Arc<Line>,
-    next: Cell<u32>,
-    zones: RefCell<Standings<Owner>>,
-}
-
-/// A line as one check of one message has it.
-pub(super) struct Turn<'t> {
-    turns: &'t Turns,
-    who: Who,
-}
-
-/// A place for a question below a zone, as long as it is kept.
-pub(super) struct Place<'t> {
-    turns: &'t Turns,
-    permit: Permit,
-    zone: Owner,
-}
-
-impl Turns {
-    fn new(places: u32) -> Turns {
-        let places = u64::from(places);
-        let owner_max = places / u64::from(OWNER_PART);
-        let doubtful_max = places / u64::from(DOUBTFUL_PART);
-        let line = Line::new(Parts { owner_max, doubtful_max, ..Parts::equal(places) });
-        Turns { line, next: Cell::new(0), zones: RefCell::new(Standings::new(ZONES_MAX)) }
-    }
-
-    pub(super) fn line(&self) -> &Arc<Line> {
-        &self.line
-    }
-
-    /// For one check of a message of this client.
-    pub(super) fn of(&self, client: IpAddr) -> Turn<'_> {
-        let number = self.next.get();
-        self.next.set(number.wrapping_add(1));
-        let who = Who::new(0, number).of(Owner::network(client));
-        let who = site_of(client).map_or(who, |site| who.within(site));
-        Turn { turns: self, who }
-    }
-
-    /// That names below a zone were answered says nothing of others: it may have as many as it likes.
-    fn standing(&self, zone: Owner, now: Mono) -> Standing {
-        match self.zones.borrow().of(zone, now) {
-            Standing::Doubtful => Standing::Doubtful,
-            Standing::Good | Standing::Unknown => Standing::Unknown,
-        }
-    }
-}
-
-impl<'t> Turn<'t> {
-    /// Waits for a place for a question below this zone.
-    pub(super) async fn wait(&self, zone: Owner, now: Mono) -> Place<'t> {
-        let standing = self.turns.standing(zone, now);
-        let permit = self.turns.line.join(self.who, standing, 1).await;
-        Place { turns: self.turns, permit, zone }
-    }
-}
-
-impl Place<'_> {
-    /// The question has waited for its answer for a while: it may be asked to give way from now on.
-    pub(super) fn note_silence(&mut self, now: Mono) {
-        self.turns.zones.borrow_mut().note_silence(self.zone, now);
-        self.permit.doubt();
-        self.permit.idle(now);
-    }
-
-    /// Ready when somebody waits who holds less.
-    pub(super) fn poll_give_way(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.permit.poll_give_way(cx)
-    }
-
-    pub(super) fn note_answer(&self, now: Mono) {
-        self.turns.zones.borrow_mut().note_answer(self.zone, now);
-    }
-}
-
-/// The network of which one owner has all.
-fn site_of(client: IpAddr) -> Option<Owner> {
-    network_of(client).is_ipv6().then(|| Owner::site(client))
+/// A line with so many places.
+fn line_of(places: u32) -> Turns {
+    let places = u64::from(places);
+    let owner_max = places / u64::from(OWNER_PART);
+    let doubtful_max = places / u64::from(DOUBTFUL_PART);
+    Turns::new(Terms {
+        parts: Parts { owner_max, doubtful_max, ..Parts::equal(places) },
+        zones_max: ZONES_MAX,
+        silence: SILENCE,
+        prefers_answered: false,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::lookups::{Place, Turn};
     use super::*;
+    use mail::Mono;
+    use mta::line::Owner;
+    use std::net::IpAddr;
     use std::net::Ipv6Addr;
     use std::pin::pin;
-    use std::task::Waker;
+    use std::task::{Context, Poll, Waker};
 
     const SHARE: usize = (LOOKUPS_AT_ONCE_MAX / OWNER_PART) as usize;
 
@@ -148,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_client_has_at_most_its_share() {
-        let turns = Turns::new(LOOKUPS_AT_ONCE_MAX);
+        let turns = line_of(LOOKUPS_AT_ONCE_MAX);
         let of = |last: u8| turns.of(IpAddr::from([192, 0, 2, last]));
         let first = of(1);
         let held: Vec<_> = (0..100).map_while(|_| gets_one(&first)).collect();
@@ -164,7 +96,7 @@ mod tests {
 
     #[test]
     fn all_clients_of_one_site_have_the_share_of_one() {
-        let turns = Turns::new(LOOKUPS_AT_ONCE_MAX);
+        let turns = line_of(LOOKUPS_AT_ONCE_MAX);
         let of = |site, n| turns.of(Ipv6Addr::new(0x2001, 0xdb8, site, n, 0, 0, 0, 1).into());
         let all: Vec<_> = (0..100).map(|n| of(1, n)).collect();
         let held: Vec<_> = all.iter().filter_map(gets_one).collect();
@@ -174,7 +106,7 @@ mod tests {
 
     #[test]
     fn silent_zones_leave_places_for_others() {
-        let turns = Turns::new(LOOKUPS_AT_ONCE_MAX);
+        let turns = line_of(LOOKUPS_AT_ONCE_MAX);
         let all: Vec<_> = (0..100).map(|n| turns.of(IpAddr::from([192, 0, 2, n]))).collect();
         let mut first = gets_one(&all[0]).expect("a place");
         first.note_silence(Mono(0));

@@ -5,6 +5,7 @@ use super::greylist::Greylister;
 use super::lists::{Lists, Subject};
 use super::memo::Memo;
 use super::parts::Parts;
+use super::questions::of_sender;
 use super::sender::{self, SenderDomain};
 use crate::smtp::Strangers;
 use auth::dnsbl::{Standing, Verdict};
@@ -120,7 +121,7 @@ impl<W: World> Desk<W> {
         let world = &self.parts.world;
         let place = self.sender_domains.place(domain.clone().into(), world.time().now());
         let client = transaction.session.client().address.ip();
-        let questions = self.parts.of_senders.of(world, client);
+        let questions = of_sender(&self.parts.of_senders, world, client);
         let found = place.get_or_try_init(|| async {
             let found = sender::look_up(&questions, &domain).await;
             // What our own limit has cut short is known to nobody else.

@@ -3,6 +3,7 @@
 use super::super::checks::ascii_domain;
 use super::memo::Memo;
 use super::parts::Parts;
+use super::questions::of_sender;
 use crate::smtp::Greylist;
 use auth::greylist::{Client, Triplet, Verdict, network};
 use auth::spf::{self, Question, Sender};
@@ -72,7 +73,7 @@ impl<W: World> Greylister<W> {
         let client = transaction.session.client();
         let (ip, helo) = (client.address.ip().to_canonical(), &*client.helo);
         let time = world.time();
-        let lookups = self.parts.of_senders.of(world, ip);
+        let lookups = of_sender(&self.parts.of_senders, world, ip);
         // The local part is left out: a policy may let it decide, and each sender would cost questions.
         let question = Question {
             client: ip,

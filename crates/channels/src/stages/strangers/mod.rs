@@ -23,7 +23,6 @@ use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use mta::seams::{Spawn as _, World};
 use parts::Parts;
-use questions::OfSenders;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -65,7 +64,7 @@ impl<W: World> StageKind<W> for StrangerChecks {
             console: Rc::clone(console),
             server: config.hostname.as_str().into(),
             own_domains: OwnDomains::new(world.tables(), config),
-            of_senders: OfSenders::new(),
+            of_senders: questions::line(),
             of_lists: lists::line(),
         });
         pools.register(PoolId::SenderQuestions, parts.of_senders.line());

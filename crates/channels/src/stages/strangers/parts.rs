@@ -1,6 +1,6 @@
 //! What the checks of strangers work with.
 
-use super::questions::OfSenders;
+use super::super::lookups::Turns;
 use mta::console::Console;
 use mta::ingress::OwnDomains;
 use mta::line::Line;
@@ -16,7 +16,7 @@ pub(super) struct Parts<W: World> {
     pub(super) server: Arc<str>,
     pub(super) own_domains: OwnDomains<W::Tables>,
     /// Questions about senders; others wait. Whose servers answer them, strangers choose.
-    pub(super) of_senders: OfSenders,
+    pub(super) of_senders: Turns,
     /// Questions to lists, whose servers the operator has chosen; nobody else takes their turns.
     pub(super) of_lists: Arc<Line>,
 }

@@ -1,0 +1,137 @@
+//! What is asked of the DNS about what strangers bring: so much, and for so long.
+
+mod turns;
+
+use auth::records::{Answer, Family, Records, Unanswered};
+use mail::Mono;
+use mta::alarm::Alarm;
+use mta::answer::Later;
+use mta::line::Owner;
+use mta::seams::{AsRecords, Time, World};
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+#[cfg(test)]
+pub(super) use turns::Place;
+pub(super) use turns::{Terms, Turn, Turns};
+
+/// So long all checks of one message may take; what has no answer then gets none. Clients wait ten
+/// minutes for the reply (RFC 5321 §4.5.3.2.6), other stages want their part.
+pub(super) const CHECKS_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Questions of SPF about one message. Ten terms are allowed, each of which may lead to ten hosts (RFC 7208 §4.6.4);
+/// no policy in use comes near to that. The other checks have as many as they can need.
+pub(super) const LOOKUPS_MAX: u32 = 100;
+
+/// What one check may ask.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) time_max: Duration,
+    pub(super) lookups_max: u32,
+    /// Of them under way at once.
+    pub(super) at_once_max: usize,
+}
+
+/// The DNS for one check.
+pub(super) struct Lookups<'a, W: World> {
+    world: &'a W,
+    turn: Turn<'a>,
+    until: Mono,
+    left: Cell<u32>,
+    at_once: Semaphore,
+    was_cut: Cell<bool>,
+}
+
+impl<'a, W: World> Lookups<'a, W> {
+    /// For one check with limits of its own.
+    pub(super) fn within(world: &'a W, turn: Turn<'a>, limits: Limits) -> Lookups<'a, W> {
+        let Limits { time_max, lookups_max, at_once_max } = limits;
+        let until = world.time().now() + time_max;
+        let (left, at_once) = (Cell::new(lookups_max), Semaphore::new(at_once_max));
+        Lookups { world, turn, until, left, at_once, was_cut: Cell::new(false) }
+    }
+
+    /// Whether a limit of ours has kept an answer away: what comes of it holds for nobody else.
+    pub(super) fn was_cut(&self) -> bool {
+        self.was_cut.get()
+    }
+
+    /// The answer to a question below a zone, if there may be one more and it comes in time.
+    async fn ask<T>(
+        &self,
+        zone: Owner,
+        at_hand: Option<Answer<T>>,
+        question: Later<'_, Answer<T>>,
+    ) -> Answer<T> {
+        // What is remembered is no question: it needs no place, and is not counted.
+        if let Some(answer) = at_hand {
+            return answer;
+        }
+        let answer = self.ask_in_time(zone, question).await;
+        let answer = answer.unwrap_or_else(|cut| Err(Unanswered::OurLimit(cut.into())));
+        if answer.as_ref().is_err_and(Unanswered::is_our_limit) {
+            self.was_cut.set(true);
+        }
+        answer
+    }
+
+    /// The answer, or which limit of ours has kept it away.
+    async fn ask_in_time<T>(
+        &self,
+        zone: Owner,
+        question: Later<'_, Answer<T>>,
+    ) -> Result<Answer<T>, &'static str> {
+        let left = self.left.get().checked_sub(1).ok_or("too many lookups for one message")?;
+        self.left.set(left);
+        let in_turn = async {
+            let _one_of_few = self.at_once.acquire().await;
+            self.turn.ask(self.world.time(), zone, question).await
+        };
+        let mut alarm = Alarm::new(self.world.time().clone());
+        let answer = alarm.within(|_| self.until, in_turn).await;
+        answer
+            .ok_or("the checks take too long")?
+            .ok_or("others wait, and its name servers are slow")
+    }
+
+    fn dns(&self) -> AsRecords<'_, W::Dns> {
+        AsRecords(self.world.dns())
+    }
+}
+
+/// A question to the DNS may be large, and waits at the end of policies that include each other: it goes to
+/// the heap from here, not by way of the stacks of all who wait for it.
+#[inline(never)]
+fn boxed<'q, Q: Future + 'q>(ask: impl FnOnce() -> Q) -> Later<'q, Q::Output> {
+    Box::pin(ask())
+}
+
+impl<W: World> Records for Lookups<'_, W> {
+    async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+        let dns = self.dns();
+        self.ask(Owner::zone(name), dns.txt_at_hand(name), boxed(|| dns.txt(name))).await
+    }
+
+    async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
+        let dns = self.dns();
+        let at_hand = dns.addresses_at_hand(host, family);
+        self.ask(Owner::zone(host), at_hand, boxed(|| dns.addresses(host, family))).await
+    }
+
+    async fn mail_hosts(&self, domain: &str) -> Answer<String> {
+        let dns = self.dns();
+        self.ask(
+            Owner::zone(domain),
+            dns.mail_hosts_at_hand(domain),
+            boxed(|| dns.mail_hosts(domain)),
+        )
+        .await
+    }
+
+    async fn names(&self, address: IpAddr) -> Answer<String> {
+        let dns = self.dns();
+        self.ask(Owner::network(address), dns.names_at_hand(address), boxed(|| dns.names(address)))
+            .await
+    }
+}

@@ -1,0 +1,144 @@
+//! Lines for questions to the DNS: one client's mail must not hold up what is asked about another's.
+//!
+//! Strangers decide which servers answer, and how late. A question that has waited for a moment makes way for others.
+
+use auth::records::Answer;
+use mail::Mono;
+use mta::alarm::Alarm;
+use mta::answer::Later;
+use mta::clients::network_of;
+use mta::line::{Line, Owner, Parts, Permit, Standing, Standings, Who};
+use mta::seams::Time;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// What is peculiar to a line.
+pub(in super::super) struct Terms {
+    pub(in super::super) parts: Parts,
+    /// Zones of which it is remembered whether they answer.
+    pub(in super::super) zones_max: usize,
+    /// A question may wait so long for its answer before it is asked to make way for others.
+    pub(in super::super) silence: Duration,
+    /// Whether zones that were answered within the hour come before those that nobody knows.
+    pub(in super::super) prefers_answered: bool,
+}
+
+/// A line for lookups, in which those come first that hold least.
+pub(in super::super) struct Turns {
+    line: Arc<Line>,
+    next: Cell<u32>,
+    zones: RefCell<Standings<Owner>>,
+    silence: Duration,
+    prefers_answered: bool,
+}
+
+/// A line as one check of one message has it.
+pub(in super::super) struct Turn<'t> {
+    turns: &'t Turns,
+    who: Who,
+    is_by_zone: bool,
+}
+
+/// A place for a question below a zone, as long as it is kept.
+pub(in super::super) struct Place<'t> {
+    turns: &'t Turns,
+    permit: Permit,
+    zone: Owner,
+}
+
+impl Turns {
+    pub(in super::super) fn new(terms: Terms) -> Turns {
+        let Terms { parts, zones_max, silence, prefers_answered } = terms;
+        let (line, zones) = (Line::new(parts), RefCell::new(Standings::new(zones_max)));
+        Turns { line, next: Cell::new(0), zones, silence, prefers_answered }
+    }
+
+    pub(in super::super) fn line(&self) -> &Arc<Line> {
+        &self.line
+    }
+
+    /// For one check of a message of this client: client networks take turns, and what one owner has all of.
+    pub(in super::super) fn of(&self, client: IpAddr) -> Turn<'_> {
+        let number = self.next.get();
+        self.next.set(number.wrapping_add(1));
+        let who = Who::new(0, number).of(Owner::network(client));
+        let who = site_of(client).map_or(who, |site| who.within(site));
+        Turn { turns: self, who, is_by_zone: false }
+    }
+
+    /// For what is asked about a sender: zones take turns, and client networks within them.
+    pub(in super::super) fn by_zone(&self, client: IpAddr) -> Turn<'_> {
+        // RFC 4632: what is one customer's is one name, whatever the number of its addresses.
+        let who = Who::new(0, 0).of(Owner::network(client));
+        Turn { turns: self, who, is_by_zone: true }
+    }
+
+    fn standing(&self, zone: Owner, now: Mono) -> Standing {
+        match self.zones.borrow().of(zone, now) {
+            // That names below a zone were answered says nothing of others: it may have as many as it likes.
+            Standing::Good if !self.prefers_answered => Standing::Unknown,
+            standing => standing,
+        }
+    }
+}
+
+impl<'t> Turn<'t> {
+    /// Waits for a place for a question below this zone.
+    pub(in super::super) async fn wait(&self, zone: Owner, now: Mono) -> Place<'t> {
+        let who = if self.is_by_zone { self.who.within(zone) } else { self.who };
+        let standing = self.turns.standing(zone, now);
+        let permit = self.turns.line.join(who, standing, 1).await;
+        Place { turns: self.turns, permit, zone }
+    }
+
+    /// The answer to a question below this zone, when its turn has come. `None`: it had to make way for others.
+    pub(super) async fn ask<T>(
+        &self,
+        time: &impl Time,
+        zone: Owner,
+        mut question: Later<'_, Answer<T>>,
+    ) -> Option<Answer<T>> {
+        let mut place = self.wait(zone, time.now()).await;
+        let soon = time.now() + self.turns.silence;
+        let mut answer = Alarm::new(time.clone()).within(|_| soon, question.as_mut()).await;
+        if answer.is_none() {
+            place.note_silence(time.now());
+            answer = poll_fn(|cx| match question.as_mut().poll(cx) {
+                Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                Poll::Pending => place.poll_give_way(cx).map(|()| None),
+            })
+            .await;
+        }
+        if matches!(answer, Some(Ok(_))) {
+            place.note_answer(time.now());
+        }
+        answer
+    }
+}
+
+impl Place<'_> {
+    /// The question has waited for its answer for a while: it may be asked to give way from now on.
+    pub(in super::super) fn note_silence(&mut self, now: Mono) {
+        self.turns.zones.borrow_mut().note_silence(self.zone, now);
+        self.permit.doubt();
+        self.permit.idle(now);
+    }
+
+    /// Ready when somebody waits who holds less.
+    fn poll_give_way(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.permit.poll_give_way(cx)
+    }
+
+    pub(in super::super) fn note_answer(&self, now: Mono) {
+        self.turns.zones.borrow_mut().note_answer(self.zone, now);
+    }
+}
+
+/// The network of which one owner has all.
+fn site_of(client: IpAddr) -> Option<Owner> {
+    network_of(client).is_ipv6().then(|| Owner::site(client))
+}
