@@ -58,10 +58,10 @@ impl Registrar {
         self.register.marks = marks;
     }
 
-    /// Writes it at once.
+    /// Makes it anew at once, at a start.
     pub(crate) fn write_now(&mut self, disk: &dyn Disk, sync: bool) -> Result<(), DiskError> {
         self.changed = false;
-        self.off = !register::write(disk, &self.register.next(), sync)?;
+        self.off = !register::renew(disk, &self.register.next(), sync)?;
         Ok(())
     }
 

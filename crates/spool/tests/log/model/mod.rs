@@ -11,7 +11,6 @@ use world::{World, tiny};
 
 fn run(config: SpoolConfig, capacity: u64, seed: u64, faults: Faults, events: &[(u8, u16)]) {
     let mut world = World::new(config, capacity, seed);
-    world.fails = faults.sync_permille + faults.write_permille > 0;
     for &(what, argument) in events {
         world.disk.set_faults(faults);
         event(&mut world, what, argument);
