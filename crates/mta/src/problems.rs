@@ -192,6 +192,11 @@ impl Conditions {
         }
     }
 
+    /// Nothing is wrong, as far as anybody knows.
+    pub fn clear_all(&self) {
+        lock(&self.all).clear();
+    }
+
     /// Nothing is wrong with this any more.
     pub fn clear(&self, about: &str) {
         lock(&self.all).remove(about);

@@ -1,7 +1,10 @@
 //! The control socket: who may write to it may run the server. It lies beside the spool with
 //! mode 0600; one JSON request per connection, JSON lines come back (`docs/control.md`).
 
+mod abstract_socket;
+
 use crate::mutex::lock;
+use crate::under_way::waited_for;
 use mta::control::{ControlPlane, ControlRequest, ControlResponse, ErrorCode, PROTOCOL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -36,11 +39,15 @@ const RESPONSES_MAX: usize = 64;
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long it waits for a server that takes no connection, and then for one that takes no request.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the disk of the socket's file may take. Then the address that lies on no disk is tried.
+const FILE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A socket that listens; its file is removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct ControlSocket {
     listener: std::os::unix::net::UnixListener,
+    /// The second address.
+    without_file: Option<std::os::unix::net::UnixListener>,
     path: PathBuf,
     /// Device and inode of the socket file.
     identity: (u64, u64),
@@ -76,6 +83,7 @@ impl ControlSocket {
         match placed {
             Ok(meta) => Ok(ControlSocket {
                 listener: socket.into(),
+                without_file: abstract_socket::bind(path),
                 path: path.to_owned(),
                 identity: (meta.dev(), meta.ino()),
             }),
@@ -92,10 +100,16 @@ impl ControlSocket {
     /// When the socket cannot be given to the runtime.
     pub(crate) async fn serve(self, plane: Arc<ControlPlane>) -> io::Result<()> {
         let listener = UnixListener::from_std(self.listener.try_clone()?)?;
+        let without_file = self.without_file.as_ref().map(|listener| listener.try_clone());
+        let without_file = without_file.transpose()?.map(UnixListener::from_std).transpose()?;
         let places = Arc::new(Semaphore::new(CLIENTS_MAX));
         let idle = Arc::new(Idle::default());
         loop {
-            let Ok((stream, _)) = listener.accept().await else {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted.map(|(stream, _)| stream),
+                accepted = abstract_socket::accept(without_file.as_ref()) => accepted,
+            };
+            let Ok(stream) = accepted else {
                 // Out of file descriptors, most likely: that passes.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -118,12 +132,15 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // Another server may have replaced the file.
-        let ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|meta| (meta.dev(), meta.ino()) == self.identity);
-        if ours {
-            let _ = fs::remove_file(&self.path);
-        }
+        let (path, identity) = (self.path.clone(), self.identity);
+        // A stop waits for no disk that hangs.
+        waited_for(FILE_TIMEOUT, move || {
+            // Another server may have replaced the file.
+            let meta = fs::symlink_metadata(&path);
+            if meta.is_ok_and(|meta| (meta.dev(), meta.ino()) == identity) {
+                let _ = fs::remove_file(&path);
+            }
+        });
     }
 }
 
@@ -320,10 +337,23 @@ pub(crate) enum ClientError {
 /// A connection whose `connect` and writes wait for a server that does nothing no longer than they may: on Linux the
 /// time that a write may take is also that of `connect`, when the backlog is full.
 fn connect(path: &Path) -> io::Result<BlockingStream> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
-    socket.connect(&SockAddr::unix(path)?)?;
-    Ok(socket.into())
+    let prepared = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_write_timeout(Some(CONNECT_TIMEOUT))?;
+        io::Result::Ok(socket)
+    };
+    let at = path.to_owned();
+    let error = match waited_for(FILE_TIMEOUT, move || fs::symlink_metadata(at)) {
+        Some(_) => {
+            let socket = prepared()?;
+            match socket.connect(&SockAddr::unix(path)?) {
+                Ok(()) => return Ok(socket.into()),
+                Err(error) => error,
+            }
+        }
+        None => io::Error::new(io::ErrorKind::TimedOut, "the disk of its file does not answer"),
+    };
+    abstract_socket::connect(path, prepared()?).map_err(|_| error)
 }
 
 /// Sends `request` to the server at `path` and gives each response to `take`, the last one (`Done`

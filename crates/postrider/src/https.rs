@@ -1,6 +1,7 @@
 //! One request to a web server, over TLS with a certificate that is valid for its name, or in clear within
 //! this machine.
 
+use crate::secret_place::aside;
 use crate::{peer_tls, pem};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Body, Bytes};
@@ -12,7 +13,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::future::{Future, pending};
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -38,6 +39,18 @@ pub(crate) fn client(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
     .map_err(|error| error.to_string())?;
     client.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(client)
+}
+
+/// The same, on a thread where it may wait for the disk.
+///
+/// # Errors
+/// There are none, or the file of authorities hangs.
+pub(crate) async fn client_aside(ca_file: Option<PathBuf>) -> Result<ClientConfig, String> {
+    let what = match &ca_file {
+        Some(path) => format!("ca_file {}", path.display()),
+        None => "the certificates of this machine's authorities".to_owned(),
+    };
+    aside(&what, move || client(ca_file.as_deref())).await
 }
 
 /// The addresses of a host that are tried, the families by turns: a machine without a way by one of them

@@ -7,6 +7,7 @@ mod services;
 mod watch;
 
 use crate::commit_thread::Log;
+use crate::secret_place;
 use crate::shard_thread::Common;
 use crate::tables::TableProblems;
 use crate::world::clock::{Start, wall_now};
@@ -60,7 +61,9 @@ impl ProblemList {
         problems.register(Arc::new(TableProblems::of(&common.tables)));
         problems.register(Arc::new(HangingMailboxes(common.store.watcher())));
         problems.register(Arc::new(common.tables.under_way.clone()));
+        problems.register(Arc::new(common.tables.list_troubles.clone()));
         problems.register(Arc::new(common.certificates.under_way.clone()));
+        problems.register(Arc::new(secret_place::reads()));
         hanging.into_iter().for_each(|kind| problems.register(kind));
         let watching = Watching::start(&problems, started, console)
             .map_err(|error| format!("cannot start a thread: {error}"))?;

@@ -1,12 +1,14 @@
 //! Where a secret stands that the configuration names: in a file, in one that systemd hands over
 //! (`$CREDENTIALS_DIRECTORY/NAME`), or in the environment (`env:NAME`).
 
+use crate::under_way::UnderWay;
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use zeroize::Zeroizing;
 
 /// What systemd hands over stands below the directory that it names in this variable.
@@ -14,6 +16,17 @@ const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
 /// What a variable of the environment is named by.
 const VARIABLE: &[u8] = b"env:";
+
+/// Reads of one place at once. One that hangs keeps its thread, and all that is done aside shares those.
+const READS_MAX: usize = 4;
+
+/// What is read aside, all of the process.
+static READS: LazyLock<UnderWay> = LazyLock::new(UnderWay::default);
+
+/// What is read aside now, for the list of problems.
+pub(crate) fn reads() -> UnderWay {
+    READS.clone()
+}
 
 /// Where it stands.
 #[derive(Debug, PartialEq, Eq)]
@@ -96,18 +109,25 @@ pub(crate) async fn first_line_aside(
     written: &Path,
     bytes_max: usize,
 ) -> Result<Zeroizing<String>, String> {
+    let what = format!("{key} {}", written.display());
     let written = written.to_owned();
-    aside(move || first_line(key, &written, bytes_max)).await
+    aside(&what, move || first_line(key, &written, bytes_max)).await
 }
 
-/// What `work` gives, on a thread where it may wait for a disk.
+/// What `work` gives, on a thread where it may wait for a disk; `what` names the place.
 ///
 /// # Errors
-/// As `work` says.
+/// As `work` says, or the place hangs.
 pub(crate) async fn aside<T: Send + 'static>(
+    what: &str,
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let reading = READS.begin_at_most(READS_MAX, what)?;
+    let done = tokio::task::spawn_blocking(move || {
+        let _reading = reading;
+        work()
+    });
+    let done = done.await;
     done.unwrap_or_else(|_| Err("the server is stopping".to_owned()))
 }
 

@@ -3,7 +3,7 @@
 
 use crate::mutex::lock;
 use mta::problems::{Found, Moment, ProblemKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,15 +49,34 @@ impl UnderWay {
         Work { under_way: self.clone(), number }
     }
 
+    /// Begins some, unless as much of the same is under way: what hangs must not take all threads.
+    ///
+    /// # Errors
+    /// A sentence about the oldest of it.
+    pub(crate) fn begin_at_most(&self, most: usize, what: &str) -> Result<Work, String> {
+        let (count, oldest) = {
+            let all = lock(&self.0);
+            let mut same = all.works.values().filter(|(_, known)| known == what);
+            let oldest = same.next().map(|(since, _)| since.elapsed());
+            (oldest.map_or(0, |_| same.count() + 1), oldest.unwrap_or_default())
+        };
+        if count >= most {
+            return Err(format!("{what} has not answered for {} s", oldest.as_secs()));
+        }
+        Ok(self.begin(what))
+    }
+
     /// A sentence about the oldest that hangs.
     pub(crate) fn oldest(&self) -> Option<String> {
         self.hanging(HANGS_AFTER).into_iter().next().map(|(_, text)| text)
     }
 
-    /// All that hangs, the oldest first, each with a sentence.
+    /// All that hangs, the oldest first, each once, with a sentence.
     fn hanging(&self, after: Duration) -> Vec<(String, String)> {
         let all = lock(&self.0);
-        let hanging = all.works.values().filter_map(|(since, what)| {
+        let mut named = BTreeSet::new();
+        let hanging = all.works.values().filter(|(_, what)| named.insert(what));
+        let hanging = hanging.filter_map(|(since, what)| {
             let wait = since.elapsed();
             let text = || format!("{what} has not answered for {} s", wait.as_secs());
             (wait >= after).then(|| (what.clone(), text()))
@@ -103,7 +122,13 @@ mod tests {
         assert_eq!(hanging(), all);
         drop(first);
         assert_eq!(hanging(), all[1..]);
-        drop(second);
+        // Another of the same is no other problem, and there is an end to how many hang.
+        let third = under_way.begin_at_most(2, "/mnt/b").unwrap();
+        assert_eq!(hanging(), all[1..]);
+        let error = under_way.begin_at_most(2, "/mnt/b").unwrap_err();
+        assert_eq!(error, "/mnt/b has not answered for 0 s");
+        drop((second, third));
         assert_eq!(hanging(), []);
+        assert!(under_way.begin_at_most(1, "/mnt/b").is_ok());
     }
 }

@@ -213,3 +213,38 @@ fn the_longest_path_that_a_configuration_may_name_can_be_bound() {
     let error = ControlSocket::bind(&path(config::CONTROL_PATH_BYTES_MAX + 1)).unwrap_err();
     assert!(error.to_string().contains("too long"), "{error}");
 }
+
+#[test]
+fn the_server_is_reached_without_its_file_by_its_own_user_alone() {
+    use std::os::unix::process::CommandExt as _;
+    let server = serve();
+    fs::remove_file(&server.path).unwrap();
+    let mut last = None;
+    ask(&server.path, &ControlRequest::Status, |response| {
+        last = Some(response);
+        Ok(())
+    })
+    .unwrap();
+    assert!(matches!(last, Some(ControlResponse::Done { .. })), "{last:?}");
+    let other = server.path.with_file_name("other.sock");
+    let outcome = ask(&other, &ControlRequest::Status, |_| Ok(()));
+    assert!(matches!(outcome, Err(ClientError::Unreachable(_))), "{outcome:?}");
+    // Only root can be somebody else.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let name = abstract_socket::name(&server.path).unwrap();
+    let script = "import socket, sys\n\
+                  s = socket.socket(socket.AF_UNIX)\n\
+                  s.connect(sys.argv[1].replace('@', '\\0', 1))\n\
+                  try: s.sendall(b'{\"command\":\"status\"}\\n'); print(len(s.recv(99)))\n\
+                  except OSError: print(0)\n";
+    for (uid, is_answered) in [(0, true), (65_534, false)] {
+        let mut python = std::process::Command::new("/usr/bin/python3");
+        let name = String::from_utf8_lossy(&name).replacen('\0', "@", 1);
+        let ran = python.args(["-c", script, &name]).uid(uid).output().unwrap();
+        let count = String::from_utf8_lossy(&ran.stdout).trim().to_owned();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        assert_eq!(count != "0", is_answered, "uid {uid}: {count}");
+    }
+}

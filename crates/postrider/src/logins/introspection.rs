@@ -5,7 +5,7 @@ mod verdict;
 use super::turns::{LoginLines, place};
 use crate::https;
 use crate::mutex::lock;
-use crate::secret_place::{aside, first_line_aside};
+use crate::secret_place::first_line_aside;
 use crate::world::clock::wall_now;
 use auth::sasl::bearer::{self, Token};
 use http_body_util::Full;
@@ -156,7 +156,7 @@ impl Introspector {
         }
         // Nobody waits for a lock that is held while a file is read.
         let ca_file = self.0.settings.ca_file.clone();
-        let client = Arc::new(aside(move || https::client(ca_file.as_deref())).await?);
+        let client = Arc::new(https::client_aside(ca_file).await?);
         *lock(&self.0.client) = Some(Arc::clone(&client));
         Ok(client)
     }

@@ -18,6 +18,10 @@ const PATHS_MAX: usize = 64;
 const LOOKED_EVERY: Duration = Duration::from_secs(3);
 /// One that takes longer does not answer.
 const LOOK_MAX: Duration = Duration::from_secs(2);
+/// What to do about it.
+const MAKE: &str = "mount its disk, or make it";
+const LOOK: &str = "look at the disk";
+const ROOM: &str = "make room";
 /// What the resolver follows.
 const NAMES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
@@ -40,11 +44,14 @@ pub(crate) struct NeededPaths {
     started: Start,
 }
 
+/// Why it can't be used, and what to do.
+type Wrong = (String, &'static str);
+
 struct Root {
     needed: Needed,
     path: PathBuf,
     /// Why it can't be used, when it was looked at last.
-    wrong: Mutex<Option<String>>,
+    wrong: Mutex<Option<Wrong>>,
     looking: Watch,
 }
 
@@ -112,19 +119,23 @@ impl NeededPaths {
             }
         });
         if let Err(error) = thread {
-            *lock(&root.wrong) = Some(format!("it can't be looked at: {error}"));
+            *lock(&root.wrong) = Some((format!("it can't be looked at: {error}"), LOOK));
         }
         root
     }
 }
 
 impl Root {
-    fn look(&self) -> Option<String> {
+    fn look(&self) -> Option<Wrong> {
         match self.needed {
-            Needed::Mailboxes | Needed::Spool => wrong_with(&self.path),
+            // The room that a spool has is its own to see.
+            Needed::Spool => wrong_with(&self.path).or_else(|| no_room(&self.path, false)),
+            Needed::Mailboxes => wrong_with(&self.path).or_else(|| no_room(&self.path, true)),
             // Nobody misses what is not there; the first event makes its file.
             Needed::Events | Needed::Names => match std::fs::metadata(&self.path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Some(error.to_string()),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Some((error.to_string(), LOOK))
+                }
                 _ => None,
             },
         }
@@ -140,24 +151,17 @@ impl Root {
         })
     }
 
-    fn wrong(&self, about: &str, why: &str) -> Found {
-        let (text, step) = match self.needed {
-            Needed::Mailboxes => {
-                (format!("mailboxes can't be kept in {about}: {why}"), "mount its disk, or make it")
-            }
-            Needed::Spool => (
-                format!("the spool directory {about} can't be looked at: {why}"),
-                "look at the disk",
-            ),
-            Needed::Events | Needed::Names => {
-                (format!("{about} can't be looked at: {why}"), "look at the disk")
-            }
+    fn wrong(&self, about: &str, (why, step): &Wrong) -> Found {
+        let text = match self.needed {
+            Needed::Mailboxes => format!("mailboxes can't be kept in {about}: {why}"),
+            Needed::Spool => format!("the spool directory {about} can't be used: {why}"),
+            Needed::Events | Needed::Names => format!("{about} can't be looked at: {why}"),
         };
         let severity = match self.needed {
             Needed::Spool => Severity::Error,
             _ => Severity::Warning,
         };
-        Found::new(severity, about, text).next_step(step)
+        Found::new(severity, about, text).next_step(*step)
     }
 }
 
@@ -179,15 +183,27 @@ impl ProblemKind for NeededPaths {
 }
 
 /// Why mailboxes can't be in a directory.
-fn wrong_with(path: &Path) -> Option<String> {
+fn wrong_with(path: &Path) -> Option<Wrong> {
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => None,
-        Ok(_) => Some("it is no directory".to_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Some("it is not there".to_owned())
+        Ok(_) => Some(("it is no directory".to_owned(), MAKE)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Some(("it is not there".to_owned(), MAKE))
         }
-        Err(error) => Some(error.to_string()),
+        Err(error) => Some((error.to_string(), LOOK)),
     }
+}
+
+/// Why nothing new fits on the file system of a directory, though it answers. What can't be asked is no
+/// problem of its own.
+fn no_room(path: &Path, with_bytes: bool) -> Option<Wrong> {
+    let space = rustix::fs::statvfs(path).ok()?;
+    // File systems without a table of inodes have 0 of 0.
+    if space.f_files > 0 && space.f_favail == 0 {
+        return Some(("its file system has no inode left for a new file".to_owned(), ROOM));
+    }
+    (with_bytes && space.f_blocks > 0 && space.f_bavail == 0)
+        .then(|| ("its file system is full".to_owned(), ROOM))
 }
 
 /// Directories of a configuration that can't be used now, a sentence for each.
@@ -197,10 +213,8 @@ pub(crate) fn missing_roots(config: &Config) -> Vec<String> {
         if config.spool.paths.iter().any(|spool| spool == path) {
             return None;
         }
-        let (why, path) = (wrong_with(path)?, path.display());
-        Some(format!(
-            "route {route}: mailboxes can't be kept in {path}: {why}: mount its disk, or make it"
-        ))
+        let ((why, step), path) = (wrong_with(path)?, path.display());
+        Some(format!("route {route}: mailboxes can't be kept in {path}: {why}: {step}"))
     };
     channels::mailbox_roots(config).filter_map(sentence).collect()
 }

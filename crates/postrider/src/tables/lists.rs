@@ -1,8 +1,10 @@
 //! Files of addresses that aliases name (`:include:`).
 
 use crate::under_way::UnderWay;
+use crate::world::clock::wall_now;
 use config::TableCache;
 use lookup::{Backend, Entry, Fetch, Trouble, TroubleKind};
+use mta::problems::{Conditions, Found};
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
@@ -43,11 +45,13 @@ pub(super) fn key(directory: &Path, file: &Path) -> String {
 pub(super) struct Lists {
     places: Arc<Semaphore>,
     under_way: UnderWay,
+    /// Files that are there and can't be read.
+    troubles: Conditions,
 }
 
 impl Lists {
-    pub(super) fn backend(under_way: UnderWay) -> Box<dyn Backend> {
-        Box::new(Lists { places: Arc::new(Semaphore::new(READS_MAX)), under_way })
+    pub(super) fn backend(under_way: UnderWay, troubles: Conditions) -> Box<dyn Backend> {
+        Box::new(Lists { places: Arc::new(Semaphore::new(READS_MAX)), under_way, troubles })
     }
 
     async fn read(&self, key: &str) -> Result<Option<Entry>, Trouble> {
@@ -56,15 +60,23 @@ impl Lists {
         };
         let (directory, file) = key.split_once(DELIMITER).unwrap_or_default();
         let (directory, file) = (PathBuf::from(directory), PathBuf::from(file));
-        let under_way = self.under_way.clone();
+        let (under_way, about) = (self.under_way.clone(), file.display().to_string());
         let done = tokio::task::spawn_blocking(move || {
             let _place = place;
             let _work = under_way.begin(format!("the list {}", file.display()));
             read(&directory, &file)
         });
         match done.await {
-            Ok(Ok(text)) => Ok(text.map(Entry::text)),
-            Ok(Err(error)) => Err(Trouble::new(TroubleKind::Key, error.to_string())),
+            Ok(Ok(text)) => {
+                self.troubles.clear(&about);
+                Ok(text.map(Entry::text))
+            }
+            Ok(Err(error)) => {
+                let text = format!("the list {about} can't be read: {error}");
+                let step = "mend the file; mail for it is deferred";
+                self.troubles.set(Found::warning(about, text).next_step(step), wall_now());
+                Err(Trouble::new(TroubleKind::Key, error.to_string()))
+            }
             Err(_) => Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping")),
         }
     }
@@ -123,6 +135,7 @@ fn addresses(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mta::problems::{Moment, ProblemKind as _};
     use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 
@@ -202,9 +215,40 @@ mod tests {
         assert_eq!(place.read("more"), Err("it has more than 4194304 bytes".to_owned()));
     }
 
+    fn lists() -> Lists {
+        Lists {
+            places: Arc::new(Semaphore::new(READS_MAX)),
+            under_way: UnderWay::default(),
+            troubles: Conditions::new("list"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_can_not_be_read_is_a_problem_until_it_can_or_is_gone() {
+        let (place, lists) = (Place::new(), lists());
+        let key = key(&place.lists, &place.lists.join("staff"));
+        let problems = || {
+            let mut found = Vec::new();
+            lists.troubles.find(Moment::default(), &mut |problem| found.push(problem));
+            found
+        };
+        place.write("staff", b"j\xf6@x.test");
+        assert_eq!(lists.read(&key).await.expect_err("no text").kind, TroubleKind::Key);
+        assert_eq!(problems().len(), 1);
+        assert!(problems()[0].about().ends_with("/lists/staff"), "{:?}", problems());
+        place.write("staff", b"jo@x.test");
+        assert!(lists.read(&key).await.expect("an answer").is_some());
+        assert_eq!(problems(), []);
+        place.write("staff", b"\xff");
+        assert!(lists.read(&key).await.is_err());
+        fs::remove_file(place.lists.join("staff")).expect("it is there");
+        assert_eq!(lists.read(&key).await.expect("an answer"), None);
+        assert_eq!(problems(), []);
+    }
+
     #[tokio::test]
     async fn a_file_that_hangs_keeps_its_place_and_no_more_are_tried() {
-        let lists = Lists { places: Arc::new(Semaphore::new(0)), under_way: UnderWay::default() };
+        let lists = Lists { places: Arc::new(Semaphore::new(0)), ..lists() };
         let trouble = lists.read("/x\0/x/y").await.expect_err("no answer");
         assert_eq!(trouble.kind, TroubleKind::Timeout);
     }

@@ -75,6 +75,8 @@ pub(crate) struct Registry {
     pub(crate) under_way: UnderWay,
     /// What is wrong with files of tables, by their names.
     pub(super) troubles: Conditions,
+    /// What is wrong with files that aliases name.
+    pub(crate) list_troubles: Conditions,
 }
 
 /// Tables of another configuration, with all files read.
@@ -102,6 +104,7 @@ impl Registry {
             started,
             under_way: UnderWay::default(),
             troubles: Conditions::new("table"),
+            list_troubles: Conditions::new("list"),
         };
         let prepared = registry.prepare(config, progress)?;
         registry.adopt(prepared);
@@ -163,14 +166,16 @@ impl Registry {
 
     /// Answers from them from now on.
     pub(crate) fn adopt(&self, prepared: PreparedTables) {
+        // Files that no alias names any more are asked for no more, either.
+        self.list_troubles.clear_all();
         self.publish(prepared.0);
     }
 
     fn open_lists(&self) -> Result<(), String> {
         let mut lists = lock(&self.lists);
         if lists.is_none() {
-            let under_way = self.under_way.clone();
-            let build = move || Lists::backend(under_way);
+            let (under_way, troubles) = (self.under_way.clone(), self.list_troubles.clone());
+            let build = move || Lists::backend(under_way, troubles);
             *lists = Some(self.open_remote("lists".into(), &lists::cache(), build)?);
         }
         Ok(())

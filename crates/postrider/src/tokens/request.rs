@@ -65,7 +65,7 @@ impl Asker {
         let client = match at.is_encrypted {
             true => {
                 let ca_file = self.source.ca_file.clone();
-                Some(Arc::new(aside(move || https::client(ca_file.as_deref())).await?))
+                Some(Arc::new(https::client_aside(ca_file).await?))
             }
             false => None,
         };
@@ -135,7 +135,8 @@ impl Asker {
     async fn write(&self, new: &Zeroizing<String>) -> Result<(), String> {
         let place = self.source.refresh_token.clone().ok_or("it has no place")?;
         let content = Zeroizing::new(format!("{}\n", **new));
-        aside(move || {
+        let what = format!("refresh_token_file {}", place.display());
+        aside(&what, move || {
             let Place::File(path) = Place::of(&place)? else {
                 return Err("the environment stays as it was".to_owned());
             };

@@ -3,7 +3,7 @@
 use crate::hanging_files::{AT_ONCE, all_else_goes_on, pipe, release};
 use crate::support::certificate::{EC, make_certificate};
 use crate::support::client::Client;
-use crate::support::server::{CONFIG, Server, program};
+use crate::support::server::{CONFIG, Server, control, program};
 use crate::support::tool::free_port;
 use crate::support::{Files, config, wait_until};
 use rustix::process::Signal;
@@ -11,6 +11,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Keys whose file is read by the start and by each reload, and sections that name `pipe` there; what of them is a
@@ -183,7 +184,7 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ("spool.paths", "a_start_whose_disk_hangs_says_so_and_heeds_signals"),
     ("route.maildir.path", "a_disk_that_does_not_answer_stops_what_lies_on_it_alone"),
     ("reports.directory", "a_disk_that_does_not_answer_stops_what_lies_on_it_alone"),
-    ("route.include", "what is read there is no pipe (lists.rs), and is read aside"),
+    ("route.include", "what is read there is no pipe, is read aside, and is a problem (lists.rs)"),
     ("table.sql.password_file", "read as redis reads it, where the program has databases"),
     ("table.sql.tls.ca_file", "the same"),
 ];
@@ -348,57 +349,63 @@ fn log_in(server: &Server) {
 }
 
 #[test]
-fn a_file_that_hangs_when_it_is_needed_stops_nothing_else() {
-    let files = Files::new();
-    make_files(&files);
+fn a_file_that_hangs_when_it_is_needed_is_named_and_stops_nothing_else() {
     let peer = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = peer.local_addr().expect("it is bound").port().to_string();
+    let port = port.as_str();
+    thread::scope(|scope| {
+        for (keys, rest, need) in USED {
+            scope.spawn(move || {
+                one_file_hangs(&format!("{keys:?}"), &rest.replace("PORT", port), need)
+            });
+        }
+    });
+}
+
+/// Has the file needed.
+fn need_it(server: &Server, files: &Files, need: Need) {
+    match need {
+        Need::Nothing => {}
+        Need::Login => log_in(server),
+        Need::Lookup => {
+            // It waits as long as it likes.
+            let dir = files.dir().to_owned();
+            thread::spawn(move || control(&dir, &["table", "get", "t", "a@x.test"]));
+        }
+    }
+}
+
+fn one_file_hangs(what: &str, rest: &str, need: Need) {
+    let files = Files::new();
+    make_files(&files);
+    pipe(&files, "pipe");
     let plain = config("[[route]]\ndomains = [\"far.test\"]\ndiscard = {}\n");
     // Whose driver lives where all such drivers do.
     let other = format!(
         "[[table]]\nname = \"other\"\ntcp = {{ server = \"127.0.0.1:{}\" }}\n",
         free_port()
     );
-    for (keys, rest, need) in USED {
-        let what = format!("{keys:?}");
-        pipe(&files, "pipe");
-        let text = format!("{plain}{other}{}", rest.replace("PORT", &port));
-        let mut server = Server::start(&files, &text);
-        let dir = files.dir().to_owned();
-        match need {
-            Need::Nothing => {}
-            Need::Login => log_in(&server),
-            Need::Lookup => {
-                // It waits as long as it likes.
-                std::thread::spawn(move || {
-                    crate::support::server::control(&dir, &["table", "get", "t", "a@x.test"])
-                });
-            }
-        }
-        std::thread::sleep(Duration::from_millis(300));
-        all_else_goes_on(&server, || server.command(&["status"]), &what);
-        let begun = Instant::now();
-        let found = server.command(&["table", "get", "other", "k"]);
-        assert!(begun.elapsed() < AT_ONCE, "{what}: {:?}: {found:?}", begun.elapsed());
-        let begun = Instant::now();
-        server.signal(Signal::TERM);
-        // Whoever waits for it waits as the process ends: until then the file is open.
-        assert!(server.wait().success(), "{what}");
-        assert!(begun.elapsed() < AT_ONCE, "{what}: {:?}", begun.elapsed());
-        // That it was read at all: with somebody who writes there, the next start reads it.
-        let mut server = Server::start(&files, &text);
-        if matches!(need, Need::Login) {
-            log_in(&server);
-        }
-        if matches!(need, Need::Lookup) {
-            let dir = files.dir().to_owned();
-            std::thread::spawn(move || {
-                crate::support::server::control(&dir, &["table", "get", "t", "a@x.test"])
-            });
-        }
-        wait_until(&format!("{what}: somebody reads the file"), || release(&files, "pipe"));
-        drop(Client::connect(server.address()));
-        server.signal(Signal::KILL);
-        server.wait();
-    }
+    let text = format!("{plain}{other}{rest}");
+    let mut server = Server::start(&files, &text);
+    need_it(&server, &files, need);
+    thread::sleep(Duration::from_millis(300));
+    all_else_goes_on(&server, || server.command(&["status"]), what);
+    let begun = Instant::now();
+    let found = server.command(&["table", "get", "other", "k"]);
+    assert!(begun.elapsed() < AT_ONCE, "{what}: {:?}: {found:?}", begun.elapsed());
+    wait_until(&format!("{what}: the file is named"), || {
+        server.command(&["status"]).out.contains("pipe has not answered")
+    });
+    let begun = Instant::now();
+    server.signal(Signal::TERM);
+    // Whoever waits for it waits as the process ends: until then the file is open.
+    assert!(server.wait().success(), "{what}");
+    assert!(begun.elapsed() < AT_ONCE, "{what}: {:?}", begun.elapsed());
+    // That it was read at all: with somebody who writes there, the next start reads it.
+    let mut server = Server::start(&files, &text);
+    need_it(&server, &files, need);
+    wait_until(&format!("{what}: somebody reads the file"), || release(&files, "pipe"));
+    drop(Client::connect(server.address()));
+    server.signal(Signal::KILL);
+    server.wait();
 }

@@ -83,7 +83,8 @@ async fn encrypt(
     plain: TcpStream,
 ) -> Result<TlsStream<TcpStream>, Trouble> {
     let files = settings.tls.clone();
-    let connector = password::aside(move || Ok(tls::connector(&files))).await;
+    let connector =
+        password::aside(&settings.tls.files(), move || Ok(tls::connector(&files))).await;
     let connector = connector.map_err(|why| Trouble::new(TroubleKind::Unreachable, why))??;
     let handshake = connector.connect(tls::name(&at.host)?, plain);
     within(settings.connect_timeout, "TLS", handshake).await

@@ -55,6 +55,18 @@ pub(super) struct TlsSettings {
     pub(super) own: Option<(PathBuf, PathBuf)>,
 }
 
+impl TlsSettings {
+    /// The files, for people.
+    pub(super) fn files(&self) -> String {
+        let own = self.own.iter().flat_map(|(certificate, key)| [certificate, key]);
+        let files = self.ca_file.iter().chain(own).map(|path| path.display().to_string());
+        match files.collect::<Vec<_>>() {
+            none if none.is_empty() => "the certificates of this machine's authorities".to_owned(),
+            files => files.join(" or "),
+        }
+    }
+}
+
 /// As whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BindSettings {
