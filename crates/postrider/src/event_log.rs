@@ -33,6 +33,8 @@ const PACE: Duration = Duration::from_millis(10);
 const RETRY_PACE: Duration = Duration::from_secs(1);
 /// At a stop the writer may go on for as long as something is written every so often.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
+/// The same where a disk is known not to answer.
+const HANGING_PATIENCE: Duration = Duration::from_secs(1);
 /// Formatted text is written when it is this long.
 const WRITE_BYTES: usize = 256 * 1024;
 /// A queue that once was long gives its memory back.
@@ -223,14 +225,16 @@ impl EventLog {
     }
 
     /// Writes what waits and ends the writer. Where the disk takes nothing, or hangs, what waits is lost: how many
-    /// events that are.
-    pub(crate) fn finish(mut self) -> u64 {
-        self.stop();
+    /// events that are. `is_hanging`: a disk that may be the same does not answer.
+    pub(crate) fn finish(mut self, is_hanging: bool) -> u64 {
+        let waits = self.writing.at_disk.under_way(self.writing.started.elapsed());
+        let is_hanging = is_hanging || waits.is_some_and(|time| time >= HANGING_PATIENCE);
+        self.stop(if is_hanging { HANGING_PATIENCE } else { STOP_PATIENCE });
         let lag = self.queues.iter().map(|queue| queue.metrics.lag.get()).sum::<i64>();
         u64::try_from(lag).unwrap_or(0)
     }
 
-    fn stop(&mut self) {
+    fn stop(&mut self, patience: Duration) {
         let Some(writer) = self.writer.take() else { return };
         self.wake.stop.store(true, Ordering::Release);
         writer.thread().unpark();
@@ -240,7 +244,7 @@ impl EventLog {
             if before != written() {
                 (before, since) = (written(), Instant::now());
             }
-            if since.elapsed() >= STOP_PATIENCE {
+            if since.elapsed() >= patience {
                 // It ends with the process.
                 return;
             }
@@ -253,7 +257,7 @@ impl EventLog {
 
 impl Drop for EventLog {
     fn drop(&mut self) {
-        self.stop();
+        self.stop(STOP_PATIENCE);
     }
 }
 

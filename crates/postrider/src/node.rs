@@ -293,7 +293,8 @@ impl Node {
         }
         if let Some(events) = self.events {
             // It has a patience of its own.
-            match within(Duration::MAX, move || events.finish()).await {
+            let is_hanging = close_max == HANGING_CLOSE_MAX;
+            match within(Duration::MAX, move || events.finish(is_hanging)).await {
                 Some(0) | None => {}
                 Some(lost) => console.line(
                     Level::Error,

@@ -14,7 +14,7 @@ use crate::tables;
 use config::Config;
 use mta::console::{Console, Level};
 use mta::control::{ControlPlane, NodeJob, Status};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc as std_mpsc;
@@ -154,7 +154,12 @@ async fn serve(
     if file.is_none() {
         make_data_directories(&config)?;
     }
-    let Some(node) = start(&config, shards, &mut signals, console).await? else { return Ok(()) };
+    let (of_thread, of_node) = (Arc::clone(&config), Arc::clone(console));
+    let start = move |progress: &dyn Fn(&str)| Node::start(&of_thread, shards, &of_node, progress);
+    let Some(node) = waited_for(start, &mut signals, console).await? else { return Ok(()) };
+    let path = config.admin.control.clone();
+    let bind = move |progress: &dyn Fn(&str)| bind_control(&path, progress);
+    let Some(control) = waited_for(bind, &mut signals, console).await? else { return Ok(()) };
     for (listener, address) in config.listeners.iter().zip(&node.addresses) {
         let name = &listener.name;
         console.line(
@@ -165,7 +170,7 @@ async fn serve(
     }
     let stopping = Arc::new(AtomicBool::new(false));
     let (jobs, mut node_jobs) = mpsc::channel(16);
-    let admin = start_admin(&config, &node, jobs, Arc::clone(&stopping))?;
+    let admin = start_admin(&config, (&node, control), jobs, Arc::clone(&stopping))?;
     if let Some(address) = admin.address() {
         console.line(Level::Info, "admin", format_args!("metrics and health on {address}"));
     }
@@ -194,20 +199,19 @@ async fn serve(
     ended
 }
 
-/// Starts the node; `None`: a signal came before it had started. Signals are heeded meanwhile, and what is waited
-/// for is said: a disk may hang.
-async fn start(
-    config: &Arc<Config>,
-    shards: u16,
+/// A step of a start; `None`: a signal came before its end. Signals are heeded meanwhile, and what is waited for is
+/// on the console: a disk may hang.
+async fn waited_for<T: Send + 'static>(
+    start: impl FnOnce(&dyn Fn(&str)) -> Result<T, String> + Send + 'static,
     signals: &mut Signals,
     console: &Arc<ConsoleLog>,
-) -> Result<Option<Node>, String> {
+) -> Result<Option<T>, String> {
     let step = Arc::new(Mutex::new(String::new()));
     let (done, mut started) = oneshot::channel();
-    let (of_thread, of_node, at) = (Arc::clone(config), Arc::clone(console), Arc::clone(&step));
+    let at = Arc::clone(&step);
     let work = move || {
         let progress = |what: &str| what.clone_into(&mut lock(&at));
-        let _ = done.send(Node::start(&of_thread, shards, &of_node, &progress));
+        let _ = done.send(start(&progress));
     };
     let thread = thread::Builder::new().name("start".to_owned()).spawn(work);
     thread.map_err(|error| format!("cannot start a thread: {error}"))?;
@@ -216,9 +220,9 @@ async fn start(
     loop {
         tokio::select! {
             biased;
-            node = &mut started => {
+            step = &mut started => {
                 // A panic ends the process.
-                return node.unwrap_or_else(|_| Err("the start has ended".to_owned())).map(Some);
+                return step.unwrap_or_else(|_| Err("the start has ended".to_owned())).map(Some);
             }
             asked = signals.next() => if matches!(asked, Asked::Stop) {
                 let what = lock(&step).clone();
@@ -295,16 +299,19 @@ fn give(node: &Node, order: Order, answer: oneshot::Sender<Result<String, String
     });
 }
 
-/// Opens the control socket and, if one is configured, the HTTP address.
+fn bind_control(path: &Path, progress: &dyn Fn(&str)) -> Result<ControlSocket, String> {
+    progress("the control socket's directory");
+    ControlSocket::bind(path)
+        .map_err(|error| format!("cannot open the control socket {}: {error}", path.display()))
+}
+
+/// Serves the control socket and, if one is configured, the HTTP address.
 fn start_admin(
     config: &Config,
-    node: &Node,
+    (node, socket): (&Node, ControlSocket),
     jobs: mpsc::Sender<NodeJob>,
     stopping: Arc<AtomicBool>,
 ) -> Result<AdminServer, String> {
-    let path = &config.admin.control;
-    let socket = ControlSocket::bind(path)
-        .map_err(|error| format!("cannot open the control socket {}: {error}", path.display()))?;
     let find_problems = node.problem_finder();
     let find_suspended = node.suspension_finder();
     AdminServer::start(AdminParts {

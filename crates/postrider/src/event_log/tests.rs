@@ -102,7 +102,7 @@ fn every_event_of_every_shard_is_written_once() {
     for shard in shards {
         shard.join().unwrap();
     }
-    assert_eq!(log.finish(), 0);
+    assert_eq!(log.finish(false), 0);
     let text = fs::read_to_string(&options.path).unwrap();
     let mut ids: Vec<String> =
         lines(&text).iter().map(|line| line["id"].as_str().unwrap().to_owned()).collect();
@@ -217,7 +217,7 @@ fn on_a_full_disk_mail_goes_on_and_what_is_lost_is_counted_and_named() {
         assert!(begun.elapsed() < Duration::from_secs(20));
         thread::sleep(Duration::from_millis(10));
     }
-    log.finish();
+    log.finish(false);
     let seen = lines(&fs::read_to_string(&path).unwrap());
     let lost: Vec<_> = seen.iter().filter(|line| line["event"] == "lost").collect();
     assert_eq!(lost.len(), 1);
@@ -248,7 +248,7 @@ fn a_file_that_can_not_be_opened_is_waited_for() {
         thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(problem(&log), None);
-    assert_eq!(log.finish(), 0);
+    assert_eq!(log.finish(false), 0);
     assert_eq!(lines(&fs::read_to_string(&options.path).unwrap()).len(), 1);
 }
 
@@ -279,6 +279,6 @@ fn a_disk_that_hangs_shows_and_holds_up_no_stop() {
     assert!(problem(&log).unwrap().contains("has not answered for"));
     let lag = metrics.lag();
     let stopped = Instant::now();
-    assert_eq!((log.finish(), lag > 0), (lag, true));
+    assert_eq!((log.finish(false), lag > 0), (lag, true));
     assert!(stopped.elapsed() < STOP_PATIENCE * 3, "{:?}", stopped.elapsed());
 }
