@@ -293,16 +293,13 @@ impl Node {
         }
         if let Some(events) = self.events {
             // It has a patience of its own.
-            let is_hanging = close_max == HANGING_CLOSE_MAX;
-            match within(Duration::MAX, move || events.finish(is_hanging)).await {
+            let hangs = close_max == HANGING_CLOSE_MAX;
+            match within(Duration::MAX, move || events.finish(hangs)).await {
                 Some(0) | None => {}
-                Some(lost) => console.line(
-                    Level::Error,
-                    "events",
-                    format_args!(
-                        "the event log takes nothing: events were not written lost={lost}"
-                    ),
-                ),
+                Some(lost) => {
+                    let text = "the event log takes nothing: events were not written";
+                    console.line(Level::Error, "events", format_args!("{text} lost={lost}"));
+                }
             }
         }
         // Shard threads end with the process: nothing they still hold matters now.
