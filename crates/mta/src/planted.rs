@@ -33,4 +33,14 @@ pub enum Planted {
     KeepResponsibility,
     /// What a peer of X.400 acknowledges first on an association is taken for refused.
     DoubtAcknowledgement,
+    /// A host that ended a transaction without a verdict is asked again like any other.
+    StayAtHost,
+    /// Rules of shaping hear what a peer repeats of our own words.
+    HearEchoes,
+    /// Lookups have one line, in which nobody has a share.
+    OneLine,
+    /// What is held for a silent peer is held until its time is over.
+    HoldOn,
+    /// A stop waits for the disk, however long that takes.
+    WaitForDisk,
 }

@@ -236,6 +236,11 @@ impl<W: World> Shard<W> {
         self.custody.flush_settles();
         let last = services.now() + LAST_SETTLES;
         let is_quiet = || self.custody.is_quiet() && self.delivery.gathering.is_quiet();
+        #[cfg(feature = "planted")]
+        let last = match services.has_planted(Planted::WaitForDisk) {
+            true => mail::Mono::NEVER,
+            false => last,
+        };
         while !is_quiet() && services.now() < last {
             alarm.wait(services.now() + Duration::from_millis(1)).await;
         }

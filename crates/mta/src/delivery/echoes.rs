@@ -19,6 +19,10 @@ pub(super) fn leave_out<W: World>(
     (message, work): (&Message, &Work),
     outcomes: &mut [Result<Reply, Failure>],
 ) {
+    #[cfg(feature = "planted")]
+    if delivery.services.has_planted(crate::planted::Planted::HearEchoes) {
+        return;
+    }
     if outcomes.iter().all(Result::is_ok) {
         return;
     }

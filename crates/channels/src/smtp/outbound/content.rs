@@ -211,6 +211,10 @@ async fn write_pieces<W: World>(
     while cursor.piece < pieces.len() {
         let written = poll_fn(|cx| {
             let written = poll_write(slot, wire, pieces, &cursor, cx);
+            #[cfg(feature = "planted")]
+            if slot.has_planted(mta::planted::Planted::HoldOn) {
+                return written;
+            }
             if written.is_pending()
                 && let Some(content) = &mut content
             {

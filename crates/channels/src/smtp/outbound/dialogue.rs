@@ -127,6 +127,10 @@ impl<W: World> Dialogue<W> {
             self.wire.session.handle_timeout(slot.now());
             return Poll::Ready(Ok(()));
         }
+        #[cfg(feature = "planted")]
+        if slot.has_planted(mta::planted::Planted::HoldOn) {
+            return Poll::Pending;
+        }
         let look_at = match &mut self.content {
             Some(content) => content.poll_give_way(cx, || slot.now()),
             None => Mono::NEVER,

@@ -4,11 +4,12 @@
 //! `/S=x3.r1/O=…/` and `/S=x3/O=back/…/`), so that every arrival is known by its recipient alone.
 
 mod p1;
+mod prompt;
 
 pub use p1::Arrival;
 
 use super::executor::Group;
-use super::names::{DEAD_DOMAIN, OR_DEAD, OR_NOWHERE, SENDER_DOMAIN, UNKNOWN_USER, WELL_DOMAIN};
+use super::names::{DEAD_DOMAIN, OR_DEAD, OR_NOWHERE, SENDER_DOMAIN, UNKNOWN_USER};
 use super::network::Network;
 use super::trace::Trace;
 use std::cell::{Ref, RefCell};
@@ -86,8 +87,10 @@ struct Records {
     delayed: BTreeMap<String, BTreeSet<String>>,
     /// Recipients that were refused for good, with the transaction in which the node named them last, and when.
     refused: BTreeMap<String, (u64, Transaction)>,
-    /// First arrivals at the domain that is well.
-    well: BTreeMap<String, u64>,
+    /// First arrivals, but for reports.
+    arrived_us: BTreeMap<String, u64>,
+    /// When processes began.
+    starts_us: Vec<u64>,
     violations: Vec<Violation>,
     /// Logs that a write or sync has failed of, by process: each may have kept a message that was refused.
     failed_logs: BTreeMap<Group, usize>,
@@ -106,6 +109,8 @@ pub struct Bounds {
     /// Of what is acknowledged from then on, what is for the domain that is well is there within
     /// so long: both in microseconds.
     pub well: (u64, u64),
+    /// These domains have two hosts one of which is well: what is for them is there within so long, in microseconds.
+    pub stumbling: (Vec<String>, u64),
 }
 
 /// What was handed in and what arrived.
@@ -280,12 +285,10 @@ impl Account {
                 self.take_report(recipient, content)
             } else {
                 self.check_content(recipient, content);
+                let now_us = self.trace.now_us();
+                self.records.borrow_mut().arrived_us.entry(recipient.clone()).or_insert(now_us);
                 recipient.clone()
             };
-            if recipient.ends_with(WELL_DOMAIN) {
-                let now_us = self.trace.now_us();
-                self.records.borrow_mut().well.entry(recipient.clone()).or_insert(now_us);
-            }
             self.records.borrow_mut().copies.entry(key).or_default().push(copy);
         }
     }
@@ -357,6 +360,7 @@ impl Account {
         self.check_moments();
         self.check_failed(bounds);
         self.check_well(bounds.well);
+        self.check_stumbling(bounds);
         self.check_duplicates(network, bounds);
         for text in network.exceeded() {
             self.violate(None, text);
@@ -437,35 +441,6 @@ impl Account {
             self.records().failed.keys().filter(|to| !has_reason(to)).cloned().collect();
         for recipient in without {
             self.violate_about(&recipient, "was given up without a reason");
-        }
-    }
-
-    /// What is for the domain that is well does not wait for others, on shards that know it.
-    fn check_well(&self, (from_us, within_us): (u64, u64)) {
-        let mut late = Vec::new();
-        let records = self.records();
-        let of = |recipient: &String| records.submissions.get(name_of(recipient));
-        let mut known: BTreeMap<u16, u64> = BTreeMap::new();
-        for (recipient, &at_us) in &records.well {
-            if let Some(shard) = of(recipient).and_then(|submission| submission.shard) {
-                let first_us = known.entry(shard).or_insert(at_us);
-                *first_us = at_us.min(*first_us);
-            }
-        }
-        for (recipient, &at_us) in &records.well {
-            let Some(submission) = of(recipient) else { continue };
-            let known_us = submission.shard.and_then(|shard| known.get(&shard).copied());
-            let (Some(since_us), Some(known_us)) = (submission.acknowledged_us, known_us) else {
-                continue;
-            };
-            if since_us >= known_us.max(from_us) && at_us > since_us + within_us {
-                late.push((recipient.clone(), at_us - since_us));
-            }
-        }
-        drop(records);
-        for (recipient, us) in late {
-            let what = format!("is well and was reached after {} ms", us / 1_000);
-            self.violate_about(&recipient, &what);
         }
     }
 

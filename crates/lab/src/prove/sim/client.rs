@@ -89,11 +89,14 @@ pub fn start(clients: &Rc<Clients>) {
         p1.call();
     }
     let usual = (0..clients.plan.clients.0).map(|_| Habit::Usual);
-    let crowd = clients.plan.crowd.into_iter().flat_map(|crowd| {
-        let (left, recipients) = (clients.plan.crowd_domains(), crowd.recipients as usize);
-        [Habit::Steady, Habit::Bulk { left, recipients }]
+    let steady = clients.plan.crowd.map(|_| Habit::Steady);
+    let bulk = clients.plan.crowd.into_iter().flat_map(|crowd| {
+        let (all, recipients) = (clients.plan.crowd_domains(), crowd.recipients as usize);
+        let each = all.len().div_ceil(crowd.clients as usize).max(1);
+        let parts: Vec<Vec<String>> = all.chunks(each).map(<[String]>::to_vec).collect();
+        parts.into_iter().map(move |left| Habit::Bulk { left, recipients })
     });
-    for (number, habit) in usual.chain(crowd).enumerate() {
+    for (number, habit) in usual.chain(steady).chain(bulk).enumerate() {
         let shared = Rc::clone(clients);
         let seed = clients.plan.seed ^ (number as u64 + 1) << 20;
         clients.busy.set(clients.busy.get() + 1);
@@ -303,6 +306,7 @@ impl Client {
         // Without a list of them there is a mailbox for everybody.
         let directory = self.shared.plan.directory.as_ref();
         let has_list = directory.is_some_and(|directory| directory.governs(BOX_DOMAIN));
+        let echoed = self.shared.plan.echoed();
         let recipients = (0..1 + random.below(RECIPIENTS_MAX)).map(|n| {
             let dead = random.below(40) == 0;
             let unknown = if random.below(20) == 0 { UNKNOWN_USER } else { "" };
@@ -312,7 +316,7 @@ impl Client {
             } else if domain == BOX_DOMAIN && !has_list {
                 format!("{name}.r{n}@{domain}")
             } else {
-                format!("{name}.r{n}{unknown}@{domain}")
+                format!("{name}.r{n}{echoed}{unknown}@{domain}")
             }
         });
         recipients.collect()
@@ -332,7 +336,12 @@ impl Client {
             }
         };
         let random = &mut self.random;
+        let of_bulk = match self.habit {
+            Habit::Bulk { .. } => self.shared.plan.letter_bytes(random),
+            _ => None,
+        };
         let bytes = match random.below(80) {
+            _ if of_bulk.is_some() => of_bulk.unwrap_or(0),
             0 => 2_100_000 + random.below(300_000),
             1..=6 => 15_000 + random.below(150_000),
             7..=9 => 0,

@@ -113,7 +113,7 @@ impl Effects {
     /// Whether there are any rules.
     #[must_use]
     pub fn are_possible(&self) -> bool {
-        self.plan.pace.as_ref().is_some_and(|pace| !pace.angers.is_empty())
+        self.plan.pace.as_ref().is_some_and(|pace| !pace.angers.is_empty() || pace.echo.is_some())
     }
 
     /// What stands in the file.
@@ -151,6 +151,7 @@ impl Effects {
             let word = Word::of_rule(&effect.rule);
             let is_known = held.iter().any(|known| known.is_same(effect));
             if let Some(word) = word.filter(|_| !is_known) {
+                self.check_said(word);
                 held.push(Held {
                     effect: effect.clone(),
                     word,
@@ -165,6 +166,14 @@ impl Effects {
         drop(held);
         *self.kept.borrow_mut() = effects;
         self.cap();
+    }
+
+    /// What only recipients' addresses say sets nothing in force.
+    fn check_said(&self, word: Word) {
+        if self.plan.pace.as_ref().is_some_and(|pace| pace.echo == Some(word)) {
+            let rule = word.rule();
+            self.account.violate(None, format!("rule {rule} is in force, by our own words alone"));
+        }
     }
 
     /// These rules are in force from now on.

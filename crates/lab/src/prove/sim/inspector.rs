@@ -4,7 +4,7 @@
 use super::account::{Account, name_of};
 use super::executor::Executor;
 use super::node::Node;
-use super::plan::Horizon;
+use super::plan::{CROWD_DOMAIN, Horizon};
 use mail::{MessageId, Wall};
 use mta::control::{
     BlockerKind, ControlRequest, Filter, ITEMS_MAX, PARTS_MAX, QueueItem, ShardAnswer,
@@ -116,6 +116,7 @@ impl Inspector {
             }
         }
         node.node.check_limits();
+        node.node.check_memory(for_memory(&items), self.executor.now_us());
         Some(items)
     }
 
@@ -162,4 +163,12 @@ impl Inspector {
             self.account.violate_about(&recipient.address, &text);
         }
     }
+}
+
+/// Recipients in small domains who wait for memory.
+fn for_memory(items: &[QueueItem]) -> BTreeSet<String> {
+    let recipients = items.iter().flat_map(|item| &item.recipients);
+    let waiting = recipients.filter(|recipient| recipient.blocker.kind == BlockerKind::Memory);
+    let addresses = waiting.map(|recipient| recipient.address.clone());
+    addresses.filter(|address| address.ends_with(CROWD_DOMAIN)).collect()
 }

@@ -21,7 +21,7 @@ use std::future::{Future as _, poll_fn};
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
@@ -36,6 +36,8 @@ pub struct SimDisk {
     pub memory: MemDisk,
     /// Says that it synced and does nothing.
     lies: bool,
+    /// Until then it does nothing.
+    hangs_until_us: AtomicU64,
     /// What the process has open besides.
     files: Arc<OpenFiles>,
     /// Files that are open, the one that was opened last at the end.
@@ -53,7 +55,19 @@ impl SimDisk {
     ) -> SimDisk {
         let lies = plant == Some(Plant::AcknowledgeBeforeSync);
         let memory = MemDisk::new(seed, capacity_bytes);
-        SimDisk { memory, lies, files, kept: Mutex::default() }
+        SimDisk { memory, lies, hangs_until_us: AtomicU64::new(0), files, kept: Mutex::default() }
+    }
+
+    /// It does nothing any more until then.
+    pub fn hang(&self, until_us: u64) {
+        self.hangs_until_us.store(until_us, Ordering::Relaxed);
+    }
+
+    /// Waits as long as it hangs.
+    async fn respond(&self, executor: &Executor) {
+        while self.hangs_until_us.load(Ordering::Relaxed) > executor.now_us() {
+            executor.sleep(LOOK_US).await;
+        }
     }
 
     fn kept(&self) -> MutexGuard<'_, VecDeque<String>> {
@@ -150,6 +164,9 @@ impl Disk for SimDisk {
 
 /// How often the spool is told that time passes.
 const TICK_US: u64 = 500_000;
+
+/// How often a disk that hangs is looked at.
+const LOOK_US: u64 = 100_000;
 
 /// What waits for the task.
 #[derive(Debug, Default)]
@@ -437,6 +454,7 @@ fn begin(state: &Rc<State>, io: Io) {
     let task = Rc::clone(state);
     state.executor.spawn(state.group, async move {
         task.executor.sleep(before_us).await;
+        task.disk.respond(&task.executor).await;
         let Some(io) = task.begun.borrow_mut().remove(&number) else { return };
         let (lane, ticket) = (io.lane(), io.ticket().0);
         if lane == spool::Lane::Log {

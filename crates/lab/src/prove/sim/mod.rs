@@ -30,6 +30,7 @@ pub mod promises;
 pub mod rates;
 pub mod ready_queues;
 mod reloads;
+pub mod stumbles;
 pub mod tables;
 pub mod trace;
 mod verdict;
@@ -57,7 +58,9 @@ use open_files::OpenFiles;
 use p1::P1World;
 use paces::Paces;
 use peer::Peers;
-use plan::{Act, ActKind, CROWD_FROM_US, Crash, CrashKind, DiskFailure, FaultRates, Hop, Mood};
+use plan::{
+    Act, ActKind, CROWD_FROM_US, Crash, CrashKind, DiskFailure, FaultRates, Hop, Mire, Mood,
+};
 use promises::Promises;
 use rates::Beginnings;
 use ready_queues::ReadyQueues;
@@ -66,6 +69,7 @@ use spool::{Disk as _, DiskErrorKind};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use stumbles::Stumbles;
 use trace::Trace;
 use warming::Warmed;
 use world::DnsFaults;
@@ -92,6 +96,10 @@ const LOWERED_US: u64 = 60_000_000;
 /// What is for the domain that is well is there within this time: a connection that another's peer
 /// dawdles on may have to come free.
 const WELL_US: u64 = 15_000_000;
+
+/// What is for hosts one of which is well is there within this time: the other one may be silent at every step, and
+/// is tried again now and then.
+const STUMBLE_US: u64 = 120_000_000;
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -144,11 +152,10 @@ struct Simulation {
 impl Simulation {
     fn new(seed: u64, plant: Option<Plant>, with_text: bool) -> Simulation {
         let (plan, mut random) = (Rc::new(Plan::new(seed)), Random::new(seed));
-        let executor = Executor::default();
+        let (executor, files) = (Executor::default(), OpenFiles::new());
         let trace = Trace::new(executor.clone(), with_text);
         let account = Account::new(Rc::clone(&trace));
         let network = Network::new(executor.clone(), Rc::clone(&trace), random.next_u64());
-        let files = OpenFiles::new();
         let disk =
             |_| Rc::new(SimDisk::new(random.next_u64(), DISK_BYTES, Arc::clone(&files), plant));
         let directory = Directory::new(&plan, &executor, &account);
@@ -192,6 +199,7 @@ impl Simulation {
             wall_offset_ms,
             plan: Rc::clone(&plan),
             deferred: Deferred::default(),
+            stumbles: Stumbles::default(),
             fault_rates: plan.fault_rates,
             healed: Cell::new(false),
             plant,
@@ -248,6 +256,7 @@ impl Simulation {
                     * plan.recipients_max() as usize,
             failing_domains: plan.failing_domains(),
             well: if plan.is_mire() { (CROWD_FROM_US, WELL_US) } else { (u64::MAX, 0) },
+            stumbling: (plan.stumbling_domains(), STUMBLE_US),
         };
         self.environment.account.check(&self.environment.network, &bounds);
         self.check_rates();
@@ -291,7 +300,7 @@ impl Simulation {
     /// Says how the way to a hop is.
     fn pave(&self, hop: &Hop) {
         let network = &self.environment.network;
-        if hop.is_well {
+        if hop.is_well || hop.is_crowd() && self.plan.mire() == Some(Mire::Mute) {
             hop.hosts.iter().for_each(|host| network.spare(host.ip()));
         }
         hop.hosts.iter().take(hop.tarpits).for_each(|host| network.mire(host.ip()));
@@ -313,6 +322,7 @@ impl Simulation {
             self.environment.executor.end(group);
         })?;
         self.environment.files.set_max(self.files_max.get());
+        self.environment.account.handle_start();
         Ok(node)
     }
 
@@ -321,6 +331,7 @@ impl Simulation {
         for disk in &self.environment.disks {
             disk.memory.set_faults(Faults::default());
             disk.memory.clear_failure();
+            disk.hang(0);
         }
     }
 
@@ -343,6 +354,7 @@ impl Simulation {
         dns.late_permille.set(fault_rates.map_or(0, |fault_rates| fault_rates.dns_late));
         if fault_rates.is_none() {
             dns.zones.borrow_mut().looped.clear();
+            dns.zones.borrow_mut().hanging = None;
             dns.mood.set(Mood::Well);
             self.set_files(u64::MAX);
             self.mend_disks();
@@ -388,6 +400,10 @@ impl Simulation {
             ActKind::Reads { permille } => {
                 let faults = Faults { read_permille: permille, ..Faults::default() };
                 environment.disks.iter().for_each(|disk| disk.memory.set_faults(faults));
+            }
+            ActKind::Hang { log, for_us } => {
+                let disk = &environment.disks[usize::from(log) % environment.disks.len()];
+                disk.hang(environment.executor.now_us() + for_us);
             }
             ActKind::Files { max } => self.set_files(max),
             ActKind::Resolver(mood) => environment.dns.mood.set(mood),

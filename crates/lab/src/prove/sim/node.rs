@@ -32,6 +32,7 @@ use mta::shard::{Shard, ShardParts};
 use mta::shared::Shared;
 use spool::{Opening, RecoveredMessage, SpoolConfig};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -96,6 +97,8 @@ pub struct Node {
     account: Rc<Account>,
     limits: Limits,
     warmups: Rc<SimWarmups>,
+    /// Who waited for memory, and since when none of them has got it.
+    for_memory: RefCell<(BTreeSet<String>, u64)>,
     stopping: Cell<bool>,
     alive: Rc<Cell<bool>>,
     stop_accepting: watch::Sender<bool>,
@@ -153,6 +156,7 @@ impl Node {
                 &environment.warmup_file,
                 environment.plant,
             ),
+            for_memory: RefCell::default(),
             stopping: Cell::new(false),
             alive,
             stop_accepting,
@@ -360,6 +364,20 @@ impl Node {
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.alive.get() && !self.stopping.get()
+    }
+
+    /// Of those who wait for memory somebody gets it in time.
+    pub fn check_memory(&self, waiting: BTreeSet<String>, now_us: u64) {
+        let Some(within_us) = self.limits.memory_within_us else { return };
+        let (before, since_us) = &mut *self.for_memory.borrow_mut();
+        if before.is_empty() || !before.is_subset(&waiting) {
+            (*before, *since_us) = (waiting, now_us);
+        } else if now_us > *since_us + within_us {
+            let (count, ms) = (before.len(), (now_us - *since_us) / 1_000);
+            let text = format!("memory stands still: none of {count} who wait had any in {ms} ms");
+            self.account.violate(None, text);
+            *since_us = now_us;
+        }
     }
 
     /// Looks at what the node uses of what it may use.

@@ -1,5 +1,9 @@
 //! Next hops: they defer, refuse, hang up and dawdle until all heals, then take everything.
 
+mod echo;
+mod mute;
+mod stumbling;
+
 use super::account::{Account, NEVER_REPLIED};
 use super::attempts::Deferred;
 use super::directory::Directory;
@@ -9,10 +13,11 @@ use super::handshake::{self, Certificate};
 use super::names::UNKNOWN_USER;
 use super::network::{Network, SimStream};
 use super::paces::{Begun, Paces};
-use super::plan::{FaultRates, Hop, Plan, TlsIllness, Word, key_of};
+use super::plan::{FaultRates, Hop, Plan, Step, TlsIllness, Word, key_of};
 use super::plant::Plant;
 use super::promises::{Promises, Sight, offers_requiretls};
 use super::rates::Beginnings;
+use super::stumbles::Stumbles;
 use super::warming::{self, Warmed};
 use super::world::wall_ms;
 use load::dialogue::{Dialogue, Event, Offer};
@@ -46,6 +51,8 @@ pub struct Peers {
     pub plan: Rc<Plan>,
     /// When those were refused that went to a hop that defers everything.
     pub deferred: Deferred,
+    /// Who was named to hosts that fail.
+    pub stumbles: Stumbles,
     /// Chance.
     pub random: RefCell<Random>,
     /// What goes wrong until it heals.
@@ -84,6 +91,9 @@ pub fn start(peers: &Rc<Peers>, hop: &Rc<Hop>, host: SocketAddr) {
     let (task, hop) = (Rc::clone(peers), Rc::clone(hop));
     peers.executor.spawn(OUTSIDE, async move {
         let (down_us, up_us) = hop.down_us;
+        if stumbling::manner_at(&task, &hop, host.ip(), Step::Connect).is_some() {
+            task.executor.sleep_until(task.plan.heal_us).await;
+        }
         listen(&task, &hop, host, down_us).await;
         task.executor.sleep_until(up_us).await;
         listen(&task, &hop, host, u64::MAX).await;
@@ -143,6 +153,9 @@ async fn serve(
     if peers.draws(hop, peers.fault_rates.peer_refuse / 4) {
         return stream.write_all(b"421 4.3.2 Not today\r\n").await;
     }
+    if stumbling::greet((peers, hop, host.ip()), &mut stream).await? {
+        return Ok(());
+    }
     let mut session = Session::new(peers, hop, host);
     if peers.draws(hop, peers.fault_rates.peer_garble / 4) {
         session.dialogue.output().clear();
@@ -154,6 +167,9 @@ async fn serve(
             peers.pause(40_000_000).await;
         }
         session.reply(&mut stream).await?;
+        if session.is_mute() {
+            peers.executor.sleep_until(peers.plan.heal_us).await;
+        }
         let at_once = if session.drips() { DRIP_BYTES } else { buffer.len() };
         let count = stream.read(&mut buffer[..at_once]).await?;
         if session.drips() {
@@ -197,6 +213,8 @@ struct Session {
     /// It says nothing any more. (If one reply were missing, the next would be taken for it, and no
     /// client could know.)
     mute: bool,
+    /// It has taken a recipient.
+    has_recipient: bool,
     /// It writes and reads a byte now and then.
     drips: bool,
     /// What goes wrong with its TLS.
@@ -228,6 +246,7 @@ impl Session {
             strange_count: 0,
             garbled: false,
             mute: false,
+            has_recipient: false,
             drips: peers.draws(hop, peers.fault_rates.peer_drip),
             tls_illness,
             shown: None,
@@ -354,6 +373,9 @@ impl Session {
             if matches!(event, Event::Mail | Event::Rcpt) {
                 self.check_promises(event, stream.id());
             }
+            if let Some(next) = self.stumble(event, stream) {
+                return (taken, next);
+            }
             let fault_rates = self.peers.fault_rates;
             let drops = self.draws(fault_rates.peer_drop);
             let garbles = self.draws(fault_rates.peer_garble);
@@ -370,16 +392,15 @@ impl Session {
                 self.record(&envelope, stream.id(), reply_end);
             } else if let Some(word) = self.word().filter(|_| event == Event::Mail) {
                 self.dialogue.refuse_in_words(450, word.reply());
+            } else if let Some(words) = self.echo(event) {
+                self.dialogue.refuse_in_words(450, words.as_bytes());
             } else if let Some(code) = self.refusal(event) {
                 if event == Event::Rcpt && code / 100 == 5 {
                     self.note_refused(stream.id());
                 }
                 self.dialogue.refuse(code);
             } else {
-                if event == Event::Data {
-                    self.content.clear();
-                }
-                self.dialogue.accept();
+                self.accept(event);
             }
             if drops {
                 return (taken, Next::Break);
@@ -397,6 +418,14 @@ impl Session {
                 return (taken, Next::Reply);
             }
         }
+    }
+
+    fn accept(&mut self, event: Event) {
+        if event == Event::Data {
+            self.content.clear();
+        }
+        self.has_recipient |= event == Event::Rcpt;
+        self.dialogue.accept();
     }
 
     /// Makes something wrong of the reply that begins at `begin` of the output: text that is no
@@ -432,6 +461,7 @@ impl Session {
                 self.peers.paces.note(&self.peers.plan, begun);
                 self.peers.effects.note(begun);
             }
+            self.note_stumble(group, &sender);
             if self.defers_all() {
                 let asks_for_tls = self.peers.account.asks_for_tls(&sender);
                 self.peers.deferred.note(self.host, group, asks_for_tls, at_us);

@@ -5,11 +5,15 @@ mod act;
 mod bounds;
 mod directory;
 mod dns;
+mod echo;
 mod file;
+mod hang;
+mod mire;
 mod pace;
 mod places;
 mod rules;
 mod shown;
+mod stumble;
 mod tls;
 mod variety;
 mod warming;
@@ -19,9 +23,11 @@ pub use act::{Act, ActKind, Crash, CrashKind, DiskFailure};
 pub use bounds::{Horizon, Limits};
 pub use directory::{DirectoryPlan, Health, Illness};
 pub use dns::{Mood, Zones};
+pub use mire::Mire;
 pub use pace::{PacePlan, PaceTerms};
 pub use places::Places;
 pub use rules::{Anger, RulePlan, Word};
+pub use stumble::{Manner, Step, Stumble};
 pub use tls::{NOBODYS_KEY, TlsIllness, TlsPlan, TlsaPlan, key_of};
 pub use variety::{CROWD_DOMAIN, CROWD_FROM_US, Crowd};
 pub use warming::WarmupPlan;
@@ -208,6 +214,8 @@ pub struct Hop {
     pub takes_unasked: bool,
     /// Nothing ever goes wrong with it.
     pub is_well: bool,
+    /// What goes wrong with the first of its hosts all the same.
+    pub stumble: Option<Stumble>,
     /// So many of its hosts answer nobody until all heals.
     pub tarpits: usize,
     /// There is no route to it at the moment.
@@ -274,6 +282,10 @@ impl Plan {
         plan.add_pace(&mut Random::new(seed ^ 0x7061_6365));
         plan.change_pace(&mut Random::new(seed ^ 0x7275_6C65));
         plan.add_x400(&mut Random::new(seed ^ 0x7834_2F0B));
+        plan.add_echo(&mut Random::new(seed ^ 0x6563_686F));
+        plan.change_mire(&mut Random::new(seed ^ 0x6D69_7265));
+        plan.stumble(&mut Random::new(seed ^ 0x7374_756D));
+        plan.hang_disks(&mut Random::new(seed ^ 0x6861_6E67));
         plan.note_unasked();
         plan
     }
@@ -492,6 +504,7 @@ impl Plan {
                 + transactions * self.recipients_max(),
             sessions: SESSIONS_MAX + self.x400.as_ref().map_or(0, |_| X400Plan::SESSIONS_MAX),
             parts: self.parts,
+            memory_within_us: (self.mire() == Some(Mire::Mute)).then_some(Mire::MEMORY_US),
         }
     }
 }
@@ -520,6 +533,7 @@ fn hop(random: &mut Random, number: u8, domains: &[&str], heal_us: u64) -> Hop {
         discards: true,
         takes_unasked: false,
         is_well: false,
+        stumble: None,
         tarpits: 0,
         gone: false,
         is_by_entry: false,

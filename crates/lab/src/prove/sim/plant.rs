@@ -93,6 +93,21 @@ pub enum Plant {
     /// What a peer of X.400 acknowledges first on an association is taken for refused
     #[cfg(feature = "planted")]
     DoubtAcknowledgement,
+    /// A host that ended a transaction without a verdict is asked again like any other
+    #[cfg(feature = "planted")]
+    StayAtHost,
+    /// Rules of shaping hear what a peer repeats of our own words
+    #[cfg(feature = "planted")]
+    HearEchoes,
+    /// Lookups have one line, in which nobody has a share
+    #[cfg(feature = "planted")]
+    OneLine,
+    /// Memory that is held for a silent peer is held until its time is over
+    #[cfg(feature = "planted")]
+    HoldOn,
+    /// A stop waits for the disk, however long that takes
+    #[cfg(feature = "planted")]
+    WaitForDisk,
 }
 
 #[cfg(feature = "planted")]
@@ -116,6 +131,11 @@ impl Plant {
             Plant::StoreResends => Some(Planted::StoreResends),
             Plant::KeepResponsibility => Some(Planted::KeepResponsibility),
             Plant::DoubtAcknowledgement => Some(Planted::DoubtAcknowledgement),
+            Plant::StayAtHost => Some(Planted::StayAtHost),
+            Plant::HearEchoes => Some(Planted::HearEchoes),
+            Plant::OneLine => Some(Planted::OneLine),
+            Plant::HoldOn => Some(Planted::HoldOn),
+            Plant::WaitForDisk => Some(Planted::WaitForDisk),
             _ => None,
         }
     }

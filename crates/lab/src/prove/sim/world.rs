@@ -31,6 +31,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// The wall clock when the simulated world begins: 2026-11-18. (It jumps by adding to it.)
 const WALL_MS: u64 = 1_795_000_000_000;
@@ -330,6 +331,14 @@ impl SimDns {
     ) -> Result<Vec<T>, DnsError> {
         let Ok(_file) = self.files.open() else { return Err(DnsError::Lack) };
         let _asked = Asked::new(&self.faults);
+        if self.is_below(name, |zones| zones.spared) {
+            self.executor.sleep(300).await;
+            return answer(&self.faults.zones.borrow()).ok_or(DnsError::NoSuchDomain);
+        }
+        if self.is_below(name, |zones| zones.hanging) {
+            self.executor.sleep(SILENT_US).await;
+            return Err(DnsError::Transient("request timed out".to_owned()));
+        }
         self.be_moody().await?;
         self.be_late().await?;
         let failing_permille = self.faults.failing_permille.get();
@@ -350,6 +359,11 @@ impl SimDns {
             return Err(DnsError::NoRecords);
         }
         answer(&zones).ok_or(DnsError::NoSuchDomain)
+    }
+
+    /// Whether a name lies below a zone.
+    fn is_below(&self, name: &str, zone: impl Fn(&Zones) -> Option<&'static str>) -> bool {
+        zone(&self.faults.zones.borrow()).is_some_and(|zone| name.ends_with(zone))
     }
 
     async fn be_moody(&self) -> Result<(), DnsError> {
@@ -389,6 +403,12 @@ impl SimDns {
 }
 
 impl Dns for SimDns {
+    /// Whoever is never left waiting is asked all the time.
+    fn mx_lasts(&self, domain: &str) -> Duration {
+        let is_spared = self.is_below(domain, |zones| zones.spared);
+        Duration::from_secs(if is_spared { 0 } else { 300 })
+    }
+
     async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
         let records = self.ask(domain, |zones| zones.mx.get(domain).cloned()).await?;
         let (group, queues) = &self.asker;

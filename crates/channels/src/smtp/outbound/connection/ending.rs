@@ -235,6 +235,10 @@ impl<W: World> Connection<W> {
         hop: &NextHop,
         finished: &mut Finished,
     ) -> Vec<usize> {
+        #[cfg(feature = "planted")]
+        if self.slot.has_planted(mta::planted::Planted::StayAtHost) {
+            return Vec::new();
+        }
         let (now, memory) = (self.slot.now(), hop.memory::<Memory>());
         if bearing.has_verdict() {
             self.seat.well();

@@ -85,6 +85,13 @@ pub enum ActKind {
     },
     /// There is room again.
     Free,
+    /// A disk does nothing that it is asked to for a while, and then all of it.
+    Hang {
+        /// Of which log; modulo their number.
+        log: u8,
+        /// For how long.
+        for_us: u64,
+    },
     /// So many reads in a thousand fail.
     Reads {
         /// None of them: 0.

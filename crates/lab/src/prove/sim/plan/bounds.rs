@@ -43,4 +43,6 @@ pub struct Limits {
     pub sessions: u64,
     /// How its descriptors are divided.
     pub parts: Option<Parts>,
+    /// Of those in small domains who wait for memory somebody gets some within this time, in microseconds.
+    pub memory_within_us: Option<u64>,
 }

@@ -14,6 +14,10 @@ pub struct Zones {
     pub addresses: BTreeMap<String, Vec<IpAddr>>,
     /// CNAMEs that lead back to themselves.
     pub looped: BTreeSet<String>,
+    /// Questions about names below it get no answer in time.
+    pub hanging: Option<&'static str>,
+    /// Those about names below it get one at once, whatever the resolver does otherwise.
+    pub spared: Option<&'static str>,
 }
 
 /// How the resolver feels.

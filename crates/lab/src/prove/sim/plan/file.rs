@@ -1,9 +1,10 @@
 //! What the node is told: its configuration file, and what the DNS says.
 
 use super::{
-    BY_MX, DirectoryPlan, Hop, PacePlan, Plan, SESSIONS_MAX, X400Plan, ZoneChange, Zones, mx_name,
+    BY_MX, CROWD_DOMAIN, DirectoryPlan, Hop, Mire, PacePlan, Plan, SESSIONS_MAX, X400Plan,
+    ZoneChange, Zones, mx_name,
 };
-use crate::prove::sim::names::{BOX_DOMAIN, NODE, NODE_NAME};
+use crate::prove::sim::names::{BOX_DOMAIN, NODE, NODE_NAME, WELL_DOMAIN};
 use crate::prove::sim::plant::Plant;
 use mta::seams::Mx;
 use std::fmt::Write as _;
@@ -14,9 +15,10 @@ impl Plan {
     pub fn config(&self, (changes, paces): (usize, usize), plant: Option<Plant>) -> String {
         let paths: Vec<String> = (0..self.logs).map(|log| format!("\"/log{log}\"")).collect();
         let pace = self.pace.as_ref();
+        let (body_memory, blob_bytes) = self.body_memory();
         let mut text = format!(
             "hostname = \"{NODE_NAME}\"\nevents = \"off\"\n{}\
-             [spool]\npaths = [{}]\nunsettled_max = {}\nbody_memory_bytes = \"1MiB\"\nblob_bytes = \"64KiB\"\n\
+             [spool]\npaths = [{}]\nunsettled_max = {}\nbody_memory_bytes = \"{body_memory}\"\nblob_bytes = \"{blob_bytes}\"\n\
              [[listener]]\nname = \"in\"\naddress = \"{NODE}:25\"\nrelay_from = [\"10.9.0.0/16\"]\n\
              command_timeout = \"30s\"\ncontent_timeout = \"30s\"\nmax_sessions = {SESSIONS_MAX}\n{}\
              [retry]\nfirst = \"2s\"\nlongest = \"20s\"\njitter = 0.2\ngive_up_after = \"1h\"\n\
@@ -47,12 +49,13 @@ impl Plan {
         for (number, hop) in hops.iter().enumerate().filter(|(_, hop)| !hop.gone) {
             let more = u32::from(plant == Some(Plant::OneConnectionMore));
             let faster = 1 + u32::from(plant == Some(Plant::RateDoubled));
+            let content = self.content_timeout(hop);
             let _ = write!(
                 text,
                 "[[route]]\nname = \"hop{number}\"\ndomains = {:?}\n{}{}{}max_connections = {}, {}{timeout}\
                  messages_per_second = {}, \
-                 connect_timeout = \"5s\", greeting_timeout = \"10s\", command_timeout = \"15s\", data_timeout = \"15s\", \
-                 content_timeout = \"15s\", final_timeout = \"20s\", idle_timeout = \"3s\" }}\n",
+                 connect_timeout = \"5s\", greeting_timeout = \"10s\", command_timeout = \"15s\", data_timeout = \"{content}\", \
+                 content_timeout = \"{content}\", final_timeout = \"20s\", idle_timeout = \"3s\" }}\n",
                 hop.domains,
                 pace.filter(|_| hop.by_mx).map_or("", PacePlan::of_route),
                 self.directory_keys(number, hop, plant),
@@ -102,6 +105,9 @@ impl Plan {
             }
         }
         self.add_crowd_zones(&mut zones);
+        if self.mire() == Some(Mire::Hangs) {
+            (zones.hanging, zones.spared) = (Some(CROWD_DOMAIN), Some(WELL_DOMAIN));
+        }
         zones
     }
 

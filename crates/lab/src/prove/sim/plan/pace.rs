@@ -31,6 +31,8 @@ pub struct PacePlan {
     pub terms: Vec<PaceTerms>,
     /// When the provider says something that rules listen for.
     pub angers: Vec<Anger>,
+    /// What rules listen for, recipients have in their addresses, and the provider never says but as a part of these.
+    pub echo: Option<Word>,
     /// The first source warms up.
     pub warmup: Option<WarmupPlan>,
 }
@@ -69,6 +71,7 @@ impl Plan {
             sources: (0..sources).map(source).collect(),
             terms: vec![self.draw_terms(random, sources, tenants)],
             angers: Vec::new(),
+            echo: None,
             warmup: None,
         });
     }

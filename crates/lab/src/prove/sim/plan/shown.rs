@@ -80,6 +80,9 @@ fn write_hop(f: &mut fmt::Formatter<'_>, hop: &Hop) -> fmt::Result {
     if hop.defers_all_until_us > 0 {
         writeln!(f, "    defers all until {} s", seconds(hop.defers_all_until_us))?;
     }
+    if let Some(stumble) = &hop.stumble {
+        writeln!(f, "    its first host fails: {stumble:?}")?;
+    }
     if let Some(tls) = &hop.tls {
         writeln!(f, "    {tls:?}")?;
     }

@@ -3,8 +3,8 @@
 //! and among them one that is well.
 
 use super::{
-    Act, ActKind, BY_MX, Change, CrashKind, DiskFailure, Hop, Mood, Parts, Plan, SECOND_US, Zones,
-    hop, mx_name,
+    Act, ActKind, BY_MX, Change, CrashKind, DiskFailure, Hop, Mire, Mood, Parts, Plan, SECOND_US,
+    Zones, hop, mx_name,
 };
 use crate::prove::sim::names::WELL_DOMAIN;
 use load::random::Random;
@@ -29,8 +29,11 @@ pub struct Crowd {
     pub hosts: u32,
     /// The first so many of the hosts answer nobody until all heals.
     pub tarpits: u32,
-    /// Recipients of each message that goes there.
+    /// Who writes there, and the recipients of each message.
+    pub clients: u32,
     pub recipients: u32,
+    /// What is wrong with all of them.
+    pub mire: Mire,
 }
 
 impl Plan {
@@ -74,7 +77,8 @@ impl Plan {
         };
         // Among many who are well, who is well has to wait as well.
         let tarpits = if large { 2 } else { hosts };
-        self.crowd = Some(Crowd { domains, hosts, tarpits, recipients });
+        let (clients, mire) = (1, Mire::default());
+        self.crowd = Some(Crowd { domains, hosts, tarpits, clients, recipients, mire });
         let of_crowd = |number: u32| SocketAddr::new([10, 2, 0, number as u8 + 1].into(), 25);
         let crowd = Hop {
             by_mx: true,
