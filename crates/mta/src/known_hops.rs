@@ -3,21 +3,37 @@
 //!
 //! Otherwise a shard that has not met a next hop yet would wait among the unknown ones, with slots
 //! in its hand that another shard, which knows the hop, could use at once.
+//!
+//! A hop that nobody knows is as doubtful as others whose hosts lie in the same zone or network and were
+//! silent lately: a stranger has as many names as he likes, and not as many zones and networks. That such
+//! answered makes no other hop good.
 
-use crate::line::{Standing, Who};
+use crate::line::{Owners, Standing, Standings, Who};
 use mail::Mono;
 use queue::ReadyKey;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Zones and networks of hosts that are remembered.
+const OWNERS_MAX: usize = 65_536;
+
 /// Next hops that any shard has a ready queue for.
 #[derive(Debug, Default)]
 pub(crate) struct KnownHops(Mutex<State>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     by_key: BTreeMap<ReadyKey, Known>,
     next_number: u32,
+    /// Zones and networks of hosts.
+    owners: Standings<u64>,
+}
+
+impl Default for State {
+    fn default() -> State {
+        let (by_key, next_number, owners) = (BTreeMap::new(), 0, Standings::new(OWNERS_MAX));
+        State { by_key, next_number, owners }
+    }
 }
 
 impl State {
@@ -103,6 +119,27 @@ impl KnownHops {
         }
     }
 
+    /// A host has accepted or rejected something, or was silent: what its zone and its network are from then on.
+    pub(crate) fn note_host(&self, owners: Owners, standing: Standing, now: Mono) {
+        let mut state = self.lock();
+        for owner in owners {
+            match standing {
+                Standing::Good => state.owners.note_answer(owner, now),
+                _ => state.owners.note_silence(owner, now),
+            }
+        }
+    }
+
+    /// What a host counts as of whose next hop nothing is known.
+    pub(crate) fn standing_of_host(&self, owners: Owners, now: Mono) -> Standing {
+        let state = self.lock();
+        let is_doubtful = |owner: u64| state.owners.of(owner, now) == Standing::Doubtful;
+        match owners.into_iter().any(is_doubtful) {
+            true => Standing::Doubtful,
+            false => Standing::Unknown,
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -111,7 +148,7 @@ impl KnownHops {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::line::GOOD_FOR;
+    use crate::line::{GOOD_FOR, Owner};
 
     const NOW: Mono = Mono(1_000);
 
@@ -162,6 +199,27 @@ mod tests {
         assert_eq!(hops.standing(&one, NOW), Standing::Unknown);
         hops.note(&one, Standing::Good, NOW);
         assert_eq!(hops.standing(&one, NOW), Standing::Unknown, "nobody has a queue for it");
+    }
+
+    #[test]
+    fn a_silent_host_makes_others_of_its_zone_and_its_network_doubtful_until_one_answers() {
+        let hops = KnownHops::default();
+        let owners = |zone: &str, ip: &str| {
+            let network = Owner::network(ip.parse().expect("an address"));
+            Who::hop(1).of(network).within(Owner::zone(zone)).owners()
+        };
+        let one = owners("a.wild.test", "2001:db8::1");
+        assert_eq!(hops.standing_of_host(one, NOW), Standing::Unknown);
+        hops.note_host(one, Standing::Doubtful, NOW);
+        for doubtful in [owners("b.wild.test", "192.0.2.1"), owners("other.test", "2001:db8::2")] {
+            assert_eq!(hops.standing_of_host(doubtful, NOW), Standing::Doubtful);
+        }
+        let far = owners("far.test", "2001:db8:0:1::1");
+        assert_eq!(hops.standing_of_host(far, NOW), Standing::Unknown);
+        hops.note_host(one, Standing::Good, NOW);
+        assert_eq!(hops.standing_of_host(one, NOW), Standing::Unknown, "names are free");
+        hops.note_host(one, Standing::Doubtful, NOW);
+        assert_eq!(hops.standing_of_host(one, NOW + GOOD_FOR), Standing::Unknown);
     }
 
     #[test]

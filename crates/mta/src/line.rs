@@ -3,8 +3,8 @@
 //!
 //! Lack of our own is no failure of anybody's: who finds none waits here, over all shards, and in
 //! turn. Of those who wait they come first whose owner holds the least, of one owner's they who hold
-//! the least, and among equals whoever came first; so everybody has one before anybody has a
-//! second, and a zone with a thousand names is one of them. No owner has more than its share. Who is
+//! the least, and equals take turns: whoever was served is behind all who wait already. So everybody has
+//! one before anybody has a second, and a zone with a thousand names is one of them. No owner has more than its share. Who is
 //! not known to be well (a next hop that has accepted or rejected nothing yet, a domain whose last
 //! lookup failed) can take a part only, so that those who are always find some left. Standing is
 //! lost by silence, and what is held in silence gives way to those who wait.
@@ -21,6 +21,7 @@ mod who;
 pub use standings::{GOOD_FOR, Standings};
 pub use state::Parts;
 use state::{Grant, Obstacle, State};
+pub(crate) use who::Owners;
 use who::Path;
 pub use who::{Name, Owner, Standing, Who, zone_of};
 
@@ -251,6 +252,12 @@ impl Permit {
     #[must_use]
     pub fn amount(&self) -> u64 {
         self.grant.amount
+    }
+
+    /// Whom its holder belongs to; himself twice if nobody.
+    pub(crate) fn owners(&self) -> Owners {
+        let [wide, narrow, _] = self.grant.who;
+        [wide, narrow]
     }
 
     /// What its holder counts as.

@@ -200,16 +200,19 @@ impl<W: World> Slot<W> {
     /// Waits in line for a connection of the process, to a host at this address. `None`: nothing waits for it
     /// any more, or a limit was lowered meanwhile.
     pub async fn connection(&self, host: &str, peer: &Endpoint) -> Option<Permit> {
-        let schedule = &self.delivery.schedule;
-        let standing = schedule.standing(self.ready);
+        let (schedule, shared) = (&self.delivery.schedule, &self.delivery.services.shared);
+        // Never without: the hop is known as long as its ready queue is.
+        let who = self.owned(schedule.who(self.ready)?, host, peer);
+        let standing = match schedule.standing(self.ready) {
+            Standing::Unknown => shared.known_hops.standing_of_host(who.owners(), self.now()),
+            known => known,
+        };
         #[cfg(feature = "planted")]
         let standing = match self.has_planted(Planted::KeepToItself) {
             true => Standing::Unknown,
             false => standing,
         };
-        // Never without: the hop is known as long as its ready queue is.
-        let who = self.owned(schedule.who(self.ready)?, host, peer);
-        let place = self.delivery.services.shared.connections.join(who, standing, 1);
+        let place = shared.connections.join(who, standing, 1);
         if place.is_served() {
             return Some(place.await);
         }
@@ -248,16 +251,28 @@ impl<W: World> Slot<W> {
         let now = self.now();
         if self.answered.get().is_none_or(|at| now.since(at) >= ANSWERS_TOLD_EVERY) {
             self.answered.set(Some(now));
-            self.delivery.schedule.note_standing(self.ready, Standing::Good);
+            self.note_standing(permit, Standing::Good);
         }
     }
 
     /// The peer of a connection has been silent for long.
     pub fn note_silence(&self, permit: &mut Permit) {
-        if permit.standing() != Standing::Doubtful {
-            permit.doubt();
-            self.answered.set(None);
-            self.delivery.schedule.note_standing(self.ready, Standing::Doubtful);
+        permit.doubt();
+        self.note_left(permit);
+    }
+
+    /// A connection was left because its peer was silent while others waited.
+    pub fn note_left(&self, permit: &Permit) {
+        self.answered.set(None);
+        self.note_standing(permit, Standing::Doubtful);
+    }
+
+    /// For all shards to know.
+    fn note_standing(&self, permit: &Permit, standing: Standing) {
+        self.delivery.schedule.note_standing(self.ready, standing);
+        if self.hop.is_by_mx() {
+            let known = &self.delivery.services.shared.known_hops;
+            known.note_host(permit.owners(), standing, self.now());
         }
     }
 

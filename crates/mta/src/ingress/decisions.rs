@@ -1,6 +1,7 @@
 //! Waiting for what stages decide: not for ever, and not beyond a stop.
 
 use super::directory::{Directory, Turns};
+use super::limits::Debt;
 use super::refusals;
 use super::session::Session;
 use super::stage::{DECISION_MAX, Resolved, Stages, Transaction};
@@ -93,6 +94,7 @@ pub(super) struct Asked<W: World> {
     pub(super) stages: Stages,
     /// `None` where there are no stages.
     pub(super) transaction: Option<Rc<Transaction>>,
+    pub(super) debt: Debt<W>,
 }
 
 impl<W: World> Asked<W> {
@@ -181,6 +183,7 @@ impl<W: World> Asked<W> {
             let turns = || Turns::of_client(&shared.expansions, client, may_relay);
             Directory::of(world, console, &self.active, route, turns)
         });
+        let directory = directory.map(|directory| directory.paid_by(self.debt.clone()));
         self.ask_stages(recipient, routed, directory)
     }
 

@@ -1,6 +1,7 @@
 //! What tables say of a recipient: whether there is one of this name (`recipients`), and who stands
 //! for it (`aliases`).
 
+use super::limits::Debt;
 use super::members::{LIST, Written, members, members_of};
 use super::refusals;
 use super::stage::{Resolved, Substitute};
@@ -46,6 +47,8 @@ pub(super) struct Directory<W: World> {
     active: Rc<Active>,
     route: Arc<Route>,
     turns: Turns,
+    /// Of the client that has large lists expanded; `None`: it is no client.
+    debt: Option<Debt<W>>,
 }
 
 /// In whose turn large lists are expanded.
@@ -92,8 +95,24 @@ impl<W: World> Directory<W> {
                 active: Rc::clone(active),
                 route: Arc::clone(route),
                 turns,
+                debt: None,
             }
         })
+    }
+
+    /// For a client that pays for what is done for it.
+    pub(super) fn paid_by(self, debt: Debt<W>) -> Directory<W> {
+        Directory { debt: Some(debt), ..self }
+    }
+
+    /// # Errors
+    /// The client owes for so many recipients already that nothing is done for it: it would be refused afterwards,
+    /// when the work is done.
+    fn may_cost(&self) -> Result<(), Refusal> {
+        match &self.debt {
+            Some(debt) if debt.is_due() => Err(refusals::RECIPIENTS),
+            _ => Ok(()),
+        }
     }
 
     /// What becomes of a recipient that the routes take.
@@ -157,6 +176,7 @@ impl<W: World> Directory<W> {
         let members = match known {
             Some(known) => known,
             None => {
+                self.may_cost()?;
                 let (entry, mut expansion) = (Arc::clone(&found.entry), Expansion::default());
                 expansion.has_owners = true;
                 self.open(&mut expansion, &self.route, of, found, None, 1).await?;
@@ -188,22 +208,25 @@ impl<W: World> Directory<W> {
                     self.add(expansion, &alias, members(&list.text), depth + 1).await?;
                 }
             }
-            self.give_way(expansion).await;
+            self.give_way(expansion).await?;
         }
         Ok(())
     }
 
     /// A large list takes its time in pieces: others go first in between, and few are expanded at once.
-    async fn give_way(&self, expansion: &mut Expansion) {
+    async fn give_way(&self, expansion: &mut Expansion) -> Result<(), Refusal> {
         expansion.steps += 1;
         if expansion.steps.is_multiple_of(STEPS_AT_ONCE) {
             if expansion.place.is_none() {
                 let Turns { line, who, standing, .. } = &self.turns;
                 expansion.place = Some(line.join(*who, *standing, 1).await);
+                // Others of its network may have been expanded meanwhile.
+                self.may_cost()?;
             }
             let time = self.world.time();
             time.sleep_until(time.now() + PAUSE).await;
         }
+        Ok(())
     }
 
     /// Notes those that an alias stands for. The owner of the list that has it answers for them, unless
@@ -361,7 +384,7 @@ impl<W: World> Directory<W> {
         depth: u16,
     ) -> Result<(), Refusal> {
         for written in members {
-            self.give_way(expansion).await;
+            self.give_way(expansion).await?;
             let pending = match written {
                 Written::List(path) if expansion.lists.insert((&*path).into()) => {
                     Pending::List((&*path).into(), Rc::clone(alias))

@@ -275,6 +275,7 @@ impl<W: World> Entrance<W> {
             session: Rc::clone(&self.session),
             stages: Rc::clone(&self.stages),
             transaction: self.transaction.clone(),
+            debt: self.count.debt(),
         };
         asked.ask(recipient)
     }

@@ -6,6 +6,7 @@ use crate::login_failures::Who;
 use crate::pools::PoolId;
 use crate::seams::World;
 use crate::seats::{Rank, Seat};
+use crate::services::Services;
 use config::Listener;
 use mail::Refusal;
 use std::cell::Cell;
@@ -278,10 +279,39 @@ impl<W: World> ClientCount<W> {
         }
     }
 
+    /// What its network owes for recipients, to be looked at again later.
+    pub(super) fn debt(&self) -> Debt<W> {
+        let services = Rc::clone(&self.ingress.services);
+        let per_minute = self.per_minute(Rate::Recipients);
+        Debt { services, socket: self.socket, ip: self.ip, per_minute }
+    }
+
     pub(super) fn is_exhausted(&self, rate: Rate) -> bool {
         let clients = &self.ingress.services.shared.clients;
         let max = self.per_minute(rate);
         max > 0
             && clients.is_exhausted(self.socket, self.ip, rate, max, self.ingress.services.now())
+    }
+}
+
+/// What the network of a client owes for recipients, members of lists included.
+pub(super) struct Debt<W: World> {
+    services: Rc<Services<W>>,
+    socket: usize,
+    ip: IpAddr,
+    per_minute: u32,
+}
+
+impl<W: World> Clone for Debt<W> {
+    fn clone(&self) -> Debt<W> {
+        Debt { services: Rc::clone(&self.services), ..*self }
+    }
+}
+
+impl<W: World> Debt<W> {
+    /// Whether it is too much for one more.
+    pub(super) fn is_due(&self) -> bool {
+        let (clients, now) = (&self.services.shared.clients, self.services.now());
+        clients.is_exhausted(self.socket, self.ip, Rate::Recipients, self.per_minute, now)
     }
 }

@@ -122,7 +122,7 @@ impl<W: World> Entrance<W> {
         }
         let work = move || {
             let is_right = stored.is(&password) && is_his;
-            Hashed { answer: is_right, is_wasted: !is_right }
+            Hashed { answer: is_right, is_wasted: !is_right, has_failed: !is_right }
         };
         Ok(self.hash(attempt, work).await?.then_some((name, Proof::Stored(stamp))))
     }
@@ -194,7 +194,7 @@ impl<W: World> Entrance<W> {
                 _ => (Salted::for_user(&secret, &user, nobodys).keys_of_nobody(&secret), false),
             };
             // Whether the client knows the password is seen only later.
-            Hashed { answer, is_wasted: true }
+            Hashed { answer, is_wasted: true, has_failed: false }
         });
         let (keys, are_his) = keys.await?;
         if are_his {

@@ -33,6 +33,12 @@ impl Parts {
 }
 
 impl Parts {
+    /// For those who are not known to be well, those included who turned doubtful beyond their part: the good
+    /// have a quarter at least.
+    fn unproven_limit(&self) -> u64 {
+        self.unproven_max.max(self.max - self.max / 4)
+    }
+
     /// What an owner may have, by standing.
     fn of_owners(&self) -> [u64; 3] {
         [self.good_owner_max, self.owner_max, self.owner_max]
@@ -136,12 +142,15 @@ impl State {
         let fits = |used: u64, max: u64| used == 0 || used.saturating_add(amount) <= max;
         // While an owner is not known to be well, its second must leave room for others' first.
         let part_of = |max: u64| if held > 0 { max / 2 } else { max };
+        let fits_unproven = || {
+            fits(self.unproven_in_part(), part_of(self.parts.unproven_max))
+                && fits(self.unproven, self.parts.unproven_limit())
+        };
         let part = match standing {
             Standing::Good => true,
-            Standing::Unknown => fits(self.unproven, part_of(self.parts.unproven_max)),
+            Standing::Unknown => fits_unproven(),
             Standing::Doubtful => {
-                fits(self.unproven, part_of(self.parts.unproven_max))
-                    && fits(self.doubtful, part_of(self.parts.doubtful_max))
+                fits_unproven() && fits(self.doubtful, part_of(self.parts.doubtful_max))
             }
         };
         match (part, fits(self.used, self.parts.max)) {
@@ -149,6 +158,12 @@ impl State {
             (true, false) => Obstacle::All,
             (true, true) => Obstacle::None,
         }
+    }
+
+    /// What is taken of the part of those not known to be well. Whoever turned doubtful beyond the doubtful ones' part,
+    /// and can't be asked to go, does not keep the unknown from theirs.
+    fn unproven_in_part(&self) -> u64 {
+        self.unproven.saturating_sub(self.doubtful) + self.doubtful.min(self.parts.doubtful_max)
     }
 
     /// The first of each standing whose owner may have more, and what keeps it from its turn.
@@ -163,7 +178,7 @@ impl State {
     /// Whose turn it is. While the first of all waits for what is all taken, nobody passes it.
     pub(super) fn first_served(&self) -> Option<First> {
         let firsts = self.firsts().filter(|first| first.obstacle != Obstacle::Part);
-        let first = firsts.min_by_key(|first| (first.turn.held, first.turn.ticket))?;
+        let first = firsts.min_by_key(|first| (first.turn.held, first.turn.since))?;
         (first.obstacle == Obstacle::None).then_some(first)
     }
 
@@ -174,7 +189,7 @@ impl State {
             let owners = self.tree.owners_waiting(first.standing);
             lacking = lacking.saturating_add(match first.standing {
                 Standing::Good => owners,
-                _ => owners.min(self.parts.unproven_max.saturating_sub(self.unproven)),
+                _ => owners.min(self.parts.unproven_max.saturating_sub(self.unproven_in_part())),
             });
         }
         lacking
@@ -192,7 +207,8 @@ impl State {
         self.waiting = self.waiting.saturating_sub(1);
         let grant = Grant { who, ticket: waiter.ticket, amount: waiter.amount, standing };
         self.count(grant, true);
-        self.tree.hold(who, waiter.amount);
+        self.tree.hold(who, waiter.amount, self.next_ticket);
+        self.next_ticket += 1;
         self.granted.insert(waiter.ticket, grant);
         if let Some(waker) = waiter.waker {
             waker.wake();

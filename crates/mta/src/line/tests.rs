@@ -148,6 +148,43 @@ fn a_zone_with_a_thousand_names_is_one_owner() {
 }
 
 #[test]
+fn equals_take_turns_however_many_of_one_came_before_others() {
+    let line = Line::new(Parts::equal(1));
+    let join = |zone: &str, n| line.join(Who::new(0, n).of(Owner::zone(zone)), Unknown, 1);
+    let mut waiting: Vec<(&str, InLine)> = (0..5).map(|n| ("wild", join("wild.test", n))).collect();
+    for n in 5..7 {
+        waiting.push(("one", join("one.test", n)));
+        waiting.push(("two", join("two.test", n)));
+    }
+    let mut served = Vec::new();
+    while !waiting.is_empty() {
+        let next = waiting.iter_mut().position(|(_, waits)| poll(waits).is_some());
+        served.push(waiting.remove(next.expect("somebody's turn")).0);
+    }
+    // The first has its place at once, and its second came before the others' first.
+    let turns = ["wild", "wild", "one", "two", "wild", "one", "two", "wild", "wild"];
+    assert_eq!(served, turns);
+    assert!(line.lock().tree.is_empty());
+}
+
+#[test]
+fn those_who_turned_doubtful_and_stay_leave_the_unknown_their_part() {
+    let line = Line::new(Parts { unproven_max: 8, doubtful_max: 2, ..Parts::equal(40) });
+    let mut held = Vec::new();
+    for who in 0..100 {
+        let Some(mut permit) = take(&line, who, Unknown) else { break };
+        permit.doubt();
+        held.push(permit);
+    }
+    assert_eq!(held.len(), 30, "a quarter is left for the good");
+    held.truncate(20);
+    let unknown: Vec<_> = (200..300).filter_map(|who| take(&line, who, Unknown)).collect();
+    assert_eq!(unknown.len(), 6, "all but what is the doubtful ones'");
+    assert!(take(&line, 400, Doubtful).is_none());
+    assert!((0..10).all(|_| take(&line, 500, Good).is_some()));
+}
+
+#[test]
 fn owners_of_one_tenant_take_turns_with_each_other_and_tenants_too() {
     let line = Line::new(Parts::equal(3));
     let who = |tenant: &str, zone: &str, n| {
@@ -213,7 +250,7 @@ fn standing_is_lost_by_silence() {
     let _good = poll(&mut waits).expect("its turn");
     good.pop();
     assert!(take(&line, 8, Doubtful).is_none(), "more than their part is taken by such");
-    assert!(take(&line, 7, Unknown).is_none());
+    assert!(take(&line, 7, Unknown).is_some(), "and no more of the others' than is theirs");
     good.clear();
     assert!(take(&line, 7, Unknown).is_some());
 }

@@ -7,12 +7,13 @@ use std::task::Waker;
 /// A node of the tree: the first names of a path, and how many they are.
 type Key = (usize, Path);
 
-/// The place of a child among those of one node: who holds least comes first, and among equals
-/// whoever came first.
+/// The place of a child among those of one node: who holds least comes first, and equals take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
     pub(super) held: u32,
-    pub(super) ticket: u64,
+    /// Since when it waits for its turn: its first has come then, or the one before it was served. Whoever has many
+    /// who wait is behind everybody who came before its last turn.
+    pub(super) since: u64,
     pub(super) amount: u64,
     child: u64,
 }
@@ -30,6 +31,8 @@ type Heads = [BTreeSet<Turn>; 3];
 
 #[derive(Debug, Default)]
 struct Node {
+    /// When it was served last, as tickets count.
+    served: u64,
     /// Permits, and how much they are of.
     held: u32,
     used: u64,
@@ -49,14 +52,17 @@ impl Node {
         self.held == 0 && self.waiters.is_empty() && self.heads.iter().all(BTreeSet::is_empty)
     }
 
-    /// What is the first below it, or its own, of a standing.
+    /// Since when the first below it waits for its turn, or its own, of a standing, and for how much.
     fn first(&self, standing: usize) -> Option<(u64, u64)> {
-        if let Some(head) = self.heads[standing].first() {
-            return Some((head.ticket, head.amount));
-        }
-        let own = self.standing.is_some_and(|own| own as usize == standing);
-        let waiter = self.waiters.front().filter(|_| own)?;
-        Some((waiter.ticket, waiter.amount))
+        let (since, amount) = match self.heads[standing].first() {
+            Some(head) => (head.since, head.amount),
+            None => {
+                let own = self.standing.is_some_and(|own| own as usize == standing);
+                let waiter = self.waiters.front().filter(|_| own)?;
+                (waiter.ticket, waiter.amount)
+            }
+        };
+        Some((since.max(self.served), amount))
     }
 }
 
@@ -153,10 +159,11 @@ impl Tree {
         self.refresh(who);
     }
 
-    /// Somebody has got so much.
-    pub(super) fn hold(&mut self, who: Path, amount: u64) {
+    /// Somebody has got so much, by now, as tickets count.
+    pub(super) fn hold(&mut self, who: Path, amount: u64, now: u64) {
         for depth in 1..=LEVELS {
             let node = self.nodes.entry(key(who, depth)).or_default();
+            node.served = now;
             node.held = node.held.saturating_add(1);
             node.used = node.used.saturating_add(amount);
         }
@@ -215,11 +222,13 @@ impl Tree {
             holders.filter(|((_, path), node)| is_it(path) && !node.waiters.is_empty());
         let who = waiting.next()?.0.1;
         let holder = self.nodes.get(&key(who, LEVELS))?;
-        let (ticket, amount) = holder.first(holder.standing? as usize)?;
+        let (mut since, amount) = holder.first(holder.standing? as usize)?;
         let mut sum = 0_u64;
         for depth in (1..=LEVELS).rev() {
-            let held = self.nodes.get(&key(who, depth)).map_or(0, |node| node.held);
-            let turn = Turn { held, ticket, amount, child: who[depth - 1] };
+            let node = self.nodes.get(&key(who, depth));
+            let (held, served) = node.map_or((0, 0), |node| (node.held, node.served));
+            since = since.max(served);
+            let turn = Turn { held, since, amount, child: who[depth - 1] };
             let above = match depth {
                 1 => Some(&self.heads),
                 _ => self.nodes.get(&key(who, depth - 1)).map(|node| &node.heads),
@@ -244,8 +253,8 @@ impl Tree {
             let own = key(path, depth);
             let Some(node) = self.nodes.get(&own) else { continue };
             let turns = [0, 1, 2].map(|standing| {
-                let (ticket, amount) = node.first(standing)?;
-                let turn = Turn { held: node.held, ticket, amount, child: path[depth - 1] };
+                let (since, amount) = node.first(standing)?;
+                let turn = Turn { held: node.held, since, amount, child: path[depth - 1] };
                 // An owner that may not have more waits for itself, and keeps nobody else waiting.
                 (depth == LEVELS || self.may_have(node, standing, amount)).then_some(turn)
             });

@@ -132,7 +132,7 @@ proptest! {
     #[test]
     fn newcomers_wait_for_one_turn_of_strangers_at_most(
         networks in 1_u32..=100,
-        names in 1_u32..4,
+        names in 1_u32..12,
         hold in 1_u32..10,
         max in 16_u64..300,
         doubtful in any::<bool>(),

@@ -134,6 +134,9 @@ pub struct Who {
     pub(super) names: [Name; LEVELS - 1],
 }
 
+/// Whom somebody belongs to, widest first.
+pub(crate) type Owners = [u64; LEVELS - 1];
+
 /// Whom somebody belongs to, widest first, and its own name.
 pub(super) type Path = [u64; LEVELS];
 
@@ -173,6 +176,12 @@ impl Who {
     pub fn within(self, owner: Owner) -> Who {
         let [_, narrow, holder] = self.path;
         Who { path: [owner.0, narrow, holder], names: [owner.1, self.names[1]] }
+    }
+
+    /// Of those it belongs to, what tells them from others.
+    pub(crate) fn owners(&self) -> Owners {
+        let [wide, narrow, _] = self.path;
+        [wide, narrow]
     }
 
     /// The same, called so where nothing else is known of its owners.

@@ -58,7 +58,7 @@ pub const POOLS: &[Pool] = &[
         share: "a quarter for an IPv4 /24 or IPv6 /48, in which networks take turns",
         beyond: "waits in line, for 10 s at most, and is dropped when the client goes",
         next_step: "look whether the lists answer (`dnsbl`)",
-        test: "`mta` `line::turns`; `way` `crowds::questions_to_lists_end_with_the_client_for_whom_they_are`",
+        test: "`way` `crowds::questions_to_a_slow_list_take_turns_by_network`, `crowds::questions_to_lists_end_with…`",
     },
     Pool {
         id: PoolId::CheckQuestions,
@@ -66,7 +66,7 @@ pub const POOLS: &[Pool] = &[
         amount: "on a shard 50 of SPF, DKIM and ARC, 20 of authors' policies, 20 of clients' names",
         share: "a fifth for a network, and for an IPv6 /48; a quarter for zones that were silent the last time; what is \
                 at hand needs no place",
-        beyond: "waits in line; who is silent for 1 s makes way; a check that is cut short defers (451)",
+        beyond: "waits in line; who is silent for 500 ms makes way; a check that is cut short defers (451)",
         next_step: "look whether the name servers answer",
         test: "`channels` `checks::turns::tests`; `way` `checks::slow_zones_of_a_hundred_networks_keep_nobody_else_waiting`",
     },
@@ -94,10 +94,10 @@ pub const POOLS: &[Pool] = &[
         amount: "8 at once, 500 members in one go",
         share: "a quarter for an IPv4 /24 or IPv6 /48, in which networks take turns; a quarter is for clients that may \
                 relay; others go first between two goes; members count in `recipients_per_minute` of the network",
-        beyond: "waits in line; what was expanded is remembered for 5 s and needs no place; who owes too much waits \
-                 (450 4.7.1)",
+        beyond: "waits in line; what was expanded is remembered for 5 s and needs no place; who owes too much has \
+                 nothing expanded (450 4.7.1)",
         next_step: "look who writes to the list, and who may (`[[access]]`)",
-        test: "`way` `pools::expansion_of_large_lists_keeps_nobody_else_waiting`",
+        test: "`way` `pools::expansion_of_large_lists…`, `pools::who_owes_for_the_members_of_lists…`",
     },
     Pool {
         id: PoolId::Queue,
@@ -150,12 +150,15 @@ pub const POOLS: &[Pool] = &[
         name: "connections to next hops",
         amount: "what the limit of open files leaves for them",
         share: "a quarter for next hops that have given no final reply (2yz or 5yz to a \
-                recipient or a content) within the hour, half of that for those that failed or were silent, and \
-                for one zone of them; a zone that has one leaves half of the part to others' first",
-        beyond: "waits in line, those first whose zone holds least (`queue why`); one that waits for a silent \
-                 peer for 30 s loses its standing, and gives way to who holds less before content was sent",
+                recipient or a content) within the hour, half of that for those that failed or were silent, or whose \
+                host's zone or network was, and for one zone of them; a zone that has one leaves half of the part to \
+                others' first",
+        beyond: "waits in line, those first whose zone holds least (`queue why`), which take turns; one that waits for a \
+                 silent peer for 5 s (30 s if that was known to answer) is doubtful, and gives way to who holds less \
+                 before content was sent; a host of which nothing is known gives way after 500 ms without a \
+                 greeting, and has a second turn at once among the doubtful",
         next_step: "raise the limit of open files (`LimitNOFILE=`), or suspend the next hop (`postrider queue suspend`)",
-        test: "`mta` `line::turns`, `line::tests`; `way` `scarcity::hosts_that_greet_and_fall_silent…`",
+        test: "`mta` `line::turns`, `line::tests`; `way` `outbound_pools`, `scarcity::hosts_that_greet_and_fall_silent…`",
     },
     Pool {
         id: PoolId::Lookups,
@@ -205,11 +208,12 @@ pub const POOLS: &[Pool] = &[
         name: "fetches of MTA-STS policies",
         amount: "64, a sixteenth of the limit of open files at most, and 1,024 domains that wait",
         share: "a quarter for domains that have a policy already; of the rest, and of those that wait, a quarter for a \
-                zone",
-        beyond: "waits in line, for a minute at most; a domain without an answer within 15 s has no policy \
-                 (RFC 8461 §3.3), and a silent address is left alone for 5 min",
+                zone, and for zones that were silent",
+        beyond: "waits in line, for a minute at most; who is silent for 1 s makes way, and has a second turn of 15 s; a \
+                 domain without an answer in that has no policy (RFC 8461 §3.3), and a silent address is left alone for \
+                 5 min",
         next_step: "nothing: mail waits for its next try",
-        test: "`postrider` `mta_sts::keeper::tests::a_zone_of_slow_web_servers…`",
+        test: "`postrider` `mta_sts::keeper::tests::zones_of_silent_web_servers…`, `a_zone_of_slow_web_servers…`",
     },
     Pool {
         id: PoolId::Effects,

@@ -27,6 +27,8 @@ pub struct Hashed<T> {
     /// As far as is known it was for nothing: what a wrong password takes is paced, what a right one takes
     /// is not.
     pub is_wasted: bool,
+    /// Its client has failed to log in by it: what else it asks for waits among those who failed.
+    pub has_failed: bool,
 }
 
 /// Where passwords are hashed: that takes long on purpose, and no shard waits for it.

@@ -10,18 +10,22 @@ use crate::state_files::StateFiles;
 use crate::world::clock::wall_now;
 use auth::mta_sts::Policy;
 use auth::tls_report::{self, Details, ResultType, Session};
+use mail::Mono;
 use mta::lack;
-use mta::line::{Line, Owner, Parts, Standing, Who};
+use mta::line::{Line, Owner, Parts, Permit, Standing, Standings, Who};
 use mta::metrics::PolicyMetrics;
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use mta::seams::TlsReports;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
@@ -32,6 +36,11 @@ const RENEWED_IN_ROUND_MAX: usize = 8;
 
 /// Domains without a policy that wait to be asked for one; beyond that mail waits for its next try.
 const STRANGERS_MAX: usize = 1_024;
+
+/// A fetch of which nothing has come for so long makes way for others, unless it has been silent before.
+const SILENCE: Duration = Duration::from_secs(1);
+/// Zones that are remembered for that.
+const ZONES_MAX: usize = 4_096;
 
 /// Times that a fetch is begun for which this machine lacks something, with a wait between.
 const TRIES_MAX: u32 = 10;
@@ -107,6 +116,9 @@ struct Keeper<S> {
     seed: Seed<S>,
     strangers: Arc<Line>,
     known: Arc<Line>,
+    /// Zones whose web servers were silent, and those that answered.
+    zones: RefCell<Standings<Owner>>,
+    started: Instant,
     /// Fetches so far.
     begun: Cell<u32>,
     /// Renewals that nobody asks for go to public addresses only, as somebody wants it.
@@ -139,6 +151,8 @@ async fn serve<S: Source>(seed: Seed<S>, mut asks: mpsc::UnboundedReceiver<Ask>)
     let keeper = Rc::new(Keeper {
         strangers,
         known,
+        zones: RefCell::new(Standings::new(ZONES_MAX)),
+        started: Instant::now(),
         begun: Cell::new(0),
         public_only: Cell::new(seed.public_only),
         failures: RefCell::default(),
@@ -171,10 +185,16 @@ fn last_of_greediest<T>(flights: &BTreeMap<Box<str>, T>, comes: &str) -> Option<
     (count > own + 1).then(|| last.into())
 }
 
-/// So many fetches at once, of which one zone has a quarter at most.
+/// So many fetches at once, of which one zone has a quarter at most, and so have all those that were silent.
 fn parts(fetches: usize) -> Parts {
     let max = fetches as u64;
-    Parts { owner_max: max.div_ceil(4), good_owner_max: max.div_ceil(4), ..Parts::equal(max) }
+    let quarter = max.div_ceil(4);
+    Parts {
+        owner_max: quarter,
+        good_owner_max: quarter,
+        doubtful_max: quarter,
+        ..Parts::equal(max)
+    }
 }
 
 /// Writes one change after the other, in the order in which they were made.
@@ -301,19 +321,80 @@ impl<S: Source> Keeper<S> {
         let keeper = Rc::clone(self);
         spawn_local(async move {
             let line = if is_known { &keeper.known } else { &keeper.strangers };
-            let permit = line.join(keeper.who(&domain), Standing::Unknown, 1).await;
-            // It left its place to others.
-            if !keeper.flights.borrow().contains_key(&domain) {
-                return;
-            }
-            let fetched = keeper.fetch(&domain, public_only).await;
-            drop(permit);
+            let fetched = keeper.fetch_in_turn(line, &domain, public_only).await;
+            // It left its place in the line to others.
+            let Some(fetched) = fetched else { return };
             let answer = keeper.note((&domain, id.as_deref()), fetched);
             let waiters = keeper.flights.borrow_mut().remove(&domain).unwrap_or_default();
             for waiter in waiters {
                 let _ = waiter.send(answer.clone());
             }
         });
+    }
+
+    /// Fetches, when its turn comes; `None`: nobody waits for it any more. What has given nothing for a while makes
+    /// way for others, and has a second turn among zones that were silent. In that it has all its time: no domain goes
+    /// without its policy for want of ours.
+    async fn fetch_in_turn(
+        &self,
+        line: &Arc<Line>,
+        domain: &str,
+        public_only: bool,
+    ) -> Option<Result<Policy, FetchError>> {
+        let (who, zone) = (self.who(domain), Owner::zone(domain));
+        let standing = match self.zones.borrow().of(zone, self.now()) {
+            Standing::Doubtful => Standing::Doubtful,
+            // That one domain has its policy says nothing of others below the zone.
+            Standing::Good | Standing::Unknown => Standing::Unknown,
+        };
+        let mut permit = line.join(who, standing, 1).await;
+        if standing != Standing::Doubtful {
+            if !self.flights.borrow().contains_key(domain) {
+                return None;
+            }
+            let fetched = self.fetch_or_make_way(&mut permit, domain, public_only).await;
+            if let Some(fetched) = fetched {
+                if fetched.is_ok() {
+                    self.zones.borrow_mut().note_answer(zone, self.now());
+                }
+                return Some(fetched);
+            }
+            self.zones.borrow_mut().note_silence(zone, self.now());
+            drop(permit);
+            permit = line.join(who, Standing::Doubtful, 1).await;
+        }
+        if !self.flights.borrow().contains_key(domain) {
+            return None;
+        }
+        let fetched = self.fetch(domain, public_only).await;
+        drop(permit);
+        if fetched.is_ok() {
+            self.zones.borrow_mut().note_answer(zone, self.now());
+        }
+        Some(fetched)
+    }
+
+    /// What is fetched; `None`: others need its place, and it was silent.
+    async fn fetch_or_make_way(
+        &self,
+        permit: &mut Permit,
+        domain: &str,
+        public_only: bool,
+    ) -> Option<Result<Policy, FetchError>> {
+        let mut fetching = pin!(self.fetch(domain, public_only));
+        if let Ok(fetched) = tokio::time::timeout(SILENCE, fetching.as_mut()).await {
+            return Some(fetched);
+        }
+        permit.idle(self.now());
+        poll_fn(|cx| match fetching.as_mut().poll(cx) {
+            Poll::Ready(fetched) => Poll::Ready(Some(fetched)),
+            Poll::Pending => permit.poll_give_way(cx).map(|()| None),
+        })
+        .await
+    }
+
+    fn now(&self) -> Mono {
+        Mono(0) + self.started.elapsed()
     }
 
     /// Who fetches: zones take turns, whatever the number of their domains.

@@ -29,8 +29,16 @@ const NICE: i32 = 10;
 /// Something to be done, or only a turn to be taken.
 struct Job {
     lane: Lane,
-    /// Says whether it was for nothing; `None`: it was nothing.
-    work: Box<dyn FnOnce() -> Option<bool> + Send>,
+    asker: Asker,
+    /// What it came to; `None`: there was nothing to be done.
+    work: Box<dyn FnOnce() -> Option<Spent> + Send>,
+}
+
+/// What work came to.
+#[derive(Clone, Copy)]
+struct Spent {
+    is_wasted: bool,
+    has_failed: bool,
 }
 
 /// A way to the threads; each shard has one.
@@ -122,8 +130,8 @@ impl HashingThreads {
         })
     }
 
-    fn leave(&self, job: Job, asker: Asker, is_idle: bool) -> Result<(), Overloaded> {
-        let (desk, lane) = (&self.0.desk, job.lane);
+    fn leave(&self, job: Job, is_idle: bool) -> Result<(), Overloaded> {
+        let (desk, lane, asker) = (&self.0.desk, job.lane, job.asker);
         let crew = Crew::of(lane);
         let mut state = desk.lock();
         let waiting = state.lanes.waiting(crew);
@@ -168,8 +176,13 @@ impl Desk {
         let _ = rustix::process::nice(NICE);
         while let Some(job) = self.take(crew) {
             let (began, before) = (self.now(), processor_time());
-            let Job { lane, work } = job;
-            let Some(is_wasted) = work() else {
+            let Job { lane, asker, work } = job;
+            let done = work();
+            // A guess at nobody has failed as well, and so has who did not wait for the answer.
+            if lane == Lane::Stranger && done.is_none_or(|done| done.has_failed) {
+                self.lock().lanes.demote(asker);
+            }
+            let Some(Spent { is_wasted, .. }) = done else {
                 // Whoever guesses at one name again and again must not see by the wait of those who
                 // failed lately whether there is a user of this name.
                 if lane == Lane::Suspect {
@@ -230,11 +243,11 @@ impl Hashing for HashingThreads {
             if answer.is_closed() {
                 return None;
             }
-            let hashed = work();
-            let _ = answer.send(hashed.answer);
-            Some(hashed.is_wasted)
+            let Hashed { answer: found, is_wasted, has_failed } = work();
+            let _ = answer.send(found);
+            Some(Spent { is_wasted, has_failed })
         };
-        let left = self.leave(Job { lane, work: Box::new(work) }, asker, false);
+        let left = self.leave(Job { lane, asker, work: Box::new(work) }, false);
         async move {
             left?;
             answered.await.map_err(|_| Overloaded)
@@ -250,7 +263,7 @@ impl Hashing for HashingThreads {
             let _ = answer.send(());
             None
         };
-        let left = self.leave(Job { lane, work: Box::new(work) }, asker, true);
+        let left = self.leave(Job { lane, asker, work: Box::new(work) }, true);
         async move {
             left?;
             answered.await.map_err(|_| Overloaded)
@@ -283,7 +296,7 @@ mod tests {
     }
 
     fn right<T>(answer: T) -> Hashed<T> {
-        Hashed { answer, is_wasted: false }
+        Hashed { answer, is_wasted: false, has_failed: false }
     }
 
     #[test]
@@ -337,7 +350,7 @@ mod tests {
         let (go, wait_for_go) = mpsc::channel::<()>();
         let guess = hashing.run((Lane::Suspect, Asker::Ours), move || {
             wait_for_go.recv().unwrap();
-            Hashed { answer: (), is_wasted: true }
+            Hashed { answer: (), is_wasted: true, has_failed: true }
         });
         let other = hashing.run((Lane::Stranger, Asker::Ours), || right(1));
         assert_eq!(wait(hashing.run((Lane::Known, Asker::Ours), || right(2))), Ok(2));

@@ -2,9 +2,11 @@
 
 use super::client::{Client, FRIEND};
 use super::node::{Node, config, play};
+use super::pools::hundred;
 use super::rights;
 use super::submission::{self, plain};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -277,6 +279,35 @@ fn senders_of_slow_zones_keep_nobody_else_waiting() {
             }
         }
         assert!(late <= 5, "{late} of 100 waited for more than a second");
+    });
+}
+
+#[test]
+fn questions_to_a_slow_list_take_turns_by_network() {
+    play(|| async {
+        let node = Rc::new(Node::start(&checking("dnsbl = [\"slow.example\"]")).await);
+        node.world.set_slow("slow.example", Duration::from_millis(500));
+        // A hundred networks, six sessions of each at a time.
+        for n in 0..600 {
+            let node = Rc::clone(&node);
+            tokio::task::spawn_local(async move {
+                for again in 0..u16::MAX {
+                    // From another address each time: what was asked is remembered.
+                    let [a, b, c] = [(n / 6) as u8, (again % 250) as u8, (n % 6) as u8];
+                    rcpt(&node, [100, a, b, c].into(), "a@s.test").await;
+                    if node.is_quiet() {
+                        return;
+                    }
+                }
+            });
+        }
+        sleep(Duration::from_secs(5)).await;
+        hundred(&node, "list_questions", Duration::from_secs(2), async |n| {
+            let said = rcpt(&node, healthy(n), "a@s.test").await;
+            assert!(said.starts_with("250 "), "{said}");
+        })
+        .await;
+        node.be_quiet();
     });
 }
 

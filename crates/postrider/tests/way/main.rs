@@ -31,6 +31,7 @@ mod next_hosts;
 mod node;
 mod operator;
 mod orders;
+mod outbound_pools;
 mod outcome;
 mod owners;
 mod peer;

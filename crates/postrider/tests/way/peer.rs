@@ -193,12 +193,23 @@ impl Peer {
         Ok(())
     }
 
-    /// `hang up` closes the connection instead of an answer, `silence` never comes.
+    /// `hang up` closes the connection instead of an answer, `silence` never comes, `late …` comes after two seconds,
+    /// and of `drip 250` there is a line each 300 ms, and no last one.
     async fn write(&self, stream: &mut DuplexStream, reply: &str) -> std::io::Result<()> {
         match reply {
             "hang up" => Err(std::io::ErrorKind::ConnectionReset.into()),
             "silence" => std::future::pending().await,
-            text => stream.write_all(format!("{text}\r\n").as_bytes()).await,
+            text => {
+                while let Some(code) = text.strip_prefix("drip ") {
+                    stream.write_all(format!("{code}-wait\r\n").as_bytes()).await?;
+                    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+                }
+                let late = text.strip_prefix("late ");
+                if late.is_some() {
+                    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+                }
+                stream.write_all(format!("{}\r\n", late.unwrap_or(text)).as_bytes()).await
+            }
         }
     }
 }

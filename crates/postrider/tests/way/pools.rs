@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 /// No request waits longer, but for five of a hundred.
-const SOON: Duration = Duration::from_secs(1);
+pub(crate) const SOON: Duration = Duration::from_secs(1);
 
 /// A hundred requests, one after the other; `ask` sees to it that none is refused.
-async fn hundred(node: &Node, pool: &str, soon: Duration, mut ask: impl AsyncFnMut(u8)) {
+pub(crate) async fn hundred(node: &Node, pool: &str, soon: Duration, mut ask: impl AsyncFnMut(u8)) {
     let (mut late, mut shown) = (0, 0);
     for n in 0..100 {
         let before = node.age();
@@ -26,7 +26,7 @@ async fn hundred(node: &Node, pool: &str, soon: Duration, mut ask: impl AsyncFnM
     assert!(shown >= 95, "{pool}: the pressure was shown {shown} times");
 }
 
-async fn calm(node: &Node, pool: &str) {
+pub(crate) async fn calm(node: &Node, pool: &str) {
     sleep(Duration::from_secs(150)).await;
     assert_eq!(node.pressure(pool), None);
 }
@@ -124,6 +124,47 @@ fn expansion_of_large_lists_keeps_nobody_else_waiting() {
         }
         assert!(late <= 5, "{late} of 100 waited for more than {SOON:?}");
         calm(&node, "expansions").await;
+    });
+}
+
+#[test]
+fn who_owes_for_the_members_of_lists_has_no_more_expanded() {
+    play(|| async {
+        let text = with("recipients_per_minute = 500").replacen(
+            "maildir =",
+            "aliases = { table = \"aliases\" }\nmaildir =",
+            1,
+        );
+        let tables = "[[table]]\nname = \"aliases\"\nscripted = { fields = [] }\n";
+        let node = Node::start(&format!("{text}{tables}")).await;
+        let members: Vec<String> = (0..2_000).map(|n| format!("m{n}@ours.test")).collect();
+        node.world.set_entry("aliases", "all@ours.test", Ok(&members.join(",")));
+        let mut sessions = Vec::new();
+        for n in 0..5 {
+            let mut client = Client::connect(&node, hostile(0)).await;
+            client.say("MAIL FROM:<a@s.test>").await;
+            client.write(&format!("RCPT TO:<all+{n}@ours.test>\r\n")).await;
+            sessions.push(client);
+        }
+        let mut taken = 0;
+        for client in &mut sessions {
+            let said = client.reply().await;
+            taken += usize::from(said.starts_with("250 "));
+            assert!(said.starts_with("250 ") || said.starts_with("450 4.7.1"), "{said}");
+        }
+        assert!(taken >= 1, "the first may go beyond what is its network's");
+        // Nothing is looked up any more for who is refused in the end.
+        let asked = || node.world.table_questions();
+        let before = asked();
+        for n in 0..10 {
+            let said = rcpt(&node, hostile(0), &format!("a{n}@s.test")).await;
+            assert!(said.starts_with("450 4.7.1"), "{said}");
+            let mut client = Client::connect(&node, hostile(0)).await;
+            client.say("MAIL FROM:<a@s.test>").await;
+            let said = client.say(&format!("RCPT TO:<all+again{n}@ours.test>")).await;
+            assert!(said.starts_with("450 4.7.1"), "{said}");
+        }
+        assert!(asked() - before < 200, "{}", asked() - before);
     });
 }
 

@@ -173,6 +173,11 @@ impl TestWorld {
         self.0.dns.unanswered.borrow_mut().insert(format!(".{zone}"));
     }
 
+    /// Answers about names below this zone take so long.
+    pub(crate) fn set_slow(&self, zone: &str, takes: Duration) {
+        self.0.dns.slow.borrow_mut().insert(format!(".{zone}"), takes);
+    }
+
     /// All answers are remembered from now on.
     pub(crate) fn keep_at_hand(&self) {
         self.0.dns.is_at_hand.set(true);
@@ -198,6 +203,11 @@ impl TestWorld {
         let entry = Arc::new(Entry::fields(values.collect::<Vec<_>>()));
         let key = (table.to_owned(), key.to_owned());
         self.0.tables.0.entries.borrow_mut().insert(key, Ok(entry));
+    }
+
+    /// How many questions tables were asked so far.
+    pub(crate) fn table_questions(&self) -> usize {
+        self.0.tables.0.asked.get()
     }
 
     /// A table no longer has a key.
@@ -553,6 +563,7 @@ struct Scripted {
     /// By table and key.
     entries: RefCell<BTreeMap<(String, String), Said>>,
     delay: Cell<Option<Duration>>,
+    asked: Cell<usize>,
 }
 
 impl Tables for TestTables {
@@ -567,6 +578,7 @@ impl Tables for TestTables {
 
 impl TestTables {
     fn answer(&self, table: &str, key: &str) -> Found {
+        self.0.asked.set(self.0.asked.get() + 1);
         let entries = self.0.entries.borrow();
         let answer = match entries.get(&(table.to_owned(), key.to_owned())) {
             Some(answer) => answer.clone().map(Some),

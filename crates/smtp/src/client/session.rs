@@ -41,6 +41,8 @@ pub struct ClientSession {
     /// The begun reply in `reader` began before the last command was sent.
     is_stale: bool,
     reader: ReplyReader,
+    /// How many replies were read.
+    replies: u32,
     /// The peer offers CHUNKING and has refused BDAT as unknown.
     pub(super) is_bdat_unusable: bool,
     deadline: Mono,
@@ -71,6 +73,7 @@ impl ClientSession {
             outbox: Outbox::default(),
             is_stale: false,
             reader: ReplyReader::default(),
+            replies: 0,
             is_bdat_unusable: false,
             deadline: Mono::NEVER,
             parting: None,
@@ -233,6 +236,7 @@ impl ClientSession {
     }
 
     fn handle_reply(&mut self, raw: &RawReply<'_>) {
+        self.replies = self.replies.wrapping_add(1);
         if self.state == State::Quit {
             return self.close(None);
         }
@@ -350,6 +354,12 @@ impl ClientSession {
     /// What happened, in order.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         self.events.pop_front()
+    }
+
+    /// How many replies were read, so far.
+    #[must_use]
+    pub fn replies(&self) -> u32 {
+        self.replies
     }
 
     /// When [`ClientSession::handle_timeout`] must be called.

@@ -4,7 +4,6 @@ use super::content::{self, WriteError};
 use super::held::Held;
 use super::patience::Stir;
 use super::wire::Wire;
-use mail::Mono;
 use mta::delivery::Slot;
 use mta::seams::{Stream, World};
 use smtp::client::{ClientEvent, Output};
@@ -28,8 +27,7 @@ pub(super) struct Dialogue<W: World> {
 
 impl<W: World> Dialogue<W> {
     /// Nothing was said yet.
-    pub(super) fn new(wire: Wire<W>, now: Mono) -> Dialogue<W> {
-        let stir = Stir::new(now);
+    pub(super) fn new(wire: Wire<W>, stir: Rc<Stir>) -> Dialogue<W> {
         Dialogue { wire, plan: Vec::new(), content: None, stir, unreadable: None }
     }
 
@@ -115,9 +113,12 @@ impl<W: World> Dialogue<W> {
                 return Poll::Ready(Ok(()));
             }
             Poll::Ready(Ok(n)) => {
-                let now = slot.now();
-                self.stir.note(now);
-                self.wire.session.handle_input(now, &scratch[..n]);
+                let (now, session) = (slot.now(), &mut self.wire.session);
+                let before = session.replies();
+                session.handle_input(now, &scratch[..n]);
+                if session.replies() != before {
+                    self.stir.note(now);
+                }
                 return Poll::Ready(Ok(()));
             }
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),

@@ -339,12 +339,13 @@ pub(super) async fn encrypt<W: World>(
     (host, name): (&str, &str),
     dialogue: Dialogue<W>,
 ) -> Result<(Dialogue<W>, Encryption), Unencrypted> {
-    let Wire { stream, mut session, mut alarm } = dialogue.wire;
+    let Dialogue { wire: Wire { stream, mut session, mut alarm }, stir, .. } = dialogue;
     let until = session.deadline();
     let (stream, encryption) =
         shake_hands(slot, tls, (host, name), stream, (&mut alarm, until)).await?;
     session.handle_tls_started(slot.now());
-    Ok((Dialogue::new(Wire { stream, session, alarm }, slot.now()), encryption))
+    stir.note(slot.now());
+    Ok((Dialogue::new(Wire { stream, session, alarm }, stir), encryption))
 }
 
 /// The handshake, which is over before `until`.

@@ -126,7 +126,11 @@ async fn answered<W: World>(
         Mechanism::ScramSha256 => {
             let hashing = slot.world().hashing();
             let of = (Lane::Known, Asker::Ours);
-            let done = hashing.run(of, move || Hashed { answer: answer(), is_wasted: false });
+            let done = hashing.run(of, move || Hashed {
+                answer: answer(),
+                is_wasted: false,
+                has_failed: false,
+            });
             let done = done.await;
             done.map_err(|_| Ended::Overloaded)?
         }

@@ -273,12 +273,17 @@ async fn connect<W: World>(
     let (time, wait) = (slot.world().time(), relay_of(slot.hop()).peer.connect_timeout.get());
     loop {
         let Some(mut permit) = slot.connection(&host.name, peer).await else { return Ok(None) };
-        let mut patience = Patience::new(slot, Stir::new(time.now()));
+        let mut patience = Patience::of_opening(slot, Stir::new(time.now()));
         let until = time.now() + wait;
         let connecting = slot.world().net().connect(peer, source::of(slot.hop(), peer));
         let connecting = alarm.within(|_| until, connecting);
-        let connected = patience.wait(slot, &mut permit, connecting).await.flatten();
-        match connected.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
+        let connected = patience.wait(slot, &mut permit, connecting).await;
+        match connected {
+            _ if patience.was_hasty() => continue,
+            Some(None) => slot.note_silence(&mut permit),
+            _ => {}
+        }
+        match connected.flatten().unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
             Ok(stream) => return Ok(Some((stream, permit))),
             // Not the peer's fault: it was not even asked.
             Err(error) if lack::is_ours(&error) => {
@@ -295,20 +300,30 @@ struct NoGreeting {
     failure: Failure,
     /// Nothing came of STARTTLS: in clear it may work.
     is_of_tls: bool,
+    /// It was left sooner than others are: it is to be tried once more.
+    was_hasty: bool,
     /// What it is in reports about TLS, if it is anything.
     result: Option<ResultType>,
 }
 
 impl From<Failure> for NoGreeting {
     fn from(failure: Failure) -> NoGreeting {
-        NoGreeting { failure, is_of_tls: false, result: None }
+        NoGreeting { failure, is_of_tls: false, was_hasty: false, result: None }
+    }
+}
+
+impl NoGreeting {
+    /// RFC 3463 §3.5: 4.4.2, bad connection.
+    fn silent<W: World>(name: &str, patience: &Patience<W>) -> NoGreeting {
+        let failure = Failure::network(name, EnhancedStatus::new(4, 4, 2), NEEDED);
+        NoGreeting { was_hasty: patience.was_hasty(), ..failure.into() }
     }
 }
 
 impl From<Unencrypted> for NoGreeting {
     fn from(Unencrypted { failure, result }: Unencrypted) -> NoGreeting {
         // What this process lacks says nothing of the host's TLS, and is no reason to do without.
-        NoGreeting { failure, is_of_tls: result.is_some(), result }
+        NoGreeting { is_of_tls: result.is_some(), result, ..failure.into() }
     }
 }
 
@@ -318,7 +333,11 @@ async fn open_endpoint<W: World>(
     (candidate, tls): (&Candidate, &HostTls),
     (peer, all): (&Endpoint, &Rc<[Endpoint]>),
 ) -> Result<Option<Opened<W>>, Failure> {
-    match open_once(slot, hop, (candidate, tls), (peer, all)).await {
+    let mut opened = open_once(slot, hop, (candidate, tls), (peer, all)).await;
+    if opened.as_ref().is_err_and(|why| why.was_hasty) {
+        opened = open_once(slot, hop, (candidate, tls), (peer, all)).await;
+    }
+    match opened {
         Ok(opened) => Ok(opened),
         Err(why) if why.is_of_tls && tls.goes_on_in_clear(slot, hop, (&candidate.host, peer)) => {
             let again = open_once(slot, hop, (candidate, tls), (peer, all)).await;
@@ -328,9 +347,23 @@ async fn open_endpoint<W: World>(
     }
 }
 
-/// RFC 3463 §3.5: 4.4.2, bad connection.
-fn silent(name: &str) -> Failure {
-    Failure::network(name, EnhancedStatus::new(4, 4, 2), NEEDED)
+/// What it is that an address of a host can't be connected to.
+fn unconnected<W: World>(
+    slot: &Slot<W>,
+    hop: &NextHop,
+    (host, peer): (&Host, &Endpoint),
+    error: &std::io::Error,
+) -> Failure {
+    if let Some(failure) = source::failed(slot, hop, error) {
+        return failure;
+    }
+    if let Endpoint::Tcp(peer) = peer
+        && seat::is_no_route(error)
+    {
+        hop.states.no_route(slot.now(), host, peer.ip());
+    }
+    let (name, text) = (peer_name(host, peer), format!("cannot connect: {error}"));
+    Failure::network(name, EnhancedStatus::new(4, 4, 1), text)
 }
 
 async fn open_once<W: World>(
@@ -341,22 +374,12 @@ async fn open_once<W: World>(
 ) -> Result<Option<Opened<W>>, NoGreeting> {
     let host = &candidate.host;
     let name = peer_name(host, peer);
-    let time = slot.world().time();
-    let mut alarm = Alarm::new(time.clone());
-    let connected = connect(slot, (host, peer), &mut alarm).await.map_err(|error| {
-        if let Some(failure) = source::failed(slot, hop, &error) {
-            return failure;
-        }
-        if let Endpoint::Tcp(peer) = peer
-            && seat::is_no_route(&error)
-        {
-            hop.states.no_route(time.now(), host, peer.ip());
-        }
-        let status = EnhancedStatus::new(4, 4, 1);
-        Failure::network(name.clone(), status, format!("cannot connect: {error}"))
-    })?;
+    let mut alarm = Alarm::new(slot.world().time().clone());
+    let connected = connect(slot, (host, peer), &mut alarm).await;
+    let connected = connected.map_err(|error| unconnected(slot, hop, (host, peer), &error))?;
     let Some((stream, mut permit)) = connected else { return Ok(None) };
-    let mut patience = Patience::new(slot, Stir::new(slot.now()));
+    let stir = Stir::new(slot.now());
+    let mut patience = Patience::of_opening(slot, Rc::clone(&stir));
     if let Endpoint::Tcp(peer) = peer
         && ourselves::is_here(&slot.config(), stream.local_addr().ok(), *peer)
     {
@@ -368,15 +391,17 @@ async fn open_once<W: World>(
         let names = (&*host.name, &*name);
         let shaking = shake_hands(slot, tls, names, stream, (&mut alarm, until));
         let shaken = patience.wait(slot, &mut permit, shaking).await;
-        let shaken = shaken.ok_or_else(|| silent(&name))?.map_err(|why| why.failure)?;
+        let shaken = shaken.ok_or_else(|| NoGreeting::silent(&name, &patience))?;
+        let shaken = shaken.map_err(|why| why.failure)?;
         (stream, encryption) = (shaken.0, Some(shaken.1));
     }
     let trial = Trial::begin(slot, hop, (host, peer), tls, &stream);
     let session = session(slot, hop, (peer, tls), &name);
-    let dialogue = Dialogue::new(Wire { stream, session, alarm }, slot.now());
+    stir.note(slot.now());
+    let dialogue = Dialogue::new(Wire { stream, session, alarm }, stir);
     let greeting = greeted(slot, (hop, tls), dialogue, (host, peer, &name));
     let greeted = patience.wait(slot, &mut permit, greeting).await;
-    let greeted = greeted.unwrap_or_else(|| Err(silent(&name).into()));
+    let greeted = greeted.unwrap_or_else(|| Err(NoGreeting::silent(&name, &patience)));
     if let (Some(trial), Err(NoGreeting { failure, result: Some(result), .. })) = (&trial, &greeted)
     {
         trial.failed(slot, *result, failure);
@@ -393,7 +418,7 @@ async fn open_once<W: World>(
         is_authenticated: encryption.is_some() && tls.authenticates(),
         peer: peer.clone(),
         leave_at: match candidate.is_backup {
-            true => time.now() + BACKUP_FOR,
+            true => slot.now() + BACKUP_FOR,
             false => Mono::NEVER,
         },
         is_detour: candidate.is_detour,
@@ -461,7 +486,7 @@ async fn greeted<W: World>(
                 if dialogue.wire.session.is_starttls_broken() {
                     slot.metrics().tls_connections_failed.inc();
                     let result = Some(ResultType::ValidationFailure);
-                    return Err(NoGreeting { failure, is_of_tls: true, result });
+                    return Err(NoGreeting { is_of_tls: true, result, ..failure.into() });
                 }
                 if encryption.is_some() {
                     return Err(failure.into());
@@ -472,7 +497,7 @@ async fn greeted<W: World>(
                 }
                 let result = tls.result_of(&failure);
                 let failure = tls.unencrypted(failure);
-                return Err(NoGreeting { failure, is_of_tls: false, result });
+                return Err(NoGreeting { result, ..failure.into() });
             }
             ClientEvent::StartTls => {
                 let names = (&*host.name, name);

@@ -12,9 +12,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Whoever is silent for so long gives way to others, unless it is known to answer.
+/// Whoever is silent for so long is doubtful, and gives way to others, unless it is known to answer.
 const GIVES_WAY_AFTER: Duration = Duration::from_secs(5);
-/// Whoever is silent for so long is not known to answer any more.
+/// The same before it has greeted, where nothing is known of it: it has a [second turn](Patience::was_hasty).
+const MAKES_WAY_AFTER: Duration = Duration::from_millis(500);
+/// Whoever is known to answer, and is silent for so long, is not known to any more.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Why a peer is left.
@@ -23,7 +25,7 @@ pub(super) const NEEDED: &str = "it is silent, and others need the connection";
 /// What goes on with a peer.
 #[derive(Debug)]
 pub(super) struct Stir {
-    /// When something was heard of it, or it took something, last.
+    /// When a whole reply of it was read, or it took something, last.
     at: Cell<Mono>,
     /// It has a content, or a part of one, and no reply to it was heard: whoever leaves it now may send
     /// that twice.
@@ -35,7 +37,7 @@ impl Stir {
         Rc::new(Stir { at: Cell::new(now), is_committed: Cell::new(false) })
     }
 
-    /// The peer has said or taken something.
+    /// The peer has replied, or taken something. Octets of a reply are no reply: it may have as many as it likes.
     pub(super) fn note(&self, now: Mono) {
         self.at.set(now);
     }
@@ -51,11 +53,26 @@ pub(super) struct Patience<W: World> {
     stir: Rc<Stir>,
     /// Since when the line knows that the connection is held in silence.
     idle: Option<Mono>,
+    /// The peer has not greeted yet: nothing was asked of it.
+    is_opening: bool,
+    was_hasty: bool,
 }
 
 impl<W: World> Patience<W> {
     pub(super) fn new(slot: &Slot<W>, stir: Rc<Stir>) -> Patience<W> {
-        Patience { alarm: Alarm::new(slot.world().time().clone()), stir, idle: None }
+        let alarm = Alarm::new(slot.world().time().clone());
+        Patience { alarm, stir, idle: None, is_opening: false, was_hasty: false }
+    }
+
+    /// With a peer that has not greeted yet.
+    pub(super) fn of_opening(slot: &Slot<W>, stir: Rc<Stir>) -> Patience<W> {
+        Patience { is_opening: true, ..Patience::new(slot, stir) }
+    }
+
+    /// Whether the peer was left sooner than others are, for nothing was known of it. It is to be tried once more at
+    /// once, among those who were silent: it may only be slow, and it counts as no attempt.
+    pub(super) fn was_hasty(&self) -> bool {
+        self.was_hasty
     }
 
     /// What a wait for the peer gives; `None`: it is silent, and others need the connection more.
@@ -72,10 +89,19 @@ impl<W: World> Patience<W> {
         });
         let output = output.await;
         // Who leaves is known to, until the connection is gone.
-        if output.is_some() {
-            self.go_on(permit);
+        match &output {
+            Some(_) => self.go_on(permit),
+            None => {
+                self.was_hasty = self.is_hasty(permit);
+                slot.note_left(permit);
+            }
         }
         output
+    }
+
+    /// Whether the peer gives way sooner than others.
+    fn is_hasty(&self, permit: &Permit) -> bool {
+        self.is_opening && permit.standing() == Standing::Unknown
     }
 
     /// The connection is used again.
@@ -96,16 +122,20 @@ impl<W: World> Patience<W> {
         if is_committed || self.idle.is_some_and(|idle| idle != since) {
             self.go_on(permit);
         }
+        let standing = permit.standing();
+        let doubted_at = match standing {
+            Standing::Good => since + SILENCE,
+            Standing::Unknown | Standing::Doubtful => since + GIVES_WAY_AFTER,
+        };
         // Whoever may not be left is only looked at for the silence.
         let is_watched = is_committed || self.idle.is_some();
-        let is_doubted = permit.standing() == Standing::Doubtful;
-        let look_at = match is_watched || permit.standing() == Standing::Good {
-            true => since + SILENCE,
-            false => since + GIVES_WAY_AFTER,
+        let look_at = match !is_watched && self.is_hasty(permit) {
+            true => since + MAKES_WAY_AFTER,
+            false => doubted_at,
         };
-        let is_over = is_watched && is_doubted;
+        let is_over = is_watched && standing == Standing::Doubtful;
         if !is_over && self.alarm.poll(cx, look_at).is_ready() {
-            if slot.now() >= since + SILENCE {
+            if slot.now() >= doubted_at {
                 slot.note_silence(permit);
             }
             if !is_committed {

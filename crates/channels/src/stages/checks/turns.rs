@@ -22,7 +22,7 @@ const DOUBTFUL_PART: u32 = 4;
 /// Zones that are remembered for it.
 const ZONES_MAX: usize = 4_096;
 /// The servers of a zone that have not answered for as long are taken for silent until they answer.
-const SILENCE: Duration = Duration::from_secs(1);
+const SILENCE: Duration = Duration::from_millis(500);
 
 /// The lines of a shard. What strangers choose the servers of stands in none with what they don't.
 pub(super) struct Lines {

@@ -70,6 +70,10 @@ impl Test {
 const TARPITS: [&str; 6] =
     ["a.wild.test", "b.wild.test", "c.wild.test", "d.wild.test", "e.wild.test", "f.wild.test"];
 
+/// As many zones with such servers.
+const ZONES: [&str; 6] =
+    ["tar1.test", "tar2.test", "tar3.test", "tar4.test", "tar5.test", "tar6.test"];
+
 /// Runs a test beside a keeper with one fetch for strangers and one for domains that are known;
 /// `kept`: domains whose policies were fetched so many days ago.
 fn with_keeper<F: Future<Output = ()>>(kept: &[(&str, u64)], body: impl FnOnce(Test) -> F) {
@@ -94,7 +98,7 @@ fn with_fetches<F: Future<Output = ()>>(
     for domain in ["tar.test", "far.test", "near.test"] {
         web.set(domain, (domain != "tar.test").then_some(Ok(ENFORCE)));
     }
-    for domain in TARPITS {
+    for domain in TARPITS.into_iter().chain(ZONES) {
         web.set(domain, None);
     }
     let (asks, asked) = mpsc::unbounded_channel();
@@ -179,6 +183,24 @@ fn a_zone_of_slow_web_servers_leaves_fetches_for_others() {
         assert_eq!(test.has("far.test", Some("a")).await, Ok(true));
         let begun = TARPITS.iter().filter(|domain| test.web.asked(domain) > 0).count();
         assert_eq!(begun, 1, "its share");
+        drop(slow);
+    });
+}
+
+#[test]
+fn zones_of_silent_web_servers_make_way_and_are_asked_again_for_all_their_time() {
+    with_fetches(4, &[], |test| async move {
+        let slow: Vec<_> = ZONES.iter().map(|domain| test.ask(domain, Some("a"))).collect();
+        let asked = || ZONES.iter().map(|domain| test.web.asked(domain)).sum::<u32>();
+        until("all places are taken", || asked() == 4).await;
+        for domain in ["far.test", "near.test"] {
+            let soon = tokio::time::timeout(SILENCE * 5, test.has(domain, Some("a"))).await;
+            assert_eq!(soon, Ok(Ok(true)), "{domain}");
+        }
+        // The first of those that made way has its second turn, and nobody is answered that it has none.
+        until("one has a second turn", || ZONES.iter().any(|domain| test.web.asked(domain) == 2))
+            .await;
+        assert_eq!(test.metrics.fetches_failed.get(), 0);
         drop(slow);
     });
 }

@@ -123,11 +123,16 @@ impl<J> Line<J> {
     }
 
     fn take_out(&mut self, number: u64) -> Option<J> {
-        let Queued { job, asker, is_idle, .. } = self.queued.remove(&number)?;
+        self.take(number).map(|queued| queued.job)
+    }
+
+    fn take(&mut self, number: u64) -> Option<Queued<J>> {
+        let queued = self.queued.remove(&number)?;
+        let Queued { asker, is_idle, .. } = queued;
         self.turns.remove(asker, number);
         self.holders[usize::from(is_idle)].remove(asker, number);
         self.idle -= usize::from(is_idle);
-        Some(job)
+        Some(queued)
     }
 }
 
@@ -246,6 +251,22 @@ impl<J> Lanes<J> {
             _ => Lane::Stranger,
         };
         self.paced(lane).line.pop().map_or(Next::Nothing, Next::Do)
+    }
+
+    /// A client has failed: what else of its network waits among strangers waits among those who failed from now on,
+    /// so that of all who guess for the first time at once only one of each network is before others.
+    pub(super) fn demote(&mut self, asker: Asker) {
+        if asker == Asker::Ours {
+            return;
+        }
+        let line = &mut self.strangers.line;
+        let its = line.queued.iter().filter(|(_, queued)| queued.asker == asker);
+        let its: Vec<u64> = its.map(|(number, _)| *number).collect();
+        for number in its {
+            let Some(queued) = self.strangers.line.take(number) else { continue };
+            // Where there is no room it is told so, as its job is dropped.
+            let _ = self.suspects.line.push(queued);
+        }
     }
 
     /// A job that the paced crew began at `began` was for nothing, and took so much of a processor.
@@ -457,6 +478,32 @@ mod tests {
         assert_eq!((level.used, level.waiting), (WAITING_MAX as u64, WAITING_MAX as u64));
         assert_eq!(most, Some(([198, 18, 1, 0].into(), WAITING_MAX as u64)));
         assert_eq!(lanes.level(START).0.waiting, 0, "it has come just now");
+    }
+
+    #[test]
+    fn who_fails_waits_with_all_it_asked_for_among_those_who_failed() {
+        let mut lanes = Lanes::new(1);
+        // Each of a hundred networks guesses for the first time, at three names at once, one of which is nobody's.
+        for round in 0..3 {
+            for n in 0..100 {
+                let job = (Lane::Stranger, client(n, 1));
+                lanes.push(job, u32::from(n), round == 1, START).expect("there is room");
+            }
+        }
+        lanes.push((Lane::Stranger, client(200, 1)), 200, false, START).expect("there is room");
+        let mut before = 0;
+        while let Next::Do(job) = lanes.next(Crew::Paced, START) {
+            if job == 200 {
+                break;
+            }
+            lanes.demote(client(job as u8, 1));
+            before += 1;
+        }
+        // One of each, and of those who failed one in three.
+        assert!(before <= 140, "{before}");
+        assert_eq!(lanes.waiting(Crew::Paced), 300 - before, "nothing is lost");
+        assert!(lanes.strangers.line.queued.is_empty());
+        lanes.demote(Asker::Ours);
     }
 
     #[test]

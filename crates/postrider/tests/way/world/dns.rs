@@ -22,6 +22,8 @@ pub(crate) struct TestDns {
     pub(super) texts: RefCell<BTreeMap<String, Vec<u8>>>,
     pub(super) silent: RefCell<BTreeSet<String>>,
     pub(super) unanswered: RefCell<BTreeSet<String>>,
+    /// How long answers take about names below zones.
+    pub(super) slow: RefCell<BTreeMap<String, Duration>>,
     pub(super) is_at_hand: Cell<bool>,
     /// Names whose texts are remembered.
     pub(super) texts_at_hand: RefCell<BTreeSet<String>>,
@@ -39,6 +41,11 @@ impl TestDns {
         self.asked.borrow_mut().push(name.to_owned());
         if self.silent.borrow().contains(name) {
             std::future::pending().await
+        }
+        let slow =
+            self.slow.borrow().iter().find(|(zone, _)| name.ends_with(*zone)).map(|(_, d)| *d);
+        if let Some(takes) = slow {
+            tokio::time::sleep(takes).await;
         }
         if self.is_unanswered(name) {
             tokio::time::sleep(Duration::from_secs(10)).await;
