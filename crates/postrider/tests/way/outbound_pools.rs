@@ -2,7 +2,7 @@
 //! get and are silent, and more mail for them comes all the time. Of a hundred domains that nobody has written to yet
 //! none is kept waiting.
 
-use super::client::submit;
+use super::client::{Client, FRIEND, submit};
 use super::node::{Node, config, play};
 use super::peer::Peer;
 use super::pools::{SOON, hundred};
@@ -120,5 +120,45 @@ fn a_slow_host_that_nobody_knows_has_a_second_turn_at_once_and_it_counts_as_no_a
         assert!(node.of("suspended").iter().all(|event| !event.to_string().contains("slow.test")));
         assert!(node.of("deferred").iter().all(|event| event["recipient"] != "b@slow.test"));
         node.be_quiet();
+    });
+}
+
+/// Sixteen megabytes for bodies, a quarter of them for what is read back; a hundred next hops of strangers and one other.
+fn reading() -> String {
+    let mut text = String::from("[spool]\nbody_memory_bytes = \"16MiB\"\n[retry]\njitter = 0\n");
+    for n in 0..100 {
+        let host = format!("[{}]:25", network(n));
+        text += &format!(
+            "[[route]]\ndomains = [\"evil{n}.test\"]\nsmtp = {{ hosts = [\"{host}\"] }}\n"
+        );
+    }
+    text + "[[route]]\nsmtp = { hosts = [\"192.0.2.7:25\"] }"
+}
+
+#[test]
+fn a_hundred_next_hops_that_read_nothing_leave_memory_for_what_others_have_read_back() {
+    play(|| async {
+        let node = Node::start(&config(&reading())).await;
+        let large = format!("{}\r\n", "x".repeat(76)).repeat(10_000);
+        let mut client = Client::connect(&node, FRIEND).await;
+        for n in 0..100 {
+            for (to, body) in
+                [(format!("a@evil{n}.test"), &*large), (format!("{n}@good.test"), "small\r\n")]
+            {
+                let reply = client.send("me@source.test", &[&to], body).await;
+                assert!(reply.starts_with("250 "), "{reply}");
+            }
+        }
+        drop(client);
+        let node = node.restart().await;
+        set_peers(&node, "content", "silence");
+        let _good = Peer::at(&node.world, "192.0.2.7:25");
+        let began = node.age();
+        sleep(Duration::from_secs(2)).await;
+        assert!(node.pressure("read_memory").is_some());
+        node.wait_for("relayed", 100).await;
+        let took = node.age() - began;
+        assert!(took < Duration::from_secs(15), "{took:?}");
+        assert!(node.metrics.messages_read_back.get() >= 100);
     });
 }

@@ -4,6 +4,7 @@ use super::content::{self, WriteError};
 use super::held::Held;
 use super::patience::Stir;
 use super::wire::Wire;
+use mail::Mono;
 use mta::delivery::Slot;
 use mta::seams::{Stream, World};
 use smtp::client::{ClientEvent, Output};
