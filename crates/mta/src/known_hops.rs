@@ -119,15 +119,21 @@ impl KnownHops {
         }
     }
 
-    /// A host has accepted or rejected something, or was silent: what its zone and its network are from then on.
-    pub(crate) fn note_host(&self, owners: Owners, standing: Standing, now: Mono) {
+    /// A host has accepted or rejected something, or was silent: what its zone and its network are from then on. Returns
+    /// true if one of them is doubtful that was not.
+    pub(crate) fn note_host(&self, owners: Owners, standing: Standing, now: Mono) -> bool {
         let mut state = self.lock();
+        let mut is_news = false;
         for owner in owners {
             match standing {
                 Standing::Good => state.owners.note_answer(owner, now),
-                _ => state.owners.note_silence(owner, now),
+                _ => {
+                    is_news |= state.owners.of(owner, now) != Standing::Doubtful;
+                    state.owners.note_silence(owner, now);
+                }
             }
         }
+        is_news
     }
 
     /// What a host counts as of whose next hop nothing is known.
@@ -210,7 +216,8 @@ mod tests {
         };
         let one = owners("a.wild.test", "2001:db8::1");
         assert_eq!(hops.standing_of_host(one, NOW), Standing::Unknown);
-        hops.note_host(one, Standing::Doubtful, NOW);
+        assert!(hops.note_host(one, Standing::Doubtful, NOW));
+        assert!(!hops.note_host(one, Standing::Doubtful, NOW), "it was before");
         for doubtful in [owners("b.wild.test", "192.0.2.1"), owners("other.test", "2001:db8::2")] {
             assert_eq!(hops.standing_of_host(doubtful, NOW), Standing::Doubtful);
         }
@@ -218,7 +225,7 @@ mod tests {
         assert_eq!(hops.standing_of_host(far, NOW), Standing::Unknown);
         hops.note_host(one, Standing::Good, NOW);
         assert_eq!(hops.standing_of_host(one, NOW), Standing::Unknown, "names are free");
-        hops.note_host(one, Standing::Doubtful, NOW);
+        assert!(hops.note_host(one, Standing::Doubtful, NOW));
         assert_eq!(hops.standing_of_host(one, NOW + GOOD_FOR), Standing::Unknown);
     }
 

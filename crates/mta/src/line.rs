@@ -85,6 +85,19 @@ impl Line {
         Some(Place { before: state.tree.before(who.path)?, waiting: state.waiting })
     }
 
+    /// Whoever belongs to `owner` and waits is doubtful from now on, as far as nothing was known of him: whom strangers
+    /// brought before is served no sooner than whom they bring after.
+    pub fn doubt(&self, owner: Owner) {
+        self.doubt_all(owner.alone());
+    }
+
+    /// The same of all owners of somebody.
+    pub(crate) fn doubt_all(&self, owners: Owners) {
+        let mut state = self.lock();
+        state.tree.doubt(owners);
+        self.serve(&mut state);
+    }
+
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)

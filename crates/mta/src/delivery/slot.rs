@@ -271,8 +271,10 @@ impl<W: World> Slot<W> {
     fn note_standing(&self, permit: &Permit, standing: Standing) {
         self.delivery.schedule.note_standing(self.ready, standing);
         if self.hop.is_by_mx() {
-            let known = &self.delivery.services.shared.known_hops;
-            known.note_host(permit.owners(), standing, self.now());
+            let shared = &self.delivery.services.shared;
+            if shared.known_hops.note_host(permit.owners(), standing, self.now()) {
+                shared.connections.doubt_all(permit.owners());
+            }
         }
     }
 

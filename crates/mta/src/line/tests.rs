@@ -168,6 +168,29 @@ fn equals_take_turns_however_many_of_one_came_before_others() {
 }
 
 #[test]
+fn who_waits_is_doubtful_as_soon_as_his_zone_or_his_network_is() {
+    for by_zone in [true, false] {
+        let line = Line::new(Parts { unproven_max: 4, doubtful_max: 1, ..Parts::equal(8) });
+        let network = |n: u8| Owner::network([192, 0, 2, n].into());
+        let who = |zone: &str, n: u8| {
+            let number = u32::from(n);
+            Who::new(0, number).of(network(if by_zone { n } else { 9 })).within(Owner::zone(zone))
+        };
+        let _silent = take(&line, 1, Doubtful).expect("its part");
+        let mut held: Vec<Permit> = (2..5).filter_map(|n| take(&line, n, Unknown)).collect();
+        let zone = |n: u8| if by_zone { "wild.test".to_owned() } else { format!("wild{n}.test") };
+        let mut waiting: Vec<InLine> =
+            (10..30).map(|n| line.join(who(&zone(n), n), Unknown, 1)).collect();
+        let newcomer = Who::new(0, 40).of(network(40)).within(Owner::zone("new.test"));
+        let mut newcomer = line.join(newcomer, Unknown, 1);
+        line.doubt(if by_zone { Owner::zone("wild.test") } else { network(9) });
+        held.pop();
+        assert!(poll(&mut newcomer).is_some(), "before all that came before it");
+        assert!(waiting.iter_mut().all(|waits| poll(waits).is_none()));
+    }
+}
+
+#[test]
 fn those_who_turned_doubtful_and_stay_leave_the_unknown_their_part() {
     let line = Line::new(Parts { unproven_max: 8, doubtful_max: 2, ..Parts::equal(40) });
     let mut held = Vec::new();

@@ -1,6 +1,6 @@
 //! Holders below their owners, and among those of one owner whose turn is next.
 
-use super::who::{LEVELS, Name, Path, Standing, Who};
+use super::who::{LEVELS, Name, Owners, Path, Standing, Who};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
@@ -157,6 +157,20 @@ impl Tree {
             node.standing = Some(standing);
         }
         self.refresh(who);
+    }
+
+    /// Those who wait and belong to one of these, and of whom nothing was known, are doubtful.
+    pub(super) fn doubt(&mut self, owners: Owners) {
+        let is_theirs = |path: &Path| owners.iter().zip(path).any(|(owner, of)| owner == of);
+        let unknown = |node: &Node| node.standing == Some(Standing::Unknown);
+        let holders = self.nodes.range((LEVELS, [0; LEVELS])..);
+        let waiting = holders.filter(|((_, path), node)| {
+            !node.waiters.is_empty() && unknown(node) && is_theirs(path)
+        });
+        let waiting: Vec<Path> = waiting.map(|((_, path), _)| *path).collect();
+        for path in waiting {
+            self.set_standing(path, Standing::Doubtful);
+        }
     }
 
     /// Somebody has got so much, by now, as tickets count.

@@ -93,6 +93,11 @@ impl Owner {
         Owner(hashed("site", site), Name::new(format_args!("{site}/{bits}")))
     }
 
+    /// It alone, who belongs to nobody else.
+    pub(super) fn alone(self) -> Owners {
+        [self.0; LEVELS - 1]
+    }
+
     /// The zone in which a name of the DNS was registered, as far as the name shows it.
     #[must_use]
     pub fn zone(name: &str) -> Owner {

@@ -348,7 +348,7 @@ impl<S: Source> Keeper<S> {
             Standing::Good | Standing::Unknown => Standing::Unknown,
         };
         let mut permit = line.join(who, standing, 1).await;
-        if standing != Standing::Doubtful {
+        if permit.standing() != Standing::Doubtful {
             if !self.flights.borrow().contains_key(domain) {
                 return None;
             }
@@ -360,6 +360,7 @@ impl<S: Source> Keeper<S> {
                 return Some(fetched);
             }
             self.zones.borrow_mut().note_silence(zone, self.now());
+            line.doubt(zone);
             drop(permit);
             permit = line.join(who, Standing::Doubtful, 1).await;
         }

@@ -81,9 +81,8 @@ fn connections(node: &Node, max: u64) {
 
 #[test]
 fn domains_that_nobody_knows_find_connections_beside_a_hundred_zones_of_silent_hosts() {
-    let drip = [("CONNECT", "drip 220"), ("MAIL", "drip 250")];
-    let silent = ["CONNECT", "EHLO", "MAIL", "RCPT", "DATA", "content", "."];
-    for (step, reply) in silent.map(|step| (step, "silence")).into_iter().chain(drip) {
+    let silent = ["RCPT", "CONNECT", "MAIL", "."].map(|step| (step, "silence"));
+    for (step, reply) in silent.into_iter().chain([("CONNECT", "drip 220"), ("MAIL", "drip 250")]) {
         play(|| async {
             let node = Rc::new(Node::start(&config(MX)).await);
             connections(&node, 200);
@@ -154,8 +153,6 @@ fn a_hundred_next_hops_that_read_nothing_leave_memory_for_what_others_have_read_
         set_peers(&node, "content", "silence");
         let _good = Peer::at(&node.world, "192.0.2.7:25");
         let began = node.age();
-        sleep(Duration::from_secs(2)).await;
-        assert!(node.pressure("read_memory").is_some());
         node.wait_for("relayed", 100).await;
         let took = node.age() - began;
         assert!(took < Duration::from_secs(15), "{took:?}");
