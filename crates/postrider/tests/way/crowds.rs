@@ -287,13 +287,13 @@ fn questions_to_a_slow_list_take_turns_by_network() {
     play(|| async {
         let node = Rc::new(Node::start(&checking("dnsbl = [\"slow.example\"]")).await);
         node.world.set_slow("slow.example", Duration::from_millis(500));
-        // A hundred networks, three sessions of each at a time.
-        for n in 0..300_u16 {
+        // A hundred networks, two sessions of each at a time.
+        for n in 0..200_u16 {
             let node = Rc::clone(&node);
             tokio::task::spawn_local(async move {
-                for again in 0..80 {
+                for again in 0..120 {
                     // From another address each time: what was asked is remembered.
-                    let [site, host] = [(n / 3) as u8, (again * 3 + n % 3) as u8];
+                    let [site, host] = [(n / 2) as u8, (again * 2 + n % 2) as u8];
                     rcpt(&node, [198, 18, site, host].into(), "a@s.test").await;
                     if node.is_quiet() {
                         return;
