@@ -119,6 +119,46 @@ fn a_failure_is_told_to_whom_the_owner_stands_for_and_not_to_the_sender() {
     });
 }
 
+/// Nothing vouches for a stranger's sender, so it gets no report of what a host lacks: whoever answers for a list does.
+#[test]
+fn an_owner_is_told_what_a_stranger_asked_for_and_no_host_has() {
+    play(|| async {
+        let (node, away, boss) = start().await;
+        away.always("EHLO", "250-peer.test\r\n250 SIZE 1000");
+        let mut client = Client::connect(&node, STRANGER).await;
+        let content = format!("Subject: one\r\n\r\n{}\r\n", "x".repeat(990));
+        let said = client.send("forged@boss.test", &["staff@ours.test"], &content).await;
+        assert!(said.starts_with("250 2.0.0"), "{said}");
+        wait_until("the reports arrive", || boss.messages().len() >= 2).await;
+        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+        let expected =
+            expected(&[("", &["her@boss.test"]), ("", &["her@boss.test", "him@boss.test"])]);
+        assert_eq!(seen(boss.messages()), expected);
+    });
+}
+
+/// As the owner of a list, who gets the reports of all mail was named by the operator.
+#[test]
+fn whom_the_operator_names_is_told_what_a_stranger_asked_for_and_no_host_has() {
+    play(|| async {
+        for (reports, to) in [("to = \"her@boss.test\"", Some("her@boss.test")), ("", None)] {
+            let node = Node::start(&config(&format!("[reports]\n{reports}\n{KEYS}"))).await;
+            node.world.set_entry("aliases", "plain@ours.test", Ok("far@away.test"));
+            let (away, boss) =
+                (Peer::at(&node.world, "192.0.2.1:25"), Peer::at(&node.world, "192.0.2.2:25"));
+            away.always("EHLO", "250-peer.test\r\n250 SIZE 1000");
+            let mut client = Client::connect(&node, STRANGER).await;
+            let content = format!("Subject: one\r\n\r\n{}\r\n", "x".repeat(990));
+            let said = client.send("forged@boss.test", &["plain@ours.test"], &content).await;
+            assert!(said.starts_with("250 2.0.0"), "{said}");
+            tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+            let to: Vec<_> = to.into_iter().map(str::to_owned).collect();
+            let told: Vec<_> = seen(boss.messages()).into_iter().flat_map(|(_, to)| to).collect();
+            assert_eq!(told, to, "{reports}");
+        }
+    });
+}
+
 #[test]
 fn an_owner_that_stands_for_too_many_or_for_nonsense_puts_the_list_off() {
     play(|| async {

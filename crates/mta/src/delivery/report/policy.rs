@@ -81,19 +81,25 @@ pub(crate) fn is_due<W: World>(delivery: &Delivery<W>, message: &Message, judged
         return judged.is_given_up()
             && is_noticed(&delivery.router.active(), message, judged.index);
     }
-    if !is_wanted(message, judged.index, wish) || is_bait(message, judged) {
+    if !is_wanted(message, judged.index, wish) {
         return false;
     }
     let active = delivery.router.active();
     let reports = reports_of(&active, message, judged.index);
+    if is_bait(message, judged, reports) {
+        return false;
+    }
     let is_to_stranger = message.is_from_stranger() && message.owner_of(judged.index).is_none();
     wish != Notify::DELAY || !is_to_stranger || reports.delays_to_strangers
 }
 
 /// Whether a report would go to whoever a stranger named, for what the stranger asked for and no host has: anybody
-/// could have reports sent to anybody so. What a host says itself is no such thing.
-fn is_bait(message: &Message, judged: &Judged) -> bool {
+/// have reports sent to anybody so. What a host says itself is no such thing, and who answers for a list, or has the
+/// reports of the route, was named by nobody but the operator.
+fn is_bait(message: &Message, judged: &Judged, reports: &Reports) -> bool {
     message.is_unvouched()
+        && reports.to == ReportTo::Sender
+        && message.owner_of(judged.index).is_none()
         && judged.failure().is_some_and(|failure| {
             let status = (failure.status.subject, failure.status.detail);
             // SIZE, 8BITMIME, SMTPUTF8; TLS all the way (RFC 8689 §4.2.1).
