@@ -79,7 +79,7 @@ impl<W: World> Entrance<W> {
                 let LoginSource::Server(LoginServer::Dovecot(at)) = &logins.source else {
                     return Err(self.login_deferred());
                 };
-                self.logged_in(&user, &user, Proof::Server(at.clone()));
+                self.logged_in(&user, &user, Proof::Server(at.clone(), None));
                 Ok(Elsewhere::LoggedIn)
             }
             Heard::Refused(user) => {
@@ -160,19 +160,19 @@ impl<W: World> Entrance<W> {
         terms: LoginTerms,
         attempt: &mut Attempt,
     ) -> Result<Option<(String, Proof)>, Refusal> {
-        let spelled = claim.user.clone();
+        let (spelled, password) = (claim.user.clone(), claim.password.clone());
         let checked = self.ingress.services.world.authenticators().check(server, claim, terms);
         let Checked { user, entry } = self.heard(checked).await?;
         self.may_tell(logins, attempt, entry.as_deref(), user.is_some())?;
         let Some(user) = user else { return Ok(None) };
         Ok(Some(match server {
-            LoginServer::Dovecot(at) => (user, Proof::Server(at.clone())),
+            LoginServer::Dovecot(at) => (user, Proof::Server(at.clone(), Some(password))),
             LoginServer::Directory(_) => {
                 // What it does not call otherwise it calls as it was asked.
                 let user = Some(user).filter(|user| *user != spelled);
                 let found = Checked { user, entry: entry.clone() };
                 let name = self.name_elsewhere(logins, server, &spelled, found, terms).await?;
-                (name, Proof::Entry(entry.map(Box::from)))
+                (name, Proof::Entry(entry.map(Box::from), password))
             }
         }))
     }

@@ -56,7 +56,7 @@ pub use protocol::{Handler, Protocol, Protocols};
 pub use proxied::PROXY_HEADER_TIME_MAX;
 pub use proxy_header::{Announced, Mistake, ProxyHeader, V1_BYTES_MAX, V2_REST_BYTES_MAX};
 pub use refusals::{NO_ANSWER, no_answer};
-pub use rights::LOGIN_CHECK_INTERVAL;
+pub use rights::{LOGIN_CHECK_INTERVAL, PASSWORD_CHECK_INTERVAL, SERVER_LOGIN_MAX};
 pub use session::Session;
 pub use stage::{
     Placed, Resolved, SignedFields, Stage, StageKind, StageKinds, Substitute, Transaction,

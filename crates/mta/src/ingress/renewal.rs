@@ -3,12 +3,16 @@
 use super::decisions::{Grace, decided};
 use super::login::{LoginSource, Logins};
 use super::protocol::Handler;
-use super::rights::{LOGIN_CHECK_INTERVAL, Login, Proof, Seen};
+use super::rights::{
+    LOGIN_CHECK_INTERVAL, Login, PASSWORD_CHECK_INTERVAL, Proof, SERVER_LOGIN_MAX, Seen, Standing,
+};
 use super::{Entrance, Ingress, refusals};
 use crate::answer::Answer;
 use crate::console::Quoted;
 use crate::seams::{Introspection, LoginServer, LoginTerms, Net, Tables as _, World};
 use crate::tables;
+use auth::password::Password;
+use auth::sasl::Claim;
 use auth::sasl::bearer::Token;
 use config::{Listener, TableEntry};
 use lookup::Entry;
@@ -70,8 +74,12 @@ impl<W: World> Entrance<W> {
         self.renew_certificate(stream, &listener).await?;
         may_relay |= self.session.may_relay();
         if self.session.client().login.is_some() {
-            if !self.is_still_logged_in(logins, terms).await? {
-                return Err(self.withdrawn("the login does not hold any more"));
+            match self.standing_of_login(logins, terms).await? {
+                Standing::Gone => {
+                    return Err(self.withdrawn("the login does not hold any more"));
+                }
+                Standing::Held => {}
+                Standing::Proved => self.rights.note_proved(self.now()),
             }
             may_relay = true;
         }
@@ -117,28 +125,37 @@ impl<W: World> Entrance<W> {
         Ok(())
     }
 
-    /// Returns true if the login stands as it was proved.
-    async fn is_still_logged_in(
+    /// Whether the login stands as it was proved.
+    async fn standing_of_login(
         &self,
         logins: Option<&Logins>,
         terms: LoginTerms,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<Standing, Refusal> {
         let client = self.session.client();
         let (Some(login), Some(user)) = (&self.rights.login, &client.login) else {
-            return Ok(true);
+            return Ok(Standing::Held);
         };
-        let Login { spelled, proof } = &**login;
-        let Some(logins) = logins else { return Ok(false) };
-        Ok(match (proof, &logins.source) {
+        let Login { spelled, proof, .. } = &**login;
+        let Some(logins) = logins else { return Ok(Standing::Gone) };
+        let holds = match (proof, &logins.source) {
             (Proof::Stored(entry), LoginSource::Table(table)) => {
                 let kept = self.stored(table, spelled).await?;
                 kept.is_his && kept.stamp == *entry && kept.name == **user
             }
-            (Proof::Entry(entry), LoginSource::Server(server @ LoginServer::Directory(_))) => {
+            (
+                Proof::Entry(_, password) | Proof::Server(_, Some(password)),
+                LoginSource::Server(server),
+            ) if proof.is_of(server) && self.is_password_due(login) => {
+                return self.show_again(server, password, login, user, terms).await;
+            }
+            (Proof::Entry(entry, _), LoginSource::Server(server)) if proof.is_of(server) => {
                 let found = self.entry_elsewhere(server, spelled, terms).await?.entry;
                 found.is_some() && found.as_deref() == entry.as_deref()
             }
-            (Proof::Server(at), LoginSource::Server(LoginServer::Dovecot(now))) => at == now,
+            (Proof::Server(_, password), LoginSource::Server(server)) => {
+                proof.is_of(server)
+                    && (password.is_some() || self.now().since(login.proved_at) < SERVER_LOGIN_MAX)
+            }
             (Proof::Token(token), _) => match &logins.tokens {
                 Some(server) => self.is_token_of(server, token, user, terms).await?,
                 None => false,
@@ -149,8 +166,35 @@ impl<W: World> Entrance<W> {
                 let (name, found) = self.announced_as(logins, spelled, terms).await?;
                 name == **user && (entry.is_none() || found == *entry)
             }
-            (Proof::Stored(_) | Proof::Entry(_) | Proof::Server(_), _) => false,
-        })
+            (Proof::Stored(_) | Proof::Entry(..) | Proof::Server(..), _) => false,
+        };
+        Ok(Standing::held_if(holds))
+    }
+
+    /// Whether the server is shown the password again: it was long ago, or the operator has everything looked up.
+    fn is_password_due(&self, login: &Login) -> bool {
+        self.rights.seen.reloads != self.ingress.seen().reloads
+            || self.now().since(login.proved_at) >= PASSWORD_CHECK_INTERVAL
+    }
+
+    /// The server that has checked a password does so once more. Nobody guesses here: a password that was right, and is
+    /// no more, counts as no failed login.
+    async fn show_again(
+        &self,
+        server: &LoginServer,
+        password: &Password,
+        login: &Login,
+        user: &str,
+        terms: LoginTerms,
+    ) -> Result<Standing, Refusal> {
+        let claim = Claim { user: login.spelled.to_string(), password: password.clone() };
+        let authenticators = self.ingress.services.world.authenticators();
+        let found = self.heard(authenticators.check(server, claim, terms)).await?;
+        let is_same = match &login.proof {
+            Proof::Entry(entry, _) => found.entry.as_deref() == entry.as_deref(),
+            _ => found.user.as_deref() == Some(user),
+        };
+        Ok(if found.user.is_some() && is_same { Standing::Proved } else { Standing::Gone })
     }
 
     async fn is_token_of(

@@ -4,6 +4,8 @@
 //! tables that are asked elsewhere ([`LOGIN_CHECK_INTERVAL`]).
 
 use crate::login_failures::Who;
+use crate::seams::LoginServer;
+use auth::password::Password;
 use auth::sasl::bearer::Token;
 use config::{HostPort, Listener};
 use mail::Mono;
@@ -13,6 +15,14 @@ use std::time::Duration;
 /// A login is looked up again at the first MAIL after this time, although nothing is known to have changed:
 /// servers don't notify of a password that is another one now.
 pub const LOGIN_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// A password that a server has checked is shown to it again at the first MAIL after this time, and after a reload:
+/// the server alone knows whether it was changed, and each check costs it a hash.
+pub const PASSWORD_CHECK_INTERVAL: Duration = Duration::from_secs(600);
+
+/// A login by a mechanism of a server's own, which has nothing that could be shown again, ends at the first MAIL after
+/// this time.
+pub const SERVER_LOGIN_MAX: Duration = Duration::from_secs(3_600);
 
 /// What the rights of a session rest on.
 #[derive(Debug)]
@@ -40,6 +50,7 @@ pub(super) struct Login {
     /// As the client spelled it.
     pub(super) spelled: Box<str>,
     pub(super) proof: Proof,
+    pub(super) proved_at: Mono,
 }
 
 /// How a client has proved to be a user.
@@ -47,14 +58,42 @@ pub(super) struct Login {
 pub(super) enum Proof {
     /// By the stored password of this entry.
     Stored(Who),
-    /// By a bind as this entry of a directory; `None`: the directory has not named it.
-    Entry(Option<Box<str>>),
-    /// By the word of this server.
-    Server(HostPort),
+    /// By a bind as this entry of a directory, with this password; `None`: the directory has not named it.
+    Entry(Option<Box<str>>, Password),
+    /// By the word of this server about this password; `None`: they spoke by a mechanism of the server's.
+    Server(HostPort, Option<Password>),
     Token(Token),
     Certificate,
     /// By the word of a client that is believed. Whom it named had this entry; `None`: nobody here knows him.
     Announced(Option<Who>),
+}
+
+impl Proof {
+    /// Whether this server has given it.
+    pub(super) fn is_of(&self, server: &LoginServer) -> bool {
+        match (self, server) {
+            (Proof::Entry(..), LoginServer::Directory(_)) => true,
+            (Proof::Server(at, _), LoginServer::Dovecot(asked)) => at == asked,
+            _ => false,
+        }
+    }
+}
+
+/// What has become of a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It holds no more.
+    Gone,
+    /// What it rests on is there.
+    Held,
+    /// Its password was right once more.
+    Proved,
+}
+
+impl Standing {
+    pub(super) fn held_if(holds: bool) -> Standing {
+        if holds { Standing::Held } else { Standing::Gone }
+    }
 }
 
 /// A peer that was believed about whose connection it is.
@@ -94,6 +133,13 @@ impl Rights {
 
     pub(super) fn log_in(&mut self, spelled: &str, proof: Proof, now: Mono) {
         self.looked_up_at = now;
-        self.login = Some(Box::new(Login { spelled: spelled.into(), proof }));
+        self.login = Some(Box::new(Login { spelled: spelled.into(), proof, proved_at: now }));
+    }
+
+    /// The password was right once more.
+    pub(super) fn note_proved(&mut self, now: Mono) {
+        if let Some(login) = &mut self.login {
+            login.proved_at = now;
+        }
     }
 }

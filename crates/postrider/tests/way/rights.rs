@@ -5,7 +5,7 @@ use super::node::{Node, play};
 use super::submission::plain;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mta::ingress::LOGIN_CHECK_INTERVAL;
+use mta::ingress::{LOGIN_CHECK_INTERVAL, PASSWORD_CHECK_INTERVAL, SERVER_LOGIN_MAX};
 use mta::seams::ClientCertificate;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -330,6 +330,85 @@ fn logins_that_servers_know_of_hold_as_long_as_these_know_them() {
             assert_eq!(is_over, expected == LEAVES, "{number}: {replies:?}");
             assert!(is_over || replies[1].starts_with("250"), "{number}: {replies:?}");
         }
+    });
+}
+
+/// Clients that do nothing for so long, but show now and then that they are there.
+async fn idle(clients: &mut [Client], time: Duration) {
+    for _ in 0..4 {
+        tokio::time::sleep(time / 4).await;
+        for client in &mut *clients {
+            client.say("NOOP").await;
+        }
+    }
+}
+
+#[test]
+fn a_password_that_a_server_has_checked_is_shown_to_it_again() {
+    play(|| async {
+        for source in ["ldap = \"passwords\"", "dovecot = \"/run/dovecot\""] {
+            let text = submission(&format!("logins = {{ {source} }}"));
+            let node = Node::start(&text).await;
+            node.world.set_directory_entry("jo", Some("uid=jo,ou=people"));
+            let mut clients = [logged_in(&node).await, logged_in(&node).await];
+            let minute = LOGIN_CHECK_INTERVAL + Duration::from_secs(1);
+            for _ in 0..30 {
+                tokio::time::sleep(minute).await;
+                assert_eq!(relayed(&mut clients[0]).await, Ok(()), "{source}");
+                clients[1].say("NOOP").await;
+            }
+            let checked = node.world.checked_passwords();
+            assert!((4..=5).contains(&checked), "two logins, and not at each MAIL: {checked}");
+            // Nobody is let in, and nobody is turned away, by the lack of an answer.
+            idle(&mut clients, PASSWORD_CHECK_INTERVAL).await;
+            node.world.set_authenticators_away(true);
+            let reply = clients[0].say("MAIL FROM:<jo@x.test>").await;
+            assert!(reply.starts_with("454 4.7.0"), "{source}: {reply}");
+            node.world.set_authenticators_away(false);
+            assert_eq!(relayed(&mut clients[0]).await, Ok(()), "{source}");
+            node.world.set_directory_password("another");
+            assert_eq!(relayed(&mut clients[0]).await, Ok(()), "nobody notifies of it");
+            idle(&mut clients, PASSWORD_CHECK_INTERVAL).await;
+            assert_eq!(clients[0].say("MAIL FROM:<jo@x.test>").await, LEAVES, "{source}");
+            assert_eq!(clients[1].say("MAIL FROM:<jo@x.test>").await, LEAVES, "{source}");
+        }
+    });
+}
+
+#[test]
+fn a_reload_has_passwords_checked_at_once() {
+    play(|| async {
+        let text = submission("logins = { ldap = \"passwords\" }");
+        for is_changed in [false, true] {
+            let node = Node::start(&text).await;
+            node.world.set_directory_entry("jo", Some("uid=jo,ou=people"));
+            let mut client = logged_in(&node).await;
+            if is_changed {
+                node.world.set_directory_password("another");
+            }
+            reload(&node, &text).await;
+            let reply = client.say("MAIL FROM:<jo@x.test>").await;
+            assert_eq!(reply == LEAVES, is_changed, "{reply}");
+        }
+    });
+}
+
+#[test]
+fn a_login_that_can_not_be_asked_about_again_ends_after_an_hour() {
+    play(|| async {
+        let keys = "logins = { dovecot = \"/run/dovecot\" }\nmechanisms = [\"scram-sha-256\"]";
+        let node = Node::start(&submission(keys)).await;
+        let mut client = Client::connect(&node, STRANGER).await;
+        let reply = client.say("AUTH SCRAM-SHA-256 biwsbj1qbyxyPXg=").await;
+        assert!(reply.starts_with("235"), "{reply}");
+        let clients = std::slice::from_mut(&mut client);
+        for _ in 0..6 {
+            assert_eq!(relayed(&mut clients[0]).await, Ok(()));
+            idle(clients, SERVER_LOGIN_MAX / 6 - Duration::from_secs(1)).await;
+        }
+        assert_eq!(relayed(&mut clients[0]).await, Ok(()), "at its edge");
+        idle(clients, LOGIN_CHECK_INTERVAL + Duration::from_secs(8)).await;
+        assert_eq!(client.say("MAIL FROM:<jo@x.test>").await, LEAVES);
     });
 }
 
