@@ -3,6 +3,7 @@
 
 use crate::mutex::lock;
 use crate::world::clock::Start;
+use crate::world::mailbox_files::will_be_made;
 use config::Config;
 use mta::problems::{Found, Moment, ProblemKind, Severity, Watch};
 use std::collections::BTreeMap;
@@ -130,7 +131,9 @@ impl Root {
         match self.needed {
             // The room that a spool has is its own to see.
             Needed::Spool => wrong_with(&self.path).or_else(|| no_room(&self.path, false)),
-            Needed::Mailboxes => wrong_with(&self.path).or_else(|| no_room(&self.path, true)),
+            Needed::Mailboxes => {
+                wrong_with_mailboxes(&self.path).or_else(|| no_room(&self.path, true))
+            }
             // Nobody misses what is not there; the first event makes its file.
             Needed::Events | Needed::Names => match std::fs::metadata(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -206,6 +209,11 @@ fn no_room(path: &Path, with_bytes: bool) -> Option<Wrong> {
         .then(|| ("its file system is full".to_owned(), ROOM))
 }
 
+/// Why mailboxes can't be in a directory that the first delivery may make.
+fn wrong_with_mailboxes(path: &Path) -> Option<Wrong> {
+    wrong_with(path).filter(|_| path.exists() || !will_be_made(path))
+}
+
 /// Directories of a configuration that can't be used now, a sentence for each.
 pub(crate) fn missing_roots(config: &Config) -> Vec<String> {
     let sentence = |(route, path): (&str, &Path)| {
@@ -213,7 +221,7 @@ pub(crate) fn missing_roots(config: &Config) -> Vec<String> {
         if config.spool.paths.iter().any(|spool| spool == path) {
             return None;
         }
-        let ((why, step), path) = (wrong_with(path)?, path.display());
+        let ((why, step), path) = (wrong_with_mailboxes(path)?, path.display());
         Some(format!("route {route}: mailboxes can't be kept in {path}: {why}: {step}"))
     };
     channels::mailbox_roots(config).filter_map(sentence).collect()

@@ -118,9 +118,9 @@ impl Makes {
         rustix::fs::fchown(made, Some(user), Some(group))
     }
 
-    /// The directory that an operator names, through links and all. It is not made: where it is missing
-    /// its disk may not be mounted, and what was written below the mount point would be hidden later. Where
-    /// it is a Maildir itself it is made, in a directory that is there.
+    /// The directory that an operator names, through links and all. Where it is missing its disk may not be mounted, and
+    /// what was written below the mount point would be hidden later: it is made only in a directory that has something
+    /// in it, as a mount point without its disk has not. Where it is a Maildir itself it is made in one that is there.
     fn root(
         &self,
         place: &MailboxPlace,
@@ -133,9 +133,12 @@ impl Makes {
         }
         let required = place.required();
         let above = match file_systems.open_root(required) {
-            Err(Errno::NOENT) => return Err(MailboxError::Missing(required.to_owned())),
+            Err(Errno::NOENT) => super::root::make_root(required, file_systems)?,
             other => other.map_err(io::Error::from)?,
         };
+        if required == path {
+            return Ok(above);
+        }
         self.make(&above, path.file_name().ok_or(io::ErrorKind::NotFound)?)?;
         Ok(file_systems.open_root(path).map_err(io::Error::from)?)
     }

@@ -19,11 +19,13 @@ mod owner;
 mod pace;
 mod publication;
 mod quota;
+mod root;
 mod sync_costs;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use quota::{Counted, count_at};
+pub(crate) use root::will_be_made;
 
 use bytes::Bytes;
 use desk::{Answer, Batch, Desk, Job};

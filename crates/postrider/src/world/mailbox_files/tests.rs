@@ -124,8 +124,35 @@ fn a_root_is_required_and_may_be_a_link() {
     // One that is the Maildir itself is made, and what it is in is required.
     place.deliver(&MailboxPlace::at(place.path("x/one")), "1", "x").unwrap();
     assert_eq!(place.new_in("x/one").len(), 1);
-    let missing = place.deliver(&MailboxPlace::at(place.path("z/one")), "1", "x");
-    assert!(matches!(missing, Err(MailboxError::Missing(path)) if path == place.path("z")));
+    let missing = place.deliver(&MailboxPlace::at(place.path("z/z/one")), "1", "x");
+    assert!(matches!(missing, Err(MailboxError::Missing(path)) if path == place.path("z/z")));
+}
+
+#[test]
+fn a_root_is_made_where_the_directory_above_is_no_bare_mount_point() {
+    let place = Place::new();
+    for (above, root, is_maildir) in
+        [("a", "a/mail", false), ("b", "b/mail", true), ("c", "c/mail", true)]
+    {
+        let below = if is_maildir { "" } else { "u" };
+        // A Maildir by itself is made in a directory that is there; that one is the root, then.
+        let root = if above == "c" { format!("{root}/one") } else { root.to_owned() };
+        let mailbox = MailboxPlace { below: below.into(), ..MailboxPlace::at(place.path(&root)) };
+        fs::create_dir(place.path(above)).unwrap();
+        let before = place.deliver(&mailbox, "1", "x");
+        assert_eq!(before.is_ok(), above == "b", "{above}: it is empty");
+        fs::write(place.path(above).join("file"), "x").unwrap();
+        place.deliver(&mailbox, "2", "x").unwrap();
+        let within = if is_maildir { root } else { format!("{root}/u") };
+        assert!(place.new_in(&within).iter().any(|(name, _)| name == "2"), "{above}");
+    }
+    assert_eq!(mode_of(&place.path("a/mail")), 0o711, "others find theirs in it");
+    assert_eq!(mode_of(&place.path("a/mail/u")), 0o700);
+}
+
+fn mode_of(path: &std::path::Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
 #[test]
