@@ -202,6 +202,10 @@ fn belief_ends_with_the_first_address_that_is_not_believed() {
             (&["ADDR=10.0.0.3"], true),
             (&["ADDR=IPV6:::ffff:10.0.0.3"], true),
             (&["ADDR=10.0.0.3", "ADDR=10.0.0.4"], true),
+            // A client on the proxy's own machine.
+            (&["ADDR=10.0.0.2"], false),
+            (&["ADDR=IPV6:::ffff:10.0.0.2"], false),
+            (&["ADDR=10.0.0.3", "ADDR=10.0.0.3"], false),
             (&["ADDR=203.0.113.9"], false),
             (&["ADDR=IPV6:2001:db8::1"], false),
             (&["ADDR=[UNAVAILABLE]"], false),
@@ -359,7 +363,8 @@ fn a_login_is_believed_where_users_log_in() {
         for (said, is_believed) in [
             ("ADDR=10.0.0.2 LOGIN=jo", false),
             ("LOGIN=jo", false),
-            ("ADDR=10.0.0.2 LOGIN=[UNAVAILABLE]", true),
+            ("ADDR=10.0.0.2 LOGIN=[UNAVAILABLE]", false),
+            ("ADDR=10.0.0.3 LOGIN=[UNAVAILABLE]", true),
         ] {
             let mut proxy = believed(&node).await;
             proxy.say("EHLO a.test").await;

@@ -46,7 +46,10 @@ impl<W: World> Session<W> {
             }
         }
         let server = self.server();
-        let is_believed = self.is_believed();
+        // One that announces its own address has a client there, and that client writes the next command.
+        let is_itself =
+            said.address.is_some_and(|to| to.to_canonical() == known.ip().to_canonical());
+        let is_believed = self.is_believed() && !is_itself;
         self.machine.answer_xclient(self.entrance.now(), server, &said, is_believed);
         self.resume()
     }
