@@ -54,6 +54,7 @@ impl Gateway {
         if address.has_unreadable() {
             return None;
         }
+        let address = &address.to_ascii();
         if address.domain_defined(RFC_822).is_some() {
             return encapsulated(address);
         }

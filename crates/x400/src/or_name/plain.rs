@@ -50,6 +50,21 @@ impl OrAddress {
         self.extensions.iter().any(|one| is_universal(one.number))
     }
 
+    /// The address with letters of Latin-1 that stand in PrintableStrings, against their rules, as teletex: that has a
+    /// form in ASCII, and an originator without an internet address would hear of no failure.
+    #[must_use]
+    pub fn to_ascii(&self) -> OrAddress {
+        let mut ascii = self.clone();
+        let attributes = ascii.domain_defined.iter_mut();
+        let values = [&mut ascii.organization, &mut ascii.common_name]
+            .into_iter()
+            .chain(ascii.personal_name.parts_mut())
+            .chain(&mut ascii.units)
+            .chain(attributes.flat_map(|one| [&mut one.kind, &mut one.value]));
+        values.for_each(Value::move_letters);
+        ascii
+    }
+
     /// Takes universal strings as the attributes that they stand for; those that no other character set has stay.
     fn read_universal(&mut self) {
         let person = !self.personal_name.is_empty();
@@ -110,6 +125,19 @@ fn read(value: &Bytes) -> Option<Value> {
     }
     let octets: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
     Some(Value { printable: None, teletex: Some(octets?.into()) })
+}
+
+impl Value {
+    /// What PrintableString can't have is teletex.
+    fn move_letters(&mut self) {
+        let Some(text) = self.printable.take_if(|text| !text.is_ascii()) else { return };
+        let octets: Option<Vec<u8>> =
+            text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
+        match octets {
+            Some(octets) => drop(self.teletex.get_or_insert(octets.into())),
+            None => self.printable = Some(text),
+        }
+    }
 }
 
 fn number(octets: &[u8], length: usize) -> Option<u32> {

@@ -7,7 +7,7 @@ use x400::content::{BodyPart, Content, Forwarded, Heading, Ipm, file_transfer, o
 use x400::mixer::entity::Entity;
 use x400::mixer::{to_mail, trace};
 use x400::mts::{ContentType, Eits, ExtensionKind, Flags, TransferEnvelope};
-use x400::or_name::OrName;
+use x400::or_name::{ExtensionAttribute, OrAddress, OrName, Value};
 use x400::reasons::Cause;
 
 /// The header of the vector with every extension and every part.
@@ -293,5 +293,45 @@ fn mime_in_a_text_has_the_line_ends_of_mail() {
         let entity = Entity::parse(&message);
         let expected = expected.map_or(text.as_bytes(), str::as_bytes);
         assert_eq!(entity.decoded().as_deref(), Some(expected), "{kind} {body:?}");
+    }
+}
+
+/// An attribute in letters that no internet address can have names somebody: whoever is written without it is another.
+#[test]
+fn who_has_letters_that_no_internet_address_can_have_is_nobody_else() {
+    let base: OrAddress = "/O=G/PRMD=TestC/ADMD= /C=GB/".parse().expect("an address");
+    let universal = |number: u32, text: &str| {
+        let octets: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        let length = u8::try_from(octets.len()).expect("short");
+        let value = [&[0x31, length + 2, 0x1e, length][..], &octets].concat();
+        let extensions = vec![ExtensionAttribute { number, value: value.into() }];
+        OrAddress { extensions, ..base.clone() }
+    };
+    // Against the rules of PrintableString.
+    let printable = |surname: &str| {
+        let surname = Value { printable: Some(surname.into()), teletex: None };
+        let mut address = base.clone();
+        address.personal_name.surname = surname;
+        address
+    };
+    let mut seen = vec!["\"/O=G/PRMD=TestC/ADMD= /C=GB/\"@gw.example".to_owned()];
+    for (address, has_one) in [
+        (universal(24, "Dima"), true),
+        (universal(24, "Дима"), false),
+        (universal(24, "Zoë"), true),
+        (universal(26, "Дима"), false),
+        (universal(27, "Дима"), false),
+        (universal(28, "Дима"), false),
+        (printable("Müller"), true),
+        (printable("Muller"), true),
+    ] {
+        let shown = format!("{address:?}");
+        let (mut envelope, content) = apdu("py_message");
+        envelope.originator = OrName { address, directory_name: None };
+        let mail = to_mail(&World::new().here(), &envelope, &[0], &content).expect("converted");
+        assert_eq!(mail.originator.is_some(), has_one, "{shown}: {:?}", mail.originator);
+        let Some(originator) = mail.originator else { continue };
+        assert!(!seen.contains(&originator), "{originator} is somebody else: {shown}");
+        seen.push(originator);
     }
 }

@@ -3,7 +3,9 @@
 
 use crate::{World, apdu, mail_envelope, recipient};
 use bytes::Bytes;
-use x400::content::{BodyPart, Content, Heading, Ipm, RecipientSpecifier, file_transfer};
+use x400::content::{
+    BODY_PARTS_MAX, BodyPart, Content, Heading, Ipm, RecipientSpecifier, file_transfer,
+};
 use x400::mixer::{ALL_PARTS_MAX, ELEMENTS_MAX, ITEMS_MAX, to_mail, to_x400};
 use x400::reasons::Cause;
 
@@ -109,6 +111,26 @@ fn as_mail(ipm: Ipm) -> Result<Vec<u8>, Cause> {
     let (envelope, _) = apdu("py_message");
     let made = to_mail(&world.here(), &envelope, &[0], &content);
     made.map(|mail| mail.message).map_err(|error| error.cause)
+}
+
+/// What is written can be read: the same bound holds both ways.
+#[test]
+fn a_body_has_as_many_parts_as_may_be_read_again() {
+    let part = BodyPart::Ia5 { repertoire: Some(5), text: Bytes::from_static(b"x") };
+    for (parts, is_read) in
+        [(1_024, true), (1_025, true), (BODY_PARTS_MAX, true), (BODY_PARTS_MAX + 1, false)]
+    {
+        let body = vec![part.clone(); parts];
+        let made = as_mail(Ipm { heading: Heading::default(), body });
+        assert_eq!(made.is_ok(), is_read, "{parts}: {:?}", made.err());
+    }
+    let inner = format!(
+        "--x\r\nContent-Type: multipart/mixed; boundary=y\r\n\r\n{}--y--\r\n",
+        "--y\r\n\r\nz\r\n".repeat(999)
+    );
+    let most =
+        format!("Content-Type: multipart/mixed; boundary=x\r\n\r\n{}--x--\r\n", inner.repeat(9));
+    assert!(as_mail(read(&most)).is_ok());
 }
 
 #[test]
