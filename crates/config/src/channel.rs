@@ -99,6 +99,12 @@ pub trait Settings: Any + Debug + Send + Sync {
         None
     }
 
+    /// Another name of the recipient, by which rules know it, too.
+    fn also_called(&self, recipient: &Mailbox) -> Option<Mailbox> {
+        let _ = recipient;
+        None
+    }
+
     /// Which messages it can deliver.
     fn kinds_of_mail(&self) -> KindsOfMail {
         KindsOfMail { internet: true, x400: false }

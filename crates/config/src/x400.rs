@@ -191,11 +191,24 @@ impl X400Peer {
     /// Whether the configuration says that a client with this address is the peer.
     #[must_use]
     pub fn is_known_at(&self, client: IpAddr) -> bool {
-        let is_host = |host: &HostPort| match host.host {
+        self.is_from(client) || self.is_host(client)
+    }
+
+    /// Whether the configuration names this very address as the peer's, and no network of which others may be part.
+    #[must_use]
+    pub fn is_named_at(&self, client: IpAddr) -> bool {
+        let is_single = |network: &&IpNet| network.prefix_len() == network.max_prefix_len();
+        let named = self.from.iter().filter(is_single);
+        named.map(IpNet::addr).any(|address| address == client.to_canonical())
+            || self.is_host(client)
+    }
+
+    fn is_host(&self, client: IpAddr) -> bool {
+        let is_there = |host: &HostPort| match host.host {
             Host::Address(address) => address.to_canonical() == client.to_canonical(),
             Host::Name(_) | Host::Socket(_) => false,
         };
-        self.is_from(client) || self.may_bind_from(client) && self.hosts.iter().any(is_host)
+        self.may_bind_from(client) && self.hosts.iter().any(is_there)
     }
 
     fn is_from(&self, client: IpAddr) -> bool {

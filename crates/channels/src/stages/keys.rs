@@ -42,6 +42,15 @@ pub(super) struct Subject<'a> {
     pub(super) helo: Option<&'a str>,
     pub(super) sender: Option<&'a Mailbox>,
     pub(super) recipient: &'a Mailbox,
+    /// Another name of the recipient.
+    pub(super) also: Option<&'a Mailbox>,
+}
+
+impl<'a> Subject<'a> {
+    /// The names of the recipient, the one that was given first.
+    fn recipients(&self) -> impl Iterator<Item = &'a Mailbox> + use<'a> {
+        std::iter::once(self.recipient).chain(self.also)
+    }
 }
 
 impl By {
@@ -96,7 +105,10 @@ impl Part {
                 Some(sender) => of_address(sender, is_whole, parent_domains),
                 None => vec![NULL_SENDER.to_owned().into()],
             },
-            Part::Recipient => of_address(subject.recipient, is_whole, parent_domains),
+            Part::Recipient => {
+                let of = |name| of_address(name, is_whole, parent_domains);
+                subject.recipients().flat_map(of).collect()
+            }
         }
     }
 
@@ -112,7 +124,7 @@ impl Part {
                 Some(sender) => of_address(sender),
                 None => vec![NULL_SENDER.to_owned().into()],
             },
-            Part::Recipient => of_address(subject.recipient),
+            Part::Recipient => subject.recipients().flat_map(of_address).collect(),
         }
     }
 }
@@ -219,8 +231,13 @@ mod tests {
         let quoted = address("\"jo@x.test,y\"@evil.test");
         let bare = |by: &str, sender, recipient| {
             let client = Some("192.0.2.1".parse().expect("an address"));
-            let subject =
-                Subject { client, helo: Some("Mx.test"), sender: Some(sender), recipient };
+            let subject = Subject {
+                client,
+                helo: Some("Mx.test"),
+                sender: Some(sender),
+                recipient,
+                also: None,
+            };
             let keys = By::parse(by).expect("a pair").keys(&subject, true, true);
             let shown = |key: LookupKey| format!("{}{:?}", key.text, key.form);
             keys.into_iter().map(shown).collect::<Vec<_>>().join(" ")

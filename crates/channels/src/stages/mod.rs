@@ -14,6 +14,7 @@ mod signing;
 mod steering;
 mod strangers;
 
+pub(crate) use access::Beside;
 pub use access::{AccessQuestion, ConsultedAccess, consult_access};
 pub(crate) use access::{AccessText, Accesses};
 pub(crate) use checks::Checking;

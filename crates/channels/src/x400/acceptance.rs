@@ -41,6 +41,8 @@ pub(super) struct Acceptance {
     pub(super) envelope: Envelope,
     pub(super) steering: Steering,
     pub(super) foreign: Foreign,
+    /// It waits for an operator since it can't be read.
+    is_unreadable: bool,
 }
 
 impl Acceptance {
@@ -58,6 +60,12 @@ impl Acceptance {
     /// It waits for an operator, since `what` is wrong with it.
     pub(super) fn hold(&mut self, peer: &str, what: &str) {
         self.foreign.hold = Some(why_held(peer, what));
+        self.is_unreadable = true;
+    }
+
+    /// Why it waits for an operator, if that is since it can't be read.
+    pub(super) fn why_unreadable(&self) -> Option<&str> {
+        self.foreign.hold.as_deref().filter(|_| self.is_unreadable)
     }
 
     /// None of its recipients is delivered to, for this reason; what was found before counts.
@@ -96,7 +104,8 @@ fn of_redirected(envelope: &TransferEnvelope, octets: &[u8], terms: &Terms<'_>) 
     let foreign = Foreign { kept, refused: Vec::new(), told, hold: None };
     let steering = steering_of(envelope, terms.now);
     let from = Some(names::mailbox_or_none(&envelope.originator));
-    let mut acceptance = Acceptance { envelope: envelope_of(from, recipients), steering, foreign };
+    let to_ours = envelope_of(from, recipients);
+    let mut acceptance = Acceptance { envelope: to_ours, steering, foreign, is_unreadable: false };
     if let Some(why) = refusal_of_all(envelope, acceptance.envelope.recipients.len(), terms) {
         acceptance.refuse_all(&why);
         return acceptance;
@@ -183,8 +192,9 @@ pub(super) fn of_report(envelope: &ReportEnvelope, octets: &[u8], terms: &Terms<
         hold: None,
     };
     let steering = Steering { priority: Priority::new(URGENT), ..Steering::default() };
+    let to_recipient = envelope_of(None, vec![recipient]);
     let mut acceptance =
-        Acceptance { envelope: envelope_of(None, vec![recipient]), steering, foreign };
+        Acceptance { envelope: to_recipient, steering, foreign, is_unreadable: false };
     let domain = names::global_domain(&terms.x400.domain);
     let we_are = (&*terms.x400.mta, &domain);
     let internal = envelope.extensions.internal_trace().unwrap_or_default();
@@ -209,6 +219,7 @@ pub(super) fn of_unreadable(peer: &str, what: &str, config: &Config) -> Acceptan
         envelope: envelope_of(None, vec![recipient]),
         steering: Steering::default(),
         foreign,
+        is_unreadable: true,
     }
 }
 

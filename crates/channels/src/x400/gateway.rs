@@ -95,6 +95,20 @@ pub(super) fn refusal(x400: &X400, mailbox: &Mailbox, may_relay: bool) -> Option
     }
 }
 
+/// The O/R address to which mail for an internet address goes.
+pub(super) fn behind(x400: &X400, mailbox: &Mailbox) -> Option<Mailbox> {
+    let made = in_force(x400)?;
+    if mailbox.is_or_address() || returned(made, mailbox).is_some() {
+        return None;
+    }
+    match made.gateway.reach(mailbox.as_str()) {
+        Reach::ByDomain(address) | Reach::ByLocalPart(address) => {
+            names::mailbox(&OrName { address, directory_name: None })
+        }
+        Reach::Back | Reach::Nowhere => None,
+    }
+}
+
 /// Whom a return path stands for that was made here.
 fn returned(made: &InForce, mailbox: &Mailbox) -> Option<Returned> {
     made.return_paths.as_ref()?.read(mailbox)

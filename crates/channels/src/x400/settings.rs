@@ -124,6 +124,11 @@ impl Settings for Route {
         gateway::refusal(&self.x400, recipient, may_relay)
     }
 
+    /// The O/R address that stands behind an internet address.
+    fn also_called(&self, recipient: &Mailbox) -> Option<Mailbox> {
+        gateway::behind(&self.x400, recipient)
+    }
+
     fn explain_destination(&self, _: &Mailbox, explainer: &mut Explainer<'_>) {
         let X400Peer { name, hosts, mode, associations_max, .. } = &*self.peer;
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();

@@ -21,6 +21,9 @@ const LINE_MAX: Duration = Duration::from_secs(10);
 const WRONG_BINDS_PER_HOUR: u32 = 60;
 /// Those for one name.
 const WRONG_BINDS_PER_HOUR_OF_NAME: u32 = 120;
+/// Those for one name from an address that the configuration names for it. Who can guess there reads the password as well,
+/// which crosses the network in clear; so a bound suffices that a peer's own mistakes don't reach.
+const WRONG_BINDS_PER_HOUR_OF_PLACE: u32 = 600;
 
 /// A login that is being tried. Dropped without an answer it counts as a failure.
 #[derive(Debug)]
@@ -149,18 +152,26 @@ impl<W: World> Entrance<W> {
     }
 
     /// An MTA shows a name and a password: takes the room of a guess. `None`: too many were wrong, of this client, or, of
-    /// one that was never right, for this name.
+    /// one that was never right, for this name. An address that is the peer's own (`is_its_place`) has a count by itself:
+    /// no guesses of neighbours, or at this name from elsewhere, keep out whoever is right there.
     #[must_use]
-    pub fn begin_bind(&self, name: &str) -> Option<Attempt> {
+    pub fn begin_bind(&self, name: &str, is_its_place: bool) -> Option<Attempt> {
         let services = &self.ingress.services;
-        let client = Who::client(self.session.client().address.ip());
+        let address = self.session.client().address.ip().to_canonical();
+        let client = Who::client(address);
         // No login has a blank in front.
         let key = Who::entry(&format!(" p1 {name}"));
         let (now, shared) = (services.now(), &services.shared);
-        let mut of = vec![(client, WRONG_BINDS_PER_HOUR)];
-        // Strangers can't lock out who comes from where it was right before.
-        if !shared.known_clients.knows(key, client) {
-            of.push((key, WRONG_BINDS_PER_HOUR_OF_NAME));
+        let mut of = vec![];
+        if is_its_place {
+            let place = Who::entry(&format!(" p1 {address} {name}"));
+            of.push((place, WRONG_BINDS_PER_HOUR_OF_PLACE));
+        } else {
+            of.push((client, WRONG_BINDS_PER_HOUR));
+            // Strangers can't lock out who comes from where it was right before.
+            if !shared.known_clients.knows(key, client) {
+                of.push((key, WRONG_BINDS_PER_HOUR_OF_NAME));
+            }
         }
         let charge = shared.login_failures.begin(&of, now).ok()?;
         let user = Some(Box::from(name));

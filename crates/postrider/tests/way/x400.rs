@@ -66,6 +66,16 @@ impl Caller {
         Caller::calls_as(node, client, identity("mta.hub", password)).await
     }
 
+    /// Whatever it is called.
+    pub(crate) async fn shows(
+        node: &Node,
+        client: IpAddr,
+        name: &str,
+        password: &str,
+    ) -> (Caller, Event) {
+        Caller::calls_as(node, client, identity(name, password)).await
+    }
+
     /// The peer that is called `mta.` and this name.
     pub(crate) async fn bound_as(node: &Node, name: &str) -> Caller {
         let shown = identity(&format!("mta.{name}"), "theirs");
@@ -357,5 +367,71 @@ fn what_a_rule_of_access_refuses_is_restricted_and_without_an_answer_it_waits_at
         caller.transfer(MESSAGE).await;
         node.wait_for("relayed", 1).await;
         assert_eq!(hub.taken().len(), 2);
+    });
+}
+
+#[test]
+fn each_action_of_a_rule_is_done_or_is_a_mistake() {
+    for (action, is_taken, event) in [
+        ("DUNNO", true, Some("relayed")),
+        ("OK", true, Some("relayed")),
+        ("REJECT", true, Some("failed")),
+        ("550 5.1.1 Not here", true, Some("failed")),
+        ("HOLD Who is that", true, Some("held")),
+        ("WARN Look at that", true, Some("relayed")),
+        ("INFO Look at that", true, Some("relayed")),
+        ("DEFER", false, None),
+        ("450 Not now", false, None),
+        ("DISCARD", false, None),
+        ("REDIRECT jo@ours.test", false, None),
+        ("BCC jo@ours.test", false, None),
+        ("PREPEND X-One: two", false, None),
+        ("FILTER smtp:x", false, None),
+    ] {
+        play(|| async move {
+            let rule = "[[table]]\nname = \"a\"\ninline = {}\n[[access]]\ntable = \"a\"\n\
+                        by = \"helo\"\n";
+            let node = Node::start(&(CONFIG.to_owned() + rule)).await;
+            node.world.set_entry("a", "hub", Ok(action));
+            let _hub = Hub::at(&node, |_| Answer::Take);
+            let mut caller = Caller::bound(&node).await;
+            caller.offer(MESSAGE).await;
+            let said = caller.event().await;
+            assert_eq!(said == Event::Acknowledged, is_taken, "{action}: {said:?}");
+            let lines = node.lines().join("\n");
+            match event {
+                Some(event) => node.wait_for(event, 1).await,
+                // An operator reads which rule it was.
+                None => assert!(lines.contains("x400"), "{action}: {lines}"),
+            }
+            let is_shown = action.contains("Look at that");
+            assert_eq!(lines.contains("peer=hub: Look at that"), is_shown, "{action}: {lines}");
+            let others = ["relayed", "failed", "held"].into_iter().filter(|it| Some(*it) != event);
+            assert_eq!(others.map(|it| node.count(it)).sum::<usize>(), 0, "{action}");
+        });
+    }
+}
+
+/// Whether an acknowledgement was heard is known in memory only: at most one copy more comes of each restart.
+#[test]
+fn what_is_sent_again_unheard_is_no_second_copy_before_a_restart_and_one_after_it() {
+    play(|| async {
+        let mut node = Node::start(&here()).await;
+        let mut copies = 0;
+        for (is_restarted, more) in [(false, 0), (true, 1), (false, 0), (true, 1)] {
+            if copies == 0 {
+                copies = 1;
+                Caller::bound(&node).await.transfer(MESSAGE).await;
+                node.wait_for("received", 1).await;
+            }
+            let before = if is_restarted { 0 } else { node.count("received") };
+            if is_restarted {
+                node = node.restart().await;
+            }
+            // The connection of the one before broke behind its acknowledgement.
+            Caller::bound(&node).await.transfer(MESSAGE).await;
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            assert_eq!(node.count("received") - before, more, "{is_restarted}");
+        }
     });
 }

@@ -109,6 +109,69 @@ fn guesses_are_counted_and_where_it_was_right_before_others_guesses_don_t_count(
     });
 }
 
+/// How many wrong passwords of a peer's are looked at before one is told to come later.
+async fn guesses_at(node: &Node, client: IpAddr, name: &str, most: usize) -> usize {
+    for count in 0..most {
+        let event = format!("{:?}", Caller::shows(node, client, name, "guess").await.1);
+        if event.contains("Busy") {
+            return count;
+        }
+        assert!(event.contains("Authentication"), "{event}");
+    }
+    most
+}
+
+#[test]
+fn guesses_keep_no_peer_out_that_comes_from_an_address_of_its_own() {
+    let text = |keys: &str| CONFIG.replace("our_password", &format!("{keys}\nour_password"));
+    let home: IpAddr = [198, 51, 100, 2].into();
+    for (keys, is_home) in [
+        ("", true),
+        ("from = [\"198.51.100.2\", \"2001:db8::/32\"]", true),
+        ("from = [\"198.51.100.0/24\"]", true),
+        ("hosts = [\"hub.test:102\"]", false),
+        ("hosts = [\"hub.test:102\"]\nfrom = [\"198.51.100.2\"]", true),
+        // Others have addresses in it, too.
+        ("hosts = [\"hub.test:102\"]\nfrom = [\"198.51.100.0/24\"]", false),
+    ] {
+        let config = match keys.contains("hosts") {
+            true => text(keys).replace("hosts = [\"198.51.100.2:102\"]\n", ""),
+            false => text(keys),
+        };
+        play(|| async move {
+            let node = Node::start(&config).await;
+            // At other names, with which no peer is called.
+            let of_others = guesses_at(&node, home, "mta.nobody", 100).await;
+            assert!((60..=64).contains(&of_others), "{keys}: {of_others}");
+            let of_its_own = guesses_at(&node, home, "mta.hub", 300).await;
+            let expected = if is_home { 300 } else { 0 };
+            assert_eq!(of_its_own, expected, "{keys}");
+            let (_, event) = Caller::calls_from(&node, home, "theirs").await;
+            assert_eq!(matches!(event, Event::Bound(_)), is_home, "{keys}: {event:?}");
+        });
+    }
+}
+
+#[test]
+fn of_an_address_of_its_own_a_peer_has_a_bound_of_wrong_passwords_too() {
+    play(|| async {
+        let node = Node::start(CONFIG).await;
+        let home: IpAddr = [198, 51, 100, 2].into();
+        let guesses = guesses_at(&node, home, "mta.hub", 2_000).await;
+        // Six hundred in an hour, and a guess takes two seconds: of those many are forgiven meanwhile.
+        assert!((899..=902).contains(&guesses), "{guesses}");
+        // From then on one in six seconds, as long as it goes on.
+        let mut looked_at = 0;
+        for _ in 0..30 {
+            let event = Caller::calls_from(&node, home, "guess").await.1;
+            looked_at += usize::from(!format!("{event:?}").contains("Busy"));
+        }
+        assert!((9..=11).contains(&looked_at), "{looked_at}");
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        Caller::bound_from(&node, home).await.transfer(MESSAGE).await;
+    });
+}
+
 #[test]
 fn a_peer_binds_from_where_it_may() {
     play(|| async {
@@ -199,6 +262,36 @@ their_password = "theirs"
 domains = ["gw.test", "far.test"]
 x400 = { peer = "hub" }
 "#;
+
+#[test]
+fn rules_know_what_the_gateway_sends_to_by_its_o_r_address() {
+    let rule = "[[table]]\nname = \"a\"\ninline = {}\n[[access]]\ntable = \"a\"\n";
+    for (by, key, default, refused, taken) in [
+        ("recipient", "/O=beta/PRMD=testb/ADMD= /C=gb/", "refuse", "Gamma", "Beta"),
+        ("recipient", "/O=gamma/PRMD=testb/ADMD= /C=gb/", "pass", "Gamma", "Beta"),
+        (
+            "client+recipient",
+            "198.51.100.7,/S=b/O=gamma/PRMD=testb/ADMD= /C=gb/",
+            "pass",
+            "Gamma",
+            "Beta",
+        ),
+    ] {
+        play(|| async move {
+            let config = format!("{GATEWAY}{rule}by = \"{by}\"\ndefault = \"{default}\"\n");
+            let node = Node::start(&config).await;
+            let action = if default == "refuse" { "OK" } else { "REJECT" };
+            node.world.set_entry("a", key, Ok(action));
+            let mut session = Client::connect(&node, FRIEND).await;
+            session.say("MAIL FROM:<a@x.test>").await;
+            for (organization, reply) in [(refused, "550 5.7.1"), (taken, "250")] {
+                let to = format!("\"/S=b/O={organization}/PRMD=TestB/ADMD= /C=GB/\"@gw.test");
+                let said = session.say(&format!("RCPT TO:<{to}>")).await;
+                assert!(said.starts_with(reply), "{by} {organization}: {said}");
+            }
+        });
+    }
+}
 
 #[test]
 fn strangers_reach_through_the_gateway_what_the_configuration_names() {

@@ -1,6 +1,6 @@
 //! What access rules would say of a recipient, for whoever only wants to know.
 
-use super::{MISTAKE, REFUSED, Rule, is_for_listener, rules};
+use super::{MISTAKE, REFUSED, Rule, also_called, is_for_listener, rules};
 use crate::stages::action::Action;
 use crate::stages::keys::Subject;
 use config::{AccessStep, Config};
@@ -34,6 +34,19 @@ pub struct ConsultedAccess {
     pub refusal: Option<Refusal>,
     /// The last rule settles it: it is refused, dropped, or another gets its copy.
     pub is_settled: bool,
+    /// What rules want done beside, in their order.
+    pub(crate) beside: Vec<Beside>,
+}
+
+/// What a rule wants done with a message that it does not speak against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// It waits for an operator, for this reason.
+    Hold(String),
+    /// The operator is shown this.
+    Log(String),
+    /// What only internet mail can have: this word.
+    OfMail(&'static str),
 }
 
 /// Asks the rules, in their order, until one decides. Nothing is done of what they say.
@@ -43,7 +56,8 @@ pub async fn consult_access<T: Tables + Clone>(
     question: &AccessQuestion<'_>,
 ) -> ConsultedAccess {
     let AccessQuestion { listener, client, helo, sender, recipient } = *question;
-    let subject = Subject { client, helo, sender, recipient };
+    let also = also_called(config, recipient);
+    let subject = Subject { client, helo, sender, recipient, also: also.as_ref() };
     let mut consulted = ConsultedAccess::default();
     for (number, rule) in rules(config).enumerate() {
         if !is_for_listener(&rule.text.listeners, listener) {
@@ -54,9 +68,15 @@ pub async fn consult_access<T: Tables + Clone>(
         let text = format!("by {by}: {what}: {}", follows.text());
         consulted.steps.push(AccessStep { rule: number, text });
         match follows {
-            Follows::Next => continue,
+            Follows::Next(beside) => {
+                consulted.beside.extend(beside);
+                continue;
+            }
             Follows::Permit => {}
-            Follows::Settled(_) => consulted.is_settled = true,
+            Follows::Settled(word, _) => {
+                consulted.beside.push(Beside::OfMail(word));
+                consulted.is_settled = true;
+            }
             Follows::Refusal(refusal) => {
                 (consulted.is_settled, consulted.refusal) = (true, Some(refusal));
             }
@@ -68,10 +88,10 @@ pub async fn consult_access<T: Tables + Clone>(
 
 /// What follows from what a rule says.
 enum Follows {
-    Next,
+    Next(Option<Beside>),
     Permit,
-    /// What becomes of the recipient.
-    Settled(String),
+    /// The word that says so, and what becomes of the recipient.
+    Settled(&'static str, String),
     Refusal(Refusal),
 }
 
@@ -79,9 +99,9 @@ impl Follows {
     /// For people.
     fn text(&self) -> String {
         match self {
-            Follows::Next => "the next rule is asked".to_owned(),
+            Follows::Next(_) => "the next rule is asked".to_owned(),
             Follows::Permit => "no other rule is asked".to_owned(),
-            Follows::Settled(what) => what.clone(),
+            Follows::Settled(_, what) => what.clone(),
             Follows::Refusal(refusal) => Reply::from(refusal.clone()).to_string(),
         }
     }
@@ -95,7 +115,7 @@ async fn say<T: Tables + Clone>(
 ) -> (String, Follows) {
     let keys = rule.keys(subject);
     if keys.is_empty() {
-        return ("not asked without a client (--client, --helo)".to_owned(), Follows::Next);
+        return ("not asked without a client (--client, --helo)".to_owned(), Follows::Next(None));
     }
     let table = &rule.table.name;
     match find_first(tables, &rule.table, keys).get().await {
@@ -105,7 +125,7 @@ async fn say<T: Tables + Clone>(
         }
         Ok(None) => {
             let refused = rule.refuses_unlisted(subject.recipient);
-            let follows = if refused { Follows::Refusal(REFUSED) } else { Follows::Next };
+            let follows = if refused { Follows::Refusal(REFUSED) } else { Follows::Next(None) };
             (format!("not in table \"{table}\""), follows)
         }
         Err(trouble) => (trouble.to_string(), Follows::Refusal(NO_ANSWER)),
@@ -116,11 +136,15 @@ fn follows(entry: &str) -> Follows {
     match Action::parse(entry, "an access rule") {
         Ok(Action::Permit) => Follows::Permit,
         Ok(Action::Refuse(refusal)) => Follows::Refusal(refusal),
-        Ok(Action::Discard(_)) => Follows::Settled("nothing is kept for it".to_owned()),
-        Ok(Action::Redirect(other)) => Follows::Settled(format!("{other} gets its copy")),
-        Ok(
-            Action::Pass | Action::Prepend(_) | Action::Hold(_) | Action::Copy(_) | Action::Log(_),
-        ) => Follows::Next,
+        Ok(Action::Discard(_)) => Follows::Settled("DISCARD", "nothing is kept for it".to_owned()),
+        Ok(Action::Redirect(other)) => {
+            Follows::Settled("REDIRECT", format!("{other} gets its copy"))
+        }
+        Ok(Action::Pass) => Follows::Next(None),
+        Ok(Action::Prepend(_)) => Follows::Next(Some(Beside::OfMail("PREPEND"))),
+        Ok(Action::Copy(_)) => Follows::Next(Some(Beside::OfMail("BCC"))),
+        Ok(Action::Hold(reason)) => Follows::Next(Some(Beside::Hold(reason))),
+        Ok(Action::Log(text)) => Follows::Next(Some(Beside::Log(text))),
         Err(_) => Follows::Refusal(MISTAKE),
     }
 }

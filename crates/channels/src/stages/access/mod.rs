@@ -2,6 +2,7 @@
 
 mod consultation;
 
+pub(crate) use consultation::Beside;
 pub use consultation::{AccessQuestion, ConsultedAccess, consult_access};
 
 use super::action::{Action, Outcome};
@@ -142,7 +143,9 @@ impl<W: World> StageKind<W> for Accesses {
         // One stage for all: what one rule permits, no later one is asked about.
         let rules = rules(config).cloned().collect();
         let (tables, console) = (world.tables().clone(), Rc::clone(console));
-        let stage = AccessStage(Rc::new(Asker { rules, tables, console }));
+        let has_gateway = config.x400.as_ref().is_some_and(|x400| x400.gateway.is_some());
+        let routed = has_gateway.then(|| config.clone());
+        let stage = AccessStage(Rc::new(Asker { rules, tables, console, routed }));
         vec![Placed { line: first.line, stage: Rc::new(stage) }]
     }
 }
@@ -153,6 +156,14 @@ struct Asker<T: Tables> {
     rules: Vec<Rule>,
     tables: T,
     console: Rc<dyn Console>,
+    /// What has names of recipients that rules know beside those that clients give; `None`: nothing has.
+    routed: Option<Config>,
+}
+
+/// The name of a recipient by which rules know it, too, where its route has one.
+fn also_called(config: &Config, recipient: &Mailbox) -> Option<Mailbox> {
+    let (_, route) = config.route_of(recipient, None)?;
+    route.channel.also_called(recipient)
 }
 
 impl<T: Tables + Clone> Stage for AccessStage<T> {
@@ -171,7 +182,9 @@ impl<T: Tables + Clone> Stage for AccessStage<T> {
             return Answer::Now(Ok(None));
         }
         let (asker, transaction) = (Rc::clone(&self.0), Rc::clone(transaction));
-        Question { asker, transaction, recipient: recipient.clone() }.ask(0)
+        let routed = asker.routed.as_ref();
+        let also = routed.and_then(|config| also_called(config, &recipient.mailbox));
+        Question { asker, transaction, recipient: recipient.clone(), also }.ask(0)
     }
 }
 
@@ -180,6 +193,7 @@ struct Question<T: Tables> {
     asker: Rc<Asker<T>>,
     transaction: Rc<Transaction>,
     recipient: Recipient,
+    also: Option<Mailbox>,
 }
 
 impl<T: Tables + Clone> Question<T> {
@@ -199,6 +213,7 @@ impl<T: Tables + Clone> Question<T> {
             helo: Some(&*client.helo),
             sender: self.transaction.sender.as_ref(),
             recipient: &self.recipient.mailbox,
+            also: self.also.as_ref(),
         };
         let tables = asker.tables.asked_for(asker_of(client.address.ip()));
         find_first(&tables, &rule.table, rule.keys(&subject)).then(move |found| {

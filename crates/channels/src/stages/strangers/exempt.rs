@@ -28,6 +28,7 @@ impl Exempt {
             helo: None,
             sender: None,
             recipient: &recipient.mailbox,
+            also: None,
         };
         Ok(is_in(tables, self.clients.as_ref(), Part::Client, &subject).await?
             || is_in(tables, self.recipients.as_ref(), Part::Recipient, &subject).await?)

@@ -1,6 +1,6 @@
 //! Who may send to whom: `[[access]]` holds for X.400, too.
 
-use crate::stages::{AccessQuestion, consult_access};
+use crate::stages::{AccessQuestion, Beside, consult_access};
 use crate::x400::acceptance::Acceptance;
 use config::Config;
 use mail::{Refusal, RefusalClass};
@@ -16,19 +16,36 @@ pub(super) struct Sending<'a> {
     pub(super) peer: &'a str,
 }
 
-/// Recipients, by their indexes, whom the rules refuse, of those that nothing spoke against so far. Nobody is asked
-/// about a report: its originator is none that may send or not.
+/// What the rules say.
+#[derive(Debug, Default)]
+pub(super) struct Ruling {
+    /// Recipients, by their indexes, whom they refuse.
+    pub(super) refused: Vec<(u32, Refusal)>,
+    /// Why the message waits for an operator.
+    pub(super) hold: Option<String>,
+    /// What the operator is shown.
+    pub(super) told: Vec<String>,
+}
+
+/// A rule that would do nothing is a mistake: whoever wrote it would not know.
+const OF_MAIL: Refusal = Refusal::transient(
+    (3, 5),
+    "an access rule has an action that only internet mail can have: DISCARD, REDIRECT, BCC or PREPEND",
+);
+
+/// What the rules say of the recipients that nothing spoke against so far. Nobody is asked about a report: its originator
+/// is none that may send or not.
 ///
 /// # Errors
-/// A table gives no answer, or says that it is too early: nothing is taken for now.
-pub(super) async fn refused<T: Tables + Clone>(
+/// A table gives no answer, or says that it is too early, or what can't be done: nothing is taken for now.
+pub(super) async fn ruling<T: Tables + Clone>(
     tables: &T,
     config: &Config,
     sending: Sending<'_>,
     acceptance: &Acceptance,
-) -> Result<Vec<(u32, Refusal)>, Refusal> {
-    let mut refused = Vec::new();
-    let Some(sender) = &acceptance.envelope.reverse_path else { return Ok(refused) };
+) -> Result<Ruling, Refusal> {
+    let mut ruling = Ruling::default();
+    let Some(sender) = &acceptance.envelope.reverse_path else { return Ok(ruling) };
     let Sending { listener, client, peer } = sending;
     for (index, recipient) in (0..).zip(&acceptance.envelope.recipients) {
         if acceptance.foreign.refused.binary_search_by_key(&index, |(known, _)| *known).is_ok() {
@@ -41,13 +58,22 @@ pub(super) async fn refused<T: Tables + Clone>(
             sender: Some(sender),
             recipient: &recipient.mailbox,
         };
-        let Some(refusal) = consult_access(tables, config, &question).await.refusal else {
-            continue;
-        };
-        match refusal.class {
-            RefusalClass::Permanent => refused.push((index, refusal)),
-            RefusalClass::Transient | RefusalClass::Closing => return Err(refusal),
+        let consulted = consult_access(tables, config, &question).await;
+        match consulted.refusal {
+            Some(refusal) if refusal.class == RefusalClass::Permanent => {
+                ruling.refused.push((index, refusal));
+                continue;
+            }
+            Some(refusal) => return Err(refusal),
+            None => {}
+        }
+        for beside in consulted.beside {
+            match beside {
+                Beside::Hold(reason) => ruling.hold = ruling.hold.or(Some(reason)),
+                Beside::Log(text) => ruling.told.push(text),
+                Beside::OfMail(_) => return Err(OF_MAIL),
+            }
         }
     }
-    Ok(refused)
+    Ok(ruling)
 }

@@ -300,7 +300,9 @@ impl<W: World> Session<W> {
     /// Only who is known may bind.
     async fn bind(&mut self, request: &BindRequest) {
         let name = request.identity.name.as_deref().unwrap_or_default();
-        let attempt = self.entrance.begin_bind(name);
+        let named = self.x400.peer_called(name.as_bytes());
+        let is_its_place = named.is_some_and(|peer| peer.is_named_at(self.client()));
+        let attempt = self.entrance.begin_bind(name, is_its_place);
         let recognised = match &attempt {
             Some(_) => self.recognised(request),
             None => Err("too many names or passwords were wrong within an hour"),
@@ -453,8 +455,12 @@ impl<W: World> Session<W> {
             peer: self.peer.as_ref().map_or("", |peer| &peer.name),
         };
         let config = self.entrance.config();
-        let refused = access::refused(self.entrance.tables(), &config, sending, acceptance).await?;
-        acceptance.refuse(refused);
+        let ruling = access::ruling(self.entrance.tables(), &config, sending, acceptance).await?;
+        for text in ruling.told {
+            self.entrance.warn("access", format_args!("peer={}: {text}", sending.peer));
+        }
+        acceptance.foreign.hold = acceptance.foreign.hold.take().or(ruling.hold.map(Box::from));
+        acceptance.refuse(ruling.refused);
         Ok(())
     }
 
@@ -482,7 +488,7 @@ impl<W: World> Session<W> {
         let Some(Complete { acceptance, facts, digest }) = complete else {
             return self.refuse_for_now(&Refusal::transient((3, 0), "an APDU was not read"));
         };
-        if let Some(why) = &acceptance.foreign.hold
+        if let Some(why) = acceptance.why_unreadable()
             && !self.may_be_held(why)
         {
             return self.refuse_for_now(&TOO_MANY_UNREADABLE);
@@ -534,7 +540,7 @@ impl<W: World> Session<W> {
                 self.tell_of_resend(&peer, id, "sent again what was acknowledged");
             }
             Claim::New => {
-                let Acceptance { envelope, steering, foreign } = acceptance;
+                let Acceptance { envelope, steering, foreign, .. } = acceptance;
                 let stored = self.entrance.submit_foreign(envelope, facts, steering, foreign);
                 let stored = stored.await;
                 let unheard = self.entrance.unheard();
