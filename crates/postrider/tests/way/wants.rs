@@ -3,7 +3,7 @@
 
 use super::client::{Client, FRIEND, STRANGER};
 use super::node::{Node, config, play};
-use super::peer::Peer;
+use super::peer::{Peer, Sent};
 use std::time::Duration;
 
 const CERTIFICATE: &str =
@@ -34,7 +34,7 @@ struct Want {
     at_rcpt: bool,
 }
 
-const WANTS: [Want; 8] = [
+const WANTS: [Want; 10] = [
     Want {
         mail: "<me@source.test> REQUIRETLS",
         offer: "REQUIRETLS",
@@ -44,6 +44,15 @@ const WANTS: [Want; 8] = [
     Want { mail: "<m\u{e9}@source.test> SMTPUTF8", offer: "SMTPUTF8", ..USUAL },
     Want { mail: "<me@source.test> SMTPUTF8", to: "\u{fc}", offer: "SMTPUTF8", ..USUAL },
     Want { mail: "<> SMTPUTF8", to: "\u{fc}", offer: "SMTPUTF8", ..USUAL },
+    // Several at once.
+    Want {
+        mail: "<me@source.test> SMTPUTF8 REQUIRETLS",
+        to: "\u{fc}",
+        offer: "REQUIRETLS",
+        refusal: "550 5.7.30",
+        ..USUAL
+    },
+    Want { mail: "<me@source.test> SMTPUTF8 REQUIRETLS", to: "\u{fc}", offer: "SMTPUTF8", ..USUAL },
     Want {
         mail: "<me@source.test> SMTPUTF8 BODY=8BITMIME",
         content: "Subject: \u{fc}\r\n\r\nbody\r\n",
@@ -314,4 +323,63 @@ fn hosts_that_lack_different_things_lack_a_message_that_needs_both() {
         let replies = send(&node, &one_of_them, "hop.test").await;
         assert!(replies.last().is_some_and(|it| it.starts_with("250 2.0.0")), "{replies:?}");
     });
+}
+
+/// What is sent back about a message that asks for much, to a sender whose host offers this: it asks for no more than it
+/// needs itself.
+async fn report(mail: &str, to: &str, offers: &str) -> Option<Sent> {
+    let back = "[[route]]\ndomains = [\"source.test\"]\nsmtp = { hosts = [\"192.0.2.3:25\"] }\n";
+    let (node, peer) = started(&format!("{HOP}{back}")).await;
+    peer.always("EHLO", "250-peer.test\r\n250-STARTTLS\r\n250 SIZE 0");
+    let source = Peer::at(&node.world, "192.0.2.3:25");
+    source.always("EHLO", &format!("250-peer.test\r\n250-STARTTLS{offers}\r\n250 SIZE 0"));
+    let mut client = Client::connect(&node, FRIEND).await;
+    client.say("STARTTLS").await;
+    client.say("EHLO client.test").await;
+    for command in
+        [format!("MAIL FROM:{mail} RET=FULL"), format!("RCPT TO:<{to}@hop.test> NOTIFY=FAILURE")]
+    {
+        let reply = client.say(&command).await;
+        assert!(reply.starts_with("250"), "{command}: {reply}");
+    }
+    let reply = client.content("Subject: secret\r\n\r\nthe body\r\n").await;
+    assert!(reply.starts_with("250 2.0.0"), "{reply}");
+    node.wait_for("failed", 1).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(node.count("dsn_queued") == 1, "{mail} {to} {offers}");
+    source.messages().pop()
+}
+
+#[test]
+fn reports_about_what_a_host_lacks_ask_their_own_way_for_no_more_than_they_need() {
+    let (me, umlaut) = ("<me@source.test>", "<m\u{e9}@source.test>");
+    let (none, utf8, tls) = ("", "\r\n250-SMTPUTF8", "\r\n250-REQUIRETLS");
+    let both = "\r\n250-SMTPUTF8\r\n250-REQUIRETLS";
+    for (mail, to, offers, asks) in [
+        // A recipient that needs it is within a part, which is encoded.
+        (format!("{me} SMTPUTF8"), "\u{fc}", none, Some("")),
+        (format!("{me} SMTPUTF8"), "\u{fc}", utf8, Some("")),
+        (format!("{me} SMTPUTF8 REQUIRETLS"), "\u{fc}", utf8, Some("")),
+        (format!("{me} SMTPUTF8 REQUIRETLS"), "\u{fc}", none, Some("")),
+        (format!("{me} REQUIRETLS"), "u", none, Some("")),
+        (format!("{me} REQUIRETLS"), "u", tls, Some("")),
+        (format!("{umlaut} SMTPUTF8"), "u", utf8, Some("SMTPUTF8")),
+        (format!("{umlaut} SMTPUTF8 REQUIRETLS"), "u", both, Some("SMTPUTF8")),
+        // Nobody can be told.
+        (format!("{umlaut} SMTPUTF8"), "u", none, None),
+    ] {
+        play(|| async move {
+            let sent = report(&mail, to, offers).await;
+            let said = sent.as_ref().map(|sent| sent.said.as_str());
+            assert_eq!(said.is_some(), asks.is_some(), "{mail} {to} {offers}: {said:?}");
+            let Some(sent) = sent else { return };
+            assert!(sent.said.starts_with("MAIL FROM:<>"), "{}", sent.said);
+            let asked = sent.said.contains("SMTPUTF8");
+            assert_eq!(asked, asks == Some("SMTPUTF8"), "{mail} {to} {offers}: {}", sent.said);
+            assert_eq!(sent.content.is_ascii(), !asked, "{mail} {to} {offers}: {}", sent.content);
+            // RFC 8689 §5: what asked for TLS goes back without its body.
+            let is_whole = sent.content.contains("the body");
+            assert_eq!(is_whole, !mail.contains("REQUIRETLS"), "{mail}: {}", sent.content);
+        });
+    }
 }
