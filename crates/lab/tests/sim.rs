@@ -15,7 +15,8 @@ const TWICE_EVERY: u64 = 16;
 const PLANTED_SEEDS_MAX: u64 = 128;
 
 /// Seeds that once found something, with what it was: see `docs/bugs-found.md` for what the node
-/// did wrong; now and then it was the judge.
+/// did wrong; now and then it was the judge. All found it before hosts of two, mute peers, hanging zones
+/// and disks, and echoed words were added, and are played without these.
 const FOUND: [(u64, &str); 21] = [
     (337, "after a restart with a clock that had been set back a message lived longer by as much"),
     (64826, "a connection waited for ever for an answer to nothing, and held its next hop's slot"),
@@ -82,7 +83,7 @@ fn the_laws_hold_and_a_seed_gives_one_history() {
 #[test]
 fn seeds_that_found_something_find_nothing_any_more() {
     for (seed, found) in FOUND {
-        assert_eq!(sim::run(seed, None, false).violations, [], "seed {seed}: {found}");
+        assert_eq!(sim::run_early(seed).violations, [], "seed {seed}: {found}");
     }
 }
 

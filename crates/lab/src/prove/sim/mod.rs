@@ -125,7 +125,17 @@ pub struct Outcome {
 /// Plays the history of one seed.
 #[must_use]
 pub fn run(seed: u64, plant: Option<Plant>, with_text: bool) -> Outcome {
-    let mut simulation = Simulation::new(seed, plant, with_text);
+    play(Plan::new(seed), plant, with_text)
+}
+
+/// The same in a world without what was added last ([`Plan::early`]).
+#[must_use]
+pub fn run_early(seed: u64) -> Outcome {
+    play(Plan::early(seed), None, false)
+}
+
+fn play(plan: Plan, plant: Option<Plant>, with_text: bool) -> Outcome {
+    let mut simulation = Simulation::new(plan, plant, with_text);
     if let Err(text) = simulation.play() {
         simulation.environment.account.violate(None, text);
     }
@@ -150,8 +160,8 @@ struct Simulation {
 }
 
 impl Simulation {
-    fn new(seed: u64, plant: Option<Plant>, with_text: bool) -> Simulation {
-        let (plan, mut random) = (Rc::new(Plan::new(seed)), Random::new(seed));
+    fn new(plan: Plan, plant: Option<Plant>, with_text: bool) -> Simulation {
+        let (mut random, plan) = (Random::new(plan.seed), Rc::new(plan));
         let (executor, files) = (Executor::default(), OpenFiles::new());
         let trace = Trace::new(executor.clone(), with_text);
         let account = Account::new(Rc::clone(&trace));
@@ -185,7 +195,7 @@ impl Simulation {
             promises: Rc::clone(&promises),
             warmup_file: Rc::default(),
             effects: Rc::clone(&effects),
-            seed,
+            seed: plan.seed,
         };
         let peers = Rc::new(Peers {
             executor: executor.clone(),

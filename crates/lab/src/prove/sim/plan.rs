@@ -230,6 +230,18 @@ impl Plan {
     /// The plan of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Plan {
+        let mut plan = Plan::early(seed);
+        plan.add_echo(&mut Random::new(seed ^ 0x6563_686F));
+        plan.change_mire(&mut Random::new(seed ^ 0x6D69_7265));
+        plan.stumble(&mut Random::new(seed ^ 0x7374_756D));
+        plan.hang_disks(&mut Random::new(seed ^ 0x6861_6E67));
+        plan.note_unasked();
+        plan
+    }
+
+    /// The same without what was added last: in that world a seed found what it found before.
+    #[must_use]
+    pub fn early(seed: u64) -> Plan {
         let mut random = Random::new(seed ^ 0x0070_6C61_6E00);
         let random = &mut random;
         let traffic_us = (10 + random.below(60)) * SECOND_US;
@@ -282,10 +294,6 @@ impl Plan {
         plan.add_pace(&mut Random::new(seed ^ 0x7061_6365));
         plan.change_pace(&mut Random::new(seed ^ 0x7275_6C65));
         plan.add_x400(&mut Random::new(seed ^ 0x7834_2F0B));
-        plan.add_echo(&mut Random::new(seed ^ 0x6563_686F));
-        plan.change_mire(&mut Random::new(seed ^ 0x6D69_7265));
-        plan.stumble(&mut Random::new(seed ^ 0x7374_756D));
-        plan.hang_disks(&mut Random::new(seed ^ 0x6861_6E67));
         plan.note_unasked();
         plan
     }
