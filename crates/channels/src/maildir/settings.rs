@@ -30,9 +30,9 @@ pub(crate) struct MaildirText {
     /// `{value}` for the text of an entry without such. It may name several directories, and none of
     /// them is `.` or `..`. A message for a recipient that is no longer in the table is returned
     /// (5.1.1); it waits while the table gives no answer (4.4.3), or the value can't be used (4.2.0).
-    /// The directory before the first placeholder (without one: what the Maildir is in) is made in a
-    /// directory that has something in it, and else must be there: a mount point without its disk is empty,
-    /// and mail for it waits (4.3.0). On the way from there to the Maildir no symbolic link is followed.
+    /// The directory before the first placeholder (without one: what the Maildir is in) must be
+    /// there: it is made beside the spool directory alone, for elsewhere its disk may not be mounted, and
+    /// mail for it waits (4.3.0). On the way from there to the Maildir no symbolic link is followed.
     /// Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
@@ -219,7 +219,7 @@ impl Maildir {
         self.quota_grace
     }
 
-    /// The directory that must be there, or in one that shows that its disk is.
+    /// The directory that must be there, or beside the spool.
     pub(crate) fn required_directory(&self) -> &Path {
         mta::seams::required_directory(self.template.root(), self.template.is_one_maildir())
     }

@@ -28,8 +28,8 @@ impl MailboxPlace {
         MailboxPlace { root, below, folder: None, quota_bytes: None, keeping: Arc::default() }
     }
 
-    /// The directory that must be there, or whatever it is in be seen not to be a bare mount point: the root, or where
-    /// that is the Maildir itself, what it is in.
+    /// The directory that must be there, or beside a spool: the root, or where that is the Maildir itself, what it is
+    /// in.
     #[must_use]
     pub fn required(&self) -> &Path {
         required_directory(&self.root, self.below.as_os_str().is_empty())

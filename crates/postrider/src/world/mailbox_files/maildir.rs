@@ -119,8 +119,8 @@ impl Makes {
     }
 
     /// The directory that an operator names, through links and all. Where it is missing its disk may not be mounted, and
-    /// what was written below the mount point would be hidden later: it is made only in a directory that has something
-    /// in it, as a mount point without its disk has not. Where it is a Maildir itself it is made in one that is there.
+    /// what was written below the mount point would be hidden later: it is made only in a directory that has a spool in
+    /// it, and so is there. Where it is a Maildir itself it is made in one that is there.
     fn root(
         &self,
         place: &MailboxPlace,

@@ -1,17 +1,21 @@
 //! The directory that mailboxes are in, where it is not there yet.
 
 use super::file_system::FileSystems;
+use crate::kept_secret::SPOOL_SALT;
 use mta::seams::MailboxError;
-use rustix::fs::{Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// Others than this process must find their mailboxes in it.
 const MODE: u32 = 0o711;
 
-/// Makes it.
+/// Makes it beside a spool: where that is, its disk is mounted. Nowhere else is it made, for what was written below an
+/// empty mount point would be hidden later.
 ///
 /// # Errors
 /// Its disk may not be mounted, or what the operating system says.
@@ -25,7 +29,7 @@ pub(super) fn make_root(
         Err(Errno::NOENT) => return Err(missing()),
         other => other.map_err(io::Error::from)?,
     };
-    if !has_entries(&above).map_err(io::Error::from)? {
+    if !has_a_spool(&above).map_err(io::Error::from)? {
         return Err(missing());
     }
     match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(MODE)) {
@@ -42,7 +46,7 @@ pub(super) fn make_root(
 pub(crate) fn will_be_made(root: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let above = rustix::fs::open(above(root), flags, Mode::empty());
-    above.and_then(|above| has_entries(&above)).unwrap_or(false)
+    above.and_then(|above| has_a_spool(&above)).unwrap_or(false)
 }
 
 fn above(root: &Path) -> &Path {
@@ -52,12 +56,12 @@ fn above(root: &Path) -> &Path {
     }
 }
 
-/// Whether there is anything in it: a mount point without its disk is empty.
-fn has_entries(directory: &OwnedFd) -> Result<bool, Errno> {
+fn has_a_spool(directory: &OwnedFd) -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::openat(directory, ".", flags, Mode::empty())?;
     for entry in Dir::new(opened)? {
-        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+        let within = Path::new(OsStr::from_bytes(entry?.file_name().to_bytes())).join(SPOOL_SALT);
+        if rustix::fs::statat(directory, &within, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             return Ok(true);
         }
     }

@@ -129,7 +129,7 @@ fn a_root_is_required_and_may_be_a_link() {
 }
 
 #[test]
-fn a_root_is_made_where_the_directory_above_is_no_bare_mount_point() {
+fn a_root_is_made_beside_a_spool_and_nowhere_else() {
     let place = Place::new();
     for (above, root, is_maildir) in
         [("a", "a/mail", false), ("b", "b/mail", true), ("c", "c/mail", true)]
@@ -138,10 +138,11 @@ fn a_root_is_made_where_the_directory_above_is_no_bare_mount_point() {
         // A Maildir by itself is made in a directory that is there; that one is the root, then.
         let root = if above == "c" { format!("{root}/one") } else { root.to_owned() };
         let mailbox = MailboxPlace { below: below.into(), ..MailboxPlace::at(place.path(&root)) };
-        fs::create_dir(place.path(above)).unwrap();
-        let before = place.deliver(&mailbox, "1", "x");
-        assert_eq!(before.is_ok(), above == "b", "{above}: it is empty");
+        fs::create_dir_all(place.path(above).join("other")).unwrap();
         fs::write(place.path(above).join("file"), "x").unwrap();
+        let before = place.deliver(&mailbox, "1", "x");
+        assert_eq!(before.is_ok(), above == "b", "{above}: there is no spool");
+        fs::write(place.path(above).join("other/spool-salt"), "x").unwrap();
         place.deliver(&mailbox, "2", "x").unwrap();
         let within = if is_maildir { root } else { format!("{root}/u") };
         assert!(place.new_in(&within).iter().any(|(name, _)| name == "2"), "{above}");
