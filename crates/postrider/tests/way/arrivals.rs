@@ -334,7 +334,7 @@ fn a_login_is_believed_where_users_log_in() {
              [[certificate]]\nnames = [\"relay.test\"]\nchain = \"c.pem\"\nkey = \"c.key\"\n\
              [[listener]]\nname = \"in\"\nkind = \"submission\"\naddress = \"192.0.2.250:587\"\n\
              logins = { table = \"passwords\" }\nsenders = { table = \"senders\" }\n\
-             xclient_from = [\"10.0.0.2\"]\n\
+             xclient_from = [\"10.0.0.2\", \"10.0.0.3\"]\n\
              [[table]]\nname = \"passwords\"\nscripted = { fields = [] }\n\
              [[table]]\nname = \"senders\"\nscripted = { fields = [] }\n\
              [[route]]\nmaildir = { path = \"/mail/{domain}/{local}\" }\n",
