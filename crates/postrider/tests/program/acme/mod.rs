@@ -5,7 +5,7 @@ mod pebble;
 use crate::support::client::Client;
 use crate::support::http::{get, metric};
 use crate::support::server::{CONFIG, Server, command};
-use crate::support::{Files, tool, wait_until};
+use crate::support::{Files, WAIT_MAX, tool, wait_until};
 use pebble::{Pebble, Place};
 use serde_json::json;
 use std::fs;
@@ -13,6 +13,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const CERTIFICATE: &str = "[[certificate]]\nnames = [\"mx.here.test\"]\nacme = true\n";
 const ISSUED: &str = "has issued the certificate for mx.here.test";
@@ -259,6 +261,11 @@ fn an_authority_that_is_away_is_waited_for_while_mail_comes_in() {
     assert_eq!(Client::raw(server.addresses[1]).rest(), "", "nothing in clear");
     files.wait_maildir("mail/you", 1);
     let _pebble = Pebble::start(&program, &files, &place, &[], &[]);
+    // Pauses double while the authority takes its time to start: the next try may be the better part of a minute away.
+    let (is_issued, begun) = (|line: &String| line.contains(ISSUED), Instant::now());
+    while begun.elapsed() < 3 * WAIT_MAX && !server.console().iter().any(is_issued) {
+        thread::sleep(Duration::from_millis(50));
+    }
     server.wait_console("issued", |line| line.contains(ISSUED));
     wait_until("it is in use", || offers_tls(&server));
     assert!(serial(&files, server.address()).starts_with("serial="));
