@@ -20,7 +20,8 @@ pub use stages::{
 };
 pub use tables::{DatabaseFile, LocalTable, local};
 pub use x400::{
-    association_failure, initiator_settings, is_peer, routes_to, x400_as_mail, x400_gateway,
+    GatewayTables, PASSWORD_BYTES_MAX, X400, X400Gateway, X400Mode, X400Peer, association_failure,
+    initiator_settings, is_peer, routes_to, x400_as_mail, x400_gateway,
 };
 
 use config::{Config, Schema};
@@ -41,7 +42,9 @@ pub fn schema() -> &'static Schema {
 /// The same, for whoever knows of more.
 #[must_use]
 pub fn sections() -> Schema {
-    Schema::new()
+    mta::sections()
+        .section::<X400>()
+        .section::<stages::SteeringFields>()
         .protocol::<smtp::SmtpListenerText>()
         .protocol::<smtp::SubmissionText>()
         .protocol::<x400::P1Text>()

@@ -1,8 +1,13 @@
 //! A certificate of this server.
 
-use super::acme::Ordered;
+use super::written::KeyType;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Where certificates are kept that an authority issued.
+pub(super) fn issued(first_spool: &Path) -> PathBuf {
+    first_spool.join("acme")
+}
 
 /// `[[certificate]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +23,15 @@ pub struct Certificate {
     pub ordered: Option<Ordered>,
     /// Line of the file, from 1.
     pub line: u32,
+}
+
+/// How a certificate is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ordered {
+    /// Of its key.
+    pub key_type: KeyType,
+    /// Whether the key stays the same.
+    pub reuse_key: bool,
 }
 
 impl Certificate {

@@ -156,9 +156,9 @@ impl Config {
         {
             return Decision::Postmaster { route: self.postmaster.route };
         }
-        // So does the domain of rewritten senders, whose mail comes here (RFC 5321 §4.5.1).
-        let is_of_srs = self.srs.as_ref().is_some_and(|srs| srs.domain == rcpt.domain());
-        if is_of_srs && rcpt.local().eq_ignore_ascii_case("postmaster") {
+        // So is a domain that a section makes ours, whose mail comes here (RFC 5321 §4.5.1).
+        let is_own = self.own_domains.contains(&rcpt.domain());
+        if is_own && rcpt.local().eq_ignore_ascii_case("postmaster") {
             return Decision::Postmaster { route: self.postmaster.route };
         }
         if rcpt.local().eq_ignore_ascii_case("postmaster")

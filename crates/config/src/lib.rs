@@ -2,12 +2,11 @@
 //!
 //! [`Schema::parse`] reads a file, [`Schema::embedded`] is the safe default. A kind of channel owns
 //! its keys: it describes, reads and explains them ([`ChannelSection`], [`Settings`]), and is one
-//! line where the schema is put together.
+//! line where the schema is put together. So does whoever owns a section ([`Section`]).
 //!
 //! What the message's way asks of it: [`Config::decide`] (may this client send to this
 //! recipient?) at RCPT; [`Config::route_of`] (where does it go?) whenever a recipient falls due.
 
-mod acme;
 mod certificate;
 mod channel;
 mod decision;
@@ -19,6 +18,8 @@ mod host;
 mod json_schema;
 mod listener;
 mod next_hop;
+mod or_routes;
+mod owned;
 mod parse;
 mod problem;
 mod protocol;
@@ -30,22 +31,20 @@ mod resolver;
 mod route;
 mod schema;
 mod secret_file;
+mod section;
 mod settings;
 mod shape;
 pub mod shaping;
 mod source;
 mod stage;
-mod steering;
 mod table;
 mod table_section;
 mod tenant;
 mod warmup;
 mod web_place;
 pub mod written;
-mod x400;
 
-pub use acme::{Acme, ExternalAccount, Ordered};
-pub use certificate::{Certificate, NamePattern};
+pub use certificate::{Certificate, NamePattern, Ordered};
 pub use channel::{
     ChannelSection, Destination, EightBit, KindsOfMail, Limits, Settings, SharedLimits, TlsSources,
     Values,
@@ -58,20 +57,20 @@ pub use host::{Host, HostPort};
 pub use ipnet::IpNet;
 pub use listener::{CertificateIdentity, ClientCertificates, Listener};
 pub use next_hop::{host_set, host_text, next_hop};
+pub use or_routes::OrRoutes;
 pub use problem::{ConfigErrors, Problem};
 pub use protocol::{ProtocolSection, ProtocolSettings};
 pub use reader::Reader;
 pub use route::{DomainPattern, Route, RouteTable};
 pub use schema::Schema;
 pub use secret_file::{SecretFile, SecretSource, TokenSource};
+pub use section::{KeyTable, Rest, Section};
 pub use settings::{
-    Admin, CONTROL_PATH_BYTES_MAX, DmarcReports, Dns, Events, Log, Postmaster,
-    REPORT_GIVE_UP_AFTER, ReportRetry, ReportTo, Reports, Retry, Secret, SpoolSection, Srs, Tls,
-    TlsReports,
+    Admin, CONTROL_PATH_BYTES_MAX, Dns, Log, Postmaster, REPORT_GIVE_UP_AFTER, ReportRetry,
+    ReportTo, Reports, Retry, Secret, SpoolSection, Tls,
 };
 pub use source::{Pool, Proxy, ProxyKind, Source};
 pub use stage::{StageEntry, StageSection, StageSettings};
-pub use steering::{Steering, SteeringKey};
 pub use table::{
     Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
 };
@@ -80,16 +79,12 @@ pub use tenant::{NotYours, OTHER_TENANTS, TENANT_NAME_MAX, Tenancy, Tenant, Tena
 pub use warmup::{WARMUP_DAYS_MAX, Warmup};
 pub use web_place::WebPlace;
 pub use written::{
-    AcmeChallenge, Durability, KeyType, ListenerTls, LogLevel, Returns, TableRefText, TenantText,
-    Unsigned,
-};
-pub use x400::{
-    GatewayTables, MTA_NAME_BYTES_MAX, OrRoutes, PASSWORD_BYTES_MAX, SELECTOR_BYTES_MAX,
-    SESSION_SELECTOR_BYTES_MAX, X400, X400Gateway, X400Mode, X400Peer,
+    Durability, KeyType, ListenerTls, LogLevel, Returns, TableRefText, TenantText, Unsigned,
 };
 
 use document::Document;
 use mail::{Domain, Mailbox};
+use owned::Owned;
 use shaping::{Paced, Providers, Shaping, ShapingFile, ShapingSource};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -115,8 +110,6 @@ pub struct Config {
     pub spool: SpoolSection,
     /// Those of this server; the first is for clients that ask for none.
     pub certificates: Vec<Certificate>,
-    /// Where those come from that are ordered; `None`: there are none.
-    pub acme: Option<Acme>,
     /// Where mail comes in, at least one.
     pub listeners: Vec<Arc<Listener>>,
     /// Where mail goes, in the order of the file, and last, if it is needed, the built-in one
@@ -128,34 +121,18 @@ pub struct Config {
     pub reports: Arc<Reports>,
     /// When mail without a sender is tried again.
     pub report_retry: ReportRetry,
-    /// Senders of what is sent on for others; `None`: they stay as they are.
-    pub srs: Option<Srs>,
-    /// What owners of domains are told of mail in their name; `None`: nothing.
-    pub dmarc_reports: Option<DmarcReports>,
-    /// What owners of domains are told of TLS to their hosts; `None`: nothing.
-    pub tls_reports: Option<TlsReports>,
-    /// Rules of what peers' refusals mean, which go before our own.
-    pub class_files: Vec<PathBuf>,
-    /// How clients say how a message is to be sent.
-    pub steering: Steering,
     /// TLS of clients, on all listeners together.
     pub tls: Tls,
     /// How names are resolved.
     pub dns: Dns,
     /// The administration interface.
     pub admin: Admin,
-    /// `None`: off.
-    pub events: Option<Events>,
-    /// Fields of messages' headers that stand in events, each once.
-    pub event_headers: Arc<[Arc<str>]>,
     /// The console log.
     pub log: Log,
     /// What is done with mail before it is durable, in the order of the file.
     pub stages: Vec<StageEntry>,
     /// Lookup tables, in the order of the file.
     pub tables: Vec<Arc<TableEntry>>,
-    /// Who we are among MTAs of X.400; `None`: it is not spoken.
-    pub x400: Option<Arc<X400>>,
     /// From where mail is sent, in the order of the file.
     pub sources: Vec<Arc<Source>>,
     /// What routes spread their mail over, in the order of the file.
@@ -171,10 +148,36 @@ pub struct Config {
     pub warnings: Vec<Problem>,
     table: RouteTable,
     or_routes: OrRoutes,
+    sections: Owned,
+    /// Domains that are ours by a section, though no route names them.
+    own_domains: Vec<Domain>,
     document: Arc<Document>,
 }
 
 impl Config {
+    /// What became of a section; `None`: there is nothing to do by it.
+    #[must_use]
+    pub fn of<S: Section>(&self) -> Option<&S::Value> {
+        self.sections.get::<S, S::Value>()
+    }
+
+    /// Puts another value in the place of what became of a section.
+    pub fn set<S: Section>(&mut self, value: S::Value) {
+        self.sections.put::<S, S::Value>(value);
+    }
+
+    /// The mistake that what a section names can't be used: by this key.
+    #[must_use]
+    pub fn unusable<S: Section>(&self, key: &str, why: String) -> ConfigErrors {
+        self.mistake(&format!("{}.{key}", S::KEY), why)
+    }
+
+    fn mistake(&self, path: &str, why: String) -> ConfigErrors {
+        let problem = self.document.problem(path, true, why, "");
+        let (file, text) = (self.document.file().clone(), self.document.text().clone());
+        ConfigErrors::new(file, text, vec![problem])
+    }
+
     /// The pool of this name.
     #[must_use]
     pub fn pool_named(&self, name: &str) -> Option<&Arc<Pool>> {
@@ -206,17 +209,7 @@ impl Config {
     /// The mistake that one of [`Config::shaping_sources`] can't be read.
     #[must_use]
     pub fn shaping_unread(&self, index: usize, why: String) -> ConfigErrors {
-        let problem = self.document.problem(&format!("shaping[{index}]"), true, why, "");
-        let (file, text) = (self.document.file().clone(), self.document.text().clone());
-        ConfigErrors::new(file, text, vec![problem])
-    }
-
-    /// The mistake that a file of the gateway of `[x400]` can't be used: the one that this key names.
-    #[must_use]
-    pub fn gateway_unread(&self, key: &str, why: String) -> ConfigErrors {
-        let problem = self.document.problem(&format!("x400.gateway.{key}"), true, why, "");
-        let (file, text) = (self.document.file().clone(), self.document.text().clone());
-        ConfigErrors::new(file, text, vec![problem])
+        self.mistake(&format!("shaping[{index}]"), why)
     }
 
     /// Who knows providers, when somebody asks: the shaping files in force, or, where there are none, what is
@@ -357,13 +350,13 @@ impl Config {
         }
         by_name
             && (domain.eq_ignore_ascii_case(self.hostname.as_str()) && !self.takes_own_name()
-                || self.is_only_of_srs(recipient))
+                || self.is_own_by_section(recipient))
     }
 
-    /// Whether an address is in the domain of rewritten senders, and no route takes that.
-    fn is_only_of_srs(&self, recipient: &Mailbox) -> bool {
+    /// Whether an address is in a domain that a section makes ours, and no route takes that.
+    fn is_own_by_section(&self, recipient: &Mailbox) -> bool {
         let domain = recipient.domain();
-        self.srs.as_ref().is_some_and(|srs| srs.domain == domain) && !self.takes(&domain)
+        self.own_domains.contains(&domain) && !self.takes(&domain)
     }
 
     /// Whether a route takes mail for our own name: one that names it, or a local one that takes

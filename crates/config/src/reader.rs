@@ -1,20 +1,23 @@
 //! What a section's owner reads it with: it collects mistakes and names their places.
 
+use super::certificate::issued;
 use super::quantity::{DurationText, Period, SizeText};
 use super::resolver::Resolver;
 use super::table::TableEntry;
 use super::tenant::OTHER_TENANTS;
-use super::x400::{X400, X400Peer};
 use ipnet::IpNet;
-use mail::Wall;
-use std::path::PathBuf;
+use mail::{AddressError, Domain, Mailbox, OrAddress, Wall};
+use serde::Deserializer;
+use serde::de::DeserializeOwned;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Reads one table of the file.
 #[derive(Debug)]
 pub struct Reader<'a, 'd> {
-    resolver: &'a mut Resolver<'d>,
+    pub(super) resolver: &'a mut Resolver<'d>,
     /// The path of the table: `route[0].smtp`.
     at: String,
     /// The table that its route's recipients are in.
@@ -38,9 +41,75 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.recipients.as_ref()
     }
 
-    /// The path of a key; of the table itself for an empty one.
+    /// The path of a key; of the table itself for an empty one, of an entry of the list for `[2]`.
     fn path(&self, key: &str) -> String {
-        if key.is_empty() { self.at.clone() } else { format!("{}.{key}", self.at) }
+        match key {
+            "" => self.at.clone(),
+            entry if entry.starts_with('[') => format!("{}{entry}", self.at),
+            _ => format!("{}.{key}", self.at),
+        }
+    }
+
+    /// A value whose shape is right, as its owner's type.
+    pub(super) fn text<'v, T: DeserializeOwned>(
+        &mut self,
+        value: impl Deserializer<'v, Error = toml::de::Error>,
+    ) -> Option<T> {
+        match T::deserialize(value) {
+            Ok(text) => Some(text),
+            // What a schema cannot say.
+            Err(error) => {
+                self.error("", error.message(), "");
+                None
+            }
+        }
+    }
+
+    /// For a table in this one.
+    pub fn table_at(&mut self, key: &str) -> Reader<'_, 'd> {
+        let at = self.path(key);
+        Reader::new(self.resolver, at)
+    }
+
+    /// For a table elsewhere in the file, by its path there: `route[0]`.
+    pub fn elsewhere(&mut self, path: &str) -> Reader<'_, 'd> {
+        Reader::new(self.resolver, path.to_owned())
+    }
+
+    /// Whether the file has `key`; for an empty one, the table itself.
+    #[must_use]
+    pub fn is_written(&self, key: &str) -> bool {
+        self.resolver.document.line(&self.path(key)).is_some()
+    }
+
+    /// The line of `key`, from 1; 0 where the file does not have it.
+    #[must_use]
+    pub fn line(&self, key: &str) -> u32 {
+        self.resolver.document.line(&self.path(key)).unwrap_or(0)
+    }
+
+    /// The name that this server goes by.
+    #[must_use]
+    pub fn hostname(&self) -> &Domain {
+        &self.resolver.server.hostname
+    }
+
+    /// The first directory of the spool, in which all sorts of files are kept.
+    #[must_use]
+    pub fn first_spool(&self) -> &Path {
+        &self.resolver.server.first_spool
+    }
+
+    /// Where certificates are kept that an authority issued.
+    #[must_use]
+    pub fn issued_certificates(&self) -> PathBuf {
+        issued(self.first_spool())
+    }
+
+    /// Number of the first certificate that is ordered.
+    #[must_use]
+    pub fn first_ordered(&self) -> Option<usize> {
+        self.resolver.server.first_ordered
     }
 
     /// The value of `key` (`hosts`, `hosts[2]`, empty for the table) is wrong; `help` says how it
@@ -111,26 +180,30 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.resolver.table_named(&self.path(key), name)
     }
 
-    /// The peer of X.400 whose name is the value of `key`, and who we are to it. `None`: there is none to send to,
-    /// which is a mistake.
-    pub fn x400_peer(&mut self, key: &str, name: &str) -> Option<(Arc<X400>, Arc<X400Peer>)> {
-        self.resolver.x400_peer(&self.path(key), name)
+    /// An O/R address, read by `parse`.
+    pub fn or_address(
+        &mut self,
+        key: &str,
+        text: &str,
+        parse: fn(&str) -> Result<OrAddress, AddressError>,
+    ) -> Option<OrAddress> {
+        self.resolver.or_address(&self.path(key), text, parse)
     }
 
-    /// Who we are among MTAs of X.400. `None`: the file does not say, which is a mistake.
-    pub fn x400(&mut self) -> Option<Arc<X400>> {
-        let x400 = self.resolver.x400.clone();
-        if x400.is_none() {
-            let help =
-                "add [x400] with `mta` and `domain`, and a [[x400.peer]] for each that may bind";
-            self.error("kind", "a listener for X.400 without a section [x400]", help);
-        }
-        x400
+    /// Networks.
+    pub fn networks(&mut self, key: &str, written: &[String]) -> Vec<IpNet> {
+        self.resolver.networks_of(&self.path(key), written)
     }
 
-    /// A transport selector of X.400: text, or octets in hexadecimal behind `hex:`.
-    pub fn t_selector(&mut self, key: &str, text: &str) -> Box<[u8]> {
-        self.resolver.t_selector(&self.path(key), text)
+    /// The value of `name` in a list of tables names one: whatever has the same name `before` it is a mistake.
+    pub fn check_name<'n>(
+        &mut self,
+        what: &str,
+        name: &str,
+        len_max: usize,
+        before: impl Iterator<Item = (&'n str, u32)>,
+    ) {
+        self.resolver.name_of(&self.at, what, name, len_max, before);
     }
 
     /// A duration.
@@ -189,6 +262,22 @@ impl<'a, 'd> Reader<'a, 'd> {
             self.error(key, format!("\"{text}\" is no moment"), help);
         }
         moment
+    }
+
+    /// An address and port.
+    pub fn socket_address(&mut self, key: &str, text: &str) -> Option<SocketAddr> {
+        self.resolver.socket_address(&self.path(key), text)
+    }
+
+    /// A mail address with its domain.
+    pub fn mailbox(&mut self, key: &str, text: &str) -> Option<Mailbox> {
+        let problem = match Mailbox::parse(text, false) {
+            Ok(address) if !address.domain_str().is_empty() => return Some(address),
+            Ok(_) => "the domain is missing".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.error(key, format!("\"{text}\" is not an address"), &problem);
+        None
     }
 
     /// The path of a file.

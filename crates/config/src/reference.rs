@@ -4,6 +4,7 @@
 use super::Schema;
 use super::json_schema;
 use super::schema::{ChannelKind, StageKind, TableKind};
+use super::section::SectionKind;
 use super::written::FileText;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
@@ -31,8 +32,18 @@ pub(super) fn json(sections: &Schema) -> Value {
         .iter()
         .map(|kind| (kind, (kind.define)(&mut generator).to_value()))
         .collect();
+    let mut owned: Vec<(&SectionKind, Value)> = Vec::new();
+    for kind in sections.sections() {
+        let mut property = (kind.define)(&mut generator);
+        property.insert("description".to_owned(), kind.summary.into());
+        property.insert("default".to_owned(), (kind.default)());
+        owned.push((kind, property.to_value()));
+    }
     let mut schema = generator.into_root_schema_for::<FileText>().to_value();
     schema["additionalProperties"] = false.into();
+    for (kind, property) in owned {
+        schema["properties"][kind.key] = property;
+    }
     for (kind, item) in stages {
         schema["$defs"][&kind.definition]["additionalProperties"] = false.into();
         schema["properties"][kind.key] = serde_json::json!({
@@ -109,6 +120,11 @@ pub(super) fn markdown(sections: &Schema) -> String {
     page.keys("", schema);
     for (heading, example, definition) in SECTIONS {
         page.section(heading, example, definition);
+        for kind in sections.sections().iter().filter(|kind| kind.behind == heading) {
+            for table in (kind.page)() {
+                page.section(table.heading, &table.opened, &table.definition);
+            }
+        }
         if heading == "route" {
             for kind in sections.channels() {
                 page.section(&format!("route: {}", kind.key), kind.example, &kind.definition);
@@ -148,7 +164,7 @@ These keys stand before the first section.
 ";
 
 /// Heading, how the section is opened, and the definition that describes it.
-const SECTIONS: [(&str, &str, &str); 27] = [
+const SECTIONS: [(&str, &str, &str); 18] = [
     ("spool", "[spool]", "SpoolText"),
     ("certificate", "[[certificate]]", "CertificateText"),
     ("listener", "[[listener]]", "ListenerText"),
@@ -160,21 +176,12 @@ const SECTIONS: [(&str, &str, &str); 27] = [
     ("pool", "[[pool]]", "PoolText"),
     ("pool: sources", "[[pool]]\nsources = [{ … }]", "PoolSourceText"),
     ("tenant", "[[tenant]]", "TenantText"),
-    ("x400", "[x400]", "X400Text"),
-    ("x400: gateway", "[x400]\ngateway = { … }", "X400GatewayText"),
-    ("x400.peer", "[[x400.peer]]", "X400PeerText"),
     ("retry", "[retry]", "RetryText"),
     ("reports", "[reports]", "ReportsText"),
     ("reports: retry", "[reports]\nretry = { … }", "ReportRetryText"),
     ("tls", "[tls]", "TlsText"),
     ("dns", "[dns]", "DnsText"),
-    ("srs", "[srs]", "SrsText"),
-    ("steering", "[steering]", "SteeringText"),
-    ("dmarc_reports", "[dmarc_reports]", "DmarcReportsText"),
-    ("tls_reports", "[tls_reports]", "TlsReportsText"),
-    ("classes", "[classes]", "ClassesText"),
     ("admin", "[admin]", "AdminText"),
-    ("events", "[events]", "EventsTable"),
     ("log", "[log]", "LogText"),
 ];
 

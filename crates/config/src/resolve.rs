@@ -1,46 +1,39 @@
 //! From what is written to what is used: every value read, every mistake collected.
 
-mod acme;
 mod certificate;
 mod client_certificates;
-mod domain_reports;
-mod event_headers;
 mod listener;
+mod or_addresses;
 mod reports;
 mod route;
 mod shaping;
 mod source;
-mod srs;
-mod steering;
 mod table;
 mod tenant;
-mod x400;
 
 use super::channel::Destination;
 use super::document::Document;
+use super::owned::Owned;
 use super::problem::{ConfigErrors, Problem};
 use super::reader::Reader;
-use super::resolver::Resolver;
+use super::resolver::{Resolver, Server};
+use super::section::Rest;
 use super::settings::{
-    Admin, CONTROL_PATH_BYTES_MAX, DmarcReports, Dns, Events, Log, Postmaster, ReportRetry,
-    Reports, Retry, SpoolSection, Srs, Tls, TlsReports,
+    Admin, CONTROL_PATH_BYTES_MAX, Dns, Log, Postmaster, ReportRetry, Reports, Retry, SpoolSection,
+    Tls,
 };
 use super::shape::Shape;
 use super::shaping::ShapingSource;
 use super::source::{Pool, Source};
 use super::stage::StageEntry;
-use super::steering::Steering;
 use super::table::TableEntry;
 use super::tenant::Tenants;
-use super::written::{
-    AdminText, DnsText, EventsTable, EventsText, EventsWord, FileText, RetryText, SpoolText,
-};
+use super::written::{AdminText, DnsText, FileText, RetryText, SpoolText};
 use super::{Config, OWN_MAILBOX_BYTES_MAX, POSTMASTER_ROUTE, Route, RouteTable, Schema};
 use mail::{Domain, Mailbox};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 const DEFAULT_SPOOL: &str = "/var/spool/postrider";
 
@@ -66,7 +59,8 @@ pub(super) fn read(
         foreign_listeners: Vec::new(),
         tenant_names: Vec::new(),
         tables: Vec::new(),
-        x400: None,
+        server: Server::new(machine.clone()),
+        sections: Owned::default(),
     };
     let parts = resolver.file(schema, &written, machine);
     let mut problems = resolver.problems;
@@ -87,27 +81,20 @@ struct Parts {
     shards: Option<u16>,
     spool: SpoolSection,
     certificates: Vec<super::Certificate>,
-    acme: Option<super::Acme>,
     listeners: Vec<super::Listener>,
     routes: Vec<Route>,
     table: RouteTable,
     retry: Retry,
     reports: Arc<Reports>,
     report_retry: ReportRetry,
-    srs: Option<Srs>,
-    dmarc_reports: Option<DmarcReports>,
-    tls_reports: Option<TlsReports>,
-    class_files: Vec<PathBuf>,
-    steering: Steering,
     tls: Tls,
     dns: Dns,
     admin: Admin,
-    events: Option<Events>,
-    event_headers: Arc<[Arc<str>]>,
     log: Log,
     stages: Vec<StageEntry>,
+    sections: Owned,
+    own_domains: Vec<Domain>,
     tables: Vec<Arc<TableEntry>>,
-    x400: Option<Arc<super::X400>>,
     or_routes: super::OrRoutes,
     shaping_sources: Vec<ShapingSource>,
     sources: Vec<Arc<Source>>,
@@ -124,26 +111,19 @@ impl Parts {
             shards: self.shards,
             spool: self.spool,
             certificates: self.certificates,
-            acme: self.acme,
             listeners: self.listeners.into_iter().map(Arc::new).collect(),
             routes: self.routes.into_iter().map(Arc::new).collect(),
             retry: self.retry,
             reports: self.reports,
             report_retry: self.report_retry,
-            srs: self.srs,
-            dmarc_reports: self.dmarc_reports,
-            tls_reports: self.tls_reports,
-            class_files: self.class_files,
-            steering: self.steering,
             tls: self.tls,
             dns: self.dns,
             admin: self.admin,
-            events: self.events,
-            event_headers: self.event_headers,
             log: self.log,
             stages: self.stages,
+            sections: self.sections,
+            own_domains: self.own_domains,
             tables: self.tables,
-            x400: self.x400,
             or_routes: self.or_routes,
             shaping_sources: self.shaping_sources,
             sources: self.sources,
@@ -172,11 +152,12 @@ impl Resolver<'_> {
         let hostname = self.hostname(written.hostname.as_deref(), machine);
         let spool = self.spool(&written.spool);
         let retry = self.retry("retry", &written.retry);
-        let store = acme::store(&first_spool(&spool));
-        let certificates = self.certificates(&written.certificate, &store);
-        let acme = self.acme(&written.acme, &written.certificate, store);
+        let certificates = self.certificates(&written.certificate, &first_spool(&spool));
         self.tables = self.tables(schema, &written.table);
-        self.x400 = self.x400(&written.x400);
+        self.server.hostname = hostname.clone();
+        self.server.first_spool = first_spool(&spool);
+        self.server.first_ordered = written.certificate.iter().position(|one| one.acme);
+        self.sections(schema, &written.others);
         let listeners = self.listeners(schema, &written.listener, !written.certificate.is_empty());
         let reports = Arc::new(self.reports("reports", &written.reports));
         let sources = self.sources(&written.source);
@@ -190,24 +171,17 @@ impl Resolver<'_> {
         self.asked_routes(&written.table, &routes);
         let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
         self.advise(written, &listeners, &routes);
-        self.advise_gateway(&table);
+        self.review(schema, &Rest { listeners: &listeners, routes: &routes });
         Some(Parts {
             shards: written.shards,
-            srs: self.srs(&written.srs),
-            dmarc_reports: self.dmarc_reports(&written.dmarc_reports, &hostname),
-            tls_reports: self.tls_reports(&written.tls_reports, &hostname),
-            class_files: self.class_files(&written.classes.files),
-            steering: self.steering(&written.steering, &listeners),
             tls: Tls {
                 handshakes_max: written.tls.max_handshakes,
                 expiry_warning: self.duration("tls.expiry_warning", &written.tls.expiry_warning),
             },
             dns: self.dns(&written.dns),
             admin: self.admin(&written.admin, &spool),
-            events: self.events(&written.events, &spool),
-            event_headers: self.event_headers(&written.events),
             log: Log { level: written.log.level },
-            stages: self.stages(schema, &written.stages),
+            stages: self.stages(schema, &written.others),
             shaping_sources: self.shaping(&written.shaping),
             sources,
             pools,
@@ -217,17 +191,39 @@ impl Resolver<'_> {
             proxy_addresses: self.proxy_addresses(&written.proxy_addresses),
             spool,
             certificates,
-            acme,
             listeners,
             routes,
+            own_domains: self.own_domains(schema),
+            sections: std::mem::take(&mut self.sections),
             table,
             tables: std::mem::take(&mut self.tables),
-            x400: self.x400.take(),
             or_routes,
             retry,
             reports,
             report_retry: self.report_retry(written.reports.retry.as_ref()),
         })
+    }
+
+    /// Reads the sections that others own.
+    fn sections(&mut self, schema: &Schema, written: &toml::Table) {
+        for kind in schema.sections() {
+            let value = written.get(kind.key).cloned();
+            (kind.read)(value, &mut Reader::new(self, kind.key.to_owned()));
+        }
+    }
+
+    /// Has owners of sections look at the rest of the file.
+    fn review(&mut self, schema: &Schema, rest: &Rest<'_>) {
+        let sections = self.sections.clone();
+        for kind in schema.sections() {
+            (kind.review)(&sections, rest, &mut Reader::new(self, kind.key.to_owned()));
+        }
+    }
+
+    /// Domains that sections make ours.
+    fn own_domains(&self, schema: &Schema) -> Vec<Domain> {
+        let kinds = schema.sections().iter();
+        kinds.filter_map(|kind| (kind.own_domain)(&self.sections)).cloned().collect()
     }
 
     /// The stages, in the order of the file.
@@ -270,17 +266,6 @@ impl Resolver<'_> {
         }
     }
 
-    /// Answers to what a gateway sends go to its domain.
-    fn advise_gateway(&mut self, table: &super::RouteTable) {
-        let gateway = self.x400.as_ref().and_then(|x400| x400.gateway.as_ref());
-        let Some(domain) = gateway.map(|gateway| gateway.domain.clone()) else { return };
-        if table.named(&domain).is_none() && table.catch_all().is_none() {
-            let message = format!("no route takes {domain}");
-            let help = "answers to what comes from X.400 are refused: add a route with this domain to a peer";
-            self.warn("x400.gateway.domain", message, help);
-        }
-    }
-
     fn hostname(&mut self, written: Option<&str>, machine: Domain) -> Domain {
         let Some(text) = written else { return machine };
         match Domain::parse(text) {
@@ -311,19 +296,6 @@ impl Resolver<'_> {
             }
         }
         addresses
-    }
-
-    fn class_files(&mut self, written: &[String]) -> Vec<PathBuf> {
-        let mut paths = Vec::with_capacity(written.len());
-        for (index, text) in written.iter().enumerate() {
-            let at = format!("classes.files[{index}]");
-            let path = self.file_path(&at, text);
-            if paths.contains(&path) {
-                self.error(&at, format!("\"{text}\" is listed twice"), "");
-            }
-            paths.push(path);
-        }
-        paths
     }
 
     fn spool(&mut self, written: &SpoolText) -> SpoolSection {
@@ -461,37 +433,6 @@ impl Resolver<'_> {
             self.error(key, message, &help);
         }
         Admin { address, control }
-    }
-
-    fn events(&mut self, written: &EventsText, spool: &SpoolSection) -> Option<Events> {
-        let default;
-        let table = match written {
-            EventsText::Word(EventsWord::Off) => return None,
-            EventsText::Word(EventsWord::On) => {
-                default = EventsTable::default();
-                &default
-            }
-            EventsText::Table(table) => table,
-        };
-        let path = match &table.path {
-            Some(text) => self.file_path("events.path", text),
-            None => first_spool(spool).join("events.jsonl"),
-        };
-        let rotate_bytes = self.size("events.rotate_bytes", &table.rotate_bytes);
-        if rotate_bytes > 0 && rotate_bytes < 4_096 {
-            self.error("events.rotate_bytes", "less than 4096 bytes", "");
-        }
-        let rotate_after = self.duration("events.rotate_after", &table.rotate_after);
-        if !rotate_after.is_zero() && rotate_after < Duration::from_secs(1) {
-            self.error("events.rotate_after", "less than a second", "");
-        }
-        Some(Events {
-            path,
-            rotate_bytes: (rotate_bytes > 0).then_some(rotate_bytes),
-            rotate_after: (!rotate_after.is_zero()).then_some(rotate_after),
-            keep_files: (table.keep_files > 0).then_some(table.keep_files),
-            waiting_max: table.waiting_max,
-        })
     }
 
     /// Finds the route for the postmaster, or adds one that keeps the mail here.

@@ -1,10 +1,11 @@
 //! Reads values that are written, and collects the mistakes in them with their places.
 
 use super::document::Document;
+use super::owned::Owned;
 use super::problem::Problem;
 use super::quantity::{self, DurationText, SizeText};
 use super::table::TableEntry;
-use super::x400::X400;
+use mail::Domain;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,8 +27,25 @@ pub(super) struct Resolver<'a> {
     pub(super) tenant_names: Vec<Arc<str>>,
     /// All tables without a mistake, as soon as they are read.
     pub(super) tables: Vec<Arc<TableEntry>>,
-    /// Peers of X.400, as soon as they are read.
-    pub(super) x400: Option<Arc<X400>>,
+    pub(super) server: Server,
+    /// What became of the sections that others own, as soon as they are read.
+    pub(super) sections: Owned,
+}
+
+/// What those who read a section may know of the rest of the file.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) hostname: Domain,
+    pub(super) first_spool: PathBuf,
+    /// Number of the first certificate that is ordered.
+    pub(super) first_ordered: Option<usize>,
+}
+
+impl Server {
+    /// Of which no more is known than its name.
+    pub(super) fn new(hostname: Domain) -> Server {
+        Server { hostname, first_spool: PathBuf::new(), first_ordered: None }
+    }
 }
 
 impl Resolver<'_> {

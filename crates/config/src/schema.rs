@@ -3,12 +3,12 @@
 use super::channel::{ChannelSection, Settings};
 use super::protocol::{ProtocolSection, ProtocolSettings};
 use super::reader::Reader;
+use super::section::{Section, SectionKind};
 use super::shape::Elsewhere;
 use super::stage::{StageSection, StageSettings};
 use super::table::TableSettings;
 use super::table_section::TableSection;
 use schemars::{JsonSchema, SchemaGenerator};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 
@@ -18,6 +18,7 @@ pub struct Schema {
     /// Those that a listener may speak.
     protocols: Vec<ProtocolKind>,
     channels: Vec<ChannelKind>,
+    sections: Vec<SectionKind>,
     stages: Vec<StageKind>,
     tables: Vec<TableKind>,
     /// Kinds of tables that this build does not have, with the feature that would bring them.
@@ -85,7 +86,7 @@ fn read_table<S: TableSection>(
     table: toml::Table,
     reader: &mut Reader<'_, '_>,
 ) -> Option<Arc<dyn TableSettings>> {
-    S::read(deserialize(table, reader)?, reader)
+    S::read(reader.text(table)?, reader)
 }
 
 type ReadProtocol = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn ProtocolSettings>>;
@@ -95,7 +96,7 @@ fn read_protocol<S: ProtocolSection>(
     table: toml::Table,
     reader: &mut Reader<'_, '_>,
 ) -> Option<Arc<dyn ProtocolSettings>> {
-    S::read(deserialize(table, reader)?, reader)
+    S::read(reader.text(table)?, reader)
 }
 
 fn protocol_has_key<S: ProtocolSection>(key: &str) -> bool {
@@ -111,19 +112,7 @@ fn read_stage<S: StageSection>(
     table: toml::Table,
     reader: &mut Reader<'_, '_>,
 ) -> Option<Arc<dyn StageSettings>> {
-    S::read(deserialize(table, reader)?, reader)
-}
-
-/// A table whose shape is right, as its owner's type.
-fn deserialize<T: DeserializeOwned>(table: toml::Table, reader: &mut Reader<'_, '_>) -> Option<T> {
-    match T::deserialize(table) {
-        Ok(text) => Some(text),
-        // What a schema cannot say.
-        Err(error) => {
-            reader.error("", error.message(), "");
-            None
-        }
-    }
+    S::read(reader.text(table)?, reader)
 }
 
 type Read = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>>;
@@ -135,7 +124,7 @@ fn read<S: ChannelSection>(
 ) -> Option<Arc<dyn Settings>> {
     let mut table: toml::Table = S::DEFAULTS.parse().unwrap_or_default();
     table.extend(written);
-    S::read(deserialize(table, reader)?, reader)
+    S::read(reader.text(table)?, reader)
 }
 
 impl Schema {
@@ -155,6 +144,13 @@ impl Schema {
             read: read_protocol::<S>,
             has_key: protocol_has_key::<S>,
         });
+        self
+    }
+
+    /// Adds a section.
+    #[must_use]
+    pub fn section<S: Section>(mut self) -> Schema {
+        self.sections.push(SectionKind::of::<S>());
         self
     }
 
@@ -214,6 +210,10 @@ impl Schema {
 
     pub(super) fn tables(&self) -> &[TableKind] {
         &self.tables
+    }
+
+    pub(super) fn sections(&self) -> &[SectionKind] {
+        &self.sections
     }
 
     pub(super) fn protocols(&self) -> &[ProtocolKind] {

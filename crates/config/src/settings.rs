@@ -1,7 +1,7 @@
 //! What the program works with: the file's values, resolved and immutable.
 
 use super::written::{Durability, LogLevel, Returns};
-use mail::{Domain, Mailbox};
+use mail::Mailbox;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -146,44 +146,6 @@ pub struct Dns {
 /// socket is made beside its place, with `.new` after its name.
 pub const CONTROL_PATH_BYTES_MAX: usize = 103;
 
-/// `[srs]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Srs {
-    /// Of rewritten senders.
-    pub domain: Domain,
-    /// What has the secrets.
-    pub secret_file: PathBuf,
-    /// Those: put here by who reads files, before the configuration is used. Without any, senders stay as
-    /// they are.
-    pub secrets: Vec<Secret>,
-}
-
-/// `[dmarc_reports]`, when they are on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DmarcReports {
-    /// Whom they come from.
-    pub from: Mailbox,
-    /// Who reports.
-    pub organization_name: Box<str>,
-    /// How that can be asked.
-    pub contact: Option<Box<str>>,
-    /// From this hour on (UTC) those of the day before are sent.
-    pub hour: u8,
-}
-
-/// `[tls_reports]`, when they are on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsReports {
-    /// Whom they come from.
-    pub from: Mailbox,
-    /// Who reports.
-    pub organization_name: Box<str>,
-    /// Who can be asked.
-    pub contact: Mailbox,
-    /// They are sent within so long after midnight (UTC).
-    pub spread: Duration,
-}
-
 /// What nobody is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub Box<[u8]>);
@@ -201,21 +163,6 @@ pub struct Admin {
     pub address: Option<SocketAddr>,
     /// The control socket.
     pub control: PathBuf,
-}
-
-/// `events`, when they are on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Events {
-    /// The file.
-    pub path: PathBuf,
-    /// `None`: by age only.
-    pub rotate_bytes: Option<u64>,
-    /// `None`: by size only.
-    pub rotate_after: Option<Duration>,
-    /// Rotated files kept; `None`: all.
-    pub keep_files: Option<u32>,
-    /// Events waiting to be written.
-    pub waiting_max: u32,
 }
 
 /// `[log]`.

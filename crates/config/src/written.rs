@@ -4,29 +4,21 @@
 //! keys and wrong types are generated from these structs and their doc comments; the defaults
 //! stand in the `Default` implementations, as text, and are read like anything in a file.
 
-mod acme;
 mod certificate;
-mod classes;
 mod listener;
 mod reports;
 mod route;
 mod source;
-mod steering;
 mod table;
 mod tenant;
-mod x400;
 
-pub use acme::{AcmeChallenge, AcmeText, ExternalAccountText, KeyType};
-pub use certificate::CertificateText;
-pub use classes::ClassesText;
+pub use certificate::{CertificateText, KeyType};
 pub use listener::{CertificateIdentityText, ClientCertificatesText, ListenerText, ListenerTls};
 pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
 pub use route::{DomainsText, RetryOverrideText, RouteText};
 pub use source::{PoolSourceText, PoolText, SourceText, WarmupText};
-pub use steering::SteeringText;
 pub use table::{Rewrite, TableCacheText, TableRefText, TableText};
 pub use tenant::{TenantText, Unsigned};
-pub use x400::{X400GatewayText, X400ModeText, X400PeerText, X400Text};
 
 use super::quantity::{DurationText, SizeText};
 use schemars::JsonSchema;
@@ -63,8 +55,6 @@ pub struct FileText {
     pub tls: TlsText,
     /// Certificates of this server, for TLS on listeners.
     pub certificate: Vec<CertificateText>,
-    /// The authority that certificates with `acme = true` come from.
-    pub acme: AcmeText,
     /// Where mail comes in. At least one.
     pub listener: Vec<ListenerText>,
     /// Where mail goes. At least one; the first that matches the recipient's domain wins.
@@ -83,34 +73,20 @@ pub struct FileText {
     pub tenant: Vec<TenantText>,
     /// Lookup tables, which other sections refer to by their names.
     pub table: Vec<TableText>,
-    /// Who we are among MTAs of X.400, and who our peers are.
-    pub x400: X400Text,
     /// When a delivery that failed for now is tried again.
     pub retry: RetryText,
     /// What senders are told of the fate of their mail (delivery status notifications, RFC 3464).
     pub reports: ReportsText,
-    /// Senders of what is sent on for others.
-    pub srs: SrsText,
-    /// What owners of domains are told of mail in their name (DMARC).
-    pub dmarc_reports: DmarcReportsText,
-    /// What owners of domains are told of TLS to their hosts (RFC 8460).
-    pub tls_reports: TlsReportsText,
-    /// How clients say how a message is to be sent.
-    pub steering: SteeringText,
-    /// What peers' refusals mean.
-    pub classes: ClassesText,
     /// How names are resolved for `mx` routes and host names.
     pub dns: DnsText,
     /// The administration interface.
     pub admin: AdminText,
-    /// The event log: what happened to each message. `"off"` for none, or a table.
-    pub events: EventsText,
     /// The console log: what the program has to say about itself.
     pub log: LogText,
-    /// The sections of stages, by their keys.
+    /// The sections that others own, by their keys.
     #[serde(flatten)]
     #[schemars(skip)]
-    pub stages: toml::Table,
+    pub others: toml::Table,
 }
 
 /// TLS of clients, on all listeners together.
@@ -302,132 +278,6 @@ pub struct AdminText {
     /// use it. Without it: `control.sock` in the first spool directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<String>,
-}
-
-/// The Sender Rewriting Scheme: what an alias sends on from a sender of a domain that is not ours to a
-/// recipient whose domain is not ours gets a sender here, which this server may send for (SPF). Reports
-/// to such a sender are led back to the original one, for 21 days. Ours are the domains that a route
-/// names, but for those of `mx` routes. Without `domain` and `secret_file` senders stay as they are.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct SrsText {
-    /// The domain of rewritten senders. Its MX must lead here; no route needs to name it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub domain: Option<String>,
-    /// A file with secrets, one on a line: the first signs, all are good for what was signed before.
-    /// Read at the start and at each reload; also `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`. Servers
-    /// that stand for each other have the same.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret_file: Option<String>,
-}
-
-/// What owners of domains are told of mail in their name: one report a day to each domain whose DMARC
-/// record asks for it (`rua`), about messages that `checks` with `dmarc` of a listener has looked at. See
-/// `docs/checks.md`.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct DmarcReportsText {
-    /// The address that reports come from, in a domain that this server may send for. Without it none are
-    /// made.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// Who reports, for those who read it. Without it: `hostname`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub organization_name: Option<String>,
-    /// How those can ask about it: an address or a page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub contact: Option<String>,
-    /// From this hour on (UTC) reports of the day before are sent.
-    #[schemars(range(max = 23))]
-    pub hour: u8,
-}
-
-/// What owners of domains are told of TLS to their MX hosts: one report a day to each domain that asks for it
-/// (`_smtp._tls.DOMAIN`, RFC 8460), about sessions of `mx` routes. See `docs/tls.md`.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct TlsReportsText {
-    /// The address that reports come from, in a domain that this server may send and sign for. Without it none
-    /// are made.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// Who reports, for those who read it. Without it: `hostname`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub organization_name: Option<String>,
-    /// An address to ask about it. Without it: `from`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub contact: Option<String>,
-    /// Each report of a day is sent at a random moment within so long after its end (midnight UTC), so that not
-    /// all servers report at once; at most `"12h"`.
-    pub spread: DurationText,
-}
-
-impl Default for TlsReportsText {
-    fn default() -> TlsReportsText {
-        TlsReportsText { from: None, organization_name: None, contact: None, spread: "4h".into() }
-    }
-}
-
-/// The event log: `"off"`, `"on"`, or a table that says where and how.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(untagged)]
-pub enum EventsText {
-    /// All defaults, or none at all.
-    Word(EventsWord),
-    /// Where and how.
-    Table(EventsTable),
-}
-
-impl Default for EventsText {
-    fn default() -> EventsText {
-        EventsText::Word(EventsWord::On)
-    }
-}
-
-/// The event log in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum EventsWord {
-    /// Events are written, with the defaults of the table.
-    On,
-    /// No events are written.
-    Off,
-}
-
-/// The event log: one JSON object per line for each thing that happens to a message.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct EventsTable {
-    /// The file. Rotated files stand beside it. Without it: `events.jsonl` in the first spool
-    /// directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// A new file is begun when this size is reached. 0: never.
-    pub rotate_bytes: SizeText,
-    /// A new file is begun when the file is this old. `"0"`: never.
-    pub rotate_after: DurationText,
-    /// How many rotated files are kept; the oldest are removed. 0: all.
-    pub keep_files: u32,
-    /// How many events may wait to be written. When the log's disk is slower than the mail,
-    /// events lag behind and are written later; mail goes on.
-    #[schemars(range(min = 1))]
-    pub waiting_max: u32,
-    /// Names of header fields, such as `["Subject"]`, whose values stand in the `received` event: at most 16. See
-    /// `docs/events.md`.
-    pub headers: Vec<String>,
-}
-
-impl Default for EventsTable {
-    fn default() -> EventsTable {
-        EventsTable {
-            path: None,
-            rotate_bytes: "100MiB".into(),
-            rotate_after: "1d".into(),
-            keep_files: 14,
-            waiting_max: 65_536,
-            headers: Vec::new(),
-        }
-    }
 }
 
 /// The console log, on standard error.

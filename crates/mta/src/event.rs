@@ -4,6 +4,9 @@
 //! maker holds anyway, and nothing is formatted. [`json`] turns it into lines later, off the shard.
 
 pub mod json;
+mod settings;
+
+pub use settings::{EventFile, EventSettings};
 
 use crate::encryption::Encryption;
 use crate::overrides::Overrides;

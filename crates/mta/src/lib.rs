@@ -48,6 +48,7 @@ pub mod shaping;
 pub mod shard;
 pub mod shared;
 mod signal;
+pub mod srs;
 pub mod steering;
 pub mod stopping;
 pub mod suspension;
@@ -59,3 +60,9 @@ mod told;
 pub mod unheard;
 pub mod warmup;
 pub mod window;
+
+/// What may stand in the configuration, as far as it is known here.
+#[must_use]
+pub fn sections() -> config::Schema {
+    config::Schema::new().section::<srs::RewrittenSenders>().section::<event::EventSettings>()
+}

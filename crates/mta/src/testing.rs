@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// A schema with one protocol, `smtp`, and one channel, `discard`.
 pub(crate) fn schema() -> Schema {
-    Schema::new().protocol::<Mute>().channel::<Discard>()
+    crate::sections().protocol::<Mute>().channel::<Discard>()
 }
 
 /// Says nothing, under SMTP's name.

@@ -75,7 +75,11 @@ impl Descriptors {
         let has_promises = config.routes.iter().any(|route| route.channel.tls_sources().mta_sts);
         let wanted = Wanted {
             fetches: if has_promises { FETCHES_MAX } else { 0 },
-            challenges: if config.acme.is_some() { acme::CONNECTIONS_MAX as u64 } else { 0 },
+            challenges: if config.of::<acme::Authority>().is_some() {
+                acme::CONNECTIONS_MAX as u64
+            } else {
+                0
+            },
             logs: config.spool.paths.len() as u64,
             lookups: u64::from(config.dns.max_lookups),
             stages: (stages.sum::<u64>() + checks) * u64::from(shards),

@@ -15,8 +15,8 @@ mod file;
 use crate::mutex::lock;
 use crate::under_way::HANGS_AFTER;
 use crate::world::clock::{Start, wall_now};
-use config::Events;
 use file::LogFile;
+use mta::event::EventFile;
 use mta::event::{Event, EventSink, Kind, Position, Recipients, json};
 use mta::metrics::EventMetrics;
 use mta::problems::{Found, Moment, ProblemKind, Watch};
@@ -173,7 +173,7 @@ impl EventLog {
     /// # Errors
     /// When the thread cannot be started.
     pub(crate) fn start(
-        options: &Events,
+        options: &EventFile,
         metrics: &[Arc<EventMetrics>],
         report: Report,
     ) -> io::Result<EventLog> {

@@ -1,6 +1,7 @@
 //! What of a configuration holds from one start to the next: a reload names it, and does all the rest.
 
 use config::Config;
+use mta::event::EventSettings;
 use std::sync::Arc;
 
 /// Something that holds until the next start, in words; whether two configurations have the same.
@@ -22,7 +23,10 @@ const KEPT: [Kept; 6] = [
     ),
     ("shards", |one, other| one.shards == other.shards),
     ("admin", |one, other| one.admin == other.admin),
-    ("events", |one, other| one.events == other.events),
+    ("events", |one, other| {
+        let file = |config: &Config| config.of::<EventSettings>().map(|events| events.file.clone());
+        file(one) == file(other)
+    }),
 ];
 
 fn listens(config: &Config) -> Vec<(Arc<str>, std::net::SocketAddr)> {
@@ -49,7 +53,7 @@ mod tests {
                          [[route]]\ndiscard = {}\n";
 
     fn config(text: &str) -> Config {
-        crate::tables::schema()
+        crate::sections::schema()
             .parse(text, "test.toml")
             .unwrap_or_else(|all| panic!("{text}: {all}"))
     }
@@ -111,7 +115,7 @@ mod tests {
 
     /// All keys of the file, as `section` or `section.key`.
     fn keys() -> BTreeSet<String> {
-        let schema = crate::tables::schema().json();
+        let schema = crate::sections::schema().json();
         let mut keys = BTreeSet::new();
         for (section, of) in schema["properties"].as_object().unwrap() {
             let named = of.get("$ref").or_else(|| of["items"].get("$ref"));

@@ -3,6 +3,7 @@
 
 use crate::world::hashing::HashingThreads;
 use auth::digest::Sha256;
+use channels::X400;
 use config::Config;
 use mta::seams::Hashing as _;
 use std::fs::{self, File, OpenOptions};
@@ -91,7 +92,7 @@ fn of_return_paths(login_salts: &[u8; 16]) -> [u8; 16] {
 
 /// Has return paths made that are known again after a restart. Why those of earlier mail are not, in a sentence.
 pub(crate) fn keep_return_paths(config: &Config, directory: &Path) -> Option<String> {
-    let gateway = config.x400.as_ref()?.gateway.as_ref()?;
+    let gateway = config.of::<X400>()?.gateway.as_ref()?;
     let Kept { bytes, trouble } = login_salts(directory);
     gateway.set_secret(of_return_paths(&bytes));
     trouble

@@ -50,6 +50,7 @@ mod reply_classes;
 mod sealed_text;
 mod secret_place;
 mod secrets;
+mod sections;
 mod shard_thread;
 mod signing_keys;
 mod state_files;

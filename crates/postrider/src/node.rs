@@ -38,7 +38,7 @@ use mta::clock::ClockDoubt;
 use mta::console::{Console as _, Level};
 use mta::control::{Effect, ShardPort, SourceItem};
 use mta::custody::COMMIT_MAX;
-use mta::event::EventSink;
+use mta::event::{EventSettings, EventSink};
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{LogMetrics, Metrics};
 use mta::pools::PoolId;
@@ -554,7 +554,9 @@ fn start_events(
     metrics: &NodeMetrics,
     console: &Arc<ConsoleLog>,
 ) -> Result<Option<EventLog>, String> {
-    let Some(options) = &config.events else { return Ok(None) };
+    let Some(options) = config.of::<EventSettings>().map(|events| &events.file) else {
+        return Ok(None);
+    };
     let console = Arc::clone(console);
     let report = Box::new(move |text: &str| {
         console.line(Level::Warn, "events", format_args!("{text}"));

@@ -1,5 +1,9 @@
 //! The rules by which refusals are classed: the operator's files, and ours.
 
+mod settings;
+
+pub(crate) use settings::ClassFiles;
+
 use classes::{BUILTIN, Classes, FILE_BYTES_MAX, Named, Source};
 use config::Config;
 use config::shaping::Providers;
@@ -22,11 +26,12 @@ pub(crate) fn read_with_rules(config: &Config) -> Result<(Arc<Classes>, Rules), 
 /// # Errors
 /// All mistakes, each in a line with file, line and column.
 pub(crate) fn read(config: &Config) -> Result<Arc<Classes>, Vec<String>> {
-    if config.class_files.is_empty() {
+    let files = config.of::<ClassFiles>().map_or(&[][..], |files| &files.0);
+    if files.is_empty() {
         return Ok(Classes::builtin());
     }
     let mut texts = Vec::new();
-    for path in &config.class_files {
+    for path in files {
         let text = read_file(path).map_err(|error| vec![format!("{}: {error}", path.display())])?;
         texts.push((path.display().to_string(), text));
     }

@@ -7,9 +7,11 @@ use crate::under_way::UnderWay;
 use crate::world::clock::wall_now;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use config::{Config, PASSWORD_BYTES_MAX, Secret, SecretFile};
+use channels::{PASSWORD_BYTES_MAX, X400};
+use config::{Config, Secret, SecretFile};
 use mta::console::Console;
 use mta::problems::{Conditions, Found};
+use mta::srs::RewrittenSenders;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -37,7 +39,7 @@ pub(crate) fn read(config: &mut Config) -> Result<(), String> {
 /// # Errors
 /// Why there is none, with the path of the file.
 pub(crate) fn read_peers(config: &Config) -> Result<(), String> {
-    for peer in config.x400.iter().flat_map(|x400| &x400.peers) {
+    for peer in config.of::<X400>().into_iter().flat_map(|x400| &x400.peers) {
         for password in [&peer.their_password, &peer.our_password] {
             let Some(file) = &password.file else { continue };
             let line = line_of(file, PASSWORD_BYTES_MAX).map_err(|why| {
@@ -50,7 +52,7 @@ pub(crate) fn read_peers(config: &Config) -> Result<(), String> {
 }
 
 fn read_srs(config: &mut Config) -> Result<(), String> {
-    let Some(srs) = &mut config.srs else { return Ok(()) };
+    let Some(srs) = config.of::<RewrittenSenders>() else { return Ok(()) };
     let wrong = |why: &dyn std::fmt::Display| {
         format!("cannot take the secrets of [srs] from {}: {why}", srs.secret_file.display())
     };
@@ -65,7 +67,8 @@ fn read_srs(config: &mut Config) -> Result<(), String> {
     if secrets.is_empty() {
         return Err(wrong(&"there is none in it"));
     }
-    srs.secrets = secrets;
+    let srs = RewrittenSenders { secrets, ..srs.clone() };
+    config.set::<RewrittenSenders>(srs);
     Ok(())
 }
 
@@ -268,9 +271,9 @@ mod tests {
              [[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {{}}\n",
             path.display()
         );
-        let mut config = crate::tables::schema().parse(&text, "test.toml").unwrap();
+        let mut config = crate::sections::schema().parse(&text, "test.toml").unwrap();
         assert!(read(&mut config).unwrap_err().contains("No such file"));
-        let secrets = |config: &Config| config.srs.as_ref().unwrap().secrets.clone();
+        let secrets = |config: &Config| config.of::<RewrittenSenders>().unwrap().secrets.clone();
         std::fs::write(&path, " new one\r\n\nold\n").unwrap();
         assert_eq!(read(&mut config), Ok(()));
         assert_eq!(secrets(&config), [&b"new one"[..], b"old"].map(|secret| Secret(secret.into())));

@@ -5,6 +5,7 @@ use mail::FieldWatch;
 use mail::field_watch::Found;
 use mta::answer::Decision;
 use mta::console::Console;
+use mta::event::EventSettings;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction, observed};
 use mta::pressure::Pressures;
 use mta::seams::World;
@@ -26,10 +27,9 @@ impl<W: World> StageKind<W> for EventHeaders {
         _console: &Rc<dyn Console>,
         _pools: &Pressures,
     ) -> Vec<Placed> {
-        if config.event_headers.is_empty() {
-            return Vec::new();
-        }
-        let stage = EventHeadersStage { names: Arc::clone(&config.event_headers) };
+        let headers = config.of::<EventSettings>().map(|events| &events.headers);
+        let Some(names) = headers.filter(|names| !names.is_empty()) else { return Vec::new() };
+        let stage = EventHeadersStage { names: Arc::clone(names) };
         // Whatever others refuse has no such event.
         vec![Placed { line: u32::MAX, stage: Rc::new(stage) }]
     }

@@ -25,7 +25,7 @@ pub use milters::milter_connections;
 pub(crate) use policy::{Policies, PolicyText};
 pub(crate) use signing::{Signer, SignerText, Signing};
 pub use signing::{SigningName, SigningScope};
-pub(crate) use steering::Steerings;
+pub(crate) use steering::{SteeringFields, Steerings};
 pub(crate) use strangers::StrangerChecks;
 pub use strangers::asks_for_greylisting;
 

@@ -3,8 +3,9 @@
 
 use super::kept::{self, ApduKind};
 use super::{gateway, loops, names, redirection};
+use crate::x400::section::X400;
 use bytes::Bytes;
-use config::{Config, X400};
+use config::Config;
 use mail::{BodyType, Envelope, Mailbox, Notify, Priority, Recipient, Refusal, Wall};
 use mta::ingress::Foreign;
 use mta::steering::{HOLD_MAX, Steering};

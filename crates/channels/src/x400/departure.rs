@@ -4,8 +4,8 @@
 use super::apdu::{Content, Departure, Refused};
 use super::kept::{self, ApduKind};
 use super::{names, redirection};
+use crate::x400::section::{X400, X400Mode};
 use bytes::Bytes;
-use config::{X400, X400Mode};
 use mail::{Class, EnhancedStatus, Failure, Wall};
 use mta::message::{Message, Original};
 use x400::mts::downgrade::{self, NotDowngraded};

@@ -4,10 +4,11 @@
 use super::apdu::{Content, Departure};
 use super::kept::{self, ApduKind};
 use super::names;
+use crate::x400::section::{GatewayTables, X400, X400Gateway};
 use auth::forged::Renamer;
 use auth::return_path::{ReturnPaths, Returned};
 use bytes::Bytes;
-use config::{Config, GatewayTables, X400};
+use config::Config;
 use mail::address_list::Address;
 use mail::dsn::xtext::{self, Envid};
 use mail::failure::Unconverted;
@@ -43,7 +44,7 @@ pub(super) fn gateway_of(x400: &X400) -> Option<&Gateway> {
 }
 
 fn in_force(x400: &X400) -> Option<&InForce> {
-    let made = |told: &config::X400Gateway, tables: &GatewayTables| {
+    let made = |told: &X400Gateway, tables: &GatewayTables| {
         let mut mappings = Mappings::default();
         // Whoever has read the files knows that they are right.
         let _ = mappings.read(&tables.mappings, TableKind::Mapping);
@@ -210,7 +211,7 @@ pub(super) fn as_mail(question: &MailQuestion) -> Option<Result<AsMail, Failure>
 }
 
 fn made_mail(kind: ApduKind, octets: &[u8], question: &MailQuestion) -> Result<AsMail, Failure> {
-    let x400 = question.config.x400.as_deref().ok_or_else(no_gateway)?;
+    let x400 = question.config.of::<X400>().map(|x400| &**x400).ok_or_else(no_gateway)?;
     let converting = Converting::of(&question.original, x400).ok_or_else(no_gateway)?;
     let (here, limits) = (converting.here(), Limits::default());
     let mut subject = String::new();

@@ -14,6 +14,7 @@ mod outbound;
 mod peer;
 mod redirection;
 mod report;
+mod section;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ mod unwritten;
 pub(crate) use inbound::P1;
 pub(crate) use outbound::Outbound;
 pub use peer::{association_failure, initiator_settings, is_peer};
+pub use section::{GatewayTables, PASSWORD_BYTES_MAX, X400, X400Gateway, X400Mode, X400Peer};
 pub(crate) use settings::{P1Text, X400RouteText};
 
 use config::Config;
@@ -32,14 +34,14 @@ use x400::or_name::{OrAddress, OrName};
 /// The gateway that the configuration has, with its tables.
 #[must_use]
 pub fn x400_gateway(config: &Config) -> Option<&Gateway> {
-    gateway::gateway_of(config.x400.as_ref()?)
+    gateway::gateway_of(config.of::<X400>()?)
 }
 
 /// Whom a recipient of X.400 stands for that the gateway sends internet mail to; `None`: a route takes the O/R address, or
 /// none does, or it is no O/R address.
 #[must_use]
 pub fn x400_as_mail(config: &Config, recipient: &Mailbox) -> Option<Mailbox> {
-    let x400 = config.x400.as_ref().filter(|_| recipient.is_or_address())?;
+    let x400 = config.of::<X400>().filter(|_| recipient.is_or_address())?;
     let name = OrName::from(OrAddress::parse(recipient.as_str()).ok()?);
     Some(gateway::recipient(&name, config, x400)).filter(|mailbox| !mailbox.is_or_address())
 }

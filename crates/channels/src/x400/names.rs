@@ -1,6 +1,6 @@
 //! Names of users and of domains, as the configuration and the queue have them, and as P1 has them.
 
-use config::X400;
+use crate::x400::section::X400;
 use mail::{Mailbox, MessageId, OrAddress};
 use x400::mts::GlobalDomain;
 use x400::or_name::OrName;

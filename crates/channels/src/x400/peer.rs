@@ -1,7 +1,7 @@
 //! Calling a peer: what is asked of it, and whether it is who answers.
 
 use super::outbound::ended;
-use config::{X400Mode, X400Peer};
+use crate::x400::section::{X400Mode, X400Peer};
 use mail::Wall;
 use x400::association::{
     Binding, End, Identity, InitiatorSettings, Mode, Password, Selectors, Timeouts,

@@ -2,6 +2,7 @@
 
 use super::kept::{self, ApduKind};
 use super::{acceptance, gateway, names};
+use crate::x400::section::X400;
 use bytes::Bytes;
 use mail::dsn::{Outcome, RecipientReport};
 use mail::failure::Unconverted;
@@ -23,7 +24,7 @@ const PROBED: &str = "A message would be taken here. Nobody was asked beyond thi
 /// The report that a question asks for; `None`: the message is none of X.400, or nobody asked to be told.
 pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
     let (kind, octets) = kept::read(question.original.kept_of_x400()?)?;
-    let x400 = question.config.x400.as_ref()?;
+    let x400 = question.config.of::<X400>()?;
     let kind = match kind {
         ApduKind::Message => EnvelopeKind::Message,
         ApduKind::Probe => EnvelopeKind::Probe,

@@ -1,9 +1,10 @@
 //! What listeners with `kind = "p1"` and `x400` routes are told.
 
 use super::gateway;
+use super::section::{X400, X400Peer, peer_named, t_selector, who_we_are};
 use config::{
     ChannelSection, Destination, Explainer, KindsOfMail, Limits, ProtocolSection, ProtocolSettings,
-    Reader, Settings, SharedLimits, X400, X400Peer,
+    Reader, Settings, SharedLimits,
 };
 use mail::{Mailbox, Refusal};
 use schemars::JsonSchema;
@@ -30,10 +31,10 @@ impl ProtocolSection for P1Text {
     fn read(text: P1Text, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn ProtocolSettings>> {
         let mut selectors = Vec::with_capacity(text.t_selectors.len());
         for (index, selector) in text.t_selectors.iter().enumerate() {
-            selectors
-                .push(reader.t_selector(&format!("t_selectors[{index}]"), selector).into_vec());
+            let key = format!("t_selectors[{index}]");
+            selectors.push(t_selector(&key, selector, reader).into_vec());
         }
-        let x400 = reader.x400()?;
+        let x400 = who_we_are(reader)?;
         Some(Arc::new(P1Listener { x400, t_selectors: selectors }))
     }
 }
@@ -78,7 +79,7 @@ impl ChannelSection for X400RouteText {
     type Text = X400RouteText;
 
     fn read(text: X400RouteText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
-        let (x400, peer) = reader.x400_peer("peer", &text.peer)?;
+        let (x400, peer) = peer_named("peer", &text.peer, reader)?;
         Some(Arc::new(Route { x400, peer }))
     }
 }
@@ -122,6 +123,10 @@ impl Settings for Route {
 
     fn refusal(&self, recipient: &Mailbox, may_relay: bool) -> Option<&'static Refusal> {
         gateway::refusal(&self.x400, recipient, may_relay)
+    }
+
+    fn calls_recipients_otherwise(&self) -> bool {
+        self.x400.gateway.is_some()
     }
 
     /// The O/R address that stands behind an internet address.

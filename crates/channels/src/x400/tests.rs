@@ -4,8 +4,9 @@ use super::acceptance::{self, Acceptance, Terms};
 use super::apdu::Content;
 use super::departure::departure;
 use super::kept;
+use crate::x400::section::{X400, X400Mode};
 use bytes::Bytes;
-use config::{Config, X400Mode};
+use config::Config;
 use mail::dsn::{Outcome, RecipientReport, Success};
 use mail::{ContentFacts, MessageId, Notify, Refusal, Wall};
 use mta::delivery::ReportQuestion;
@@ -43,7 +44,7 @@ fn everything() -> Config {
 
 fn accept(apdu: &[u8], config: &Config, recipients_max: usize) -> (Acceptance, Bytes) {
     let (event, content) = read_whole(apdu, Limits::default()).unwrap();
-    let x400 = config.x400.as_ref().unwrap();
+    let x400 = config.of::<X400>().unwrap();
     let terms = Terms { x400, config, recipients_max, now: NOW };
     let accepted = match event {
         ApduEvent::Envelope { octets, envelope, .. } => {
@@ -118,7 +119,7 @@ fn each_cause_is_refused_with_its_status() {
 #[test]
 fn a_message_leaves_as_it_came_but_for_bits_and_trace() {
     let config = everything();
-    let x400 = config.x400.as_ref().unwrap();
+    let x400 = config.of::<X400>().unwrap();
     let (accepted, content) = accept(EXTENSIONS, &config, 100);
     let message = message(accepted, content.clone());
     let sent = departure(&message, &[1], x400, X400Mode::Normal).unwrap();
@@ -151,7 +152,7 @@ fn a_message_leaves_as_it_came_but_for_bits_and_trace() {
 #[test]
 fn probes_and_reports_pass_too() {
     let config = everything();
-    let x400 = config.x400.as_ref().unwrap();
+    let x400 = config.of::<X400>().unwrap();
     let (accepted, content) = accept(PROBE, &config, 100);
     assert_eq!((accepted.envelope.recipients.len(), content.len()), (2, 0));
     let sent = departure(&message(accepted, content), &[0, 1], x400, X400Mode::Normal).unwrap();
@@ -178,7 +179,7 @@ fn what_leaves_as_no_envelope_can_not_be_sent() {
     let mut message = message(accepted, content);
     message.meta = Meta { fields: vec![(tag::X400, Bytes::from_static(b"mxx"))] };
     let failure =
-        departure(&message, &[0], config.x400.as_ref().unwrap(), X400Mode::Normal).unwrap_err();
+        departure(&message, &[0], config.of::<X400>().unwrap(), X400Mode::Normal).unwrap_err();
     assert_eq!(failure.status.to_string(), "5.6.0");
 }
 
@@ -224,7 +225,7 @@ fn who_has_no_route_is_redirected_to_the_alternate_unless_that_is_prohibited() {
     let alternate = envelope.recipients[0].extensions.alternate_recipient().unwrap().unwrap();
     envelope.recipients[0].name.address.prmd = Some("Nowhere".into());
     let config = config("\"/PRMD=TestB/C=GB/\"");
-    let x400 = config.x400.as_ref().unwrap();
+    let x400 = config.of::<X400>().unwrap();
     let terms = Terms { x400, config: &config, recipients_max: 100, now: NOW };
     let accepted = acceptance::of_transfer(&envelope, &envelope.encode(), &terms);
     assert_eq!(
@@ -256,7 +257,7 @@ fn who_has_no_route_is_redirected_to_the_alternate_unless_that_is_prohibited() {
 #[test]
 fn a_loop_with_an_mta_of_1984_in_our_domain_ends() {
     let config = everything();
-    let x400 = config.x400.as_ref().unwrap();
+    let x400 = config.of::<X400>().unwrap();
     let (mut accepted, mut content) = accept(NOT_CRITICAL, &config, 100);
     let mut rounds = 0;
     while refused(&accepted).is_empty() {
@@ -273,7 +274,7 @@ fn a_loop_with_an_mta_of_1984_in_our_domain_ends() {
 #[test]
 fn an_mta_of_1984_gets_no_extension_and_what_it_can_not_have_is_refused() {
     let config = everything();
-    let x400 = config.x400.as_ref().unwrap();
+    let x400 = config.of::<X400>().unwrap();
     let (accepted, content) = accept(NOT_CRITICAL, &config, 100);
     let sent = departure(&message(accepted, content.clone()), &[0], x400, X400Mode::X4101984);
     let apdu = [&sent.unwrap().prefix[..], &content].concat();
@@ -326,7 +327,7 @@ fn an_mta_of_1984_gets_no_extension_and_what_it_can_not_have_is_refused() {
 #[test]
 fn what_an_operator_has_moved_leaves_as_rerouted() {
     let config = everything();
-    let x400 = config.x400.as_ref().unwrap();
+    let x400 = config.of::<X400>().unwrap();
     for (route, action) in [(None, RoutingAction::Relayed), (Some("far"), RoutingAction::Rerouted)]
     {
         let (accepted, content) = accept(NOT_CRITICAL, &config, 100);

@@ -1,6 +1,6 @@
 //! Mistakes in what is said of X.400, and what a file without any comes to.
 
-use channels::schema;
+use channels::{X400, schema};
 use mail::Mailbox;
 
 /// A file that is right but for `<HERE>`, which stands on line 12, behind a peer's own keys.
@@ -182,7 +182,7 @@ discard = {}
 #[test]
 fn peers_and_routes_are_what_the_file_says() {
     let config = schema().parse(RIGHT, "f.toml").unwrap();
-    let x400 = config.x400.as_ref().unwrap();
+    let x400 = config.of::<X400>().unwrap();
     let peer = x400.peer_called(b"hub").unwrap();
     assert_eq!(peer.hosts[0].to_string(), "192.0.2.7:102");
     assert_eq!((&*peer.t_selector, &*peer.s_selector), (&b"x400in88"[..], &[0x00, 0xff][..]));

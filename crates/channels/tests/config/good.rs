@@ -4,6 +4,7 @@ use channels::schema;
 use channels::settings::Relay;
 use config::{Config, Decision, Durability, EMBEDDED, ExplainRequest, InTables, POSTMASTER_ROUTE};
 use mail::{Domain, Mailbox};
+use mta::event::EventSettings;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -44,7 +45,7 @@ fn the_documented_example_means_what_it_says() {
     assert_eq!(config.retry.give_up_after, Duration::from_secs(5 * 86_400));
     assert_eq!(config.admin.address, Some("127.0.0.1:8025".parse().unwrap()));
     assert_eq!(config.admin.control, PathBuf::from("/var/spool/postrider/control.sock"));
-    assert!(config.events.is_some());
+    assert!(config.of::<EventSettings>().is_some());
     let names: Vec<&str> = config.routes.iter().map(|route| route.channel.key()).collect();
     assert_eq!(names, ["smtp", "maildir", "lmtp", "discard", "mx", "maildir"]);
     let relay: &Relay = config.routes[0].channel.of().unwrap();

@@ -1,21 +1,24 @@
 //! `[[certificate]]`.
 
-use crate::certificate::{Certificate, NamePattern};
+use crate::certificate::{Certificate, NamePattern, Ordered, issued};
 use crate::resolver::Resolver;
-use crate::written::CertificateText;
+use crate::written::{CertificateText, KeyType};
 use mail::Domain;
 use std::path::{Path, PathBuf};
 
+/// Names of one certificate: what Let's Encrypt takes.
+const NAMES_MAX: usize = 100;
+
 impl Resolver<'_> {
-    /// `store`: where those are kept that an authority issued.
     pub(super) fn certificates(
         &mut self,
         written: &[CertificateText],
-        store: &Path,
+        first_spool: &Path,
     ) -> Vec<Certificate> {
+        let store = issued(first_spool);
         let mut certificates = Vec::with_capacity(written.len());
         for (index, text) in written.iter().enumerate() {
-            let certificate = self.certificate(index, text, store, &certificates);
+            let certificate = self.certificate(index, text, &store, &certificates);
             certificates.extend(certificate);
         }
         certificates
@@ -60,6 +63,38 @@ impl Resolver<'_> {
         Some(Certificate { names, chain: chain?, key: key?, ordered: None, line })
     }
 
+    /// A certificate with `acme = true`: the name of its file, and how it is ordered. `None`: it has no names.
+    fn ordered(
+        &mut self,
+        at: &str,
+        text: &CertificateText,
+        names: &[NamePattern],
+    ) -> Option<(String, Ordered)> {
+        for (key, value) in [("chain", &text.chain), ("key", &text.key)] {
+            if value.is_some() {
+                let message = format!("`{key}` of a certificate that comes by ACME");
+                let help = "name its files, or have it ordered: not both";
+                self.error(&format!("{at}.{key}"), message, help);
+            }
+        }
+        for (number, name) in names.iter().enumerate() {
+            if name.is_wildcard() {
+                let help = "authorities issue such only for dns-01, which is not spoken here: \
+                            write the names out";
+                let message = format!("\"{name}\" can't be had by ACME");
+                self.error(&format!("{at}.names[{number}]"), message, help);
+            }
+        }
+        if names.len() > NAMES_MAX {
+            let help = "make several certificates of it";
+            self.error(&format!("{at}.names"), format!("more than {NAMES_MAX} names"), help);
+        }
+        let ordered =
+            Ordered { key_type: text.key_type.unwrap_or_default(), reuse_key: text.reuse_key };
+        let kind = if ordered.key_type == KeyType::Rsa { "-rsa" } else { "" };
+        let file = format!("{}{kind}.pem", names.first()?);
+        Some((file, ordered))
+    }
     fn certificate_file(&mut self, at: &str, key: &str, path: Option<&str>) -> Option<PathBuf> {
         if path.is_none() {
             let help = format!("name the file, such as {key} = \"/etc/postrider/mx.pem\"");

@@ -224,8 +224,8 @@ impl Resolver<'_> {
         found.into_iter().map(|(_, network)| network).collect()
     }
 
-    /// Where a peer of X.400 may bind from.
-    pub(super) fn peer_networks(&mut self, list: &str, written: &[String]) -> Vec<IpNet> {
+    /// The networks of a list.
+    pub(crate) fn networks_of(&mut self, list: &str, written: &[String]) -> Vec<IpNet> {
         self.networks(list, written).into_iter().map(|(_, network)| network).collect()
     }
 

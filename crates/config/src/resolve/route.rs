@@ -11,9 +11,7 @@ use crate::resolver::Resolver;
 use crate::route::{DomainPattern, Route, RouteTable};
 use crate::source::Pool;
 use crate::table::TableEntry;
-use crate::written::{
-    DomainsText, FileText, RetryOverrideText, RetryText, RouteText, TableRefText,
-};
+use crate::written::{DomainsText, RetryOverrideText, RetryText, RouteText, TableRefText};
 use std::path::{Component, PathBuf};
 use std::sync::Arc;
 
@@ -68,7 +66,6 @@ impl Resolver<'_> {
             self.enter(&at, index, is_catch_all, &domains, &routes, &mut table);
             let channel = channel.unwrap_or_else(|| Arc::new(Unread));
             self.check_kind_of_mail(&at, text, &*channel);
-            self.sent_on(&at, text.srs, general.written, &*channel);
             routes.push(Route {
                 index,
                 name,
@@ -217,18 +214,6 @@ impl Resolver<'_> {
             directories.push(path);
         }
         directories
-    }
-
-    /// Whether senders may be rewritten by this route, or not.
-    fn sent_on(&mut self, at: &str, srs: Option<bool>, written: &FileText, channel: &dyn Settings) {
-        let path = format!("{at}.srs");
-        if srs.is_some() && written.srs.domain.is_none() {
-            let help = "add [srs] with `domain` and `secret_file`, or leave `srs` out";
-            self.error(&path, "`srs` in a route without a section [srs]", help);
-        } else if srs == Some(true) && channel.is_local() {
-            let help = "senders are rewritten where mail leaves this server: leave `srs` out";
-            self.error(&path, "`srs = true` where mail stays on this server", help);
-        }
     }
 
     /// The one channel that a route leads to.

@@ -84,7 +84,7 @@ impl Resolver<'_> {
     }
 
     /// A section's own name, which no other of its kind has.
-    pub(super) fn name_of<'a>(
+    pub(crate) fn name_of<'a>(
         &mut self,
         at: &str,
         what: &str,

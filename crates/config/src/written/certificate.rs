@@ -1,6 +1,5 @@
 //! `[[certificate]]` as it is written.
 
-use super::KeyType;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -32,4 +31,15 @@ pub struct CertificateText {
     /// With `acme`: the key stays the same when the certificate is renewed, so that TLSA records about the
     /// key (`3 1 1`) go on being true.
     pub reuse_key: bool,
+}
+
+/// Kinds of keys that certificates are made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyType {
+    /// ECDSA with P-256.
+    #[default]
+    Ecdsa,
+    /// RSA with 2,048 bits.
+    Rsa,
 }

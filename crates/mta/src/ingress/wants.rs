@@ -12,6 +12,7 @@ use crate::routing::Active;
 use crate::schedule::resolution::host_groups;
 use crate::seams::World;
 use crate::services::Services;
+use crate::srs::RewrittenSenders;
 use config::{Destination, EightBit, Route};
 use mail::transfer_encoding::Survey;
 use mail::{HeaderScan, Mailbox, Refusal, RequireTls};
@@ -142,8 +143,8 @@ impl Wants {
         if config.routes.len() > ROUTES_MAX {
             return None;
         }
-        let leads_on =
-            config.srs.is_some() || config.routes.iter().any(|route| route.aliases.is_some());
+        let leads_on = config.of::<RewrittenSenders>().is_some()
+            || config.routes.iter().any(|route| route.aliases.is_some());
         let may_use = |route: &&std::sync::Arc<Route>| {
             let is_out = route.is_catch_all() && !route.channel.is_local();
             !route.is_built_in() && (may_relay || leads_on || !is_out)

@@ -13,6 +13,7 @@ pub mod ourselves;
 pub(crate) mod recipient;
 pub mod require_tls;
 
+use crate::srs::RewrittenSenders;
 use crate::steering::Steering;
 use auth::srs::Srs;
 use config::{Config, Route, TableEntry};
@@ -146,7 +147,7 @@ impl Active {
             retries: config.routes.iter().map(|r| Retries::new(&config, &r.retry)).collect(),
             default_retry: Retries::new(&config, &config.retry),
             domain_tables: config.domain_tables().map(|(at, t)| (at, Arc::clone(t))).collect(),
-            srs: config.srs.as_ref().and_then(srs_of),
+            srs: config.of::<RewrittenSenders>().and_then(srs_of),
             expansions: Expansions::default(),
             learnt: RefCell::default(),
             config,
@@ -235,7 +236,7 @@ impl Active {
     }
 }
 
-fn srs_of(srs: &config::Srs) -> Option<Srs> {
+fn srs_of(srs: &RewrittenSenders) -> Option<Srs> {
     Srs::new(srs.domain.clone(), srs.secrets.iter().map(|secret| secret.0.clone()))
 }
 

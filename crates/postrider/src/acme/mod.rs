@@ -7,7 +7,10 @@ mod directory;
 mod order;
 mod responder;
 mod schedule;
+mod settings;
 pub(crate) mod store;
+
+pub(crate) use settings::Authority;
 
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
@@ -75,7 +78,7 @@ pub(crate) struct Prepared(Option<Change>);
 /// What a configuration wants.
 #[derive(Clone)]
 struct Plan {
-    acme: config::Acme,
+    acme: Authority,
     store: Store,
     certificates: Vec<Certificate>,
     external: Option<(Box<str>, Secret)>,
@@ -88,7 +91,7 @@ impl Plan {
     /// # Errors
     /// What is wrong with the files that it names.
     fn of(config: &Config) -> Result<Option<Plan>, String> {
-        let Some(acme) = &config.acme else { return Ok(None) };
+        let Some(acme) = config.of::<Authority>() else { return Ok(None) };
         let wrong = |why: String| format!("[acme]: {why}");
         let external = match &acme.external_account {
             Some(account) => {

@@ -2,11 +2,12 @@
 
 use super::challenges::{Challenges, Standing};
 use super::directory::{Directory, in_words, problem_in_words};
+use super::settings::AcmeChallenge;
 use super::store;
 use super::{Job, Plan};
 use crate::pem;
 use crate::world::clock::wall_now;
-use config::{AcmeChallenge, KeyType, Ordered};
+use config::{KeyType, Ordered};
 use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, ChallengeType, Error, ExternalAccountKey,
     Identifier, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,

@@ -1,6 +1,7 @@
 //! Where an authority sees that names are this server's. Whoever else comes there gets nothing.
 
 use super::challenges::{ALPN, Challenges};
+use super::settings::AcmeChallenge;
 use crate::crypto;
 use crate::limited_listener::{LimitedListener, Limits};
 use axum::Router;
@@ -8,7 +9,6 @@ use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::Listener as _;
-use config::AcmeChallenge;
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use rustls::ServerConfig;

@@ -3,6 +3,7 @@
 mod dns;
 
 use super::load::{self, LoadError};
+use crate::acme::Authority;
 use crate::cli::{CheckArgs, exit};
 use crate::problems::missing_roots;
 use crate::reply_classes;
@@ -124,7 +125,7 @@ fn of_replies(args: &CheckArgs, mistakes: &[String]) -> ExitCode {
 
 /// A line for each certificate that is ordered.
 fn ordered(config: &Config) -> String {
-    let Some(acme) = &config.acme else { return String::new() };
+    let Some(acme) = config.of::<Authority>() else { return String::new() };
     let line = |certificate: &Certificate| {
         let names: Vec<String> = certificate.names.iter().map(ToString::to_string).collect();
         let at = match acme.address {

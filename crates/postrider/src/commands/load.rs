@@ -1,8 +1,9 @@
 //! The configuration that a command line names.
 
 use crate::cli::{ServerArgs, exit};
+use channels::{GatewayTables, X400};
 use config::shaping::{ShapingFile, ShapingSource};
-use config::{Config, ConfigErrors, GatewayTables, LogLevel};
+use config::{Config, ConfigErrors, LogLevel};
 use mta::console::Level;
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ impl LoadError {
 /// Reads a configuration file, as it is for this machine, and the files that are part of it, or takes the built-in
 /// default.
 pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
-    let Some(path) = file else { return Ok(crate::tables::schema().embedded()) };
+    let Some(path) = file else { return Ok(crate::sections::schema().embedded()) };
     let mut config = parse(path, std::fs::read(path))?;
     shape(&mut config).map_err(LoadError::Wrong)?;
     read_mappings(&config).map_err(LoadError::Wrong)?;
@@ -64,7 +65,7 @@ fn parse(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Config, LoadError> {
     let machine = rustix::system::uname();
     let machine = machine.nodename().to_str().unwrap_or("localhost");
     let name = path.display().to_string();
-    crate::tables::schema().parse_on(&text, &name, machine).map_err(LoadError::Wrong)
+    crate::sections::schema().parse_on(&text, &name, machine).map_err(LoadError::Wrong)
 }
 
 /// Reads a file that may be on a disk that does not answer.
@@ -122,11 +123,11 @@ fn shape(config: &mut Config) -> Result<(), ConfigErrors> {
 
 /// Reads the tables of a gateway to X.400.
 fn read_mappings(config: &Config) -> Result<(), ConfigErrors> {
-    let gateway = config.x400.as_ref().and_then(|x400| x400.gateway.as_ref());
+    let gateway = config.of::<X400>().and_then(|x400| x400.gateway.as_ref());
     let Some(gateway) = gateway else { return Ok(()) };
     let read = |key: &str, path: &Option<PathBuf>, kind: TableKind| {
         let Some(path) = path else { return Ok(String::new()) };
-        let wrong = |why: String| config.gateway_unread(key, why);
+        let wrong = |why: String| config.unusable::<X400>(&format!("gateway.{key}"), why);
         let text = read_text(path)
             .map_err(|why| wrong(format!("cannot read {}: {why}", path.display())))?;
         let checked = Mappings::default().read(&text, kind);
@@ -172,7 +173,7 @@ fn shown(error: &LoadError) -> ExitCode {
 pub(crate) fn control_socket(server: &ServerArgs) -> Result<PathBuf, ExitCode> {
     let config = match (&server.control, &server.config) {
         (Some(path), _) => return Ok(path.clone()),
-        (None, None) => Ok(crate::tables::schema().embedded()),
+        (None, None) => Ok(crate::sections::schema().embedded()),
         (None, Some(path)) => parse(path, read_in_time(path, CONFIGURATION_MAX)),
     };
     config.map(|config| config.admin.control).map_err(|error| shown(&error))

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 /// `postrider config`.
 pub(crate) fn config(args: &ConfigArgs) -> ExitCode {
     match args.command {
-        ConfigCommand::Schema => super::print(&format!("{:#}\n", crate::tables::schema().json())),
-        ConfigCommand::Reference => super::print(&crate::tables::schema().markdown()),
+        ConfigCommand::Schema => super::print(&format!("{:#}\n", crate::sections::schema().json())),
+        ConfigCommand::Reference => super::print(&crate::sections::schema().markdown()),
         ConfigCommand::Default => super::print(EMBEDDED),
     }
     ExitCode::SUCCESS
@@ -72,7 +72,7 @@ mod tests {
     #[cfg_attr(not(feature = "sql"), ignore = "the page has the keys of all features")]
     fn the_reference_page_is_fresh() {
         assert!(
-            stored("config.md") == crate::tables::schema().markdown(),
+            stored("config.md") == crate::sections::schema().markdown(),
             "run: postrider config reference > docs/config.md"
         );
     }
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     #[cfg_attr(not(feature = "sql"), ignore = "the file has the keys of all features")]
     fn the_schema_file_is_fresh() {
-        let fresh = format!("{:#}\n", crate::tables::schema().json());
+        let fresh = format!("{:#}\n", crate::sections::schema().json());
         assert!(
             stored("config.schema.json") == fresh,
             "run: postrider config schema > docs/config.schema.json"
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn every_key_is_described() {
-        let schema = crate::tables::schema().json();
+        let schema = crate::sections::schema().json();
         let defs = schema["$defs"].as_object().unwrap();
         let mut count = 0;
         for (name, def) in defs.iter().chain(std::iter::once((&String::new(), schema))) {

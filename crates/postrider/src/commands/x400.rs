@@ -7,7 +7,8 @@ use crate::cli::{
     ServerArgs, X400AddressArgs, X400Args, X400Command, X400DecodeArgs, X400PeerArgs,
     X400PeersArgs, exit,
 };
-use config::{Config, X400Peer};
+use channels::{X400, X400Peer};
+use config::Config;
 use mail::Mailbox;
 use mta::control::{ControlRequest, ControlResponse, Scope};
 use serde::Serialize;
@@ -50,7 +51,7 @@ fn peers(args: &X400PeersArgs) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    let peers = config.x400.iter().flat_map(|x400| &x400.peers);
+    let peers = config.of::<X400>().into_iter().flat_map(|x400| &x400.peers);
     let listed = peers.map(|peer| Listed {
         name: &peer.name,
         hosts: peer.hosts.iter().map(ToString::to_string).collect(),
@@ -82,7 +83,7 @@ fn peers(args: &X400PeersArgs) -> ExitCode {
 
 /// The peer of this name in a configuration.
 fn peer_named<'c>(config: &'c Config, name: &str) -> Result<&'c Arc<X400Peer>, ExitCode> {
-    let mut peers = config.x400.iter().flat_map(|x400| &x400.peers);
+    let mut peers = config.of::<X400>().into_iter().flat_map(|x400| &x400.peers);
     peers.find(|peer| *peer.name == *name).ok_or_else(|| {
         eprintln!("postrider: no peer of X.400 is named \"{name}\" in {}", config.file_name());
         ExitCode::from(exit::USAGE)
@@ -189,7 +190,7 @@ fn gateway_of(config: &Config) -> Gateway {
     if let Some(gateway) = channels::x400_gateway(config) {
         return gateway.clone();
     }
-    let domain = config.x400.as_ref().map(|x400| x400.domain.to_string()).unwrap_or_default();
+    let domain = config.of::<X400>().map(|x400| x400.domain.to_string()).unwrap_or_default();
     Gateway {
         address: OrAddress::parse(&domain).unwrap_or_default(),
         domain: config.hostname.as_str().into(),

@@ -4,12 +4,14 @@
 mod day;
 mod letter;
 mod sending;
+mod settings;
 
 #[cfg(test)]
 pub(crate) use day::Sent;
 pub(crate) use day::{Counted, DAY_MS, Day};
 pub(crate) use letter::{Letter, packed};
 pub(crate) use sending::{Report, moment_within};
+pub(crate) use settings::check_texts;
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;

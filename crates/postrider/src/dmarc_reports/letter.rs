@@ -1,9 +1,8 @@
 //! A report as a message (RFC 7489 §7.2.1.1, appendix C).
 
-use super::Dmarc;
+use super::{Dmarc, DmarcSender};
 use crate::daily_reports::{Letter, Report, Terms};
 use auth::dmarc::reporting::tag;
-use config::DmarcReports;
 use mail::Mailbox;
 use std::fmt::Write as _;
 
@@ -36,7 +35,7 @@ pub(super) fn xml(report: &Report<'_, Dmarc>) -> String {
 
 /// The whole message, with CRLF at line ends.
 pub(super) fn compose(report: &Report<'_, Dmarc>, packed: &[u8], to: &[Mailbox]) -> Vec<u8> {
-    let Terms::<DmarcReports> { settings, hostname } = report.terms;
+    let Terms::<DmarcSender> { settings, hostname } = report.terms;
     let (domain, id) = (report.domain, report.id());
     let (begin, end) = report.range();
     Letter {

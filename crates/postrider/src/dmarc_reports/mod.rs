@@ -4,10 +4,13 @@
 mod counts;
 mod letter;
 mod sending;
+mod settings;
+
+pub(crate) use settings::DmarcSender;
 
 use crate::daily_reports::{DAY_MS, Daily, Inner, Kind, Report, Terms};
 use auth::dmarc::reporting::Message;
-use config::{Config, DmarcReports};
+use config::Config;
 use counts::Domain;
 use mta::seams::DomainReports;
 
@@ -27,17 +30,17 @@ impl Kind for Dmarc {
     const NOTES: &'static str = "messages";
     type Note = Message;
     type Domain = Domain;
-    type Settings = DmarcReports;
+    type Settings = DmarcSender;
 
-    fn settings(config: &Config) -> Option<DmarcReports> {
-        config.dmarc_reports.clone()
+    fn settings(config: &Config) -> Option<DmarcSender> {
+        config.of::<DmarcSender>().cloned()
     }
 
-    fn due_after_ms(terms: &Terms<DmarcReports>, _: &str, _: u64) -> u64 {
+    fn due_after_ms(terms: &Terms<DmarcSender>, _: &str, _: u64) -> u64 {
         u64::from(terms.settings.hour) * 3_600_000
     }
 
-    fn given_up_after_ms(_: &Terms<DmarcReports>) -> u64 {
+    fn given_up_after_ms(_: &Terms<DmarcSender>) -> u64 {
         DAYS_MAX * DAY_MS
     }
 

@@ -1,8 +1,8 @@
 //! The file behind the event log: rotation, and lines that are never torn by us.
 
-use config::Events;
 use mail::Wall;
 use mta::control::text::parse_wall;
+use mta::event::EventFile;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// An open event log.
 #[derive(Debug)]
 pub(super) struct LogFile {
-    options: Events,
+    options: EventFile,
     file: Option<File>,
     /// Device and inode of `file`.
     identity: (u64, u64),
@@ -30,7 +30,7 @@ pub(super) struct LogFile {
 
 impl LogFile {
     /// Nothing is opened yet.
-    pub(super) fn new(options: Events, now: Wall) -> LogFile {
+    pub(super) fn new(options: EventFile, now: Wall) -> LogFile {
         LogFile {
             options,
             file: None,

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-fn options(directory: &Path) -> Events {
-    Events {
+fn options(directory: &Path) -> EventFile {
+    EventFile {
         path: directory.join("events.jsonl"),
         rotate_bytes: None,
         rotate_after: None,
@@ -58,13 +58,13 @@ impl Counted {
     }
 }
 
-fn start(options: &Events, shards: usize) -> (EventLog, Counted) {
+fn start(options: &EventFile, shards: usize) -> (EventLog, Counted) {
     let metrics: Vec<Arc<EventMetrics>> = (0..=shards).map(|_| Arc::default()).collect();
     let log = EventLog::start(options, &metrics, Box::new(|text| eprintln!("{text}"))).unwrap();
     (log, Counted(metrics))
 }
 
-fn open(options: Events, now: Wall) -> LogFile {
+fn open(options: EventFile, now: Wall) -> LogFile {
     let mut file = LogFile::new(options, now);
     file.open(now).unwrap();
     file
@@ -137,7 +137,7 @@ fn files_are_rotated_by_size_and_only_the_newest_are_kept() {
     let bystander = directory.path().join("events.jsonl.orig");
     fs::write(&bystander, "mine").unwrap();
     let options =
-        Events { rotate_bytes: Some(4_096), keep_files: Some(2), ..options(directory.path()) };
+        EventFile { rotate_bytes: Some(4_096), keep_files: Some(2), ..options(directory.path()) };
     let mut file = open(options.clone(), Wall(0));
     for n in 0..40_u64 {
         let mut text = vec![b'x'; 1_023];
@@ -157,7 +157,7 @@ fn files_are_rotated_by_size_and_only_the_newest_are_kept() {
 fn files_are_rotated_by_age_also_across_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let options =
-        Events { rotate_after: Some(Duration::from_secs(60)), ..options(directory.path()) };
+        EventFile { rotate_after: Some(Duration::from_secs(60)), ..options(directory.path()) };
     let begun = Wall(1_795_255_872_345);
     let mut text = Vec::new();
     json::write_lines(&released(0), &mut text);
@@ -198,7 +198,7 @@ fn on_a_full_disk_mail_goes_on_and_what_is_lost_is_counted_and_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("events.jsonl");
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
-    let options = Events { waiting_max: 100, ..options(directory.path()) };
+    let options = EventFile { waiting_max: 100, ..options(directory.path()) };
     let (log, metrics) = start(&options, 1);
     let queue = log.queue(0).unwrap();
     let begun = Instant::now();
@@ -255,7 +255,7 @@ fn a_file_that_can_not_be_opened_is_waited_for() {
 #[test]
 fn a_disk_that_hangs_shows_and_holds_up_no_stop() {
     let directory = tempfile::tempdir().unwrap();
-    let options = Events { waiting_max: 5, ..options(directory.path()) };
+    let options = EventFile { waiting_max: 5, ..options(directory.path()) };
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     let fifo = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &options.path, fifo, mode, 0).unwrap();

@@ -5,6 +5,7 @@ use crate::mutex::lock;
 use crate::world::clock::Start;
 use crate::world::mailbox_files::will_be_made;
 use config::Config;
+use mta::event::EventSettings;
 use mta::problems::{Found, Moment, ProblemKind, Severity, Watch};
 use std::collections::BTreeMap;
 use std::io;
@@ -66,7 +67,8 @@ fn others(config: &Config) -> Vec<(Needed, PathBuf)> {
     let is_kept = config.spool.durability != config::Durability::Memory;
     let spools = config.spool.paths.iter().filter(|_| is_kept);
     let spools = spools.map(|path| (Needed::Spool, path.clone()));
-    let events = config.events.iter().map(|events| (Needed::Events, events.path.clone()));
+    let events =
+        config.of::<EventSettings>().map(|events| (Needed::Events, events.file.path.clone()));
     let names = NAMES.iter().map(|path| (Needed::Names, PathBuf::from(path)));
     spools.chain(events).chain(names).collect()
 }

@@ -10,24 +10,21 @@ use super::sql::{Sql, SqlText};
 use super::tcp_table::{TcpTable, TcpTableText};
 use config::{Schema, TableSettings};
 use lookup::Backend;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-/// What may stand in the configuration of this program.
-pub(crate) fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        let schema = channels::sections()
-            .table::<CallAheadText>()
-            .table::<LdapText>()
-            .table::<RedisText>()
-            .table::<SocketmapText>()
-            .table::<TcpTableText>();
-        #[cfg(feature = "sql")]
-        let schema = schema.table::<SqlText>();
-        #[cfg(not(feature = "sql"))]
-        let schema = schema.absent_table("sql", "sql");
-        schema
-    });
-    &SCHEMA
+/// Adds them to what may stand in the configuration.
+pub(crate) fn kinds(schema: Schema) -> Schema {
+    let schema = schema
+        .table::<CallAheadText>()
+        .table::<LdapText>()
+        .table::<RedisText>()
+        .table::<SocketmapText>()
+        .table::<TcpTableText>();
+    #[cfg(feature = "sql")]
+    let schema = schema.table::<SqlText>();
+    #[cfg(not(feature = "sql"))]
+    let schema = schema.absent_table("sql", "sql");
+    schema
 }
 
 /// Makes a driver, on the thread on which it will live.
@@ -79,7 +76,8 @@ mod tests {
     fn a_kind_that_this_build_does_not_have_names_its_feature() {
         let text = "[[listener]]\naddress = \"127.0.0.1:25\"\n[[table]]\nname = \"t\"\n\
                     sql = { url = \"sqlite:x\", query = \"SELECT 1\" }\n[[route]]\ndiscard = {}\n";
-        let mistakes = super::schema().parse(text, "test.toml").unwrap_err().to_string();
+        let schema = super::kinds(channels::sections());
+        let mistakes = schema.parse(text, "test.toml").unwrap_err().to_string();
         assert!(mistakes.contains("needs the feature `sql`"), "{mistakes}");
     }
 }

@@ -26,7 +26,7 @@ mod testing;
 mod text;
 
 pub(crate) use files::warnings;
-pub(crate) use kinds::{schema, verifier};
+pub(crate) use kinds::{kinds, verifier};
 pub(crate) use ldap::{Verdict, Verifier};
 pub(crate) use numbers::TableNumbers;
 #[cfg(test)]

@@ -5,6 +5,9 @@ mod counts;
 mod letter;
 mod posting;
 mod sending;
+mod settings;
+
+pub(crate) use settings::TlsSender;
 
 use crate::daily_reports::{DAY_MS, Daily, Inner, Kind, Report, Terms, moment_within};
 use crate::peer_tls::PeerTls;
@@ -34,7 +37,7 @@ pub(crate) struct Tls {
 /// As whom reports are sent, and to whom not.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    section: config::TlsReports,
+    section: TlsSender,
     /// A route refuses private addresses: web servers that have such are no place for a report.
     public_only: bool,
 }
@@ -51,7 +54,7 @@ impl Kind for Tls {
     fn settings(config: &Config) -> Option<Settings> {
         let mut sources = config.routes.iter().map(|route| route.channel.tls_sources());
         let public_only = sources.any(|sources| sources.public_only);
-        Some(Settings { section: config.tls_reports.clone()?, public_only })
+        Some(Settings { section: config.of::<TlsSender>().cloned()?, public_only })
     }
 
     fn due_after_ms(terms: &Terms<Settings>, domain: &str, number: u64) -> u64 {

@@ -17,6 +17,7 @@ use mta::seams::{Spawn as _, Time as _, World as _};
 use mta::shaping::Rules;
 use mta::shard::{Shard, ShardParts};
 use mta::shared::Shared;
+use mta::srs::RewrittenSenders;
 use mta::warmup::Book;
 use serde_json::Value;
 use spool::memdisk::MemDisk;
@@ -103,10 +104,11 @@ pub(crate) fn config(routes: &str) -> String {
 fn parse(text: &str) -> Arc<Config> {
     let config = channels::sections().table::<ScriptedText>().parse(text, "test.toml");
     let mut config = config.unwrap_or_else(|problem| panic!("{problem:?}\n{text}"));
-    if let Some(srs) = &mut config.srs {
+    if let Some(srs) = config.of::<RewrittenSenders>() {
         // In the place of the file that has them.
         let secret = srs.secret_file.as_os_str().as_encoded_bytes();
-        srs.secrets = vec![config::Secret(secret.into())];
+        let secrets = vec![config::Secret(secret.into())];
+        config.set::<RewrittenSenders>(RewrittenSenders { secrets, ..srs.clone() });
     }
     let files = config.shaping_sources.iter().map(|source| match source {
         ShapingSource::Builtin => ShapingFile::builtin(),

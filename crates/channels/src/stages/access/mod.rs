@@ -143,8 +143,8 @@ impl<W: World> StageKind<W> for Accesses {
         // One stage for all: what one rule permits, no later one is asked about.
         let rules = rules(config).cloned().collect();
         let (tables, console) = (world.tables().clone(), Rc::clone(console));
-        let has_gateway = config.x400.as_ref().is_some_and(|x400| x400.gateway.is_some());
-        let routed = has_gateway.then(|| config.clone());
+        let has_names = config.routes.iter().any(|one| one.channel.calls_recipients_otherwise());
+        let routed = has_names.then(|| config.clone());
         let stage = AccessStage(Rc::new(Asker { rules, tables, console, routed }));
         vec![Placed { line: first.line, stage: Rc::new(stage) }]
     }

@@ -2,8 +2,11 @@
 //! are left out of what is sent.
 
 mod reading;
+mod settings;
 
-use config::{Config, Pool, SteeringKey};
+pub(crate) use settings::SteeringFields;
+
+use config::{Config, Pool};
 use mail::field_watch::Found;
 use mail::{FieldWatch, Refusal, Wall};
 use mta::answer::{Answer, Decision};
@@ -14,6 +17,7 @@ use mta::seams::{Time as _, World};
 use mta::steering::{HOLD_MAX, Steering};
 use mta::window::Window;
 use reading::{Mistake, name_of, time_of};
+use settings::SteeringKey;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,10 +33,10 @@ impl<W: World> StageKind<W> for Steerings {
         _pools: &Pressures,
     ) -> Vec<Placed> {
         let is_obeyed = config.listeners.iter().any(|one| !one.steering_from.is_empty());
-        if config.steering.fields.is_empty() || !is_obeyed {
+        let Some(steering) = config.of::<SteeringFields>().filter(|_| is_obeyed) else {
             return Vec::new();
-        }
-        let (keys, names): (Vec<_>, Vec<_>) = config.steering.fields.iter().cloned().unzip();
+        };
+        let (keys, names): (Vec<_>, Vec<_>) = steering.fields.iter().cloned().unzip();
         let (world, pools) = (world.clone(), config.pools.clone());
         let stage = SteeringStage { world, keys, names: names.into(), pools };
         // The first: nobody else is to see them.

@@ -51,7 +51,7 @@ const GOOD: &str = "\"/S=bob/O=far/PRMD=Far/ADMD= /C=GB/\"@gw.example.org";
 
 fn made(recipients: &[&str], indexes: &[u32]) -> Departure {
     let config = config();
-    to_apdu(&message(recipients).original(), CONTENT, indexes, config.x400.as_ref().unwrap())
+    to_apdu(&message(recipients).original(), CONTENT, indexes, config.of::<X400>().unwrap())
         .unwrap()
 }
 
@@ -109,7 +109,7 @@ fn is_report(config: &Config, to: &str, dsn: &[u8]) -> bool {
     let mut message = message(&[to]);
     let envelope = Arc::make_mut(&mut message.envelope);
     envelope.reverse_path = None;
-    let made = to_apdu(&message.original(), dsn, &[0], config.x400.as_ref().unwrap()).unwrap();
+    let made = to_apdu(&message.original(), dsn, &[0], config.of::<X400>().unwrap()).unwrap();
     // MTS-APDU ::= CHOICE { message [0] …, probe [2] …, report [1] … }
     made.prefix.first() == Some(&0xa1)
 }
@@ -117,7 +117,7 @@ fn is_report(config: &Config, to: &str, dsn: &[u8]) -> bool {
 #[test]
 fn a_dsn_is_a_report_where_it_is_about_what_was_sent_from_here() {
     let config = config();
-    let x400 = config.x400.as_ref().unwrap();
+    let x400 = config.of::<X400>().unwrap();
     x400.gateway.as_ref().unwrap().set_secret([7; 16]);
     let here = ReturnPaths::new(&[7; 16]);
     let (id, other) = ("[/PRMD=Far/ADMD= /C=GB/;1]", "[/PRMD=Far/ADMD= /C=GB/;2]");
@@ -148,7 +148,7 @@ fn a_dsn_is_a_report_where_it_is_about_what_was_sent_from_here() {
 #[test]
 fn what_becomes_mail_has_a_return_path_of_ours_and_an_envid_that_every_server_takes() {
     let config = Arc::new(config());
-    config.x400.as_ref().unwrap().gateway.as_ref().unwrap().set_secret([7; 16]);
+    config.of::<X400>().unwrap().gateway.as_ref().unwrap().set_secret([7; 16]);
     let (event, content) = read_whole(MESSAGE, Limits::default()).unwrap();
     let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
     for (local, has_envid) in [("a".repeat(32), true), ("=".repeat(32), false)] {
@@ -171,7 +171,7 @@ fn what_becomes_mail_has_a_return_path_of_ours_and_an_envid_that_every_server_ta
 #[test]
 fn another_gateway_s_addresses_are_that_gateway_s() {
     let config = config();
-    let x400 = config.x400.as_ref().unwrap();
+    let x400 = config.of::<X400>().unwrap();
     let to = |text: &str| {
         let name = OrName::from(OrAddress::parse(text).unwrap());
         mailbox(&name, x400).map(|mailbox| mailbox.as_str().to_owned())
@@ -188,7 +188,7 @@ fn another_gateway_s_addresses_are_that_gateway_s() {
 #[test]
 fn mail_is_signed_where_all_its_authors_are_of_x400() {
     let config = config();
-    let gateway = gateway_of(config.x400.as_ref().unwrap()).unwrap();
+    let gateway = gateway_of(config.of::<X400>().unwrap()).unwrap();
     let of = |from: &str| has_own_authors(format!("{from}\r\n\r\n").as_bytes(), gateway);
     assert!(of(&format!("From: Bob <{USER}>")));
     assert!(of(&format!("From: {USER},\r\n {GOOD}")));
@@ -230,7 +230,7 @@ fn conversions_that_the_gateway_does_not_do_are_refused_where_they_are_asked_for
     let (event, _) = read_whole(MESSAGE, Limits::default()).unwrap();
     let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
     let terms = Terms {
-        x400: config.x400.as_ref().unwrap(),
+        x400: config.of::<X400>().unwrap(),
         config: &config,
         recipients_max: 9,
         now: Wall(1_795_329_000_000),

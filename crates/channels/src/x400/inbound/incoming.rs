@@ -2,9 +2,10 @@
 
 use super::apdu_digest::ApduDigest;
 use crate::x400::acceptance::{self, Acceptance, Terms};
+use crate::x400::section::X400;
 use auth::digest::DIGEST_BYTES;
 use bytes::{Bytes, BytesMut};
-use config::{Config, X400};
+use config::Config;
 use mail::{ContentFacts, ContentScanner, Refusal, Wall};
 use x400::mts::{ApduEvent, ApduReader, EnvelopeKind, Limits};
 

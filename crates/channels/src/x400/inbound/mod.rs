@@ -8,7 +8,8 @@ mod unbound;
 mod unreadable;
 
 use super::settings::{P1Listener, P1Text};
-use config::{Config, Listener, ProtocolSection, X400};
+use crate::x400::section::X400;
+use config::{Config, Listener, ProtocolSection};
 use mta::ingress::{Entrance, Handler, Protocol};
 use mta::pools::PoolId;
 use mta::pressure::Pressures;

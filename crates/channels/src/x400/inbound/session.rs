@@ -7,10 +7,11 @@ use super::unbound::{Place, UNBOUND_MAX, UNBOUND_PER_CLIENT_MAX};
 use crate::x400::acceptance::Acceptance;
 use crate::x400::ends;
 use crate::x400::peer::{is_its, our_identity};
+use crate::x400::section::{X400, X400Peer};
 use crate::x400::unwritten::Unwritten;
 use auth::digest::DIGEST_BYTES;
 use bytes::Bytes;
-use config::{Listener, X400, X400Peer};
+use config::Listener;
 use mail::{ContentFacts, MessageId, Mono, Refusal, Reply};
 use mta::alarm::Alarm;
 use mta::console::Quoted;
@@ -349,7 +350,7 @@ impl<W: World> Session<W> {
         let Some(bound) = self.peer.clone() else { return false };
         let client = self.client();
         let config = self.entrance.config();
-        let found = config.x400.as_ref().and_then(|x400| {
+        let found = config.of::<X400>().and_then(|x400| {
             let peer = x400.peer_called(bound.their_name.as_bytes())?;
             let is_same = peer.has_bound_as(&bound) && peer.may_bind_from(client);
             is_same.then(|| (Arc::clone(x400), Arc::clone(peer)))

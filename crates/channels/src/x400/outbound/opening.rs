@@ -3,8 +3,8 @@
 use super::association::Wire;
 use super::{route_of, trouble};
 use crate::x400::peer;
+use crate::x400::section::X400Peer;
 use crate::x400::unwritten::Unwritten;
-use config::X400Peer;
 use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;

@@ -1,6 +1,6 @@
 //! What a peer's refusals and silences come to for those who wait, in the peer's own words as far as it gave any.
 
-use config::X400Peer;
+use crate::x400::section::X400Peer;
 use mail::{Class, Culprit, EnhancedStatus, Failure};
 use x400::association::{BindError, End, ExceptionReason, Refusal};
 

@@ -20,6 +20,7 @@ use config::Config;
 use domains::{Named, of_domain};
 use mail::{Domain, Wall};
 use mta::seams::AsRecords;
+use mta::srs::RewrittenSenders;
 use senders::{Asker, Identity, senders};
 use std::collections::BTreeSet;
 
@@ -120,7 +121,8 @@ fn named(config: &Config, authors: Vec<String>) -> Vec<Named> {
     };
     let mut named: Vec<Named> = authors.into_iter().map(author).collect();
     // What is sent on for others has its senders there.
-    let rewritten = config.srs.as_ref().and_then(|srs| Domain::dns_name(srs.domain.as_str()));
+    let rewritten =
+        config.of::<RewrittenSenders>().and_then(|srs| Domain::dns_name(srs.domain.as_str()));
     if let Some(domain) = rewritten.filter(|domain| !named.iter().any(|of| of.domain == *domain)) {
         named.push(Named { domain, is_author: false, signers: Vec::new() });
     }

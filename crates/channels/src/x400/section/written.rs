@@ -1,6 +1,6 @@
 //! `[x400]` as it is written.
 
-use crate::quantity::DurationText;
+use config::quantity::DurationText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,0 +1,127 @@
+//! `[steering]`: by which header fields clients say how a message is to be sent.
+
+use config::{Reader, Rest, Section};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What no message may be sent without, or what is said of it on its way.
+const NEEDED: [&str; 12] = [
+    "From",
+    "Sender",
+    "To",
+    "Cc",
+    "Date",
+    "Message-ID",
+    "MIME-Version",
+    "Content-Type",
+    "Content-Transfer-Encoding",
+    "Received",
+    "Return-Path",
+    "DKIM-Signature",
+];
+
+/// Header fields by which clients in a listener's `steering_from` say how a message is to be sent. They are
+/// left out of what is sent, signed and returned; from everybody else they are content like any other. A
+/// value that can't be read is refused, with 550 5.6.0 and the name of the field. See `docs/steering.md`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SteeringText {
+    /// The field that names the tenant whose mail it is, such as `"X-Tenant"`: 1 to 128 printable
+    /// characters of ASCII but for `<` and `>`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
+    /// The field that names the campaign: what has the same waits together. As a tenant's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) campaign: Option<String>,
+    /// The field that names the `[[pool]]` that it is sent from, in place of the route's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pool: Option<String>,
+    /// The field with the priority, from -9 to 9 as in MT-PRIORITY (RFC 6710); 0 is what all other mail has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) priority: Option<String>,
+    /// The field with the time before which it is not sent: as in RFC 3339 (`2026-12-01T09:00:00+01:00`) or
+    /// as in a Date field (RFC 5322). At most a year ahead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) not_before: Option<String>,
+    /// The field with the time from which on it is not sent, but returned (5.4.7), likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expires: Option<String>,
+    /// The field with the hours in which it is sent: `mon-fri 09:00-17:00 Europe/Berlin`, or several of
+    /// these with commas between.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) window: Option<String>,
+}
+
+/// What such a field says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SteeringKey {
+    /// Whose mail it is.
+    Tenant,
+    /// With what it waits.
+    Campaign,
+    /// From where it is sent.
+    Pool,
+    /// Before what it is sent.
+    Priority,
+    /// From when on.
+    NotBefore,
+    /// Until when.
+    Expires,
+    /// In which hours.
+    Window,
+}
+
+/// `[steering]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SteeringFields {
+    /// The names of the fields, each once, whatever its case.
+    pub(crate) fields: Vec<(SteeringKey, Box<str>)>,
+}
+
+impl Section for SteeringFields {
+    const KEY: &'static str = "steering";
+    const SUMMARY: &'static str = "How clients say how a message is to be sent.";
+    const BEHIND: &'static str = "dns";
+    type Text = SteeringText;
+    type Value = SteeringFields;
+
+    fn read(text: SteeringText, reader: &mut Reader<'_, '_>) -> Option<SteeringFields> {
+        let keys = [
+            ("tenant", SteeringKey::Tenant, text.tenant),
+            ("campaign", SteeringKey::Campaign, text.campaign),
+            ("pool", SteeringKey::Pool, text.pool),
+            ("priority", SteeringKey::Priority, text.priority),
+            ("not_before", SteeringKey::NotBefore, text.not_before),
+            ("expires", SteeringKey::Expires, text.expires),
+            ("window", SteeringKey::Window, text.window),
+        ];
+        let mut fields: Vec<(SteeringKey, Box<str>)> = Vec::new();
+        for (key, meaning, name) in keys {
+            let Some(name) = name else { continue };
+            // RFC 5322 §2.2.
+            let is_name = |byte: u8| byte.is_ascii_graphic() && byte != b':';
+            if name.is_empty() || name.len() > 76 || !name.bytes().all(is_name) {
+                let help = "1 to 76 printable ASCII characters without blanks and colons";
+                reader.error(key, format!("\"{name}\" is not the name of a field"), help);
+            } else if NEEDED.iter().any(|needed| needed.eq_ignore_ascii_case(&name)) {
+                let help = "name a field of your own, such as \"X-Tenant\"";
+                reader.error(key, format!("{name} would be left out of what is sent"), help);
+            } else if fields.iter().any(|(_, other)| other.eq_ignore_ascii_case(&name)) {
+                reader.error(key, format!("{name} says something else already"), "");
+            } else {
+                fields.push((meaning, name.into()));
+            }
+        }
+        (!fields.is_empty()).then_some(SteeringFields { fields })
+    }
+
+    /// Listeners say whose fields are obeyed.
+    fn review(value: Option<&SteeringFields>, rest: &Rest<'_>, reader: &mut Reader<'_, '_>) {
+        let is_obeyed = rest.listeners.iter().any(|one| !one.steering_from.is_empty());
+        if value.is_some() && !is_obeyed {
+            let help =
+                "say whose fields are obeyed: steering_from = [\"127.0.0.0/8\"] in a [[listener]]";
+            reader.warn("", "nobody's steering fields are obeyed", help);
+        }
+    }
+}

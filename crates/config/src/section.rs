@@ -1,0 +1,144 @@
+//! Sections at the top of the file that others own: `[srs]`, `[events]`.
+//!
+//! An owner implements [`Section`] for its keys and registers it with
+//! [`Schema::section`](crate::Schema::section); [`Config::of`](crate::Config::of) has what became of them.
+
+use super::listener::Listener;
+use super::owned::Owned;
+use super::reader::Reader;
+use super::route::Route;
+use mail::Domain;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt::Debug;
+
+/// A section of the file. A list of sections, `[[peer]]`, is one whose `Text` is a list.
+pub trait Section: 'static {
+    /// Its key in the file.
+    const KEY: &'static str;
+    /// What the section is for: a sentence in the table of the file's keys.
+    const SUMMARY: &'static str;
+    /// The heading behind which it stands on the reference page; sections behind the same one follow each other as
+    /// they were registered.
+    const BEHIND: &'static str = "log";
+    /// The section as it is written; its doc comments are the reference page. Without the section in the file: the
+    /// default, which is read like anything else.
+    type Text: DeserializeOwned + Serialize + JsonSchema + Default;
+    /// What comes of it.
+    type Value: Any + Debug + Send + Sync;
+
+    /// Reads the section. `None`: there is nothing to do by it, or a mistake in it, which `reader` was told.
+    /// Listeners and routes are read after it.
+    fn read(text: Self::Text, reader: &mut Reader<'_, '_>) -> Option<Self::Value>;
+
+    /// Looks at it together with what else is in the file, once that is read.
+    fn review(value: Option<&Self::Value>, rest: &Rest<'_>, reader: &mut Reader<'_, '_>) {
+        let _ = (value, rest, reader);
+    }
+
+    /// A domain whose mail comes here though no route names it. Its postmaster is ours.
+    fn own_domain(value: &Self::Value) -> Option<&Domain> {
+        let _ = value;
+        None
+    }
+
+    /// Its tables of keys on the reference page.
+    #[must_use]
+    fn page() -> Vec<KeyTable> {
+        vec![KeyTable::of::<Self::Text>(Self::KEY, format!("[{}]", Self::KEY))]
+    }
+}
+
+/// What a file has beside its sections.
+#[derive(Clone, Copy, Debug)]
+pub struct Rest<'a> {
+    /// All listeners without a mistake.
+    pub listeners: &'a [Listener],
+    /// All routes.
+    pub routes: &'a [Route],
+}
+
+impl Rest<'_> {
+    /// Whether a route takes this domain, by its name or with all others.
+    #[must_use]
+    pub fn has_route(&self, domain: &Domain) -> bool {
+        let takes = |route: &Route| {
+            route.is_catch_all() || route.domains.iter().any(|pattern| pattern.covers(domain))
+        };
+        self.routes.iter().any(|route| !route.is_built_in() && takes(route))
+    }
+}
+
+impl Reader<'_, '_> {
+    /// What became of the section of `S`, which listeners and routes may refer to; `None`: nothing.
+    #[must_use]
+    pub fn section<S: Section<Value: Clone>>(&self) -> Option<S::Value> {
+        self.resolver.sections.get::<S, S::Value>().cloned()
+    }
+}
+
+/// A table of keys on the reference page.
+#[derive(Debug)]
+pub struct KeyTable {
+    pub(super) heading: &'static str,
+    /// How it is opened in the file.
+    pub(super) opened: Cow<'static, str>,
+    /// Name of the definition in the JSON schema.
+    pub(super) definition: Cow<'static, str>,
+}
+
+impl KeyTable {
+    /// That of the keys of `T`, which is opened so in the file.
+    #[must_use]
+    pub fn of<T: JsonSchema>(
+        heading: &'static str,
+        opened: impl Into<Cow<'static, str>>,
+    ) -> KeyTable {
+        KeyTable { heading, opened: opened.into(), definition: T::schema_name() }
+    }
+}
+
+/// A section, as [`Section`] describes it.
+#[derive(Debug)]
+pub(super) struct SectionKind {
+    pub(super) key: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) behind: &'static str,
+    pub(super) page: fn() -> Vec<KeyTable>,
+    pub(super) define: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
+    pub(super) default: fn() -> serde_json::Value,
+    /// Keeps what comes of it in the reader's resolver.
+    pub(super) read: fn(Option<toml::Value>, &mut Reader<'_, '_>),
+    pub(super) review: fn(&Owned, &Rest<'_>, &mut Reader<'_, '_>),
+    pub(super) own_domain: fn(&Owned) -> Option<&Domain>,
+}
+
+impl SectionKind {
+    pub(super) fn of<S: Section>() -> SectionKind {
+        SectionKind {
+            key: S::KEY,
+            summary: S::SUMMARY,
+            behind: S::BEHIND,
+            page: S::page,
+            define: schemars::SchemaGenerator::subschema_for::<S::Text>,
+            default: || serde_json::to_value(S::Text::default()).unwrap_or_default(),
+            read: read::<S>,
+            review: |owned, rest, reader| S::review(owned.get::<S, S::Value>(), rest, reader),
+            own_domain: |owned| S::own_domain(owned.get::<S, S::Value>()?),
+        }
+    }
+}
+
+/// Reads a section whose shape is right; without it, what holds then.
+fn read<S: Section>(written: Option<toml::Value>, reader: &mut Reader<'_, '_>) {
+    let text = match written {
+        Some(value) => reader.text(value),
+        None => Some(S::Text::default()),
+    };
+    if let Some(value) = text.and_then(|text| S::read(text, reader)) {
+        reader.resolver.sections.put::<S, S::Value>(value);
+    }
+}

@@ -1,0 +1,166 @@
+//! `[events]`: the event log.
+
+use config::quantity::{DurationText, SizeText};
+use config::{KeyTable, Reader, Section};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// So many fields of a header an event may have.
+const HEADERS_MAX: usize = 16;
+
+/// The event log: `"off"`, `"on"`, or a table that says where and how.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum EventsText {
+    /// All defaults, or none at all.
+    Word(EventsWord),
+    /// Where and how.
+    Table(EventsTable),
+}
+
+impl Default for EventsText {
+    fn default() -> EventsText {
+        EventsText::Word(EventsWord::On)
+    }
+}
+
+/// The event log in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EventsWord {
+    /// Events are written, with the defaults of the table.
+    On,
+    /// No events are written.
+    Off,
+}
+
+/// The event log: one JSON object per line for each thing that happens to a message.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EventsTable {
+    /// The file. Rotated files stand beside it. Without it: `events.jsonl` in the first spool
+    /// directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// A new file is begun when this size is reached. 0: never.
+    pub rotate_bytes: SizeText,
+    /// A new file is begun when the file is this old. `"0"`: never.
+    pub rotate_after: DurationText,
+    /// How many rotated files are kept; the oldest are removed. 0: all.
+    pub keep_files: u32,
+    /// How many events may wait to be written. When the log's disk is slower than the mail,
+    /// events lag behind and are written later; mail goes on.
+    #[schemars(range(min = 1))]
+    pub waiting_max: u32,
+    /// Names of header fields, such as `["Subject"]`, whose values stand in the `received` event: at most 16. See
+    /// `docs/events.md`.
+    pub headers: Vec<String>,
+}
+
+impl Default for EventsTable {
+    fn default() -> EventsTable {
+        EventsTable {
+            path: None,
+            rotate_bytes: "100MiB".into(),
+            rotate_after: "1d".into(),
+            keep_files: 14,
+            waiting_max: 65_536,
+            headers: Vec::new(),
+        }
+    }
+}
+
+/// The file of the event log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventFile {
+    /// The file.
+    pub path: PathBuf,
+    /// `None`: by age only.
+    pub rotate_bytes: Option<u64>,
+    /// `None`: by size only.
+    pub rotate_after: Option<Duration>,
+    /// Rotated files kept; `None`: all.
+    pub keep_files: Option<u32>,
+    /// Events waiting to be written.
+    pub waiting_max: u32,
+}
+
+/// `events`, when they are on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventSettings {
+    /// Where they are written.
+    pub file: EventFile,
+    /// Fields of messages' headers that stand in events, each once.
+    pub headers: Arc<[Arc<str>]>,
+}
+
+impl Section for EventSettings {
+    const KEY: &'static str = "events";
+    const SUMMARY: &'static str =
+        "The event log: what happened to each message. `\"off\"` for none, or a table.";
+    const BEHIND: &'static str = "admin";
+    type Text = EventsText;
+    type Value = EventSettings;
+
+    fn read(text: EventsText, reader: &mut Reader<'_, '_>) -> Option<EventSettings> {
+        let table = match text {
+            EventsText::Word(EventsWord::Off) => return None,
+            EventsText::Word(EventsWord::On) => EventsTable::default(),
+            EventsText::Table(table) => table,
+        };
+        let file = file(&table, reader);
+        Some(EventSettings { file, headers: headers(&table.headers, reader) })
+    }
+
+    fn page() -> Vec<KeyTable> {
+        vec![KeyTable::of::<EventsTable>("events", "[events]")]
+    }
+}
+
+fn file(table: &EventsTable, reader: &mut Reader<'_, '_>) -> EventFile {
+    let path = match &table.path {
+        Some(text) => reader.file_path("path", text),
+        None => reader.first_spool().join("events.jsonl"),
+    };
+    let rotate_bytes = reader.size("rotate_bytes", &table.rotate_bytes);
+    if rotate_bytes > 0 && rotate_bytes < 4_096 {
+        reader.error("rotate_bytes", "less than 4096 bytes", "");
+    }
+    let rotate_after = reader.duration("rotate_after", &table.rotate_after);
+    if !rotate_after.is_zero() && rotate_after < Duration::from_secs(1) {
+        reader.error("rotate_after", "less than a second", "");
+    }
+    EventFile {
+        path,
+        rotate_bytes: (rotate_bytes > 0).then_some(rotate_bytes),
+        rotate_after: (!rotate_after.is_zero()).then_some(rotate_after),
+        keep_files: (table.keep_files > 0).then_some(table.keep_files),
+        waiting_max: table.waiting_max,
+    }
+}
+
+/// The names of the fields, each once, whatever its case.
+fn headers(written: &[String], reader: &mut Reader<'_, '_>) -> Arc<[Arc<str>]> {
+    if written.len() > HEADERS_MAX {
+        reader.error("headers", format!("more than {HEADERS_MAX} header fields"), "");
+        return Arc::default();
+    }
+    let mut names: Vec<Arc<str>> = Vec::new();
+    for (index, name) in written.iter().enumerate() {
+        let path = format!("headers[{index}]");
+        // RFC 5322 §2.2.
+        let is_name = |byte: u8| byte.is_ascii_graphic() && byte != b':';
+        if name.is_empty() || name.len() > 76 || !name.bytes().all(is_name) {
+            let help = "1 to 76 printable ASCII characters without blanks and colons";
+            reader.error(&path, format!("\"{name}\" is not the name of a field"), help);
+        } else if names.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            reader.error(&path, format!("{name} is there twice"), "");
+        } else {
+            names.push(name.as_str().into());
+        }
+    }
+    names.into()
+}

@@ -1,0 +1,90 @@
+//! `[srs]`: senders of what is sent on for others.
+
+use config::{Reader, Rest, Secret, Section};
+use mail::Domain;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The Sender Rewriting Scheme: what an alias sends on from a sender of a domain that is not ours to a
+/// recipient whose domain is not ours gets a sender here, which this server may send for (SPF). Reports
+/// to such a sender are led back to the original one, for 21 days. Ours are the domains that a route
+/// names, but for those of `mx` routes. Without `domain` and `secret_file` senders stay as they are.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SrsText {
+    /// The domain of rewritten senders. Its MX must lead here; no route needs to name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// A file with secrets, one on a line: the first signs, all are good for what was signed before.
+    /// Read at the start and at each reload; also `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`. Servers
+    /// that stand for each other have the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_file: Option<String>,
+}
+
+/// `[srs]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RewrittenSenders {
+    /// Of rewritten senders.
+    pub domain: Domain,
+    /// What has the secrets.
+    pub secret_file: PathBuf,
+    /// Those: put here by who reads files, before the configuration is used. Without any, senders stay as
+    /// they are.
+    pub secrets: Vec<Secret>,
+}
+
+impl Section for RewrittenSenders {
+    const KEY: &'static str = "srs";
+    const SUMMARY: &'static str = "Senders of what is sent on for others.";
+    const BEHIND: &'static str = "dns";
+    type Text = SrsText;
+    type Value = RewrittenSenders;
+
+    fn read(text: SrsText, reader: &mut Reader<'_, '_>) -> Option<RewrittenSenders> {
+        let (domain, file) = match (&text.domain, &text.secret_file) {
+            (None, None) => return None,
+            (Some(domain), Some(file)) => (domain, file),
+            (Some(_), None) => {
+                let help = "name a file with a secret that nobody else can read";
+                reader.error("domain", "`domain` without `secret_file`", help);
+                return None;
+            }
+            (None, Some(_)) => {
+                let help = "say where rewritten senders are, such as domain = \"srs.example.org\"";
+                reader.error("secret_file", "`secret_file` without `domain`", help);
+                return None;
+            }
+        };
+        let secret_file = reader.file_path("secret_file", file);
+        let read = Domain::parse(domain).and_then(|domain| domain.to_ascii().map(|_| domain));
+        match read {
+            Ok(domain) => Some(RewrittenSenders { domain, secret_file, secrets: Vec::new() }),
+            Err(error) => {
+                let message = format!("\"{domain}\" is not a domain");
+                reader.error("domain", message, &error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Routes say whether senders are rewritten there.
+    fn review(_: Option<&RewrittenSenders>, rest: &Rest<'_>, reader: &mut Reader<'_, '_>) {
+        let is_on = reader.is_written("domain");
+        for route in rest.routes {
+            let mut of_route = reader.elsewhere(&format!("route[{}]", route.index));
+            if route.srs.is_some() && !is_on {
+                let help = "add [srs] with `domain` and `secret_file`, or leave `srs` out";
+                of_route.error("srs", "`srs` in a route without a section [srs]", help);
+            } else if route.srs == Some(true) && route.channel.is_local() {
+                let help = "senders are rewritten where mail leaves this server: leave `srs` out";
+                of_route.error("srs", "`srs = true` where mail stays on this server", help);
+            }
+        }
+    }
+
+    fn own_domain(value: &RewrittenSenders) -> Option<&Domain> {
+        Some(&value.domain)
+    }
+}

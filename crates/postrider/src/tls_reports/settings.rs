@@ -1,0 +1,81 @@
+//! `[tls_reports]`.
+
+use crate::daily_reports::check_texts;
+use config::quantity::DurationText;
+use config::{Reader, Section};
+use mail::Mailbox;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Reports are sent so long after the end of their day at most: what can't be sent is tried for another day.
+const SPREAD_MAX: Duration = Duration::from_secs(12 * 3_600);
+
+/// What owners of domains are told of TLS to their MX hosts: one report a day to each domain that asks for it
+/// (`_smtp._tls.DOMAIN`, RFC 8460), about sessions of `mx` routes. See `docs/tls.md`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TlsReportsText {
+    /// The address that reports come from, in a domain that this server may send and sign for. Without it none
+    /// are made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) from: Option<String>,
+    /// Who reports, for those who read it. Without it: `hostname`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) organization_name: Option<String>,
+    /// An address to ask about it. Without it: `from`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) contact: Option<String>,
+    /// Each report of a day is sent at a random moment within so long after its end (midnight UTC), so that not
+    /// all servers report at once; at most `"12h"`.
+    pub(crate) spread: DurationText,
+}
+
+impl Default for TlsReportsText {
+    fn default() -> TlsReportsText {
+        TlsReportsText { from: None, organization_name: None, contact: None, spread: "4h".into() }
+    }
+}
+
+/// `[tls_reports]`, when they are on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TlsSender {
+    /// Whom they come from.
+    pub(crate) from: Mailbox,
+    /// Who reports.
+    pub(crate) organization_name: Box<str>,
+    /// Who can be asked.
+    pub(crate) contact: Mailbox,
+    /// They are sent within so long after midnight (UTC).
+    pub(crate) spread: Duration,
+}
+
+impl Section for TlsSender {
+    const KEY: &'static str = "tls_reports";
+    const SUMMARY: &'static str =
+        "What owners of domains are told of TLS to their hosts (RFC 8460).";
+    const BEHIND: &'static str = "dns";
+    type Text = TlsReportsText;
+    type Value = TlsSender;
+
+    fn read(text: TlsReportsText, reader: &mut Reader<'_, '_>) -> Option<TlsSender> {
+        let (organization, contact) = (text.organization_name.as_deref(), text.contact.as_deref());
+        let texts = [("organization_name", organization), ("contact", contact)];
+        check_texts(text.from.as_deref(), texts, reader);
+        let spread = reader.duration("spread", &text.spread);
+        if spread > SPREAD_MAX {
+            reader.error("spread", "more than half a day", "\"12h\" is the most");
+        }
+        let from = reader.mailbox("from", text.from.as_deref()?)?;
+        let contact = match contact {
+            Some(contact) => reader.mailbox("contact", contact)?,
+            None => from.clone(),
+        };
+        Some(TlsSender {
+            from,
+            organization_name: organization.unwrap_or(reader.hostname().as_str()).into(),
+            contact,
+            spread,
+        })
+    }
+}
