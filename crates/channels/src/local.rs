@@ -57,6 +57,7 @@ pub(crate) async fn run<W: World, S: Settings>(
             Take::Work(work) => work,
             Take::Wait | Take::Close => return,
         };
+        slot.note_behind(&work);
         let _busy = slot.busy();
         if slot.is_stopping() {
             slot.give_back(&work);
@@ -75,7 +76,7 @@ async fn deliver_each<W: World, S: Settings>(
     work: &Work,
     deliver: &impl AsyncFn(&Slot<W>, &S, &Rc<Message>, u32) -> Attempt,
 ) {
-    let place = slot.place_to_load(work.id);
+    let place = slot.place_to_load(work.id, work.origin);
     let Some(message) = slot.load_mail(place, work).await else { return };
     for entry in &work.entries {
         let index = entry.1;

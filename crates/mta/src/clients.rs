@@ -6,7 +6,9 @@
 
 use lookup::Asker;
 use mail::Mono;
+use queue::Origin;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -272,6 +274,16 @@ pub fn group_of(ip: IpAddr) -> IpAddr {
 #[must_use]
 pub fn asker_of(ip: IpAddr) -> Asker {
     Asker::Client { site: group_of(ip), network: network_of(ip) }
+}
+
+/// Whose turn a stranger's message waits for. Nobody who does not know `salt` chooses with whom he shares it.
+pub(crate) fn origin_of(ip: IpAddr, salt: u64) -> Origin {
+    let number = |of: IpAddr| {
+        let mut hasher = DefaultHasher::new();
+        (salt, of).hash(&mut hasher);
+        hasher.finish() as u16
+    };
+    Origin::of(number(group_of(ip)), number(network_of(ip)))
 }
 
 /// What is counted as one client.

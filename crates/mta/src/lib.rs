@@ -4,6 +4,7 @@
 pub mod acceptor;
 pub mod alarm;
 pub mod answer;
+mod behind;
 pub mod budget;
 pub mod clients;
 pub mod clock;

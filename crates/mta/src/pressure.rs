@@ -1,6 +1,7 @@
 //! Pools that somebody waits for, or is turned away from. Each registers itself; together they are one kind of
 //! problem, asked for at the moment of asking.
 
+use crate::behind::Behind;
 use crate::holding::Holdings;
 use crate::line::Line;
 use crate::metrics::PoolMetrics;
@@ -73,6 +74,12 @@ impl Gauge for Line {
 
     fn most(&self) -> Option<(String, u64)> {
         Line::most(self).map(|(name, held)| (name.as_str().to_owned(), held))
+    }
+}
+
+impl Gauge for Behind {
+    fn level(&self, now: Moment) -> Level {
+        Level { waiting: self.waiting(now.mono), ..Level::default() }
     }
 }
 

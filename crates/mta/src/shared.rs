@@ -1,5 +1,6 @@
 //! What all shards share, and how much of it there is.
 
+use crate::behind::Behind;
 use crate::budget::Budget;
 use crate::clients::Clients;
 use crate::clock::ClockDoubt;
@@ -67,6 +68,8 @@ pub struct Shared {
     pub connections: Arc<Line>,
     /// Workers that write mailboxes, or discard, at once.
     pub workers: Arc<Line>,
+    /// What waits for those that are all busy.
+    pub(crate) behind_workers: Arc<Behind>,
     /// Bytes of messages that were read back for deliveries and reports.
     pub reads: Arc<Line>,
     /// Memory for what is made of messages that are converted. Who waits may hold what was read, and who has it
@@ -141,6 +144,7 @@ impl Shared {
             sessions_max: u32::MAX,
             connections: Line::new(connection_parts(u64::MAX)),
             workers: Line::new(Parts::equal(WORKERS_MAX)),
+            behind_workers: Arc::default(),
             reads: Line::new(read_parts(config)),
             conversions: Line::new(conversion_parts(config)),
             expansions: Line::new(expansion_parts()),
@@ -185,6 +189,7 @@ impl Shared {
         pressures.register(PoolId::Reads, &self.reads);
         pressures.register(PoolId::Conversions, &self.conversions);
         pressures.register(PoolId::Workers, &self.workers);
+        pressures.register(PoolId::Workers, &self.behind_workers);
         pressures.register(PoolId::Expansions, &self.expansions);
         let (slots, crowding) = (Arc::clone(queue_slots), Arc::clone(&self.crowding));
         let queue = move |_: Moment| {

@@ -1,10 +1,15 @@
 //! The entries of a ready queue in the order in which they go: deficit round robin among tenants
 //! (Shreedhar and Varghese 1995), within a tenant's turn priority classes, first come first served
 //! within a class. Whoever says that its mail is urgent comes before its own, and before nobody
-//! else's (RFC 6710 §9). A tenant whose rate is used up is parked: its entries keep their places, and
+//! else's (RFC 6710 §9). What strangers sent goes by turns of those who sent it (`backlog/class.rs`). A tenant whose rate is used up is parked: its entries keep their places, and
 //! are not counted among those that could go.
 
+mod class;
+mod rota;
+
+use crate::Origin;
 use crate::slab::{FOLLOWER, NONE, Slab, State};
+use class::{Class, Links};
 use std::collections::BTreeMap;
 
 /// Priorities 0 to 9.
@@ -37,7 +42,7 @@ pub(crate) struct Backlog {
 
 /// The entries of a tenant.
 struct Flow {
-    classes: [List; CLASSES],
+    classes: [Class; CLASSES],
     /// Bit n: class n has entries.
     filled: u16,
     len: u32,
@@ -47,13 +52,6 @@ struct Flow {
     turn: u8,
     lower: u8,
     account: Account,
-}
-
-/// The entries of a tenant in a class.
-#[derive(Clone, Copy)]
-struct List {
-    head: u32,
-    tail: u32,
 }
 
 /// What a tenant may still send in this round, or has to pay for, and what each round brings it.
@@ -83,6 +81,7 @@ pub(crate) struct Pick {
     pub(crate) slot: u32,
     pub(crate) class: u8,
     pub(crate) tenant: u32,
+    origin: Origin,
 }
 
 impl Backlog {
@@ -144,7 +143,7 @@ impl Backlog {
         let entry = &slab[slot];
         let (class, ready, id) = (entry.priority(), entry.ready, entry.id);
         let (flow, is_parked) = self.flow(payer);
-        let list = &mut flow.classes[usize::from(class)];
+        let list = flow.classes[usize::from(class)].list_of(slab.origin(slot));
         let tail = std::mem::replace(&mut list.tail, slot);
         let mut follows = false;
         if tail == NONE {
@@ -163,7 +162,7 @@ impl Backlog {
     pub(crate) fn push_front(&mut self, slab: &mut Slab, slot: u32, payer: Payer) {
         let class = slab[slot].priority();
         let (flow, is_parked) = self.flow(payer);
-        let list = &mut flow.classes[usize::from(class)];
+        let list = flow.classes[usize::from(class)].list_of(slab.origin(slot));
         let head = std::mem::replace(&mut list.head, slot);
         let mut follows = false;
         if head == NONE {
@@ -190,15 +189,16 @@ impl Backlog {
         if previous != NONE {
             slab[previous].link = next;
         }
-        self.count_out((tenant, class), (slot, next, previous), follows);
+        let links = Links { slot, next, previous, origin: slab.origin(slot) };
+        self.count_out((tenant, class), links, follows);
         let entry = &mut slab[slot];
         entry.set(FOLLOWER, false);
         entry.link = NONE;
         entry.previous = NONE;
     }
 
-    /// The entry `slot` of a list, between `previous` and `next`, has gone.
-    fn count_out(&mut self, (tenant, class): (u32, u8), links: (u32, u32, u32), follows: bool) {
+    /// An entry of a list has gone.
+    fn count_out(&mut self, (tenant, class): (u32, u8), links: Links, follows: bool) {
         if let Some(flow) = self.parked.get_mut(&tenant) {
             flow.unlink(class, links, follows);
             self.parked_len -= 1;
@@ -256,7 +256,8 @@ impl Backlog {
         let tenant = self.pick_tenant()?;
         let flow = self.flows.get(&tenant)?;
         let class = flow.pick_class()?;
-        Some(Pick { slot: flow.classes[usize::from(class)].head, class, tenant })
+        let (slot, origin) = flow.classes[usize::from(class)].first()?;
+        Some(Pick { slot, class, tenant, origin })
     }
 
     fn pick_tenant(&mut self) -> Option<u32> {
@@ -297,6 +298,7 @@ impl Backlog {
         let account = match self.flows.get_mut(&pick.tenant) {
             Some(flow) => {
                 flow.note_turn(pick.class);
+                flow.classes[usize::from(pick.class)].charge(pick.origin, recipients as u64);
                 Some(&mut flow.account)
             }
             None => self.owed.get_mut(&pick.tenant),
@@ -320,8 +322,15 @@ impl Backlog {
 
 impl Flow {
     fn new(account: Account) -> Flow {
-        let classes = [List { head: NONE, tail: NONE }; CLASSES];
-        Flow { classes, filled: 0, len: 0, followers: 0, turn: 0, lower: 0, account }
+        Flow {
+            classes: Default::default(),
+            filled: 0,
+            len: 0,
+            followers: 0,
+            turn: 0,
+            lower: 0,
+            account,
+        }
     }
 
     fn count_in(&mut self, class: u8, follows: bool) {
@@ -331,17 +340,12 @@ impl Flow {
     }
 
     /// An entry of a class, which stood between the others, has gone.
-    fn unlink(&mut self, class: u8, (slot, next, previous): (u32, u32, u32), follows: bool) {
+    fn unlink(&mut self, class: u8, links: Links, follows: bool) {
         self.len -= 1;
         self.followers -= u32::from(follows);
-        let list = &mut self.classes[usize::from(class)];
-        if list.head == slot {
-            list.head = next;
-        }
-        if list.tail == slot {
-            list.tail = previous;
-        }
-        if list.head == NONE {
+        let entries = &mut self.classes[usize::from(class)];
+        entries.unlink(links);
+        if entries.is_empty() {
             self.filled &= !(1 << class);
         }
     }
@@ -370,222 +374,4 @@ impl Flow {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::NewEntry;
-    use mail::{MessageId, Mono};
-    use std::time::Duration;
-
-    fn push(slab: &mut Slab, backlog: &mut Backlog, id: u64, priority: u8, tenant: u32) -> u32 {
-        let new = NewEntry {
-            id: MessageId(id),
-            recipient: 0,
-            received: Mono(0),
-            age_before_start: Duration::ZERO,
-            due: Mono(0),
-            attempts: 0,
-            priority,
-            held: false,
-            warned: false,
-            deadlines: crate::Deadlines::NONE,
-        };
-        let slot = slab.insert(tenant, &new);
-        slab[slot].ready = 0;
-        backlog.push_back(slab, slot, Payer { tenant, weight: 1 });
-        slot
-    }
-
-    fn take(slab: &mut Slab, backlog: &mut Backlog) -> Option<(u64, u32)> {
-        let pick = backlog.pick()?;
-        backlog.remove(slab, pick.slot, pick.tenant);
-        backlog.charge(pick, 1);
-        let id = slab[pick.slot].id.0;
-        slab.remove(pick.slot);
-        Some((id, pick.tenant))
-    }
-
-    #[test]
-    fn a_small_tenant_is_not_drowned_by_a_big_one() {
-        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
-        for id in 0..1000 {
-            push(&mut slab, &mut backlog, id, 4, 1);
-        }
-        for id in 0..10 {
-            push(&mut slab, &mut backlog, 5000 + id, 4, 2);
-        }
-        let order: Vec<u32> =
-            (0..40).filter_map(|_| take(&mut slab, &mut backlog)).map(|(_, t)| t).collect();
-        assert_eq!(order.iter().filter(|t| **t == 2).count(), 10);
-        let rest: Vec<u64> =
-            std::iter::from_fn(|| take(&mut slab, &mut backlog)).map(|(id, _)| id).collect();
-        assert_eq!(rest.len(), 970);
-        assert!(rest.is_sorted());
-    }
-
-    #[test]
-    fn big_transactions_cost_their_tenant_turns() {
-        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
-        for id in 0..1000 {
-            push(&mut slab, &mut backlog, id, 4, 1);
-            push(&mut slab, &mut backlog, 10_000 + id, 4, 2);
-        }
-        let mut recipients = [0u32; 3];
-        for _ in 0..500 {
-            let pick = backlog.pick().expect("work");
-            backlog.remove(&mut slab, pick.slot, pick.tenant);
-            let size = if pick.tenant == 1 { 50 } else { 1 };
-            backlog.charge(pick, size);
-            recipients[pick.tenant as usize] += size as u32;
-        }
-        assert!(recipients[1].abs_diff(recipients[2]) <= 60, "{recipients:?}");
-    }
-
-    #[test]
-    fn messages_that_come_one_by_one_to_many_pay_like_others() {
-        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
-        for id in 0..1000 {
-            push(&mut slab, &mut backlog, id, 4, 1);
-        }
-        let mut recipients = [0u32; 3];
-        let mut is_there = false;
-        for id in 0..500 {
-            // The next comes when the one before has gone.
-            if !is_there {
-                push(&mut slab, &mut backlog, 10_000 + id, 4, 2);
-            }
-            let pick = backlog.pick().expect("work");
-            is_there = pick.tenant != 2;
-            let size = if pick.tenant == 2 { 100 } else { 1 };
-            backlog.remove(&mut slab, pick.slot, pick.tenant);
-            backlog.charge(pick, size);
-            slab.remove(pick.slot);
-            recipients[pick.tenant as usize] += size as u32;
-        }
-        assert!(recipients[1].abs_diff(recipients[2]) <= 110, "{recipients:?}");
-    }
-
-    #[test]
-    fn nothing_is_owed_to_nobody() {
-        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
-        push(&mut slab, &mut backlog, 1, 4, 1);
-        push(&mut slab, &mut backlog, 2, 4, 2);
-        for _ in 0..2 {
-            let pick = backlog.pick().expect("work");
-            backlog.remove(&mut slab, pick.slot, pick.tenant);
-            backlog.charge(pick, 100);
-        }
-        assert!(backlog.owed.is_empty() && backlog.flows.is_empty());
-    }
-
-    #[test]
-    fn higher_classes_first_but_lower_ones_move() {
-        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
-        for id in 0..800 {
-            push(&mut slab, &mut backlog, id, 9, 1);
-            push(&mut slab, &mut backlog, 1000 + id, 4, 1);
-            push(&mut slab, &mut backlog, 2000 + id, 0, 1);
-        }
-        let first: Vec<u64> = (0..160)
-            .filter_map(|_| take(&mut slab, &mut backlog))
-            .map(|(id, _)| id / 1000)
-            .collect();
-        let count = |class| first.iter().filter(|c| **c == class).count();
-        assert_eq!((count(0), count(1), count(2)), (140, 10, 10));
-    }
-
-    #[test]
-    fn who_calls_its_mail_urgent_comes_before_nobody_elses() {
-        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
-        for id in 0..800 {
-            push(&mut slab, &mut backlog, id, 9, 1);
-        }
-        for id in 1_000..1_100 {
-            push(&mut slab, &mut backlog, id, 4, 2);
-        }
-        push(&mut slab, &mut backlog, 2_000, 8, 2);
-        let first: Vec<(u64, u32)> =
-            (0..202).filter_map(|_| take(&mut slab, &mut backlog)).collect();
-        let other: Vec<u64> = first.iter().filter(|(_, t)| *t == 2).map(|(id, _)| *id).collect();
-        assert!(other.len() >= 100 - QUANTUM as usize, "{}", other.len());
-        assert_eq!(other[0], 2_000, "its own urgent mail goes before its own");
-    }
-
-    #[test]
-    fn untried_entries_keep_their_place_and_middle_ones_leave() {
-        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
-        let slots: Vec<u32> = (0..5).map(|id| push(&mut slab, &mut backlog, id, 4, 0)).collect();
-        let pick = backlog.pick().expect("work");
-        backlog.remove(&mut slab, pick.slot, 0);
-        backlog.remove(&mut slab, slots[2], 0);
-        backlog.remove(&mut slab, slots[4], 0);
-        backlog.push_front(&mut slab, pick.slot, Payer { tenant: 0, weight: 1 });
-        let order: Vec<u64> =
-            std::iter::from_fn(|| take(&mut slab, &mut backlog)).map(|(id, _)| id).collect();
-        assert_eq!(order, [0, 1, 3]);
-        assert_eq!((backlog.len(), backlog.flows.len()), (0, 0));
-    }
-
-    #[test]
-    fn recipients_of_one_message_count_as_one_transaction() {
-        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
-        for _ in 0..100 {
-            push(&mut slab, &mut backlog, 1, 4, 0);
-        }
-        assert_eq!(backlog.transactions(0), 1);
-        assert_eq!(backlog.transactions(50), 2);
-        assert_eq!(backlog.transactions(1), 100);
-        push(&mut slab, &mut backlog, 2, 4, 0);
-        assert_eq!(backlog.transactions(0), 2);
-    }
-
-    #[test]
-    fn a_contended_next_hop_is_divided_by_weight() {
-        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
-        for id in 0..1000 {
-            for (tenant, weight) in [(1, 1), (2, 3)] {
-                let slot = push(&mut slab, &mut backlog, id * 4 + u64::from(tenant), 4, tenant);
-                backlog.remove(&mut slab, slot, tenant);
-                backlog.push_back(&mut slab, slot, Payer { tenant, weight });
-            }
-        }
-        let order: Vec<u32> =
-            (0..400).filter_map(|_| take(&mut slab, &mut backlog)).map(|(_, t)| t).collect();
-        assert_eq!(order.iter().filter(|t| **t == 2).count(), 296, "of 32, 24 are its own");
-    }
-
-    #[test]
-    fn a_parked_tenant_keeps_its_places_and_is_not_counted() {
-        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
-        let first = push(&mut slab, &mut backlog, 1, 4, 1);
-        push(&mut slab, &mut backlog, 2, 9, 1);
-        backlog.park(1);
-        assert_eq!((backlog.len(), backlog.total(), backlog.transactions(0)), (0, 2, 0));
-        assert_eq!(take(&mut slab, &mut backlog), None);
-        // What comes now waits with the others; what leaves is gone.
-        push(&mut slab, &mut backlog, 3, 4, 1);
-        push(&mut slab, &mut backlog, 4, 2, 1);
-        backlog.remove(&mut slab, first, 1);
-        push(&mut slab, &mut backlog, 5, 4, 2);
-        assert_eq!((backlog.len(), backlog.total()), (1, 4));
-        assert_eq!(take(&mut slab, &mut backlog), Some((5, 2)));
-        backlog.unpark(1);
-        assert_eq!((backlog.len(), backlog.total()), (3, 3));
-        let order: Vec<u64> =
-            std::iter::from_fn(|| take(&mut slab, &mut backlog)).map(|(id, _)| id).collect();
-        assert_eq!(order, [2, 3, 4], "the urgent one first");
-        assert!(!backlog.is_parked(1));
-    }
-
-    #[test]
-    fn a_parked_tenant_without_entries_stays_parked() {
-        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
-        let only = push(&mut slab, &mut backlog, 1, 4, 1);
-        backlog.park(1);
-        backlog.remove(&mut slab, only, 1);
-        assert!(backlog.is_parked(1));
-        push(&mut slab, &mut backlog, 2, 4, 1);
-        assert_eq!((backlog.len(), backlog.total()), (0, 1));
-        backlog.unpark(1);
-        assert_eq!(backlog.len(), 1);
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 use crate::queue::Queue;
 use crate::scheduled::Known;
 use crate::slab::{NONE, State};
-use crate::{EntryId, ReadyId, ScheduledId};
+use crate::{EntryId, Origin, ReadyId, ScheduledId};
 use mail::{Failure, MessageId, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -32,6 +32,10 @@ pub struct Work {
     pub id: MessageId,
     /// Its recipients: entry, index in the envelope, attempts made so far.
     pub entries: SmallVec<[(EntryId, u32, u16); 1]>,
+    /// Where it came from.
+    pub origin: Origin,
+    /// Since when it waited for a connection that is free.
+    pub since: Mono,
     /// The allowance that they were taken of; 0: none was needed.
     pub allowance: u32,
 }
@@ -56,6 +60,15 @@ pub enum CloseReason {
 }
 
 impl Queue {
+    /// Entries that wait at a ready queue which has all the connections that it may have; `None`: it has not, or
+    /// nothing waits.
+    #[must_use]
+    pub fn behind_connections(&self, ready: ReadyId) -> Option<u32> {
+        let queue = self.ready.get(ready.0)?;
+        let has_all = queue.connections() >= queue.allowed();
+        Some(queue.backlog.len()).filter(|len| has_all && *len > 0)
+    }
+
     /// Gives an open connection its next transaction. `carried` counts the messages that this
     /// connection has carried. Connections call this again and again until it says otherwise.
     pub fn take(&mut self, now: Mono, ready: ReadyId, carried: u32) -> Take {
@@ -134,7 +147,8 @@ impl Queue {
     /// Takes an entry and those of the same message that may go along out of the ready queue.
     fn gather(&mut self, now: Mono, first: u32) -> Work {
         let entry = &self.slab[first];
-        let (id, ready) = (entry.id, entry.ready);
+        let (id, ready, origin) = (entry.id, entry.ready, self.slab.origin(first));
+        let since = entry.due;
         let mut entries = SmallVec::new();
         let max = match self.ready[ready].limits.recipients_per_message {
             0 => SIBLINGS_MAX,
@@ -154,7 +168,7 @@ impl Queue {
             at = self.slab[at].sibling_next;
             seen += 1;
             if at == NONE || at == first || seen >= SIBLINGS_MAX || entries.len() >= max as usize {
-                return Work { id, entries, allowance };
+                return Work { id, entries, origin, since, allowance };
             }
         }
     }

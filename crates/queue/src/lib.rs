@@ -40,6 +40,7 @@ mod locating;
 mod locating_line;
 mod named_limit;
 mod operator;
+mod origin;
 mod outcome;
 mod queue;
 mod quota;
@@ -71,6 +72,7 @@ pub use locating::{Located, Locating};
 pub use locating_line::LOCATING_MAX;
 pub use named_limit::NamedLimit;
 pub use operator::Retried;
+pub use origin::Origin;
 pub use outcome::{Deferred, EntryOutcome};
 pub use queue::{Queue, QueueConfig};
 pub use resolution::{Resolution, Way};
@@ -162,6 +164,8 @@ pub struct NewEntry {
     pub warned: bool,
     /// What its sender wants of time.
     pub deadlines: Deadlines,
+    /// Whose turn it waits for where it is to go.
+    pub origin: Origin,
 }
 
 /// What the owner of the queue must do next.

@@ -236,6 +236,7 @@ mod tests {
                 held: false,
                 warned: false,
                 deadlines: crate::Deadlines::NONE,
+                origin: crate::Origin::OURS,
             };
             let slot = slab.insert(0, &new);
             heap.push(&mut slab, slot);

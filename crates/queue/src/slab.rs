@@ -1,9 +1,9 @@
 //! Where entries live: a slab of chunks, so that growing never copies what is there.
 //!
-//! An entry is 64 bytes, one cache line. A chunk that became empty gives its memory back when the
+//! An entry is 64 bytes, one cache line, and its origin four more beside it. A chunk that became empty gives its memory back when the
 //! sweep passes it.
 
-use crate::{EntryId, NewEntry};
+use crate::{EntryId, NewEntry, Origin};
 use mail::{MessageId, Mono};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -155,6 +155,8 @@ impl Entry {
 struct Chunk {
     /// Empty while the chunk has no memory.
     entries: Box<[Entry]>,
+    /// Of each entry, beside it.
+    origins: Box<[Origin]>,
     free: u32,
     live: u32,
     /// Generation for all slots when the chunk gets memory again.
@@ -229,10 +231,12 @@ impl Slab {
             chunk.entries = (0..CHUNK)
                 .map(|i| Entry::free(generation, if i + 1 < CHUNK { i + 1 } else { NONE }))
                 .collect();
+            chunk.origins = [Origin::OURS; CHUNK as usize].into();
             chunk.free = 0;
             self.loaded += 1;
         }
         let within = chunk.free;
+        chunk.origins[within as usize] = new.origin;
         let entry = &mut chunk.entries[within as usize];
         chunk.free = entry.link;
         chunk.live += 1;
@@ -262,7 +266,13 @@ impl Slab {
         let index = self.chunks.len() as u32;
         // 2^22 chunks of 2^10 slots: u32 slots end at 4 thousand million recipients, 270 GB.
         assert!(index < u32::MAX >> CHUNK_BITS, "more than 2^32 queued recipients");
-        self.chunks.push(Chunk { entries: Box::default(), free: 0, live: 0, generation: 0 });
+        self.chunks.push(Chunk {
+            entries: Box::default(),
+            origins: Box::default(),
+            free: 0,
+            live: 0,
+            generation: 0,
+        });
         self.open.push(Reverse(index));
         index
     }
@@ -327,6 +337,7 @@ impl Slab {
         let newest = chunk.entries.iter().map(|e| e.generation).max().unwrap_or(0);
         chunk.generation = newest.wrapping_add(1);
         chunk.entries = Box::default();
+        chunk.origins = Box::default();
         self.loaded -= 1;
     }
 
@@ -335,6 +346,10 @@ impl Slab {
         let chunk = self.chunks.get((id.slot >> CHUNK_BITS) as usize)?;
         let entry = chunk.entries.get((id.slot & (CHUNK - 1)) as usize)?;
         (entry.generation == id.generation && entry.state() != State::Free).then_some(entry)
+    }
+
+    pub(crate) fn origin(&self, slot: u32) -> Origin {
+        self.chunks[(slot >> CHUNK_BITS) as usize].origins[(slot & (CHUNK - 1)) as usize]
     }
 
     pub(crate) fn entry_id(&self, slot: u32) -> EntryId {
@@ -373,6 +388,7 @@ mod tests {
             held: false,
             warned: false,
             deadlines: crate::Deadlines::NONE,
+            origin: Origin::OURS,
         }
     }
 

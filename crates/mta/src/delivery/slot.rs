@@ -5,6 +5,7 @@ use super::giving_back::{give_back, give_back_unnamed};
 use super::outcome::{self, AttemptContext};
 use super::{echoes, hearing};
 use crate::answer::Decision;
+use crate::behind::{BEHIND_AFTER, NOTED_EVERY};
 use crate::console::Console;
 use crate::known_hosts::KnownHosts;
 use crate::line::{InLine, Owner, Permit, Standing, Who};
@@ -25,7 +26,7 @@ use crate::stopping::StopGuard;
 use bytes::Bytes;
 use config::{Config, Source};
 use mail::{Failure, Mailbox, MessageId, Mono, Reply, Step, Wall};
-use queue::{CloseReason, EntryId, ReadyId, Take, Work};
+use queue::{CloseReason, EntryId, Origin, ReadyId, Take, Work};
 use spool::{BlobId, LoadError};
 use std::cell::{Cell, RefMut};
 use std::future::poll_fn;
@@ -47,6 +48,8 @@ pub struct Slot<W: World> {
     held: bool,
     /// When all shards were told last that the hop answers.
     answered: Cell<Option<Mono>>,
+    /// When it was noted last that others wait behind its work.
+    behind: Cell<Option<Mono>>,
 }
 
 /// How a wait for work ended.
@@ -66,8 +69,8 @@ impl<W: World> Slot<W> {
     /// The slot that the queue has just taken for `ready`, which leads to `hop`.
     pub(super) fn new(delivery: &Rc<Delivery<W>>, ready: ReadyId, hop: Rc<NextHop>) -> Slot<W> {
         let delivery = Rc::clone(delivery);
-        let (reason, answered) = (CloseReason::Normal, Cell::new(None));
-        Slot { delivery, ready, hop, reason, held: true, answered }
+        let (reason, answered, behind) = (CloseReason::Normal, Cell::new(None), Cell::new(None));
+        Slot { delivery, ready, hop, reason, held: true, answered, behind }
     }
 
     /// Where the ready queue leads.
@@ -283,6 +286,21 @@ impl<W: World> Slot<W> {
         self.delivery.services.shared.workers.join(self.who(), Standing::Good, 1).await
     }
 
+    /// Work was taken, after it waited in vain for a worker: others wait behind it.
+    pub fn note_behind(&self, work: &Work) {
+        let now = self.now();
+        let is_due = self.behind.get().is_none_or(|at| now.since(at) >= NOTED_EVERY);
+        if now.since(work.since) < BEHIND_AFTER || !is_due {
+            return;
+        }
+        let Some(count) = self.delivery.schedule.queue().behind_connections(self.ready) else {
+            return;
+        };
+        self.behind.set(Some(now));
+        let services = &self.delivery.services;
+        services.shared.behind_workers.note(services.number, self.ready, count, now);
+    }
+
     /// What this slot's ready queue is called in lines that shards share.
     fn who(&self) -> Who {
         Who::new(self.delivery.services.number, self.ready.0)
@@ -415,12 +433,12 @@ impl<W: World> Slot<W> {
         }
     }
 
-    /// A place in the line for memory to read a message into, if it must be read.
+    /// A place in the line for memory to read a message from there into, if it must be read.
     #[must_use]
-    pub fn place_to_load(&self, id: MessageId) -> Option<InLine> {
+    pub fn place_to_load(&self, id: MessageId, origin: Origin) -> Option<InLine> {
         let schedule = &self.delivery.schedule;
         // Next hops have their shares over all shards.
-        let who = schedule.who(self.ready).unwrap_or_else(|| self.who());
+        let who = schedule.who(self.ready).unwrap_or_else(|| self.who()).for_origin(origin);
         self.delivery.custody.messages.place_to_load(who, schedule.standing(self.ready), id)
     }
 

@@ -1,6 +1,7 @@
 //! Who waits in a line, to whom they belong, and what is known of them.
 
 use crate::clients::{group_of, network_of};
+use queue::Origin;
 use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -181,6 +182,14 @@ impl Who {
     pub fn within(self, owner: Owner) -> Who {
         let [_, narrow, holder] = self.path;
         Who { path: [owner.0, narrow, holder], names: [owner.1, self.names[1]] }
+    }
+
+    /// The same, who has this for a stranger: those from where strangers came take turns within what is its own.
+    #[must_use]
+    pub fn for_origin(self, origin: Origin) -> Who {
+        let [wide, narrow, holder] = self.path;
+        let Some((site, _)) = origin.parts() else { return self };
+        Who { path: [wide, hashed("origin", (narrow, site)), holder], ..self }
     }
 
     /// Of those it belongs to, what tells them from others.

@@ -197,11 +197,12 @@ pub const POOLS: &[Pool] = &[
         id: PoolId::Workers,
         name: "workers that write mailboxes",
         amount: "512, and in each directory that routes name as many threads as its disk takes, eight at most",
-        share: "whoever holds least comes first; who has several lets go for who has none; each directory has threads \
-                of its own",
-        beyond: "waits in line (`queue why`)",
+        share: "routes: whoever holds least comes first, and who has several lets go for who has none; strangers' mail \
+                for a route: IPv4 /24s and IPv6 /48s take turns, and networks within them, one for each recipient of \
+                clients that may relay; each directory has threads of its own",
+        beyond: "waits in line (`queue why`), and in the queue of its route",
         next_step: "look at the disks of the mailboxes",
-        test: "`mta` `line::tests`, `line::turns`; `postrider` `mailbox_files::tests::lanes`",
+        test: "`way` `mailbox_pools`; `queue` `backlog::tests`; `mta` `line::tests`; `postrider` `mailbox_files::tests::lanes`",
     },
     Pool {
         id: PoolId::Policies,
@@ -249,8 +250,9 @@ pub const MEMORIES: &[Memory] = &[
     Memory {
         name: "turns at a next hop",
         amount: "its connections and rates",
-        why: "tenants take turns by weight, however urgent their mail is (`queue` \
-              `backlog::tests::who_calls_its_mail_urgent…`)",
+        why: "tenants take turns by weight, however urgent their mail is; strangers have one turn for each of those \
+              who may relay, and take turns by network (`queue` `backlog::tests::who_calls_its_mail_urgent…`, \
+              `backlog::tests::a_hundred_networks_of_strangers…`)",
     },
     Memory {
         name: "next hops that are asked for by recipient",

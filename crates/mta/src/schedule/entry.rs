@@ -1,6 +1,7 @@
 //! Queue entries of a message's recipients: the one place that makes them, of new messages and of
 //! those that the spool held at the start.
 
+use crate::clients::origin_of;
 use crate::message::Message;
 use crate::meta;
 use crate::overrides::Overrides;
@@ -8,7 +9,7 @@ use crate::routing::recipient::chosen_route;
 use crate::routing::{REPORTS, Router, TLS_REPORTS, Waits};
 use crate::steering::Steering;
 use mail::{Domain, MessageId, Mono, RequireTls, Wall};
-use queue::{Deadlines, NewEntry, ScheduledKey};
+use queue::{Deadlines, NewEntry, Origin, ScheduledKey};
 use spool::record::tag;
 use spool::{Meta, RecoveredMessage};
 use std::time::Duration;
@@ -18,6 +19,13 @@ use std::time::Duration;
 pub(super) struct Clocks {
     pub(super) now: Mono,
     pub(super) wall: Wall,
+}
+
+/// The same, and what makes numbers of client networks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) clocks: Clocks,
+    pub(super) salt: u64,
 }
 
 impl Clocks {
@@ -51,6 +59,8 @@ pub(super) struct Incoming<'a> {
     require_tls: RequireTls,
     /// What an operator chose, or empty.
     route: String,
+    /// Whose turn it waits for.
+    origin: Origin,
     clocks: Clocks,
     /// Since when it might be sent, from which its age counts, and the part of that which the monotonic
     /// clock does not know about.
@@ -70,7 +80,8 @@ pub(super) struct IncomingRecipient {
 
 impl<'a> Incoming<'a> {
     /// A message that has just become durable.
-    pub(super) fn new(message: &'a Message, clocks: Clocks) -> Incoming<'a> {
+    pub(super) fn new(message: &'a Message, moment: Moment) -> Incoming<'a> {
+        let Moment { clocks, salt } = moment;
         Incoming {
             id: message.id,
             meta: &message.meta,
@@ -78,6 +89,7 @@ impl<'a> Incoming<'a> {
             steering: Steering::of(&message.meta),
             require_tls: meta::asked_of_tls(&message.meta),
             route: String::new(),
+            origin: origin(&message.meta, salt),
             clocks,
             received: clocks.since(clocks.wall, meta::wall(&message.meta, tag::NOT_BEFORE)),
             is_held: false,
@@ -89,9 +101,9 @@ impl<'a> Incoming<'a> {
     pub(super) fn overridden(
         message: &'a Message,
         overrides: &Overrides,
-        clocks: Clocks,
+        moment: Moment,
     ) -> Incoming<'a> {
-        let incoming = Incoming::new(message, clocks);
+        let incoming = Incoming::new(message, moment);
         Incoming {
             steering: incoming.steering.overridden(Some(overrides)),
             route: overrides.route.clone().unwrap_or_default(),
@@ -100,7 +112,8 @@ impl<'a> Incoming<'a> {
     }
 
     /// A message that the spool held.
-    pub(super) fn recovered(message: &'a RecoveredMessage, clocks: Clocks) -> Incoming<'a> {
+    pub(super) fn recovered(message: &'a RecoveredMessage, moment: Moment) -> Incoming<'a> {
+        let Moment { clocks, salt } = moment;
         let overrides = message.overrides.as_deref().map(Overrides::parse);
         Incoming {
             id: message.id,
@@ -109,6 +122,7 @@ impl<'a> Incoming<'a> {
             steering: Steering::of(&message.meta).overridden(overrides.as_ref()),
             require_tls: meta::asked_of_tls(&message.meta),
             route: overrides.and_then(|overrides| overrides.route).unwrap_or_default(),
+            origin: origin(&message.meta, salt),
             clocks,
             received: clocks.since(message.received_at, meta::wall(&message.meta, tag::NOT_BEFORE)),
             is_held: message.hold.is_some(),
@@ -152,8 +166,18 @@ impl<'a> Incoming<'a> {
                 expires: self.clocks.moment(steering.given_up_at()),
                 notice: self.clocks.moment(steering.notice_at()),
             },
+            origin: self.origin,
         };
         (key, entry)
+    }
+}
+
+/// A stranger's client network, which the spool keeps: after a restart it has its turn as before.
+fn origin(meta: &Meta, salt: u64) -> Origin {
+    match meta::client_address(meta) {
+        _ if !meta::is_from_stranger(meta) => Origin::OURS,
+        Some(client) => origin_of(client, salt),
+        None => Origin::of(0, 0),
     }
 }
 
@@ -184,6 +208,7 @@ mod tests {
     use std::sync::Arc;
 
     const CLOCKS: Clocks = Clocks { now: Mono(5_000_000), wall: Wall(1_000_000) };
+    const MOMENT: Moment = Moment { clocks: CLOCKS, salt: 7 };
 
     #[test]
     fn a_clock_that_was_set_back_makes_no_retry_wait_longer() {
@@ -225,6 +250,8 @@ mod tests {
         let not_before = 1_700_000_u64.to_le_bytes();
         message.meta.fields.push((tag::NOT_BEFORE, bytes::Bytes::copy_from_slice(&not_before)));
         message.meta.fields.extend(meta::require_tls(RequireTls::No));
+        let client = bytes::Bytes::from_static(b"IPv6:2001:db8::1");
+        message.meta.fields.extend([(tag::CLIENT_ADDRESS, client), meta::stranger(false)]);
         let recovered = RecoveredMessage {
             id: message.id,
             received_at: message.received_at,
@@ -243,14 +270,16 @@ mod tests {
             attempts: 0,
             next_try: None,
         };
-        let (key, entry) = Incoming::new(&message, CLOCKS).entry(&router, recipient());
-        let (again, same) = Incoming::recovered(&recovered, CLOCKS).entry(&router, recipient());
+        let (key, entry) = Incoming::new(&message, MOMENT).entry(&router, recipient());
+        let (again, same) = Incoming::recovered(&recovered, MOMENT).entry(&router, recipient());
         assert_eq!((&key, format!("{entry:?}")), (&again, format!("{same:?}")));
+        let neighbour = "2001:db8::ff".parse().expect("an address");
+        assert_eq!(entry.origin, origin_of(neighbour, MOMENT.salt), "its /64 is one client");
         let moved = "far\npool two\npriority 9\nof a later version";
         let chosen = RecoveredMessage { overrides: Some(moved.into()), ..recovered };
-        let (moved_to, entry) = Incoming::recovered(&chosen, CLOCKS).entry(&router, recipient());
+        let (moved_to, entry) = Incoming::recovered(&chosen, MOMENT).entry(&router, recipient());
         let overrides = Overrides::parse(moved);
-        let now = Incoming::overridden(&message, &overrides, CLOCKS);
+        let now = Incoming::overridden(&message, &overrides, MOMENT);
         let domain = Domain::parse("far.test").unwrap();
         assert_eq!((now.key(&router, 3, domain), now.priority()), (moved_to.clone(), 9));
         assert_eq!((&*moved_to.route, &*moved_to.pool, entry.priority), ("far", "two", 9));

@@ -27,7 +27,7 @@ use crate::routing::Router;
 use crate::routing::hop::NextHop;
 use crate::seams::{Time, World};
 use crate::services::Services;
-use entry::{Clocks, Incoming, IncomingRecipient};
+use entry::{Clocks, Incoming, IncomingRecipient, Moment};
 use hops::Hops;
 pub(crate) use idle::IdleConnections;
 use mail::Mono;
@@ -155,7 +155,7 @@ impl<W: World> Schedule<W> {
     fn push_recipients(&self, message: &Rc<Message>) -> Option<EntryId> {
         let recipients = &message.envelope.recipients;
         self.custody.messages.keep(message, recipients.len());
-        let incoming = Incoming::new(message, self.clocks());
+        let incoming = Incoming::new(message, self.moment());
         let mut last = None;
         for (recipient, index) in recipients.iter().zip(0..) {
             let domain = recipient.mailbox.domain();
@@ -171,7 +171,7 @@ impl<W: World> Schedule<W> {
         self.services.shared.queue_slots.take(recipients);
         let mut message = message;
         let open = std::mem::take(&mut message.open);
-        let incoming = Incoming::recovered(&message, self.clocks());
+        let incoming = Incoming::recovered(&message, self.moment());
         let mut last = None;
         for recipient in open {
             let recipient = IncomingRecipient {
@@ -191,8 +191,9 @@ impl<W: World> Schedule<W> {
         }
     }
 
-    fn clocks(&self) -> Clocks {
-        Clocks { now: self.services.now(), wall: self.services.wall() }
+    fn moment(&self) -> Moment {
+        let clocks = Clocks { now: self.services.now(), wall: self.services.wall() };
+        Moment { clocks, salt: self.services.shared.spool_salt }
     }
 
     fn push(&self, (key, entry): &(ScheduledKey, NewEntry)) -> EntryId {
@@ -216,7 +217,7 @@ impl<W: World> Schedule<W> {
         overrides: &Overrides,
         entries: impl IntoIterator<Item = EntryId>,
     ) -> Vec<Transferred> {
-        let incoming = Incoming::overridden(message, overrides, self.clocks());
+        let incoming = Incoming::overridden(message, overrides, self.moment());
         let (now, active) = (self.services.now(), self.router.active());
         let mut queue = self.queue_mut();
         let transferred = entries.into_iter().map(|entry| {

@@ -25,6 +25,8 @@ mod identity;
 mod ingress;
 mod lesser_hosts;
 mod login_limits;
+mod mailbox_pools;
+mod mailbox_store;
 mod mailboxes;
 mod milters;
 mod next_hosts;

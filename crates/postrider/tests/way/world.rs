@@ -5,9 +5,9 @@ mod authenticators;
 mod dns;
 mod tasks;
 
+use super::mailbox_store::Mailboxes;
 use super::time::TestTime;
 use authenticators::TestAuthenticators;
-use bytes::Bytes;
 use config::{ClientCertificates, TableEntry};
 use dns::TestDns;
 use lookup::{Asker, Entry, Trouble};
@@ -15,8 +15,8 @@ use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
     Authenticators, Book, ClientCertificate, DnsError, Egress, Encryption, Endpoint, Found, Hashed,
-    Hashing, Lane, Listener, MailStore, MailboxError, MailboxPlace, Mx, Net, NoDomainReports,
-    NoPolicies, Overloaded, Stream, Tables, Trust, Warmups, World,
+    Hashing, Lane, Listener, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies, Overloaded,
+    Stream, Tables, Trust, Warmups, World,
 };
 use mta::warmup;
 use std::cell::{Cell, RefCell};
@@ -265,6 +265,11 @@ impl TestWorld {
     pub(crate) fn set_mailbox_failure(&self, failure: Option<ErrorKind>) {
         self.0.store.failure.set(failure);
     }
+
+    /// Each write of a mailbox takes so long from now on.
+    pub(crate) fn set_mailbox_delay(&self, delay: Duration) {
+        self.0.store.delay.set(delay);
+    }
 }
 
 impl World for TestWorld {
@@ -478,73 +483,6 @@ impl Stream for Pipe {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(SocketAddr::new(HERE, 25))
-    }
-}
-
-/// Mailboxes in memory.
-#[derive(Default)]
-pub(crate) struct Mailboxes {
-    messages: RefCell<BTreeMap<PathBuf, Vec<String>>>,
-    open: RefCell<BTreeMap<u64, (MailboxPlace, Vec<u8>)>>,
-    failure: Cell<Option<ErrorKind>>,
-    last: RefCell<Option<MailboxPlace>>,
-}
-
-impl Mailboxes {
-    fn check(&self, place: &MailboxPlace, bytes: usize) -> Result<(), MailboxError> {
-        self.failure.get().map_or(Ok(()), |kind| Err(MailboxError::from(kind)))?;
-        match place.quota_bytes.filter(|quota_bytes| *quota_bytes < bytes as u64) {
-            Some(quota_bytes) => Err(MailboxError::Full { quota_bytes }),
-            None => Ok(()),
-        }
-    }
-
-    fn keep(&self, place: &MailboxPlace, content: &[u8]) {
-        let text = String::from_utf8_lossy(content).into_owned();
-        *self.last.borrow_mut() = Some(place.clone());
-        let mut directory = place.path();
-        directory.extend(place.folder.as_ref().map(|folder| &folder.name));
-        self.messages.borrow_mut().entry(directory).or_default().push(text);
-    }
-}
-
-impl MailStore for Mailboxes {
-    async fn deliver(
-        &self,
-        place: MailboxPlace,
-        _name: String,
-        pieces: Vec<Bytes>,
-    ) -> Result<(), MailboxError> {
-        let content = pieces.concat();
-        self.check(&place, content.len())?;
-        self.keep(&place, &content);
-        Ok(())
-    }
-
-    async fn begin(&self, place: MailboxPlace, _name: String) -> Result<u64, MailboxError> {
-        self.check(&place, 0)?;
-        let mut open = self.open.borrow_mut();
-        let file = open.keys().next_back().map_or(1, |last| last + 1);
-        open.insert(file, (place, Vec::new()));
-        Ok(file)
-    }
-
-    async fn append(&self, file: u64, piece: Bytes) -> Result<(), MailboxError> {
-        self.failure.get().map_or(Ok(()), |kind| Err(MailboxError::from(kind)))?;
-        let mut open = self.open.borrow_mut();
-        let (_, content) = open.get_mut(&file).ok_or(ErrorKind::NotFound)?;
-        content.extend_from_slice(&piece);
-        Ok(())
-    }
-
-    async fn finish(&self, file: u64, keep: bool) -> Result<(), MailboxError> {
-        let found = self.open.borrow_mut().remove(&file);
-        let (place, content) = found.ok_or(ErrorKind::NotFound)?;
-        if keep {
-            self.check(&place, content.len())?;
-            self.keep(&place, &content);
-        }
-        Ok(())
     }
 }
 

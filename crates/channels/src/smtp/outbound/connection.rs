@@ -21,7 +21,7 @@ use mta::line::{InLine, Permit};
 use mta::message::{Message, SentBy};
 use mta::routing::hop::NextHop;
 use mta::seams::{Endpoint, World};
-use queue::{CloseReason, Take, Work};
+use queue::{CloseReason, Origin, Take, Work};
 use smtp::client::{ClientEvent, Lesson, Outgoing, RequireTls};
 use spool::LoadError;
 use std::collections::VecDeque;
@@ -310,12 +310,12 @@ impl<W: World> Connection<W> {
         work: &Work,
         hop: &Rc<NextHop>,
     ) -> Result<Option<InLine>, CloseReason> {
-        let mut place = self.slot.place_to_load(work.id);
+        let mut place = self.slot.place_to_load(work.id, work.origin);
         // While the peer is silent the content before it may be let go, and waits then to be read back.
         while place.is_some() && self.dialogue.content.is_some() && !self.in_flight.is_empty() {
             drop(place);
             self.finish_first(hop).await?;
-            place = self.slot.place_to_load(work.id);
+            place = self.slot.place_to_load(work.id, work.origin);
         }
         if place.as_ref().is_some_and(|place| !place.is_served()) {
             while !self.in_flight.is_empty() {
@@ -383,7 +383,7 @@ impl<W: World> Connection<W> {
             result.carry(&self.slot, &self.dialogue.wire.stream, &work);
         }
         self.dialogue.wire.session.start(self.slot.now(), outgoing);
-        let message = self.hold(message, encoding);
+        let message = self.hold((message, work.origin), encoding);
         self.in_flight.push_back(InFlight { work, message, unreadable: None });
         self.dialogue.write(&self.slot).await;
         self.note_unreadable();
@@ -391,7 +391,11 @@ impl<W: World> Connection<W> {
     }
 
     /// Holds a content until it is written. What is known of its message: what was read back is let go then.
-    fn hold(&mut self, message: Rc<Message>, encoding: Option<Rc<Encoding>>) -> Rc<Message> {
+    fn hold(
+        &mut self,
+        (message, origin): (Rc<Message>, Origin),
+        encoding: Option<Rc<Encoding>>,
+    ) -> Rc<Message> {
         let known = match message.memory {
             Some(_) => Rc::new(message.without_content()),
             None => Rc::clone(&message),
@@ -399,7 +403,7 @@ impl<W: World> Connection<W> {
         let now = self.slot.now();
         self.dialogue.stir.note(now);
         self.dialogue.stir.commit(!self.in_flight.is_empty());
-        self.dialogue.content = Some(Held::new(message, encoding, now));
+        self.dialogue.content = Some(Held::new((message, origin), encoding, now));
         known
     }
 

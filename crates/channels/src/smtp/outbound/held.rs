@@ -6,6 +6,7 @@ use mail::{MessageId, Mono};
 use mta::delivery::Slot;
 use mta::message::{Message, SentBody};
 use mta::seams::World;
+use queue::Origin;
 use spool::LoadError;
 use std::rc::Rc;
 use std::task::Context;
@@ -22,6 +23,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// A content until it is written.
 pub(super) struct Held {
     id: MessageId,
+    /// In whose turn it is read back.
+    origin: Origin,
     /// `None`: it was let go, and is read back when the peer wants it.
     message: Option<Rc<Message>>,
     sent_body_bytes: u64,
@@ -33,9 +36,13 @@ pub(super) struct Held {
 
 impl Held {
     /// All of a message, since `now`.
-    pub(super) fn new(message: Rc<Message>, encoding: Option<Rc<Encoding>>, now: Mono) -> Held {
+    pub(super) fn new(
+        (message, origin): (Rc<Message>, Origin),
+        encoding: Option<Rc<Encoding>>,
+        now: Mono,
+    ) -> Held {
         let (id, sent_body_bytes) = (message.id, message.sent_body_bytes());
-        Held { id, message: Some(message), sent_body_bytes, encoding, since: now }
+        Held { id, origin, message: Some(message), sent_body_bytes, encoding, since: now }
     }
 
     pub(super) fn message(&self) -> Option<&Message> {
@@ -131,7 +138,8 @@ impl Held {
         let message = match self.message.take() {
             Some(message) => message,
             None => {
-                let message = slot.load_in_turn(slot.place_to_load(self.id), self.id).await?;
+                let place = slot.place_to_load(self.id, self.origin);
+                let message = slot.load_in_turn(place, self.id).await?;
                 self.since = slot.now();
                 message
             }

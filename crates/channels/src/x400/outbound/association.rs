@@ -257,7 +257,7 @@ impl<W: World> Association<W> {
     /// # Errors
     /// Why the association can't be used further.
     async fn carry(&mut self, work: Work, hop: &NextHop) -> Result<(), CloseReason> {
-        let place = self.slot.place_to_load(work.id);
+        let place = self.slot.place_to_load(work.id, work.origin);
         let message = match self.slot.load_in_turn(place, work.id).await {
             Ok(message) => message,
             Err(why) => {

@@ -96,5 +96,6 @@ pub fn entry(id: u64, now: Mono) -> NewEntry {
         held: false,
         warned: false,
         deadlines: queue::Deadlines::NONE,
+        origin: queue::Origin::OURS,
     }
 }
