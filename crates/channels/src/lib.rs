@@ -48,6 +48,9 @@ pub fn sections() -> Schema {
         .protocol::<smtp::SmtpListenerText>()
         .protocol::<smtp::SubmissionText>()
         .protocol::<x400::P1Text>()
+        .listener::<stages::MilterKeys>()
+        .listener::<stages::CheckRules>()
+        .listener::<stages::SigningRules>()
         .channel::<settings::SmtpText>()
         .channel::<settings::LmtpText>()
         .channel::<settings::MxText>()
@@ -97,7 +100,7 @@ pub fn mailbox_roots(config: &Config) -> impl Iterator<Item = (&str, &Path)> {
 
 /// All files with keys that sign mail, as a configuration names them.
 pub fn key_files(config: &Config) -> impl Iterator<Item = &KeyFile> {
-    let seals = config.listeners.iter().filter_map(|listener| smtp::seal_of(listener));
+    let seals = config.listeners.iter().filter_map(|listener| stages::seal_of(listener));
     let signers = config.stages.iter().filter_map(|entry| entry.settings.of::<stages::Signer>());
     seals.map(|seal| &seal.key).chain(signers.flat_map(stages::Signer::files))
 }

@@ -239,7 +239,7 @@ fn is_routed(mailbox: &Mailbox) -> bool {
 /// Whether this client of the listener, if it may send at all, may send to any domain.
 fn may_relay(listener: &Listener, client: Option<IpAddr>) -> bool {
     listener.needs_login()
-        || !listener.protocol.takes_internet_mail()
+        || !listener.takes_internet_mail()
         || client.is_some_and(|client| listener.relay_network(client).is_some())
 }
 

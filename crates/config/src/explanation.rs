@@ -4,6 +4,7 @@ use super::channel::Destination;
 use super::explainer::{Explainer, NamedValues, Origin, Step, values_in};
 use super::host::HostPort;
 use super::listener::Listener;
+use super::listener_section::ListenerKind;
 use super::quantity::{write_duration, write_size};
 use super::route::{DomainPattern, Route};
 use super::settings::{ReportTo, Retry};
@@ -103,7 +104,7 @@ impl Config {
     #[must_use]
     pub fn usual_listener(&self, recipient: &Mailbox) -> Option<&Arc<Listener>> {
         let is_or = recipient.is_or_address();
-        let mut fit = self.listeners.iter().filter(|l| l.protocol.takes_internet_mail() != is_or);
+        let mut fit = self.listeners.iter().filter(|l| l.takes_internet_mail() != is_or);
         fit.next().or(self.listeners.first())
     }
 
@@ -225,9 +226,19 @@ impl Telling<'_> {
             request.client.is_none_or(|client| listener.relay_network(client).is_none());
         self.explainer.section = at;
         self.networks(listener);
+        self.rules(listener, is_stranger && !listener.needs_login());
+    }
+
+    /// What messages must pass at a listener.
+    fn rules(&mut self, listener: &Listener, is_stranger: bool) {
         listener.protocol.explain(&mut self.explainer);
-        if is_stranger && !listener.protocol.needs_login() {
-            listener.protocol.explain_for_strangers(&mut self.explainer);
+        let kinds = &self.config.listener_kinds;
+        kinds.iter().for_each(|kind| (kind.explain)(listener, &mut self.explainer));
+        if is_stranger {
+            let mut explain = |kind: &ListenerKind| {
+                (kind.explain_for_strangers)(listener, &mut self.explainer);
+            };
+            kinds.iter().for_each(&mut explain);
         }
     }
 
@@ -239,7 +250,7 @@ impl Telling<'_> {
 
     /// What stages do to mail of this sender, if it is the author, too.
     fn stages(&mut self, listener: &Listener, request: &ExplainRequest<'_>) {
-        let is_of_house = listener.protocol.needs_login()
+        let is_of_house = listener.needs_login()
             || request.client.is_some_and(|client| listener.relay_network(client).is_some());
         let Some(author) = request.sender.filter(|_| is_of_house) else { return };
         for stage in &self.config.stages {

@@ -17,6 +17,7 @@ mod explanation;
 mod host;
 mod json_schema;
 mod listener;
+mod listener_section;
 mod next_hop;
 mod or_routes;
 mod owned;
@@ -39,6 +40,7 @@ mod source;
 mod stage;
 mod table;
 mod table_section;
+mod takes;
 mod tenant;
 mod warmup;
 mod web_place;
@@ -56,6 +58,7 @@ pub use explanation::{AccessStep, ExplainRequest, Explanation, InTables, TableLo
 pub use host::{Host, HostPort};
 pub use ipnet::IpNet;
 pub use listener::{CertificateIdentity, ClientCertificates, Listener};
+pub use listener_section::ListenerSection;
 pub use next_hop::{host_set, host_text, next_hop};
 pub use or_routes::OrRoutes;
 pub use problem::{ConfigErrors, Problem};
@@ -75,6 +78,7 @@ pub use table::{
     Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
 };
 pub use table_section::TableSection;
+pub use takes::Takes;
 pub use tenant::{NotYours, OTHER_TENANTS, TENANT_NAME_MAX, Tenancy, Tenant, Tenants, names_login};
 pub use warmup::{WARMUP_DAYS_MAX, Warmup};
 pub use web_place::WebPlace;
@@ -83,6 +87,7 @@ pub use written::{
 };
 
 use document::Document;
+use listener_section::ListenerKind;
 use mail::{Domain, Mailbox};
 use owned::Owned;
 use shaping::{Paced, Providers, Shaping, ShapingFile, ShapingSource};
@@ -149,6 +154,8 @@ pub struct Config {
     table: RouteTable,
     or_routes: OrRoutes,
     sections: Owned,
+    /// Keys of listeners with owners of their own.
+    listener_kinds: Vec<ListenerKind>,
     /// Domains that are ours by a section, though no route names them.
     own_domains: Vec<Domain>,
     document: Arc<Document>,

@@ -1,7 +1,9 @@
 //! A place where mail comes in.
 
+use super::owned::Owned;
 use super::protocol::ProtocolSettings;
 use super::table::TableEntry;
+use super::takes::Takes;
 use super::written::ListenerTls;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
@@ -17,6 +19,9 @@ pub struct Listener {
     pub kind: Arc<str>,
     /// What that is told.
     pub protocol: Arc<dyn ProtocolSettings>,
+    /// What comes there.
+    pub takes: Takes,
+    pub(super) sections: Owned,
     /// Whether connections are encrypted, and when.
     pub tls: ListenerTls,
     /// Clients are asked for certificates. `None`: they are not.
@@ -85,7 +90,13 @@ impl Listener {
     /// Only who has logged in may send there, and then to any domain.
     #[must_use]
     pub fn needs_login(&self) -> bool {
-        self.protocol.needs_login()
+        self.takes == Takes::MailOfUsers
+    }
+
+    /// Whether what comes there is internet mail.
+    #[must_use]
+    pub fn takes_internet_mail(&self) -> bool {
+        self.takes != Takes::Foreign
     }
 
     /// Whether the limits per client don't concern this one.

@@ -5,6 +5,7 @@
 
 use super::explainer::Explainer;
 use super::reader::Reader;
+use super::takes::Takes;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::any::Any;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 pub trait ProtocolSection: 'static {
     /// The value of `kind` that names the protocol.
     const KIND: &'static str;
+    /// What comes to a listener that speaks it.
+    const TAKES: Takes = Takes::Mail;
     /// The keys as they are written. Their doc comments are the reference page. A key that several
     /// protocols have means the same in all of them.
     type Text: DeserializeOwned + JsonSchema;
@@ -27,22 +30,10 @@ pub trait ProtocolSection: 'static {
 
 /// What a protocol is told by one listener. Its owner knows the type.
 pub trait ProtocolSettings: Any + Debug + Send + Sync {
-    /// Only who has logged in may send, and then to any domain. That takes encryption, and networks
-    /// are no matter.
-    fn needs_login(&self) -> bool {
-        false
-    }
-
     /// Whether a client may say that it speaks for another one, and is believed. The limits per client
     /// don't concern it then, but whom it speaks for.
     fn may_speak_for_others(&self, _client: IpAddr) -> bool {
         false
-    }
-
-    /// Whether what comes here is internet mail. If not, who sends it has shown who it is, and may send to wherever a
-    /// route leads.
-    fn takes_internet_mail(&self) -> bool {
-        true
     }
 
     /// Says what every message must pass here, beyond what holds for its recipient.
@@ -52,9 +43,6 @@ pub trait ProtocolSettings: Any + Debug + Send + Sync {
     fn login_by_certificate(&self) -> Option<&'static str> {
         None
     }
-
-    /// Says what a message from a stranger must pass here, beyond what holds for its recipient.
-    fn explain_for_strangers(&self, _explainer: &mut Explainer<'_>) {}
 }
 
 impl dyn ProtocolSettings {

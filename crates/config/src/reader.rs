@@ -4,6 +4,7 @@ use super::certificate::issued;
 use super::quantity::{DurationText, Period, SizeText};
 use super::resolver::Resolver;
 use super::table::TableEntry;
+use super::takes::Takes;
 use super::tenant::OTHER_TENANTS;
 use ipnet::IpNet;
 use mail::{AddressError, Domain, Mailbox, OrAddress, Wall};
@@ -22,17 +23,30 @@ pub struct Reader<'a, 'd> {
     at: String,
     /// The table that its route's recipients are in.
     recipients: Option<Arc<TableEntry>>,
+    /// Of what belongs to a listener: what comes there.
+    takes: Option<Takes>,
 }
 
 impl<'a, 'd> Reader<'a, 'd> {
     /// For the table at this path.
     pub(super) fn new(resolver: &'a mut Resolver<'d>, at: String) -> Reader<'a, 'd> {
-        Reader { resolver, at, recipients: None }
+        Reader { resolver, at, recipients: None, takes: None }
     }
 
     /// The table belongs to a route whose recipients are in this table.
     pub(super) fn with_recipients(self, recipients: Option<Arc<TableEntry>>) -> Reader<'a, 'd> {
         Reader { recipients, ..self }
+    }
+
+    /// The table belongs to a listener to which this comes.
+    pub(super) fn of_listener(self, takes: Takes) -> Reader<'a, 'd> {
+        Reader { takes: Some(takes), ..self }
+    }
+
+    /// Of what belongs to a listener: what comes there.
+    #[must_use]
+    pub fn takes(&self) -> Option<Takes> {
+        self.takes
     }
 
     /// Of what belongs to a route: the table that its recipients are in.

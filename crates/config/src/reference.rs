@@ -6,6 +6,7 @@ use super::json_schema;
 use super::schema::{ChannelKind, StageKind, TableKind};
 use super::section::SectionKind;
 use super::written::FileText;
+use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
@@ -21,6 +22,9 @@ pub(super) fn json(sections: &Schema) -> Value {
     for protocol in sections.protocols() {
         (protocol.define)(&mut generator);
     }
+    for listener in sections.listeners() {
+        (listener.define)(&mut generator);
+    }
     let mut tables: Vec<(&TableKind, Value)> = Vec::new();
     for kind in sections.tables() {
         let mut property = (kind.define)(&mut generator);
@@ -32,17 +36,12 @@ pub(super) fn json(sections: &Schema) -> Value {
         .iter()
         .map(|kind| (kind, (kind.define)(&mut generator).to_value()))
         .collect();
-    let mut owned: Vec<(&SectionKind, Value)> = Vec::new();
-    for kind in sections.sections() {
-        let mut property = (kind.define)(&mut generator);
-        property.insert("description".to_owned(), kind.summary.into());
-        property.insert("default".to_owned(), (kind.default)());
-        owned.push((kind, property.to_value()));
-    }
+    let owned: Vec<(&str, Value)> =
+        sections.sections().iter().map(|kind| define_section(kind, &mut generator)).collect();
     let mut schema = generator.into_root_schema_for::<FileText>().to_value();
     schema["additionalProperties"] = false.into();
-    for (kind, property) in owned {
-        schema["properties"][kind.key] = property;
+    for (key, property) in owned {
+        schema["properties"][key] = property;
     }
     for (kind, item) in stages {
         schema["$defs"][&kind.definition]["additionalProperties"] = false.into();
@@ -51,7 +50,10 @@ pub(super) fn json(sections: &Schema) -> Value {
         });
     }
     for protocol in sections.protocols() {
-        add_protocol(&mut schema["$defs"], &protocol.definition);
+        add_to_listener(&mut schema["$defs"], &protocol.definition);
+    }
+    for listener in sections.listeners() {
+        add_to_listener(&mut schema["$defs"], &(listener.definition)());
     }
     for (kind, property) in properties {
         add_channel(&mut schema["$defs"], kind, property);
@@ -77,15 +79,22 @@ pub(super) fn json(sections: &Schema) -> Value {
     schema
 }
 
-/// Adds the keys of a protocol to those of a listener.
-fn add_protocol(definitions: &mut Value, definition: &str) {
-    let Some(mut protocol) = definitions.as_object_mut().and_then(|all| all.remove(definition))
-    else {
+/// The key of a section, and what may stand there.
+fn define_section(kind: &SectionKind, generator: &mut SchemaGenerator) -> (&'static str, Value) {
+    let mut property = (kind.define)(generator);
+    property.insert("description".to_owned(), kind.summary.into());
+    property.insert("default".to_owned(), (kind.default)());
+    (kind.key, property.to_value())
+}
+
+/// Adds the keys of a protocol, or of another owner, to those of a listener.
+fn add_to_listener(definitions: &mut Value, definition: &str) {
+    let Some(mut owner) = definitions.as_object_mut().and_then(|all| all.remove(definition)) else {
         return;
     };
     let listener = &mut definitions["ListenerText"];
     listener["additionalProperties"] = false.into();
-    for (key, property) in protocol["properties"].as_object_mut().into_iter().flatten() {
+    for (key, property) in owner["properties"].as_object_mut().into_iter().flatten() {
         listener["properties"][key] = property.take();
     }
 }

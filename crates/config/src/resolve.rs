@@ -13,6 +13,7 @@ mod tenant;
 
 use super::channel::Destination;
 use super::document::Document;
+use super::listener_section::ListenerKind;
 use super::owned::Owned;
 use super::problem::{ConfigErrors, Problem};
 use super::reader::Reader;
@@ -93,6 +94,7 @@ struct Parts {
     log: Log,
     stages: Vec<StageEntry>,
     sections: Owned,
+    listener_kinds: Vec<ListenerKind>,
     own_domains: Vec<Domain>,
     tables: Vec<Arc<TableEntry>>,
     or_routes: super::OrRoutes,
@@ -122,6 +124,7 @@ impl Parts {
             log: self.log,
             stages: self.stages,
             sections: self.sections,
+            listener_kinds: self.listener_kinds,
             own_domains: self.own_domains,
             tables: self.tables,
             or_routes: self.or_routes,
@@ -195,6 +198,7 @@ impl Resolver<'_> {
             routes,
             own_domains: self.own_domains(schema),
             sections: std::mem::take(&mut self.sections),
+            listener_kinds: schema.listeners().to_vec(),
             table,
             tables: std::mem::take(&mut self.tables),
             or_routes,

@@ -1,6 +1,8 @@
 //! Which sections there are: those of every server, and those that others register.
 
 use super::channel::{ChannelSection, Settings};
+use super::json_schema::keys_of;
+use super::listener_section::{ListenerKind, ListenerSection};
 use super::protocol::{ProtocolSection, ProtocolSettings};
 use super::reader::Reader;
 use super::section::{Section, SectionKind};
@@ -8,6 +10,7 @@ use super::shape::Elsewhere;
 use super::stage::{StageSection, StageSettings};
 use super::table::TableSettings;
 use super::table_section::TableSection;
+use super::takes::Takes;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
@@ -17,6 +20,8 @@ use std::sync::{Arc, OnceLock};
 pub struct Schema {
     /// Those that a listener may speak.
     protocols: Vec<ProtocolKind>,
+    /// Keys of listeners that others than protocols own.
+    listeners: Vec<ListenerKind>,
     channels: Vec<ChannelKind>,
     sections: Vec<SectionKind>,
     stages: Vec<StageKind>,
@@ -35,8 +40,9 @@ pub(super) struct ProtocolKind {
     pub(super) definition: String,
     pub(super) define: fn(&mut SchemaGenerator) -> schemars::Schema,
     pub(super) read: ReadProtocol,
-    /// Whether it has a key of this name.
-    pub(super) has_key: fn(&str) -> bool,
+    pub(super) takes: Takes,
+    /// The names of its keys.
+    pub(super) keys: fn() -> Vec<String>,
 }
 
 /// A kind of channel, as [`ChannelSection`] describes it.
@@ -99,12 +105,6 @@ fn read_protocol<S: ProtocolSection>(
     S::read(reader.text(table)?, reader)
 }
 
-fn protocol_has_key<S: ProtocolSection>(key: &str) -> bool {
-    let schema = S::Text::json_schema(&mut SchemaGenerator::default());
-    let keys = schema.get("properties").and_then(Value::as_object);
-    keys.is_some_and(|keys| keys.contains_key(key))
-}
-
 type ReadStage = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>>;
 
 /// Reads the table of a stage, whose shape is right.
@@ -142,8 +142,16 @@ impl Schema {
             definition: S::Text::schema_name().into_owned(),
             define: SchemaGenerator::subschema_for::<S::Text>,
             read: read_protocol::<S>,
-            has_key: protocol_has_key::<S>,
+            takes: S::TAKES,
+            keys: keys_of::<S::Text>,
         });
+        self
+    }
+
+    /// Adds keys of listeners.
+    #[must_use]
+    pub fn listener<S: ListenerSection>(mut self) -> Schema {
+        self.listeners.push(ListenerKind::of::<S>());
         self
     }
 
@@ -214,6 +222,10 @@ impl Schema {
 
     pub(super) fn sections(&self) -> &[SectionKind] {
         &self.sections
+    }
+
+    pub(super) fn listeners(&self) -> &[ListenerKind] {
+        &self.listeners
     }
 
     pub(super) fn protocols(&self) -> &[ProtocolKind] {

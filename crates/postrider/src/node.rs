@@ -411,7 +411,7 @@ fn keep_salts(config: &Config, shared: Shared, files: &StateFiles) -> Result<Sha
         files.lost("mailboxes", &directory.join(kept_secret::SPOOL_SALT), &why, so);
     }
     let shared = shared.with_spool_salt(u64::from_le_bytes(names.bytes));
-    if config.listeners.iter().any(|listener| listener.protocol.needs_login()) {
+    if config.listeners.iter().any(|listener| listener.needs_login()) {
         let secret = kept_secret::login_salts(directory);
         if let Some(why) = secret.trouble {
             let so =

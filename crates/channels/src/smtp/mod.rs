@@ -10,9 +10,5 @@ mod smarthost_login;
 /// How long a TLS handshake may take, in either direction; less where a command has less.
 const HANDSHAKE_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 
-pub(crate) use inbound::{
-    Checks, Dnsbl, EncodeBeforeSigning, Exempt, Greylist, Inbound, Milter, OnFailure,
-    SmtpListenerText, Strangers, SubmissionText, checks_of, is_stranger, milters_of, seal_of,
-    signing_of, strangers_of,
-};
+pub(crate) use inbound::{Inbound, SmtpListenerText, SubmissionText};
 pub(crate) use outbound::Outbound;

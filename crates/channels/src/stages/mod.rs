@@ -2,6 +2,7 @@
 
 mod access;
 mod action;
+mod check;
 mod checks;
 mod copy;
 mod event_headers;
@@ -17,13 +18,13 @@ mod strangers;
 pub(crate) use access::Beside;
 pub use access::{AccessQuestion, ConsultedAccess, consult_access};
 pub(crate) use access::{AccessText, Accesses};
-pub(crate) use checks::Checking;
+pub(crate) use checks::{CheckRules, Checking, seal_of};
 pub(crate) use copy::{Copies, CopyText};
 pub(crate) use event_headers::EventHeaders;
-pub(crate) use milters::Milters;
 pub use milters::milter_connections;
+pub(crate) use milters::{MilterKeys, Milters};
 pub(crate) use policy::{Policies, PolicyText};
-pub(crate) use signing::{Signer, SignerText, Signing};
+pub(crate) use signing::{Signer, SignerText, Signing, SigningRules};
 pub use signing::{SigningName, SigningScope};
 pub(crate) use steering::{SteeringFields, Steerings};
 pub(crate) use strangers::StrangerChecks;

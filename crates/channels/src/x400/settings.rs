@@ -4,7 +4,7 @@ use super::gateway;
 use super::section::{X400, X400Peer, peer_named, t_selector, who_we_are};
 use config::{
     ChannelSection, Destination, Explainer, KindsOfMail, Limits, ProtocolSection, ProtocolSettings,
-    Reader, Settings, SharedLimits,
+    Reader, Settings, SharedLimits, Takes,
 };
 use mail::{Mailbox, Refusal};
 use schemars::JsonSchema;
@@ -26,6 +26,7 @@ pub(crate) struct P1Text {
 
 impl ProtocolSection for P1Text {
     const KIND: &'static str = "p1";
+    const TAKES: Takes = Takes::Foreign;
     type Text = P1Text;
 
     fn read(text: P1Text, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn ProtocolSettings>> {
@@ -52,10 +53,6 @@ impl ProtocolSettings for P1Listener {
         // Limits per client are for those of whom nobody knows how many connections they need. Where a peer's
         // address is not known, they concern it until it binds.
         self.x400.peers.iter().any(|peer| peer.is_known_at(client))
-    }
-
-    fn takes_internet_mail(&self) -> bool {
-        false
     }
 
     fn explain(&self, explainer: &mut Explainer<'_>) {

@@ -10,3 +10,4 @@ mod bad_signing;
 mod bad_warmup;
 mod bad_x400;
 mod good;
+mod listener_keys;

@@ -3,6 +3,7 @@
 use crate::listener::{CertificateIdentity, ClientCertificates};
 use crate::protocol::ProtocolSettings;
 use crate::resolver::Resolver;
+use crate::takes::Takes;
 use crate::written::{CertificateIdentityText, ClientCertificatesText, ListenerText, ListenerTls};
 use std::sync::Arc;
 
@@ -13,10 +14,10 @@ impl Resolver<'_> {
         at: &str,
         text: &ListenerText,
         tls: ListenerTls,
-        protocol: Option<&dyn ProtocolSettings>,
+        protocol: Option<(&dyn ProtocolSettings, Takes)>,
     ) -> Option<Arc<ClientCertificates>> {
         let Some(asked) = &text.client_certificates else {
-            if let Some(key) = protocol.and_then(ProtocolSettings::login_by_certificate) {
+            if let Some(key) = protocol.and_then(|(protocol, _)| protocol.login_by_certificate()) {
                 let help = "add client_certificates = { authorities = \"/path/of/ca.pem\" }";
                 self.error(
                     &format!("{at}.{key}"),
@@ -37,7 +38,7 @@ impl Resolver<'_> {
         if asked.authorities.is_none() {
             self.check_without_authorities(&path, asked);
         }
-        if asked.relay && protocol.is_some_and(ProtocolSettings::needs_login) {
+        if asked.relay && protocol.is_some_and(|(_, takes)| takes == Takes::MailOfUsers) {
             let help = "clients log in by them: mechanisms = [\"external\"]";
             self.error(&format!("{path}.relay"), "`relay` where clients log in", help);
         }

@@ -2,13 +2,29 @@
 
 use crate::Schema;
 use crate::listener::Listener;
+use crate::owned::Owned;
 use crate::protocol::ProtocolSettings;
 use crate::reader::Reader;
 use crate::resolver::Resolver;
+use crate::schema::ProtocolKind;
+use crate::takes::Takes;
 use crate::written::{ListenerText, ListenerTls};
 use ipnet::{IpNet, Ipv4Net};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+
+/// What a listener's protocol is told, and others who have keys there.
+struct Told {
+    settings: Arc<dyn ProtocolSettings>,
+    takes: Takes,
+    sections: Owned,
+}
+
+/// The keys that others have at listeners whose protocol takes this.
+fn keys_for(schema: &Schema, takes: Takes) -> Vec<String> {
+    let kinds = schema.listeners().iter().filter(|kind| (kind.is_for)(takes));
+    kinds.flat_map(|kind| (kind.keys)()).collect()
+}
 
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
@@ -30,12 +46,14 @@ impl Resolver<'_> {
             self.listener_names.push(Arc::clone(&name_and_address.0));
             // Whose protocol has a mistake has no listener: nothing comes of the file then.
             let protocol = self.protocol(schema, &at, text);
-            if protocol.as_ref().is_some_and(|protocol| !protocol.takes_internet_mail()) {
+            let takes = protocol.as_ref().map(|protocol| protocol.takes);
+            if takes == Some(Takes::Foreign) {
                 self.foreign_listeners.extend(self.listener_names.last().cloned());
             }
             let tls = self.tls(&at, text, has_certificates);
-            let asked = self.client_certificates(&at, text, tls, protocol.as_deref());
-            if protocol.as_ref().is_some_and(|protocol| protocol.needs_login()) {
+            let told = protocol.as_ref().map(|protocol| (&*protocol.settings, protocol.takes));
+            let asked = self.client_certificates(&at, text, tls, told);
+            if takes == Some(Takes::MailOfUsers) {
                 self.check_for_logins(&at, text, tls);
             }
             let Some(listener) = self.listener(&at, text, tls, name_and_address, protocol) else {
@@ -85,7 +103,7 @@ impl Resolver<'_> {
         text: &ListenerText,
         tls: ListenerTls,
         (name, address): (Arc<str>, SocketAddr),
-        protocol: Option<Arc<dyn ProtocolSettings>>,
+        protocol: Option<Told>,
     ) -> Option<Listener> {
         let key = |name: &str| format!("{at}.{name}");
         let relay_from = self.relay_from(at, &text.relay_from);
@@ -99,10 +117,13 @@ impl Resolver<'_> {
             64 << 10,
             1 << 40,
         );
+        let Told { settings, takes, sections } = protocol?;
         Some(Listener {
             name,
             kind: text.kind.as_str().into(),
-            protocol: protocol?,
+            protocol: settings,
+            takes,
+            sections,
             tls,
             client_certificates: None,
             address,
@@ -153,13 +174,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// What the listener's protocol is told.
-    fn protocol(
-        &mut self,
-        schema: &Schema,
-        at: &str,
-        text: &ListenerText,
-    ) -> Option<Arc<dyn ProtocolSettings>> {
+    /// What the listener's protocol is told, and those who have keys of their own there.
+    fn protocol(&mut self, schema: &Schema, at: &str, text: &ListenerText) -> Option<Told> {
         let found = schema.protocols().iter().find(|protocol| protocol.kind == text.kind);
         let Some(found) = found else {
             let known = schema.protocols().iter();
@@ -169,10 +185,25 @@ impl Resolver<'_> {
             self.error(&format!("{at}.kind"), message, &help);
             return None;
         };
-        let strange: Vec<&String> =
-            text.protocol.keys().filter(|key| !(found.has_key)(key)).collect();
+        let mut own = toml::Table::new();
+        let mut of_others = toml::Table::new();
+        let mut strange = Vec::new();
+        let (own_keys, known) = ((found.keys)(), keys_for(schema, found.takes));
+        for (key, value) in &text.protocol {
+            let (key, value) = (key.clone(), value.clone());
+            if own_keys.contains(&key) {
+                own.insert(key, value);
+            } else if known.contains(&key) {
+                of_others.insert(key, value);
+            } else {
+                strange.push(key);
+            }
+        }
         for key in &strange {
-            let kinds = schema.protocols().iter().filter(|kind| (kind.has_key)(key));
+            let has = |kind: &&ProtocolKind| {
+                (kind.keys)().contains(key) || keys_for(schema, kind.takes).contains(key)
+            };
+            let kinds = schema.protocols().iter().filter(has);
             let kinds: Vec<String> = kinds.map(|kind| format!("\"{}\"", kind.kind)).collect();
             let message = format!("`{key}` where kind = \"{}\"", text.kind);
             let help = format!("it is for a listener with kind = {}", kinds.join(" or "));
@@ -181,8 +212,16 @@ impl Resolver<'_> {
         if !strange.is_empty() {
             return None;
         }
-        let mut reader = Reader::new(self, at.to_owned());
-        (found.read)(text.protocol.clone(), &mut reader)
+        let mut reader = Reader::new(self, at.to_owned()).of_listener(found.takes);
+        let settings = (found.read)(own, &mut reader);
+        let mut sections = Owned::default();
+        for kind in schema.listeners().iter().filter(|kind| (kind.is_for)(found.takes)) {
+            let keys = (kind.keys)();
+            let written = of_others.iter().filter(|(key, _)| keys.contains(key));
+            let written = written.map(|(key, value)| (key.clone(), value.clone())).collect();
+            (kind.read)(written, &mut reader, &mut sections);
+        }
+        Some(Told { settings: settings?, takes: found.takes, sections })
     }
 
     fn relay_from(&mut self, at: &str, written: &[String]) -> Vec<IpNet> {

@@ -231,7 +231,7 @@ impl<W: World> ClientCount<W> {
             |max: u32, reserved: bool| if reserved { max - max / RESERVED_PART } else { max };
         let has_relay = self.ingress.router.active().config.has_relay();
         // Where peers bind, those whose addresses are known are of the house.
-        let has_peers = !listener.protocol.takes_internet_mail();
+        let has_peers = !listener.takes_internet_mail();
         let is_stranger = !(may_relay || has_peers && self.is_exempt);
         let is_kept = !listener.relay_from.is_empty() || has_peers;
         let each = listener.max_sessions_per_address;

@@ -1,7 +1,5 @@
 //! SMTP as a way in.
 
-mod check;
-mod checks;
 mod connection;
 mod dated;
 mod farewell;
@@ -10,37 +8,29 @@ mod introspection;
 mod login;
 mod logins;
 mod mechanism;
-mod milters;
 mod renewal;
-mod seal;
 mod session;
 mod settings;
-mod strangers;
 mod submission;
 mod xclient;
 
-use auth::checks::Asked;
-pub(crate) use checks::Checks;
 use config::{Config, Listener, ListenerTls, ProtocolSection};
 use dated::Dated;
 use fields::{FieldRules, FieldStage};
 use mail::Wall;
-pub(crate) use milters::{Milter, OnFailure};
 use mta::console::Console;
 use mta::ingress::{Entrance, Handler, Protocol, Stage};
 use mta::pressure::Pressures;
 use mta::seams::{Net, Task, World};
-pub(crate) use seal::Seal;
 use session::Session;
 use settings::SmtpListener;
-pub(crate) use settings::{EncodeBeforeSigning, SmtpListenerText, strangers_of};
+pub(crate) use settings::SmtpListenerText;
 use smtp::server::{BareNewline, ServerConfig};
 use std::any::Any;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-pub(crate) use strangers::{Dnsbl, Exempt, Greylist, Strangers, is_stranger};
 pub(crate) use submission::SubmissionText;
 use submission::{Submission, SubmissionStage};
 
@@ -100,40 +90,6 @@ impl<W: World> Protocol<W> for Inbound {
             fields: told.map(|told| told.fields.clone()).unwrap_or_default(),
         })
     }
-}
-
-/// What is checked at a listener of messages from strangers; `None`: nothing.
-pub(crate) fn checks_of(listener: &Listener) -> Option<&Checks> {
-    let checks = &listener.protocol.of::<SmtpListener>()?.checks;
-    (checks.powers.asked() != Asked::default()).then_some(checks)
-}
-
-/// In whose name messages that were checked at a listener are sealed; `None`: they are not.
-pub(crate) fn seal_of(listener: &Listener) -> Option<&Seal> {
-    listener.protocol.of::<SmtpListener>()?.seal.as_ref()
-}
-
-/// Whether mail of clients of a listener is signed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SigningRules {
-    /// If their client may relay.
-    pub(crate) signs: bool,
-    /// What nobody signs is not taken from these.
-    pub(crate) refuses_unsigned: bool,
-    /// What is encoded first.
-    pub(crate) encodes: EncodeBeforeSigning,
-}
-
-/// Whether mail of clients of a listener is signed.
-pub(crate) fn signing_of(listener: &Listener) -> SigningRules {
-    let told = listener.protocol.of::<SmtpListener>().map(|listener| listener.signing);
-    let encodes = EncodeBeforeSigning::default();
-    told.unwrap_or(SigningRules { signs: true, refuses_unsigned: false, encodes })
-}
-
-/// The filters that are asked at a listener.
-pub(crate) fn milters_of(listener: &Listener) -> &[Milter] {
-    listener.protocol.of::<SmtpListener>().map_or(&[], |listener| &listener.milters)
 }
 
 /// What of its listener's offers can be had now.

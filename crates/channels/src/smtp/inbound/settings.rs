@@ -1,14 +1,9 @@
 //! What a listener is told of SMTP.
 
-use super::SigningRules;
-use super::checks::{Checks, ChecksText};
 use super::fields::FieldRules;
-use super::milters::{self, Milter, MilterText};
-use super::seal::{Seal, SealText};
-use super::strangers::Strangers;
 use super::submission::Submission;
 use config::quantity::{DurationText, SizeText};
-use config::{Explainer, IpNet, Listener, ProtocolSection, ProtocolSettings, Reader, Unsigned};
+use config::{Explainer, IpNet, ProtocolSection, ProtocolSettings, Reader};
 use mail::Wall;
 use mta::steering::HOLD_MAX;
 use schemars::JsonSchema;
@@ -110,34 +105,6 @@ pub(crate) struct SmtpListenerText {
     pub future_release: bool,
     /// Offer DELIVERBY (RFC 2852) to these, and pass it on likewise.
     pub deliver_by: bool,
-    /// What is checked of messages from clients that may not relay, so that senders are who they say
-    /// they are: `own_domains`, `sender_domain`, `dnsbl` and `greylist` before their message, `client_name`,
-    /// `spf`, `dkim`, `dmarc` and `arc` of it; most are `"none"` (the default), `"mark"` (what comes of it
-    /// stands in Authentication-Results), `"hold"` (what fails waits for an operator as well) or
-    /// `"reject"` (it is refused). `temporary` says what becomes of a message that could have been held or
-    /// refused, had the DNS answered: `"accept"` (the default) or `"defer"`. See `docs/checks.md`.
-    pub checks: Option<ChecksText>,
-    /// Messages that `checks` with `arc` has looked at get a seal (ARC, RFC 8617), by which those who get them from here can
-    /// know what the checks came to: `{ domain = "example.org", selector = "s2026", key = "FILE" }`. See
-    /// `docs/checks.md`.
-    pub seal: Option<SealText>,
-    /// Sign the messages of clients that may relay, if a `[[signer]]` signs for their author. Off for clients that
-    /// hand in what others have written, such as a gateway for incoming mail. See `docs/signing.md`.
-    pub sign: bool,
-    /// What becomes of messages of clients that may relay and that nobody signs: no signer is for their author, or
-    /// they have no or several From fields.
-    pub unsigned: Unsigned,
-    /// What of messages that are signed is encoded first, as it would be on its way out, where it breaks what was
-    /// signed (RFC 6376 §5.3).
-    pub encode_before_signing: EncodeBeforeSigning,
-    /// Filters that are asked about all sessions and messages here, by Sendmail's milter protocol, in this
-    /// order: each sees what those before it made. Such as
-    /// `[{ address = "127.0.0.1:11332", on_failure = "accept" }]`; `address` is an IP address and port, or
-    /// `unix:` and the path of a socket; `on_failure` what becomes of mail about which the filter says
-    /// nothing: `"tempfail"` (the default), `"accept"` or `"reject"`; `connect_timeout` (30s),
-    /// `command_timeout` (30s) and `content_timeout` (5m) how long it is waited for. See
-    /// `docs/milters.md`.
-    pub milters: Vec<MilterText>,
 }
 
 impl Default for SmtpListenerText {
@@ -169,12 +136,6 @@ impl Default for SmtpListenerText {
             mt_priority: true,
             future_release: true,
             deliver_by: true,
-            checks: None,
-            seal: None,
-            sign: true,
-            unsigned: Unsigned::Send,
-            encode_before_signing: EncodeBeforeSigning::LongLines,
-            milters: Vec::new(),
         }
     }
 }
@@ -214,20 +175,6 @@ pub(crate) enum Nul {
     Keep,
 }
 
-/// What is encoded before it is signed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum EncodeBeforeSigning {
-    /// Parts with lines over 998 octets, which are encoded for whatever next hop.
-    #[default]
-    LongLines,
-    /// Parts with 8-bit octets as well, for next hops without 8BITMIME.
-    #[serde(rename = "8bit")]
-    EightBit,
-    /// Nothing: what is stored is what came.
-    Never,
-}
-
 /// What a listener that speaks SMTP is told.
 #[derive(Debug)]
 pub(super) struct SmtpListener {
@@ -241,16 +188,6 @@ pub(super) struct SmtpListener {
     pub(super) greeting_delay: Duration,
     /// Who is believed when it says for whom it speaks.
     xclient_from: Vec<IpNet>,
-    /// Of strangers' messages.
-    pub(super) checks: Checks,
-    /// In whose name these are sealed once they are checked.
-    pub(super) seal: Option<Seal>,
-    /// Of those who may relay.
-    pub(super) signing: SigningRules,
-    /// Of everybody's sessions and messages.
-    pub(super) milters: Vec<Milter>,
-    /// Of strangers before their messages.
-    pub(super) strangers: Option<Arc<Strangers>>,
     /// `None`: nobody logs in.
     pub(super) submission: Option<Arc<Submission>>,
 }
@@ -258,21 +195,11 @@ pub(super) struct SmtpListener {
 impl ProtocolSettings for SmtpListener {
     fn explain(&self, explainer: &mut Explainer<'_>) {
         explainer.own_networks("xclient_from", &self.xclient_from);
-        milters::explain(&self.milters, explainer);
     }
 
     fn may_speak_for_others(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         self.xclient_from.iter().any(|network| network.contains(&client))
-    }
-
-    fn explain_for_strangers(&self, explainer: &mut Explainer<'_>) {
-        self.checks.explain(self.strangers.as_deref(), explainer);
-        self.seal.iter().for_each(|seal| seal.explain(explainer));
-    }
-
-    fn needs_login(&self) -> bool {
-        self.submission.is_some()
     }
 
     fn login_by_certificate(&self) -> Option<&'static str> {
@@ -334,15 +261,6 @@ impl SmtpListener {
         };
         let greeting_delay = greeting_delay(text, reader);
         let xclient_from = reader.believed("xclient_from", &text.xclient_from);
-        let checks_text = text.checks.as_ref();
-        let checks = checks_text.map(ChecksText::read).unwrap_or_default();
-        let strangers = checks_text.and_then(|text| text.read_strangers(reader));
-        let seal = text.seal.as_ref().and_then(|seal| seal.read(reader));
-        if text.seal.is_some() && !checks.powers.asked().arc {
-            let help = "a seal says what came of them: add arc = \"mark\" to `checks`";
-            reader.error("seal", "`seal` without checks of ARC", help);
-        }
-        let milters = milters::read(&text.milters, reader);
         let normalizes_all = text.bare_newline == Some(BareNewline::Normalize);
         SmtpListener {
             server,
@@ -354,28 +272,9 @@ impl SmtpListener {
             },
             greeting_delay,
             xclient_from,
-            checks,
-            seal,
-            signing: signing(text, reader),
-            milters,
-            strangers,
             submission: None,
         }
     }
-}
-
-fn signing(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> SigningRules {
-    let refuses_unsigned = text.unsigned == Unsigned::Refuse;
-    if refuses_unsigned && !text.sign {
-        let help = "take out sign = false";
-        reader.error("unsigned", "nothing is signed here that may go on", help);
-    }
-    let encodes = text.encode_before_signing;
-    if !text.sign && encodes != EncodeBeforeSigning::default() {
-        let help = "take out sign = false, or this";
-        reader.error("encode_before_signing", "nothing is signed here", help);
-    }
-    SigningRules { signs: text.sign, refuses_unsigned, encodes }
 }
 
 fn greeting_delay(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> Duration {
@@ -399,9 +298,4 @@ fn line_bytes(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> u64 {
         reader.error("max_line_bytes", format!("{bytes} is too short for a line"), help);
     }
     bytes
-}
-
-/// What is checked of strangers at a listener; `None`: nothing.
-pub(crate) fn strangers_of(listener: &Listener) -> Option<&Arc<Strangers>> {
-    listener.protocol.of::<SmtpListener>()?.strangers.as_ref()
 }

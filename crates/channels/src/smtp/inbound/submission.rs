@@ -5,7 +5,7 @@ use super::logins::LoginsText;
 use super::mechanism::MechanismText;
 use super::settings::{SmtpListener, SmtpListenerText};
 use config::quantity::DurationText;
-use config::{Config, ProtocolSection, ProtocolSettings, Reader, TableEntry, TableRefText};
+use config::{Config, ProtocolSection, ProtocolSettings, Reader, TableEntry, TableRefText, Takes};
 use mail::field_watch::Found;
 use mail::{Domain, Mailbox, Refusal, address_list, is_dot_string};
 use mta::answer::{Answer, Decision};
@@ -133,6 +133,7 @@ pub(super) struct Submission {
 
 impl ProtocolSection for SubmissionText {
     const KIND: &'static str = "submission";
+    const TAKES: Takes = Takes::MailOfUsers;
     type Text = SubmissionText;
 
     fn read(
@@ -140,10 +141,6 @@ impl ProtocolSection for SubmissionText {
         reader: &mut Reader<'_, '_>,
     ) -> Option<Arc<dyn ProtocolSettings>> {
         let mut listener = SmtpListener::read(&text.smtp, reader);
-        if text.smtp.checks.is_some() {
-            let help = "checks are for the mail of strangers, on a listener with kind = \"smtp\"";
-            reader.error("checks", "nobody is checked who has logged in", help);
-        }
         if text.mechanisms.is_empty() {
             let help = "the usual ones are [\"plain\", \"login\"]";
             reader.error("mechanisms", "nobody can log in without a mechanism", help);

@@ -2,11 +2,12 @@
 
 mod client_name;
 mod reported;
+mod seal;
 mod sealing;
+mod settings;
 mod turns;
 
 use super::lookups::{CHECKS_TIME_MAX, LOOKUPS_MAX, Limits, Lookups};
-use crate::smtp::{Checks, checks_of, seal_of};
 use auth::checks::{Shares, Subject, Verdicts, check_apart};
 use auth::judgement::{Judgement, judge};
 use auth::results::lines;
@@ -23,6 +24,8 @@ use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use mta::seams::{DomainReports as _, Time, World};
 use sealing::{Sealer, Verified};
+pub(crate) use settings::{CheckRules, seal_of, strangers_of};
+use settings::{Checks, checks_of};
 use std::rc::Rc;
 use std::sync::Arc;
 use turns::{ALL_AT_ONCE_MAX, Lines};

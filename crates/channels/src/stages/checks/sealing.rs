@@ -1,7 +1,7 @@
 //! Sealing what was checked (`seal` of a listener), when all other stages are done with it: the seal covers
 //! what they have added.
 
-use crate::smtp::{checks_of, seal_of};
+use super::settings::{checks_of, seal_of};
 use crate::stages::rescan::scanned;
 use auth::arc::{Sealing, seal};
 use auth::checks::Verdicts;

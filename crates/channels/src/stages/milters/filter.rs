@@ -2,8 +2,8 @@
 
 use super::link::{Heard, Link, Trouble};
 use super::message::{Halt, Message, Wanted};
+use super::settings::{Milter, OnFailure};
 use super::symbols::{Known, NO_NAME, address_of};
-use crate::smtp::{Milter, OnFailure};
 use mail::{Mailbox, Mono, Refusal};
 use milter::{Step, Verdict};
 use mta::console::Console;

@@ -1,6 +1,6 @@
 //! One connection to a filter.
 
-use crate::smtp::Milter;
+use super::settings::Milter;
 use mail::Mono;
 use milter::{Answer, Change, Dialogue, Moment, Step, Symbols, Verdict, abort, offer, quit};
 use mta::alarm::Alarm;

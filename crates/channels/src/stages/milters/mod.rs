@@ -8,9 +8,9 @@
 mod filter;
 mod link;
 mod message;
+mod settings;
 mod symbols;
 
-use crate::smtp::milters_of;
 use config::Config;
 use filter::{Fate, Filter, Shared};
 use mail::{Mono, Recipient, Refusal};
@@ -20,6 +20,8 @@ use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Session, Stage, StageKind, Transaction};
 use mta::pressure::Pressures;
 use mta::seams::{Time, World};
+pub(crate) use settings::MilterKeys;
+use settings::milters_of;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! Content that would be encoded on its way out, and lose its signatures by that, is encoded before it is
 //! signed (RFC 6376 §5.3): what is stored then is what is sent.
 
-use crate::smtp::EncodeBeforeSigning;
+use super::rules::EncodeBeforeSigning;
 use mail::transfer_encoding::{Encoder, LINE_BYTES_MAX, Survey};
 use mail::{ContentFacts, Refusal};
 use mta::ingress::Draft;

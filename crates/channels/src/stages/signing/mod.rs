@@ -2,6 +2,7 @@
 
 mod encoding;
 mod keys;
+mod rules;
 mod scope;
 mod settings;
 
@@ -9,7 +10,6 @@ pub use scope::SigningScope;
 pub use settings::SigningName;
 pub(crate) use settings::{Signer, SignerText};
 
-use crate::smtp::{EncodeBeforeSigning, signing_of};
 use crate::stages::rescan::scanned;
 use auth::authors::{NoAuthor, domain_of_author};
 use auth::dkim::{Algorithm, SigningIdentity, sign};
@@ -26,6 +26,8 @@ use mta::ingress::{
 use mta::metrics::Metrics;
 use mta::pressure::Pressures;
 use mta::seams::{Time as _, World};
+pub(crate) use rules::SigningRules;
+use rules::{EncodeBeforeSigning, signing_of};
 use settings::{HandedInBy, Keys, NoKey};
 use std::rc::Rc;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use super::memo::Memo;
 use super::parts::Parts;
 use super::questions::of_sender;
 use super::sender::{self, SenderDomain};
-use crate::smtp::Strangers;
+use super::settings::Strangers;
 use auth::dnsbl::{Standing, Verdict};
 use auth::judgement::Power;
 use auth::results::allowed;

@@ -1,7 +1,7 @@
 //! Whom checks do not concern, by tables.
 
 use super::super::keys::{By, Part, Subject};
-use crate::smtp::Exempt;
+use super::settings::Exempt;
 use config::TableEntry;
 use lookup::Trouble;
 use mail::Recipient;

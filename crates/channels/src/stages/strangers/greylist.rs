@@ -4,7 +4,7 @@ use super::super::checks::ascii_domain;
 use super::memo::Memo;
 use super::parts::Parts;
 use super::questions::of_sender;
-use crate::smtp::Greylist;
+use super::settings::Greylist;
 use auth::greylist::{Client, Triplet, Verdict, network};
 use auth::spf::{self, Question, Sender};
 use mail::{Mailbox, Recipient, Refusal};

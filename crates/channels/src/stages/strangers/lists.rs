@@ -2,7 +2,7 @@
 
 use super::memo::Memo;
 use super::parts::Parts;
-use crate::smtp::Dnsbl;
+use super::settings::Dnsbl;
 use auth::dnsbl::{By, Key, List, Listing, Standing, TestPoint, Verdict, printable};
 use auth::judgement::Power;
 use mail::{Mono, Refusal};

@@ -9,8 +9,9 @@ mod memo;
 mod parts;
 mod questions;
 mod sender;
+pub(crate) mod settings;
 
-use crate::smtp::{is_stranger, strangers_of};
+use crate::stages::checks::strangers_of;
 use config::Config;
 use desk::Desk;
 use mail::Recipient;
@@ -26,6 +27,12 @@ use parts::Parts;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// Whom the checks of strangers concern: who may not relay, has not logged in, and is not exempt from
+/// the limits of the listener.
+fn is_stranger(session: &Session) -> bool {
+    !session.may_relay() && !session.listener().is_exempt(session.client().address.ip())
+}
 
 /// Lookups that these checks have under way at once, at most, on each shard.
 pub(super) fn lookups_at_once(config: &Config) -> u32 {

@@ -1,12 +1,84 @@
-//! What a listener is told of checks (`checks`).
+//! What a listener is told of checks (`checks`), and of seals over what they came to (`seal`).
 
-use super::check::{Check, said};
-use super::strangers::{DnsblText, Exempt, GreylistText, Strangers};
+use super::seal::{Seal, SealText};
+use crate::stages::check::{Check, said};
+use crate::stages::strangers::settings::{DnsblText, Exempt, GreylistText, Strangers};
+use auth::checks::Asked;
 use auth::judgement::Powers;
-use config::{Explainer, Reader, TableRefText};
+use config::{Explainer, Listener, ListenerSection, Reader, TableRefText, Takes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// The keys of a `[[listener]]` about who sends.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct CheckKeys {
+    /// What is checked of messages from clients that may not relay, so that senders are who they say
+    /// they are: `own_domains`, `sender_domain`, `dnsbl` and `greylist` before their message, `client_name`,
+    /// `spf`, `dkim`, `dmarc` and `arc` of it; most are `"none"` (the default), `"mark"` (what comes of it
+    /// stands in Authentication-Results), `"hold"` (what fails waits for an operator as well) or
+    /// `"reject"` (it is refused). `temporary` says what becomes of a message that could have been held or
+    /// refused, had the DNS answered: `"accept"` (the default) or `"defer"`. See `docs/checks.md`.
+    checks: Option<ChecksText>,
+    /// Messages that `checks` with `arc` has looked at get a seal (ARC, RFC 8617), by which those who get them from here can
+    /// know what the checks came to: `{ domain = "example.org", selector = "s2026", key = "FILE" }`. See
+    /// `docs/checks.md`.
+    seal: Option<SealText>,
+}
+
+/// What is checked at a listener.
+#[derive(Debug)]
+pub(crate) struct CheckRules {
+    /// Of strangers' messages.
+    checks: Checks,
+    /// In whose name these are sealed once they are checked.
+    seal: Option<Seal>,
+    /// Of strangers before their messages.
+    strangers: Option<Arc<Strangers>>,
+}
+
+impl ListenerSection for CheckRules {
+    type Text = CheckKeys;
+    type Value = CheckRules;
+
+    fn read(text: CheckKeys, reader: &mut Reader<'_, '_>) -> Option<CheckRules> {
+        let CheckKeys { checks, seal } = text;
+        if checks.is_some() && reader.takes() == Some(Takes::MailOfUsers) {
+            let help = "checks are for the mail of strangers, on a listener with kind = \"smtp\"";
+            reader.error("checks", "nobody is checked who has logged in", help);
+        }
+        let made = checks.as_ref().map(ChecksText::read).unwrap_or_default();
+        let strangers = checks.and_then(|text| text.read_strangers(reader));
+        if seal.is_some() && !made.powers.asked().arc {
+            let help = "a seal says what came of them: add arc = \"mark\" to `checks`";
+            reader.error("seal", "`seal` without checks of ARC", help);
+        }
+        let seal = seal.and_then(|seal| seal.read(reader));
+        Some(CheckRules { checks: made, seal, strangers })
+    }
+
+    fn explain_for_strangers(rules: &CheckRules, explainer: &mut Explainer<'_>) {
+        rules.checks.explain(rules.strangers.as_deref(), explainer);
+        rules.seal.iter().for_each(|seal| seal.explain(explainer));
+    }
+}
+
+/// What is checked at a listener of messages from strangers; `None`: nothing.
+pub(super) fn checks_of(listener: &Listener) -> Option<&Checks> {
+    let checks = &listener.of::<CheckRules>()?.checks;
+    (checks.powers.asked() != Asked::default()).then_some(checks)
+}
+
+/// In whose name messages that were checked at a listener are sealed; `None`: they are not.
+pub(crate) fn seal_of(listener: &Listener) -> Option<&Seal> {
+    listener.of::<CheckRules>()?.seal.as_ref()
+}
+
+/// What is checked of strangers at a listener; `None`: nothing.
+pub(crate) fn strangers_of(listener: &Listener) -> Option<&Arc<Strangers>> {
+    listener.of::<CheckRules>()?.strangers.as_ref()
+}
 
 /// How much each check of who sends may do. The DNS decides nothing by its silence: what gets no answer
 /// is `temperror`, and the message is taken, unless `temporary` says otherwise.
@@ -35,28 +107,28 @@ pub(crate) struct ChecksText {
     temporary: Temporary,
     /// Whether a stranger names a sender of a domain of ours (550 5.7.1): this server's name, or a domain
     /// that a route names, but for those of `mx` routes. Whoever may send from there relays or logs in.
-    pub(super) own_domains: Check,
+    own_domains: Check,
     /// Whether mail to the sender could go anywhere: its domain has MX or addresses. 550 5.1.8 if it does
     /// not exist, 550 5.7.27 if it takes no mail (RFC 7505), 450 4.4.3 if the DNS does not say. No sender
     /// at all is right.
-    pub(super) sender_domain: Check,
+    sender_domain: Check,
     /// Lists in the DNS that are asked about the client (RFC 5782): `["zen.example"]`, or a table. Who is
     /// on one is refused (550 5.7.1), unless the table says otherwise. A list that does not answer counts
     /// for nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) dnsbl: Option<DnsblText>,
+    dnsbl: Option<DnsblText>,
     /// Whether strangers that come for the first time are put off (450 4.7.1): `true`, or a table that says
     /// how. A mail server comes again, most programs that send spam do not. Who it is, is told by network,
     /// sender and recipient; who has come again is remembered, in a file of the first spool directory.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) greylist: Option<GreylistText>,
+    greylist: Option<GreylistText>,
     /// The table of clients, by address or network, whom the checks before the message do not concern:
     /// `own_domains`, `sender_domain`, `dnsbl`, `greylist`. What it has for them is all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) exempt_clients: Option<TableRefText>,
+    exempt_clients: Option<TableRefText>,
     /// The same for recipients, by address or domain. A `postmaster` never needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) exempt_recipients: Option<TableRefText>,
+    exempt_recipients: Option<TableRefText>,
 }
 
 /// What becomes of a message about which the DNS said nothing.
@@ -73,7 +145,7 @@ enum Temporary {
 
 impl Checks {
     /// Those that are made, and how much each may do.
-    pub(super) fn explain(&self, strangers: Option<&Strangers>, explainer: &mut Explainer<'_>) {
+    fn explain(&self, strangers: Option<&Strangers>, explainer: &mut Explainer<'_>) {
         let Powers { client_name, spf, dkim, dmarc, arc, .. } = self.powers;
         let made = [
             ("client_name", client_name),
@@ -99,7 +171,7 @@ pub(crate) struct Checks {
 
 impl ChecksText {
     /// What is checked of strangers; `None`: nothing.
-    pub(super) fn read_strangers(&self, reader: &mut Reader<'_, '_>) -> Option<Arc<Strangers>> {
+    fn read_strangers(&self, reader: &mut Reader<'_, '_>) -> Option<Arc<Strangers>> {
         let exempt = (&self.exempt_clients, &self.exempt_recipients);
         let strangers = Strangers {
             exempt: Exempt::read("checks", exempt, reader),
@@ -115,7 +187,7 @@ impl ChecksText {
         is_asked_for.then(|| Arc::new(strangers))
     }
 
-    pub(super) fn read(&self) -> Checks {
+    fn read(&self) -> Checks {
         Checks {
             powers: Powers {
                 client_name: self.client_name.power(),

@@ -110,7 +110,7 @@ pub(crate) struct Greylist {
 }
 
 impl GreylistText {
-    pub(in super::super) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<Greylist> {
+    pub(crate) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<Greylist> {
         let table = match self {
             GreylistText::Word(false) => return None,
             GreylistText::Word(true) => &GreylistTable::default(),

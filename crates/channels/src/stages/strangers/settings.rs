@@ -4,14 +4,13 @@ mod dnsbl;
 mod greylist;
 
 pub(crate) use dnsbl::Dnsbl;
-pub(super) use dnsbl::DnsblText;
+pub(crate) use dnsbl::DnsblText;
 pub(crate) use greylist::Greylist;
-pub(super) use greylist::GreylistText;
+pub(crate) use greylist::GreylistText;
 
-use super::check::said;
+use crate::stages::check::said;
 use auth::judgement::Power;
 use config::{Reader, TableEntry, TableRefText};
-use mta::ingress::Session;
 use std::sync::Arc;
 
 /// What is checked of strangers at a listener.
@@ -39,7 +38,7 @@ pub(super) type ExemptText<'a> = (&'a Option<TableRefText>, &'a Option<TableRefT
 
 impl Exempt {
     /// `at` is where their keys are.
-    pub(super) fn read(
+    pub(crate) fn read(
         at: &str,
         (clients, recipients): ExemptText<'_>,
         reader: &mut Reader<'_, '_>,
@@ -57,7 +56,7 @@ impl Exempt {
 
 impl Strangers {
     /// Those that are made, for people, in their order.
-    pub(super) fn explain(&self) -> Vec<String> {
+    pub(crate) fn explain(&self) -> Vec<String> {
         let dnsbl = self.dnsbl.as_ref().and_then(|dnsbl| {
             let zones: Vec<&str> = dnsbl.lists.iter().map(|list| &*list.zone).collect();
             said(&format!("dnsbl ({})", zones.join(" ")), dnsbl.power)
@@ -70,10 +69,4 @@ impl Strangers {
             .map(|greylist| format!("greylist puts off for {} s", greylist.rules.delay.as_secs()));
         domains.into_iter().chain([dnsbl, greylist]).flatten().collect()
     }
-}
-
-/// Whom the checks of strangers concern: who may not relay, has not logged in, and is not exempt from
-/// the limits of the listener.
-pub(crate) fn is_stranger(session: &Session) -> bool {
-    !session.may_relay() && !session.listener().is_exempt(session.client().address.ip())
 }

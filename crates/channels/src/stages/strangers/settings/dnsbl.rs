@@ -1,6 +1,6 @@
 //! Which lists in the DNS are asked about strangers.
 
-use super::super::check::Check;
+use crate::stages::check::Check;
 use auth::dnsbl::{By, Entry, List};
 use auth::judgement::Power;
 use config::Reader;
@@ -99,7 +99,7 @@ pub(crate) struct Dnsbl {
 }
 
 impl DnsblText {
-    pub(in super::super) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<Dnsbl> {
+    pub(crate) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<Dnsbl> {
         let default = DnsblTable::default();
         let (table, keys) = match self {
             DnsblText::Lists(lists) => {

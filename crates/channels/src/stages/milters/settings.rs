@@ -2,7 +2,7 @@
 
 use crate::endpoint;
 use config::quantity::Period;
-use config::{Explainer, Reader};
+use config::{Explainer, Listener, ListenerSection, Reader};
 use mta::seams::Endpoint;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,38 @@ const COMMAND_TIMEOUT_MAX: Duration = Duration::from_secs(60);
 const CONTENT_TIMEOUT_MAX: Duration = Duration::from_secs(480);
 /// Filters at one listener. Each has a connection beside that of the client.
 const MILTERS_MAX: usize = 10;
+
+/// The keys of a `[[listener]]` about filters.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct MilterKeys {
+    /// Filters that are asked about all sessions and messages here, by Sendmail's milter protocol, in this
+    /// order: each sees what those before it made. Such as
+    /// `[{ address = "127.0.0.1:11332", on_failure = "accept" }]`; `address` is an IP address and port, or
+    /// `unix:` and the path of a socket; `on_failure` what becomes of mail about which the filter says
+    /// nothing: `"tempfail"` (the default), `"accept"` or `"reject"`; `connect_timeout` (30s),
+    /// `command_timeout` (30s) and `content_timeout` (5m) how long it is waited for. See
+    /// `docs/milters.md`.
+    milters: Vec<MilterText>,
+}
+
+impl ListenerSection for MilterKeys {
+    type Text = MilterKeys;
+    type Value = Vec<Milter>;
+
+    fn read(text: MilterKeys, reader: &mut Reader<'_, '_>) -> Option<Vec<Milter>> {
+        Some(read(&text.milters, reader))
+    }
+
+    fn explain(milters: &Vec<Milter>, explainer: &mut Explainer<'_>) {
+        explain(milters, explainer);
+    }
+}
+
+/// The filters that are asked at a listener.
+pub(crate) fn milters_of(listener: &Listener) -> &[Milter] {
+    listener.of::<MilterKeys>().map_or(&[], Vec::as_slice)
+}
 
 /// A filter that is asked about sessions and their messages.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -84,7 +116,7 @@ pub(crate) struct Milter {
 }
 
 /// Reads them.
-pub(super) fn read(texts: &[MilterText], reader: &mut Reader<'_, '_>) -> Vec<Milter> {
+fn read(texts: &[MilterText], reader: &mut Reader<'_, '_>) -> Vec<Milter> {
     if texts.len() > MILTERS_MAX {
         let message = format!("{} milters at one listener", texts.len());
         reader.error("milters", message, &format!("there may be {MILTERS_MAX}"));
@@ -129,7 +161,7 @@ impl MilterText {
 }
 
 /// Which are asked, in their order, and what their failure does.
-pub(super) fn explain(milters: &[Milter], explainer: &mut Explainer<'_>) {
+fn explain(milters: &[Milter], explainer: &mut Explainer<'_>) {
     let shown: Vec<String> = milters
         .iter()
         .map(|milter| format!("{} (on failure: {})", milter.name, milter.on_failure))

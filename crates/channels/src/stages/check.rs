@@ -20,7 +20,7 @@ pub(crate) enum Check {
 }
 
 impl Check {
-    pub(super) fn power(self) -> Power {
+    pub(crate) fn power(self) -> Power {
         match self {
             Check::None => Power::None,
             Check::Mark => Power::Mark,
@@ -31,7 +31,7 @@ impl Check {
 }
 
 /// What a check may do, for people; `None`: it is not made.
-pub(super) fn said(check: &str, power: Power) -> Option<String> {
+pub(crate) fn said(check: &str, power: Power) -> Option<String> {
     let does = match power {
         Power::None => return None,
         Power::Mark => "marks",

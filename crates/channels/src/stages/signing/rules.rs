@@ -1,0 +1,89 @@
+//! What a listener is told of signatures (`sign`, `unsigned`, `encode_before_signing`).
+
+use config::{Listener, ListenerSection, Reader, Unsigned};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The keys of a `[[listener]]` about signatures.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct SigningKeysText {
+    /// Sign the messages of clients that may relay, if a `[[signer]]` signs for their author. Off for clients that
+    /// hand in what others have written, such as a gateway for incoming mail. See `docs/signing.md`.
+    sign: bool,
+    /// What becomes of messages of clients that may relay and that nobody signs: no signer is for their author, or
+    /// they have no or several From fields.
+    unsigned: Unsigned,
+    /// What of messages that are signed is encoded first, as it would be on its way out, where it breaks what was
+    /// signed (RFC 6376 §5.3).
+    encode_before_signing: EncodeBeforeSigning,
+}
+
+impl Default for SigningKeysText {
+    fn default() -> SigningKeysText {
+        SigningKeysText {
+            sign: true,
+            unsigned: Unsigned::Send,
+            encode_before_signing: EncodeBeforeSigning::LongLines,
+        }
+    }
+}
+
+/// What is encoded before it is signed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EncodeBeforeSigning {
+    /// Parts with lines over 998 octets, which are encoded for whatever next hop.
+    #[default]
+    LongLines,
+    /// Parts with 8-bit octets as well, for next hops without 8BITMIME.
+    #[serde(rename = "8bit")]
+    EightBit,
+    /// Nothing: what is stored is what came.
+    Never,
+}
+
+/// Whether mail of clients of a listener is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SigningRules {
+    /// If their client may relay.
+    pub(crate) signs: bool,
+    /// What nobody signs is not taken from these.
+    pub(crate) refuses_unsigned: bool,
+    /// What is encoded first.
+    pub(crate) encodes: EncodeBeforeSigning,
+}
+
+impl Default for SigningRules {
+    fn default() -> SigningRules {
+        SigningRules {
+            signs: true,
+            refuses_unsigned: false,
+            encodes: EncodeBeforeSigning::default(),
+        }
+    }
+}
+
+impl ListenerSection for SigningRules {
+    type Text = SigningKeysText;
+    type Value = SigningRules;
+
+    fn read(text: SigningKeysText, reader: &mut Reader<'_, '_>) -> Option<SigningRules> {
+        let refuses_unsigned = text.unsigned == Unsigned::Refuse;
+        if refuses_unsigned && !text.sign {
+            let help = "take out sign = false";
+            reader.error("unsigned", "nothing is signed here that may go on", help);
+        }
+        let encodes = text.encode_before_signing;
+        if !text.sign && encodes != EncodeBeforeSigning::default() {
+            let help = "take out sign = false, or this";
+            reader.error("encode_before_signing", "nothing is signed here", help);
+        }
+        Some(SigningRules { signs: text.sign, refuses_unsigned, encodes })
+    }
+}
+
+/// Whether mail of clients of a listener is signed.
+pub(super) fn signing_of(listener: &Listener) -> SigningRules {
+    listener.of::<SigningRules>().copied().unwrap_or_default()
+}

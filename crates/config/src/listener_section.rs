@@ -1,0 +1,92 @@
+//! Keys of a listener that others than its protocol own: `checks`, `milters`.
+//!
+//! An owner implements [`ListenerSection`] for its keys and registers it with
+//! [`Schema::listener`](crate::Schema::listener); every listener whose protocol takes what they are about has them,
+//! and [`Listener::of`](crate::Listener::of) has what became of them.
+
+use super::explainer::Explainer;
+use super::json_schema::keys_of;
+use super::listener::Listener;
+use super::owned::Owned;
+use super::reader::Reader;
+use super::takes::Takes;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use std::any::Any;
+use std::fmt::Debug;
+
+/// Keys of `[[listener]]` with one owner.
+pub trait ListenerSection: 'static {
+    /// The keys as they are written, of which each has a default. Their doc comments are the reference page.
+    type Text: DeserializeOwned + JsonSchema;
+    /// What comes of them.
+    type Value: Any + Debug + Send + Sync;
+
+    /// Whether listeners have them whose protocol takes this: usually those for internet mail.
+    #[must_use]
+    fn is_for(takes: Takes) -> bool {
+        takes != Takes::Foreign
+    }
+
+    /// Reads the keys of one listener, after those of its protocol. `None`: there is nothing to do by them, or a
+    /// mistake in them, which `reader` was told.
+    fn read(text: Self::Text, reader: &mut Reader<'_, '_>) -> Option<Self::Value>;
+
+    /// Says what every message must pass there.
+    fn explain(value: &Self::Value, explainer: &mut Explainer<'_>) {
+        let _ = (value, explainer);
+    }
+
+    /// Says what a message from a stranger must pass there.
+    fn explain_for_strangers(value: &Self::Value, explainer: &mut Explainer<'_>) {
+        let _ = (value, explainer);
+    }
+}
+
+impl Listener {
+    /// What became of keys that another than the protocol owns; `None`: there is nothing to do by them.
+    #[must_use]
+    pub fn of<S: ListenerSection>(&self) -> Option<&S::Value> {
+        self.sections.get::<S, S::Value>()
+    }
+}
+
+/// Says something of a listener.
+type Explain = fn(&Listener, &mut Explainer<'_>);
+
+/// Keys of a listener, as [`ListenerSection`] describes them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ListenerKind {
+    /// Name of the definition in the JSON schema.
+    pub(super) definition: fn() -> String,
+    pub(super) define: fn(&mut SchemaGenerator) -> schemars::Schema,
+    pub(super) keys: fn() -> Vec<String>,
+    pub(super) is_for: fn(Takes) -> bool,
+    pub(super) read: fn(toml::Table, &mut Reader<'_, '_>, &mut Owned),
+    pub(super) explain: Explain,
+    pub(super) explain_for_strangers: Explain,
+}
+
+impl ListenerKind {
+    pub(super) fn of<S: ListenerSection>() -> ListenerKind {
+        ListenerKind {
+            definition: || S::Text::schema_name().into_owned(),
+            define: SchemaGenerator::subschema_for::<S::Text>,
+            keys: keys_of::<S::Text>,
+            is_for: S::is_for,
+            read: |written, reader, owned| {
+                let text = reader.text(written);
+                if let Some(value) = text.and_then(|text| S::read(text, reader)) {
+                    owned.put::<S, S::Value>(value);
+                }
+            },
+            explain: |listener, explainer| {
+                listener.of::<S>().iter().for_each(|value| S::explain(value, explainer));
+            },
+            explain_for_strangers: |listener, explainer| {
+                let value = listener.of::<S>();
+                value.iter().for_each(|value| S::explain_for_strangers(value, explainer));
+            },
+        }
+    }
+}
