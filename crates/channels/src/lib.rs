@@ -15,8 +15,8 @@ mod x400;
 pub use key_file::KeyFile;
 pub use smtp::settings;
 pub use stages::{
-    AccessQuestion, ConsultedAccess, SigningName, SigningScope, asks_for_greylisting,
-    consult_access, lookups_at_once, milter_connections,
+    AccessQuestion, ConsultedAccess, EntryJudge, SigningName, SigningScope, asks_for_greylisting,
+    consult_access, entry_judge, lookups_at_once, milter_connections,
 };
 pub use tables::{DatabaseFile, LocalTable, local};
 pub use x400::{

@@ -99,11 +99,6 @@ pub trait Settings: Any + Debug + Send + Sync {
         None
     }
 
-    /// Whether it has other names for recipients.
-    fn calls_recipients_otherwise(&self) -> bool {
-        false
-    }
-
     /// Another name of the recipient, by which rules know it, too.
     fn also_called(&self, recipient: &Mailbox) -> Option<Mailbox> {
         let _ = recipient;

@@ -36,6 +36,11 @@ pub trait ProtocolSettings: Any + Debug + Send + Sync {
         false
     }
 
+    /// By which names rules know its clients, where the configuration has all of them.
+    fn client_names(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// Says what every message must pass here, beyond what holds for its recipient.
     fn explain(&self, _explainer: &mut Explainer<'_>) {}
 

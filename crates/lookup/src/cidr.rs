@@ -1,5 +1,6 @@
 //! Tables of networks (Postfix's cidr_table(5)).
 
+use super::judge::{self, Judge, Written};
 use super::lines::{Lines, is_space};
 use super::mistake::{Mistake, too_large};
 use super::rules::{Builder, RULES_BYTES_MAX, Rules, Wrong, negation, skip_space};
@@ -28,12 +29,21 @@ impl CidrTable {
     /// All mistakes. Postfix leaves a wrong rule out; here none is used, as those below it would mean
     /// something else.
     pub fn read(content: &[u8]) -> Result<CidrTable, Vec<Mistake>> {
+        CidrTable::read_judged(content, &judge::any)
+    }
+
+    /// The same, of answers that can be used.
+    ///
+    /// # Errors
+    /// Likewise, and all answers that can't.
+    pub fn read_judged(content: &[u8], judge: Judge<'_>) -> Result<CidrTable, Vec<Mistake>> {
         if content.len() > RULES_BYTES_MAX {
             return Err(too_large(content.len(), RULES_BYTES_MAX));
         }
         let mut builder = Builder::new();
         for line in Lines::new(content) {
-            builder.read(&line, |text, from| read_network(text, from, text.len()), read_rule);
+            let test = |text: &[u8], from| read_network(text, from, text.len());
+            builder.read(&line, test, |text| read_rule(text, judge));
         }
         Ok(CidrTable { rules: builder.finish()? })
     }
@@ -74,7 +84,7 @@ impl Network {
 }
 
 /// Reads a network and its answer.
-fn read_rule(text: &[u8]) -> Result<(Network, Box<str>), Wrong> {
+fn read_rule(text: &[u8], judge: Judge<'_>) -> Result<(Network, Box<str>), Wrong> {
     let (_, start) = negation(text, 0);
     let len = text.iter().skip(start).take_while(|byte| !is_space(**byte)).count();
     let network = read_network(text, 0, start + len)?;
@@ -83,10 +93,10 @@ fn read_rule(text: &[u8]) -> Result<(Network, Box<str>), Wrong> {
     if answer.is_empty() {
         return Err((text.len(), "the network has no answer".to_owned()));
     }
-    match std::str::from_utf8(answer) {
-        Ok(answer) => Ok((network, answer.into())),
-        Err(error) => Err((from + error.valid_up_to(), "the answer is not UTF-8".to_owned())),
-    }
+    let answer = std::str::from_utf8(answer)
+        .map_err(|error| (from + error.valid_up_to(), "the answer is not UTF-8".to_owned()))?;
+    judge(&Written { key: None, text: answer, goes_on: false }).map_err(|why| (from, why))?;
+    Ok((network, answer.into()))
 }
 
 /// Reads `!192.0.2.0/24`, `2001:db8::/32`, `[2001:db8::1]`, `[::]/0`.

@@ -56,6 +56,19 @@ impl Template {
     }
 }
 
+impl Template {
+    /// What the answer begins with whatever was matched, and whether more stands behind it.
+    pub(crate) fn fixed_part(&self) -> (&str, bool) {
+        match self {
+            Template::Fixed(text) => (text, false),
+            Template::Parts(parts) => match parts.first() {
+                Some(Part::Text(text)) => (text, true),
+                _ => ("", true),
+            },
+        }
+    }
+}
+
 /// The name behind a dollar, and what stands behind it.
 fn name(text: &str) -> Result<(&str, &str), &'static str> {
     let closing = match text.as_bytes().first() {

@@ -1,6 +1,7 @@
 //! Tables of fixed texts: `key white-space value` in a file, or pairs from the configuration.
 
 use super::fold::fold;
+use super::judge::{self, Judge, Written};
 use super::lines::{Line, Lines, is_space, trim_end};
 use super::mistake::{Mistake, Mistakes, too_large};
 use super::{Entry, Table, Trouble};
@@ -41,32 +42,54 @@ impl TextTable {
     /// # Errors
     /// The file has more than [`TEXT_BYTES_MAX`].
     pub fn read(content: &[u8]) -> Result<TextTable, Vec<Mistake>> {
-        TextTable::read_within(content, TEXT_BYTES_MAX)
+        TextTable::read_judged(content, &judge::any)
     }
 
-    fn read_within(content: &[u8], bytes_max: usize) -> Result<TextTable, Vec<Mistake>> {
+    /// The same, of entries that can be used.
+    ///
+    /// # Errors
+    /// Likewise, and all entries that can't.
+    pub fn read_judged(content: &[u8], judge: Judge<'_>) -> Result<TextTable, Vec<Mistake>> {
+        TextTable::read_within(content, TEXT_BYTES_MAX, judge)
+    }
+
+    fn read_within(
+        content: &[u8],
+        bytes_max: usize,
+        judge: Judge<'_>,
+    ) -> Result<TextTable, Vec<Mistake>> {
         if content.len() > bytes_max {
             return Err(too_large(content.len(), bytes_max));
         }
         let mut table =
             TextTable { texts: Vec::with_capacity(content.len()), ..Default::default() };
-        let mut warnings = Mistakes::default();
+        let (mut warnings, mut mistakes) = (Mistakes::default(), Mistakes::default());
         for line in Lines::new(content) {
-            if let Err((offset, text)) = table.read_line(&line, &mut warnings) {
-                warnings.push(line.place(offset), format!("{text}; the line is left out"));
+            match table.read_line(&line, &mut warnings) {
+                Ok((offset, written)) => {
+                    if let Err(why) = judge(&written) {
+                        mistakes.push(line.place(offset), why);
+                    }
+                }
+                Err((offset, text)) => {
+                    warnings.push(line.place(offset), format!("{text}; the line is left out"));
+                }
             }
+        }
+        if !mistakes.is_empty() {
+            return Err(mistakes.into_list());
         }
         table.texts.shrink_to_fit();
         table.warnings = warnings.into_list();
         Ok(table)
     }
 
-    /// Reads one line, or says why it is left out and where that shows.
-    fn read_line(
+    /// Reads one line: the entry, and where its text begins; or says why it is left out and where that shows.
+    fn read_line<'l>(
         &mut self,
-        line: &Line<'_>,
+        line: &'l Line<'_>,
         warnings: &mut Mistakes,
-    ) -> Result<(), (usize, String)> {
+    ) -> Result<(usize, Written<'l>), (usize, String)> {
         let (key, value) = pair(&line.text)?;
         if key.ends_with(':') {
             let text = "the colon is part of the key: this is not the syntax of aliases";
@@ -75,7 +98,9 @@ impl TextTable {
         if !self.insert(&fold(key), value) {
             return Err((0, format!("\"{key}\" has a value already")));
         }
-        Ok(())
+        let behind = line.text.iter().skip(key.len());
+        let offset = key.len() + behind.take_while(|byte| is_space(**byte)).count();
+        Ok((offset, Written { key: Some(key), text: value, goes_on: false }))
     }
 
     /// Adds a folded key; `false`: it is there already.
@@ -260,8 +285,9 @@ mod tests {
     #[test]
     fn a_file_has_its_limit() {
         let content = b"key value\n";
-        assert!(TextTable::read_within(content, content.len()).is_ok());
-        let mistakes = TextTable::read_within(content, content.len() - 1).expect_err("too large");
+        assert!(TextTable::read_within(content, content.len(), &judge::any).is_ok());
+        let mistakes =
+            TextTable::read_within(content, content.len() - 1, &judge::any).expect_err("too large");
         assert_eq!(
             mistakes[0].to_string(),
             "1:1: 10 bytes are too many for a file of this kind: 9 at most"

@@ -1,6 +1,7 @@
 //! What a policy service answers and a table of access rules says: the actions of Postfix's access(5), as
 //! far as they concern one recipient.
 
+use lookup::Written;
 use mail::{EnhancedStatus, Mailbox, Notify, Recipient, Refusal, RefusalClass};
 use mta::console::Console;
 use mta::ingress::{Resolved, Transaction};
@@ -71,6 +72,42 @@ impl Action {
             word if is_number(word) && text.is_empty() => Action::Permit,
             _ => return Err(format!("an action that is not known: {action:?}")),
         })
+    }
+
+    /// The action that an entry of a table stands for; `None`: that depends on what a pattern has matched.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn of_entry(entry: &Written<'_>) -> Result<Option<Action>, String> {
+        let by = "an access rule";
+        if !entry.goes_on {
+            return Action::parse(entry.text, by).map(Some);
+        }
+        let Some((word, _)) = entry.text.trim_start().split_once([' ', '\t']) else {
+            return Ok(None);
+        };
+        // What stands behind the word is right for some keys, as far as is known.
+        let some = match word.to_ascii_uppercase().as_str() {
+            "PREPEND" => "X-Name: text",
+            _ => "name@example.org",
+        };
+        let unknown = |_| format!("an action that is not known: {word:?}");
+        Action::parse(&format!("{word} {some}"), by).map(Some).map_err(unknown)
+    }
+
+    /// The word of an action that only internet mail can have.
+    pub(super) fn word_of_mail(&self) -> Option<&'static str> {
+        match self {
+            Action::Prepend(_) => Some("PREPEND"),
+            Action::Discard(_) => Some("DISCARD"),
+            Action::Redirect(_) => Some("REDIRECT"),
+            Action::Copy(_) => Some("BCC"),
+            Action::Pass
+            | Action::Permit
+            | Action::Refuse(_)
+            | Action::Hold(_)
+            | Action::Log(_) => None,
+        }
     }
 
     /// Does what is to be done at once. `who` says so, for the operator.
@@ -216,6 +253,27 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_entry_that_goes_on_with_what_was_matched_is_known_by_its_word() {
+        let of = |text, goes_on| Action::of_entry(&Written { key: None, text, goes_on });
+        let word = |text| of(text, true).map(|action| action.and_then(|it| it.word_of_mail()));
+        for (text, known) in [
+            ("", Ok(None)),
+            ("REDI", Ok(None)),
+            ("REDIRECT ", Ok(Some("REDIRECT"))),
+            ("BCC archive-", Ok(Some("BCC"))),
+            ("prepend X-Was: ", Ok(Some("PREPEND"))),
+            ("PREPEND ", Ok(Some("PREPEND"))),
+            ("DISCARD of ", Ok(Some("DISCARD"))),
+            ("REJECT Nobody has ", Ok(None)),
+            ("550 5.1.1 ", Ok(None)),
+        ] {
+            assert_eq!(word(text), known, "{text}");
+        }
+        assert!(of("FILTER smtp:", true).is_err());
+        assert!(of("REDIRECT ", false).is_err(), "an address is missing");
     }
 
     proptest! {

@@ -63,6 +63,14 @@ impl By {
         (first != second).then_some(By::Pair(first, second))
     }
 
+    /// Whether the recipient is looked up.
+    pub(super) fn asks_for_recipients(self) -> bool {
+        match self {
+            By::One(part) => part == Part::Recipient,
+            By::Pair(first, second) => [first, second].contains(&Part::Recipient),
+        }
+    }
+
     /// The keys. `is_whole`: no parts of addresses and networks.
     pub(super) fn keys(
         self,
@@ -78,6 +86,32 @@ impl By {
                     seconds.iter().map(move |second| first.pair(PAIR_DELIMITER, second))
                 };
                 first.halves(subject, is_whole).into_iter().flat_map(pairs).collect()
+            }
+        }
+    }
+}
+
+impl By {
+    /// Returns true if an entry with this key is asked for about messages of X.400, whose peers have these names, and
+    /// not by chance: addresses of clients and of internet mail behind a gateway are those of mail as well.
+    pub(super) fn is_foreign(self, key: &str, peers: &[Box<str>], parent_domains: bool) -> bool {
+        let key = key.to_lowercase();
+        let is_it = |part, half: &str, is_pair: bool| match part {
+            Part::Client => false,
+            Part::Helo if is_pair => peers.iter().any(|peer| peer.to_lowercase() == half),
+            Part::Helo => peers.iter().any(|peer| {
+                domains(&peer.to_lowercase(), parent_domains).iter().any(|name| name == half)
+            }),
+            Part::Sender | Part::Recipient => half.starts_with('/'),
+        };
+        match self {
+            By::One(part) => is_it(part, &key, false),
+            By::Pair(first, second) => {
+                let splits = key.match_indices(PAIR_DELIMITER);
+                let mut halves = splits.filter_map(|(at, delimiter)| {
+                    Some((key.get(..at)?, key.get(at + delimiter.len()..)?))
+                });
+                halves.any(|(one, other)| is_it(first, one, true) || is_it(second, other, true))
             }
         }
     }
@@ -273,6 +307,32 @@ mod tests {
         );
         assert_eq!(domains("[192.0.2.1]", true), ["[192.0.2.1]"]);
         assert!(domains("", true).is_empty());
+    }
+
+    #[test]
+    fn keys_of_x400_are_known_by_their_form_and_by_its_peers() {
+        let peers = ["Hub".into(), "mta.far.test".into()];
+        for (by, key, is_foreign) in [
+            ("sender", "/O=x/PRMD=p/ADMD= /C=gb/", true),
+            ("sender", "jo@x.test", false),
+            ("recipient", "/C=gb/", true),
+            ("recipient", "y.test", false),
+            ("helo", "hub", true),
+            ("helo", "mail.test", false),
+            ("helo", ".far.test", true),
+            ("client", "192.0.2.1", false),
+            ("client", "/C=gb/", false),
+            ("sender+recipient", "/S=a,b/C=gb/,jo@x.test", true),
+            ("sender+recipient", "<>,/C=gb/", true),
+            ("sender+recipient", "jo@x.test,y.test", false),
+            ("client+recipient", "192.0.2.1,/C=gb/", true),
+            ("helo+client", "HUB,192.0.2.1", true),
+            ("helo+client", "far.test,192.0.2.1", false),
+            ("helo+sender", "hub", false),
+        ] {
+            let known = By::parse(by).expect("right").is_foreign(key, &peers, false);
+            assert_eq!(known, is_foreign, "{by} {key}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod steering;
 mod strangers;
 
 pub(crate) use access::Beside;
-pub use access::{AccessQuestion, ConsultedAccess, consult_access};
+pub use access::{AccessQuestion, ConsultedAccess, EntryJudge, consult_access, entry_judge};
 pub(crate) use access::{AccessText, Accesses};
 pub(crate) use checks::{CheckRules, Checking, seal_of};
 pub(crate) use copy::{Copies, CopyText};

@@ -1,7 +1,6 @@
 //! Constant databases.
 
 use config::{Reader, TableSection, TableSettings};
-use lookup::Table;
 use lookup::database::{Content, Database, Unusable};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,7 +52,7 @@ impl DatabaseFile {
     ///
     /// # Errors
     /// It is no database, or not all of it, or can't be read.
-    pub fn open(&self, content: Arc<dyn Content>) -> Result<Arc<dyn Table>, Unusable> {
+    pub fn open(&self, content: Arc<dyn Content>) -> Result<Arc<Database>, Unusable> {
         Ok(Arc::new(Database::open(self.path.display().to_string(), content)?))
     }
 }

@@ -3,7 +3,7 @@
 use super::LocalTable;
 use config::{Reader, TableSection, TableSettings};
 use lookup::{
-    CidrTable, Mistake, PatternSyntax, PatternTable, RULES_BYTES_MAX, TEXT_BYTES_MAX, Table,
+    CidrTable, Judge, Mistake, PatternSyntax, PatternTable, RULES_BYTES_MAX, TEXT_BYTES_MAX, Table,
     TextTable,
 };
 use schemars::JsonSchema;
@@ -150,11 +150,11 @@ impl LocalTable for MapFile {
         }
     }
 
-    fn make(&self, content: &[u8]) -> Result<Arc<dyn Table>, Vec<Mistake>> {
+    fn make(&self, content: &[u8], judge: Judge<'_>) -> Result<Arc<dyn Table>, Vec<Mistake>> {
         Ok(match self.format {
-            Format::Text => Arc::new(TextTable::read(content)?),
-            Format::Cidr => Arc::new(CidrTable::read(content)?),
-            Format::Pattern(syntax) => Arc::new(PatternTable::read(content, syntax)?),
+            Format::Text => Arc::new(TextTable::read_judged(content, judge)?),
+            Format::Cidr => Arc::new(CidrTable::read_judged(content, judge)?),
+            Format::Pattern(syntax) => Arc::new(PatternTable::read_judged(content, syntax, judge)?),
         })
     }
 }

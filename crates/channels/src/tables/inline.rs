@@ -2,7 +2,7 @@
 
 use super::LocalTable;
 use config::{Reader, TableSection, TableSettings};
-use lookup::{Mistake, Table, TextTable, fold};
+use lookup::{Judge, Mistake, Table, TextTable, Written, fold};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -55,7 +55,13 @@ impl LocalTable for Inline {
         0
     }
 
-    fn make(&self, _: &[u8]) -> Result<Arc<dyn Table>, Vec<Mistake>> {
-        Ok(Arc::new(TextTable::inline(self.pairs.iter().map(|(key, value)| (&**key, &**value)))))
+    fn make(&self, _: &[u8], judge: Judge<'_>) -> Result<Arc<dyn Table>, Vec<Mistake>> {
+        let pairs = || self.pairs.iter().map(|(key, value)| (&**key, &**value));
+        let wrong = |(key, text)| {
+            let why = judge(&Written { key: Some(key), text, goes_on: false }).err()?;
+            Some(Mistake { line: 0, column: 0, text: format!("key \"{key}\": {why}").into() })
+        };
+        let mistakes: Vec<Mistake> = pairs().filter_map(wrong).collect();
+        if mistakes.is_empty() { Ok(Arc::new(TextTable::inline(pairs()))) } else { Err(mistakes) }
     }
 }

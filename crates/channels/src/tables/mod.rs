@@ -12,7 +12,7 @@ pub(crate) use file::{CidrText, FileText, PcreText, RegexpText};
 pub(crate) use inline::InlineText;
 
 use config::TableSettings;
-use lookup::{Mistake, Table};
+use lookup::{Judge, Mistake, Table};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ pub trait LocalTable {
     /// Bytes that the file may have: of more, no more need to be read.
     fn file_bytes_max(&self) -> usize;
 
-    /// Makes it of what the file has. What was left out is among the table's warnings.
+    /// Makes it of what the file has, of entries that can be used. What was left out is among the table's warnings.
     ///
     /// # Errors
-    /// All mistakes in the file, in its order.
-    fn make(&self, content: &[u8]) -> Result<Arc<dyn Table>, Vec<Mistake>>;
+    /// All mistakes in the file, in its order. Those of a table without a file have no line.
+    fn make(&self, content: &[u8], judge: Judge<'_>) -> Result<Arc<dyn Table>, Vec<Mistake>>;
 }
 
 /// The table as one that is made of a file's content, or of its settings alone; `None`: it is of another
@@ -54,7 +54,7 @@ mod tests {
 
     fn find(table: &TableEntry, content: &str, key: &str) -> Option<String> {
         let local = local(&*table.settings).expect("local");
-        let made = local.make(content.as_bytes()).expect("right");
+        let made = local.make(content.as_bytes(), &lookup::judge::any).expect("right");
         made.find(key).expect("an answer").map(|entry| entry.text.into())
     }
 
@@ -83,7 +83,7 @@ mod tests {
             .map(|text| tables(&text));
         assert!(!cidr[0].settings.is_like(&*regexp[0].settings), "of another kind");
         let local = local(&*regexp[0].settings).expect("local");
-        let mistakes = local.make(b"/a/ x\n/(/ y\n").expect_err("a mistake");
+        let mistakes = local.make(b"/a/ x\n/(/ y\n", &lookup::judge::any).expect_err("a mistake");
         assert_eq!(mistakes[0].to_string(), "2:2: this group is not closed");
     }
 

@@ -55,6 +55,10 @@ impl ProtocolSettings for P1Listener {
         self.x400.peers.iter().any(|peer| peer.is_known_at(client))
     }
 
+    fn client_names(&self) -> Vec<&str> {
+        self.x400.peers.iter().map(|peer| &*peer.name).collect()
+    }
+
     fn explain(&self, explainer: &mut Explainer<'_>) {
         let names: Vec<&str> = self.x400.peers.iter().map(|peer| &*peer.name).collect();
         explainer.own_key("kind", format!("p1: peers {}", names.join(", ")));
@@ -120,10 +124,6 @@ impl Settings for Route {
 
     fn refusal(&self, recipient: &Mailbox, may_relay: bool) -> Option<&'static Refusal> {
         gateway::refusal(&self.x400, recipient, may_relay)
-    }
-
-    fn calls_recipients_otherwise(&self) -> bool {
-        self.x400.gateway.is_some()
     }
 
     /// The O/R address that stands behind an internet address.

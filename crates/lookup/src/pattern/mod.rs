@@ -11,6 +11,7 @@ mod perl_class;
 mod posix;
 mod posix_class;
 
+use super::judge::{self, Judge, Written};
 use super::lines::{Lines, is_space};
 use super::mistake::{Mistake, too_large};
 use super::rules::{Builder, RULES_BYTES_MAX, Rules, Wrong, negation, skip_space};
@@ -53,6 +54,18 @@ impl PatternTable {
     /// All mistakes. Postfix leaves a wrong rule out; here none is used, as those below it would mean
     /// something else.
     pub fn read(content: &[u8], syntax: PatternSyntax) -> Result<PatternTable, Vec<Mistake>> {
+        PatternTable::read_judged(content, syntax, &judge::any)
+    }
+
+    /// The same, of answers that can be used.
+    ///
+    /// # Errors
+    /// Likewise, and all answers that can't.
+    pub fn read_judged(
+        content: &[u8],
+        syntax: PatternSyntax,
+        judge: Judge<'_>,
+    ) -> Result<PatternTable, Vec<Mistake>> {
         if content.len() > RULES_BYTES_MAX {
             return Err(too_large(content.len(), RULES_BYTES_MAX));
         }
@@ -65,7 +78,7 @@ impl PatternTable {
             builder.read(
                 &line,
                 |text, from| read_test(text, from, syntax),
-                |text| read_rule(text, syntax),
+                |text| read_rule(text, syntax, judge),
             );
         }
         Ok(PatternTable { rules: builder.finish()? })
@@ -119,10 +132,17 @@ fn read_test(text: &[u8], from: usize, syntax: PatternSyntax) -> Result<Pattern,
 }
 
 /// Reads a pattern and its answer.
-fn read_rule(text: &[u8], syntax: PatternSyntax) -> Result<(Pattern, Template), Wrong> {
+fn read_rule(
+    text: &[u8],
+    syntax: PatternSyntax,
+    judge: Judge<'_>,
+) -> Result<(Pattern, Template), Wrong> {
     let (pattern, groups, end) = read_pattern(text, 0, syntax)?;
     let groups = (!pattern.is_negated).then_some(groups);
-    let answer = Template::read(text, skip_space(text, end), groups)?;
+    let from = skip_space(text, end);
+    let answer = Template::read(text, from, groups)?;
+    let (text, goes_on) = answer.fixed_part();
+    judge(&Written { key: None, text, goes_on }).map_err(|why| (from, why))?;
     Ok((pattern, answer))
 }
 

@@ -4,7 +4,7 @@ use super::directory::{Directory, Turns};
 use super::limits::Debt;
 use super::refusals;
 use super::session::Session;
-use super::stage::{DECISION_MAX, Resolved, Stages, Transaction};
+use super::stage::{DECISION_MAX, Resolved, Routed, Stages, Transaction};
 use crate::alarm::Alarm;
 use crate::answer::{Answer, Decision, Later};
 use crate::clients::asker_of;
@@ -162,12 +162,13 @@ impl<W: World> Asked<W> {
         if let Some(mailbox) = original {
             let original = Recipient { mailbox, ..recipient.clone() };
             let routed = Ok(Resolved::Replaced([original.into()].into()));
-            return self.ask_stages(recipient, routed, None);
+            return self.ask_stages(recipient, (routed, None), None);
         }
         let config = &self.active.config;
         let (listener, may_relay) = (self.session.listener(), self.session.may_relay());
         let decision = config.decide_as(listener, may_relay, &recipient.mailbox, in_tables);
-        let route = decision.route().and_then(|route| config.routes.get(route));
+        let index = decision.route();
+        let route = index.and_then(|index| config.routes.get(index));
         let mut routed = decision.refusal().map_or_else(|| Ok(kept_by(route)), Err);
         // The postmaster has a mailbox, whatever tables say (RFC 5321 §4.5.1).
         let is_asked_for = !matches!(decision, config::Decision::Postmaster { .. });
@@ -184,13 +185,13 @@ impl<W: World> Asked<W> {
             Directory::of(world, console, &self.active, route, turns)
         });
         let directory = directory.map(|directory| directory.paid_by(self.debt.clone()));
-        self.ask_stages(recipient, routed, directory)
+        self.ask_stages(recipient, (routed, index), directory)
     }
 
     fn ask_stages(
         self,
         recipient: &Recipient,
-        routed: Result<Resolved, Refusal>,
+        (routed, route): (Result<Resolved, Refusal>, Option<usize>),
         directory: Option<Directory<W>>,
     ) -> Decision<'static, Resolved> {
         if self.transaction.is_none() && directory.is_none() {
@@ -201,7 +202,9 @@ impl<W: World> Asked<W> {
             stages: self.stages,
             transaction: self.transaction,
             recipient: recipient.clone(),
+            active: self.active,
             routed,
+            route,
             directory,
         };
         question.ask(0)
@@ -260,8 +263,11 @@ struct Question<W: World> {
     stages: Stages,
     transaction: Option<Rc<Transaction>>,
     recipient: Recipient,
+    active: Rc<Active>,
     /// What the routes say.
     routed: Result<Resolved, Refusal>,
+    /// Which of them does.
+    route: Option<usize>,
     /// What tables say of the recipient, where its route has any.
     directory: Option<Directory<W>>,
 }
@@ -271,8 +277,9 @@ impl<W: World> Question<W> {
     fn ask(self, mut next: usize) -> Decision<'static, Resolved> {
         while let (Some(transaction), Some(stage)) = (&self.transaction, self.stages.get(next)) {
             next += 1;
-            let is_routed = self.routed.is_ok();
-            match stage.recipient(transaction, &self.recipient, is_routed) {
+            let route = self.route.and_then(|index| self.active.config.routes.get(index));
+            let routed = Routed { is_taken: self.routed.is_ok(), route: route.map(|it| &**it) };
+            match stage.recipient(transaction, &self.recipient, routed) {
                 Answer::Now(Ok(None)) => {}
                 Answer::Now(Ok(Some(resolved))) => return self.conclude(resolved),
                 Answer::Now(Err(refusal)) => return Answer::Now(Err(refusal)),

@@ -59,7 +59,7 @@ pub use refusals::{NO_ANSWER, no_answer};
 pub use rights::{LOGIN_CHECK_INTERVAL, PASSWORD_CHECK_INTERVAL, SERVER_LOGIN_MAX};
 pub use session::Session;
 pub use stage::{
-    Placed, Resolved, SignedFields, Stage, StageKind, StageKinds, Substitute, Transaction,
+    Placed, Resolved, Routed, SignedFields, Stage, StageKind, StageKinds, Substitute, Transaction,
 };
 pub use wants::Sender;
 

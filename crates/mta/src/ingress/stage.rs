@@ -9,7 +9,7 @@ use crate::meta::Owner;
 use crate::pressure::Pressures;
 use crate::seams::World;
 use bytes::Bytes;
-use config::Config;
+use config::{Config, Route};
 use mail::{Mailbox, Recipient};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -33,13 +33,12 @@ pub trait Stage: 'static {
     }
 
     /// What becomes of a recipient; `None`: the next stage is asked, and after the last one the
-    /// routes decide. `is_routed`: they would take it. Several recipients may be asked about at
-    /// once.
+    /// routes decide. Several recipients may be asked about at once.
     fn recipient(
         &self,
         _transaction: &Rc<Transaction>,
         _recipient: &Recipient,
-        _is_routed: bool,
+        _routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
         Answer::Now(Ok(None))
     }
@@ -196,6 +195,15 @@ pub trait StageKind<W: World>: 'static {
         console: &Rc<dyn Console>,
         pools: &Pressures,
     ) -> Vec<Placed>;
+}
+
+/// What the routes say of a recipient that a stage is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Routed<'a> {
+    /// They would take it.
+    pub is_taken: bool,
+    /// The one that it would take; `None`: there is none, or it is a rewritten sender.
+    pub route: Option<&'a Route>,
 }
 
 /// The kinds of stage that a shard knows.

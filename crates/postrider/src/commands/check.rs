@@ -20,7 +20,7 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     let loaded = match load::config(args.file.config.as_deref()) {
         Ok(config) => match reply_classes::read_with_rules(&config) {
             Ok(_) => Ok(config),
-            Err(mistakes) => return of_replies(args, &mistakes),
+            Err(mistakes) => return of_files(args, &mistakes),
         },
         Err(LoadError::Wrong(errors)) => Err(errors),
         Err(unreadable) => {
@@ -28,6 +28,10 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
             return ExitCode::from(exit::USAGE);
         }
     };
+    let looked = loaded.as_ref().map(tables::look_at).unwrap_or_default();
+    if !looked.mistakes.is_empty() {
+        return of_files(args, &looked.mistakes);
+    }
     let found = match &loaded {
         Ok(config) if args.dns => match dns::lint(config, &args.domain) {
             Ok(found) => Some(found),
@@ -38,14 +42,14 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         },
         _ => None,
     };
-    let missing = match (&loaded, &args.file.config) {
-        (Ok(config), Some(_)) => missing_roots(config),
-        // `serve` makes those of the built-in configuration.
-        _ => Vec::new(),
-    };
+    let mut warnings = looked.warnings;
+    // `serve` makes those of the built-in configuration.
+    if let (Ok(config), Some(_)) = (&loaded, &args.file.config) {
+        warnings.extend(missing_roots(config));
+    }
     match args.json {
-        true => super::print(&format!("{:#}\n", json_of(&loaded, &missing, found.as_deref()))),
-        false => show(&loaded, &missing, (found.as_deref(), colour)),
+        true => super::print(&format!("{:#}\n", json_of(&loaded, &warnings, found.as_deref()))),
+        false => show(&loaded, &warnings, (found.as_deref(), colour)),
     }
     let is_error = |finding: &Finding| finding.severity == Severity::Error;
     match (loaded.is_ok(), found.iter().flatten().any(is_error)) {
@@ -57,7 +61,7 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
 
 fn json_of(
     loaded: &Result<Config, ConfigErrors>,
-    missing: &[String],
+    warnings: &[String],
     found: Option<&[Finding]>,
 ) -> Value {
     let problems = match loaded {
@@ -65,10 +69,7 @@ fn json_of(
         Err(errors) => errors.problems(),
     };
     let mut list: Vec<_> = problems.iter().map(as_json).collect();
-    let of_tables = loaded.as_ref().map(tables::warnings).unwrap_or_default();
-    let of_table = |message: String| json!({ "severity": "warning", "message": message });
-    list.extend(of_tables.into_iter().map(of_table));
-    list.extend(missing.iter().map(|why| json!({ "severity": "warning", "message": why })));
+    list.extend(warnings.iter().map(|why| json!({ "severity": "warning", "message": why })));
     let mut all = json!({ "valid": loaded.is_ok(), "problems": list });
     if let Some(found) = found {
         all["dns"] = json!(found);
@@ -78,7 +79,7 @@ fn json_of(
 
 fn show(
     loaded: &Result<Config, ConfigErrors>,
-    missing: &[String],
+    warnings: &[String],
     (found, colour): (Option<&[Finding]>, bool),
 ) {
     let config = match loaded {
@@ -89,10 +90,7 @@ fn show(
         }
     };
     eprint!("{}", config.render_warnings(colour));
-    for warning in tables::warnings(config) {
-        eprintln!("warning: {warning}");
-    }
-    missing.iter().for_each(|why| eprintln!("warning: {why}"));
+    warnings.iter().for_each(|why| eprintln!("warning: {why}"));
     // Line 0 is the route that is added for the postmaster.
     let routes = config.routes.iter().filter(|route| route.line > 0).count();
     super::print(&format!(
@@ -111,8 +109,8 @@ fn show(
     }
 }
 
-/// The file is right, and one that it names is not.
-fn of_replies(args: &CheckArgs, mistakes: &[String]) -> ExitCode {
+/// The file is right, and others that it names are not, or what its tables have.
+fn of_files(args: &CheckArgs, mistakes: &[String]) -> ExitCode {
     if args.json {
         let as_json = |mistake: &String| json!({ "severity": "error", "message": mistake });
         let list: Vec<_> = mistakes.iter().map(as_json).collect();

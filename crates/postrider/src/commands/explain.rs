@@ -184,7 +184,8 @@ async fn ask<T: Tables + Clone>(
     let decision = config.decide(listener, client, recipient, asked.route);
     if decision.is_accepted() {
         let (listener, sender) = (&*listener.name, args.from.as_ref());
-        let question = AccessQuestion { listener, client, helo, sender, recipient };
+        let route = decision.route().and_then(|index| config.routes.get(index)).map(|it| &**it);
+        let question = AccessQuestion { listener, client, helo, sender, recipient, route };
         asked.access = consult_access(tables, config, &question).await;
     }
     if !asked.access.is_settled {

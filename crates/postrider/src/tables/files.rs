@@ -4,9 +4,10 @@ use super::registry::{LiveTable, Registry};
 use crate::file_content;
 use crate::file_stamp::{LOOK_EVERY, Seen, Stamp};
 use crate::world::clock::wall_now;
-use channels::DatabaseFile;
+use channels::{DatabaseFile, EntryJudge};
 use config::{Config, TableEntry};
-use lookup::Table;
+use lookup::database::Database;
+use lookup::{MISTAKES_MAX, Table, Written};
 use mta::console::Console;
 use mta::problems::Found;
 use std::collections::BTreeMap;
@@ -25,39 +26,82 @@ const FEW_KEYS: u64 = 20;
 /// A table, and the file that it was made of.
 pub(super) type Opened = (Arc<dyn Table>, Option<Stamp>);
 
-/// Makes a table that is kept in this process.
+/// Why there is no table.
+#[derive(Debug)]
+pub(super) enum Unopened {
+    /// A sentence: here it can't be read.
+    Unread(String),
+    /// What is wrong in it, each in a sentence, with line and column where it has lines.
+    Wrong(Vec<String>),
+}
+
+impl Unopened {
+    pub(super) fn into_sentences(self) -> Vec<String> {
+        match self {
+            Unopened::Unread(sentence) => vec![sentence],
+            Unopened::Wrong(sentences) => sentences,
+        }
+    }
+}
+
+/// Makes a table that is kept in this process, if whoever asks it can use its entries.
 ///
 /// # Errors
-/// Each mistake in one sentence, those of a file with its name, line and column.
-pub(super) fn open(entry: &TableEntry) -> Result<Opened, Vec<String>> {
+/// Why there is none.
+pub(super) fn open(entry: &TableEntry, judge: Option<&EntryJudge>) -> Result<Opened, Unopened> {
     if let Some(database) = entry.settings.of::<DatabaseFile>() {
-        return open_database(database).map_err(|mistake| vec![mistake]);
+        return open_database(database, judge);
     }
     let Some(local) = channels::local(&*entry.settings) else {
-        return Err(vec![format!("nobody answers for tables of the kind `{}`", entry.kind)]);
+        let sentence = format!("nobody answers for tables of the kind `{}`", entry.kind);
+        return Err(Unopened::Unread(sentence));
     };
-    let sentences = |mistakes: Vec<lookup::Mistake>, at: &str| {
-        mistakes.into_iter().map(|mistake| format!("{at}:{mistake}")).collect::<Vec<_>>()
-    };
+    let judge = |written: &Written<'_>| judge.map_or(Ok(()), |judge| judge.judge(written));
     let Some(path) = local.path() else {
-        let table = local.make(&[]).map_err(|mistakes| sentences(mistakes, entry.kind))?;
-        return Ok((table, None));
+        let sentences = |mistakes: Vec<lookup::Mistake>| {
+            Unopened::Wrong(mistakes.into_iter().map(|mistake| mistake.text.into()).collect())
+        };
+        return Ok((local.make(&[], &judge).map_err(sentences)?, None));
     };
     let at = path.display().to_string();
     let (content, seen) = read(path, local.file_bytes_max())
-        .map_err(|error| vec![format!("cannot read {at}: {error}")])?;
-    let table = local.make(&content).map_err(|mistakes| sentences(mistakes, &at))?;
+        .map_err(|error| Unopened::Unread(format!("cannot read {at}: {error}")))?;
+    let table = local.make(&content, &judge).map_err(|mistakes| {
+        Unopened::Wrong(mistakes.iter().map(|mistake| format!("{at}:{mistake}")).collect())
+    })?;
     Ok((table, Some(Stamp::new(path, seen))))
 }
 
-/// What was left out of the files of tables, or is hardly meant, each in a sentence. Files that can't be read are
-/// left to the start.
-pub(crate) fn warnings(config: &Config) -> Vec<String> {
-    let files = config.tables.iter().filter(|entry| {
-        channels::local(&*entry.settings).is_some_and(|local| local.path().is_some())
-    });
-    let opened = files.filter_map(|entry| Some((&entry.name, open(entry).ok()?)));
-    opened.flat_map(|(name, opened)| warnings_of(name, &opened)).collect()
+/// What is wrong in tables that are read without a server.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    /// With these the server does not start.
+    pub(crate) mistakes: Vec<String>,
+    /// What was left out of files, or is hardly meant.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Looks at the tables of a configuration, each finding a sentence. Files that can't be read are left to the start:
+/// they may be there, or for the server's user, by then.
+pub(crate) fn look_at(config: &Config) -> Looked {
+    let mut looked = Looked::default();
+    let is_local = |entry: &&Arc<TableEntry>| {
+        channels::local(&*entry.settings).is_some() || entry.settings.of::<DatabaseFile>().is_some()
+    };
+    for entry in config.tables.iter().filter(is_local) {
+        match open(entry, channels::entry_judge(config, entry).as_ref()) {
+            Ok(opened) => looked.warnings.extend(warnings_of(&entry.name, &opened)),
+            Err(Unopened::Unread(_)) => {}
+            Err(wrong) => looked.mistakes.extend(placed(config, entry, wrong)),
+        }
+    }
+    looked
+}
+
+/// Why a table can't be opened, with its place in the configuration.
+pub(super) fn placed(config: &Config, entry: &TableEntry, why: Unopened) -> Vec<String> {
+    let place = format!("{}:{}: table \"{}\"", config.file_name(), entry.line, entry.name);
+    why.into_sentences().into_iter().map(|mistake| format!("{place}: {mistake}")).collect()
 }
 
 fn warnings_of(name: &str, (table, stamp): &Opened) -> Vec<String> {
@@ -73,18 +117,34 @@ pub(super) fn warn(console: &dyn Console, name: &str, opened: &Opened) {
     }
 }
 
-fn open_database(database: &DatabaseFile) -> Result<Opened, String> {
+fn open_database(database: &DatabaseFile, judge: Option<&EntryJudge>) -> Result<Opened, Unopened> {
     let path = database.path();
+    let unread = |why: &str| Unopened::Unread(format!("cannot read {}: {why}", path.display()));
     let seen = Seen::at(path);
     let (content, seen) = match (file_content::open(path), seen) {
         (Ok(content), Some(seen)) => (content, seen),
-        (Err(error), _) => return Err(format!("cannot read {}: {error}", path.display())),
-        (_, None) => return Err(format!("cannot read {}: it has gone", path.display())),
+        (Err(error), _) => return Err(unread(&error.to_string())),
+        (_, None) => return Err(unread("it has gone")),
     };
     // It may have been replaced in between: what was seen then differs, and it is opened anew.
     let stamp = Stamp::new(path, seen);
-    let table = database.open(content).map_err(|why| format!("{}: {why}", path.display()))?;
+    let wrong = |why: String| format!("{}: {why}", path.display());
+    let table =
+        database.open(content).map_err(|why| Unopened::Wrong(vec![wrong(why.to_string())]))?;
+    let mistakes = judge.map(|judge| unusable(&table, judge)).unwrap_or_default();
+    if !mistakes.is_empty() {
+        return Err(Unopened::Wrong(mistakes.into_iter().map(wrong).collect()));
+    }
     Ok((table, Some(stamp)))
+}
+
+/// The first entries that can't be used. What is damaged is found when it is asked for.
+fn unusable(database: &Database, judge: &EntryJudge) -> Vec<String> {
+    let wrong = |(key, entry): (Box<str>, lookup::Entry)| {
+        let written = Written { key: Some(&key), text: &entry.text, goes_on: false };
+        judge.judge(&written).err().map(|why| format!("key \"{key}\": {why}"))
+    };
+    database.entries().map_while(Result::ok).filter_map(wrong).take(MISTAKES_MAX).collect()
 }
 
 /// At most one byte more than `bytes_max`, which the table's maker then finds too much.
@@ -189,7 +249,7 @@ fn look(
                 return;
             }
             let before = table.local().filter(|_| !is_settled);
-            match remake(registry, name, &table.entry, stamp, before) {
+            match remake(registry, name, table, stamp, before) {
                 Remade::Taken => {}
                 Remade::Wrong => (change.is_told, change.is_doubtful) = (true, false),
                 Remade::Doubtful => (change.is_told, change.is_doubtful) = (true, true),
@@ -213,12 +273,12 @@ enum Remade {
 fn remake(
     registry: &Registry,
     name: &str,
-    entry: &TableEntry,
+    live: &LiveTable,
     before: &Stamp,
     former: Option<&Arc<dyn Table>>,
 ) -> Remade {
     let console: &dyn Console = registry.console();
-    match open(entry) {
+    match open(&live.entry, live.judge.as_ref()) {
         Ok(opened) => {
             warn(console, name, &opened);
             let (table, Some(stamp)) = opened else { return Remade::Taken };
@@ -237,9 +297,9 @@ fn remake(
             }
             Remade::Taken
         }
-        Err(mistakes) => {
+        Err(why) => {
             let of_table = |mistake| format!("table {name} stays as it was: {mistake}");
-            let texts: Vec<String> = mistakes.iter().map(of_table).collect();
+            let texts: Vec<String> = why.into_sentences().into_iter().map(of_table).collect();
             texts.iter().for_each(|text| console.error("tables", format_args!("{text}")));
             let found = Found::warning(name, texts.into_iter().next().unwrap_or_default());
             let step = "mend the file: it is read anew when it changes";

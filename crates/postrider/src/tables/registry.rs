@@ -14,6 +14,7 @@ use crate::logins::servers::LoginServers;
 use crate::mutex::lock;
 use crate::under_way::UnderWay;
 use crate::world::clock::Start;
+use channels::EntryJudge;
 use config::{Config, TableCache, TableEntry};
 use lookup::{Asker, Backend, Table, Trouble, TroubleKind};
 use mta::answer::Answer;
@@ -37,6 +38,8 @@ pub(super) struct LiveTable {
     pub(super) entry: Arc<TableEntry>,
     /// The next hop that it asks, if it does.
     asked: Option<AskedHop>,
+    /// Who says which of its entries can be used; `None`: all can.
+    pub(super) judge: Option<EntryJudge>,
     pub(super) source: Source,
 }
 
@@ -130,15 +133,18 @@ impl Registry {
             let asked = AskedHop::of(config, entry);
             let is_same = |known: &&LiveTable| known.is_like(entry, asked.as_ref());
             let known = before.get(&entry.name).filter(is_same);
+            let judge = channels::entry_judge(config, entry);
             let source = match known {
-                Some(known) if !known.is_changed() => Ok(known.source.clone()),
-                _ => self.open_one(config, entry, asked.as_ref()),
+                Some(known) if !known.is_changed() && known.judge == judge => {
+                    Ok(known.source.clone())
+                }
+                _ => self.open_one(config, entry, (asked.as_ref(), judge.as_ref())),
             };
             match source {
                 Ok(source) => {
                     let source = self.undoubted(&entry.name, known, source);
                     let entry = Arc::clone(entry);
-                    live.insert(Arc::clone(&entry.name), LiveTable { entry, asked, source });
+                    live.insert(Arc::clone(&entry.name), LiveTable { entry, asked, judge, source });
                 }
                 Err(found) => mistakes.extend(found),
             }
@@ -216,7 +222,7 @@ impl Registry {
         &self,
         config: &Config,
         entry: &TableEntry,
-        asked: Option<&AskedHop>,
+        (asked, judge): (Option<&AskedHop>, Option<&EntryJudge>),
     ) -> Result<Source, Vec<String>> {
         if entry.settings.composition().is_some() {
             return Ok(Source::Composed);
@@ -233,11 +239,7 @@ impl Registry {
             let opened = self.open_remote(Arc::clone(&entry.name), &entry.cache, build);
             return opened.map(Source::Remote).map_err(|mistake| vec![mistake]);
         }
-        let place = format!("{}:{}", config.file_name(), entry.line);
-        let opened = files::open(entry).map_err(|mistakes| {
-            let of_table = |mistake| format!("{place}: table \"{}\": {mistake}", entry.name);
-            mistakes.into_iter().map(of_table).collect::<Vec<_>>()
-        })?;
+        let opened = files::open(entry, judge).map_err(|why| files::placed(config, entry, why))?;
         files::warn(&*self.console, &entry.name, &opened);
         let (table, stamp) = opened;
         Ok(Source::Local { table, stamp, reads: Reads::new(&entry.name, &self.console) })

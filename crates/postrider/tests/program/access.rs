@@ -1,8 +1,8 @@
 //! Access rules by Postfix's files, through the real program.
 
 use crate::support::client::Client;
-use crate::support::server::{CONFIG, Server, command};
-use crate::support::{Files, config};
+use crate::support::server::{Answer, CONFIG, Server, command, program};
+use crate::support::{Files, config, wait_until};
 use serde_json::Value;
 
 /// As postmap(1) reads it.
@@ -15,7 +15,6 @@ friend@bad.test         OK
 .sub.test               REJECT
 <>                      DUNNO
 notices@                450 4.7.1 Not now
-info@odd.test           FILTER smtp:[127.0.0.1]
 ";
 
 /// As cidr_table(5) has it.
@@ -58,13 +57,9 @@ fn a_file_of_postfix_is_read_as_it_is_and_again_when_it_changes() {
         ("me@sub.test", "250 2.1.5"),
         ("", "250 2.1.5"),
         ("notices+1@any.test", "450 4.7.1 Not now"),
-        ("info@odd.test", "451 4.3.5"),
     ] {
         rcpt(&mut client, sender, reply);
     }
-    server.wait_console("a mistake", |line| {
-        line.contains("table senders: info@odd.test has \"FILTER smtp:[127.0.0.1]\"")
-    });
     files.write("senders", "friend@bad.test REJECT 5.7.1 No longer\n");
     server.wait_console("a new table", |line| line.contains("senders read anew"));
     rcpt(&mut client, "friend@bad.test", "550 5.7.1 No longer");
@@ -113,9 +108,6 @@ fn explain_shows_which_rule_refuses_and_which_lets_in() {
     let second = "by sender: not in table \"senders\": the next rule is asked";
     assert!(accepted);
     assert_eq!(told, [first.clone(), rule(2, second), named.to_owned()]);
-    let (accepted, told) = explained(&files, &from("info@odd.test"));
-    let second = "has info@odd.test FILTER smtp:[127.0.0.1]: 451 4.3.5 The access rules have a";
-    assert!(!accepted && told[1].contains(second), "{told:#?}");
     // The default of the first rule is to refuse.
     let (accepted, told) = explained(&files, &["--client", "198.51.100.7"]);
     let only = rule(1, "by client: not in table \"clients\": 550 5.7.1 Access denied");
@@ -153,4 +145,170 @@ fn explain_shows_who_gets_the_copy_instead_and_what_is_dropped() {
         assert!(told[0].ends_with(said), "{told:#?}");
     }
     assert!(!explained(&files, &["--helo", "far.test"]).0, "there is no such user");
+}
+
+/// An MTA of X.400 that listens beside.
+const X400: &str = "[x400]\nmta = \"m\"\ndomain = \"/PRMD=A/ADMD= /C=GB/\"\n[[x400.peer]]\nname = \"hub\"\n\
+                    their_name = \"h\"\ntheir_password = \"x\"\nour_password = \"y\"\n\
+                    [[listener]]\nname = \"p1\"\nkind = \"p1\"\naddress = \"127.0.0.1:0\"\n";
+
+/// A configuration with a table of this kind that a rule asks.
+fn asking(table: &str, rule: &str, more: &str) -> String {
+    config(&format!(
+        "{more}[[table]]\nname = \"t\"\n{table}\n[[access]]\ntable = \"t\"\n{rule}\n[[route]]\ndiscard = {{}}\n"
+    ))
+}
+
+/// What `check` finds wrong: nothing, or one mistake.
+fn checked(files: &Files, text: &str) -> Option<String> {
+    files.write(CONFIG, text);
+    let answer = command(files.dir(), &["check"]);
+    let mistakes = answer.err.lines().find(|line| line.contains("table \"t\""));
+    assert_eq!(answer.code, if mistakes.is_some() { 2 } else { 0 }, "{text}: {answer:?}");
+    let shown = command(files.dir(), &["check", "--json"]).json();
+    assert_eq!(shown[0]["valid"], mistakes.is_none(), "{shown:?}");
+    mistakes.map(str::to_owned)
+}
+
+#[test]
+fn an_action_that_there_is_not_is_found_in_each_kind_of_table_before_mail_comes() {
+    let files = Files::new();
+    files.write("text", "# Who\na.test OK\nb.test\n   FILTER smtp:x\n");
+    files.write("cidr", "192.0.2.0/24 OK\n198.51.100.0/24 permit_mynetworks, reject\n");
+    files.write("regexp", "/a/ OK\n/^b(.*)/ FILTER smtp:$1\n");
+    files.write("pcre", "/b(.*)/ REDIRECT $1@b.test\n/c/ REDIRECT c\n");
+    files.write("right.regexp", "/^b(.*)/ $1\n/^c(.*)/ 550 5.1.1 No $1\n/d(.*)/ PREPEND $1\n");
+    files.write("db.txt", "a.test OK\nb.test FILTER smtp:x\n");
+    let built = program(files.dir(), &["table", "build", "--from", "db.txt", "--to", "db"]);
+    assert_eq!(built.code, 0, "{built:?}");
+    let unknown = "an action that is not known: ";
+    for (kind, by, mistake) in [
+        (
+            "inline = { a = \"OK\", B = \"FILTER smtp:x\" }",
+            "helo",
+            format!("key \"b\": {unknown}\"FILTER smtp:x\""),
+        ),
+        ("file = { path = \"text\" }", "sender", format!("text:4:4: {unknown}\"FILTER smtp:x\"")),
+        (
+            "cidr = { path = \"cidr\" }",
+            "client",
+            format!("cidr:2:17: {unknown}\"permit_mynetworks, reject\""),
+        ),
+        ("regexp = { path = \"regexp\" }", "sender", format!("regexp:2:10: {unknown}\"FILTER\"")),
+        ("pcre = { path = \"pcre\" }", "sender", "pcre:2:5: \"c\" is not an address".to_owned()),
+        (
+            "database = { path = \"db\" }",
+            "sender",
+            format!("db: key \"b.test\": {unknown}\"FILTER smtp:x\""),
+        ),
+    ] {
+        let text = asking(kind, &format!("by = \"{by}\""), "");
+        let found = checked(&files, &text).unwrap_or_else(|| panic!("{kind}"));
+        assert!(found.starts_with("postrider.toml:") && found.ends_with(&mistake), "{found}");
+        let Answer { code, err, .. } = command(files.dir(), &["serve"]);
+        assert!(code != 0 && err.contains(&mistake), "{kind}: {err}");
+        // As a part of another, and where nobody takes it for actions.
+        let both = format!("{kind}\n[[table]]\nname = \"all\"\nfirst = {{ tables = [\"t\"] }}");
+        let whole = asking(&both, &format!("by = \"{by}\""), "").replacen(
+            "[[access]]\ntable = \"t\"",
+            "[[access]]\ntable = \"all\"",
+            1,
+        );
+        assert_eq!(checked(&files, &whole), Some(found), "{kind}");
+        let unasked = whole
+            .replace("[[access]]\ntable = \"all\"", "[[copy]]\nto = \"a@b.test\"")
+            .replace(&format!("by = \"{by}\""), "");
+        assert_eq!(checked(&files, &unasked), None, "{kind}");
+    }
+    assert_eq!(
+        checked(&files, &asking("regexp = { path = \"right.regexp\" }", "by = \"helo\"", "")),
+        None
+    );
+    assert_eq!(checked(&files, &asking("file = { path = \"absent\" }", "by = \"helo\"", "")), None);
+}
+
+#[test]
+fn an_action_of_internet_mail_alone_is_found_where_x400_asks_for_it() {
+    let files = Files::new();
+    let here = "listeners = [\"p1\"]";
+    for (by, key, action, limits, is_right) in [
+        ("helo", "hub", "DISCARD", "", false),
+        ("helo", "hub", "REDIRECT a@b.test", here, false),
+        ("helo", "hub", "BCC a@b.test", here, false),
+        ("helo", "hub", "PREPEND X-A: b", here, false),
+        ("helo", "hub", "HOLD", here, true),
+        ("helo", "hub", "REJECT", here, true),
+        ("helo", "hub", "DISCARD", "listeners = [\"in\"]", true),
+        ("helo", "mail.test", "DISCARD", "", true),
+        ("helo", "mail.test", "DISCARD", here, false),
+        ("client", "192.0.2", "DISCARD", "", true),
+        ("client", "192.0.2", "DISCARD", here, false),
+        ("sender", "/C=gb/", "DISCARD", "", false),
+        ("sender", "spam@bad.test", "DISCARD", "", true),
+        ("recipient", "/O=x/PRMD=A/ADMD= /C=gb/", "BCC a@b.test", "", false),
+        ("sender+recipient", "spam@bad.test,b.test", "DISCARD", "", true),
+        ("sender+recipient", "/C=fr/,/C=gb/", "DISCARD", "", false),
+    ] {
+        let rule = format!("by = \"{by}\"\n{limits}");
+        let text = asking(&format!("inline = {{ \"{key}\" = \"{action}\" }}"), &rule, X400);
+        let word = action.split(' ').next().unwrap_or_default();
+        let wanted = format!(
+            "key \"{}\": {word} is an action that only internet mail can have, and the listener \"p1\" is one of X.400",
+            key.to_lowercase()
+        );
+        match checked(&files, &text) {
+            Some(found) => {
+                assert!(!is_right && found.ends_with(&wanted), "{by} {key} {limits}: {found}")
+            }
+            None => assert!(is_right, "{by} {key} {action} {limits}"),
+        }
+        // Of a file it is the line.
+        files.write("text", &format!("{key} {action}\n"));
+        let text = text.replace(
+            &format!("inline = {{ \"{key}\" = \"{action}\" }}"),
+            "file = { path = \"text\" }",
+        );
+        let is_key_alone = !key.contains(' ');
+        if is_key_alone {
+            assert_eq!(checked(&files, &text).is_none(), is_right, "{by} {key} {limits}");
+        }
+    }
+}
+
+#[test]
+fn a_table_with_a_wrong_action_does_not_take_the_place_of_one_that_is_right() {
+    let files = Files::new();
+    files.write("text", "bad.test REJECT\n");
+    let server =
+        Server::start(&files, &asking("file = { path = \"text\" }", "by = \"sender\"", ""));
+    let mut client = Client::connect(server.address());
+    rcpt(&mut client, "me@bad.test", "550 5.7.1");
+    files.write("text", "other.test REJECT\nbad.test REJCT\n");
+    server.wait_console("a mistake", |line| {
+        line.contains("table t stays as it was: text:2:10: an action that is not known: \"REJCT\"")
+    });
+    rcpt(&mut client, "me@bad.test", "550 5.7.1");
+    rcpt(&mut client, "me@other.test", "250 2.1.5");
+    let problems = || server.command(&["status"]).out;
+    assert!(problems().contains("text:2:10"), "{}", problems());
+    let reload = server.command(&["reload"]);
+    assert!(reload.code == 1 && reload.err.contains("text:2:10"), "{reload:?}");
+    files.write("text", "other.test REJECT\nbad.test OK\n");
+    server.wait_console("a new table", |line| line.contains("text read anew"));
+    rcpt(&mut client, "me@other.test", "550 5.7.1");
+    rcpt(&mut client, "me@bad.test", "250 2.1.5");
+    wait_until("no problem", || !problems().contains("text:2:10"));
+    // A rule that a reload adds judges what was read before.
+    files.write(
+        CONFIG,
+        &asking("file = { path = \"text\" }", "by = \"sender\"", "")
+            .replace("[[access]]\ntable = \"t\"\nby = \"sender\"", ""),
+    );
+    assert_eq!(server.command(&["reload"]).code, 0);
+    files.write("text", "other.test NONSENSE\n");
+    server.wait_console("a new table", |line| line.contains("text read anew keys=1"));
+    files.write(CONFIG, &asking("file = { path = \"text\" }", "by = \"sender\"", ""));
+    let reload = server.command(&["reload"]);
+    assert!(reload.code == 1 && reload.err.contains("\"NONSENSE\""), "{reload:?}");
+    server.stop();
 }

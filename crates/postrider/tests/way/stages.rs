@@ -7,7 +7,9 @@ use config::Config;
 use mail::{Mailbox, Notify, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
-use mta::ingress::{Draft, Observer, Placed, Resolved, Session, Stage, StageKind, Transaction};
+use mta::ingress::{
+    Draft, Observer, Placed, Resolved, Routed, Session, Stage, StageKind, Transaction,
+};
 use mta::pressure::Pressures;
 use mta::seams::{Time as _, World as _};
 use spool::memdisk::MemDisk;
@@ -118,9 +120,9 @@ impl Stage for Scripted {
         &self,
         transaction: &Rc<Transaction>,
         to: &Recipient,
-        is_routed: bool,
+        routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
-        self.note(&format!("recipient {} routed {is_routed}", to.mailbox.local()));
+        self.note(&format!("recipient {} routed {}", to.mailbox.local(), routed.is_taken));
         match to.mailbox.local().split('-').next().unwrap_or_default() {
             "refused" => Answer::Now(Err(Refusal::permanent((1, 1), "Nobody of this name"))),
             "list" => {

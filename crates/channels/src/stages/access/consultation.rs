@@ -3,7 +3,7 @@
 use super::{MISTAKE, REFUSED, Rule, also_called, is_for_listener, rules};
 use crate::stages::action::Action;
 use crate::stages::keys::Subject;
-use config::{AccessStep, Config};
+use config::{AccessStep, Config, Route};
 use mail::{Mailbox, Refusal, Reply};
 use mta::ingress::NO_ANSWER;
 use mta::seams::Tables;
@@ -23,6 +23,8 @@ pub struct AccessQuestion<'a> {
     pub sender: Option<&'a Mailbox>,
     /// One that a route takes.
     pub recipient: &'a Mailbox,
+    /// The route that takes it.
+    pub route: Option<&'a Route>,
 }
 
 /// What rules say, one after the other.
@@ -55,8 +57,8 @@ pub async fn consult_access<T: Tables + Clone>(
     config: &Config,
     question: &AccessQuestion<'_>,
 ) -> ConsultedAccess {
-    let AccessQuestion { listener, client, helo, sender, recipient } = *question;
-    let also = also_called(config, recipient);
+    let AccessQuestion { listener, client, helo, sender, recipient, route } = *question;
+    let also = also_called(rules(config), route, recipient);
     let subject = Subject { client, helo, sender, recipient, also: also.as_ref() };
     let mut consulted = ConsultedAccess::default();
     for (number, rule) in rules(config).enumerate() {
@@ -73,8 +75,8 @@ pub async fn consult_access<T: Tables + Clone>(
                 continue;
             }
             Follows::Permit => {}
-            Follows::Settled(word, _) => {
-                consulted.beside.push(Beside::OfMail(word));
+            Follows::Settled(of_mail, _) => {
+                consulted.beside.extend(of_mail);
                 consulted.is_settled = true;
             }
             Follows::Refusal(refusal) => {
@@ -91,7 +93,7 @@ enum Follows {
     Next(Option<Beside>),
     Permit,
     /// The word that says so, and what becomes of the recipient.
-    Settled(&'static str, String),
+    Settled(Option<Beside>, String),
     Refusal(Refusal),
 }
 
@@ -133,18 +135,17 @@ async fn say<T: Tables + Clone>(
 }
 
 fn follows(entry: &str) -> Follows {
-    match Action::parse(entry, "an access rule") {
-        Ok(Action::Permit) => Follows::Permit,
-        Ok(Action::Refuse(refusal)) => Follows::Refusal(refusal),
-        Ok(Action::Discard(_)) => Follows::Settled("DISCARD", "nothing is kept for it".to_owned()),
-        Ok(Action::Redirect(other)) => {
-            Follows::Settled("REDIRECT", format!("{other} gets its copy"))
-        }
-        Ok(Action::Pass) => Follows::Next(None),
-        Ok(Action::Prepend(_)) => Follows::Next(Some(Beside::OfMail("PREPEND"))),
-        Ok(Action::Copy(_)) => Follows::Next(Some(Beside::OfMail("BCC"))),
-        Ok(Action::Hold(reason)) => Follows::Next(Some(Beside::Hold(reason))),
-        Ok(Action::Log(text)) => Follows::Next(Some(Beside::Log(text))),
-        Err(_) => Follows::Refusal(MISTAKE),
+    let Ok(action) = Action::parse(entry, "an access rule") else {
+        return Follows::Refusal(MISTAKE);
+    };
+    let of_mail = action.word_of_mail().map(Beside::OfMail);
+    match action {
+        Action::Permit => Follows::Permit,
+        Action::Refuse(refusal) => Follows::Refusal(refusal),
+        Action::Discard(_) => Follows::Settled(of_mail, "nothing is kept for it".to_owned()),
+        Action::Redirect(other) => Follows::Settled(of_mail, format!("{other} gets its copy")),
+        Action::Pass | Action::Prepend(_) | Action::Copy(_) => Follows::Next(of_mail),
+        Action::Hold(reason) => Follows::Next(Some(Beside::Hold(reason))),
+        Action::Log(text) => Follows::Next(Some(Beside::Log(text))),
     }
 }

@@ -1,19 +1,21 @@
 //! Who may send to whom, by tables (`[[access]]`).
 
 mod consultation;
+mod judge;
 
 pub(crate) use consultation::Beside;
 pub use consultation::{AccessQuestion, ConsultedAccess, consult_access};
+pub use judge::{EntryJudge, entry_judge};
 
 use super::action::{Action, Outcome};
 use super::is_for_listener;
 use super::keys::{By, Subject};
-use config::{Config, Reader, StageEntry, StageSection, StageSettings, TableEntry};
+use config::{Config, Reader, Route, StageEntry, StageSection, StageSettings, TableEntry};
 use mail::{Mailbox, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::clients::asker_of;
 use mta::console::Console;
-use mta::ingress::{Placed, Resolved, Stage, StageKind, Transaction, no_answer};
+use mta::ingress::{Placed, Resolved, Routed, Stage, StageKind, Transaction, no_answer};
 use mta::pressure::Pressures;
 use mta::seams::{Tables, World};
 use mta::tables::{FoundKey, LookupKey, find_first};
@@ -143,9 +145,7 @@ impl<W: World> StageKind<W> for Accesses {
         // One stage for all: what one rule permits, no later one is asked about.
         let rules = rules(config).cloned().collect();
         let (tables, console) = (world.tables().clone(), Rc::clone(console));
-        let has_names = config.routes.iter().any(|one| one.channel.calls_recipients_otherwise());
-        let routed = has_names.then(|| config.clone());
-        let stage = AccessStage(Rc::new(Asker { rules, tables, console, routed }));
+        let stage = AccessStage(Rc::new(Asker { rules, tables, console }));
         vec![Placed { line: first.line, stage: Rc::new(stage) }]
     }
 }
@@ -156,14 +156,16 @@ struct Asker<T: Tables> {
     rules: Vec<Rule>,
     tables: T,
     console: Rc<dyn Console>,
-    /// What has names of recipients that rules know beside those that clients give; `None`: nothing has.
-    routed: Option<Config>,
 }
 
-/// The name of a recipient by which rules know it, too, where its route has one.
-fn also_called(config: &Config, recipient: &Mailbox) -> Option<Mailbox> {
-    let (_, route) = config.route_of(recipient, None)?;
-    route.channel.also_called(recipient)
+/// The name of a recipient by which rules know it, too, where this route, which takes it, has one.
+fn also_called<'r>(
+    mut rules: impl Iterator<Item = &'r Rule>,
+    route: Option<&Route>,
+    recipient: &Mailbox,
+) -> Option<Mailbox> {
+    let is_asked_for = rules.any(|rule| rule.by.asks_for_recipients());
+    route.filter(|_| is_asked_for)?.channel.also_called(recipient)
 }
 
 impl<T: Tables + Clone> Stage for AccessStage<T> {
@@ -175,15 +177,14 @@ impl<T: Tables + Clone> Stage for AccessStage<T> {
         &self,
         transaction: &Rc<Transaction>,
         recipient: &Recipient,
-        is_routed: bool,
+        routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
         // What the routes refuse is refused, whatever a table says.
-        if !is_routed {
+        if !routed.is_taken {
             return Answer::Now(Ok(None));
         }
         let (asker, transaction) = (Rc::clone(&self.0), Rc::clone(transaction));
-        let routed = asker.routed.as_ref();
-        let also = routed.and_then(|config| also_called(config, &recipient.mailbox));
+        let also = also_called(asker.rules.iter(), routed.route, &recipient.mailbox);
         Question { asker, transaction, recipient: recipient.clone(), also }.ask(0)
     }
 }

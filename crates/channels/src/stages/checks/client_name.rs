@@ -8,7 +8,7 @@ use auth::judgement::Power;
 use mail::Recipient;
 use mta::answer::{Answer, Decision};
 use mta::clients::network_of;
-use mta::ingress::{Resolved, Stage, Transaction};
+use mta::ingress::{Resolved, Routed, Stage, Transaction};
 use mta::seams::World;
 use std::rc::Rc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl<W: World> Stage for ClientNames<W> {
         &self,
         transaction: &Rc<Transaction>,
         recipient: &Recipient,
-        _is_routed: bool,
+        _routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
         let found = transaction.session.client().name.get();
         let (Some(checks), Some(found)) = (checks_for(transaction), found) else {

@@ -11,7 +11,7 @@ use config::{Config, Reader, StageSection, StageSettings};
 use mail::{Recipient, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
-use mta::ingress::{Placed, Resolved, Stage, StageKind, Transaction};
+use mta::ingress::{Placed, Resolved, Routed, Stage, StageKind, Transaction};
 use mta::pressure::Pressures;
 use mta::seams::{Endpoint, Time, World};
 use request::Request;
@@ -179,10 +179,10 @@ impl<W: World> Stage for PolicyStage<W> {
         &self,
         transaction: &Rc<Transaction>,
         recipient: &Recipient,
-        is_routed: bool,
+        routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
         // What the routes refuse is refused, whatever the service says.
-        if !is_routed || !self.0.concerns(transaction) {
+        if !routed.is_taken || !self.0.concerns(transaction) {
             return Answer::Now(Ok(None));
         }
         let request = Request { transaction, recipient, run: self.0.run }.to_bytes();

@@ -18,7 +18,7 @@ use mail::Recipient;
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{
-    Draft, Observer, OwnDomains, Placed, Resolved, Session, Stage, StageKind, Transaction,
+    Draft, Observer, OwnDomains, Placed, Resolved, Routed, Session, Stage, StageKind, Transaction,
 };
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
@@ -130,11 +130,11 @@ impl<W: World> Stage for StrangersStage<W> {
         &self,
         transaction: &Rc<Transaction>,
         recipient: &Recipient,
-        is_routed: bool,
+        routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
         let desk = self.desk(&transaction.session);
         // What the routes refuse is refused, whoever sends it.
-        let Some(desk) = desk.filter(|_| is_routed && !is_postmaster(recipient)) else {
+        let Some(desk) = desk.filter(|_| routed.is_taken && !is_postmaster(recipient)) else {
             return Answer::Now(Ok(None));
         };
         let (desk, transaction) = (Rc::clone(desk), Rc::clone(transaction));

@@ -51,12 +51,14 @@ pub(super) async fn ruling<T: Tables + Clone>(
         if acceptance.foreign.refused.binary_search_by_key(&index, |(known, _)| *known).is_ok() {
             continue;
         }
+        let route = config.route_of(&recipient.mailbox, None);
         let question = AccessQuestion {
             listener,
             client: Some(client),
             helo: Some(peer),
             sender: Some(sender),
             recipient: &recipient.mailbox,
+            route: route.map(|(_, route)| &**route),
         };
         let consulted = consult_access(tables, config, &question).await;
         match consulted.refusal {

@@ -1,0 +1,87 @@
+//! Which entries of a table no rule can do anything with: found where the table is read, before mail comes.
+
+use super::{AccessText, Rule, rules};
+use crate::stages::action::Action;
+use crate::stages::is_for_listener;
+use crate::stages::keys::By;
+use config::{Config, Listener, TableEntry};
+use lookup::Written;
+use std::sync::Arc;
+
+/// Judges the entries of one table by the rules that ask it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryJudge {
+    rules: Vec<Asking>,
+}
+
+/// A rule that asks the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Asking {
+    by: By,
+    parent_domains: bool,
+    /// Where it asks about what is no internet mail.
+    foreign: Option<Foreign>,
+}
+
+/// A listener whose messages are none of internet mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Foreign {
+    listener: Arc<str>,
+    /// The rule holds at no listener for internet mail.
+    is_alone: bool,
+    /// The names by which peers are looked up there.
+    peers: Vec<Box<str>>,
+}
+
+/// Who judges what this table has; `None`: no access rule asks it, by itself or as a part of another.
+#[must_use]
+pub fn entry_judge(config: &Config, table: &TableEntry) -> Option<EntryJudge> {
+    let asking = rules(config).filter(|rule| has(&rule.table, table));
+    let rules: Vec<Asking> = asking.map(|rule| Asking::of(config, rule)).collect();
+    (!rules.is_empty()).then_some(EntryJudge { rules })
+}
+
+fn has(whole: &TableEntry, part: &TableEntry) -> bool {
+    whole.name == part.name || whole.parts.iter().any(|each| has(each, part))
+}
+
+impl Asking {
+    fn of(config: &Config, rule: &Rule) -> Asking {
+        let AccessText { listeners, parent_domains, .. } = &rule.text;
+        let is_its = |listener: &&Arc<Listener>| is_for_listener(listeners, &listener.name);
+        let asking = || config.listeners.iter().filter(is_its);
+        let foreign = asking().find(|it| !it.takes_internet_mail());
+        let foreign = foreign.map(|listener| Foreign {
+            listener: Arc::clone(&listener.name),
+            is_alone: !asking().any(|it| it.takes_internet_mail()),
+            peers: listener.protocol.client_names().into_iter().map(Box::from).collect(),
+        });
+        Asking { by: rule.by, parent_domains: *parent_domains, foreign }
+    }
+
+    /// The listener whose messages the entry is asked about though they are none of internet mail. A pattern may be
+    /// meant for internet mail alone: where that asks, too, it is not known before it matches.
+    fn foreign_for(&self, key: Option<&str>) -> Option<&Arc<str>> {
+        let foreign = self.foreign.as_ref()?;
+        let (peers, parents) = (&foreign.peers, self.parent_domains);
+        let is_foreign = || key.is_some_and(|key| self.by.is_foreign(key, peers, parents));
+        (foreign.is_alone || is_foreign()).then_some(&foreign.listener)
+    }
+}
+
+impl EntryJudge {
+    /// Whether the rules can do what an entry says.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn judge(&self, entry: &Written<'_>) -> Result<(), String> {
+        let Some(action) = Action::of_entry(entry)? else { return Ok(()) };
+        let Some(word) = action.word_of_mail() else { return Ok(()) };
+        let foreign = self.rules.iter().find_map(|rule| rule.foreign_for(entry.key));
+        foreign.map_or(Ok(()), |listener| {
+            Err(format!(
+                "{word} is an action that only internet mail can have, and the listener \"{listener}\" is one of X.400"
+            ))
+        })
+    }
+}
