@@ -1,49 +1,93 @@
 //! Whether the name servers answer, as far as the lookups of all shards tell. A zone that is dead makes
 //! its own domains wait; when no name at all is found any more, that is worth a line of its own.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use crate::line::Owner;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// So many lookups in a row, of whatever names, that got no answer.
 const SILENCE_MIN: u32 = 8;
+/// They were of names in so many zones: fewer may be silent by themselves, and nobody asked for others.
+const ZONES_MIN: usize = 3;
 
 /// What the lookups came to lately.
 #[derive(Debug, Default)]
 pub struct NameServers {
-    /// Lookups without an answer since the last that had one.
-    unanswered: AtomicU32,
-    /// Why the last of them had none, once it was told.
-    told: Mutex<Option<String>>,
+    /// The last lookup had no answer.
+    is_silent: AtomicBool,
+    silence: Mutex<Silence>,
+}
+
+/// The lookups since the last that had an answer.
+#[derive(Debug, Default)]
+struct Silence {
+    count: u32,
+    /// In whose zones they were, up to [`ZONES_MIN`].
+    zones: Vec<Owner>,
+    /// Why the last of them had none.
+    reason: String,
+    is_told: bool,
+}
+
+impl Silence {
+    fn is_long(&self) -> bool {
+        self.count >= SILENCE_MIN
+    }
+
+    fn is_general(&self) -> bool {
+        self.is_long() && self.zones.len() >= ZONES_MIN
+    }
 }
 
 impl NameServers {
     /// A lookup was answered, if only by "there is no such name". Whether that is news.
     pub(crate) fn answered(&self) -> bool {
         // Nearly always nothing is to be done: a read that others can share.
-        if self.unanswered.load(Ordering::Relaxed) == 0 {
+        if !self.is_silent.load(Ordering::Relaxed) {
             return false;
         }
-        self.unanswered.store(0, Ordering::Relaxed);
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+        let mut silence = self.lock();
+        self.is_silent.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *silence).is_told
     }
 
-    /// A lookup got no answer. How many it was in a row, if it is time to tell.
-    pub(crate) fn unanswered(&self, reason: &str) -> Option<u32> {
-        let count = self.unanswered.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if count < SILENCE_MIN {
-            return None;
+    /// A lookup of a name in this zone got no answer. How many it was in a row, if it is time to tell.
+    pub(crate) fn unanswered(&self, zone: Owner, reason: &str) -> Option<u32> {
+        let mut silence = self.lock();
+        self.is_silent.store(true, Ordering::Relaxed);
+        silence.count = silence.count.saturating_add(1);
+        reason.clone_into(&mut silence.reason);
+        if silence.zones.len() < ZONES_MIN && !silence.zones.contains(&zone) {
+            silence.zones.push(zone);
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_news = told.is_none();
-        *told = Some(reason.to_owned());
-        is_news.then_some(count)
+        let is_news = silence.is_general() && !silence.is_told;
+        silence.is_told |= is_news;
+        is_news.then_some(silence.count)
     }
 
     /// A sentence while they do not answer.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.as_ref().map(|reason| format!("the name servers do not answer: {reason}"))
+        let silence = self.lock();
+        let text = || format!("the name servers do not answer: {}", silence.reason);
+        silence.is_general().then(text)
+    }
+
+    /// A sentence about zones without an answer, while nothing else is asked for: whether the name servers answer
+    /// for others is not known.
+    #[must_use]
+    pub fn silent_zones(&self) -> Option<String> {
+        let silence = self.lock();
+        if !silence.is_long() || silence.is_general() {
+            return None;
+        }
+        let names: Vec<&str> = silence.zones.iter().map(Owner::name).collect();
+        let noun = if names.len() == 1 { "zone" } else { "zones" };
+        Some(format!("no answer for {noun} {}: {}", names.join(" and "), silence.reason))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Silence> {
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -51,17 +95,23 @@ impl NameServers {
 mod tests {
     use super::*;
 
+    fn zone(name: &str) -> Owner {
+        Owner::zone(name)
+    }
+
     #[test]
     fn silence_is_told_once_and_so_is_its_end() {
         let servers = NameServers::default();
         assert!(!servers.answered(), "there was no trouble");
-        for _ in 1..SILENCE_MIN {
-            assert_eq!(servers.unanswered("timed out"), None);
+        let names = ["a.test", "mx.b.test", "c.test"];
+        for name in names.into_iter().cycle().take(SILENCE_MIN as usize - 1) {
+            assert_eq!(servers.unanswered(zone(name), "timed out"), None);
         }
-        assert_eq!(servers.trouble(), None);
-        assert_eq!(servers.unanswered("timed out"), Some(SILENCE_MIN));
-        assert_eq!(servers.unanswered("SERVFAIL"), None, "told already");
+        assert_eq!((servers.trouble(), servers.silent_zones()), (None, None));
+        assert_eq!(servers.unanswered(zone("a.test"), "timed out"), Some(SILENCE_MIN));
+        assert_eq!(servers.unanswered(zone("a.test"), "SERVFAIL"), None, "told already");
         assert_eq!(servers.trouble().as_deref(), Some("the name servers do not answer: SERVFAIL"));
+        assert_eq!(servers.silent_zones(), None);
         assert!(servers.answered());
         assert!(!servers.answered());
         assert_eq!(servers.trouble(), None);
@@ -70,9 +120,31 @@ mod tests {
     #[test]
     fn an_answer_in_between_is_an_answer() {
         let servers = NameServers::default();
-        for _ in 0..10 * SILENCE_MIN {
-            assert_eq!(servers.unanswered("timed out"), None);
+        for n in 0..10 * SILENCE_MIN {
+            assert_eq!(servers.unanswered(zone(&format!("d{n}.test")), "timed out"), None);
             assert!(!servers.answered());
         }
+    }
+
+    #[test]
+    fn zones_that_are_silent_alone_are_named_and_the_name_servers_are_not() {
+        let servers = NameServers::default();
+        for n in 0..10 * SILENCE_MIN {
+            let name = format!("d{n}.example.org");
+            assert_eq!(servers.unanswered(zone(&name), "timed out"), None);
+        }
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(servers.trouble(), None);
+        assert_eq!(servers.silent_zones(), text("no answer for zone example.org: timed out"));
+        assert_eq!(servers.unanswered(zone("b.test"), "SERVFAIL"), None);
+        let both = text("no answer for zones example.org and b.test: SERVFAIL");
+        assert_eq!(servers.silent_zones(), both);
+        // A third shows that it is none of theirs.
+        assert_eq!(servers.unanswered(zone("c.test"), "timed out"), Some(10 * SILENCE_MIN + 2));
+        assert_eq!(servers.silent_zones(), None);
+        assert!(servers.trouble().is_some() && servers.answered());
+        // Nor does it after an answer.
+        assert_eq!(servers.unanswered(zone("example.org"), "timed out"), None);
+        assert_eq!((servers.trouble(), servers.silent_zones()), (None, None));
     }
 }

@@ -17,7 +17,7 @@ use logs::Logs;
 use mta::problems::{Moment, Problem, ProblemKind, Problems};
 use roots::NeededPaths;
 pub(crate) use roots::missing_roots;
-use services::{Clock, NameServers, UnreadableMessages};
+use services::{Clock, NameServers, SilentZones, UnreadableMessages};
 use std::sync::Arc;
 use watch::Watching;
 
@@ -56,6 +56,7 @@ impl ProblemList {
         problems.register(Arc::new(Logs::of(&config.spool.paths, logs)));
         problems.register(Arc::new(Clock(Arc::downgrade(shared))));
         problems.register(Arc::new(NameServers(Arc::downgrade(shared))));
+        problems.register(Arc::new(SilentZones(Arc::downgrade(shared))));
         problems.register(Arc::new(UnreadableMessages(Arc::downgrade(shared))));
         problems.register(Arc::clone(&common.certificates) as _);
         problems.register(Arc::new(TableProblems::of(&common.tables)));

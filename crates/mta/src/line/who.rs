@@ -94,6 +94,12 @@ impl Owner {
         Owner(hashed("site", site), Name::new(format_args!("{site}/{bits}")))
     }
 
+    /// How it is called, for people.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.1.as_str()
+    }
+
     /// It alone, who belongs to nobody else.
     pub(super) fn alone(self) -> Owners {
         [self.0; LEVELS - 1]

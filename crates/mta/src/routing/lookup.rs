@@ -172,7 +172,7 @@ impl<W: World> InTurn<W> {
         if let Some(DnsError::Transient(reason)) = error {
             services.metrics.lookups_failed.inc();
             names.unanswered(of.0, of.1, (now, now.since(began)), reason);
-            if let Some(count) = servers.unanswered(reason) {
+            if let Some(count) = servers.unanswered(of.1, reason) {
                 let text = format_args!("no answer to the last {count} lookups reason={reason:?}");
                 services.console.warn("name_servers", text);
             }

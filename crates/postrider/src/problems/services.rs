@@ -44,6 +44,21 @@ impl ProblemKind for NameServers {
     }
 }
 
+/// Zones without an answer while nothing else is asked for: mail for them waits, and nobody else is to blame.
+pub(super) struct SilentZones(pub(super) Weak<Shared>);
+
+impl ProblemKind for SilentZones {
+    fn name(&self) -> &'static str {
+        "silent_zone"
+    }
+
+    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+        if let Some(text) = self.0.upgrade().and_then(|shared| shared.name_servers.silent_zones()) {
+            found(Found::warning("", text).next_step("look whether its own name servers answer"));
+        }
+    }
+}
+
 /// Messages of peers that can't be read and wait for an operator.
 pub(super) struct UnreadableMessages(pub(super) Weak<Shared>);
 

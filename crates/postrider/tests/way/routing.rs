@@ -129,6 +129,29 @@ fn name_servers_that_answer_nothing_are_told_of_once_and_so_is_their_return() {
     });
 }
 
+#[test]
+fn a_zone_that_is_silent_is_named_and_the_name_servers_are_not_blamed() {
+    play(|| async {
+        let node = Node::start(&config(MX)).await;
+        let trouble = || DnsError::Transient("timed out".to_owned());
+        let servers = &node.shared.name_servers;
+        for n in 0..20 {
+            node.world.set_mx(&format!("d{n}.dead.test"), Err(trouble()));
+            submit(&node, "me@source.test", &[&format!("a@d{n}.dead.test")]).await;
+        }
+        node.wait_for("suspended", 20).await;
+        assert_eq!(servers.trouble(), None);
+        let named = servers.silent_zones();
+        assert_eq!(named.as_deref(), Some("no answer for zone dead.test: timed out"));
+        // Among other questions it is one next hop that waits, as its event says.
+        submit(&node, "", &["a@nowhere.test"]).await;
+        node.wait_for("failed", 1).await;
+        assert_eq!((servers.trouble(), servers.silent_zones()), (None, None));
+        let lines = node.lines();
+        assert!(!lines.iter().any(|line| line.contains("name_servers")), "{lines:?}");
+    });
+}
+
 /// A message waits for a host that is away; then the domain has another one.
 async fn that_has_moved(lasts: Duration) -> (Node, Peer) {
     let node = Node::start(&config(&MX.replace("jitter = 0", "jitter = 0\nfirst = \"1h\""))).await;
