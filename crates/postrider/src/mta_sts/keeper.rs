@@ -348,26 +348,22 @@ impl<S: Source> Keeper<S> {
             Standing::Good | Standing::Unknown => Standing::Unknown,
         };
         let mut permit = line.join(who, standing, 1).await;
-        if permit.standing() != Standing::Doubtful {
+        let fetched = loop {
             if !self.flights.borrow().contains_key(domain) {
                 return None;
             }
-            let fetched = self.fetch_or_make_way(&mut permit, domain, public_only).await;
-            if let Some(fetched) = fetched {
-                if fetched.is_ok() {
-                    self.zones.borrow_mut().note_answer(zone, self.now());
-                }
-                return Some(fetched);
+            if permit.standing() == Standing::Doubtful {
+                break self.fetch(domain, public_only).await;
+            }
+            let first = self.fetch_or_make_way(&mut permit, domain, public_only).await;
+            if let Some(fetched) = first {
+                break fetched;
             }
             self.zones.borrow_mut().note_silence(zone, self.now());
             line.doubt(zone);
             drop(permit);
             permit = line.join(who, Standing::Doubtful, 1).await;
-        }
-        if !self.flights.borrow().contains_key(domain) {
-            return None;
-        }
-        let fetched = self.fetch(domain, public_only).await;
+        };
         drop(permit);
         if fetched.is_ok() {
             self.zones.borrow_mut().note_answer(zone, self.now());

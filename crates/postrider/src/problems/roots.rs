@@ -132,16 +132,14 @@ impl Root {
     fn look(&self) -> Option<Wrong> {
         match self.needed {
             // The room that a spool has is its own to see.
-            Needed::Spool => wrong_with(&self.path).or_else(|| no_room(&self.path, false)),
+            Needed::Spool => Seen::at(&self.path).wrong().or_else(|| no_room(&self.path, false)),
             Needed::Mailboxes => {
                 wrong_with_mailboxes(&self.path).or_else(|| no_room(&self.path, true))
             }
             // Nobody misses what is not there; the first event makes its file.
-            Needed::Events | Needed::Names => match std::fs::metadata(&self.path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Some((error.to_string(), LOOK))
-                }
-                _ => None,
+            Needed::Events | Needed::Names => match Seen::at(&self.path) {
+                Seen::Unseen(error) => Some((error, LOOK)),
+                Seen::Directory | Seen::Other | Seen::Nothing => None,
             },
         }
     }
@@ -187,15 +185,33 @@ impl ProblemKind for NeededPaths {
     }
 }
 
-/// Why mailboxes can't be in a directory.
-fn wrong_with(path: &Path) -> Option<Wrong> {
-    match std::fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => None,
-        Ok(_) => Some(("it is no directory".to_owned(), MAKE)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Some(("it is not there".to_owned(), MAKE))
+/// What is at a path.
+enum Seen {
+    Directory,
+    Other,
+    Nothing,
+    /// It can't be looked at.
+    Unseen(String),
+}
+
+impl Seen {
+    fn at(path: &Path) -> Seen {
+        match std::fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => Seen::Directory,
+            Ok(_) => Seen::Other,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Seen::Nothing,
+            Err(error) => Seen::Unseen(error.to_string()),
         }
-        Err(error) => Some((error.to_string(), LOOK)),
+    }
+
+    /// Why nothing can be in it.
+    fn wrong(self) -> Option<Wrong> {
+        match self {
+            Seen::Directory => None,
+            Seen::Other => Some(("it is no directory".to_owned(), MAKE)),
+            Seen::Nothing => Some(("it is not there".to_owned(), MAKE)),
+            Seen::Unseen(error) => Some((error, LOOK)),
+        }
     }
 }
 
@@ -213,7 +229,10 @@ fn no_room(path: &Path, with_bytes: bool) -> Option<Wrong> {
 
 /// Why mailboxes can't be in a directory that the first delivery may make.
 fn wrong_with_mailboxes(path: &Path) -> Option<Wrong> {
-    wrong_with(path).filter(|_| path.exists() || !will_be_made(path))
+    match Seen::at(path) {
+        Seen::Nothing if will_be_made(path) => None,
+        seen => seen.wrong(),
+    }
 }
 
 /// Directories of a configuration that can't be used now, a sentence for each.
