@@ -3,8 +3,8 @@
 
 mod abstract_socket;
 
+use crate::limited_work::waited_for;
 use crate::mutex::lock;
-use crate::under_way::waited_for;
 use mta::control::{ControlPlane, ControlRequest, ControlResponse, ErrorCode, PROTOCOL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, SockAddr, Socket, Type};

@@ -3,10 +3,10 @@
 
 use crate::console::ConsoleLog;
 use crate::file_disk::FileDisk;
+use crate::limited_work::waited_for;
 use crate::logs::{OPENED_WITHIN, no_answer};
 use crate::sealed_text;
 use crate::state_files::StateFiles;
-use crate::under_way::waited_for;
 use mta::console::{Console as _, Level};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

@@ -29,6 +29,7 @@ mod kept_from_start;
 mod kept_secret;
 mod known_clients;
 mod limited_listener;
+mod limited_work;
 mod log_set;
 mod logins;
 mod logs;

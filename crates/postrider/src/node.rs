@@ -10,6 +10,7 @@ use crate::effects::KeptEffects;
 use crate::event_log::EventLog;
 use crate::kept_secret::{self, kept};
 use crate::known_clients;
+use crate::limited_work::awaited;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::node_metrics::NodeMetrics;
 use crate::orders::{Order, Orders};
@@ -279,7 +280,7 @@ impl Node {
         let _ = timeout(close_max, self.orders.give(Order::Keep)).await;
         let (logs, reloadable) = (self.logs, self.reloadable);
         drop(self.shards);
-        let closed = within(close_max, move || {
+        let closed = awaited(close_max, move || {
             reloadable.dmarc_reports.finish();
             reloadable.tls_reports.finish();
             // While nobody else may have the spool directory.
@@ -294,7 +295,7 @@ impl Node {
         if let Some(events) = self.events {
             // It has a patience of its own.
             let hangs = close_max == HANGING_CLOSE_MAX;
-            match within(Duration::MAX, move || events.finish(hangs)).await {
+            match awaited(Duration::MAX, move || events.finish(hangs)).await {
                 Some(0) | None => {}
                 Some(lost) => {
                     let text = "the event log takes nothing: events were not written";
@@ -305,19 +306,6 @@ impl Node {
         // Shard threads end with the process: nothing they still hold matters now.
         drop(self.threads);
     }
-}
-
-/// What work that may hang came to, on a thread of its own; `None`: it has not come back.
-pub(crate) async fn within<T: Send + 'static>(
-    limit: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let (done, when_done) = oneshot::channel();
-    let thread = thread::Builder::new().name("closing".to_owned()).spawn(move || {
-        let _ = done.send(work());
-    });
-    thread.ok()?;
-    timeout(limit, when_done).await.ok()?.ok()
 }
 
 /// Pools that only the program has show themselves.

@@ -1,8 +1,8 @@
 //! Logs that write no more after an error of their disk: what was written before and what was not is found out by
 //! recovery alone. So the process ends, and whoever supervises it starts it again.
 
+use crate::limited_work::awaited;
 use crate::mutex::lock;
-use crate::node::within;
 use spool::SpoolStatus;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -41,7 +41,7 @@ pub(crate) async fn wait(
         let path = paths.get(number).cloned().unwrap_or_default();
         let tried = path.clone();
         // A disk that does not answer is not well.
-        if is_over || within(GRACE, move || try_out(&tried).is_ok()).await == Some(true) {
+        if is_over || awaited(GRACE, move || try_out(&tried).is_ok()).await == Some(true) {
             return format!(
                 "the log in {} writes no more ({poison}): the server ends with an error, so that it is started \
                  again and recovers it",

@@ -4,23 +4,11 @@
 use crate::mutex::lock;
 use mta::problems::{Found, Moment, ProblemKind};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Work that takes longer hangs, as far as people are concerned.
 pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(5);
-
-/// What work came to that may hang, on a thread of its own; `None`: it has not come back for so long.
-pub(crate) fn waited_for<T: Send + 'static>(
-    limit: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let (done, when_done) = mpsc::sync_channel(1);
-    let thread = thread::Builder::new().name("waited-for".to_owned());
-    thread.spawn(move || drop(done.send(work()))).ok()?;
-    when_done.recv_timeout(limit).ok()
-}
 
 /// All that is under way. Clones are of one.
 #[derive(Clone, Debug, Default)]

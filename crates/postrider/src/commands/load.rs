@@ -1,6 +1,7 @@
 //! The configuration that a command line names.
 
 use crate::cli::{ServerArgs, exit};
+use crate::limited_work::waited_for;
 use channels::{GatewayTables, X400};
 use config::shaping::{ShapingFile, ShapingSource};
 use config::{Config, ConfigErrors, LogLevel};
@@ -8,8 +9,6 @@ use mta::console::Level;
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 use x400::mixer::{Mappings, TableKind};
 
@@ -70,13 +69,8 @@ fn parse(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Config, LoadError> {
 
 /// Reads a file that may be on a disk that does not answer.
 fn read_in_time(path: &Path, most: Duration) -> io::Result<Vec<u8>> {
-    let (read, content) = mpsc::channel();
     let of_thread = path.to_owned();
-    // It ends with the process where the disk never answers.
-    thread::Builder::new().name("configuration".to_owned()).spawn(move || {
-        let _ = read.send(std::fs::read(of_thread));
-    })?;
-    content.recv_timeout(most).unwrap_or_else(|_| {
+    waited_for(most, move || std::fs::read(of_thread)).unwrap_or_else(|| {
         let text = format!("its file did not answer within {} s", most.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
     })

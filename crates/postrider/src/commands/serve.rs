@@ -156,10 +156,10 @@ async fn serve(
     }
     let (of_thread, of_node) = (Arc::clone(&config), Arc::clone(console));
     let start = move |progress: &dyn Fn(&str)| Node::start(&of_thread, shards, &of_node, progress);
-    let Some(node) = waited_for(start, &mut signals, console).await? else { return Ok(()) };
+    let Some(node) = step_of_start(start, &mut signals, console).await? else { return Ok(()) };
     let path = config.admin.control.clone();
     let bind = move |progress: &dyn Fn(&str)| bind_control(&path, progress);
-    let Some(control) = waited_for(bind, &mut signals, console).await? else { return Ok(()) };
+    let Some(control) = step_of_start(bind, &mut signals, console).await? else { return Ok(()) };
     for (listener, address) in config.listeners.iter().zip(&node.addresses) {
         let name = &listener.name;
         console.line(
@@ -201,7 +201,7 @@ async fn serve(
 
 /// A step of a start; `None`: a signal came before its end. Signals are heeded meanwhile, and what is waited for is
 /// on the console: a disk may hang.
-async fn waited_for<T: Send + 'static>(
+async fn step_of_start<T: Send + 'static>(
     start: impl FnOnce(&dyn Fn(&str)) -> Result<T, String> + Send + 'static,
     signals: &mut Signals,
     console: &Arc<ConsoleLog>,

@@ -1,0 +1,50 @@
+//! Work that may hang, on a thread of its own, and waited for no longer than a limit. A thread that hangs ends with the
+//! process.
+
+use std::io;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// What work came to; `None`: it has not come back for so long, or the system gives no thread.
+pub(crate) fn waited_for<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, when_done) = mpsc::sync_channel(1);
+    on_a_thread(move || drop(done.send(work()))).ok()?;
+    when_done.recv_timeout(limit).ok()
+}
+
+/// The same for a task, which waits as one.
+pub(crate) async fn awaited<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, when_done) = oneshot::channel();
+    on_a_thread(move || drop(done.send(work()))).ok()?;
+    tokio::time::timeout(limit, when_done).await.ok()?.ok()
+}
+
+fn on_a_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name("limited-work".to_owned()).spawn(work).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_is_waited_for_until_the_limit() {
+        const LONG: Duration = Duration::from_secs(60);
+        const SHORT: Duration = Duration::from_millis(20);
+        assert_eq!(waited_for(LONG, || 1), Some(1));
+        assert_eq!(awaited(LONG, || 2).await, Some(2));
+        assert_eq!(awaited(Duration::MAX, || 3).await, Some(3));
+        let (_release, released) = mpsc::channel::<()>();
+        assert_eq!(waited_for(SHORT, move || released.recv().is_ok()), None);
+        let (_release, released) = mpsc::channel::<()>();
+        assert_eq!(awaited(SHORT, move || released.recv().is_ok()).await, None);
+    }
+}
