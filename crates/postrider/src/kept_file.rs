@@ -90,19 +90,19 @@ impl KeptFile {
         format!("cannot read {} from {}: {why}; {moved}", self.what, self.path.display())
     }
 
-    /// Writes another file, syncs it and puts it in place of the old one.
+    /// What a file with these entries has, for [`put`](Self::put).
     ///
     /// # Errors
-    /// A sentence, also when it would be longer than files may be; the old file is in place then.
-    pub(crate) fn write<T: Serialize>(&self, entries: &[T]) -> Result<(), String> {
+    /// A sentence: it would be longer than files may be.
+    pub(crate) fn content<T: Serialize>(&self, entries: &[T]) -> Result<Vec<u8>, String> {
         let (lines, left_out) = lines_of(entries.iter());
         if left_out > 0 {
             return Err(format!("{} would take more than {BYTES_MAX} octets", self.what));
         }
-        self.put(&lines)
+        Ok(lines)
     }
 
-    /// The same with as many entries as there is room for, the first before the others. How many were left out.
+    /// Writes another file with as many entries as there is room for, the first before the others. How many were left out.
     ///
     /// # Errors
     /// A sentence; the old file is in place then.
@@ -115,7 +115,11 @@ impl KeptFile {
         Ok(left_out)
     }
 
-    fn put(&self, lines: &[u8]) -> Result<(), String> {
+    /// Writes another file, syncs it and puts it in place of the old one.
+    ///
+    /// # Errors
+    /// A sentence; the old file is in place then.
+    pub(crate) fn put(&self, lines: &[u8]) -> Result<(), String> {
         let written = || -> io::Result<()> {
             let fresh = self.path.with_extension("json.new");
             let mut file = File::create(&fresh)?;
@@ -156,19 +160,23 @@ mod tests {
         Held { entries, lost: None }
     }
 
+    fn write<T: Serialize>(file: &KeptFile, entries: &[T]) -> Result<(), String> {
+        file.put(&file.content(entries)?)
+    }
+
     #[test]
     fn what_is_kept_is_read_again() {
         let directory = tempfile::tempdir().unwrap();
         let file = KeptFile::new(directory.path(), "numbers.json", "numbers");
         assert_eq!(file.read::<u32>(), all(Vec::new()));
         for numbers in [&[1, 2, 3][..], &[]] {
-            file.write(numbers).unwrap();
+            write(&file, numbers).unwrap();
             assert_eq!(file.read::<u32>(), all(numbers.to_vec()));
         }
         let names: Vec<_> = fs::read_dir(directory.path()).unwrap().flatten().collect();
         assert_eq!(names.len(), 1);
         let nowhere = KeptFile::new(Path::new("/nonexistent"), "x.json", "x");
-        assert!(nowhere.write(&[1]).unwrap_err().starts_with("cannot write /nonexistent/x.json"));
+        assert!(write(&nowhere, &[1]).unwrap_err().starts_with("cannot write /nonexistent/x.json"));
     }
 
     #[test]
@@ -193,7 +201,7 @@ mod tests {
             assert_eq!(file.read::<u32>(), all(Vec::new()), "it begins anew");
         }
         // Another number, where nothing else shows it; the rest may still be right.
-        file.write(&[1, 2, 3]).unwrap();
+        write(&file, &[1, 2, 3]).unwrap();
         let text = fs::read_to_string(&path).unwrap().replace("2,", "6,");
         fs::write(&path, text).unwrap();
         let held = file.read::<u32>();
@@ -210,8 +218,8 @@ mod tests {
         // Twice as much as there is room for; each octet of it takes two.
         let texts: Vec<String> =
             (0..1_000).map(|n| format!("{n}{}", "\"".repeat(BYTES_MAX as usize / 1_000))).collect();
-        file.write(&texts[..10]).unwrap();
-        let why = file.write(&texts).unwrap_err();
+        write(&file, &texts[..10]).unwrap();
+        let why = write(&file, &texts).unwrap_err();
         assert_eq!(why, "texts would take more than 8388608 octets");
         assert_eq!(file.read::<String>(), all(texts[..10].to_vec()), "the old file stays");
         let left_out = file.write_first(texts.iter()).unwrap();
@@ -219,8 +227,8 @@ mod tests {
         assert_eq!(file.read::<String>(), all(texts[..1_000 - left_out].to_vec()));
         // To the octet.
         let exact = "x".repeat(BYTES_MAX as usize - b"[\n\"\"\n]\n".len() - SEAL_BYTES);
-        file.write(&[&exact]).unwrap();
+        write(&file, &[&exact]).unwrap();
         assert_eq!(file.read::<String>(), all(vec![exact.clone()]));
-        assert!(file.write(&[exact + "x"]).is_err());
+        assert!(write(&file, &[exact + "x"]).is_err());
     }
 }

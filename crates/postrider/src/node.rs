@@ -142,7 +142,7 @@ impl Node {
         let received = inboxes.into_iter().zip(receivers);
         let threads = start_shards(&common, received, &metrics, events.as_ref(), acceptor)?;
         let logs = start_logs(&common, logs, distribution, &metrics, &files)?;
-        let orders = Orders::start(suspensions, effects, senders.clone(), console)?;
+        let orders = Orders::start(suspensions, effects, senders.clone(), (&files, console))?;
         let others = hanging(&keys, &orders, events.as_ref());
         let problems = Arc::new(ProblemList::start(&common, &logs, others)?);
         let reloadable = reloadable(&common, keys, problems, &metrics, &files)?;

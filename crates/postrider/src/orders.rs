@@ -1,9 +1,10 @@
-//! Orders of an operator that are written to a file before they count, and what rules of shaping have set in force,
+//! Orders of an operator that are written to a file before they are answered, and what rules of shaping have set in force,
 //! which is written as well: on a thread of their own, as the disk may hang.
 
 use crate::console::ConsoleLog;
 use crate::effects::KeptEffects;
 use crate::mutex::lock;
+use crate::state_files::StateFiles;
 use crate::suspensions::Suspensions;
 use crate::under_way::{HANGS_AFTER, UnderWay};
 use crate::world::clock::wall_now;
@@ -11,10 +12,15 @@ use crate::world::listening_socket::AcceptedSocket;
 use mta::console::{Console as _, Level};
 use mta::control::{Lift, Scope, Suspension};
 use mta::inbox::{ShardMessage, ShardSender};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
+
+/// What could not be written is written again so often.
+const KEPT_AGAIN: Duration = Duration::from_secs(10);
 
 /// What came of an order.
 pub(crate) type Told = Result<String, String>;
@@ -42,6 +48,7 @@ struct Clerk {
     shards: Vec<ShardSender<AcceptedSocket>>,
     suspended: Arc<Mutex<Arc<[Suspension]>>>,
     under_way: UnderWay,
+    files: StateFiles,
     console: Arc<ConsoleLog>,
 }
 
@@ -54,10 +61,11 @@ impl Orders {
         suspensions: Suspensions,
         effects: KeptEffects,
         shards: Vec<ShardSender<AcceptedSocket>>,
-        console: &Arc<ConsoleLog>,
+        (files, console): (&StateFiles, &Arc<ConsoleLog>),
     ) -> Result<Orders, String> {
         let failed = |error| format!("cannot start a thread: {error}");
-        let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(failed)?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
         let (orders, taken) = mpsc::unbounded_channel();
         let suspended = Arc::new(Mutex::new(suspensions.in_force(wall_now())));
         let under_way = UnderWay::default();
@@ -67,6 +75,7 @@ impl Orders {
             shards,
             suspended: Arc::clone(&suspended),
             under_way: under_way.clone(),
+            files: files.clone(),
             console: Arc::clone(console),
         };
         let run = move || runtime.block_on(clerk.run(taken));
@@ -118,6 +127,12 @@ impl Clerk {
                     drop(work);
                     let _ = answer.send(told);
                 }
+                () = tokio::time::sleep(KEPT_AGAIN), if self.suspensions.unkept().is_some() => {
+                    let work = self.under_way.begin("the disk of the first spool directory");
+                    self.suspensions.keep();
+                    self.note_kept(true);
+                    drop(work);
+                }
                 Ok(()) = effects.changed() => {
                     let work = self.under_way.begin("the disk of the first spool directory");
                     self.effects.keep(&self.console);
@@ -138,6 +153,7 @@ impl Clerk {
             }
         };
         if done.is_ok() {
+            self.note_kept(false);
             let all = self.suspensions.in_force(wall_now());
             *lock(&self.suspended) = Arc::clone(&all);
             for shard in &self.shards {
@@ -145,6 +161,16 @@ impl Clerk {
             }
         }
         told(done, &self.console)
+    }
+
+    /// Whether what is suspended is on disk is a problem or none.
+    fn note_kept(&self, is_known: bool) {
+        let shown = self.suspensions.shown();
+        match self.suspensions.unkept() {
+            None => self.files.written(Path::new(&shown)),
+            Some(_) if is_known => {}
+            Some(why) => self.files.unwritten("suspensions", Path::new(&shown), why),
+        }
     }
 }
 

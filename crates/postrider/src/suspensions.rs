@@ -21,6 +21,8 @@ const NAME_BYTES_MAX: usize = 1_024;
 pub(crate) struct Suspensions {
     file: KeptFile,
     all: Vec<Suspension>,
+    /// Why the file does not have all: a sentence.
+    unkept: Option<String>,
 }
 
 impl Suspensions {
@@ -29,11 +31,11 @@ impl Suspensions {
     pub(crate) fn open(directory: &Path, now: Wall) -> (Suspensions, Option<String>) {
         let file = KeptFile::new(directory, NAME, "what is suspended");
         let Held { entries, lost } = file.read();
-        let mut suspensions = Suspensions { file, all: entries };
+        let mut suspensions = Suspensions { file, all: entries, unkept: None };
         if let Some(why) = &lost {
             let (reason, scope) = (why.clone(), Scope::default());
             let all = Suspension { scope, reason, since: now, until: None };
-            // One that can't be written holds all the same until the next start.
+            // One for which there is no room in the file holds all the same until the next start.
             if suspensions.suspend(all.clone(), now).is_err() {
                 suspensions.all.retain(|old| old.scope != all.scope);
                 suspensions.all.push(all);
@@ -52,7 +54,20 @@ impl Suspensions {
         self.all.iter().filter(|s| s.until.is_none_or(|until| until > now)).cloned().collect()
     }
 
-    /// Suspends, or changes the reason and end of what is suspended. Says what was done.
+    /// Why what is in force is not what a restart will find: a sentence, until the file can be written.
+    pub(crate) fn unkept(&self) -> Option<&str> {
+        self.unkept.as_deref()
+    }
+
+    /// Writes what could not be written.
+    pub(crate) fn keep(&mut self) {
+        if let Ok(content) = self.file.content(&self.all) {
+            self.unkept = self.file.put(&content).err();
+        }
+    }
+
+    /// Suspends, or changes the reason and end of what is suspended. Says what was done. An order is in force though
+    /// its file can't be written: whoever stops mail that must not go out does not wait for room on a disk.
     ///
     /// # Errors
     /// A sentence; nothing has changed then.
@@ -81,7 +96,7 @@ impl Suspensions {
         let told = format!("suspended {}, {until}", new.scope);
         all.push(new);
         self.write(all)?;
-        Ok(told)
+        Ok(self.told(told))
     }
 
     /// Ends a suspension. Says what was done.
@@ -96,13 +111,21 @@ impl Suspensions {
             return Err(format!("{scope} is not suspended; `postrider status` shows what is"));
         }
         self.write(all)?;
-        Ok(format!("resumed {scope}"))
+        Ok(self.told(format!("resumed {scope}")))
     }
 
     fn write(&mut self, all: Vec<Suspension>) -> Result<(), String> {
-        self.file.write(&all)?;
+        let content = self.file.content(&all)?;
         self.all = all;
+        self.unkept = self.file.put(&content).err();
         Ok(())
+    }
+
+    fn told(&self, done: String) -> String {
+        match &self.unkept {
+            None => done,
+            Some(why) => format!("{done}; it is not kept over a restart yet: {why}"),
+        }
     }
 }
 
@@ -162,6 +185,35 @@ mod tests {
                 again.resume(&Scope::default(), Wall(30)).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn what_can_not_be_written_is_in_force_and_is_written_later() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut all = opened(directory.path());
+        let kept = Scope { domain: Some("kept.test".to_owned()), ..Scope::default() };
+        all.suspend(suspension(kept.clone(), None), Wall(10)).unwrap();
+        // Nothing new can be made in its place.
+        let fresh = directory.path().join("suspensions.json.new");
+        std::fs::create_dir(&fresh).unwrap();
+        let unkept = "; it is not kept over a restart yet: cannot write ";
+        let new = Scope { domain: Some("new.test".to_owned()), ..Scope::default() };
+        let told = all.suspend(suspension(new.clone(), None), Wall(20)).unwrap();
+        assert!(told.starts_with("suspended the domain new.test, until"), "{told}");
+        assert!(told.contains(unkept) && told.contains(NAME), "{told}");
+        let told = all.resume(&kept, Wall(20)).unwrap();
+        assert!(told.starts_with("resumed the domain kept.test; it is not kept"), "{told}");
+        let names = |all: &Suspensions| {
+            all.in_force(Wall(20)).iter().map(|one| one.scope.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&all), [new.clone()]);
+        assert_eq!(names(&opened(directory.path())), [kept], "the file is as it was");
+        all.keep();
+        assert!(all.unkept().is_some());
+        std::fs::remove_dir(&fresh).unwrap();
+        all.keep();
+        assert_eq!(all.unkept(), None);
+        assert_eq!(names(&opened(directory.path())), [new]);
     }
 
     #[test]

@@ -4,8 +4,9 @@ use crate::admin::{AdminParts, AdminServer, Health, Numbers};
 use crate::commands::load;
 use crate::console::{ConsoleLog, LISTENERS};
 use crate::control_socket::ControlSocket;
+use crate::limited_work::awaited;
 use crate::mutex::lock;
-use crate::node::{Node, within};
+use crate::node::Node;
 use crate::orders::{Order, told};
 use crate::problems::sentence;
 use crate::reload::Reloads;
@@ -194,7 +195,7 @@ async fn serve(
     console.line(Level::Info, "stop", format_args!("stopping: transactions may finish"));
     node.stop(console).await;
     // The socket is a file, too.
-    let _ = within(ADMIN_MAX, move || drop(admin)).await;
+    let _ = awaited(ADMIN_MAX, move || drop(admin)).await;
     console.line(Level::Info, "stop", format_args!("stopped"));
     ended
 }
