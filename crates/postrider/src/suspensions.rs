@@ -206,7 +206,7 @@ mod tests {
         let names = |all: &Suspensions| {
             all.in_force(Wall(20)).iter().map(|one| one.scope.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(names(&all), [new.clone()]);
+        assert_eq!(names(&all), std::slice::from_ref(&new));
         assert_eq!(names(&opened(directory.path())), [kept], "the file is as it was");
         all.keep();
         assert!(all.unkept().is_some());

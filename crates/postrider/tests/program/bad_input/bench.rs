@@ -65,13 +65,18 @@ const EXPECTED: [&str; 2] =
 /// text ends, which is all the same.
 const ACCESS: &str = "\
 [[access]]\ntable = \"access\"\nby = \"recipient\"\nlisteners = [\"access\"]\n\
+[[access]]\ntable = \"patterns\"\nby = \"recipient\"\nlisteners = [\"access\"]\n\
+[[table]]\nname = \"patterns\"\nregexp = { path = \"patterns\" }\n\
 [[table]]\nname = \"access\"\n[table.inline]\n\
-\"filter@far.test\" = \"FILTER smtp:[127.0.0.1]\"\n\
-\"empty@far.test\" = \"\"\n\
-\"redirect@far.test\" = \"REDIRECT nobody\"\n\
-\"code@far.test\" = \"600 5.7.1 no\"\n\
-\"lines@far.test\" = \"REJECT 5.7.1 no\\r\\n250 2.1.5 yes\"\n\
-\"field@far.test\" = \"PREPEND no field\"\n";
+\"lines@far.test\" = \"REJECT 5.7.1 no\\r\\n250 2.1.5 yes\"\n";
+
+/// What is no action only with a part of the key in it: the server would not start with others.
+const PATTERNS: &str = "\
+/^(filter)@/ $1 smtp:[127.0.0.1]\n\
+/^empty(x?)@/ $1\n\
+/^redirect@(far)/ REDIRECT $1\n\
+/^code(x?)@/ ${1}600 5.7.1 no\n\
+/^field(x?)@/ PREPEND no field$1\n";
 
 /// Aliases of `alias.test`, and the files that they name.
 fn aliases(files: &Files) -> String {
@@ -152,6 +157,7 @@ impl Bench {
         );
         files.write("secret", "a secret\n");
         text.push_str("[srs]\ndomain = \"srs.test\"\nsecret_file = \"secret\"\n");
+        files.write("patterns", PATTERNS);
         text.push_str(ACCESS);
         text.push_str(&aliases(&files));
         let text = text.replace("<LISTS>", &files.path("lists").display().to_string());
