@@ -86,6 +86,53 @@ impl Document {
         self.places.get(path).map(|span| self.place_of(span.start).0)
     }
 
+    /// The keys that the file sets in the table at `at` and in tables below it, in their order, each with its path and
+    /// its value as it is written.
+    pub(super) fn keys_below(&self, at: &str) -> Vec<(&str, String)> {
+        let mut keys: Vec<(&String, &Range<usize>)> = self
+            .below(at)
+            // Entries of a list are part of its value.
+            .filter(|(path, _)| !path.ends_with(']') && !self.has_keys(path))
+            .collect();
+        keys.sort_by_key(|(_, span)| span.start);
+        keys.into_iter().map(|(path, span)| (path.as_str(), self.written(path, span))).collect()
+    }
+
+    /// What stands in the table at `at`.
+    fn below(&self, at: &str) -> impl Iterator<Item = (&String, &Range<usize>)> {
+        let prefix = format!("{at}.");
+        let from = self.places.range(prefix.clone()..);
+        from.take_while(move |(path, _)| path.starts_with(&prefix))
+    }
+
+    /// Whether the value at `path` is a table with keys, or a list of such.
+    fn has_keys(&self, path: &str) -> bool {
+        self.below(path).next().is_some() || self.below(&format!("{path}[0]")).next().is_some()
+    }
+
+    /// The value at `path` in one line, as it is written but for the quotes of a text.
+    fn written(&self, path: &str, span: &Range<usize>) -> String {
+        let entries: Vec<String> = (0..)
+            .map_while(|index| self.places.get(&format!("{path}[{index}]")))
+            .map(|span| self.slice(span))
+            .collect();
+        let text = self.slice(span);
+        let is_key = path.rsplit('.').next() == Some(text.as_str());
+        match entries.is_empty() {
+            false => entries.join(", "),
+            // The place of a table is its key.
+            true if is_key => "{}".to_owned(),
+            true => text,
+        }
+    }
+
+    fn slice(&self, span: &Range<usize>) -> String {
+        let text = self.text.get(span.clone()).unwrap_or_default();
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let inner = line.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        inner.filter(|inner| !inner.contains('"')).map(str::to_owned).unwrap_or(line)
+    }
+
     /// The line of a byte offset, from 1, and where it starts.
     fn place_of(&self, offset: usize) -> (u32, usize) {
         let before = self.line_ends.partition_point(|end| *end < offset);

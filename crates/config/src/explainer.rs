@@ -3,6 +3,8 @@
 use super::document::Document;
 use ipnet::IpNet;
 use serde::{Serialize, Serializer};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Who decided.
@@ -58,6 +60,8 @@ pub struct Explainer<'a> {
     pub(super) steps: Vec<Step>,
     /// What the recipient's entry has.
     pub(super) values: Option<&'a [NamedValues]>,
+    /// The keys of the file, by their paths, that steps show.
+    shown: RefCell<BTreeSet<String>>,
 }
 
 /// A name and the values that an entry has by it.
@@ -75,7 +79,8 @@ pub fn values_in<'v>(known: Option<&'v [NamedValues]>) -> impl Fn(&str) -> &'v [
 impl<'a> Explainer<'a> {
     /// For a configuration that was read from this document.
     pub(super) fn new(document: &'a Document) -> Explainer<'a> {
-        Explainer { document, section: String::new(), steps: Vec::new(), values: None }
+        let (steps, shown) = (Vec::new(), RefCell::default());
+        Explainer { document, section: String::new(), steps, values: None, shown }
     }
 
     /// A key of the owner's section, what it comes to, and the line that sets it.
@@ -121,11 +126,34 @@ impl<'a> Explainer<'a> {
         self.step(key, value, origin);
     }
 
-    /// `postrider.toml:17`, or that the key is not in the file.
+    /// `postrider.toml:17`, or that the key is not in the file. A step shows that key.
     pub(super) fn origin(&self, path: &str) -> Origin {
         match self.document.line(path) {
-            Some(line) => Origin::Line(format!("{}:{line}", self.document.file())),
+            Some(line) => {
+                self.shown.borrow_mut().insert(path.to_owned());
+                Origin::Line(format!("{}:{line}", self.document.file()))
+            }
             None => Origin::Default,
+        }
+    }
+
+    /// The keys that the file sets in the owner's section, and that no step shows yet.
+    pub(super) fn other_keys(&mut self) {
+        for (path, value) in self.document.keys_below(&self.section) {
+            if !self.is_shown(path) {
+                let key = path.strip_prefix(&*self.section).unwrap_or(path);
+                self.step(key.trim_start_matches('.'), value, self.origin(path));
+            }
+        }
+    }
+
+    /// Whether a step shows this key, or an entry of its list.
+    fn is_shown(&self, path: &str) -> bool {
+        let shown = self.shown.borrow();
+        shown.contains(path) || {
+            let entries = format!("{path}[");
+            let mut from = shown.range(entries.clone()..);
+            from.next().is_some_and(|other| other.starts_with(&entries))
         }
     }
 }

@@ -227,6 +227,7 @@ impl Telling<'_> {
         self.explainer.section = at;
         self.networks(listener);
         self.rules(listener, is_stranger && !listener.needs_login());
+        self.explainer.other_keys();
     }
 
     /// What messages must pass at a listener.
@@ -357,6 +358,9 @@ impl Telling<'_> {
         self.shaping(before, route, recipient, request);
         self.retry(&at, &route.retry);
         self.reports(&at, route);
+        self.explainer.other_keys();
+        self.explainer.section = at;
+        self.explainer.other_keys();
         ready
     }
 

@@ -9,5 +9,6 @@ mod bad_logins;
 mod bad_signing;
 mod bad_warmup;
 mod bad_x400;
+mod explained;
 mod good;
 mod listener_keys;

@@ -1,0 +1,225 @@
+//! `explain` shows every key that the file sets at the listener and in the route, with its line. The keys are those of
+//! the schema: one that is new is asked for here.
+
+use channels::schema;
+use config::{ExplainRequest, InTables, Step};
+use mail::Mailbox;
+use serde_json::Value;
+
+/// What the sections refer to.
+const AROUND: &str = r#"
+[[certificate]]
+names = ["mx.example.org"]
+chain = "/c.pem"
+key = "/k.pem"
+[[table]]
+name = "t"
+inline = { a = "b" }
+[[source]]
+name = "s"
+address = "192.0.2.1"
+[[pool]]
+name = "p"
+sources = [{ name = "s" }]
+[srs]
+domain = "srs.example.org"
+secret_file = "/srs"
+[x400]
+mta = "relay"
+domain = "/PRMD=Example/ADMD= /C=GB/"
+gateway = { address = "/O=gw/PRMD=Example/ADMD= /C=GB/", domain = "gw.example.org" }
+[[x400.peer]]
+name = "hub"
+hosts = ["192.0.2.7"]
+their_name = "hub"
+their_password = "x"
+"#;
+
+const LISTENER: &str = "[[listener]]\naddress = \"127.0.0.1:25\"\n";
+const ROUTE: &str = "[[route]]\ndiscard = {}\n";
+
+/// Values of keys that have no default, or one that does not do beside others: definition, key, value.
+const VALUES: &[(&str, &str, &str)] = &[
+    ("ListenerText", "add_missing_fields", "true"),
+    ("ListenerText", "address", "\"127.0.0.1:2525\""),
+    ("ListenerText", "authors", "\"any\""),
+    ("ListenerText", "bare_newline", "\"reject\""),
+    (
+        "ListenerText",
+        "checks",
+        "{ arc = \"mark\", temporary = \"defer\", dnsbl = [\"bl.example\"] }",
+    ),
+    ("ListenerText", "client_certificates", "{ authorities = \"/ca.pem\" }"),
+    ("ListenerText", "exempt_from_limits", "[\"192.0.2.0/24\"]"),
+    ("ListenerText", "logins", "{ table = \"t\" }"),
+    ("ListenerText", "milters", "[{ address = \"127.0.0.1:11332\", content_timeout = \"1m\" }]"),
+    ("ListenerText", "name", "\"in\""),
+    ("ListenerText", "origin", "\"example.org\""),
+    ("ListenerText", "remove_bcc", "true"),
+    ("ListenerText", "seal", "{ domain = \"a.test\", selector = \"s\", key = \"/k\" }"),
+    ("ListenerText", "senders", "{ table = \"t\" }"),
+    ("ListenerText", "tls", "\"starttls\""),
+    ("RouteText", "aliases", "{ table = \"t\" }"),
+    ("RouteText", "domains", "[\"b.test\", \"a.test\"]"),
+    ("RouteText", "include", "[\"/lists\"]"),
+    ("RouteText", "name", "\"out\""),
+    ("RouteText", "or_addresses", "[\"/O=Beta/PRMD=TestB/ADMD= /C=GB/\"]"),
+    ("RouteText", "pool", "\"p\""),
+    ("RouteText", "recipients", "{ table = \"t\" }"),
+    ("RouteText", "reports", "{ to = \"nobody\", returns = \"headers\" }"),
+    ("RouteText", "retry", "{ first = \"1m\", factor = 3.0 }"),
+    ("RouteText", "srs", "true"),
+    ("SmtpText", "hosts", "[\"192.0.2.1\"]"),
+    ("SmtpText", "login", "{ user = \"jo\", password_file = \"/p\" }"),
+    ("SmtpText", "tls", "\"required\""),
+    ("LmtpText", "hosts", "[\"192.0.2.1\"]"),
+    ("MaildirText", "group", "\"mail\""),
+    ("MaildirText", "path", "\"/m/{domain}/{local}\""),
+    ("MaildirText", "quota", "\"1GiB\""),
+    ("MaildirText", "quota_grace", "\"1d\""),
+    ("MaildirText", "user", "\"mail\""),
+    ("X400RouteText", "peer", "\"hub\""),
+];
+
+/// The keys of a definition but for some, each with a value.
+fn keys(definition: &str, but: &[&str]) -> Vec<(String, String)> {
+    let properties = schema().json()["$defs"][definition]["properties"].as_object().unwrap();
+    let value = |key: &str, property: &Value| {
+        let mut known = VALUES.iter().filter(|(of, named, _)| *of == definition && *named == key);
+        if let Some((_, _, value)) = known.next() {
+            return (*value).to_owned();
+        }
+        let default = &property["default"];
+        assert!(!default.is_null(), "{definition}: which value has `{key}`? A line in VALUES");
+        match default.as_array().is_some_and(Vec::is_empty) {
+            true => "[\"192.0.2.0/24\"]".to_owned(),
+            false => default.to_string(),
+        }
+    };
+    let known = properties.iter().filter(|(key, _)| !but.contains(&key.as_str()));
+    known.map(|(key, property)| (key.clone(), value(key, property))).collect()
+}
+
+/// Each key on a line of its own behind what is there already; returns the lines with their keys.
+fn write(text: &mut String, keys: &[(String, String)]) -> Vec<(usize, String)> {
+    let mut lines = Vec::new();
+    for (key, value) in keys {
+        lines.push((text.lines().count() + 1, key.clone()));
+        text.push_str(&format!("{key} = {value}\n"));
+    }
+    lines
+}
+
+fn explained(text: &str, recipient: &str) -> Vec<Step> {
+    let config = schema().parse(text, "f.toml").unwrap_or_else(|all| panic!("{text}\n{all}"));
+    let recipient = Mailbox::parse_any(recipient).unwrap();
+    let request = ExplainRequest {
+        recipient: &recipient,
+        sender: None,
+        listener: Some(&config.listeners[0].name),
+        client: None,
+        mx: None,
+        tls: &[],
+        in_tables: InTables::default(),
+    };
+    config.explain(&request).unwrap().steps
+}
+
+fn check(text: &str, recipient: &str, lines: &[(usize, String)]) {
+    let steps = explained(text, recipient);
+    for (line, key) in lines {
+        let place = format!("f.toml:{line}");
+        let is_shown = steps.iter().any(|step| step.decided_by.to_string() == place);
+        assert!(is_shown, "`{key}` on line {line} is not shown:\n{text}\n{steps:#?}");
+    }
+}
+
+#[test]
+fn every_key_of_a_listener_is_shown_with_its_line() {
+    // What a listener with this kind must not have.
+    let never = |kind: &str, key: &str| match kind {
+        "submission" => matches!(key, "relay_from" | "checks" | "seal"),
+        "p1" => matches!(key, "tls" | "client_certificates"),
+        _ => false,
+    };
+    for (kind, at_least) in [("smtp", 50), ("submission", 55), ("p1", 15)] {
+        let is_its = |key: &str, value: &str| {
+            let text = format!("{LISTENER}kind = \"{kind}\"\n{key} = {value}\n{ROUTE}{AROUND}");
+            let found = schema().parse(&text, "f.toml").err();
+            let strange = format!("`{key}` where kind = \"{kind}\"");
+            !found.is_some_and(|all| all.problems().iter().any(|one| one.message == strange))
+        };
+        let mut keys = keys("ListenerText", &[]);
+        keys.retain(|(key, value)| key == "address" || key == "kind" || is_its(key, value));
+        keys.retain(|(key, _)| !never(kind, key));
+        for (key, value) in &mut keys {
+            match key.as_str() {
+                "kind" => *value = format!("\"{kind}\""),
+                "t_selectors" => *value = "[\"x400\"]".to_owned(),
+                _ => {}
+            }
+        }
+        let mut text = "[[listener]]\n".to_owned();
+        let lines = write(&mut text, &keys);
+        assert!(lines.len() >= at_least, "{kind}: {}", lines.len());
+        text.push_str(&format!("{ROUTE}{AROUND}"));
+        check(&text, "jo@a.test", &lines);
+    }
+}
+
+#[test]
+fn every_key_of_a_route_is_shown_with_its_line() {
+    let jo = "jo@a.test";
+    for (channel, definition, recipient) in [
+        ("smtp", "SmtpText", jo),
+        ("lmtp", "LmtpText", jo),
+        ("mx", "MxText", jo),
+        ("maildir", "MaildirText", jo),
+        ("discard", "DiscardText", jo),
+        ("x400", "X400RouteText", "/S=a/O=Beta/PRMD=TestB/ADMD= /C=GB/"),
+    ] {
+        let is_local = matches!(channel, "maildir" | "discard");
+        let channels = ["smtp", "lmtp", "mx", "maildir", "discard", "x400"];
+        let mut keys_of_route = keys("RouteText", &channels);
+        keys_of_route.retain(|(key, _)| match key.as_str() {
+            // Only where mail leaves this server.
+            "srs" | "pool" => !is_local,
+            "or_addresses" => matches!(channel, "discard" | "x400"),
+            _ => true,
+        });
+        let mut text = format!("{LISTENER}[[route]]\n");
+        let mut lines = write(&mut text, &keys_of_route);
+        text.push_str(&format!("[route.{channel}]\n"));
+        lines.extend(write(&mut text, &keys(definition, &[])));
+        text.push_str(AROUND);
+        check(&text, recipient, &lines);
+    }
+}
+
+#[test]
+fn keys_on_one_line_are_shown_each_with_what_is_written() {
+    let set = "hosts = [\"192.0.2.1\"], pipelining = false, chunking = false, eight_bit = \"fail\", \
+               adaptive = true, idle_timeout = \"1s\", final_timeout = \"1m\", port = 2525";
+    let text = format!(
+        "{LISTENER}checks = {{ spf = \"mark\", temporary = \"defer\" }}\n[[route]]\ndomains = [\"a.test\"]\nretry = {{ first = \"2m\", jitter = 0.2 }}\nsmtp = {{ {set} }}\n"
+    );
+    let steps = explained(&text, "jo@a.test");
+    for (what, value, line) in [
+        ("pipelining", "false", 7),
+        ("chunking", "false", 7),
+        ("eight_bit", "fail", 7),
+        ("adaptive", "true", 7),
+        ("idle_timeout", "1s", 7),
+        ("final_timeout", "1m", 7),
+        ("port", "2525", 7),
+        ("retry.jitter", "0.2", 6),
+        ("checks.temporary", "defer", 3),
+    ] {
+        let place = format!("f.toml:{line}");
+        let found: Vec<&Step> = steps.iter().filter(|step| step.what == what).collect();
+        let [step] = found.as_slice() else { panic!("{what}: {steps:#?}") };
+        assert_eq!((&*step.value, step.decided_by.to_string()), (value, place), "{what}");
+    }
+    let once = steps.iter().filter(|step| step.what == "hosts").count();
+    assert_eq!(once, 1, "what is shown already is not shown again");
+}
