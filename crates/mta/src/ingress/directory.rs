@@ -1,8 +1,10 @@
 //! What tables say of a recipient: whether there is one of this name (`recipients`), and who stands
 //! for it (`aliases`).
 
+mod together;
+
 use super::limits::Debt;
-use super::members::{LIST, Written, members, members_of};
+use super::members::{LIST, Written, is_list, members, members_of};
 use super::refusals;
 use super::stage::{Resolved, Substitute};
 use crate::answer::{Answer, Decision};
@@ -24,6 +26,7 @@ use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use together::without_tag;
 
 /// Addresses and files that one recipient may stand for, those in between counted: 451 4.3.5 beyond it.
 const MEMBERS_MAX: usize = 20_000;
@@ -169,24 +172,16 @@ impl<W: World> Directory<W> {
 
     /// Whom an alias stands for, and whom those stand for.
     async fn expand(self, recipient: Recipient, found: FoundAddress) -> Result<Resolved, Refusal> {
-        let of = recipient.mailbox.clone();
-        let key = (self.route.index, of.clone());
-        let now = self.world.time().now();
-        let known = self.active.expansions.get(&key, &found.entry, now);
-        let members = match known {
-            Some(known) => known,
+        let (of, found) = without_tag(recipient.mailbox.clone(), found);
+        let (key, now) = ((self.route.index, of), self.world.time().now());
+        let members = match self.active.expansions.get(&key, &found.entry, now) {
+            Some(known) => known?,
             None => {
                 self.may_cost()?;
-                let (entry, mut expansion) = (Arc::clone(&found.entry), Expansion::default());
-                expansion.has_owners = true;
-                self.open(&mut expansion, &self.route, of, found, None, 1).await?;
-                self.walk(&mut expansion, &recipient.mailbox).await?;
-                // Who has a place must not wait for another.
-                expansion.place = None;
-                let owners = self.owners(&expansion.members).await?;
-                let members: Rc<[Expanded]> = expansion.into_members(&owners);
-                self.active.expansions.keep(key, entry, &members, now);
-                members
+                match is_list(&found.entry) {
+                    true => self.members_together(key, found).await?,
+                    false => self.members_of_alias(key, found).await?,
+                }
             }
         };
         match substitutes(&members, &recipient) {
@@ -240,6 +235,7 @@ impl<W: World> Directory<W> {
         owner: Option<Rc<ListOwner>>,
         depth: u16,
     ) -> Result<(), Refusal> {
+        let (of, found) = without_tag(of, found);
         let mut own = None;
         if let Some(table) = route.aliases.as_ref().filter(|_| expansion.has_owners) {
             let found = tables::find_owner(&self.tables, table, &of, found.by).get().await;

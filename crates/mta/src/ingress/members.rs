@@ -41,6 +41,15 @@ pub(super) fn members_of(entry: &Entry, is_built: bool) -> Vec<Written<'_>> {
     }
 }
 
+/// More members make an alias a list.
+const LIST_MIN: usize = 50;
+
+/// Returns true if an entry stands for a list, by a file or by many members, and none of it came from the key.
+pub(super) fn is_list(entry: &Entry) -> bool {
+    entry.filled.is_empty()
+        && (entry.text.contains(LIST) || members(&entry.text).nth(LIST_MIN).is_some())
+}
+
 /// The addresses and domains that an entry has, those of which each may be a whole domain (`@example.org`,
 /// `example.org`). `is_built`: as for [`members_of`]. What came from the key is no domain unless the operator's
 /// `@` stands before it: whoever may choose a name would choose what is all his.

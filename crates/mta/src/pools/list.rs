@@ -92,12 +92,14 @@ pub const POOLS: &[Pool] = &[
         id: PoolId::Expansions,
         name: "expansion of lists with more than 500 members",
         amount: "8 at once, 500 members in one go",
-        share: "a quarter for an IPv4 /24 or IPv6 /48, in which networks take turns; a quarter is for clients that may \
-                relay; others go first between two goes; members count in `recipients_per_minute` of the network",
-        beyond: "waits in line; what was expanded is remembered for 5 s and needs no place; who owes too much has \
-                 nothing expanded (450 4.7.1)",
+        share: "lists take turns, whoever names them; of other aliases a quarter for an IPv4 /24 or IPv6 /48, in which \
+                networks take turns; a quarter is for clients that may relay; others go first between two goes; members \
+                count in `recipients_per_minute` of the network",
+        beyond: "waits in line; a list is expanded once for all who wait for it, is remembered for 5 s and needs no \
+                 place then; who owes too much has nothing expanded (450 4.7.1)",
         next_step: "look who writes to the list, and who may (`[[access]]`)",
-        test: "`way` `pools::expansion_of_large_lists…`, `pools::who_owes_for_the_members_of_lists…`",
+        test: "`way` `pools::expansion_of_large_lists…`, `pools::a_list_that_a_hundred_networks…`, \
+               `pools::who_owes_for_the_members_of_lists…`",
     },
     Pool {
         id: PoolId::Queue,

@@ -1,13 +1,15 @@
-//! Large lists that were expanded a moment ago: whoever names one again and again costs that once.
+//! Large lists that were expanded a moment ago, or are at this moment: however many name one, and however often, it is
+//! expanded once.
 
 use crate::meta::Owner;
 use lookup::Entry;
-use mail::{Mailbox, Mono};
+use mail::{Mailbox, Mono, Refusal};
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// As long as a file of a list may be out of date (`docs/aliases.md`).
 const LASTS: Duration = Duration::from_secs(5);
@@ -22,42 +24,84 @@ pub(crate) type Expanded = (Mailbox, Option<Arc<Owner>>);
 /// The route whose `aliases` have the list, and its address.
 type Key = (usize, Mailbox);
 
+/// The members of a list, or why it is refused.
+pub(crate) type Outcome = Result<Rc<[Expanded]>, Refusal>;
+
+/// What comes of a list that is being expanded.
+pub(crate) type Awaited = watch::Receiver<Option<Outcome>>;
+
 /// The lists of one shard, while the configuration stays.
 #[derive(Debug, Default)]
-pub(crate) struct Expansions(RefCell<VecDeque<Known>>);
+pub(crate) struct Expansions {
+    known: RefCell<VecDeque<Known>>,
+    /// Those that are being expanded, with what their tables say of them.
+    under_way: RefCell<BTreeMap<Key, (Arc<Entry>, Awaited)>>,
+}
 
 #[derive(Debug)]
 struct Known {
     key: Key,
     /// What the table says of the list.
     entry: Arc<Entry>,
-    members: Rc<[Expanded]>,
+    outcome: Outcome,
     until: Mono,
 }
 
 impl Expansions {
-    /// The members of a list of which its table still says the same.
-    pub(crate) fn get(&self, key: &Key, entry: &Entry, now: Mono) -> Option<Rc<[Expanded]>> {
-        let known = self.0.borrow();
+    /// What came of a list of which its table still says the same.
+    pub(crate) fn get(&self, key: &Key, entry: &Entry, now: Mono) -> Option<Outcome> {
+        let known = self.known.borrow();
         let known = known.iter().find(|known| known.key == *key)?;
         let is_same = known.until > now && *known.entry == *entry;
-        is_same.then(|| Rc::clone(&known.members))
+        is_same.then(|| known.outcome.clone())
     }
 
     /// Remembers a list, if it is large.
     pub(crate) fn keep(&self, key: Key, entry: Arc<Entry>, members: &Rc<[Expanded]>, now: Mono) {
-        if !(MEMBERS_MIN..=MEMBERS_MAX).contains(&members.len()) {
-            return;
+        if (MEMBERS_MIN..=MEMBERS_MAX).contains(&members.len()) {
+            self.remember(key, entry, Ok(Rc::clone(members)), now);
         }
-        let mut all = self.0.borrow_mut();
+    }
+
+    /// Remembers that a list can't be had as it is.
+    pub(crate) fn keep_refused(&self, key: Key, entry: Arc<Entry>, refusal: Refusal, now: Mono) {
+        self.remember(key, entry, Err(refusal), now);
+    }
+
+    fn remember(&self, key: Key, entry: Arc<Entry>, outcome: Outcome, now: Mono) {
+        let size = |outcome: &Outcome| outcome.as_ref().map_or(1, |members| members.len());
+        let mut all = self.known.borrow_mut();
         all.retain(|known| known.key != key && known.until > now);
-        let mut count: usize = all.iter().map(|known| known.members.len()).sum();
-        while count + members.len() > MEMBERS_MAX
+        let mut count: usize = all.iter().map(|known| size(&known.outcome)).sum();
+        while count + size(&outcome) > MEMBERS_MAX
             && let Some(oldest) = all.pop_front()
         {
-            count -= oldest.members.len();
+            count -= size(&oldest.outcome);
         }
-        all.push_back(Known { key, entry, members: Rc::clone(members), until: now + LASTS });
+        all.push_back(Known { key, entry, outcome, until: now + LASTS });
+    }
+
+    /// What comes of a list that is being expanded as its table has it now.
+    pub(crate) fn under_way(&self, key: &Key, entry: &Entry) -> Option<Awaited> {
+        let all = self.under_way.borrow();
+        let (of, awaited) = all.get(key)?;
+        (**of == *entry).then(|| awaited.clone())
+    }
+
+    /// A list is being expanded from now on, until [`Expansions::end`].
+    pub(crate) fn begin(&self, key: &Key, entry: &Arc<Entry>) -> watch::Sender<Option<Outcome>> {
+        let (sender, awaited) = watch::channel(None);
+        self.under_way.borrow_mut().insert(key.clone(), (Arc::clone(entry), awaited));
+        sender
+    }
+
+    /// It has been expanded.
+    pub(crate) fn end(&self, key: &Key, entry: &Arc<Entry>) {
+        let mut all = self.under_way.borrow_mut();
+        // Its table may say another thing by now, and that is expanded then.
+        if all.get(key).is_some_and(|(of, _)| Arc::ptr_eq(of, entry)) {
+            all.remove(key);
+        }
     }
 }
 
@@ -79,7 +123,9 @@ mod tests {
         let known = Expansions::default();
         let (entry, other) = (Arc::new(Entry::text("a")), Arc::new(Entry::text("b")));
         let keep = |name, count, now| known.keep(key(name), Arc::clone(&entry), &list(count), now);
-        let len = |name, entry: &Entry, now| known.get(&key(name), entry, now).map(|m| m.len());
+        let len = |name, entry: &Entry, now| {
+            known.get(&key(name), entry, now).map(|outcome| outcome.expect("members").len())
+        };
         keep("small@x.test", MEMBERS_MIN - 1, Mono(1));
         assert_eq!(len("small@x.test", &entry, Mono(1)), None);
         keep("all@x.test", MEMBERS_MIN, Mono(1));
@@ -98,5 +144,28 @@ mod tests {
             (None, None)
         );
         assert_eq!(len("three@x.test", &entry, Mono(3)), Some(MEMBERS_MAX / 2 + 1));
+        let refusal = Refusal::transient((3, 5), "No");
+        known.keep_refused(key("bad@x.test"), Arc::clone(&entry), refusal.clone(), Mono(3));
+        assert_eq!(known.get(&key("bad@x.test"), &entry, Mono(3)), Some(Err(refusal)));
+    }
+
+    #[test]
+    fn lists_are_expanded_once_as_their_tables_have_them() {
+        let lists = Expansions::default();
+        let (list, entry, other) =
+            (key("all@x.test"), Arc::new(Entry::text("a")), Arc::new(Entry::text("b")));
+        assert!(lists.under_way(&list, &entry).is_none());
+        let begun = lists.begin(&list, &entry);
+        let awaited = lists.under_way(&list, &entry).expect("it is under way");
+        assert!(lists.under_way(&list, &other).is_none());
+        let next = lists.begin(&list, &other);
+        lists.end(&list, &entry);
+        begun.send(Some(Ok(super::tests::list(3)))).expect("somebody waits");
+        let outcome = awaited.borrow().clone();
+        assert_eq!(outcome.expect("it is over").expect("members").len(), 3);
+        assert!(lists.under_way(&list, &other).is_some(), "the other is under way still");
+        lists.end(&list, &other);
+        assert!(lists.under_way(&list, &other).is_none() && lists.under_way.borrow().is_empty());
+        drop(next);
     }
 }

@@ -1,0 +1,94 @@
+//! Lists that many name at once: each is expanded for all of them.
+
+use super::super::members::is_list;
+use super::super::refusals;
+use super::{Directory, Expansion, Turns};
+use crate::line::{self, Who};
+use crate::routing::expansions::{Expanded, Outcome};
+use crate::seams::{Spawn as _, Tables as _, Time as _, World};
+use crate::tables::{FoundAddress, FoundBy, split_tag};
+use lookup::Asker;
+use mail::Mailbox;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+impl<W: World> Directory<W> {
+    /// The members of a list, which is expanded for all who name it meanwhile, even if whoever was first goes: those who
+    /// wait begin nothing anew.
+    pub(super) async fn members_together(
+        self,
+        key: (usize, Mailbox),
+        found: FoundAddress,
+    ) -> Outcome {
+        let active = Rc::clone(&self.active);
+        let mut awaited = match active.expansions.under_way(&key, &found.entry) {
+            Some(awaited) => awaited,
+            None => {
+                let begun = active.expansions.begin(&key, &found.entry);
+                let (awaited, spawn) = (begun.subscribe(), self.world.spawn().clone());
+                spawn.spawn(Box::pin(self.for_all(key, found, begun)));
+                awaited
+            }
+        };
+        let outcome = awaited.wait_for(Option::is_some).await;
+        // Only the end of the shard ends it before.
+        outcome.ok().and_then(|outcome| outcome.clone()).unwrap_or(Err(refusals::STOPPING))
+    }
+
+    /// Expands a list in a turn of its own, and remembers what came of it.
+    async fn for_all(
+        self,
+        key: (usize, Mailbox),
+        found: FoundAddress,
+        begun: watch::Sender<Option<Outcome>>,
+    ) {
+        let who = Who::new(0, 0).of(line::Owner::named("list", key.1.as_str()));
+        let turns = Turns { who, asker: Asker::Ours, ..self.turns.clone() };
+        let tables = self.world.tables().asked_for(turns.asker);
+        let list = Directory { turns, tables, debt: None, ..self };
+        let (entry, now) = (Arc::clone(&found.entry), list.world.time().now());
+        let outcome = list.members_of_alias(key.clone(), found).await;
+        let expansions = &list.active.expansions;
+        if let Err(refusal) = &outcome
+            && *refusal == refusals::BAD_ALIAS
+        {
+            expansions.keep_refused(key.clone(), Arc::clone(&entry), refusal.clone(), now);
+        }
+        expansions.end(&key, &entry);
+        // Perhaps nobody waits any more.
+        let _ = begun.send(Some(outcome));
+    }
+
+    /// The members of an alias, remembered if they are many.
+    pub(super) async fn members_of_alias(
+        &self,
+        key: (usize, Mailbox),
+        found: FoundAddress,
+    ) -> Outcome {
+        let (of, now) = (key.1.clone(), self.world.time().now());
+        let (entry, mut expansion) = (Arc::clone(&found.entry), Expansion::default());
+        expansion.has_owners = true;
+        self.open(&mut expansion, &self.route, of.clone(), found, None, 1).await?;
+        self.walk(&mut expansion, &of).await?;
+        // Who has a place must not wait for another.
+        expansion.place = None;
+        let owners = self.owners(&expansion.members).await?;
+        let members: Rc<[Expanded]> = expansion.into_members(&owners);
+        self.active.expansions.keep(key, entry, &members, now);
+        Ok(members)
+    }
+}
+
+/// The address by which a list is expanded, and what its table says of it. A tag that a list was found without ends there:
+/// a list that is named by a thousand tags is one.
+pub(super) fn without_tag(of: Mailbox, found: FoundAddress) -> (Mailbox, FoundAddress) {
+    if found.by != FoundBy::WithoutTag || !is_list(&found.entry) {
+        return (of, found);
+    }
+    let user = split_tag(of.local()).map_or(of.local(), |(user, _)| user);
+    match Mailbox::parse(&format!("{user}@{}", of.domain_str()), true) {
+        Ok(untagged) => (untagged, FoundAddress { by: FoundBy::Address, ..found }),
+        Err(_) => (of, found),
+    }
+}
