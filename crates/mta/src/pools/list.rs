@@ -227,7 +227,7 @@ pub const POOLS: &[Pool] = &[
         beyond: "the oldest goes that is only remembered; else the rule has no effect, which is told once an \
                  hour",
         next_step: "see them (`postrider shaping list`), and end those that are not needed",
-        test: "`mta` `shaping::book::tests`",
+        test: "`mta` `shaping::book::tests`; `way` `outbound_pools::effects…`",
     },
 ];
 

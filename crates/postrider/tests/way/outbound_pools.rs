@@ -159,3 +159,19 @@ fn a_hundred_next_hops_that_read_nothing_leave_memory_for_what_others_have_read_
         assert!(node.metrics.messages_read_back.get() >= 100);
     });
 }
+
+#[test]
+fn effects_that_a_hundred_zones_bring_about_keep_no_other_domain_waiting() {
+    play(|| async {
+        let rule = "[[default.rule]]\nname = \"slow\"\nmatch = \"slow down\"\naction = \"suspend\"\nlasts = \"1h\"\n";
+        let text = format!("shaping = ['''{rule}''']\n{}", config(MX));
+        let node = Rc::new(Node::start(&text).await);
+        let _peer = Peer::at(&node.world, "192.0.2.7:25");
+        set_peers(&node, "MAIL", "451 4.7.0 slow down please");
+        flood(&node);
+        // Half of the effects are for next hops alone: more are brought about.
+        sleep(Duration::from_secs(20)).await;
+        hundred_new(&node, "shaping_effects").await;
+        node.be_quiet();
+    });
+}
