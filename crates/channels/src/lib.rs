@@ -42,25 +42,17 @@ pub fn schema() -> &'static Schema {
 /// The same, for whoever knows of more.
 #[must_use]
 pub fn sections() -> Schema {
-    mta::sections()
+    stages::keys(mta::sections())
         .section::<X400>()
-        .section::<stages::SteeringFields>()
         .protocol::<smtp::SmtpListenerText>()
         .protocol::<smtp::SubmissionText>()
         .protocol::<x400::P1Text>()
-        .listener::<stages::MilterKeys>()
-        .listener::<stages::CheckRules>()
-        .listener::<stages::SigningRules>()
         .channel::<settings::SmtpText>()
         .channel::<settings::LmtpText>()
         .channel::<settings::MxText>()
         .channel::<maildir::MaildirText>()
         .channel::<discard::DiscardText>()
         .channel::<x400::X400RouteText>()
-        .stage::<stages::AccessText>()
-        .stage::<stages::CopyText>()
-        .stage::<stages::PolicyText>()
-        .stage::<stages::SignerText>()
         .table::<tables::InlineText>()
         .table::<tables::FileText>()
         .table::<tables::CidrText>()
@@ -142,17 +134,7 @@ pub fn protocols<W: World>() -> Protocols<W> {
 /// All stages, for one shard.
 #[must_use]
 pub fn stages<W: World>() -> StageKinds<W> {
-    vec![
-        Rc::new(stages::Steerings),
-        Rc::new(stages::Checking),
-        Rc::new(stages::StrangerChecks),
-        Rc::new(stages::Accesses),
-        Rc::new(stages::Copies),
-        Rc::new(stages::Milters),
-        Rc::new(stages::Policies),
-        Rc::new(stages::Signing),
-        Rc::new(stages::EventHeaders),
-    ]
+    stages::kinds()
 }
 
 /// All ways out, for one shard.

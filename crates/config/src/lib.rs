@@ -67,7 +67,7 @@ pub use reader::Reader;
 pub use route::{DomainPattern, Route, RouteTable};
 pub use schema::Schema;
 pub use secret_file::{SecretFile, SecretSource, TokenSource};
-pub use section::{KeyTable, Rest, Section};
+pub use section::{KeyTable, NEXT_START, Rest, Section};
 pub use settings::{
     Admin, CONTROL_PATH_BYTES_MAX, Dns, Log, Postmaster, REPORT_GIVE_UP_AFTER, ReportRetry,
     ReportTo, Reports, Retry, Secret, SpoolSection, Tls,

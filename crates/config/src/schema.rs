@@ -220,6 +220,12 @@ impl Schema {
         &self.tables
     }
 
+    /// What puts another section of this key in force at a reload, as its owner says; `None`: no owner registered it.
+    #[must_use]
+    pub fn in_force_by(&self, key: &str) -> Option<&'static str> {
+        self.sections.iter().find(|kind| kind.key == key).map(|kind| kind.in_force_by)
+    }
+
     pub(super) fn sections(&self) -> &[SectionKind] {
         &self.sections
     }

@@ -15,6 +15,9 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::fmt::Debug;
 
+/// Of a section that holds from one start to the next ([`Section::IN_FORCE_BY`]).
+pub const NEXT_START: &str = "next start";
+
 /// A section of the file. A list of sections, `[[peer]]`, is one whose `Text` is a list.
 pub trait Section: 'static {
     /// Its key in the file.
@@ -24,6 +27,9 @@ pub trait Section: 'static {
     /// The heading behind which it stands on the reference page; sections behind the same one follow each other as
     /// they were registered.
     const BEHIND: &'static str = "log";
+    /// What puts another one in force at a reload: a function, or `shards`, which take up a new [`Config`](crate::Config)
+    /// with all that is in it. [`NEXT_START`]: nothing does, and a reload names it.
+    const IN_FORCE_BY: &'static str;
     /// The section as it is written; its doc comments are the reference page. Without the section in the file: the
     /// default, which is read like anything else.
     type Text: DeserializeOwned + Serialize + JsonSchema + Default;
@@ -107,6 +113,7 @@ pub(super) struct SectionKind {
     pub(super) key: &'static str,
     pub(super) summary: &'static str,
     pub(super) behind: &'static str,
+    pub(super) in_force_by: &'static str,
     pub(super) page: fn() -> Vec<KeyTable>,
     pub(super) define: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
     pub(super) default: fn() -> serde_json::Value,
@@ -122,6 +129,7 @@ impl SectionKind {
             key: S::KEY,
             summary: S::SUMMARY,
             behind: S::BEHIND,
+            in_force_by: S::IN_FORCE_BY,
             page: S::page,
             define: schemars::SchemaGenerator::subschema_for::<S::Text>,
             default: || serde_json::to_value(S::Text::default()).unwrap_or_default(),

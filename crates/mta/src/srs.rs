@@ -39,6 +39,7 @@ impl Section for RewrittenSenders {
     const KEY: &'static str = "srs";
     const SUMMARY: &'static str = "Senders of what is sent on for others.";
     const BEHIND: &'static str = "dns";
+    const IN_FORCE_BY: &'static str = "shards";
     type Text = SrsText;
     type Value = RewrittenSenders;
 

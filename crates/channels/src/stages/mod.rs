@@ -17,20 +17,44 @@ mod strangers;
 
 pub(crate) use access::Beside;
 pub use access::{AccessQuestion, ConsultedAccess, EntryJudge, consult_access, entry_judge};
-pub(crate) use access::{AccessText, Accesses};
-pub(crate) use checks::{CheckRules, Checking, seal_of};
-pub(crate) use copy::{Copies, CopyText};
-pub(crate) use event_headers::EventHeaders;
+pub(crate) use checks::seal_of;
 pub use milters::milter_connections;
-pub(crate) use milters::{MilterKeys, Milters};
-pub(crate) use policy::{Policies, PolicyText};
-pub(crate) use signing::{Signer, SignerText, Signing, SigningRules};
+pub(crate) use signing::Signer;
 pub use signing::{SigningName, SigningScope};
-pub(crate) use steering::{SteeringFields, Steerings};
-pub(crate) use strangers::StrangerChecks;
 pub use strangers::asks_for_greylisting;
 
-use config::Config;
+use config::{Config, Schema};
+use mta::ingress::StageKinds;
+use mta::seams::World;
+use std::rc::Rc;
+
+/// Adds the keys of stages: sections of their own, and keys of listeners.
+pub(crate) fn keys(schema: Schema) -> Schema {
+    schema
+        .section::<steering::SteeringFields>()
+        .listener::<milters::MilterKeys>()
+        .listener::<checks::CheckRules>()
+        .listener::<signing::SigningRules>()
+        .stage::<access::AccessText>()
+        .stage::<copy::CopyText>()
+        .stage::<policy::PolicyText>()
+        .stage::<signing::SignerText>()
+}
+
+/// All stages, for one shard.
+pub(crate) fn kinds<W: World>() -> StageKinds<W> {
+    vec![
+        Rc::new(steering::Steerings),
+        Rc::new(checks::Checking),
+        Rc::new(strangers::StrangerChecks),
+        Rc::new(access::Accesses),
+        Rc::new(copy::Copies),
+        Rc::new(milters::Milters),
+        Rc::new(policy::Policies),
+        Rc::new(signing::Signing),
+        Rc::new(event_headers::EventHeaders),
+    ]
+}
 
 /// Lookups that checks have under way at once, at most, on each shard.
 #[must_use]

@@ -301,7 +301,7 @@ fn an_explanation_names_the_line_of_each_decision() {
     insta::assert_snapshot!(explanation.to_string());
     let json = serde_json::to_value(&explanation).unwrap();
     assert_eq!(json["ready_queue"], "smtp:route-1:127.0.0.1:55225");
-    assert_eq!(json["steps"][3]["decided_by"], "postrider.toml:13");
+    assert_eq!(json["steps"][6]["decided_by"], "postrider.toml:13");
     assert!(config.explain(&ExplainRequest { listener: Some("no"), ..request }).is_err());
 }
 

@@ -1,7 +1,7 @@
 //! `[events]`: the event log.
 
 use config::quantity::{DurationText, SizeText};
-use config::{KeyTable, Reader, Section};
+use config::{KeyTable, NEXT_START, Reader, Section};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -102,6 +102,7 @@ impl Section for EventSettings {
     const SUMMARY: &'static str =
         "The event log: what happened to each message. `\"off\"` for none, or a table.";
     const BEHIND: &'static str = "admin";
+    const IN_FORCE_BY: &'static str = NEXT_START;
     type Text = EventsText;
     type Value = EventSettings;
 

@@ -150,6 +150,7 @@ pub(crate) struct ExternalAccount {
 impl Section for Authority {
     const KEY: &'static str = "acme";
     const SUMMARY: &'static str = "The authority that certificates with `acme = true` come from.";
+    const IN_FORCE_BY: &'static str = "Acme::adopt";
     type Text = AcmeText;
     type Value = Authority;
 

@@ -49,7 +49,7 @@ impl Signer {
 
 #[cfg(test)]
 mod tests {
-    use crate::stages::{Signer, SignerText};
+    use crate::stages::signing::{Signer, SignerText};
     use config::StageSection as _;
 
     /// The scopes of the signers in a configuration.

@@ -82,6 +82,7 @@ impl Section for SteeringFields {
     const KEY: &'static str = "steering";
     const SUMMARY: &'static str = "How clients say how a message is to be sent.";
     const BEHIND: &'static str = "dns";
+    const IN_FORCE_BY: &'static str = "shards";
     type Text = SteeringText;
     type Value = SteeringFields;
 

@@ -18,6 +18,7 @@ impl Section for X400 {
     const KEY: &'static str = "x400";
     const SUMMARY: &'static str = "Who we are among MTAs of X.400, and who our peers are.";
     const BEHIND: &'static str = "tenant";
+    const IN_FORCE_BY: &'static str = "shards";
     type Text = X400Text;
     type Value = Arc<X400>;
 
