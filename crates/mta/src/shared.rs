@@ -314,7 +314,10 @@ fn connection_parts(max: u64) -> Parts {
 /// has half at most; a quarter is for those that are known to answer, and those that are silent have a
 /// quarter.
 fn read_parts(config: &Config) -> Parts {
-    let max = (config.spool.body_memory_bytes / 4).max(1);
+    memory_parts((config.spool.body_memory_bytes / 4).max(1))
+}
+
+fn memory_parts(max: u64) -> Parts {
     Parts {
         max,
         owner_max: max.div_ceil(2),
@@ -324,9 +327,9 @@ fn read_parts(config: &Config) -> Parts {
     }
 }
 
-/// What may be taken by messages that are converted: an eighth.
+/// What may be taken by messages that are converted: an eighth, with the shares of those that are read back.
 fn conversion_parts(config: &Config) -> Parts {
-    Parts::equal((config.spool.body_memory_bytes / 8).max(1))
+    memory_parts((config.spool.body_memory_bytes / 8).max(1))
 }
 
 /// Large lists at once: a quarter is for one IPv4 /24 or IPv6 /48, and a quarter is left for clients that may relay.

@@ -53,7 +53,7 @@ impl<W: World> Slot<W> {
         if message.kept_of_x400().is_none() || self.hop().channel.kinds_of_mail().x400 {
             return Some(message);
         }
-        let room = self.room_to_convert(&message).await;
+        let room = self.room_to_convert(&message, work.origin).await;
         let outcome = match self.convert(&message).await {
             Ok(Ok(AsMail::Message(converted))) => match self.above(&converted).await {
                 Ok(above) => return Some(Rc::new(message.converted(converted, above, room))),

@@ -436,10 +436,8 @@ impl<W: World> Slot<W> {
     /// A place in the line for memory to read a message from there into, if it must be read.
     #[must_use]
     pub fn place_to_load(&self, id: MessageId, origin: Origin) -> Option<InLine> {
-        let schedule = &self.delivery.schedule;
-        // Next hops have their shares over all shards.
-        let who = schedule.who(self.ready).unwrap_or_else(|| self.who()).for_origin(origin);
-        self.delivery.custody.messages.place_to_load(who, schedule.standing(self.ready), id)
+        let (who, standing) = self.who_reads(origin);
+        self.delivery.custody.messages.place_to_load(who, standing, id)
     }
 
     /// The message, from memory or from the spool when its turn comes. Who waits must hold no
@@ -457,9 +455,17 @@ impl<W: World> Slot<W> {
 
     /// Memory to convert a message in, when its turn comes: for its content, what is read of that, and what is
     /// made.
-    pub async fn room_to_convert(&self, message: &Message) -> Permit {
+    pub async fn room_to_convert(&self, message: &Message, origin: Origin) -> Permit {
         let bytes = message.sent_body_bytes().saturating_mul(3);
-        self.delivery.services.shared.conversions.join(self.who(), Standing::Good, bytes).await
+        let (who, standing) = self.who_reads(origin);
+        self.delivery.services.shared.conversions.join(who, standing, bytes).await
+    }
+
+    /// By whom memory is taken. Next hops have their shares over all shards.
+    fn who_reads(&self, origin: Origin) -> (Who, Standing) {
+        let schedule = &self.delivery.schedule;
+        let who = schedule.who(self.ready).unwrap_or_else(|| self.who()).for_origin(origin);
+        (who, schedule.standing(self.ready))
     }
 
     /// What goes above a message that was made here.

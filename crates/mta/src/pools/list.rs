@@ -190,7 +190,9 @@ pub const POOLS: &[Pool] = &[
         name: "memory for messages that are converted",
         amount: "an eighth of `body_memory_bytes`; half as many threads as processors, 1 to 4, of low priority, for \
                  what is longer than 64 KiB",
-        share: "whoever holds least comes first; nothing is held once the content is written",
+        share: "half for a next hop; a quarter is for next hops that the file names or that are known to answer, and \
+                those that were silent have a quarter; whoever holds least comes first, of one next hop strangers in \
+                turns of networks; nothing is held once the content is written",
         beyond: "waits in line",
         next_step: "raise `body_memory_bytes`",
         test: "`mta` `line::tests`, `line::turns`; `way` `x400_conversions`",

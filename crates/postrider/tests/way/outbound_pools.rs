@@ -16,12 +16,12 @@ use tokio::time::sleep;
 const MX: &str = "[retry]\njitter = 0\n[[route]]\nmx = {}";
 
 /// One /64 of a hundred.
-fn network(n: u16) -> IpAddr {
+pub(crate) fn network(n: u16) -> IpAddr {
     Ipv6Addr::new(0x2001, 0xdb8, 9, n, 0, 0, 0, 25).into()
 }
 
 /// A domain has one host, at this address.
-fn set_host(node: &Node, domain: &str, at: IpAddr) {
+pub(crate) fn set_host(node: &Node, domain: &str, at: IpAddr) {
     let host = format!("mx.{domain}");
     node.world.set_mx(domain, Ok(vec![Mx { preference: 0, host: host.clone() }]));
     node.world.set_addresses(&host, Ok(vec![at]));

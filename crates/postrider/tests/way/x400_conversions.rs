@@ -3,7 +3,9 @@
 
 use super::client::{Client, FRIEND};
 use super::node::{Node, play, wait_until};
+use super::outbound_pools::{network, set_host};
 use super::peer::Peer;
+use super::pools::{SOON, hundred};
 use super::x400::{Answer, Caller, Hub};
 use bytes::Bytes;
 use mta::delivery::CONVERTED_HERE_MAX;
@@ -66,9 +68,13 @@ fn mail(bytes: usize) -> String {
 
 /// An interpersonal message for bob@far.test.
 fn message(number: usize, name: Bytes, body: BodyPart) -> Vec<u8> {
-    let to: OrName = OrAddress::parse("/DD.RFC-822=bob(a)far.test/O=gw/PRMD=Ours/ADMD= /C=GB/")
-        .expect("an address")
-        .into();
+    message_to("far.test", number, name, body)
+}
+
+/// The same for bob at another domain.
+fn message_to(domain: &str, number: usize, name: Bytes, body: BodyPart) -> Vec<u8> {
+    let to = format!("/DD.RFC-822=bob(a){domain}/O=gw/PRMD=Ours/ADMD= /C=GB/");
+    let to: OrName = OrAddress::parse(&to).expect("an address").into();
     let from: OrName = OrAddress::parse("/S=ann/PRMD=Far/ADMD= /C=GB/").expect("an address").into();
     let domain = GlobalDomain { country: "GB".into(), admd: " ".into(), prmd: Some("Far".into()) };
     let recipient = Recipient {
@@ -146,5 +152,32 @@ fn long_contents_and_names_of_x400_are_converted_elsewhere() {
         node.world.set_long_work_stands(false);
         wait_until("long ones follow", || next.messages().len() == 3 + count).await;
         assert_eq!(node.world.long_work_done(), count);
+    });
+}
+
+#[test]
+fn silent_hosts_of_a_hundred_domains_leave_memory_for_conversions_to_others() {
+    play(|| async {
+        // An eighth of it is for conversions: eleven such messages as they come.
+        let spool = "[spool]\nbody_memory_bytes = \"1MiB\"\n[retry]\njitter = 0\n";
+        let text = format!("{}[[route]]\nmx = {{}}\n{spool}", config(P1_LISTENER));
+        let node = Node::start(&text).await;
+        let _peer = Peer::at(&node.world, "192.0.2.1:25");
+        let body = || BodyPart::Ia5 { repertoire: None, text: Bytes::from(vec![b'x'; 4_000]) };
+        let mut caller = Caller::bound(&node).await;
+        for n in 0..100 {
+            Peer::at(&node.world, &format!("[{}]:25", network(n))).always("MAIL", "silence");
+            let domain = format!("evil{n}.test");
+            set_host(&node, &domain, network(n));
+            let name = Bytes::from_static(b"Bob");
+            caller.transfer(&message_to(&domain, usize::from(n), name, body())).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        hundred(&node, "conversion_memory", SOON, async |n| {
+            let number = 100 + usize::from(n);
+            caller.transfer(&message(number, Bytes::from_static(b"Bob"), body())).await;
+            node.wait_for("relayed", usize::from(n) + 1).await;
+        })
+        .await;
     });
 }
