@@ -9,20 +9,20 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
-    /// Where it is named: file and line.
-    place: String,
+    /// The key of the configuration that names it, `signer[0].key`.
+    at: String,
     key: RwLock<Option<Arc<SigningKey>>>,
 }
 
 impl KeyFile {
-    pub(crate) fn new(path: PathBuf, place: String) -> KeyFile {
-        KeyFile { path, place, key: RwLock::default() }
+    pub(crate) fn new(path: PathBuf, at: String) -> KeyFile {
+        KeyFile { path, at, key: RwLock::default() }
     }
 
-    /// Where the configuration names it: file and line.
+    /// The key of the configuration that names it, `signer[0].key`.
     #[must_use]
-    pub fn place(&self) -> &str {
-        &self.place
+    pub fn at(&self) -> &str {
+        &self.at
     }
 
     #[must_use]

@@ -66,8 +66,8 @@ pub fn sections() -> Schema {
 /// How the files of mailboxes on this machine are kept, as one route has it.
 #[derive(Debug)]
 pub struct RouteKeeping<'a> {
-    /// Its name.
-    pub route: &'a str,
+    /// The route.
+    pub route: &'a config::Route,
     /// What it says itself.
     pub keeping: &'a Keeping,
     /// The key, as it is written, by which it leaves user or group to the recipients' entries.
@@ -78,7 +78,7 @@ pub struct RouteKeeping<'a> {
 pub fn keepings(config: &Config) -> impl Iterator<Item = RouteKeeping<'_>> {
     config.routes.iter().filter_map(|route| {
         let (keeping, by_entry) = route.channel.of::<maildir::Maildir>()?.keeping();
-        Some(RouteKeeping { route: &route.name, keeping, by_entry })
+        Some(RouteKeeping { route: route.as_ref(), keeping, by_entry })
     })
 }
 

@@ -179,10 +179,31 @@ impl Config {
         self.mistake(&format!("{}.{key}", S::KEY), why)
     }
 
-    fn mistake(&self, path: &str, why: String) -> ConfigErrors {
-        let problem = self.document.problem(path, true, why, "");
+    /// The mistake that what the value at this path (`signer[0].key`) names can't be used.
+    #[must_use]
+    pub fn mistake_at(&self, path: &str, why: impl Into<String>) -> Problem {
+        self.document.problem(path, true, why.into(), "")
+    }
+
+    /// The same for a key of an entry of a list of sections, by the line on which the entry begins.
+    #[must_use]
+    pub fn mistake_in(&self, list: &str, line: u32, key: &str, why: impl Into<String>) -> Problem {
+        let paths = (0..).map(|index| format!("{list}[{index}]"));
+        let lines = paths.map_while(|path| Some((self.document.line(&path)?, path)));
+        let entry = lines.into_iter().find(|(of, _)| *of == line);
+        let entry = entry.map_or_else(|| list.to_owned(), |(_, path)| path);
+        self.mistake_at(&format!("{entry}.{key}"), why)
+    }
+
+    /// Mistakes with the file that they are in, for people.
+    #[must_use]
+    pub fn errors(&self, mistakes: Vec<Problem>) -> ConfigErrors {
         let (file, text) = (self.document.file().clone(), self.document.text().clone());
-        ConfigErrors::new(file, text, vec![problem])
+        ConfigErrors::new(file, text, mistakes)
+    }
+
+    fn mistake(&self, path: &str, why: String) -> ConfigErrors {
+        self.errors(vec![self.mistake_at(path, why)])
     }
 
     /// The pool of this name.

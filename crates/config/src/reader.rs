@@ -55,8 +55,10 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.recipients.as_ref()
     }
 
-    /// The path of a key; of the table itself for an empty one, of an entry of the list for `[2]`.
-    fn path(&self, key: &str) -> String {
+    /// The path of a key in the file, `signer[0].key`; of the table itself for an empty one, of an entry of the list
+    /// for `[2]`.
+    #[must_use]
+    pub fn path(&self, key: &str) -> String {
         match key {
             "" => self.at.clone(),
             entry if entry.starts_with('[') => format!("{}{entry}", self.at),

@@ -18,6 +18,7 @@ use mta::inbox::ShardSender;
 use mta::pressure::Pressures;
 use mta::problems::Problems;
 use mta::shared::Shared;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Who is asked where mail goes and how it is encrypted, who is told of that, and whether a stranger came
@@ -39,26 +40,11 @@ pub(crate) struct Books {
 }
 
 impl Books {
-    fn new(config: &Config, problems: &Problems, console: &Arc<ConsoleLog>) -> Books {
-        let directory = &config.spool.paths[0];
-        let books = Books {
+    fn new(directory: &Path, problems: &Problems, console: &Arc<ConsoleLog>) -> Books {
+        Books {
             greylist: Greylisting::new(directory, problems.conditions("state_file"), console),
             warmups: KeptWarmups::new(directory, problems.conditions("state_file"), console),
-        };
-        books.open_for(config);
-        books
-    }
-
-    /// Reads those files that this configuration is the first to ask for.
-    pub(crate) fn open_for(&self, config: &Config) {
-        self.greylist.open_for(config);
-        self.warmups.open_for(config);
-    }
-
-    /// Writes what is not written yet.
-    pub(crate) fn close(&self) {
-        self.greylist.close();
-        self.warmups.close();
+        }
     }
 }
 
@@ -78,11 +64,11 @@ pub(crate) fn advisers(
     let peer_tls = Arc::<PeerTls>::default();
     warn_of_no_dnssec(config, &resolver, console);
     let (dmarc_reports, tls_reports) =
-        reporting(config, &resolver, (shard, metrics, &peer_tls), told)?;
+        reporting(&config.spool.paths[0], &resolver, (shard, metrics, &peer_tls), told);
     let fetches = (resolver.clone(), descriptors.fetches_max);
     let numbers = (metrics, &shared.pressures, &tls_reports);
     let policies = policies(config, fetches, numbers, (files, console))?;
-    let books = Books::new(config, &shared.problems, console);
+    let books = Books::new(&config.spool.paths[0], &shared.problems, console);
     Ok(Advisers { resolver, policies, dmarc_reports, tls_reports, books, peer_tls })
 }
 
@@ -108,22 +94,16 @@ fn policies(
 }
 
 /// Who tells owners of domains of mail in their name and of TLS to their hosts, by mail that this shard queues.
-///
-/// # Errors
-/// A sentence, when the system gives no thread.
 fn reporting(
-    config: &Config,
+    spool: &Path,
     resolver: &Resolver,
     (shard, metrics, peer_tls): (&ShardSender<AcceptedSocket>, &NodeMetrics, &Arc<PeerTls>),
     told: (&StateFiles, &Arc<ConsoleLog>),
-) -> Result<(DmarcReporting, TlsReporting), String> {
-    let spool = &config.spool.paths[0];
+) -> (DmarcReporting, TlsReporting) {
     let dmarc = DmarcReporting::new(Dmarc, spool, resolver.clone(), shard.clone(), told);
-    dmarc.adopt(config)?;
     let kind = Tls { metrics: Arc::clone(&metrics.tls_reports), peer_tls: Arc::clone(peer_tls) };
     let tls = TlsReporting::new(kind, spool, resolver.clone(), shard.clone(), told);
-    tls.adopt(config)?;
-    Ok((dmarc, tls))
+    (dmarc, tls)
 }
 
 /// Says that TLSA records are asked for in vain.

@@ -6,9 +6,10 @@ mod file;
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
 use crate::record_file::Unreadable;
+use crate::services::{Adoption, Next, Service};
 use crate::world::clock::wall_now;
 use auth::greylist::{Book, Changes, Rules, Triplet, Verdict};
-use config::Config;
+use config::{Config, Problem};
 use file::File;
 use mail::Wall;
 use mta::console::{Console as _, Level};
@@ -81,7 +82,7 @@ impl Greylisting {
     }
 
     /// Reads the file, if this configuration is the first that asks for greylisting.
-    pub(crate) fn open_for(&self, config: &Config) {
+    fn open_for(&self, config: &Config) {
         let mut writer = lock(&self.0.writer);
         if !matches!(*writer, Writer::None) || !channels::asks_for_greylisting(config) {
             return;
@@ -99,8 +100,7 @@ impl Greylisting {
         thread.map_or(Writer::Failed, Writer::Thread)
     }
 
-    /// Writes what is not written yet.
-    pub(crate) fn close(&self) {
+    fn close(&self) {
         *lock(&self.0.closing) = true;
         self.0.has_closed.notify_all();
         let writer = std::mem::replace(&mut *lock(&self.0.writer), Writer::Failed);
@@ -108,6 +108,22 @@ impl Greylisting {
             // A panic would have ended the process.
             let _ = thread.join();
         }
+    }
+}
+
+impl Service for Greylisting {
+    fn name(&self) -> &'static str {
+        "clients that came before"
+    }
+
+    /// Without its file it goes on in memory.
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        let (this, config) = (self.clone(), Arc::clone(next.config));
+        Ok(Box::new(move || this.open_for(&config)))
+    }
+
+    fn finish(&self) {
+        self.close();
     }
 }
 

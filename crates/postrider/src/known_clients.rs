@@ -1,7 +1,8 @@
 //! The file that says which clients were which users lately, so that a restart makes no stranger of anybody:
-//! written now and then by a thread of its own, and at the end. It is advice: one that can't be read is put
+//! written now and then, and at the end. It is advice: one that can't be read is put
 //! aside.
 
+use crate::file_watch::FileWatch;
 use crate::kept_secret;
 use crate::sealed_text::{self, SEAL_BYTES, Sealed};
 use crate::state_files::StateFiles;
@@ -9,8 +10,7 @@ use mta::shared::Shared;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
-use std::sync::{Arc, Weak};
-use std::thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The file in the first spool directory.
@@ -21,11 +21,9 @@ const DAMAGED: &str = "known-clients.text.damaged";
 const BYTES_MAX: usize = 4 << 20;
 /// A crash forgets no more than what came in so long.
 const WRITTEN_EVERY: Duration = Duration::from_secs(30);
-/// The end of the server is noticed within this.
-const END_NOTICED: Duration = Duration::from_secs(1);
 
 /// Reads the file, and keeps it up to date for as long as anybody has `shared`.
-pub(crate) fn open(directory: &Path, shared: &Arc<Shared>, files: &StateFiles) {
+pub(crate) fn open(directory: &Path, shared: &Arc<Shared>, files: &StateFiles, watch: &FileWatch) {
     let path = directory.join(NAME);
     if let Err(why) = read(&path, shared) {
         let aside = fs::rename(&path, directory.join(DAMAGED));
@@ -33,13 +31,16 @@ pub(crate) fn open(directory: &Path, shared: &Arc<Shared>, files: &StateFiles) {
         let why = format!("cannot read {}: {why} aside={where_to}", path.display());
         files.lost("logins", &path, &why, "all clients that log in begin as strangers");
     }
-    let (shared, files) = (Arc::downgrade(shared), files.clone());
-    let thread = thread::Builder::new().name("known-clients".to_owned());
-    let (of_thread, at) = (files.clone(), path.clone());
-    if let Err(why) = thread.spawn(move || keep(&path, &shared, &of_thread)) {
-        let why = format!("cannot write {}: {why}", at.display());
-        files.unwritten("logins", &at, &why);
-    }
+    let (files, mut written, mut at) = (files.clone(), 0, Instant::now());
+    watch.follow(shared, move |shared| {
+        let changes = shared.known_clients.changes();
+        if changes != written && at.elapsed() >= WRITTEN_EVERY {
+            // What changes meanwhile is written the next time.
+            written = changes;
+            write(&path, shared, &files);
+            at = Instant::now();
+        }
+    });
 }
 
 /// Writes what is known at the end.
@@ -47,21 +48,6 @@ pub(crate) fn close(directory: &Path, shared: &Shared) {
     if shared.known_clients.changes() > 0 && directory.is_dir() {
         // What was written before is in place otherwise.
         let _ = replace(&directory.join(NAME), shared);
-    }
-}
-
-fn keep(path: &Path, shared: &Weak<Shared>, files: &StateFiles) {
-    let (mut written, mut at) = (0, Instant::now());
-    loop {
-        thread::sleep(END_NOTICED);
-        let Some(shared) = shared.upgrade() else { return };
-        let changes = shared.known_clients.changes();
-        if changes != written && at.elapsed() >= WRITTEN_EVERY {
-            // What changes meanwhile is written the next time.
-            written = changes;
-            write(path, &shared, files);
-            at = Instant::now();
-        }
     }
 }
 
@@ -122,8 +108,9 @@ mod tests {
         let line = "00000000000000ff 192.0.2.1 2001:db8:1:2::\n";
         let whole = sealed_text::sealed(line.as_bytes().to_vec());
         fs::write(&path, &whole).unwrap();
+        let watch = FileWatch::start().unwrap();
         let first = shared();
-        open(directory.path(), &first, &files);
+        open(directory.path(), &first, &files, &watch);
         assert_eq!(first.known_clients.written(1_000), line);
         write(&path, &first, &files);
         assert_eq!(fs::read(&path).unwrap(), whole);
@@ -141,7 +128,7 @@ mod tests {
         for bad in bad {
             fs::write(&path, &bad).unwrap();
             let second = shared();
-            open(directory.path(), &second, &files);
+            open(directory.path(), &second, &files, &watch);
             assert_eq!(second.known_clients.written(1_000), "");
             assert_eq!(fs::read(directory.path().join(DAMAGED)).unwrap(), bad);
             assert!(!path.exists());

@@ -7,6 +7,7 @@ mod services;
 mod watch;
 
 use crate::commit_thread::Log;
+use crate::file_watch::FileWatch;
 use crate::secret_place;
 use crate::shard_thread::Common;
 use crate::tables::TableProblems;
@@ -41,14 +42,15 @@ impl ProblemList {
     pub(crate) fn start(
         common: &Common,
         logs: &[Log],
+        watch: &Arc<FileWatch>,
         hanging: Vec<Arc<dyn ProblemKind>>,
     ) -> Result<ProblemList, String> {
         let Common { config, shared, console, started, .. } = common;
         let started = *started;
         let problems = Arc::clone(&shared.problems);
-        let mailboxes = Arc::new(NeededPaths::mailboxes(started));
+        let mailboxes = Arc::new(NeededPaths::mailboxes(watch, started));
         // They are what they were at the start.
-        let others = Arc::new(NeededPaths::others(started));
+        let others = Arc::new(NeededPaths::others(watch, started));
         for needed in [&mailboxes, &others] {
             needed.adopt(config);
             problems.register(Arc::clone(needed) as _);

@@ -2,34 +2,16 @@
 //! disk that hangs, and orders, questions and signals are answered meanwhile. All is read, then all is put in force,
 //! or nothing is.
 
-use crate::acme::{self, Acme};
-use crate::advisers::Books;
-use crate::certificates::{self, Certificates};
 use crate::commands::load;
 use crate::console::ConsoleLog;
-use crate::dmarc_reports::DmarcReporting;
 use crate::kept_from_start::kept_from_start;
-use crate::kept_secret;
 use crate::mutex::lock;
 use crate::orders::Told;
-use crate::problems::ProblemList;
-use crate::reply_classes;
-use crate::secrets::{self, WatchedSecrets};
-use crate::signing_keys::{self, SigningKeys};
-use crate::tables::{PreparedTables, Registry};
-use crate::tls_reports::TlsReporting;
-use crate::tokens::Tokens;
+use crate::services::{Prepared, Services};
 use crate::under_way::HANGS_AFTER;
-use crate::world::listening_socket::AcceptedSocket;
-use crate::world::mailbox_files::check_owners;
-use crate::world::resolver::Resolver;
-use ::classes::Classes;
 use config::Config;
 use mta::console::{Console as _, Level};
-use mta::inbox::{ShardMessage, ShardSender};
-use mta::problems::{Found, Moment, ProblemKind};
-use mta::shaping::Rules;
-use mta::shared::Shared;
+use mta::problems::{Found, Moment, ProblemKind, Problems};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
@@ -47,89 +29,23 @@ const HANGING_MAX: usize = 4;
 pub(crate) struct Reloadable {
     /// The configuration that the server was started with.
     pub(crate) first: Arc<Config>,
-    pub(crate) shards: Vec<ShardSender<AcceptedSocket>>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) tables: Arc<Registry>,
-    pub(crate) certificates: Arc<Certificates>,
-    pub(crate) acme: Acme,
-    pub(crate) signing_keys: Arc<SigningKeys>,
-    pub(crate) secrets: WatchedSecrets,
-    pub(crate) dmarc_reports: DmarcReporting,
-    pub(crate) tls_reports: TlsReporting,
-    pub(crate) books: Books,
-    pub(crate) resolver: Resolver,
-    pub(crate) tokens: Tokens,
-    pub(crate) problems: Arc<ProblemList>,
-}
-
-/// A configuration whose files have been read.
-struct Prepared {
-    config: Arc<Config>,
-    classes: Arc<Classes>,
-    rules: Rules,
-    signing_keys: signing_keys::Read,
-    certificates: certificates::Read,
-    acme: acme::Prepared,
-    tables: PreparedTables,
+    pub(crate) services: Services,
 }
 
 impl Reloadable {
-    /// Reads a configuration and all files that it names.
+    /// Reads a configuration and all files that it names, and has everything prepared for it.
     ///
     /// # Errors
     /// What is wrong with them, each in a sentence.
     fn prepare(&self, file: Option<&Path>, progress: &dyn Fn(&str)) -> Result<Prepared, String> {
         progress("the configuration");
-        let mut config = load::config(file).map_err(|error| error.one_line())?;
-        check_owners(&config)?;
-        progress("secrets");
-        secrets::read(&mut config)?;
-        let config = Arc::new(config);
-        progress("files of classes and shaping");
-        let (classes, rules) =
-            reply_classes::read_with_rules(&config).map_err(|all| all.join("; "))?;
-        progress("signing keys");
-        let signing_keys = signing_keys::read(&config)?;
-        progress("certificates");
-        let certificates = certificates::read(&config)?;
-        let acme = self.acme.prepare(&config)?;
-        progress("the spool's directory");
-        // What was wrong with its file was said at the start.
-        let _ = kept_secret::keep_return_paths(&config, &self.first.spool.paths[0]);
-        let of_table = |name: &str| progress(&format!("table {name}"));
-        let tables = self.tables.prepare(&config, &of_table);
-        let tables = tables.map_err(|mistakes| mistakes.join("; "))?;
-        Ok(Prepared { config, classes, rules, signing_keys, certificates, acme, tables })
+        let config = load::config(file).map_err(|error| error.one_line())?;
+        let prepared = self.services.prepare_all(config, progress, false);
+        prepared.map_err(|mistakes| load::one_line(&mistakes))
     }
 
-    /// Gives every shard another configuration.
-    ///
-    /// # Errors
-    /// When the system gives no thread for what is new in it.
-    fn adopt(&self, prepared: Prepared) -> Result<(), String> {
-        let Prepared { config, classes, rules, signing_keys, certificates, acme, tables } =
-            prepared;
-        self.tables.adopt(tables);
-        self.certificates.adopt(&config, certificates)?;
-        self.acme.adopt(acme)?;
-        self.signing_keys.adopt(&config, signing_keys)?;
-        self.resolver.adopt(&config.dns)?;
-        self.dmarc_reports.adopt(&config)?;
-        self.tls_reports.adopt(&config)?;
-        self.tokens.adopt(&config)?;
-        self.books.open_for(&config);
-        self.problems.adopt(&config);
-        // Shards take them up with the rest.
-        self.shared.set_classes(classes);
-        self.shared.rules.set_rules(rules);
-        for shard in &self.shards {
-            let _ = shard.send(ShardMessage::Reload(Arc::clone(&config)));
-        }
-        Ok(())
-    }
-
-    /// Reads the configuration again and gives it to the shards, or keeps the old one and says why; `None`: it was
-    /// given up meanwhile.
+    /// Reads the configuration again and puts it in force, or keeps the old one and says why; `None`: it was given up
+    /// meanwhile.
     fn reload(
         &self,
         file: Option<&Path>,
@@ -140,22 +56,16 @@ impl Reloadable {
         if !step.begin_adoption() {
             return None;
         }
-        let told = prepared.and_then(|prepared| {
-            let config = Arc::clone(&prepared.config);
-            self.adopt(prepared)?;
-            // What is refused changes nothing, of what is told neither.
-            console.set_level(load::level_of(&config));
+        let told = prepared.map(|prepared| {
+            let config = prepared.adopt();
             let kept = kept_from_start(&self.first, &config);
             let mut text = format!("configuration reloaded from {}{kept}", config.file_name());
-            // It is in force by now.
-            let unwatched = self.secrets.watch(&config).err();
-            let unwatched = unwatched.map(|why| format!("secrets are not read again: {why}"));
-            for warning in load::warnings_of(&config).chain(unwatched) {
+            for warning in load::warnings_of(&config) {
                 console.line(Level::Warn, "config", format_args!("{warning}"));
                 text.push('\n');
                 text.push_str(&warning);
             }
-            Ok(text)
+            text
         });
         let told = told.map_err(|why| format!("the old configuration stays: {why}"));
         let (level, text) = match &told {
@@ -257,10 +167,11 @@ impl Reloads {
     pub(crate) fn new(
         reloadable: Arc<Reloadable>,
         file: Option<PathBuf>,
+        problems: &Problems,
         console: &Arc<ConsoleLog>,
     ) -> Reloads {
         let (console, late) = (Arc::clone(console), Arc::<LateReload>::default());
-        reloadable.shared.problems.register(Arc::clone(&late) as _);
+        problems.register(Arc::clone(&late) as _);
         Reloads {
             reloadable,
             file,

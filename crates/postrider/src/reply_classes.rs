@@ -5,8 +5,8 @@ mod settings;
 pub(crate) use settings::ClassFiles;
 
 use classes::{BUILTIN, Classes, FILE_BYTES_MAX, Named, Source};
-use config::Config;
 use config::shaping::Providers;
+use config::{Config, Problem};
 use mta::shaping::Rules;
 use std::fs::File;
 use std::io::Read as _;
@@ -16,9 +16,20 @@ use std::sync::Arc;
 /// What peers' refusals mean, and the rules of shaping that listen for them.
 ///
 /// # Errors
-/// All mistakes, each in a line with its file and line.
-pub(crate) fn read_with_rules(config: &Config) -> Result<(Arc<Classes>, Rules), Vec<String>> {
-    Ok((read(config)?, Rules::read(config.shaping_rules())?))
+/// All mistakes, each at the key that names its file.
+pub(crate) fn read_with_rules(config: &Config) -> Result<(Arc<Classes>, Rules), Vec<Problem>> {
+    let classes = read(config);
+    let rules = Rules::read(config.shaping_rules());
+    let at = |key: &'static str, all: Vec<String>| {
+        all.into_iter().map(move |why| config.mistake_at(key, why))
+    };
+    match (classes, rules) {
+        (Ok(classes), Ok(rules)) => Ok((classes, rules)),
+        (classes, rules) => {
+            let of_classes = at("classes.files", classes.err().unwrap_or_default());
+            Err(of_classes.chain(at("shaping", rules.err().unwrap_or_default())).collect())
+        }
+    }
 }
 
 /// Reads the files that a configuration names.

@@ -1,54 +1,68 @@
 //! Secrets that stand in places of their own: those of `[srs]`, and what routes log in with.
 
 use crate::console::ConsoleLog;
-use crate::file_stamp::{LOOK_EVERY, Seen};
+use crate::file_stamp::Seen;
+use crate::file_watch::FileWatch;
 use crate::secret_place::Place;
+use crate::services::{Adoption, Next, Service};
 use crate::under_way::UnderWay;
 use crate::world::clock::wall_now;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use channels::{PASSWORD_BYTES_MAX, X400};
-use config::{Config, Secret, SecretFile};
+use config::{Config, Problem, Secret, SecretFile};
 use mta::console::Console;
 use mta::problems::{Conditions, Found};
 use mta::srs::RewrittenSenders;
-use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::thread;
 
 /// A file has no more bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Puts the secrets into the configuration that names their file.
 ///
-/// # Errors
-/// Why there are none, with the path of the file.
-pub(crate) fn read(config: &mut Config) -> Result<(), String> {
+/// Gives those that can't be had.
+pub(crate) fn read(config: &mut Config) -> Vec<Problem> {
+    let mut mistakes = Vec::new();
     for (route, file) in config.secret_files() {
-        let read = read_login(file);
-        read.map_err(|why| format!("cannot take the login of route \"{}\": {why}", route.name))?;
-    }
-    read_peers(config)?;
-    read_srs(config)
-}
-
-/// Reads the passwords of peers that stand in files.
-///
-/// # Errors
-/// Why there is none, with the path of the file.
-pub(crate) fn read_peers(config: &Config) -> Result<(), String> {
-    for peer in config.of::<X400>().into_iter().flat_map(|x400| &x400.peers) {
-        for password in [&peer.their_password, &peer.our_password] {
-            let Some(file) = &password.file else { continue };
-            let line = line_of(file, PASSWORD_BYTES_MAX).map_err(|why| {
-                format!("cannot take a password of peer \"{}\" from {why}", peer.name)
-            })?;
-            password.set(Secret(line.into()));
+        if let Err(why) = read_login(file) {
+            let why = format!("cannot take the login of route \"{}\": {why}", route.name);
+            let key = format!("route[{}].smtp.login.password_file", route.index);
+            mistakes.push(config.mistake_at(&key, why));
         }
     }
-    Ok(())
+    mistakes.extend(read_peers(config));
+    if let Err(why) = read_srs(config) {
+        mistakes.push(config.mistake_at("srs.secret_file", why));
+    }
+    mistakes
+}
+
+/// Reads the passwords of peers that stand in files. Gives those that can't be had.
+pub(crate) fn read_peers(config: &Config) -> Vec<Problem> {
+    let mut mistakes = Vec::new();
+    let peers = config.of::<X400>().into_iter().flat_map(|x400| &x400.peers);
+    for (index, peer) in peers.enumerate() {
+        let passwords = [
+            ("their_password_file", &peer.their_password),
+            ("our_password_file", &peer.our_password),
+        ];
+        for (key, password) in passwords {
+            let Some(file) = &password.file else { continue };
+            match line_of(file, PASSWORD_BYTES_MAX) {
+                Ok(line) => password.set(Secret(line.into())),
+                Err(why) => {
+                    let why =
+                        format!("cannot take a password of peer \"{}\" from {why}", peer.name);
+                    let key = format!("x400.peer[{index}].{key}");
+                    mistakes.push(config.mistake_at(&key, why));
+                }
+            }
+        }
+    }
+    mistakes
 }
 
 fn read_srs(config: &mut Config) -> Result<(), String> {
@@ -133,73 +147,81 @@ pub(crate) fn read_base64url(path: &Path) -> Result<Secret, String> {
 #[derive(Clone, Debug)]
 pub(crate) struct WatchedSecrets {
     console: Arc<ConsoleLog>,
+    watch: Arc<FileWatch>,
     /// Why files that have changed are not used.
     pub(crate) troubles: Conditions,
     /// Looks at them.
     pub(crate) under_way: UnderWay,
 }
 
+/// One file, as it was seen.
+struct Watched {
+    file: Weak<SecretFile>,
+    /// What was read.
+    read: Option<Seen>,
+    /// What was seen at the last look: a file may be written still.
+    last: Option<Seen>,
+    /// It can't be used as it is: where it is, as that was reported.
+    reported: Option<String>,
+}
+
 impl WatchedSecrets {
-    pub(crate) fn new(console: &Arc<ConsoleLog>) -> WatchedSecrets {
-        let (console, under_way) = (Arc::clone(console), UnderWay::default());
-        WatchedSecrets { console, troubles: Conditions::new("secret"), under_way }
+    pub(crate) fn new(watch: &Arc<FileWatch>, console: &Arc<ConsoleLog>) -> WatchedSecrets {
+        let (console, watch) = (Arc::clone(console), Arc::clone(watch));
+        let (troubles, under_way) = (Conditions::new("secret"), UnderWay::default());
+        WatchedSecrets { console, watch, troubles, under_way }
     }
 
-    /// Looks at those of a configuration, for as long as it is in force.
-    ///
-    /// # Errors
-    /// When the system gives no thread for that.
-    pub(crate) fn watch(&self, config: &Arc<Config>) -> Result<(), String> {
-        let files = config.secret_files().map(|(_, file)| Arc::downgrade(file));
-        let files: Vec<Weak<SecretFile>> = files.collect();
-        if files.is_empty() {
-            return Ok(());
-        }
-        let this = self.clone();
-        let look = move || this.look_on(&files);
-        let thread = thread::Builder::new().name("secrets".to_owned()).spawn(look);
-        thread.map(drop).map_err(|error| format!("cannot start a thread: {error}"))
-    }
-
-    fn look_on(&self, files: &[Weak<SecretFile>]) {
-        let see = |file: &SecretFile| {
-            let _work = self.under_way.begin(file.source().to_string());
-            match Place::of(file.path()?).ok()? {
-                Place::File(path) => Seen::at(&path),
-                // The environment is what it was at the start.
-                Place::Variable(_) => None,
-            }
+    /// Those of a configuration, as they are now.
+    fn seen(&self, config: &Config) -> Vec<Watched> {
+        let seen = |file: &Arc<SecretFile>| {
+            let (read, file) = (self.see(file), Arc::downgrade(file));
+            Watched { file, read, last: read, reported: None }
         };
-        // What is read, and what was seen at the last look: a file may be written still.
-        let first = |file: &Weak<SecretFile>| file.upgrade().and_then(|file| see(&file));
-        let mut read: Vec<_> = files.iter().map(first).collect();
-        let mut last = read.clone();
-        let mut told = BTreeSet::new();
-        loop {
-            thread::sleep(LOOK_EVERY);
-            if files.iter().all(|file| file.strong_count() == 0) {
-                told.iter().for_each(|source: &String| self.troubles.clear(source));
-                return;
-            }
-            for (at, file) in files.iter().enumerate() {
-                let Some(file) = file.upgrade() else { continue };
-                let seen = see(&file);
-                if seen != read[at] && seen == last[at] {
-                    read[at] = seen;
-                    self.read(&file, &mut told);
-                }
-                last[at] = seen;
-            }
+        config.secret_files().map(|(_, file)| seen(file)).collect()
+    }
+
+    /// Looks at each for as long as the configuration that names it is in force.
+    fn watch(&self, all: Vec<Watched>) {
+        for mut watched in all {
+            let this = self.clone();
+            self.watch.add(move || this.look(&mut watched));
         }
     }
 
-    fn read(&self, file: &SecretFile, told: &mut BTreeSet<String>) {
+    fn see(&self, file: &SecretFile) -> Option<Seen> {
+        let _work = self.under_way.begin(file.source().to_string());
+        match Place::of(file.path()?).ok()? {
+            Place::File(path) => Seen::at(&path),
+            // The environment is what it was at the start.
+            Place::Variable(_) => None,
+        }
+    }
+
+    /// Looks at one of them; whether anybody needs it still.
+    fn look(&self, watched: &mut Watched) -> bool {
+        let Some(file) = watched.file.upgrade() else {
+            watched.reported.iter().for_each(|source| self.troubles.clear(source));
+            return false;
+        };
+        let seen = self.see(&file);
+        if seen != watched.read && seen == watched.last {
+            watched.read = seen;
+            watched.reported = self.read(&file);
+        }
+        watched.last = seen;
+        true
+    }
+
+    /// Reads one that has changed; where it is, if it can't be used.
+    fn read(&self, file: &SecretFile) -> Option<String> {
         let (console, source): (&dyn Console, _) = (&*self.console, file.source().to_string());
         let _work = self.under_way.begin(file.source().to_string());
         match read_login(file) {
             Ok(()) => {
                 self.troubles.clear(&source);
                 console.info("login", format_args!("{source} read anew"));
+                None
             }
             Err(why) => {
                 let text = format!("the login stays as it was: {why}");
@@ -207,9 +229,21 @@ impl WatchedSecrets {
                 let found = Found::warning(&source, text);
                 let step = "mend the file: it is read anew when it changes";
                 self.troubles.set(found.next_step(step), wall_now());
-                told.insert(source);
+                Some(source)
             }
         }
+    }
+}
+
+impl Service for WatchedSecrets {
+    fn name(&self) -> &'static str {
+        "passwords"
+    }
+
+    /// They were read into the configuration.
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        let (this, seen) = (self.clone(), self.seen(next.config));
+        Ok(Box::new(move || this.watch(seen)))
     }
 }
 
@@ -272,17 +306,18 @@ mod tests {
             path.display()
         );
         let mut config = crate::sections::schema().parse(&text, "test.toml").unwrap();
-        assert!(read(&mut config).unwrap_err().contains("No such file"));
+        let wrong = |config: &mut Config| read(config).remove(0).message;
+        assert!(wrong(&mut config).contains("No such file"));
         let secrets = |config: &Config| config.of::<RewrittenSenders>().unwrap().secrets.clone();
         std::fs::write(&path, " new one\r\n\nold\n").unwrap();
-        assert_eq!(read(&mut config), Ok(()));
+        assert_eq!(read(&mut config), []);
         assert_eq!(secrets(&config), [&b"new one"[..], b"old"].map(|secret| Secret(secret.into())));
         assert!(!format!("{config:?}").contains("110, 101, 119"), "nobody is shown them");
         std::fs::write(&path, "\n \n").unwrap();
-        assert!(read(&mut config).unwrap_err().ends_with("there is none in it"));
+        assert!(wrong(&mut config).ends_with("there is none in it"));
         std::fs::write(&path, vec![b'x'; FILE_BYTES_MAX as usize + 1]).unwrap();
-        assert!(read(&mut config).unwrap_err().contains("more than 65536 bytes"));
+        assert!(wrong(&mut config).contains("more than 65536 bytes"));
         std::fs::write(&path, vec![b'x'; FILE_BYTES_MAX as usize]).unwrap();
-        assert_eq!(read(&mut config), Ok(()));
+        assert_eq!(read(&mut config), []);
     }
 }

@@ -1,23 +1,25 @@
 //! Private keys that sign mail: read, put where the settings want them, and read anew when their files
 //! change.
 
+use crate::commands::load::one_line;
 use crate::console::ConsoleLog;
-use crate::file_stamp::{LOOK_EVERY, Looks, Seen, Stamp};
+use crate::file_stamp::{Looks, Seen, Stamp};
+use crate::file_watch::FileWatch;
 use crate::mutex::lock;
 use crate::pem;
+use crate::services::{Adoption, Next, Service};
 use crate::under_way::UnderWay;
 use crate::world::clock::wall_now;
 use auth::dkim::SigningKey;
 use channels::key_files;
-use config::Config;
+use config::{Config, Problem};
 use mta::answer::Answer;
 use mta::console::Console;
 use mta::problems::{Conditions, Found};
 use mta::seams::{KeyFiles, ReadKey};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, Weak};
-use std::thread;
+use std::sync::{Arc, Mutex};
 
 /// Bits of a file's mode that let others than its owner and group at it.
 const OTHERS: u32 = 0o007;
@@ -39,51 +41,45 @@ const ALL: &str = "signing keys";
 struct State {
     config: Option<Arc<Config>>,
     stamps: Vec<Stamp>,
-    is_watched: bool,
 }
 
 /// Keys as they were read, in the order in which the configuration names their files.
-pub(crate) struct Read {
+struct Read {
     keys: Vec<Arc<SigningKey>>,
     stamps: Vec<Stamp>,
 }
 
 impl SigningKeys {
-    /// Reads those of the configuration.
-    ///
-    /// # Errors
-    /// What is wrong with one of them, in a sentence.
-    pub(crate) fn open(
-        config: &Arc<Config>,
-        console: &Arc<ConsoleLog>,
-    ) -> Result<Arc<SigningKeys>, String> {
+    /// None, before a configuration is adopted.
+    pub(crate) fn new(console: &Arc<ConsoleLog>) -> Arc<SigningKeys> {
         let (state, under_way) = Default::default();
         let (console, troubles) = (Arc::clone(console), Conditions::new("signing_key"));
-        let keys = Arc::new(SigningKeys { state, console, under_way, troubles });
-        keys.adopt(config, read(config)?)?;
-        Ok(keys)
+        Arc::new(SigningKeys { state, console, under_way, troubles })
+    }
+
+    /// Looks at their files from now on.
+    pub(crate) fn watch(self: &Arc<SigningKeys>, watch: &FileWatch) {
+        let mut looks = Looks::default();
+        watch.follow(self, move |these| these.look(&mut looks));
     }
 
     /// Puts them into a configuration, which is in force from then on.
-    ///
-    /// # Errors
-    /// When the system gives no thread to watch their files.
-    pub(crate) fn adopt(
-        self: &Arc<SigningKeys>,
-        config: &Arc<Config>,
-        read: Read,
-    ) -> Result<(), String> {
-        let mut state = lock(&self.state);
-        state.take(config, read);
+    fn adopt(&self, config: &Arc<Config>, read: Read) {
+        lock(&self.state).take(config, read);
         self.troubles.clear(ALL);
-        if !state.is_watched && !state.stamps.is_empty() {
-            let this = Arc::downgrade(self);
-            let thread = thread::Builder::new().name("signing-keys".to_owned());
-            let started = thread.spawn(move || look_on(&this));
-            started.map_err(|error| format!("cannot start a thread: {error}"))?;
-            state.is_watched = true;
+    }
+
+    /// Looks at the files, and reads them when they have changed.
+    fn look(&self, looks: &mut Looks) {
+        let stamps = lock(&self.state).stamps.clone();
+        let work = self.under_way.begin("a file of signing keys");
+        if looks.find_change(&stamps) {
+            self.read_anew();
+        } else if looks.is_same() {
+            // What could not be used is gone, and what is in use is there again.
+            self.troubles.clear(ALL);
         }
-        Ok(())
+        drop(work);
     }
 
     fn read_anew(&self) {
@@ -99,7 +95,8 @@ impl SigningKeys {
                     console.info("signing", format_args!("signing keys read anew"));
                 }
             }
-            Err(why) => {
+            Err(mistakes) => {
+                let why = one_line(&config.errors(mistakes));
                 let text = format!("signing keys stay as they were: {why}");
                 console.error("signing", format_args!("{text}"));
                 let step = "mend the file: it is read anew when it changes";
@@ -119,37 +116,33 @@ impl State {
     }
 }
 
-/// Looks at the files for as long as the keys live.
-fn look_on(keys: &Weak<SigningKeys>) {
-    let mut looks = Looks::default();
-    loop {
-        thread::sleep(LOOK_EVERY);
-        let Some(keys) = keys.upgrade() else { return };
-        let stamps = lock(&keys.state).stamps.clone();
-        let work = keys.under_way.begin("a file of signing keys");
-        if looks.find_change(&stamps) {
-            keys.read_anew();
-        } else if looks.is_same() {
-            // What could not be used is gone, and what is in use is there again.
-            keys.troubles.clear(ALL);
-        }
-        drop(work);
+impl Service for Arc<SigningKeys> {
+    fn name(&self) -> &'static str {
+        "signing keys"
+    }
+
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        let read = read(next.config)?;
+        let (this, config) = (Arc::clone(self), Arc::clone(next.config));
+        Ok(Box::new(move || this.adopt(&config, read)))
     }
 }
 
 /// Reads the keys that a configuration names.
 ///
 /// # Errors
-/// What is wrong with one of them, in a sentence.
-pub(crate) fn read(config: &Config) -> Result<Read, String> {
-    let (mut keys, mut stamps) = (Vec::new(), Vec::new());
+/// What is wrong with them.
+fn read(config: &Config) -> Result<Read, Vec<Problem>> {
+    let (mut keys, mut stamps, mut mistakes) = (Vec::new(), Vec::new(), Vec::new());
     for file in key_files(config) {
         // Before it is read: what is written in between is noticed then.
         stamps.extend(Seen::at(file.path()).map(|seen| Stamp::new(file.path(), seen)));
-        let key = read_one(file.path()).map_err(|why| format!("{}: {why}", file.place()))?;
-        keys.push(Arc::new(key));
+        match read_one(file.path()) {
+            Ok(key) => keys.push(Arc::new(key)),
+            Err(why) => mistakes.push(config.mistake_at(file.at(), why)),
+        }
     }
-    Ok(Read { keys, stamps })
+    if mistakes.is_empty() { Ok(Read { keys, stamps }) } else { Err(mistakes) }
 }
 
 /// Reads keys that tables name, where no shard has to wait for it.

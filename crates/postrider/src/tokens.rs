@@ -8,7 +8,8 @@ mod request;
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
-use config::{Config, Secret, SecretFile, SecretSource, TokenSource};
+use crate::services::{Adoption, Next, Service};
+use config::{Config, Problem, Secret, SecretFile, SecretSource, TokenSource};
 use mta::console::{Console as _, Level};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
@@ -29,7 +30,10 @@ const REFUSED_AFTER: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Those who renew tokens.
-pub(crate) struct Tokens {
+#[derive(Clone)]
+pub(crate) struct Tokens(Arc<Inner>);
+
+struct Inner {
     known: Mutex<Known>,
     console: Arc<ConsoleLog>,
 }
@@ -49,43 +53,73 @@ struct Task {
 }
 
 impl Tokens {
-    /// Those of a configuration at the start.
-    ///
-    /// # Errors
-    /// When the system gives no thread.
-    pub(crate) fn start(config: &Config, console: &Arc<ConsoleLog>) -> Result<Tokens, String> {
-        let tokens = Tokens { known: Mutex::default(), console: Arc::clone(console) };
-        tokens.adopt(config).map(|()| tokens)
+    /// None, before a configuration is adopted.
+    pub(crate) fn new(console: &Arc<ConsoleLog>) -> Tokens {
+        let inner = Inner { known: Mutex::default(), console: Arc::clone(console) };
+        Tokens(Arc::new(inner))
+    }
+}
+
+impl Service for Tokens {
+    fn name(&self) -> &'static str {
+        "tokens"
     }
 
-    /// Renews what a configuration needs, for as long as it is in force.
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        let thread = self.0.thread_for(next.config);
+        let thread = thread.map_err(|why| vec![next.config.mistake_at("route", why)])?;
+        let Some(thread) = thread else {
+            return Ok(Box::new(|| ()));
+        };
+        let (inner, config) = (Arc::clone(&self.0), Arc::clone(next.config));
+        Ok(Box::new(move || {
+            tokens_of(&config).for_each(|(source, file)| inner.renew(&thread, source, file));
+        }))
+    }
+}
+
+/// The tokens that a configuration names, with their sources.
+fn tokens_of(config: &Config) -> impl Iterator<Item = (&TokenSource, &Arc<SecretFile>)> {
+    config.secret_files().filter_map(|(_, file)| match file.source() {
+        SecretSource::Token(source) => Some((&**source, file)),
+        _ => None,
+    })
+}
+
+impl Inner {
+    /// The way to the thread, for a configuration that names tokens.
     ///
     /// # Errors
-    /// When the system gives no thread for that.
-    pub(crate) fn adopt(&self, config: &Config) -> Result<(), String> {
-        for (_, file) in config.secret_files() {
-            if let SecretSource::Token(source) = file.source() {
-                self.keep(source, file)?;
-            }
+    /// When the system gives none.
+    fn thread_for(&self, config: &Config) -> Result<Option<mpsc::UnboundedSender<Task>>, String> {
+        if tokens_of(config).next().is_none() {
+            return Ok(None);
         }
-        Ok(())
-    }
-
-    fn keep(&self, source: &TokenSource, file: &Arc<SecretFile>) -> Result<(), String> {
         let mut known = lock(&self.known);
-        let sent = |(_, files): &(_, mpsc::UnboundedSender<_>)| files.send(Arc::downgrade(file));
-        if let Some(task) = known.sources.iter().find(|(of, _)| of == source) {
-            return sent(task).map_err(|_| "the thread that renews tokens has ended".to_owned());
-        }
-        let thread = match &known.thread {
+        Ok(Some(match &known.thread {
             Some(thread) => thread.clone(),
             None => known.thread.insert(start()?).clone(),
-        };
+        }))
+    }
+
+    /// Renews a token for as long as the configuration that names it is in force. Threads end by a panic alone, which
+    /// ends the process: all that is sent is received.
+    fn renew(
+        &self,
+        thread: &mpsc::UnboundedSender<Task>,
+        source: &TokenSource,
+        file: &Arc<SecretFile>,
+    ) {
+        let mut known = lock(&self.known);
+        if let Some((_, files)) = known.sources.iter().find(|(of, _)| of == source) {
+            let _ = files.send(Arc::downgrade(file));
+            return;
+        }
         let (sender, files) = mpsc::unbounded_channel();
         let task = Task { source: source.clone(), files, console: Arc::clone(&self.console) };
         let _ = sender.send(Arc::downgrade(file));
         known.sources.push((source.clone(), sender));
-        thread.send(task).map_err(|_| "the thread that renews tokens has ended".to_owned())
+        let _ = thread.send(task);
     }
 }
 

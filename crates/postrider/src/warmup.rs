@@ -7,8 +7,9 @@ mod shown;
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
 use crate::record_file::Unreadable;
+use crate::services::{Adoption, Next, Service};
 use crate::world::clock::wall_now;
-use config::{Config, Source};
+use config::{Config, Problem, Source};
 use file::File;
 use mail::Wall;
 use mta::answer::Answer;
@@ -95,7 +96,7 @@ impl KeptWarmups {
     }
 
     /// Reads the file, if a source warms up and that was not done yet.
-    pub(crate) fn open_for(&self, config: &Config) {
+    fn open_for(&self, config: &Config) {
         lock(&self.0.sources).clone_from(&config.sources);
         let mut keeper = lock(&self.0.keeper);
         let warming = config.sources.iter().filter(|source| source.warmup.is_some());
@@ -120,8 +121,7 @@ impl KeptWarmups {
         thread.map(|thread| Keeper::Thread(sender, thread)).map_err(|error| error.to_string())
     }
 
-    /// Writes what is not written yet.
-    pub(crate) fn close(&self) {
+    fn close(&self) {
         let closed = Keeper::Failed("the server is stopping".to_owned());
         let keeper = std::mem::replace(&mut *lock(&self.0.keeper), closed);
         if let Keeper::Thread(requests, thread) = keeper {
@@ -136,6 +136,22 @@ impl KeptWarmups {
         let sources = lock(&self.0.sources).clone();
         let courses: Vec<SeenCourse> = lock(&self.0.book).courses().collect();
         sources.iter().map(|source| shown::item(source, &courses)).collect()
+    }
+}
+
+impl Service for KeptWarmups {
+    fn name(&self) -> &'static str {
+        "sources that warm up"
+    }
+
+    /// Without its file nothing is sent from them.
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        let (this, config) = (self.clone(), Arc::clone(next.config));
+        Ok(Box::new(move || this.open_for(&config)))
+    }
+
+    fn finish(&self) {
+        self.close();
     }
 }
 

@@ -17,10 +17,11 @@ use crate::console::ConsoleLog;
 use crate::https;
 use crate::mutex::lock;
 use crate::secrets;
+use crate::services::{Adoption, Next, Service};
 use crate::state_files::StateFiles;
 use crate::world::clock::{seed_of, wall_now};
 use challenges::Challenges;
-use config::{Certificate, Config, Ordered, Secret};
+use config::{Certificate, Config, Ordered, Problem, Secret};
 use directory::Directory;
 use mail::Random;
 use mail::Wall;
@@ -49,7 +50,10 @@ const ORDER_MAX: Duration = Duration::from_secs(600);
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Orders certificates as long as it lives.
-pub(crate) struct Acme {
+#[derive(Clone)]
+pub(crate) struct Acme(Arc<Inner>);
+
+struct Inner {
     state: Mutex<State>,
     certificates: Arc<Certificates>,
     metrics: Arc<AcmeMetrics>,
@@ -62,8 +66,11 @@ pub(crate) struct Acme {
 struct State {
     plan: Option<Plan>,
     /// To the thread; without a certificate that is ordered there is none.
-    changes: Option<mpsc::UnboundedSender<Change>>,
+    changes: Option<Changes>,
 }
+
+/// The way to the thread.
+type Changes = mpsc::UnboundedSender<Change>;
 
 /// What is to be done from now on.
 struct Change {
@@ -71,9 +78,6 @@ struct Change {
     /// Where answers are given; `None`: where they were.
     listener: Option<TcpListener>,
 }
-
-/// A change that can be made.
-pub(crate) struct Prepared(Option<Change>);
 
 /// What a configuration wants.
 #[derive(Clone)]
@@ -90,23 +94,25 @@ impl Plan {
     ///
     /// # Errors
     /// What is wrong with the files that it names.
-    fn of(config: &Config) -> Result<Option<Plan>, String> {
+    fn of(config: &Config) -> Result<Option<Plan>, Problem> {
         let Some(acme) = config.of::<Authority>() else { return Ok(None) };
-        let wrong = |why: String| format!("[acme]: {why}");
+        let wrong = |key: &str, why: String| config.mistake_at(&format!("acme.{key}"), why);
         let external = match &acme.external_account {
             Some(account) => {
-                let key = secrets::read_base64url(&account.key_file).map_err(wrong)?;
+                let key = secrets::read_base64url(&account.key_file)
+                    .map_err(|why| wrong("external_account.key_file", why))?;
                 Some((account.key_id.clone(), key))
             }
             None => None,
         };
+        let client = https::client(acme.ca_file.as_deref());
         let ordered = config.certificates.iter().filter(|one| one.ordered.is_some());
         Ok(Some(Plan {
             acme: acme.clone(),
             store: Store::new(&acme.store),
             certificates: ordered.cloned().collect(),
             external,
-            client: Arc::new(https::client(acme.ca_file.as_deref()).map_err(wrong)?),
+            client: Arc::new(client.map_err(|why| wrong("ca_file", why))?),
         }))
     }
 
@@ -124,55 +130,82 @@ fn jobs_of(plan: &Plan) -> Vec<(&PathBuf, Option<Ordered>, Vec<String>)> {
 }
 
 impl Acme {
-    /// Begins with what the configuration wants.
-    ///
-    /// # Errors
-    /// What is wrong with it, in a sentence.
-    pub(crate) fn open(
-        config: &Config,
+    /// Orders nothing before a configuration is adopted.
+    pub(crate) fn new(
         certificates: &Arc<Certificates>,
         (metrics, pools): (&Arc<AcmeMetrics>, &Arc<Pressures>),
         (files, console): (&StateFiles, &Arc<ConsoleLog>),
-    ) -> Result<Acme, String> {
-        let acme = Acme {
+    ) -> Acme {
+        Acme(Arc::new(Inner {
             state: Mutex::default(),
             certificates: Arc::clone(certificates),
             metrics: Arc::clone(metrics),
             files: files.clone(),
             pools: Arc::clone(pools),
             console: Arc::clone(console),
-        };
-        acme.adopt(acme.prepare(config)?)?;
-        Ok(acme)
+        }))
+    }
+}
+
+impl Service for Acme {
+    fn name(&self) -> &'static str {
+        "certificates that are ordered"
     }
 
-    /// Looks at another configuration, reads its files and binds its address.
-    ///
-    /// # Errors
-    /// What is wrong with it, in a sentence.
-    pub(crate) fn prepare(&self, config: &Config) -> Result<Prepared, String> {
+    /// Reads the files that the configuration names, and binds its address.
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        let prepared = self.0.prepare(next.config).map_err(|why| vec![why])?;
+        let inner = Arc::clone(&self.0);
+        Ok(match prepared {
+            Some((changes, change)) => Box::new(move || inner.adopt(&changes, change)),
+            None => Box::new(|| ()),
+        })
+    }
+}
+
+/// The files that `[acme]` names, for those that look whether a configuration can be used.
+pub(crate) struct AcmeFiles;
+
+impl Service for AcmeFiles {
+    fn name(&self) -> &'static str {
+        "files of the account for certificates"
+    }
+
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        Plan::of(next.config).map_err(|why| vec![why])?;
+        Ok(Box::new(|| ()))
+    }
+}
+
+impl Inner {
+    /// What changes, and the way to the thread; `None`: nothing does.
+    fn prepare(&self, config: &Config) -> Result<Option<(Changes, Change)>, Problem> {
         let plan = Plan::of(config)?;
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
         let listener = match (&state.plan, &plan) {
-            (None, None) => return Ok(Prepared(None)),
-            (Some(old), Some(new)) if old.is_same(new) => return Ok(Prepared(None)),
+            (None, None) => return Ok(None),
+            (Some(old), Some(new)) if old.is_same(new) => return Ok(None),
             (_, None) => None,
             (old, Some(new)) => {
                 let place = |plan: &Plan| (plan.acme.challenge, plan.acme.address);
                 let is_moved = old.as_ref().map(place) != Some(place(new));
                 let (challenge, address) = place(new);
-                is_moved.then(|| responder::bind(challenge, address)).transpose()?
+                let bound = is_moved.then(|| responder::bind(challenge, address)).transpose();
+                bound.map_err(|why| config.mistake_at("acme.address", why))?
             }
         };
-        Ok(Prepared(Some(Change { plan, listener })))
+        let changes = match &state.changes {
+            Some(changes) => changes.clone(),
+            None => {
+                let started = self.start().map_err(|why| config.mistake_at("acme", why))?;
+                state.changes.insert(started).clone()
+            }
+        };
+        Ok(Some((changes, Change { plan, listener })))
     }
 
     /// Does from now on what was prepared.
-    ///
-    /// # Errors
-    /// When the system gives no thread.
-    pub(crate) fn adopt(&self, prepared: Prepared) -> Result<(), String> {
-        let Prepared(Some(change)) = prepared else { return Ok(()) };
+    fn adopt(&self, changes: &Changes, change: Change) {
         let mut state = lock(&self.state);
         if let (Some(plan), Some(listener)) = (&change.plan, &change.listener)
             && let Ok(address) = listener.local_addr()
@@ -181,17 +214,12 @@ impl Acme {
             let text = format_args!("answering {challenge} challenges on {address}");
             self.console.line(Level::Info, "acme", text);
         }
-        let plan = change.plan.clone();
-        let changes = match &state.changes {
-            Some(changes) => changes,
-            None => state.changes.insert(self.start()?),
-        };
-        changes.send(change).map_err(|_| "the thread that orders certificates has ended")?;
-        state.plan = plan;
-        Ok(())
+        state.plan.clone_from(&change.plan);
+        // The thread ends with the process.
+        let _ = changes.send(change);
     }
 
-    fn start(&self) -> Result<mpsc::UnboundedSender<Change>, String> {
+    fn start(&self) -> Result<Changes, String> {
         let failed = |error| format!("cannot start a thread: {error}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;

@@ -8,15 +8,17 @@ mod expiry;
 use crate::acme::store;
 use crate::console::ConsoleLog;
 use crate::crypto;
-use crate::file_stamp::{LOOK_EVERY, Looks, Seen, Stamp};
+use crate::file_stamp::{Looks, Seen, Stamp};
+use crate::file_watch::FileWatch;
 use crate::mutex::lock;
 use crate::pem;
+use crate::services::{Adoption, Next, Service};
 use crate::under_way::UnderWay;
 use crate::world::clock::wall_now;
 use choice::{Choice, Shown};
 use clients::Asked;
 pub(crate) use clients::Judge;
-use config::{Certificate, ClientCertificates, Config};
+use config::{Certificate, ClientCertificates, Config, Problem};
 use expiry::Expiry;
 use mta::console::{Console, Level};
 use mta::problems::{Found, Moment, ProblemKind};
@@ -26,10 +28,10 @@ use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::ResolvesServerCert;
 use rustls::sign::CertifiedKey;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
-use std::thread;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Those in force, for all shards.
@@ -46,14 +48,14 @@ pub(crate) struct Certificates {
 #[derive(Debug, Default)]
 struct State {
     servers: Servers,
-    configured: Configured,
+    /// `None`: no configuration has been adopted.
+    configured: Option<Configured>,
     stamps: Vec<Stamp>,
     expiries: Vec<Expiry>,
     /// Files with ordered certificates that are of no use or not there yet, each with a sentence.
     left_out: BTreeMap<PathBuf, String>,
     /// So long before its end a certificate is told of.
     warning: Duration,
-    is_watched: bool,
     /// Why files that have changed are not used.
     unread: Option<String>,
 }
@@ -104,7 +106,7 @@ impl State {
 }
 
 /// Certificates as they were read, with the files that they come from.
-pub(crate) struct Read {
+struct Read {
     servers: Servers,
     stamps: Vec<Stamp>,
     expiries: Vec<Expiry>,
@@ -112,49 +114,26 @@ pub(crate) struct Read {
 }
 
 impl Certificates {
-    /// Reads those of the configuration.
-    ///
-    /// # Errors
-    /// What is wrong with one of them, in a sentence.
-    pub(crate) fn open(
-        config: &Config,
-        console: &Arc<ConsoleLog>,
-    ) -> Result<Arc<Certificates>, String> {
-        let certificates = Arc::new(Certificates {
-            state: Mutex::default(),
-            is_any: AtomicBool::new(false),
-            console: Arc::clone(console),
-            under_way: UnderWay::default(),
-        });
-        let configured = Configured::of(config);
-        let read = read_configured(&configured, &mut |why| {
-            // Another one is ordered in its place.
-            certificates.console.line(Level::Warn, "tls", format_args!("left out: {why}"));
-            Ok(())
-        })?;
-        certificates.adopt(config, read)?;
-        Ok(certificates)
+    /// None, before a configuration is adopted.
+    pub(crate) fn new(console: &Arc<ConsoleLog>) -> Arc<Certificates> {
+        let (state, is_any, under_way) = Default::default();
+        let console = Arc::clone(console);
+        Arc::new(Certificates { state, is_any, console, under_way })
+    }
+
+    /// Looks at their files from now on.
+    pub(crate) fn watch(self: &Arc<Certificates>, watch: &FileWatch) {
+        let mut looks = Looks::default();
+        watch.follow(self, move |these| these.look(&mut looks));
     }
 
     /// Takes those of another configuration; connections that are open go on as they are.
-    ///
-    /// # Errors
-    /// When the system gives no thread to watch their files.
-    pub(crate) fn adopt(
-        self: &Arc<Certificates>,
-        config: &Config,
-        read: Read,
-    ) -> Result<(), String> {
+    fn adopt(&self, config: &Config, read: Read) {
         let mut state = lock(&self.state);
         self.is_any.store(read.servers.plain.is_some(), Ordering::Relaxed);
         state.take(read);
         state.warning = config.tls.expiry_warning;
-        state.configured = Configured::of(config);
-        if !state.is_watched && !state.configured.certificates.is_empty() {
-            self.watch().map_err(|error| format!("cannot start a thread: {error}"))?;
-            state.is_watched = true;
-        }
-        Ok(())
+        state.configured = Some(Configured::of(config));
     }
 
     /// Whether there is any.
@@ -175,15 +154,21 @@ impl Certificates {
     /// None at all.
     #[cfg(test)]
     pub(crate) fn none() -> Arc<Certificates> {
-        let console = Arc::new(ConsoleLog::stderr(mta::console::Level::Error));
-        let (state, under_way) = Default::default();
-        Arc::new(Certificates { state, is_any: AtomicBool::new(false), console, under_way })
+        Certificates::new(&Arc::new(ConsoleLog::stderr(mta::console::Level::Error)))
     }
 
-    fn watch(self: &Arc<Certificates>) -> std::io::Result<()> {
-        let this = Arc::downgrade(self);
-        thread::Builder::new().name("certificates".to_owned()).spawn(move || look_on(&this))?;
-        Ok(())
+    /// Looks at the files, and reads them when they have changed.
+    fn look(&self, looks: &mut Looks) {
+        let stamps = lock(&self.state).stamps.clone();
+        let work = self.under_way.begin("a file of certificates");
+        if looks.find_change(&stamps) {
+            self.read_anew();
+        } else if looks.is_same() {
+            // What could not be used is gone, and what is in use is there again.
+            lock(&self.state).unread = None;
+        }
+        drop(work);
+        self.tell_expiries();
     }
 
     /// Warns of what ends soon.
@@ -202,20 +187,22 @@ impl Certificates {
 
     /// Reads all anew, as the files are now.
     pub(crate) fn read_anew(&self) {
-        let configured = lock(&self.state).configured.clone();
+        let Some(configured) = lock(&self.state).configured.clone() else { return };
         let console: &dyn Console = &*self.console;
         match read_configured(&configured, &mut Err) {
             Ok(read) => {
                 let mut state = lock(&self.state);
                 // A reload may have come in between.
-                if state.configured == configured {
+                if state.configured.as_ref() == Some(&configured) {
                     self.is_any.store(read.servers.plain.is_some(), Ordering::Relaxed);
                     state.take(read);
                     state.unread = None;
                     console.info("tls", format_args!("certificates read anew"));
                 }
             }
-            Err(why) => {
+            Err(all) => {
+                let why: Vec<_> = all.iter().map(ToString::to_string).collect();
+                let why = why.join("; ");
                 let text = format!("certificates stay as they were: {why}");
                 console.error("tls", format_args!("{text}"));
                 lock(&self.state).unread = Some(text);
@@ -251,46 +238,79 @@ impl ProblemKind for Certificates {
     }
 }
 
-/// Looks at the files for as long as the certificates live.
-fn look_on(certificates: &Weak<Certificates>) {
-    let mut looks = Looks::default();
-    loop {
-        thread::sleep(LOOK_EVERY);
-        let Some(certificates) = certificates.upgrade() else { return };
-        let stamps = lock(&certificates.state).stamps.clone();
-        let work = certificates.under_way.begin("a file of certificates");
-        if looks.find_change(&stamps) {
-            certificates.read_anew();
-        } else if looks.is_same() {
-            // What could not be used is gone, and what is in use is there again.
-            lock(&certificates.state).unread = None;
-        }
-        drop(work);
-        certificates.tell_expiries();
+impl Service for Arc<Certificates> {
+    fn name(&self) -> &'static str {
+        "certificates"
+    }
+
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        // What is ordered keeps no server from starting: another one is ordered in its place.
+        let mut leave_out = |why| {
+            self.console.line(Level::Warn, "tls", format_args!("left out: {why}"));
+            Ok(())
+        };
+        let is_first = lock(&self.state).configured.is_none();
+        let unusable: &mut Unusable<'_> = if is_first { &mut leave_out } else { &mut Err };
+        let read = read_configured(&Configured::of(next.config), unusable);
+        let read =
+            read.map_err(|all| all.iter().map(|one| one.placed(next.config)).collect::<Vec<_>>())?;
+        let (this, config) = (Arc::clone(self), Arc::clone(next.config));
+        Ok(Box::new(move || this.adopt(&config, read)))
     }
 }
 
-/// Reads certificates and keys.
-///
-/// # Errors
-/// What is wrong with one of them, in a sentence.
-pub(crate) fn read(config: &Config) -> Result<Read, String> {
-    read_configured(&Configured::of(config), &mut Err)
+/// Whether an ordered certificate that can't be used is a mistake, or left out.
+type Unusable<'a> = dyn FnMut(Wrong) -> Result<(), Wrong> + 'a;
+
+/// What can't be used, and why.
+#[derive(Debug)]
+enum Wrong {
+    /// The certificate of this line.
+    Certificate(u32, String),
+    /// What clients' certificates are judged by.
+    Clients(Option<Asked>, String),
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wrong::Certificate(line, why) => write!(f, "certificate of line {line}: {why}"),
+            Wrong::Clients(_, why) => f.write_str(why),
+        }
+    }
+}
+
+impl Wrong {
+    /// With its place in the file.
+    fn placed(&self, config: &Config) -> Problem {
+        match self {
+            Wrong::Certificate(line, why) => {
+                config.mistake_in("certificate", *line, "chain", why.as_str())
+            }
+            Wrong::Clients(asked, why) => {
+                let asks = |one: &Arc<config::Listener>| {
+                    one.client_certificates.as_deref().map(Asked::new) == *asked
+                };
+                let index = config.listeners.iter().position(asks).unwrap_or(0);
+                let key = format!("listener[{index}].client_certificates");
+                config.mistake_at(&key, why.as_str())
+            }
+        }
+    }
 }
 
 /// Of those that are ordered some may not have come yet. One that can't be used may be left out: `unusable`
-/// says so.
+/// decides.
 fn read_configured(
     configured: &Configured,
-    unusable: &mut dyn FnMut(String) -> Result<(), String>,
-) -> Result<Read, String> {
+    unusable: &mut Unusable<'_>,
+) -> Result<Read, Vec<Wrong>> {
     let Configured { certificates, asked } = configured;
     let mut stamps = Vec::with_capacity(2 * certificates.len());
     let mut shown = Vec::with_capacity(certificates.len());
     let mut expiries = Vec::with_capacity(certificates.len());
-    let mut left_out = BTreeMap::new();
+    let (mut left_out, mut mistakes) = (BTreeMap::new(), Vec::new());
     for certificate in certificates {
-        let sentence = |why| format!("certificate of line {}: {why}", certificate.line);
         let is_ordered = certificate.ordered.is_some();
         if is_ordered && !certificate.chain.exists() {
             let names = certificate.names.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -313,16 +333,16 @@ fn read_configured(
             let expiry = Expiry::of(&certificate.chain, first, is_ordered)?;
             Ok((key, expiry))
         });
-        match read.map_err(sentence) {
+        match read.map_err(|why| Wrong::Certificate(certificate.line, why)) {
             Ok((key, expiry)) => {
                 expiries.push(expiry);
                 shown.push(Shown::new(certificate.clone(), key));
             }
             Err(why) if is_ordered => {
                 left_out.insert(certificate.chain.clone(), format!("left out: {why}"));
-                unusable(why)?;
+                mistakes.extend(unusable(why).err());
             }
-            Err(why) => return Err(why),
+            Err(why) => mistakes.push(why),
         }
     }
     for path in asked.iter().filter_map(Asked::file) {
@@ -331,10 +351,22 @@ fn read_configured(
     let mut servers = Servers::default();
     if !shown.is_empty() {
         let choice = Arc::new(Choice::new(shown));
-        servers.plain = Some(door(&choice, None)?);
-        for asked in asked {
-            servers.asking.insert(asked.clone(), door(&choice, Some(asked))?);
+        let of_clients = |asked: Option<&Asked>| {
+            door(&choice, asked).map_err(|why| Wrong::Clients(asked.cloned(), why))
+        };
+        match of_clients(None) {
+            Ok(plain) => servers.plain = Some(plain),
+            Err(why) => mistakes.push(why),
         }
+        for asked in asked {
+            match of_clients(Some(asked)) {
+                Ok(door) => _ = servers.asking.insert(asked.clone(), door),
+                Err(why) => mistakes.push(why),
+            }
+        }
+    }
+    if !mistakes.is_empty() {
+        return Err(mistakes);
     }
     Ok(Read { servers, stamps, expiries, left_out })
 }

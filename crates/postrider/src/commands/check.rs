@@ -5,33 +5,30 @@ mod dns;
 use super::load::{self, LoadError};
 use crate::acme::Authority;
 use crate::cli::{CheckArgs, exit};
+use crate::console::ConsoleLog;
 use crate::problems::missing_roots;
-use crate::reply_classes;
+use crate::services::FileServices;
 use crate::tables;
+use crate::world::clock::Start;
 use config::{Certificate, Config, ConfigErrors, Problem};
 use dns::{Finding, Severity};
+use mta::console::Level;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Reads a configuration and shows what is wrong with it.
 pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     let colour = std::io::stderr().is_terminal();
     let loaded = match load::config(args.file.config.as_deref()) {
-        Ok(config) => match reply_classes::read_with_rules(&config) {
-            Ok(_) => Ok(config),
-            Err(mistakes) => return of_files(args, &mistakes),
-        },
+        Ok(config) => prepared(config),
         Err(LoadError::Wrong(errors)) => Err(errors),
         Err(unreadable) => {
             eprint!("{}", unreadable.render(colour));
             return ExitCode::from(exit::USAGE);
         }
     };
-    let looked = loaded.as_ref().map(tables::look_at).unwrap_or_default();
-    if !looked.mistakes.is_empty() {
-        return of_files(args, &looked.mistakes);
-    }
     let found = match &loaded {
         Ok(config) if args.dns => match dns::lint(config, &args.domain) {
             Ok(found) => Some(found),
@@ -42,7 +39,7 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         },
         _ => None,
     };
-    let mut warnings = looked.warnings;
+    let mut warnings = loaded.as_deref().map(tables::warnings).unwrap_or_default();
     // `serve` makes those of the built-in configuration.
     if let (Ok(config), Some(_)) = (&loaded, &args.file.config) {
         warnings.extend(missing_roots(config));
@@ -59,8 +56,16 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     }
 }
 
+/// Reads the files that the configuration names, as a start does.
+fn prepared(config: Config) -> Result<Arc<Config>, ConfigErrors> {
+    let quiet = Arc::new(ConsoleLog::stderr(Level::Error));
+    let files = FileServices::new(Start::now(), &quiet);
+    let prepared = files.services().prepare_all(config, &|_| (), true)?;
+    Ok(Arc::clone(&prepared.config))
+}
+
 fn json_of(
-    loaded: &Result<Config, ConfigErrors>,
+    loaded: &Result<Arc<Config>, ConfigErrors>,
     warnings: &[String],
     found: Option<&[Finding]>,
 ) -> Value {
@@ -78,7 +83,7 @@ fn json_of(
 }
 
 fn show(
-    loaded: &Result<Config, ConfigErrors>,
+    loaded: &Result<Arc<Config>, ConfigErrors>,
     warnings: &[String],
     (found, colour): (Option<&[Finding]>, bool),
 ) {
@@ -107,18 +112,6 @@ fn show(
         let warnings = counted(count(Severity::Warn), "warning");
         super::print(&format!("{lines}{errors}, {warnings}\n"));
     }
-}
-
-/// The file is right, and others that it names are not, or what its tables have.
-fn of_files(args: &CheckArgs, mistakes: &[String]) -> ExitCode {
-    if args.json {
-        let as_json = |mistake: &String| json!({ "severity": "error", "message": mistake });
-        let list: Vec<_> = mistakes.iter().map(as_json).collect();
-        super::print(&format!("{:#}\n", json!({ "valid": false, "problems": list })));
-    } else {
-        mistakes.iter().for_each(|mistake| eprintln!("{mistake}"));
-    }
-    ExitCode::from(exit::USAGE)
 }
 
 /// A line for each certificate that is ordered.

@@ -3,6 +3,7 @@
 use super::{load, tls};
 use crate::cli::{ExplainArgs, exit};
 use crate::console::ConsoleLog;
+use crate::services::Services;
 use crate::tables::{Registry, Traced};
 use crate::terminal::clean;
 use crate::world::clock::Start;
@@ -151,8 +152,10 @@ fn ask_tables(
     listener: &Listener,
 ) -> Result<Asked, String> {
     let console = Arc::new(ConsoleLog::stderr(Level::Error));
-    let registry = Registry::open(config, Start::now(), &console, &|_| ());
-    let tables = Traced::new(registry.map_err(|mistakes| mistakes.join("\n"))?);
+    let registry = Registry::new(Start::now(), &console);
+    let tables = Services::default().with(Arc::clone(&registry));
+    tables.start(config, &|_| ()).map_err(|mistakes| mistakes.to_string())?;
+    let tables = Traced::new(registry);
     let mut asked = runtime.block_on(ask(&tables, args, config, listener));
     let lookups = tables.steps().into_iter().map(|step| TableLookup {
         table: step.table,

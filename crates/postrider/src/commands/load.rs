@@ -36,9 +36,14 @@ impl LoadError {
     pub(crate) fn one_line(&self) -> String {
         match self {
             LoadError::Unreadable(text) => text.clone(),
-            LoadError::Wrong(errors) => errors.to_string().replace('\n', "; "),
+            LoadError::Wrong(errors) => one_line(errors),
         }
     }
+}
+
+/// Mistakes in one line, each with its place.
+pub(crate) fn one_line(errors: &ConfigErrors) -> String {
+    errors.to_string().replace('\n', "; ")
 }
 
 /// Reads a configuration file, as it is for this machine, and the files that are part of it, or takes the built-in

@@ -1,20 +1,21 @@
 //! `postrider serve`: runs the relay until a signal ends it.
 
 use crate::admin::{AdminParts, AdminServer, Health, Numbers};
+use crate::cli::exit;
 use crate::commands::load;
 use crate::console::{ConsoleLog, LISTENERS};
 use crate::control_socket::ControlSocket;
 use crate::limited_work::awaited;
 use crate::mutex::lock;
-use crate::node::Node;
+use crate::node::{Node, StartError};
 use crate::orders::{Order, told};
 use crate::problems::sentence;
 use crate::reload::Reloads;
-use crate::secrets;
 use crate::tables;
 use config::Config;
 use mta::console::{Console, Level};
 use mta::control::{ControlPlane, NodeJob, Status};
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,17 +37,11 @@ const ADMIN_MAX: Duration = Duration::from_millis(250);
 pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
     crate::panic::ends_the_process();
     let waiting = Waiting::begin();
-    let mut config = match load::load(file.as_deref()) {
+    let config = match load::load(file.as_deref()) {
         Ok(config) => config,
         Err(code) => return code,
     };
     let console = Arc::new(ConsoleLog::stderr(load::level_of(&config)));
-    waiting.is_at("secrets");
-    if let Err(text) = secrets::read(&mut config) {
-        console.line(Level::Error, "start", format_args!("{text}"));
-        return ExitCode::FAILURE;
-    }
-    let config = Arc::new(config);
     drop(waiting);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
@@ -58,7 +53,11 @@ pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
     };
     match runtime.block_on(serve(file, config, shards, &console)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(text) => {
+        Err(StartError::Wrong(mistakes)) => {
+            eprint!("{}", mistakes.render(std::io::stderr().is_terminal()));
+            ExitCode::from(exit::USAGE)
+        }
+        Err(StartError::Failed(text)) => {
             console.line(Level::Error, "start", format_args!("{text}"));
             ExitCode::FAILURE
         }
@@ -67,30 +66,24 @@ pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
 
 /// Says what a start waits for before it heeds signals itself: the system ends it at once then.
 struct Waiting {
-    step: Arc<Mutex<&'static str>>,
     _ended: std_mpsc::Sender<()>,
 }
 
 impl Waiting {
     fn begin() -> Waiting {
-        let step = Arc::new(Mutex::new("the configuration"));
         let (sender, ended) = std_mpsc::channel::<()>();
-        let (at, began) = (Arc::clone(&step), Instant::now());
+        let began = Instant::now();
         let tell = move || {
             let late = Err(std_mpsc::RecvTimeoutError::Timeout);
             while ended.recv_timeout(START_TOLD_EVERY) == late {
-                let (what, seconds) = (*lock(&at), began.elapsed().as_secs());
-                let text = format_args!("starting for {seconds} s: it reads {what}");
+                let seconds = began.elapsed().as_secs();
+                let text = format_args!("starting for {seconds} s: it reads the configuration");
                 ConsoleLog::stderr(Level::Warn).line(Level::Warn, "start", text);
             }
         };
         // Without a thread it waits without a word.
         let _ = thread::Builder::new().name("start-lines".to_owned()).spawn(tell);
-        Waiting { step, _ended: sender }
-    }
-
-    fn is_at(&self, step: &'static str) {
-        *lock(&self.step) = step;
+        Waiting { _ended: sender }
     }
 }
 
@@ -143,10 +136,10 @@ fn make_data_directories(config: &Config) -> Result<(), String> {
 
 async fn serve(
     file: Option<PathBuf>,
-    config: Arc<Config>,
+    config: Config,
     shards: Option<u16>,
     console: &Arc<ConsoleLog>,
-) -> Result<(), String> {
+) -> Result<(), StartError> {
     let mut signals = Signals::new().map_err(|error| format!("cannot take signals: {error}"))?;
     for warning in load::warnings_of(&config) {
         console.line(Level::Warn, "config", format_args!("{warning}"));
@@ -155,11 +148,12 @@ async fn serve(
     if file.is_none() {
         make_data_directories(&config)?;
     }
-    let (of_thread, of_node) = (Arc::clone(&config), Arc::clone(console));
-    let start = move |progress: &dyn Fn(&str)| Node::start(&of_thread, shards, &of_node, progress);
+    let of_node = Arc::clone(console);
+    let start = move |progress: &dyn Fn(&str)| Node::start(config, shards, &of_node, progress);
     let Some(node) = step_of_start(start, &mut signals, console).await? else { return Ok(()) };
+    let config = Arc::clone(&node.reloadable.first);
     let path = config.admin.control.clone();
-    let bind = move |progress: &dyn Fn(&str)| bind_control(&path, progress);
+    let bind = move |progress: &dyn Fn(&str)| Ok(bind_control(&path, progress)?);
     let Some(control) = step_of_start(bind, &mut signals, console).await? else { return Ok(()) };
     for (listener, address) in config.listeners.iter().zip(&node.addresses) {
         let name = &listener.name;
@@ -185,7 +179,7 @@ async fn serve(
             config.hostname
         ),
     );
-    let mut reloads = Reloads::new(Arc::clone(&node.reloadable), file, console);
+    let mut reloads = Reloads::new(Arc::clone(&node.reloadable), file, node.problems(), console);
     let ended = run_until_stopped(&node, &mut signals, &mut node_jobs, &mut reloads, console).await;
     if let Err(text) = &ended {
         console.line(Level::Error, "spool", format_args!("{text}"));
@@ -197,16 +191,16 @@ async fn serve(
     // The socket is a file, too.
     let _ = awaited(ADMIN_MAX, move || drop(admin)).await;
     console.line(Level::Info, "stop", format_args!("stopped"));
-    ended
+    Ok(ended?)
 }
 
 /// A step of a start; `None`: a signal came before its end. Signals are heeded meanwhile, and what is waited for is
 /// on the console: a disk may hang.
 async fn step_of_start<T: Send + 'static>(
-    start: impl FnOnce(&dyn Fn(&str)) -> Result<T, String> + Send + 'static,
+    start: impl FnOnce(&dyn Fn(&str)) -> Result<T, StartError> + Send + 'static,
     signals: &mut Signals,
     console: &Arc<ConsoleLog>,
-) -> Result<Option<T>, String> {
+) -> Result<Option<T>, StartError> {
     let step = Arc::new(Mutex::new(String::new()));
     let (done, mut started) = oneshot::channel();
     let at = Arc::clone(&step);
@@ -223,7 +217,8 @@ async fn step_of_start<T: Send + 'static>(
             biased;
             step = &mut started => {
                 // A panic ends the process.
-                return step.unwrap_or_else(|_| Err("the start has ended".to_owned())).map(Some);
+                let ended = |_| Err(StartError::Failed("the start has ended".to_owned()));
+                return step.unwrap_or_else(ended).map(Some);
             }
             asked = signals.next() => if matches!(asked, Asked::Stop) {
                 let what = lock(&step).clone();

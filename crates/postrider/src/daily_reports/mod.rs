@@ -15,12 +15,13 @@ pub(crate) use settings::check_texts;
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
+use crate::services::{Adoption, Next, Service};
 use crate::state_files::StateFiles;
 use crate::world::clock::wall_now;
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::resolver::Resolver;
 use bytes::Bytes;
-use config::Config;
+use config::{Config, Problem};
 use day::number_of;
 use mail::{Mailbox, MessageId};
 use mta::console::{Console as _, Level};
@@ -32,7 +33,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// What was counted is on disk after so long: a crash loses no more.
 const WRITE_EVERY: Duration = Duration::from_secs(60);
@@ -52,7 +53,7 @@ pub(crate) trait Kind: Sized + Send + Sync + 'static {
     const NOTES: &'static str;
     type Note: Send + 'static;
     type Domain: Counted<Note = Self::Note>;
-    type Settings: Clone + Send;
+    type Settings: Clone + Send + 'static;
 
     /// `None`: nothing is counted or sent.
     fn settings(config: &Config) -> Option<Self::Settings>;
@@ -94,6 +95,8 @@ pub(crate) struct Inner<K: Kind> {
     /// Notes that were not counted since that was told last.
     lost: AtomicU64,
     terms: Mutex<Option<Terms<K::Settings>>>,
+    /// Other terms are in force.
+    adopted: Notify,
     pub(crate) resolver: Resolver,
     /// Where reports are queued.
     shard: ShardSender<AcceptedSocket>,
@@ -115,7 +118,7 @@ enum Note<K: Kind> {
 }
 
 impl<K: Kind> Daily<K> {
-    /// Counts nothing before [`Daily::adopt`].
+    /// Counts nothing before a configuration is adopted that wants it.
     pub(crate) fn new(
         kind: K,
         spool: &Path,
@@ -130,6 +133,7 @@ impl<K: Kind> Daily<K> {
             notes: OnceLock::new(),
             lost: AtomicU64::new(0),
             terms: Mutex::default(),
+            adopted: Notify::new(),
             resolver,
             shard,
             files: files.clone(),
@@ -137,24 +141,13 @@ impl<K: Kind> Daily<K> {
         }))
     }
 
-    /// Follows a configuration.
-    ///
-    /// # Errors
-    /// When the system gives no threads.
-    pub(crate) fn adopt(&self, config: &Config) -> Result<(), String> {
-        let inner = &self.0;
-        let hostname = || Box::from(config.hostname.as_str());
-        let terms = K::settings(config).map(|settings| Terms { settings, hostname: hostname() });
-        let is_on = terms.is_some();
-        *lock(&inner.terms) = terms;
-        if is_on && inner.notes.get().is_none() {
-            self.start().map_err(|error| format!("cannot start a thread: {error}"))?;
-        }
-        inner.is_on.store(is_on, Ordering::Relaxed);
-        Ok(())
-    }
-
+    /// Starts the threads, unless that is done.
     fn start(&self) -> io::Result<()> {
+        // Another reload may be at it, too.
+        let _starting = lock(&self.0.terms);
+        if self.0.notes.get().is_some() {
+            return Ok(());
+        }
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let (counting, sending) = (Arc::clone(&self.0), Arc::clone(&self.0));
         let thread = |name: &str| thread::Builder::new().name(name.to_owned());
@@ -163,16 +156,6 @@ impl<K: Kind> Daily<K> {
         thread(sends).spawn(move || sending::run(&sending))?;
         let _ = self.0.notes.set(sender);
         Ok(())
-    }
-
-    /// Writes what was counted, before the process ends.
-    pub(crate) fn finish(&self) {
-        let (written, is_written) = sync_channel(1);
-        let Some(notes) = self.0.notes.get() else { return };
-        if notes.send(Note::Write(written)).is_ok() {
-            // An error means that the thread has ended.
-            let _ = is_written.recv();
-        }
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -190,6 +173,37 @@ impl<K: Kind> Daily<K> {
     /// So many notes are not counted.
     pub(crate) fn leave_out(&self, count: u64) {
         self.0.lost.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+impl<K: Kind> Service for Daily<K> {
+    fn name(&self) -> &'static str {
+        K::ABOUT
+    }
+
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        let hostname = || Box::from(next.config.hostname.as_str());
+        let settings = K::settings(next.config);
+        let terms = settings.map(|settings| Terms { settings, hostname: hostname() });
+        if terms.is_some() {
+            let why = |error| format!("cannot start a thread: {error}");
+            self.start().map_err(|error| vec![next.config.mistake_at(K::ABOUT, why(error))])?;
+        }
+        let inner = Arc::clone(&self.0);
+        Ok(Box::new(move || {
+            inner.is_on.store(terms.is_some(), Ordering::Relaxed);
+            *lock(&inner.terms) = terms;
+            inner.adopted.notify_one();
+        }))
+    }
+
+    fn finish(&self) {
+        let (written, is_written) = sync_channel(1);
+        let Some(notes) = self.0.notes.get() else { return };
+        if notes.send(Note::Write(written)).is_ok() {
+            // An error means that the thread has ended.
+            let _ = is_written.recv();
+        }
     }
 }
 

@@ -96,7 +96,8 @@ pub(super) fn run<K: Kind>(inner: &Arc<Inner<K>>) {
             let mut retries = Retries::default();
             loop {
                 look(inner, &mut retries).await;
-                tokio::time::sleep(LOOK_EVERY).await;
+                // Another configuration is followed at once.
+                let _ = tokio::time::timeout(LOOK_EVERY, inner.adopted.notified()).await;
             }
         }),
         Err(error) => inner.warn(format_args!("reports can't be sent: {error}")),

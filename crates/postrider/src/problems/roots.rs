@@ -1,6 +1,7 @@
 //! Directories and files that are needed now and then: they must be there, and their disks answer. Each is looked at
-//! by a thread of its own, so that one that hangs hides no other, and whether anybody needs it just now or not.
+//! so that one that hangs hides no other, and whether anybody needs it just now or not.
 
+use crate::file_watch::FileWatch;
 use crate::mutex::lock;
 use crate::world::clock::Start;
 use crate::world::mailbox_files::will_be_made;
@@ -11,10 +12,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
-/// Paths of one kind that are looked at, at most: a thread for each.
+/// Paths of one kind that are looked at, at most.
 const PATHS_MAX: usize = 64;
 /// How often.
 const LOOKED_EVERY: Duration = Duration::from_secs(3);
@@ -43,6 +43,7 @@ pub(crate) struct NeededPaths {
     kind: &'static str,
     wants: fn(&Config) -> Vec<(Needed, PathBuf)>,
     roots: Mutex<BTreeMap<(Needed, PathBuf), Arc<Root>>>,
+    watch: Arc<FileWatch>,
     started: Start,
 }
 
@@ -75,21 +76,22 @@ fn others(config: &Config) -> Vec<(Needed, PathBuf)> {
 
 impl NeededPaths {
     /// Directories of mailboxes.
-    pub(super) fn mailboxes(started: Start) -> NeededPaths {
-        NeededPaths::new("mailbox_directory", mailboxes, started)
+    pub(super) fn mailboxes(watch: &Arc<FileWatch>, started: Start) -> NeededPaths {
+        NeededPaths::new("mailbox_directory", mailboxes, (watch, started))
     }
 
     /// What else is needed.
-    pub(super) fn others(started: Start) -> NeededPaths {
-        NeededPaths::new("disk", others, started)
+    pub(super) fn others(watch: &Arc<FileWatch>, started: Start) -> NeededPaths {
+        NeededPaths::new("disk", others, (watch, started))
     }
 
     fn new(
         kind: &'static str,
         wants: fn(&Config) -> Vec<(Needed, PathBuf)>,
-        started: Start,
+        (watch, started): (&Arc<FileWatch>, Start),
     ) -> NeededPaths {
-        NeededPaths { kind, wants, roots: Mutex::default(), started }
+        let (watch, roots) = (Arc::clone(watch), Mutex::default());
+        NeededPaths { kind, wants, roots, watch, started }
     }
 
     /// Looks at those of this configuration from now on.
@@ -106,24 +108,17 @@ impl NeededPaths {
         *roots = kept;
     }
 
-    /// Its thread ends when nobody else wants to know; one that hangs ends with the process.
+    /// For as long as somebody wants to know.
     fn look_at(&self, (needed, path): (Needed, PathBuf)) -> Arc<Root> {
         let (wrong, looking) = Default::default();
         let root = Arc::new(Root { needed, path, wrong, looking });
-        let (of_thread, started) = (Arc::clone(&root), self.started);
-        let name = "needed-path".to_owned();
-        let thread = thread::Builder::new().name(name).spawn(move || {
-            while Arc::strong_count(&of_thread) > 1 {
-                of_thread.looking.begin(started.elapsed());
-                let wrong = of_thread.look();
-                of_thread.looking.end();
-                *lock(&of_thread.wrong) = wrong;
-                thread::park_timeout(LOOKED_EVERY);
-            }
+        let started = self.started;
+        self.watch.follow_every(LOOKED_EVERY, &root, move |root| {
+            root.looking.begin(started.elapsed());
+            let wrong = root.look();
+            root.looking.end();
+            *lock(&root.wrong) = wrong;
         });
-        if let Err(error) = thread {
-            *lock(&root.wrong) = Some((format!("it can't be looked at: {error}"), LOOK));
-        }
         root
     }
 }

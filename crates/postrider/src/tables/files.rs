@@ -2,7 +2,9 @@
 
 use super::registry::{LiveTable, Registry};
 use crate::file_content;
-use crate::file_stamp::{LOOK_EVERY, Seen, Stamp};
+use crate::file_stamp::{Seen, Stamp};
+use crate::file_watch::FileWatch;
+use crate::mutex::lock;
 use crate::world::clock::wall_now;
 use channels::{DatabaseFile, EntryJudge};
 use config::{Config, TableEntry};
@@ -10,12 +12,10 @@ use lookup::database::Database;
 use lookup::{MISTAKES_MAX, Table, Written};
 use mta::console::Console;
 use mta::problems::Found;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
-use std::sync::{Arc, Weak};
-use std::thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A file that has lost most of its keys is taken up when it has been so for this long.
@@ -26,82 +26,46 @@ const FEW_KEYS: u64 = 20;
 /// A table, and the file that it was made of.
 pub(super) type Opened = (Arc<dyn Table>, Option<Stamp>);
 
-/// Why there is no table.
-#[derive(Debug)]
-pub(super) enum Unopened {
-    /// A sentence: here it can't be read.
-    Unread(String),
-    /// What is wrong in it, each in a sentence, with line and column where it has lines.
-    Wrong(Vec<String>),
-}
-
-impl Unopened {
-    pub(super) fn into_sentences(self) -> Vec<String> {
-        match self {
-            Unopened::Unread(sentence) => vec![sentence],
-            Unopened::Wrong(sentences) => sentences,
-        }
-    }
+/// Whether a table is kept in this process.
+pub(super) fn is_local(entry: &TableEntry) -> bool {
+    entry.settings.of::<DatabaseFile>().is_some() || channels::local(&*entry.settings).is_some()
 }
 
 /// Makes a table that is kept in this process, if whoever asks it can use its entries.
 ///
 /// # Errors
-/// Why there is none.
-pub(super) fn open(entry: &TableEntry, judge: Option<&EntryJudge>) -> Result<Opened, Unopened> {
+/// Each mistake in a sentence, those of a file with its name, and line and column where it has lines.
+pub(super) fn open(entry: &TableEntry, judge: Option<&EntryJudge>) -> Result<Opened, Vec<String>> {
     if let Some(database) = entry.settings.of::<DatabaseFile>() {
         return open_database(database, judge);
     }
     let Some(local) = channels::local(&*entry.settings) else {
         let sentence = format!("nobody answers for tables of the kind `{}`", entry.kind);
-        return Err(Unopened::Unread(sentence));
+        return Err(vec![sentence]);
     };
     let judge = |written: &Written<'_>| judge.map_or(Ok(()), |judge| judge.judge(written));
     let Some(path) = local.path() else {
         let sentences = |mistakes: Vec<lookup::Mistake>| {
-            Unopened::Wrong(mistakes.into_iter().map(|mistake| mistake.text.into()).collect())
+            mistakes.into_iter().map(|mistake| mistake.text.into()).collect::<Vec<String>>()
         };
         return Ok((local.make(&[], &judge).map_err(sentences)?, None));
     };
     let at = path.display().to_string();
     let (content, seen) = read(path, local.file_bytes_max())
-        .map_err(|error| Unopened::Unread(format!("cannot read {at}: {error}")))?;
+        .map_err(|error| vec![format!("cannot read {at}: {error}")])?;
     let table = local.make(&content, &judge).map_err(|mistakes| {
-        Unopened::Wrong(mistakes.iter().map(|mistake| format!("{at}:{mistake}")).collect())
+        mistakes.iter().map(|mistake| format!("{at}:{mistake}")).collect::<Vec<_>>()
     })?;
     Ok((table, Some(Stamp::new(path, seen))))
 }
 
-/// What is wrong in tables that are read without a server.
-#[derive(Debug, Default)]
-pub(crate) struct Looked {
-    /// With these the server does not start.
-    pub(crate) mistakes: Vec<String>,
-    /// What was left out of files, or is hardly meant.
-    pub(crate) warnings: Vec<String>,
-}
-
-/// Looks at the tables of a configuration, each finding a sentence. Files that can't be read are left to the start:
-/// they may be there, or for the server's user, by then.
-pub(crate) fn look_at(config: &Config) -> Looked {
-    let mut looked = Looked::default();
-    let is_local = |entry: &&Arc<TableEntry>| {
-        channels::local(&*entry.settings).is_some() || entry.settings.of::<DatabaseFile>().is_some()
-    };
-    for entry in config.tables.iter().filter(is_local) {
-        match open(entry, channels::entry_judge(config, entry).as_ref()) {
-            Ok(opened) => looked.warnings.extend(warnings_of(&entry.name, &opened)),
-            Err(Unopened::Unread(_)) => {}
-            Err(wrong) => looked.mistakes.extend(placed(config, entry, wrong)),
-        }
-    }
-    looked
-}
-
-/// Why a table can't be opened, with its place in the configuration.
-pub(super) fn placed(config: &Config, entry: &TableEntry, why: Unopened) -> Vec<String> {
-    let place = format!("{}:{}: table \"{}\"", config.file_name(), entry.line, entry.name);
-    why.into_sentences().into_iter().map(|mistake| format!("{place}: {mistake}")).collect()
+/// What was left out of the files of tables, or is hardly meant, each in a sentence.
+pub(crate) fn warnings(config: &Config) -> Vec<String> {
+    let opened = config.tables.iter().filter(|entry| is_local(entry)).filter_map(|entry| {
+        let judge = channels::entry_judge(config, entry);
+        Some((&entry.name, open(entry, judge.as_ref()).ok()?))
+    });
+    opened.flat_map(|(name, opened)| warnings_of(name, &opened)).collect()
 }
 
 fn warnings_of(name: &str, (table, stamp): &Opened) -> Vec<String> {
@@ -117,9 +81,12 @@ pub(super) fn warn(console: &dyn Console, name: &str, opened: &Opened) {
     }
 }
 
-fn open_database(database: &DatabaseFile, judge: Option<&EntryJudge>) -> Result<Opened, Unopened> {
+fn open_database(
+    database: &DatabaseFile,
+    judge: Option<&EntryJudge>,
+) -> Result<Opened, Vec<String>> {
     let path = database.path();
-    let unread = |why: &str| Unopened::Unread(format!("cannot read {}: {why}", path.display()));
+    let unread = |why: &str| vec![format!("cannot read {}: {why}", path.display())];
     let seen = Seen::at(path);
     let (content, seen) = match (file_content::open(path), seen) {
         (Ok(content), Some(seen)) => (content, seen),
@@ -129,11 +96,10 @@ fn open_database(database: &DatabaseFile, judge: Option<&EntryJudge>) -> Result<
     // It may have been replaced in between: what was seen then differs, and it is opened anew.
     let stamp = Stamp::new(path, seen);
     let wrong = |why: String| format!("{}: {why}", path.display());
-    let table =
-        database.open(content).map_err(|why| Unopened::Wrong(vec![wrong(why.to_string())]))?;
+    let table = database.open(content).map_err(|why| vec![wrong(why.to_string())])?;
     let mistakes = judge.map(|judge| unusable(&table, judge)).unwrap_or_default();
     if !mistakes.is_empty() {
-        return Err(Unopened::Wrong(mistakes.into_iter().map(wrong).collect()));
+        return Err(mistakes.into_iter().map(wrong).collect());
     }
     Ok((table, Some(stamp)))
 }
@@ -170,52 +136,33 @@ pub(super) fn is_doubtful(before: &dyn Table, after: &dyn Table) -> bool {
     }
 }
 
-/// Looks at the files for as long as the registry lives, at each from a thread of its own: one may hang.
-///
-/// # Errors
-/// When the system gives no thread.
-pub(super) fn watch(registry: &Arc<Registry>) -> io::Result<()> {
-    let registry = Arc::downgrade(registry);
-    thread::Builder::new().name("table-files".to_owned()).spawn(move || look_after(&registry))?;
-    Ok(())
-}
-
-fn look_after(registry: &Weak<Registry>) {
-    let mut watched: BTreeMap<Arc<str>, thread::JoinHandle<()>> = BTreeMap::new();
-    loop {
-        thread::sleep(LOOK_EVERY);
-        let Some(live) = registry.upgrade().map(|registry| registry.live()) else { return };
-        watched.retain(|_, thread| !thread.is_finished());
-        for name in live.iter().filter(|(_, table)| table.stamp().is_some()).map(|(name, _)| name) {
-            if watched.contains_key(name) {
-                continue;
-            }
-            let (registry, of_thread) = (Weak::clone(registry), Arc::clone(name));
-            let thread = thread::Builder::new().name("table-file".to_owned());
-            // Without a thread it is tried again at the next look.
-            if let Ok(thread) = thread.spawn(move || look_on(&registry, &of_thread)) {
-                watched.insert(Arc::clone(name), thread);
-            }
+/// Has the files of tables looked at that nobody looks at yet, each apart: one may hang.
+pub(super) fn watch(registry: &Arc<Registry>, files: &FileWatch) {
+    let mut watched = lock(&registry.watched);
+    for (name, _) in registry.live().iter().filter(|(_, table)| table.stamp().is_some()) {
+        if watched.insert(Arc::clone(name)) {
+            let (registry, name) = (Arc::downgrade(registry), Arc::clone(name));
+            // What was seen of a file that is not what the table was made of.
+            let mut change = None;
+            files.add(move || {
+                let registry = registry.upgrade();
+                registry.is_some_and(|registry| look_on(&registry, &name, &mut change))
+            });
         }
     }
 }
 
-/// Looks at the file of one table, for as long as it has one.
-fn look_on(registry: &Weak<Registry>, name: &Arc<str>) {
-    // What was seen of a file that is not what the table was made of.
-    let mut change = None;
-    while let Some(registry) = registry.upgrade() {
-        let live = registry.live();
-        let table = live.get(name);
-        let Some((table, stamp)) = table.and_then(|table| Some((table, table.stamp()?))) else {
-            return;
-        };
-        let work = registry.under_way.begin(format!("table {name}: {}", stamp.path().display()));
-        look(&registry, name, table, stamp, &mut change);
-        drop(work);
-        drop(registry);
-        thread::sleep(LOOK_EVERY);
-    }
+/// Looks at the file of one table; whether it has one.
+fn look_on(registry: &Registry, name: &Arc<str>, change: &mut Option<Change>) -> bool {
+    let live = registry.live();
+    let table = live.get(name);
+    let Some((table, stamp)) = table.and_then(|table| Some((table, table.stamp()?))) else {
+        lock(&registry.watched).remove(name);
+        return false;
+    };
+    let _work = registry.under_way.begin(format!("table {name}: {}", stamp.path().display()));
+    look(registry, name, table, stamp, change);
+    true
 }
 
 /// A file that is not what a table was made of.
@@ -299,7 +246,7 @@ fn remake(
         }
         Err(why) => {
             let of_table = |mistake| format!("table {name} stays as it was: {mistake}");
-            let texts: Vec<String> = why.into_sentences().into_iter().map(of_table).collect();
+            let texts: Vec<String> = why.into_iter().map(of_table).collect();
             texts.iter().for_each(|text| console.error("tables", format_args!("{text}")));
             let found = Found::warning(name, texts.into_iter().next().unwrap_or_default());
             let step = "mend the file: it is read anew when it changes";

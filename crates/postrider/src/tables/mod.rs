@@ -25,14 +25,14 @@ mod tcp_table;
 mod testing;
 mod text;
 
-pub(crate) use files::look_at;
+pub(crate) use files::warnings;
 pub(crate) use kinds::{kinds, verifier};
 pub(crate) use ldap::{Verdict, Verifier};
 pub(crate) use numbers::TableNumbers;
 #[cfg(test)]
 pub(crate) use numbers::TableSets;
 pub(crate) use problems::TableProblems;
-pub(crate) use registry::{PreparedTables, Registry, ShardTables};
+pub(crate) use registry::{Registry, ShardTables};
 pub(crate) use remote::Seed;
 pub(crate) use server::{Server, Wire, within};
 pub(crate) use shown::{Traced, handle};

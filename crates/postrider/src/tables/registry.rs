@@ -10,12 +10,14 @@ use super::reads::Reads;
 use super::remote::{Remote, Seed, TableThread};
 use crate::console::ConsoleLog;
 use crate::file_stamp::Stamp;
+use crate::file_watch::FileWatch;
 use crate::logins::servers::LoginServers;
 use crate::mutex::lock;
+use crate::services::{Adoption, Next, Service};
 use crate::under_way::UnderWay;
 use crate::world::clock::Start;
 use channels::EntryJudge;
-use config::{Config, TableCache, TableEntry};
+use config::{Config, Problem, TableCache, TableEntry};
 use lookup::{Asker, Backend, Table, Trouble, TroubleKind};
 use mta::answer::Answer;
 use mta::console::Console;
@@ -23,7 +25,7 @@ use mta::pressure::Level;
 use mta::problems::Conditions;
 use mta::seams::{Found, Tables};
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,6 +76,8 @@ pub(crate) struct Registry {
     pub(crate) logins: LoginServers,
     console: Arc<dyn Console + Send + Sync>,
     started: Start,
+    /// Tables whose files are looked at.
+    pub(super) watched: Mutex<BTreeSet<Arc<str>>>,
     /// Files that are looked at.
     pub(crate) under_way: UnderWay,
     /// What is wrong with files of tables, by their names.
@@ -82,22 +86,10 @@ pub(crate) struct Registry {
     pub(crate) list_troubles: Conditions,
 }
 
-/// Tables of another configuration, with all files read.
-pub(crate) struct PreparedTables(Live);
-
 impl Registry {
-    /// Those of the configuration at the start; `started` is when the process was. `progress` is told which table it
-    /// is at.
-    ///
-    /// # Errors
-    /// A sentence for each mistake, with its place.
-    pub(crate) fn open(
-        config: &Config,
-        started: Start,
-        console: &Arc<ConsoleLog>,
-        progress: &dyn Fn(&str),
-    ) -> Result<Arc<Registry>, Vec<String>> {
-        let registry = Registry {
+    /// None, before a configuration is adopted; `started` is when the process was.
+    pub(crate) fn new(started: Start, console: &Arc<ConsoleLog>) -> Arc<Registry> {
+        Arc::new(Registry {
             live: Mutex::default(),
             generation: AtomicU64::new(0),
             thread: Mutex::default(),
@@ -108,12 +100,14 @@ impl Registry {
             under_way: UnderWay::default(),
             troubles: Conditions::new("table"),
             list_troubles: Conditions::new("list"),
-        };
-        let prepared = registry.prepare(config, progress)?;
-        registry.adopt(prepared);
-        let registry = Arc::new(registry);
-        files::watch(&registry).map_err(|error| vec![format!("cannot start a thread: {error}")])?;
-        Ok(registry)
+            watched: Mutex::default(),
+        })
+    }
+
+    /// Looks at the files of those in force from now on, and reads those that change.
+    pub(crate) fn watch(self: &Arc<Registry>, watch: &Arc<FileWatch>) {
+        let of_look = Arc::clone(watch);
+        watch.follow(self, move |registry| files::watch(registry, &of_look));
     }
 
     /// Reads the files of other tables; tables that are told the same go on as they are. `progress` is told which
@@ -121,15 +115,12 @@ impl Registry {
     ///
     /// # Errors
     /// A sentence for each mistake, with its place.
-    pub(crate) fn prepare(
-        &self,
-        config: &Config,
-        progress: &dyn Fn(&str),
-    ) -> Result<PreparedTables, Vec<String>> {
+    fn prepare_all(&self, next: &Next<'_>) -> Result<Live, Vec<Problem>> {
+        let Next { config, progress, is_check } = *next;
         let before = self.live();
         let (mut live, mut mistakes) = (Live::new(), Vec::new());
         for entry in &config.tables {
-            progress(&entry.name);
+            progress(&format!("table {}", entry.name));
             let asked = AskedHop::of(config, entry);
             let is_same = |known: &&LiveTable| known.is_like(entry, asked.as_ref());
             let known = before.get(&entry.name).filter(is_same);
@@ -138,6 +129,7 @@ impl Registry {
                 Some(known) if !known.is_changed() && known.judge == judge => {
                     Ok(known.source.clone())
                 }
+                _ if is_check && !files::is_local(entry) => Ok(Source::Composed),
                 _ => self.open_one(config, entry, (asked.as_ref(), judge.as_ref())),
             };
             match source {
@@ -146,15 +138,19 @@ impl Registry {
                     let entry = Arc::clone(entry);
                     live.insert(Arc::clone(&entry.name), LiveTable { entry, asked, judge, source });
                 }
-                Err(found) => mistakes.extend(found),
+                Err(found) => mistakes.extend(found.into_iter().map(|mistake| {
+                    let text = format!("table \"{}\": {mistake}", entry.name);
+                    config.mistake_in("table", entry.line, entry.kind, text)
+                })),
             }
         }
-        if config.routes.iter().any(|route| !route.include.is_empty())
+        if !is_check
+            && let Some(route) = config.routes.iter().find(|route| !route.include.is_empty())
             && let Err(mistake) = self.open_lists()
         {
-            mistakes.push(mistake);
+            mistakes.push(config.mistake_in("route", route.line, "include", mistake));
         }
-        if mistakes.is_empty() { Ok(PreparedTables(live)) } else { Err(mistakes) }
+        if mistakes.is_empty() { Ok(live) } else { Err(mistakes) }
     }
 
     /// A file that has lost most of its keys is not taken up at once, whoever asks for it: it is looked at again.
@@ -171,10 +167,10 @@ impl Registry {
     }
 
     /// Answers from them from now on.
-    pub(crate) fn adopt(&self, prepared: PreparedTables) {
+    fn adopt(&self, prepared: Live) {
         // Files that no alias names any more are asked for no more, either.
         self.list_troubles.clear_all();
-        self.publish(prepared.0);
+        self.publish(prepared);
     }
 
     fn open_lists(&self) -> Result<(), String> {
@@ -239,7 +235,7 @@ impl Registry {
             let opened = self.open_remote(Arc::clone(&entry.name), &entry.cache, build);
             return opened.map(Source::Remote).map_err(|mistake| vec![mistake]);
         }
-        let opened = files::open(entry, judge).map_err(|why| files::placed(config, entry, why))?;
+        let opened = files::open(entry, judge)?;
         files::warn(&*self.console, &entry.name, &opened);
         let (table, stamp) = opened;
         Ok(Source::Local { table, stamp, reads: Reads::new(&entry.name, &self.console) })
@@ -302,6 +298,18 @@ impl Registry {
     /// Takes console lines.
     pub(super) fn console(&self) -> &(dyn Console + Send + Sync) {
         &*self.console
+    }
+}
+
+impl Service for Arc<Registry> {
+    fn name(&self) -> &'static str {
+        "tables"
+    }
+
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        let live = self.prepare_all(next)?;
+        let this = Arc::clone(self);
+        Ok(Box::new(move || this.adopt(live)))
     }
 }
 

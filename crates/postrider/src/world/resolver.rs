@@ -7,8 +7,10 @@ mod validated;
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
+use crate::services::{Adoption, Next, Service};
 use auth::tlsa::Tlsa;
 use cache::{Answer, Cache, Key, Value};
+use config::Problem;
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::{DnsError as NetDnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
@@ -88,6 +90,19 @@ impl Inner {
     }
 }
 
+impl Service for Resolver {
+    fn name(&self) -> &'static str {
+        "name servers"
+    }
+
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        self.check(&next.config.dns)
+            .map_err(|why| vec![next.config.mistake_at("dns.servers", why)])?;
+        let (this, config) = (self.clone(), Arc::clone(next.config));
+        Ok(Box::new(move || this.adopt(&config.dns)))
+    }
+}
+
 impl Resolver {
     /// Asks the servers that `config` names, or those of the system as they are now. Without any, every
     /// question is answered with a transient error: mail waits, nothing is returned.
@@ -108,24 +123,26 @@ impl Resolver {
         Resolver(inner)
     }
 
-    /// Asks as another configuration says. What was remembered is forgotten: other servers may know
-    /// something else.
-    ///
     /// # Errors
-    /// Why it can't be done; nothing has changed then.
-    pub(crate) fn adopt(&self, config: &config::Dns) -> Result<(), String> {
-        let mut state = lock(&self.0.state);
-        if state.config == *config {
+    /// Why servers can't be asked as a configuration wants.
+    fn check(&self, config: &config::Dns) -> Result<(), String> {
+        // The system's servers may come later; those of the file are there, or it is wrong.
+        if config.servers.is_empty() {
             return Ok(());
         }
-        let ways = Ways::new(config, &state.system, self.0.console.as_ref());
-        // The system's servers may come later; those of the file are there, or it is wrong.
-        if let (Err(why), false) = (&ways, config.servers.is_empty()) {
-            return Err(format!("name servers: {why}"));
+        let state = lock(&self.0.state);
+        let ways = Ways::new(config, &state.system, None);
+        ways.map(drop).map_err(|why| format!("name servers: {why}"))
+    }
+
+    /// Asks as another configuration says. What was remembered is forgotten: other servers may know something
+    /// else.
+    fn adopt(&self, config: &config::Dns) {
+        let mut state = lock(&self.0.state);
+        if state.config != *config {
+            state.ways = Ways::new(config, &state.system, self.0.console.as_ref());
+            state.config = config.clone();
         }
-        state.config = config.clone();
-        state.ways = ways;
-        Ok(())
     }
 
     fn ways(&self) -> Result<Arc<Ways>, DnsError> {

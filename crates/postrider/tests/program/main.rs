@@ -31,6 +31,7 @@ mod problems;
 mod queue_commands;
 mod relative_paths;
 mod relay;
+mod reloads;
 mod reports;
 mod require_tls;
 mod rules;

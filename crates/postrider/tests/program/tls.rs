@@ -458,7 +458,7 @@ fn a_certificate_of_version_1_is_refused_in_words_about_it() {
                 [[route]]\ndiscard = {}\n";
     files.write(CONFIG, &config(text));
     let refused = command(files.dir(), &["serve"]);
-    assert_eq!(refused.code, 1, "{refused:?}");
+    assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.err.contains("old.pem: the certificate is of X.509 version 1"), "{refused:?}");
     assert!(!refused.err.contains("peer"), "{refused:?}");
 }

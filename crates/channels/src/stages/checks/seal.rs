@@ -42,7 +42,7 @@ impl SealText {
             reader.error("seal", "a seal without `key`", help);
             return None;
         };
-        let key = KeyFile::new(reader.file_path("seal.key", key), reader.place("seal.key"));
+        let key = KeyFile::new(reader.file_path("seal.key", key), reader.path("seal.key"));
         Some(Seal { domain: domain?, selector: selector?, key })
     }
 }

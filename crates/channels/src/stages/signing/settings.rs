@@ -223,7 +223,7 @@ impl NextText {
 fn own_key(reader: &mut Reader<'_, '_>, at: &str, selector: &str, key: &str) -> Option<OwnKey> {
     let selector = name(reader, &format!("{at}selector"), selector);
     let at = format!("{at}key");
-    let key = KeyFile::new(reader.file_path(&at, key), reader.place(&at));
+    let key = KeyFile::new(reader.file_path(&at, key), reader.path(&at));
     Some(OwnKey { selector: selector?, key })
 }
 

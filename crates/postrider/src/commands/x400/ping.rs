@@ -22,8 +22,9 @@ pub(super) fn ping(args: &X400PingArgs) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    if let Err(why) = secrets::read_peers(&config) {
-        eprintln!("postrider: {why}");
+    let unread = secrets::read_peers(&config);
+    if !unread.is_empty() {
+        eprint!("{}", config.errors(unread).render(false));
         return ExitCode::from(exit::FAILED);
     }
     let peer = match peer_named(&config, &args.peer) {

@@ -2,7 +2,7 @@
 
 use crate::mutex::lock;
 use channels::RouteKeeping;
-use config::Config;
+use config::{Config, Problem};
 use mta::seams::{Account, Keeping};
 use nix::unistd::{Group, Uid, User};
 use rustix::process::{getegid, geteuid, getgroups};
@@ -56,32 +56,36 @@ pub(super) fn own() -> Owner {
 
 /// Looks for users and groups that don't exist, or whom this process can't give files to.
 ///
-/// # Errors
-/// A sentence that names the route.
-pub(crate) fn check(config: &Config) -> Result<(), String> {
-    for RouteKeeping { route, keeping, by_entry } in channels::keepings(config) {
-        let owner = look_up(keeping).map_err(|why| format!("route {route}: {why}"))?;
-        let own = own();
-        let is_mine = |group: u32| {
-            let groups = getgroups().unwrap_or_default();
-            group == own.group || groups.iter().any(|mine| mine.as_raw() == group)
-        };
-        let is_own = owner.user == own.user && is_mine(owner.group);
-        if own.user == 0 || (is_own && by_entry.is_none()) {
-            continue;
-        }
-        let Keeping { user, group, .. } = keeping;
-        let mut written = [("user", user), ("group", group)].into_iter();
-        let named = by_entry.or_else(|| {
-            written.find_map(|(key, it)| Some(format!("{key} = \"{}\"", it.as_ref()?.name)))
-        });
-        return Err(format!(
-            "route {route}: `{}`: only root can give mailboxes to others: start as root or as that \
-             user, or leave the key out",
-            named.unwrap_or_default()
-        ));
+pub(crate) fn check(config: &Config) -> Vec<Problem> {
+    let wrong = |of: RouteKeeping<'_>| {
+        let why = check_one(&of).err()?;
+        Some(config.mistake_at(&format!("route[{}].maildir", of.route.index), why))
+    };
+    channels::keepings(config).filter_map(wrong).collect()
+}
+
+fn check_one(RouteKeeping { route, keeping, by_entry }: &RouteKeeping<'_>) -> Result<(), String> {
+    let route = &route.name;
+    let owner = look_up(keeping).map_err(|why| format!("route {route}: {why}"))?;
+    let own = own();
+    let is_mine = |group: u32| {
+        let groups = getgroups().unwrap_or_default();
+        group == own.group || groups.iter().any(|mine| mine.as_raw() == group)
+    };
+    let is_own = owner.user == own.user && is_mine(owner.group);
+    if own.user == 0 || (is_own && by_entry.is_none()) {
+        return Ok(());
     }
-    Ok(())
+    let Keeping { user, group, .. } = keeping;
+    let mut written = [("user", user), ("group", group)].into_iter();
+    let named = by_entry.clone().or_else(|| {
+        written.find_map(|(key, it)| Some(format!("{key} = \"{}\"", it.as_ref()?.name)))
+    });
+    Err(format!(
+        "route {route}: `{}`: only root can give mailboxes to others: start as root or as that \
+             user, or leave the key out",
+        named.unwrap_or_default()
+    ))
 }
 
 /// Asks the system.

@@ -278,11 +278,11 @@ fn another_configuration_has_other_servers_asked_at_once() {
     let resolver = Resolver::new(&config(&bad));
     block_on(async {
         assert!(resolver.mx("d1.test").await.is_err());
-        resolver.clone().adopt(&config(&good)).unwrap();
+        resolver.clone().adopt(&config(&good));
         assert_eq!(resolver.mx("d1.test").await.unwrap()[0].host, "mx.test");
         let asked = good.asked();
         // The same again changes nothing, and forgets nothing.
-        resolver.adopt(&config(&good)).unwrap();
+        resolver.adopt(&config(&good));
         assert!(resolver.mx("d1.test").await.is_ok());
         assert_eq!(good.asked(), asked);
     });

@@ -83,6 +83,8 @@ fn play(bench: &Bench, row: &Row) -> Vec<String> {
     let good = std::fs::read(&path).expect("the configuration");
     remove(&path);
     put(&path, row, bench);
+    // Everybody may read it.
+    bench.files.write("file", "no key");
     let dir = bench.files.dir();
     let reload = control(dir, &["reload"]);
     let check = command(dir, &["check"]);

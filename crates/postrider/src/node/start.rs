@@ -1,0 +1,392 @@
+//! The start of a relay, in the order in which things need each other.
+
+use super::{Node, StartError};
+use crate::advisers::Advisers;
+use crate::advisers::advisers;
+use crate::commands::load;
+use crate::commit_thread::Log;
+use crate::console::ConsoleLog;
+use crate::descriptors::Descriptors;
+use crate::effects::KeptEffects;
+use crate::event_log::EventLog;
+use crate::file_watch::FileWatch;
+use crate::kept_secret::{self, kept};
+use crate::known_clients;
+use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
+use crate::node_metrics::NodeMetrics;
+use crate::orders::Orders;
+use crate::own_mailbox;
+use crate::problems::ProblemList;
+use crate::reload::Reloadable;
+use crate::replacement::salt;
+use crate::secrets::WatchedSecrets;
+use crate::services::{FileServices, Others, beside, services};
+use crate::shard_thread::{AcceptorSeed, Bound, Common, ShardSeed};
+use crate::signing_keys::SigningKeys;
+use crate::state_files::StateFiles;
+use crate::suspensions::Suspensions;
+use crate::world::clock::{Start, wall_now};
+use crate::world::hashing::HashingThreads;
+use crate::world::listening_socket::AcceptedSocket;
+use crate::world::long_work::LongWork;
+use crate::world::mailbox_files::MailboxThreads;
+use config::Config;
+use mail::Wall;
+use mta::clock::ClockDoubt;
+use mta::console::{Console as _, Level};
+use mta::control::Suspension;
+use mta::custody::LogPort;
+use mta::event::{EventSettings, EventSink};
+use mta::inbox::{ShardMessage, ShardSender};
+use mta::metrics::{LogMetrics, Metrics};
+use mta::pools::PoolId;
+use mta::pressure::Seen;
+use mta::problems::{Found, Moment, ProblemKind};
+use mta::shared::Shared;
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc as std_mpsc};
+use std::thread;
+use tokio::sync::{mpsc, watch};
+
+/// Where a shard takes what others send it.
+type Inbox = mpsc::UnboundedReceiver<ShardMessage<AcceptedSocket>>;
+
+impl Node {
+    /// Recovers the spool, starts the shards and listens.
+    ///
+    /// # Errors
+    /// What could not be opened, read or bound.
+    pub(crate) fn start(
+        config: Config,
+        shards: u16,
+        console: &Arc<ConsoleLog>,
+        progress: &dyn Fn(&str),
+    ) -> Result<Node, StartError> {
+        let (started, files) = (Start::now(), StateFiles::new(console));
+        // First of all: what is wrong with them are mistakes of the configuration.
+        let named = FileServices::new(started, console);
+        let config = &named.services().prepare_all(config, progress, false)?.adopt();
+        let watch = FileWatch::start()?;
+        named.watch(&watch);
+        let secrets = WatchedSecrets::new(&watch, console);
+        let (senders, inboxes) = ways_in(shards);
+        let metrics = NodeMetrics::new(shards, config.spool.paths.len());
+        let descriptors = claim(config, shards, console);
+        progress(&spools(config));
+        let disks = open_disks(config, descriptors.log_files_max, progress)?;
+        let clock = doubt_clock(config, console);
+        let logs = read_logs(config, disks, progress, (&files, console))?;
+        let events = start_events(config, &metrics, console)?;
+        let shared = shared(config, clock, descriptors, &metrics, (&files, &watch, console))?;
+        named.replies.hand_to(&shared);
+        let (suspensions, effects) = open_kept(config, &shared, console);
+        let advisers =
+            advisers(config, &metrics, descriptors, (&senders[0], &shared), (&files, console))?;
+        let suspended = suspensions.in_force(wall_now());
+        let ports = logs.iter().map(ReadLog::port).collect();
+        let own = Own { ports, shared, suspended, shards: senders.clone(), started };
+        let common = common(config, &named, own, (advisers, &metrics, descriptors), console);
+        let others = Others { secrets: &secrets, metrics: &metrics, files: &files };
+        let beside = beside(&common, &others);
+        // What they bind, or ask the system for, is no mistake of the file.
+        beside.start(config, progress).map_err(|errors| load::one_line(&errors))?;
+        let (stop_accepting, when_bound, acceptor) = acceptors();
+        let (distribution, receivers) = Distribution::new(shards);
+        let received = inboxes.into_iter().zip(receivers);
+        let threads = start_shards(&common, received, &metrics, events.as_ref(), acceptor)?;
+        let logs = start_logs(&common, logs, distribution, &metrics, &files)?;
+        let orders = Orders::start(suspensions, effects, senders.clone(), (&files, console))?;
+        let others = hanging((&named.signing_keys, &secrets), &orders, events.as_ref());
+        let problems = Arc::new(ProblemList::start(&common, &logs, &watch, others)?);
+        show_pools(&common, (&named.signing_keys, &secrets));
+        let services = services(&common, &named, beside, Arc::clone(&problems));
+        let reloadable = Arc::new(Reloadable { first: Arc::clone(config), services });
+        Ok(Node {
+            orders,
+            shards: senders,
+            threads,
+            logs,
+            events,
+            stop_accepting,
+            addresses: bound_addresses(&when_bound)?,
+            metrics,
+            started,
+            shared: common.shared,
+            tables: common.tables,
+            warmups: common.books.warmups,
+            problems,
+            reloadable,
+        })
+    }
+}
+
+/// What a start has made for the shards alone.
+struct Own {
+    ports: Vec<Arc<LogPort>>,
+    shared: Arc<Shared>,
+    suspended: Arc<[Suspension]>,
+    shards: Vec<ShardSender<AcceptedSocket>>,
+    started: Start,
+}
+
+/// What all shards are given.
+fn common(
+    config: &Arc<Config>,
+    named: &FileServices,
+    own: Own,
+    (advisers, metrics, descriptors): (Advisers, &NodeMetrics, Descriptors),
+    console: &Arc<ConsoleLog>,
+) -> Common {
+    Common {
+        config: Arc::clone(config),
+        ports: own.ports,
+        shared: own.shared,
+        shards: own.shards,
+        suspensions: own.suspended,
+        console: Arc::clone(console),
+        started: own.started,
+        store: MailboxThreads::start(&metrics.mailboxes, descriptors.mailbox_files_max),
+        policies: advisers.policies,
+        dmarc_reports: advisers.dmarc_reports,
+        tls_reports: advisers.tls_reports,
+        books: advisers.books,
+        resolver: advisers.resolver,
+        hashing: HashingThreads::new(),
+        long_work: LongWork::new(),
+        tables: Arc::clone(&named.tables),
+        certificates: Arc::clone(&named.certificates),
+        peer_tls: advisers.peer_tls,
+    }
+}
+
+/// Pools and problems that only the program has show themselves.
+fn show_pools(common: &Common, (signing_keys, secrets): (&SigningKeys, &WatchedSecrets)) {
+    common.shared.problems.register(Arc::new(signing_keys.troubles.clone()));
+    common.shared.problems.register(Arc::new(secrets.troubles.clone()));
+    let pools = &common.shared.pressures;
+    let tables = Arc::downgrade(&common.tables);
+    let questions = move |_: Moment| tables.upgrade().map(|all| all.pressure()).unwrap_or_default();
+    pools.keep(PoolId::TableQuestions, Seen(questions));
+    pools.keep(PoolId::Passwords, common.hashing.gauge());
+    pools.keep(PoolId::Logins, common.tables.logins.gauge());
+}
+
+/// Kinds of problems of what only the start has at hand: files that hang.
+fn hanging(
+    (keys, secrets): (&SigningKeys, &WatchedSecrets),
+    orders: &Orders,
+    events: Option<&EventLog>,
+) -> Vec<Arc<dyn ProblemKind>> {
+    let works = [&keys.under_way, &secrets.under_way, &orders.under_way];
+    let mut kinds: Vec<Arc<dyn ProblemKind>> = Vec::new();
+    kinds.extend(works.map(|work| Arc::new(work.clone()) as Arc<dyn ProblemKind>));
+    kinds.extend(events.map(|events| events.writing() as Arc<dyn ProblemKind>));
+    kinds
+}
+
+/// Where mail is kept, for people.
+fn spools(config: &Config) -> String {
+    let paths: Vec<_> = config.spool.paths.iter().map(|path| path.display().to_string()).collect();
+    format!("the spool in {}", paths.join(", "))
+}
+
+/// What acceptors are started with, how they are stopped, and where they say what they are bound to.
+fn acceptors() -> (watch::Sender<bool>, std_mpsc::Receiver<Bound>, AcceptorSeed) {
+    let (stop_accepting, stop) = watch::channel(false);
+    let (bound, when_bound) = std_mpsc::channel();
+    (stop_accepting, when_bound, AcceptorSeed { bound, stop })
+}
+
+/// A way into each shard, and what it takes from there.
+fn ways_in(shards: u16) -> (Vec<ShardSender<AcceptedSocket>>, Vec<Inbox>) {
+    (0..shards).map(|_| mpsc::unbounded_channel()).unzip()
+}
+
+/// Where the first shard listens, once it does.
+fn bound_addresses(when_bound: &std_mpsc::Receiver<Bound>) -> Result<Vec<SocketAddr>, String> {
+    let ended = |_| "the first shard ended before it listened".to_owned();
+    when_bound.recv().map_err(ended)?.map_err(|error| error.to_string())
+}
+
+/// Has users of whom nothing is stored shown the same salts at each start, and messages in mailboxes the
+/// same names. What can't be kept is for this start.
+fn keep_salts(config: &Config, shared: Shared, files: &StateFiles) -> Result<Shared, String> {
+    let directory = &config.spool.paths[0];
+    let mut fresh = [0; 8];
+    fresh.copy_from_slice(&salt()?[..8]);
+    let names = kept(directory, kept_secret::SPOOL_SALT, fresh);
+    if let Some(why) = names.trouble {
+        let so = "a message that was being delivered at the last stop may be there twice";
+        files.lost("mailboxes", &directory.join(kept_secret::SPOOL_SALT), &why, so);
+    }
+    let shared = shared.with_spool_salt(u64::from_le_bytes(names.bytes));
+    if config.listeners.iter().any(|listener| listener.needs_login()) {
+        let secret = kept_secret::login_salts(directory);
+        if let Some(why) = secret.trouble {
+            let so =
+                "salts of unknown users change: copy the file from a server with the same users";
+            files.lost("logins", &directory.join(kept_secret::LOGIN_SALTS), &why, so);
+        }
+        shared.salts.set_secret(secret.bytes);
+    }
+    if let Some(why) = kept_secret::keep_return_paths(config, directory) {
+        let so = "DSNs about earlier mail of the gateway become messages";
+        files.lost("x400", &directory.join(kept_secret::LOGIN_SALTS), &why, so);
+    }
+    Ok(shared)
+}
+
+/// What an operator has suspended, and what rules of shaping do. Where the first can't be known all delivery is
+/// suspended.
+fn open_kept(
+    config: &Config,
+    shared: &Arc<Shared>,
+    console: &ConsoleLog,
+) -> (Suspensions, KeptEffects) {
+    let now = wall_now();
+    let (suspensions, lost) = Suspensions::open(&config.spool.paths[0], now);
+    if let Some(why) = lost {
+        let text = format!("all delivery is suspended: {why}");
+        console.line(Level::Error, "suspensions", format_args!("{text}"));
+        let step =
+            "look at what was suspended, suspend it again, then `postrider queue resume --all`";
+        let found = Found::warning(suspensions.shown(), text).next_step(step);
+        shared.problems.conditions("state_file").set(found, now);
+    }
+    (suspensions, KeptEffects::open(config, shared, console))
+}
+
+/// What all shards share.
+fn shared(
+    config: &Config,
+    clock: ClockDoubt,
+    descriptors: Descriptors,
+    metrics: &NodeMetrics,
+    (files, watch, console): (&StateFiles, &FileWatch, &Arc<ConsoleLog>),
+) -> Result<Arc<Shared>, String> {
+    let shards = u16::try_from(metrics.shards.len()).unwrap_or(u16::MAX);
+    let shared = Shared::new(config, shards)
+        .with_metrics(Arc::clone(&metrics.classes), Arc::clone(&metrics.sending))
+        .with_logs(metrics.logs.clone())
+        .with_clock(clock)
+        .with_connections(descriptors.sessions_max, descriptors.egress_max)
+        .with_lookups(descriptors.lookups_max);
+    shared.problems.register(Arc::new(files.conditions().clone()));
+    let shared = keep_salts(config, shared, files)?;
+    let shared = Arc::new(shared);
+    own_mailbox::watch(&shared, watch, console);
+    if config.spool.durability != config::Durability::Memory {
+        known_clients::open(&config.spool.paths[0], &shared, files, watch);
+    }
+    Ok(shared)
+}
+
+/// Starts the threads of each log, which hand what it held to the shards.
+fn start_logs(
+    common: &Common,
+    logs: Vec<ReadLog>,
+    mut distribution: Distribution,
+    metrics: &NodeMetrics,
+    files: &StateFiles,
+) -> Result<Vec<Log>, String> {
+    let Common { config, console, shards, started, .. } = common;
+    let start = |(log, metrics): (ReadLog, &Arc<LogMetrics>)| {
+        log.start(config, &mut distribution, shards, (metrics, *started), (files, console))
+    };
+    let logs = logs.into_iter().zip(&metrics.logs).map(start).collect::<Result<_, _>>()?;
+    distribution.finish();
+    Ok(logs)
+}
+
+/// Starts the thread of each shard; the first one listens. `received` has the inbox of each, and where
+/// it receives what the logs held.
+fn start_shards(
+    common: &Common,
+    received: impl Iterator<Item = (Inbox, RecoveredReceiver)>,
+    metrics: &NodeMetrics,
+    events: Option<&EventLog>,
+    acceptor: AcceptorSeed,
+) -> Result<Vec<thread::JoinHandle<()>>, String> {
+    let mut acceptor = Some(acceptor);
+    let start = |((number, metrics), (inbox, recovered)): ((u16, &Arc<Metrics>), _)| {
+        let queue = events.and_then(|log| log.queue(usize::from(number)));
+        let seed = ShardSeed {
+            number,
+            common: common.clone(),
+            inbox,
+            recovered,
+            events: queue.map(|queue| queue as Arc<dyn EventSink + Send + Sync>),
+            metrics: Arc::clone(metrics),
+            acceptor: acceptor.take(),
+        };
+        seed.start()
+    };
+    (0..).zip(&metrics.shards).zip(received).map(start).collect()
+}
+
+/// Compares the clock with the newest record of the spool: the moment at which a file of it was
+/// last written to.
+fn doubt_clock(config: &Config, console: &ConsoleLog) -> ClockDoubt {
+    let is_record = |entry: &std::fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.ends_with(".segment") || name.ends_with(".blob")
+    };
+    let written = |entry: std::fs::DirEntry| entry.metadata().and_then(|meta| meta.modified()).ok();
+    let newest = config
+        .spool
+        .paths
+        .iter()
+        .filter_map(|path| std::fs::read_dir(path).ok())
+        .flatten()
+        .flatten()
+        .filter(is_record)
+        .filter_map(written)
+        .filter_map(|at| at.duration_since(std::time::UNIX_EPOCH).ok())
+        .max()
+        .map(|since| Wall(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)));
+    let now = wall_now();
+    let doubt = ClockDoubt::new(newest, now);
+    if let Some(problem) = doubt.problem(now) {
+        console.line(Level::Error, "clock", format_args!("{problem}"));
+    }
+    doubt
+}
+
+/// After the spool is open: the log usually lies in its directory, which only the spool may make, with
+/// its mode, and whose errors are told as the spool's.
+fn start_events(
+    config: &Config,
+    metrics: &NodeMetrics,
+    console: &Arc<ConsoleLog>,
+) -> Result<Option<EventLog>, String> {
+    let Some(options) = config.of::<EventSettings>().map(|events| &events.file) else {
+        return Ok(None);
+    };
+    let console = Arc::clone(console);
+    let report = Box::new(move |text: &str| {
+        console.line(Level::Warn, "events", format_args!("{text}"));
+    });
+    EventLog::start(options, &metrics.events, report)
+        .map(Some)
+        .map_err(|error| format!("cannot start a thread: {error}"))
+}
+
+/// Takes as many descriptors as there may be, and says where those are fewer than the configuration counts on.
+fn claim(config: &Config, shards: u16, console: &ConsoleLog) -> Descriptors {
+    let descriptors = Descriptors::claim(config, shards);
+    let max = descriptors.sessions_max;
+    for listener in config.listeners.iter().filter(|l| l.max_sessions == 0 || l.max_sessions > max)
+    {
+        let (name, wanted) = (&listener.name, listener.max_sessions);
+        console.line(
+            Level::Warn,
+            "descriptors",
+            format_args!(
+                "listener {name} may have {wanted} sessions, but the limit of open files leaves \
+                 {max}: raise it (LimitNOFILE=, ulimit -Hn)"
+            ),
+        );
+    }
+    descriptors
+}

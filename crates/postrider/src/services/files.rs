@@ -1,0 +1,114 @@
+//! The services that read the files which a configuration names. A start and a reload have them prepare, and so does
+//! `postrider check`: what keeps a server from starting is found before.
+
+use super::{Adoption, Next, Service, Services};
+use crate::acme::AcmeFiles;
+use crate::certificates::Certificates;
+use crate::console::ConsoleLog;
+use crate::file_watch::FileWatch;
+use crate::mutex::lock;
+use crate::reply_classes;
+use crate::signing_keys::SigningKeys;
+use crate::tables::Registry;
+use crate::world::clock::Start;
+use crate::world::mailbox_files::check_owners;
+use ::classes::Classes;
+use config::Problem;
+use mta::shaping::Rules;
+use mta::shared::Shared;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// Those services, for whoever else needs them.
+pub(crate) struct FileServices {
+    pub(crate) replies: Arc<ReplyRules>,
+    pub(crate) tables: Arc<Registry>,
+    pub(crate) signing_keys: Arc<SigningKeys>,
+    pub(crate) certificates: Arc<Certificates>,
+}
+
+impl FileServices {
+    /// Without a configuration yet.
+    pub(crate) fn new(started: Start, console: &Arc<ConsoleLog>) -> FileServices {
+        FileServices {
+            replies: Arc::default(),
+            tables: Registry::new(started, console),
+            signing_keys: SigningKeys::new(console),
+            certificates: Certificates::new(console),
+        }
+    }
+
+    /// As a list, in the order in which they adopt a configuration.
+    pub(crate) fn services(&self) -> Services {
+        Services::default()
+            .with(MailboxOwners)
+            .with(Arc::clone(&self.replies))
+            .with(Arc::clone(&self.tables))
+            .with(Arc::clone(&self.signing_keys))
+            .with(Arc::clone(&self.certificates))
+            .with(AcmeFiles)
+    }
+
+    /// Looks at their files from now on, and reads those that change.
+    pub(crate) fn watch(&self, watch: &Arc<FileWatch>) {
+        self.tables.watch(watch);
+        self.signing_keys.watch(watch);
+        self.certificates.watch(watch);
+    }
+}
+
+/// Users and groups that mailboxes belong to.
+struct MailboxOwners;
+
+impl Service for MailboxOwners {
+    fn name(&self) -> &'static str {
+        "owners of mailboxes"
+    }
+
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        match check_owners(next.config) {
+            mistakes if mistakes.is_empty() => Ok(Box::new(|| ())),
+            mistakes => Err(mistakes),
+        }
+    }
+}
+
+/// What refusals mean, and the rules that shape traffic by them.
+#[derive(Default)]
+pub(crate) struct ReplyRules {
+    /// What holds for the shards, once there are any.
+    shared: OnceLock<Weak<Shared>>,
+    /// Read before.
+    read: Mutex<Option<(Arc<Classes>, Rules)>>,
+}
+
+impl ReplyRules {
+    /// Hands what was read to the shards, now and after each reload.
+    pub(crate) fn hand_to(&self, shared: &Arc<Shared>) {
+        let _ = self.shared.set(Arc::downgrade(shared));
+        if let Some(read) = lock(&self.read).take() {
+            put(shared, read);
+        }
+    }
+}
+
+/// Shards take them up with the next configuration.
+fn put(shared: &Shared, (classes, rules): (Arc<Classes>, Rules)) {
+    shared.set_classes(classes);
+    shared.rules.set_rules(rules);
+}
+
+impl Service for Arc<ReplyRules> {
+    fn name(&self) -> &'static str {
+        "files of classes and shaping"
+    }
+
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        let read = reply_classes::read_with_rules(next.config)?;
+        let this = Arc::clone(self);
+        Ok(Box::new(move || match this.shared.get().map(Weak::upgrade) {
+            Some(Some(shared)) => put(&shared, read),
+            Some(None) => {}
+            None => *lock(&this.read) = Some(read),
+        }))
+    }
+}
