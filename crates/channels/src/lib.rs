@@ -92,7 +92,8 @@ pub fn mailbox_roots(config: &Config) -> impl Iterator<Item = (&str, &Path)> {
 
 /// All files with keys that sign mail, as a configuration names them.
 pub fn key_files(config: &Config) -> impl Iterator<Item = &KeyFile> {
-    let seals = config.listeners.iter().filter_map(|listener| stages::seal_of(listener));
+    let seals =
+        config.listeners.iter().filter_map(|listener| stages::CheckRules::seal_at(listener));
     let signers = config.stages.iter().filter_map(|entry| entry.settings.of::<stages::Signer>());
     seals.map(|seal| &seal.key).chain(signers.flat_map(stages::Signer::files))
 }

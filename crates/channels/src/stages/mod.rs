@@ -17,7 +17,7 @@ mod strangers;
 
 pub(crate) use access::Beside;
 pub use access::{AccessQuestion, ConsultedAccess, EntryJudge, consult_access, entry_judge};
-pub(crate) use checks::seal_of;
+pub(crate) use checks::CheckRules;
 pub use milters::milter_connections;
 pub(crate) use signing::Signer;
 pub use signing::{SigningName, SigningScope};
@@ -33,7 +33,7 @@ pub(crate) fn keys(schema: Schema) -> Schema {
     schema
         .section::<steering::SteeringFields>()
         .listener::<milters::MilterKeys>()
-        .listener::<checks::CheckRules>()
+        .listener::<CheckRules>()
         .listener::<signing::SigningRules>()
         .stage::<access::AccessText>()
         .stage::<copy::CopyText>()

@@ -24,8 +24,8 @@ use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use mta::seams::{DomainReports as _, Time, World};
 use sealing::{Sealer, Verified};
-pub(crate) use settings::{CheckRules, seal_of, strangers_of};
-use settings::{Checks, checks_of};
+pub(crate) use settings::CheckRules;
+use settings::Checks;
 use std::rc::Rc;
 use std::sync::Arc;
 use turns::{ALL_AT_ONCE_MAX, Lines};
@@ -57,7 +57,7 @@ impl<W: World> StageKind<W> for Checking {
             Placed { line: 0, stage: Rc::new(names) },
             Placed { line: 0, stage: Rc::new(stage) },
         ];
-        if config.listeners.iter().any(|listener| seal_of(listener).is_some()) {
+        if config.listeners.iter().any(|listener| CheckRules::seal_at(listener).is_some()) {
             stages.push(Placed { line: u32::MAX, stage: Rc::new(sealer) });
         }
         stages
@@ -70,7 +70,8 @@ const AT_ONCE_MAX: usize = 4;
 
 /// Lookups that checks have under way at once, at most, on each shard.
 pub(super) fn lookups_at_once(config: &Config) -> u32 {
-    let is_checked = config.listeners.iter().any(|listener| checks_of(listener).is_some());
+    let is_checked =
+        config.listeners.iter().any(|listener| CheckRules::checks_at(listener).is_some());
     if is_checked { ALL_AT_ONCE_MAX } else { 0 }
 }
 
@@ -97,7 +98,7 @@ impl Observer for Reader {
 /// What is checked of a transaction; nothing of those whose client may relay.
 fn checks_for(transaction: &Transaction) -> Option<&Checks> {
     let session = &transaction.session;
-    checks_of(session.listener()).filter(|_| !session.may_relay())
+    CheckRules::checks_at(session.listener()).filter(|_| !session.may_relay())
 }
 
 impl<W: World> Stage for Checker<W> {
@@ -108,7 +109,7 @@ impl<W: World> Stage for Checker<W> {
     fn observe(&self, transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
         let checks = checks_for(transaction)?;
         let asked = checks.powers.asked();
-        Some(Box::new(Reader(match seal_of(transaction.session.listener()) {
+        Some(Box::new(Reader(match CheckRules::seal_at(transaction.session.listener()) {
             Some(_) => asked.scan_to_sign(),
             None => asked.scan(),
         })))
@@ -156,7 +157,7 @@ impl<W: World> Stage for Checker<W> {
                 Judgement::Hold(reason) => draft.hold(&reason),
                 Judgement::Refuse(refusal) => return Err(refusal),
             }
-            if seal_of(transaction.session.listener()).is_some() {
+            if CheckRules::seal_at(transaction.session.listener()).is_some() {
                 draft.leave(Box::new(Verified { message, verdicts }));
             }
             Ok(())

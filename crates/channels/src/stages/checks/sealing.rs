@@ -1,7 +1,7 @@
 //! Sealing what was checked (`seal` of a listener), when all other stages are done with it: the seal covers
 //! what they have added.
 
-use super::settings::{checks_of, seal_of};
+use super::settings::CheckRules;
 use crate::stages::rescan::scanned;
 use auth::arc::{Sealing, seal};
 use auth::checks::Verdicts;
@@ -48,7 +48,7 @@ impl<W: World> Stage for Sealer<W> {
     ) -> Decision<'a, ()> {
         let listener = transaction.session.listener();
         let verified = draft.take_left::<Verified>();
-        let signer = seal_of(listener).and_then(|told| told.identity());
+        let signer = CheckRules::seal_at(listener).and_then(|told| told.identity());
         let (Some(mut verified), Some(signer)) = (verified, signer) else {
             return Decision::pass();
         };
@@ -57,7 +57,8 @@ impl<W: World> Stage for Sealer<W> {
             return Decision::pass();
         }
         // What is sealed is what leaves here.
-        let asked = checks_of(listener).map(|checks| checks.powers.asked()).unwrap_or_default();
+        let asked =
+            CheckRules::checks_at(listener).map(|checks| checks.powers.asked()).unwrap_or_default();
         Answer::later(async move {
             verified.message = scanned(draft, asked.scan_to_sign()).await?;
             self.seal(draft, &verified, &signer);

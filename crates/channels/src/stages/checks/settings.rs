@@ -64,20 +64,22 @@ impl ListenerSection for CheckRules {
     }
 }
 
-/// What is checked at a listener of messages from strangers; `None`: nothing.
-pub(super) fn checks_of(listener: &Listener) -> Option<&Checks> {
-    let checks = &listener.of::<CheckRules>()?.checks;
-    (checks.powers.asked() != Asked::default()).then_some(checks)
-}
+impl CheckRules {
+    /// What is checked at a listener of messages from strangers; `None`: nothing.
+    pub(super) fn checks_at(listener: &Listener) -> Option<&Checks> {
+        let checks = &listener.of::<CheckRules>()?.checks;
+        (checks.powers.asked() != Asked::default()).then_some(checks)
+    }
 
-/// In whose name messages that were checked at a listener are sealed; `None`: they are not.
-pub(crate) fn seal_of(listener: &Listener) -> Option<&Seal> {
-    listener.of::<CheckRules>()?.seal.as_ref()
-}
+    /// In whose name messages that were checked at a listener are sealed; `None`: they are not.
+    pub(crate) fn seal_at(listener: &Listener) -> Option<&Seal> {
+        listener.of::<CheckRules>()?.seal.as_ref()
+    }
 
-/// What is checked of strangers at a listener; `None`: nothing.
-pub(crate) fn strangers_of(listener: &Listener) -> Option<&Arc<Strangers>> {
-    listener.of::<CheckRules>()?.strangers.as_ref()
+    /// What is checked of strangers at a listener; `None`: nothing.
+    pub(crate) fn strangers_at(listener: &Listener) -> Option<&Arc<Strangers>> {
+        listener.of::<CheckRules>()?.strangers.as_ref()
+    }
 }
 
 /// How much each check of who sends may do. The DNS decides nothing by its silence: what gets no answer

@@ -21,7 +21,6 @@ use mta::ingress::{Draft, Observer, Placed, Session, Stage, StageKind, Transacti
 use mta::pressure::Pressures;
 use mta::seams::{Time, World};
 pub(crate) use settings::MilterKeys;
-use settings::milters_of;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -59,7 +58,7 @@ impl<W: World> StageKind<W> for Milters {
             Rc::new(Shared { world, milter, console, is_failing: Cell::new(false) })
         };
         let of_listeners = config.listeners.iter().map(|listener| {
-            (Arc::clone(&listener.name), milters_of(listener).iter().map(shared).collect())
+            (Arc::clone(&listener.name), MilterKeys::at(listener).iter().map(shared).collect())
         });
         let host = Rc::from(config.hostname.as_str());
         let stage =
@@ -73,7 +72,7 @@ impl<W: World> StageKind<W> for Milters {
 /// Connections to filters that a session has beside its own, at most.
 #[must_use]
 pub fn milter_connections(config: &Config) -> u32 {
-    let counts = config.listeners.iter().map(|listener| milters_of(listener).len());
+    let counts = config.listeners.iter().map(|listener| MilterKeys::at(listener).len());
     u32::try_from(counts.max().unwrap_or(0)).unwrap_or(u32::MAX)
 }
 

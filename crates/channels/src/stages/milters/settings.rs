@@ -44,9 +44,11 @@ impl ListenerSection for MilterKeys {
     }
 }
 
-/// The filters that are asked at a listener.
-pub(crate) fn milters_of(listener: &Listener) -> &[Milter] {
-    listener.of::<MilterKeys>().map_or(&[], Vec::as_slice)
+impl MilterKeys {
+    /// The filters that are asked at a listener.
+    pub(super) fn at(listener: &Listener) -> &[Milter] {
+        listener.of::<MilterKeys>().map_or(&[], Vec::as_slice)
+    }
 }
 
 /// A filter that is asked about sessions and their messages.

@@ -26,8 +26,8 @@ use mta::ingress::{
 use mta::metrics::Metrics;
 use mta::pressure::Pressures;
 use mta::seams::{Time as _, World};
+use rules::EncodeBeforeSigning;
 pub(crate) use rules::SigningRules;
-use rules::{EncodeBeforeSigning, signing_of};
 use settings::{HandedInBy, Keys, NoKey};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl<W: World> StageKind<W> for Signing {
     ) -> Vec<Placed> {
         let entries = config.stages.iter().filter(|entry| entry.key == SignerText::KEY);
         let signers: Vec<_> = entries.map(|entry| Arc::clone(&entry.settings)).collect();
-        let refuses = |listener: &Arc<Listener>| signing_of(listener).refuses_unsigned;
+        let refuses = |listener: &Arc<Listener>| SigningRules::at(listener).refuses_unsigned;
         let wants_all = |tenant: &Arc<Tenant>| tenant.unsigned == Some(Unsigned::Refuse);
         let is_any_refused =
             config.listeners.iter().any(refuses) || config.tenants.iter().any(wants_all);
@@ -107,7 +107,7 @@ impl Observer for Reader {
 /// of the house or have logged in. Nobody puts our name to what a stranger says.
 fn is_signed(transaction: &Transaction) -> bool {
     let session = &transaction.session;
-    session.may_relay() && signing_of(session.listener()).signs
+    session.may_relay() && SigningRules::at(session.listener()).signs
 }
 
 impl<W: World> Stage for SigningStage<W> {
@@ -129,7 +129,7 @@ impl<W: World> Stage for SigningStage<W> {
         let Some(reader) = reader.filter(|_| is_signed(transaction)) else {
             return Decision::pass();
         };
-        let rules = signing_of(transaction.session.listener());
+        let rules = SigningRules::at(transaction.session.listener());
         let encodes = encoding::is_wanted(rules.encodes, draft.facts());
         if !draft.is_rewritten() {
             let mut message = reader.0.finish();
@@ -193,8 +193,8 @@ impl<W: World> SigningStage<W> {
             }
             Err(_) => Vec::new(),
         };
-        let takes_eight_bit =
-            signing_of(transaction.session.listener()).encodes != EncodeBeforeSigning::EightBit;
+        let takes_eight_bit = SigningRules::at(transaction.session.listener()).encodes
+            != EncodeBeforeSigning::EightBit;
         let message = match !signers.is_empty() && encoding::encode(draft, takes_eight_bit).await? {
             true => scanned(draft, Reader::new().0).await?,
             false => message,
@@ -324,7 +324,7 @@ fn unsigned(transaction: &Transaction, draft: &Draft) -> Result<(), Refusal> {
     let of_tenant = draft.tenancy().and_then(|tenancy| tenancy.tenant.unsigned);
     let refuses = match of_tenant {
         Some(unsigned) => unsigned == Unsigned::Refuse,
-        None => signing_of(transaction.session.listener()).refuses_unsigned,
+        None => SigningRules::at(transaction.session.listener()).refuses_unsigned,
     };
     if refuses { Err(UNSIGNED) } else { Ok(()) }
 }

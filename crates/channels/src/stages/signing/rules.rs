@@ -83,7 +83,9 @@ impl ListenerSection for SigningRules {
     }
 }
 
-/// Whether mail of clients of a listener is signed.
-pub(super) fn signing_of(listener: &Listener) -> SigningRules {
-    listener.of::<SigningRules>().copied().unwrap_or_default()
+impl SigningRules {
+    /// Whether mail of clients of a listener is signed.
+    pub(super) fn at(listener: &Listener) -> SigningRules {
+        listener.of::<SigningRules>().copied().unwrap_or_default()
+    }
 }

@@ -11,7 +11,7 @@ mod questions;
 mod sender;
 pub(crate) mod settings;
 
-use crate::stages::checks::strangers_of;
+use crate::stages::checks::CheckRules;
 use config::Config;
 use desk::Desk;
 use mail::Recipient;
@@ -42,13 +42,14 @@ pub(super) fn lookups_at_once(config: &Config) -> u32 {
 }
 
 fn is_asked_for(config: &Config) -> bool {
-    config.listeners.iter().any(|listener| strangers_of(listener).is_some())
+    config.listeners.iter().any(|listener| CheckRules::strangers_at(listener).is_some())
 }
 
 /// Whether strangers are put off at any listener.
 #[must_use]
 pub fn asks_for_greylisting(config: &Config) -> bool {
-    let mut checked = config.listeners.iter().filter_map(|listener| strangers_of(listener));
+    let mut checked =
+        config.listeners.iter().filter_map(|listener| CheckRules::strangers_at(listener));
     checked.any(|strangers| strangers.greylist.is_some())
 }
 
@@ -77,7 +78,7 @@ impl<W: World> StageKind<W> for StrangerChecks {
         pools.register(PoolId::SenderQuestions, parts.of_senders.line());
         pools.register(PoolId::ListQuestions, &parts.of_lists);
         let desks = config.listeners.iter().filter_map(|listener| {
-            let desk = Desk::new(Rc::clone(&parts), strangers_of(listener)?);
+            let desk = Desk::new(Rc::clone(&parts), CheckRules::strangers_at(listener)?);
             Some((Arc::clone(&listener.name), Rc::new(desk)))
         });
         let stage = StrangersStage { world: world.clone(), desks: desks.collect() };
