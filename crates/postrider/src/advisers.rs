@@ -3,6 +3,7 @@
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::dmarc_reports::{Dmarc, DmarcReporting};
+use crate::file_watch::FileWatch;
 use crate::greylist::Greylisting;
 use crate::mta_sts::MtaSts;
 use crate::node_metrics::NodeMetrics;
@@ -57,10 +58,10 @@ pub(crate) fn advisers(
     metrics: &NodeMetrics,
     descriptors: Descriptors,
     (shard, shared): (&ShardSender<AcceptedSocket>, &Shared),
-    told: (&StateFiles, &Arc<ConsoleLog>),
+    (files, watch, console): (&StateFiles, &FileWatch, &Arc<ConsoleLog>),
 ) -> Result<Advisers, String> {
-    let (files, console) = told;
-    let resolver = Resolver::following(&config.dns, console);
+    let told = (files, console);
+    let resolver = Resolver::following(&config.dns, watch, console);
     let peer_tls = Arc::<PeerTls>::default();
     warn_of_no_dnssec(config, &resolver, console);
     let (dmarc_reports, tls_reports) =

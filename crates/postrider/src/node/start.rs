@@ -80,12 +80,18 @@ impl Node {
         let shared = shared(config, clock, descriptors, &metrics, (&files, &watch, console))?;
         named.replies.hand_to(&shared);
         let (suspensions, effects) = open_kept(config, &shared, console);
-        let advisers =
-            advisers(config, &metrics, descriptors, (&senders[0], &shared), (&files, console))?;
+        let advisers = advisers(
+            config,
+            &metrics,
+            descriptors,
+            (&senders[0], &shared),
+            (&files, &watch, console),
+        )?;
         let suspended = suspensions.in_force(wall_now());
         let ports = logs.iter().map(ReadLog::port).collect();
         let own = Own { ports, shared, suspended, shards: senders.clone(), started };
         let common = common(config, &named, own, (advisers, &metrics, descriptors), console);
+        common.store.watch(&watch);
         let others = Others { secrets: &secrets, metrics: &metrics, files: &files };
         let beside = beside(&common, &others);
         // What they bind, or ask the system for, is no mistake of the file.

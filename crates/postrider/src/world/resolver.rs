@@ -6,6 +6,7 @@ mod system;
 mod validated;
 
 use crate::console::ConsoleLog;
+use crate::file_watch::FileWatch;
 use crate::mutex::lock;
 use crate::services::{Adoption, Next, Service};
 use auth::tlsa::Tlsa;
@@ -111,15 +112,23 @@ impl Resolver {
     }
 
     /// The same, and follows the files of the system for as long as it lives.
-    pub(crate) fn following(config: &config::Dns, console: &Arc<ConsoleLog>) -> Resolver {
-        Resolver::following_at(config, Places::of_system(), console)
+    pub(crate) fn following(
+        config: &config::Dns,
+        watch: &FileWatch,
+        console: &Arc<ConsoleLog>,
+    ) -> Resolver {
+        Resolver::following_at(config, &Places::of_system(), watch, console)
     }
 
-    fn following_at(config: &config::Dns, at: Places, console: &Arc<ConsoleLog>) -> Resolver {
-        let (system, whom) = system::follow(at);
+    fn following_at(
+        config: &config::Dns,
+        at: &Places,
+        watch: &FileWatch,
+        console: &Arc<ConsoleLog>,
+    ) -> Resolver {
+        let (system, mut looks) = system::first(at);
         let inner = Inner::new(config, system, Some(console));
-        // The thread has ended only where the system gave none.
-        let _ = whom.send(Arc::downgrade(&inner));
+        watch.follow_every(system::LOOK_EVERY, &inner, move |inner| looks.look(inner));
         Resolver(inner)
     }
 

@@ -12,7 +12,7 @@ use mta::seams::MailboxPlace;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +23,7 @@ pub(super) const MOUNTED_LANES_MAX: usize = 32;
 /// A handle is the number of a lane, and below so many bits one of the lane's own.
 const LANE_SHIFT: u32 = 48;
 /// How often it is seen what is mounted.
-const MOUNTS_SEEN_EVERY: Duration = Duration::from_secs(5);
+pub(super) const MOUNTS_SEEN_EVERY: Duration = Duration::from_secs(5);
 
 /// All lanes.
 pub(super) struct Lanes {
@@ -179,7 +179,7 @@ impl Lanes {
     }
 
     /// Sees what is mounted now: it counts for mail that comes from now on.
-    fn see_mounts(&self) {
+    pub(super) fn see_mounts(&self) {
         let mounts = self.file_systems.mount_points();
         let mut state = lock(&self.state);
         if state.mounts != mounts {
@@ -189,17 +189,4 @@ impl Lanes {
             state.mounts = mounts;
         }
     }
-}
-
-/// Sees what is mounted, for as long as anybody has the lanes. Without a thread it is what was mounted at the start.
-pub(super) fn follow_mounts(lanes: &Arc<Lanes>) {
-    let lanes: Weak<Lanes> = Arc::downgrade(lanes);
-    let follow = move || {
-        while let Some(lanes) = lanes.upgrade() {
-            lanes.see_mounts();
-            drop(lanes);
-            thread::sleep(MOUNTS_SEEN_EVERY);
-        }
-    };
-    let _ = thread::Builder::new().name("mounts".to_owned()).spawn(follow);
 }

@@ -27,10 +27,11 @@ mod tests;
 pub(crate) use quota::{Counted, count_at};
 pub(crate) use root::will_be_made;
 
+use crate::file_watch::FileWatch;
 use bytes::Bytes;
 use desk::{Answer, Batch, Desk, Job};
 use file_system::{FileSystems, Mounted};
-use lanes::Lanes;
+use lanes::{Lanes, MOUNTS_SEEN_EVERY};
 use maildir::Maildir;
 use mta::metrics::MailboxMetrics;
 use mta::problems::{Found, Moment, ProblemKind};
@@ -72,12 +73,16 @@ impl MailboxThreads {
         (file_systems, attempt_max): (Arc<dyn FileSystems>, Duration),
     ) -> MailboxFiles {
         let lanes = Arc::new(Lanes::new(metrics, files_max, (file_systems, attempt_max)));
-        lanes::follow_mounts(&lanes);
         MailboxFiles(lanes)
     }
 }
 
 impl MailboxFiles {
+    /// Sees what is mounted from now on.
+    pub(crate) fn watch(&self, watch: &FileWatch) {
+        watch.follow_every(MOUNTS_SEEN_EVERY, &self.0, |lanes| lanes.see_mounts());
+    }
+
     /// Leaves a job at a lane and waits for its answer, as long as the lane answers anybody.
     async fn ask<T>(
         &self,

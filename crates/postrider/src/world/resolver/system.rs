@@ -1,20 +1,20 @@
 //! What the system says of names, `/etc/resolv.conf` and `/etc/hosts`, read again when it changes: a machine's network
-//! comes, goes and moves while the server runs. The files are read on a thread of their own, as any file may hang.
+//! comes, goes and moves while the server runs.
 
 use super::Inner;
 use crate::file_stamp::Seen;
+use crate::limited_work::waited_for;
 use hickory_resolver::Hosts;
 use hickory_resolver::config::NameServerConfig;
 use hickory_resolver::system_conf::parse_resolv_conf;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak, mpsc};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Between two looks at the files. They are read when they have not changed between two.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// A start waits for the files no longer: the server goes on without them, and takes them up when they come.
 const START_MAX: Duration = Duration::from_secs(2);
 /// More of a file is not read. Lists of hosts that are not to be reached have some megabytes.
@@ -80,60 +80,44 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the files, or leaves it to the thread that goes on looking at them where they don't come at once.
-/// Gives what is known so far, and how to tell that thread for whom it looks.
-pub(super) fn follow(places: Places) -> (System, mpsc::Sender<Weak<Inner>>) {
-    // What nobody waits for any more is not received.
-    let (first, when_read) = mpsc::sync_channel(0);
-    let (whom, told) = mpsc::channel();
+/// What stands in the files and what they were then, unless they don't come at once: nobody waits for them longer.
+pub(super) fn first(places: &Places) -> (System, Looks) {
     let of_thread = places.clone();
-    let started = thread::Builder::new().name("name-servers".to_owned()).spawn(move || {
+    let read = waited_for(START_MAX, move || {
+        // Before they are read: what is written in between is noticed then.
         let seen = of_thread.seen();
-        let system = System::read(&of_thread);
-        let is_late = first.send(system.clone()).is_err();
-        let Ok(inner) = told.recv() else { return };
-        if is_late {
-            adopt(&inner, system);
-        }
-        look_on(&of_thread, &inner, seen);
+        (System::read(&of_thread), seen)
     });
-    let system = match started {
-        Ok(_) => when_read.recv_timeout(START_MAX).unwrap_or_else(|_| System::unread(&places)),
-        // Without a thread the files are what they are now.
-        Err(_) => System::read(&places),
-    };
-    (system, whom)
+    let (system, seen) = read.unwrap_or_else(|| (System::unread(places), [None; 2]));
+    (system, Looks { places: places.clone(), read: seen, last: seen })
 }
 
-fn look_on(places: &Places, inner: &Weak<Inner>, first: [Option<Seen>; 2]) {
-    let (mut read, mut last) = (first, first);
-    loop {
-        thread::sleep(LOOK_EVERY);
-        if inner.strong_count() == 0 {
+/// Looks at the files again and again.
+pub(super) struct Looks {
+    places: Places,
+    /// What they were when they were read.
+    read: [Option<Seen>; 2],
+    /// What they were at the last look: they may be written still.
+    last: [Option<Seen>; 2],
+}
+
+impl Looks {
+    /// Looks once more, and has what changed taken up.
+    pub(super) fn look(&mut self, inner: &Inner) {
+        let seen = self.places.seen();
+        let is_settled = seen == self.last;
+        self.last = seen;
+        if seen == self.read || !is_settled {
             return;
         }
-        let seen = places.seen();
-        let is_settled = seen == last;
-        last = seen;
-        if seen == read || !is_settled {
-            continue;
-        }
-        let system = System::read(places);
-        if let Some(inner) = inner.upgrade() {
-            let text = match (&system.servers, seen[0] == read[0]) {
-                (Ok(_), true) => format!("{} read anew", places.hosts.display()),
-                (Ok(_), false) => format!("{} read anew", places.resolv_conf.display()),
-                (Err(why), _) => format!("the former name servers are asked: {why}"),
-            };
-            inner.info(format_args!("{text}"));
-        }
-        read = seen;
-        adopt(inner, system);
-    }
-}
-
-fn adopt(inner: &Weak<Inner>, system: System) {
-    if let Some(inner) = inner.upgrade() {
+        let system = System::read(&self.places);
+        let text = match (&system.servers, seen[0] == self.read[0]) {
+            (Ok(_), true) => format!("{} read anew", self.places.hosts.display()),
+            (Ok(_), false) => format!("{} read anew", self.places.resolv_conf.display()),
+            (Err(why), _) => format!("the former name servers are asked: {why}"),
+        };
+        inner.info(format_args!("{text}"));
+        self.read = seen;
         inner.adopt_system(system);
     }
 }

@@ -297,7 +297,8 @@ fn files_of_the_system_are_followed() {
     };
     let config = config::Dns { servers: Vec::new(), ..asking("127.0.0.1:53".parse().unwrap()) };
     let console = Arc::new(ConsoleLog::stderr(Level::Error));
-    let resolver = Resolver::following_at(&config, places.clone(), &console);
+    let watch = FileWatch::start().unwrap();
+    let resolver = Resolver::following_at(&config, &places, &watch, &console);
     assert!(resolver.ways().is_err(), "there is no such file yet");
     let servers = || {
         let state = lock(&resolver.0.state);
