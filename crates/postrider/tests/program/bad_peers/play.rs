@@ -163,6 +163,9 @@ impl<'a> Play<'a> {
             _ => format!("hosts = [{}], balance = \"failover\"", hosts.join(", ")),
         };
         let keys = self.row.setting("keys").map_or(String::new(), |keys| format!(", {keys}"));
+        // What a row says of a second message is said of one connection: on a slow machine it might go by another.
+        let is_alone = self.message_count() > 1 && !keys.contains("max_connections");
+        let keys = if is_alone { format!("{keys}, max_connections = 1") } else { keys };
         let retry = match self.row.setting("retry") {
             Some(retry) => retry.to_owned(),
             None => "first = \"2s\"".to_owned(),
