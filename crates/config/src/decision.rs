@@ -134,14 +134,15 @@ impl Config {
         if rcpt.domain_str().is_empty() {
             return Decision::Postmaster { route: self.postmaster.route };
         }
+        let domain = rcpt.domain();
         if rcpt.is_or_address() {
             // Whoever may name such has shown who it is.
-            return match self.named(&rcpt.domain(), None) {
+            return match self.named(&domain, None) {
                 Some(route) => Decision::Named { route },
                 None => Decision::NoRoute { may_relay: true },
             };
         }
-        if let Some(route) = self.named(&rcpt.domain(), in_tables) {
+        if let Some(route) = self.named(&domain, in_tables) {
             let named = Decision::Named { route };
             return self.unless_unfit(listener, may_relay, rcpt, named, route);
         }
@@ -157,7 +158,7 @@ impl Config {
             return Decision::Postmaster { route: self.postmaster.route };
         }
         // So is a domain that a section makes ours, whose mail comes here (RFC 5321 §4.5.1).
-        let is_own = self.own_domains.contains(&rcpt.domain());
+        let is_own = self.own_domains.contains(&domain);
         if is_own && rcpt.local().eq_ignore_ascii_case("postmaster") {
             return Decision::Postmaster { route: self.postmaster.route };
         }

@@ -346,7 +346,10 @@ struct Line<'a> {
     out: &'a mut Vec<u8>,
 }
 
+// Inlined, so that a field's name is a constant where it is written: a call for each took 5 % of the instructions of a
+// message's events.
 impl Line<'_> {
+    #[inline(always)]
     fn key(&mut self, name: &str) {
         self.out.extend_from_slice(b",\"");
         self.out.extend_from_slice(name.as_bytes());
@@ -380,6 +383,7 @@ impl Line<'_> {
     }
 
     /// A value that comes from this program's own constants and needs no escaping.
+    #[inline(always)]
     fn plain(&mut self, name: &str, value: &str) {
         self.key(name);
         self.out.push(b'"');
@@ -387,6 +391,7 @@ impl Line<'_> {
         self.out.push(b'"');
     }
 
+    #[inline(always)]
     fn text(&mut self, name: &str, value: &str) {
         self.key(name);
         write_string(self.out, value);
@@ -417,6 +422,7 @@ impl Line<'_> {
         self.out.push(b'"');
     }
 
+    #[inline(always)]
     fn number(&mut self, name: &str, value: u64) {
         self.key(name);
         write_number(self.out, value);

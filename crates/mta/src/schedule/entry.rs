@@ -174,8 +174,10 @@ impl<'a> Incoming<'a> {
 
 /// A stranger's client network, which the spool keeps: after a restart it has its turn as before.
 fn origin(meta: &Meta, salt: u64) -> Origin {
+    if !meta::is_from_stranger(meta) {
+        return Origin::OURS;
+    }
     match meta::client_address(meta) {
-        _ if !meta::is_from_stranger(meta) => Origin::OURS,
         Some(client) => origin_of(client, salt),
         None => Origin::of(0, 0),
     }
