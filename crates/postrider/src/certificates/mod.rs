@@ -285,7 +285,11 @@ impl Wrong {
     fn placed(&self, config: &Config) -> Problem {
         match self {
             Wrong::Certificate(line, why) => {
-                config.mistake_in("certificate", *line, "chain", why.as_str())
+                // Behind the semicolon stands what to do about it.
+                let (what, help) = why.split_once("; ").unzip();
+                let what = what.unwrap_or(why);
+                let mistake = config.mistake_in("certificate", *line, "chain", what);
+                Problem { help: help.map(str::to_owned), ..mistake }
             }
             Wrong::Clients(asked, why) => {
                 let asks = |one: &Arc<config::Listener>| {

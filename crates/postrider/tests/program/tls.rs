@@ -459,6 +459,12 @@ fn a_certificate_of_version_1_is_refused_in_words_about_it() {
     files.write(CONFIG, &config(text));
     let refused = command(files.dir(), &["serve"]);
     assert_eq!(refused.code, 2, "{refused:?}");
-    assert!(refused.err.contains("old.pem: the certificate is of X.509 version 1"), "{refused:?}");
+    assert!(
+        refused.err.contains("old.pem: the certificate is of X.509 version 1\n"),
+        "{refused:?}"
+    );
+    // Whoever shows the last line alone shows what to do.
+    let last = refused.err.trim_end().lines().last().unwrap_or_default();
+    assert!(last.contains("help: have it issued as one of version 3"), "{refused:?}");
     assert!(!refused.err.contains("peer"), "{refused:?}");
 }
