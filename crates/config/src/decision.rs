@@ -201,6 +201,23 @@ impl Config {
         }
     }
 
+    /// Why nobody of this address may get a copy of what this client sends: a rule may have made the address of what
+    /// the client wrote, and a way on from the next hop is none that it may name.
+    #[must_use]
+    pub fn refuses_copy(
+        &self,
+        listener: &Listener,
+        may_relay: bool,
+        to: &Mailbox,
+        route: &Arc<Route>,
+    ) -> Option<Refusal> {
+        let route = self.routes.iter().position(|one| Arc::ptr_eq(one, route))?;
+        match self.unless_unfit(listener, may_relay, to, Decision::Named { route }, route) {
+            routed @ Decision::Routed { .. } => routed.refusal(),
+            _ => None,
+        }
+    }
+
     /// `decision`, unless the route can't or shall not take this local part from this client.
     fn unless_unfit(
         &self,

@@ -434,6 +434,9 @@ impl<W: World> Entrance<W> {
         draft.additions = transaction.take_additions();
         draft.choose_tenant(None)?;
         for recipient in std::mem::take(&mut draft.additions.recipients) {
+            if let Some(refusal) = self.refuses_copy(&recipient.mailbox) {
+                return Err(refusal);
+            }
             draft.add_recipient(recipient);
         }
         let mut observers = self.intake.take_observers().into_iter().peekable();

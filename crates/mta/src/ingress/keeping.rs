@@ -72,6 +72,14 @@ impl<W: World> Entrance<W> {
         Ok(dropped.filter(|_| kept.is_empty()).unwrap_or_else(|| Resolved::Replaced(kept.into())))
     }
 
+    /// Why an address that stages want to have a copy may not get it.
+    pub(super) fn refuses_copy(&self, to: &Mailbox) -> Option<Refusal> {
+        let active = self.ingress.router.active();
+        let route = active.route_of(to)?;
+        let (listener, may_relay) = (self.session.listener(), self.session.may_relay());
+        active.config.refuses_copy(listener, may_relay, to, route)
+    }
+
     /// Takes memory for a recipient.
     fn hold_recipient(&mut self, recipient: &Recipient) -> Result<(), Refusal> {
         let text =

@@ -236,3 +236,42 @@ fn slow_tables_are_waited_for_and_asked_in_their_order() {
         assert!(rcpt(&mut client, "no@ours.test").await.starts_with("250 "));
     });
 }
+
+/// What a client wrote may go on into an address that a rule makes of it, such as `BCC ${1}@backend.test`.
+#[test]
+fn rules_lead_strangers_nowhere_that_they_may_not_name() {
+    play(|| async {
+        let routed = "550 5.7.1 routes within addresses are not followed";
+        for (keys, from, refusal) in [
+            ("", STRANGER, Some(routed)),
+            ("", FRIEND, None),
+            ("allow_routed_recipients = true", STRANGER, None),
+        ] {
+            let backend = "[[route]]\ndomains = [\"backend.test\"]\n\
+                           smtp = { hosts = [\"192.0.2.9:25\"] }\n[[route]]\nsmtp";
+            let routes = ROUTES.replace("[[route]]\nsmtp", backend);
+            let text = config(&format!("{routes}{}", rule("a", "recipient", "")));
+            let text = text.replacen("name = \"in\"\n", &format!("name = \"in\"\n{keys}\n"), 1);
+            let node = Node::start(&text).await;
+            let _backend = Peer::at(&node.world, "192.0.2.9:25");
+            for word in ["x%far.test", "far.test!x"] {
+                for (action, at_rcpt) in [("BCC", false), ("REDIRECT", true)] {
+                    let key = format!("{word}-{}@ours.test", action.to_lowercase());
+                    let entry = format!("{action} {word}@backend.test");
+                    node.world.set_entry("a", &key, Ok(&entry));
+                    let mut client = Client::connect(&node, from).await;
+                    client.say("MAIL FROM:<me@source.test>").await;
+                    let reply = rcpt(&mut client, &key).await;
+                    let expected = refusal.filter(|_| at_rcpt).unwrap_or("250 2.1.5");
+                    assert!(reply.starts_with(expected), "{keys} {from} {key}: {reply}");
+                    if reply.starts_with("250") {
+                        client.say("DATA").await;
+                        let reply = client.say("Subject: x\r\n\r\nx\r\n.").await;
+                        let expected = refusal.unwrap_or("250 2.0.0");
+                        assert!(reply.starts_with(expected), "{keys} {from} {key}: {reply}");
+                    }
+                }
+            }
+        }
+    });
+}
