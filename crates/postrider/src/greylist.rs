@@ -180,7 +180,7 @@ impl Inner {
         let (mut told_at, mut unwritten) = (None, Changes::new());
         loop {
             let is_last = self.pause();
-            let mut written = self.write_changes(&mut file, &mut unwritten);
+            let mut written = self.write_changes(|changes| file.write(changes), &mut unwritten);
             if is_last {
                 written = written.and_then(|()| file.seal());
             }
@@ -211,7 +211,11 @@ impl Inner {
     }
 
     /// `changes` are those of the last time, where they could not be written; the others wait in the book meanwhile.
-    fn write_changes(&self, file: &mut File, changes: &mut Changes) -> Result<(), String> {
+    fn write_changes(
+        &self,
+        mut write: impl FnMut(&Changes) -> Result<(), String>,
+        changes: &mut Changes,
+    ) -> Result<(), String> {
         loop {
             while changes.len() < WRITTEN_AT_ONCE {
                 let more = lock(&self.book).take_changes(TAKEN_AT_ONCE);
@@ -223,7 +227,7 @@ impl Inner {
             if changes.is_empty() {
                 return Ok(());
             }
-            file.write(changes)?;
+            write(changes)?;
             changes.clear();
         }
     }
@@ -232,5 +236,43 @@ impl Inner {
         self.console.line(Level::Warn, "greylist", text);
         let found = Found::warning(NAME, text.to_string());
         self.troubles.set(found.next_step("strangers may be put off anew"), wall_now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use auth::greylist::Client;
+
+    const RULES: Rules = Rules {
+        delay: Duration::from_secs(60),
+        retry_window: Duration::from_secs(600),
+        remember: Duration::from_secs(6_000),
+        clients_after: 5,
+    };
+
+    #[test]
+    fn who_comes_while_nothing_can_be_written_is_written_later() {
+        let console = Arc::new(ConsoleLog::stderr(Level::Error));
+        let greylisting = Greylisting::new(Path::new("."), Conditions::new("state_file"), &console);
+        let come = |sender: &str| {
+            let sender = Some((sender, "far.test"));
+            let triplet = Triplet { client: Client::Domain("far.test"), sender, recipient: "b@c" };
+            greylisting.judge(&RULES, &triplet, Wall(1_000));
+        };
+        let (mut unwritten, mut written) = (Changes::new(), Vec::new());
+        for sender in ["one", "two"] {
+            come(sender);
+            let failed = |_: &Changes| Err("no room".to_owned());
+            assert!(greylisting.0.write_changes(failed, &mut unwritten).is_err());
+        }
+        come("three");
+        let mut write = |changes: &Changes| {
+            written.extend(changes.iter().map(|(key, _)| *key));
+            Ok(())
+        };
+        greylisting.0.write_changes(&mut write, &mut unwritten).unwrap();
+        assert_eq!(greylisting.0.write_changes(&mut write, &mut unwritten), Ok(()));
+        assert_eq!(written.len(), 3, "each once");
     }
 }

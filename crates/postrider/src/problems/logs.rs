@@ -64,3 +64,49 @@ impl ProblemKind for Logs {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::{Mono, Wall};
+    use mta::custody::LogCondition;
+    use mta::problems::Problems;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    #[test]
+    fn whatever_keeps_a_log_from_taking_mail_is_found() {
+        let port = Arc::new(LogPort {
+            send: Box::new(|_| ()),
+            next_sequence: AtomicU64::new(1),
+            next_blob: AtomicU64::new(1),
+            log: 0,
+            node: 0,
+            condition: LogCondition::default(),
+        });
+        let status = Arc::new(Mutex::new(SpoolStatus::default()));
+        let one =
+            OneLog { path: "spool".into(), status: Arc::clone(&status), port: Arc::clone(&port) };
+        let problems = Problems::default();
+        problems.register(Arc::new(Logs(vec![one])));
+        let texts = |seconds: u64| {
+            let now = Moment { mono: Mono(0) + Duration::from_secs(seconds), wall: Wall(0) };
+            problems.ask(now).into_iter().map(|one| one.text).collect::<Vec<_>>()
+        };
+        assert!(texts(0).is_empty());
+        port.condition.commit.begin(Mono(0));
+        assert!(texts(1).is_empty(), "a slow commit is none that hangs");
+        assert_eq!(texts(6), ["the spool's disk has not answered for 6 s"]);
+        port.condition.commit.end();
+        assert!(texts(6).is_empty());
+        lock(&status).full = true;
+        assert_eq!(texts(6), ["the spool's disk is nearly full"]);
+        lock(&status).poisoned = Some("Input/output error".into());
+        lock(&status).damaged_count = 2;
+        let both =
+            ["the spool takes no mail: Input/output error", "2 messages in the spool are damaged"];
+        assert_eq!(texts(6), both);
+        port.next_sequence.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(texts(6)[0], NO_IDS);
+    }
+}
