@@ -6,6 +6,7 @@
 mod acme;
 mod admin;
 mod advisers;
+mod beside_spool;
 mod certificates;
 mod cli;
 mod commands;

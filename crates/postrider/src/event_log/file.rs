@@ -1,8 +1,10 @@
 //! The file behind the event log: rotation, and lines that are never torn by us.
 
+use crate::beside_spool;
 use mail::Wall;
 use mta::control::text::parse_wall;
 use mta::event::EventFile;
+use rustix::fs::Mode;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -42,7 +44,7 @@ impl LogFile {
         }
     }
 
-    /// Opens the file for appending, unless it is open; makes it and its directory when they are missing.
+    /// Opens the file for appending, unless it is open; makes it when it is missing, and its directory beside a spool.
     pub(super) fn open(&mut self, now: Wall) -> io::Result<()> {
         if self.file.is_none() { self.reopen(now) } else { Ok(()) }
     }
@@ -84,9 +86,8 @@ impl LogFile {
     }
 
     fn reopen(&mut self, now: Wall) -> io::Result<()> {
-        if let Some(directory) = self.options.path.parent() {
-            fs::create_dir_all(directory)?;
-        }
+        // Below a mount point whose disk is missing events would be hidden later.
+        beside_spool::make_if_missing(beside_spool::above(&self.options.path), Mode::RWXU)?;
         let mut file = OpenOptions::new()
             .read(true)
             .append(true)

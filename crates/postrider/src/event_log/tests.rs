@@ -1,6 +1,7 @@
 //! The event log against a real directory, and against a disk that is full.
 
 use super::*;
+use crate::kept_secret::SPOOL_SALT;
 use mail::{MessageId, Wall};
 use mta::event::Message;
 use std::fs;
@@ -230,8 +231,8 @@ fn on_a_full_disk_mail_goes_on_and_what_is_lost_is_counted_and_named() {
 fn a_file_that_can_not_be_opened_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
     let mut options = options(directory.path());
-    // Its directory is not there, nor the one above.
-    options.path = directory.path().join("disk/events/events.jsonl");
+    // Its directory is none.
+    options.path = directory.path().join("disk/events.jsonl");
     fs::write(directory.path().join("disk"), "in its place").unwrap();
     let (log, metrics) = start(&options, 1);
     log.queue(0).unwrap().emit(released(0));
@@ -243,11 +244,37 @@ fn a_file_that_can_not_be_opened_is_waited_for() {
     assert!(problem(&log).unwrap().contains("can't be written"));
     assert_eq!((metrics.emitted(), metrics.lag()), (1, 1));
     fs::remove_file(directory.path().join("disk")).unwrap();
+    fs::create_dir(directory.path().join("disk")).unwrap();
     while metrics.lag() > 0 {
         assert!(begun.elapsed() < Duration::from_secs(20));
         thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(problem(&log), None);
+    assert_eq!(log.finish(false), 0);
+    assert_eq!(lines(&fs::read_to_string(&options.path).unwrap()).len(), 1);
+}
+
+#[test]
+fn a_directory_is_made_beside_a_spool_and_nowhere_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options(directory.path());
+    options.path = directory.path().join("events/events.jsonl");
+    // Its disk may not be mounted: what was written here would be hidden later.
+    let (log, metrics) = start(&options, 1);
+    log.queue(0).unwrap().emit(released(0));
+    let begun = Instant::now();
+    while metrics.write_failures() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(problem(&log).unwrap().contains("can't be written"));
+    assert!(!directory.path().join("events").exists());
+    fs::create_dir(directory.path().join("spool")).unwrap();
+    fs::write(directory.path().join("spool").join(SPOOL_SALT), "12345678").unwrap();
+    while metrics.lag() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        thread::sleep(Duration::from_millis(10));
+    }
     assert_eq!(log.finish(false), 0);
     assert_eq!(lines(&fs::read_to_string(&options.path).unwrap()).len(), 1);
 }

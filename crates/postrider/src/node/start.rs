@@ -76,8 +76,8 @@ impl Node {
         let disks = open_disks(config, descriptors.log_files_max, progress)?;
         let clock = doubt_clock(config, console);
         let logs = read_logs(config, disks, progress, (&files, console))?;
-        let events = start_events(config, &metrics, console)?;
         let shared = shared(config, clock, descriptors, &metrics, (&files, &watch, console))?;
+        let events = start_events(config, &metrics, console)?;
         named.replies.hand_to(&shared);
         let (suspensions, effects) = open_kept(config, &shared, console);
         let advisers = advisers(
@@ -359,8 +359,8 @@ fn doubt_clock(config: &Config, console: &ConsoleLog) -> ClockDoubt {
     doubt
 }
 
-/// After the spool is open: the log usually lies in its directory, which only the spool may make, with
-/// its mode, and whose errors are told as the spool's.
+/// After the spool is open, and shows that it is one: the log usually lies in its directory, which only the spool may
+/// make, with its mode, and whose errors are told as the spool's; or in one beside it.
 fn start_events(
     config: &Config,
     metrics: &NodeMetrics,

@@ -1,10 +1,10 @@
 //! Directories and files that are needed now and then: they must be there, and their disks answer. Each is looked at
 //! so that one that hangs hides no other, and whether anybody needs it just now or not.
 
+use crate::beside_spool;
 use crate::file_watch::FileWatch;
 use crate::mutex::lock;
 use crate::world::clock::Start;
-use crate::world::mailbox_files::will_be_made;
 use config::Config;
 use mta::event::EventSettings;
 use mta::problems::{Found, Moment, ProblemKind, Severity, Watch};
@@ -225,20 +225,30 @@ fn no_room(path: &Path, with_bytes: bool) -> Option<Wrong> {
 /// Why mailboxes can't be in a directory that the first delivery may make.
 fn wrong_with_mailboxes(path: &Path) -> Option<Wrong> {
     match Seen::at(path) {
-        Seen::Nothing if will_be_made(path) => None,
+        Seen::Nothing if beside_spool::may_be_made(path) => None,
         seen => seen.wrong(),
     }
 }
 
 /// Directories of a configuration that can't be used now, a sentence for each.
 pub(crate) fn missing_roots(config: &Config) -> Vec<String> {
-    let sentence = |(route, path): (&str, &Path)| {
-        // The server makes its spool at the first start.
-        if config.spool.paths.iter().any(|spool| spool == path) {
-            return None;
-        }
-        let ((why, step), path) = (wrong_with_mailboxes(path)?, path.display());
-        Some(format!("route {route}: mailboxes can't be kept in {path}: {why}: {step}"))
+    // The server makes its spool at the first start, and what is beside it.
+    let will_be_made = |path: &Path| {
+        let above = beside_spool::above(path);
+        let spools = || config.spool.paths.iter();
+        spools().any(|spool| spool == path || spool == above || beside_spool::above(spool) == above)
     };
-    channels::mailbox_roots(config).filter_map(sentence).collect()
+    let sentence = |(route, path): (&str, &Path)| {
+        let ((why, step), shown) = (wrong_with_mailboxes(path)?, path.display());
+        let text = format!("route {route}: mailboxes can't be kept in {shown}: {why}: {step}");
+        (path.exists() || !will_be_made(path)).then_some(text)
+    };
+    let events = config.of::<EventSettings>().and_then(|events| {
+        let directory = beside_spool::above(&events.file.path);
+        let is_made = will_be_made(directory) || beside_spool::may_be_made(directory);
+        let (why, step) = Seen::at(directory).wrong()?;
+        let text = format!("events can't be written to {}: {why}: {step}", directory.display());
+        (directory.exists() || !is_made).then_some(text)
+    });
+    channels::mailbox_roots(config).filter_map(sentence).chain(events).collect()
 }

@@ -2,7 +2,8 @@
 //! as it is wrong.
 
 use crate::configured_files::make_files;
-use crate::support::server::Server;
+use crate::support::client::Client;
+use crate::support::server::{Server, command};
 use crate::support::tool::free_port;
 use crate::support::{Files, config, wait_until};
 use serde_json::Value;
@@ -77,7 +78,7 @@ fn an_event_log_that_can_not_be_written_and_a_table_that_nobody_answers_for_are_
     wait_until("the event log", || problem(&server, "event_log").is_some());
     fs::remove_dir(files.path("log")).expect("it is there");
     wait_until("it is written", || {
-        let mut client = crate::support::client::Client::connect(server.address());
+        let mut client = Client::connect(server.address());
         client.mail("a@source.test", &["b@far.test"], "Subject: x\r\n\r\n");
         problem(&server, "event_log").is_none()
     });
@@ -87,5 +88,27 @@ fn an_event_log_that_can_not_be_written_and_a_table_that_nobody_answers_for_are_
         server.command(&["table", "get", "far", "k"]);
         problem(&server, "table").is_some_and(|found| found["about"] == "far")
     });
+    server.stop();
+}
+
+#[test]
+fn events_for_a_disk_that_is_not_mounted_wait() {
+    let files = Files::new();
+    fs::create_dir(files.path("disk")).expect("a mount point");
+    let text = "[events]\npath = \"disk/log/events.jsonl\"\n[[route]]\ndiscard = {}\n";
+    let server = Server::start(&files, &config(text));
+    let mut client = Client::connect(server.address());
+    client.mail("a@source.test", &["b@far.test"], "Subject: x\r\n\r\n");
+    wait_until("a problem", || problem(&server, "event_log").is_some());
+    assert!(!files.path("disk/log").exists(), "nothing is made below a mount point");
+    let checked = command(files.dir(), &["check"]);
+    assert_eq!(checked.code, 0);
+    assert!(checked.err.contains("events can't be written to disk/log"), "{checked:?}");
+    fs::create_dir(files.path("disk/log")).expect("it is mounted");
+    wait_until("the events that waited", || {
+        let written = fs::read_to_string(files.path("disk/log/events.jsonl"));
+        written.is_ok_and(|text| text.contains("\"event\":\"received\""))
+    });
+    wait_until("the end of the problem", || problem(&server, "event_log").is_none());
     server.stop();
 }

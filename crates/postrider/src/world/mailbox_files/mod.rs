@@ -25,7 +25,6 @@ mod sync_costs;
 mod tests;
 
 pub(crate) use quota::{Counted, count_at};
-pub(crate) use root::will_be_made;
 
 use crate::file_watch::FileWatch;
 use bytes::Bytes;
