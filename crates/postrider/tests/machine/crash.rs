@@ -48,7 +48,7 @@ fn power_cut(more: &[&str]) -> Option<(i32, Value)> {
     let errors = String::from_utf8_lossy(&output.stderr);
     let code = output.status.code().expect("an exit code");
     if code == UNABLE {
-        println!("SKIPPED: {errors}");
+        skips::machine(skips::Machine::Namespaces, &errors);
         return None;
     }
     let used = files.path("crash").display().to_string();

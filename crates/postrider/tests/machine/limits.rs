@@ -27,7 +27,7 @@ fn limit_by(lab: &[&str], which: &str, more: &[&str]) -> Option<Value> {
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(UNABLE) {
-        println!("SKIPPED: {errors}");
+        skips::machine(skips::Machine::Namespaces, &errors);
         return None;
     }
     assert_eq!(output.status.code(), Some(0), "{text}{errors}");

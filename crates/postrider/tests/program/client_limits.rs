@@ -186,7 +186,7 @@ fn an_ipv6_64_is_one_client() {
     if std::env::var_os(INSIDE).is_none() {
         let may = Command::new("unshare").args(["-rn", "ip", "link"]).output();
         if !may.is_ok_and(|output| output.status.success()) {
-            eprintln!("SKIPPED: no network of one's own (unshare -rn, ip)");
+            skips::machine(skips::Machine::Namespaces, "no network of one's own (unshare -rn, ip)");
             return;
         }
         let this = std::env::current_exe().expect("a program");

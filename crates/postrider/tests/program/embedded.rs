@@ -20,7 +20,7 @@ fn nothing_is_missed_before_the_first_start() {
 fn the_first_five_minutes() {
     for address in ADDRESSES {
         if TcpListener::bind(address).is_err() {
-            eprintln!("SKIPPED: {address} is in use; the embedded default can't be tried");
+            skips::machine(skips::Machine::Port, &format!("{address} is in use"));
             return;
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{Files, wait_until};
 use serde_json::Value;
+use skips::Machine;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -75,14 +76,7 @@ impl Drop for Foreign {
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
-    is_there || skip(&format!("{program} is not installed (scripts/install-test-packages)"))
-}
-
-/// Says why a test is skipped, and returns false. Continuous integration skips none.
-pub fn skip(why: &str) -> bool {
-    assert!(std::env::var_os("CI").is_none(), "this would be skipped: {why}");
-    eprintln!("SKIPPED: {why}");
-    false
+    is_there || skips::missing(program)
 }
 
 /// Whether servers can be started that need root, these Debian packages, and a place where mounts
@@ -90,19 +84,19 @@ pub fn skip(why: &str) -> bool {
 /// integration, too; packages that are missing are not.
 pub fn is_possible(packages: &[&str]) -> bool {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: not root");
+        skips::machine(Machine::Root, "the server needs it");
         return false;
     }
     let mut lacks = Command::new(with_packages());
     let lacks = lacks.arg("--lacks").args(packages).output().expect("a script of ours");
     let names = String::from_utf8_lossy(&lacks.stdout).replace('\n', " ");
     if !names.is_empty() {
-        return skip(&format!("not there (scripts/install-test-packages): {names}"));
+        return skips::missing(&names);
     }
     let mut trial = Command::new(with_packages());
     let trial = trial.arg(packages.join(",")).arg("true").output().expect("a script of ours");
     if !trial.status.success() {
-        eprintln!("SKIPPED: {}", String::from_utf8_lossy(&trial.stderr));
+        skips::machine(Machine::Namespaces, &String::from_utf8_lossy(&trial.stderr));
     }
     trial.status.success()
 }

@@ -11,7 +11,7 @@ fn through_codecs(name: &str, apdus: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let modules = root.join("../../target/test-packages/x400-codecs/node_modules");
     if !modules.join("@wildboar/x400").exists() {
-        eprintln!("skipped: the X.400 codecs are not there (scripts/install-test-packages)");
+        skips::missing("the package of X.400 codecs");
         return None;
     }
     let mut records = Vec::new();

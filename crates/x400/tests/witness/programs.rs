@@ -19,7 +19,7 @@ fn codecs() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../target/test-packages/x400-codecs/node_modules");
     if !path.join("@wildboar/x400").exists() {
-        eprintln!("skipped: the X.400 codecs are not there (scripts/install-test-packages)");
+        skips::missing("the package of X.400 codecs");
         return None;
     }
     Some(path)

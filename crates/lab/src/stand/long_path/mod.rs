@@ -245,7 +245,7 @@ mod tests {
         let paths = kinds.filter_map(|kind| match LongPath::of_kind(kind, &settings) {
             Ok(path) => Some(path),
             Err(unavailable) => {
-                eprintln!("skipped: {unavailable}");
+                skips::machine(skips::Machine::Path, &unavailable.to_string());
                 None
             }
         });
@@ -319,7 +319,7 @@ mod tests {
         // Beyond the kernel's largest process id (proc_sys_kernel(5), pid_max): surely dead.
         const STALE: &str = "prl4194305-0";
         if let Err(unavailable) = super::check_machine() {
-            return eprintln!("skipped: {unavailable}");
+            return skips::machine(skips::Machine::Path, &unavailable.to_string());
         }
         let _alone = removal();
         let own = NetworkNamespace::new(9_999).expect("a namespace");

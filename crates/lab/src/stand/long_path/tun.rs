@@ -63,7 +63,9 @@ mod tests {
         let name = format!("prt{}", std::process::id());
         let device = match open(&name) {
             Ok(device) => device,
-            Err(error) => return eprintln!("skipped: no TUN device here: {error}"),
+            Err(error) => {
+                return skips::machine(skips::Machine::Path, &format!("no TUN device: {error}"));
+            }
         };
         let shown = Path::new("/sys/class/net").join(&name);
         assert!(shown.exists(), "{}", shown.display());

@@ -1,6 +1,5 @@
 //! Pebble, a test authority for ACME of those who run Let's Encrypt.
 
-use crate::support::foreign::skip;
 use crate::support::name_server::NameServer;
 use crate::support::tool::free_port;
 use crate::support::{Files, certificate::make_issued, tool, wait_until};
@@ -13,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 pub(super) fn program() -> Option<PathBuf> {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-packages/pebble/pebble");
-    let is_there = path.exists() || skip("pebble is not there (scripts/install-test-packages)");
+    let is_there = path.exists() || skips::missing("pebble");
     is_there.then_some(path)
 }
 

@@ -1,7 +1,6 @@
 //! The programs by which people send mail.
 
 use crate::support::Files;
-use crate::support::foreign::skip;
 use crate::support::server::Server;
 use crate::support::tool;
 use std::process::{Command, Output, Stdio};
@@ -91,5 +90,5 @@ pub(super) fn msmtp(
 /// Whether it is there; it comes with `scripts/install-test-packages`.
 pub(super) fn has_msmtp() -> bool {
     let is_there = Command::new("msmtp").arg("--version").output().is_ok();
-    is_there || skip("msmtp is not there (scripts/install-test-packages)")
+    is_there || skips::missing("msmtp")
 }

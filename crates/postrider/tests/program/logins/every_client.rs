@@ -5,7 +5,7 @@ use super::tokens::IdServer;
 use super::{assert_refused, assert_sent, server};
 use crate::support::Files;
 use crate::support::certificate::make_issued;
-use crate::support::foreign::{build_go, skip};
+use crate::support::foreign::build_go;
 use crate::support::server::Server;
 use crate::support::tool;
 use std::path::{Path, PathBuf};
@@ -54,8 +54,7 @@ fn go(program: &Path, server: &Server, listener: usize, login: Login<'_>) -> Tol
 fn nodemailer() -> Option<PathBuf> {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-packages/nodemailer/package");
-    (path.exists() || skip("nodemailer is not there (scripts/install-test-packages)"))
-        .then_some(path)
+    (path.exists() || skips::missing("nodemailer")).then_some(path)
 }
 
 fn node(package: &Path, server: &Server, listener: usize, login: Login<'_>) -> Told {
@@ -151,7 +150,7 @@ fn each_client_logs_in_by_each_mechanism_that_it_knows() {
 #[test]
 fn scram_is_bound_to_its_channel() {
     if Command::new("gsasl").arg("--version").output().is_err() {
-        skip("gsasl is not there (scripts/install-test-packages)");
+        skips::missing("gsasl");
         return;
     }
     let files = Files::new();

@@ -104,7 +104,7 @@ fn aiosmtpd_takes_mail_of_its_user() {
     let python = "/usr/bin/python3";
     let has_it = Command::new(python).args(["-c", "import aiosmtpd"]).output();
     if !has_it.is_ok_and(|output| output.status.success()) {
-        crate::support::foreign::skip("python3-aiosmtpd is not there");
+        skips::missing("python3-aiosmtpd");
         return;
     }
     let mut place = Place::new(0);
