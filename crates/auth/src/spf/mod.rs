@@ -98,3 +98,69 @@ impl Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::evaluation::check;
+    use super::*;
+    use crate::records::{Answer, Family, Records};
+    use crate::testing::now;
+    use std::net::IpAddr;
+
+    const CLIENT: &str = "2001:db8::1";
+
+    /// Hosts named `v4…` have addresses of that family alone, `v6…` both, others none.
+    struct Dns {
+        policy: &'static str,
+        mail_hosts: &'static [&'static str],
+    }
+
+    impl Records for Dns {
+        async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+            Ok(match name {
+                "v4.test" => vec![self.policy.into()],
+                "ok.test" => vec![b"v=spf1 ip6:2001:db8::/32 -all".to_vec()],
+                _ => Vec::new(),
+            })
+        }
+
+        async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
+            Ok(match (host.get(..2), family) {
+                (Some("v4" | "v6"), Family::V4) => vec![[192, 0, 2, 1].into()],
+                (Some("v6"), Family::V6) => vec![CLIENT.parse().unwrap()],
+                _ => Vec::new(),
+            })
+        }
+
+        async fn mail_hosts(&self, _domain: &str) -> Answer<String> {
+            Ok(self.mail_hosts.iter().map(|host| (*host).to_owned()).collect())
+        }
+
+        async fn names(&self, _address: IpAddr) -> Answer<String> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn a_term_without_addresses_of_the_clients_family_is_void_once() {
+        for (policy, mail_hosts, verdict) in [
+            ("v=spf1 a mx include:ok.test -all", &["v4a.test", "v4b.test"][..], Verdict::Pass),
+            ("v=spf1 mx ~all", &["v4a.test", "v4b.test", "v4c.test", "v6.test"], Verdict::Pass),
+            ("v=spf1 mx -all", &["v4a.test", "v4b.test", "v4c.test", "v4d.test"], Verdict::Fail),
+            ("v=spf1 a:x.test a:y.test include:ok.test -all", &[], Verdict::Pass),
+            // RFC 7208 §4.6.4: two void terms, and no more.
+            ("v=spf1 a mx a:x.test include:ok.test -all", &["v4a.test"], Verdict::PermError),
+            ("v=spf1 mx mx:x.test a:x.test include:ok.test -all", &[], Verdict::PermError),
+        ] {
+            let question = Question {
+                client: CLIENT.parse().unwrap(),
+                sender: Some(Sender { local: "jo", domain: "v4.test" }),
+                helo: "v4.test",
+                receiver: "mx.here.test",
+                now: 0,
+            };
+            let outcome = now(check(&Dns { policy, mail_hosts }, question));
+            assert_eq!(outcome.verdict, verdict, "{policy}: {}", outcome.reason);
+        }
+    }
+}

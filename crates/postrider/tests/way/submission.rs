@@ -373,7 +373,7 @@ async fn node_with_hop(keys: &str) -> Node {
 #[test]
 fn bcc_is_kept_and_goes_nowhere() {
     play(|| async {
-        let node = node_with_hop("remove_bcc = true").await;
+        let node = node_with_hop("").await;
         let mut client = Client::connect(&node, STRANGER).await;
         client.say(&plain("jo", "right")).await;
         let header = "Bcc: a@secret.test\r\nDate: x\r\nSubject: one\r\nMessage-ID: <1@x>\r\n\

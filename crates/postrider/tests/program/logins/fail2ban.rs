@@ -33,8 +33,10 @@ fn fail2ban_sees_each_failure_and_no_client_that_a_user_makes_up() {
     // A server that is reached by IPv6, too.
     let other = "2026-11-23T10:00:00.000Z warn  login: login failed client=[2001:db8::1]:50000 listener=a user=\"x\"";
     let journal = "Nov 23 10:00:00 mx postrider[12]: login: login failed client=192.0.2.7:50000 listener=a user=\"x\"";
+    // A listener may have a name with a blank.
+    let blank = "2026-11-23T10:00:00.000Z warn  login: login failed client=192.0.2.8:50000 listener=mail in user=\"x\"";
     let text = server.console().join("\n");
-    place.write("log", &format!("{text}\n{other}\n{journal}\n"));
+    place.write("log", &format!("{text}\n{other}\n{journal}\n{blank}\n"));
     let filter = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../examples/fail2ban-postrider.conf")
         .display()
@@ -47,5 +49,9 @@ fn fail2ban_sees_each_failure_and_no_client_that_a_user_makes_up() {
     let mut found: Vec<&str> = found.lines().collect();
     found.sort_unstable();
     let here = "127.0.0.1";
-    assert_eq!(found, [here, here, here, here, "192.0.2.7", "2001:db8::1"], "{said}\n{text}");
+    assert_eq!(
+        found,
+        [here, here, here, here, "192.0.2.7", "192.0.2.8", "2001:db8::1"],
+        "{said}\n{text}"
+    );
 }
