@@ -4,6 +4,7 @@ use super::client::{Client, FRIEND, STRANGER};
 use super::node::{Node, play};
 use mta::seams::{DnsError, Mx};
 use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
 use std::time::Duration;
 
 const CONTENT: &str = "Subject: one\r\n\r\nbody\r\n";
@@ -168,6 +169,69 @@ fn a_list_that_fails_lies_or_is_dead_counts_for_nothing() {
             let line = lines.iter().find(|line| line.contains(&format!("{zone}.example")));
             assert!(line.is_some_and(|line| line.contains(why)), "{zone}: {lines:#?}");
         }
+    });
+}
+
+/// One of many clients, which a list may have.
+fn crowd(node: &Node, n: u16, zone: Option<&str>) -> IpAddr {
+    let ip = Ipv4Addr::new(10, (n / 250) as u8, (n % 250) as u8, 7);
+    if let Some(zone) = zone {
+        let [a, b, c, d] = ip.octets();
+        list(node, &format!("{d}.{c}.{b}.{a}.{zone}"), &["127.0.0.2"]);
+    }
+    ip.into()
+}
+
+/// The replies to all of these clients, which come at once.
+async fn replies_to(node: &Rc<Node>, clients: Vec<IpAddr>) -> Vec<String> {
+    let ask = |ip| {
+        let node = Rc::clone(node);
+        tokio::task::spawn_local(async move { rcpt(&node, ip, SENDER, READER).await })
+    };
+    let asked: Vec<_> = clients.into_iter().map(ask).collect();
+    let mut replies = Vec::new();
+    for reply in asked {
+        replies.push(reply.await.expect("no panic"));
+    }
+    replies
+}
+
+#[test]
+fn whom_lists_had_no_time_for_is_put_off_and_not_taken() {
+    for action in ["reject", "hold", "mark"] {
+        play(|| async {
+            let lists = format!("dnsbl = {{ lists = [\"slow.example\"], action = \"{action}\" }}");
+            let node = Rc::new(Node::start(&config(&lists)).await);
+            node.world.set_slow("slow.example", Duration::from_secs(2));
+            // All of them are listed, and more than have their turn within ten seconds.
+            let clients = (0..1_000).map(|n| crowd(&node, n, Some("slow.example"))).collect();
+            let replies = replies_to(&node, clients).await;
+            let count = |reply: &str| replies.iter().filter(|said| said.starts_with(reply)).count();
+            let put_off = count("450 4.4.3 The lists could not be asked in time");
+            let found = count(if action == "reject" { "550 5.7.1" } else { "250 " });
+            assert_eq!(put_off + found, replies.len(), "{action}: {replies:#?}");
+            assert!(found > 0 && (put_off > 0) == (action != "mark"), "{action}: {put_off}");
+        });
+    }
+}
+
+#[test]
+fn a_list_that_is_silent_holds_up_none_that_answers() {
+    play(|| async {
+        let node = Node::start(&config("dnsbl = [\"silent.example\", \"zen.example\"]")).await;
+        let node = Rc::new(node);
+        node.world.set_unanswered("silent.example");
+        let is_listed = |n| n % 2 == 0;
+        let client = |n| crowd(&node, n, is_listed(n).then_some("zen.example"));
+        let clients = (0..1_000).map(client).collect();
+        let begun = node.age();
+        let replies = replies_to(&node, clients).await;
+        for (n, reply) in (0..).zip(&replies) {
+            let expected = if is_listed(n) { "550 5.7.1" } else { "250 " };
+            assert!(reply.starts_with(expected), "{n}: {reply}");
+        }
+        let took = node.age() - begun;
+        assert!(took < Duration::from_secs(10), "{took:?}");
     });
 }
 

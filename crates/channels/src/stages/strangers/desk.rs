@@ -25,6 +25,11 @@ const NOT_YOURS: Refusal = Refusal::permanent(
     "Mail from this domain does not come from outside; its users log in to send",
 );
 
+/// Our own limit kept lists from being asked.
+const NOT_ASKED: Refusal =
+    Refusal::transient((4, 3), "The lists could not be asked in time; try again later")
+        .with_code(450);
+
 /// The checks of one listener.
 pub(super) struct Desk<W: World> {
     parts: Rc<Parts<W>>,
@@ -133,7 +138,7 @@ impl<W: World> Desk<W> {
     async fn check_lists(&self, transaction: &Transaction) -> Result<Verdict, Refusal> {
         let Some(lists) = &self.lists else { return Ok(Verdict::None) };
         let subject = subject(transaction);
-        let (standing, verdict) = lists.standing(&subject).await;
+        let (standing, verdict, is_cut) = lists.standing(&subject).await;
         match (verdict, lists.power()) {
             (Verdict::Listed, Power::Reject) => Err(lists.refusal(&subject, &standing).await),
             (Verdict::Listed, Power::Hold) => {
@@ -141,6 +146,8 @@ impl<W: World> Desk<W> {
                 transaction.hold(&format!("listed by {zone}"));
                 Ok(verdict)
             }
+            // What our own limit kept from being asked could have turned the stranger away.
+            (_, Power::Reject | Power::Hold) if is_cut => Err(NOT_ASKED),
             _ => Ok(verdict),
         }
     }
@@ -149,7 +156,7 @@ impl<W: World> Desk<W> {
     pub(super) async fn mark(&self, transaction: &Transaction, draft: &mut Draft) {
         if let Some(lists) = &self.lists {
             let subject = subject(transaction);
-            let (standing, verdict) = lists.standing(&subject).await;
+            let (standing, verdict, _) = lists.standing(&subject).await;
             draft.note_listed(verdict);
             self.tell(&subject, &standing, draft);
         }

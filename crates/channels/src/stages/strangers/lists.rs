@@ -1,4 +1,5 @@
-//! Asks lists in the DNS: all at once, and none for long. What does not answer counts for nothing.
+//! Asks lists in the DNS: all at once, and none for long. What does not answer counts for nothing; what our own limit
+//! keeps from being asked is not known.
 
 use super::memo::Memo;
 use super::parts::Parts;
@@ -27,8 +28,17 @@ pub(super) const PLACES: u64 = 100;
 /// One part in so many of them for one group of client networks.
 const GROUP_PART: u64 = 4;
 
+/// A list that left so many questions in a row without an answer is asked now and then: it would hold up those to others.
+const SILENT_AFTER: u32 = 20;
+
+/// So often.
+const PROBED_EVERY: Duration = Duration::from_secs(1);
+
 /// Who asks, and until when it waits.
 type Turn = (Who, Mono);
+
+/// What was found until our own limit cut it short.
+type Cut = Rc<[Listing]>;
 
 /// The line for questions to lists.
 pub(super) fn line() -> Arc<Line> {
@@ -63,6 +73,32 @@ struct Health {
     /// Until when it is taken to be dead, or alive.
     is_dead: Cell<Option<(Mono, bool)>>,
     quiet_until: Cell<Option<Mono>>,
+    /// Questions in a row that it did not answer.
+    unanswered: Cell<u32>,
+    /// It is asked no sooner, if it is silent.
+    probed_next: Cell<Mono>,
+}
+
+impl Health {
+    /// Whether it may be asked: one that answers always, others now and then.
+    fn may_be_asked(&self, now: Mono) -> bool {
+        if self.unanswered.get() < SILENT_AFTER {
+            return true;
+        }
+        let is_due = now >= self.probed_next.get();
+        if is_due {
+            self.probed_next.set(now + PROBED_EVERY);
+        }
+        is_due
+    }
+
+    fn note<T>(&self, said: &Result<T, DnsError>) {
+        match said {
+            Ok(_) | Err(DnsError::NoSuchDomain | DnsError::NoRecords) => self.unanswered.set(0),
+            Err(DnsError::Lack) => {}
+            Err(_) => self.unanswered.set(self.unanswered.get().saturating_add(1)),
+        }
+    }
 }
 
 /// Whom lists are asked about.
@@ -109,49 +145,70 @@ impl<W: World> Lists<W> {
         self.told.lists.iter().any(List::may_allow)
     }
 
-    /// Which lists have the client or one of its domains, and what follows.
-    pub(super) async fn standing(&self, subject: &Subject) -> (Standing, Verdict) {
+    /// Which lists have the client or one of its domains, what follows, and whether our own limit kept some from
+    /// being asked.
+    pub(super) async fn standing(&self, subject: &Subject) -> (Standing, Verdict, bool) {
         let kinds = [By::Client, By::Helo, By::Sender];
         let kinds = kinds.into_iter().filter(|by| self.told.lists.iter().any(|l| l.by == *by));
         let asked = kinds.filter_map(|by| Some((by, subject.key(by)?)));
         let who = who_is(subject.client);
         let later = |(by, key)| -> Later<'_, _> { Box::pin(self.listings(by, key, who)) };
         let found = all(asked.map(later).collect()).await;
-        let standing = Standing(found.iter().flat_map(|found| found.iter().cloned()).collect());
+        let is_cut = found.iter().any(Result::is_err);
+        let known = found.iter().flat_map(|found| match found {
+            Ok(found) | Err(found) => found.iter().cloned(),
+        });
+        let standing = Standing(known.collect());
         let verdict = standing.verdict(self.told.threshold);
-        (standing, verdict)
+        (standing, verdict, is_cut)
     }
 
     /// Asks about an address ahead, if there is anything to ask.
     pub(super) async fn look_up(&self, client: IpAddr) {
-        self.listings(By::Client, Key::Address(client.to_canonical()), who_is(client)).await;
+        // What is cut short is asked again when it is needed.
+        let _ =
+            self.listings(By::Client, Key::Address(client.to_canonical()), who_is(client)).await;
     }
 
     /// Those that have a key, asked once for all who want to know it now.
-    async fn listings(&self, by: By, key: Key, who: Who) -> Rc<[Listing]> {
+    async fn listings(&self, by: By, key: Key, who: Who) -> Result<Rc<[Listing]>, Cut> {
         let now = self.parts.world.time().now();
         let place = self.known.place((by, key.clone()), now);
-        let found = place.get_or_init(|| async {
+        let found = place.get_or_try_init(|| async {
             let turn = (who, now + LISTS_TIME_MAX);
             let lists = self.told.lists.iter().zip(&self.health);
             let asked = lists.filter(|(list, _)| list.by == by);
             let later =
                 |(list, health)| -> Later<'_, _> { Box::pin(self.ask(list, health, &key, turn)) };
-            all(asked.map(later).collect()).await.into_iter().flatten().collect()
+            let said = all(asked.map(later).collect()).await;
+            // What our own limit has cut short is known to nobody else.
+            let is_cut = said.iter().any(Result::is_err);
+            let found: Rc<[Listing]> = said.into_iter().filter_map(Result::ok).flatten().collect();
+            if is_cut { Err(found) } else { Ok(found) }
         });
-        Rc::clone(found.await)
+        found.await.cloned()
     }
 
     /// What one list says.
-    async fn ask(&self, list: &List, health: &Health, key: &Key, turn: Turn) -> Option<Listing> {
-        let name = key.name_in(&list.zone)?;
-        let answers = match self.question(self.parts.world.dns().ipv4_addresses(&name), turn).await
-        {
+    ///
+    /// # Errors
+    /// It was not its turn in time.
+    async fn ask(
+        &self,
+        list: &List,
+        health: &Health,
+        key: &Key,
+        turn: Turn,
+    ) -> Result<Option<Listing>, DnsError> {
+        let Some(name) = key.name_in(&list.zone) else { return Ok(None) };
+        let question = self.parts.world.dns().ipv4_addresses(&name);
+        let answers = match self.question(health, question, turn).await {
             Ok(answers) => answers,
-            Err(DnsError::NoSuchDomain | DnsError::NoRecords) => return None,
+            Err(DnsError::NoSuchDomain | DnsError::NoRecords) => return Ok(None),
+            Err(cut @ DnsError::Lack) => return Err(cut),
             Err(why) => {
                 self.complain(list, health, format_args!("no answer: {why}"));
-                return None;
+                return Ok(None);
             }
         };
         let weighed = list.weigh(&answers);
@@ -159,13 +216,13 @@ impl<W: World> Lists<W> {
             let text = format_args!("it answered {senseless}, by which no list lists anything");
             self.complain(list, health, text);
         }
-        let (answer, score) = weighed.listed?;
+        let Some((answer, score)) = weighed.listed else { return Ok(None) };
         if self.is_dead(list, health, turn).await {
             let text = format_args!("it has what no list has, so it has everything (RFC 5782 §5)");
             self.complain(list, health, text);
-            return None;
+            return Ok(None);
         }
-        Some(Listing { zone: list.zone.clone(), by: list.by, answer, score })
+        Ok(Some(Listing { zone: list.zone.clone(), by: list.by, answer, score }))
     }
 
     /// Whether a list has everything, which is how dead ones are. Looked at when it has something.
@@ -176,7 +233,8 @@ impl<W: World> Lists<W> {
         }
         let point = if list.by == By::Client { TestPoint::Address } else { TestPoint::Domain };
         let name = point.name_in(&list.zone);
-        let said = self.question(self.parts.world.dns().ipv4_addresses(&name), turn).await;
+        let question = self.parts.world.dns().ipv4_addresses(&name);
+        let said = self.question(health, question, turn).await;
         let is_dead = match said {
             Ok(answers) => list.weigh(&answers).listed.is_some(),
             Err(DnsError::NoSuchDomain | DnsError::NoRecords) => false,
@@ -188,19 +246,29 @@ impl<W: World> Lists<W> {
     }
 
     /// Asks the DNS, when it is this question's turn.
+    ///
+    /// # Errors
+    /// [`DnsError::Lack`]: it was not in time.
     async fn question<T>(
         &self,
+        health: &Health,
         question: impl Future<Output = Result<T, DnsError>>,
         (who, until): Turn,
     ) -> Result<T, DnsError> {
         let time = self.parts.world.time();
         let in_turn = async {
             let _place = self.parts.of_lists.join(who, Good, 1).await;
+            if !health.may_be_asked(time.now()) {
+                return Err(DnsError::Transient("it has been silent for some time".into()));
+            }
             let deadline = time.now() + self.told.timeout;
-            Alarm::new(time.clone()).within(|_| deadline, question).await
+            let said = Alarm::new(time.clone()).within(|_| deadline, question).await;
+            let said = said.unwrap_or_else(|| Err(DnsError::Transient("not in time".into())));
+            health.note(&said);
+            said
         };
         let said = Alarm::new(time.clone()).within(|_| until, in_turn).await;
-        said.flatten().unwrap_or_else(|| Err(DnsError::Transient("not in time".into())))
+        said.unwrap_or(Err(DnsError::Lack))
     }
 
     /// Tells the operator of a list that is of no use, now and then.
@@ -227,11 +295,13 @@ impl<W: World> Lists<W> {
     /// What the list says of it (RFC 5782 §2.1).
     async fn words(&self, subject: &Subject, listing: &Listing) -> Option<String> {
         let name = subject.key(listing.by)?.name_in(&listing.zone)?;
+        let asked = self.told.lists.iter().position(|list| list.zone == listing.zone)?;
         let now = self.parts.world.time().now();
         let place = self.words.place(name.clone(), now);
         let words = place.get_or_init(|| async {
             let turn = (who_is(subject.client), now + LISTS_TIME_MAX);
-            let said = self.question(self.parts.world.dns().txt(&name), turn).await;
+            let question = self.parts.world.dns().txt(&name);
+            let said = self.question(&self.health[asked], question, turn).await;
             said.ok()?.first().and_then(|text| printable(text))
         });
         words.await.clone()
