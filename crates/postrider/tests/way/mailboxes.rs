@@ -58,20 +58,26 @@ fn a_tag_names_a_folder() {
 #[test]
 fn mail_that_comes_back_to_a_mailbox_is_returned() {
     play(|| async {
-        let node = Node::start(&with("")).await;
-        let mut client = super::client::Client::connect(&node, super::client::FRIEND).await;
-        client.say("MAIL FROM:<me@source.test>").await;
-        client.say("RCPT TO:<a@x.test>").await;
-        client.say("RCPT TO:<b@x.test>").await;
-        client.content("Delivered-To: A@x.test\r\nSubject: x\r\n\r\nbody\r\n").await;
-        node.wait_for("failed", 1).await;
-        node.wait_for("delivered", 1).await;
-        let failed = node.of("failed").remove(0);
-        assert_eq!(
-            (&failed["recipient"], &failed["status"]),
-            (&"a@x.test".into(), &"5.4.6".into())
-        );
-        assert_eq!(node.of("delivered")[0]["recipient"], "b@x.test");
-        assert_eq!(node.count("suspended"), 0);
+        use super::client::{Client, FRIEND, STRANGER};
+        // A stranger could have a report sent to anybody, who had only to be named as the sender.
+        for (from, reports) in [(FRIEND, 1), (STRANGER, 0)] {
+            let node = Node::start(&with("")).await;
+            let mut client = Client::connect(&node, from).await;
+            client.say("MAIL FROM:<me@source.test>").await;
+            client.say("RCPT TO:<a@x.test>").await;
+            client.say("RCPT TO:<b@x.test>").await;
+            client.content("Delivered-To: A@x.test\r\nSubject: x\r\n\r\nbody\r\n").await;
+            node.wait_for("failed", 1).await;
+            node.wait_for("delivered", 1).await;
+            let failed = node.of("failed").remove(0);
+            assert_eq!(
+                (&failed["recipient"], &failed["status"]),
+                (&"a@x.test".into(), &"5.4.6".into())
+            );
+            assert_eq!(node.of("delivered")[0]["recipient"], "b@x.test");
+            assert_eq!(node.count("suspended"), 0);
+            tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+            assert_eq!(node.count("dsn_queued"), reports, "{from}");
+        }
     });
 }

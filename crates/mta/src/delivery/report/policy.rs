@@ -9,7 +9,7 @@ use crate::routing::Active;
 use crate::routing::recipient::reports_of;
 use crate::seams::World;
 use config::{ReportTo, Reports};
-use mail::{Mailbox, Notify};
+use mail::{Culprit, Failure, Mailbox, Notify};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -93,18 +93,25 @@ pub(crate) fn is_due<W: World>(delivery: &Delivery<W>, message: &Message, judged
     wish != Notify::DELAY || !is_to_stranger || reports.delays_to_strangers
 }
 
-/// Whether a report would go to whoever a stranger named, for what the stranger asked for and no host has: anybody
-/// have reports sent to anybody so. What a host says itself is no such thing, and who answers for a list, or has the
-/// reports of the route, was named by nobody but the operator.
+/// Whether a report would go to whoever a stranger named, for what the stranger asked for and no host has, or wrote
+/// so that it fails: anybody could have reports sent to anybody so. What a host says itself is no such thing, and who
+/// answers for a list, or has the reports of the route, was named by nobody but the operator.
 fn is_bait(message: &Message, judged: &Judged, reports: &Reports) -> bool {
     message.is_unvouched()
         && reports.to == ReportTo::Sender
         && message.owner_of(judged.index).is_none()
-        && judged.failure().is_some_and(|failure| {
-            let status = (failure.status.subject, failure.status.detail);
-            // SIZE, 8BITMIME, SMTPUTF8; TLS all the way (RFC 8689 §4.2.1).
-            failure.reply.is_none() && matches!(status, (3, 4) | (6, 3 | 7) | (7, 10 | 30))
-        })
+        && judged.failure().is_some_and(|failure| failure.reply.is_none() && is_of_words(failure))
+}
+
+/// Whether what the message is or asks for brought the failure about.
+fn is_of_words(failure: &Failure) -> bool {
+    match (&failure.culprit, (failure.status.subject, failure.status.detail)) {
+        (Culprit::Conversion(_), _) => true,
+        // A field says that it was delivered to the mailbox before; other loops are of hosts.
+        (Culprit::Local, (4, 6)) => true,
+        // SIZE, 8BITMIME, SMTPUTF8 and other forms; TLS all the way (RFC 8689 §4.2.1).
+        (_, status) => matches!(status, (3, 4) | (6, _) | (7, 10 | 30)),
+    }
 }
 
 /// Whether the postmaster is told of a message without a sender that failed. Not of those that
