@@ -5,6 +5,7 @@ use crate::line::Permit;
 use crate::meta::{self, KeptOwner};
 use crate::overrides::Overrides;
 use bytes::Bytes;
+use config::Config;
 use mail::dsn::xtext::Envid;
 use mail::{
     ByMode, ContentFacts, ContentScanner, DeliverBy, Envelope, Failure, Mailbox, MessageId,
@@ -12,6 +13,7 @@ use mail::{
 };
 use spool::{Accept, BlobId, Body, Loaded, LoadedBody, Meta};
 use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -41,7 +43,42 @@ pub struct Message {
     /// Of one that was read back or converted: the memory that it takes.
     pub memory: Option<Permit>,
     /// Of one that was converted for a route that takes internet mail only: what it was.
-    pub(crate) converted_from: Option<Rc<Message>>,
+    pub(crate) converted_from: Option<ConvertedFrom>,
+}
+
+/// What a message was before it was converted, and how it is converted again.
+#[derive(Clone, Debug)]
+pub(crate) struct ConvertedFrom {
+    pub(crate) message: Rc<Message>,
+    conversion: Rc<Conversion>,
+}
+
+/// How a message was converted. As often as it is made so, it comes to the same.
+#[derive(Debug)]
+pub struct Conversion {
+    /// The configuration that was in force.
+    pub(crate) config: Arc<Config>,
+    /// What goes above the content.
+    prefix: Bytes,
+    digest: u64,
+}
+
+impl Conversion {
+    /// One that has come to `content`.
+    pub(crate) fn new(config: Arc<Config>, prefix: Bytes, content: &[u8]) -> Rc<Conversion> {
+        Rc::new(Conversion { config, prefix, digest: digest(content) })
+    }
+
+    /// Whether it has come to the same again.
+    pub(crate) fn is_of(&self, content: &[u8]) -> bool {
+        self.digest == digest(content)
+    }
+}
+
+fn digest(content: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// From whom a recipient gets a message.
@@ -214,14 +251,19 @@ impl Message {
     }
 
     /// The same, as a channel converted it in this memory.
-    /// `prefix`: what goes above it.
     pub(crate) fn converted(
         self: &Rc<Message>,
         to: Converted,
-        prefix: Bytes,
+        conversion: &Rc<Conversion>,
         mut memory: Permit,
     ) -> Message {
+        let (prefix, conversion) = (conversion.prefix.clone(), Rc::clone(conversion));
         memory.shrink((prefix.len() + to.content.len()) as u64);
+        // What was read back for it is not needed any more.
+        let message = match self.memory {
+            Some(_) => Rc::new(self.without_content()),
+            None => Rc::clone(self),
+        };
         let mut scanner = ContentScanner::default();
         scanner.push(&to.content);
         let envelope = Envelope {
@@ -241,7 +283,7 @@ impl Message {
             last_reason: self.last_reason.clone(),
             overrides: self.overrides.clone(),
             memory: Some(memory),
-            converted_from: Some(Rc::clone(self)),
+            converted_from: Some(ConvertedFrom { message, conversion }),
         }
     }
 
@@ -318,15 +360,24 @@ impl Message {
             last_reason: self.last_reason.clone(),
             overrides: self.overrides.clone(),
             memory: None,
-            converted_from: self.converted_from.as_ref().map(|it| Rc::new(it.without_content())),
+            converted_from: self.converted_from.as_ref().map(|it| ConvertedFrom {
+                message: Rc::new(it.message.without_content()),
+                conversion: Rc::clone(&it.conversion),
+            }),
         }
     }
 
-    /// Whether it can be read back at any time, and takes memory until then that others may need
-    /// more.
+    /// Whether it can be read back at any time, and converted again, and takes memory until then that others may
+    /// need more.
     #[must_use]
     pub fn can_be_let_go(&self) -> bool {
-        self.memory.is_some() && self.converted_from.is_none() && !self.is_let_go()
+        self.memory.is_some() && !self.is_let_go()
+    }
+
+    /// How it was converted, if it was.
+    #[must_use]
+    pub fn conversion(&self) -> Option<&Rc<Conversion>> {
+        self.converted_from.as_ref().map(|from| &from.conversion)
     }
 
     /// As it was read back from the spool.

@@ -406,6 +406,7 @@ metric_set! {
     lookups: Counter = "dns_lookups" {} "Questions to the DNS, those answered from the cache included.";
     lookups_failed: Counter = "dns_lookups_failed" {} "Questions to the DNS that got no answer or SERVFAIL and its like.";
     messages_read_back: Counter = "messages_read_back" {} "Messages read back from the spool to be delivered, since they were no longer in memory.";
+    conversions_again: Counter = "conversions_again" {} "Conversions between X.400 and internet mail made once more, since others needed their memory while a peer was silent.";
     lookups_waiting: Gauge = "dns_lookups_waiting" {} "Lookups that wait in line because max_lookups of [dns] are under way.";
     lookup_time: Histogram<CommitBounds> = "dns_lookup" {} "From a question to the DNS to its answer, the wait in line not counted.";
     delivery_delay: Histogram<DelayBounds> = "delivery_delay" {} "From acceptance to delivery or relay, per recipient.";

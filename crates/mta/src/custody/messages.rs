@@ -90,20 +90,20 @@ impl<W: World> Messages<W> {
     /// What the spool said.
     pub(crate) async fn load(&self, id: MessageId) -> Result<Rc<Message>, LoadError> {
         let who = Who::other(self.services.number, u32::MAX);
-        let place = self.place_to_load(who, Standing::Good, id);
+        let place = self.place_to_load(|| (who, Standing::Good), id);
         self.load_in_turn(place, id).await
     }
 
     /// A place in the line for memory to read a message into, if it must be read.
     pub(crate) fn place_to_load(
         &self,
-        who: Who,
-        standing: Standing,
+        who: impl FnOnce() -> (Who, Standing),
         id: MessageId,
     ) -> Option<InLine> {
         if self.cache.borrow().get(id).is_some() {
             return None;
         }
+        let (who, standing) = who();
         // As much as a record can take, until it is known how much that is.
         let bytes = self.blob_bytes.get().saturating_add(ENVELOPE_BYTES);
         Some(self.services.shared.reads.join(who, standing, bytes))

@@ -1,13 +1,13 @@
 //! What came as something else than internet mail, for channels that take nothing else.
 
 use super::{AttemptContext, Slot};
-use crate::line::InLine;
-use crate::message::{Converted, Message, Original};
+use crate::line::{InLine, Permit};
+use crate::message::{Conversion, Converted, Message, Original};
 use crate::seams::{Spawn as _, World};
 use bytes::Bytes;
 use config::Config;
-use mail::{Class, EnhancedStatus, Failure, Reply};
-use queue::Work;
+use mail::{Class, EnhancedStatus, Failure, MessageId, Reply};
+use queue::{Origin, Work};
 use spool::LoadError;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,13 +50,40 @@ impl<W: World> Slot<W> {
                 return None;
             }
         };
-        if message.kept_of_x400().is_none() || self.hop().channel.kinds_of_mail().x400 {
+        if !self.has_to_convert(&message) {
             return Some(message);
         }
-        let room = self.room_to_convert(&message, work.origin).await;
-        let outcome = match self.convert(&message).await {
+        let place = self.place_to_convert(&message, work.origin);
+        self.convert_mail(place, message, work).await
+    }
+
+    /// Whether a message is another in the channel, which takes internet mail only.
+    #[must_use]
+    pub fn has_to_convert(&self, message: &Message) -> bool {
+        message.kept_of_x400().is_some() && !self.hop().channel.kinds_of_mail().x400
+    }
+
+    /// A message as internet mail, when its turn comes. `None`: the work is concluded, or put off.
+    pub async fn convert_mail(
+        &self,
+        place: InLine,
+        message: Rc<Message>,
+        work: &Work,
+    ) -> Option<Rc<Message>> {
+        let (room, message) = match self.room_in_turn(place, message, work.origin).await {
+            Ok(both) => both,
+            Err(why) => {
+                self.unreadable(work, "record", &why);
+                return None;
+            }
+        };
+        let config = self.config();
+        let outcome = match self.convert(&message, &config).await {
             Ok(Ok(AsMail::Message(converted))) => match self.above(&converted).await {
-                Ok(above) => return Some(Rc::new(message.converted(converted, above, room))),
+                Ok(above) => {
+                    let conversion = Conversion::new(config, above, &converted.content);
+                    return Some(Rc::new(message.converted(converted, &conversion, room)));
+                }
                 Err(failure) => Err(failure),
             },
             Ok(Ok(AsMail::Nothing(reply))) => Ok(reply),
@@ -72,6 +99,46 @@ impl<W: World> Slot<W> {
         None
     }
 
+    /// A message that was let go, as [`Slot::load_in_turn`], and converted as it was before.
+    ///
+    /// # Errors
+    /// What the spool said, or that another message comes of it.
+    pub async fn load_again(
+        &self,
+        (id, origin): (MessageId, Origin),
+        conversion: Option<&Rc<Conversion>>,
+    ) -> Result<Rc<Message>, LoadError> {
+        let message = self.load_in_turn(self.place_to_load(id, origin), id).await?;
+        let Some(conversion) = conversion else { return Ok(message) };
+        let place = self.place_to_convert(&message, origin);
+        let (room, message) = self.room_in_turn(place, message, origin).await?;
+        self.metrics().conversions_again.inc();
+        match self.convert(&message, &conversion.config).await? {
+            Ok(AsMail::Message(converted)) if conversion.is_of(&converted.content) => {
+                Ok(Rc::new(message.converted(converted, conversion, room)))
+            }
+            _ => Err(LoadError::Disk("it was converted to something else before".into())),
+        }
+    }
+
+    /// Memory to convert a message in, when its turn comes. Whoever waits for it holds none that others need to read
+    /// into: the message is read back again then.
+    async fn room_in_turn(
+        &self,
+        place: InLine,
+        message: Rc<Message>,
+        origin: Origin,
+    ) -> Result<(Permit, Rc<Message>), LoadError> {
+        if place.is_served() || message.memory.is_none() {
+            return Ok((place.await, message));
+        }
+        let id = message.id;
+        drop(message);
+        let room = place.await;
+        let message = self.load_in_turn(self.place_to_load(id, origin), id).await?;
+        Ok((room, message))
+    }
+
     /// What goes above it: signatures.
     async fn above(&self, converted: &Converted) -> Result<Bytes, Failure> {
         if !converted.is_signed {
@@ -84,7 +151,11 @@ impl<W: World> Slot<W> {
         })
     }
 
-    async fn convert(&self, original: &Message) -> Result<Result<AsMail, Failure>, LoadError> {
+    async fn convert(
+        &self,
+        original: &Message,
+        config: &Arc<Config>,
+    ) -> Result<Result<AsMail, Failure>, LoadError> {
         let mut content = original.prefix.to_vec();
         let gather = |piece: &[u8]| {
             content.extend_from_slice(piece);
@@ -94,7 +165,7 @@ impl<W: World> Slot<W> {
         let _ = self.for_each_piece(original, gather).await?;
         let kept_bytes = original.kept_of_x400().map_or(0, Bytes::len);
         let bytes = (content.len() + kept_bytes) as u64;
-        let (original, config) = (original.original(), self.config());
+        let (original, config) = (original.original(), Arc::clone(config));
         let question = MailQuestion { original, content: content.into(), config };
         let makers = self.delivery().mail_makers();
         let unknown = || {

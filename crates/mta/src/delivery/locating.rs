@@ -84,7 +84,7 @@ async fn recipients_of<W: World>(
 ) -> Result<Vec<Mailbox>, Arc<Failure>> {
     let messages = &delivery.custody.messages;
     let who = Who::other(delivery.services.number, locating.scheduled.0);
-    let place = messages.place_to_load(who, Standing::Good, locating.id);
+    let place = messages.place_to_load(|| (who, Standing::Good), locating.id);
     let message = messages.load_in_turn(place, locating.id).await;
     let message = message.map_err(|why| unread("record", &why))?;
     let mailbox = |(_, index): &(_, u32)| {

@@ -50,6 +50,8 @@ pub struct Slot<W: World> {
     answered: Cell<Option<Mono>>,
     /// When it was noted last that others wait behind its work.
     behind: Cell<Option<Mono>>,
+    /// By whom it takes what there is little of: its hop, and the owners of the host that it is connected to.
+    owned: Cell<Option<Who>>,
 }
 
 /// How a wait for work ended.
@@ -69,8 +71,9 @@ impl<W: World> Slot<W> {
     /// The slot that the queue has just taken for `ready`, which leads to `hop`.
     pub(super) fn new(delivery: &Rc<Delivery<W>>, ready: ReadyId, hop: Rc<NextHop>) -> Slot<W> {
         let delivery = Rc::clone(delivery);
-        let (reason, answered, behind) = (CloseReason::Normal, Cell::new(None), Cell::new(None));
-        Slot { delivery, ready, hop, reason, held: true, answered, behind }
+        let (answered, behind, owned) = (Cell::new(None), Cell::new(None), Cell::new(None));
+        let reason = CloseReason::Normal;
+        Slot { delivery, ready, hop, reason, held: true, answered, behind, owned }
     }
 
     /// Where the ready queue leads.
@@ -206,10 +209,8 @@ impl<W: World> Slot<W> {
         let (schedule, shared) = (&self.delivery.schedule, &self.delivery.services.shared);
         // Never without: the hop is known as long as its ready queue is.
         let who = self.owned(schedule.who(self.ready)?, host, peer);
-        let standing = match schedule.standing(self.ready) {
-            Standing::Unknown => shared.known_hops.standing_of_host(who.owners(), self.now()),
-            known => known,
-        };
+        self.owned.set(Some(who));
+        let standing = self.standing(who);
         #[cfg(feature = "planted")]
         let standing = match self.has_planted(Planted::KeepToItself) {
             true => Standing::Unknown,
@@ -276,7 +277,9 @@ impl<W: World> Slot<W> {
         if self.hop.is_by_mx() {
             let shared = &self.delivery.services.shared;
             if shared.known_hops.note_host(permit.owners(), standing, self.now()) {
-                shared.connections.doubt_all(permit.owners());
+                for line in [&shared.connections, &shared.reads, &shared.conversions] {
+                    line.doubt_all(permit.owners());
+                }
             }
         }
     }
@@ -436,8 +439,7 @@ impl<W: World> Slot<W> {
     /// A place in the line for memory to read a message from there into, if it must be read.
     #[must_use]
     pub fn place_to_load(&self, id: MessageId, origin: Origin) -> Option<InLine> {
-        let (who, standing) = self.who_reads(origin);
-        self.delivery.custody.messages.place_to_load(who, standing, id)
+        self.delivery.custody.messages.place_to_load(|| self.who_reads(origin), id)
     }
 
     /// The message, from memory or from the spool when its turn comes. Who waits must hold no
@@ -453,19 +455,30 @@ impl<W: World> Slot<W> {
         self.delivery.custody.messages.load_in_turn(place, id).await
     }
 
-    /// Memory to convert a message in, when its turn comes: for its content, what is read of that, and what is
+    /// A place in the line for memory to convert a message in: for its content, what is read of that, and what is
     /// made.
-    pub async fn room_to_convert(&self, message: &Message, origin: Origin) -> Permit {
+    #[must_use]
+    pub fn place_to_convert(&self, message: &Message, origin: Origin) -> InLine {
         let bytes = message.sent_body_bytes().saturating_mul(3);
         let (who, standing) = self.who_reads(origin);
-        self.delivery.services.shared.conversions.join(who, standing, bytes).await
+        self.delivery.services.shared.conversions.join(who, standing, bytes)
     }
 
-    /// By whom memory is taken. Next hops have their shares over all shards.
+    /// By whom memory is taken. Next hops have their shares over all shards, and so have their hosts' zones and networks.
     fn who_reads(&self, origin: Origin) -> (Who, Standing) {
-        let schedule = &self.delivery.schedule;
-        let who = schedule.who(self.ready).unwrap_or_else(|| self.who()).for_origin(origin);
-        (who, schedule.standing(self.ready))
+        let hop = || self.delivery.schedule.who(self.ready).unwrap_or_else(|| self.who());
+        let who = self.owned.get().unwrap_or_else(hop);
+        (who.for_origin(origin), self.standing(who))
+    }
+
+    /// What is known of the hop, or else of its host's owners.
+    fn standing(&self, who: Who) -> Standing {
+        match self.delivery.schedule.standing(self.ready) {
+            Standing::Unknown => {
+                self.delivery.services.shared.known_hops.standing_of_host(who.owners(), self.now())
+            }
+            known => known,
+        }
     }
 
     /// What goes above a message that was made here.
@@ -516,7 +529,7 @@ impl<W: World> Slot<W> {
     ) {
         self.leave_out_own(message, work, &mut outcomes);
         // Reports are about what came.
-        let message = message.converted_from.as_ref().unwrap_or(message);
+        let message = message.converted_from.as_ref().map_or(message, |from| &from.message);
         warmup::note(&self.delivery.schedule, self.ready, &outcomes);
         outcome::conclude(&self.delivery, message, work, outcomes, context);
     }

@@ -178,10 +178,11 @@ pub const POOLS: &[Pool] = &[
         id: PoolId::Reads,
         name: "memory for messages that are read back",
         amount: "a quarter of `body_memory_bytes`",
-        share: "half for a next hop; a quarter is for next hops that are known to answer, and those that were \
-                silent have a quarter; nothing is held once the content is written",
-        beyond: "waits in line; what is held for a silent peer for 5 s is let go for who holds less, and \
-                 read back again when the peer goes on",
+        share: "half for a next hop, and for a zone of hosts; a quarter is for next hops that are known to answer, \
+                and those that were silent, or whose host's zone or network was, have a quarter; nothing is held once \
+                the last 64 KiB of the content are being written",
+        beyond: "waits in line; what is held for a silent peer for 5 s (500 ms if it is not known to answer, and longer \
+                 each time) is let go for who holds less, and read back again when the peer goes on",
         next_step: "raise `body_memory_bytes`, or suspend the next hop (`postrider queue suspend`)",
         test: "`way` `scarcity::peers_that_are_silent_hold_no_memory…`",
     },
@@ -190,10 +191,12 @@ pub const POOLS: &[Pool] = &[
         name: "memory for messages that are converted",
         amount: "an eighth of `body_memory_bytes`; half as many threads as processors, 1 to 4, of low priority, for \
                  what is longer than 64 KiB",
-        share: "half for a next hop; a quarter is for next hops that the file names or that are known to answer, and \
-                those that were silent have a quarter; whoever holds least comes first, of one next hop strangers in \
-                turns of networks; nothing is held once the content is written",
-        beyond: "waits in line",
+        share: "half for a next hop, and for a zone of hosts; a quarter is for next hops that the file names or that \
+                are known to answer, and those that were silent, or whose host's zone or network was, have a quarter; \
+                whoever holds least comes first, of one next hop strangers in turns of networks; nothing is held once \
+                the last 64 KiB of the content are being written",
+        beyond: "waits in line; what is held for a peer that is not known to answer is let go for who holds less, and \
+                 converted again when the peer asks for it; of one that is known, after 5 s",
         next_step: "raise `body_memory_bytes`",
         test: "`mta` `line::tests`, `line::turns`; `way` `x400_conversions`",
     },

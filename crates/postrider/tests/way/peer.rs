@@ -146,7 +146,8 @@ impl Peer {
                 _ => {}
             }
             self.write(stream, &reply).await?;
-            if verb == "DATA" && reply.starts_with('3') {
+            let is_late = reply.strip_prefix("late ");
+            if verb == "DATA" && is_late.unwrap_or(&reply).starts_with('3') {
                 self.take_content(stream, &mut unread, &mut envelope).await?;
             }
             if verb == "QUIT" {

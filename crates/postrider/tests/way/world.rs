@@ -179,6 +179,11 @@ impl TestWorld {
     }
 
     /// All answers are remembered from now on.
+    /// Next hops leave no more than so many octets unread.
+    pub(crate) fn set_pipe_bytes(&self, max: usize) {
+        self.0.net.pipe_bytes.set(Some(max));
+    }
+
     pub(crate) fn keep_at_hand(&self) {
         self.0.dns.is_at_hand.set(true);
     }
@@ -373,6 +378,8 @@ pub(crate) struct TestNet {
     certificate: RefCell<Option<ClientCertificate>>,
     /// Clients say something, in a line, before they are encrypted.
     waits_for_hello: Cell<bool>,
+    /// Octets that a next hop has not read at most, if not as many as usual.
+    pipe_bytes: Cell<Option<usize>>,
     /// What handshakes with hosts come to.
     handshake_error: Cell<Option<ErrorKind>>,
     /// Handshakes with hosts are played, in clear.
@@ -397,7 +404,7 @@ impl Net for TestNet {
         let Endpoint::Tcp(to) = to else { return Err(ErrorKind::Unsupported.into()) };
         let serve = self.peers.borrow().get(to).cloned();
         let Some(serve) = serve else { return Err(ErrorKind::ConnectionRefused.into()) };
-        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        let (ours, theirs) = tokio::io::duplex(self.pipe_bytes.get().unwrap_or(PIPE_BYTES));
         serve(theirs);
         Ok(Pipe(ours))
     }

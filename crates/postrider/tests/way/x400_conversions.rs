@@ -4,12 +4,14 @@
 use super::client::{Client, FRIEND};
 use super::node::{Node, play, wait_until};
 use super::outbound_pools::{network, set_host};
-use super::peer::Peer;
-use super::pools::{SOON, hundred};
+use super::peer::{Peer, Sent};
+use super::pools::{SOON, hundred_soon};
 use super::x400::{Answer, Caller, Hub};
 use bytes::Bytes;
 use mta::delivery::CONVERTED_HERE_MAX;
+use std::rc::Rc;
 use std::time::Duration;
+use tokio::time::sleep;
 use x400::content::heading::{Heading, OrDescriptor, RecipientSpecifier};
 use x400::content::{BodyPart, Content, Ipm};
 use x400::mts::envelope::message_prefix;
@@ -155,29 +157,116 @@ fn long_contents_and_names_of_x400_are_converted_elsewhere() {
     });
 }
 
-#[test]
-fn silent_hosts_of_a_hundred_domains_leave_memory_for_conversions_to_others() {
-    play(|| async {
-        // An eighth of it is for conversions: eleven such messages as they come.
-        let spool = "[spool]\nbody_memory_bytes = \"1MiB\"\n[retry]\njitter = 0\n";
-        let text = format!("{}[[route]]\nmx = {{}}\n{spool}", config(P1_LISTENER));
-        let node = Node::start(&text).await;
-        let _peer = Peer::at(&node.world, "192.0.2.1:25");
-        let body = || BodyPart::Ia5 { repertoire: None, text: Bytes::from(vec![b'x'; 4_000]) };
+/// How a hundred hosts behave.
+#[derive(Clone, Copy, Debug)]
+enum Hosts {
+    /// They are silent at this step.
+    Silent(&'static str),
+    /// They take mail for a moment, and are silent at this step for another.
+    Alternate(&'static str),
+}
+
+/// Interpersonal messages for new domains of a hundred zones, each with a host in a network of its own, again and again.
+fn flood(node: &Rc<Node>, hosts: Hosts) {
+    let peers: Vec<Peer> =
+        (0..100).map(|n| Peer::at(&node.world, &format!("[{}]:25", network(n)))).collect();
+    let node = Rc::clone(node);
+    tokio::task::spawn_local(async move {
         let mut caller = Caller::bound(&node).await;
-        for n in 0..100 {
-            Peer::at(&node.world, &format!("[{}]:25", network(n))).always("MAIL", "silence");
-            let domain = format!("evil{n}.test");
-            set_host(&node, &domain, network(n));
-            let name = Bytes::from_static(b"Bob");
-            caller.transfer(&message_to(&domain, usize::from(n), name, body())).await;
+        for number in (0..).step_by(100) {
+            let (Hosts::Silent(step) | Hosts::Alternate(step)) = hosts;
+            let is_well = matches!(hosts, Hosts::Alternate(_)) && number % 200 == 0;
+            for (n, peer) in peers.iter().enumerate() {
+                match is_well {
+                    true => peer.heal(),
+                    false => _ = peer.always(step, "silence"),
+                }
+                let domain = format!("d{number}.evil{n}.test");
+                set_host(&node, &domain, network(n as u16));
+                let name = Bytes::from_static(b"Bob");
+                caller.transfer(&message_to(&domain, 1_000 + number + n, name, text())).await;
+            }
+            sleep(Duration::from_secs(1)).await;
+            if node.is_quiet() {
+                return;
+            }
         }
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        hundred(&node, "conversion_memory", SOON, async |n| {
-            let number = 100 + usize::from(n);
-            caller.transfer(&message(number, Bytes::from_static(b"Bob"), body())).await;
-            node.wait_for("relayed", usize::from(n) + 1).await;
-        })
-        .await;
+    });
+}
+
+/// Of which eleven are converted at once.
+fn text() -> BodyPart {
+    BodyPart::Ia5 { repertoire: None, text: Bytes::from(vec![b'x'; 4_000]) }
+}
+
+#[test]
+fn domains_that_nobody_knows_find_memory_for_conversions_beside_a_hundred_zones_of_silent_hosts() {
+    let silent = ["MAIL", "DATA", "content"].map(Hosts::Silent);
+    for hosts in silent.into_iter().chain([Hosts::Alternate("MAIL")]) {
+        play(|| async {
+            let spool = "[spool]\nbody_memory_bytes = \"1MiB\"\n[retry]\njitter = 0\n";
+            let text_of = format!("{}[[route]]\nmx = {{}}\n{spool}", config(P1_LISTENER));
+            let node = Rc::new(Node::start(&text_of).await);
+            // No content goes out unread.
+            node.world.set_pipe_bytes(1_024);
+            let good = Peer::at(&node.world, "192.0.2.7:25");
+            flood(&node, hosts);
+            // Each host was silent once by then.
+            sleep(Duration::from_secs(8)).await;
+            let mut caller = Caller::bound(&node).await;
+            let mut longest = Duration::ZERO;
+            let _ = hundred_soon(&node, "conversion_memory", SOON, async |n| {
+                let domain = format!("good{n}.test");
+                set_host(&node, &domain, [192, 0, 2, 7].into());
+                let name = Bytes::from_static(b"Bob");
+                let begun = node.age();
+                caller.transfer(&message_to(&domain, usize::from(n), name, text())).await;
+                wait_until("it is taken", || good.contents() > usize::from(n)).await;
+                longest = longest.max(node.age() - begun);
+            })
+            .await;
+            // Of the five that may be late none waits for long.
+            assert!(longest < Duration::from_secs(5), "{hosts:?}: {longest:?}");
+            node.be_quiet();
+        });
+    }
+}
+
+#[test]
+fn a_conversion_that_is_let_go_is_made_again_and_comes_to_the_same() {
+    play(|| async {
+        let spool = "[spool]\nbody_memory_bytes = \"1MiB\"\n[retry]\njitter = 0\n";
+        let routes = "[[route]]\nmx = {}\n";
+        let node = Node::start(&format!("{}{routes}{spool}", config(P1_LISTENER))).await;
+        node.world.set_pipe_bytes(1_024);
+        let mut peers = Vec::new();
+        let mut caller = Caller::bound(&node).await;
+        // Two for each: one alone, and one beside those of others.
+        for round in 0..2 {
+            for n in 0..40 {
+                // Nothing is known of it, however well the other did.
+                let domain = format!("slow{round}-{n}.test");
+                set_host(&node, &domain, network(n));
+                if round == 0 {
+                    peers.push(Peer::at(&node.world, &format!("[{}]:25", network(n))));
+                } else {
+                    peers[usize::from(n)].always("DATA", "late 354 go on");
+                }
+                let body = format!("{n} {}", "0123456789\r\n".repeat(2_000));
+                let body = BodyPart::Ia5 { repertoire: None, text: Bytes::from(body) };
+                let (number, name) = (usize::from(n), Bytes::from_static(b"Bob"));
+                caller.transfer(&message_to(&domain, number, name, body)).await;
+                if round == 0 {
+                    node.wait_for("relayed", number + 1).await;
+                }
+            }
+        }
+        node.wait_for("relayed", 80).await;
+        assert!(node.metrics.conversions_again.get() > 10, "some were let go");
+        for peer in peers {
+            let [alone, beside] = &peer.messages()[..] else { panic!("two for each") };
+            let body = |sent: &Sent| sent.content.split_once("\r\n\r\n").unwrap().1.to_owned();
+            assert_eq!(body(alone), body(beside));
+        }
     });
 }

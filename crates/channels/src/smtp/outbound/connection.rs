@@ -318,24 +318,61 @@ impl<W: World> Connection<W> {
             place = self.slot.place_to_load(work.id, work.origin);
         }
         if place.as_ref().is_some_and(|place| !place.is_served()) {
-            while !self.in_flight.is_empty() {
-                self.finish_first(hop).await?;
-            }
+            self.finish_all(hop).await?;
         }
         Ok(place)
+    }
+
+    /// Finishes all that is in flight.
+    async fn finish_all(&mut self, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
+        while !self.in_flight.is_empty() {
+            self.finish_first(hop).await?;
+        }
+        Ok(())
+    }
+
+    /// The message as internet mail. `None`: its work is concluded, or put off.
+    ///
+    /// # Errors
+    /// Why the connection must be closed; nothing is in flight then.
+    async fn load(
+        &mut self,
+        work: &Work,
+        hop: &Rc<NextHop>,
+    ) -> Result<Option<Rc<Message>>, CloseReason> {
+        let place = self.place_to_load(work, hop).await?;
+        let message = match self.slot.load_in_turn(place, work.id).await {
+            Ok(message) => message,
+            Err(why) => {
+                self.slot.unreadable(work, "record", &why);
+                return Ok(None);
+            }
+        };
+        if !self.slot.has_to_convert(&message) {
+            return Ok(Some(message));
+        }
+        // As where it is read back: the content before it may be let go, and whoever waits holds none.
+        while self.dialogue.content.is_some() && !self.in_flight.is_empty() {
+            self.finish_first(hop).await?;
+        }
+        let place = self.slot.place_to_convert(&message, work.origin);
+        if !place.is_served() {
+            self.finish_all(hop).await?;
+        }
+        Ok(self.slot.convert_mail(place, message, work).await)
     }
 
     /// Starts a transaction, as soon as those in flight let it.
     async fn begin(&mut self, mut work: Work, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
         self.limit_recipients(&mut work, hop);
-        let place = match self.place_to_load(&work, hop).await {
-            Ok(place) => place,
+        let message = match self.load(&work, hop).await {
+            Ok(Some(message)) => message,
+            Ok(None) => return Ok(()),
             Err(reason) => {
                 self.slot.give_back_unnamed(&work);
                 return Err(reason);
             }
         };
-        let Some(message) = self.slot.load_mail(place, &work).await else { return Ok(()) };
         self.keep_one_sender(&message, &mut work);
         self.limit_domains(&message, &mut work, hop);
         if self.is_avoided(&work, hop) {

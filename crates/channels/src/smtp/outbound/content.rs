@@ -59,6 +59,8 @@ pub(super) async fn write_plan<W: World>(
             let encoding = content.as_ref().and_then(Held::encoding);
             let message = content.as_ref().and_then(Held::message);
             let mut pieces = gather(plan, &wire.session, message, encoding.as_deref());
+            // What others may need is no more than a piece, which is the connection's from now on.
+            drop(content);
             Ok(write_pieces(slot, (wire, stir), &mut pieces, None).await?)
         }
     }
@@ -168,13 +170,16 @@ async fn write_reading<W: World>(
             write_pieces(slot, (&mut *wire, stir), &mut pieces, Some(&mut content)).await?;
             continue;
         }
-        let mut prefix = [Piece::Content(content.prefix(slot).await?)];
+        let prefix = stir.waited_for(|| slot.now(), content.prefix(slot)).await?;
+        let mut prefix = [Piece::Content(prefix)];
         write_pieces(slot, (&mut *wire, stir), &mut prefix, Some(&mut content)).await?;
         let mut form = Form::new(*output, encoding.as_deref());
         let mut offset = 0;
         while offset < content.sent_body_bytes() {
-            let piece = content.piece(slot, offset).await?;
+            let piece = stir.waited_for(|| slot.now(), content.piece(slot, offset)).await?;
             offset += piece.len() as u64;
+            let is_last = offset >= content.sent_body_bytes();
+            let piece = if is_last { content.end(piece) } else { piece };
             let mut pieces = Pieces::new();
             form.push(&mut pieces, &piece);
             drop(piece);

@@ -4,7 +4,8 @@ use super::encoding::Encoding;
 use bytes::Bytes;
 use mail::{MessageId, Mono};
 use mta::delivery::Slot;
-use mta::message::{Message, SentBody};
+use mta::line::Standing;
+use mta::message::{Conversion, Message, SentBody};
 use mta::seams::World;
 use queue::Origin;
 use spool::LoadError;
@@ -15,8 +16,10 @@ use std::time::Duration;
 /// Of a content that was read back so much is handed to the connection at once; a smaller one is
 /// never read twice.
 const PIECE_BYTES: usize = 64 * 1024;
-/// For so long it is held whatever others need.
+/// For so long it is held whatever others need, for a peer that is known to answer.
 const KEPT_FOR: Duration = Duration::from_secs(5);
+/// The same for another peer, the first time; each further time for twice as long, up to the same.
+const KEPT_FIRST_FOR: Duration = Duration::from_millis(500);
 /// A peer for which it is held longer is silent, or as good as.
 const SILENCE: Duration = Duration::from_secs(30);
 
@@ -30,8 +33,12 @@ pub(super) struct Held {
     sent_body_bytes: u64,
     /// How its body is made fit for the peer.
     encoding: Option<Rc<Encoding>>,
+    /// How it was converted: it can be converted again.
+    conversion: Option<Rc<Conversion>>,
     /// Since when it is held.
     since: Mono,
+    /// For so long it is held for a peer that is not known to answer.
+    kept_for: Duration,
 }
 
 impl Held {
@@ -42,7 +49,11 @@ impl Held {
         now: Mono,
     ) -> Held {
         let (id, sent_body_bytes) = (message.id, message.sent_body_bytes());
-        Held { id, origin, message: Some(message), sent_body_bytes, encoding, since: now }
+        let conversion = message.conversion().map(Rc::clone);
+        // What can be made without the disk is made again as soon as the peer asks for it.
+        let kept_for = if conversion.is_some() { Duration::ZERO } else { KEPT_FIRST_FOR };
+        let (message, since) = (Some(message), now);
+        Held { id, origin, message, sent_body_bytes, encoding, conversion, since, kept_for }
     }
 
     pub(super) fn message(&self) -> Option<&Message> {
@@ -86,8 +97,13 @@ impl Held {
         };
         let Some(memory) = &mut message.memory else { return Mono::NEVER };
         let (now, silent_at) = (now(), self.since + SILENCE);
-        if now < self.since + KEPT_FOR {
-            return self.since + KEPT_FOR;
+        let kept_until = self.since
+            + match memory.standing() {
+                Standing::Good => KEPT_FOR,
+                Standing::Unknown | Standing::Doubtful => self.kept_for,
+            };
+        if now < kept_until {
+            return kept_until;
         }
         memory.idle(self.since);
         if now >= silent_at {
@@ -133,14 +149,23 @@ impl Held {
         Err(LoadError::Disk("the body is shorter than it was".into()))
     }
 
+    /// The last piece, which is the connection's from now on: others may have the memory of the whole.
+    pub(super) fn end(&mut self, piece: Bytes) -> Bytes {
+        match self.message.take().as_deref().map(Message::sent_body) {
+            Some(SentBody::Memory(_)) => Bytes::copy_from_slice(&piece),
+            Some(SentBody::Blob(_)) | None => piece,
+        }
+    }
+
     /// The message, read back when its turn comes if it was let go.
     async fn whole<W: World>(&mut self, slot: &Slot<W>) -> Result<&Message, LoadError> {
         let message = match self.message.take() {
             Some(message) => message,
             None => {
-                let place = slot.place_to_load(self.id, self.origin);
-                let message = slot.load_in_turn(place, self.id).await?;
+                let asked = (self.id, self.origin);
+                let message = slot.load_again(asked, self.conversion.as_ref()).await?;
                 self.since = slot.now();
+                self.kept_for = (self.kept_for * 2).clamp(KEPT_FIRST_FOR, KEPT_FOR);
                 message
             }
         };

@@ -30,16 +30,32 @@ pub(super) struct Stir {
     /// It has a content, or a part of one, and no reply to it was heard: whoever leaves it now may send
     /// that twice.
     is_committed: Cell<bool>,
+    /// The peer waits for us: it is not silent meanwhile.
+    waits_for_us: Cell<bool>,
 }
 
 impl Stir {
     pub(super) fn new(now: Mono) -> Rc<Stir> {
-        Rc::new(Stir { at: Cell::new(now), is_committed: Cell::new(false) })
+        let (is_committed, waits_for_us) = (Cell::new(false), Cell::new(false));
+        Rc::new(Stir { at: Cell::new(now), is_committed, waits_for_us })
     }
 
     /// The peer has replied, or taken something. Octets of a reply are no reply: it may have as many as it likes.
     pub(super) fn note(&self, now: Mono) {
         self.at.set(now);
+    }
+
+    /// What we wait for ourselves, while the peer has nothing to answer to.
+    pub(super) async fn waited_for<F: Future>(
+        &self,
+        now: impl FnOnce() -> Mono,
+        ours: F,
+    ) -> F::Output {
+        self.waits_for_us.set(true);
+        let output = ours.await;
+        self.waits_for_us.set(false);
+        self.note(now());
+        output
     }
 
     pub(super) fn commit(&self, is_committed: bool) {
@@ -118,6 +134,10 @@ impl<W: World> Patience<W> {
         permit: &mut Permit,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
+        if self.stir.waits_for_us.get() {
+            self.go_on(permit);
+            return Poll::Pending;
+        }
         let (since, is_committed) = (self.stir.at.get(), self.stir.is_committed.get());
         if is_committed || self.idle.is_some_and(|idle| idle != since) {
             self.go_on(permit);

@@ -266,7 +266,7 @@ impl<W: World> Association<W> {
             }
         };
         let _room = match self.is_converted(&message) {
-            true => Some(self.slot.room_to_convert(&message, work.origin).await),
+            true => Some(self.slot.place_to_convert(&message, work.origin).await),
             false => None,
         };
         let mut departure = match self.departure(&message, &work, &route_of(hop).x400).await {
