@@ -89,8 +89,26 @@ pub(super) enum Obstacle {
     None,
     /// All is taken.
     All,
-    /// The part that it may have is taken.
-    Part,
+    /// The part of those who are not known to be well is taken.
+    Unproven,
+    /// The part of the doubtful is taken.
+    Doubtful,
+}
+
+impl Obstacle {
+    /// Whether it is a part that is taken, and not all.
+    fn is_part(self) -> bool {
+        matches!(self, Obstacle::Unproven | Obstacle::Doubtful)
+    }
+
+    /// Whether it is less when somebody of this standing lets go.
+    fn is_less_without(self, standing: Standing) -> bool {
+        match self {
+            Obstacle::None | Obstacle::All => true,
+            Obstacle::Unproven => standing != Standing::Good,
+            Obstacle::Doubtful => standing == Standing::Doubtful,
+        }
+    }
 }
 
 /// The first of those of one standing.
@@ -146,17 +164,16 @@ impl State {
             fits(self.unproven_in_part(), part_of(self.parts.unproven_max))
                 && fits(self.unproven, self.parts.unproven_limit())
         };
-        let part = match standing {
-            Standing::Good => true,
-            Standing::Unknown => fits_unproven(),
-            Standing::Doubtful => {
-                fits_unproven() && fits(self.doubtful, part_of(self.parts.doubtful_max))
-            }
-        };
-        match (part, fits(self.used, self.parts.max)) {
-            (false, _) => Obstacle::Part,
-            (true, false) => Obstacle::All,
-            (true, true) => Obstacle::None,
+        let doubtful_max = part_of(self.parts.doubtful_max);
+        if standing == Standing::Doubtful && !fits(self.doubtful, doubtful_max) {
+            // First, since one of the doubtful is in the part of the others as well.
+            Obstacle::Doubtful
+        } else if standing != Standing::Good && !fits_unproven() {
+            Obstacle::Unproven
+        } else if !fits(self.used, self.parts.max) {
+            Obstacle::All
+        } else {
+            Obstacle::None
         }
     }
 
@@ -177,7 +194,7 @@ impl State {
 
     /// Whose turn it is. While the first of all waits for what is all taken, nobody passes it.
     pub(super) fn first_served(&self) -> Option<First> {
-        let firsts = self.firsts().filter(|first| first.obstacle != Obstacle::Part);
+        let firsts = self.firsts().filter(|first| !first.obstacle.is_part());
         let first = firsts.min_by_key(|first| (first.turn.held, first.turn.since))?;
         (first.obstacle == Obstacle::None).then_some(first)
     }
@@ -286,10 +303,7 @@ impl State {
                 return;
             }
             let helps = |idle: &Idle| {
-                let counts = match first.obstacle {
-                    Obstacle::Part => idle.grant.standing >= first.standing,
-                    Obstacle::None | Obstacle::All => true,
-                };
+                let counts = first.obstacle.is_less_without(idle.grant.standing);
                 let (his, its) = self.tree.held_apart(idle.grant.who, first.path);
                 counts && !idle.asked && his > its
             };

@@ -299,6 +299,29 @@ fn the_oldest_that_is_silent_gives_way_to_who_holds_less() {
 }
 
 #[test]
+fn what_is_silent_gives_way_to_the_doubtful_out_of_the_part_that_is_taken() {
+    let cx = &mut Context::from_waker(Waker::noop());
+    let line = Line::new(Parts { unproven_max: 3, doubtful_max: 1, ..Parts::equal(8) });
+    let mut good = take(&line, 9, Good).expect("there is enough");
+    let mut held: Vec<_> = (0..3).filter_map(|who| take(&line, who, Unknown)).collect();
+    good.idle(Mono(5));
+    held.iter_mut().for_each(|permit| permit.idle(Mono(10)));
+    let mut first = line.join(Who::new(0, 5), Doubtful, 1);
+    assert!(good.poll_give_way(cx).is_pending(), "it takes nothing of that part");
+    let goes: Vec<bool> = held.iter_mut().map(|held| held.poll_give_way(cx).is_ready()).collect();
+    assert_eq!(goes, [true, false, false], "though it counts as more than who waits");
+    held.remove(0);
+    let mut first = poll(&mut first).expect("its turn");
+    // Where their own part is taken as well, none but the doubtful are of use to the doubtful.
+    first.idle(Mono(20));
+    let mut second = line.join(Who::new(0, 6), Doubtful, 1);
+    assert!(held.iter_mut().all(|permit| permit.poll_give_way(cx).is_pending()));
+    assert!(first.poll_give_way(cx).is_ready());
+    drop(first);
+    assert!(poll(&mut second).is_some() && line.lock().leaving == 0);
+}
+
+#[test]
 fn what_is_silent_does_not_give_way_to_who_holds_as_much() {
     let line = Line::new(Parts::equal(2));
     let mut held: Vec<_> = (0..2).filter_map(|who| take(&line, who, Good)).collect();
