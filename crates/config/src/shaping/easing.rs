@@ -37,6 +37,17 @@ pub struct RuleLimit {
     pub per_second: f64,
 }
 
+/// What a rule sets in place of limits of the set of hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleSet {
+    /// Which rule, and how far it has been lifted: no two are alike.
+    pub by: String,
+    /// Connections at once; 0: no limit, and `None`: as usual.
+    pub connections_max: Option<u32>,
+    /// Messages; each of them holds. None are no limit, and `None`: as usual.
+    pub rates: Option<Vec<Rate>>,
+}
+
 /// From `low` to `full`, so many quarters of the way. 0 is no limit: where there is none in the end, each step
 /// takes four times as much as the one before it.
 fn eased(low: f64, full: f64, quarters: u8) -> f64 {
@@ -168,24 +179,23 @@ fn set(pace: &Pace, paced: &mut Paced, quarters: u8, by: String) {
     if quarters == 0 {
         limits.adaptive = value(&pace.adaptive).unwrap_or(limits.adaptive);
     }
-    if let Some(shared) = &mut limits.shared {
-        paced.usual.get_or_insert_with(|| (*shared, paced.rates.clone()));
-        shared.connections_max = count(&pace.max_connections, shared.connections_max);
-        if let Some(rates) = &pace.rates {
-            let own = shared.messages_per_second;
-            let full = if own > 0.0 { own } else { lowest(&paced.rates) };
-            shared.messages_per_second = 0.0;
-            paced.rates = match quarters {
-                0 => rates.value.clone(),
-                _ => vec![Rate::of_per_second(eased(lowest(&rates.value), full, quarters))],
-            };
-        }
-    }
-    if pace.max_connections.is_some() || pace.rates.is_some() {
-        paced.by = Some(match paced.by.take() {
-            Some(before) => format!("{before} and {by}"),
-            None => by,
-        });
+    let Some(shared) = limits.shared else { return };
+    let own = shared.messages_per_second;
+    let full = if own > 0.0 { own } else { lowest(&paced.rates) };
+    let eased_rates = |rates: &Set<Vec<Rate>>| match quarters {
+        0 => rates.value.clone(),
+        _ => vec![Rate::of_per_second(eased(lowest(&rates.value), full, quarters))],
+    };
+    let set = RuleSet {
+        by,
+        connections_max: value(&pace.max_connections)
+            .map(|low| eased_count(low, shared.connections_max, quarters)),
+        rates: pace.rates.as_ref().map(eased_rates),
+    };
+    // A rule may be in force for a next hop and for all of its provider.
+    let sets_any = set.connections_max.is_some() || set.rates.is_some();
+    if sets_any && !paced.sets.contains(&set) {
+        paced.sets.push(set);
     }
 }
 

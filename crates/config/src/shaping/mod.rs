@@ -18,14 +18,14 @@ mod rule_tests;
 #[cfg(test)]
 mod tests;
 
-pub use easing::{Easing, QUARTERS, RuleLimit};
+pub use easing::{Easing, QUARTERS, RuleLimit, RuleSet};
 pub use rate::Rate;
 pub use rule::{Action, After, HITS_MAX, Heard, LASTS_MAX, RULES_MAX, Rule, Told};
 
 use crate::explainer::{Origin, Step};
 use crate::problem::ConfigErrors;
 use crate::route::{DomainPattern, RouteTable};
-use crate::{Limits, SharedLimits, Source};
+use crate::{Limits, Source};
 use mail::Domain;
 use mail::map::FixedMap;
 use pace::{Place, Set, in_words};
@@ -383,10 +383,8 @@ pub struct Paced {
     pub apart: Option<String>,
     /// What it shares with other sets of hosts.
     pub together: Option<PacedTogether>,
-    /// The rules that set those of the set of hosts, where any do: others than usual hold.
-    pub by: Option<String>,
-    /// What held for the set of hosts before rules set something else.
-    pub usual: Option<(SharedLimits, Vec<Rate>)>,
+    /// What rules set in place of those of the set of hosts, which are as usual here.
+    pub sets: Vec<RuleSet>,
     /// What rules set beside them.
     pub by_rules: Vec<RuleLimit>,
 }
@@ -400,8 +398,7 @@ impl Paced {
             rates: Vec::new(),
             apart: None,
             together: None,
-            by: None,
-            usual: None,
+            sets: Vec::new(),
             by_rules: Vec::new(),
         }
     }

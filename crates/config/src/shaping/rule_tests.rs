@@ -102,7 +102,7 @@ fn a_provider_slows_down_as_a_whole_and_comes_back_in_quarters() {
     let steps: Vec<(u32, f64)> = (0..4)
         .map(|quarters| {
             let paced = eased(&shaping, "unusual-rate", quarters);
-            assert_eq!((paced.limits, paced.by), (self::paced().limits, None));
+            assert_eq!((paced.limits, &paced.sets[..]), (self::paced().limits, &[][..]));
             let [limit] = &paced.by_rules[..] else { panic!() };
             assert_eq!(limit.provider.as_deref(), Some("big"));
             (limit.connections_max, limit.per_second * 60.0)
@@ -124,11 +124,18 @@ fn what_a_rule_sets_holds_in_place_of_what_is_usual() {
     let shaping = read(&[RULES]);
     let set = eased(&shaping, "few", 0);
     assert_eq!(set.limits.recipients_per_message, 1);
-    assert_eq!(set.rates, [Rate::parse("2/s").unwrap()]);
-    assert_eq!(set.by.as_deref(), Some("rule few (a.toml:15)"));
+    assert_eq!(
+        set.sets,
+        [RuleSet {
+            by: "rule few (a.toml:15)".to_owned(),
+            connections_max: None,
+            rates: Some(vec![Rate::parse("2/s").unwrap()])
+        }]
+    );
     let back = eased(&shaping, "few", 2);
     assert_eq!(back.limits.recipients_per_message, 5);
-    assert_eq!(back.rates, [Rate::of_per_second(32.0)]);
+    assert_eq!(back.sets[0].rates, Some(vec![Rate::of_per_second(32.0)]));
+    assert_eq!((set.limits.shared, set.rates), (paced().limits.shared, paced().rates), "as usual");
     // Whoever has no provider slows down for a set of hosts alone.
     let text = "[default]\nbackoff = { max_connections = 2 }\n[[default.rule]]\nname = \"slow\"\n\
                 class = \"rate_limited\"\naction = \"backoff\"\n";
@@ -137,6 +144,20 @@ fn what_a_rule_sets_holds_in_place_of_what_is_usual() {
     read(&[text]).ease(&mut paced, easing);
     let [limit] = &paced.by_rules[..] else { panic!() };
     assert_eq!((&limit.provider, limit.connections_max, limit.per_second), (&None, 11, 0.0));
+}
+
+#[test]
+fn what_a_rule_sets_by_two_effects_is_set_once() {
+    let shaping = read(&[RULES]);
+    let mut paced = paced();
+    // For a next hop alone, and for its provider.
+    for quarters in [0, 0, 1] {
+        let easing =
+            Easing { provider: Some("big"), rule: "few", quarters, is_of_every_source: false };
+        shaping.ease(&mut paced, easing);
+    }
+    let by: Vec<&str> = paced.sets.iter().map(|set| &*set.by).collect();
+    assert_eq!(by, ["rule few (a.toml:15)", "rule few (a.toml:15), 1/4 returned"]);
 }
 
 #[test]

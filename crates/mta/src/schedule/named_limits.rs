@@ -1,7 +1,7 @@
 //! The limits that a ready queue shares with others, by their names.
 
 use config::SharedLimits;
-use config::shaping::{Paced, PacedTogether, Rate, RuleLimit};
+use config::shaping::{Paced, PacedTogether, Rate, RuleLimit, RuleSet};
 use queue::NamedLimit;
 
 /// Those of the set of hosts, whatever their order, and of what it belongs to; each source has its own.
@@ -29,17 +29,14 @@ pub(super) fn named_limits(
         });
     }
     if let Some(shared) = paced.limits.shared {
-        let name = format!("{host_set}{from}");
-        let now = (shared, paced.rates.clone());
-        match &paced.by {
-            None => add_of_hosts(&mut limits, name, now),
-            Some(by) => {
-                // What a rule sets is another limit: it needs no reload to hold on all shards alike.
-                let set = format!("{name} by {by}");
-                let (kept, now) = parted(paced.usual.clone(), now);
-                add_of_hosts(&mut limits, name, kept);
-                add_of_hosts(&mut limits, set, now);
-            }
+        let (name, usual) = (format!("{host_set}{from}"), (shared, paced.rates.clone()));
+        let kept = kept(&usual, &paced.sets);
+        add_of_hosts(&mut limits, name.clone(), kept);
+        for set in paced.sets.iter().filter_map(|set| changed(&usual, set)) {
+            // What a rule sets is another limit: it needs no reload to hold on all shards alike. Each has its own,
+            // since of two ways to the same hosts one may have a rule that the other has not.
+            let (by, of_hosts) = set;
+            add_of_hosts(&mut limits, format!("{name} by {by}"), of_hosts);
         }
     }
     if let Some(PacedTogether { provider, connections_max, rates }) = &paced.together {
@@ -57,29 +54,45 @@ pub(super) fn named_limits(
 /// Limits of a set of hosts: connections and a rate, and more rates.
 type OfHosts = (SharedLimits, Vec<Rate>);
 
-/// What a rule lowers holds beside what it sets: what was opened by it before counts towards it still, on whichever
-/// shard that was. What it raises, or takes away, does not. Gives what holds as it did, and what is set.
-fn parted(usual: Option<OfHosts>, now: OfHosts) -> (OfHosts, OfHosts) {
-    let none = SharedLimits { connections_max: 0, messages_per_second: 0.0 };
-    let (mut kept, mut set) = ((none, Vec::new()), now);
-    let Some(usual) = usual else { return (kept, set) };
-    let is_lower = |now: f64, usual: f64| now > 0.0 && now <= usual;
-    let connections = (set.0.connections_max, usual.0.connections_max);
-    if is_lower(connections.0.into(), connections.1.into()) {
-        kept.0.connections_max = connections.1;
-        if connections.0 == connections.1 {
-            set.0.connections_max = 0;
-        }
+const NONE: SharedLimits = SharedLimits { connections_max: 0, messages_per_second: 0.0 };
+
+/// Whether it is no more than usual.
+fn is_lower(now: f64, usual: f64) -> bool {
+    now > 0.0 && now <= usual
+}
+
+/// What is usual and still holds. What rules lower holds beside what they set: what was opened by it before counts
+/// towards it still, on whichever shard that was. What they raise, or take away, does not.
+fn kept(usual: &OfHosts, sets: &[RuleSet]) -> OfHosts {
+    let (shared, rates) = usual;
+    let most = f64::from(shared.connections_max);
+    let connections =
+        |set: &RuleSet| set.connections_max.is_none_or(|now| is_lower(now.into(), most));
+    let messages = |set: &RuleSet| {
+        let set = set.rates.as_ref();
+        set.is_none_or(|rates| is_lower(slowest(&(NONE, rates.clone())), slowest(usual)))
+    };
+    let mut kept = (NONE, Vec::new());
+    if sets.iter().all(connections) {
+        kept.0.connections_max = shared.connections_max;
     }
-    if is_lower(slowest(&set), slowest(&usual)) {
-        let is_same = set.0.messages_per_second == usual.0.messages_per_second && set.1 == usual.1;
-        kept.0.messages_per_second = usual.0.messages_per_second;
-        kept.1 = usual.1;
-        if is_same {
-            (set.0.messages_per_second, set.1) = (0.0, Vec::new());
-        }
+    if sets.iter().all(messages) {
+        kept.0.messages_per_second = shared.messages_per_second;
+        kept.1.clone_from(rates);
     }
-    (kept, set)
+    kept
+}
+
+/// What a rule sets, and which it is; `None`: nothing else than usual.
+fn changed<'a>(usual: &OfHosts, set: &'a RuleSet) -> Option<(&'a str, OfHosts)> {
+    let connections_max = set.connections_max.filter(|now| *now != usual.0.connections_max);
+    let is_usual = |rates: &Vec<Rate>| usual.0.messages_per_second == 0.0 && *rates == usual.1;
+    let rates = set.rates.clone().filter(|rates| !is_usual(rates));
+    if connections_max.is_none() && rates.is_none() {
+        return None;
+    }
+    let shared = SharedLimits { connections_max: connections_max.unwrap_or(0), ..NONE };
+    Some((&set.by, (shared, rates.unwrap_or_default())))
 }
 
 /// What the rates of a set of hosts come to; 0: there are none.
@@ -148,6 +161,11 @@ mod tests {
         );
     }
 
+    fn set(by: &str, connections_max: Option<u32>, rates: Option<&str>) -> RuleSet {
+        let rates = rates.map(|text| Rate::parse(text).into_iter().collect());
+        RuleSet { by: by.to_owned(), connections_max, rates }
+    }
+
     #[test]
     fn what_rules_set_are_limits_of_their_own() {
         let shared = Some(SharedLimits { connections_max: 5, messages_per_second: 0.0 });
@@ -159,7 +177,7 @@ mod tests {
             per_second: 0.5,
         };
         let paced = Paced {
-            by: Some("rule few (a.toml:9), 1/4 returned".to_owned()),
+            sets: vec![set("rule few (a.toml:9), 1/4 returned", Some(9), None)],
             by_rules: vec![limit(Some("big"), true), limit(Some("big"), false), limit(None, false)],
             ..Paced::of_route(Limits { shared, ..Limits::default() })
         };
@@ -188,11 +206,15 @@ mod tests {
         }
         let limits = |usual: (u32, &str), set: (u32, &str)| {
             let of = |connections_max| SharedLimits { connections_max, messages_per_second: 0.0 };
+            let by_rule = RuleSet {
+                by: "rule few (a.toml:9)".to_owned(),
+                connections_max: Some(set.0),
+                rates: Some(rates(set.1)),
+            };
             let paced = Paced {
-                by: Some("rule few (a.toml:9)".to_owned()),
-                usual: Some((of(usual.0), rates(usual.1))),
-                rates: rates(set.1),
-                ..Paced::of_route(Limits { shared: Some(of(set.0)), ..Limits::default() })
+                sets: vec![by_rule],
+                rates: rates(usual.1),
+                ..Paced::of_route(Limits { shared: Some(of(usual.0)), ..Limits::default() })
             };
             let found = named_limits("h".to_owned(), &paced, None).into_iter();
             let told = found
@@ -207,6 +229,30 @@ mod tests {
         assert_eq!(limits((5, "9/s"), (8, "9/s")), ["h 0 9".to_owned(), format!("{by} 8 0")]);
         assert_eq!(limits((5, ""), (0, "")), [""; 0], "it is lifted");
         assert_eq!(limits((0, ""), (3, "")), [format!("{by} 3 0")]);
+    }
+
+    #[test]
+    fn a_way_with_more_rules_shares_with_other_ways_to_its_hosts_what_each_rule_sets() {
+        let usual = SharedLimits { connections_max: 5, messages_per_second: 0.0 };
+        let limits = |sets: &[RuleSet]| {
+            let paced = Paced {
+                sets: sets.to_vec(),
+                ..Paced::of_route(Limits { shared: Some(usual), ..Limits::default() })
+            };
+            let found = named_limits("h".to_owned(), &paced, None).into_iter();
+            found
+                .map(|l| format!("{} {} {}", l.name, l.connections_max, l.messages_per_second))
+                .collect::<Vec<String>>()
+        };
+        let (few, slow) = (set("few", Some(1), None), set("slow", None, Some("2/s")));
+        let raised = set("more", Some(9), Some("4/s"));
+        assert_eq!(limits(std::slice::from_ref(&slow)), ["h 5 0", "h by slow 0 2"]);
+        assert_eq!(
+            limits(&[few.clone(), slow.clone()]),
+            ["h 5 0", "h by few 1 0", "h by slow 0 2"]
+        );
+        let all = limits(&[few, slow, raised]);
+        assert_eq!(all, ["h by few 1 0", "h by slow 0 2", "h by more 9 4"], "the strictest holds");
     }
 
     #[test]
