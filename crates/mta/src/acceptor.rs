@@ -7,12 +7,12 @@ use crate::console::Console;
 use crate::inbox::{ShardMessage, ShardSender};
 use crate::seams::{Listener, Net, Time, World};
 use crate::shared::Shared;
+use crate::watched::Watcher;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// How long accepting pauses when the process has no descriptor left.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
@@ -31,11 +31,11 @@ pub async fn run<W: World>(
     shared: Arc<Shared>,
     shards: Vec<ShardSender<<W::Net as Net>::Accepted>>,
     console: Rc<dyn Console>,
-    mut stop: watch::Receiver<bool>,
+    mut stop: Watcher<bool>,
 ) {
     let sessions_max = shared.sessions_max.saturating_add(TURNED_AWAY_MAX);
     loop {
-        while shared.session_count() >= sessions_max && !*stop.borrow() {
+        while shared.session_count() >= sessions_max && !stop.get() {
             let time = world.time();
             time.sleep_until(time.now() + TURNED_AWAY_PAUSE).await;
         }

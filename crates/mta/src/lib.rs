@@ -60,6 +60,7 @@ mod testing;
 mod told;
 pub mod unheard;
 pub mod warmup;
+pub mod watched;
 pub mod window;
 
 /// What may stand in the configuration, as far as it is known here.

@@ -9,8 +9,8 @@ use mta::console::{Console as _, Level};
 use mta::control::{Effect, Lift};
 use mta::problems::{Conditions, Found};
 use mta::shared::Shared;
+use mta::watched::Watcher;
 use std::sync::Arc;
-use tokio::sync::watch;
 
 /// The file's name.
 const NAME: &str = "shaping.json";
@@ -42,7 +42,7 @@ impl KeptEffects {
     }
 
     /// Tells when there may be something to keep.
-    pub(crate) fn follow(&self) -> watch::Receiver<Arc<[Effect]>> {
+    pub(crate) fn follow(&self) -> Watcher<Arc<[Effect]>> {
         self.shared.rules.follow()
     }
 

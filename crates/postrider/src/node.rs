@@ -23,12 +23,13 @@ use mta::inbox::{ShardMessage, ShardSender};
 use mta::pressure::Pressures;
 use mta::problems::Problems;
 use mta::shared::Shared;
+use mta::watched::Watched;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// How long transactions may go on after a stop was asked for.
@@ -67,7 +68,7 @@ pub(crate) struct Node {
     threads: Vec<thread::JoinHandle<()>>,
     logs: Vec<Log>,
     events: Option<EventLog>,
-    stop_accepting: watch::Sender<bool>,
+    stop_accepting: Watched<bool>,
     /// Where it listens, in the order of the configuration.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) metrics: NodeMetrics,
@@ -184,7 +185,7 @@ impl Node {
     /// Stops: no new connections, transactions finish for a while, the rest gets 421, what was
     /// delivered is settled, the logs are closed. Whatever hangs is left as it is after some seconds.
     pub(crate) async fn stop(self, console: &Arc<ConsoleLog>) {
-        let _ = self.stop_accepting.send(true);
+        self.stop_accepting.set(true);
         let (grace_ms, close_max) = self.patience();
         let mut waiting = Vec::new();
         for shard in &self.shards {

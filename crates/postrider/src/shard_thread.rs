@@ -28,12 +28,13 @@ use mta::metrics::Metrics;
 use mta::seams::{Listener as _, Net as _, World as _};
 use mta::shard::{Shard, ShardParts};
 use mta::shared::Shared;
+use mta::watched::Watcher;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
 /// What every shard thread is given alike.
@@ -81,7 +82,7 @@ pub(crate) type Bound = io::Result<Vec<SocketAddr>>;
 pub(crate) struct AcceptorSeed {
     /// Where to tell the addresses, or why one of them can't be had.
     pub(crate) bound: std_mpsc::Sender<Bound>,
-    pub(crate) stop: watch::Receiver<bool>,
+    pub(crate) stop: Watcher<bool>,
 }
 
 impl ShardSeed {

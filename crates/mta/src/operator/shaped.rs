@@ -28,7 +28,7 @@ impl<W: World> Operator<W> {
         let mut changes = services.shared.rules.follow();
         let mut alarm = Alarm::new(services.world.time().clone());
         loop {
-            let effects = Arc::clone(&changes.borrow_and_update());
+            let effects = changes.see();
             self.follow_effects(&effects);
             let next = if services.number == 0 { self.keep_time() } else { Mono::NEVER };
             tokio::select! {

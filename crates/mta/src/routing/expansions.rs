@@ -2,6 +2,7 @@
 //! expanded once.
 
 use crate::meta::Owner;
+use crate::watched::{Watched, Watcher};
 use lookup::Entry;
 use mail::{Mailbox, Mono, Refusal};
 use std::cell::RefCell;
@@ -9,7 +10,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// As long as a file of a list may be out of date (`docs/aliases.md`).
 const LASTS: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ type Key = (usize, Mailbox);
 pub(crate) type Outcome = Result<Rc<[Expanded]>, Refusal>;
 
 /// What comes of a list that is being expanded.
-pub(crate) type Awaited = watch::Receiver<Option<Outcome>>;
+pub(crate) type Awaited = Watcher<Option<Outcome>>;
 
 /// The lists of one shard, while the configuration stays.
 #[derive(Debug, Default)]
@@ -89,10 +89,11 @@ impl Expansions {
     }
 
     /// A list is being expanded from now on, until [`Expansions::end`].
-    pub(crate) fn begin(&self, key: &Key, entry: &Arc<Entry>) -> watch::Sender<Option<Outcome>> {
-        let (sender, awaited) = watch::channel(None);
+    pub(crate) fn begin(&self, key: &Key, entry: &Arc<Entry>) -> Watched<Option<Outcome>> {
+        let begun = Watched::new(None);
+        let awaited = begun.follow();
         self.under_way.borrow_mut().insert(key.clone(), (Arc::clone(entry), awaited));
-        sender
+        begun
     }
 
     /// It has been expanded.
@@ -160,8 +161,8 @@ mod tests {
         assert!(lists.under_way(&list, &other).is_none());
         let next = lists.begin(&list, &other);
         lists.end(&list, &entry);
-        begun.send(Some(Ok(super::tests::list(3)))).expect("somebody waits");
-        let outcome = awaited.borrow().clone();
+        begun.set(Some(Ok(super::tests::list(3))));
+        let outcome = awaited.get();
         assert_eq!(outcome.expect("it is over").expect("members").len(), 3);
         assert!(lists.under_way(&list, &other).is_some(), "the other is under way still");
         lists.end(&list, &other);

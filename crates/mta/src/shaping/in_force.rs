@@ -3,17 +3,17 @@
 use super::book::{Book, Key, News, Origin};
 use super::rules::{Rules, Words};
 use crate::control::{Effect, Lift};
+use crate::watched::{Watched, Watcher};
 use config::shaping::Rule;
 use mail::Wall;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::watch;
 
 /// The rules in force and their effects.
 #[derive(Debug)]
 pub struct RulesInForce {
     state: Mutex<State>,
     /// Effects that are in force.
-    in_force: watch::Sender<Arc<[Effect]>>,
+    in_force: Watched<Arc<[Effect]>>,
 }
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ struct State {
 impl Default for RulesInForce {
     fn default() -> RulesInForce {
         let none: Arc<[Effect]> = Arc::new([]);
-        RulesInForce { state: Mutex::default(), in_force: watch::Sender::new(none) }
+        RulesInForce { state: Mutex::default(), in_force: Watched::new(none) }
     }
 }
 
@@ -37,7 +37,7 @@ impl RulesInForce {
     /// Tells all who follow.
     fn publish(&self, state: &State) {
         let in_force = state.book.effects().filter(|effect| effect.is_in_force());
-        self.in_force.send_replace(in_force.cloned().collect());
+        self.in_force.set(in_force.cloned().collect());
     }
 
     /// The rules.
@@ -82,8 +82,8 @@ impl RulesInForce {
 
     /// Effects that are in force, and their changes.
     #[must_use]
-    pub fn follow(&self) -> watch::Receiver<Arc<[Effect]>> {
-        self.in_force.subscribe()
+    pub fn follow(&self) -> Watcher<Arc<[Effect]>> {
+        self.in_force.follow()
     }
 
     /// A rule was heard.
@@ -162,14 +162,14 @@ mod tests {
         let mut changes = all.follow();
         // Each of them hears it once.
         (0..2).for_each(|shard| hear(&all, shard));
-        assert!(changes.has_changed().unwrap());
-        let in_force = Arc::clone(&changes.borrow_and_update());
+        assert!(changes.has_changed());
+        let in_force = changes.see();
         assert_eq!((in_force.len(), &*in_force[0].rule), (1, "stop"));
         assert!(matches!(&all.take_news()[..], [News::Began(_)]));
         // Nothing new: nobody is told.
         assert_eq!(all.advance(Wall(1_000)), Some(in_force[0].until));
-        assert!(!changes.has_changed().unwrap());
-        assert_eq!((all.lift(&Lift::default()), changes.borrow_and_update().len()), (1, 0));
+        assert!(!changes.has_changed());
+        assert_eq!((all.lift(&Lift::default()), changes.see().len()), (1, 0));
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         for (now, in_force, known) in [(2, 1, 1), (until.0, 0, 1), (until.0 + 3_600_000, 0, 0)] {
             let second = ruled();
             second.restore(kept.clone(), Wall(now));
-            assert_eq!((second.follow().borrow().len(), second.effects().len()), (in_force, known));
+            assert_eq!((second.follow().get().len(), second.effects().len()), (in_force, known));
         }
         let other = RulesInForce::default();
         other.restore(kept.clone(), Wall(2));

@@ -43,10 +43,11 @@ use mta::pools::PoolId;
 use mta::pressure::Seen;
 use mta::problems::{Found, Moment, ProblemKind};
 use mta::shared::Shared;
+use mta::watched::Watched;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 /// Where a shard takes what others send it.
 type Inbox = mpsc::UnboundedReceiver<ShardMessage<AcceptedSocket>>;
@@ -197,8 +198,9 @@ fn spools(config: &Config) -> String {
 }
 
 /// What acceptors are started with, how they are stopped, and where they say what they are bound to.
-fn acceptors() -> (watch::Sender<bool>, std_mpsc::Receiver<Bound>, AcceptorSeed) {
-    let (stop_accepting, stop) = watch::channel(false);
+fn acceptors() -> (Watched<bool>, std_mpsc::Receiver<Bound>, AcceptorSeed) {
+    let stop_accepting = Watched::new(false);
+    let stop = stop_accepting.follow();
     let (bound, when_bound) = std_mpsc::channel();
     (stop_accepting, when_bound, AcceptorSeed { bound, stop })
 }

@@ -7,11 +7,11 @@ use crate::line::{self, Who};
 use crate::routing::expansions::{Expanded, Outcome};
 use crate::seams::{Spawn as _, Tables as _, Time as _, World};
 use crate::tables::{FoundAddress, FoundBy, split_tag};
+use crate::watched::Watched;
 use lookup::Asker;
 use mail::Mailbox;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::watch;
 
 impl<W: World> Directory<W> {
     /// The members of a list, which is expanded for all who name it meanwhile, even if whoever was first goes: those who
@@ -26,14 +26,14 @@ impl<W: World> Directory<W> {
             Some(awaited) => awaited,
             None => {
                 let begun = active.expansions.begin(&key, &found.entry);
-                let (awaited, spawn) = (begun.subscribe(), self.world.spawn().clone());
+                let (awaited, spawn) = (begun.follow(), self.world.spawn().clone());
                 spawn.spawn(Box::pin(self.for_all(key, found, begun)));
                 awaited
             }
         };
         let outcome = awaited.wait_for(Option::is_some).await;
         // Only the end of the shard ends it before.
-        outcome.ok().and_then(|outcome| outcome.clone()).unwrap_or(Err(refusals::STOPPING))
+        outcome.ok().flatten().unwrap_or(Err(refusals::STOPPING))
     }
 
     /// Expands a list in a turn of its own, and remembers what came of it.
@@ -41,7 +41,7 @@ impl<W: World> Directory<W> {
         self,
         key: (usize, Mailbox),
         found: FoundAddress,
-        begun: watch::Sender<Option<Outcome>>,
+        begun: Watched<Option<Outcome>>,
     ) {
         let who = Who::new(0, 0).of(line::Owner::named("list", key.1.as_str()));
         let turns = Turns { who, asker: Asker::Ours, ..self.turns.clone() };
@@ -56,8 +56,7 @@ impl<W: World> Directory<W> {
             expansions.keep_refused(key.clone(), Arc::clone(&entry), refusal.clone(), now);
         }
         expansions.end(&key, &entry);
-        // Perhaps nobody waits any more.
-        let _ = begun.send(Some(outcome));
+        begun.set(Some(outcome));
     }
 
     /// The members of an alias, remembered if they are many.
