@@ -62,6 +62,26 @@ const FOUND: [(u64, &str); 21] = [
     ),
 ];
 
+/// The same, with all that worlds have by now.
+const FOUND_SINCE: [(u64, &str); 4] = [
+    (
+        940_167,
+        "peers of whom nothing was known held memory in silence, and the doubtful had none of what both share",
+    ),
+    (
+        959_093,
+        "the judge took who had memory, was deferred and waited anew to have waited all the time",
+    ),
+    (
+        941_649,
+        "the judge counted what a route that had left was still sending towards another's limit",
+    ),
+    (
+        951_505,
+        "two ways to the same hosts had the rate of a rule each, because one had the rule by two effects",
+    ),
+];
+
 #[test]
 fn the_laws_hold_and_a_seed_gives_one_history() {
     let (mut hashes, mut idle) = (BTreeSet::new(), 0);
@@ -86,6 +106,9 @@ fn the_laws_hold_and_a_seed_gives_one_history() {
 fn seeds_that_found_something_find_nothing_any_more() {
     for (seed, found) in FOUND {
         assert_eq!(sim::run_early(seed).violations, [], "seed {seed}: {found}");
+    }
+    for (seed, found) in FOUND_SINCE {
+        assert_eq!(sim::run(seed, None, false).violations, [], "seed {seed}: {found}");
     }
 }
 

@@ -91,6 +91,8 @@ struct Records {
     arrived_us: BTreeMap<String, u64>,
     /// When processes began.
     starts_us: Vec<u64>,
+    /// How often hosts heard MAIL of a message, by its name.
+    mails: BTreeMap<String, u32>,
     violations: Vec<Violation>,
     /// Logs that a write or sync has failed of, by process: each may have kept a message that was refused.
     failed_logs: BTreeMap<Group, usize>,

@@ -3,6 +3,7 @@
 
 use super::account::{Account, name_of};
 use super::executor::Executor;
+use super::memory_waits::Wait;
 use super::node::Node;
 use super::plan::{CROWD_DOMAIN, Horizon};
 use mail::{MessageId, Wall};
@@ -116,7 +117,7 @@ impl Inspector {
             }
         }
         node.node.check_limits();
-        node.node.check_memory(for_memory(&items), self.executor.now_us());
+        node.node.check_memory(self.for_memory(&items), self.executor.now_us());
         Some(items)
     }
 
@@ -163,12 +164,13 @@ impl Inspector {
             self.account.violate_about(&recipient.address, &text);
         }
     }
-}
 
-/// Recipients in small domains who wait for memory.
-fn for_memory(items: &[QueueItem]) -> BTreeSet<String> {
-    let recipients = items.iter().flat_map(|item| &item.recipients);
-    let waiting = recipients.filter(|recipient| recipient.blocker.kind == BlockerKind::Memory);
-    let addresses = waiting.map(|recipient| recipient.address.clone());
-    addresses.filter(|address| address.ends_with(CROWD_DOMAIN)).collect()
+    /// Recipients in small domains who wait for memory.
+    fn for_memory(&self, items: &[QueueItem]) -> BTreeSet<Wait> {
+        let recipients = items.iter().flat_map(|item| &item.recipients);
+        let waiting = recipients.filter(|recipient| recipient.blocker.kind == BlockerKind::Memory);
+        let small = waiting.filter(|recipient| recipient.address.ends_with(CROWD_DOMAIN));
+        let wait = |address: &String| (address.clone(), self.account.mails(address));
+        small.map(|recipient| wait(&recipient.address)).collect()
+    }
 }

@@ -40,3 +40,10 @@ pub const OR_NOWHERE: &str = "/O=nowhere/PRMD=Peers/ADMD= /C=GB/";
 
 /// What the node calls itself.
 pub const NODE_NAME: &str = "node.test";
+
+/// Whether a recipient is a user that nobody has.
+#[must_use]
+pub fn is_unknown(recipient: &[u8]) -> bool {
+    let local = recipient.split(|&byte| byte == b'@').next().unwrap_or_default();
+    local.ends_with(UNKNOWN_USER.as_bytes())
+}

@@ -5,6 +5,7 @@ use super::directory::Directory;
 use super::effects::Effects;
 use super::executor::{Executor, Group};
 use super::log::{LogParts, SimDisk, SimLog};
+use super::memory_waits::{MemoryWaits, Wait};
 use super::names::NODE;
 use super::network::{Network, SimAccepted};
 use super::open_files::OpenFiles;
@@ -30,6 +31,7 @@ use mta::seams::{Net as _, World as _};
 use mta::shaping::Rules;
 use mta::shard::{Shard, ShardParts};
 use mta::shared::Shared;
+use mta::watched::{Watched, Watcher};
 use spool::{Opening, RecoveredMessage, SpoolConfig};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -37,7 +39,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 /// What outlives the process.
 #[derive(Debug)]
@@ -97,11 +99,11 @@ pub struct Node {
     account: Rc<Account>,
     limits: Limits,
     warmups: Rc<SimWarmups>,
-    /// Who waited for memory, and since when none of them has got it.
-    for_memory: RefCell<(BTreeSet<String>, u64)>,
+    /// Who waits for memory.
+    memory_waits: RefCell<MemoryWaits>,
     stopping: Cell<bool>,
     alive: Rc<Cell<bool>>,
-    stop_accepting: watch::Sender<bool>,
+    stop_accepting: Watched<bool>,
 }
 
 impl Drop for Node {
@@ -137,7 +139,8 @@ impl Node {
         let config = Arc::clone(&environment.config.borrow());
         let shared = Arc::new(divided(Shared::new(&config, environment.shards), environment));
         set_rules(environment, &shared, &config);
-        let (stop_accepting, stop) = watch::channel(false);
+        let stop_accepting = Watched::new(false);
+        let stop = stop_accepting.follow();
         let alive = Rc::new(Cell::new(true));
         let running = Vec::new();
         let mut node = Node {
@@ -156,7 +159,7 @@ impl Node {
                 &environment.warmup_file,
                 environment.plant,
             ),
-            for_memory: RefCell::default(),
+            memory_waits: RefCell::default(),
             stopping: Cell::new(false),
             alive,
             stop_accepting,
@@ -199,7 +202,7 @@ impl Node {
         environment.executor.spawn(group, async move {
             let mut changes = shared.rules.follow();
             loop {
-                changes.borrow_and_update();
+                changes.see();
                 executor.sleep(KEEP_US).await;
                 effects.keep(group, shared.rules.effects());
                 if changes.changed().await.is_err() {
@@ -234,7 +237,7 @@ impl Node {
         &self,
         environment: &Environment,
         world: &SimWorld,
-        stop: &watch::Receiver<bool>,
+        stop: &Watcher<bool>,
     ) -> Result<(), String> {
         for (index, listener) in environment.config.borrow().listeners.iter().enumerate() {
             let socket = world.net().listen(listener.address).map_err(|e| e.to_string())?;
@@ -367,17 +370,10 @@ impl Node {
     }
 
     /// Of those who wait for memory somebody gets it in time.
-    pub fn check_memory(&self, waiting: BTreeSet<String>, now_us: u64) {
+    pub fn check_memory(&self, waiting: BTreeSet<Wait>, now_us: u64) {
         let Some(within_us) = self.limits.memory_within_us else { return };
-        let (before, since_us) = &mut *self.for_memory.borrow_mut();
-        if before.is_empty() || !before.is_subset(&waiting) {
-            (*before, *since_us) = (waiting, now_us);
-        } else if now_us > *since_us + within_us {
-            let (count, ms) = (before.len(), (now_us - *since_us) / 1_000);
-            let text = format!("memory stands still: none of {count} who wait had any in {ms} ms");
-            self.account.violate(None, text);
-            *since_us = now_us;
-        }
+        let wrong = self.memory_waits.borrow_mut().look(waiting, now_us, within_us);
+        wrong.into_iter().for_each(|text| self.account.violate(None, text));
     }
 
     /// Looks at what the node uses of what it may use.
@@ -403,8 +399,7 @@ impl Node {
     /// Stops in good order; ends when everything is written.
     pub async fn stop(&self) {
         self.stopping.set(true);
-        // Nobody listens if the acceptors have ended.
-        let _ = self.stop_accepting.send(true);
+        self.stop_accepting.set(true);
         for shard in &self.shards {
             let (done, stopped) = oneshot::channel();
             let _ = shard.send(ShardMessage::Stop { grace_ms: 5_000, done });

@@ -1,5 +1,6 @@
 //! Next hops: they defer, refuse, hang up and dawdle until all heals, then take everything.
 
+mod carrying;
 mod echo;
 mod mute;
 mod stumbling;
@@ -10,7 +11,7 @@ use super::directory::Directory;
 use super::effects::Effects;
 use super::executor::{Executor, OUTSIDE};
 use super::handshake::{self, Certificate};
-use super::names::UNKNOWN_USER;
+use super::names::is_unknown;
 use super::network::{Network, SimStream};
 use super::paces::{Begun, Paces};
 use super::plan::{FaultRates, Hop, Plan, Step, TlsIllness, Word, key_of};
@@ -367,6 +368,7 @@ impl Session {
                 self.note_beginning(stream.id());
                 self.transactions_count += 1;
             }
+            self.note_carried(event, stream.id());
             if event == Event::Rcpt && self.peers.plan.pace.is_some() {
                 self.note_recipient(stream.id());
             }
@@ -592,9 +594,4 @@ fn tls_illness(peers: &Peers, hop: &Hop, host: SocketAddr) -> Option<TlsIllness>
         }
         None => None,
     }
-}
-
-fn is_unknown(recipient: &[u8]) -> bool {
-    let local = recipient.split(|&byte| byte == b'@').next().unwrap_or_default();
-    local.ends_with(UNKNOWN_USER.as_bytes())
 }

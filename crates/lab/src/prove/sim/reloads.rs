@@ -100,7 +100,14 @@ impl Simulation {
             let max = hops.iter().map(here).sum();
             let both = hops.iter().zip(&hops_before);
             let more = both.map(|(now, before)| here(now).saturating_sub(here(before))).sum();
-            self.environment.network.limit(&original.hosts, max, more, grace_us);
+            let network = &self.environment.network;
+            network.limit(&original.hosts, max, more, grace_us);
+            let was_here = |(now, before): &(&Hop, &Hop)| {
+                before.hosts == original.hosts && now.hosts != original.hosts
+            };
+            for (left, _) in hops.iter().zip(&hops_before).filter(was_here) {
+                network.leave(&original.hosts, &left.domains);
+            }
         }
     }
 }

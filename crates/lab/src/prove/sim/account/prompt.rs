@@ -11,6 +11,17 @@ impl Account {
         self.records.borrow_mut().starts_us.push(now_us);
     }
 
+    /// A host has heard MAIL with this sender.
+    pub fn note_mail(&self, sender: &str) {
+        *self.records.borrow_mut().mails.entry(name_of(sender).to_owned()).or_default() += 1;
+    }
+
+    /// How often hosts have heard MAIL of the message that has this recipient.
+    #[must_use]
+    pub fn mails(&self, recipient: &str) -> u32 {
+        self.records().mails.get(name_of(recipient)).copied().unwrap_or(0)
+    }
+
     /// What is for the domain that is well does not wait for others, on shards that know it.
     pub(super) fn check_well(&self, (from_us, within_us): (u64, u64)) {
         let mut late = Vec::new();

@@ -1,8 +1,9 @@
 //! A connection: two bounded pipes with what is under way in them.
 
+use super::leaving::Carried;
 use crate::prove::sim::executor::Group;
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::task::Waker;
 
 /// The two ends of a connection.
@@ -64,6 +65,8 @@ pub(super) struct Connection {
     pub(super) owners: [Group; 2],
     /// The client's address.
     pub(super) from: IpAddr,
+    pub(super) to: SocketAddr,
+    pub(super) carried: Carried,
     pub(super) open: [bool; 2],
     /// These write nothing any more, and read on.
     pub(super) shut: [bool; 2],
@@ -79,6 +82,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    pub(super) fn is_open_at_client(&self) -> bool {
+        self.open[Side::Client as usize]
+    }
+
     /// For when it breaks.
     pub(super) fn wake_all(&mut self) {
         for pipe in &mut self.pipes {

@@ -2,6 +2,7 @@
 //! resets, all from the seed.
 
 mod connection;
+mod leaving;
 mod net;
 mod silence;
 mod stream;
@@ -147,6 +148,7 @@ impl Network {
             before: (0, 0),
             cap: None,
             queues,
+            left: Vec::new(),
             open: 0,
             exceeded: None,
         });
@@ -166,7 +168,19 @@ impl Network {
         }
     }
 
-    /// The same for the connections from each source that has a limit.
+    /// A route to these domains goes elsewhere than to these addresses from now on.
+    pub fn leave(&self, addresses: &[SocketAddr], domains: &[String]) {
+        let now_us = self.0.executor.now_us();
+        let mut state = self.0.state.borrow_mut();
+        let is_one = |watch: &&mut Watch| {
+            watch.from.is_none() && watch.addresses.iter().any(|to| addresses.contains(to))
+        };
+        for watch in state.watches.iter_mut().filter(is_one) {
+            watch.left.push((now_us, domains.to_vec()));
+        }
+    }
+
+    /// As [`Network::limit`] for the connections from each source that has a limit.
     pub fn limit_sources(&self, max: u32, grace_us: u64) {
         let now_us = self.0.executor.now_us();
         let mut state = self.0.state.borrow_mut();

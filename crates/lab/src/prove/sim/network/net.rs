@@ -112,6 +112,8 @@ impl SimNet {
         let connection = Connection {
             owners: [self.group, backlog.owner],
             from: from.ip(),
+            to,
+            carried: Default::default(),
             open: [true, true],
             shut: [false, false],
             pipes: Default::default(),

@@ -1,7 +1,7 @@
 //! One end of a connection, with what a task does at it.
 
-use super::Network;
 use super::connection::{Connection, Pieces, Read, Side};
+use super::{Network, leaving};
 use crate::prove::sim::open_files::OpenFile;
 use mta::seams::Stream;
 use std::future::poll_fn;
@@ -34,12 +34,14 @@ impl Network {
     /// Counts a connection from `from` towards `to` from its first packet on.
     pub(super) fn count(&self, from: IpAddr, to: SocketAddr) -> Counted {
         let now_us = self.0.executor.now_us();
-        let mut state = self.0.state.borrow_mut();
+        let state = &mut *self.0.state.borrow_mut();
         for watch in state.watches.iter_mut().filter(|watch| watch.counts(from, &to)) {
             watch.open += 1;
             let allowed = watch.allowed(now_us);
             if watch.open > allowed && watch.exceeded.is_none() {
-                watch.exceeded = Some((watch.open, allowed));
+                let left = leaving::count(watch, state.connections.values(), now_us);
+                let open = watch.open.saturating_sub(left);
+                watch.exceeded = (open > allowed).then_some((open, allowed));
             }
         }
         Counted { network: self.clone(), from, to }

@@ -20,6 +20,8 @@ pub(super) struct Watch {
     pub(super) cap: Option<((u64, u64), u32)>,
     /// Ready queues that use these addresses.
     pub(super) queues: Queues,
+    /// Routes that have gone elsewhere: since when, and for which domains they are.
+    pub(super) left: Vec<(u64, Vec<String>)>,
     pub(super) open: u32,
     /// The first time that there were too many: how many, and how many were allowed.
     pub(super) exceeded: Option<(u32, u32)>,
