@@ -1,12 +1,9 @@
-//! What an operator can ask of a running server, and what it answers.
+//! What operators select, and what a running server answers them.
 //!
-//! A [`ControlRequest`] arrives at the [`ControlPlane`], which puts it before every shard and makes
-//! [`ControlResponse`]s of the [`ShardAnswer`]s as they come. Both ends of the socket use these
-//! types; as JSON they are documented in `docs/control.md`.
+//! Both ends of the socket use these types; as JSON they are documented in `docs/control.md`. The commands are in
+//! [`commands`](crate::commands).
 
 mod effect;
-mod merge;
-mod plane;
 mod problem;
 mod scope;
 mod selection;
@@ -17,7 +14,6 @@ mod tables;
 pub mod text;
 
 pub use effect::{Effect, Lift};
-pub use plane::{ControlPlane, NodeJob};
 pub use problem::{Problem, Severity};
 pub use scope::{HopSeen, Scope};
 pub(crate) use selection::is_hop;
@@ -34,7 +30,6 @@ use ::classes::ReplyClass;
 use mail::{MessageId, Wall};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use tokio::sync::mpsc;
 
 /// Most items one `list` answers with, whatever was asked.
 pub const ITEMS_MAX: u32 = 100_000;
@@ -42,128 +37,6 @@ pub const ITEMS_MAX: u32 = 100_000;
 pub const LISTED_RECIPIENTS_MAX: usize = 10;
 /// The version of what is said on the socket.
 pub const PROTOCOL: u32 = 2;
-
-/// A request: one JSON line on the socket.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
-pub enum ControlRequest {
-    /// What is queued, oldest first.
-    QueueList {
-        #[serde(default)]
-        filter: Filter,
-        /// At most so many, after those that come first.
-        limit: u32,
-    },
-    /// Everything known about one message.
-    QueueShow {
-        #[serde(with = "text::id")]
-        id: MessageId,
-    },
-    /// What each open recipient of one message waits for.
-    QueueWhy {
-        #[serde(with = "text::id")]
-        id: MessageId,
-    },
-    /// Makes recipients due now; those held stay held.
-    QueueRetry {
-        select: Select,
-    },
-    /// Keeps messages from being tried until they are released.
-    QueueHold {
-        select: Select,
-        /// Why, for whoever looks later.
-        reason: String,
-    },
-    QueueRelease {
-        select: Select,
-    },
-    /// Removes messages; nobody is told.
-    QueueRemove {
-        select: Select,
-    },
-    /// Gives recipients up now, and tells their senders.
-    QueueFail {
-        select: Select,
-        /// The enhanced status of the report, such as `5.7.1`; `5.0.0` if it is left out.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        status: Option<String>,
-        /// Why, for the sender.
-        reason: String,
-        /// Nobody is told.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        silent: bool,
-    },
-    /// Has messages sent otherwise than they, their tenants and routes say.
-    QueueMove {
-        select: Select,
-        /// What is chosen; what is left out stays as it is.
-        #[serde(default, skip_serializing_if = "Overrides::is_empty")]
-        to: Overrides,
-        /// Takes back all that was chosen.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        undo: bool,
-    },
-    /// What is queued, counted by whose it is, where it goes, reason and age.
-    QueueSummary {
-        #[serde(default)]
-        filter: Filter,
-        /// Lines per table.
-        #[serde(default = "top_default")]
-        top: u32,
-    },
-    /// Stops delivery, also of mail to come, until it is resumed.
-    QueueSuspend {
-        scope: Scope,
-        /// Why, for whoever looks later.
-        #[serde(default)]
-        reason: String,
-        /// When it ends by itself.
-        #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
-        until: Option<Wall>,
-    },
-    QueueResume {
-        scope: Scope,
-    },
-    /// The clock is right: mail may be given up for its age again.
-    TrustClock,
-    /// Lookup tables, and how they are.
-    TableList,
-    /// What a table says of a key, and how it comes to say so.
-    TableGet {
-        /// Its name.
-        table: String,
-        /// The key.
-        key: String,
-    },
-    /// Forgets what is cached of a table.
-    TableFlush {
-        /// Its name.
-        table: String,
-        /// Of this key only.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        key: Option<String>,
-    },
-    /// Sources, and how far those have come that warm up.
-    Sources,
-    /// What rules of shaping have set in force.
-    ShapingList,
-    /// Ends what rules of shaping have set in force.
-    ShapingLift {
-        /// Which; without any field all.
-        lift: Lift,
-    },
-    /// Reads the configuration again.
-    Reload,
-    /// How the server is.
-    Status,
-    /// How many queued recipients have no route. Asked by the server itself after a reload.
-    #[serde(skip)]
-    Unrouted,
-}
-
-fn top_default() -> u32 {
-    10
-}
 
 /// A response: JSON lines on the socket, the last one `done` or `error`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -394,11 +267,6 @@ pub struct ShardStatus {
     #[serde(default)]
     pub unreported: u64,
 }
-
-/// Puts a request before one shard and must not block. The shard sends its answer in parts, the
-/// last of which says so, or, when it is stopping, drops the sender; when nobody listens any more
-/// it stops what it does. `Reload` and suspensions never come here.
-pub type ShardPort = Box<dyn Fn(ControlRequest, mpsc::Sender<ShardAnswer>) + Send + Sync>;
 
 /// Parts of a shard's answer that may wait for their reader.
 pub const PARTS_MAX: usize = 4;

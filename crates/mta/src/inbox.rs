@@ -1,29 +1,14 @@
 //! What reaches a shard from outside its thread.
 
-use crate::control::{ControlRequest, ShardAnswer, Suspension};
-use bytes::Bytes;
+use crate::commands::ControlRequest;
+use crate::control::{ShardAnswer, Suspension};
+pub use crate::ingress::OwnMessage;
 use config::Config;
-use mail::{Mailbox, MessageId};
 use queue::lease::LeaseMessage;
 use spool::{Completion, Ticket};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
-
-/// A message that this server itself has to say, beside DSNs.
-#[derive(Debug)]
-pub struct OwnMessage {
-    pub sender: Mailbox,
-    pub recipients: Vec<Mailbox>,
-    /// With CRLF at line ends.
-    pub content: Bytes,
-    /// For events: what it is about.
-    pub about: Arc<str>,
-    /// It tells of TLS: no failure of TLS keeps it back, nor is it told about (RFC 8460 §3).
-    pub is_tls_report: bool,
-    /// Told its id once it is durable and queued, or why it is not.
-    pub answer: oneshot::Sender<Result<MessageId, String>>,
-}
 
 /// What comes to a shard from outside its thread.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ mod behind;
 pub mod budget;
 pub mod clients;
 pub mod clock;
+pub mod commands;
 pub mod console;
 pub mod control;
 mod crowding;

@@ -4,6 +4,7 @@
 //! Everything here lives on one thread; what is outside of it sends a [`ShardMessage`].
 
 use crate::alarm::Alarm;
+use crate::commands;
 use crate::console::Console;
 use crate::control::Suspension;
 use crate::custody::{Custody, LogPort};
@@ -180,7 +181,7 @@ impl<W: World> Shard<W> {
                 self.schedule.queue_mut().handle_lease(now, from, message);
             }
             ShardMessage::Control { request, answer } => {
-                self.operator.handle_control(*request, answer);
+                commands::handle(&self.operator, *request, answer);
             }
             ShardMessage::Suspensions(suspensions) => {
                 standing::set_suspensions(&self.schedule, suspensions);

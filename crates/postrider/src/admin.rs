@@ -16,7 +16,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use mta::control::ControlPlane;
+use mta::commands::ControlPlane;
 use mta::problems::{Problem, Severity};
 use prometheus_client::registry::Registry;
 use serde::Serialize;

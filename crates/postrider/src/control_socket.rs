@@ -5,7 +5,8 @@ mod abstract_socket;
 
 use crate::limited_work::waited_for;
 use crate::mutex::lock;
-use mta::control::{ControlPlane, ControlRequest, ControlResponse, ErrorCode, PROTOCOL};
+use mta::commands::{ControlPlane, ControlRequest};
+use mta::control::{ControlResponse, ErrorCode, PROTOCOL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::collections::BTreeMap;

@@ -52,6 +52,7 @@ pub use login_attempt::Attempt;
 pub use login_elsewhere::Elsewhere;
 pub use members::{granted_by, is_one_member};
 pub use observer::{Observer, observed};
+pub use own::OwnMessage;
 pub use protocol::{Handler, Protocol, Protocols};
 pub use proxied::PROXY_HEADER_TIME_MAX;
 pub use proxy_header::{Announced, Mistake, ProxyHeader, V1_BYTES_MAX, V2_REST_BYTES_MAX};

@@ -9,21 +9,37 @@ use super::{Ingress, refusals};
 use crate::answer::{Answer, Decision};
 use crate::budget::Share;
 use crate::event::Client;
-use crate::inbox::OwnMessage;
 use crate::meta::{self, Owners};
 use crate::own_fields::OwnFields;
 use crate::seams::World;
 use crate::steering::Steering;
 use bytes::Bytes;
 use mail::{
-    BodyType, ContentScanner, Envelope, MessageId, Notify, Omitted, Recipient, Refusal, RequireTls,
+    BodyType, ContentScanner, Envelope, Mailbox, MessageId, Notify, Omitted, Recipient, Refusal,
+    RequireTls,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
+use tokio::sync::oneshot;
 
 /// How it came, for Received and events.
 const PROTOCOL: &str = "LOCAL";
+
+/// A message that this server itself has to say, beside DSNs.
+#[derive(Debug)]
+pub struct OwnMessage {
+    pub sender: Mailbox,
+    pub recipients: Vec<Mailbox>,
+    /// With CRLF at line ends.
+    pub content: Bytes,
+    /// For events: what it is about.
+    pub about: Arc<str>,
+    /// It tells of TLS: no failure of TLS keeps it back, nor is it told about (RFC 8460 §3).
+    pub is_tls_report: bool,
+    /// Told its id once it is durable and queued, or why it is not.
+    pub answer: oneshot::Sender<Result<MessageId, String>>,
+}
 
 /// Makes such a message durable, and queues it.
 pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {

@@ -37,7 +37,7 @@ impl<W: World> Operator<W> {
         self.schedule.queue().glances_of(self.services.now(), entry)
     }
 
-    pub(super) async fn retry(self: &Rc<Self>, select: Select, answer: &Answer) {
+    pub(crate) async fn retry(self: &Rc<Self>, select: Select, answer: &Answer) {
         // Who asks for a retry may know that the DNS answers again.
         self.services.shared.known_names.forget_failures();
         let mut seen = Seen::default();
@@ -88,7 +88,7 @@ impl<W: World> Operator<W> {
     }
 
     /// Holds messages for `reason`, or releases them. Gives what went wrong.
-    pub(super) async fn hold(
+    pub(crate) async fn hold(
         self: &Rc<Self>,
         select: Select,
         reason: Option<Arc<str>>,
@@ -229,7 +229,7 @@ impl<W: World> Operator<W> {
     }
 
     /// Removes recipients; nobody is told. Gives what went wrong.
-    pub(super) async fn remove(self: &Rc<Self>, select: Select, answer: &Answer) -> Option<String> {
+    pub(crate) async fn remove(self: &Rc<Self>, select: Select, answer: &Answer) -> Option<String> {
         let filter = match Wanted::from(select) {
             Wanted::One(id) => {
                 let found = by_message(self.glances_of(id).await);

@@ -21,7 +21,7 @@ const REPORTS_MAX: usize = 1_024;
 const TURN_MAX: usize = 256;
 
 /// What recipients are given up with.
-pub(super) struct Order {
+pub(crate) struct Order {
     failure: Arc<Failure>,
     /// Nobody is told.
     silent: bool,
@@ -51,7 +51,7 @@ impl Order {
     ///
     /// # Errors
     /// A sentence.
-    pub(super) fn new(status: Option<&str>, reason: &str, silent: bool) -> Result<Order, String> {
+    pub(crate) fn new(status: Option<&str>, reason: &str, silent: bool) -> Result<Order, String> {
         let status = match status.unwrap_or("5.0.0").split('.').collect::<Vec<_>>()[..] {
             ["5", subject, detail] => subject.parse().ok().zip(detail.parse().ok()),
             _ => None,
@@ -77,7 +77,7 @@ impl Order {
 
 impl<W: World> Operator<W> {
     /// Gives recipients up now. Gives what went wrong.
-    pub(super) async fn fail(
+    pub(crate) async fn fail(
         self: &Rc<Self>,
         select: Select,
         order: &Order,

@@ -16,7 +16,7 @@ type Listed = (u64, MessageId, Option<(u32, u32)>);
 
 impl<W: World> Operator<W> {
     /// Sends the oldest that match, at most `limit`, and counts all.
-    pub(super) async fn list(self: &Rc<Self>, filter: Filter, limit: u32, answer: &Answer) {
+    pub(crate) async fn list(self: &Rc<Self>, filter: Filter, limit: u32, answer: &Answer) {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut walk = self.walk(filter, answer);
         let mut seen = Seen::default();
@@ -95,7 +95,7 @@ impl<W: World> Operator<W> {
     }
 
     /// Everything about one message.
-    pub(super) async fn one(self: &Rc<Self>, id: MessageId, answer: &Answer) -> ShardAnswer {
+    pub(crate) async fn one(self: &Rc<Self>, id: MessageId, answer: &Answer) -> ShardAnswer {
         let entry = self.find(id).await;
         if entry.is_none() && self.delivery.unreported.of(id).is_empty() {
             return ShardAnswer::default();

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// What is chosen; `None` takes back what was.
-pub(super) type Order = Option<Overrides>;
+pub(crate) type Order = Option<Overrides>;
 
 /// Why it matters that a message can't be read.
 const UNREAD: &str = "and what it says stands there";
@@ -36,7 +36,7 @@ struct Moving {
 
 impl<W: World> Operator<W> {
     /// Whether an order makes sense, and what it asks for is there.
-    pub(super) fn check_order(&self, to: Overrides, undo: bool) -> Result<Order, String> {
+    pub(crate) fn check_order(&self, to: Overrides, undo: bool) -> Result<Order, String> {
         match (undo, to.is_empty()) {
             (true, true) => return Ok(None),
             (true, false) => return Err("nothing else can be chosen with undo".to_owned()),
@@ -72,7 +72,7 @@ impl<W: World> Operator<W> {
     }
 
     /// Moves messages. Gives what went wrong.
-    pub(super) async fn move_to(
+    pub(crate) async fn move_to(
         self: &Rc<Self>,
         select: Select,
         order: &Order,

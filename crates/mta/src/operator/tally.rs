@@ -24,7 +24,7 @@ impl Seen {
 
 impl<W: World> Operator<W> {
     /// What is queued and matches, counted.
-    pub(super) async fn summary(self: &Rc<Self>, filter: Filter, answer: &Answer) -> Summary {
+    pub(crate) async fn summary(self: &Rc<Self>, filter: Filter, answer: &Answer) -> Summary {
         let mut walk = self.walk(filter, answer);
         let mut counting = Counting::default();
         let mut seen = Seen::default();

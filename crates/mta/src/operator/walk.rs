@@ -21,13 +21,18 @@ const PIECE_CHUNKS: u32 = 4;
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 /// Where a command's answer goes, and what it came to so far.
-pub(super) struct Answer {
+pub(crate) struct Answer {
     pub(super) parts: mpsc::Sender<ShardAnswer>,
     pub(super) tally: Cell<Tally>,
     pub(super) told_at: Cell<Mono>,
 }
 
 impl Answer {
+    /// What it came to so far.
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally.get()
+    }
+
     pub(super) fn count(&self, change: impl FnOnce(&mut Tally)) {
         let mut tally = self.tally.get();
         change(&mut tally);

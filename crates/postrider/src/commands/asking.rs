@@ -3,7 +3,8 @@
 use crate::cli::{ServerArgs, exit};
 use crate::commands::load;
 use crate::control_socket::{self, ClientError};
-use mta::control::{ControlRequest, ControlResponse, ErrorCode};
+use mta::commands::ControlRequest;
+use mta::control::{ControlResponse, ErrorCode};
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;

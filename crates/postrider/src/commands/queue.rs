@@ -6,7 +6,8 @@ mod shown;
 use crate::cli::{QueueArgs, ServerArgs};
 use crate::commands::asking;
 use mail::Wall;
-use mta::control::{ControlRequest, ControlResponse, ErrorCode, QueueItem, Tally};
+use mta::commands::{ControlRequest, QueueList, QueueShow, QueueWhy};
+use mta::control::{ControlResponse, ErrorCode, QueueItem, Tally};
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -161,13 +162,13 @@ impl View {
         }
         let items = &self.listed;
         let text = match &self.request {
-            ControlRequest::QueueList { .. } if self.error.is_none() => {
+            ControlRequest::QueueList(QueueList { .. }) if self.error.is_none() => {
                 shown::list(items, self.matched, now)
             }
-            ControlRequest::QueueShow { .. } => {
+            ControlRequest::QueueShow(QueueShow { .. }) => {
                 items.iter().map(|item| shown::show(item, now)).collect()
             }
-            ControlRequest::QueueWhy { .. } => {
+            ControlRequest::QueueWhy(QueueWhy { .. }) => {
                 items.iter().map(|item| shown::why(item, now)).collect()
             }
             _ => String::new(),
@@ -180,6 +181,7 @@ impl View {
 mod tests {
     use super::*;
     use mail::MessageId;
+    use mta::commands::QueueHold;
     use mta::control::Filter;
 
     fn seen(request: ControlRequest, json: bool, responses: Vec<ControlResponse>) -> String {
@@ -194,11 +196,11 @@ mod tests {
 
     #[test]
     fn json_is_the_responses_themselves() {
-        let list = ControlRequest::QueueList { filter: Filter::default(), limit: 1 };
+        let list = ControlRequest::QueueList(QueueList { filter: Filter::default(), limit: 1 });
         let done = ControlResponse::Done { matched: 0, tally: None, text: None };
         let error = ControlResponse::Error { code: ErrorCode::NotFound, text: "no".to_owned() };
         assert_eq!(seen(list, true, vec![done]), "{\"response\":\"done\",\"matched\":0}\n");
-        let show = ControlRequest::QueueShow { id: MessageId(1) };
+        let show = ControlRequest::QueueShow(QueueShow { id: MessageId(1) });
         assert_eq!(
             seen(show, true, vec![error]),
             "{\"response\":\"error\",\"code\":\"not_found\",\"text\":\"no\"}\n"
@@ -208,8 +210,10 @@ mod tests {
     #[test]
     fn progress_is_told_beside_the_answer() {
         let tally = Tally { seen: 50, total: 100, messages: 7, ..Tally::default() };
-        let hold =
-            ControlRequest::QueueHold { select: mta::control::Select::All, reason: String::new() };
+        let hold = ControlRequest::QueueHold(QueueHold {
+            select: mta::control::Select::All,
+            reason: String::new(),
+        });
         assert_eq!(seen(hold, true, vec![ControlResponse::Progress(tally)]), "");
         assert_eq!(
             bar(tally),
@@ -220,7 +224,7 @@ mod tests {
 
     #[test]
     fn an_empty_queue_says_so() {
-        let list = ControlRequest::QueueList { filter: Filter::default(), limit: 1 };
+        let list = ControlRequest::QueueList(QueueList { filter: Filter::default(), limit: 1 });
         let done = ControlResponse::Done { matched: 0, tally: None, text: None };
         assert_eq!(seen(list, false, vec![done]), "Nothing is queued.\n");
     }

@@ -8,7 +8,8 @@ use comfy_table::{Table, presets};
 use config::quantity::write_duration;
 use config::shaping::QUARTERS;
 use mail::Wall;
-use mta::control::{ControlRequest, ControlResponse, Effect};
+use mta::commands::ControlRequest;
+use mta::control::{ControlResponse, Effect};
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -4,7 +4,8 @@ use crate::cli::ServerArgs;
 use crate::commands::asking;
 use crate::terminal::clean;
 use comfy_table::{Table, presets};
-use mta::control::{ControlRequest, ControlResponse, CourseItem, SourceItem};
+use mta::commands::ControlRequest;
+use mta::control::{ControlResponse, CourseItem, SourceItem};
 use std::process::ExitCode;
 
 /// Runs it.

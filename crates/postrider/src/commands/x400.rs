@@ -10,7 +10,8 @@ use crate::cli::{
 use channels::{X400, X400Peer};
 use config::Config;
 use mail::Mailbox;
-use mta::control::{ControlRequest, ControlResponse, Scope};
+use mta::commands::ControlRequest;
+use mta::control::{ControlResponse, Scope};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::process::ExitCode;

@@ -1,7 +1,8 @@
 //! Server and client over a real socket, and clients that behave badly.
 
 use super::*;
-use mta::control::{NodeJob, Select, ShardAnswer, Status, Tally};
+use mta::commands::{NodeJob, QueueRemove};
+use mta::control::{Select, ShardAnswer, Status, Tally};
 use std::io::Read;
 use std::thread;
 use tokio::sync::{mpsc, oneshot};
@@ -43,7 +44,7 @@ fn serve() -> Server {
                     }
                 }
             });
-            let shard = || -> mta::control::ShardPort {
+            let shard = || -> mta::commands::ShardPort {
                 Box::new(|_, answer| {
                     let tally = Tally { messages: 1, recipients: 1, ..Tally::default() };
                     let part = ShardAnswer { tally, ..ShardAnswer::default() };
@@ -85,7 +86,7 @@ fn raw(path: &Path, request: &[u8]) -> String {
 #[test]
 fn requests_reach_all_shards_and_the_node() {
     let server = serve();
-    let remove = ControlRequest::QueueRemove { select: Select::All };
+    let remove = ControlRequest::QueueRemove(QueueRemove { select: Select::All });
     let tally = Some(Tally { messages: 2, recipients: 2, ..Tally::default() });
     let text = Some("2 messages removed".to_owned());
     let mut said = answers(&server.path, &remove);

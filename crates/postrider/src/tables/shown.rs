@@ -4,9 +4,8 @@ use super::registry::{Live, LiveTable, Registry, ShardTables, Source};
 use super::remote::{Health, Remote};
 use config::TableEntry;
 use lookup::{Cached, Entry};
-use mta::control::{
-    ControlRequest, ControlResponse, TableAnswer, TableItem, TableSnapshot, TableStep,
-};
+use mta::commands::ControlRequest;
+use mta::control::{ControlResponse, TableAnswer, TableItem, TableSnapshot, TableStep};
 use mta::seams::{Found, Tables};
 use std::cell::RefCell;
 use std::rc::Rc;

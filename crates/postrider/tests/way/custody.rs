@@ -4,7 +4,8 @@
 use super::client::{Client, FRIEND, submit};
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
-use mta::control::{ControlRequest, Select};
+use mta::commands::{ControlRequest, QueueHold, QueueShow};
+use mta::control::Select;
 use std::time::Duration;
 
 const HOP: &str = "192.0.2.1:25";
@@ -73,7 +74,7 @@ fn attempts_and_the_last_failure_survive() {
         let id = node.last_id();
         tokio::time::sleep(Duration::from_secs(1)).await;
         let node = node.restart().await;
-        let parts = node.ask(ControlRequest::QueueShow { id }).await;
+        let parts = node.ask(ControlRequest::QueueShow(QueueShow { id })).await;
         let recipient = &parts[0].items[0].recipients[0];
         assert_eq!(recipient.attempts, 1);
         let failure = recipient.last_failure.as_deref().unwrap_or("none");
@@ -88,12 +89,12 @@ fn a_hold_survives_with_its_reason() {
         submit(&node, "me@source.test", &["a@x.test"]).await;
         let id = node.last_id();
         let reason = "kept for the lawyers".to_owned();
-        node.ask(ControlRequest::QueueHold { select: Select::All, reason }).await;
+        node.ask(ControlRequest::QueueHold(QueueHold { select: Select::All, reason })).await;
         let node = node.restart().await;
         Peer::at(&node.world, HOP);
         tokio::time::sleep(Duration::from_secs(600)).await;
         assert_eq!(node.count("relayed"), 0);
-        let parts = node.ask(ControlRequest::QueueShow { id }).await;
+        let parts = node.ask(ControlRequest::QueueShow(QueueShow { id })).await;
         assert_eq!(parts[0].items[0].held.as_deref(), Some("kept for the lawyers"));
     });
 }

@@ -3,7 +3,8 @@
 use super::client::{Client, FRIEND};
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
-use mta::control::{ControlRequest, Select};
+use mta::commands::{ControlRequest, QueueHold, QueueRelease};
+use mta::control::Select;
 use mta::own_mailbox::{Found, OWN_MAILBOX_BYTES_MAX};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -87,7 +88,7 @@ fn one_network_and_one_domain_have_a_hundredth() {
         let said = send(&node, stranger(5), "a@two.test", "held@ours.test").await;
         assert!(said.starts_with("250 "), "{said}");
         // A release makes room.
-        node.ask(ControlRequest::QueueRelease { select: Select::All }).await;
+        node.ask(ControlRequest::QueueRelease(QueueRelease { select: Select::All })).await;
         assert_eq!(held(&node), 0);
         node.wait_for("delivered", 5).await;
         let said = send(&node, stranger(1), "a@one.test", "held@ours.test").await;
@@ -111,7 +112,7 @@ fn holds_of_checks_end_and_an_operators_do_not() {
         let said = send(&node, FRIEND, "me@kept.test", "held@ours.test").await;
         assert!(said.starts_with("250 "), "{said}");
         let (select, reason) = (Select::Id(node.last_id()), "mine".to_owned());
-        node.ask(ControlRequest::QueueHold { select, reason }).await;
+        node.ask(ControlRequest::QueueHold(QueueHold { select, reason })).await;
         assert_eq!(held(&node), 2);
         tokio::time::sleep(DAY * 2 - Duration::from_secs(60)).await;
         assert_eq!((node.count("removed"), node.count("failed")), (0, 0), "{:?}", node.age());

@@ -4,7 +4,8 @@ use super::client::{Client, FRIEND, submit};
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
 use lookup::{Trouble, TroubleKind};
-use mta::control::{BlockerKind, ControlRequest, Filter, QueueItem};
+use mta::commands::{ControlRequest, QueueList};
+use mta::control::{BlockerKind, Filter, QueueItem};
 use std::time::Duration;
 
 const ONE: &str = "192.0.2.1";
@@ -51,7 +52,7 @@ fn taken(peer: &Peer) -> Vec<String> {
 }
 
 async fn listed(node: &Node) -> QueueItem {
-    let request = ControlRequest::QueueList { filter: Filter::default(), limit: 1 };
+    let request = ControlRequest::QueueList(QueueList { filter: Filter::default(), limit: 1 });
     let answer = node.ask(request).await.into_iter().flat_map(|part| part.items).next();
     answer.expect("a message is queued")
 }

@@ -3,7 +3,8 @@
 use super::client::{Client, FRIEND, submit};
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
-use mta::control::{ControlRequest, Select};
+use mta::commands::{ControlRequest, QueueRetry};
+use mta::control::Select;
 use mta::seams::Mx;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -317,7 +318,7 @@ fn retry_has_tls_tried_again() {
         node.wait_for("deferred", 1).await;
         // Its connection is idle no longer.
         tokio::time::sleep(Duration::from_secs(50)).await;
-        node.ask(ControlRequest::QueueRetry { select: Select::All }).await;
+        node.ask(ControlRequest::QueueRetry(QueueRetry { select: Select::All })).await;
         node.wait_for("relayed", 1).await;
         assert!(peer.messages()[0].is_encrypted);
     });

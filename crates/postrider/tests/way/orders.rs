@@ -3,7 +3,11 @@
 use super::client::{Client, FRIEND};
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
-use mta::control::{BlockerKind, ControlRequest, Filter, QueueItem, Select, Tally};
+use mta::commands::{
+    ControlRequest, QueueFail, QueueHold, QueueList, QueueMove, QueueRelease, QueueShow,
+    QueueSummary,
+};
+use mta::control::{BlockerKind, Filter, QueueItem, Select, Tally};
 use mta::overrides::Overrides;
 use mta::seams::Mx;
 use std::time::Duration;
@@ -53,20 +57,28 @@ async fn tally(node: &Node, request: ControlRequest) -> Tally {
 
 /// All is moved to what the spool would keep as this text.
 fn move_to(text: &str) -> ControlRequest {
-    ControlRequest::QueueMove { select: Select::All, to: Overrides::parse(text), undo: false }
+    ControlRequest::QueueMove(QueueMove {
+        select: Select::All,
+        to: Overrides::parse(text),
+        undo: false,
+    })
 }
 
 fn undo() -> ControlRequest {
-    ControlRequest::QueueMove { select: Select::All, to: Overrides::default(), undo: true }
+    ControlRequest::QueueMove(QueueMove {
+        select: Select::All,
+        to: Overrides::default(),
+        undo: true,
+    })
 }
 
 fn fail(silent: bool) -> ControlRequest {
     let reason = "a mistake".to_owned();
-    ControlRequest::QueueFail { select: Select::All, status: None, reason, silent }
+    ControlRequest::QueueFail(QueueFail { select: Select::All, status: None, reason, silent })
 }
 
 fn filtered(filter: Filter) -> ControlRequest {
-    ControlRequest::QueueList { filter, limit: 100 }
+    ControlRequest::QueueList(QueueList { filter, limit: 100 })
 }
 
 #[test]
@@ -93,7 +105,7 @@ fn what_is_moved_goes_from_another_pool_also_after_a_restart() {
             if is_restarted {
                 node = node.restart().await;
             }
-            let shown = items(&node, ControlRequest::QueueShow { id }).await.remove(0);
+            let shown = items(&node, ControlRequest::QueueShow(QueueShow { id })).await.remove(0);
             let moved = shown.moved.map(|moved| moved.to_string());
             assert_eq!(moved.as_deref(), Some("the pool bulk, the campaign late, priority 3"));
             let filter = Filter {
@@ -155,7 +167,8 @@ fn a_message_takes_another_route_and_again_its_own() {
         tally(&node, move_to("aside")).await;
         // What an order says of a route is taken back by naming none.
         let none = serde_json::from_str(r#"{"route":""}"#).expect("an order");
-        let back = ControlRequest::QueueMove { select: Select::All, to: none, undo: false };
+        let back =
+            ControlRequest::QueueMove(QueueMove { select: Select::All, to: none, undo: false });
         assert_eq!(tally(&node, back).await.recipients, 1);
         let hop = Peer::at(&node.world, HOP);
         node.wait_for("relayed", 4).await;
@@ -190,13 +203,13 @@ fn what_is_held_is_moved_and_stays_held() {
         let node = Node::start(&routes()).await;
         sent(&node, &["a@x.test"], "X-Tenant: acme\r\n").await;
         let reason = "wait".to_owned();
-        tally(&node, ControlRequest::QueueHold { select: Select::All, reason }).await;
+        tally(&node, ControlRequest::QueueHold(QueueHold { select: Select::All, reason })).await;
         assert_eq!(node.of("held")[0]["tenant"], "acme");
         assert_eq!(tally(&node, move_to("aside")).await.recipients, 1);
         let aside = Peer::at(&node.world, OTHER);
         tokio::time::sleep(Duration::from_secs(86_400)).await;
         assert!(aside.messages().is_empty());
-        tally(&node, ControlRequest::QueueRelease { select: Select::All }).await;
+        tally(&node, ControlRequest::QueueRelease(QueueRelease { select: Select::All })).await;
         node.wait_for("relayed", 1).await;
         assert_eq!(aside.messages().len(), 1);
     });
@@ -221,7 +234,8 @@ fn a_move_to_what_is_not_there_changes_nothing() {
         }
         let to: Overrides = serde_json::from_str(r#"{"priority":10}"#).expect("an order");
         for undo in [false, true] {
-            let order = ControlRequest::QueueMove { select: Select::All, to: to.clone(), undo };
+            let order =
+                ControlRequest::QueueMove(QueueMove { select: Select::All, to: to.clone(), undo });
             assert!(node.ask(order).await.iter().any(|part| part.refused.is_some()), "{undo}");
         }
         assert_eq!(node.count("moved"), 0);
@@ -364,7 +378,8 @@ fn mail_is_found_and_counted_by_whose_it_is_and_where_it_goes() {
         assert_eq!(found(Filter { campaign: name("autumn"), ..big }).await, [""; 0]);
         let none = Filter { pool: name("bulk"), ..Filter::default() };
         assert_eq!(found(none).await, [""; 0]);
-        let request = ControlRequest::QueueSummary { filter: Filter::default(), top: 5 };
+        let request =
+            ControlRequest::QueueSummary(QueueSummary { filter: Filter::default(), top: 5 });
         let parts = node.ask(request).await;
         let summary = parts.into_iter().find_map(|part| part.summary).expect("a summary");
         let rows = |groups: &[mta::control::Group]| {

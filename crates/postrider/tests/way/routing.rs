@@ -4,7 +4,8 @@ use super::client::submit;
 use super::node::{Node, config, play};
 use super::peer::Peer;
 use super::world::{HERE, TestWorld};
-use mta::control::{ControlRequest, Select};
+use mta::commands::{ControlRequest, QueueRetry};
+use mta::control::Select;
 use mta::seams::{DnsError, Mx};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -208,7 +209,7 @@ fn a_retry_has_it_found_out_anew_where_mail_goes() {
         let (node, new) = that_has_moved(Duration::from_secs(86_400)).await;
         tokio::time::sleep(Duration::from_secs(5)).await;
         let before = node.age();
-        node.ask(ControlRequest::QueueRetry { select: Select::All }).await;
+        node.ask(ControlRequest::QueueRetry(QueueRetry { select: Select::All })).await;
         node.wait_for("relayed", 1).await;
         assert!((node.age() - before).as_secs() < 10);
         assert_eq!(new.messages().len(), 1);

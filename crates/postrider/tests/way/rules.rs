@@ -4,7 +4,8 @@ use super::client::{Client, FRIEND, submit};
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
 use mail::Wall;
-use mta::control::{ControlRequest, Lift, QueueRecipient};
+use mta::commands::{ControlRequest, QueueWhy};
+use mta::control::{Lift, QueueRecipient};
 use mta::seams::{Mx, Time as _, World as _};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -47,7 +48,7 @@ async fn send(node: &Node, to: &str, fields: &str) {
 
 async fn why(node: &Node) -> QueueRecipient {
     let id = node.last_id();
-    let parts = node.ask(ControlRequest::QueueWhy { id }).await;
+    let parts = node.ask(ControlRequest::QueueWhy(QueueWhy { id })).await;
     let mut items = parts.into_iter().flat_map(|part| part.items);
     items.next().expect("it is queued").recipients.remove(0)
 }

@@ -3,7 +3,8 @@
 use super::client::submit;
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
-use mta::control::{ControlRequest, Filter};
+use mta::commands::{ControlRequest, QueueList};
+use mta::control::Filter;
 use mta::seams::Mx;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -71,7 +72,7 @@ fn who_waits_for_a_provider_is_told_its_name() {
             submit(&node, "me@source.test", &[&format!("{n}@a.test")]).await;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let request = ControlRequest::QueueList { filter: Filter::default(), limit: 9 };
+        let request = ControlRequest::QueueList(QueueList { filter: Filter::default(), limit: 9 });
         let items: Vec<_> =
             node.ask(request).await.into_iter().flat_map(|part| part.items).collect();
         assert!(!items.is_empty());

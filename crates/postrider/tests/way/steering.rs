@@ -5,7 +5,8 @@ use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
 use super::time::WALL_MS;
 use mail::Wall;
-use mta::control::{BlockerKind, ControlRequest, QueueRecipient, Select};
+use mta::commands::{ControlRequest, QueueHold, QueueRelease, QueueWhy};
+use mta::control::{BlockerKind, QueueRecipient, Select};
 use mta::seams::World as _;
 use std::time::Duration;
 
@@ -205,7 +206,7 @@ fn time(after: u64) -> Wall {
 
 async fn why(node: &Node) -> QueueRecipient {
     let id = node.last_id();
-    let parts = node.ask(ControlRequest::QueueWhy { id }).await;
+    let parts = node.ask(ControlRequest::QueueWhy(QueueWhy { id })).await;
     let mut items = parts.into_iter().flat_map(|part| part.items);
     items.next().expect("it is queued").recipients.remove(0)
 }
@@ -278,11 +279,11 @@ fn what_has_expired_while_it_was_held_or_the_server_was_down_is_not_sent() {
         let fields = format!("X-Expires: {}\r\n", time(600));
         sent(&node, "a@x.test", &fields).await;
         let reason = "wait".to_owned();
-        node.ask(ControlRequest::QueueHold { select: Select::All, reason }).await;
+        node.ask(ControlRequest::QueueHold(QueueHold { select: Select::All, reason })).await;
         let hop = Peer::at(&node.world, HOP);
         tokio::time::sleep(Duration::from_secs(1_200)).await;
         assert_eq!(node.count("expired"), 0);
-        node.ask(ControlRequest::QueueRelease { select: Select::All }).await;
+        node.ask(ControlRequest::QueueRelease(QueueRelease { select: Select::All })).await;
         node.wait_for("expired", 1).await;
         node.world.unserve(HOP.parse().expect("an address"));
         sent(&node, "b@x.test", &format!("X-Expires: {}\r\n", time(1_800))).await;

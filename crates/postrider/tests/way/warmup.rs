@@ -3,7 +3,8 @@
 use super::client::submit;
 use super::node::{Node, config, play};
 use super::peer::Peer;
-use mta::control::{BlockerKind, ControlRequest, Filter, QueueRecipient};
+use mta::commands::{ControlRequest, QueueList};
+use mta::control::{BlockerKind, Filter, QueueRecipient};
 use mta::metrics::WarmupMetrics;
 use mta::seams::Mx;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ fn from(node: &Node, source: &str) -> usize {
 }
 
 async fn waiting(node: &Node) -> QueueRecipient {
-    let request = ControlRequest::QueueList { filter: Filter::default(), limit: 1 };
+    let request = ControlRequest::QueueList(QueueList { filter: Filter::default(), limit: 1 });
     let items = node.ask(request).await.into_iter().flat_map(|part| part.items);
     items.flat_map(|item| item.recipients).next().expect("something waits")
 }

@@ -3,7 +3,8 @@
 
 use super::node::{Node, play, wait_until};
 use super::x400::{Answer, CONFIG, Caller, Hub, MESSAGE};
-use mta::control::{ControlRequest, Select};
+use mta::commands::{ControlRequest, QueueRemove};
+use mta::control::Select;
 use std::time::Duration;
 use x400::association::{Event, ExceptionReason};
 
@@ -89,7 +90,8 @@ fn all_peers_have_a_tenth_held_and_an_operator_makes_room() {
         assert!(!is_taken(&mut third, &garbage(2)).await, "a tenth of 20 is held");
         let lines = node.lines();
         assert!(lines.iter().any(|l| l.contains("Too much mail is held for review")), "{lines:?}");
-        node.ask(ControlRequest::QueueRemove { select: Select::Id(node.last_id()) }).await;
+        node.ask(ControlRequest::QueueRemove(QueueRemove { select: Select::Id(node.last_id()) }))
+            .await;
         wait_until("one is removed", || held(&node).len() == 1).await;
         assert!(is_taken(&mut third, &garbage(3)).await);
     });

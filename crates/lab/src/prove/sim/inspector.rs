@@ -7,9 +7,8 @@ use super::memory_waits::Wait;
 use super::node::Node;
 use super::plan::{CROWD_DOMAIN, Horizon};
 use mail::{MessageId, Wall};
-use mta::control::{
-    BlockerKind, ControlRequest, Filter, ITEMS_MAX, PARTS_MAX, QueueItem, ShardAnswer,
-};
+use mta::commands::{ControlRequest, QueueList, QueueWhy};
+use mta::control::{BlockerKind, Filter, ITEMS_MAX, PARTS_MAX, QueueItem, ShardAnswer};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -108,7 +107,10 @@ impl Inspector {
     async fn list(&self, node: &Inspected) -> Option<Vec<QueueItem>> {
         let mut items = Vec::new();
         for shard in 0..node.shards {
-            let all = ControlRequest::QueueList { filter: Filter::default(), limit: ITEMS_MAX };
+            let all = ControlRequest::QueueList(QueueList {
+                filter: Filter::default(),
+                limit: ITEMS_MAX,
+            });
             let listed = node.ask(shard, all).await?.items;
             for item in listed {
                 self.check(&item);
@@ -123,7 +125,7 @@ impl Inspector {
 
     /// Empty: it was settled meanwhile.
     async fn why(&self, node: &Inspected, shard: u16, id: MessageId) -> Option<Vec<QueueItem>> {
-        let answer = node.ask(shard, ControlRequest::QueueWhy { id }).await?;
+        let answer = node.ask(shard, ControlRequest::QueueWhy(QueueWhy { id })).await?;
         answer.items.iter().for_each(|item| self.check(item));
         Some(answer.items)
     }

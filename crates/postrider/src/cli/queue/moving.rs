@@ -1,9 +1,10 @@
 //! `queue move`.
 
+use super::Ask;
 use super::selecting::SelectArgs;
 use crate::cli::ServerArgs;
 use clap::Args;
-use mta::control::ControlRequest;
+use mta::commands::{ControlRequest, QueueMove};
 use mta::overrides::Overrides;
 
 /// `queue move`.
@@ -42,14 +43,18 @@ pub(crate) struct TargetArgs {
     pub(crate) undo: bool,
 }
 
-impl MoveArgs {
-    pub(super) fn request(&self) -> ControlRequest {
+impl Ask for MoveArgs {
+    fn request(&self) -> ControlRequest {
         let TargetArgs { to_route, to_pool, to_campaign, to_priority, undo } = &self.to;
         let mut to = Overrides::default();
         to.route.clone_from(to_route);
         to.pool.clone_from(to_pool);
         to.campaign.clone_from(to_campaign);
         to.priority = *to_priority;
-        ControlRequest::QueueMove { select: self.select.select(), to, undo: *undo }
+        QueueMove { select: self.select.select(), to, undo: *undo }.into()
+    }
+
+    fn server(&self) -> &ServerArgs {
+        &self.server
     }
 }

@@ -1,6 +1,5 @@
 //! Which queued mail a command is about.
 
-use super::{parse_id, parse_time};
 use ::classes::ReplyClass;
 use clap::{Args, ValueEnum};
 use mail::MessageId;
@@ -161,4 +160,12 @@ impl SelectArgs {
 fn reverse_path(text: &str) -> String {
     let bare = text.strip_prefix('<').and_then(|t| t.strip_suffix('>')).unwrap_or(text);
     bare.to_owned()
+}
+
+pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
+    config::quantity::parse_duration(text).map_err(str::to_owned)
+}
+
+pub(super) fn parse_id(text: &str) -> Result<MessageId, String> {
+    text.parse().map_err(|_| "an ID has 16 hexadecimal digits".to_owned())
 }

@@ -4,7 +4,8 @@ use crate::cli::{FlushArgs, GetArgs, ServerArgs};
 use crate::commands::asking::{self, Shown};
 use crate::terminal::clean;
 use comfy_table::{Table, presets};
-use mta::control::{ControlRequest, ControlResponse, TableAnswer, TableItem};
+use mta::commands::ControlRequest;
+use mta::control::{ControlResponse, TableAnswer, TableItem};
 use std::process::ExitCode;
 
 /// `postrider table list`.

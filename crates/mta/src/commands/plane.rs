@@ -1,10 +1,13 @@
 //! Puts requests before the shards and makes responses of what they answer, as it comes.
 
+use super::command::Worded;
 use super::merge::{self, Gathering};
-use super::{
-    ControlRequest, ControlResponse, Effect, ErrorCode, ITEMS_MAX, Lift, PARTS_MAX, Scope,
-    ShardAnswer, ShardPort, SourceItem, Status, Suspension,
+use super::{ControlRequest, ShardPort};
+use crate::control::{
+    ControlResponse, Effect, ErrorCode, Lift, PARTS_MAX, QueueItem, Scope, ShardAnswer, SourceItem,
+    Status, Suspension, Tally,
 };
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::Poll;
 use tokio::sync::{mpsc, oneshot};
@@ -89,11 +92,7 @@ impl ControlPlane {
                 self.job(&out, |answer| NodeJob::Lift(lift, answer)).await
             }
             ControlRequest::TrustClock => self.job(&out, NodeJob::TrustClock).await,
-            ControlRequest::QueueList { filter, limit } => {
-                let limit = limit.min(ITEMS_MAX);
-                self.list(ControlRequest::QueueList { filter, limit }, limit, &out).await
-            }
-            request => self.gather(request, &out).await,
+            request => self.put(&request, &out).await,
         };
     }
 
@@ -184,11 +183,18 @@ impl ControlPlane {
         out.say(ControlResponse::Done { matched: 0, tally: None, text: None }).await
     }
 
-    /// What needs no order among the shards.
-    async fn gather(&self, request: ControlRequest, out: &Out) -> Result<(), Gone> {
+    /// Has the shards carry out a command of theirs.
+    async fn put(&self, request: &ControlRequest, out: &Out) -> Result<(), Gone> {
+        let Some(worded) = request.worded() else {
+            let text = "only the server itself asks for that".to_owned();
+            return out.say(ControlResponse::Error { code: ErrorCode::BadRequest, text }).await;
+        };
+        if let Some(limit) = worded.limit() {
+            return self.list(request, worded, limit, out).await;
+        }
         let mut gathering = Gathering::default();
         self.ask(request.clone(), &mut gathering, out).await?;
-        for response in merge::responses(&request, gathering) {
+        for response in merge::responses(worded, gathering) {
             out.say(response).await?;
         }
         Ok(())
@@ -201,7 +207,7 @@ impl ControlPlane {
         out: &Out,
     ) -> Result<(), Gone> {
         let mut answers = self.start(&request);
-        let mut tallies = vec![super::Tally::default(); answers.len()];
+        let mut tallies = vec![Tally::default(); answers.len()];
         while let Some((shard, part)) = next_part(&mut answers, |_| true).await {
             if let Some(tally) = tallies.get_mut(shard) {
                 *tally = part.tally;
@@ -220,11 +226,17 @@ impl ControlPlane {
     }
 
     /// The oldest of all shards, in order: each shard's come in order, so a page of each is enough.
-    async fn list(&self, request: ControlRequest, limit: u32, out: &Out) -> Result<(), Gone> {
-        let mut answers = self.start(&request);
-        let mut pages: Vec<std::collections::VecDeque<super::QueueItem>> =
+    async fn list(
+        &self,
+        request: &ControlRequest,
+        worded: &dyn Worded,
+        limit: u32,
+        out: &Out,
+    ) -> Result<(), Gone> {
+        let mut answers = self.start(request);
+        let mut pages: Vec<VecDeque<QueueItem>> =
             answers.iter().map(|_| Default::default()).collect();
-        let mut tallies = vec![super::Tally::default(); answers.len()];
+        let mut tallies = vec![Tally::default(); answers.len()];
         let mut gathering = Gathering::default();
         let mut left = limit;
         loop {
@@ -254,13 +266,13 @@ impl ControlPlane {
                 .iter_mut()
                 .filter(|page| !page.is_empty())
                 .min_by_key(|page| page.front().map(|item| (item.received_at, item.id)));
-            let Some(item) = first.and_then(std::collections::VecDeque::pop_front) else { break };
+            let Some(item) = first.and_then(VecDeque::pop_front) else { break };
             if left > 0 {
                 left -= 1;
                 out.say(ControlResponse::Item(Box::new(item))).await?;
             }
         }
-        out.say(merge::last(&request, &gathering)).await
+        out.say(merge::last(worded, &gathering)).await
     }
 
     /// Puts a request before all shards at once.
@@ -299,8 +311,8 @@ async fn next_part(
     .await
 }
 
-fn sum(tallies: &[super::Tally]) -> super::Tally {
-    tallies.iter().fold(super::Tally::default(), |sum, tally| sum.and(*tally))
+fn sum(tallies: &[Tally]) -> Tally {
+    tallies.iter().fold(Tally::default(), |sum, tally| sum.and(*tally))
 }
 
 fn done(text: String) -> ControlResponse {

@@ -1,6 +1,7 @@
 //! Shards that answer in parts.
 
 use super::*;
+use crate::commands::{QueueHold, QueueList, QueueRetry};
 use crate::control::{Filter, QueueItem, Tally};
 use mail::{MessageId, Wall};
 use std::future::Future;
@@ -49,7 +50,7 @@ fn part(items: Vec<QueueItem>, messages: u64, is_last: bool) -> ShardAnswer {
 fn the_oldest_of_all_shards_come_first_as_pages_arrive_and_the_rest_is_counted() {
     let (plane, senders) = plane(2);
     let (out, mut responses) = mpsc::channel(32);
-    let list = ControlRequest::QueueList { filter: Filter::default(), limit: 3 };
+    let list = ControlRequest::QueueList(QueueList { filter: Filter::default(), limit: 3 });
     let mut handling = pin!(plane.handle(list, out));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(handling.as_mut().poll(&mut cx).is_pending());
@@ -84,8 +85,10 @@ fn the_oldest_of_all_shards_come_first_as_pages_arrive_and_the_rest_is_counted()
 fn who_hangs_up_stops_the_shards() {
     let (plane, senders) = plane(2);
     let (out, responses) = mpsc::channel(1);
-    let hold =
-        ControlRequest::QueueHold { select: crate::control::Select::All, reason: String::new() };
+    let hold = ControlRequest::QueueHold(QueueHold {
+        select: crate::control::Select::All,
+        reason: String::new(),
+    });
     {
         let mut handling = pin!(plane.handle(hold, out));
         let mut cx = Context::from_waker(Waker::noop());
@@ -102,7 +105,7 @@ fn who_hangs_up_stops_the_shards() {
 fn a_shard_that_is_stopping_says_so() {
     let (plane, senders) = plane(1);
     let (out, mut responses) = mpsc::channel(4);
-    let retry = ControlRequest::QueueRetry { select: crate::control::Select::All };
+    let retry = ControlRequest::QueueRetry(QueueRetry { select: crate::control::Select::All });
     let mut handling = pin!(plane.handle(retry, out));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(handling.as_mut().poll(&mut cx).is_pending());

@@ -1,0 +1,46 @@
+//! `queue fail`.
+
+use super::command::{Command, Worded, changed, failed, refused};
+use crate::control::{Select, ShardAnswer, Tally};
+use crate::operator::{Answer, FailOrder, Operator};
+use crate::seams::World;
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+
+/// Gives recipients up now, and tells their senders.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueFail {
+    pub select: Select,
+    /// The enhanced status of the report, such as `5.7.1`; `5.0.0` if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Why, for the sender.
+    pub reason: String,
+    /// Nobody is told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub silent: bool,
+}
+
+impl Worded for QueueFail {
+    fn select(&self) -> Option<&Select> {
+        Some(&self.select)
+    }
+
+    fn done(&self, tally: Tally) -> Option<String> {
+        Some(match (tally.messages, self.silent) {
+            (0, _) => "nothing given up".to_owned(),
+            (_, true) => format!("{} given up, nobody is told", changed(tally)),
+            (_, false) => format!("{} given up, their senders are told", changed(tally)),
+        })
+    }
+}
+
+impl Command for QueueFail {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+        match FailOrder::new(self.status.as_deref(), &self.reason, self.silent) {
+            Ok(order) => failed(operator.fail(self.select, &order, answer).await),
+            Err(why) => refused(why),
+        }
+    }
+}

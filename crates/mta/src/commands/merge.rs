@@ -1,0 +1,195 @@
+//! Many shards' answers as one.
+
+use super::command::{Worded, counted};
+use crate::control::{
+    ControlResponse, Counting, ErrorCode, QueueItem, ShardAnswer, ShardStatus, Tally,
+};
+
+/// What the shards have answered.
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
+    pub(super) tally: Tally,
+    pub(super) items: Vec<QueueItem>,
+    pub(super) shards: Vec<ShardStatus>,
+    pub(super) errors: Vec<String>,
+    refused: Option<String>,
+    summary: Option<Counting>,
+}
+
+impl Gathering {
+    /// Takes the last part of a shard's answer.
+    pub(super) fn take(&mut self, shard: usize, part: ShardAnswer) {
+        self.items.extend(part.items);
+        self.shards.extend(part.status);
+        self.errors.extend(part.error.map(|error| format!("shard {shard}: {error}")));
+        self.refused = self.refused.take().or(part.refused);
+        if let Some(summary) = part.summary {
+            self.summary.get_or_insert_default().add(&summary);
+        }
+    }
+}
+
+/// What the asker gets to see: items, then `Done` or `Error`.
+pub(super) fn responses(worded: &dyn Worded, mut gathering: Gathering) -> Vec<ControlResponse> {
+    let items = std::mem::take(&mut gathering.items);
+    let mut responses: Vec<ControlResponse> =
+        items.into_iter().map(|item| ControlResponse::Item(Box::new(item))).collect();
+    if let Some(counting) = gathering.summary.take() {
+        let summary = counting.finish(worded.rows());
+        responses.push(ControlResponse::Summary(Box::new(summary)));
+    }
+    responses.push(last(worded, &gathering));
+    responses
+}
+
+/// The last response.
+pub(super) fn last(worded: &dyn Worded, gathering: &Gathering) -> ControlResponse {
+    if let Some(text) = &gathering.refused {
+        return ControlResponse::Error { code: ErrorCode::BadRequest, text: text.clone() };
+    }
+    let tally = gathering.tally;
+    let told = told(worded, tally);
+    if !gathering.errors.is_empty() {
+        let mut text = gathering.errors.join("; ");
+        if let Some(told) = told.filter(|_| tally.messages > 0) {
+            text = format!("{text} (nevertheless: {told})");
+        }
+        return ControlResponse::Error { code: ErrorCode::Failed, text };
+    }
+    let nothing = tally.messages == 0 && tally.held == 0 && tally.in_flight == 0;
+    if nothing && !worded.may_be_empty() {
+        return ControlResponse::Error { code: ErrorCode::NotFound, text: not_found(worded) };
+    }
+    let tally = Some(tally).filter(|_| told.is_some());
+    let told = if nothing { told.map(|_| worded.nothing().to_owned()) } else { told };
+    ControlResponse::Done { matched: gathering.tally.messages, tally, text: told }
+}
+
+/// What was done, for people; `None`: nothing was to be done.
+fn told(worded: &dyn Worded, tally: Tally) -> Option<String> {
+    let mut text = worded.done(tally)?;
+    if tally.held > 0 {
+        let held = counted(tally.held, "recipient");
+        text.push_str(&format!("; {held} on hold left there (release them first)"));
+    }
+    if tally.in_flight > 0 {
+        let flying = counted(tally.in_flight, "recipient");
+        text.push_str(&format!("; {flying} {}", worded.in_flight()));
+    }
+    Some(text)
+}
+
+fn not_found(worded: &dyn Worded) -> String {
+    let of_one = worded.id().map(|id| worded.not_found(id));
+    of_one.unwrap_or_else(|| "nothing in the queue matches".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::{
+        QueueFail, QueueHold, QueueList, QueueMove, QueueRelease, QueueRemove, QueueRetry,
+        QueueShow,
+    };
+    use crate::control::{Filter, Select};
+    use crate::overrides::Overrides;
+    use mail::MessageId;
+
+    fn gathered(parts: Vec<ShardAnswer>) -> Gathering {
+        let mut gathering = Gathering::default();
+        for (shard, part) in parts.into_iter().enumerate() {
+            gathering.tally = gathering.tally.and(part.tally);
+            gathering.take(shard, part);
+        }
+        gathering
+    }
+
+    fn text_of(worded: &dyn Worded, tally: Tally) -> String {
+        let part = ShardAnswer { tally, ..ShardAnswer::default() };
+        match last(worded, &gathered(vec![part])) {
+            ControlResponse::Done { text, .. } => text.unwrap_or_default(),
+            ControlResponse::Error { text, .. } => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_empty_queue_is_no_error_but_an_unknown_id_is() {
+        let nothing = || gathered(vec![ShardAnswer::default(), ShardAnswer::default()]);
+        let done = ControlResponse::Done { matched: 0, tally: None, text: None };
+        let list = QueueList { filter: Filter::default(), limit: 5 };
+        assert_eq!(responses(&list, nothing()), [done]);
+        let show = QueueShow { id: MessageId(7) };
+        let [ControlResponse::Error { code, text }] = &responses(&show, nothing())[..] else {
+            panic!()
+        };
+        assert_eq!(*code, ErrorCode::NotFound);
+        assert!(text.contains("0000000000000007"), "{text}");
+    }
+
+    #[test]
+    fn what_was_done_is_told_in_messages_and_recipients() {
+        let retry = QueueRetry { select: Select::All };
+        let of =
+            |messages, recipients, held| Tally { messages, recipients, held, ..Tally::default() };
+        assert_eq!(text_of(&retry, of(1, 1, 0)), "1 message made due now");
+        assert_eq!(
+            text_of(&retry, of(300, 300_000, 0)),
+            "300000 recipients of 300 messages made due now"
+        );
+        assert_eq!(
+            text_of(&retry, of(0, 0, 2)),
+            "nothing made due; 2 recipients on hold left there (release them first)"
+        );
+        assert_eq!(text_of(&retry, of(0, 0, 0)), "the queue is empty");
+        let nowhere = Filter { domain: Some("nowhere.test".into()), ..Filter::default() };
+        let some = QueueRetry { select: Select::Filter(Box::new(nowhere)) };
+        assert_eq!(text_of(&some, of(0, 0, 0)), "nothing in the queue matches");
+        let release = QueueRelease { select: Select::All };
+        assert_eq!(text_of(&release, of(0, 0, 0)), "nothing is on hold");
+        let select = Select::All;
+        let fail =
+            |silent| QueueFail { select: Select::All, status: None, reason: "x".into(), silent };
+        let flying = Tally { in_flight: 1, ..of(2, 2, 0) };
+        assert_eq!(
+            text_of(&fail(false), flying),
+            "2 messages given up, their senders are told; 1 recipient being tried left alone"
+        );
+        assert_eq!(text_of(&fail(true), of(2, 2, 0)), "2 messages given up, nobody is told");
+        let moved = |undo| {
+            let to = Overrides::parse("\npriority 3");
+            QueueMove { select: Select::All, to, undo }
+        };
+        assert_eq!(
+            text_of(&moved(false), flying),
+            "2 messages moved to priority 3; 1 recipient being tried left alone"
+        );
+        assert_eq!(text_of(&moved(true), of(1, 1, 0)), "1 message moved back");
+        assert_eq!(text_of(&moved(true), of(0, 0, 0)), "the queue is empty");
+        let hold = QueueHold { select: select.clone(), reason: "x".into() };
+        assert_eq!(text_of(&hold, of(2, 0, 0)), "2 messages held");
+        let remove = QueueRemove { select };
+        assert_eq!(text_of(&remove, of(1, 3, 0)), "3 recipients of 1 message removed");
+    }
+
+    #[test]
+    fn one_shard_that_fails_shows_even_when_others_succeed() {
+        let tally = Tally { messages: 2, recipients: 2, ..Tally::default() };
+        let good = ShardAnswer { tally, ..Default::default() };
+        let bad = ShardAnswer { error: Some("spool is full".into()), ..Default::default() };
+        let remove = QueueRemove { select: Select::All };
+        let all = responses(&remove, gathered(vec![good, bad]));
+        let [ControlResponse::Error { code, text }] = &all[..] else { panic!() };
+        assert_eq!(*code, ErrorCode::Failed);
+        assert_eq!(text, "shard 1: spool is full (nevertheless: 2 messages removed)");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_once() {
+        let part = || ShardAnswer { refused: Some("no such route".into()), ..Default::default() };
+        let undo = QueueMove { select: Select::All, to: Overrides::default(), undo: true };
+        let all = responses(&undo, gathered(vec![part(), part()]));
+        let text = "no such route".to_owned();
+        assert_eq!(all, [ControlResponse::Error { code: ErrorCode::BadRequest, text }]);
+    }
+}

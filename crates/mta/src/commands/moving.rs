@@ -1,0 +1,45 @@
+//! `queue move`.
+
+use super::command::{Command, Worded, changed, failed, refused};
+use crate::control::{Select, ShardAnswer, Tally};
+use crate::operator::{Answer, Operator};
+use crate::overrides::Overrides;
+use crate::seams::World;
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+
+/// Has messages sent otherwise than they, their tenants and routes say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueMove {
+    pub select: Select,
+    /// What is chosen; what is left out stays as it is.
+    #[serde(default, skip_serializing_if = "Overrides::is_empty")]
+    pub to: Overrides,
+    /// Takes back all that was chosen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undo: bool,
+}
+
+impl Worded for QueueMove {
+    fn select(&self) -> Option<&Select> {
+        Some(&self.select)
+    }
+
+    fn done(&self, tally: Tally) -> Option<String> {
+        Some(match (tally.recipients, self.undo) {
+            (0, _) => "nothing moved".to_owned(),
+            (_, true) => format!("{} moved back", changed(tally)),
+            (_, false) => format!("{} moved to {}", changed(tally), self.to),
+        })
+    }
+}
+
+impl Command for QueueMove {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+        match operator.check_order(self.to, self.undo) {
+            Ok(order) => failed(operator.move_to(self.select, &order, answer).await),
+            Err(why) => refused(why),
+        }
+    }
+}

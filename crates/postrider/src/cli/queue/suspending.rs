@@ -1,0 +1,89 @@
+//! `queue suspend`, `resume` and `trust-clock`.
+
+use super::Ask;
+use super::scope::ScopeArgs;
+use super::selecting::parse_time;
+use crate::cli::ServerArgs;
+use clap::Args;
+use mail::Wall;
+use mta::commands::ControlRequest;
+use std::time::Duration;
+
+/// `queue suspend`.
+#[derive(Debug, Args)]
+pub(crate) struct SuspendArgs {
+    /// What.
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+    /// Why, for whoever looks at the queue later.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) reason: String,
+    /// It ends by itself after this time, such as 2h.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time, conflicts_with = "until")]
+    pub(crate) lasting: Option<Duration>,
+    /// It ends by itself then, such as 2026-11-22T18:00:00.000Z.
+    #[arg(long, value_name = "WHEN", value_parser = parse_wall)]
+    pub(crate) until: Option<Wall>,
+    /// The server.
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+impl Ask for SuspendArgs {
+    fn request(&self) -> ControlRequest {
+        let ends = self.lasting.map(|lasting| crate::world::clock::wall_now().after(lasting));
+        ControlRequest::QueueSuspend {
+            scope: self.scope.scope(),
+            reason: self.reason.clone(),
+            until: ends.or(self.until),
+        }
+    }
+
+    fn server(&self) -> &ServerArgs {
+        &self.server
+    }
+}
+
+/// `queue resume`.
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// What.
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+    /// The server.
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+impl Ask for ResumeArgs {
+    fn request(&self) -> ControlRequest {
+        ControlRequest::QueueResume { scope: self.scope.scope() }
+    }
+
+    fn server(&self) -> &ServerArgs {
+        &self.server
+    }
+}
+
+/// `queue trust-clock`.
+#[derive(Debug, Args)]
+pub(crate) struct TrustClockArgs {
+    /// The server.
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+impl Ask for TrustClockArgs {
+    fn request(&self) -> ControlRequest {
+        ControlRequest::TrustClock
+    }
+
+    fn server(&self) -> &ServerArgs {
+        &self.server
+    }
+}
+
+fn parse_wall(text: &str) -> Result<Wall, String> {
+    mta::control::text::parse_wall(text)
+        .ok_or_else(|| "a time looks like 2026-11-22T18:00:00.000Z".to_owned())
+}
