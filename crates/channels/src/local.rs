@@ -6,7 +6,7 @@ use mail::{Class, EnhancedStatus, Failure, Reply};
 use mta::delivery::{AttemptContext, Slot};
 use mta::message::Message;
 use mta::seams::World;
-use queue::{Take, Work};
+use queue::{Origin, Take, Work};
 use smallvec::SmallVec;
 use spool::LoadError;
 use std::rc::Rc;
@@ -41,11 +41,11 @@ pub(crate) enum NotDelivered {
 pub(crate) type Attempt = Result<Delivered, NotDelivered>;
 
 /// Works off the slot's ready queue until it is empty, or until others wait for their first
-/// worker. `deliver` takes the message to the recipient of the given index, as the route's settings
-/// have it.
+/// worker. `deliver` takes the message to the recipient of the given index, in the turn of its origin, as the route's
+/// settings have it.
 pub(crate) async fn run<W: World, S: Settings>(
     slot: Slot<W>,
-    deliver: impl AsyncFn(&Slot<W>, &S, &Rc<Message>, u32) -> Attempt,
+    deliver: impl AsyncFn(&Slot<W>, &S, &Rc<Message>, (u32, Origin)) -> Attempt,
 ) {
     let hop = Rc::clone(slot.hop());
     // Always its own: the key of a route says whose the settings are.
@@ -74,7 +74,7 @@ async fn deliver_each<W: World, S: Settings>(
     slot: &Slot<W>,
     settings: &S,
     work: &Work,
-    deliver: &impl AsyncFn(&Slot<W>, &S, &Rc<Message>, u32) -> Attempt,
+    deliver: &impl AsyncFn(&Slot<W>, &S, &Rc<Message>, (u32, Origin)) -> Attempt,
 ) {
     let place = slot.place_to_load(work.id, work.origin);
     let Some(message) = slot.load_mail(place, work).await else { return };
@@ -84,15 +84,16 @@ async fn deliver_each<W: World, S: Settings>(
             continue;
         }
         let one = work.part(SmallVec::from_slice(&[*entry]));
-        let (result, place, is_known) = match deliver(slot, settings, &message, index).await {
-            Ok(Delivered { reply, place }) => (Ok(reply), place, true),
-            Err(NotDelivered::Failed { failure, place }) => (Err(failure), place, true),
-            Err(NotDelivered::Unknown { failure, place }) => (Err(failure), place, false),
-            Err(NotDelivered::Unreadable(why)) => {
-                slot.unreadable(&one, "body", &why);
-                continue;
-            }
-        };
+        let (result, place, is_known) =
+            match deliver(slot, settings, &message, (index, work.origin)).await {
+                Ok(Delivered { reply, place }) => (Ok(reply), place, true),
+                Err(NotDelivered::Failed { failure, place }) => (Err(failure), place, true),
+                Err(NotDelivered::Unknown { failure, place }) => (Err(failure), place, false),
+                Err(NotDelivered::Unreadable(why)) => {
+                    slot.unreadable(&one, "body", &why);
+                    continue;
+                }
+            };
         if is_known {
             tell_bearing(slot, &result);
         }

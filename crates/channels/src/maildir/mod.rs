@@ -13,6 +13,7 @@ use mta::delivery::{Channel, Slot, Task};
 use mta::message::{Message, SentBody, SentBy};
 use mta::seams::{MailStore, MailboxError, MailboxPlace, Time, World};
 use mta::tables::{self, FoundBy, NoEntry};
+use queue::Origin;
 pub(crate) use settings::{Maildir, MaildirText};
 use spool::{BlobId, LoadError};
 use std::io::{self, ErrorKind};
@@ -26,8 +27,8 @@ impl<W: World> Channel<W> for Maildirs {
     }
 
     fn run(&self, slot: Slot<W>) -> Task {
-        Box::pin(local::run::<W, Maildir>(slot, async |slot, maildir, message, index| {
-            deliver(slot, maildir, message, index).await
+        Box::pin(local::run::<W, Maildir>(slot, async |slot, maildir, message, which| {
+            deliver(slot, maildir, message, which).await
         }))
     }
 }
@@ -37,10 +38,10 @@ async fn deliver<W: World>(
     slot: &Slot<W>,
     maildir: &Maildir,
     message: &Rc<Message>,
-    index: u32,
+    (index, origin): (u32, Origin),
 ) -> Result<Delivered, NotDelivered> {
     let recipient = &message.envelope.recipients[index as usize].mailbox;
-    let place = place_of(slot, maildir, recipient).await?;
+    let place = MailboxPlace { origin, ..place_of(slot, maildir, recipient).await? };
     let shown = place.path().to_string_lossy().into_owned();
     match into_maildir(slot, message, recipient, place, index).await {
         Ok(()) => {

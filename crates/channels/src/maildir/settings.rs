@@ -9,6 +9,7 @@ use config::quantity::{DurationText, write_duration};
 use config::{ChannelSection, Destination, Explainer, Reader, Settings, values_in};
 use mail::{Mailbox, Refusal};
 use mta::seams::{Keeping, MailFolder, MailboxPlace};
+use queue::Origin;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -199,6 +200,7 @@ impl Maildir {
             folder: self.folder_of(recipient),
             quota_bytes: self.terms.quota_bytes_of(values)?,
             keeping: self.terms.keeping_of(values)?,
+            origin: Origin::OURS,
         })
     }
 

@@ -209,7 +209,8 @@ pub const POOLS: &[Pool] = &[
                 clients that may relay; each directory has threads of its own",
         beyond: "waits in line (`queue why`), and in the queue of its route",
         next_step: "look at the disks of the mailboxes",
-        test: "`way` `mailbox_pools`; `queue` `backlog::tests`; `mta` `line::tests`; `postrider` `mailbox_files::tests::lanes`",
+        test: "`way` `mailbox_pools`; `queue` `backlog::tests`; `mta` `line::tests`; `postrider` `mailbox_files::tests::lanes`, \
+               `desk::tests::strangers_of_a_hundred_networks…`",
     },
     Pool {
         id: PoolId::Policies,

@@ -1,5 +1,6 @@
 //! Mailboxes: what the store of mailbox files is told, and why it refuses.
 
+use queue::Origin;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,14 +19,22 @@ pub struct MailboxPlace {
     pub quota_bytes: Option<u64>,
     /// Whose its files are.
     pub keeping: Arc<Keeping>,
+    /// In whose turn it is written to.
+    pub origin: Origin,
 }
 
 impl MailboxPlace {
     /// The Maildir at a path that an operator names, as this process's own.
     #[must_use]
     pub fn at(root: PathBuf) -> MailboxPlace {
-        let below = PathBuf::new();
-        MailboxPlace { root, below, folder: None, quota_bytes: None, keeping: Arc::default() }
+        MailboxPlace {
+            root,
+            below: PathBuf::new(),
+            folder: None,
+            quota_bytes: None,
+            keeping: Arc::default(),
+            origin: Origin::OURS,
+        }
     }
 
     /// The directory that must be there, or beside a spool: the root, or where that is the Maildir itself, what it is

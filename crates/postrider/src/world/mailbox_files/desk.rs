@@ -7,10 +7,12 @@
 
 use super::new_mail::NewMail;
 use super::pace::{Pace, WRITERS_MAX};
+use super::turns::{Turns, Walk};
 use crate::mutex::lock;
 use bytes::Bytes;
 use mta::metrics::MailboxMetrics;
 use mta::seams::{MailboxError, MailboxPlace};
+use queue::Origin;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +50,14 @@ pub(super) enum Job {
 }
 
 impl Job {
+    /// In whose turn it is written; `None`: it is of a file that is open, whose turn is now.
+    fn origin(&self) -> Option<Origin> {
+        match self {
+            Job::Deliver { place, .. } | Job::Begin { place, .. } => Some(place.origin),
+            Job::Append { .. } | Job::Finish { .. } => None,
+        }
+    }
+
     /// Nobody waits for it any more: it was given up, or the shard has ended.
     fn is_given_up(&self) -> bool {
         match self {
@@ -76,6 +86,7 @@ pub(super) struct Desk {
 #[derive(Debug)]
 struct State {
     waiting: VecDeque<(Job, Taken)>,
+    turns: Turns,
     /// Files in tmp that are written piece by piece; a writer takes one out while it works on it.
     open: BTreeMap<u64, NewMail>,
     /// The mailboxes of those.
@@ -127,6 +138,7 @@ impl Desk {
     pub(super) fn new(metrics: Arc<MailboxMetrics>, files_max: usize, hung: Duration) -> Desk {
         let state = State {
             waiting: VecDeque::new(),
+            turns: Turns::default(),
             open: BTreeMap::new(),
             begun: HashMap::new(),
             taken: HashMap::new(),
@@ -386,37 +398,24 @@ impl State {
         }
     }
 
-    /// Takes up to `share` jobs: those for one mailbox, or those for all that were not slow.
+    /// Takes up to `share` jobs, in turn: those for one mailbox, or those for all that were not slow.
     fn gather(&mut self, now_ms: u64, share: usize, only: Option<PathBuf>) -> Option<Batch> {
         let open = self.written + self.open.len();
-        let mut room = share.min(self.messages_max.saturating_sub(open));
+        let room = share.min(self.messages_max.saturating_sub(open));
         let number = self.next_batch;
-        let (mut jobs, mut places) = (Vec::with_capacity(room), HashSet::with_capacity(room));
-        let mut others = VecDeque::with_capacity(self.waiting.len());
-        while let Some((job, taken)) = self.waiting.pop_front() {
-            // Of a file that is open: its turn is now.
-            let is_open = matches!(job, Job::Append { .. } | Job::Finish { .. });
-            if !is_open && room == 0 {
-                others.push_back((job, taken));
+        let mut places = HashSet::with_capacity(room);
+        let chosen = self.choose((now_ms, number), room, only.as_ref(), &mut places);
+        let count = chosen.iter().filter(|is_chosen| **is_chosen).count();
+        if count == 0 {
+            return None;
+        }
+        let (mut jobs, mut others) = (Vec::with_capacity(count), VecDeque::new());
+        for (waiting, is_chosen) in std::mem::take(&mut self.waiting).into_iter().zip(chosen) {
+            if !is_chosen {
+                others.push_back(waiting);
                 continue;
             }
-            let path = self.place_of(&job);
-            let is_meant = match (&only, &path) {
-                (Some(only), path) => path.as_ref() == Some(only),
-                (None, Some(path)) => !self.is_suspect(path, now_ms),
-                (None, None) => true,
-            };
-            let is_elsewhere = path
-                .as_ref()
-                .is_some_and(|path| self.taken.get(path).is_some_and(|by| *by != number));
-            if !is_meant || (is_elsewhere && !is_open) {
-                others.push_back((job, taken));
-                continue;
-            }
-            if let Some(path) = path {
-                self.taken.entry(path.clone()).or_insert(number);
-                places.insert(path);
-            }
+            let (job, taken) = waiting;
             match &job {
                 Job::Begin { handle, place, .. } => {
                     self.begun.insert(*handle, place.path());
@@ -426,14 +425,10 @@ impl State {
                 }
                 Job::Deliver { .. } | Job::Append { .. } => {}
             }
-            room = if is_open { room } else { room - 1 };
             taken.store(now_ms + 1, Ordering::Relaxed);
             jobs.push(job);
         }
         self.waiting = others;
-        if jobs.is_empty() {
-            return None;
-        }
         self.next_batch += 1;
         self.written += jobs.len();
         let is_suspect = only.is_some();
@@ -441,6 +436,64 @@ impl State {
         let batch = UnderWay { since_ms: now_ms, places, slow_ms, is_suspect, is_slow: false };
         self.under_way.insert(number, batch);
         Some(Batch { count: jobs.len(), jobs, number })
+    }
+
+    /// Which of those that wait a batch has: of files that are open all, of others as many as there is room for. Their
+    /// mailboxes are its own from then on.
+    fn choose(
+        &mut self,
+        (now_ms, number): (u64, u64),
+        mut room: usize,
+        only: Option<&PathBuf>,
+        places: &mut HashSet<PathBuf>,
+    ) -> Vec<bool> {
+        let mut chosen = vec![false; self.waiting.len()];
+        let mut choose = |state: &mut State, at: usize, is_open: bool| {
+            let Some(path) = state.waiting.get(at).map(|(job, _)| state.place_of(job)) else {
+                return false;
+            };
+            let is_meant = match (only, &path) {
+                (Some(only), path) => path.as_ref() == Some(only),
+                (None, Some(path)) => !state.is_suspect(path, now_ms),
+                (None, None) => true,
+            };
+            let by = path.as_ref().and_then(|path| state.taken.get(path));
+            if !is_meant || (!is_open && by.is_some_and(|by| *by != number)) {
+                return false;
+            }
+            if let Some(path) = path {
+                state.taken.entry(path.clone()).or_insert(number);
+                places.insert(path);
+            }
+            if let Some(is_chosen) = chosen.get_mut(at) {
+                *is_chosen = true;
+            }
+            true
+        };
+        let mut others = Vec::with_capacity(self.waiting.len());
+        for at in 0..self.waiting.len() {
+            match self.waiting.get(at).and_then(|(job, _)| job.origin()) {
+                Some(origin) => others.push((at, origin)),
+                None => _ = choose(self, at, true),
+            }
+        }
+        // Where all have room there are no turns to take.
+        let has_turns = others.len() > room;
+        let in_turn = |(at, origin)| (at, if has_turns { origin } else { Origin::OURS });
+        let mut turns = std::mem::take(&mut self.turns);
+        let mut walk = Walk::new(&mut turns, others.into_iter().map(in_turn));
+        while room > 0 {
+            let mut take = |at| {
+                let is_taken = choose(self, at, false);
+                room -= usize::from(is_taken);
+                is_taken
+            };
+            if walk.next(&mut take).is_none() {
+                break;
+            }
+        }
+        self.turns = turns;
+        chosen
     }
 }
 

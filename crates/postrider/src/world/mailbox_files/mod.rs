@@ -23,6 +23,7 @@ mod root;
 mod sync_costs;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 pub(crate) use quota::{Counted, count_at};
 

@@ -29,7 +29,14 @@ impl Waited {
     }
 
     fn leave(&mut self, mailbox: &str) {
-        let (job, answer) = deliver(mailbox);
+        self.leave_from(Origin::OURS, mailbox);
+    }
+
+    fn leave_from(&mut self, from: Origin, mailbox: &str) {
+        let (mut job, answer) = deliver(mailbox);
+        if let Job::Deliver { place, .. } = &mut job {
+            place.origin = from;
+        }
         self.desk.leave(job).unwrap();
         self.answers.push(answer);
     }
@@ -218,4 +225,42 @@ fn when_all_writers_hang_nobody_waits_for_them() {
     let begun_ms = (WRITERS_MAX as u64 - 1) * (FEW_MS + 1);
     assert!(!state.does_hang(begun_ms + hung_ms - 1, hung_ms));
     assert!(state.does_hang(begun_ms + hung_ms, hung_ms));
+}
+
+/// Strangers of a hundred networks fill what the workers of mailboxes may bring at once; how many are written at most
+/// before what each of a hundred others brings.
+fn written_before(healthy: impl Fn(u16) -> Origin) -> usize {
+    const WORKERS: usize = 512;
+    let mut waited = desk_with(&[]);
+    lock(&waited.desk.state).pace = Pace::of(8);
+    let (mut hostile, mut most) = (0_u64, 0);
+    for n in 0..100 {
+        while lock(&waited.desk.state).waiting.len() < WORKERS - 1 {
+            let site = 1 + u16::try_from(hostile % 100).unwrap();
+            waited.leave_from(Origin::of(site, 1), &format!("hostile{hostile}"));
+            hostile += 1;
+        }
+        let mailbox = format!("healthy{n}");
+        waited.leave_from(healthy(n), &mailbox);
+        let mut before = 0;
+        loop {
+            let (batch, places) = waited.pick(0).unwrap();
+            waited.end(&batch, 1);
+            if places.contains(&mailbox) {
+                break;
+            }
+            before += places.len();
+        }
+        most = most.max(before);
+    }
+    most
+}
+
+#[test]
+fn strangers_of_a_hundred_networks_leave_turns_at_a_desk_to_others() {
+    // A round of the hundred networks, in batches of 64.
+    assert!(written_before(|n| Origin::of(1_000 + n, 1)) <= 128);
+    // Neighbours in one network have a turn between them.
+    assert!(written_before(|_| Origin::of(1_000, 1)) <= 128);
+    assert_eq!(written_before(|_| Origin::OURS), 0, "they are in the first batch");
 }
