@@ -96,12 +96,13 @@ impl Held {
             return Mono::NEVER;
         };
         let Some(memory) = &mut message.memory else { return Mono::NEVER };
-        let (now, silent_at) = (now(), self.since + SILENCE);
-        let kept_until = self.since
-            + match memory.standing() {
-                Standing::Good => KEPT_FOR,
-                Standing::Unknown | Standing::Doubtful => self.kept_for,
-            };
+        let now = now();
+        // Whoever is not known to answer is doubtful as soon as its connection is.
+        let (kept_for, silence) = match memory.standing() {
+            Standing::Good => (KEPT_FOR, SILENCE),
+            Standing::Unknown | Standing::Doubtful => (self.kept_for, KEPT_FOR),
+        };
+        let (kept_until, silent_at) = (self.since + kept_for, self.since + silence);
         if now < kept_until {
             return kept_until;
         }
