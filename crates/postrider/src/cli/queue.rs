@@ -47,9 +47,15 @@ pub(crate) struct QueueArgs {
 trait Ask {
     /// What is put on the control socket.
     fn request(&self) -> ControlRequest;
+}
 
-    /// How the server is reached.
-    fn server(&self) -> &ServerArgs;
+/// Its arguments, and how the server is reached.
+#[derive(Debug, Args)]
+pub(crate) struct Asked<A: Args> {
+    #[command(flatten)]
+    args: A,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 /// Makes the subcommands of their names, help and arguments.
@@ -58,13 +64,15 @@ macro_rules! commands {
         /// What to do with the queue.
         #[derive(Debug, Subcommand)]
         pub(crate) enum QueueCommand {
-            $($(#[$help])* $name($args),)*
+            $($(#[$help])* $name(Asked<$args>),)*
         }
 
         impl QueueCommand {
-            fn ask(&self) -> &dyn Ask {
+            /// The request to put on the control socket, and how the server is reached.
+            #[must_use]
+            pub(crate) fn ask(&self) -> (ControlRequest, &ServerArgs) {
                 match self {
-                    $(QueueCommand::$name(args) => args,)*
+                    $(QueueCommand::$name(asked) => (asked.args.request(), &asked.server),)*
                 }
             }
         }
@@ -114,20 +122,6 @@ commands! {
     TrustClock(TrustClockArgs),
 }
 
-impl QueueCommand {
-    /// The request to put on the control socket.
-    #[must_use]
-    pub(crate) fn request(&self) -> ControlRequest {
-        self.ask().request()
-    }
-
-    /// How the server is reached.
-    #[must_use]
-    pub(crate) fn server(&self) -> &ServerArgs {
-        self.ask().server()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,7 +137,7 @@ mod tests {
     fn request(line: &str) -> ControlRequest {
         let words = ["postrider", "queue"].into_iter().chain(line.split(' '));
         match Cli::try_parse_from(words).unwrap().command {
-            Command::Queue(queue) => queue.command.request(),
+            Command::Queue(queue) => queue.command.ask().0,
             other => panic!("{other:?}"),
         }
     }

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 /// `postrider queue …`.
 pub(crate) fn run(args: &QueueArgs) -> ExitCode {
-    request(args.command.server(), &args.command.request())
+    let (asked, server) = args.command.ask();
+    request(server, &asked)
 }
 
 /// `postrider reload`.

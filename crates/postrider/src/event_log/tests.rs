@@ -227,6 +227,16 @@ fn on_a_full_disk_mail_goes_on_and_what_is_lost_is_counted_and_named() {
     assert_eq!(metrics.emitted(), 501);
 }
 
+/// Waits until writing has failed; when that wait began.
+fn wait_for_failure(metrics: &Counted) -> Instant {
+    let begun = Instant::now();
+    while metrics.write_failures() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        thread::sleep(Duration::from_millis(1));
+    }
+    begun
+}
+
 #[test]
 fn a_file_that_can_not_be_opened_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
@@ -236,11 +246,7 @@ fn a_file_that_can_not_be_opened_is_waited_for() {
     fs::write(directory.path().join("disk"), "in its place").unwrap();
     let (log, metrics) = start(&options, 1);
     log.queue(0).unwrap().emit(released(0));
-    let begun = Instant::now();
-    while metrics.write_failures() == 0 {
-        assert!(begun.elapsed() < Duration::from_secs(20));
-        thread::sleep(Duration::from_millis(1));
-    }
+    let begun = wait_for_failure(&metrics);
     assert!(problem(&log).unwrap().contains("can't be written"));
     assert_eq!((metrics.emitted(), metrics.lag()), (1, 1));
     fs::remove_file(directory.path().join("disk")).unwrap();
@@ -262,11 +268,7 @@ fn a_directory_is_made_beside_a_spool_and_nowhere_else() {
     // Its disk may not be mounted: what was written here would be hidden later.
     let (log, metrics) = start(&options, 1);
     log.queue(0).unwrap().emit(released(0));
-    let begun = Instant::now();
-    while metrics.write_failures() == 0 {
-        assert!(begun.elapsed() < Duration::from_secs(20));
-        thread::sleep(Duration::from_millis(1));
-    }
+    let begun = wait_for_failure(&metrics);
     assert!(problem(&log).unwrap().contains("can't be written"));
     assert!(!directory.path().join("events").exists());
     fs::create_dir(directory.path().join("spool")).unwrap();

@@ -2,7 +2,6 @@
 
 use super::Ask;
 use super::selecting::SelectArgs;
-use crate::cli::ServerArgs;
 use clap::Args;
 use mta::commands::{ControlRequest, QueueFail, QueueHold, QueueRelease, QueueRemove, QueueRetry};
 
@@ -12,18 +11,11 @@ pub(crate) struct RetryArgs {
     /// Which.
     #[command(flatten)]
     pub(crate) select: SelectArgs,
-    /// The server.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 impl Ask for RetryArgs {
     fn request(&self) -> ControlRequest {
         QueueRetry { select: self.select.select() }.into()
-    }
-
-    fn server(&self) -> &ServerArgs {
-        &self.server
     }
 }
 
@@ -36,18 +28,11 @@ pub(crate) struct HoldArgs {
     /// Why, for whoever looks at the queue later.
     #[arg(long, value_name = "TEXT", default_value = "held by an operator")]
     pub(crate) reason: String,
-    /// The server.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 impl Ask for HoldArgs {
     fn request(&self) -> ControlRequest {
         QueueHold { select: self.select.select(), reason: self.reason.clone() }.into()
-    }
-
-    fn server(&self) -> &ServerArgs {
-        &self.server
     }
 }
 
@@ -57,18 +42,11 @@ pub(crate) struct ReleaseArgs {
     /// Which.
     #[command(flatten)]
     pub(crate) select: SelectArgs,
-    /// The server.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 impl Ask for ReleaseArgs {
     fn request(&self) -> ControlRequest {
         QueueRelease { select: self.select.select() }.into()
-    }
-
-    fn server(&self) -> &ServerArgs {
-        &self.server
     }
 }
 
@@ -78,18 +56,11 @@ pub(crate) struct RemoveArgs {
     /// Which.
     #[command(flatten)]
     pub(crate) select: SelectArgs,
-    /// The server.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 impl Ask for RemoveArgs {
     fn request(&self) -> ControlRequest {
         QueueRemove { select: self.select.select() }.into()
-    }
-
-    fn server(&self) -> &ServerArgs {
-        &self.server
     }
 }
 
@@ -108,9 +79,6 @@ pub(crate) struct FailArgs {
     /// Tell nobody. There are events all the same.
     #[arg(long)]
     pub(crate) silent: bool,
-    /// The server.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 impl Ask for FailArgs {
@@ -122,9 +90,5 @@ impl Ask for FailArgs {
             silent: self.silent,
         }
         .into()
-    }
-
-    fn server(&self) -> &ServerArgs {
-        &self.server
     }
 }

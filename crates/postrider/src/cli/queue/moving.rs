@@ -2,7 +2,6 @@
 
 use super::Ask;
 use super::selecting::SelectArgs;
-use crate::cli::ServerArgs;
 use clap::Args;
 use mta::commands::{ControlRequest, QueueMove};
 use mta::overrides::Overrides;
@@ -16,9 +15,6 @@ pub(crate) struct MoveArgs {
     /// Where to.
     #[command(flatten)]
     pub(crate) to: TargetArgs,
-    /// The server.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 /// What is chosen; what is left out stays as it is.
@@ -52,9 +48,5 @@ impl Ask for MoveArgs {
         to.campaign.clone_from(to_campaign);
         to.priority = *to_priority;
         QueueMove { select: self.select.select(), to, undo: *undo }.into()
-    }
-
-    fn server(&self) -> &ServerArgs {
-        &self.server
     }
 }

@@ -2,7 +2,6 @@
 
 use super::Ask;
 use super::selecting::{FilterArgs, parse_id};
-use crate::cli::ServerArgs;
 use clap::Args;
 use mail::MessageId;
 use mta::commands::{ControlRequest, QueueList, QueueShow, QueueSummary, QueueWhy};
@@ -17,18 +16,11 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(mta::control::ITEMS_MAX)))]
     pub(crate) limit: u32,
-    /// The server.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 impl Ask for ListArgs {
     fn request(&self) -> ControlRequest {
         QueueList { filter: self.filter.filter(), limit: self.limit }.into()
-    }
-
-    fn server(&self) -> &ServerArgs {
-        &self.server
     }
 }
 
@@ -42,18 +34,11 @@ pub(crate) struct SummaryArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) top: u32,
-    /// The server.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 impl Ask for SummaryArgs {
     fn request(&self) -> ControlRequest {
         QueueSummary { filter: self.filter.filter(), top: self.top }.into()
-    }
-
-    fn server(&self) -> &ServerArgs {
-        &self.server
     }
 }
 
@@ -63,18 +48,11 @@ pub(crate) struct ShowArgs {
     /// The message's ID: 16 hexadecimal digits.
     #[arg(value_name = "ID", value_parser = parse_id)]
     pub(crate) id: MessageId,
-    /// The server.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 impl Ask for ShowArgs {
     fn request(&self) -> ControlRequest {
         QueueShow { id: self.id }.into()
-    }
-
-    fn server(&self) -> &ServerArgs {
-        &self.server
     }
 }
 
@@ -84,17 +62,10 @@ pub(crate) struct WhyArgs {
     /// The message's ID: 16 hexadecimal digits.
     #[arg(value_name = "ID", value_parser = parse_id)]
     pub(crate) id: MessageId,
-    /// The server.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 impl Ask for WhyArgs {
     fn request(&self) -> ControlRequest {
         QueueWhy { id: self.id }.into()
-    }
-
-    fn server(&self) -> &ServerArgs {
-        &self.server
     }
 }

@@ -3,7 +3,6 @@
 use super::Ask;
 use super::scope::ScopeArgs;
 use super::selecting::parse_time;
-use crate::cli::ServerArgs;
 use clap::Args;
 use mail::Wall;
 use mta::commands::ControlRequest;
@@ -24,9 +23,6 @@ pub(crate) struct SuspendArgs {
     /// It ends by itself then, such as 2026-11-22T18:00:00.000Z.
     #[arg(long, value_name = "WHEN", value_parser = parse_wall)]
     pub(crate) until: Option<Wall>,
-    /// The server.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 impl Ask for SuspendArgs {
@@ -38,10 +34,6 @@ impl Ask for SuspendArgs {
             until: ends.or(self.until),
         }
     }
-
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
 }
 
 /// `queue resume`.
@@ -50,36 +42,21 @@ pub(crate) struct ResumeArgs {
     /// What.
     #[command(flatten)]
     pub(crate) scope: ScopeArgs,
-    /// The server.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
 }
 
 impl Ask for ResumeArgs {
     fn request(&self) -> ControlRequest {
         ControlRequest::QueueResume { scope: self.scope.scope() }
     }
-
-    fn server(&self) -> &ServerArgs {
-        &self.server
-    }
 }
 
 /// `queue trust-clock`.
 #[derive(Debug, Args)]
-pub(crate) struct TrustClockArgs {
-    /// The server.
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-}
+pub(crate) struct TrustClockArgs {}
 
 impl Ask for TrustClockArgs {
     fn request(&self) -> ControlRequest {
         ControlRequest::TrustClock
-    }
-
-    fn server(&self) -> &ServerArgs {
-        &self.server
     }
 }
 
