@@ -6,6 +6,7 @@ mod endpoint;
 mod key_file;
 mod local;
 mod maildir;
+mod protocols;
 mod smtp;
 mod stages;
 mod tables;
@@ -13,6 +14,7 @@ mod values;
 mod x400;
 
 pub use key_file::KeyFile;
+pub use protocols::protocols;
 pub use smtp::settings;
 pub use stages::{
     AccessQuestion, ConsultedAccess, EntryJudge, SigningName, SigningScope, asks_for_greylisting,
@@ -26,7 +28,7 @@ pub use x400::{
 
 use config::{Config, Schema};
 use mta::delivery::Channels;
-use mta::ingress::{Protocols, StageKinds};
+use mta::ingress::StageKinds;
 use mta::seams::{Keeping, World};
 use std::path::Path;
 use std::rc::Rc;
@@ -42,11 +44,7 @@ pub fn schema() -> &'static Schema {
 /// The same, for whoever knows of more.
 #[must_use]
 pub fn sections() -> Schema {
-    stages::keys(mta::sections())
-        .section::<X400>()
-        .protocol::<smtp::SmtpListenerText>()
-        .protocol::<smtp::SubmissionText>()
-        .protocol::<x400::P1Text>()
+    protocols::keys(stages::keys(mta::sections()).section::<X400>())
         .channel::<settings::SmtpText>()
         .channel::<settings::LmtpText>()
         .channel::<settings::MxText>()
@@ -124,12 +122,6 @@ pub fn signing_domains(config: &Config, author: &str) -> Vec<String> {
         }
     }
     domains
-}
-
-/// All ways in, for one shard.
-#[must_use]
-pub fn protocols<W: World>() -> Protocols<W> {
-    vec![Rc::new(smtp::Inbound::SMTP), Rc::new(smtp::Inbound::SUBMISSION), Rc::new(x400::P1)]
 }
 
 /// All stages, for one shard.
