@@ -4,7 +4,7 @@
 use lookup::Written;
 use mail::{EnhancedStatus, Mailbox, Notify, Recipient, Refusal, RefusalClass};
 use mta::console::Console;
-use mta::ingress::{Resolved, Transaction};
+use mta::ingress::{Resolved, TransactionView};
 use std::fmt;
 
 /// What shall become of a recipient.
@@ -116,7 +116,7 @@ impl Action {
     /// The recipient is refused.
     pub(super) fn take(
         self,
-        transaction: &Transaction,
+        transaction: &TransactionView,
         recipient: &Recipient,
         console: &dyn Console,
         (kind, who): (&'static str, &dyn fmt::Display),

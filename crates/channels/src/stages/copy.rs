@@ -5,7 +5,7 @@ use config::{Config, DomainPattern, Reader, StageSection, StageSettings};
 use mail::{Envelope, Mailbox, Notify, Recipient};
 use mta::answer::Decision;
 use mta::console::Console;
-use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
+use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, TransactionView};
 use mta::pressure::Pressures;
 use mta::seams::World;
 use schemars::JsonSchema;
@@ -157,7 +157,7 @@ impl Stage for CopyStage {
 
     fn content<'a>(
         &'a self,
-        transaction: &'a Rc<Transaction>,
+        transaction: &'a Rc<TransactionView>,
         draft: &'a mut Draft,
         _observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {

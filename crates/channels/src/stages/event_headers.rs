@@ -6,7 +6,7 @@ use mail::field_watch::Found;
 use mta::answer::Decision;
 use mta::console::Console;
 use mta::event::EventSettings;
-use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction, observed};
+use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, TransactionView, observed};
 use mta::pressure::Pressures;
 use mta::seams::World;
 use std::rc::Rc;
@@ -47,13 +47,13 @@ impl Stage for EventHeadersStage {
         "event_headers"
     }
 
-    fn observe(&self, _transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+    fn observe(&self, _transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
         Some(Box::new(Watch::new(Arc::clone(&self.names))))
     }
 
     fn content<'a>(
         &'a self,
-        _transaction: &'a Rc<Transaction>,
+        _transaction: &'a Rc<TransactionView>,
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {

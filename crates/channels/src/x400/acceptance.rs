@@ -6,8 +6,8 @@ use super::{gateway, loops, names, redirection};
 use crate::x400::section::X400;
 use bytes::Bytes;
 use config::Config;
-use mail::{BodyType, Envelope, Mailbox, Notify, Priority, Recipient, Refusal, Wall};
-use mta::ingress::Foreign;
+use mail::{BodyType, ContentFacts, Envelope, Mailbox, Notify, Priority, Recipient, Refusal, Wall};
+use mta::ingress::{Foreign, Submission};
 use mta::steering::{HOLD_MAX, Steering};
 use std::sync::Arc;
 use x400::mts::extension::Stage;
@@ -67,6 +67,12 @@ impl Acceptance {
     /// Why it waits for an operator, if that is since it can't be read.
     pub(super) fn why_unreadable(&self) -> Option<&str> {
         self.foreign.hold.as_deref().filter(|_| self.is_unreadable)
+    }
+
+    /// As it is handed in, with the facts of its content.
+    pub(super) fn into_submission(self, facts: ContentFacts) -> Submission {
+        let Acceptance { envelope, steering, foreign, is_unreadable: _ } = self;
+        Submission { steering, foreign: Some(foreign), ..Submission::new(envelope, facts) }
     }
 
     /// None of its recipients is delivered to, for this reason; what was found before counts.

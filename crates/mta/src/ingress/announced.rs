@@ -1,6 +1,6 @@
 //! A client that speaks for another one.
 
-use super::Entrance;
+use super::Connection;
 use super::limits::ClientCount;
 use super::login::{LoginSource, Logins};
 use super::rights::Proof;
@@ -10,18 +10,19 @@ use crate::seams::{LoginServer, LoginTerms, World};
 use auth::iprev;
 use mail::Refusal;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
-impl<W: World> Entrance<W> {
+impl<W: World> Connection<W> {
     /// Whoever speaks from now on is this client, as one says who is believed: nothing holds that was
-    /// decided about the one before, and no transaction goes on. Whether it may proceed is asked of
-    /// [`Entrance::admit`] next. Its name need not be looked up if it is said.
+    /// decided about the one before, whose transactions the protocol has dropped. Whether it may proceed is asked of
+    /// [`Connection::admit`] next. Its name need not be looked up if it is said.
     pub fn announce(&mut self, address: SocketAddr, name: Option<iprev::Outcome>) {
-        self.abandon();
         let before = Arc::clone(self.session.client());
         let listener = Arc::clone(self.session.listener());
+        let count = ClientCount::new(&self.ingress, self.count.socket, &listener, address.ip());
         // The one that is dropped here gives its place back.
-        self.count = ClientCount::new(&self.ingress, self.count.socket, &listener, address.ip());
+        self.count = Rc::new(count);
         self.rights.announce(before.address.ip());
         let proxy = Some(before.proxy.unwrap_or(before.address.ip()));
         let nothing = self.ingress.router.nothing();

@@ -1,13 +1,13 @@
 //! Clients that are known by their certificates.
 
-use super::Entrance;
+use super::Connection;
 use super::decisions::{Grace, decided};
 use crate::answer::Answer;
 use crate::seams::{ClientCertificate, World};
 use crate::tables;
 use config::{CertificateIdentity, ClientCertificates};
 
-impl<W: World> Entrance<W> {
+impl<W: World> Connection<W> {
     /// Who the client is by its certificate, if it is anybody.
     pub(super) async fn recognise(
         &mut self,

@@ -4,7 +4,7 @@ use super::directory::{Directory, Turns};
 use super::limits::Debt;
 use super::refusals;
 use super::session::Session;
-use super::stage::{DECISION_MAX, Resolved, Routed, Stages, Transaction};
+use super::stage::{DECISION_MAX, Resolved, Routed, Stages, TransactionView};
 use crate::alarm::Alarm;
 use crate::answer::{Answer, Decision, Later};
 use crate::clients::asker_of;
@@ -93,16 +93,16 @@ pub(super) struct Asked<W: World> {
     pub(super) session: Rc<Session>,
     pub(super) stages: Stages,
     /// `None` where there are no stages.
-    pub(super) transaction: Option<Rc<Transaction>>,
+    pub(super) view: Option<Rc<TransactionView>>,
     pub(super) debt: Debt<W>,
 }
 
 impl<W: World> Asked<W> {
     /// What becomes of a recipient.
     pub(super) fn ask(self, recipient: &Recipient) -> Decision<'static, Resolved> {
-        let Some(transaction) = self.transaction.clone() else { return self.resolve(recipient) };
+        let Some(view) = self.view.clone() else { return self.resolve(recipient) };
         let (services, stages) = (Rc::clone(&self.services), Rc::clone(&self.stages));
-        let taken = Taken { services, stages, transaction };
+        let taken = Taken { services, stages, view };
         match self.resolve(recipient) {
             Answer::Now(Ok(resolved)) => taken.ask(recipient, resolved),
             Answer::Now(Err(refusal)) => Answer::Now(Err(refusal)),
@@ -194,13 +194,13 @@ impl<W: World> Asked<W> {
         (routed, route): (Result<Resolved, Refusal>, Option<usize>),
         directory: Option<Directory<W>>,
     ) -> Decision<'static, Resolved> {
-        if self.transaction.is_none() && directory.is_none() {
+        if self.view.is_none() && directory.is_none() {
             return Answer::Now(routed);
         }
         let question = Question {
             services: self.services,
             stages: self.stages,
-            transaction: self.transaction,
+            view: self.view,
             recipient: recipient.clone(),
             active: self.active,
             routed,
@@ -215,13 +215,13 @@ impl<W: World> Asked<W> {
 struct Taken<W: World> {
     services: Rc<Services<W>>,
     stages: Stages,
-    transaction: Rc<Transaction>,
+    view: Rc<TransactionView>,
 }
 
 impl<W: World> Taken<W> {
     fn ask(self, recipient: &Recipient, resolved: Resolved) -> Decision<'static, Resolved> {
         for (place, stage) in self.stages.iter().enumerate() {
-            match stage.taken(&self.transaction, recipient) {
+            match stage.taken(&self.view, recipient) {
                 Answer::Now(Ok(())) => {}
                 Answer::Now(Err(refusal)) => return Answer::Now(Err(refusal)),
                 Answer::Later(later) => {
@@ -242,7 +242,7 @@ impl<W: World> Taken<W> {
     ) -> Result<Resolved, Refusal> {
         wait(&self.services, later, Grace::OfTransactions).await?;
         for stage in self.stages.iter().skip(next) {
-            let decision = stage.taken(&self.transaction, &recipient);
+            let decision = stage.taken(&self.view, &recipient);
             decided(&self.services, decision, Grace::OfTransactions).await?;
         }
         Ok(resolved)
@@ -261,7 +261,7 @@ pub(super) fn kept_by(route: Option<&Arc<Route>>) -> Resolved {
 struct Question<W: World> {
     services: Rc<Services<W>>,
     stages: Stages,
-    transaction: Option<Rc<Transaction>>,
+    view: Option<Rc<TransactionView>>,
     recipient: Recipient,
     active: Rc<Active>,
     /// What the routes say.
@@ -275,11 +275,11 @@ struct Question<W: World> {
 impl<W: World> Question<W> {
     /// Asks one stage after the other, from `next` on, and the routes in the end.
     fn ask(self, mut next: usize) -> Decision<'static, Resolved> {
-        while let (Some(transaction), Some(stage)) = (&self.transaction, self.stages.get(next)) {
+        while let (Some(view), Some(stage)) = (&self.view, self.stages.get(next)) {
             next += 1;
             let route = self.route.and_then(|index| self.active.config.routes.get(index));
             let routed = Routed { is_taken: self.routed.is_ok(), route: route.map(|it| &**it) };
-            match stage.recipient(transaction, &self.recipient, routed) {
+            match stage.recipient(view, &self.recipient, routed) {
                 Answer::Now(Ok(None)) => {}
                 Answer::Now(Ok(Some(resolved))) => return self.conclude(resolved),
                 Answer::Now(Err(refusal)) => return Answer::Now(Err(refusal)),

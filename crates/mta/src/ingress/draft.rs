@@ -30,6 +30,8 @@ pub struct Draft {
     pub(super) envelope: Envelope,
     pub(super) facts: ContentFacts,
     pub(super) client: Arc<Client>,
+    /// It is no internet mail.
+    pub(super) is_foreign: bool,
     /// The client may not send to any domain.
     pub(super) is_from_stranger: bool,
     /// What it asks of TLS on its way.
@@ -61,6 +63,39 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// Internet mail of a client that may send to any domain, of which no more is known: what holds for another is
+    /// set by its maker.
+    pub(super) fn new(
+        content: Content,
+        envelope: Envelope,
+        facts: ContentFacts,
+        client: Arc<Client>,
+        contents: Rc<dyn Contents>,
+    ) -> Draft {
+        Draft {
+            content,
+            envelope,
+            facts,
+            client,
+            is_foreign: false,
+            is_from_stranger: false,
+            require_tls: RequireTls::Unsaid,
+            steering: Steering::default(),
+            tenants: Arc::default(),
+            tenancy: None,
+            forwarded: Vec::new(),
+            owners: Owners::new(),
+            additions: Additions::default(),
+            hides_client: false,
+            given: Vec::new(),
+            discarded: None,
+            omitted: Omitted::default(),
+            contents,
+            memory: None,
+            tenant_room: None,
+        }
+    }
+
     /// The id that it will have.
     #[must_use]
     pub fn id(&self) -> MessageId {

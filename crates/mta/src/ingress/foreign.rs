@@ -1,21 +1,17 @@
 //! Messages that are no internet mail: what a protocol of another kind may ask of the core for one of them.
 //! They pass no stages, get no header fields, and whom they are for is decided by routes alone.
 
-use super::commit::commit;
-use super::draft::{Additions, Draft};
-use super::entrance::Entrance;
-use super::room;
-use crate::budget::Share;
-use crate::meta::{self, Owners};
+use super::connection::Connection;
+use super::draft::Draft;
+use super::transaction::Transaction;
+use crate::meta;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
 use crate::seams::World;
-use crate::steering::Steering;
 use crate::unheard::Unheard;
 use bytes::Bytes;
 use config::Config;
-use mail::{ContentFacts, Envelope, MessageId, Omitted, Refusal, RequireTls};
-use std::rc::Rc;
+use mail::Refusal;
 use std::sync::Arc;
 
 /// What is kept with such a message.
@@ -33,7 +29,7 @@ pub struct Foreign {
     pub hold: Option<Box<str>>,
 }
 
-impl<W: World> Entrance<W> {
+impl<W: World> Connection<W> {
     /// The client has shown that it is the peer of this name: it may send to wherever a route leads.
     pub fn recognise_peer(&mut self, name: &str) {
         self.take_for_user(name);
@@ -65,11 +61,6 @@ impl<W: World> Entrance<W> {
         self.ingress.services.has_planted(fault)
     }
 
-    /// What came of the content is not kept; the transaction goes on.
-    pub fn drop_content(&mut self) {
-        self.intake.reset();
-    }
-
     /// Tells whoever looks after this server; not more often than somebody could read it.
     pub fn warn(&self, what: &'static str, text: std::fmt::Arguments<'_>) {
         let services = &self.ingress.services;
@@ -81,71 +72,31 @@ impl<W: World> Entrance<W> {
             }
         }
     }
+}
 
-    /// The content is complete, for recipients that were reserved for: makes the message durable and
-    /// queues it. A report about recipients that were refused is made once it is.
-    ///
-    /// # Errors
-    /// Why it is not taken. Nothing is kept.
-    pub async fn submit_foreign(
-        &mut self,
-        envelope: Envelope,
-        facts: ContentFacts,
-        steering: Steering,
-        foreign: Foreign,
-    ) -> Result<MessageId, Refusal> {
-        let ingress = Rc::clone(&self.ingress);
-        let _busy = ingress.services.stopping.guard();
-        let content = match self.intake.finish().await {
-            Ok(content) => content,
-            Err(refusal) => return Err(self.refuse_content(&envelope, refusal)),
-        };
+impl<W: World> Transaction<W> {
+    /// What came of the content is not kept; the transaction goes on.
+    pub fn drop_content(&mut self) {
+        self.intake.reset();
+    }
+}
+
+impl Draft {
+    /// It is no internet mail, and this is kept with it. A report about recipients that were refused is made once it
+    /// is durable.
+    pub(super) fn take_foreign(&mut self, foreign: Foreign) {
         let Foreign { kept, refused, told, hold } = foreign;
-        let mut additions = Additions::default();
+        (self.is_foreign, self.hides_client) = (true, true);
         if !kept.is_empty() {
             let (tag, value) = meta::x400(kept);
-            additions.set_meta(tag, value);
+            self.set_meta(tag, value);
         }
         if let Some((tag, value)) = meta::refused(&refused) {
-            additions.set_meta(tag, value);
+            self.set_meta(tag, value);
         }
-        additions.headers = (!told.is_empty()).then(|| Arc::new(told));
+        self.note_headers(told);
         if let Some(reason) = hold {
-            additions.hold(&reason);
+            self.hold(&reason);
         }
-        let mut draft = Box::new(Draft {
-            content,
-            envelope,
-            facts,
-            client: Arc::clone(self.session.client()),
-            is_from_stranger: false,
-            require_tls: RequireTls::Unsaid,
-            steering,
-            tenants: Arc::default(),
-            tenancy: None,
-            forwarded: Vec::new(),
-            owners: Owners::new(),
-            additions,
-            hides_client: true,
-            given: Vec::new(),
-            discarded: None,
-            omitted: Omitted::default(),
-            contents: Rc::clone(&ingress) as _,
-            memory: None,
-            tenant_room: None,
-        });
-        let peer = draft.client.login.clone().unwrap_or_default();
-        match room::reserve_held(&ingress.services, &draft, &peer) {
-            Ok(room) => draft.additions.hold_room = room,
-            Err(refusal) => {
-                draft.forget_blob();
-                return Err(self.refuse_content(&draft.envelope, refusal));
-            }
-        }
-        let slots = Share::none(&ingress.services.shared.queue_slots);
-        let slots = std::mem::replace(&mut self.slots, slots);
-        let submitted = commit(&ingress, draft, slots).await;
-        self.abandon();
-        submitted
     }
 }

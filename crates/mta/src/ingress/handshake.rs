@@ -1,6 +1,6 @@
 //! TLS with a client: a place for the handshake, and what comes of it.
 
-use super::Entrance;
+use super::Connection;
 use crate::alarm::Alarm;
 use crate::pools::PoolId;
 use crate::seams::{Net, Stream as _, World};
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 /// number.
 const HANDSHAKES_PER_NETWORK: u32 = 10;
 
-impl<W: World> Entrance<W> {
+impl<W: World> Connection<W> {
     /// Whether another handshake may begin: one that has not may have to give way. Clients that may relay, and those
     /// that were a user lately, leave their places to nobody.
     ///
@@ -41,7 +41,7 @@ impl<W: World> Entrance<W> {
     }
 
     /// Has the client encrypt the connection, which must be done by `until`; after
-    /// [`Entrance::may_encrypt`].
+    /// [`Connection::may_encrypt`].
     ///
     /// # Errors
     /// What went wrong; the connection is gone then.

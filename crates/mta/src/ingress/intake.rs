@@ -39,8 +39,8 @@ pub struct Intake<W: World> {
     heard_at: Mono,
     /// Who looks on, by the places of their stages.
     observers: Vec<(usize, Box<dyn Observer>)>,
-    /// What they keep draws on the budget of bodies.
-    observed: Share,
+    /// What they keep draws on the budget of bodies; `None`: it drew nothing yet.
+    observed: Option<Share>,
     /// Who renames fields that speak in our name; until the header is over.
     renamer: Option<Renamer>,
     /// Ends the header where all readers see its end; until it has.
@@ -71,11 +71,11 @@ impl<W: World> Intake<W> {
         blob_bytes: u64,
     ) -> Intake<W> {
         Intake {
-            pieces: Pieces::new(&services.shared.body_memory, blob_bytes),
+            pieces: Pieces::new(blob_bytes),
             owner: None,
             heard_at: services.now(),
             observers: Vec::new(),
-            observed: Share::none(&services.shared.body_memory),
+            observed: None,
             renamer: None,
             header_end: None,
             added: Added::default(),
@@ -149,7 +149,7 @@ impl<W: World> Intake<W> {
             match self.pieces.attention() {
                 Attention::None => return Ok(()),
                 Attention::Spill => self.spill(false).await,
-                Attention::Budget if self.pieces.draw() => {}
+                Attention::Budget if self.draw() => {}
                 Attention::Budget => self.wait_for_budget().await,
             }
         }
@@ -160,12 +160,12 @@ impl<W: World> Intake<W> {
     async fn cover_observers(&mut self) -> Result<(), Refusal> {
         let held: usize = self.observers.iter().map(|(_, observer)| observer.held()).sum();
         let wanted = (held as u64).saturating_sub(OBSERVED_FREE_BYTES);
-        if wanted <= self.observed.amount() {
+        let covered = self.observed.as_ref().map_or(0, Share::amount);
+        if wanted <= covered {
             return Ok(());
         }
-        let more = wanted.div_ceil(OBSERVED_STEP_BYTES) * OBSERVED_STEP_BYTES;
-        let more = more - self.observed.amount();
-        if self.observed.try_grow(more) {
+        let more = wanted.div_ceil(OBSERVED_STEP_BYTES) * OBSERVED_STEP_BYTES - covered;
+        if self.grow_observed(more) {
             return Ok(());
         }
         self.services.metrics.content_waits.inc();
@@ -174,7 +174,7 @@ impl<W: World> Intake<W> {
             self.spill(true).await;
         }
         let until = self.services.now() + BUDGET_WAIT;
-        while !self.observed.try_grow(more) {
+        while !self.grow_observed(more) {
             let now = self.services.now();
             if now >= until {
                 return Err(refusals::NO_MEMORY_TO_CHECK);
@@ -184,10 +184,19 @@ impl<W: World> Intake<W> {
         Ok(())
     }
 
+    fn grow_observed(&mut self, more: u64) -> bool {
+        let memory = &self.services.shared.body_memory;
+        self.observed.get_or_insert_with(|| Share::none(memory)).try_grow(more)
+    }
+
+    fn draw(&mut self) -> bool {
+        self.pieces.draw(&self.services.shared.body_memory)
+    }
+
     async fn wait_for_budget(&mut self) {
         self.services.metrics.content_waits.inc();
         let until = self.services.now() + BUDGET_WAIT;
-        while !self.pieces.draw() {
+        while !self.draw() {
             let now = self.services.now();
             if now >= until {
                 self.services.metrics.spilled.inc();
@@ -281,7 +290,7 @@ impl<W: World> Intake<W> {
     /// Forgets what was arranged for the content, and none of what has come of it.
     pub(super) fn clear_arrangements(&mut self) {
         self.observers.clear();
-        self.observed.clear();
+        self.observed = None;
         self.renamer = None;
         self.header_end = None;
         self.added = Added::default();
@@ -331,7 +340,7 @@ impl<W: World> Intake<W> {
         self.services.console.warn("content", text);
         self.drop_pieces();
         self.observers.clear();
-        self.observed.clear();
+        self.observed = None;
         self.renamer = None;
         self.is_discarded = true;
         self.lost = Some(refusal);

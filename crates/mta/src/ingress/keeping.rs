@@ -2,7 +2,8 @@
 
 use super::decisions::kept_by;
 use super::stage::{Resolved, Substitute};
-use super::{Entrance, refusals};
+use super::{Transaction, refusals};
+use crate::budget::Share;
 use crate::clients::Rate;
 use crate::seams::World;
 use mail::{Mailbox, Recipient, Refusal};
@@ -11,7 +12,7 @@ use mail::{Mailbox, Recipient, Refusal};
 /// body.
 const ENVELOPE_STEP_BYTES: u64 = 16 * 1024;
 
-impl<W: World> Entrance<W> {
+impl<W: World> Transaction<W> {
     /// Takes a recipient into the transaction, as it was resolved.
     ///
     /// # Errors
@@ -86,11 +87,12 @@ impl<W: World> Entrance<W> {
             recipient.mailbox.as_str().len() + recipient.orcpt.as_ref().map_or(0, |o| o.len());
         // The record, its texts, and its entry in the index.
         self.envelope_bytes += (size_of::<Recipient>() + text + 64) as u64;
-        if self.envelope_bytes <= self.envelope.amount() + ENVELOPE_STEP_BYTES
-            || self.envelope.try_grow(ENVELOPE_STEP_BYTES)
-        {
+        let held = self.envelope.as_ref().map_or(0, Share::amount);
+        if self.envelope_bytes <= held + ENVELOPE_STEP_BYTES {
             return Ok(());
         }
-        Err(refusals::NO_MEMORY)
+        let memory = &self.ingress.services.shared.body_memory;
+        let share = self.envelope.get_or_insert_with(|| Share::none(memory));
+        if share.try_grow(ENVELOPE_STEP_BYTES) { Ok(()) } else { Err(refusals::NO_MEMORY) }
     }
 }

@@ -9,7 +9,7 @@ use crate::seats::{Rank, Seat};
 use crate::services::Services;
 use config::Listener;
 use mail::Refusal;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ pub(super) struct ClientCount<W: World> {
     ingress: Rc<Ingress<W>>,
     /// The index of the socket.
     pub(super) socket: usize,
-    listener: Arc<Listener>,
+    listener: RefCell<Arc<Listener>>,
     ip: IpAddr,
     /// Nobody looked at it before: a burst of connections that will be turned away must not count
     /// while they wait for that, nor while they are told so.
-    is_inside: bool,
+    is_inside: Cell<bool>,
     /// It counts for the listener only.
-    is_settled: bool,
+    is_settled: Cell<bool>,
     /// While it is.
-    seat: Option<Seat>,
+    seat: RefCell<Option<Seat>>,
     /// As the session has it: by `relay_from` of the listener, by a login or by a certificate.
-    may_relay: bool,
+    may_relay: Cell<bool>,
     /// The session gives way to others, as far as its client is not known.
     gives_way: Cell<bool>,
     /// By `exempt_from_limits` of the listener.
-    is_exempt: bool,
+    is_exempt: Cell<bool>,
 }
 
 impl<W: World> ClientCount<W> {
@@ -49,50 +49,50 @@ impl<W: World> ClientCount<W> {
         ClientCount {
             ingress: Rc::clone(ingress),
             socket,
-            listener: Arc::clone(listener),
+            listener: RefCell::new(Arc::clone(listener)),
             ip,
-            is_inside: false,
-            is_settled: false,
-            seat: None,
-            may_relay,
+            is_inside: Cell::new(false),
+            is_settled: Cell::new(false),
+            seat: RefCell::new(None),
+            may_relay: Cell::new(may_relay),
             gives_way: Cell::new(false),
-            is_exempt,
+            is_exempt: Cell::new(is_exempt),
         }
     }
 
     /// The client has shown who it is: its sessions are no longer counted among those of its address, of which a
     /// stranger may have few.
-    pub(super) fn settle(&mut self) {
-        if self.is_inside && !std::mem::replace(&mut self.is_settled, true) {
+    pub(super) fn settle(&self) {
+        if self.is_inside.get() && !self.is_settled.replace(true) {
             self.ingress.services.shared.clients.settle(self.socket, self.ip);
         }
     }
 
     /// Whether the configuration exempts the client from limits.
     pub(super) fn is_exempt(&self) -> bool {
-        self.is_exempt
+        self.is_exempt.get()
     }
 
-    pub(super) fn listener(&self) -> &Arc<Listener> {
-        &self.listener
+    pub(super) fn listener(&self) -> Arc<Listener> {
+        Arc::clone(&self.listener.borrow())
     }
 
     /// Its listener is configured like this now.
-    pub(super) fn follow(&mut self, listener: &Arc<Listener>) {
-        self.is_exempt = listener.is_exempt(self.ip);
-        self.listener = Arc::clone(listener);
+    pub(super) fn follow(&self, listener: &Arc<Listener>) {
+        self.is_exempt.set(listener.is_exempt(self.ip));
+        self.listener.replace(Arc::clone(listener));
     }
 
     /// The session is not let in. From now on it takes no place that another could have: strangers
     /// who hammer would hold what is kept from them until their connections are closed.
-    pub(super) fn turn_away(&mut self) {
+    pub(super) fn turn_away(&self) {
         let seat = self.seat.take();
         // Whoever has displaced it counts it no more.
         let is_counted = seat.is_none_or(|seat| seat.leave());
-        if std::mem::take(&mut self.is_inside) && is_counted {
+        if self.is_inside.take() && is_counted {
             let services = &self.ingress.services;
             let clients = &services.shared.clients;
-            match self.is_settled {
+            match self.is_settled.get() {
                 true => clients.leave_settled(self.socket),
                 false => clients.leave(self.socket, self.ip, services.now()),
             }
@@ -116,7 +116,7 @@ impl<W: World> ClientCount<W> {
     ///
     /// # Errors
     /// Why it is turned away.
-    pub(super) fn admit(&mut self) -> Result<(), Refusal> {
+    pub(super) fn admit(&self) -> Result<(), Refusal> {
         let services = &self.ingress.services;
         if services.stopping.until().is_some() {
             return Err(refusals::SHUTTING_DOWN);
@@ -136,8 +136,8 @@ impl<W: World> ClientCount<W> {
         })?;
         let seats = &self.ingress.services.shared.seats;
         // Until its protocol says that it can give way.
-        self.seat = Some(seats.sit(self.socket, self.ip, Rank::Privileged));
-        self.is_inside = true;
+        self.seat.replace(Some(seats.sit(self.socket, self.ip, Rank::Privileged)));
+        self.is_inside.set(true);
         if !self.charge(Rate::Connections) {
             return Err(refusals::CONNECTIONS);
         }
@@ -155,19 +155,18 @@ impl<W: World> ClientCount<W> {
 
     /// Its place is that of a client of whom so much is known as there is now.
     fn take_rank(&self) {
-        if let Some(seat) = self.seat.as_ref().filter(|_| self.gives_way.get()) {
+        if let Some(seat) = self.seat.borrow().as_ref().filter(|_| self.gives_way.get()) {
             seat.set_rank(self.rank());
         }
     }
 
     pub(super) fn may_relay(&self) -> bool {
-        self.may_relay
+        self.may_relay.get()
     }
 
     /// The session's client may send to any domain now, or may no longer: its limits and its place follow.
-    pub(super) fn set_may_relay(&mut self, may_relay: bool) {
-        if self.may_relay != may_relay {
-            self.may_relay = may_relay;
+    pub(super) fn set_may_relay(&self, may_relay: bool) {
+        if self.may_relay.replace(may_relay) != may_relay {
             self.take_rank();
         }
     }
@@ -193,7 +192,7 @@ impl<W: World> ClientCount<W> {
     /// What is known of the client.
     pub(super) fn rank(&self) -> Rank {
         let (shared, now) = (&self.ingress.services.shared, self.ingress.services.now());
-        if self.may_relay || shared.known_clients.knows_client(Who::client(self.ip)) {
+        if self.may_relay() || shared.known_clients.knows_client(Who::client(self.ip)) {
             return Rank::Privileged;
         }
         match shared.clients.is_proven(self.socket, self.ip, now) {
@@ -204,7 +203,7 @@ impl<W: World> ClientCount<W> {
 
     /// A message of the client was accepted.
     pub(super) fn prove(&self) {
-        if self.may_relay {
+        if self.may_relay() {
             return;
         }
         let (shared, now) = (&self.ingress.services.shared, self.ingress.services.now());
@@ -213,26 +212,26 @@ impl<W: World> ClientCount<W> {
         }
     }
 
-    pub(super) fn poll_displaced(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.seat.as_mut().map_or(Poll::Pending, |seat| seat.poll_displaced(cx))
+    pub(super) fn poll_displaced(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.seat.borrow_mut().as_mut().map_or(Poll::Pending, |seat| seat.poll_displaced(cx))
     }
 
     pub(super) fn note_busy(&self, is_busy: bool) {
-        if let Some(seat) = &self.seat {
+        if let Some(seat) = &*self.seat.borrow() {
             seat.set_busy(is_busy);
         }
     }
 
     /// For how many sessions there is room.
     fn room(&self) -> Room {
-        let (listener, may_relay) = (&self.listener, self.may_relay);
+        let (listener, may_relay) = (self.listener.borrow(), self.may_relay());
         // What strangers can't take is there for those whom the server is for.
         let part =
             |max: u32, reserved: bool| if reserved { max - max / RESERVED_PART } else { max };
         let has_relay = self.ingress.router.active().config.has_relay();
         // Where peers bind, those whose addresses are known are of the house.
         let has_peers = !listener.takes_internet_mail();
-        let is_stranger = !(may_relay || has_peers && self.is_exempt);
+        let is_stranger = !(may_relay || has_peers && self.is_exempt());
         let is_kept = !listener.relay_from.is_empty() || has_peers;
         let each = listener.max_sessions_per_address;
         Room {
@@ -241,7 +240,7 @@ impl<W: World> ClientCount<W> {
                 is_stranger && (has_relay || has_peers),
             ),
             listener: part(listener.max_sessions, is_stranger && is_kept),
-            client: match (self.is_exempt, may_relay) {
+            client: match (self.is_exempt(), may_relay) {
                 (true, _) => 0,
                 (false, true) => each.saturating_mul(RELAY_SESSIONS_FACTOR),
                 (false, false) => each,
@@ -252,14 +251,14 @@ impl<W: World> ClientCount<W> {
     /// What is allowed per minute of this; 0, which is no limit, for clients that may relay and for
     /// those that the configuration exempts.
     fn per_minute(&self, rate: Rate) -> u32 {
-        let listener = &self.listener;
+        let listener = self.listener.borrow();
         let max = match rate {
             Rate::Connections => listener.connections_per_minute,
             Rate::Messages => listener.messages_per_minute,
             Rate::Recipients => listener.recipients_per_minute,
             Rate::Refusals => listener.refusals_per_minute,
         };
-        if self.may_relay || self.is_exempt { 0 } else { max }
+        if self.may_relay() || self.is_exempt() { 0 } else { max }
     }
 
     /// Counts one; `false`: one too many.

@@ -3,7 +3,7 @@
 use super::decisions::{Grace, decided};
 use super::login_attempt::Attempt;
 use super::rights::Proof;
-use super::{Entrance, refusals};
+use super::{Connection, refusals};
 use crate::answer::Answer;
 use crate::clients::asker_of;
 use crate::console::{FAILED_LOGIN, Quoted};
@@ -71,7 +71,7 @@ pub(super) struct Kept {
     pub(super) name: String,
 }
 
-impl<W: World> Entrance<W> {
+impl<W: World> Connection<W> {
     /// Checks a password, and logs its user in.
     ///
     /// # Errors

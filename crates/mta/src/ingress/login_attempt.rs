@@ -4,7 +4,7 @@
 use super::decisions::{Grace, decided_within};
 use super::login::{LoginSource, Logins};
 use super::rights::Proof;
-use super::{Entrance, refusals};
+use super::{Connection, refusals};
 use crate::answer::Answer;
 use crate::login_failures::{Charge, KnownClients, Obstacle, Who};
 use crate::seams::{Lane, LoginServer, World};
@@ -86,7 +86,7 @@ impl Logins {
     }
 }
 
-impl<W: World> Entrance<W> {
+impl<W: World> Connection<W> {
     /// Whether this client may try to log in at all.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use super::decisions::{Grace, decided};
 use super::login::{LoginSource, Logins};
 use super::login_attempt::Attempt;
 use super::rights::Proof;
-use super::{Entrance, refusals};
+use super::{Connection, refusals};
 use crate::answer::{Answer, Later};
 use crate::seams::{Checked, Conversation, Heard, Introspection, LoginServer, LoginTerms, World};
 use auth::sasl::Claim;
@@ -16,13 +16,13 @@ use std::sync::Arc;
 /// What comes of a step of a login.
 #[derive(Debug)]
 pub enum Elsewhere {
-    /// The client is told this, and its answer is given to [`Entrance::go_on_elsewhere`].
+    /// The client is told this, and its answer is given to [`Connection::go_on_elsewhere`].
     Challenge(Vec<u8>, Box<dyn Conversation>),
     /// The client is logged in.
     LoggedIn,
 }
 
-impl<W: World> Entrance<W> {
+impl<W: World> Connection<W> {
     /// The mechanisms that a server offers, in capitals; `None`: nobody knows, or any may be offered for
     /// it.
     pub async fn offered_elsewhere(&self, server: &LoginServer) -> Option<Arc<[Box<str>]>> {
@@ -53,7 +53,7 @@ impl<W: World> Entrance<W> {
     /// Goes on with what the client answered.
     ///
     /// # Errors
-    /// As [`Entrance::begin_elsewhere`] has them.
+    /// As [`Connection::begin_elsewhere`] has them.
     pub async fn go_on_elsewhere(
         &mut self,
         logins: &Logins,

@@ -5,12 +5,12 @@ mod account;
 mod announced;
 mod certificate_holder;
 mod commit;
+mod connection;
 mod consultation;
 mod content;
 mod decisions;
 mod directory;
 mod draft;
-mod entrance;
 mod foreign;
 mod forwarding;
 mod handshake;
@@ -36,14 +36,16 @@ mod rules;
 mod session;
 mod stage;
 pub(crate) mod start;
+mod submission;
+mod transaction;
 mod wants;
 
 pub use crate::meta::Owner;
 pub use account::Refused;
+pub use connection::Connection;
 pub use consultation::{Consulted, consult, consult_route};
 pub use content::{Gathered, Gathering};
 pub use draft::Draft;
-pub use entrance::{Entrance, Submitted};
 pub use foreign::Foreign;
 pub use forwarding::OwnDomains;
 pub use intake::Intake;
@@ -60,8 +62,11 @@ pub use refusals::{NO_ANSWER, no_answer};
 pub use rights::{LOGIN_CHECK_INTERVAL, PASSWORD_CHECK_INTERVAL, SERVER_LOGIN_MAX};
 pub use session::Session;
 pub use stage::{
-    Placed, Resolved, Routed, SignedFields, Stage, StageKind, StageKinds, Substitute, Transaction,
+    Placed, Resolved, Routed, SignedFields, Stage, StageKind, StageKinds, Substitute,
+    TransactionView,
 };
+pub use submission::{Submission, Submitted};
+pub use transaction::Transaction;
 pub use wants::Sender;
 
 use crate::answer::Answer;
@@ -102,7 +107,7 @@ pub(crate) fn readers<W: World>(services: &Rc<Services<W>>, router: &Rc<Router>)
     })
 }
 
-/// The stages of each socket: those that are its protocol's own first, then those of all.
+/// The stages of each socket: those that are its protocol's own first, then those of all, which only internet mail passes.
 fn with_own<W: World>(
     rules: &[Rc<ListenerRules<dyn Handler<W>>>],
     all: &Stages,
@@ -113,7 +118,7 @@ fn with_own<W: World>(
     let of = |rules: &Rc<ListenerRules<dyn Handler<W>>>| -> Stages {
         let Some(handler) = &rules.handler else { return Rc::clone(all) };
         let own = handler.stages(config, world, console);
-        match (own.is_empty(), handler.takes_internet_mail()) {
+        match (own.is_empty(), rules.listener.takes_internet_mail()) {
             (true, true) => Rc::clone(all),
             (_, true) => own.into_iter().chain(all.iter().cloned()).collect(),
             (_, false) => own.into(),

@@ -9,14 +9,12 @@ use super::{Ingress, refusals};
 use crate::answer::{Answer, Decision};
 use crate::budget::Share;
 use crate::event::Client;
-use crate::meta::{self, Owners};
+use crate::meta;
 use crate::own_fields::OwnFields;
 use crate::seams::World;
-use crate::steering::Steering;
 use bytes::Bytes;
 use mail::{
-    BodyType, ContentScanner, Envelope, Mailbox, MessageId, Notify, Omitted, Recipient, Refusal,
-    RequireTls,
+    BodyType, ContentScanner, Envelope, Mailbox, MessageId, Notify, Recipient, Refusal, RequireTls,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -73,36 +71,18 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
     let above = decided(&ingress.services, above(&stages, &content), Grace::OfTransactions).await;
     let queued = match (ingress.custody.allocate_id(), above) {
         (Some(id), Ok(above)) => {
-            let mut additions = Additions::above(above);
+            let content = Content { id, blob: None, pieces: vec![content] };
+            let contents = Rc::clone(&ingress) as _;
+            let mut draft =
+                Box::new(Draft::new(content, envelope, facts, Arc::new(client), contents));
+            draft.hides_client = true;
+            draft.additions = Additions::above(above);
             if is_tls_report {
                 let (tag, value) = meta::tls_report();
-                additions.set_meta(tag, value);
+                draft.set_meta(tag, value);
+                // It must arrive in spite of the failures that it is about (RFC 8460 §3).
+                draft.require_tls = RequireTls::No;
             }
-            let draft = Box::new(Draft {
-                content: Content { id, blob: None, pieces: vec![content] },
-                envelope,
-                facts,
-                client: Arc::new(client),
-                is_from_stranger: false,
-                // What tells of failures of TLS must arrive in spite of them (RFC 8460 §3).
-                require_tls: match is_tls_report {
-                    true => RequireTls::No,
-                    false => RequireTls::Unsaid,
-                },
-                steering: Steering::default(),
-                tenants: Arc::default(),
-                tenancy: None,
-                forwarded: Vec::new(),
-                owners: Owners::new(),
-                additions,
-                hides_client: true,
-                given: Vec::new(),
-                discarded: None,
-                omitted: Omitted::default(),
-                contents: Rc::clone(&ingress) as _,
-                memory: None,
-                tenant_room: None,
-            });
             queue(&ingress, draft).await
         }
         (None, _) => Err(refusals::STOPPING),

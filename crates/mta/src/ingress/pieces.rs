@@ -22,8 +22,8 @@ pub(super) struct Pieces {
     /// All bytes pushed, spilled ones included.
     pushed_bytes: u64,
     blob_bytes: u64,
-    /// What `chunks` and `open` hold of the budget.
-    share: Share,
+    /// What `chunks` and `open` hold of the budget; `None`: small bodies hold nothing of it.
+    share: Option<Share>,
     /// Set once the body goes to disk.
     blob: Option<BlobId>,
     /// Of what went there.
@@ -43,14 +43,14 @@ pub(super) enum Attention {
 }
 
 impl Pieces {
-    /// An empty one that draws on `budget` up to `blob_bytes` and goes to a blob beyond.
-    pub(super) fn new(budget: &Arc<Budget>, blob_bytes: u64) -> Pieces {
+    /// An empty one that draws on a budget up to `blob_bytes` and goes to a blob beyond.
+    pub(super) fn new(blob_bytes: u64) -> Pieces {
         Pieces {
             chunks: Vec::new(),
             open: Vec::new(),
             pushed_bytes: 0,
             blob_bytes,
-            share: Share::none(budget),
+            share: None,
             blob: None,
             checksums: BodyChecksums::default(),
             header: None,
@@ -105,18 +105,22 @@ impl Pieces {
         if self.blob.is_some() || self.pushed_bytes > self.blob_bytes {
             return if self.chunks.is_empty() { Attention::None } else { Attention::Spill };
         }
-        if self.owes() > self.share.amount() { Attention::Budget } else { Attention::None }
+        if self.owes() > self.drawn() { Attention::Budget } else { Attention::None }
+    }
+
+    fn drawn(&self) -> u64 {
+        self.share.as_ref().map_or(0, Share::amount)
     }
 
     /// Tries to cover what it holds.
-    pub(super) fn draw(&mut self) -> bool {
-        let owed = self.owes().saturating_sub(self.share.amount());
-        owed == 0 || self.share.try_grow(owed)
+    pub(super) fn draw(&mut self, budget: &Arc<Budget>) -> bool {
+        let owed = self.owes().saturating_sub(self.drawn());
+        owed == 0 || self.share.get_or_insert_with(|| Share::none(budget)).try_grow(owed)
     }
 
     /// Whether it holds memory that others could use.
     pub(super) fn holds_budget(&self) -> bool {
-        self.share.amount() > 0
+        self.drawn() > 0
     }
 
     /// The blob that takes the body, if it goes to one.
@@ -147,7 +151,7 @@ impl Pieces {
     /// What was taken with [`Pieces::take_chunks`] is on disk: the memory is free again. What is
     /// open goes on uncovered; it is less than one step.
     pub(super) fn handle_spilled(&mut self) {
-        self.share.clear();
+        self.share = None;
     }
 
     /// What is at the top of the content.
@@ -172,7 +176,7 @@ impl Pieces {
         self.chunks = Vec::new();
         self.open = Vec::new();
         self.pushed_bytes = 0;
-        self.share.clear();
+        self.share = None;
         self.header = None;
         self.checksums = BodyChecksums::default();
         self.blob.take()
@@ -185,7 +189,7 @@ mod tests {
 
     fn pieces() -> (Arc<Budget>, Pieces) {
         let budget = Budget::new(1024 * 1024);
-        let pieces = Pieces::new(&budget, 2 * 1024 * 1024);
+        let pieces = Pieces::new(2 * 1024 * 1024);
         (budget, pieces)
     }
 
@@ -205,10 +209,10 @@ mod tests {
         let (budget, mut pieces) = pieces();
         pieces.push(&vec![b'x'; SMALL_BYTES]);
         assert_eq!(pieces.attention(), Attention::Budget);
-        assert!(pieces.draw());
+        assert!(pieces.draw(&budget));
         assert_eq!(budget.used(), CHUNK_BYTES as u64);
         pieces.push(&vec![b'y'; 2 * CHUNK_BYTES]);
-        assert!(pieces.draw());
+        assert!(pieces.draw(&budget));
         assert_eq!(budget.used(), 3 * CHUNK_BYTES as u64);
         pieces.push(&vec![b'z'; 2 * 1024 * 1024]);
         assert_eq!(pieces.attention(), Attention::Spill);
@@ -224,14 +228,14 @@ mod tests {
     #[test]
     fn no_budget_means_waiting() {
         let budget = Budget::new(CHUNK_BYTES as u64);
-        let mut first = Pieces::new(&budget, 2 * 1024 * 1024);
-        let mut second = Pieces::new(&budget, 2 * 1024 * 1024);
+        let mut first = Pieces::new(2 * 1024 * 1024);
+        let mut second = Pieces::new(2 * 1024 * 1024);
         first.push(&vec![b'x'; SMALL_BYTES]);
         second.push(&vec![b'x'; SMALL_BYTES]);
-        assert!(first.draw());
-        assert!(!second.draw());
+        assert!(first.draw(&budget));
+        assert!(!second.draw(&budget));
         drop(first);
-        assert!(second.draw());
+        assert!(second.draw(&budget));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Ways in.
 
-use super::entrance::Entrance;
+use super::connection::Connection;
 use super::stage::Stage;
 use crate::console::Console;
 use crate::pressure::Pressures;
@@ -41,15 +41,9 @@ pub trait Handler<W: World>: 'static {
         Vec::new()
     }
 
-    /// Whether what comes by them is internet mail: other messages don't pass the stages that the configuration
-    /// has for all.
-    fn takes_internet_mail(&self) -> bool {
-        true
-    }
-
     /// Itself, for sessions of the one before a reload, which go on with it.
     fn into_any(self: Rc<Self>) -> Rc<dyn Any>;
 
     /// Serves one of them to its end.
-    fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task;
+    fn serve(self: Rc<Self>, connection: Connection<W>, stream: <W::Net as Net>::Stream) -> Task;
 }

@@ -68,11 +68,6 @@ impl Resolutions {
         }
     }
 
-    pub(super) fn clear(&mut self) {
-        self.others.clear();
-        self.kept = 0;
-    }
-
     /// How many recipients stand for so many that were given.
     pub(super) fn count_kept(&self, given: usize) -> usize {
         given.saturating_sub(self.others.len()) + self.others.values().map(count_of).sum::<usize>()

@@ -6,7 +6,7 @@ use super::protocol::Handler;
 use super::rights::{
     LOGIN_CHECK_INTERVAL, Login, PASSWORD_CHECK_INTERVAL, Proof, SERVER_LOGIN_MAX, Seen, Standing,
 };
-use super::{Entrance, Ingress, refusals};
+use super::{Connection, Ingress, refusals};
 use crate::answer::Answer;
 use crate::console::Quoted;
 use crate::seams::{Introspection, LoginServer, LoginTerms, Net, Tables as _, World};
@@ -29,8 +29,8 @@ impl<W: World> Ingress<W> {
     }
 }
 
-impl<W: World> Entrance<W> {
-    /// Returns true if [`Entrance::renew`] is due.
+impl<W: World> Connection<W> {
+    /// Returns true if [`Connection::renew`] is due.
     #[must_use]
     pub fn is_outdated(&self) -> bool {
         let (rights, seen) = (&self.rights, self.ingress.seen());
@@ -53,7 +53,7 @@ impl<W: World> Entrance<W> {
         Ok(handler)
     }
 
-    /// Looks the rights of the session up by the configuration in force, after [`Entrance::follow`].
+    /// Looks the rights of the session up by the configuration in force, after [`Connection::follow`].
     ///
     /// # Errors
     /// The session's identity is no longer what it was: it ends. Or nobody knows now (454).
@@ -63,7 +63,7 @@ impl<W: World> Entrance<W> {
         logins: Option<&Logins>,
         terms: LoginTerms,
     ) -> Result<(), Refusal> {
-        let listener = Arc::clone(self.count.listener());
+        let listener = self.count.listener();
         let seen = self.ingress.seen();
         if !self.rights.announcers.iter().all(|one| one.is_believed(&listener)) {
             return Err(self.withdrawn("the proxy is not believed any more"));

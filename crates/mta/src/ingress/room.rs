@@ -20,17 +20,17 @@ pub(super) struct HoldRoom {
     pub(super) field: (u16, Bytes),
 }
 
-/// Takes room for the message if anything holds it, and notes in it how the hold ends. `peer`: its octets are those of
-/// this peer, and can't be read.
+/// Takes room for the message if anything holds it, and notes in it how the hold ends. One that is no internet mail is
+/// held since its octets can't be read: that is its peer's doing.
 ///
 /// # Errors
 /// As much is held as may be, of all clients or of this one.
 pub(super) fn reserve_held<W: World>(
     services: &Services<W>,
     draft: &Draft,
-    peer: &str,
 ) -> Result<Option<HoldRoom>, Refusal> {
     let Some(reason) = draft.additions.hold.as_deref() else { return Ok(None) };
+    let peer = draft.client.login.as_deref().filter(|_| draft.is_foreign).unwrap_or_default();
     let sender = draft.envelope.reverse_path.as_ref().map_or("", Mailbox::domain_str);
     let author = draft.additions.author.as_deref().unwrap_or_default();
     // RFC 5321 §6.2: reports to forged senders do more harm than mail that is lost. A peer's octets have no sender.
@@ -62,7 +62,9 @@ pub(super) fn reserve_own_mailbox<W: World>(
     config: &Config,
     draft: &Draft,
 ) -> Result<(), Refusal> {
-    let is_kept_here = config.routes.get(config.postmaster.route).is_some_and(|r| r.is_built_in());
+    // A peer could not be refused for good what never fits: that fails where it is delivered.
+    let is_kept_here = !draft.is_foreign
+        && config.routes.get(config.postmaster.route).is_some_and(|r| r.is_built_in());
     let mut recipients = draft.envelope.recipients.iter().map(|recipient| &recipient.mailbox);
     if !is_kept_here || !recipients.any(|mailbox| config.is_postmaster(mailbox)) {
         return Ok(());

@@ -28,7 +28,7 @@ pub trait Stage: 'static {
     }
 
     /// Whether the sender of a transaction that begins may send.
-    fn sender<'a>(&'a self, _transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+    fn sender<'a>(&'a self, _transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
         Decision::pass()
     }
 
@@ -36,7 +36,7 @@ pub trait Stage: 'static {
     /// routes decide. Several recipients may be asked about at once.
     fn recipient(
         &self,
-        _transaction: &Rc<Transaction>,
+        _transaction: &Rc<TransactionView>,
         _recipient: &Recipient,
         _routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
@@ -46,25 +46,25 @@ pub trait Stage: 'static {
     /// Whether a recipient that all stages and the routes take may be kept: the last word about it.
     fn taken(
         &self,
-        _transaction: &Rc<Transaction>,
+        _transaction: &Rc<TransactionView>,
         _recipient: &Recipient,
     ) -> Decision<'static, ()> {
         Decision::pass()
     }
 
     /// Whether content may come.
-    fn data<'a>(&'a self, _transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+    fn data<'a>(&'a self, _transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
         Decision::pass()
     }
 
     /// Who sees the content as it arrives, also what goes to disk meanwhile.
-    fn observe(&self, _transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+    fn observe(&self, _transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
         None
     }
 
     /// By what name this server says in the message what came of checks: who else says it under that
     /// name is renamed as the content arrives.
-    fn speaks_as(&self, _transaction: &Rc<Transaction>) -> Option<&str> {
+    fn speaks_as(&self, _transaction: &Rc<TransactionView>) -> Option<&str> {
         None
     }
 
@@ -72,7 +72,7 @@ pub trait Stage: 'static {
     /// `observer` is what [`Stage::observe`] gave, for a downcast. Other content may take its place.
     fn content<'a>(
         &'a self,
-        _transaction: &'a Rc<Transaction>,
+        _transaction: &'a Rc<TransactionView>,
         _draft: &'a mut Draft,
         _observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
@@ -127,9 +127,9 @@ impl From<Recipient> for Substitute {
     }
 }
 
-/// One transaction, from MAIL or its like to the final reply.
+/// A transaction as stages see it, from MAIL or its like to the final reply.
 #[derive(Debug)]
-pub struct Transaction {
+pub struct TransactionView {
     pub session: Rc<Session>,
     /// The reverse-path; `None` is `<>`.
     pub sender: Option<Mailbox>,
@@ -140,16 +140,16 @@ pub struct Transaction {
     additions: RefCell<Additions>,
 }
 
-impl Transaction {
+impl TransactionView {
     pub(super) fn new(
         session: &Rc<Session>,
         sender: Option<Mailbox>,
         size: Option<u64>,
         serial: u64,
-    ) -> Rc<Transaction> {
+    ) -> Rc<TransactionView> {
         let session = Rc::clone(session);
         let additions = RefCell::default();
-        Rc::new(Transaction { session, sender, size, serial, additions })
+        Rc::new(TransactionView { session, sender, size, serial, additions })
     }
 
     /// A header field for the message that comes, without its line end; see [`Draft::prepend`].

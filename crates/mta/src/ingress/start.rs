@@ -1,7 +1,7 @@
 //! Starts a session.
 
 use super::proxied::client_behind;
-use super::{Entrance, Ingress};
+use super::{Connection, Ingress};
 use crate::seams::{Net, World};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -34,8 +34,8 @@ pub(crate) fn start_session<W: World>(
         return;
     };
     if !listener.is_proxy(peer.ip()) {
-        let entrance = Box::new(Entrance::new(ingress, peer, None, socket, listener));
-        return ingress.services.run(handler.serve(entrance, stream));
+        let connection = Connection::new(ingress, peer, None, socket, listener);
+        return ingress.services.run(handler.serve(connection, stream));
     }
     // Nothing is counted or decided before it is known whose the connection is.
     let (ingress, mut stream) = (Rc::clone(ingress), stream);
@@ -46,7 +46,7 @@ pub(crate) fn start_session<W: World>(
             return ingress.count_end();
         };
         let proxy = (client != peer).then(|| peer.ip());
-        let entrance = Box::new(Entrance::new(&ingress, client, proxy, socket, listener));
-        handler.serve(entrance, stream).await;
+        let connection = Connection::new(&ingress, client, proxy, socket, listener);
+        handler.serve(connection, stream).await;
     });
 }

@@ -11,6 +11,7 @@ mod arrivals;
 mod author_forms;
 mod authors;
 mod bad_x400;
+mod batch;
 mod checks;
 mod client;
 mod copies;

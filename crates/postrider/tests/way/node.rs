@@ -1,5 +1,6 @@
 //! One shard with a log on a disk in memory, its operator, and everything it says.
 
+use super::batch::{Batch, BatchText};
 use super::tables::ScriptedText;
 use super::time::WALL_MS;
 use super::world::TestWorld;
@@ -103,7 +104,8 @@ pub(crate) fn config(routes: &str) -> String {
 }
 
 fn parse(text: &str) -> Arc<Config> {
-    let config = channels::sections().table::<ScriptedText>().parse(text, "test.toml");
+    let schema = channels::sections().table::<ScriptedText>().protocol::<BatchText>();
+    let config = schema.parse(text, "test.toml");
     let mut config = config.unwrap_or_else(|problem| panic!("{problem:?}\n{text}"));
     if let Some(srs) = config.of::<RewrittenSenders>() {
         // In the place of the file that has them.
@@ -172,7 +174,7 @@ impl Node {
             metrics: Arc::clone(&metrics),
             suspensions: Arc::new([]),
             channels: channels::channels(),
-            protocols: channels::protocols(),
+            protocols: [Rc::new(Batch) as _].into_iter().chain(channels::protocols()).collect(),
             stages: channels::stages().into_iter().chain(world.stages()).collect(),
         });
         let mut recovered = Vec::new();

@@ -8,7 +8,7 @@ use mail::{Mailbox, Notify, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{
-    Draft, Observer, Placed, Resolved, Routed, Session, Stage, StageKind, Transaction,
+    Draft, Observer, Placed, Resolved, Routed, Session, Stage, StageKind, TransactionView,
 };
 use mta::pressure::Pressures;
 use mta::seams::{Time as _, World as _};
@@ -104,7 +104,7 @@ impl Stage for Scripted {
         }
     }
 
-    fn sender<'a>(&'a self, transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+    fn sender<'a>(&'a self, transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
         let local = transaction.sender.as_ref().map_or("", |sender| sender.local());
         self.note(&format!("sender {local} size {:?}", transaction.size));
         let blocked = Refusal::permanent((7, 1), "Not you");
@@ -118,7 +118,7 @@ impl Stage for Scripted {
 
     fn recipient(
         &self,
-        transaction: &Rc<Transaction>,
+        transaction: &Rc<TransactionView>,
         to: &Recipient,
         routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
@@ -151,7 +151,7 @@ impl Stage for Scripted {
         }
     }
 
-    fn data<'a>(&'a self, _transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+    fn data<'a>(&'a self, _transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
         let left = self.refusals_left.get();
         self.refusals_left.set(left.saturating_sub(1));
         match left {
@@ -160,13 +160,13 @@ impl Stage for Scripted {
         }
     }
 
-    fn observe(&self, _transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+    fn observe(&self, _transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
         Some(Box::new(Seen(0)))
     }
 
     fn content<'a>(
         &'a self,
-        transaction: &'a Rc<Transaction>,
+        transaction: &'a Rc<TransactionView>,
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {

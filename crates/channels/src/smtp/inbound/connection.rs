@@ -3,7 +3,7 @@
 use super::session::Session;
 use crate::smtp::HANDSHAKE_MAX;
 use mail::Mono;
-use mta::ingress::Intake;
+use mta::ingress::{Intake, Transaction};
 use mta::seams::{Stream, World};
 use mta::services::SCRATCH_BYTES;
 use mta::stopping::Stopping;
@@ -35,12 +35,14 @@ enum Writing {
     Last,
 }
 
-/// Content goes into the intake.
-struct Sink<'a, W: World>(&'a mut Intake<W>);
+/// Content goes into the intake of the transaction; none comes without one.
+struct Sink<'a, W: World>(Option<&'a mut Intake<W>>);
 
 impl<W: World> ContentSink for Sink<'_, W> {
     fn push(&mut self, piece: &[u8]) {
-        self.0.push(piece);
+        if let Some(intake) = &mut self.0 {
+            intake.push(piece);
+        }
     }
 }
 
@@ -52,7 +54,7 @@ impl<W: World> Session<W> {
         stopping: &'n Stopping,
         mut stop: Pin<&mut Notified<'n>>,
     ) -> io::Result<bool> {
-        let until = self.entrance.now() + delay;
+        let until = self.connection.now() + delay;
         poll_fn(|cx| {
             let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(false)) };
             let mut scratch = self.scratch.borrow_mut();
@@ -79,9 +81,9 @@ impl<W: World> Session<W> {
 
     /// Goes on with the input that was behind the last need.
     pub(super) fn resume(&mut self) -> Need {
-        let now = self.entrance.now();
+        let now = self.connection.now();
         let input = &self.rest[self.rest_from..];
-        let mut sink = Sink(self.entrance.intake());
+        let mut sink = Sink(self.transaction.as_mut().map(Transaction::intake));
         let progress = feed(&mut self.machine, &mut sink, now, input);
         self.rest_from += progress.consumed;
         if self.rest_from == self.rest.len() {
@@ -108,14 +110,14 @@ impl<W: World> Session<W> {
                 self.machine.handle_shutdown();
                 return Poll::Ready(Ok(None));
             }
-            if self.entrance.poll_displaced(cx).is_ready() {
+            if self.connection.poll_displaced(cx).is_ready() {
                 self.machine.handle_displaced();
                 return Poll::Ready(Ok(None));
             }
             if reads && let Poll::Ready(done) = self.poll_read(cx) {
                 return Poll::Ready(done);
             }
-            if self.entrance.intake().is_stalled() {
+            if self.is_stalled() {
                 // What it holds goes to disk.
                 return Poll::Ready(Ok(Some(Need::Input)));
             }
@@ -141,9 +143,11 @@ impl<W: World> Session<W> {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending => return Poll::Pending,
         };
-        let now = self.entrance.now();
-        self.entrance.intake().note_heard(now);
-        let mut sink = Sink(self.entrance.intake());
+        let now = self.connection.now();
+        if let Some(intake) = self.transaction.as_mut().map(Transaction::intake) {
+            intake.note_heard(now);
+        }
+        let mut sink = Sink(self.transaction.as_mut().map(Transaction::intake));
         let progress = feed(&mut self.machine, &mut sink, now, &scratch[..n]);
         if progress.consumed < n {
             self.rest.extend_from_slice(&scratch[progress.consumed..n]);
@@ -155,20 +159,26 @@ impl<W: World> Session<W> {
     fn is_over(&self) -> bool {
         self.stopping
             .until()
-            .is_some_and(|until| !self.machine.in_transaction() || self.entrance.now() >= until)
+            .is_some_and(|until| !self.machine.in_transaction() || self.connection.now() >= until)
+    }
+
+    /// Whether what the content holds should go to disk.
+    fn is_stalled(&mut self) -> bool {
+        self.intake().is_some_and(|intake| intake.is_stalled())
     }
 
     /// Whether the session ends without further input.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Need>>> {
         loop {
-            let deadline = self.machine.deadline().min(self.entrance.intake().next_look());
+            let look = self.intake().map_or(Mono::NEVER, |intake| intake.next_look());
+            let deadline = self.machine.deadline().min(look);
             if self.alarm.poll(cx, deadline).is_pending() {
                 return Poll::Pending;
             }
-            if self.machine.handle_timeout(self.entrance.now()) {
+            if self.machine.handle_timeout(self.connection.now()) {
                 return Poll::Ready(Ok(None));
             }
-            if self.entrance.intake().is_stalled() {
+            if self.is_stalled() {
                 return Poll::Ready(Ok(Some(Need::Input)));
             }
         }
@@ -180,7 +190,7 @@ impl<W: World> Session<W> {
             return self.write_out(Writing::Last).await;
         }
         self.flush().await?;
-        let until = self.entrance.now() + LINGER;
+        let until = self.connection.now() + LINGER;
         let mut left = LINGER_BYTES;
         poll_fn(|cx| {
             while let Some(stream) = &mut self.stream {
@@ -248,8 +258,8 @@ impl<W: World> Session<W> {
         // What came in clear behind STARTTLS is not part of the encrypted session (RFC 3207 §4.2).
         self.drop_rest();
         let stream = self.stream.take().ok_or(io::ErrorKind::NotConnected)?;
-        let until = self.machine.deadline().min(self.entrance.now() + HANDSHAKE_MAX);
-        self.stream = Some(self.entrance.encrypt(stream, &mut self.alarm, until).await?);
+        let until = self.machine.deadline().min(self.connection.now() + HANDSHAKE_MAX);
+        self.stream = Some(self.connection.encrypt(stream, &mut self.alarm, until).await?);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use mail::field_watch::{FieldWatch, Found};
 use mail::transfer_encoding::LINE_BYTES_MAX;
 use mail::{Refusal, origin};
 use mta::answer::{Answer, Decision};
-use mta::ingress::{Draft, Observer, Stage, Transaction, observed};
+use mta::ingress::{Draft, Observer, Stage, TransactionView, observed};
 use mta::seams::{Time as _, World};
 use std::rc::Rc;
 
@@ -40,7 +40,7 @@ impl<W: World> Stage for FieldStage<W> {
         "fields"
     }
 
-    fn observe(&self, transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+    fn observe(&self, transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
         // What strangers send is as they sent it.
         let is_wanted = transaction.session.may_relay();
         is_wanted.then(|| Box::new(Watch::new(&WATCHED[..])) as _)
@@ -48,7 +48,7 @@ impl<W: World> Stage for FieldStage<W> {
 
     fn content<'a>(
         &'a self,
-        _: &'a Rc<Transaction>,
+        _: &'a Rc<TransactionView>,
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {

@@ -50,7 +50,7 @@ impl<W: World> Session<W> {
         // What was refused before has no user.
         self.account_refusals();
         let answer = self.log_in(said).await;
-        self.machine.answer_login(self.entrance.now(), answer);
+        self.machine.answer_login(self.connection.now(), answer);
         self.account_refusals();
         // Who got in is the session's from here on.
         self.dialogue.user = None;
@@ -59,10 +59,10 @@ impl<W: World> Session<W> {
 
     /// What is told to this client: as it is known now.
     pub(super) fn server(&self) -> Arc<ServerConfig> {
-        let (entrance, now) = (&self.entrance, self.entrance.wall());
-        let require_tls = entrance.may_require_tls();
-        let can = Can { encrypt: entrance.can_encrypt(), require_tls };
-        self.settings.server(entrance.session().may_relay(), can, now)
+        let (connection, now) = (&self.connection, self.connection.wall());
+        let require_tls = connection.may_require_tls();
+        let can = Can { encrypt: connection.can_encrypt(), require_tls };
+        self.settings.server(connection.session().may_relay(), can, now)
     }
 
     /// Offers what can be used on this connection, once it is encrypted.
@@ -70,10 +70,10 @@ impl<W: World> Session<W> {
         let Some(submission) = self.settings.submission.as_ref().map(Arc::clone) else { return };
         let source = &submission.logins.source;
         let offered = match source {
-            LoginSource::Server(server) => self.entrance.offered_elsewhere(server).await,
+            LoginSource::Server(server) => self.connection.offered_elsewhere(server).await,
             LoginSource::Table(_) | LoginSource::Nobody => None,
         };
-        let is_known = self.entrance.certified_user().is_some();
+        let is_known = self.connection.certified_user().is_some();
         let is_bindable = self.channel_binding().is_some();
         self.machine.offer_logins(|name| match speaker(name, &submission.logins) {
             // RFC 4422 appendix A.1: there is somebody to be.
@@ -118,7 +118,7 @@ impl<W: World> Session<W> {
             },
         };
         if let (Ok(LoginAnswer::Accepted), Some(mechanism)) = (&answered, self.dialogue.mechanism) {
-            self.entrance.note_mechanism(mechanism);
+            self.connection.note_mechanism(mechanism);
         }
         answered.unwrap_or_else(|refusal| LoginAnswer::Refused(Reply::from(refusal)))
     }
@@ -130,7 +130,7 @@ impl<W: World> Session<W> {
             _ if self.machine.offers_login(Mechanism::ScramSha256Plus.name()) => Channel::Declined,
             _ => Channel::Unbound,
         };
-        Exchange::new(mechanism, channel, || STANDARD_NO_PAD.encode(self.entrance.secret()))
+        Exchange::new(mechanism, channel, || STANDARD_NO_PAD.encode(self.connection.secret()))
     }
 
     fn channel_binding(&self) -> Option<[u8; 32]> {
@@ -139,8 +139,8 @@ impl<W: World> Session<W> {
 
     pub(super) fn terms(&self, submission: &Submission) -> LoginTerms {
         let local = self.stream.as_ref().and_then(|stream| stream.local_addr().ok());
-        let remote = self.entrance.session().client().address;
-        let (patience, is_known) = (submission.logins.patience, self.entrance.is_known());
+        let remote = self.connection.session().client().address;
+        let (patience, is_known) = (submission.logins.patience, self.connection.is_known());
         LoginTerms { remote, local, patience, is_known }
     }
 
@@ -166,10 +166,16 @@ impl<W: World> Session<W> {
         // Where the first message says who it is, the limits of that user hold from the beginning.
         let user = initial.as_deref().and_then(|first| sasl::claimed_user(mechanism, first));
         self.dialogue.user = user.as_deref().map(Box::from);
-        let mut attempt = self.entrance.begin_login(logins, user.as_deref()).await?;
+        let mut attempt = self.connection.begin_login(logins, user.as_deref()).await?;
         let terms = self.terms(submission);
-        let begun =
-            self.entrance.begin_elsewhere(logins, server, &mut attempt, mechanism, initial, terms);
+        let begun = self.connection.begin_elsewhere(
+            logins,
+            server,
+            &mut attempt,
+            mechanism,
+            initial,
+            terms,
+        );
         let heard = begun.await;
         self.heard(attempt, heard)
     }
@@ -182,7 +188,7 @@ impl<W: World> Session<W> {
     ) -> Result<LoginAnswer, Refusal> {
         let Some(mut attempt) = self.dialogue.attempt.take() else { return Ok(bad_form()) };
         let logins = &submission.logins;
-        let gone_on = self.entrance.go_on_elsewhere(logins, &mut attempt, conversation, response);
+        let gone_on = self.connection.go_on_elsewhere(logins, &mut attempt, conversation, response);
         let heard = gone_on.await;
         self.heard(attempt, heard)
     }
@@ -216,13 +222,13 @@ impl<W: World> Session<W> {
             Step::Check(claim) => {
                 self.dialogue.user = Some(claim.user.as_str().into());
                 let terms = self.terms(submission);
-                self.entrance.log_in_with(logins, claim, terms).await?;
+                self.connection.log_in_with(logins, claim, terms).await?;
                 LoginAnswer::Accepted
             }
             Step::Keys(user) => {
                 self.dialogue.user = Some(user.as_str().into());
-                let mut attempt = self.entrance.begin_login(logins, Some(&user)).await?;
-                let keys = self.entrance.scram_keys(logins, &user, &mut attempt).await;
+                let mut attempt = self.connection.begin_login(logins, Some(&user)).await?;
+                let keys = self.connection.scram_keys(logins, &user, &mut attempt).await;
                 // That nobody knows is no failure of his.
                 let keys = keys.inspect_err(|_| attempt.forgive())?;
                 self.dialogue.attempt = Some(attempt);
@@ -233,21 +239,21 @@ impl<W: World> Session<W> {
             }
             Step::Proved(_) => match self.dialogue.attempt.take() {
                 Some(mut attempt) => {
-                    self.entrance.proved(&mut attempt);
+                    self.connection.proved(&mut attempt);
                     LoginAnswer::Accepted
                 }
                 None => bad_form(),
             },
             Step::Token(presented) => self.take_token(submission, exchange, presented).await?,
             Step::External(named) => {
-                let known = self.entrance.certified_user().map(str::to_owned);
+                let known = self.connection.certified_user().map(str::to_owned);
                 let is_his = |user: &String| {
                     named.is_none_or(|named| lookup::fold(&named) == lookup::fold(user))
                 };
                 match known.filter(is_his) {
                     Some(user) => {
                         self.dialogue.user = Some(user.as_str().into());
-                        self.entrance.proved_by_certificate(&user);
+                        self.connection.proved_by_certificate(&user);
                         LoginAnswer::Accepted
                     }
                     None => other_identity(),
@@ -256,7 +262,7 @@ impl<W: World> Session<W> {
             Step::Failed(Failure::Proof) => match self.dialogue.attempt.take() {
                 Some(mut attempt) => {
                     self.dialogue.user = attempt.user().map(Box::from);
-                    return Err(self.entrance.login_failed(logins, &mut attempt).await);
+                    return Err(self.connection.login_failed(logins, &mut attempt).await);
                 }
                 None => bad_form(),
             },
@@ -279,9 +285,9 @@ impl<W: World> Session<W> {
         let Some(tokens) = &logins.tokens else { return Ok(bad_form()) };
         let named = presented.user.as_deref();
         self.dialogue.user = named.map(Box::from);
-        let mut attempt = self.entrance.begin_login(logins, named).await?;
+        let mut attempt = self.connection.begin_login(logins, named).await?;
         let terms = self.terms(submission);
-        let judged = self.entrance.log_in_by_token(tokens, presented, terms).await;
+        let judged = self.connection.log_in_by_token(tokens, presented, terms).await;
         if judged.inspect_err(|_| attempt.forgive())? {
             attempt.forgive();
             return Ok(LoginAnswer::Accepted);

@@ -19,7 +19,7 @@ use dated::Dated;
 use fields::{FieldRules, FieldStage};
 use mail::Wall;
 use mta::console::Console;
-use mta::ingress::{Entrance, Handler, Protocol, Stage};
+use mta::ingress::{Connection, Handler, Protocol, Stage};
 use mta::pressure::Pressures;
 use mta::seams::{Net, Task, World};
 use session::Session;
@@ -133,9 +133,9 @@ impl<W: World> Handler<W> for Settings {
         self
     }
 
-    fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task {
+    fn serve(self: Rc<Self>, connection: Connection<W>, stream: <W::Net as Net>::Stream) -> Task {
         // In a place of its own: whatever moves what serves it would move it as well.
-        let mut session = Box::new(Session::new(self, entrance, stream));
+        let mut session = Box::new(Session::new(self, connection, stream));
         Box::pin(async move { session.run().await })
     }
 }

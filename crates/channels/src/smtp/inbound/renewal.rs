@@ -13,21 +13,21 @@ impl<W: World> Session<W> {
     /// What the client was let in by holds no more.
     pub(super) async fn renew(&mut self) -> Result<(), Refusal> {
         // A listener that speaks another protocol now is another one.
-        if let Ok(settings) = self.entrance.follow()?.into_any().downcast::<Settings>() {
+        if let Ok(settings) = self.connection.follow()?.into_any().downcast::<Settings>() {
             self.settings = settings;
         }
         let submission = self.settings.submission.clone();
         let terms = match &submission {
             Some(submission) => self.terms(submission),
             None => LoginTerms {
-                remote: self.entrance.session().client().address,
+                remote: self.connection.session().client().address,
                 local: None,
                 patience: Duration::ZERO,
                 is_known: true,
             },
         };
         let logins = submission.as_ref().map(|submission| &submission.logins);
-        self.entrance.renew(self.stream.as_ref(), logins, terms).await?;
+        self.connection.renew(self.stream.as_ref(), logins, terms).await?;
         self.machine.obey(self.server());
         if !self.is_believed() {
             self.machine.doubt();

@@ -8,11 +8,13 @@ use mail::{DeliverBy, Wall};
 use mail::{Recipient, Refusal, Reply};
 use mta::alarm::Alarm;
 use mta::answer::{Answer, Later};
-use mta::ingress::{Entrance, Refused, Resolved, Sender, Submitted};
+use mta::ingress::{
+    Connection, Intake, Refused, Resolved, Sender, Submission, Submitted, Transaction,
+};
 use mta::seams::{Net, World};
 use mta::steering::Steering;
 use mta::stopping::Stopping;
-use smtp::server::{MailCommand, Need, ServerSession, Transaction};
+use smtp::server::{MailCommand, Need, ServerSession};
 use smtp::wishes::{By, Hold, Wishes};
 use std::cell::RefCell;
 use std::io;
@@ -20,9 +22,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+/// The machine asks within transactions only.
+const NO_TRANSACTION: Refusal = Refusal::permanent((5, 1), "No transaction is open").with_code(503);
+
 /// One session.
 pub(super) struct Session<W: World> {
-    pub(super) entrance: Box<Entrance<W>>,
+    /// From MAIL to the final reply.
+    pub(super) transaction: Option<Transaction<W>>,
+    pub(super) connection: Connection<W>,
     /// `None` only while it is being encrypted.
     pub(super) stream: Option<<W::Net as Net>::Stream>,
     pub(super) machine: ServerSession,
@@ -54,17 +61,17 @@ impl<W: World> Session<W> {
     /// Of a client that has just connected.
     pub(super) fn new(
         settings: Rc<Settings>,
-        entrance: Box<Entrance<W>>,
+        connection: Connection<W>,
         stream: <W::Net as Net>::Stream,
     ) -> Session<W> {
         // In clear it is not offered.
-        let can = Can { encrypt: entrance.can_encrypt(), require_tls: true };
-        let server = settings.server(entrance.session().may_relay(), can, entrance.wall());
+        let can = Can { encrypt: connection.can_encrypt(), require_tls: true };
+        let server = settings.server(connection.session().may_relay(), can, connection.wall());
         Session {
-            machine: ServerSession::new(server, entrance.now()),
-            alarm: entrance.alarm(),
-            scratch: entrance.scratch(),
-            stopping: Rc::clone(entrance.stopping()),
+            machine: ServerSession::new(server, connection.now()),
+            alarm: connection.alarm(),
+            scratch: connection.scratch(),
+            stopping: Rc::clone(connection.stopping()),
             hears_stop: false,
             rest: Vec::new(),
             rest_from: 0,
@@ -72,18 +79,19 @@ impl<W: World> Session<W> {
             dialogue: Dialogue::default(),
             settings,
             stream: Some(stream),
-            entrance,
+            transaction: None,
+            connection,
         }
     }
 
     /// Serves the connection to its end.
     pub(super) async fn run(&mut self) {
-        let address = self.entrance.session().client().address;
+        let address = self.connection.session().client().address;
         let mut greeting_delay = self.settings.greeting_delay(address.ip());
         let is_implicit = self.settings.listener.tls == ListenerTls::Implicit;
         if let Err(refusal) = self.admit().await {
             let reply = greeting(&self.host(), refusal);
-            self.entrance.turn_away(reply.clone());
+            self.connection.turn_away(reply.clone());
             if is_implicit {
                 // It would understand a reply only after a handshake, which costs more than it.
                 return;
@@ -91,32 +99,45 @@ impl<W: World> Session<W> {
             self.turn_away(reply);
             greeting_delay = Duration::ZERO;
         } else if is_implicit {
-            if let Err(refusal) = self.entrance.may_encrypt() {
-                return self.entrance.turn_away(greeting(&self.host(), refusal));
+            if let Err(refusal) = self.connection.may_encrypt() {
+                return self.connection.turn_away(greeting(&self.host(), refusal));
             }
             if Box::pin(self.encrypt()).await.is_err() {
                 return;
             }
-            self.machine = ServerSession::encrypted(self.server(), self.entrance.now());
+            self.machine = ServerSession::encrypted(self.server(), self.connection.now());
             Box::pin(self.offer_logins()).await;
         }
         // An error here is the client's going away; what it had begun is dropped with the session.
         let _ = self.serve(greeting_delay).await;
     }
 
+    /// Where content goes while a transaction is open.
+    pub(super) fn intake(&mut self) -> Option<&mut Intake<W>> {
+        self.transaction.as_mut().map(Transaction::intake)
+    }
+
+    /// Before more is read: content that came needs memory, or goes to disk.
+    async fn attend(&mut self) -> Result<(), Refusal> {
+        match self.intake() {
+            Some(intake) => intake.attend().await,
+            None => Ok(()),
+        }
+    }
+
     /// Whether the session may proceed.
     pub(super) async fn admit(&mut self) -> Result<(), Refusal> {
-        self.entrance.admit().await?;
-        self.entrance.give_way();
+        self.connection.admit().await?;
+        self.connection.give_way();
         match &self.settings.submission {
-            Some(submission) => self.entrance.admit_logins(&submission.logins),
+            Some(submission) => self.connection.admit_logins(&submission.logins),
             None => Ok(()),
         }
     }
 
     /// The client hears this instead of a greeting.
     pub(super) fn turn_away(&mut self, reply: Reply) {
-        self.machine = ServerSession::refused(self.server(), reply, self.entrance.now());
+        self.machine = ServerSession::refused(self.server(), reply, self.connection.now());
     }
 
     async fn serve(&mut self, greeting_delay: Duration) -> io::Result<()> {
@@ -139,9 +160,9 @@ impl<W: World> Session<W> {
                     self.flush().await?;
                     if self.machine.in_transaction() != busy.is_some() {
                         busy = busy.is_none().then(|| stopping.guard());
-                        self.entrance.note_busy(busy.is_some());
+                        self.connection.note_busy(busy.is_some());
                     }
-                    if let Err(refusal) = self.entrance.intake().attend().await {
+                    if let Err(refusal) = self.attend().await {
                         return self.lose_content(refusal).await;
                     }
                     if reads && !self.rest.is_empty() {
@@ -177,11 +198,11 @@ impl<W: World> Session<W> {
                 }
                 Need::Message(transaction) => {
                     let reply = self.submit(*transaction).await;
-                    self.machine.answer_message(self.entrance.now(), reply);
+                    self.machine.answer_message(self.connection.now(), reply);
                     self.resume()
                 }
                 Need::Abandon => {
-                    self.entrance.abandon();
+                    self.transaction = None;
                     self.resume()
                 }
                 Need::StartTls => Box::pin(self.starttls()).await?,
@@ -197,27 +218,35 @@ impl<W: World> Session<W> {
 
     async fn answer_data(&mut self, recipients: usize, waits_for_354: bool) {
         if waits_for_354 && self.has_more() {
-            return self.machine.refuse_early_content(self.entrance.now());
+            return self.machine.refuse_early_content(self.connection.now());
         }
-        let answer = self.entrance.reserve(recipients).await.map_err(Reply::from);
-        self.machine.answer_data(self.entrance.now(), answer);
+        let answer = match &mut self.transaction {
+            Some(transaction) => transaction.reserve(recipients).await,
+            None => Err(NO_TRANSACTION),
+        };
+        self.machine.answer_data(self.connection.now(), answer.map_err(Reply::from));
     }
 
     async fn answer_mail(&mut self, command: MailCommand) {
-        if self.entrance.is_outdated()
+        if self.connection.is_outdated()
             && let Err(refusal) = Box::pin(self.renew()).await
         {
-            return self.machine.answer_mail(self.entrance.now(), Err(refusal.into()));
+            return self.machine.answer_mail(self.connection.now(), Err(refusal.into()));
         }
         self.introduce();
         let MailCommand { reverse_path: path, size, require_tls: requires_tls, .. } = command;
-        let answer = self.entrance.sender(Sender { path, size, requires_tls }).await;
-        self.machine.answer_mail(self.entrance.now(), answer.map_err(Reply::from));
+        let begun = self.connection.begin(Sender { path, size, requires_tls }).await;
+        let answer = begun.map(|transaction| self.transaction = Some(transaction));
+        self.machine.answer_mail(self.connection.now(), answer.map_err(Reply::from));
     }
 
     /// Answers for a recipient, at once or when it is decided: others are asked about meanwhile.
     fn ask_about(&mut self, number: u32, recipient: Recipient) {
-        match self.entrance.recipient(&recipient) {
+        let decision = match &self.transaction {
+            Some(transaction) => transaction.recipient(&recipient),
+            None => Answer::Now(Err(NO_TRANSACTION)),
+        };
+        match decision {
             Answer::Now(decided) => self.answer_rcpt(number, &recipient, decided),
             Answer::Later(decision) => self.open.push(Open { number, recipient, decision }),
         }
@@ -229,9 +258,12 @@ impl<W: World> Session<W> {
         recipient: &Recipient,
         decided: Result<Resolved, Refusal>,
     ) {
-        let kept = decided.and_then(|resolved| self.entrance.keep(recipient, resolved));
+        let kept = decided.and_then(|resolved| match &mut self.transaction {
+            Some(transaction) => transaction.keep(recipient, resolved),
+            None => Err(NO_TRANSACTION),
+        });
         // What stands for it is the core's to know, for all protocols.
-        self.machine.answer_rcpt(self.entrance.now(), number, kept.map_err(Reply::from));
+        self.machine.answer_rcpt(self.connection.now(), number, kept.map_err(Reply::from));
     }
 
     /// Answers for the recipients that are decided; whether there was one.
@@ -250,10 +282,22 @@ impl<W: World> Session<W> {
     }
 
     /// Makes the message durable; the reply says whether it is.
-    async fn submit(&mut self, transaction: Transaction) -> Reply {
-        let Transaction { envelope, facts, require_tls, wishes, .. } = transaction;
-        let steering = steering_of(wishes, self.entrance.wall());
-        match self.entrance.submit(envelope, facts, require_tls, steering).await {
+    async fn submit(&mut self, complete: smtp::server::Transaction) -> Reply {
+        let smtp::server::Transaction {
+            envelope,
+            facts,
+            require_tls: requires_tls,
+            wishes,
+            // Of the session, which has said so.
+            protocol: _,
+            helo: _,
+        } = complete;
+        let steering = steering_of(wishes, self.connection.wall());
+        let Some(transaction) = &mut self.transaction else { return Reply::from(NO_TRANSACTION) };
+        let submission = Submission { requires_tls, steering, ..Submission::new(envelope, facts) };
+        let submitted = transaction.submit(submission).await;
+        self.transaction = None;
+        match submitted {
             Ok(Submitted::Queued(id)) => {
                 let mut text = "Ok: queued as ".to_owned();
                 id.push_to(&mut text);
@@ -286,7 +330,7 @@ impl<W: World> Session<W> {
 
     /// Tells the core what the client calls itself now.
     fn introduce(&mut self) {
-        self.entrance.introduce(self.machine.helo(), self.machine.protocol());
+        self.connection.introduce(self.machine.helo(), self.machine.protocol());
     }
 
     /// RFC 5321 §3.1: no mail from whoever does not wait for the greeting.
@@ -301,7 +345,7 @@ impl<W: World> Session<W> {
             login: None,
             reply: told,
         });
-        self.entrance.note_early_talker();
+        self.connection.note_early_talker();
         self.turn_away(reply);
     }
 
@@ -319,23 +363,23 @@ impl<W: World> Session<W> {
 
     fn account(&mut self, refused: Refused) {
         self.introduce();
-        self.entrance.account(refused);
+        self.connection.account(refused);
     }
 
     /// RFC 3207 §4.
     async fn starttls(&mut self) -> io::Result<Need> {
-        if let Err(refusal) = self.entrance.may_encrypt() {
+        if let Err(refusal) = self.connection.may_encrypt() {
             // Whatever stands behind it was said for an encrypted session, or put there by another
             // (RFC 3207 §6): it is not heard in this one either.
             self.drop_rest();
             let refusal = Refusal { chosen_code: Some(454), ..refusal };
-            self.machine.answer_starttls(self.entrance.now(), Err(refusal.into()));
+            self.machine.answer_starttls(self.connection.now(), Err(refusal.into()));
             return Ok(Need::Input);
         }
-        self.machine.answer_starttls(self.entrance.now(), Ok(()));
+        self.machine.answer_starttls(self.connection.now(), Ok(()));
         self.flush().await?;
         self.encrypt().await?;
-        self.machine.handle_tls_started(self.entrance.now());
+        self.machine.handle_tls_started(self.connection.now());
         // A certificate may have told who the client is.
         self.machine.obey(self.server());
         self.offer_logins().await;

@@ -11,8 +11,8 @@ use mail::{Domain, Mailbox, Refusal, address_list, is_dot_string};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{
-    Draft, LoginSource, Logins, Observer, Stage, Transaction, granted_by, is_one_member, no_answer,
-    observed,
+    Draft, LoginSource, Logins, Observer, Stage, TransactionView, granted_by, is_one_member,
+    no_answer, observed,
 };
 use mta::seams::World;
 use mta::tables;
@@ -237,7 +237,7 @@ impl<W: World> Stage for SubmissionStage<W> {
         SubmissionText::KIND
     }
 
-    fn sender<'a>(&'a self, transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+    fn sender<'a>(&'a self, transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
         // Reports and receipts are nobody's (RFC 8098 §3).
         let (Some(senders), Some(sender)) = (&self.submission.senders, &transaction.sender) else {
             return Decision::pass();
@@ -255,13 +255,13 @@ impl<W: World> Stage for SubmissionStage<W> {
         })
     }
 
-    fn observe(&self, _: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+    fn observe(&self, _: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
         self.authors.is_some().then(|| Box::new(Watch::new(&WATCHED[..])) as _)
     }
 
     fn content<'a>(
         &'a self,
-        transaction: &'a Rc<Transaction>,
+        transaction: &'a Rc<TransactionView>,
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
@@ -279,7 +279,7 @@ impl<W: World> Stage for SubmissionStage<W> {
 
 impl<W: World> SubmissionStage<W> {
     /// Refuses authors that the user may not send as.
-    fn check_authors(&self, transaction: &Transaction, fields: &[Found]) -> Decision<'_, ()> {
+    fn check_authors(&self, transaction: &TransactionView, fields: &[Found]) -> Decision<'_, ()> {
         let Some(senders) = &self.authors else { return Decision::pass() };
         let Some(user) = &transaction.session.client().login else {
             return Answer::Now(Err(NOT_YOUR_NAME));

@@ -20,7 +20,7 @@ impl<W: World> Session<W> {
     /// Returns true if the client, as it is known now, may speak for others. Behind a proxy that is asked
     /// of the announced address: whoever the proxy passes on writes the next command.
     pub(super) fn is_believed(&self) -> bool {
-        let client = self.entrance.session().client().address.ip();
+        let client = self.connection.session().client().address.ip();
         self.settings.listener.protocol.may_speak_for_others(client)
     }
 
@@ -28,19 +28,20 @@ impl<W: World> Session<W> {
     pub(super) async fn answer_xclient(&mut self, said: Xclient) -> Need {
         // On the account of the one before.
         self.account_refusals();
-        let known = self.entrance.session().client().address;
+        let known = self.connection.session().client().address;
         let address = match said.address {
             Some(address) => SocketAddr::new(address, said.port.unwrap_or(0)),
             None => SocketAddr::new(known.ip(), said.port.unwrap_or(known.port())),
         };
-        self.entrance.announce(address, said.name.as_ref().map(found_of));
+        self.transaction = None;
+        self.connection.announce(address, said.name.as_ref().map(found_of));
         self.dialogue = Dialogue::default();
         if let Err(refusal) = self.admit().await {
             return self.end_announced(refusal);
         }
         if let (Some(user), Some(submission)) = (&said.login, self.settings.submission.clone()) {
             let terms = self.terms(&submission);
-            let noted = self.entrance.note_login(&submission.logins, user, terms).await;
+            let noted = self.connection.note_login(&submission.logins, user, terms).await;
             if let Err(refusal) = noted {
                 return self.end_announced(refusal.closing());
             }
@@ -50,7 +51,7 @@ impl<W: World> Session<W> {
         let is_itself =
             said.address.is_some_and(|to| to.to_canonical() == known.ip().to_canonical());
         let is_believed = self.is_believed() && !is_itself;
-        self.machine.answer_xclient(self.entrance.now(), server, &said, is_believed);
+        self.machine.answer_xclient(self.connection.now(), server, &said, is_believed);
         self.resume()
     }
 }
@@ -59,7 +60,7 @@ impl<W: World> Session<W> {
     /// The announced client may not proceed.
     fn end_announced(&mut self, refusal: Refusal) -> Need {
         let reply = greeting(&self.host(), refusal);
-        self.entrance.turn_away(reply.clone());
+        self.connection.turn_away(reply.clone());
         // Replies to what came before may not be written yet.
         let mut output = std::mem::take(self.machine.output());
         self.turn_away(reply);

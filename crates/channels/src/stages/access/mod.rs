@@ -15,7 +15,7 @@ use mail::{Mailbox, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::clients::asker_of;
 use mta::console::Console;
-use mta::ingress::{Placed, Resolved, Routed, Stage, StageKind, Transaction, no_answer};
+use mta::ingress::{Placed, Resolved, Routed, Stage, StageKind, TransactionView, no_answer};
 use mta::pressure::Pressures;
 use mta::seams::{Tables, World};
 use mta::tables::{FoundKey, LookupKey, find_first};
@@ -175,7 +175,7 @@ impl<T: Tables + Clone> Stage for AccessStage<T> {
 
     fn recipient(
         &self,
-        transaction: &Rc<Transaction>,
+        transaction: &Rc<TransactionView>,
         recipient: &Recipient,
         routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
@@ -192,7 +192,7 @@ impl<T: Tables + Clone> Stage for AccessStage<T> {
 /// What is asked about one recipient.
 struct Question<T: Tables> {
     asker: Rc<Asker<T>>,
-    transaction: Rc<Transaction>,
+    transaction: Rc<TransactionView>,
     recipient: Recipient,
     also: Option<Mailbox>,
 }

@@ -8,7 +8,7 @@ use auth::judgement::Power;
 use mail::Recipient;
 use mta::answer::{Answer, Decision};
 use mta::clients::network_of;
-use mta::ingress::{Resolved, Routed, Stage, Transaction};
+use mta::ingress::{Resolved, Routed, Stage, TransactionView};
 use mta::seams::World;
 use std::rc::Rc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl<W: World> Stage for ClientNames<W> {
         "client_name"
     }
 
-    fn sender<'a>(&'a self, transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+    fn sender<'a>(&'a self, transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
         let client = transaction.session.client();
         let is_wanted = checks_for(transaction).is_some_and(|checks| checks.powers.asked().iprev);
         if !is_wanted || client.name.get().is_some() {
@@ -49,7 +49,7 @@ impl<W: World> Stage for ClientNames<W> {
 
     fn recipient(
         &self,
-        transaction: &Rc<Transaction>,
+        transaction: &Rc<TransactionView>,
         recipient: &Recipient,
         _routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {

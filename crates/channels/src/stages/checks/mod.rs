@@ -19,7 +19,7 @@ use config::Config;
 use mta::answer::{Answer, Decision};
 use mta::clients::network_of;
 use mta::console::Console;
-use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction, observed};
+use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, TransactionView, observed};
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use mta::seams::{DomainReports as _, Time, World};
@@ -96,7 +96,7 @@ impl Observer for Reader {
 }
 
 /// What is checked of a transaction; nothing of those whose client may relay.
-fn checks_for(transaction: &Transaction) -> Option<&Checks> {
+fn checks_for(transaction: &TransactionView) -> Option<&Checks> {
     let session = &transaction.session;
     CheckRules::checks_at(session.listener()).filter(|_| !session.may_relay())
 }
@@ -106,7 +106,7 @@ impl<W: World> Stage for Checker<W> {
         "checks"
     }
 
-    fn observe(&self, transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+    fn observe(&self, transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
         let checks = checks_for(transaction)?;
         let asked = checks.powers.asked();
         Some(Box::new(Reader(match CheckRules::seal_at(transaction.session.listener()) {
@@ -115,7 +115,7 @@ impl<W: World> Stage for Checker<W> {
         })))
     }
 
-    fn speaks_as(&self, transaction: &Rc<Transaction>) -> Option<&str> {
+    fn speaks_as(&self, transaction: &Rc<TransactionView>) -> Option<&str> {
         // RFC 8601 §5: at every listener, whether it checks or not, what others say in our name goes. Clients that
         // may relay without a login are part of the house, and may be what checked it.
         let session = &transaction.session;
@@ -125,7 +125,7 @@ impl<W: World> Stage for Checker<W> {
 
     fn content<'a>(
         &'a self,
-        transaction: &'a Rc<Transaction>,
+        transaction: &'a Rc<TransactionView>,
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
@@ -169,7 +169,7 @@ impl<W: World> Checker<W> {
     async fn check(
         &self,
         checks: &Checks,
-        transaction: &Transaction,
+        transaction: &TransactionView,
         message: &Scanned,
     ) -> Verdicts {
         let client = transaction.session.client();

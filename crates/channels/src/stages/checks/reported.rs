@@ -6,11 +6,11 @@ use auth::dmarc::Wish;
 use auth::dmarc::reporting::Message;
 use auth::judgement::Judgement;
 use mail::RefusalClass;
-use mta::ingress::Transaction;
+use mta::ingress::TransactionView;
 
 /// The message as it counts in a report; `None`: nobody wants to hear of it, or it comes again.
 pub(super) fn message(
-    transaction: &Transaction,
+    transaction: &TransactionView,
     verdicts: &Verdicts,
     judgement: &Judgement,
 ) -> Option<Message> {

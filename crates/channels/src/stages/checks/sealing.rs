@@ -9,7 +9,7 @@ use auth::dkim::SigningIdentity;
 use auth::scan::Scanned;
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
-use mta::ingress::{Draft, Observer, Stage, Transaction};
+use mta::ingress::{Draft, Observer, Stage, TransactionView};
 use mta::seams::{Time as _, World};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl<W: World> Stage for Sealer<W> {
 
     fn content<'a>(
         &'a self,
-        transaction: &'a Rc<Transaction>,
+        transaction: &'a Rc<TransactionView>,
         draft: &'a mut Draft,
         _: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {

@@ -17,7 +17,7 @@ use mail::{Mono, Recipient, Refusal};
 use message::Message;
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
-use mta::ingress::{Draft, Observer, Placed, Session, Stage, StageKind, Transaction};
+use mta::ingress::{Draft, Observer, Placed, Session, Stage, StageKind, TransactionView};
 use mta::pressure::Pressures;
 use mta::seams::{Time, World};
 pub(crate) use settings::MilterKeys;
@@ -100,7 +100,7 @@ impl<W: World> MilterStage<W> {
         Known { host: &self.host, session, transaction: None, recipient: None, id: None }
     }
 
-    fn known_of<'a>(&'a self, transaction: &'a Transaction) -> Known<'a> {
+    fn known_of<'a>(&'a self, transaction: &'a TransactionView) -> Known<'a> {
         Known { transaction: Some(transaction), ..self.known(&transaction.session) }
     }
 
@@ -125,7 +125,7 @@ impl<W: World> Stage for MilterStage<W> {
         })
     }
 
-    fn sender<'a>(&'a self, transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+    fn sender<'a>(&'a self, transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
         let Some(filters) = self.filters(&transaction.session) else { return Decision::pass() };
         Answer::later(async move {
             let (known, until) = (self.known_of(transaction), self.until(STEP_TIME_MAX));
@@ -138,7 +138,11 @@ impl<W: World> Stage for MilterStage<W> {
         })
     }
 
-    fn taken(&self, transaction: &Rc<Transaction>, recipient: &Recipient) -> Decision<'static, ()> {
+    fn taken(
+        &self,
+        transaction: &Rc<TransactionView>,
+        recipient: &Recipient,
+    ) -> Decision<'static, ()> {
         let Some(filters) = self.filters(&transaction.session) else { return Decision::pass() };
         let (transaction, host) = (Rc::clone(transaction), Rc::clone(&self.host));
         let (mailbox, until) = (recipient.mailbox.clone(), self.until(STEP_TIME_MAX));
@@ -157,7 +161,7 @@ impl<W: World> Stage for MilterStage<W> {
         })
     }
 
-    fn data<'a>(&'a self, transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+    fn data<'a>(&'a self, transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
         let Some(filters) = self.filters(&transaction.session) else { return Decision::pass() };
         Answer::later(async move {
             let (known, until) = (self.known_of(transaction), self.until(STEP_TIME_MAX));
@@ -170,7 +174,7 @@ impl<W: World> Stage for MilterStage<W> {
 
     fn content<'a>(
         &'a self,
-        transaction: &'a Rc<Transaction>,
+        transaction: &'a Rc<TransactionView>,
         draft: &'a mut Draft,
         _observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {

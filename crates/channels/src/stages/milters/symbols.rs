@@ -1,7 +1,7 @@
 //! What macros stand for.
 
 use mail::Mailbox;
-use mta::ingress::{Session, Transaction};
+use mta::ingress::{Session, TransactionView};
 use std::net::SocketAddr;
 
 /// No name is looked up; filters know this one for that.
@@ -11,7 +11,7 @@ pub(super) const NO_NAME: &str = "unknown";
 pub(super) struct Known<'a> {
     pub(super) host: &'a str,
     pub(super) session: &'a Session,
-    pub(super) transaction: Option<&'a Transaction>,
+    pub(super) transaction: Option<&'a TransactionView>,
     pub(super) recipient: Option<&'a Mailbox>,
     /// The message's id, once its content is complete.
     pub(super) id: Option<String>,

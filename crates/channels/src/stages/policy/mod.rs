@@ -11,7 +11,7 @@ use config::{Config, Reader, StageSection, StageSettings};
 use mail::{Recipient, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
-use mta::ingress::{Placed, Resolved, Routed, Stage, StageKind, Transaction};
+use mta::ingress::{Placed, Resolved, Routed, Stage, StageKind, TransactionView};
 use mta::pressure::Pressures;
 use mta::seams::{Endpoint, Time, World};
 use request::Request;
@@ -177,7 +177,7 @@ impl<W: World> Stage for PolicyStage<W> {
 
     fn recipient(
         &self,
-        transaction: &Rc<Transaction>,
+        transaction: &Rc<TransactionView>,
         recipient: &Recipient,
         routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
@@ -193,7 +193,7 @@ impl<W: World> Stage for PolicyStage<W> {
 }
 
 impl<W: World> Asker<W> {
-    fn concerns(&self, transaction: &Transaction) -> bool {
+    fn concerns(&self, transaction: &TransactionView) -> bool {
         let (policy, session) = (&self.policy, &transaction.session);
         (policy.clients == AskedAbout::All || !session.may_relay())
             && is_for_listener(&policy.listeners, &session.listener().name)
@@ -201,7 +201,7 @@ impl<W: World> Asker<W> {
 
     async fn ask(
         &self,
-        transaction: &Transaction,
+        transaction: &TransactionView,
         recipient: &Recipient,
         request: Vec<u8>,
     ) -> Result<Option<Resolved>, Refusal> {

@@ -1,11 +1,11 @@
 //! What a policy service is asked.
 
 use mail::{Mailbox, Recipient};
-use mta::ingress::Transaction;
+use mta::ingress::TransactionView;
 
 /// A question about a recipient.
 pub(super) struct Request<'a> {
-    pub(super) transaction: &'a Transaction,
+    pub(super) transaction: &'a TransactionView,
     pub(super) recipient: &'a Recipient,
     /// See `Asker::run`.
     pub(super) run: u64,
@@ -15,7 +15,7 @@ impl Request<'_> {
     /// `name=value` lines and an empty one. Values that are not known are empty, as Postfix sends
     /// them; none can hold a line end.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let Transaction { session, sender, size, serial, .. } = self.transaction;
+        let TransactionView { session, sender, size, serial, .. } = self.transaction;
         let client = session.client();
         let mut out = String::with_capacity(512);
         let mut put = |name: &str, value: &str| {

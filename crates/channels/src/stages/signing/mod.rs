@@ -21,7 +21,7 @@ use mail::Refusal;
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{
-    Draft, Observer, Placed, SignedFields, Stage, StageKind, Transaction, observed,
+    Draft, Observer, Placed, SignedFields, Stage, StageKind, TransactionView, observed,
 };
 use mta::metrics::Metrics;
 use mta::pressure::Pressures;
@@ -105,7 +105,7 @@ impl Observer for Reader {
 
 /// Whether a message is signed, if somebody signs for its author: that of clients that may relay, as they are
 /// of the house or have logged in. Nobody puts our name to what a stranger says.
-fn is_signed(transaction: &Transaction) -> bool {
+fn is_signed(transaction: &TransactionView) -> bool {
     let session = &transaction.session;
     session.may_relay() && SigningRules::at(session.listener()).signs
 }
@@ -115,13 +115,13 @@ impl<W: World> Stage for SigningStage<W> {
         SignerText::KEY
     }
 
-    fn observe(&self, transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+    fn observe(&self, transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
         is_signed(transaction).then(|| Box::new(Reader::new()) as _)
     }
 
     fn content<'a>(
         &'a self,
-        transaction: &'a Rc<Transaction>,
+        transaction: &'a Rc<TransactionView>,
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
@@ -182,7 +182,7 @@ impl<W: World> SigningStage<W> {
     /// The same as [`SigningStage::sign_draft`], for content that is encoded first if somebody signs it.
     async fn sign_encoded(
         &self,
-        transaction: &Rc<Transaction>,
+        transaction: &Rc<TransactionView>,
         draft: &mut Draft,
         message: Scanned,
     ) -> Result<(), Refusal> {
@@ -204,7 +204,7 @@ impl<W: World> SigningStage<W> {
 
     fn sign_draft<'a>(
         &'a self,
-        transaction: &'a Rc<Transaction>,
+        transaction: &'a Rc<TransactionView>,
         draft: &'a mut Draft,
         message: Scanned,
     ) -> Decision<'a, ()> {
@@ -221,7 +221,7 @@ impl<W: World> SigningStage<W> {
 
     fn conclude(
         &self,
-        transaction: &Transaction,
+        transaction: &TransactionView,
         draft: &mut Draft,
         message: &Scanned,
         found: Result<Vec<SigningIdentity>, NoKey>,
@@ -284,7 +284,7 @@ impl<W: World> SigningStage<W> {
     }
 }
 
-fn handed_in_by<'a>(transaction: &'a Transaction, draft: &'a Draft) -> HandedInBy<'a> {
+fn handed_in_by<'a>(transaction: &'a TransactionView, draft: &'a Draft) -> HandedInBy<'a> {
     HandedInBy {
         tenant: draft.tenancy().map(|tenancy| &*tenancy.name),
         login: transaction.session.client().login.as_deref(),
@@ -320,7 +320,7 @@ fn signed(
 }
 
 /// What becomes of a message that nobody signs.
-fn unsigned(transaction: &Transaction, draft: &Draft) -> Result<(), Refusal> {
+fn unsigned(transaction: &TransactionView, draft: &Draft) -> Result<(), Refusal> {
     let of_tenant = draft.tenancy().and_then(|tenancy| tenancy.tenant.unsigned);
     let refuses = match of_tenant {
         Some(unsigned) => unsigned == Unsigned::Refuse,

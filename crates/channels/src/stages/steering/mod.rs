@@ -11,7 +11,7 @@ use mail::field_watch::Found;
 use mail::{FieldWatch, Refusal, Wall};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
-use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction, observed};
+use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, TransactionView, observed};
 use mta::pressure::Pressures;
 use mta::seams::{Time as _, World};
 use mta::steering::{HOLD_MAX, Steering};
@@ -64,7 +64,7 @@ impl<W: World> Stage for SteeringStage<W> {
         "steering"
     }
 
-    fn observe(&self, transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+    fn observe(&self, transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
         let session = &transaction.session;
         let is_obeyed = session.listener().obeys_steering(session.client().address.ip());
         is_obeyed.then(|| Box::new(Watch::new(Rc::clone(&self.names))) as _)
@@ -72,7 +72,7 @@ impl<W: World> Stage for SteeringStage<W> {
 
     fn content<'a>(
         &'a self,
-        _transaction: &'a Rc<Transaction>,
+        _transaction: &'a Rc<TransactionView>,
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {

@@ -12,7 +12,7 @@ use auth::dnsbl::{Standing, Verdict};
 use auth::judgement::Power;
 use auth::results::allowed;
 use mail::{Mailbox, Recipient, Refusal, RefusalClass};
-use mta::ingress::{Draft, Transaction, no_answer};
+use mta::ingress::{Draft, TransactionView, no_answer};
 use mta::metrics::Counter;
 use mta::seams::{Time, World};
 use std::net::IpAddr;
@@ -71,7 +71,7 @@ impl<W: World> Desk<W> {
     /// It is not.
     pub(super) async fn check(
         &self,
-        transaction: &Transaction,
+        transaction: &TransactionView,
         recipient: &Recipient,
     ) -> Result<(), Refusal> {
         let tables = self.parts.world.tables();
@@ -93,7 +93,7 @@ impl<W: World> Desk<W> {
         }
     }
 
-    async fn check_own_domain(&self, transaction: &Transaction) -> Result<(), Refusal> {
+    async fn check_own_domain(&self, transaction: &TransactionView) -> Result<(), Refusal> {
         match self.is_own_domain(transaction).await? {
             true => object(self.told.own_domains, transaction, NOT_YOURS),
             false => Ok(()),
@@ -101,14 +101,14 @@ impl<W: World> Desk<W> {
     }
 
     /// Whether the stranger says that it writes for a domain of ours.
-    async fn is_own_domain(&self, transaction: &Transaction) -> Result<bool, Refusal> {
+    async fn is_own_domain(&self, transaction: &TransactionView) -> Result<bool, Refusal> {
         let sender = transaction.sender.as_ref().filter(|_| self.told.own_domains.is_made());
         let Some(sender) = sender else { return Ok(false) };
         let is_ours = self.parts.own_domains.has(&sender.domain()).await;
         is_ours.map_err(|trouble| no_answer(&*self.parts.console, &trouble))
     }
 
-    async fn check_sender_domain(&self, transaction: &Transaction) -> Result<(), Refusal> {
+    async fn check_sender_domain(&self, transaction: &TransactionView) -> Result<(), Refusal> {
         match self.sender_domain(transaction).await.check() {
             Ok(()) => Ok(()),
             Err(refusal) => object(self.told.sender_domain, transaction, refusal),
@@ -116,7 +116,7 @@ impl<W: World> Desk<W> {
     }
 
     /// What is known of the sender's domain, looked up once for all who want to know it now.
-    async fn sender_domain(&self, transaction: &Transaction) -> SenderDomain {
+    async fn sender_domain(&self, transaction: &TransactionView) -> SenderDomain {
         let sender = transaction.sender.as_ref().filter(|_| self.told.sender_domain.is_made());
         // An address is where it is; the bare postmaster is of no domain.
         let is_name =
@@ -135,7 +135,7 @@ impl<W: World> Desk<W> {
         found.await.copied().unwrap_or_else(|cut| cut)
     }
 
-    async fn check_lists(&self, transaction: &Transaction) -> Result<Verdict, Refusal> {
+    async fn check_lists(&self, transaction: &TransactionView) -> Result<Verdict, Refusal> {
         let Some(lists) = &self.lists else { return Ok(Verdict::None) };
         let subject = subject(transaction);
         let (standing, verdict, is_cut) = lists.standing(&subject).await;
@@ -153,7 +153,7 @@ impl<W: World> Desk<W> {
     }
 
     /// Says in the message and its event what came of it.
-    pub(super) async fn mark(&self, transaction: &Transaction, draft: &mut Draft) {
+    pub(super) async fn mark(&self, transaction: &TransactionView, draft: &mut Draft) {
         if let Some(lists) = &self.lists {
             let subject = subject(transaction);
             let (standing, verdict, _) = lists.standing(&subject).await;
@@ -177,7 +177,7 @@ impl<W: World> Desk<W> {
     }
 }
 
-fn subject(transaction: &Transaction) -> Subject {
+fn subject(transaction: &TransactionView) -> Subject {
     let client = transaction.session.client();
     Subject {
         client: client.address.ip(),
@@ -192,7 +192,7 @@ fn counted<T>(checked: Result<T, Refusal>, counter: &Counter) -> Result<T, Refus
 }
 
 /// What a check may do about what it found.
-fn object(power: Power, transaction: &Transaction, refusal: Refusal) -> Result<(), Refusal> {
+fn object(power: Power, transaction: &TransactionView, refusal: Refusal) -> Result<(), Refusal> {
     match power {
         Power::Reject => return Err(refusal),
         // The silence of the DNS is no reason to wait for an operator.

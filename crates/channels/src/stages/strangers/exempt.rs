@@ -6,7 +6,7 @@ use config::TableEntry;
 use lookup::Trouble;
 use mail::Recipient;
 use mta::clients::asker_of;
-use mta::ingress::Transaction;
+use mta::ingress::TransactionView;
 use mta::seams::Tables;
 use mta::tables::find_first;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ impl Exempt {
     pub(super) async fn has<T: Tables + Clone>(
         &self,
         tables: &T,
-        transaction: &Transaction,
+        transaction: &TransactionView,
         recipient: &Recipient,
     ) -> Result<bool, Trouble> {
         let tables = &tables.asked_for(asker_of(transaction.session.client().address.ip()));

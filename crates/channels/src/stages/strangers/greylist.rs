@@ -8,7 +8,7 @@ use super::settings::Greylist;
 use auth::greylist::{Client, Triplet, Verdict, network};
 use auth::spf::{self, Question, Sender};
 use mail::{Mailbox, Recipient, Refusal};
-use mta::ingress::{Transaction, no_answer};
+use mta::ingress::{TransactionView, no_answer};
 use mta::metrics::{Counter, Metrics};
 use mta::seams::{Greylist as _, Time, World};
 use std::borrow::Cow;
@@ -35,7 +35,7 @@ impl<W: World> Greylister<W> {
     /// It is put off.
     pub(super) async fn check(
         &self,
-        transaction: &Transaction,
+        transaction: &TransactionView,
         recipient: &Recipient,
     ) -> Result<(), Refusal> {
         let world = &self.parts.world;
@@ -65,7 +65,7 @@ impl<W: World> Greylister<W> {
     }
 
     /// Whether the domain of the sender says that the client may send for it.
-    async fn is_sent_for(&self, transaction: &Transaction, domain: &str) -> bool {
+    async fn is_sent_for(&self, transaction: &TransactionView, domain: &str) -> bool {
         if !self.told.by_spf || domain.is_empty() {
             return false;
         }

@@ -18,7 +18,8 @@ use mail::Recipient;
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{
-    Draft, Observer, OwnDomains, Placed, Resolved, Routed, Session, Stage, StageKind, Transaction,
+    Draft, Observer, OwnDomains, Placed, Resolved, Routed, Session, Stage, StageKind,
+    TransactionView,
 };
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
@@ -129,7 +130,7 @@ impl<W: World> Stage for StrangersStage<W> {
 
     fn recipient(
         &self,
-        transaction: &Rc<Transaction>,
+        transaction: &Rc<TransactionView>,
         recipient: &Recipient,
         routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
@@ -143,13 +144,13 @@ impl<W: World> Stage for StrangersStage<W> {
         Answer::later(async move { desk.check(&transaction, &recipient).await.map(|()| None) })
     }
 
-    fn speaks_as(&self, transaction: &Rc<Transaction>) -> Option<&str> {
+    fn speaks_as(&self, transaction: &Rc<TransactionView>) -> Option<&str> {
         self.desk(&transaction.session).and_then(|desk| desk.speaks_as())
     }
 
     fn content<'a>(
         &'a self,
-        transaction: &'a Rc<Transaction>,
+        transaction: &'a Rc<TransactionView>,
         draft: &'a mut Draft,
         _observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {

@@ -2,6 +2,7 @@
 
 mod access;
 mod apdu_digest;
+mod content;
 mod incoming;
 mod session;
 mod unbound;
@@ -10,7 +11,7 @@ mod unreadable;
 use super::settings::{P1Listener, P1Text};
 use crate::x400::section::X400;
 use config::{Config, Listener, ProtocolSection};
-use mta::ingress::{Entrance, Handler, Protocol};
+use mta::ingress::{Connection, Handler, Protocol};
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use mta::seams::{Net, Task, World};
@@ -67,19 +68,15 @@ struct Shares {
 }
 
 impl<W: World> Handler<W> for P1Handler {
-    fn takes_internet_mail(&self) -> bool {
-        false
-    }
-
     fn into_any(self: Rc<Self>) -> Rc<dyn Any> {
         self
     }
 
-    fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task {
+    fn serve(self: Rc<Self>, connection: Connection<W>, stream: <W::Net as Net>::Stream) -> Task {
         let Some(x400) = self.x400.clone() else { return Box::pin(async {}) };
-        let machine = Responder::new(self.settings.clone(), entrance.now());
+        let machine = Responder::new(self.settings.clone(), connection.now());
         let of = (Arc::clone(&self.listener), self.shares.clone());
-        let mut session = Box::new(Session::new(x400, of, entrance, (stream, machine)));
+        let mut session = Box::new(Session::new(x400, of, connection, (stream, machine)));
         Box::pin(async move { session.run().await })
     }
 }

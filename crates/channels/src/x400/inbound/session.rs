@@ -1,8 +1,7 @@
 //! One association that a peer has opened: feeds the machine, and acts on what it tells.
 
 use super::Shares;
-use super::access::{self, Sending};
-use super::incoming::{Complete, Incoming, Rules, Sink};
+use super::incoming::{Complete, Incoming};
 use super::unbound::{Place, UNBOUND_MAX, UNBOUND_PER_CLIENT_MAX};
 use crate::x400::acceptance::Acceptance;
 use crate::x400::ends;
@@ -15,7 +14,7 @@ use config::Listener;
 use mail::{ContentFacts, MessageId, Mono, Refusal, Reply};
 use mta::alarm::Alarm;
 use mta::console::Quoted;
-use mta::ingress::{Entrance, Intake, Sender};
+use mta::ingress::{Connection, Sender, Submitted, Transaction};
 #[cfg(feature = "planted")]
 use mta::planted::Planted;
 use mta::pools::PoolId;
@@ -52,14 +51,18 @@ const UNKNOWN: Refusal = Refusal::permanent((7, 8), "X.400: name or password is 
 const TOO_MANY_WRONG: Refusal =
     Refusal::transient((7, 0), "X.400: too many names or passwords were wrong");
 
+/// The machine completes only what it has begun.
+const NOT_BEGUN: Refusal = Refusal::transient((3, 0), "an APDU was not read");
 const TOO_MANY_UNREADABLE: Refusal =
     Refusal::transient((3, 2), "X.400: too much that can't be read is held for an operator");
 
 /// One association.
 pub(super) struct Session<W: World> {
-    x400: Arc<X400>,
-    listener: Arc<Listener>,
-    entrance: Box<Entrance<W>>,
+    pub(super) x400: Arc<X400>,
+    pub(super) listener: Arc<Listener>,
+    /// While something comes that is not refused.
+    pub(super) transaction: Option<Transaction<W>>,
+    pub(super) connection: Connection<W>,
     stream: <W::Net as Net>::Stream,
     machine: Responder,
     unwritten: Unwritten,
@@ -71,30 +74,16 @@ pub(super) struct Session<W: World> {
     place: Option<Place>,
     shares: Shares,
     /// Who has bound.
-    peer: Option<Arc<X400Peer>>,
-    incoming: Option<Incoming>,
+    pub(super) peer: Option<Arc<X400Peer>>,
+    pub(super) incoming: Option<Incoming>,
     /// What is coming is not taken for now: the peer was told.
-    is_refused: bool,
+    pub(super) is_refused: bool,
     /// While something comes: a stop waits for that.
     busy: Option<StopGuard>,
     /// When what is coming began.
     begun: Begun,
     /// Of what is durable, and nothing was heard of the peer since.
     unheard: Option<[u8; DIGEST_BYTES]>,
-}
-
-/// Content goes into the intake.
-struct Content<'a, W: World>(&'a mut Entrance<W>);
-
-impl<W: World> Sink for Content<'_, W> {
-    fn push(&mut self, octets: &[u8]) {
-        let intake: &mut Intake<W> = self.0.intake();
-        intake.push(octets);
-    }
-
-    fn drop_content(&mut self) {
-        self.0.drop_content();
-    }
 }
 
 /// What ended a wait.
@@ -115,15 +104,15 @@ impl<W: World> Session<W> {
     pub(super) fn new(
         x400: Arc<X400>,
         (listener, shares): (Arc<Listener>, Shares),
-        entrance: Box<Entrance<W>>,
+        connection: Connection<W>,
         (stream, machine): (<W::Net as Net>::Stream, Responder),
     ) -> Session<W> {
         Session {
             machine,
             unwritten: Unwritten::default(),
-            alarm: entrance.alarm(),
-            scratch: entrance.scratch(),
-            stopping: Rc::clone(entrance.stopping()),
+            alarm: connection.alarm(),
+            scratch: connection.scratch(),
+            stopping: Rc::clone(connection.stopping()),
             place: None,
             shares,
             peer: None,
@@ -134,21 +123,22 @@ impl<W: World> Session<W> {
             unheard: None,
             x400,
             listener,
-            entrance,
+            transaction: None,
+            connection,
             stream,
         }
     }
 
     /// Serves the connection to its end.
     pub(super) async fn run(&mut self) {
-        if let Err(refusal) = self.entrance.admit().await {
-            return self.entrance.turn_away(Reply::from(refusal));
+        if let Err(refusal) = self.connection.admit().await {
+            return self.connection.turn_away(Reply::from(refusal));
         }
         let client = self.client();
         if !self.x400.peers.iter().any(|peer| peer.is_known_at(client)) {
             self.place = self.shares.unbound.enter(client);
             if self.place.as_ref().is_some_and(Place::has_displaced) {
-                self.entrance.note_turned_away(PoolId::Unbound);
+                self.connection.note_turned_away(PoolId::Unbound);
             }
         }
         // An error here is the peer's going away; what it had begun is dropped with the session.
@@ -157,20 +147,20 @@ impl<W: World> Session<W> {
     }
 
     fn client(&self) -> IpAddr {
-        self.entrance.session().client().address.ip()
+        self.connection.session().client().address.ip()
     }
 
     /// The peer has heard what was acknowledged last.
     fn note_heard(&mut self) {
         if let (Some(peer), Some(digest)) = (&self.peer, self.unheard.take()) {
-            self.entrance.unheard().hear(&peer.name, &digest);
+            self.connection.unheard().hear(&peer.name, &digest);
         }
     }
 
     /// The peer may have missed it, or has given it up before.
     fn leave_unheard(&mut self) {
         if let (Some(peer), Some(digest)) = (&self.peer, self.unheard.take()) {
-            self.entrance.unheard().end(&peer.name, &digest);
+            self.connection.unheard().end(&peer.name, &digest);
         }
     }
 
@@ -185,7 +175,7 @@ impl<W: World> Session<W> {
             if self.machine.is_closed() {
                 return Ok(());
             }
-            if let Err(refusal) = self.entrance.intake().attend().await {
+            if let Err(refusal) = self.attend().await {
                 self.refuse_for_now(&refusal);
                 continue;
             }
@@ -200,7 +190,7 @@ impl<W: World> Session<W> {
                 self.poll_input(cx)
             });
             let woken = woken.await?;
-            let now = self.entrance.now();
+            let now = self.connection.now();
             match woken {
                 Woken::Input(octets) => self.machine.handle_input(octets, now),
                 Woken::End => self.machine.handle_eof(),
@@ -218,7 +208,7 @@ impl<W: World> Session<W> {
     fn is_over(&self) -> bool {
         self.stopping
             .until()
-            .is_some_and(|until| self.busy.is_none() || self.entrance.now() >= until)
+            .is_some_and(|until| self.busy.is_none() || self.connection.now() >= until)
     }
 
     fn poll_given_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -227,13 +217,13 @@ impl<W: World> Session<W> {
 
     /// Without a word: whoever did not bind reads none.
     fn give_up(&mut self) {
-        let address = self.entrance.session().client().address;
+        let address = self.connection.session().client().address;
         let text = format_args!(
             "an association that had not bound gives way: there may be {UNBOUND_MAX}, \
              {UNBOUND_PER_CLIENT_MAX} of one network client={address}"
         );
-        self.entrance.warn("x400", text);
-        self.entrance.turn_away(Reply::from(GIVES_WAY));
+        self.connection.warn("x400", text);
+        self.connection.turn_away(Reply::from(GIVES_WAY));
     }
 
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Woken>> {
@@ -249,7 +239,8 @@ impl<W: World> Session<W> {
         }
         drop(scratch);
         let deadline = self.machine.next_deadline().unwrap_or(Mono::NEVER);
-        let deadline = deadline.min(self.entrance.intake().next_look());
+        let look = self.transaction.as_mut().map(|transaction| transaction.intake().next_look());
+        let deadline = deadline.min(look.unwrap_or(Mono::NEVER));
         self.alarm.poll(cx, deadline).map(|()| Ok(Woken::Time))
     }
 
@@ -258,7 +249,7 @@ impl<W: World> Session<W> {
         self.unwritten.extend(self.machine.take_output());
         while !self.unwritten.is_empty() {
             // A machine that is closed waits for nothing, but its last words may wait for a reader.
-            let last = self.entrance.now() + LAST_WORDS_TIMEOUT;
+            let last = self.connection.now() + LAST_WORDS_TIMEOUT;
             let deadline = self.machine.next_deadline().unwrap_or(last);
             let written =
                 poll_fn(|cx| match self.stream.poll_write(cx, &self.unwritten.slices()) {
@@ -270,7 +261,7 @@ impl<W: World> Session<W> {
                 });
             let count = written.await?;
             self.unwritten.advance(count);
-            self.machine.handle_written(self.entrance.now());
+            self.machine.handle_written(self.connection.now());
         }
         Ok(())
     }
@@ -289,7 +280,7 @@ impl<W: World> Session<W> {
             // Nothing is sent on associations of others: the turn goes back.
             Event::TurnTaken => {
                 self.note_heard();
-                self.machine.give_turn(self.entrance.now());
+                self.machine.give_turn(self.connection.now());
             }
             Event::TurnGiven => {}
             Event::Ended(end) => self.ended(&end),
@@ -303,43 +294,43 @@ impl<W: World> Session<W> {
         let name = request.identity.name.as_deref().unwrap_or_default();
         let named = self.x400.peer_called(name.as_bytes());
         let is_its_place = named.is_some_and(|peer| peer.is_named_at(self.client()));
-        let attempt = self.entrance.begin_bind(name, is_its_place);
+        let attempt = self.connection.begin_bind(name, is_its_place);
         let recognised = match &attempt {
             Some(_) => self.recognised(request),
             None => Err("too many names or passwords were wrong within an hour"),
         };
         match (recognised, attempt) {
             (Ok(peer), mut attempt) => {
-                attempt.iter_mut().for_each(|attempt| self.entrance.note_proof(attempt));
+                attempt.iter_mut().for_each(|attempt| self.connection.note_proof(attempt));
                 self.shares.unbound.note_bound(self.client());
                 self.place = None;
-                self.entrance.introduce(&peer.their_name, "P1");
-                self.entrance.recognise_peer(&peer.name);
-                self.machine.accept(&our_identity(&peer), self.entrance.now());
+                self.connection.introduce(&peer.their_name, "P1");
+                self.connection.recognise_peer(&peer.name);
+                self.machine.accept(&our_identity(&peer), self.connection.now());
                 self.peer = Some(peer);
             }
             (Err(why), mut attempt) => {
-                attempt.iter_mut().for_each(|attempt| self.entrance.bind_failed(attempt));
+                attempt.iter_mut().for_each(|attempt| self.connection.bind_failed(attempt));
                 // An IA5String (X.411, MTAName).
                 let shown = |c: char| if c.is_ascii_graphic() { c } else { '?' };
                 let name: String = name.chars().map(shown).take(32).collect();
-                let address = self.entrance.session().client().address;
-                self.entrance.introduce(&name, "P1");
+                let address = self.connection.session().client().address;
+                self.connection.introduce(&name, "P1");
                 let name = Quoted(&name);
                 let text = format_args!("refused to let {name} bind: {why} client={address}");
-                self.entrance.warn("x400", text);
+                self.connection.warn("x400", text);
                 let (refusal, error) = match attempt {
                     Some(_) => (UNKNOWN, BindError::Authentication),
                     None => (TOO_MANY_WRONG, BindError::Busy),
                 };
-                self.entrance.turn_away(Reply::from(refusal));
-                let until = self.entrance.now() + REFUSAL_DELAY;
+                self.connection.turn_away(Reply::from(refusal));
+                let until = self.connection.now() + REFUSAL_DELAY;
                 poll_fn(|cx| match self.poll_given_up(cx) {
                     Poll::Ready(()) => Poll::Ready(()),
                     Poll::Pending => self.alarm.poll(cx, until),
                 })
                 .await;
-                self.machine.refuse(error, self.entrance.now());
+                self.machine.refuse(error, self.connection.now());
             }
         }
     }
@@ -349,7 +340,7 @@ impl<W: World> Session<W> {
     fn is_still_peer(&mut self) -> bool {
         let Some(bound) = self.peer.clone() else { return false };
         let client = self.client();
-        let config = self.entrance.config();
+        let config = self.connection.config();
         let found = config.of::<X400>().and_then(|x400| {
             let peer = x400.peer_called(bound.their_name.as_bytes())?;
             let is_same = peer.has_bound_as(&bound) && peer.may_bind_from(client);
@@ -364,8 +355,8 @@ impl<W: World> Session<W> {
              client={client}",
             bound.name
         );
-        self.entrance.warn("x400", text);
-        self.machine.abort(AbortReason::TemporaryProblem, self.entrance.now());
+        self.connection.warn("x400", text);
+        self.machine.abort(AbortReason::TemporaryProblem, self.connection.now());
         false
     }
 
@@ -390,90 +381,25 @@ impl<W: World> Session<W> {
         }
         // Who goes on has heard the acknowledgement.
         self.note_heard();
-        self.begun = self.entrance.unheard().begin();
+        self.begun = self.connection.unheard().begin();
         self.busy = Some(self.stopping.guard());
         self.is_refused = false;
         self.incoming = Some(Incoming::new());
-        if let Err(refusal) = self.entrance.sender(Sender::default()).await {
-            self.refuse_for_now(&refusal);
+        match self.connection.begin(Sender::default()).await {
+            Ok(transaction) => self.transaction = Some(transaction),
+            Err(refusal) => self.refuse_for_now(&refusal),
         }
-    }
-
-    /// Calls `act` with what is coming.
-    fn with_incoming<T>(
-        &mut self,
-        act: impl FnOnce(&mut Incoming, &Rules<'_>, &mut dyn Sink) -> Option<T>,
-    ) -> Option<T> {
-        let mut incoming = self.incoming.take()?;
-        let (config, now) = (self.entrance.config(), self.entrance.wall());
-        let peer = self.peer.clone();
-        let rules = Rules {
-            x400: &self.x400,
-            config: &config,
-            peer: peer.as_ref().map_or("", |peer| &peer.name),
-            recipients_max: self.listener.max_recipients as usize,
-            content_bytes_max: self.listener.max_message_bytes,
-            now,
-        };
-        let result = act(&mut incoming, &rules, &mut Content(&mut self.entrance));
-        self.incoming = Some(incoming);
-        result
-    }
-
-    async fn content(&mut self, octets: Bytes) {
-        if self.is_refused {
-            return;
-        }
-        let now = self.entrance.now();
-        self.entrance.intake().note_heard(now);
-        let room = self.with_incoming(|incoming, rules, sink| incoming.push(octets, rules, sink));
-        self.reserve(room).await;
-        if self.is_refused {
-            return;
-        }
-        if let Err(refusal) = self.entrance.intake().attend().await {
-            self.refuse_for_now(&refusal);
-        }
-    }
-
-    /// Asks who may send to whom, and makes room in the queue for so many recipients, once it is known who they are.
-    async fn reserve(&mut self, recipients: Option<usize>) {
-        let Some(recipients) = recipients.filter(|recipients| *recipients > 0) else { return };
-        if let Err(refusal) = self.ask_access().await {
-            return self.refuse_for_now(&refusal);
-        }
-        if let Err(refusal) = self.entrance.reserve(recipients).await {
-            self.refuse_for_now(&refusal);
-        }
-    }
-
-    async fn ask_access(&mut self) -> Result<(), Refusal> {
-        let Some(incoming) = &mut self.incoming else { return Ok(()) };
-        let Some(acceptance) = incoming.acceptance_mut() else { return Ok(()) };
-        let sending = Sending {
-            listener: &self.listener.name,
-            client: self.entrance.session().client().address.ip(),
-            peer: self.peer.as_ref().map_or("", |peer| &peer.name),
-        };
-        let config = self.entrance.config();
-        let ruling = access::ruling(self.entrance.tables(), &config, sending, acceptance).await?;
-        for text in ruling.told {
-            self.entrance.warn("access", format_args!("peer={}: {text}", sending.peer));
-        }
-        acceptance.foreign.hold = acceptance.foreign.hold.take().or(ruling.hold.map(Box::from));
-        acceptance.refuse(ruling.refused);
-        Ok(())
     }
 
     /// What comes can't be taken for now: the peer keeps it, and tries again.
-    fn refuse_for_now(&mut self, refusal: &Refusal) {
-        self.entrance.abandon();
+    pub(super) fn refuse_for_now(&mut self, refusal: &Refusal) {
+        self.transaction = None;
         if std::mem::replace(&mut self.is_refused, true) {
             return;
         }
         let peer = self.peer.as_ref().map_or("", |peer| &peer.name);
-        self.entrance.warn("x400", format_args!("{} peer={peer}", refusal.text));
-        self.machine.refuse_apdu(ExceptionReason::TemporarilyUnable, self.entrance.now());
+        self.connection.warn("x400", format_args!("{} peer={peer}", refusal.text));
+        self.machine.refuse_apdu(ExceptionReason::TemporarilyUnable, self.connection.now());
     }
 
     async fn complete(&mut self) {
@@ -487,7 +413,7 @@ impl<W: World> Session<W> {
         }
         let complete = self.incoming.take().and_then(Incoming::complete);
         let Some(Complete { acceptance, facts, digest }) = complete else {
-            return self.refuse_for_now(&Refusal::transient((3, 0), "an APDU was not read"));
+            return self.refuse_for_now(&NOT_BEGUN);
         };
         if let Some(why) = acceptance.why_unreadable()
             && !self.may_be_held(why)
@@ -495,8 +421,8 @@ impl<W: World> Session<W> {
             return self.refuse_for_now(&TOO_MANY_UNREADABLE);
         }
         #[cfg(feature = "planted")]
-        if self.entrance.has_planted(Planted::AcknowledgeApduEarly) {
-            self.machine.acknowledge(self.entrance.now());
+        if self.connection.has_planted(Planted::AcknowledgeApduEarly) {
+            self.machine.acknowledge(self.connection.now());
             let _ = self.flush().await;
         }
         if !acceptance.envelope.recipients.is_empty()
@@ -504,17 +430,17 @@ impl<W: World> Session<W> {
         {
             return self.refuse_for_now(&refusal);
         }
-        self.entrance.abandon();
-        self.machine.acknowledge(self.entrance.now());
+        self.transaction = None;
+        self.machine.acknowledge(self.connection.now());
         self.busy = None;
     }
 
     /// Whether an operator is asked about one more that can't be read, and told so.
     fn may_be_held(&self, why: &str) -> bool {
         let Some(peer) = &self.peer else { return false };
-        let is_admitted = self.shares.unreadable.admit(&peer.name, self.entrance.now());
+        let is_admitted = self.shares.unreadable.admit(&peer.name, self.connection.now());
         if is_admitted {
-            self.entrance.warn("x400", format_args!("held for an operator: {why}"));
+            self.connection.warn("x400", format_args!("held for an operator: {why}"));
         }
         is_admitted
     }
@@ -530,26 +456,21 @@ impl<W: World> Session<W> {
         match self.claim(&peer, &digest) {
             Claim::BeingStored => return Err(BEING_STORED),
             Claim::Heard(id) => {
-                self.tell_of_resend(
-                    &peer,
-                    id,
-                    "came late, was sent again and acknowledged meanwhile",
-                );
+                let what = "came late, was sent again and acknowledged meanwhile";
+                self.tell_of_resend(&peer, id, what);
                 return Ok(());
             }
             Claim::Stored(id) => {
                 self.tell_of_resend(&peer, id, "sent again what was acknowledged");
             }
             Claim::New => {
-                let Acceptance { envelope, steering, foreign, .. } = acceptance;
-                let stored = self.entrance.submit_foreign(envelope, facts, steering, foreign);
-                let stored = stored.await;
-                let unheard = self.entrance.unheard();
-                match stored {
-                    Ok(id) => unheard.store(&peer, &digest, id),
-                    Err(refusal) => {
+                let submitted = self.submit(acceptance, facts).await;
+                let unheard = self.connection.unheard();
+                match submitted {
+                    Ok(Submitted::Queued(id)) => unheard.store(&peer, &digest, id),
+                    nothing => {
                         unheard.forget(&peer, &digest);
-                        return Err(refusal);
+                        return nothing.map(drop);
                     }
                 }
             }
@@ -558,17 +479,26 @@ impl<W: World> Session<W> {
         Ok(())
     }
 
+    async fn submit(
+        &mut self,
+        acceptance: Acceptance,
+        facts: ContentFacts,
+    ) -> Result<Submitted, Refusal> {
+        let Some(transaction) = &mut self.transaction else { return Err(NOT_BEGUN) };
+        transaction.submit(acceptance.into_submission(facts)).await
+    }
+
     fn tell_of_resend(&self, peer: &str, id: MessageId, what: &str) {
         let text = format_args!("{what}: no second copy peer={peer} id={id}");
-        self.entrance.warn("x400", text);
+        self.connection.warn("x400", text);
     }
 
     fn claim(&self, peer: &str, digest: &[u8]) -> Claim {
         #[cfg(feature = "planted")]
-        if self.entrance.has_planted(Planted::StoreResends) {
+        if self.connection.has_planted(Planted::StoreResends) {
             return Claim::New;
         }
-        self.entrance.unheard().claim(peer, digest, self.begun)
+        self.connection.unheard().claim(peer, digest, self.begun)
     }
 
     /// What was coming is given up.
@@ -576,7 +506,7 @@ impl<W: World> Session<W> {
         self.incoming = None;
         self.is_refused = false;
         self.busy = None;
-        self.entrance.abandon();
+        self.transaction = None;
     }
 
     fn ended(&mut self, end: &End) {
@@ -586,8 +516,8 @@ impl<W: World> Session<W> {
         self.forget();
         if ends::is_worth_a_line(end) {
             let peer = self.peer.as_ref().map_or("", |peer| &peer.name);
-            let address = self.entrance.session().client().address;
-            self.entrance
+            let address = self.connection.session().client().address;
+            self.connection
                 .warn("x400", format_args!("association {end} peer={peer} client={address}"));
         }
     }

@@ -1,0 +1,235 @@
+//! From content that has come to a message that is durable and queued, or to nothing.
+
+use super::commit::commit;
+use super::decisions::{Grace, decided, decided_within};
+use super::draft::Draft;
+use super::foreign::Foreign;
+use super::forwarding::leaving;
+use super::recipients::{Applied, Dropped};
+use super::stage::TransactionView;
+use super::transaction::Transaction;
+use super::{refusals, room, wants};
+use crate::answer::Answer;
+use crate::budget::Share;
+use crate::event::{self, Event, Kind};
+use crate::seams::World;
+use crate::steering::Steering;
+use mail::{ContentFacts, Envelope, MessageId, Refusal, RequireTls};
+use spool::RECIPIENTS_MAX;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A message whose content has come, as its protocol hands it in.
+#[derive(Debug)]
+pub struct Submission {
+    /// The recipients are those that were kept.
+    pub envelope: Envelope,
+    /// Of the content as it came.
+    pub facts: ContentFacts,
+    /// Its client asks for TLS all the way (RFC 8689 §2).
+    pub requires_tls: bool,
+    /// How it is to be sent, as far as the protocol says so.
+    pub steering: Steering,
+    /// `None`: it is internet mail.
+    pub foreign: Option<Foreign>,
+}
+
+impl Submission {
+    /// Internet mail of which nothing is said beside its envelope.
+    #[must_use]
+    pub fn new(envelope: Envelope, facts: ContentFacts) -> Submission {
+        let steering = Steering::default();
+        Submission { envelope, facts, requires_tls: false, steering, foreign: None }
+    }
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// It is durable and queued.
+    Queued(MessageId),
+    /// None of its recipients wanted anything kept.
+    Discarded,
+}
+
+impl<W: World> Transaction<W> {
+    /// The content is complete, for recipients that were reserved for: makes the message durable and queues it. The
+    /// transaction is over.
+    ///
+    /// # Errors
+    /// Why it is not taken, which is in the account already. Nothing is kept.
+    pub async fn submit(&mut self, submission: Submission) -> Result<Submitted, Refusal> {
+        let ingress = Rc::clone(&self.ingress);
+        // All of it may have come in one read, which no guard was held for.
+        let _busy = ingress.services.stopping.guard();
+        let submitted = match self.draft(submission).await {
+            Ok(draft) => self.submit_draft(draft).await,
+            Err((envelope, refusal)) => {
+                self.intake.reset();
+                Err(self.refuse_content(&envelope, refusal))
+            }
+        };
+        // What it held is free before the protocol gets to drop it.
+        self.slots.clear();
+        self.envelope = None;
+        self.intake.reset();
+        submitted
+    }
+
+    /// The message as it came.
+    async fn draft(&mut self, submission: Submission) -> Result<Box<Draft>, (Envelope, Refusal)> {
+        let Submission { envelope, facts, requires_tls, steering, foreign } = submission;
+        // Other contents have no header of which anything is known here.
+        let header = match &foreign {
+            Some(_) => None,
+            None => Some(self.intake.header()),
+        };
+        let hops = header.map_or(0, |header| header.received_count);
+        if hops > self.session.listener().max_hops as usize {
+            return Err((envelope, refusals::LOOP));
+        }
+        let content = match self.intake.finish().await {
+            Ok(content) => content,
+            Err(refusal) => return Err((envelope, refusal)),
+        };
+        let (client, contents) = (Arc::clone(self.session.client()), Rc::clone(&self.ingress) as _);
+        let facts = self.intake.facts_of(facts);
+        let mut draft = Box::new(Draft::new(content, envelope, facts, client, contents));
+        draft.is_from_stranger = !self.session.may_relay();
+        // RFC 8689 §4.1: whoever sends it; it is their own message that may then go in clear.
+        let asks_for_none = header.is_some_and(|header| header.asks_for_no_tls);
+        draft.require_tls = RequireTls::of(requires_tls, asks_for_none);
+        draft.steering = steering;
+        match foreign {
+            Some(foreign) => draft.take_foreign(foreign),
+            None => draft.tenants = Arc::clone(&self.ingress.router.active().config.tenants),
+        }
+        Ok(draft)
+    }
+
+    async fn submit_draft(&mut self, mut draft: Box<Draft>) -> Result<Submitted, Refusal> {
+        let ingress = Rc::clone(&self.ingress);
+        let (id, body_bytes) = (draft.id(), draft.facts.body_bytes);
+        let Applied { dropped, instead, owners, given } =
+            self.resolutions.apply(&mut draft.envelope);
+        (draft.owners, draft.given) = (owners, given);
+        let completed = self.complete(&mut draft, instead).await;
+        ingress.services.metrics.note_checked(&draft.additions.checked);
+        if let Err(refusal) = completed {
+            draft.forget_blob();
+            return Err(self.refuse_content(&draft.envelope, refusal));
+        }
+        let slots = Share::none(&ingress.services.shared.queue_slots);
+        let slots = std::mem::replace(&mut self.slots, slots);
+        let submitted = if draft.envelope.recipients.is_empty() {
+            Ok(Submitted::Discarded)
+        } else if let Some(reason) = draft.discarded.take() {
+            draft.forget_blob();
+            self.tell_dropped(Dropped::all(draft.envelope, reason), id, body_bytes);
+            Ok(Submitted::Discarded)
+        } else {
+            let committed = commit(&ingress, draft, slots).await;
+            committed.map(Submitted::Queued).inspect(|_| self.count.prove())
+        };
+        if let (Ok(_), Some(dropped)) = (&submitted, dropped) {
+            self.tell_dropped(dropped, id, body_bytes);
+        }
+        submitted
+    }
+
+    /// All that is decided about the whole; `instead` are the recipients that stand for others and have
+    /// no owner.
+    async fn complete(&mut self, draft: &mut Draft, instead: Vec<u32>) -> Result<(), Refusal> {
+        let ingress = Rc::clone(&self.ingress);
+        if !draft.is_foreign {
+            draft.steering.check()?;
+        }
+        if !instead.is_empty() {
+            let leaving = Answer::later(leaving(&ingress, &draft.envelope, instead));
+            draft.forwarded = decided(&ingress.services, leaving, Grace::OfTransactions).await?;
+        }
+        if let Some(view) = self.view.take() {
+            self.pass_stages(&view, draft).await?;
+        }
+        if draft.discarded.is_some() {
+            return Ok(());
+        }
+        wants::of_message(&ingress, draft).await?;
+        let services = &ingress.services;
+        draft.additions.hold_room = room::reserve_held(services, draft)?;
+        room::reserve_own_mailbox(services, &ingress.router.active().config, draft)
+    }
+
+    /// Asks the stages about the whole, if anybody is to get it.
+    async fn pass_stages(
+        &mut self,
+        view: &Rc<TransactionView>,
+        draft: &mut Draft,
+    ) -> Result<(), Refusal> {
+        if draft.envelope.recipients.is_empty() {
+            return Ok(());
+        }
+        draft.additions = view.take_additions();
+        draft.choose_tenant(None)?;
+        for recipient in std::mem::take(&mut draft.additions.recipients) {
+            if let Some(refusal) = self.refuses_copy(&recipient.mailbox) {
+                return Err(refusal);
+            }
+            draft.add_recipient(recipient);
+        }
+        let mut observers = self.intake.take_observers().into_iter().peekable();
+        for (place, stage) in self.stages.iter().enumerate() {
+            let observer = observers.next_if(|(of, _)| *of == place).map(|(_, observer)| observer);
+            let decision = stage.content(view, draft, observer);
+            let (services, time) = (&self.ingress.services, stage.content_time_max());
+            decided_within(services, decision, Grace::OfTransactions, time).await?;
+            if draft.discarded.is_some() {
+                break;
+            }
+        }
+        let count = draft.envelope.recipients.len();
+        if count > RECIPIENTS_MAX {
+            return Err(refusals::TOO_MANY_RECIPIENTS);
+        }
+        self.take_slots((count as u64).saturating_sub(self.slots.amount()))?;
+        self.reserve_for_tenant(draft)
+    }
+
+    /// Room among what its tenant may have queued.
+    fn reserve_for_tenant(&self, draft: &mut Draft) -> Result<(), Refusal> {
+        let services = &self.ingress.services;
+        let Some(tenancy) = &draft.tenancy else { return Ok(()) };
+        let Some(max) = tenancy.tenant.queued_max else { return Ok(()) };
+        let mut room = Share::none(&services.shared.tenants.queued(&tenancy.name, max));
+        if !room.try_grow(draft.envelope.recipients.len() as u64) {
+            services.metrics.tenant_queue_full.inc();
+            return Err(refusals::TENANT_FULL);
+        }
+        draft.tenant_room = Some(room);
+        Ok(())
+    }
+
+    /// Tells of recipients for which nothing was kept.
+    fn tell_dropped(&self, dropped: Dropped, id: MessageId, body_bytes: u64) {
+        let services = &self.ingress.services;
+        let at = services.wall();
+        let Dropped { envelope, reasons } = dropped;
+        for (reason, recipients) in reasons {
+            let client = Arc::clone(self.session.client());
+            let message = event::Message {
+                id,
+                position: None,
+                envelope: Some(Arc::clone(&envelope)),
+                received_at: at,
+                body_bytes,
+                labels: None,
+            };
+            services.events.emit(Event {
+                at,
+                message: Some(message),
+                recipients: recipients.into(),
+                kind: Kind::Discarded(Box::new(event::Discarded { client, reason })),
+            });
+        }
+    }
+}
