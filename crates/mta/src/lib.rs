@@ -16,6 +16,7 @@ pub mod custody;
 pub mod delivery;
 mod encryption;
 pub mod event;
+pub mod hashing_lanes;
 pub mod holding;
 pub mod inbox;
 pub mod ingress;

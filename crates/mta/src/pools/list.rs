@@ -31,7 +31,7 @@ pub const POOLS: &[Pool] = &[
                 twentieth of the processors' time; guesses at nobody take no place",
         beyond: "454 4.7.0 after 10 s, or at once where the network holds most",
         next_step: "look who guesses (`login_failed` in the events), and refuse the network (`[[access]]`)",
-        test: "`postrider` `hashing::lanes::tests::a_hundred_networks_that_guess_leave_turns_to_others`",
+        test: "`way` `login_pools`; `mta` `hashing_lanes::tests`",
     },
     Pool {
         id: PoolId::Logins,
@@ -198,7 +198,7 @@ pub const POOLS: &[Pool] = &[
         beyond: "waits in line; what is held for a peer that is not known to answer is let go for who holds less, and \
                  converted again when the peer asks for it; of one that is known, after 5 s",
         next_step: "raise `body_memory_bytes`",
-        test: "`mta` `line::tests`, `line::turns`; `way` `x400_conversions`",
+        test: "`way` `x400_conversions::domains_that_nobody_knows…`; `mta` `line::tests`, `line::turns`",
     },
     Pool {
         id: PoolId::Workers,

@@ -1,13 +1,11 @@
 //! The threads that hash passwords: few, and of low priority, as whoever guesses passwords has them
-//! work. Half of them work for clients that are known, half for all others, as [`lanes`] says. They are
+//! work. Half of them work for clients that are known, half for all others, as [`mta::hashing_lanes`] says. They are
 //! started when the first password is checked: a server without logins has none.
 
-mod lanes;
-
 use crate::mutex::lock;
-use lanes::{Crew, Lanes, Next};
 use lookup::Asker;
 use mail::Mono;
+use mta::hashing_lanes::{Crew, Lanes, Next, Spent};
 use mta::pressure::{Gauge, Seen};
 use mta::problems::Moment;
 use mta::seams::{Hashed, Hashing, Lane, Overloaded};
@@ -31,14 +29,7 @@ struct Job {
     lane: Lane,
     asker: Asker,
     /// What it came to; `None`: there was nothing to be done.
-    work: Box<dyn FnOnce() -> Option<Spent> + Send>,
-}
-
-/// What work came to.
-#[derive(Clone, Copy)]
-struct Spent {
-    is_wasted: bool,
-    has_failed: bool,
+    work: Box<dyn FnOnce() -> Option<Hashed<()>> + Send>,
 }
 
 /// A way to the threads; each shard has one.
@@ -174,34 +165,22 @@ impl Desk {
     fn work(&self, crew: Crew) {
         // Where that is not allowed the work is done all the same.
         let _ = rustix::process::nice(NICE);
-        while let Some(job) = self.take(crew) {
+        while let Some((job, lane)) = self.take(crew) {
             let (began, before) = (self.now(), processor_time());
-            let Job { lane, asker, work } = job;
-            let done = work();
-            // A guess at nobody has failed as well, and so has who did not wait for the answer.
-            if lane == Lane::Stranger && done.is_none_or(|done| done.has_failed) {
-                self.lock().lanes.demote(asker);
-            }
-            let Some(Spent { is_wasted, .. }) = done else {
-                // Whoever guesses at one name again and again must not see by the wait of those who
-                // failed lately whether there is a user of this name.
-                if lane == Lane::Suspect {
-                    let usual = Duration::from_micros(self.usual_us.load(Ordering::Relaxed));
-                    self.lock().lanes.note_waste(lane, began, usual);
-                }
-                continue;
-            };
-            let took = processor_time().saturating_sub(before);
-            let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-            self.usual_us.store(took_us, Ordering::Relaxed);
-            if is_wasted && crew == Crew::Paced {
-                self.lock().lanes.note_waste(lane, began, took);
-            }
+            let Job { asker, work, .. } = job;
+            let usual = Duration::from_micros(self.usual_us.load(Ordering::Relaxed));
+            let spent = work().map(|Hashed { is_wasted, has_failed, .. }| {
+                let took = processor_time().saturating_sub(before);
+                let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+                self.usual_us.store(took_us, Ordering::Relaxed);
+                Spent { is_wasted, has_failed, took }
+            });
+            self.lock().lanes.note_done((lane, asker), began, spent, usual);
         }
     }
 
-    /// Waits for the next job; `None`: there will be none.
-    fn take(&self, crew: Crew) -> Option<Job> {
+    /// Waits for the next job, and in which lane it waited; `None`: there will be none.
+    fn take(&self, crew: Crew) -> Option<(Job, Lane)> {
         let mut state = self.lock();
         loop {
             if state.is_closed {
@@ -210,7 +189,7 @@ impl Desk {
             let now = self.now();
             let bell = &self.bell(crew).more;
             match state.lanes.next(crew, now) {
-                Next::Do(job) => return Some(job),
+                Next::Do(job, lane) => return Some((job, lane)),
                 // It is busy resting: who comes meanwhile waits for it.
                 Next::Rest(until) => {
                     let waited = bell.wait_timeout(state, until.since(now));
@@ -245,7 +224,7 @@ impl Hashing for HashingThreads {
             }
             let Hashed { answer: found, is_wasted, has_failed } = work();
             let _ = answer.send(found);
-            Some(Spent { is_wasted, has_failed })
+            Some(Hashed { answer: (), is_wasted, has_failed })
         };
         let left = self.leave(Job { lane, asker, work: Box::new(work) }, false);
         async move {

@@ -42,6 +42,14 @@ impl Client {
         self.reply().await
     }
 
+    /// The same of a session that may have ended; empty then.
+    pub(crate) async fn try_say(&mut self, command: &str) -> String {
+        match self.stream.write_all(format!("{command}\r\n").as_bytes()).await {
+            Ok(()) => self.reply().await,
+            Err(_) => String::new(),
+        }
+    }
+
     /// The next reply, its lines joined by a space; empty at the end of the session.
     pub(crate) async fn reply(&mut self) -> String {
         let mut lines = Vec::new();

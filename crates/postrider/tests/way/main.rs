@@ -26,6 +26,7 @@ mod identity;
 mod ingress;
 mod lesser_hosts;
 mod login_limits;
+mod login_pools;
 mod mailbox_pools;
 mod mailbox_store;
 mod mailboxes;

@@ -3,6 +3,7 @@
 
 mod authenticators;
 mod dns;
+mod hashing;
 mod tasks;
 
 use super::mailbox_store::Mailboxes;
@@ -10,18 +11,18 @@ use super::time::TestTime;
 use authenticators::TestAuthenticators;
 use config::{ClientCertificates, TableEntry};
 use dns::TestDns;
-use lookup::{Asker, Entry, Trouble};
+use hashing::HashingHere;
+use lookup::{Entry, Trouble};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
-    Authenticators, Book, ClientCertificate, DnsError, Egress, Encryption, Endpoint, Found, Hashed,
-    Hashing, Lane, Listener, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies, Overloaded,
-    Stream, Tables, Trust, Warmups, World,
+    Authenticators, Book, ClientCertificate, DnsError, Egress, Encryption, Endpoint, Found,
+    Listener, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies, Stream, Tables, Trust, Warmups,
+    World,
 };
 use mta::warmup;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -236,16 +237,6 @@ impl TestWorld {
         self.0.net.waits_for_hello.set(true);
     }
 
-    /// What was hashed so far: in which lane, and whether for nothing.
-    pub(crate) fn hashed(&self) -> Vec<(Lane, bool)> {
-        self.0.hashing.hashed.borrow().clone()
-    }
-
-    /// In which lanes logins waited for which nothing was hashed.
-    pub(crate) fn turns(&self) -> Vec<Lane> {
-        self.0.hashing.turns.borrow().clone()
-    }
-
     /// Conversions that no shard makes itself stand still from now on, or go on.
     pub(crate) fn set_long_work_stands(&self, stands: bool) {
         self.0.spawn.set_long_work_stands(stands);
@@ -330,42 +321,6 @@ impl World for TestWorld {
 
     fn authenticators(&self) -> &dyn Authenticators {
         &self.0.authenticators
-    }
-}
-
-/// Hashes at once, and remembers in which lane, and whether it was for nothing; so it does with turns in
-/// which nothing is hashed.
-#[derive(Default)]
-pub(crate) struct HashingHere {
-    hashed: RefCell<Vec<(Lane, bool)>>,
-    turns: RefCell<Vec<Lane>>,
-}
-
-impl Hashing for HashingHere {
-    fn run<T: Send + 'static>(
-        &self,
-        (lane, _): (Lane, Asker),
-        work: impl FnOnce() -> Hashed<T> + Send + 'static,
-    ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
-        let hashed = work();
-        self.hashed.borrow_mut().push((lane, hashed.is_wasted));
-        std::future::ready(Ok(hashed.answer))
-    }
-
-    fn take_turn(
-        &self,
-        (lane, _): (Lane, Asker),
-    ) -> impl Future<Output = Result<(), Overloaded>> + 'static {
-        self.turns.borrow_mut().push(lane);
-        std::future::ready(Ok(()))
-    }
-
-    fn usual_time(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn secret(&self) -> [u8; 16] {
-        *b"a fixed secret.."
     }
 }
 

@@ -215,7 +215,7 @@ fn domains_that_nobody_knows_find_memory_for_conversions_beside_a_hundred_zones_
             sleep(Duration::from_secs(8)).await;
             let mut caller = Caller::bound(&node).await;
             let mut longest = Duration::ZERO;
-            let _ = hundred_soon(&node, "conversion_memory", SOON, async |n| {
+            let shown = hundred_soon(&node, "conversion_memory", SOON, async |n| {
                 let domain = format!("good{n}.test");
                 set_host(&node, &domain, [192, 0, 2, 7].into());
                 let name = Bytes::from_static(b"Bob");
@@ -225,6 +225,9 @@ fn domains_that_nobody_knows_find_memory_for_conversions_beside_a_hundred_zones_
                 longest = longest.max(node.age() - begun);
             })
             .await;
+            // Nothing is held while the last 64 KiB are written, and little by hosts that take mail now and then.
+            let is_pressed = matches!(hosts, Hosts::Silent("MAIL" | "DATA"));
+            assert!(shown >= 95 || !is_pressed, "{hosts:?}: it was shown {shown} times");
             // Of the five that may be late none waits for long.
             assert!(longest < Duration::from_secs(5), "{hosts:?}: {longest:?}");
             node.be_quiet();

@@ -5,11 +5,11 @@
 //! who does not exist takes a turn and no time. Within a lane client networks take turns, and so do the IPv4 /24s and
 //! IPv6 /48s above them; when it is full, the last gives way of whoever has most in it.
 
+use crate::pressure::Level;
+use crate::seams::{Lane, Overloaded};
 use lookup::Asker;
 use lookup::turns::{Holders, Waiting};
 use mail::Mono;
-use mta::pressure::Level;
-use mta::seams::{Lane, Overloaded};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -32,7 +32,7 @@ const SUSPECTS_TURN: u32 = 4;
 
 /// Who does the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Crew {
+pub enum Crew {
     /// For known clients.
     Prompt,
     /// For all others.
@@ -40,7 +40,8 @@ pub(super) enum Crew {
 }
 
 impl Crew {
-    pub(super) fn of(lane: Lane) -> Crew {
+    #[must_use]
+    pub fn of(lane: Lane) -> Crew {
         match lane {
             Lane::Known => Crew::Prompt,
             Lane::Stranger | Lane::Suspect => Crew::Paced,
@@ -50,17 +51,32 @@ impl Crew {
 
 /// What one of a crew does next.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next<J> {
-    Do(J),
+pub enum Next<J> {
+    /// The lane is that in which it waited in the end, which pays for it.
+    Do(J, Lane),
     /// Looks again then.
     Rest(Mono),
     /// There is nothing to do.
     Nothing,
 }
 
+fn do_next<J>(job: Option<J>, lane: Lane) -> Next<J> {
+    job.map_or(Next::Nothing, |job| Next::Do(job, lane))
+}
+
+/// What a job came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// As [`Hashed`](crate::seams::Hashed) has it.
+    pub is_wasted: bool,
+    pub has_failed: bool,
+    /// What it took of a processor.
+    pub took: Duration,
+}
+
 /// All that waits.
 #[derive(Debug)]
-pub(super) struct Lanes<J> {
+pub struct Lanes<J> {
     known: Line<J>,
     strangers: PacedLane<J>,
     suspects: PacedLane<J>,
@@ -165,7 +181,9 @@ impl<J> PacedLane<J> {
 }
 
 impl<J> Lanes<J> {
-    pub(super) fn new(processors: usize) -> Lanes<J> {
+    /// Nothing waits, on a machine with so many processors.
+    #[must_use]
+    pub fn new(processors: usize) -> Lanes<J> {
         Lanes {
             known: Line::new(),
             strangers: PacedLane::new(),
@@ -179,7 +197,7 @@ impl<J> Lanes<J> {
     ///
     /// # Errors
     /// Too much waits there already.
-    pub(super) fn push(
+    pub fn push(
         &mut self,
         (lane, asker): (Lane, Asker),
         job: J,
@@ -203,7 +221,8 @@ impl<J> Lanes<J> {
     }
 
     /// How much waits for a crew.
-    pub(super) fn waiting(&self, crew: Crew) -> usize {
+    #[must_use]
+    pub fn waiting(&self, crew: Crew) -> usize {
         match crew {
             Crew::Prompt => self.known.queued.len(),
             Crew::Paced => self.strangers.line.queued.len() + self.suspects.line.queued.len(),
@@ -211,7 +230,8 @@ impl<J> Lanes<J> {
     }
 
     /// What waits, of what may; and the site that has most, and how much.
-    pub(super) fn level(&self, now: Mono) -> (Level, Option<(IpAddr, u64)>) {
+    #[must_use]
+    pub fn level(&self, now: Mono) -> (Level, Option<(IpAddr, u64)>) {
         let lines = [&self.known, &self.strangers.line, &self.suspects.line];
         let used: usize = lines.iter().map(|line| line.queued.len()).sum();
         // What is done within a moment does not wait.
@@ -228,9 +248,10 @@ impl<J> Lanes<J> {
         (level, most.and_then(|(site, count)| Some((site?, count as u64))))
     }
 
-    pub(super) fn next(&mut self, crew: Crew, now: Mono) -> Next<J> {
+    /// What one of a crew does next.
+    pub fn next(&mut self, crew: Crew, now: Mono) -> Next<J> {
         match crew {
-            Crew::Prompt => self.known.pop().map_or(Next::Nothing, Next::Do),
+            Crew::Prompt => do_next(self.known.pop(), Lane::Known),
             Crew::Paced => self.next_paced(now),
         }
     }
@@ -250,12 +271,36 @@ impl<J> Lanes<J> {
             ([false, _], _) | (_, 0) => Lane::Suspect,
             _ => Lane::Stranger,
         };
-        self.paced(lane).line.pop().map_or(Next::Nothing, Next::Do)
+        do_next(self.paced(lane).line.pop(), lane)
+    }
+
+    /// One of the crew of a lane has done a job of it that it began at `began`. `None`: there was nothing to be done; what
+    /// is done usually takes `usual`.
+    pub fn note_done(
+        &mut self,
+        (lane, asker): (Lane, Asker),
+        began: Mono,
+        spent: Option<Spent>,
+        usual: Duration,
+    ) {
+        // A guess at nobody has failed as well, and so has who did not wait for the answer.
+        if lane == Lane::Stranger && spent.is_none_or(|spent| spent.has_failed) {
+            self.demote(asker);
+        }
+        match spent {
+            Some(spent) if spent.is_wasted && lane != Lane::Known => {
+                self.note_waste(lane, began, spent.took);
+            }
+            // Whoever guesses at one name again and again must not see by the wait of those who failed lately
+            // whether there is a user of this name.
+            None if lane == Lane::Suspect => self.note_waste(lane, began, usual),
+            _ => {}
+        }
     }
 
     /// A client has failed: what else of its network waits among strangers waits among those who failed from now on,
     /// so that of all who guess for the first time at once only one of each network is before others.
-    pub(super) fn demote(&mut self, asker: Asker) {
+    fn demote(&mut self, asker: Asker) {
         if asker == Asker::Ours {
             return;
         }
@@ -270,7 +315,7 @@ impl<J> Lanes<J> {
     }
 
     /// A job that the paced crew began at `began` was for nothing, and took so much of a processor.
-    pub(super) fn note_waste(&mut self, lane: Lane, began: Mono, took: Duration) {
+    fn note_waste(&mut self, lane: Lane, began: Mono, took: Duration) {
         let share = took.saturating_mul(WASTE_SHARE as u32) / self.processors as u32;
         let paced = self.paced(lane);
         paced.paid = paced.paid.max(began) + share;
@@ -300,7 +345,7 @@ mod tests {
         while now < until {
             refill(lanes, now);
             match lanes.next(Crew::Paced, now) {
-                Next::Do(job) => {
+                Next::Do(job, _) => {
                     let began = now;
                     now = now + MS * 10;
                     if !is_right(job) {
@@ -343,15 +388,19 @@ mod tests {
         let mut lanes = Lanes::new(2);
         for _ in 0..600 {
             lanes.push((Lane::Stranger, Asker::Ours), 1, false, START).unwrap();
-            assert_eq!(lanes.next(Crew::Paced, START), Next::Do(1));
+            assert_eq!(lanes.next(Crew::Paced, START), Next::Do(1, Lane::Stranger));
             lanes.note_waste(Lane::Stranger, START, MS * 10);
         }
         lanes.push((Lane::Stranger, Asker::Ours), 2, false, START).unwrap();
-        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(2), "60 s are owed, as may be");
+        assert_eq!(
+            lanes.next(Crew::Paced, START),
+            Next::Do(2, Lane::Stranger),
+            "60 s are owed, as may be"
+        );
         lanes.note_waste(Lane::Stranger, START, MS * 10);
         lanes.push((Lane::Stranger, Asker::Ours), 3, false, START).unwrap();
         assert_eq!(lanes.next(Crew::Paced, START), Next::Rest(at(100)));
-        assert_eq!(lanes.next(Crew::Paced, at(100)), Next::Do(3));
+        assert_eq!(lanes.next(Crew::Paced, at(100)), Next::Do(3, Lane::Stranger));
     }
 
     #[test]
@@ -364,7 +413,7 @@ mod tests {
         assert!(matches!(lanes.next(Crew::Paced, START), Next::Rest(_)));
         lanes.push((Lane::Known, Asker::Ours), 2, false, START).unwrap();
         assert_eq!(lanes.waiting(Crew::Prompt), 1);
-        assert_eq!(lanes.next(Crew::Prompt, START), Next::Do(2));
+        assert_eq!(lanes.next(Crew::Prompt, START), Next::Do(2, Lane::Known));
         assert_eq!(lanes.next(Crew::Prompt, START), Next::Nothing);
     }
 
@@ -408,14 +457,14 @@ mod tests {
         lanes.note_waste(Lane::Suspect, START, Duration::from_secs(100));
         lanes.push((Lane::Suspect, Asker::Ours), 1, false, START).unwrap();
         lanes.push((Lane::Stranger, Asker::Ours), 2, false, START).unwrap();
-        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(2));
+        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(2, Lane::Stranger));
         assert_eq!(lanes.next(Crew::Paced, START), Next::Rest(START + WAIT_MAX));
         // And the other way round.
         let mut lanes = Lanes::new(1);
         lanes.note_waste(Lane::Stranger, START, Duration::from_secs(100));
         lanes.push((Lane::Suspect, Asker::Ours), 1, false, START).unwrap();
         lanes.push((Lane::Stranger, Asker::Ours), 2, false, START).unwrap();
-        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(1));
+        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(1, Lane::Suspect));
     }
 
     fn client(site: u8, last: u8) -> Asker {
@@ -442,7 +491,7 @@ mod tests {
                 since = Some(now);
             }
             match lanes.next(Crew::Paced, now) {
-                Next::Do(job) => {
+                Next::Do(job, _) => {
                     let began = now;
                     now = now + MS * 5;
                     if job == MINE {
@@ -492,7 +541,7 @@ mod tests {
         }
         lanes.push((Lane::Stranger, client(200, 1)), 200, false, START).expect("there is room");
         let mut before = 0;
-        while let Next::Do(job) = lanes.next(Crew::Paced, START) {
+        while let Next::Do(job, _) = lanes.next(Crew::Paced, START) {
             if job == 200 {
                 break;
             }
@@ -502,6 +551,9 @@ mod tests {
         // One of each, and of those who failed one in three.
         assert!(before <= 140, "{before}");
         assert_eq!(lanes.waiting(Crew::Paced), 300 - before, "nothing is lost");
+        // What they guess from then on is paid for where they wait.
+        let Next::Do(_, lane) = lanes.next(Crew::Paced, START) else { panic!("they wait") };
+        assert_eq!(lane, Lane::Suspect);
         assert!(lanes.strangers.line.queued.is_empty());
         lanes.demote(Asker::Ours);
     }
@@ -514,6 +566,6 @@ mod tests {
         assert_eq!(idle.count(), WAITING_MAX);
         assert_eq!(lanes.push((Lane::Stranger, Asker::Ours), 2_000, false, START), Ok(()));
         // The first of them is the first to be served: by its turn nobody can tell what it is.
-        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(0));
+        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(0, Lane::Stranger));
     }
 }
