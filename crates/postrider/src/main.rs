@@ -45,6 +45,8 @@ mod panic;
 mod peer_tls;
 mod pem;
 mod poisoned;
+#[cfg(test)]
+mod pool_measure;
 mod problems;
 mod record_file;
 mod reload;

@@ -77,7 +77,7 @@ pub const POOLS: &[Pool] = &[
         share: "networks of clients, and above them IPv4 /24s and IPv6 /48s, take turns; what is cached needs no place",
         beyond: "the last question gives way of the network that has most (451 4.3.0)",
         next_step: "look whether the table's server answers (`postrider table list`)",
-        test: "`lookup` `desk::tests::turns::a_hundred_networks_leave_turns_to_others`",
+        test: "`postrider` `tables::registry::tests::a_hundred_networks_leave_turns…`; `lookup` `desk::tests::turns`",
     },
     Pool {
         id: PoolId::PolicyQuestions,
@@ -145,7 +145,7 @@ pub const POOLS: &[Pool] = &[
         share: "8 for a network",
         beyond: "the oldest of the networks that have most is closed; each lives 10 s at most",
         next_step: "nothing: the authority tries again",
-        test: "`postrider` `limited_listener::tests::a_hundred_networks_leave_places_to_others`",
+        test: "`postrider` `acme::responder::tests::a_hundred_networks_leave_places_to_others`",
     },
     Pool {
         id: PoolId::Connections,
@@ -217,12 +217,12 @@ pub const POOLS: &[Pool] = &[
         name: "fetches of MTA-STS policies",
         amount: "64, a sixteenth of the limit of open files at most, and 1,024 domains that wait",
         share: "a quarter for domains that have a policy already; of the rest, and of those that wait, a quarter for a \
-                zone, and for zones that were silent",
+                zone, and for zones that were silent, took more than 250 ms or failed",
         beyond: "waits in line, for a minute at most; who is silent for 1 s makes way, and has a second turn of 15 s; a \
                  domain without an answer in that has no policy (RFC 8461 §3.3), and a silent address is left alone for \
                  5 min",
         next_step: "nothing: mail waits for its next try",
-        test: "`postrider` `mta_sts::keeper::tests::zones_of_silent_web_servers…`, `a_zone_of_slow_web_servers…`",
+        test: "`postrider` `mta_sts::keeper::tests::a_hundred_zones_of_bad_web_servers…`",
     },
     Pool {
         id: PoolId::Effects,

@@ -75,7 +75,16 @@ impl Responder {
         challenges: &Challenges,
         pools: &Pressures,
     ) -> io::Result<Responder> {
-        let listener = LimitedListener::public(listener, LIMITS, NETWORK_MAX)?;
+        Responder::start_within(LIMITS, challenge, listener, (challenges, pools))
+    }
+
+    fn start_within(
+        limits: Limits,
+        challenge: AcmeChallenge,
+        listener: TcpListener,
+        (challenges, pools): (&Challenges, &Pressures),
+    ) -> io::Result<Responder> {
+        let listener = LimitedListener::public(listener, limits, NETWORK_MAX)?;
         if let Some(seats) = listener.seats() {
             pools.register(PoolId::Challenges, seats);
         }
@@ -138,20 +147,32 @@ async fn shake_hands(mut listener: LimitedListener, acceptor: TlsAcceptor) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool_measure::Measured;
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpSocket;
 
     /// Answers on a thread of its own, until the sender is dropped.
     fn started(challenge: AcmeChallenge, challenges: &Challenges) -> (SocketAddr, impl Drop) {
+        started_within(LIMITS, challenge, challenges, &Arc::default())
+    }
+
+    fn started_within(
+        limits: Limits,
+        challenge: AcmeChallenge,
+        challenges: &Challenges,
+        pools: &Arc<Pressures>,
+    ) -> (SocketAddr, impl Drop + use<>) {
         let listener = bind(challenge, Some("127.0.0.1:0".parse().unwrap())).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let challenges = challenges.clone();
+        let (challenges, pools) = (challenges.clone(), Arc::clone(pools));
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
                 let _responder =
-                    Responder::start(challenge, listener, &challenges, &Pressures::default())
+                    Responder::start_within(limits, challenge, listener, (&challenges, &pools))
                         .unwrap();
                 let _ = stopped.await;
             });
@@ -213,6 +234,54 @@ mod tests {
         // The next one has the place of the first.
         assert!(ask(address, "GET /").starts_with("HTTP/1.1 404 "));
         assert_eq!(held[0].read(&mut [0]).unwrap_or(0), 0);
+    }
+
+    /// Connects from one of this machine's own addresses.
+    async fn connect(from: [u8; 4], to: SocketAddr) -> tokio::net::TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((from, 0))).unwrap();
+        socket.connect(to).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_hundred_networks_leave_places_to_others() {
+        let (challenges, measured) = (Challenges::default(), Measured::new(PoolId::Challenges));
+        // No place comes free by itself: whoever would have to wait for one would wait in vain.
+        let limits = Limits { life_max: Duration::from_secs(3_600), ..LIMITS };
+        let (address, _stop) =
+            started_within(limits, AcmeChallenge::Http01, &challenges, &measured.pools);
+        let _standing = challenges.page("token", "token.thumb").unwrap();
+        // Half of them are one customer's. They say nothing, and come again all the time.
+        let (mut silent, mut came) = (std::collections::VecDeque::new(), 0_u16);
+        let mut press = async |count: u16| {
+            for _ in 0..count {
+                let n = (came % 100) as u8;
+                came += 1;
+                let from = if n.is_multiple_of(2) { [127, 9, 200, n] } else { [127, 9, n, 9] };
+                silent.push_back(connect(from, address).await);
+                if silent.len() > 200 {
+                    silent.pop_front();
+                }
+            }
+        };
+        press(100).await;
+        let ask = async |n| {
+            let mut other = connect([127, 10, n, 1], address).await;
+            // What it asks takes its time.
+            press(20).await;
+            let request = "GET /.well-known/acme-challenge/token HTTP/1.1\r\n\
+                           Host: mx.test\r\nConnection: close\r\n\r\n";
+            other.write_all(request.as_bytes()).await.expect("it has its place still");
+            let mut said = String::new();
+            let read =
+                tokio::time::timeout(Duration::from_secs(60), other.read_to_string(&mut said));
+            let read = read.await;
+            assert!(said.starts_with("HTTP/1.1 200 "), "{n}: {read:?} {said}");
+            0
+        };
+        measured.hundred(0, ask).await;
+        let text = measured.shown().expect("they are there still").text;
+        assert!(text.contains("; 127.9.") && text.contains(" holds most: "), "{text}");
     }
 
     #[test]

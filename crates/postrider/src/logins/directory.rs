@@ -16,7 +16,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 /// Logins that are under way; who comes then waits for its turn.
-const LOGINS_MAX: u64 = 1_024;
+pub(super) const LOGINS_MAX: u64 = 1_024;
 
 /// The way to the directory of one table; clones are the same.
 #[derive(Clone)]

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 /// Logins that are under way; who comes then waits for its turn.
-const LOGINS_MAX: u64 = 1_024;
+pub(super) const LOGINS_MAX: u64 = 1_024;
 
 /// A client that comes before it is known what is offered waits so long for that.
 const OFFER_MAX: Duration = Duration::from_secs(1);

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use verdict::Verdict;
 
 /// Questions that are under way; who comes then waits for its turn.
-const QUESTIONS_MAX: u64 = 64;
+pub(super) const QUESTIONS_MAX: u64 = 64;
 /// An answer has no more bytes.
 const ANSWER_BYTES_MAX: usize = 65_536;
 /// A secret has no more bytes.

@@ -69,62 +69,65 @@ pub(super) async fn place(
 
 #[cfg(test)]
 mod tests {
+    use super::super::servers::LoginServers;
+    use super::super::{directory, dovecot, introspection};
     use super::*;
-    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+    use crate::pool_measure::{Measured, SOON_MS, healthy, hostile, millis, play};
+    use mta::pools::PoolId;
+    use std::net::{IpAddr, SocketAddr};
+
+    /// Logins that each network of the strangers has under way, as long as there is a place.
+    const AT_ONCE: u16 = 40;
 
     fn terms(ip: IpAddr, is_known: bool) -> LoginTerms {
         let remote = SocketAddr::new(ip, 9);
         LoginTerms { remote, local: None, patience: Duration::from_secs(20), is_known }
     }
 
-    /// A hundred networks with as many logins as they like, each of which a server answers after two seconds, as
-    /// Dovecot answers wrong passwords.
-    fn press(line: &Arc<Line>, networks: u8) {
-        for n in 0..u16::from(networks) * 12 {
-            let (line, ip) = (Arc::clone(line), Ipv4Addr::new(198, 18, (n % 100) as u8, 1));
+    /// A hundred networks with as many logins as they like, each of which a server answers after so long.
+    fn press(line: &Arc<Line>, answered_after: Duration) {
+        for n in 0..100 * AT_ONCE {
+            let line = Arc::clone(line);
             tokio::task::spawn_local(async move {
                 loop {
-                    let Ok(_place) = place(&line, terms(ip.into(), false)).await else { continue };
-                    tokio::time::sleep(Duration::from_secs(2)).await;
+                    let place = place(&line, terms(hostile(n % 100), false)).await;
+                    let Ok(_place) = place else { continue };
+                    tokio::time::sleep(answered_after).await;
                 }
             });
         }
     }
 
-    /// How long each of a hundred logins of a client waits.
-    async fn waits_of(line: &Arc<Line>, is_known: bool) -> Vec<Duration> {
-        let mut waits = Vec::new();
-        for n in 0..100 {
-            let (began, ip) = (tokio::time::Instant::now(), [203, 0, 113, n].into());
-            let place = place(line, terms(ip, is_known)).await.expect("none is refused");
-            waits.push(began.elapsed());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            drop(place);
-            tokio::time::sleep(Duration::from_millis(600)).await;
-        }
-        waits
-    }
-
     #[test]
     fn a_hundred_networks_leave_turns_to_others() {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_time().start_paused(true).build().unwrap();
-        tokio::task::LocalSet::new().block_on(&runtime, async {
-            let lines = LoginLines::default();
-            let line = lines.open(256);
-            press(&line, 100);
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            let level = Gauge::level(&lines, Moment::default());
-            assert_eq!((level.used, level.max, level.waiting), (100, 256, 1_100));
-            assert!(Gauge::most(&lines).is_some_and(|(who, _)| who.starts_with("198.18.")));
-            for is_known in [true, false] {
-                let waits = waits_of(&line, is_known).await;
-                let soon = waits.iter().filter(|wait| wait.as_millis() <= 1_000).count();
-                // A known one at once; another as soon as anybody has an answer.
-                let most = if is_known { 0 } else { 2 };
-                assert!(waits.iter().all(|wait| wait.as_secs() <= most), "{waits:?}");
-                assert!(!is_known || soon == 100, "{waits:?}");
-            }
-        });
+        // Dovecot answers wrong passwords after two seconds, and right ones at once; the others all alike.
+        let dovecot = (dovecot::LOGINS_MAX, Duration::from_secs(2), Duration::from_millis(5));
+        let alike = Duration::from_millis(250);
+        let directory = (directory::LOGINS_MAX, alike, alike);
+        let oauth = (introspection::QUESTIONS_MAX, alike, alike);
+        for (max, wrong, right) in [dovecot, directory, oauth] {
+            play(|| async move {
+                let (servers, measured) = (LoginServers::default(), Measured::new(PoolId::Logins));
+                measured.pools.keep(PoolId::Logins, servers.gauge());
+                let line = servers.lines.open(max);
+                press(&line, wrong);
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                let text = measured.shown().expect("they wait").text;
+                assert!(text.contains(" holds most: ") && !text.contains("203.0."), "{text}");
+                for is_known in [true, false] {
+                    let ask = async |n| {
+                        let login = async {
+                            let terms = terms(healthy(n), is_known);
+                            let _place = place(&line, terms).await.expect("none is refused");
+                            tokio::time::sleep(right).await;
+                        };
+                        let ((), waited) = millis(login).await;
+                        tokio::time::sleep(Duration::from_millis(600)).await;
+                        waited
+                    };
+                    measured.hundred(SOON_MS, ask).await;
+                }
+            });
+        }
     }
 }

@@ -25,9 +25,10 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
+use tokio::time::Instant;
 
 /// How often policies are looked for that nobody asks for and that are to be renewed, and how many are
 /// renewed then: some 20,000 a day.
@@ -39,6 +40,8 @@ const STRANGERS_MAX: usize = 1_024;
 
 /// A fetch of which nothing has come for so long makes way for others, unless it has been silent before.
 const SILENCE: Duration = Duration::from_secs(1);
+/// Whose fetch has taken longer, or failed, lets others go first the next time.
+const SLOW: Duration = Duration::from_millis(250);
 /// Zones that are remembered for that.
 const ZONES_MAX: usize = 4_096;
 
@@ -116,7 +119,7 @@ struct Keeper<S> {
     seed: Seed<S>,
     strangers: Arc<Line>,
     known: Arc<Line>,
-    /// Zones whose web servers were silent, and those that answered.
+    /// Zones whose web servers were silent or slow, or had no policy, and those that answered.
     zones: RefCell<Standings<Owner>>,
     started: Instant,
     /// Fetches so far.
@@ -348,6 +351,7 @@ impl<S: Source> Keeper<S> {
             Standing::Good | Standing::Unknown => Standing::Unknown,
         };
         let mut permit = line.join(who, standing, 1).await;
+        let mut began = Instant::now();
         let fetched = loop {
             if !self.flights.borrow().contains_key(domain) {
                 return None;
@@ -359,16 +363,25 @@ impl<S: Source> Keeper<S> {
             if let Some(fetched) = first {
                 break fetched;
             }
-            self.zones.borrow_mut().note_silence(zone, self.now());
-            line.doubt(zone);
+            self.doubt(line, zone);
             drop(permit);
             permit = line.join(who, Standing::Doubtful, 1).await;
+            began = Instant::now();
         };
-        drop(permit);
-        if fetched.is_ok() {
-            self.zones.borrow_mut().note_answer(zone, self.now());
+        match &fetched {
+            Ok(_) if began.elapsed() < SLOW => {
+                self.zones.borrow_mut().note_answer(zone, self.now());
+            }
+            Err(FetchError::Lack(_)) => {}
+            Ok(_) | Err(FetchError::Failed(..)) => self.doubt(line, zone),
         }
         Some(fetched)
+    }
+
+    /// Others go before a zone from now on.
+    fn doubt(&self, line: &Line, zone: Owner) {
+        self.zones.borrow_mut().note_silence(zone, self.now());
+        line.doubt(zone);
     }
 
     /// What is fetched; `None`: others need its place, and it was silent.

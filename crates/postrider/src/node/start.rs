@@ -40,8 +40,7 @@ use mta::event::{EventSettings, EventSink};
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{LogMetrics, Metrics};
 use mta::pools::PoolId;
-use mta::pressure::Seen;
-use mta::problems::{Found, Moment, ProblemKind};
+use mta::problems::{Found, ProblemKind};
 use mta::shared::Shared;
 use mta::watched::Watched;
 use std::net::SocketAddr;
@@ -171,9 +170,7 @@ fn show_pools(common: &Common, (signing_keys, secrets): (&SigningKeys, &WatchedS
     common.shared.problems.register(Arc::new(signing_keys.troubles.clone()));
     common.shared.problems.register(Arc::new(secrets.troubles.clone()));
     let pools = &common.shared.pressures;
-    let tables = Arc::downgrade(&common.tables);
-    let questions = move |_: Moment| tables.upgrade().map(|all| all.pressure()).unwrap_or_default();
-    pools.keep(PoolId::TableQuestions, Seen(questions));
+    pools.keep(PoolId::TableQuestions, common.tables.gauge());
     pools.keep(PoolId::Passwords, common.hashing.gauge());
     pools.keep(PoolId::Logins, common.tables.logins.gauge());
 }

@@ -21,8 +21,8 @@ use config::{Config, Problem, TableCache, TableEntry};
 use lookup::{Asker, Backend, Table, Trouble, TroubleKind};
 use mta::answer::Answer;
 use mta::console::Console;
-use mta::pressure::Level;
-use mta::problems::Conditions;
+use mta::pressure::{Gauge, Level, Seen};
+use mta::problems::{Conditions, Moment};
 use mta::seams::{Found, Tables};
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -262,8 +262,14 @@ impl Registry {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// How scarce turns at tables are that are asked elsewhere, and the site that has most questions at one of them.
-    pub(crate) fn pressure(&self) -> (Level, Option<(String, u64)>) {
+    /// Shows how scarce turns at tables are that are asked elsewhere.
+    pub(crate) fn gauge(self: &Arc<Registry>) -> impl Gauge + use<> {
+        let tables = Arc::downgrade(self);
+        Seen(move |_: Moment| tables.upgrade().map(|all| all.pressure()).unwrap_or_default())
+    }
+
+    /// What is taken of them, and the site that has most questions at one of them.
+    fn pressure(&self) -> (Level, Option<(String, u64)>) {
         let live = self.live();
         let lists = lock(&self.lists).clone();
         let remotes = live.values().filter_map(|table| match &table.source {
@@ -355,11 +361,11 @@ impl LiveTable {
 /// The tables as one shard sees them. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct ShardTables {
-    seen: Rc<Seen>,
+    seen: Rc<InForce>,
     asker: Asker,
 }
 
-struct Seen {
+struct InForce {
     registry: Arc<Registry>,
     generation: Cell<u64>,
     live: RefCell<Arc<Live>>,
@@ -369,7 +375,7 @@ impl ShardTables {
     pub(crate) fn new(registry: Arc<Registry>) -> ShardTables {
         let generation = registry.generation.load(Ordering::Acquire);
         let live = RefCell::new(registry.live());
-        let seen = Rc::new(Seen { registry, generation: Cell::new(generation), live });
+        let seen = Rc::new(InForce { registry, generation: Cell::new(generation), live });
         ShardTables { seen, asker: Asker::Ours }
     }
 
@@ -430,3 +436,6 @@ impl Tables for ShardTables {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,11 @@
 use super::*;
 use crate::console::ConsoleLog;
+use crate::pool_measure::{Measured, SOON_MS, millis, play};
 use mail::Wall;
 use mta::console::Level;
 use mta::seams::NoTlsReports;
 use std::future::pending;
+use std::path::Path;
 
 /// Web servers: what each answers, and how often it was asked.
 #[derive(Clone, Default)]
@@ -102,19 +104,7 @@ fn with_fetches<F: Future<Output = ()>>(
         web.set(domain, None);
     }
     let (asks, asked) = mpsc::unbounded_channel();
-    let seed = Seed {
-        directory: path.clone(),
-        source: web.clone(),
-        strangers,
-        known: 1,
-        public_only: false,
-        shelf: SharedShelf::default(),
-        metrics: Arc::default(),
-        pools: Arc::default(),
-        reports: Arc::new(NoTlsReports),
-        report: Arc::new(|_| {}),
-        files: StateFiles::new(&Arc::new(ConsoleLog::stderr(Level::Error))),
-    };
+    let seed = seed(&path, web.clone(), (strangers, 1));
     let (metrics, shelf) = (Arc::clone(&seed.metrics), Arc::clone(&seed.shelf));
     // The keeper ends when nobody can ask any more: not before the test, whatever that asks.
     let _open = asks.clone();
@@ -127,6 +117,23 @@ fn with_fetches<F: Future<Output = ()>>(
     // A write that the test did not wait for ends with the runtime; it would put the directory back.
     drop(runtime);
     directory.close().unwrap();
+}
+
+/// So many fetches for strangers and for domains that are known.
+fn seed<S>(directory: &Path, source: S, (strangers, known): (usize, usize)) -> Seed<S> {
+    Seed {
+        directory: directory.to_owned(),
+        source,
+        strangers,
+        known,
+        public_only: false,
+        shelf: SharedShelf::default(),
+        metrics: Arc::default(),
+        pools: Arc::default(),
+        reports: Arc::new(NoTlsReports),
+        report: Arc::new(|_| {}),
+        files: StateFiles::new(&Arc::new(ConsoleLog::stderr(Level::Error))),
+    }
 }
 
 /// Waits for what a background fetch brings.
@@ -217,6 +224,71 @@ fn zones_that_fill_the_line_leave_places_to_others() {
     assert_eq!(last("d11.wild.test"), None, "it has most itself");
     flights.retain(|domain, ()| !domain.ends_with(".wild.test"));
     assert_eq!(last_of_greediest(&flights, "near.test"), None, "all have one");
+}
+
+/// Web servers of strangers, which fail after so long, and those of others.
+struct Pressed(Duration);
+
+impl Source for Pressed {
+    async fn fetch(&self, domain: &str, _: bool) -> Result<Policy, FetchError> {
+        if domain.ends_with(".test") {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            return Ok(Policy::parse(ENFORCE.as_bytes()).unwrap());
+        }
+        tokio::time::sleep(self.0).await;
+        Err(FetchError::Failed(ResultType::StsPolicyFetchError, "no answer".to_owned()))
+    }
+}
+
+/// A hundred zones of strangers have mail for ten new domains each, then for another each second.
+async fn press(asks: mpsc::UnboundedSender<Ask>) {
+    for turn in 0.. {
+        for n in 0..100 {
+            let domain = format!("d{turn}.zone{n}.example").into();
+            let (answer, _) = oneshot::channel();
+            let ask =
+                Ask { domain, id: Some("a".into()), public_only: false, answer: Some(answer) };
+            if asks.send(ask).is_err() {
+                return;
+            }
+        }
+        if turn >= 10 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+#[test]
+fn a_hundred_zones_of_bad_web_servers_leave_fetches_to_others() {
+    // Silent for as long as a fetch may take, and slow by less than counts as silence.
+    for takes in [Duration::from_secs(15), SILENCE.mul_f32(0.9)] {
+        play(|| async move {
+            let (directory, measured) =
+                (tempfile::tempdir().unwrap(), Measured::new(PoolId::Policies));
+            let (asks, asked) = mpsc::unbounded_channel();
+            let seed = seed(&directory.path().join("mta-sts"), Pressed(takes), (48, 16));
+            let keeper =
+                spawn_local(serve(Seed { pools: Arc::clone(&measured.pools), ..seed }, asked));
+            spawn_local(press(asks.clone()));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            // It is a lookup.
+            let ask = async |n| {
+                let (answer, answered) = oneshot::channel();
+                let (domain, id) = (format!("good{n}.test").into(), Some("a".into()));
+                let ask = Ask { domain, id, public_only: false, answer: Some(answer) };
+                assert!(asks.send(ask).is_ok());
+                let (answer, waited) = millis(answered).await;
+                let answer = answer.expect("an answer");
+                assert!(answer.is_ok_and(|policy| policy.is_some()), "{n} has a policy");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                waited
+            };
+            measured.hundred(2 * SOON_MS, ask).await;
+            let text = measured.shown().expect("they wait still").text;
+            assert!(text.contains(".example holds most: "), "{text}");
+            keeper.abort();
+        });
+    }
 }
 
 #[test]

@@ -1,0 +1,80 @@
+//! How a pool is measured that lives in the program: a hundred networks of strangers press on it; of a hundred
+//! requests of others none is refused, 95 are served soon, and the list of problems names the pool meanwhile.
+
+use mail::{Mono, Wall};
+use mta::pools::{POOLS, PoolId};
+use mta::pressure::Pressures;
+use mta::problems::{Moment, Problem, Problems};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A hundred networks: /64s of one /48, and IPv4 addresses far apart.
+pub(crate) fn hostile(n: u16) -> IpAddr {
+    match n % 2 {
+        0 => Ipv6Addr::new(0x2001, 0xdb8, 7, n / 2 % 50, 0, 0, 0, 9).into(),
+        _ => Ipv4Addr::new(198, 18, (n / 2 % 50) as u8, 9).into(),
+    }
+}
+
+/// Networks of others.
+pub(crate) fn healthy(n: u8) -> IpAddr {
+    Ipv4Addr::new(203, 0, n, 7).into()
+}
+
+/// A pool, as the list of problems has it.
+pub(crate) struct Measured {
+    word: &'static str,
+    pub(crate) pools: Arc<Pressures>,
+    problems: Problems,
+    started: Instant,
+}
+
+impl Measured {
+    pub(crate) fn new(id: PoolId) -> Measured {
+        let pool = POOLS.iter().find(|pool| pool.id == id).expect("it is in the list");
+        let (pools, problems) = (Arc::<Pressures>::default(), Problems::default());
+        problems.register(Arc::clone(&pools) as _);
+        Measured { word: pool.word(), pools, problems, started: Instant::now() }
+    }
+
+    /// What `status` says of its pressure, if it names the pool.
+    pub(crate) fn shown(&self) -> Option<Problem> {
+        let elapsed = self.started.elapsed();
+        let wall = Wall(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
+        let all = self.problems.ask(Moment { mono: Mono(0) + elapsed, wall });
+        all.into_iter().find(|problem| problem.kind == "pool" && problem.about == self.word)
+    }
+
+    /// A hundred requests, one after the other; `ask` sees to it that none is refused, and returns how long it waited,
+    /// by whatever it counts.
+    pub(crate) async fn hundred(&self, soon: u64, mut ask: impl AsyncFnMut(u8) -> u64) {
+        let (mut waits, mut shown) = (Vec::new(), 0);
+        for n in 0..100 {
+            waits.push(ask(n).await);
+            let problem = self.shown();
+            shown += usize::from(problem.is_some_and(|problem| !problem.next_step.is_empty()));
+        }
+        let late = waits.iter().filter(|waited| **waited > soon).count();
+        assert!(late <= 5, "{}: {late} waited for more than {soon}: {waits:?}", self.word);
+        assert!(shown >= 95, "{}: the pressure was shown {shown} times", self.word);
+    }
+}
+
+/// How long it takes, in milliseconds of tokio's clock.
+pub(crate) async fn millis<T>(asked: impl Future<Output = T>) -> (T, u64) {
+    let began = Instant::now();
+    let answer = asked.await;
+    (answer, u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Runs a test on a clock that goes on when nobody has anything to do.
+pub(crate) fn play<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().expect("a runtime");
+    tokio::task::LocalSet::new().block_on(&runtime, async { test().await });
+}
+
+/// As soon as an answer may be, in milliseconds; of a lookup twice as long.
+pub(crate) const SOON_MS: u64 = Duration::from_secs(1).as_millis() as u64;
