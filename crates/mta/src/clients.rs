@@ -13,6 +13,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Whose password it is that waits to be hashed: what strangers try is paced, so that guesses take little
+/// of the processors' time, and keeps nobody waiting who is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// A client that was this user lately, or this server itself: never paced.
+    Known,
+    /// Neither the client nor the user has failed lately, as far as is remembered.
+    Stranger,
+    /// One of them has: strangers go first.
+    Suspect,
+}
+
 /// Parts that are locked apart, so that shards seldom meet.
 const PARTS: usize = 64;
 /// Clients remembered in each part, beyond those that have a session.

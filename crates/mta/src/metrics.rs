@@ -5,13 +5,23 @@
 //! line each.
 
 mod checked;
-mod classes;
+mod grid;
+mod labels;
 mod parties;
 
-pub use classes::ClassMetrics;
+pub use grid::{Grid, Label, Show};
+pub use labels::{
+    DsnAction, HoldEnd, QueueState, RecipientOutcome, RefusalReason, RequireTlsLack, SealedChain,
+    StrangersCheck, TlsPolicy, UnsignedReason,
+};
 pub(crate) use parties::{Came, Concerned};
 pub use parties::{NamedParties, NamedWarmups, PartyMetrics, SendingMetrics};
 
+use crate::clients::Lane;
+use auth::dkim::Algorithm;
+use auth::{arc, dkim, dmarc, dnsbl, greylist, iprev, spf};
+use classes::ReplyClass;
+use config::shaping::Action;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -176,11 +186,11 @@ impl HistogramSnapshot {
 
 /// What a metric is called and means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Description {
+pub struct Description<'a> {
     /// Exported name without suffix: a counter gains `_total`, a histogram `_seconds`.
     pub name: &'static str,
     /// Labels that tell metrics of one name apart.
-    pub labels: &'static [(&'static str, &'static str)],
+    pub labels: &'a [(&'static str, &'static str)],
     /// One sentence.
     pub help: &'static str,
 }
@@ -232,9 +242,9 @@ impl<B: Bounds> Read for Histogram<B> {
 }
 
 /// A set of metrics of which there are several copies to be added up.
-pub trait MetricSet {
+pub trait MetricSet: std::fmt::Debug + Send + Sync {
     /// Shows every metric in a fixed order; metrics of one name stand together.
-    fn each(&self, show: &mut dyn FnMut(&Description, Value));
+    fn each(&self, show: &mut dyn FnMut(&Description<'_>, Value));
 }
 
 /// Declares a set of metrics and its [`MetricSet`] in one table:
@@ -254,15 +264,16 @@ macro_rules! metric_set {
         impl $crate::metrics::MetricSet for $set {
             fn each(
                 &self,
-                show: &mut dyn FnMut(&$crate::metrics::Description, $crate::metrics::Value),
+                show: &mut dyn FnMut(&$crate::metrics::Description<'_>, $crate::metrics::Value),
             ) {
-                $(show(
+                $($crate::metrics::Show::show(
+                    &self.$field,
                     &$crate::metrics::Description {
                         name: $name,
                         labels: &[$((stringify!($label), $value)),*],
                         help: $help,
                     },
-                    $crate::metrics::Read::read(&self.$field),
+                    show,
                 );)*
             }
         }
@@ -279,12 +290,8 @@ metric_set! {
     logins: Counter = "logins" {} "Logins of clients.";
     login_failures: Counter = "login_failures" {} "Logins that failed: a wrong password, an unknown user, a proof that is none.";
     logins_deferred: Counter = "logins_deferred" {} "Logins put off with 421 or 454: a limit, a table or server without an answer, too many passwords to hash.";
-    password_checks_known: Histogram<CommitBounds> = "password_check" {lane = "known"} "From a login whose password is to be checked to the verdict, or until it is put off, by lane: clients that were this user lately, strangers, those who failed lately.";
-    password_checks_stranger: Histogram<CommitBounds> = "password_check" {lane = "stranger"} "From a login whose password is to be checked to the verdict, or until it is put off, by lane: clients that were this user lately, strangers, those who failed lately.";
-    password_checks_suspect: Histogram<CommitBounds> = "password_check" {lane = "suspect"} "From a login whose password is to be checked to the verdict, or until it is put off, by lane: clients that were this user lately, strangers, those who failed lately.";
-    password_checks_refused_known: Counter = "password_checks_refused" {lane = "known"} "Logins put off with 454 because too many passwords wait to be checked in their lane, or this one has waited too long.";
-    password_checks_refused_stranger: Counter = "password_checks_refused" {lane = "stranger"} "Logins put off with 454 because too many passwords wait to be checked in their lane, or this one has waited too long.";
-    password_checks_refused_suspect: Counter = "password_checks_refused" {lane = "suspect"} "Logins put off with 454 because too many passwords wait to be checked in their lane, or this one has waited too long.";
+    password_checks: Grid<Lane, Histogram<CommitBounds>> = "password_check" {} "From a login whose password is to be checked to the verdict, or until it is put off, by lane: clients that were this user lately, strangers, those who failed lately.";
+    password_checks_refused: Grid<Lane> = "password_checks_refused" {} "Logins put off with 454 because too many passwords wait to be checked in their lane, or this one has waited too long.";
     early_talkers: Counter = "early_talkers" {} "Clients that were refused because they spoke before they were greeted.";
     proxy_headers_refused: Counter = "proxy_headers_refused" {} "Connections of proxies that were closed because their PROXY header was none, or took too long.";
     sessions_open: Gauge = "sessions_open" {} "Client sessions open now.";
@@ -292,73 +299,28 @@ metric_set! {
     tls_handshakes_failed: Counter = "tls_handshakes_failed" {} "TLS handshakes of clients that failed, or took too long.";
     tls_connections: Counter = "tls_connections" {} "Connections to next hops that were encrypted.";
     tls_connections_failed: Counter = "tls_connections_failed" {} "Connections to next hops whose TLS handshake failed.";
-    tls_dane: Counter = "tls_policy_connections" {policy = "dane"} "Connections to next hops that were encrypted as TLSA records or the domain say, by policy.";
-    tls_mta_sts: Counter = "tls_policy_connections" {policy = "mta-sts"} "Connections to next hops that were encrypted as TLSA records or the domain say, by policy.";
-    tls_dane_failed: Counter = "tls_policy_failures" {policy = "dane"} "Times that a host was left out because it was not as TLSA records or the domain say, or there was no answer about that, by policy.";
-    tls_mta_sts_failed: Counter = "tls_policy_failures" {policy = "mta-sts"} "Times that a host was left out because it was not as TLSA records or the domain say, or there was no answer about that, by policy.";
-    require_tls_unencrypted: Counter = "require_tls_failures" {reason = "encryption"} "Recipients of messages with REQUIRETLS that were returned, by what their next hop lacks: encryption by an authenticated host (5.7.10), or REQUIRETLS (5.7.30).";
-    require_tls_unoffered: Counter = "require_tls_failures" {reason = "requiretls"} "Recipients of messages with REQUIRETLS that were returned, by what their next hop lacks: encryption by an authenticated host (5.7.10), or REQUIRETLS (5.7.30).";
+    tls_policy_connections: Grid<TlsPolicy> = "tls_policy_connections" {} "Connections to next hops that were encrypted as TLSA records or the domain say, by policy.";
+    tls_policy_failures: Grid<TlsPolicy> = "tls_policy_failures" {} "Times that a host was left out because it was not as TLSA records or the domain say, or there was no answer about that, by policy.";
+    require_tls_failures: Grid<RequireTlsLack> = "require_tls_failures" {} "Recipients of messages with REQUIRETLS that were returned, by what their next hop lacks: encryption by an authenticated host (5.7.10), or REQUIRETLS (5.7.30).";
     messages_received: Counter = "messages_received" {} "Messages accepted with 250, notifications of our own not counted.";
     recipients_received: Counter = "recipients_received" {} "Recipients of accepted messages.";
     bytes_received: Counter = "bytes_received" {} "Content bytes of accepted messages.";
-    refused_protocol: Counter = "refused" {reason = "protocol"} "Refusals at intake, by their reason.";
-    refused_size: Counter = "refused" {reason = "size"} "Refusals at intake, by their reason.";
-    refused_content: Counter = "refused" {reason = "content"} "Refusals at intake, by their reason.";
-    refused_policy: Counter = "refused" {reason = "policy"} "Refusals at intake, by their reason.";
-    refused_limit: Counter = "refused" {reason = "limit"} "Refusals at intake, by their reason.";
-    refused_resources: Counter = "refused" {reason = "resources"} "Refusals at intake, by their reason.";
-    checked_iprev_pass: Counter = "checked" {check = "iprev", verdict = "pass"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_iprev_fail: Counter = "checked" {check = "iprev", verdict = "fail"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_iprev_temperror: Counter = "checked" {check = "iprev", verdict = "temperror"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_iprev_permerror: Counter = "checked" {check = "iprev", verdict = "permerror"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_spf_none: Counter = "checked" {check = "spf", verdict = "none"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_spf_neutral: Counter = "checked" {check = "spf", verdict = "neutral"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_spf_pass: Counter = "checked" {check = "spf", verdict = "pass"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_spf_fail: Counter = "checked" {check = "spf", verdict = "fail"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_spf_softfail: Counter = "checked" {check = "spf", verdict = "softfail"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_spf_temperror: Counter = "checked" {check = "spf", verdict = "temperror"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_spf_permerror: Counter = "checked" {check = "spf", verdict = "permerror"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dkim_none: Counter = "checked" {check = "dkim", verdict = "none"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dkim_pass: Counter = "checked" {check = "dkim", verdict = "pass"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dkim_fail: Counter = "checked" {check = "dkim", verdict = "fail"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dkim_policy: Counter = "checked" {check = "dkim", verdict = "policy"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dkim_neutral: Counter = "checked" {check = "dkim", verdict = "neutral"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dkim_temperror: Counter = "checked" {check = "dkim", verdict = "temperror"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dkim_permerror: Counter = "checked" {check = "dkim", verdict = "permerror"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dmarc_none: Counter = "checked" {check = "dmarc", verdict = "none"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dmarc_pass: Counter = "checked" {check = "dmarc", verdict = "pass"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dmarc_fail: Counter = "checked" {check = "dmarc", verdict = "fail"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dmarc_temperror: Counter = "checked" {check = "dmarc", verdict = "temperror"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dmarc_permerror: Counter = "checked" {check = "dmarc", verdict = "permerror"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_arc_none: Counter = "checked" {check = "arc", verdict = "none"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_arc_pass: Counter = "checked" {check = "arc", verdict = "pass"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_arc_fail: Counter = "checked" {check = "arc", verdict = "fail"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_arc_temperror: Counter = "checked" {check = "arc", verdict = "temperror"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dnsbl_none: Counter = "checked" {check = "dnsbl", verdict = "none"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dnsbl_allowed: Counter = "checked" {check = "dnsbl", verdict = "allowed"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dnsbl_below: Counter = "checked" {check = "dnsbl", verdict = "below"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dnsbl_listed: Counter = "checked" {check = "dnsbl", verdict = "listed"} "Messages from strangers whose sender was checked, by check and verdict.";
-    strangers_own_domains: Counter = "strangers_refused" {check = "own_domains"} "Recipients of strangers that were refused before their message, by check.";
-    strangers_sender_domain: Counter = "strangers_refused" {check = "sender_domain"} "Recipients of strangers that were refused before their message, by check.";
-    strangers_dnsbl: Counter = "strangers_refused" {check = "dnsbl"} "Recipients of strangers that were refused before their message, by check.";
-    strangers_greylist: Counter = "strangers_refused" {check = "greylist"} "Recipients of strangers that were refused before their message, by check.";
-    greylist_new: Counter = "greylist" {verdict = "new"} "Recipients of strangers that greylisting was asked about, by what it knew: a new one, one that came again too early, one that came again, one that had, a client that often has.";
-    greylist_early: Counter = "greylist" {verdict = "early"} "Recipients of strangers that greylisting was asked about, by what it knew: a new one, one that came again too early, one that came again, one that had, a client that often has.";
-    greylist_passed: Counter = "greylist" {verdict = "passed"} "Recipients of strangers that greylisting was asked about, by what it knew: a new one, one that came again too early, one that came again, one that had, a client that often has.";
-    greylist_known: Counter = "greylist" {verdict = "known"} "Recipients of strangers that greylisting was asked about, by what it knew: a new one, one that came again too early, one that came again, one that had, a client that often has.";
-    greylist_client: Counter = "greylist" {verdict = "client"} "Recipients of strangers that greylisting was asked about, by what it knew: a new one, one that came again too early, one that came again, one that had, a client that often has.";
-    sealed_none: Counter = "sealed" {says = "none"} "Messages that got an ARC seal, by what it says of the chain before it.";
-    sealed_pass: Counter = "sealed" {says = "pass"} "Messages that got an ARC seal, by what it says of the chain before it.";
-    sealed_fail: Counter = "sealed" {says = "fail"} "Messages that got an ARC seal, by what it says of the chain before it.";
-    signed_rsa: Counter = "signatures" {algorithm = "rsa-sha256"} "DKIM signatures that were made, by algorithm.";
-    signed_ed25519: Counter = "signatures" {algorithm = "ed25519-sha256"} "DKIM signatures that were made, by algorithm.";
-    unsigned_no_author: Counter = "unsigned" {reason = "no_author"} "Messages that were to be signed and were not: not one author, or no signer for it.";
-    unsigned_no_signer: Counter = "unsigned" {reason = "no_signer"} "Messages that were to be signed and were not: not one author, or no signer for it.";
+    refused: Grid<RefusalReason> = "refused" {} "Refusals at intake, by their reason.";
+    checked_iprev: Grid<iprev::Verdict> = "checked" {check = "iprev"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_spf: Grid<spf::Verdict> = "checked" {check = "spf"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dkim: Grid<dkim::Verdict> = "checked" {check = "dkim"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dmarc: Grid<dmarc::Verdict> = "checked" {check = "dmarc"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_arc: Grid<arc::Verdict> = "checked" {check = "arc"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dnsbl: Grid<dnsbl::Verdict> = "checked" {check = "dnsbl"} "Messages from strangers whose sender was checked, by check and verdict.";
+    strangers_refused: Grid<StrangersCheck> = "strangers_refused" {} "Recipients of strangers that were refused before their message, by check.";
+    greylist: Grid<greylist::Verdict> = "greylist" {} "Recipients of strangers that greylisting was asked about, by what it knew: a new one, one that came again too early, one that came again, one that had, a client that often has.";
+    sealed: Grid<SealedChain> = "sealed" {} "Messages that got an ARC seal, by what it says of the chain before it.";
+    signatures: Grid<Algorithm> = "signatures" {} "DKIM signatures that were made, by algorithm.";
+    unsigned: Grid<UnsignedReason> = "unsigned" {} "Messages that were to be signed and were not: not one author, or no signer for it.";
     signing_failures: Counter = "signing_failures" {} "Messages that could not be signed for want of a key, and were put off with 451.";
     tenant_queue_full: Counter = "tenant_queue_full_refusals" {} "Messages answered with 452 because their tenant had as many recipients queued as it may.";
     held_refused: Counter = "held_full_refusals" {} "Messages answered with 451 because checks hold as many as they may, of all clients or of one.";
-    held_returned: Counter = "holds_ended" {outcome = "returned"} "Messages that checks held and nobody released within hold_for, by outcome.";
-    held_removed: Counter = "holds_ended" {outcome = "removed"} "Messages that checks held and nobody released within hold_for, by outcome.";
+    holds_ended: Grid<HoldEnd> = "holds_ended" {} "Messages that checks held and nobody released within hold_for, by outcome.";
     held_by_checks: Gauge = "held_by_checks_recipients" {} "Recipients of messages that checks hold now.";
     held_by_checks_max: Gauge = "held_by_checks_recipients_max" {} "Recipients of messages that checks may hold.";
     queue_full: Counter = "queue_full_refusals" {} "Transactions answered with 452 because the queue had no slots left.";
@@ -366,15 +328,9 @@ metric_set! {
     content_waits: Counter = "body_memory_waits" {} "Times a session waited for body memory.";
     spilled: Counter = "body_spills" {} "Bodies that went to a blob because there was no memory for them.";
     body_memory_bytes: Gauge = "body_memory_bytes" {} "Memory taken by message bodies now.";
-    deliveries: Counter = "recipients_done" {outcome = "delivered"} "Recipients done with, by outcome.";
-    relays: Counter = "recipients_done" {outcome = "relayed"} "Recipients done with, by outcome.";
-    failures: Counter = "recipients_done" {outcome = "failed"} "Recipients done with, by outcome.";
-    expiries: Counter = "recipients_done" {outcome = "expired"} "Recipients done with, by outcome.";
-    removals: Counter = "recipients_done" {outcome = "removed"} "Recipients done with, by outcome.";
+    recipients_done: Grid<RecipientOutcome> = "recipients_done" {} "Recipients done with, by outcome.";
     deferrals: Counter = "deferrals" {} "Attempts that failed and will be repeated, per recipient.";
-    dsns_failed: Counter = "dsns" {action = "failed"} "Notifications queued, by what they say.";
-    dsns_delayed: Counter = "dsns" {action = "delayed"} "Notifications queued, by what they say.";
-    dsns_success: Counter = "dsns" {action = "success"} "Notifications queued, by what they say.";
+    dsns: Grid<DsnAction> = "dsns" {} "Notifications queued, by what they say.";
     milter_failures: Counter = "milter_failures" {} "Times a milter could not be reached, said nothing in time, or what the protocol does not have.";
     milter_refusals: Counter = "milter_refusals" {} "Sessions, senders, recipients and messages that milters refused or put off.";
     milter_rewrites: Counter = "milter_rewrites" {} "Messages that were stored with another header or body than they came with, because milters changed it.";
@@ -386,22 +342,13 @@ metric_set! {
     transactions: Counter = "transactions" {} "Transactions begun with next hops.";
     doubtful: Counter = "transactions_doubtful" {} "Transactions that broke off after the content was sent: the next hop may have it, and gets it again.";
     bytes_sent: Counter = "bytes_sent" {} "Content bytes of messages that next hops took.";
-    queue_recipients_waiting: Gauge = "queue_recipients" {state = "scheduled"} "Queued recipients now, by state.";
-    queue_recipients_ready: Gauge = "queue_recipients" {state = "ready"} "Queued recipients now, by state.";
-    queue_recipients_in_flight: Gauge = "queue_recipients" {state = "in_flight"} "Queued recipients now, by state.";
-    queue_recipients_held: Gauge = "queue_recipients" {state = "held"} "Queued recipients now, by state.";
-    queue_recipients_unreported: Gauge = "queue_recipients" {state = "unreported"} "Queued recipients now, by state.";
+    queue_recipients: Grid<QueueState, Gauge> = "queue_recipients" {} "Queued recipients now, by state.";
     queue_slots_free: Gauge = "queue_slots_free" {} "Recipients that may still be queued before 452 4.3.1.";
     unsettled: Gauge = "unsettled_recipients" {} "Recipients done with whose settle record is not on stable storage yet.";
     connections_waiting: Gauge = "connections_waiting" {} "Connections to next hops that wait in line because as many are open, or wait for a greeting, as the process may have.";
     suspensions: Counter = "suspensions" {} "Times a next hop, or a domain that can't be looked up, was left alone for a while.";
     next_hops_suspended: Gauge = "next_hops_suspended" {} "Next hops, and domains that can't be looked up, that are left alone now.";
-    shaping_backoff: Counter = "shaping_effects_begun" {action = "backoff"} "Times that a rule of shaping took effect, or did again, by what it does.";
-    shaping_set: Counter = "shaping_effects_begun" {action = "set"} "Times that a rule of shaping took effect, or did again, by what it does.";
-    shaping_suspend: Counter = "shaping_effects_begun" {action = "suspend"} "Times that a rule of shaping took effect, or did again, by what it does.";
-    shaping_suspend_tenant: Counter = "shaping_effects_begun" {action = "suspend_tenant"} "Times that a rule of shaping took effect, or did again, by what it does.";
-    shaping_suspend_campaign: Counter = "shaping_effects_begun" {action = "suspend_campaign"} "Times that a rule of shaping took effect, or did again, by what it does.";
-    shaping_fail_campaign: Counter = "shaping_effects_begun" {action = "fail_campaign"} "Times that a rule of shaping took effect, or did again, by what it does.";
+    shaping_effects_begun: Grid<Action> = "shaping_effects_begun" {} "Times that a rule of shaping took effect, or did again, by what it does.";
     shaping_effects: Gauge = "shaping_effects" {} "Effects of rules of shaping that are in force now.";
     lookups: Counter = "dns_lookups" {} "Questions to the DNS, those answered from the cache included.";
     lookups_failed: Counter = "dns_lookups_failed" {} "Questions to the DNS that got no answer or SERVFAIL and its like.";
@@ -410,6 +357,14 @@ metric_set! {
     lookups_waiting: Gauge = "dns_lookups_waiting" {} "Lookups that wait in line because max_lookups of [dns] are under way.";
     lookup_time: Histogram<CommitBounds> = "dns_lookup" {} "From a question to the DNS to its answer, the wait in line not counted.";
     delivery_delay: Histogram<DelayBounds> = "delivery_delay" {} "From acceptance to delivery or relay, per recipient.";
+}
+
+metric_set! {
+    /// What peers' refusals were, over all shards.
+    ClassMetrics:
+
+    deferrals: Grid<ReplyClass> = "deferrals_by_class" {} "Attempts that a peer's reply put off, per recipient, by the class of the reply.";
+    failures: Grid<ReplyClass> = "failures_by_class" {} "Recipients that failed for good by a peer's reply, by the class of the reply.";
 }
 
 metric_set! {
@@ -480,26 +435,6 @@ metric_set! {
 }
 
 metric_set! {
-    /// Of certificates that an authority is asked for (ACME).
-    AcmeMetrics:
-
-    issued: Counter = "acme_orders" {outcome = "issued"} "Certificates that were ordered from the authority, by what came of it.";
-    refused: Counter = "acme_orders" {outcome = "refused"} "Certificates that were ordered from the authority, by what came of it.";
-    unreached: Counter = "acme_orders" {outcome = "unreached"} "Certificates that were ordered from the authority, by what came of it.";
-}
-
-metric_set! {
-    /// Of what domains are told of TLS to their hosts.
-    TlsReportMetrics:
-
-    sessions: Counter = "tls_report_sessions" {} "Sessions that were counted for reports about TLS.";
-    left_out: Counter = "tls_report_sessions_left_out" {} "Sessions that were not counted, or not with all details, because there are too many.";
-    mailed: Counter = "tls_reports_sent" {by = "mail"} "Reports about TLS that were sent.";
-    posted: Counter = "tls_reports_sent" {by = "https"} "Reports about TLS that were sent.";
-    failed: Counter = "tls_reports_failed" {} "Reports about TLS that could not be sent for a day.";
-}
-
-metric_set! {
     /// Of the event log.
     EventMetrics:
 
@@ -561,13 +496,13 @@ mod tests {
     #[test]
     fn metrics_of_one_name_stand_together_and_agree() {
         fn check(set: &dyn MetricSet) {
-            let mut seen: Vec<Description> = Vec::new();
-            set.each(&mut |d, _| seen.push(*d));
-            for (n, d) in seen.iter().enumerate() {
-                if let Some(first) = seen.iter().position(|other| other.name == d.name) {
-                    assert!(seen[first..=n].iter().all(|x| x.name == d.name), "{}", d.name);
-                    assert_eq!(seen[first].help, d.help, "{}", d.name);
-                    assert!(first == n || seen[first].labels != d.labels, "{}", d.name);
+            let mut seen = Vec::new();
+            set.each(&mut |d, _| seen.push((d.name, d.help, d.labels.to_vec())));
+            for (n, (name, help, labels)) in seen.iter().enumerate() {
+                if let Some(first) = seen.iter().position(|other| other.0 == *name) {
+                    assert!(seen[first..=n].iter().all(|other| other.0 == *name), "{name}");
+                    assert_eq!(seen[first].1, *help, "{name}");
+                    assert!(first == n || seen[first].2 != *labels, "{name}");
                 }
             }
         }

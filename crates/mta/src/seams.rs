@@ -16,13 +16,14 @@ mod records;
 mod tls_reports;
 mod warmup;
 
+pub use crate::clients::Lane;
 pub use crate::encryption::{ClientCertificate, DaneTrust, Encryption, HandshakeError, Trust};
 pub use auth::greylist::Book;
 pub use authenticators::{
     Authenticators, Checked, Conversation, Heard, Introspection, LoginServer, LoginTerms,
     NoAuthenticators,
 };
-pub use hashing::{Hashed, Hashing, Lane, NoHashing, Overloaded};
+pub use hashing::{Hashed, Hashing, NoHashing, Overloaded};
 pub use key_files::{KeyFiles, NoKeyFiles, ReadKey};
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace, required_directory};
 pub use records::AsRecords;

@@ -2,7 +2,7 @@
 
 use crate::console::Console;
 use crate::event::{Event, EventSink, Kind, Position, Recipients};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, RecipientOutcome};
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
 use crate::pools::PoolId;
@@ -103,9 +103,9 @@ impl<W: World> Services<W> {
 
     /// Counts a recipient that failed for good.
     pub(crate) fn note_failed(&self, failure: &Failure) {
-        self.metrics.failures.inc();
+        self.metrics.recipients_done[RecipientOutcome::Failed].inc();
         if let Some(verdict) = self.classes.of(failure) {
-            self.shared.class_metrics.note_failure(verdict.class);
+            self.shared.class_metrics.failures[verdict.class].inc();
         }
     }
 
@@ -113,7 +113,7 @@ impl<W: World> Services<W> {
     pub(crate) fn note_deferred(&self, failure: &Failure, recipients: u64) -> Option<Verdict> {
         self.metrics.deferrals.add(recipients);
         let verdict = self.classes.of(failure)?;
-        self.shared.class_metrics.note_deferrals(verdict.class, recipients);
+        self.shared.class_metrics.deferrals[verdict.class].add(recipients);
         Some(verdict)
     }
 

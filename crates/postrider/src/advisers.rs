@@ -65,7 +65,7 @@ pub(crate) fn advisers(
     let peer_tls = Arc::<PeerTls>::default();
     warn_of_no_dnssec(config, &resolver, console);
     let (dmarc_reports, tls_reports) =
-        reporting(&config.spool.paths[0], &resolver, (shard, metrics, &peer_tls), told);
+        reporting(&config.spool.paths[0], &resolver, (shard, &peer_tls), told);
     let fetches = (resolver.clone(), descriptors.fetches_max);
     let numbers = (metrics, &shared.pressures, &tls_reports);
     let policies = policies(config, fetches, numbers, (files, console))?;
@@ -98,11 +98,11 @@ fn policies(
 fn reporting(
     spool: &Path,
     resolver: &Resolver,
-    (shard, metrics, peer_tls): (&ShardSender<AcceptedSocket>, &NodeMetrics, &Arc<PeerTls>),
+    (shard, peer_tls): (&ShardSender<AcceptedSocket>, &Arc<PeerTls>),
     told: (&StateFiles, &Arc<ConsoleLog>),
 ) -> (DmarcReporting, TlsReporting) {
     let dmarc = DmarcReporting::new(Dmarc, spool, resolver.clone(), shard.clone(), told);
-    let kind = Tls { metrics: Arc::clone(&metrics.tls_reports), peer_tls: Arc::clone(peer_tls) };
+    let kind = Tls { metrics: Arc::default(), peer_tls: Arc::clone(peer_tls) };
     let tls = TlsReporting::new(kind, spool, resolver.clone(), shard.clone(), told);
     (dmarc, tls)
 }

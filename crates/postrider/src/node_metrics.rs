@@ -1,8 +1,8 @@
 //! What a node counts, by who counts it.
 
 use mta::metrics::{
-    AcmeMetrics, ClassMetrics, EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics,
-    SendingMetrics, TlsReportMetrics,
+    ClassMetrics, EventMetrics, LogMetrics, MailboxMetrics, MetricSet, Metrics, PolicyMetrics,
+    SendingMetrics,
 };
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ pub(crate) struct NodeMetrics {
     pub(crate) events: Vec<Arc<EventMetrics>>,
     pub(crate) mailboxes: Arc<MailboxMetrics>,
     pub(crate) policies: Arc<PolicyMetrics>,
-    pub(crate) acme: Arc<AcmeMetrics>,
-    pub(crate) tls_reports: Arc<TlsReportMetrics>,
+    /// A set of each service that counts.
+    pub(crate) services: Vec<Arc<dyn MetricSet>>,
     /// Over all shards.
     pub(crate) classes: Arc<ClassMetrics>,
     pub(crate) sending: Arc<SendingMetrics>,

@@ -5,7 +5,6 @@ mod service;
 mod small;
 
 use crate::acme::Acme;
-use crate::node_metrics::NodeMetrics;
 use crate::problems::ProblemList;
 use crate::secrets::WatchedSecrets;
 use crate::shard_thread::Common;
@@ -19,17 +18,15 @@ use std::sync::Arc;
 /// What shards are not given.
 pub(crate) struct Others<'a> {
     pub(crate) secrets: &'a WatchedSecrets,
-    pub(crate) metrics: &'a NodeMetrics,
     pub(crate) files: &'a StateFiles,
 }
 
 /// Services that the start itself does not open. They are started before the shards, which ask some of them.
 pub(crate) fn beside(common: &Common, others: &Others<'_>) -> Services {
     let (shared, console) = (&common.shared, &common.console);
-    let numbers = (&others.metrics.acme, &shared.pressures);
     let directory = common.config.spool.paths[0].clone();
     Services::default()
-        .with(Acme::new(&common.certificates, numbers, (others.files, console)))
+        .with(Acme::new(&common.certificates, &shared.pressures, (others.files, console)))
         .with(common.dmarc_reports.clone())
         .with(common.tls_reports.clone())
         .with(Tokens::new(console))

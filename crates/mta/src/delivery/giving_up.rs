@@ -8,6 +8,7 @@ use super::report::is_due;
 use super::verdict::{Judged, Verdict, count_want_of_tls};
 use crate::event::{Event, Kind, Recipients};
 use crate::message::Message;
+use crate::metrics::RecipientOutcome;
 use crate::seams::World;
 use mail::{Class, EnhancedStatus, Failure};
 use queue::EntryDetail;
@@ -72,7 +73,7 @@ fn fail_each<W: World>(
 
 /// A recipient was given up for its age.
 pub(crate) fn expire<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryDetail) {
-    delivery.services.metrics.expiries.inc();
+    delivery.services.metrics.recipients_done[RecipientOutcome::Expired].inc();
     let failure = match entry.is_overdue {
         true => Some(overdue(entry.last_failure.as_deref())),
         false => entry.last_failure.clone(),

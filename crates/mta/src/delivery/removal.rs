@@ -3,6 +3,7 @@
 use super::Delivery;
 use crate::event::{self, Event, Kind};
 use crate::message::Message;
+use crate::metrics::RecipientOutcome;
 use crate::seams::World;
 use mail::MessageId;
 use spool::{Record, Settle, SettleKind};
@@ -29,7 +30,7 @@ pub(crate) fn settle_later_as_removed<W: World>(
     indices: Vec<u32>,
     event: Option<Event>,
 ) {
-    delivery.services.metrics.removals.add(indices.len() as u64);
+    delivery.services.metrics.recipients_done[RecipientOutcome::Removed].add(indices.len() as u64);
     let at = delivery.services.wall();
     let recipients = indices.into_iter().map(|index| (index, SettleKind::Removed)).collect();
     delivery.custody.settle_later(id, Record::Settle(Settle { id, at, recipients }), event, 0);

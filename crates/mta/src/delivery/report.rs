@@ -14,6 +14,7 @@ use super::unreported::{ReportKey, ReportRetry};
 use super::verdict::Judged;
 use crate::event::{Event, Kind};
 use crate::message::{Message, SentBody};
+use crate::metrics::DsnAction;
 use crate::seams::{MailStore, MailboxPlace, Time, World};
 use compose::compose;
 use mail::{Mailbox, MessageId, Notify, dsn};
@@ -420,9 +421,10 @@ fn action_name(wish: Notify) -> &'static str {
 }
 
 fn count<W: World>(delivery: &Delivery<W>, wish: Notify) {
-    match wish {
-        Notify::FAILURE => delivery.services.metrics.dsns_failed.inc(),
-        Notify::DELAY => delivery.services.metrics.dsns_delayed.inc(),
-        _ => delivery.services.metrics.dsns_success.inc(),
-    }
+    let action = match wish {
+        Notify::FAILURE => DsnAction::Failed,
+        Notify::DELAY => DsnAction::Delayed,
+        _ => DsnAction::Success,
+    };
+    delivery.services.metrics.dsns[action].inc();
 }

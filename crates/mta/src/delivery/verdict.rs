@@ -3,7 +3,7 @@
 use super::unreported::FailedRecipient;
 use crate::event::{self, Done, Event, Hop, Kind, Trouble};
 use crate::message::Message;
-use crate::metrics::{Came, Concerned, Metrics};
+use crate::metrics::{Came, Concerned, Metrics, RecipientOutcome, RequireTlsLack};
 use crate::routing::require_tls::{ENCRYPTION_NEEDED, REQUIRETLS_NEEDED};
 use crate::seams::World;
 use crate::services::Services;
@@ -18,8 +18,12 @@ use std::time::Duration;
 /// §4.2.1).
 pub(super) fn count_want_of_tls(metrics: &Metrics, asked: RequireTls, failure: &Failure) {
     match (asked, failure.status) {
-        (RequireTls::Yes, ENCRYPTION_NEEDED) => metrics.require_tls_unencrypted.inc(),
-        (RequireTls::Yes, REQUIRETLS_NEEDED) => metrics.require_tls_unoffered.inc(),
+        (RequireTls::Yes, ENCRYPTION_NEEDED) => {
+            metrics.require_tls_failures[RequireTlsLack::Encryption].inc()
+        }
+        (RequireTls::Yes, REQUIRETLS_NEEDED) => {
+            metrics.require_tls_failures[RequireTlsLack::RequireTls].inc()
+        }
         _ => {}
     }
 }
@@ -130,16 +134,16 @@ impl Judged {
             services.shared.sending.note(concerned, came, 1);
         }
         match self.verdict {
-            Verdict::Delivered(_) => metrics.deliveries.inc(),
+            Verdict::Delivered(_) => metrics.recipients_done[RecipientOutcome::Delivered].inc(),
             Verdict::Relayed(_) => {
-                metrics.relays.inc();
+                metrics.recipients_done[RecipientOutcome::Relayed].inc();
                 metrics.bytes_sent.add(message.content_bytes());
             }
             Verdict::Failed(ref failure) => {
                 services.note_failed(failure);
                 count_want_of_tls(metrics, message.require_tls(), failure);
             }
-            Verdict::Expired { .. } => metrics.expiries.inc(),
+            Verdict::Expired { .. } => metrics.recipients_done[RecipientOutcome::Expired].inc(),
             Verdict::Delayed { .. } => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Ingress;
 use crate::event::{self, Client, Event, Kind};
-use crate::metrics::{Counter, Metrics};
+use crate::metrics::RefusalReason;
 use crate::seams::World;
 use mail::{Envelope, Mailbox, Reply};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Refused {
 /// Counts a refusal and puts it into the event log, unless there were too many lately. Every
 /// refusal at intake passes here, once.
 pub(super) fn account<W: World>(ingress: &Ingress<W>, client: &Arc<Client>, refused: Refused) {
-    reason_counter(&ingress.services.metrics, &refused.reply).inc();
+    ingress.services.metrics.refused[reason_of(&refused.reply)].inc();
     if !ingress.services.events.is_on() {
         return;
     }
@@ -52,18 +52,18 @@ pub(super) fn content_refused(envelope: &Envelope, reply: Reply) -> Refused {
     Refused { step: "content", sender: Some(Box::from(sender)), recipient, login: None, reply }
 }
 
-/// Why, as far as a label may tell: by the enhanced status (RFC 3463 §3).
-fn reason_counter<'a>(metrics: &'a Metrics, reply: &Reply) -> &'a Counter {
-    let Some(status) = reply.enhanced else { return &metrics.refused_protocol };
+/// Why, as far as a label may say it: by the enhanced status (RFC 3463 §3).
+fn reason_of(reply: &Reply) -> RefusalReason {
+    let Some(status) = reply.enhanced else { return RefusalReason::Protocol };
     match (status.class, status.subject, status.detail) {
-        (5, 3, 4) => &metrics.refused_size,
+        (5, 3, 4) => RefusalReason::Size,
         // Of checks of who sends (RFC 7372).
-        (4, 7, 20..=29) => &metrics.refused_policy,
-        (_, 3, 2) | (4, 7, _) | (4, 5, 3) => &metrics.refused_limit,
-        (_, 3, _) => &metrics.refused_resources,
-        (_, 6, _) | (5, 4, 6) => &metrics.refused_content,
-        (_, 5, _) | (5, 1, 3 | 7) => &metrics.refused_protocol,
-        _ => &metrics.refused_policy,
+        (4, 7, 20..=29) => RefusalReason::Policy,
+        (_, 3, 2) | (4, 7, _) | (4, 5, 3) => RefusalReason::Limit,
+        (_, 3, _) => RefusalReason::Resources,
+        (_, 6, _) | (5, 4, 6) => RefusalReason::Content,
+        (_, 5, _) | (5, 1, 3 | 7) => RefusalReason::Protocol,
+        _ => RefusalReason::Policy,
     }
 }
 
@@ -73,36 +73,23 @@ mod tests {
 
     #[test]
     fn every_reply_has_a_reason() {
-        let metrics = Metrics::default();
-        let reason = |code, status| {
-            let counter = reason_counter(&metrics, &Reply::new(code, status, "no"));
-            let all = [
-                ("protocol", &metrics.refused_protocol),
-                ("size", &metrics.refused_size),
-                ("content", &metrics.refused_content),
-                ("policy", &metrics.refused_policy),
-                ("limit", &metrics.refused_limit),
-                ("resources", &metrics.refused_resources),
-            ];
-            let found = all.into_iter().find(|(_, other)| std::ptr::eq(counter, *other));
-            found.map_or("", |(name, _)| name)
-        };
+        let reason = |code, status| reason_of(&Reply::new(code, status, "no"));
         for (code, status, expected) in [
-            (500, (5, 5, 2), "protocol"),
-            (501, (5, 1, 3), "protocol"),
-            (501, (5, 1, 7), "protocol"),
-            (552, (5, 3, 4), "size"),
-            (550, (5, 6, 0), "content"),
-            (554, (5, 4, 6), "content"),
-            (550, (5, 7, 1), "policy"),
-            (450, (4, 7, 25), "policy"),
-            (450, (4, 7, 1), "limit"),
-            (550, (5, 1, 2), "policy"),
-            (421, (4, 7, 0), "limit"),
-            (421, (4, 3, 2), "limit"),
-            (452, (4, 5, 3), "limit"),
-            (452, (4, 3, 1), "resources"),
-            (451, (4, 3, 0), "resources"),
+            (500, (5, 5, 2), RefusalReason::Protocol),
+            (501, (5, 1, 3), RefusalReason::Protocol),
+            (501, (5, 1, 7), RefusalReason::Protocol),
+            (552, (5, 3, 4), RefusalReason::Size),
+            (550, (5, 6, 0), RefusalReason::Content),
+            (554, (5, 4, 6), RefusalReason::Content),
+            (550, (5, 7, 1), RefusalReason::Policy),
+            (450, (4, 7, 25), RefusalReason::Policy),
+            (450, (4, 7, 1), RefusalReason::Limit),
+            (550, (5, 1, 2), RefusalReason::Policy),
+            (421, (4, 7, 0), RefusalReason::Limit),
+            (421, (4, 3, 2), RefusalReason::Limit),
+            (452, (4, 5, 3), RefusalReason::Limit),
+            (452, (4, 3, 1), RefusalReason::Resources),
+            (451, (4, 3, 0), RefusalReason::Resources),
         ] {
             assert_eq!(reason(code, status), expected, "{code} {status:?}");
         }

@@ -8,7 +8,6 @@ use crate::answer::Answer;
 use crate::clients::asker_of;
 use crate::console::{FAILED_LOGIN, Quoted};
 use crate::login_failures::Who;
-use crate::metrics::{CommitBounds, Counter, Histogram, Metrics};
 use crate::pools::PoolId;
 use crate::seams::{
     Hashed, Hashing as _, Introspection, Lane, LoginServer, LoginTerms, Tables as _, Time as _,
@@ -156,7 +155,7 @@ impl<W: World> Connection<W> {
 
     fn too_many_checks(&self, lane: Lane) -> Refusal {
         let services = &self.ingress.services;
-        counts_of(&services.metrics, lane).1.inc();
+        services.metrics.password_checks_refused[lane].inc();
         services.note_turned_away(PoolId::Passwords);
         services.console.warn("logins", format_args!("too many passwords wait to be checked"));
         self.login_deferred()
@@ -307,7 +306,7 @@ impl<W: World> Connection<W> {
         let done = services.world.hashing().run((lane, self.asker()), work);
         let done = Answer::later(async move { Ok(done.await) });
         let done = decided(services, done, Grace::None).await?;
-        counts_of(&services.metrics, lane).0.observe(services.now().since(began));
+        services.metrics.password_checks[lane].observe(services.now().since(began));
         done.map_err(|_| self.too_many_checks(lane))
     }
 
@@ -321,20 +320,6 @@ impl<W: World> Connection<W> {
     pub(super) fn login_deferred(&self) -> Refusal {
         self.ingress.services.metrics.logins_deferred.inc();
         refusals::LOGIN_LATER
-    }
-}
-
-/// How long checks in this lane take, and how many are put off.
-fn counts_of(metrics: &Metrics, lane: Lane) -> (&Histogram<CommitBounds>, &Counter) {
-    let (known, stranger, suspect) = (
-        &metrics.password_checks_known,
-        &metrics.password_checks_stranger,
-        &metrics.password_checks_suspect,
-    );
-    match lane {
-        Lane::Known => (known, &metrics.password_checks_refused_known),
-        Lane::Stranger => (stranger, &metrics.password_checks_refused_stranger),
-        Lane::Suspect => (suspect, &metrics.password_checks_refused_suspect),
     }
 }
 

@@ -114,7 +114,7 @@ impl<W: World> Transaction<W> {
             self.resolutions.apply(&mut draft.envelope);
         (draft.owners, draft.given) = (owners, given);
         let completed = self.complete(&mut draft, instead).await;
-        ingress.services.metrics.note_checked(&draft.additions.checked);
+        ingress.services.metrics.count_checked(&draft.additions.checked);
         if let Err(refusal) = completed {
             draft.forget_blob();
             return Err(self.refuse_content(&draft.envelope, refusal));

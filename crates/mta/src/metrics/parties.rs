@@ -38,7 +38,7 @@ pub type NamedWarmups = Vec<(Arc<str>, Arc<WarmupMetrics>)>;
 #[derive(Debug)]
 pub struct PartyMetrics {
     /// What they are called, in the order of [`Came`].
-    descriptions: &'static [Description; 3],
+    descriptions: &'static [Description<'static>; 3],
     counters: [Counter; 3],
 }
 
@@ -49,28 +49,28 @@ impl PartyMetrics {
 }
 
 impl MetricSet for PartyMetrics {
-    fn each(&self, show: &mut dyn FnMut(&Description, Value)) {
+    fn each(&self, show: &mut dyn FnMut(&Description<'_>, Value)) {
         for (description, counter) in self.descriptions.iter().zip(&self.counters) {
             show(description, counter.read());
         }
     }
 }
 
-const fn description(name: &'static str, help: &'static str) -> Description {
+const fn description(name: &'static str, help: &'static str) -> Description<'static> {
     Description { name, labels: &[], help }
 }
 
-static OF_PROVIDERS: [Description; 3] = [
+static OF_PROVIDERS: [Description<'static>; 3] = [
     description("provider_sent", "Recipients that a provider of the shaping files took over."),
     description("provider_deferred", "Attempts that a provider put off, per recipient."),
     description("provider_failed", "Recipients given up at a provider."),
 ];
-static OF_SOURCES: [Description; 3] = [
+static OF_SOURCES: [Description<'static>; 3] = [
     description("source_sent", "Recipients sent from a source of a pool."),
     description("source_deferred", "Attempts from a source that were put off, per recipient."),
     description("source_failed", "Recipients given up that were tried from a source."),
 ];
-static OF_TENANTS: [Description; 3] = [
+static OF_TENANTS: [Description<'static>; 3] = [
     description(
         "tenant_sent",
         "Recipients of a tenant's mail that were taken over or delivered; the 1,000 tenants with the most mail are shown.",
@@ -82,12 +82,12 @@ static OF_TENANTS: [Description; 3] = [
 /// Parties of one kind, by name.
 #[derive(Debug)]
 struct Parties {
-    descriptions: &'static [Description; 3],
+    descriptions: &'static [Description<'static>; 3],
     known: Mutex<BTreeMap<Arc<str>, Arc<PartyMetrics>>>,
 }
 
 impl Parties {
-    fn new(descriptions: &'static [Description; 3]) -> Parties {
+    fn new(descriptions: &'static [Description<'static>; 3]) -> Parties {
         Parties { descriptions, known: Mutex::default() }
     }
 

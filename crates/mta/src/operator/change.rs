@@ -7,6 +7,7 @@ use crate::control::Select;
 use crate::delivery::removal::{settle_later_as_removed, settle_removed};
 use crate::event::{Event, Kind, Labels, Recipients};
 use crate::message::Message;
+use crate::metrics::RecipientOutcome;
 use crate::schedule::resolution::look_again;
 use crate::seams::World;
 use mail::MessageId;
@@ -316,7 +317,8 @@ impl<W: World> Operator<W> {
                 let recipients = removed.iter().map(|&i| (i, SettleKind::Removed)).collect();
                 let record = Record::Settle(Settle { id, at, recipients });
                 by_log.entry(id.log()).or_default().push(record);
-                self.services.metrics.removals.add(removed.len() as u64);
+                self.services.metrics.recipients_done[RecipientOutcome::Removed]
+                    .add(removed.len() as u64);
                 events.extend(message.map(|message| (message, removed)));
             }
             self.settle_removals(by_log, events).await?;

@@ -4,6 +4,7 @@ use super::change::by_message;
 use super::walk::{Answer, Operator};
 use crate::alarm::Alarm;
 use crate::custody::Ended;
+use crate::metrics::HoldEnd;
 use crate::seams::World;
 use mail::{Class, EnhancedStatus, Failure, Mono, Wall};
 use queue::Glance;
@@ -71,8 +72,8 @@ impl<W: World> Operator<W> {
                 removed.len()
             ),
         );
-        self.services.metrics.held_returned.add(returned.len() as u64);
-        self.services.metrics.held_removed.add(removed.len() as u64);
+        self.services.metrics.holds_ended[HoldEnd::Returned].add(returned.len() as u64);
+        self.services.metrics.holds_ended[HoldEnd::Removed].add(removed.len() as u64);
         let failed = self.fail_reported(returned, &never_released(), &answer).await;
         let not_removed = self.remove_these(removed, &answer).await.err();
         for error in failed.into_iter().chain(not_removed) {

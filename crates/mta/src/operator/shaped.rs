@@ -70,15 +70,7 @@ impl<W: World> Operator<W> {
         let (whom, action, until) = (effect.whom(), effect.action, effect.until);
         match over {
             None => {
-                let metrics = &services.metrics;
-                match action {
-                    Action::Backoff => metrics.shaping_backoff.inc(),
-                    Action::Set => metrics.shaping_set.inc(),
-                    Action::Suspend => metrics.shaping_suspend.inc(),
-                    Action::SuspendTenant => metrics.shaping_suspend_tenant.inc(),
-                    Action::SuspendCampaign => metrics.shaping_suspend_campaign.inc(),
-                    Action::FailCampaign => metrics.shaping_fail_campaign.inc(),
-                }
+                services.metrics.shaping_effects_begun[action].inc();
                 let text = format_args!("{action} for {whom} until {until} by {effect}");
                 services.console.warn("shaping", text);
             }

@@ -22,6 +22,7 @@ use crate::holding::{Amount, HeldShare};
 use crate::line::{Standing, Who};
 use crate::message::Message;
 use crate::meta;
+use crate::metrics::QueueState;
 use crate::overrides::Overrides;
 use crate::routing::Router;
 use crate::routing::hop::NextHop;
@@ -368,11 +369,16 @@ impl<W: World> Schedule<W> {
         self.gauges_due.set(now + GAUGES_EVERY);
         let counts = self.queue().counts();
         let (metrics, shared) = (&self.services.metrics, &self.services.shared);
-        metrics.queue_recipients_waiting.set_u64(counts.scheduled as u64);
-        metrics.queue_recipients_ready.set_u64(counts.ready as u64);
-        metrics.queue_recipients_in_flight.set_u64(counts.in_flight as u64);
-        metrics.queue_recipients_held.set_u64(counts.held as u64);
-        metrics.queue_recipients_unreported.set_u64(unreported() as u64);
+        let states = [
+            (QueueState::Scheduled, counts.scheduled),
+            (QueueState::Ready, counts.ready),
+            (QueueState::InFlight, counts.in_flight),
+            (QueueState::Held, counts.held),
+            (QueueState::Unreported, unreported()),
+        ];
+        for (state, recipients) in states {
+            metrics.queue_recipients[state].set_u64(recipients as u64);
+        }
         metrics.unsettled.set_u64(self.custody.unsettled());
         if self.services.number == 0 {
             // What all shards share is told by one of them.

@@ -1,5 +1,6 @@
 //! Where passwords are hashed.
 
+use super::Lane;
 use lookup::Asker;
 use std::future::Future;
 use std::time::Duration;
@@ -7,18 +8,6 @@ use std::time::Duration;
 /// More is to be hashed than those who do it get done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overloaded;
-
-/// Whose password it is that waits to be hashed: what strangers try is paced, so that guesses take little
-/// of the processors' time, and keeps nobody waiting who is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
-    /// A client that was this user lately, or this server itself: never paced.
-    Known,
-    /// Neither the client nor the user has failed lately, as far as is remembered.
-    Stranger,
-    /// One of them has: strangers go first.
-    Suspect,
-}
 
 /// What comes of hashing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,12 +26,12 @@ use directory::Directory;
 use mail::Random;
 use mail::Wall;
 use mta::console::{Console as _, Level};
-use mta::metrics::AcmeMetrics;
+use mta::metrics::{Grid, MetricSet};
 use mta::pressure::Pressures;
 use order::Failure;
 use responder::Responder;
 use rustls::ClientConfig;
-use schedule::{Ending, JITTER_RANGE, Tries};
+use schedule::{JITTER_RANGE, OrderEnd, Tries};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -48,6 +48,13 @@ const ORDER_MAX: Duration = Duration::from_secs(600);
 
 /// Between two looks at what there is: the clock may jump, and files may go.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+mta::metric_set! {
+    /// Of certificates that an authority is asked for (ACME).
+    AcmeMetrics:
+
+    orders: Grid<OrderEnd> = "acme_orders" {} "Certificates that were ordered from the authority, by what came of it.";
+}
 
 /// Orders certificates as long as it lives.
 #[derive(Clone)]
@@ -133,13 +140,13 @@ impl Acme {
     /// Orders nothing before a configuration is adopted.
     pub(crate) fn new(
         certificates: &Arc<Certificates>,
-        (metrics, pools): (&Arc<AcmeMetrics>, &Arc<Pressures>),
+        pools: &Arc<Pressures>,
         (files, console): (&StateFiles, &Arc<ConsoleLog>),
     ) -> Acme {
         Acme(Arc::new(Inner {
             state: Mutex::default(),
             certificates: Arc::clone(certificates),
-            metrics: Arc::clone(metrics),
+            metrics: Arc::default(),
             files: files.clone(),
             pools: Arc::clone(pools),
             console: Arc::clone(console),
@@ -160,6 +167,10 @@ impl Service for Acme {
             Some((changes, change)) => Box::new(move || inner.adopt(&changes, change)),
             None => Box::new(|| ()),
         })
+    }
+
+    fn metrics(&self) -> Option<Arc<dyn MetricSet>> {
+        Some(Arc::clone(&self.0.metrics) as _)
     }
 }
 
@@ -382,12 +393,12 @@ impl Orderer {
             }
         });
         let now = wall_now();
-        let (ending, counter) = match &stored {
-            Ok(_) => (Ending::Issued, &self.metrics.issued),
-            Err(Failure::Refused(_)) => (Ending::Refused, &self.metrics.refused),
-            Err(Failure::Unreached(_)) => (Ending::Unreached, &self.metrics.unreached),
+        let ending = match &stored {
+            Ok(_) => OrderEnd::Issued,
+            Err(Failure::Refused(_)) => OrderEnd::Refused,
+            Err(Failure::Unreached(_)) => OrderEnd::Unreached,
         };
-        counter.inc();
+        self.metrics.orders[ending].inc();
         let pauses = (plan.acme.retry, directory.pause());
         job.tries.note(ending, now, pauses, self.random.below(JITTER_RANGE));
         let (names, host) = (job.names.join(", "), plan.acme.host());

@@ -25,15 +25,18 @@ pub(super) fn renewal(begins: Wall, ends: Wall, jitter: u64) -> Wall {
     Wall(ends.0.saturating_sub(millis(lifetime / 3 + earlier)))
 }
 
-/// How a try ended.
+/// How an order ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(crate) enum OrderEnd {
     Issued,
     /// The authority took the order, or could have.
     Refused,
     /// There was nobody who could have taken it.
     Unreached,
 }
+
+mta::label! { OrderEnd, "outcome":
+Issued = "issued", Refused = "refused", Unreached = "unreached" }
 
 /// What came of the tries for one certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,22 +69,22 @@ impl Tries {
     /// One has ended. `asked`: the authority said for how long it wants not to be asked.
     pub(super) fn note(
         &mut self,
-        ending: Ending,
+        ending: OrderEnd,
         now: Wall,
         (retry, asked): (Duration, Option<Duration>),
         jitter: u64,
     ) {
         let pause = match ending {
-            Ending::Issued => {
+            OrderEnd::Issued => {
                 (self.refused, self.unreached) = (0, 0);
                 retry
             }
-            Ending::Refused => {
+            OrderEnd::Refused => {
                 self.unreached = 0;
                 self.refused = self.refused.saturating_add(1);
                 doubled(retry, self.refused, REFUSED_LONGEST)
             }
-            Ending::Unreached => {
+            OrderEnd::Unreached => {
                 self.unreached = self.unreached.saturating_add(1);
                 doubled(retry.min(UNREACHED_FIRST), self.unreached, UNREACHED_LONGEST)
             }
@@ -131,7 +134,7 @@ mod tests {
         assert_eq!(renewal(Wall(0), Wall(u64::MAX), 0).0, u64::MAX - u64::MAX / 3);
     }
 
-    fn pauses(ending: Ending, retry: Duration, count: usize) -> Vec<Duration> {
+    fn pauses(ending: OrderEnd, retry: Duration, count: usize) -> Vec<Duration> {
         let mut tries = Tries::default();
         let pause = |_| {
             tries.note(ending, NOW, (retry, None), 0);
@@ -143,17 +146,17 @@ mod tests {
     #[test]
     fn refusals_are_fewer_than_authorities_bear() {
         let quarter = 15 * MINUTE;
-        let seen = pauses(Ending::Refused, quarter, 40);
+        let seen = pauses(OrderEnd::Refused, quarter, 40);
         assert_eq!(seen[..4], [quarter, 2 * quarter, 4 * quarter, 8 * quarter]);
         assert!(seen[6..].iter().all(|pause| *pause == REFUSED_LONGEST), "{seen:?}");
         // A longer first pause than the longest one holds.
-        assert_eq!(pauses(Ending::Refused, 2 * DAY, 3), [2 * DAY; 3]);
-        assert_eq!(pauses(Ending::Refused, quarter, 200).last(), Some(&REFUSED_LONGEST));
+        assert_eq!(pauses(OrderEnd::Refused, 2 * DAY, 3), [2 * DAY; 3]);
+        assert_eq!(pauses(OrderEnd::Refused, quarter, 200).last(), Some(&REFUSED_LONGEST));
     }
 
     #[test]
     fn an_authority_that_is_away_is_asked_sooner() {
-        let seen = pauses(Ending::Unreached, 15 * MINUTE, 10);
+        let seen = pauses(OrderEnd::Unreached, 15 * MINUTE, 10);
         assert_eq!(seen[..3], [MINUTE, 2 * MINUTE, 4 * MINUTE]);
         assert_eq!(seen.last(), Some(&UNREACHED_LONGEST));
     }
@@ -161,7 +164,7 @@ mod tests {
     #[test]
     fn jitter_only_makes_pauses_longer() {
         let mut tries = Tries::default();
-        tries.note(Ending::Refused, NOW, (15 * MINUTE, None), JITTER_RANGE - 1);
+        tries.note(OrderEnd::Refused, NOW, (15 * MINUTE, None), JITTER_RANGE - 1);
         let pause = tries.next(NOW, NOW).since(NOW);
         assert!(pause > 18 * MINUTE && pause < 19 * MINUTE, "{pause:?}");
     }
@@ -170,7 +173,7 @@ mod tests {
     fn what_the_authority_asks_for_counts_up_to_a_day() {
         let asked = |asked| {
             let mut tries = Tries::default();
-            tries.note(Ending::Refused, NOW, (15 * MINUTE, Some(asked)), 0);
+            tries.note(OrderEnd::Refused, NOW, (15 * MINUTE, Some(asked)), 0);
             tries.next(NOW, NOW).since(NOW)
         };
         assert_eq!(asked(MINUTE), 15 * MINUTE);
@@ -182,7 +185,7 @@ mod tests {
     fn two_orders_are_apart_whatever_the_certificate_wants() {
         let mut tries = Tries::default();
         // One that came and is to be renewed at once all the same.
-        tries.note(Ending::Issued, NOW, (15 * MINUTE, None), 0);
+        tries.note(OrderEnd::Issued, NOW, (15 * MINUTE, None), 0);
         assert_eq!(tries.next(Wall(0), NOW), NOW.after(15 * MINUTE));
         assert_eq!(tries.next(NOW.after(60 * DAY), NOW), NOW.after(60 * DAY));
         // A restart changes nothing about that, nor many of them.

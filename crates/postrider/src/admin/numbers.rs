@@ -36,8 +36,9 @@ impl Collector for Numbers {
         encode(&mut encoder, &sum(&node.logs))?;
         encode(&mut encoder, &sum(slice::from_ref(&node.mailboxes)))?;
         encode(&mut encoder, &sum(slice::from_ref(&node.policies)))?;
-        encode(&mut encoder, &sum(slice::from_ref(&node.acme)))?;
-        encode(&mut encoder, &sum(slice::from_ref(&node.tls_reports)))?;
+        for set in &node.services {
+            encode(&mut encoder, &sum(slice::from_ref(set)))?;
+        }
         encode(&mut encoder, &sum(&node.events))?;
         let pools = self.pools.metrics(now(self.started));
         encode(&mut encoder, &side_by_side("pool", &pools))?;
@@ -50,19 +51,21 @@ impl Collector for Numbers {
 
 /// What one metric says, and the labels that tell it from others of its name.
 struct Row<'a> {
-    description: Description,
+    name: &'static str,
+    help: &'static str,
     labels: Vec<(&'a str, &'a str)>,
     value: Value,
 }
 
 impl Row<'_> {
-    fn new(description: &Description, value: Value) -> Row<'static> {
-        Row { description: *description, labels: description.labels.to_vec(), value }
+    fn new(description: &Description<'_>, value: Value) -> Row<'static> {
+        let Description { name, labels, help } = *description;
+        Row { name, help, labels: labels.to_vec(), value }
     }
 }
 
 /// The copies of a set added up, in the order of their table.
-fn sum<S: MetricSet>(sets: &[Arc<S>]) -> Vec<Row<'static>> {
+fn sum<S: MetricSet + ?Sized>(sets: &[Arc<S>]) -> Vec<Row<'static>> {
     let mut sums: Vec<Row<'static>> = Vec::new();
     for set in sets {
         let mut n = 0;
@@ -99,15 +102,14 @@ fn side_by_side<'a, S: MetricSet>(
 }
 
 fn encode(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> fmt::Result {
-    for family in rows.chunk_by(|a, b| a.description.name == b.description.name) {
-        let Some(Row { description, value, .. }) = family.first() else { continue };
+    for family in rows.chunk_by(|a, b| a.name == b.name) {
+        let Some(Row { name, help, value, .. }) = family.first() else { continue };
         let (kind, unit) = match value {
             Value::Counter(_) => (MetricType::Counter, None),
             Value::Gauge(_) => (MetricType::Gauge, None),
             Value::Histogram(_) => (MetricType::Histogram, Some(&Unit::Seconds)),
         };
-        let mut metric =
-            encoder.encode_descriptor(description.name, description.help, unit, kind)?;
+        let mut metric = encoder.encode_descriptor(name, help, unit, kind)?;
         for Row { labels, value, .. } in family {
             if labels.is_empty() {
                 encode_value(&mut metric, value)?;

@@ -1,11 +1,13 @@
 //! The HTTP side over a real socket, and the promise that docs/metrics.md names every metric.
 
 use super::*;
+use crate::acme::AcmeMetrics;
 use crate::node_metrics::NodeMetrics;
 use crate::tables::remote::RemoteMetrics;
 use crate::tables::{TableNumbers, TableSets};
+use crate::tls_reports::TlsReportMetrics;
 use crate::world::clock::Start;
-use mta::metrics::{Metrics, SendingMetrics};
+use mta::metrics::{MetricSet, Metrics, RefusalReason, SendingMetrics};
 use mta::pools::PoolId;
 use mta::pressure::{Level, Pressures, Seen};
 use mta::problems::{Problem, Severity};
@@ -15,7 +17,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 fn numbers() -> Numbers {
-    let node = NodeMetrics { sending: sending(), ..NodeMetrics::new(2, 1) };
+    let services: [Arc<dyn MetricSet>; 2] =
+        [Arc::<AcmeMetrics>::default(), Arc::<TlsReportMetrics>::default()];
+    let services = services.to_vec();
+    let node = NodeMetrics { sending: sending(), services, ..NodeMetrics::new(2, 1) };
     Numbers { node, pools: pools(), tables: tables(), started: Start::now() }
 }
 
@@ -39,7 +44,7 @@ fn tables() -> TableNumbers {
     let [users, odd] = [RemoteMetrics::default(), RemoteMetrics::default()];
     users.hits.add(5);
     users.request_time.observe(Duration::from_millis(3));
-    odd.busy.inc();
+    odd.troubles[lookup::TroubleKind::Busy].inc();
     sets.remote = vec![("users".into(), Arc::new(users)), ("a \"b\"".into(), Arc::new(odd))];
     sets.snapshots = vec![("people".into(), Arc::default())];
     TableNumbers::new(move || sets.clone())
@@ -76,7 +81,7 @@ fn metrics_are_added_up_over_shards() {
     let shards: Vec<Arc<Metrics>> = numbers.node.shards.clone();
     shards[0].messages_received.add(3);
     shards[1].messages_received.add(4);
-    shards[1].refused_policy.inc();
+    shards[1].refused[RefusalReason::Policy].inc();
     shards[0].delivery_delay.observe(Duration::from_millis(3));
     shards[1].delivery_delay.observe(Duration::from_secs(10_000_000));
     let server = serve(numbers, Arc::new(Health::default));

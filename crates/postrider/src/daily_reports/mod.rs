@@ -26,6 +26,7 @@ use day::number_of;
 use mail::{Mailbox, MessageId};
 use mta::console::{Console as _, Level};
 use mta::inbox::{OwnMessage, ShardMessage, ShardSender};
+use mta::metrics::MetricSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,6 +70,11 @@ pub(crate) trait Kind: Sized + Send + Sync + 'static {
     /// # Errors
     /// Why it can't be done now.
     async fn send(daily: &Inner<Self>, report: &Report<'_, Self>) -> Result<(), String>;
+
+    /// What is counted of it.
+    fn metrics(&self) -> Option<Arc<dyn MetricSet>> {
+        None
+    }
 
     /// So many notes were counted, and so many not, or not whole.
     fn tell_counted(&self, _counted: u64, _left_out: u64) {}
@@ -195,6 +201,10 @@ impl<K: Kind> Service for Daily<K> {
             *lock(&inner.terms) = terms;
             inner.adopted.notify_one();
         }))
+    }
+
+    fn metrics(&self) -> Option<Arc<dyn MetricSet>> {
+        self.0.kind.metrics()
     }
 
     fn finish(&self) {

@@ -70,7 +70,7 @@ impl Node {
         named.watch(&watch);
         let secrets = WatchedSecrets::new(&watch, console);
         let (senders, inboxes) = ways_in(shards);
-        let metrics = NodeMetrics::new(shards, config.spool.paths.len());
+        let mut metrics = NodeMetrics::new(shards, config.spool.paths.len());
         let descriptors = claim(config, shards, console);
         progress(&spools(config));
         let disks = open_disks(config, descriptors.log_files_max, progress)?;
@@ -92,7 +92,7 @@ impl Node {
         let own = Own { ports, shared, suspended, shards: senders.clone(), started };
         let common = common(config, &named, own, (advisers, &metrics, descriptors), console);
         common.store.watch(&watch);
-        let others = Others { secrets: &secrets, metrics: &metrics, files: &files };
+        let others = Others { secrets: &secrets, files: &files };
         let beside = beside(&common, &others);
         // What they bind, or ask the system for, is no mistake of the file.
         beside.start(config, progress).map_err(|errors| load::one_line(&errors))?;
@@ -106,6 +106,7 @@ impl Node {
         let problems = Arc::new(ProblemList::start(&common, &logs, &watch, others)?);
         show_pools(&common, (&named.signing_keys, &secrets));
         let services = services(&common, &named, beside, Arc::clone(&problems));
+        metrics.services = services.metrics();
         let reloadable = Arc::new(Reloadable { first: Arc::clone(config), services });
         Ok(Node {
             orders,

@@ -3,6 +3,7 @@
 
 use crate::secrets;
 use config::{Config, ConfigErrors, Problem};
+use mta::metrics::MetricSet;
 use std::sync::Arc;
 
 /// A configuration that is to be put in force.
@@ -41,6 +42,11 @@ pub(crate) trait Service: Send + Sync {
     /// # Errors
     /// All mistakes, each with its place.
     fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>>;
+
+    /// What it counts.
+    fn metrics(&self) -> Option<Arc<dyn MetricSet>> {
+        None
+    }
 
     /// Writes what is not written yet, before the process ends. May hang with its disk.
     fn finish(&self) {}
@@ -114,6 +120,11 @@ impl Services {
             }
         }
         if mistakes.is_empty() { Ok(adoptions) } else { Err(mistakes) }
+    }
+
+    /// What they count.
+    pub(crate) fn metrics(&self) -> Vec<Arc<dyn MetricSet>> {
+        self.0.iter().filter_map(|service| service.metrics()).collect()
     }
 
     /// Writes what is not written yet, in turn.

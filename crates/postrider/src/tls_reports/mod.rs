@@ -14,7 +14,7 @@ use crate::peer_tls::PeerTls;
 use auth::tls_report::Session;
 use config::Config;
 use counts::Domain;
-use mta::metrics::TlsReportMetrics;
+use mta::metrics::{Counter, Grid, MetricSet};
 use mta::seams::TlsReports;
 use std::sync::Arc;
 
@@ -26,6 +26,25 @@ const MARGIN_MS: u64 = 1_200_000;
 
 /// Counts sessions for all shards, and sends what was counted.
 pub(crate) type TlsReporting = Daily<Tls>;
+
+/// How a report goes.
+#[derive(Clone, Copy, Debug)]
+enum ReportWay {
+    Mail,
+    Https,
+}
+
+mta::label! { ReportWay, "by": Mail = "mail", Https = "https" }
+
+mta::metric_set! {
+    /// Of what domains are told of TLS to their hosts.
+    TlsReportMetrics:
+
+    sessions: Counter = "tls_report_sessions" {} "Sessions that were counted for reports about TLS.";
+    left_out: Counter = "tls_report_sessions_left_out" {} "Sessions that were not counted, or not with all details, because there are too many.";
+    sent: Grid<ReportWay> = "tls_reports_sent" {} "Reports about TLS that were sent.";
+    failed: Counter = "tls_reports_failed" {} "Reports about TLS that could not be sent for a day.";
+}
 
 /// Sessions with the hosts of domains.
 pub(crate) struct Tls {
@@ -55,6 +74,10 @@ impl Kind for Tls {
         let mut sources = config.routes.iter().map(|route| route.channel.tls_sources());
         let public_only = sources.any(|sources| sources.public_only);
         Some(Settings { section: config.of::<TlsSender>().cloned()?, public_only })
+    }
+
+    fn metrics(&self) -> Option<Arc<dyn MetricSet>> {
+        Some(Arc::clone(&self.metrics) as _)
     }
 
     fn due_after_ms(terms: &Terms<Settings>, domain: &str, number: u64) -> u64 {

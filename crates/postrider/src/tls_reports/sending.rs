@@ -1,5 +1,6 @@
 //! Who gets the report to a domain.
 
+use super::ReportWay;
 use super::{Tls, letter, posting};
 use crate::daily_reports::{Inner, Report, packed};
 use auth::tls_report::{Destination, destinations, record_name};
@@ -67,12 +68,12 @@ async fn send_to(
             let content = letter::compose(report, packed, mailbox);
             let to = vec![mailbox.clone()];
             let id = daily.queue(&settings.section.from, to, content, true).await?;
-            metrics.mailed.inc();
+            metrics.sent[ReportWay::Mail].inc();
             Ok(format!("queued id={id}"))
         }
         Destination::Web(address) => {
             posting::post(daily, address, packed, settings.public_only).await?;
-            metrics.posted.inc();
+            metrics.sent[ReportWay::Https].inc();
             Ok(format!("taken by {}", address.host))
         }
     }

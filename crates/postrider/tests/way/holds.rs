@@ -5,6 +5,7 @@ use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
 use mta::commands::{ControlRequest, QueueHold, QueueRelease};
 use mta::control::Select;
+use mta::metrics::HoldEnd;
 use mta::own_mailbox::{Found, OWN_MAILBOX_BYTES_MAX};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -125,7 +126,13 @@ fn holds_of_checks_end_and_an_operators_do_not() {
         assert_eq!(node.of("failed")[0]["status"], "5.7.1");
         wait_until("the report goes out", || !source.messages().is_empty()).await;
         assert_eq!(source.messages()[0].to, ["me@source.test"]);
-        assert_eq!((node.metrics.held_returned.get(), node.metrics.held_removed.get()), (1, 1));
+        assert_eq!(
+            (
+                node.metrics.holds_ended[HoldEnd::Returned].get(),
+                node.metrics.holds_ended[HoldEnd::Removed].get()
+            ),
+            (1, 1)
+        );
         tokio::time::sleep(DAY * 3).await;
         assert_eq!((node.count("removed"), node.count("failed")), (1, 1));
     });

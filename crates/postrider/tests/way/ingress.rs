@@ -2,6 +2,7 @@
 
 use super::client::{Client, FRIEND, STRANGER, submit};
 use super::node::{Node, config, play};
+use mta::metrics::RefusalReason;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ fn strangers_reach_named_domains_only() {
             refused,
             ["refused step=RCPT recipient=you@elsewhere.test status=5.7.1 client=203.0.113.9"]
         );
-        assert_eq!(node.metrics.refused_policy.get(), 1);
+        assert_eq!(node.metrics.refused[RefusalReason::Policy].get(), 1);
     });
 }
 

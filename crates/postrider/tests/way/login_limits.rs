@@ -153,9 +153,9 @@ fn whoever_was_the_user_lately_waits_behind_nobody() {
         assert_eq!(lane(elsewhere, "jo", "right").await, (Lane::Known, false));
         let count = |histogram: HistogramSnapshot| histogram.counts.iter().sum::<u64>();
         let metrics = &node.metrics;
-        assert_eq!(count(metrics.password_checks_known.snapshot()), 5);
-        assert_eq!(count(metrics.password_checks_stranger.snapshot()), 4);
-        assert_eq!(count(metrics.password_checks_suspect.snapshot()), 3);
+        assert_eq!(count(metrics.password_checks[Lane::Known].snapshot()), 5);
+        assert_eq!(count(metrics.password_checks[Lane::Stranger].snapshot()), 4);
+        assert_eq!(count(metrics.password_checks[Lane::Suspect].snapshot()), 3);
     });
 }
 

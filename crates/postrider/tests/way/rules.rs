@@ -91,7 +91,7 @@ fn a_provider_that_says_so_is_sent_to_slowly_and_then_in_steps_as_before() {
             (&shaped["place"], &shaped["reply"]),
             (&"shaping.toml:5".into(), &"450 4.7.1 slow down".into())
         );
-        assert_eq!(node.metrics.shaping_backoff.get(), 1);
+        assert_eq!(node.metrics.shaping_effects_begun[config::shaping::Action::Backoff].get(), 1);
         // All of the provider's hosts together, and nobody else's. The first waits for no token.
         let took = seconds(&node, "a.test", 6).await + seconds(&node, "b.test", 6).await;
         assert!((100..=125).contains(&took), "{took} s");

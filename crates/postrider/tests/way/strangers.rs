@@ -2,6 +2,8 @@
 
 use super::client::{Client, FRIEND, STRANGER};
 use super::node::{Node, play};
+use auth::greylist;
+use mta::metrics::StrangersCheck;
 use mta::seams::{DnsError, Mx};
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
@@ -84,7 +86,7 @@ fn who_is_on_a_list_is_told_by_which_and_why() {
             name(9, "zen.example"),
         ];
         assert_eq!(asked, wanted);
-        assert_eq!(node.metrics.strangers_dnsbl.get(), 2);
+        assert_eq!(node.metrics.strangers_refused[StrangersCheck::Dnsbl].get(), 2);
         // Neither those on no list nor those who are no strangers.
         for from in [host(10), host(99), FRIEND] {
             let reply = rcpt(&node, from, SENDER, READER).await;
@@ -130,8 +132,8 @@ fn lists_weigh_for_and_against() {
         let field = "Authentication-Results: relay.test;\n\
                      \tdnswl=pass dns.zone=ok.example policy.ip=127.0.0.3\n";
         assert!(allowed.contains(field), "{allowed}");
-        assert_eq!(node.metrics.checked_dnsbl_listed.get(), 1);
-        assert_eq!(node.metrics.checked_dnsbl_below.get(), 2);
+        assert_eq!(node.metrics.checked_dnsbl[auth::dnsbl::Verdict::Listed].get(), 1);
+        assert_eq!(node.metrics.checked_dnsbl[auth::dnsbl::Verdict::Below].get(), 2);
     });
 }
 
@@ -299,7 +301,7 @@ fn a_sender_must_be_one_that_could_be_answered() {
             let said = rcpt(&node, FRIEND, sender, READER).await;
             assert!(said.starts_with("250"), "{sender}: {said}");
         }
-        assert_eq!(node.metrics.strangers_sender_domain.get(), 5);
+        assert_eq!(node.metrics.strangers_refused[StrangersCheck::SenderDomain].get(), 5);
     });
 }
 
@@ -340,7 +342,7 @@ fn nobody_outside_is_one_of_us() {
             let said = rcpt(&node, from, sender, READER).await;
             assert!(said.starts_with(reply), "{sender}: {said}");
         }
-        assert_eq!(node.metrics.strangers_own_domains.get(), 2);
+        assert_eq!(node.metrics.strangers_refused[StrangersCheck::OwnDomains].get(), 2);
     });
 }
 
@@ -401,15 +403,17 @@ fn who_is_new_is_put_off_and_known_when_it_comes_again() {
             assert!(rcpt(&node, from, SENDER, "d@here.test").await.starts_with("250"));
         }
         let metrics = &node.metrics;
-        let counts = [
-            &metrics.greylist_new,
-            &metrics.greylist_early,
-            &metrics.greylist_passed,
-            &metrics.greylist_known,
-            &metrics.greylist_client,
-            &metrics.strangers_greylist,
+        let wait = Duration::ZERO;
+        let verdicts = [
+            greylist::Verdict::New(wait),
+            greylist::Verdict::Early(wait),
+            greylist::Verdict::Passed(wait),
+            greylist::Verdict::Known,
+            greylist::Verdict::Client,
         ];
-        assert_eq!(counts.map(|counter| counter.get()), [4, 1, 2, 1, 2, 5]);
+        let counts = verdicts.map(|verdict| metrics.greylist[verdict].get());
+        assert_eq!(counts, [4, 1, 2, 1, 2]);
+        assert_eq!(metrics.strangers_refused[StrangersCheck::Greylist].get(), 5);
         let refused = node.of("refused");
         assert_eq!(refused.len(), 5, "{refused:#?}");
     });

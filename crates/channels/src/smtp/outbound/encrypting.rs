@@ -13,7 +13,7 @@ use mail::{Class, EnhancedStatus, Failure, Mono, Step};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
 use mta::lack;
-use mta::metrics::Metrics;
+use mta::metrics::{Metrics, TlsPolicy};
 #[cfg(feature = "planted")]
 use mta::planted::Planted;
 use mta::routing::dane::Dane;
@@ -189,13 +189,14 @@ impl HostTls {
 
     /// Counts that a host is as the policy says, or not.
     fn count(&self, metrics: &Metrics, is_met: bool) {
-        match (self.policy, is_met) {
-            (DANE, true) => metrics.tls_dane.inc(),
-            (DANE, false) => metrics.tls_dane_failed.inc(),
-            (MTA_STS, true) => metrics.tls_mta_sts.inc(),
-            (MTA_STS, false) => metrics.tls_mta_sts_failed.inc(),
-            _ => {}
-        }
+        let policy = match self.policy {
+            DANE => TlsPolicy::Dane,
+            MTA_STS => TlsPolicy::MtaSts,
+            _ => return,
+        };
+        let grid =
+            if is_met { &metrics.tls_policy_connections } else { &metrics.tls_policy_failures };
+        grid[policy].inc();
     }
 
     /// What is wrong with a host, with the policy that it was found by where that is not the route's
@@ -272,7 +273,7 @@ pub(super) async fn host_tls<W: World>(
         }
         Err(DnsError::NoRecords | DnsError::NoSuchDomain) => Err(host.no_address()),
         Err(error) => {
-            slot.metrics().tls_dane_failed.inc();
+            slot.metrics().tls_policy_failures[TlsPolicy::Dane].inc();
             note_unanswered(slot, hop, host, &error);
             Err(no_answer(host, &error))
         }

@@ -12,7 +12,7 @@ pub(crate) use settings::{Signer, SignerText};
 
 use crate::stages::rescan::scanned;
 use auth::authors::{NoAuthor, domain_of_author};
-use auth::dkim::{Algorithm, SigningIdentity, sign};
+use auth::dkim::{SigningIdentity, sign};
 use auth::scan::{Scan, Scanned, Wanted};
 use bytes::Bytes;
 use config::{Config, Listener, StageSection as _, StageSettings, Tenant, Unsigned};
@@ -23,7 +23,7 @@ use mta::console::Console;
 use mta::ingress::{
     Draft, Observer, Placed, SignedFields, Stage, StageKind, TransactionView, observed,
 };
-use mta::metrics::Metrics;
+use mta::metrics::UnsignedReason;
 use mta::pressure::Pressures;
 use mta::seams::{Time as _, World};
 use rules::EncodeBeforeSigning;
@@ -211,7 +211,7 @@ impl<W: World> SigningStage<W> {
         let author = match domain_of_author(draft.added_fields(), &message) {
             Ok(author) => author,
             Err(NoAuthor::None | NoAuthor::Several) => {
-                transaction.session.metrics().unsigned_no_author.inc();
+                transaction.session.metrics().unsigned[UnsignedReason::NoAuthor].inc();
                 return Answer::Now(unsigned(transaction, draft));
             }
         };
@@ -228,12 +228,12 @@ impl<W: World> SigningStage<W> {
     ) -> Result<(), Refusal> {
         let metrics = transaction.session.metrics();
         if found.as_ref().is_ok_and(Vec::is_empty) {
-            metrics.unsigned_no_signer.inc();
+            metrics.unsigned[UnsignedReason::NoSigner].inc();
             return unsigned(transaction, draft);
         }
         let made = found.and_then(|signers| {
             let made = signed(&signers, message, draft.added_fields(), self.now())?;
-            signers.iter().for_each(|signer| count(metrics, signer));
+            signers.iter().for_each(|signer| metrics.signatures[signer.key.algorithm()].inc());
             Ok(made)
         });
         match made {
@@ -327,11 +327,4 @@ fn unsigned(transaction: &TransactionView, draft: &Draft) -> Result<(), Refusal>
         None => SigningRules::at(transaction.session.listener()).refuses_unsigned,
     };
     if refuses { Err(UNSIGNED) } else { Ok(()) }
-}
-
-fn count(metrics: &Metrics, signer: &SigningIdentity) {
-    match signer.key.algorithm() {
-        Algorithm::RsaSha256 => metrics.signed_rsa.inc(),
-        Algorithm::Ed25519Sha256 => metrics.signed_ed25519.inc(),
-    }
 }

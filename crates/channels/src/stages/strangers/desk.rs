@@ -13,7 +13,7 @@ use auth::judgement::Power;
 use auth::results::allowed;
 use mail::{Mailbox, Recipient, Refusal, RefusalClass};
 use mta::ingress::{Draft, TransactionView, no_answer};
-use mta::metrics::Counter;
+use mta::metrics::{Counter, StrangersCheck};
 use mta::seams::{Time, World};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -80,14 +80,23 @@ impl<W: World> Desk<W> {
             return Ok(());
         }
         let metrics = transaction.session.metrics();
-        counted(self.check_own_domain(transaction).await, &metrics.strangers_own_domains)?;
-        counted(self.check_sender_domain(transaction).await, &metrics.strangers_sender_domain)?;
-        let verdict = counted(self.check_lists(transaction).await, &metrics.strangers_dnsbl)?;
+        counted(
+            self.check_own_domain(transaction).await,
+            &metrics.strangers_refused[StrangersCheck::OwnDomains],
+        )?;
+        counted(
+            self.check_sender_domain(transaction).await,
+            &metrics.strangers_refused[StrangersCheck::SenderDomain],
+        )?;
+        let verdict = counted(
+            self.check_lists(transaction).await,
+            &metrics.strangers_refused[StrangersCheck::Dnsbl],
+        )?;
         match &self.greylister {
             // For whom lists speak, they know.
             Some(greylister) if verdict != Verdict::Allowed => {
                 let put_off = greylister.check(transaction, recipient).await;
-                counted(put_off, &metrics.strangers_greylist)
+                counted(put_off, &metrics.strangers_refused[StrangersCheck::Greylist])
             }
             _ => Ok(()),
         }

@@ -9,7 +9,6 @@ use auth::greylist::{Client, Triplet, Verdict, network};
 use auth::spf::{self, Question, Sender};
 use mail::{Mailbox, Recipient, Refusal};
 use mta::ingress::{TransactionView, no_answer};
-use mta::metrics::{Counter, Metrics};
 use mta::seams::{Greylist as _, Time, World};
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -57,7 +56,7 @@ impl<W: World> Greylister<W> {
         let triplet = Triplet { client, sender, recipient: &recipient };
         let now = world.time().wall();
         let verdict = world.greylist().judge(&self.told.rules, &triplet, now);
-        counter(transaction.session.metrics(), verdict).inc();
+        transaction.session.metrics().greylist[verdict].inc();
         match verdict {
             Verdict::New(wait) | Verdict::Early(wait) => Err(put_off(wait)),
             Verdict::Passed(_) | Verdict::Known | Verdict::Client => Ok(()),
@@ -102,14 +101,4 @@ fn put_off(wait: Duration) -> Refusal {
     let seconds = wait.as_millis().div_ceil(1_000);
     let text = format!("You are new here (greylisting); try again in {seconds} seconds");
     Refusal { text: Cow::Owned(text), ..Refusal::transient((7, 1), "") }
-}
-
-fn counter(metrics: &Metrics, verdict: Verdict) -> &Counter {
-    match verdict {
-        Verdict::New(_) => &metrics.greylist_new,
-        Verdict::Early(_) => &metrics.greylist_early,
-        Verdict::Passed(_) => &metrics.greylist_passed,
-        Verdict::Known => &metrics.greylist_known,
-        Verdict::Client => &metrics.greylist_client,
-    }
 }

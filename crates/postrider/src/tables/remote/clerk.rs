@@ -123,7 +123,7 @@ impl Clerk {
         match self.desk.handle_question(now, key, (ticket, asker)) {
             Ok(()) => drop(self.waiters.insert(ticket, answer)),
             Err(trouble) => {
-                self.shared.metrics.trouble(trouble.kind).inc();
+                self.shared.metrics.troubles[trouble.kind].inc();
                 let _ = answer.send(Err(trouble));
             }
         }
@@ -157,7 +157,7 @@ impl Clerk {
                 Ok(entry) => self.shared.cache.put(&answered.key, entry.clone(), answered.asked),
                 Err(trouble) => {
                     let questions = answered.tickets.len() as u64;
-                    self.shared.metrics.trouble(trouble.kind).add(questions);
+                    self.shared.metrics.troubles[trouble.kind].add(questions);
                 }
             }
             for waiter in answered.tickets.iter().filter_map(|ticket| self.waiters.remove(ticket)) {

@@ -1,9 +1,9 @@
 //! How a table whose answers come from elsewhere is, for `postrider table list`.
 
-use super::metrics::{RemoteMetrics, name_of};
+use super::metrics::RemoteMetrics;
 use lookup::{CacheCounts, Trouble};
 use mail::Wall;
-use mta::metrics::{Bounds as _, CommitBounds, HistogramSnapshot};
+use mta::metrics::{Bounds as _, CommitBounds, HistogramSnapshot, Label as _};
 use mta::pressure::Level;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -89,13 +89,13 @@ impl RemoteStatus {
             None => Health::Well,
             Some((since, trouble)) => Health::Troubled {
                 since: since.to_string(),
-                kind: name_of(trouble.kind),
+                kind: trouble.kind.value(),
                 why: trouble.text.clone(),
                 is_silent: seen.is_silent,
             },
         };
         let now = |gauge: i64| u64::try_from(gauge).unwrap_or(0);
-        let troubles = metrics.troubles().filter(|(_, count)| *count > 0);
+        let troubles = metrics.troubles.iter().map(|(kind, counter)| (kind, counter.get()));
         RemoteStatus {
             health,
             server: seen.server.clone(),
@@ -105,7 +105,7 @@ impl RemoteStatus {
             misses: metrics.misses.get(),
             stale_hits: metrics.stale.get(),
             requests: metrics.requests.get(),
-            troubles: troubles.map(|(kind, count)| (name_of(kind), count)).collect(),
+            troubles: troubles.filter(|(_, count)| *count > 0).collect(),
             waiting: now(metrics.waiting.get()),
             under_way: now(metrics.under_way.get()),
             latency: Latency::of(&metrics.request_time.snapshot()),
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_table_in_trouble_says_since_when_and_why() {
         let metrics = RemoteMetrics::default();
-        metrics.trouble(TroubleKind::Timeout).add(3);
+        metrics.troubles[TroubleKind::Timeout].add(3);
         let trouble = Trouble::new(TroubleKind::Unreachable, "connection refused");
         let seen = Seen { trouble: Some((Wall(0), trouble)), is_silent: true, ..Seen::default() };
         let status = RemoteStatus::new(&metrics, CacheCounts { entries: 2, bytes: 9 }, &seen);

@@ -1,0 +1,96 @@
+//! Values of labels, each with its type: those that others define, and those that only metrics need.
+
+use crate::clients::Lane;
+use auth::dkim::Algorithm;
+use auth::{arc, dkim, dmarc, dnsbl, greylist, iprev, spf};
+use classes::ReplyClass;
+use config::shaping::Action;
+use lookup::TroubleKind;
+
+// What a limit of our own cut short is counted as what it is to the sender: for the time being.
+crate::label! { iprev::Verdict, "verdict":
+Pass = "pass", Fail = "fail", TempError | CutShort = "temperror", PermError = "permerror" }
+crate::label! { spf::Verdict, "verdict":
+None = "none", Neutral = "neutral", Pass = "pass", Fail = "fail", SoftFail = "softfail",
+TempError | CutShort = "temperror", PermError = "permerror" }
+crate::label! { dkim::Verdict, "verdict":
+None = "none", Pass = "pass", Fail = "fail", Policy = "policy", Neutral = "neutral",
+TempError | CutShort = "temperror", PermError = "permerror" }
+crate::label! { dmarc::Verdict, "verdict":
+None = "none", Pass = "pass", Fail = "fail", TempError | CutShort = "temperror",
+PermError = "permerror" }
+crate::label! { arc::Verdict, "verdict":
+None = "none", Pass = "pass", Fail = "fail", TempError | CutShort = "temperror" }
+crate::label! { dnsbl::Verdict, "verdict":
+None = "none", Allowed = "allowed", Below = "below", Listed = "listed" }
+crate::label! { greylist::Verdict, "verdict":
+New = "new", Early = "early", Passed = "passed", Known = "known", Client = "client" }
+crate::label! { Algorithm, "algorithm":
+RsaSha256 = "rsa-sha256", Ed25519Sha256 = "ed25519-sha256" }
+crate::label! { Lane, "lane": Known = "known", Stranger = "stranger", Suspect = "suspect" }
+crate::label! { Action, "action":
+Backoff = "backoff", Set = "set", Suspend = "suspend", SuspendTenant = "suspend_tenant",
+SuspendCampaign = "suspend_campaign", FailCampaign = "fail_campaign" }
+
+crate::label! { TroubleKind, "kind":
+Unreachable = "unreachable", Timeout = "timeout", Wrong = "wrong", Key = "key", Busy = "busy" }
+
+impl super::Label for ReplyClass {
+    const NAME: &'static str = "class";
+    const VALUES: &'static [&'static str] = &{
+        let mut names = [""; ReplyClass::ALL.len()];
+        let mut n = 0;
+        while n < names.len() {
+            names[n] = ReplyClass::ALL[n].as_str();
+            n += 1;
+        }
+        names
+    };
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Declares enumerations that are labels.
+macro_rules! labels {
+    ($($(#[$doc:meta])* $type:ident = $name:literal { $($variant:ident = $value:literal),* $(,)? })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $type { $($variant),* }
+
+        $crate::label! { $type, $name: $($variant = $value),* }
+    )*};
+}
+
+labels! {
+    /// Why intake refused, as far as a label may say it.
+    RefusalReason = "reason" {
+        Protocol = "protocol", Size = "size", Content = "content", Policy = "policy", Limit = "limit",
+        Resources = "resources",
+    }
+    /// A check of strangers before their message.
+    StrangersCheck = "check" {
+        OwnDomains = "own_domains", SenderDomain = "sender_domain", Dnsbl = "dnsbl", Greylist = "greylist",
+    }
+    /// What an ARC seal says of the chain before it (RFC 8617 §4.1.3, `cv`).
+    SealedChain = "says" { None = "none", Pass = "pass", Fail = "fail" }
+    /// Why a message that was to be signed is not.
+    UnsignedReason = "reason" { NoAuthor = "no_author", NoSigner = "no_signer" }
+    /// What becomes of a message that nobody released in time.
+    HoldEnd = "outcome" { Returned = "returned", Removed = "removed" }
+    /// What becomes of a recipient.
+    RecipientOutcome = "outcome" {
+        Delivered = "delivered", Relayed = "relayed", Failed = "failed", Expired = "expired", Removed = "removed",
+    }
+    /// What a notification is about.
+    DsnAction = "action" { Failed = "failed", Delayed = "delayed", Success = "success" }
+    /// Where in the queue a recipient is.
+    QueueState = "state" {
+        Scheduled = "scheduled", Ready = "ready", InFlight = "in_flight", Held = "held", Unreported = "unreported",
+    }
+    /// Whose word is followed when a connection is encrypted.
+    TlsPolicy = "policy" { Dane = "dane", MtaSts = "mta-sts" }
+    /// What a next hop lacks for a message with REQUIRETLS (RFC 8689).
+    RequireTlsLack = "reason" { Encryption = "encryption", RequireTls = "requiretls" }
+}
