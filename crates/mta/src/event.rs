@@ -149,8 +149,31 @@ pub struct Hop {
     pub tls_policy: Option<&'static str>,
 }
 
-#[derive(Clone, Debug)]
-pub enum Kind {
+/// Declares the kinds of events, each with its word in the field `event`.
+macro_rules! events {
+    ($($(#[$doc:meta])* $kind:ident $({ $($field:tt)* })? $(( $($value:tt)* ))? = $name:literal,)*) => {
+        /// What happened.
+        #[derive(Clone, Debug)]
+        pub enum Kind {
+            $($(#[$doc])* $kind $({ $($field)* })? $(( $($value)* ))?,)*
+        }
+
+        impl Kind {
+            /// The word of each kind, in the order of `docs/events.md`.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+
+            /// The word in the field `event`.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Kind::$kind { .. } => $name,)*
+                }
+            }
+        }
+    };
+}
+
+events! {
     /// Accepted and durable: 250 was (or is about to be) sent.
     Received {
         client: Arc<Client>,
@@ -162,36 +185,36 @@ pub enum Kind {
         signed: Signed,
         /// What its header says.
         headers: Headers,
-    },
-    /// Accepted, and nothing was kept: 250 was sent.
-    Discarded(Box<Discarded>),
+    } = "received",
     /// Stored in a mailbox here (maildir, LMTP) or discarded by a route that says so.
-    Delivered(Box<Done>),
+    Delivered(Box<Done>) = "delivered",
     /// The next hop took responsibility.
-    Relayed(Box<Done>),
+    Relayed(Box<Done>) = "relayed",
     /// Not now; will be tried again.
-    Deferred(Box<Trouble>),
+    Deferred(Box<Trouble>) = "deferred",
     /// Failed for good.
-    Failed(Box<Trouble>),
+    Failed(Box<Trouble>) = "failed",
     /// Given up for its age.
-    Expired(Box<Trouble>),
+    Expired(Box<Trouble>) = "expired",
     /// The sender was told that delivery takes longer.
-    Delayed(Box<Trouble>),
+    Delayed(Box<Trouble>) = "delayed",
+    /// Accepted, and nothing was kept: 250 was sent.
+    Discarded(Box<Discarded>) = "discarded",
     /// Waits for an operator.
-    Held { reason: Arc<str> },
+    Held { reason: Arc<str> } = "held",
     /// An operator let it go on.
-    Released,
+    Released = "released",
     /// An operator removed it.
-    Removed,
+    Removed = "removed",
     /// An operator moved it: what is chosen for it from now on, which may be nothing.
-    Moved(Box<Overrides>),
+    Moved(Box<Overrides>) = "moved",
     /// A notification about this message was queued.
     DsnQueued {
         /// The notification's own id.
         dsn: MessageId,
         /// RFC 3464 §2.3.3: `failed`, `delayed`, `delivered`, `relayed`, `expanded`.
         action: &'static str,
-    },
+    } = "dsn_queued",
     /// A notification about this message was due, and is not made.
     DsnSuppressed {
         /// As of [`Kind::DsnQueued`].
@@ -199,28 +222,28 @@ pub enum Kind {
         /// `off`: reports are off; `limit`: the sender had enough of them in the hour; `operator`: it was failed
         /// silently.
         why: &'static str,
-    },
+    } = "dsn_suppressed",
     /// A session, a recipient or a message was refused at intake.
-    Refused(Box<Refusal>),
+    Refused(Box<Refusal>) = "refused",
     /// A next hop, or a domain that can't be looked up, is left alone for a while.
-    Suspended(Box<Suspension>),
+    Suspended(Box<Suspension>) = "suspended",
     /// It takes mail again, or was found.
     Resumed {
         /// Channel and hosts, or the domain.
         target: Arc<str>,
         /// Pauses that there were.
         step: u16,
-    },
+    } = "resumed",
     /// A rule of shaping took effect, or did again.
-    Shaped(Box<Shaped>),
+    Shaped(Box<Shaped>) = "shaped",
     /// What a rule did is over; why: `time`, `delivered`, `lifted`, `rule`.
-    Unshaped(Box<Shaped>, &'static str),
+    Unshaped(Box<Shaped>, &'static str) = "unshaped",
     /// Events were lost: the queue to the event log was full. The spool still has the records.
     Lost {
         count: u64,
         /// The position of the first of them that had one.
         first: Option<Position>,
-    },
+    } = "lost",
 }
 
 /// Something that nobody was to get.

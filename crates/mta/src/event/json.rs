@@ -25,39 +25,12 @@ pub fn write_lines(event: &Event, out: &mut Vec<u8>) {
     }
 }
 
-/// The word in the field `event`.
-#[must_use]
-pub fn kind_name(kind: &Kind) -> &'static str {
-    match kind {
-        Kind::Received { .. } => "received",
-        Kind::Discarded(_) => "discarded",
-        Kind::Delivered(_) => "delivered",
-        Kind::Relayed(_) => "relayed",
-        Kind::Deferred(_) => "deferred",
-        Kind::Failed(_) => "failed",
-        Kind::Expired(_) => "expired",
-        Kind::Delayed(_) => "delayed",
-        Kind::Held { .. } => "held",
-        Kind::Released => "released",
-        Kind::Removed => "removed",
-        Kind::Moved(_) => "moved",
-        Kind::DsnQueued { .. } => "dsn_queued",
-        Kind::DsnSuppressed { .. } => "dsn_suppressed",
-        Kind::Refused(_) => "refused",
-        Kind::Suspended(_) => "suspended",
-        Kind::Resumed { .. } => "resumed",
-        Kind::Shaped(_) => "shaped",
-        Kind::Unshaped(..) => "unshaped",
-        Kind::Lost { .. } => "lost",
-    }
-}
-
 fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
     let mut line = Line { out };
     line.out.extend_from_slice(b"{\"time\":\"");
     event.at.write_rfc3339(line.out);
     line.out.push(b'"');
-    line.plain("event", kind_name(&event.kind));
+    line.plain("event", event.kind.name());
     if let Some(message) = &event.message {
         message_fields(&mut line, event, message, recipient);
     }

@@ -1,5 +1,7 @@
 //! Every kind is valid JSON with the promised fields, whatever strangers put into addresses.
 
+mod page;
+
 use super::*;
 use crate::event::{Labels, Position, Recipients};
 use mail::{Class, Culprit, Envelope, Mailbox, MessageId, Notify, Recipient, RequireTls};
@@ -32,15 +34,16 @@ fn event(kind: Kind, recipients: &[u32]) -> Event {
             envelope: Some(envelope(&["\"q\\\"uote\"@one.example", "b@two.example"])),
             received_at: Wall(1_795_255_872_000),
             body_bytes: 400,
-            labels: Some(Box::new(Labels {
-                tenant: Some("ac\"me".into()),
-                campaign: Some("spring".into()),
-                ..Labels::default()
-            })),
+            labels: Some(Box::new(labels())),
         }),
         recipients: Recipients::from_slice(recipients),
         kind,
     }
+}
+
+fn labels() -> Labels {
+    let (tenant, campaign) = (Some("ac\"me".into()), Some("spring".into()));
+    Labels { tenant, campaign, pool: None }
 }
 
 fn lines(event: &Event) -> Vec<serde_json::Value> {
@@ -156,8 +159,7 @@ fn each_recipient_gets_a_line_of_its_own() {
     assert_eq!(seen[1]["next_hop"], "mx.example.net[192.0.2.1]:25");
 }
 
-#[test]
-fn trouble_says_who_and_why() {
+fn trouble() -> Trouble {
     let failure = Failure {
         class: Class::Transient,
         culprit: Culprit::Peer("mx.example.net[192.0.2.1]:25".into()),
@@ -167,7 +169,7 @@ fn trouble_says_who_and_why() {
         step: None,
         text: "in reply to RCPT TO".into(),
     };
-    let trouble = Trouble {
+    Trouble {
         hop: Some(hop()),
         failure: Some(Arc::new(failure)),
         class: Some(::classes::Verdict {
@@ -177,7 +179,12 @@ fn trouble_says_who_and_why() {
         }),
         attempts: 3,
         next_try: Some(Wall(0)),
-    };
+    }
+}
+
+#[test]
+fn trouble_says_who_and_why() {
+    let trouble = trouble();
     for (kind, name) in [
         (Kind::Deferred(Box::new(trouble.clone())), "deferred"),
         (Kind::Failed(Box::new(trouble.clone())), "failed"),
@@ -260,29 +267,30 @@ fn a_recipient_that_is_not_in_the_envelope_still_has_its_number() {
     assert!(line.get("recipient").is_none());
 }
 
+fn shaped() -> Shaped {
+    Shaped {
+        rule: "slow".to_owned(),
+        place: "a \"b\".toml:7".to_owned(),
+        action: "suspend_tenant",
+        provider: Some("big".to_owned()),
+        next_hop: None,
+        source: None,
+        tenant: Some("ac\"me".to_owned()),
+        campaign: None,
+        step: 2,
+        until: Wall(1_795_255_872_345),
+        peer: "mx.big.test[192.0.2.1]:25".to_owned(),
+        reply: "421 4.7.0 \u{1b}[2Jslow".to_owned(),
+    }
+}
+
 #[test]
 fn what_rules_do_is_told_with_whom_it_concerns_and_why() {
-    let shaped = || {
-        Box::new(Shaped {
-            rule: "slow".to_owned(),
-            place: "a \"b\".toml:7".to_owned(),
-            action: "suspend_tenant",
-            provider: Some("big".to_owned()),
-            next_hop: None,
-            source: None,
-            tenant: Some("ac\"me".to_owned()),
-            campaign: None,
-            step: 2,
-            until: Wall(1_795_255_872_345),
-            peer: "mx.big.test[192.0.2.1]:25".to_owned(),
-            reply: "421 4.7.0 \u{1b}[2Jslow".to_owned(),
-        })
-    };
     let of = |kind| {
         let event = Event { at: Wall(0), message: None, recipients: Recipients::new(), kind };
         lines(&event).remove(0)
     };
-    let began = of(Kind::Shaped(shaped()));
+    let began = of(Kind::Shaped(Box::new(shaped())));
     assert_eq!(
         began,
         serde_json::json!({
@@ -292,6 +300,6 @@ fn what_rules_do_is_told_with_whom_it_concerns_and_why() {
             "culprit_name": "mx.big.test[192.0.2.1]:25", "reply": "421 4.7.0 \u{1b}[2Jslow",
         })
     );
-    let over = of(Kind::Unshaped(shaped(), "lifted"));
+    let over = of(Kind::Unshaped(Box::new(shaped()), "lifted"));
     assert_eq!((&over["event"], &over["why"]), (&"unshaped".into(), &"lifted".into()));
 }

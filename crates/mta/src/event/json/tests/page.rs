@@ -1,0 +1,123 @@
+//! `docs/events.md` names every event, and every field that one has.
+
+use super::*;
+use crate::encryption::Encryption;
+use crate::event::{Discarded, Suspension};
+use auth::{arc, dkim, dmarc, dnsbl, iprev, spf};
+use std::collections::BTreeSet;
+
+const TLS: Option<Encryption> =
+    Some(Encryption { version: "TLSv1.3", cipher: "TLS_AES_128_GCM_SHA256" });
+
+fn full_client() -> Arc<Client> {
+    Arc::new(Client { tls: TLS, ..Client::clone(&client()) })
+}
+
+fn full_hop() -> Arc<Hop> {
+    let (provider, source, tls_policy) = (Some("big".into()), Some("ip-1".into()), Some("dane"));
+    Arc::new(Hop { provider, source, tls: TLS, tls_policy, ..Hop::clone(&hop()) })
+}
+
+fn received() -> Kind {
+    let checked = Summary {
+        iprev: Some(iprev::Verdict::Pass),
+        spf: Some(spf::Verdict::Pass),
+        dkim: Some(dkim::Verdict::Pass),
+        dmarc: Some(dmarc::Verdict::Pass),
+        arc: Some(arc::Verdict::Pass),
+        sealed: Some(arc::Verdict::Pass),
+        dnsbl: Some(dnsbl::Verdict::Listed),
+    };
+    Kind::Received {
+        client: full_client(),
+        checked,
+        require_tls: RequireTls::Yes,
+        signed: Some(Arc::new(vec!["s1._domainkey.one.example".into()])),
+        headers: Some(Arc::new(vec![("Subject".into(), "one".into())])),
+    }
+}
+
+fn refused() -> Kind {
+    Kind::Refused(Box::new(Refusal {
+        client: full_client(),
+        step: "AUTH",
+        sender: Some("a@x.example".into()),
+        recipient: Some("b@y.example".into()),
+        login: Some("jo".into()),
+        reply: Reply::new(535, (5, 7, 8), "No"),
+        unlogged: 1,
+    }))
+}
+
+fn suspended(failure: &Arc<Failure>) -> Kind {
+    Kind::Suspended(Box::new(Suspension {
+        target: "smtp mx.example.net".into(),
+        step: 1,
+        recipients: 3,
+        failure: Some(Arc::clone(failure)),
+        next_try: Wall(0),
+    }))
+}
+
+/// One of each kind, with all that it may have.
+fn one_of_each() -> Vec<Kind> {
+    let reply = Some(Reply::new(250, (2, 0, 0), "Ok"));
+    let done = || Box::new(Done { hop: full_hop(), reply: reply.clone(), attempts: 1 });
+    let trouble = Trouble { hop: Some(full_hop()), ..trouble() };
+    let failed = || Box::new(trouble.clone());
+    let failure = trouble.failure.as_ref().expect("it failed");
+    let moved = Overrides::parse("ours\npool p\ncampaign c\npriority 5");
+    let whom = || Some("x".to_owned());
+    let all_shaped = || {
+        let (next_hop, source, campaign) = (whom(), whom(), whom());
+        Box::new(Shaped { next_hop, source, campaign, ..shaped() })
+    };
+    vec![
+        received(),
+        Kind::Delivered(done()),
+        Kind::Relayed(done()),
+        Kind::Deferred(failed()),
+        Kind::Failed(failed()),
+        Kind::Expired(failed()),
+        Kind::Delayed(failed()),
+        Kind::Discarded(Box::new(Discarded { client: full_client(), reason: "rule".into() })),
+        Kind::Held { reason: "spam?".into() },
+        Kind::Released,
+        Kind::Removed,
+        Kind::Moved(Box::new(moved)),
+        Kind::DsnQueued { dsn: MessageId(43), action: "failed" },
+        Kind::DsnSuppressed { action: "failed", why: "off" },
+        refused(),
+        suspended(failure),
+        Kind::Resumed { target: "smtp mx.example.net".into(), step: 1 },
+        Kind::Shaped(all_shaped()),
+        Kind::Unshaped(all_shaped(), "lifted"),
+        Kind::Lost { count: 1, first: Some(Position::new(1, 6)) },
+    ]
+}
+
+#[test]
+fn every_event_and_field_is_documented() {
+    let page = include_str!("../../../../../../docs/events.md");
+    let rows = page.lines().skip_while(|line| !line.starts_with("## Events")).skip(1);
+    let rows = rows.take_while(|line| !line.starts_with("## "));
+    let documented = rows.filter_map(|row| row.strip_prefix("| `")?.split('`').next());
+    let documented: Vec<&str> = documented.filter(|name| *name != "event").collect();
+    assert_eq!(documented, Kind::NAMES);
+
+    let (mut names, mut fields) = (Vec::new(), BTreeSet::new());
+    for kind in one_of_each() {
+        names.push(kind.name());
+        let labels = Labels { pool: Some("p".into()), ..labels() };
+        let mut event = event(kind, &[1]);
+        event.message.as_mut().expect("has one").labels = Some(Box::new(labels));
+        for line in lines(&event) {
+            fields.extend(line.as_object().expect("an object").keys().cloned());
+        }
+    }
+    assert_eq!(names, Kind::NAMES);
+    let missing: Vec<_> = fields.iter().filter(|key| !page.contains(&format!("`{key}`"))).collect();
+    assert!(missing.is_empty(), "docs/events.md lacks {missing:?}");
+    // Of a message, of a client, of a hop, of a failure, of rules: none of these is left out here.
+    assert!(fields.len() >= 60, "{} fields: {fields:?}", fields.len());
+}
