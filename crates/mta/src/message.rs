@@ -1,8 +1,8 @@
 //! A message in memory.
 
 use crate::event;
+use crate::facts::{Kept, KeptOwner};
 use crate::line::Permit;
-use crate::meta::{self, KeptOwner};
 use crate::overrides::Overrides;
 use bytes::Bytes;
 use config::Config;
@@ -110,13 +110,13 @@ impl Original {
     /// As [`Message::kept_of_x400`].
     #[must_use]
     pub fn kept_of_x400(&self) -> Option<&Bytes> {
-        meta::kept_of_x400(&self.meta)
+        Kept::of(&self.meta).x400()
     }
 
     /// As [`Message::is_from_stranger`].
     #[must_use]
     pub fn is_from_stranger(&self) -> bool {
-        meta::is_from_stranger(&self.meta)
+        Kept::of(&self.meta).is_from_stranger()
     }
 }
 
@@ -155,6 +155,34 @@ pub(crate) enum MessageBody {
 }
 
 impl Message {
+    /// One that is not durable yet.
+    pub(crate) fn new(
+        (id, received_at): (MessageId, Wall),
+        envelope: Envelope,
+        (meta, prefix): (Meta, Bytes),
+        (body, facts): (MessageBody, ContentFacts),
+    ) -> Message {
+        Message {
+            id,
+            received_at,
+            envelope: Arc::new(envelope),
+            meta,
+            prefix,
+            body,
+            omitted: Omitted::default(),
+            facts,
+            last_reason: None,
+            overrides: None,
+            memory: None,
+            converted_from: None,
+        }
+    }
+
+    /// What is kept of it beside envelope and content.
+    pub(crate) fn kept(&self) -> Kept<'_> {
+        Kept::of(&self.meta)
+    }
+
     /// Prefix and body: what a mailbox holds or a BDAT counts.
     #[must_use]
     pub fn content_bytes(&self) -> u64 {
@@ -196,13 +224,13 @@ impl Message {
     /// Whether a client handed it in that may not send to any domain.
     #[must_use]
     pub fn is_from_stranger(&self) -> bool {
-        meta::is_from_stranger(&self.meta)
+        self.kept().is_from_stranger()
     }
 
     /// Whether it came from such a client, and nobody vouches for its sender.
     #[must_use]
     pub fn is_unvouched(&self) -> bool {
-        meta::is_unvouched(&self.meta)
+        self.kept().is_unvouched()
     }
 
     /// What a conversion needs of it.
@@ -228,14 +256,14 @@ impl Message {
     #[must_use]
     pub fn priority(&self) -> Option<Priority> {
         let chosen = self.overrides.as_ref().and_then(|overrides| overrides.priority());
-        chosen.or_else(|| meta::priority(&self.meta))
+        chosen.or_else(|| self.kept().priority())
     }
 
     /// By when it is to be delivered, if its sender said so.
     #[must_use]
     pub fn deliver_by(&self) -> Option<DeliverBy> {
-        let asked = meta::deliver_by_of(&self.meta);
-        match meta::given_up_at(&self.meta) {
+        let asked = self.kept().deliver_by();
+        match self.kept().given_up_at() {
             Some(at) => {
                 let is_traced = asked.is_some_and(|by| by.is_traced);
                 Some(DeliverBy { at, mode: ByMode::Return, is_traced })
@@ -247,7 +275,7 @@ impl Message {
     /// What its channel needs, where it is no internet mail.
     #[must_use]
     pub fn kept_of_x400(&self) -> Option<&Bytes> {
-        meta::kept_of_x400(&self.meta)
+        self.kept().x400()
     }
 
     /// The same, as a channel converted it in this memory.
@@ -290,7 +318,7 @@ impl Message {
     /// What it asks of TLS on its way.
     #[must_use]
     pub fn require_tls(&self) -> RequireTls {
-        meta::asked_of_tls(&self.meta)
+        self.kept().require_tls().unwrap_or_default()
     }
 
     /// From whom a recipient gets it.
@@ -298,7 +326,7 @@ impl Message {
     pub fn sent_by(&self, index: u32) -> SentBy<'_> {
         match self.owner_of(index) {
             Some(owner) => SentBy::Owner(owner.address),
-            None if meta::is_forwarded(&self.meta, index) => SentBy::Rewritten,
+            None if self.kept().is_forwarded(index) => SentBy::Rewritten,
             None => SentBy::Sender,
         }
     }
@@ -306,7 +334,7 @@ impl Message {
     /// Who answers for the list by which a recipient gets it.
     #[must_use]
     pub(crate) fn owner_of(&self, index: u32) -> Option<KeptOwner<'_>> {
-        meta::owner_of(&self.meta, index)
+        self.kept().owner_of(index)
     }
 
     /// The reverse-path; empty for a report.
@@ -382,7 +410,8 @@ impl Message {
 
     /// As it was read back from the spool.
     pub fn from_loaded(loaded: Loaded) -> Message {
-        let omitted = meta::omitted_of(&loaded.meta, loaded.facts.body_bytes);
+        let omitted = Kept::of(&loaded.meta).omitted();
+        let omitted = omitted.map(|ranges| ranges.within(loaded.facts.body_bytes));
         Message {
             id: loaded.id,
             received_at: loaded.received_at,
@@ -393,7 +422,7 @@ impl Message {
                 LoadedBody::Memory(body) => MessageBody::Memory(vec![body]),
                 LoadedBody::Blob { blob, .. } => MessageBody::Blob(blob),
             },
-            omitted,
+            omitted: omitted.unwrap_or_default(),
             facts: loaded.facts,
             last_reason: loaded.last_reason,
             overrides: loaded.overrides.map(|text| Box::new(Overrides::parse(&text))),
@@ -424,7 +453,7 @@ impl Message {
     /// Whose mail it is, if it is a tenant's.
     #[must_use]
     pub fn tenant(&self) -> Option<&str> {
-        meta::text(&self.meta, spool::record::tag::TENANT)
+        self.kept().tenant()
     }
 
     /// As events show it.
@@ -440,7 +469,7 @@ impl Message {
             envelope: Some(Arc::clone(&self.envelope)),
             received_at: self.received_at,
             body_bytes: self.facts.body_bytes,
-            labels: meta::labels(&self.meta, overrides).map(Box::new),
+            labels: self.kept().labels(overrides).map(Box::new),
         }
     }
 }

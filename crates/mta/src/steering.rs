@@ -1,12 +1,10 @@
 //! What the sender of a message says of how it is to be sent: kept in the message's meta, read from there
 //! whenever it is queued.
 
-use crate::meta;
+use crate::facts::{self, Facts, Kept};
 use crate::overrides::Overrides;
-use bytes::Bytes;
 use mail::{ByMode, DeliverBy, Priority, Refusal, Wall};
 use spool::Meta;
-use spool::record::tag;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,39 +43,27 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// As it is kept, in the order of tags.
-    pub(crate) fn to_fields(&self) -> Vec<(u16, Bytes)> {
-        let text = |tag: u16, text: &Option<Arc<str>>| {
-            text.as_ref().map(|text| (tag, Bytes::copy_from_slice(text.as_bytes())))
-        };
-        let priority = self.priority.map(|priority| {
-            (tag::PRIORITY, Bytes::copy_from_slice(&priority.value().to_le_bytes()))
-        });
-        let moment = |tag: u16, at: Option<Wall>| {
-            at.map(|at| (tag, Bytes::copy_from_slice(&at.0.to_le_bytes())))
-        };
-        let fields = [
-            text(tag::TENANT, &self.tenant),
-            text(tag::CAMPAIGN, &self.campaign),
-            text(tag::EGRESS_POOL, &self.pool),
-            priority,
-            moment(tag::NOT_BEFORE, self.not_before),
-            moment(tag::EXPIRES_AT, self.expires),
-        ];
-        fields.into_iter().flatten().collect()
-    }
-
-    /// The rest of it, which is kept behind all other fields.
-    pub(crate) fn to_last_fields(&self) -> Vec<(u16, Bytes)> {
-        let window = self.window.as_ref();
-        let window = window.map(|text| (tag::WINDOW, Bytes::copy_from_slice(text.as_bytes())));
-        window.into_iter().chain(self.deliver_by.map(meta::deliver_by)).collect()
+    /// As it is kept.
+    pub(crate) fn facts(&self) -> Facts<'_> {
+        let Steering { tenant, campaign, pool, priority, not_before, expires, window, deliver_by } =
+            self;
+        Facts {
+            tenant: tenant.as_deref(),
+            campaign: campaign.as_deref(),
+            pool: pool.as_deref(),
+            priority: *priority,
+            not_before: *not_before,
+            expires: *expires,
+            window: window.as_deref(),
+            deliver_by: *deliver_by,
+            ..Facts::default()
+        }
     }
 
     /// When it is given up, whatever the retry policy says.
     #[must_use]
     pub fn given_up_at(&self) -> Option<Wall> {
-        meta::earlier_end(self.expires, self.deliver_by)
+        facts::earlier_end(self.expires, self.deliver_by)
     }
 
     /// When its sender is told that it is late, whatever the retry policy says.
@@ -116,16 +102,16 @@ impl Steering {
 
     /// The same from where it is kept.
     pub(crate) fn of(meta: &Meta) -> Steering {
-        let text = |tag: u16| meta::text(meta, tag).map(Arc::from);
+        let kept = Kept::of(meta);
         Steering {
-            tenant: text(tag::TENANT),
-            campaign: text(tag::CAMPAIGN),
-            pool: text(tag::EGRESS_POOL),
-            priority: meta::priority(meta),
-            not_before: meta::wall(meta, tag::NOT_BEFORE),
-            expires: meta::wall(meta, tag::EXPIRES_AT),
-            window: text(tag::WINDOW),
-            deliver_by: meta::deliver_by_of(meta),
+            tenant: kept.tenant().map(Arc::from),
+            campaign: kept.campaign().map(Arc::from),
+            pool: kept.pool().map(Arc::from),
+            priority: kept.priority(),
+            not_before: kept.not_before(),
+            expires: kept.expires(),
+            window: kept.window().map(Arc::from),
+            deliver_by: kept.deliver_by(),
         }
     }
 }
@@ -146,13 +132,11 @@ mod tests {
             window: Some("mon 09:00-10:00 UTC".into()),
             deliver_by: Some(DeliverBy { at: Wall(3), mode: ByMode::Notify, is_traced: true }),
         };
-        let mut meta = Meta { fields: steering.to_fields() };
-        meta.fields.extend(steering.to_last_fields());
+        let meta = steering.facts().to_meta();
         assert!(meta.fields.is_sorted_by_key(|(tag, _)| *tag));
         assert_eq!(Steering::of(&meta), steering);
         assert_eq!(Steering::of(&Meta::default()), Steering::default());
-        assert!(Steering::default().to_fields().is_empty());
-        assert!(Steering::default().to_last_fields().is_empty());
+        assert!(Steering::default().facts().to_meta().fields.is_empty());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Messages of a shard that checks hold, with the moment in which each hold ends.
 
+use crate::facts::{Hold, Kept};
 use crate::holding::{Account, Amount, HeldShare, Holdings};
-use crate::meta::{self, HeldMeta};
 use crate::signal::Signal;
 use mail::{MessageId, Wall};
 use queue::EntryId;
@@ -33,7 +33,7 @@ struct Held {
 }
 
 /// The accounts that a hold is charged to: the peer's alone, or those of client, sender and author.
-pub(crate) fn accounts_of(held: &HeldMeta<'_>, client: Option<IpAddr>) -> Box<[Account]> {
+pub(crate) fn accounts_of(held: &Hold<'_>, client: Option<IpAddr>) -> Box<[Account]> {
     match held.peer {
         "" => Account::of(client, [held.sender, held.author]),
         peer => [Account::Peer(peer.into())].into(),
@@ -63,7 +63,7 @@ impl HeldMessages {
         (id, entry): (MessageId, EntryId),
         open: usize,
         since: Wall,
-        meta: &HeldMeta<'_>,
+        meta: &Hold<'_>,
         share: HeldShare,
     ) {
         let is_returnable = meta.is_returnable;
@@ -81,8 +81,10 @@ impl HeldMessages {
         amount: Amount,
         (since, meta, reason): (Wall, &Meta, &str),
     ) {
-        let Some(held) = meta::held_of(meta).filter(|held| held.reason == reason) else { return };
-        let share = holdings.take(accounts_of(&held, meta::client_address(meta)), amount);
+        let kept = Kept::of(meta);
+        let Some(held) = kept.held().filter(|held| held.reason == reason) else { return };
+        let client = kept.client().and_then(|client| client.ip());
+        let share = holdings.take(accounts_of(&held, client), amount);
         let open = usize::try_from(amount.recipients).unwrap_or(usize::MAX);
         self.add((id, entry), open, since, &held, share);
     }

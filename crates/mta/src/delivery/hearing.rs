@@ -4,13 +4,11 @@
 use super::Delivery;
 use crate::line::Owner;
 use crate::message::Message;
-use crate::meta;
 use crate::seams::World;
 use crate::shaping::{Key, Origin, Words};
 use config::shaping::{Action, Rule};
 use mail::{Failure, Mailbox, Reply, Step};
 use queue::{ReadyId, ReadyKey, Work};
-use spool::record::tag;
 
 /// What became of the recipients of a transaction, without what we said in it ([`super::echoes`]). A rule is heard
 /// once of it, however many were refused.
@@ -105,12 +103,11 @@ fn key_of(
     ready: &ReadyKey,
     message: Option<&Message>,
 ) -> Option<Key> {
-    let text = |tag| meta::text(&message?.meta, tag).filter(|text| !text.is_empty());
+    let kept = message.map(Message::kept);
+    let named = |name: Option<&str>| name.filter(|name| !name.is_empty()).map(str::to_owned);
     let (tenant, campaign) = match rule.action {
-        Action::SuspendTenant => (Some(text(tag::TENANT)?.to_owned()), None),
-        Action::SuspendCampaign | Action::FailCampaign => {
-            (None, Some(text(tag::CAMPAIGN)?.to_owned()))
-        }
+        Action::SuspendTenant => (Some(named(kept?.tenant())?), None),
+        Action::SuspendCampaign | Action::FailCampaign => (None, Some(named(kept?.campaign())?)),
         Action::Backoff | Action::Set | Action::Suspend => (None, None),
     };
     Some(Key {

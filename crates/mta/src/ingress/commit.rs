@@ -1,14 +1,15 @@
 //! From content that is complete to a message that is durable and queued.
 
 use super::account::{account, content_refused};
-use super::draft::Draft;
-use super::room::HoldRoom;
-use super::{Ingress, refusals};
+use super::content::Gathers;
+use super::draft::{Draft, Told};
+use super::intake::Content;
+use super::{Ingress, refusals, room};
 use crate::budget::Share;
 use crate::event::{self, Event};
+use crate::facts::{ClientAddress, Facts, Present, Ranges, Stranger};
 use crate::holding::HeldShare;
 use crate::message::{Message, MessageBody};
-use crate::meta;
 use crate::routing::recipient::resolve_postmasters;
 use crate::seams::World;
 use auth::checks::Summary;
@@ -16,9 +17,8 @@ use auth::{dmarc, spf};
 use bytes::Bytes;
 use config::Config;
 use mail::received::Received;
-use mail::{Envelope, MessageId, Refusal, Reply, Wall};
-use spool::record::tag;
-use spool::{BlobId, Completion};
+use mail::{Envelope, MessageId, Refusal, Reply, RequireTls, Wall};
+use spool::{BlobId, Completion, Meta};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -36,17 +36,18 @@ struct Accepted {
     /// Until the queue counts its recipients.
     tenant_room: Option<Share>,
     blob: Option<BlobId>,
+    /// What covers its content, until it is durable.
+    memory: Option<Box<dyn Gathers>>,
 }
 
 /// Makes the message durable and queues it. `slots` holds room for its recipients.
 pub(super) async fn commit<W: World>(
     ingress: &Rc<Ingress<W>>,
-    mut draft: Box<Draft>,
+    draft: Box<Draft>,
     slots: Share,
 ) -> Result<MessageId, Refusal> {
     let id = draft.content.id;
-    let blob = draft.content.blob.as_ref().map(|(blob, _)| *blob);
-    if let Some(blob) = blob {
+    if let Some((blob, _)) = draft.content.blob {
         let sealed = ingress.custody.seal_blob(id, blob).await;
         if !matches!(sealed, Completion::BlobDone) {
             ingress.custody.drop_blob(id, blob);
@@ -56,31 +57,10 @@ pub(super) async fn commit<W: World>(
             return Err(refusal);
         }
     }
-    let (client, hold) = (Arc::clone(&draft.client), draft.additions.hold.take());
-    let (checked, signed) = (draft.additions.checked, draft.additions.signed.take());
-    let headers = draft.additions.headers.take();
-    let room = draft.additions.hold_room.take().map(|HoldRoom { share, field }| (share, field));
-    let (hold_share, held) = room.unzip();
-    // Until it is durable.
-    let _memory = draft.memory.take();
-    let tenant_room = draft.tenant_room.take();
-    let mut message = build(ingress, draft);
-    message.meta.fields.extend(held);
-    let message = Rc::new(message);
     let (answer, answered) = oneshot::channel();
     let owner = Rc::clone(ingress);
-    let accepted = Accepted {
-        message: Rc::clone(&message),
-        client,
-        checked,
-        signed,
-        headers,
-        hold: hold.clone(),
-        hold_share,
-        slots,
-        tenant_room,
-        blob,
-    };
+    let accepted = build(ingress, draft, slots);
+    let (message, hold) = (Rc::clone(&accepted.message), accepted.hold.clone());
     // Queued by the completion, not by this session: whatever becomes of the session, a durable
     // message is in the queue.
     ingress.custody.accept(&message, hold.as_deref(), move |completion| {
@@ -101,11 +81,13 @@ fn conclude<W: World>(
         signed,
         headers,
         hold,
+        hold_share,
         mut slots,
         tenant_room,
         blob,
-        ..
+        memory,
     } = accepted;
+    drop(memory);
     let Completion::Durable { position } = *completion else {
         if matches!(completion, Completion::Refused(spool::Refusal::Poisoned)) {
             ingress.custody.handle_refused(message.id.log(), "a write or sync failed", completion);
@@ -130,7 +112,7 @@ fn conclude<W: World>(
     let received = event::Kind::Received { client, checked, require_tls, signed, headers };
     tell(ingress, &message, position, received);
     if let Some(reason) = hold {
-        ingress.schedule.enqueue_held(&message, &reason, accepted.hold_share);
+        ingress.schedule.enqueue_held(&message, &reason, hold_share);
         tell(ingress, &message, position, event::Kind::Held { reason });
     } else {
         ingress.schedule.enqueue(&message);
@@ -159,11 +141,12 @@ fn is_vouched(checked: &Summary) -> bool {
 
 /// The header fields in front of the content.
 pub(super) fn prefix_of(config: &Config, draft: &Draft, at: Wall) -> Vec<u8> {
-    let Draft { content, envelope, client, hides_client, additions, .. } = draft;
+    let (content, envelope, client) = (&draft.content, &draft.envelope, &draft.client);
+    let (hides_client, additions) = (draft.hides_client, &draft.additions);
     let mut prefix = Vec::with_capacity(256);
     prefix.extend_from_slice(additions.fields());
     // Trace information of others has a form of its own.
-    if additions.has_meta(tag::X400) {
+    if draft.x400.is_some() {
         return prefix;
     }
     let received = Received {
@@ -182,47 +165,90 @@ pub(super) fn prefix_of(config: &Config, draft: &Draft, at: Wall) -> Vec<u8> {
     prefix
 }
 
-fn build<W: World>(ingress: &Rc<Ingress<W>>, mut draft: Box<Draft>) -> Message {
+/// Takes a draft apart, to the last of its facts.
+fn build<W: World>(ingress: &Rc<Ingress<W>>, mut draft: Box<Draft>, slots: Share) -> Accepted {
     let at = ingress.services.wall();
     let active = ingress.router.active();
-    let postmasters = resolve_postmasters(&active.config, &mut draft.envelope);
-    let prefix = prefix_of(&active.config, &draft, at);
-    let Draft { content, mut envelope, facts, client, is_from_stranger, .. } = *draft;
-    let Draft { require_tls, steering, forwarded, owners, mut additions, omitted, .. } = *draft;
-    let mut meta = meta::of_client(&client);
-    meta.fields.splice(0..0, steering.to_fields());
-    meta.fields.extend(postmasters);
-    let body = match content.blob {
-        Some((blob, checksums)) => {
-            meta.fields.push(checksums.finish());
-            MessageBody::Blob(blob)
-        }
-        None => MessageBody::Memory(content.pieces),
-    };
+    let (envelope, records) = (&mut draft.envelope, &mut draft.records);
+    resolve_postmasters(&active.config, envelope, records);
+    let prefix = Bytes::from(prefix_of(&active.config, &draft, at));
+    let blob = draft.content.blob.take();
+    let (blob, checksums) = blob.map(|(blob, sums)| (blob, sums.finish().1)).unzip();
+    let meta = kept_of(&draft, checksums.as_ref());
+    let Draft {
+        content: Content { id, blob: _, pieces },
+        mut envelope,
+        facts,
+        client,
+        is_from_stranger,
+        omitted,
+        additions,
+        memory,
+        tenant_room,
+        // Kept, or of no more use.
+        is_foreign: _,
+        require_tls: _,
+        steering: _,
+        tenants: _,
+        tenancy: _,
+        records: _,
+        x400: _,
+        is_tls_report: _,
+        hides_client: _,
+        discarded: _,
+        contents: _,
+    } = *draft;
     if is_from_stranger {
-        meta.fields.push(meta::stranger(is_vouched(&additions.checked)));
         disregard_wishes(&mut envelope);
     }
-    meta.fields.extend(meta::omitted(&omitted));
-    meta.fields.extend(meta::forwarded(&forwarded));
-    meta.fields.extend(meta::owners(&owners));
-    meta.fields.extend(meta::require_tls(require_tls));
-    meta.fields.extend(steering.to_last_fields());
-    additions.add_to(&mut meta);
-    Message {
-        id: content.id,
-        received_at: at,
-        envelope: Arc::new(envelope),
-        meta,
-        prefix: Bytes::from(prefix),
-        body,
-        omitted,
-        facts,
-        last_reason: None,
-        overrides: None,
-        memory: None,
-        converted_from: None,
+    let body = blob.map_or(MessageBody::Memory(pieces), MessageBody::Blob);
+    let mut message = Message::new((id, at), envelope, (meta, prefix), (body, facts));
+    message.omitted = omitted;
+    let Told { checked, signed, headers, hold, hold_share } = additions.told();
+    let message = Rc::new(message);
+    Accepted {
+        message,
+        client,
+        checked,
+        signed,
+        headers,
+        hold,
+        hold_share,
+        slots,
+        tenant_room,
+        blob,
+        memory,
     }
+}
+
+/// What the spool keeps about it.
+fn kept_of(draft: &Draft, checksums: Option<&Bytes>) -> Meta {
+    let client = &draft.client;
+    // Room for the longest of IPv4, and most of IPv6.
+    let mut address = Vec::with_capacity(32);
+    mail::received::write_address(&mut address, client.address.ip());
+    let (lists, omitted) = (draft.records.lists(), draft.omitted.to_bytes());
+    let is_vouched = is_vouched(&draft.additions.checked);
+    let held = draft.additions.hold_room.as_ref();
+    let facts = Facts {
+        login: client.login.as_deref(),
+        listener: Some(&client.listener),
+        client: std::str::from_utf8(&address).ok().map(ClientAddress),
+        helo: Some(&client.helo),
+        postmasters: lists.postmasters(),
+        checksums,
+        stranger: draft.is_from_stranger.then_some(Stranger { is_vouched }),
+        forwarded: lists.forwarded(),
+        owners: lists.owners(),
+        omitted: (!omitted.is_empty()).then_some(Ranges(&omitted)),
+        require_tls: Some(draft.require_tls).filter(|asked| *asked != RequireTls::Unsaid),
+        tls_report: draft.is_tls_report.then_some(Present),
+        x400: draft.x400.as_ref(),
+        refused: lists.refused(),
+        held: held.and_then(|room| room::hold_of(draft, room.is_returnable)),
+        ..draft.steering.facts()
+    };
+    facts.to_meta()
 }
 
 fn only_recipient(envelope: &Envelope) -> Option<&str> {

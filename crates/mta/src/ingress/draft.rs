@@ -6,16 +6,15 @@ use super::refusals;
 use super::room::HoldRoom;
 use crate::budget::Share;
 use crate::event::{Client, Headers, Signed};
-use crate::meta::Owners;
+use crate::facts::RecipientRecords;
+use crate::holding::HeldShare;
 use crate::own_fields::OwnFields;
 use crate::steering::Steering;
 use auth::checks::Summary;
 use bytes::Bytes;
 use config::{Tenancy, Tenants};
 use mail::{ContentFacts, Envelope, Mailbox, MessageId, Omitted, Recipient, Refusal, RequireTls};
-use spool::Meta;
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -42,15 +41,15 @@ pub struct Draft {
     pub(super) tenants: Arc<Tenants>,
     /// Whose mail it is; `None`: no tenant's.
     pub(super) tenancy: Option<Tenancy>,
-    /// Recipients, by their indexes in order, that get it from a rewritten sender.
-    pub(super) forwarded: Vec<u32>,
-    /// Recipients that get it from the owner of a list.
-    pub(super) owners: Owners,
+    /// What is known of its recipients beside the envelope.
+    pub(super) records: RecipientRecords,
+    /// What its channel needs, where it is no internet mail.
+    pub(super) x400: Option<Bytes>,
+    /// It is a report of this server's own about TLS.
+    pub(super) is_tls_report: bool,
     pub(super) additions: Additions,
     /// Received does not say where it came from.
     pub(super) hides_client: bool,
-    /// Which recipients stand for which that were given; empty: each for itself.
-    pub(super) given: Vec<(Mailbox, u32)>,
     /// Nothing is kept, and why.
     pub(super) discarded: Option<Arc<str>>,
     /// What of the content goes nowhere.
@@ -83,11 +82,11 @@ impl Draft {
             steering: Steering::default(),
             tenants: Arc::default(),
             tenancy: None,
-            forwarded: Vec::new(),
-            owners: Owners::new(),
+            records: RecipientRecords::default(),
+            x400: None,
+            is_tls_report: false,
             additions: Additions::default(),
             hides_client: false,
-            given: Vec::new(),
             discarded: None,
             omitted: Omitted::default(),
             contents,
@@ -172,8 +171,7 @@ impl Draft {
     #[must_use]
     pub fn is_named(&self, mailbox: &Mailbox) -> bool {
         let own = self.envelope.recipients.iter().map(|recipient| &recipient.mailbox);
-        let given = self.given.iter().map(|(given, _)| given);
-        own.chain(given).any(|known| known.is_same(mailbox))
+        own.chain(self.records.given()).any(|known| known.is_same(mailbox))
     }
 
     /// Another reverse-path; `None` is `<>`.
@@ -185,37 +183,7 @@ impl Draft {
     /// left; if not, nothing is changed.
     #[must_use]
     pub fn remove_recipient(&mut self, recipient: &Mailbox) -> bool {
-        let stood: BTreeSet<u32> = self.given.iter().map(|(_, index)| *index).collect();
-        let given = self.given.iter().filter(|(given, _)| !given.is_same(recipient));
-        let stand: BTreeSet<u32> = given.map(|(_, index)| *index).collect();
-        let is_kept = |index: u32, own: &Mailbox| match stood.contains(&index) {
-            true => stand.contains(&index),
-            false => !own.is_same(recipient),
-        };
-        let mut places = BTreeMap::new();
-        for (own, index) in self.envelope.recipients.iter().zip(0..) {
-            if is_kept(index, &own.mailbox) {
-                places.insert(index, u32::try_from(places.len()).unwrap_or(u32::MAX));
-            }
-        }
-        if places.is_empty() {
-            return false;
-        }
-        let mut indexes = 0..;
-        self.envelope
-            .recipients
-            .retain(|_| indexes.next().is_some_and(|i| places.contains_key(&i)));
-        let moved = |index: &u32| places.get(index).copied();
-        self.forwarded = self.forwarded.iter().filter_map(moved).collect();
-        for members in self.owners.values_mut() {
-            *members = members.iter().filter_map(moved).collect();
-        }
-        self.owners.retain(|_, members| !members.is_empty());
-        self.given.retain(|(given, _)| !given.is_same(recipient));
-        for (_, index) in &mut self.given {
-            *index = moved(index).unwrap_or(*index);
-        }
-        true
+        self.records.remove(&mut self.envelope.recipients, recipient)
     }
 
     /// The client is told that the message was taken, and nothing is kept.
@@ -339,12 +307,6 @@ impl Draft {
     pub fn hold(&mut self, reason: &str) {
         self.additions.hold(reason);
     }
-
-    /// What the spool shall keep about it under one of the tags of [`spool::record::tag`]; what was
-    /// said last counts.
-    pub fn set_meta(&mut self, tag: u16, value: Bytes) {
-        self.additions.set_meta(tag, value);
-    }
 }
 
 /// What stages want of a message.
@@ -361,7 +323,6 @@ pub(super) struct Additions {
     pub(super) is_sender_proven: bool,
     /// Those that are no recipients yet.
     pub(super) recipients: Vec<Recipient>,
-    meta: Vec<(u16, Bytes)>,
     /// What came of the checks of who sends.
     pub(super) checked: Summary,
     /// Who signed it.
@@ -397,29 +358,38 @@ impl Additions {
         self.hold.get_or_insert_with(|| Arc::from(reason));
     }
 
-    pub(super) fn set_meta(&mut self, tag: u16, value: Bytes) {
-        self.meta.retain(|(known, _)| *known != tag);
-        self.meta.push((tag, value));
-    }
-
-    /// Whether something was said under this tag.
-    pub(super) fn has_meta(&self, tag: u16) -> bool {
-        self.meta.iter().any(|(known, _)| *known == tag)
-    }
-
     pub(super) fn fields(&self) -> &[u8] {
         &self.fields
     }
 
-    /// Puts the facts beside those that `meta` has, in the order of tags; its own win.
-    pub(super) fn add_to(&mut self, meta: &mut Meta) {
-        for (tag, value) in self.meta.drain(..) {
-            match meta.fields.binary_search_by_key(&tag, |(known, _)| *known) {
-                Ok(_) => {}
-                Err(at) => meta.fields.insert(at, (tag, value)),
-            }
-        }
+    /// What its events say once it is durable.
+    pub(super) fn told(self) -> Told {
+        let Additions {
+            hold,
+            hold_room,
+            checked,
+            signed,
+            headers,
+            // Kept, or of no more use.
+            fields: _,
+            author: _,
+            is_sender_proven: _,
+            recipients: _,
+            left: _,
+        } = self;
+        let hold_share = hold_room.map(|room| room.share);
+        Told { checked, signed, headers, hold, hold_share }
     }
+}
+
+/// What the events of a message say of it.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) checked: Summary,
+    pub(super) signed: Signed,
+    pub(super) headers: Headers,
+    pub(super) hold: Option<Arc<str>>,
+    pub(super) hold_share: Option<HeldShare>,
 }
 
 /// A line as it may stand in a header.
@@ -445,17 +415,5 @@ mod tests {
         let mut additions = Additions::default();
         additions.prepend_folded(&["A: b;".to_owned(), "c\r\nd".to_owned()]);
         assert_eq!(additions.fields(), b"A: b;\r\n\tc  d\r\n");
-    }
-
-    #[test]
-    fn facts_stand_in_the_order_of_their_tags_and_take_the_place_of_none() {
-        let mut additions = Additions::default();
-        let mut meta = Meta { fields: vec![(8, Bytes::from_static(b"in"))] };
-        for (tag, value) in [(14, "old"), (3, "pool"), (14, "new"), (8, "other")] {
-            additions.set_meta(tag, Bytes::from(value));
-        }
-        additions.add_to(&mut meta);
-        let shown: Vec<(u16, &[u8])> = meta.fields.iter().map(|(t, v)| (*t, &v[..])).collect();
-        assert_eq!(shown, [(3, &b"pool"[..]), (8, b"in"), (14, b"new")]);
     }
 }

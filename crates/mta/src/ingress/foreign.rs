@@ -4,7 +4,6 @@
 use super::connection::Connection;
 use super::draft::Draft;
 use super::transaction::Transaction;
-use crate::meta;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
 use crate::seams::World;
@@ -17,8 +16,7 @@ use std::sync::Arc;
 /// What is kept with such a message.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
-    /// The octets that its channel needs, under [`spool::record::tag::X400`]; none: it gets header fields as internet
-    /// mail does.
+    /// The octets that its channel needs; none: it gets header fields as internet mail does.
     pub kept: Bytes,
     /// Recipients, by their indexes, that are not delivered to, with what is reported of them.
     pub refused: Vec<(u32, Refusal)>,
@@ -87,12 +85,11 @@ impl Draft {
     pub(super) fn take_foreign(&mut self, foreign: Foreign) {
         let Foreign { kept, refused, told, hold } = foreign;
         (self.is_foreign, self.hides_client) = (true, true);
-        if !kept.is_empty() {
-            let (tag, value) = meta::x400(kept);
-            self.set_meta(tag, value);
-        }
-        if let Some((tag, value)) = meta::refused(&refused) {
-            self.set_meta(tag, value);
+        self.x400 = (!kept.is_empty()).then_some(kept);
+        for (index, refusal) in refused {
+            if (index as usize) < self.envelope.recipients.len() {
+                self.records.get_mut(index).refused = Some(refusal);
+            }
         }
         self.note_headers(told);
         if let Some(reason) = hold {

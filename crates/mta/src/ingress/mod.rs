@@ -40,7 +40,7 @@ mod submission;
 mod transaction;
 mod wants;
 
-pub use crate::meta::Owner;
+pub use crate::facts::Owner;
 pub use account::Refused;
 pub use connection::Connection;
 pub use consultation::{Consulted, consult, consult_route};

@@ -9,7 +9,6 @@ use super::{Ingress, refusals};
 use crate::answer::{Answer, Decision};
 use crate::budget::Share;
 use crate::event::Client;
-use crate::meta;
 use crate::own_fields::OwnFields;
 use crate::seams::World;
 use bytes::Bytes;
@@ -78,8 +77,7 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
             draft.hides_client = true;
             draft.additions = Additions::above(above);
             if is_tls_report {
-                let (tag, value) = meta::tls_report();
-                draft.set_meta(tag, value);
+                draft.is_tls_report = true;
                 // It must arrive in spite of the failures that it is about (RFC 8460 §3).
                 draft.require_tls = RequireTls::No;
             }

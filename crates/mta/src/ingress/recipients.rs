@@ -2,10 +2,11 @@
 
 use super::refusals;
 use super::stage::{Resolved, Substitute};
-use crate::meta::Owners;
+use crate::facts::{RecipientRecords, SentFrom};
 use mail::{Envelope, Mailbox, Notify, Recipient, Refusal};
 use spool::RECIPIENTS_MAX;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// What stands for recipients that were given.
@@ -24,10 +25,8 @@ pub(super) struct Applied {
     pub(super) dropped: Option<Dropped>,
     /// Indexes, in order, of those that stand for others and get the message from its sender.
     pub(super) instead: Vec<u32>,
-    /// Those that get it from the owner of a list.
-    pub(super) owners: Owners,
-    /// Which recipients stand for which that were given; empty: each for itself.
-    pub(super) given: Vec<(Mailbox, u32)>,
+    /// What is known of those that stand for others; `None`: each stands for itself.
+    pub(super) records: Option<RecipientRecords>,
 }
 
 /// Recipients for which nothing is kept.
@@ -78,20 +77,19 @@ impl Resolutions {
         if self.others.is_empty() {
             return Applied::default();
         }
-        let (mut instead, mut owners) = (Vec::new(), Owners::new());
+        let (mut instead, mut stand) = (Vec::new(), Stand::default());
         let given = envelope.clone();
         let mut reasons: BTreeMap<Arc<str>, Vec<u32>> = BTreeMap::new();
         let mut places = BTreeMap::new();
-        let mut stand = Vec::with_capacity(envelope.recipients.len());
         let before = std::mem::take(&mut envelope.recipients);
         for (recipient, index) in before.into_iter().zip(0..) {
             match self.others.remove(&recipient.mailbox) {
                 None | Some(Resolved::Kept) => {
-                    let mailbox = recipient.mailbox.clone();
-                    stand.push((mailbox, put(recipient, envelope, &mut places).index));
+                    let put = put(recipient, envelope, &mut places);
+                    stand.note_itself(&put, envelope);
                 }
                 Some(Resolved::Replaced(others)) => {
-                    let given = recipient.mailbox;
+                    let given = Rc::new(recipient.mailbox);
                     for Substitute { mut recipient, owner } in others {
                         // Mail without a sender stays without.
                         let owner = owner.filter(|_| envelope.reverse_path.is_some());
@@ -99,11 +97,13 @@ impl Resolutions {
                             // Who has sent it to a list is not told of the members (RFC 3461 §5.2.7.3).
                             (recipient.notify, recipient.orcpt) = (Notify::UNSPECIFIED, None);
                         }
-                        let Put { index, is_new } = put(recipient, envelope, &mut places);
-                        stand.push((given.clone(), index));
-                        match owner.filter(|_| is_new) {
-                            Some(owner) => owners.entry(owner).or_default().push(index),
-                            None if is_new => instead.push(index),
+                        let put = put(recipient, envelope, &mut places);
+                        stand.note_other(&put, envelope, &given);
+                        match owner.filter(|_| put.is_new) {
+                            Some(owner) => {
+                                stand.0.get_mut(put.index).from = SentFrom::Owner(owner);
+                            }
+                            None if put.is_new => instead.push(put.index),
                             None => {}
                         }
                     }
@@ -112,7 +112,35 @@ impl Resolutions {
             }
         }
         let dropped = (!reasons.is_empty()).then(|| Dropped { envelope: Arc::new(given), reasons });
-        Applied { dropped, instead, owners, given: stand }
+        Applied { dropped, instead, records: Some(stand.0) }
+    }
+}
+
+/// Which recipients stand for which that were given.
+#[derive(Debug, Default)]
+struct Stand(RecipientRecords);
+
+impl Stand {
+    /// A recipient was given itself.
+    fn note_itself(&mut self, put: &Put, envelope: &Envelope) {
+        // Of one that was given, and of which no more is known, nothing need be noted.
+        if !self.0.stands_for(put.index).is_empty() {
+            self.push_itself(put.index, envelope);
+        }
+    }
+
+    /// It stands for another one.
+    fn note_other(&mut self, put: &Put, envelope: &Envelope, given: &Rc<Mailbox>) {
+        if !put.is_new && self.0.stands_for(put.index).is_empty() {
+            self.push_itself(put.index, envelope);
+        }
+        self.0.get_mut(put.index).stands_for.push(Rc::clone(given));
+    }
+
+    fn push_itself(&mut self, index: u32, envelope: &Envelope) {
+        if let Some(own) = envelope.recipients.get(index as usize) {
+            self.0.get_mut(index).stands_for.push(Rc::new(own.mailbox.clone()));
+        }
     }
 }
 
@@ -178,12 +206,15 @@ mod tests {
             ret: None,
             envid: None,
         };
-        let Applied { dropped, instead, owners, given } = resolutions.apply(&mut envelope);
-        assert!(owners.is_empty());
-        let dropped = dropped.unwrap();
+        let Applied { dropped, instead, records } = resolutions.apply(&mut envelope);
+        let (dropped, records) = (dropped.unwrap(), records.unwrap());
         assert_eq!(instead, [1, 2]);
-        let stand: Vec<(&str, u32)> = given.iter().map(|(m, at)| (m.local(), *at)).collect();
-        assert_eq!(stand, [("a", 0), ("list", 1), ("list", 2), ("b", 1)]);
+        let stands_for = |index| -> Vec<&str> {
+            let from = records.get(index).map(|record| &record.from);
+            assert!(from.is_none_or(|from| *from == SentFrom::Sender));
+            records.stands_for(index).iter().map(|given| given.local()).collect()
+        };
+        assert_eq!([0, 1, 2].map(stands_for), [vec![], vec!["list", "b"], vec!["list"]]);
         let kept: Vec<&str> = envelope.recipients.iter().map(|r| r.mailbox.local()).collect();
         assert_eq!(kept, ["a", "b", "c"]);
         assert_eq!(dropped.reasons, BTreeMap::from([("unread".into(), vec![1, 3])]));

@@ -3,25 +3,34 @@
 use super::draft::Draft;
 use super::refusals;
 use crate::custody::accounts_of;
+use crate::facts::Hold;
 use crate::holding::{Amount, Full, HeldShare};
-use crate::meta::{self, HeldMeta};
 use crate::own_mailbox;
 use crate::pools::PoolId;
 use crate::seams::World;
 use crate::services::Services;
-use bytes::Bytes;
 use config::Config;
 use mail::{Mailbox, Refusal};
 
-/// A held message's part of what checks may hold, and what the spool keeps of that.
+/// A held message's part of what checks may hold.
 #[derive(Debug)]
 pub(super) struct HoldRoom {
     pub(super) share: HeldShare,
-    pub(super) field: (u16, Bytes),
+    /// It may be returned to its sender.
+    pub(super) is_returnable: bool,
 }
 
-/// Takes room for the message if anything holds it, and notes in it how the hold ends. One that is no internet mail is
-/// held since its octets can't be read: that is its peer's doing.
+/// How the hold of a message ends, and by whose wish it began; `None`: nothing holds it.
+pub(super) fn hold_of(draft: &Draft, is_returnable: bool) -> Option<Hold<'_>> {
+    let reason = draft.additions.hold.as_deref()?;
+    // One that is no internet mail is held since its octets can't be read: that is its peer's doing.
+    let peer = draft.client.login.as_deref().filter(|_| draft.is_foreign).unwrap_or_default();
+    let sender = draft.envelope.reverse_path.as_ref().map_or("", Mailbox::domain_str);
+    let author = draft.additions.author.as_deref().unwrap_or_default();
+    Some(Hold { is_returnable, peer, sender, author, reason })
+}
+
+/// Takes room for the message if anything holds it.
 ///
 /// # Errors
 /// As much is held as may be, of all clients or of this one.
@@ -29,14 +38,10 @@ pub(super) fn reserve_held<W: World>(
     services: &Services<W>,
     draft: &Draft,
 ) -> Result<Option<HoldRoom>, Refusal> {
-    let Some(reason) = draft.additions.hold.as_deref() else { return Ok(None) };
-    let peer = draft.client.login.as_deref().filter(|_| draft.is_foreign).unwrap_or_default();
-    let sender = draft.envelope.reverse_path.as_ref().map_or("", Mailbox::domain_str);
-    let author = draft.additions.author.as_deref().unwrap_or_default();
     // RFC 5321 §6.2: reports to forged senders do more harm than mail that is lost. A peer's octets have no sender.
     let is_returnable =
-        peer.is_empty() && (!draft.is_from_stranger || draft.additions.is_sender_proven);
-    let held = HeldMeta { is_returnable, peer, sender, author, reason };
+        !draft.is_foreign && (!draft.is_from_stranger || draft.additions.is_sender_proven);
+    let Some(held) = hold_of(draft, is_returnable) else { return Ok(None) };
     let accounts = accounts_of(&held, Some(draft.client.address.ip()));
     let amount = Amount {
         recipients: draft.envelope.recipients.len() as u64,
@@ -50,7 +55,7 @@ pub(super) fn reserve_held<W: World>(
             Full::One => refusals::HELD_OF_CLIENT,
         }
     })?;
-    Ok(Some(HoldRoom { share, field: meta::held(&held) }))
+    Ok(Some(HoldRoom { share, is_returnable }))
 }
 
 /// Takes room for the message in the postmaster's mailbox, if it is kept there.

@@ -5,7 +5,7 @@ use super::observer::Observer;
 use super::session::Session;
 use crate::answer::{Answer, Decision};
 use crate::console::Console;
-use crate::meta::Owner;
+use crate::facts::Owner;
 use crate::pressure::Pressures;
 use crate::seams::World;
 use bytes::Bytes;
@@ -165,11 +165,6 @@ impl TransactionView {
     /// One recipient more for the message that comes; see [`Draft::add_recipient`].
     pub fn add_recipient(&self, recipient: Recipient) {
         self.additions.borrow_mut().recipients.push(recipient);
-    }
-
-    /// A fact about the message that comes; see [`Draft::set_meta`].
-    pub fn set_meta(&self, tag: u16, value: Bytes) {
-        self.additions.borrow_mut().set_meta(tag, value);
     }
 
     pub(super) fn take_additions(&self) -> Additions {

@@ -12,6 +12,7 @@ use super::{refusals, room, wants};
 use crate::answer::Answer;
 use crate::budget::Share;
 use crate::event::{self, Event, Kind};
+use crate::facts::SentFrom;
 use crate::seams::World;
 use crate::steering::Steering;
 use mail::{ContentFacts, Envelope, MessageId, Refusal, RequireTls};
@@ -110,9 +111,10 @@ impl<W: World> Transaction<W> {
     async fn submit_draft(&mut self, mut draft: Box<Draft>) -> Result<Submitted, Refusal> {
         let ingress = Rc::clone(&self.ingress);
         let (id, body_bytes) = (draft.id(), draft.facts.body_bytes);
-        let Applied { dropped, instead, owners, given } =
-            self.resolutions.apply(&mut draft.envelope);
-        (draft.owners, draft.given) = (owners, given);
+        let Applied { dropped, instead, records } = self.resolutions.apply(&mut draft.envelope);
+        if let Some(records) = records {
+            draft.records = records;
+        }
         let completed = self.complete(&mut draft, instead).await;
         ingress.services.metrics.count_checked(&draft.additions.checked);
         if let Err(refusal) = completed {
@@ -146,7 +148,9 @@ impl<W: World> Transaction<W> {
         }
         if !instead.is_empty() {
             let leaving = Answer::later(leaving(&ingress, &draft.envelope, instead));
-            draft.forwarded = decided(&ingress.services, leaving, Grace::OfTransactions).await?;
+            for index in decided(&ingress.services, leaving, Grace::OfTransactions).await? {
+                draft.records.get_mut(index).from = SentFrom::Rewritten;
+            }
         }
         if let Some(view) = self.view.take() {
             self.pass_stages(&view, draft).await?;

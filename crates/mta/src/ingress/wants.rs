@@ -7,6 +7,7 @@ use super::Ingress;
 use super::commit::prefix_of;
 use super::draft::Draft;
 use super::stage::Resolved;
+use crate::facts::SentFrom;
 use crate::known_hosts::Offers;
 use crate::routing::Active;
 use crate::schedule::resolution::host_groups;
@@ -16,7 +17,6 @@ use crate::srs::RewrittenSenders;
 use config::{Destination, EightBit, Route};
 use mail::transfer_encoding::Survey;
 use mail::{HeaderScan, Mailbox, Refusal, RequireTls};
-use std::collections::BTreeSet;
 
 /// RFC 8689 §4.2.1.
 const NO_REQUIRETLS: Refusal =
@@ -202,10 +202,13 @@ pub(super) async fn of_message<W: World>(
         bytes: bytes_of(ingress, &active, draft),
         ..Wants::default()
     };
-    let owned: BTreeSet<u32> = draft.owners.values().flatten().copied().collect();
     let lacked = |wants: Wants| {
         let recipients = draft.envelope.recipients.iter().zip(0..);
-        let mut own = recipients.filter(|(_, index)| !owned.contains(index));
+        let is_owned = |index| {
+            let record = draft.records.get(index);
+            record.is_some_and(|record| matches!(record.from, SentFrom::Owner(_)))
+        };
+        let mut own = recipients.filter(|(_, index)| !is_owned(*index));
         own.find_map(|(one, _)| wants.lacked_for(services, &active, &one.mailbox))
     };
     if let Some(refusal) = lacked(wants) {

@@ -5,14 +5,12 @@ use crate::control::{self, BlockerKind, QueueItem, QueueRecipient, RecipientStat
 use crate::delivery::unreported::{FailedRecipient, said_of, unread_address};
 use crate::line::Who;
 use crate::message::Message;
-use crate::meta;
 use crate::schedule::resolution::asker_of;
 use crate::seams::World;
 use ::classes::ReplyClass;
 use mail::{Failure, MessageId, Mono, Priority, Wall};
 use queue::{Blocker, EntryDetail, EntryId, Pause};
 use spool::LoadError;
-use spool::record::tag;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -54,9 +52,9 @@ impl<W: World> Operator<W> {
             recipient
         });
         let recipients = queued.chain(given_up).take(recipients_max).collect();
-        let client = meta::text(&message.meta, tag::CLIENT_ADDRESS).map(|address| {
-            let helo = meta::text(&message.meta, tag::CLIENT_EHLO).unwrap_or("");
-            format!("{address} {helo}").trim_end().to_owned()
+        let kept = message.kept();
+        let client = kept.client().map(|address| {
+            format!("{} {}", address.0, kept.helo().unwrap_or_default()).trim_end().to_owned()
         });
         Some(QueueItem {
             id,

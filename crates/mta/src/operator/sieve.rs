@@ -4,12 +4,10 @@
 use crate::control::{Filter, RecipientState, is_hop};
 use crate::delivery::unreported::FailedRecipient;
 use crate::message::Message;
-use crate::meta;
 use crate::reply_classes::ReplyClasses;
 use crate::routing::Active;
 use mail::Mailbox;
 use queue::{Glance, GlanceState, Queue};
-use spool::record::tag;
 use std::sync::Arc;
 
 /// Messages that are read from the spool at once; each may be some megabytes.
@@ -126,10 +124,10 @@ impl Sieve {
             return false;
         }
         if let Some(wanted) = &filter.client {
-            let is = |tag| {
-                meta::text(&message.meta, tag).is_some_and(|text| text.eq_ignore_ascii_case(wanted))
-            };
-            if !is(tag::CLIENT_ADDRESS) && !is(tag::CLIENT_EHLO) {
+            let is =
+                |text: Option<&str>| text.is_some_and(|text| text.eq_ignore_ascii_case(wanted));
+            let kept = message.kept();
+            if !is(kept.client().map(|client| client.0)) && !is(kept.helo()) {
                 return false;
             }
         }

@@ -1,7 +1,7 @@
 //! Large lists that were expanded a moment ago, or are at this moment: however many name one, and however often, it is
 //! expanded once.
 
-use crate::meta::Owner;
+use crate::facts::Owner;
 use crate::watched::{Watched, Watcher};
 use lookup::Entry;
 use mail::{Mailbox, Mono, Refusal};

@@ -2,9 +2,8 @@
 
 use super::Active;
 use crate::answer::Answer;
+use crate::facts::{Kept, RecipientRecords};
 use crate::message::Message;
-use crate::meta;
-use bytes::Bytes;
 use config::{Config, Reports};
 use mail::{Envelope, Mailbox};
 use spool::Meta;
@@ -14,29 +13,29 @@ use std::sync::Arc;
 /// Who reads what is sent to an address of ours: those that it stands for by `aliases`, or itself.
 pub(crate) type Readers = Rc<dyn Fn(Mailbox) -> Answer<'static, Vec<Mailbox>>>;
 
-/// Recipients that stand for our postmaster get the address that the configuration names. Their
-/// indexes as a field, if there are any: they go the postmaster's way, not their domain's.
+/// Recipients that stand for our postmaster get the address that the configuration names, and go the postmaster's
+/// way, not their domain's.
 pub(crate) fn resolve_postmasters(
     config: &Config,
     envelope: &mut Envelope,
-) -> Option<(u16, Bytes)> {
-    let mut indexes = Vec::new();
+    records: &mut RecipientRecords,
+) {
     for (recipient, index) in envelope.recipients.iter_mut().zip(0..) {
         if config.is_postmaster(&recipient.mailbox) {
             recipient.mailbox = config.postmaster.address.clone();
-            indexes.push(index);
+            records.get_mut(index).is_for_postmaster = true;
         }
     }
-    meta::postmasters(indexes)
 }
 
 /// The route of a recipient that its domain does not decide: the postmaster's, none for one that was refused, or
 /// what an operator `chose`, which may be nothing.
 pub(crate) fn chosen_route<'a>(meta: &'a Meta, index: u32, chose: &'a str) -> &'a str {
-    if meta::is_for_postmaster(meta, index) {
+    let kept = Kept::of(meta);
+    if kept.is_for_postmaster(index) {
         return config::POSTMASTER_ROUTE;
     }
-    meta::refusal_of(meta, index).unwrap_or(chose)
+    kept.refusal_of(index).unwrap_or(chose)
 }
 
 /// What the configuration says of reports about a recipient.
@@ -46,7 +45,7 @@ pub(crate) fn reports_of<'a>(
     index: u32,
 ) -> &'a Arc<Reports> {
     let config = &active.config;
-    if meta::is_for_postmaster(&message.meta, index) {
+    if message.kept().is_for_postmaster(index) {
         let route = config.routes.get(config.postmaster.route);
         return route.map_or(&config.reports, |route| &route.reports);
     }

@@ -2,15 +2,14 @@
 //! those that the spool held at the start.
 
 use crate::clients::origin_of;
+use crate::facts::{ClientAddress, Kept};
 use crate::message::Message;
-use crate::meta;
 use crate::overrides::Overrides;
 use crate::routing::recipient::chosen_route;
 use crate::routing::{REPORTS, Router, TLS_REPORTS, Waits};
 use crate::steering::Steering;
 use mail::{Domain, MessageId, Mono, RequireTls, Wall};
 use queue::{Deadlines, NewEntry, Origin, ScheduledKey};
-use spool::record::tag;
 use spool::{Meta, RecoveredMessage};
 use std::time::Duration;
 
@@ -81,17 +80,17 @@ pub(super) struct IncomingRecipient {
 impl<'a> Incoming<'a> {
     /// A message that has just become durable.
     pub(super) fn new(message: &'a Message, moment: Moment) -> Incoming<'a> {
-        let Moment { clocks, salt } = moment;
+        let (Moment { clocks, salt }, kept) = (moment, message.kept());
         Incoming {
             id: message.id,
             meta: &message.meta,
-            class: class(&message.meta, message.envelope.reverse_path.is_none()),
+            class: class(kept, message.envelope.reverse_path.is_none()),
             steering: Steering::of(&message.meta),
-            require_tls: meta::asked_of_tls(&message.meta),
+            require_tls: kept.require_tls().unwrap_or_default(),
             route: String::new(),
-            origin: origin(&message.meta, salt),
+            origin: origin(kept, salt),
             clocks,
-            received: clocks.since(clocks.wall, meta::wall(&message.meta, tag::NOT_BEFORE)),
+            received: clocks.since(clocks.wall, kept.not_before()),
             is_held: false,
             is_warned: false,
         }
@@ -113,18 +112,18 @@ impl<'a> Incoming<'a> {
 
     /// A message that the spool held.
     pub(super) fn recovered(message: &'a RecoveredMessage, moment: Moment) -> Incoming<'a> {
-        let Moment { clocks, salt } = moment;
+        let (Moment { clocks, salt }, kept) = (moment, Kept::of(&message.meta));
         let overrides = message.overrides.as_deref().map(Overrides::parse);
         Incoming {
             id: message.id,
             meta: &message.meta,
-            class: class(&message.meta, message.reverse_path_is_null),
+            class: class(kept, message.reverse_path_is_null),
             steering: Steering::of(&message.meta).overridden(overrides.as_ref()),
-            require_tls: meta::asked_of_tls(&message.meta),
+            require_tls: kept.require_tls().unwrap_or_default(),
             route: overrides.and_then(|overrides| overrides.route).unwrap_or_default(),
-            origin: origin(&message.meta, salt),
+            origin: origin(kept, salt),
             clocks,
-            received: clocks.since(message.received_at, meta::wall(&message.meta, tag::NOT_BEFORE)),
+            received: clocks.since(message.received_at, kept.not_before()),
             is_held: message.hold.is_some(),
             is_warned: message.delay_notice_sent,
         }
@@ -173,20 +172,20 @@ impl<'a> Incoming<'a> {
 }
 
 /// A stranger's client network, which the spool keeps: after a restart it has its turn as before.
-fn origin(meta: &Meta, salt: u64) -> Origin {
-    if !meta::is_from_stranger(meta) {
+fn origin(kept: Kept<'_>, salt: u64) -> Origin {
+    if !kept.is_from_stranger() {
         return Origin::OURS;
     }
-    match meta::client_address(meta) {
+    match kept.client().and_then(ClientAddress::ip) {
         Some(client) => origin_of(client, salt),
         None => Origin::of(0, 0),
     }
 }
 
-fn class(meta: &Meta, has_no_sender: bool) -> &'static str {
+fn class(kept: Kept<'_>, has_no_sender: bool) -> &'static str {
     match has_no_sender {
         true => REPORTS,
-        false if meta::is_tls_report(meta) => TLS_REPORTS,
+        false if kept.tls_report().is_some() => TLS_REPORTS,
         false => "",
     }
 }
@@ -207,6 +206,7 @@ fn wait(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::{Facts, Stranger};
     use std::sync::Arc;
 
     const CLOCKS: Clocks = Clocks { now: Mono(5_000_000), wall: Wall(1_000_000) };
@@ -249,11 +249,14 @@ mod tests {
         );
         let mut message = crate::message::tests::message(7, 10);
         message.received_at = CLOCKS.wall;
-        let not_before = 1_700_000_u64.to_le_bytes();
-        message.meta.fields.push((tag::NOT_BEFORE, bytes::Bytes::copy_from_slice(&not_before)));
-        message.meta.fields.extend(meta::require_tls(RequireTls::No));
-        let client = bytes::Bytes::from_static(b"IPv6:2001:db8::1");
-        message.meta.fields.extend([(tag::CLIENT_ADDRESS, client), meta::stranger(false)]);
+        message.meta = Facts {
+            not_before: Some(Wall(1_700_000)),
+            require_tls: Some(RequireTls::No),
+            client: Some(ClientAddress("IPv6:2001:db8::1")),
+            stranger: Some(Stranger { is_vouched: false }),
+            ..Facts::default()
+        }
+        .to_meta();
         let recovered = RecoveredMessage {
             id: message.id,
             received_at: message.received_at,

@@ -21,7 +21,6 @@ use crate::custody::Custody;
 use crate::holding::{Amount, HeldShare};
 use crate::line::{Standing, Who};
 use crate::message::Message;
-use crate::meta;
 use crate::metrics::QueueState;
 use crate::overrides::Overrides;
 use crate::routing::Router;
@@ -145,7 +144,7 @@ impl<W: World> Schedule<W> {
     ) {
         let Some(entry) = self.push_recipients(message) else { return };
         self.queue_mut().hold(entry, reason);
-        if let (Some(share), Some(held)) = (share, meta::held_of(&message.meta)) {
+        if let (Some(share), Some(held)) = (share, message.kept().held()) {
             let open = message.envelope.recipients.len();
             let id = (message.id, entry);
             self.custody.held.add(id, open, message.received_at, &held, share);

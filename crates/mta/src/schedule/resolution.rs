@@ -9,8 +9,8 @@ use super::shaped::Usual;
 use super::{shaped, standing, tls_reports, trouble, warmup};
 use crate::answer::Answer;
 use crate::control::HopSeen;
+use crate::facts::failure_of_refused;
 use crate::line::{Owner, Who};
-use crate::meta;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
 use crate::routing::Active;
@@ -44,7 +44,7 @@ const FRESH_MIN: Duration = Duration::from_secs(1);
 /// Answers the queue's question for the route and next hop of `scheduled`.
 pub(crate) fn start_resolution<W: World>(schedule: &Rc<Schedule<W>>, scheduled: ScheduledId) {
     let Some(key) = schedule.queue().scheduled_key(scheduled).cloned() else { return };
-    if let Some(failure) = meta::failure_of_refused(&key.route) {
+    if let Some(failure) = failure_of_refused(&key.route) {
         let _ = answer(schedule, scheduled, Resolution::Refuse(Arc::new(failure)));
         return;
     }

@@ -3,20 +3,17 @@
 use super::own_kind::{OwnReport, ReportQuestion};
 use super::policy::Group;
 use crate::delivery::Delivery;
+use crate::facts::{Facts, RecipientRecords};
 use crate::message::{Message, MessageBody};
-use crate::meta;
 use crate::routing::recipient::resolve_postmasters;
 use crate::seams::World;
-use crate::steering::Steering;
 use bytes::Bytes;
 use config::Returns;
 use mail::dsn::{Original, RecipientReport, Report};
 use mail::{
-    BodyType, ContentScanner, Envelope, Mailbox, MessageId, Notify, Omitted, Recipient, RequireTls,
-    Ret, Wall,
+    BodyType, ContentFacts, ContentScanner, Envelope, Mailbox, MessageId, Notify, Recipient,
+    RequireTls, Ret,
 };
-use spool::Meta;
-use std::sync::Arc;
 
 /// The report about `group`; `None` if its log has no message id left for it. `start` is what may be
 /// returned of the message, `to` who gets the report.
@@ -65,17 +62,17 @@ pub(super) fn compose<W: World>(
         },
     };
     let smtputf8 = report.needs_smtputf8();
-    let mut dsn = as_message(report.compose(), id, now, to, smtputf8);
-    let mut envelope = Envelope::clone(&dsn.envelope);
-    if let Some(field) = resolve_postmasters(&active.config, &mut envelope) {
-        dsn.envelope = Arc::new(envelope);
-        dsn.meta.fields.push(field);
-    }
+    let (facts, content) = scanned(report.compose());
+    let mut envelope = envelope_to(to, &facts, smtputf8);
+    let mut records = RecipientRecords::default();
+    resolve_postmasters(&active.config, &mut envelope, &mut records);
     // RFC 8689 §5: it is protected as what it is about.
-    if message.require_tls() == RequireTls::Yes {
-        dsn.meta.fields.extend(meta::require_tls(RequireTls::Yes));
-    }
-    Some(dsn)
+    let is_protected = message.require_tls() == RequireTls::Yes;
+    let require_tls = is_protected.then_some(RequireTls::Yes);
+    let lists = records.lists();
+    let facts_kept = Facts { postmasters: lists.postmasters(), require_tls, ..Facts::default() };
+    let meta = facts_kept.to_meta();
+    Some(Message::new((id, now), envelope, (meta, Bytes::new()), (content, facts)))
 }
 
 /// The report that the channel of a message makes of what became of its recipients.
@@ -91,11 +88,10 @@ fn own_kind<W: World>(
     let mut channels = delivery.channels.iter();
     let OwnReport { to, kept, content, priority } =
         channels.find_map(|channel| channel.report(&question))?;
-    let mut report = as_message(content, report_id, now, vec![to], false);
-    let steering = Steering { priority, ..Steering::default() };
-    report.meta.fields = steering.to_fields();
-    report.meta.fields.push(meta::x400(kept));
-    Some(report)
+    let (facts, content) = scanned(content);
+    let envelope = envelope_to(vec![to], &facts, false);
+    let meta = Facts { priority, x400: Some(&kept), ..Facts::default() }.to_meta();
+    Some(Message::new((report_id, now), envelope, (meta, Bytes::new()), (content, facts)))
 }
 
 fn returns_all(message: &Message, group: &Group, start: &[u8]) -> bool {
@@ -108,37 +104,21 @@ fn returns_all(message: &Message, group: &Group, start: &[u8]) -> bool {
         && start.len() as u64 == message.content_bytes()
 }
 
-fn as_message(
-    content: Vec<u8>,
-    id: MessageId,
-    now: Wall,
-    to: Vec<Mailbox>,
-    smtputf8: bool,
-) -> Message {
+fn scanned(content: Vec<u8>) -> (ContentFacts, MessageBody) {
     let mut scanner = ContentScanner::default();
     scanner.push(&content);
-    let facts = scanner.finish();
+    (scanner.finish(), MessageBody::Memory(vec![Bytes::from(content)]))
+}
+
+fn envelope_to(to: Vec<Mailbox>, facts: &ContentFacts, smtputf8: bool) -> Envelope {
     // RFC 3461 §6: nobody is told what becomes of a report.
     let recipient = |mailbox| Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
-    Message {
-        id,
-        received_at: now,
-        envelope: Arc::new(Envelope {
-            reverse_path: None,
-            recipients: to.into_iter().map(recipient).collect(),
-            body: if facts.has_8bit { BodyType::EightBit } else { BodyType::SevenBit },
-            smtputf8,
-            ret: None,
-            envid: None,
-        }),
-        meta: Meta::default(),
-        prefix: Bytes::new(),
-        body: MessageBody::Memory(vec![Bytes::from(content)]),
-        omitted: Omitted::default(),
-        facts,
-        last_reason: None,
-        overrides: None,
-        memory: None,
-        converted_from: None,
+    Envelope {
+        reverse_path: None,
+        recipients: to.into_iter().map(recipient).collect(),
+        body: if facts.has_8bit { BodyType::EightBit } else { BodyType::SevenBit },
+        smtputf8,
+        ret: None,
+        envid: None,
     }
 }

@@ -3,8 +3,8 @@
 use crate::delivery::Delivery;
 use crate::delivery::verdict::{Judged, is_wanted};
 use crate::event::Kind;
+use crate::facts::{KeptOwner, Owner};
 use crate::message::Message;
-use crate::meta::{KeptOwner, Owner};
 use crate::routing::Active;
 use crate::routing::recipient::reports_of;
 use crate::seams::World;
