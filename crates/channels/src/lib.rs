@@ -32,7 +32,7 @@ use mta::ingress::StageKinds;
 use mta::seams::{Keeping, World};
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// What may stand in the configuration, as far as it is known here.
 #[must_use]
@@ -89,7 +89,7 @@ pub fn mailbox_roots(config: &Config) -> impl Iterator<Item = (&str, &Path)> {
 }
 
 /// All files with keys that sign mail, as a configuration names them.
-pub fn key_files(config: &Config) -> impl Iterator<Item = &KeyFile> {
+pub fn key_files(config: &Config) -> impl Iterator<Item = &Arc<KeyFile>> {
     let seals =
         config.listeners.iter().filter_map(|listener| stages::CheckRules::seal_at(listener));
     let signers = config.stages.iter().filter_map(|entry| entry.settings.of::<stages::Signer>());

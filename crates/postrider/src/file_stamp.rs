@@ -16,6 +16,17 @@ pub(crate) struct Stamp {
     seen: Seen,
 }
 
+/// The file system that a file is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Device(u64);
+
+impl Device {
+    #[cfg(test)]
+    pub(crate) fn numbered(number: u64) -> Device {
+        Device(number)
+    }
+}
+
 /// What tells a file from another, and from what it was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -35,6 +46,10 @@ impl Seen {
         }
     }
 
+    pub(crate) fn device(&self) -> Device {
+        Device(self.device)
+    }
+
     pub(crate) fn at(path: &Path) -> Option<Seen> {
         std::fs::metadata(path).ok().map(|meta| Seen::of(&meta))
     }
@@ -52,9 +67,14 @@ pub(crate) struct Looks {
 
 impl Looks {
     /// Looks once more; whether files are others than these and are to be read. They may be written still
-    /// when a change is seen first: they are read at the next look, if nothing has changed by then.
-    pub(crate) fn find_change(&mut self, stamps: &[Stamp]) -> bool {
-        let seen: Vec<_> = stamps.iter().map(|stamp| Seen::at(stamp.path())).collect();
+    /// when a change is seen first: they are read at the next look, if nothing has changed by then. `before` is
+    /// called with each.
+    pub(crate) fn find_change(&mut self, stamps: &[Stamp], before: &mut dyn FnMut(&Path)) -> bool {
+        let see = |stamp: &Stamp| {
+            before(stamp.path());
+            Seen::at(stamp.path())
+        };
+        let seen: Vec<_> = stamps.iter().map(see).collect();
         let is_same = stamps.iter().zip(&seen).all(|(stamp, seen)| stamp.is(*seen));
         self.is_same = is_same;
         if is_same || self.last != seen {
@@ -83,6 +103,10 @@ impl Stamp {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.seen.device()
     }
 
     /// Whether the file is still the same.

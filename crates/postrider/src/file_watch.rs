@@ -1,9 +1,10 @@
 //! Files that are looked at again and again, because their content is in use: certificates, keys, passwords, tables,
 //! lists of name servers. Any file may hang: one that does keeps the thread that looks at it, and another thread goes
-//! on with the rest.
+//! on with the rest. Files that hang with their file system leave threads for those on others.
 
-use crate::file_stamp::LOOK_EVERY;
+use crate::file_stamp::{Device, LOOK_EVERY};
 use crate::mutex::lock;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, io, thread};
@@ -16,6 +17,14 @@ const FREE_MAX: usize = 2;
 /// Looks once; false: there is nothing left to look at.
 type Look = Box<dyn FnMut() -> bool + Send>;
 
+/// What is looked at, and how.
+struct Looked {
+    pause: Duration,
+    /// The file system that it is on, where that is known.
+    device: Option<Device>,
+    look: Look,
+}
+
 /// Everything that is looked at. The threads end with it.
 pub(crate) struct FileWatch(Arc<Inner>);
 
@@ -27,8 +36,12 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// What nobody looks at now, and when it is looked at next.
-    waiting: Vec<(Instant, Duration, Look)>,
+    /// What nobody looks at now, by when it is looked at next, and by a number of its own.
+    waiting: BTreeMap<(Instant, u64), Looked>,
+    next: u64,
+    /// Looks under way, and those at each file system that is known.
+    looking: usize,
+    looking_at: BTreeMap<Device, usize>,
     threads: usize,
     free: usize,
     is_closed: bool,
@@ -61,9 +74,10 @@ impl FileWatch {
         Ok(Arc::new(watch))
     }
 
-    /// Looks now and then every [`LOOK_EVERY`], until `look` returns false.
-    pub(crate) fn add(&self, look: impl FnMut() -> bool + Send + 'static) {
-        self.add_every(LOOK_EVERY, look);
+    /// Looks now and then every [`LOOK_EVERY`], until `look` returns false. `device`: where the file is, if that is
+    /// known.
+    pub(crate) fn add(&self, device: Option<Device>, look: impl FnMut() -> bool + Send + 'static) {
+        self.add_every(LOOK_EVERY, device, look);
     }
 
     /// Has `look` called as often with its owner, for as long as there is one.
@@ -83,28 +97,56 @@ impl FileWatch {
         mut look: impl FnMut(&Arc<T>) + Send + 'static,
     ) {
         let owner = Arc::downgrade(owner);
-        self.add_every(pause, move || owner.upgrade().map(|owner| look(&owner)).is_some());
+        let look = move || owner.upgrade().map(|owner| look(&owner)).is_some();
+        self.add_every(pause, None, look);
     }
 
     /// The same with another pause between two looks.
-    fn add_every(&self, pause: Duration, look: impl FnMut() -> bool + Send + 'static) {
-        let mut state = lock(&self.0.state);
-        state.waiting.push((Instant::now(), pause, Box::new(look)));
+    fn add_every(
+        &self,
+        pause: Duration,
+        device: Option<Device>,
+        look: impl FnMut() -> bool + Send + 'static,
+    ) {
+        let looked = Looked { pause, device, look: Box::new(look) };
+        lock(&self.0.state).wait_until(Instant::now(), looked);
         self.0.changed.notify_one();
     }
 }
 
 impl State {
-    /// What is due, or how long nothing is.
-    fn take_due(&mut self, now: Instant) -> Result<(Duration, Look), Duration> {
-        let next = self.waiting.iter().enumerate().min_by_key(|(_, (due, ..))| *due);
-        match next.map(|(at, (due, ..))| (at, *due)) {
-            Some((at, due)) if due <= now => {
-                let (_, pause, look) = self.waiting.swap_remove(at);
-                Ok((pause, look))
-            }
-            Some((_, due)) => Err(due - now),
-            None => Err(LOOK_EVERY),
+    fn wait_until(&mut self, due: Instant, looked: Looked) {
+        self.waiting.insert((due, self.next), looked);
+        self.next += 1;
+    }
+
+    /// Begins with what is due, or says how long nothing is.
+    fn take_due(&mut self, now: Instant) -> Result<Looked, Duration> {
+        let mut due = self.waiting.range(..=(now, u64::MAX));
+        let key = due.find(|(_, looked)| self.may_look(looked.device)).map(|(key, _)| *key);
+        if let Some(looked) = key.and_then(|key| self.waiting.remove(&key)) {
+            self.looking += 1;
+            *looked.device.map_or(&mut 0, |device| self.looking_at.entry(device).or_default()) += 1;
+            return Ok(looked);
+        }
+        let next = self.waiting.range((now, u64::MAX)..).next();
+        Err(next.map_or(LOOK_EVERY, |((due, _), _)| due.duration_since(now)))
+    }
+
+    /// A file system may have as many threads as it leaves to all others: however many files hang with it, and with
+    /// a second and a third one, there are some for the next.
+    fn may_look(&self, device: Option<Device>) -> bool {
+        let there = device.and_then(|device| self.looking_at.get(&device)).copied().unwrap_or(0);
+        there < THREADS_MAX.saturating_sub(self.looking)
+    }
+
+    fn end_look(&mut self, device: Option<Device>) {
+        self.looking -= 1;
+        let Some(device) = device else { return };
+        let Some(there) = self.looking_at.get_mut(&device) else { return };
+        *there -= 1;
+        if *there == 0 {
+            self.looking_at.remove(&device);
         }
     }
 }
@@ -121,8 +163,8 @@ impl Inner {
     fn work(self: &Arc<Inner>) {
         let mut state = lock(&self.state);
         while !state.is_closed && state.free <= FREE_MAX {
-            let (pause, mut look) = match state.take_due(Instant::now()) {
-                Ok(due) => due,
+            let mut looked = match state.take_due(Instant::now()) {
+                Ok(looked) => looked,
                 Err(left) => {
                     let waited = self.changed.wait_timeout(state, left);
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -135,11 +177,12 @@ impl Inner {
                 let _ = self.start_thread(&mut state);
             }
             drop(state);
-            let goes_on = look();
+            let goes_on = (looked.look)();
             state = lock(&self.state);
             state.free += 1;
+            state.end_look(looked.device);
             if goes_on && !state.is_closed {
-                state.waiting.push((Instant::now() + pause, pause, look));
+                state.wait_until(Instant::now() + looked.pause, looked);
             }
         }
         state.threads -= 1;
@@ -162,9 +205,9 @@ mod tests {
         for _ in 0..THREADS_MAX - 1 {
             let (let_go, hangs) = mpsc::channel::<()>();
             hanging.push(let_go);
-            watch.add_every(PAUSE, move || hangs.recv().is_ok());
+            watch.add_every(PAUSE, None, move || hangs.recv().is_ok());
         }
-        watch.add_every(PAUSE, move || seen.send(()).is_ok());
+        watch.add_every(PAUSE, None, move || seen.send(()).is_ok());
         // With all but one hanging, the last one goes on.
         for _ in 0..THREADS_MAX {
             looks.recv().unwrap();
@@ -175,11 +218,35 @@ mod tests {
     }
 
     #[test]
+    fn file_systems_that_hang_leave_threads_for_another() {
+        let watch = FileWatch::start().unwrap();
+        let mut hanging = Vec::new();
+        for device in [1, 2, 3].map(Device::numbered) {
+            for _ in 0..THREADS_MAX {
+                let (let_go, hangs) = mpsc::channel::<()>();
+                hanging.push(let_go);
+                watch.add_every(PAUSE, Some(device), move || hangs.recv().is_ok());
+            }
+        }
+        let of_any = [Some(Device::numbered(4)), None];
+        let looks = of_any.map(|device| {
+            let (seen, looks) = mpsc::channel();
+            watch.add_every(PAUSE, device, move || seen.send(()).is_ok());
+            looks
+        });
+        for looks in &looks {
+            (0..10).for_each(|_| looks.recv().unwrap());
+        }
+        drop(watch);
+        drop(hanging);
+    }
+
+    #[test]
     fn it_is_looked_at_until_it_is_over_and_threads_without_work_end() {
         let watch = FileWatch::start().unwrap();
         let (seen, looks) = mpsc::channel();
         let mut left = 5;
-        watch.add_every(PAUSE, move || {
+        watch.add_every(PAUSE, None, move || {
             seen.send(()).unwrap();
             left -= 1;
             left > 0

@@ -37,6 +37,7 @@ mod logins;
 mod logs;
 mod mta_sts;
 mod mutex;
+mod named_keys;
 mod node;
 mod node_metrics;
 mod orders;

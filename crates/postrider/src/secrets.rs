@@ -23,25 +23,28 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Puts the secrets into the configuration that names their file.
 ///
-/// Gives those that can't be had.
-pub(crate) fn read(config: &mut Config) -> Vec<Problem> {
+/// Gives those that can't be had. `progress` is called with what is read.
+pub(crate) fn read(config: &mut Config, progress: &dyn Fn(&str)) -> Vec<Problem> {
     let mut mistakes = Vec::new();
+    let is_at = |path: &Path| progress(&format!("secrets in {}", path.display()));
     for (route, file) in config.secret_files() {
+        file.path().into_iter().for_each(is_at);
         if let Err(why) = read_login(file) {
             let why = format!("cannot take the login of route \"{}\": {why}", route.name);
             let key = format!("route[{}].smtp.login.password_file", route.index);
             mistakes.push(config.mistake_at(&key, why));
         }
     }
-    mistakes.extend(read_peers(config));
+    mistakes.extend(read_peers(config, &is_at));
+    config.of::<RewrittenSenders>().into_iter().for_each(|srs| is_at(&srs.secret_file));
     if let Err(why) = read_srs(config) {
         mistakes.push(config.mistake_at("srs.secret_file", why));
     }
     mistakes
 }
 
-/// Reads the passwords of peers that stand in files. Gives those that can't be had.
-pub(crate) fn read_peers(config: &Config) -> Vec<Problem> {
+/// Reads the passwords of peers that stand in files. Gives those that can't be had. `before` is called with each file.
+pub(crate) fn read_peers(config: &Config, before: &dyn Fn(&Path)) -> Vec<Problem> {
     let mut mistakes = Vec::new();
     let peers = config.of::<X400>().into_iter().flat_map(|x400| &x400.peers);
     for (index, peer) in peers.enumerate() {
@@ -51,6 +54,7 @@ pub(crate) fn read_peers(config: &Config) -> Vec<Problem> {
         ];
         for (key, password) in passwords {
             let Some(file) = &password.file else { continue };
+            before(file);
             match line_of(file, PASSWORD_BYTES_MAX) {
                 Ok(line) => password.set(Secret(line.into())),
                 Err(why) => {
@@ -185,7 +189,8 @@ impl WatchedSecrets {
     fn watch(&self, all: Vec<Watched>) {
         for mut watched in all {
             let this = self.clone();
-            self.watch.add(move || this.look(&mut watched));
+            let device = watched.read.as_ref().map(Seen::device);
+            self.watch.add(device, move || this.look(&mut watched));
         }
     }
 
@@ -306,11 +311,11 @@ mod tests {
             path.display()
         );
         let mut config = crate::sections::schema().parse(&text, "test.toml").unwrap();
-        let wrong = |config: &mut Config| read(config).remove(0).message;
+        let wrong = |config: &mut Config| read(config, &|_| ()).remove(0).message;
         assert!(wrong(&mut config).contains("No such file"));
         let secrets = |config: &Config| config.of::<RewrittenSenders>().unwrap().secrets.clone();
         std::fs::write(&path, " new one\r\n\nold\n").unwrap();
-        assert_eq!(read(&mut config), []);
+        assert_eq!(read(&mut config, &|_| ()), []);
         assert_eq!(secrets(&config), [&b"new one"[..], b"old"].map(|secret| Secret(secret.into())));
         assert!(!format!("{config:?}").contains("110, 101, 119"), "nobody is shown them");
         std::fs::write(&path, "\n \n").unwrap();
@@ -318,6 +323,6 @@ mod tests {
         std::fs::write(&path, vec![b'x'; FILE_BYTES_MAX as usize + 1]).unwrap();
         assert!(wrong(&mut config).contains("more than 65536 bytes"));
         std::fs::write(&path, vec![b'x'; FILE_BYTES_MAX as usize]).unwrap();
-        assert_eq!(read(&mut config), []);
+        assert_eq!(read(&mut config, &|_| ()), []);
     }
 }

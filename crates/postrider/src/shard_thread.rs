@@ -6,6 +6,7 @@ use crate::console::ConsoleLog;
 use crate::dmarc_reports::DmarcReporting;
 use crate::logs::{Recovered, RecoveredReceiver};
 use crate::mta_sts::MtaSts;
+use crate::named_keys::NamedKeys;
 use crate::peer_tls::PeerTls;
 use crate::tables::{Registry, ShardTables};
 use crate::tls_reports::TlsReporting;
@@ -129,6 +130,7 @@ fn run_shard(seed: ShardSeed) {
             domain_reports: common.dmarc_reports,
             tls_reports: common.tls_reports,
             books: common.books,
+            named_keys: NamedKeys::default(),
         });
         let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));
         let events: Rc<dyn EventSink> = match seed.events {

@@ -3,20 +3,17 @@
 
 use crate::commands::load::one_line;
 use crate::console::ConsoleLog;
-use crate::file_stamp::{Looks, Seen, Stamp};
+use crate::file_stamp::{Device, Looks, Seen, Stamp};
 use crate::file_watch::FileWatch;
 use crate::mutex::lock;
 use crate::pem;
 use crate::services::{Adoption, Next, Service};
 use crate::under_way::UnderWay;
-use crate::world::clock::wall_now;
 use auth::dkim::SigningKey;
-use channels::key_files;
+use channels::{KeyFile, key_files};
 use config::{Config, Problem};
-use mta::answer::Answer;
 use mta::console::Console;
-use mta::problems::{Conditions, Found};
-use mta::seams::{KeyFiles, ReadKey};
+use mta::problems::{Found, Moment, ProblemKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -30,22 +27,31 @@ pub(crate) struct SigningKeys {
     console: Arc<ConsoleLog>,
     /// Looks at their files.
     pub(crate) under_way: UnderWay,
-    /// Why files that have changed are not used.
-    pub(crate) troubles: Conditions,
 }
-
-/// What the troubles are about.
-const ALL: &str = "signing keys";
 
 #[derive(Default)]
 struct State {
-    config: Option<Arc<Config>>,
-    stamps: Vec<Stamp>,
+    keys: Vec<Arc<Followed>>,
+    /// Looks at them, once there is one.
+    watch: Option<Arc<FileWatch>>,
 }
 
-/// Keys as they were read, in the order in which the configuration names their files.
+/// A key's file, looked at apart from all others: one may hang.
+struct Followed {
+    config: Arc<Config>,
+    file: Arc<KeyFile>,
+    read: Mutex<ReadFile>,
+}
+
+struct ReadFile {
+    stamps: Vec<Stamp>,
+    /// Why the file is not used as it is now.
+    unread: Option<String>,
+}
+
+/// A key as it was read, with what its file was then.
 struct Read {
-    keys: Vec<Arc<SigningKey>>,
+    key: SigningKey,
     stamps: Vec<Stamp>,
 }
 
@@ -53,66 +59,103 @@ impl SigningKeys {
     /// None, before a configuration is adopted.
     pub(crate) fn new(console: &Arc<ConsoleLog>) -> Arc<SigningKeys> {
         let (state, under_way) = Default::default();
-        let (console, troubles) = (Arc::clone(console), Conditions::new("signing_key"));
-        Arc::new(SigningKeys { state, console, under_way, troubles })
+        Arc::new(SigningKeys { state, console: Arc::clone(console), under_way })
     }
 
     /// Looks at their files from now on.
-    pub(crate) fn watch(self: &Arc<SigningKeys>, watch: &FileWatch) {
-        let mut looks = Looks::default();
-        watch.follow(self, move |these| these.look(&mut looks));
+    pub(crate) fn watch(self: &Arc<SigningKeys>, watch: &Arc<FileWatch>) {
+        let mut state = lock(&self.state);
+        state.watch = Some(Arc::clone(watch));
+        self.follow(&state);
     }
 
     /// Puts them into a configuration, which is in force from then on.
-    fn adopt(&self, config: &Arc<Config>, read: Read) {
-        lock(&self.state).take(config, read);
-        self.troubles.clear(ALL);
+    fn adopt(self: &Arc<SigningKeys>, config: &Arc<Config>, all: Vec<Read>) {
+        let followed = |(file, read): (&Arc<KeyFile>, Read)| {
+            file.set(Arc::new(read.key));
+            let read = Mutex::new(ReadFile { stamps: read.stamps, unread: None });
+            Arc::new(Followed { config: Arc::clone(config), file: Arc::clone(file), read })
+        };
+        let mut state = lock(&self.state);
+        state.keys = key_files(config).zip(all).map(followed).collect();
+        self.follow(&state);
     }
 
-    /// Looks at the files, and reads them when they have changed.
-    fn look(&self, looks: &mut Looks) {
-        let stamps = lock(&self.state).stamps.clone();
-        let work = self.under_way.begin("a file of signing keys");
-        if looks.find_change(&stamps) {
-            self.read_anew();
+    /// Looks at each for as long as it is in force.
+    fn follow(self: &Arc<SigningKeys>, state: &State) {
+        let Some(watch) = &state.watch else { return };
+        for key in &state.keys {
+            let (these, device) = (Arc::downgrade(self), key.device());
+            let (key, mut looks) = (Arc::downgrade(key), Looks::default());
+            watch.add(device, move || {
+                let both = these.upgrade().zip(key.upgrade());
+                both.map(|(these, key)| these.look(&key, &mut looks)).is_some()
+            });
+        }
+    }
+
+    /// Looks at a file, and reads it when it has changed.
+    fn look(&self, key: &Arc<Followed>, looks: &mut Looks) {
+        let stamps = lock(&key.read).stamps.clone();
+        let mut work = None;
+        let mut before =
+            |path: &Path| work = Some(self.under_way.begin(path.display().to_string()));
+        if looks.find_change(&stamps, &mut before) {
+            self.read_anew(key, &mut before);
         } else if looks.is_same() {
             // What could not be used is gone, and what is in use is there again.
-            self.troubles.clear(ALL);
+            lock(&key.read).unread = None;
         }
-        drop(work);
     }
 
-    fn read_anew(&self) {
-        let console: &dyn Console = &*self.console;
-        let Some(config) = lock(&self.state).config.clone() else { return };
-        match read(&config) {
-            Ok(read) => {
-                let mut state = lock(&self.state);
-                // A reload may have come in between.
-                if state.config.as_ref().is_some_and(|current| Arc::ptr_eq(current, &config)) {
-                    state.take(&config, read);
-                    self.troubles.clear(ALL);
-                    console.info("signing", format_args!("signing keys read anew"));
-                }
+    fn read_anew(&self, key: &Arc<Followed>, before: &mut dyn FnMut(&Path)) {
+        let (console, path): (&dyn Console, _) = (&*self.console, key.file.path().display());
+        let read = read(&key.file, before);
+        // A reload may have come in between: others are in force then.
+        if !lock(&self.state).keys.iter().any(|known| Arc::ptr_eq(known, key)) {
+            return;
+        }
+        match read {
+            Ok(Read { key: fresh, stamps }) => {
+                key.file.set(Arc::new(fresh));
+                *lock(&key.read) = ReadFile { stamps, unread: None };
+                console.info("signing", format_args!("signing key {path} read anew"));
             }
-            Err(mistakes) => {
-                let why = one_line(&config.errors(mistakes));
-                let text = format!("signing keys stay as they were: {why}");
+            Err(why) => {
+                let mistake = key.config.mistake_at(key.file.at(), why);
+                let why = one_line(&key.config.errors(vec![mistake]));
+                let text = format!("signing key {path} stays as it was: {why}");
                 console.error("signing", format_args!("{text}"));
-                let step = "mend the file: it is read anew when it changes";
-                self.troubles.set(Found::warning(ALL, text).next_step(step), wall_now());
+                lock(&key.read).unread = Some(text);
             }
         }
     }
 }
 
-impl State {
-    fn take(&mut self, config: &Arc<Config>, read: Read) {
-        for (file, key) in key_files(config).zip(read.keys) {
-            file.set(key);
+impl Followed {
+    fn device(&self) -> Option<Device> {
+        lock(&self.read).stamps.first().map(Stamp::device)
+    }
+}
+
+/// Files that have changed and are not used.
+impl ProblemKind for SigningKeys {
+    fn name(&self) -> &'static str {
+        "signing_key"
+    }
+
+    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+        // Nobody holds them while a file is read.
+        for key in &lock(&self.state).keys {
+            if let Some(why) = &lock(&key.read).unread {
+                let one = Found::warning(key.file.path().display().to_string(), why.clone());
+                found(one.next_step("mend the file: it is read anew when it changes"));
+            }
         }
-        self.config = Some(Arc::clone(config));
-        self.stamps = read.stamps;
+    }
+
+    fn has_own_lines(&self) -> bool {
+        true
     }
 }
 
@@ -122,48 +165,32 @@ impl Service for Arc<SigningKeys> {
     }
 
     fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
-        let read = read(next.config)?;
+        let (mut all, mut mistakes) = (Vec::new(), Vec::new());
+        let mut before = |path: &Path| (next.progress)(&format!("signing key {}", path.display()));
+        for file in key_files(next.config) {
+            match read(file, &mut before) {
+                Ok(read) => all.push(read),
+                Err(why) => mistakes.push(next.config.mistake_at(file.at(), why)),
+            }
+        }
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
         let (this, config) = (Arc::clone(self), Arc::clone(next.config));
-        Ok(Box::new(move || this.adopt(&config, read)))
+        Ok(Box::new(move || this.adopt(&config, all)))
     }
 }
 
-/// Reads the keys that a configuration names.
+/// Reads a key that a configuration names. `before` is called with the file.
 ///
 /// # Errors
-/// What is wrong with them.
-fn read(config: &Config) -> Result<Read, Vec<Problem>> {
-    let (mut keys, mut stamps, mut mistakes) = (Vec::new(), Vec::new(), Vec::new());
-    for file in key_files(config) {
-        // Before it is read: what is written in between is noticed then.
-        stamps.extend(Seen::at(file.path()).map(|seen| Stamp::new(file.path(), seen)));
-        match read_one(file.path()) {
-            Ok(key) => keys.push(Arc::new(key)),
-            Err(why) => mistakes.push(config.mistake_at(file.at(), why)),
-        }
-    }
-    if mistakes.is_empty() { Ok(Read { keys, stamps }) } else { Err(mistakes) }
-}
-
-/// Reads keys that tables name, where no shard has to wait for it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NamedKeys;
-
-impl KeyFiles for NamedKeys {
-    fn read(&self, path: &Path) -> Answer<'static, ReadKey> {
-        let path = path.to_owned();
-        Answer::later(async move {
-            let read = tokio::task::spawn_blocking(move || read_one(&path).map(Arc::new)).await;
-            read.unwrap_or_else(|error| Err(format!("a key was not read: {error}")))
-        })
-    }
-
-    fn parse(&self, text: &str) -> ReadKey {
-        let read = pem::key_in(text.as_bytes()).and_then(|key| {
-            SigningKey::from_der(key.secret_der()).map_err(|error| error.to_string())
-        });
-        read.map(Arc::new).map_err(|why| format!("a signing key of a table: {why}"))
-    }
+/// What is wrong with it.
+fn read(file: &KeyFile, before: &mut dyn FnMut(&Path)) -> Result<Read, String> {
+    before(file.path());
+    // Before it is read: what is written in between is noticed then.
+    let seen = Seen::at(file.path()).map(|seen| Stamp::new(file.path(), seen));
+    let key = read_one(file.path())?;
+    Ok(Read { key, stamps: seen.into_iter().collect() })
 }
 
 /// The key that a file has.

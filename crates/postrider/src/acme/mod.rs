@@ -408,7 +408,7 @@ impl Orderer {
                 let text =
                     format_args!("{host} has issued the certificate for {names} until {ends}");
                 self.console.line(Level::Info, "acme", text);
-                self.certificates.read_anew();
+                self.certificates.read_anew(&job.path);
             }
             Err(Failure::Refused(why) | Failure::Unreached(why)) => {
                 let next = job.due(plan, now);

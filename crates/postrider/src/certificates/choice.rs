@@ -14,8 +14,8 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    pub(super) fn new(configured: Certificate, key: CertifiedKey) -> Shown {
-        Shown { configured, key: Arc::new(key) }
+    pub(super) fn new(configured: Certificate, key: Arc<CertifiedKey>) -> Shown {
+        Shown { configured, key }
     }
 
     fn is_rsa(&self) -> bool {

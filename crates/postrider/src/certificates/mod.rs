@@ -3,33 +3,30 @@
 
 mod choice;
 mod clients;
+mod entry;
 mod expiry;
 
-use crate::acme::store;
 use crate::console::ConsoleLog;
 use crate::crypto;
-use crate::file_stamp::{Looks, Seen, Stamp};
+use crate::file_stamp::Looks;
 use crate::file_watch::FileWatch;
 use crate::mutex::lock;
-use crate::pem;
 use crate::services::{Adoption, Next, Service};
 use crate::under_way::UnderWay;
 use crate::world::clock::wall_now;
-use choice::{Choice, Shown};
+use choice::Choice;
 use clients::Asked;
 pub(crate) use clients::Judge;
-use config::{Certificate, ClientCertificates, Config, Problem};
-use expiry::Expiry;
+use config::{ClientCertificates, Config, Problem};
+use entry::{Entry, Read, Source, Wrong};
 use mta::console::{Console, Level};
 use mta::problems::{Found, Moment, ProblemKind};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::ResolvesServerCert;
-use rustls::sign::CertifiedKey;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -48,34 +45,12 @@ pub(crate) struct Certificates {
 #[derive(Debug, Default)]
 struct State {
     servers: Servers,
-    /// `None`: no configuration has been adopted.
-    configured: Option<Configured>,
-    stamps: Vec<Stamp>,
-    expiries: Vec<Expiry>,
-    /// Files with ordered certificates that are of no use or not there yet, each with a sentence.
-    left_out: BTreeMap<PathBuf, String>,
+    /// What they are made of; `None`: no configuration has been adopted.
+    entries: Option<Vec<Arc<Entry>>>,
     /// So long before its end a certificate is told of.
     warning: Duration,
-    /// Why files that have changed are not used.
-    unread: Option<String>,
-}
-
-/// What the configuration says of certificates.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Configured {
-    certificates: Vec<Certificate>,
-    /// How listeners ask clients for theirs.
-    asked: BTreeSet<Asked>,
-}
-
-impl Configured {
-    fn of(config: &Config) -> Configured {
-        let asked = config.listeners.iter().filter_map(|one| one.client_certificates.as_deref());
-        Configured {
-            certificates: config.certificates.clone(),
-            asked: asked.map(Asked::new).collect(),
-        }
-    }
+    /// Looks at the files, once there is one.
+    watch: Option<Arc<FileWatch>>,
 }
 
 /// What handshakes begin with.
@@ -94,23 +69,30 @@ pub(crate) struct Door {
     pub(crate) judge: Option<Arc<Judge>>,
 }
 
-impl State {
-    fn take(&mut self, read: Read) {
-        let Read { servers, stamps, mut expiries, left_out } = read;
-        self.left_out = left_out;
-        for expiry in &mut expiries {
-            self.expiries.iter().for_each(|before| expiry.remember(before));
+impl Servers {
+    /// Those that show all certificates that can be shown, and judge clients' as these do.
+    fn of(entries: &[Arc<Entry>]) -> Result<Servers, Wrong> {
+        let shown: Vec<_> = entries.iter().filter_map(|entry| entry.shown()).collect();
+        let mut servers = Servers::default();
+        if shown.is_empty() {
+            return Ok(servers);
         }
-        (self.servers, self.stamps, self.expiries) = (servers, stamps, expiries);
+        let choice = Arc::new(Choice::new(shown));
+        let plain = door(&choice, None).map_err(|why| Wrong::Clients(None, why))?;
+        servers.plain = Some(plain);
+        for (asked, judge) in entries.iter().filter_map(|entry| entry.judge()) {
+            let door = door(&choice, Some(judge));
+            let door = door.map_err(|why| Wrong::Clients(Some(asked.clone()), why))?;
+            servers.asking.insert(asked.clone(), door);
+        }
+        Ok(servers)
     }
 }
 
-/// Certificates as they were read, with the files that they come from.
-struct Read {
-    servers: Servers,
-    stamps: Vec<Stamp>,
-    expiries: Vec<Expiry>,
-    left_out: BTreeMap<PathBuf, String>,
+impl State {
+    fn entries(&self) -> &[Arc<Entry>] {
+        self.entries.as_deref().unwrap_or_default()
+    }
 }
 
 impl Certificates {
@@ -122,18 +104,41 @@ impl Certificates {
     }
 
     /// Looks at their files from now on.
-    pub(crate) fn watch(self: &Arc<Certificates>, watch: &FileWatch) {
-        let mut looks = Looks::default();
-        watch.follow(self, move |these| these.look(&mut looks));
+    pub(crate) fn watch(self: &Arc<Certificates>, watch: &Arc<FileWatch>) {
+        watch.follow(self, |these| these.tell_expiries());
+        let mut state = lock(&self.state);
+        state.watch = Some(Arc::clone(watch));
+        self.follow(&state);
+    }
+
+    /// Looks at the files of each for as long as it is in force.
+    fn follow(self: &Arc<Certificates>, state: &State) {
+        let Some(watch) = &state.watch else { return };
+        for entry in state.entries() {
+            let (these, device) = (Arc::downgrade(self), entry.device());
+            let (entry, mut looks) = (Arc::downgrade(entry), Looks::default());
+            watch.add(device, move || {
+                let both = these.upgrade().zip(entry.upgrade());
+                both.map(|(these, entry)| these.look(&entry, &mut looks)).is_some()
+            });
+        }
     }
 
     /// Takes those of another configuration; connections that are open go on as they are.
-    fn adopt(&self, config: &Config, read: Read) {
+    fn adopt(self: &Arc<Certificates>, config: &Config, servers: Servers, fresh: Vec<Arc<Entry>>) {
         let mut state = lock(&self.state);
-        self.is_any.store(read.servers.plain.is_some(), Ordering::Relaxed);
-        state.take(read);
+        let before = state.entries().iter();
+        let before: Vec<_> = before.filter_map(|one| one.with(|s| s.read.expiry.clone())).collect();
+        for entry in &fresh {
+            entry.with(|state| {
+                let expiry = state.read.expiry.iter_mut();
+                expiry.for_each(|expiry| before.iter().for_each(|one| expiry.remember(one)));
+            });
+        }
+        self.is_any.store(servers.plain.is_some(), Ordering::Relaxed);
         state.warning = config.tls.expiry_warning;
-        state.configured = Some(Configured::of(config));
+        (state.servers, state.entries) = (servers, Some(fresh));
+        self.follow(&state);
     }
 
     /// Whether there is any.
@@ -157,27 +162,28 @@ impl Certificates {
         Certificates::new(&Arc::new(ConsoleLog::stderr(mta::console::Level::Error)))
     }
 
-    /// Looks at the files, and reads them when they have changed.
-    fn look(&self, looks: &mut Looks) {
-        let stamps = lock(&self.state).stamps.clone();
-        let work = self.under_way.begin("a file of certificates");
-        if looks.find_change(&stamps) {
-            self.read_anew();
+    /// Looks at the files of one, and reads them when they have changed.
+    fn look(&self, entry: &Arc<Entry>, looks: &mut Looks) {
+        let stamps = entry.stamps();
+        let mut work = None;
+        let mut before =
+            |path: &Path| work = Some(self.under_way.begin(path.display().to_string()));
+        if looks.find_change(&stamps, &mut before) {
+            self.read_entry(entry, &mut before);
         } else if looks.is_same() {
             // What could not be used is gone, and what is in use is there again.
-            lock(&self.state).unread = None;
+            entry.with(|state| state.unread = None);
         }
-        drop(work);
-        self.tell_expiries();
     }
 
     /// Warns of what ends soon.
     fn tell_expiries(&self) {
         let now = wall_now();
-        let mut state = lock(&self.state);
-        let warning = state.warning;
-        let due: Vec<String> =
-            state.expiries.iter_mut().filter_map(|expiry| expiry.due(now, warning)).collect();
+        let state = lock(&self.state);
+        let due = |entry: &Arc<Entry>| {
+            entry.with(|s| s.read.expiry.as_mut().and_then(|one| one.due(now, state.warning)))
+        };
+        let due: Vec<String> = state.entries().iter().filter_map(due).collect();
         drop(state);
         let console: &dyn Console = &*self.console;
         for text in due {
@@ -185,27 +191,55 @@ impl Certificates {
         }
     }
 
-    /// Reads all anew, as the files are now.
-    pub(crate) fn read_anew(&self) {
-        let Some(configured) = lock(&self.state).configured.clone() else { return };
+    /// Reads the certificate anew that is in this file.
+    pub(crate) fn read_anew(&self, chain: &Path) {
+        let is_it =
+            |entry: &&Arc<Entry>| matches!(&entry.source, Source::Own(one) if one.chain == chain);
+        let entries: Vec<_> = lock(&self.state).entries().iter().filter(is_it).cloned().collect();
+        entries.iter().for_each(|entry| self.read_entry(entry, &mut |_| ()));
+    }
+
+    fn read_entry(&self, entry: &Arc<Entry>, before: &mut dyn FnMut(&Path)) {
+        let read = entry.source.read(before);
+        let mut state = lock(&self.state);
+        // A reload may have come in between: others are in force then.
+        if !state.entries().iter().any(|known| Arc::ptr_eq(known, entry)) {
+            return;
+        }
+        let taken = read.and_then(|read| self.take(&mut state, entry, read));
         let console: &dyn Console = &*self.console;
-        match read_configured(&configured, &mut Err) {
-            Ok(read) => {
-                let mut state = lock(&self.state);
-                // A reload may have come in between.
-                if state.configured.as_ref() == Some(&configured) {
-                    self.is_any.store(read.servers.plain.is_some(), Ordering::Relaxed);
-                    state.take(read);
-                    state.unread = None;
-                    console.info("tls", format_args!("certificates read anew"));
-                }
+        let path = entry.source.path().display();
+        match taken {
+            Ok(()) => {
+                entry.with(|state| state.unread = None);
+                drop(state);
+                console.info("tls", format_args!("{path} read anew"));
             }
-            Err(all) => {
-                let why: Vec<_> = all.iter().map(ToString::to_string).collect();
-                let why = why.join("; ");
-                let text = format!("certificates stay as they were: {why}");
+            Err(why) => {
+                let text = format!("what was read before stays: {why}");
+                entry.with(|state| state.unread = Some(text.clone()));
+                drop(state);
                 console.error("tls", format_args!("{text}"));
-                lock(&self.state).unread = Some(text);
+            }
+        }
+    }
+
+    /// Takes into use what one has given.
+    fn take(&self, state: &mut State, entry: &Entry, mut read: Read) -> Result<(), Wrong> {
+        let told = entry.with(|state| state.read.expiry.clone());
+        if let (Some(expiry), Some(told)) = (&mut read.expiry, &told) {
+            expiry.remember(told);
+        }
+        let before = entry.replace(read);
+        match Servers::of(state.entries()) {
+            Ok(servers) => {
+                self.is_any.store(servers.plain.is_some(), Ordering::Relaxed);
+                state.servers = servers;
+                Ok(())
+            }
+            Err(why) => {
+                entry.replace(before);
+                Err(why)
             }
         }
     }
@@ -220,16 +254,19 @@ impl ProblemKind for Certificates {
     fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
         // Nobody holds it while a file is read.
         let state = lock(&self.state);
-        let ends = state.expiries.iter().filter_map(|one| one.problem(now.wall, state.warning));
-        ends.for_each(&mut *found);
-        for (path, why) in &state.left_out {
-            let one = Found::warning(path.display().to_string(), why.clone());
-            found(
-                one.next_step("one is ordered; lines of `acme` on the console say how that goes"),
-            );
-        }
-        if let Some(why) = &state.unread {
-            found(Found::warning("", why.clone()).next_step("mend the file"));
+        for entry in state.entries() {
+            let path = || entry.source.path().display().to_string();
+            entry.with(|one| {
+                let expiry = one.read.expiry.as_ref();
+                expiry.and_then(|expiry| expiry.problem(now.wall, state.warning)).map(&mut *found);
+                if let Some(why) = &one.read.left_out {
+                    let step = "one is ordered; lines of `acme` on the console say how that goes";
+                    found(Found::warning(path(), why.clone()).next_step(step));
+                }
+                if let Some(why) = &one.unread {
+                    found(Found::warning(path(), why.clone()).next_step("mend the file"));
+                }
+            });
         }
     }
 
@@ -245,153 +282,43 @@ impl Service for Arc<Certificates> {
 
     fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
         // What is ordered keeps no server from starting: another one is ordered in its place.
-        let mut leave_out = |why| {
-            self.console.line(Level::Warn, "tls", format_args!("left out: {why}"));
-            Ok(())
-        };
-        let is_first = lock(&self.state).configured.is_none();
-        let unusable: &mut Unusable<'_> = if is_first { &mut leave_out } else { &mut Err };
-        let read = read_configured(&Configured::of(next.config), unusable);
-        let read =
-            read.map_err(|all| all.iter().map(|one| one.placed(next.config)).collect::<Vec<_>>())?;
-        let (this, config) = (Arc::clone(self), Arc::clone(next.config));
-        Ok(Box::new(move || this.adopt(&config, read)))
-    }
-}
-
-/// Whether an ordered certificate that can't be used is a mistake, or left out.
-type Unusable<'a> = dyn FnMut(Wrong) -> Result<(), Wrong> + 'a;
-
-/// What can't be used, and why.
-#[derive(Debug)]
-enum Wrong {
-    /// The certificate of this line.
-    Certificate(u32, String),
-    /// What clients' certificates are judged by.
-    Clients(Option<Asked>, String),
-}
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Wrong::Certificate(line, why) => write!(f, "certificate of line {line}: {why}"),
-            Wrong::Clients(_, why) => f.write_str(why),
-        }
-    }
-}
-
-impl Wrong {
-    /// With its place in the file.
-    fn placed(&self, config: &Config) -> Problem {
-        match self {
-            Wrong::Certificate(line, why) => {
-                // Behind the semicolon stands what to do about it.
-                let (what, help) = why.split_once("; ").unzip();
-                let what = what.unwrap_or(why);
-                let mistake = config.mistake_in("certificate", *line, "chain", what);
-                Problem { help: help.map(str::to_owned), ..mistake }
-            }
-            Wrong::Clients(asked, why) => {
-                let asks = |one: &Arc<config::Listener>| {
-                    one.client_certificates.as_deref().map(Asked::new) == *asked
-                };
-                let index = config.listeners.iter().position(asks).unwrap_or(0);
-                let key = format!("listener[{index}].client_certificates");
-                config.mistake_at(&key, why.as_str())
-            }
-        }
-    }
-}
-
-/// Of those that are ordered some may not have come yet. One that can't be used may be left out: `unusable`
-/// decides.
-fn read_configured(
-    configured: &Configured,
-    unusable: &mut Unusable<'_>,
-) -> Result<Read, Vec<Wrong>> {
-    let Configured { certificates, asked } = configured;
-    let mut stamps = Vec::with_capacity(2 * certificates.len());
-    let mut shown = Vec::with_capacity(certificates.len());
-    let mut expiries = Vec::with_capacity(certificates.len());
-    let (mut left_out, mut mistakes) = (BTreeMap::new(), Vec::new());
-    for certificate in certificates {
-        let is_ordered = certificate.ordered.is_some();
-        if is_ordered && !certificate.chain.exists() {
-            let names = certificate.names.iter().map(ToString::to_string).collect::<Vec<_>>();
-            let text = format!("no certificate for {} has come yet", names.join(", "));
-            left_out.insert(certificate.chain.clone(), text);
-            continue;
-        }
-        for path in [&certificate.chain, &certificate.key] {
-            // Before it is read: what is written in between is noticed then.
-            stamps.extend(Seen::at(path).map(|seen| Stamp::new(path, seen)));
-        }
-        let is_written = match is_ordered {
-            true => store::check(&certificate.chain)
-                .map_err(|why| format!("{}: {why}", certificate.chain.display())),
-            false => Ok(()),
-        };
-        let read = is_written.and_then(|()| certified(&certificate.chain, &certificate.key));
-        let read = read.and_then(|key| {
-            let first = key.cert.first().map_or(&[][..], |first| first.as_ref());
-            let expiry = Expiry::of(&certificate.chain, first, is_ordered)?;
-            Ok((key, expiry))
-        });
-        match read.map_err(|why| Wrong::Certificate(certificate.line, why)) {
-            Ok((key, expiry)) => {
-                expiries.push(expiry);
-                shown.push(Shown::new(certificate.clone(), key));
-            }
-            Err(why) if is_ordered => {
-                left_out.insert(certificate.chain.clone(), format!("left out: {why}"));
-                mistakes.extend(unusable(why).err());
-            }
-            Err(why) => mistakes.push(why),
-        }
-    }
-    for path in asked.iter().filter_map(Asked::file) {
-        stamps.extend(Seen::at(path).map(|seen| Stamp::new(path, seen)));
-    }
-    let mut servers = Servers::default();
-    if !shown.is_empty() {
-        let choice = Arc::new(Choice::new(shown));
-        let of_clients = |asked: Option<&Asked>| {
-            door(&choice, asked).map_err(|why| Wrong::Clients(asked.cloned(), why))
-        };
-        match of_clients(None) {
-            Ok(plain) => servers.plain = Some(plain),
-            Err(why) => mistakes.push(why),
-        }
-        for asked in asked {
-            match of_clients(Some(asked)) {
-                Ok(door) => _ = servers.asking.insert(asked.clone(), door),
+        let is_first = lock(&self.state).entries.is_none();
+        let (mut entries, mut mistakes) = (Vec::new(), Vec::new());
+        for source in sources(next.config) {
+            let mut before = |path: &Path| (next.progress)(&path.display().to_string());
+            match source.read(&mut before) {
+                Ok(read) => entries.push(Entry::new(source, read)),
+                Err(why) if is_first && source.is_ordered() => {
+                    self.console.line(Level::Warn, "tls", format_args!("left out: {why}"));
+                    let read = source.left_out(&why);
+                    entries.push(Entry::new(source, read));
+                }
                 Err(why) => mistakes.push(why),
             }
         }
+        let servers = Servers::of(&entries);
+        match servers {
+            Ok(servers) if mistakes.is_empty() => {
+                let (this, config) = (Arc::clone(self), Arc::clone(next.config));
+                return Ok(Box::new(move || this.adopt(&config, servers, entries)));
+            }
+            Ok(_) => {}
+            Err(why) => mistakes.push(why),
+        }
+        Err(mistakes.iter().map(|one| one.placed(next.config)).collect())
     }
-    if !mistakes.is_empty() {
-        return Err(mistakes);
-    }
-    Ok(Read { servers, stamps, expiries, left_out })
 }
 
-/// A chain with its key, which is the one that the certificate has.
-fn certified(chain: &Path, key: &Path) -> Result<CertifiedKey, String> {
-    let certificates = pem::certificates(chain)?;
-    let secret = pem::key(key)?;
-    if let Some(first) = certificates.first() {
-        expiry::check_version(first.as_ref())
-            .map_err(|why| format!("{}: {why}", chain.display()))?;
-    }
-    let provider = crypto::provider();
-    CertifiedKey::from_der(certificates, secret, &provider)
-        .map_err(|error| format!("{} with {}: {error}", chain.display(), key.display()))
+/// What a configuration says of certificates: those of this server, and how listeners ask clients for theirs.
+fn sources(config: &Config) -> impl Iterator<Item = Source> {
+    let asked = config.listeners.iter().filter_map(|one| one.client_certificates.as_deref());
+    let asked: BTreeSet<Asked> = asked.map(Asked::new).collect();
+    let own = config.certificates.iter().cloned().map(Source::Own);
+    own.chain(asked.into_iter().map(Source::Clients))
 }
 
-fn door(choice: &Arc<Choice>, asked: Option<&Asked>) -> Result<Door, String> {
-    let provider = crypto::provider();
-    let judge = asked.map(|asked| asked.judge(&provider)).transpose()?;
-    let config = Arc::new(server(choice, judge.clone(), provider)?);
+fn door(choice: &Arc<Choice>, judge: Option<Arc<Judge>>) -> Result<Door, String> {
+    let config = Arc::new(server(choice, judge.clone(), crypto::provider())?);
     Ok(Door { config, judge })
 }
 

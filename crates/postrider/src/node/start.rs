@@ -167,8 +167,8 @@ fn common(
 }
 
 /// Pools and problems that only the program has show themselves.
-fn show_pools(common: &Common, (signing_keys, secrets): (&SigningKeys, &WatchedSecrets)) {
-    common.shared.problems.register(Arc::new(signing_keys.troubles.clone()));
+fn show_pools(common: &Common, (signing_keys, secrets): (&Arc<SigningKeys>, &WatchedSecrets)) {
+    common.shared.problems.register(Arc::clone(signing_keys) as _);
     common.shared.problems.register(Arc::new(secrets.troubles.clone()));
     let pools = &common.shared.pressures;
     pools.keep(PoolId::TableQuestions, common.tables.gauge());

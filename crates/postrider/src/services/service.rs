@@ -79,8 +79,7 @@ impl Services {
         progress: &dyn Fn(&str),
         is_check: bool,
     ) -> Result<Prepared, ConfigErrors> {
-        progress("secrets");
-        let mut mistakes = secrets::read(&mut config);
+        let mut mistakes = secrets::read(&mut config, progress);
         let config = Arc::new(config);
         match self.prepare(&Next { config: &config, progress, is_check }) {
             Ok(adoptions) if mistakes.is_empty() => return Ok(Prepared { config, adoptions }),

@@ -139,12 +139,13 @@ pub(super) fn is_doubtful(before: &dyn Table, after: &dyn Table) -> bool {
 /// Has the files of tables looked at that nobody looks at yet, each apart: one may hang.
 pub(super) fn watch(registry: &Arc<Registry>, files: &FileWatch) {
     let mut watched = lock(&registry.watched);
-    for (name, _) in registry.live().iter().filter(|(_, table)| table.stamp().is_some()) {
+    for (name, table) in registry.live().iter() {
+        let Some(stamp) = table.stamp() else { continue };
         if watched.insert(Arc::clone(name)) {
             let (registry, name) = (Arc::downgrade(registry), Arc::clone(name));
             // What was seen of a file that is not what the table was made of.
             let mut change = None;
-            files.add(move || {
+            files.add(Some(stamp.device()), move || {
                 let registry = registry.upgrade();
                 registry.is_some_and(|registry| look_on(&registry, &name, &mut change))
             });

@@ -14,7 +14,7 @@ use crate::advisers::Books;
 use crate::dmarc_reports::DmarcReporting;
 use crate::greylist::Greylisting;
 use crate::mta_sts::MtaSts;
-use crate::signing_keys::NamedKeys;
+use crate::named_keys::NamedKeys;
 use crate::tables::ShardTables;
 use crate::tls_reports::TlsReporting;
 use clock::Clock;
@@ -44,6 +44,7 @@ pub(crate) struct Parts {
     pub(crate) domain_reports: DmarcReporting,
     pub(crate) tls_reports: TlsReporting,
     pub(crate) books: Books,
+    pub(crate) named_keys: NamedKeys,
 }
 
 impl Real {
@@ -114,7 +115,7 @@ impl World for Real {
     }
 
     fn key_files(&self) -> &dyn KeyFiles {
-        &NamedKeys
+        &self.0.named_keys
     }
 
     fn authenticators(&self) -> &dyn Authenticators {

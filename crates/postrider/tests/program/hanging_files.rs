@@ -129,7 +129,7 @@ fn a_reload_that_goes_on_for_long_is_answered_makes_room_for_another_and_holds_u
 }
 
 /// A start that waits says for what, and heeds signals.
-fn a_start_says_what_it_waits_for(files: &Files, what: &str) {
+pub(crate) fn a_start_says_what_it_waits_for(files: &Files, what: &str) {
     let console = files.path("console");
     let mut child = Command::new(POSTRIDER)
         .args(["serve", "--config", CONFIG])

@@ -18,6 +18,7 @@ mod configured_files;
 mod directories;
 mod embedded;
 mod examples;
+mod followed_files;
 mod hanging_files;
 mod intake;
 mod interop;

@@ -221,7 +221,7 @@ fn certificates_that_change_are_shown_and_what_is_none_leaves_them() {
     let second = serial(&s_client(&server, &[]));
     files.write("mx.key", "-----BEGIN PRIVATE KEY-----\nnothing\n-----END PRIVATE KEY-----\n");
     server.wait_console("the mistake", |line| {
-        line.contains("tls: certificates stay as they were: certificate of line 3: ")
+        line.contains("tls: what was read before stays: certificate of line 3: ")
             && line.contains("mx.key")
     });
     assert_eq!(serial(&s_client(&server, &[])), second);

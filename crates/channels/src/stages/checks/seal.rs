@@ -6,6 +6,7 @@ use config::{Explainer, Reader};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// In whose name messages are sealed.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -29,7 +30,7 @@ pub(crate) struct SealText {
 pub(crate) struct Seal {
     domain: String,
     selector: String,
-    pub(crate) key: KeyFile,
+    pub(crate) key: Arc<KeyFile>,
 }
 
 impl SealText {
@@ -43,7 +44,7 @@ impl SealText {
             return None;
         };
         let key = KeyFile::new(reader.file_path("seal.key", key), reader.path("seal.key"));
-        Some(Seal { domain: domain?, selector: selector?, key })
+        Some(Seal { domain: domain?, selector: selector?, key: Arc::new(key) })
     }
 }
 

@@ -96,7 +96,7 @@ pub(super) enum Keys {
 #[derive(Debug)]
 pub(super) struct OwnKey {
     selector: String,
-    key: KeyFile,
+    key: Arc<KeyFile>,
 }
 
 /// The key that takes the place of another.
@@ -224,7 +224,7 @@ fn own_key(reader: &mut Reader<'_, '_>, at: &str, selector: &str, key: &str) -> 
     let selector = name(reader, &format!("{at}selector"), selector);
     let at = format!("{at}key");
     let key = KeyFile::new(reader.file_path(&at, key), reader.path(&at));
-    Some(OwnKey { selector: selector?, key })
+    Some(OwnKey { selector: selector?, key: Arc::new(key) })
 }
 
 fn name(reader: &mut Reader<'_, '_>, key: &str, text: &str) -> Option<String> {
@@ -323,7 +323,7 @@ impl Signer {
     }
 
     /// The files of its keys.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &KeyFile> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<KeyFile>> {
         let (own, next) = match &self.keys {
             Keys::Own(own, next) => (Some(own), next.as_ref()),
             Keys::Table(_) => (None, None),

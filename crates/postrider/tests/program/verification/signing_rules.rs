@@ -144,7 +144,7 @@ fn reports_are_signed_and_keys_follow_each_other() {
     assert_eq!(signers(&files.wait_maildir("mail/after", 1)[0]), ["s2 example.org"]);
     // A key that is none any more: that which was read stays.
     fs::write(files.path("s2.pem"), "nothing").unwrap();
-    server.wait_console("signing", |line| line.contains("signing keys stay as they were"));
+    server.wait_console("signing", |line| line.contains("s2.pem stays as it was"));
     assert!(hand_in(&server, 0, "still", "From: jo@example.org\r\n").starts_with("250 "));
     assert_eq!(signers(&files.wait_maildir("mail/still", 1)[0]), ["s2 example.org"]);
     let reloaded = server.command(&["reload"]);

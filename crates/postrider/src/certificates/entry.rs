@@ -1,0 +1,227 @@
+//! What is made of one certificate's files, or of one file of authorities. Each is looked at apart from the others: one
+//! file may hang, or be of no use.
+
+use super::choice::Shown;
+use super::clients::{Asked, Judge};
+use super::expiry::{self, Expiry};
+use crate::acme::store;
+use crate::crypto;
+use crate::file_stamp::{Device, Seen, Stamp};
+use crate::mutex::lock;
+use crate::pem;
+use config::{Certificate, Config, Problem};
+use rustls::sign::CertifiedKey;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// What is read from files.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    /// A certificate with its key.
+    Own(Certificate),
+    /// What clients' certificates are judged by.
+    Clients(Asked),
+}
+
+/// A source of the configuration in force, and what it has given.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) source: Source,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) read: Read,
+    /// Why files that have changed are not used.
+    pub(super) unread: Option<String>,
+}
+
+/// What was read, and what the files were then.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    stamps: Vec<Stamp>,
+    pub(super) made: Option<Made>,
+    pub(super) expiry: Option<Expiry>,
+    /// Why an ordered certificate is of no use, or not there yet.
+    pub(super) left_out: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Made {
+    Own(Arc<CertifiedKey>),
+    Clients(Arc<Judge>),
+}
+
+/// What can't be used, and why.
+#[derive(Debug)]
+pub(super) enum Wrong {
+    /// The certificate of this line.
+    Certificate(u32, String),
+    /// What clients' certificates are judged by.
+    Clients(Option<Asked>, String),
+}
+
+impl Entry {
+    pub(super) fn new(source: Source, read: Read) -> Arc<Entry> {
+        Arc::new(Entry { source, state: Mutex::new(State { read, unread: None }) })
+    }
+
+    /// Nobody holds it while a file is read.
+    pub(super) fn with<T>(&self, ask: impl FnOnce(&mut State) -> T) -> T {
+        ask(&mut lock(&self.state))
+    }
+
+    /// What the files were when they were read.
+    pub(super) fn stamps(&self) -> Vec<Stamp> {
+        self.with(|state| state.read.stamps.clone())
+    }
+
+    /// The file system that the first of them is on.
+    pub(super) fn device(&self) -> Option<Device> {
+        self.with(|state| state.read.stamps.first().map(Stamp::device))
+    }
+
+    /// The certificate, if it can be shown.
+    pub(super) fn shown(&self) -> Option<Shown> {
+        let Source::Own(certificate) = &self.source else { return None };
+        match self.with(|state| state.read.made.clone()) {
+            Some(Made::Own(key)) => Some(Shown::new(certificate.clone(), key)),
+            _ => None,
+        }
+    }
+
+    /// Who judges certificates of clients that are asked for them so.
+    pub(super) fn judge(&self) -> Option<(&Asked, Arc<Judge>)> {
+        let Source::Clients(asked) = &self.source else { return None };
+        match self.with(|state| state.read.made.clone()) {
+            Some(Made::Clients(judge)) => Some((asked, judge)),
+            _ => None,
+        }
+    }
+
+    /// Puts what was read in the place of what was read before, which it gives.
+    pub(super) fn replace(&self, read: Read) -> Read {
+        self.with(|state| std::mem::replace(&mut state.read, read))
+    }
+}
+
+impl Source {
+    /// Whether it is ordered, and may not have come yet.
+    pub(super) fn is_ordered(&self) -> bool {
+        matches!(self, Source::Own(certificate) if certificate.ordered.is_some())
+    }
+
+    /// What people know it by.
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Source::Own(certificate) => &certificate.chain,
+            Source::Clients(asked) => asked.file().map_or(Path::new(""), |path| path),
+        }
+    }
+
+    /// Reads it, as the files are now. `before` is called with each.
+    pub(super) fn read(&self, before: &mut dyn FnMut(&Path)) -> Result<Read, Wrong> {
+        match self {
+            Source::Own(certificate) => read_own(certificate, before)
+                .map_err(|why| Wrong::Certificate(certificate.line, why)),
+            Source::Clients(asked) => {
+                read_clients(asked, before).map_err(|why| Wrong::Clients(Some(asked.clone()), why))
+            }
+        }
+    }
+
+    /// What there is of an ordered one that can't be used.
+    pub(super) fn left_out(&self, why: &Wrong) -> Read {
+        let stamps = stamps(&[self.path()], &mut |_| ());
+        Read { stamps, left_out: Some(format!("left out: {why}")), ..Read::default() }
+    }
+}
+
+/// What is seen of files before they are read: what is written in between is noticed then.
+fn stamps(paths: &[&Path], before: &mut dyn FnMut(&Path)) -> Vec<Stamp> {
+    let see = |path: &&Path| {
+        before(path);
+        Seen::at(path).map(|seen| Stamp::new(path, seen))
+    };
+    paths.iter().filter_map(see).collect()
+}
+
+/// One that is ordered may not have come yet.
+fn read_own(certificate: &Certificate, before: &mut dyn FnMut(&Path)) -> Result<Read, String> {
+    let Certificate { chain, key, ordered, names, .. } = certificate;
+    before(chain);
+    if ordered.is_some() && !chain.exists() {
+        let names = names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let text = format!("no certificate for {} has come yet", names.join(", "));
+        return Ok(Read { left_out: Some(text), ..Read::default() });
+    }
+    let stamps = stamps(&[chain, key], before);
+    before(chain);
+    if ordered.is_some() {
+        store::check(chain).map_err(|why| format!("{}: {why}", chain.display()))?;
+    }
+    let certified = certified(chain, key, before)?;
+    let first = certified.cert.first().map_or(&[][..], |first| first.as_ref());
+    let expiry = Some(Expiry::of(chain, first, ordered.is_some())?);
+    let made = Some(Made::Own(Arc::new(certified)));
+    Ok(Read { stamps, made, expiry, left_out: None })
+}
+
+/// A chain with its key, which is the one that the certificate has.
+fn certified(
+    chain: &Path,
+    key: &Path,
+    before: &mut dyn FnMut(&Path),
+) -> Result<CertifiedKey, String> {
+    let certificates = pem::certificates(chain)?;
+    before(key);
+    let secret = pem::key(key)?;
+    if let Some(first) = certificates.first() {
+        expiry::check_version(first.as_ref())
+            .map_err(|why| format!("{}: {why}", chain.display()))?;
+    }
+    let provider = crypto::provider();
+    CertifiedKey::from_der(certificates, secret, &provider)
+        .map_err(|error| format!("{} with {}: {error}", chain.display(), key.display()))
+}
+
+fn read_clients(asked: &Asked, before: &mut dyn FnMut(&Path)) -> Result<Read, String> {
+    let files: Vec<&Path> = asked.file().map(|path| &**path).into_iter().collect();
+    let stamps = stamps(&files, before);
+    let made = Some(Made::Clients(asked.judge(&crypto::provider())?));
+    Ok(Read { stamps, made, ..Read::default() })
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wrong::Certificate(line, why) => write!(f, "certificate of line {line}: {why}"),
+            Wrong::Clients(_, why) => f.write_str(why),
+        }
+    }
+}
+
+impl Wrong {
+    /// With its place in the file.
+    pub(super) fn placed(&self, config: &Config) -> Problem {
+        match self {
+            Wrong::Certificate(line, why) => {
+                // Behind the semicolon stands what to do about it.
+                let (what, help) = why.split_once("; ").unzip();
+                let what = what.unwrap_or(why);
+                let mistake = config.mistake_in("certificate", *line, "chain", what);
+                Problem { help: help.map(str::to_owned), ..mistake }
+            }
+            Wrong::Clients(asked, why) => {
+                let asks = |one: &Arc<config::Listener>| {
+                    one.client_certificates.as_deref().map(Asked::new) == *asked
+                };
+                let index = config.listeners.iter().position(asks).unwrap_or(0);
+                let key = format!("listener[{index}].client_certificates");
+                config.mistake_at(&key, why.as_str())
+            }
+        }
+    }
+}
