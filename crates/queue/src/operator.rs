@@ -159,6 +159,31 @@ impl Queue {
         })
     }
 
+    /// What the other ways of an entry wait for, where its own is out and none of them is open: it goes by whichever is
+    /// open first. Each thing that is waited for once.
+    #[must_use]
+    pub fn why_other_ways(&self, now: Mono, entry: EntryId) -> Vec<Blocker> {
+        let found = self.slab.get(entry).filter(|found| found.state() == State::Ready);
+        let Some(found) = found else { return Vec::new() };
+        let of = &self.scheduled[found.scheduled];
+        let Some(own) = self.ready[found.ready].out(now) else { return Vec::new() };
+        if of.standstill.get().is_some() || of.closed_window(now).is_some() {
+            return Vec::new();
+        }
+        let Known::Ready(ways, _) = &of.known else { return Vec::new() };
+        let others = ways.iter().filter(|way| way.0 != found.ready);
+        let mut all = vec![own];
+        for way in others.filter_map(|way| self.ready.get(way.0)) {
+            match way.out(now) {
+                Some(out) if all.contains(&out) => {}
+                Some(out) => all.push(out),
+                // It goes there soon.
+                None => return Vec::new(),
+            }
+        }
+        all.split_off(1)
+    }
+
     fn why_scheduled(&self, now: Mono, slot: u32) -> Blocker {
         let entry = &self.slab[slot];
         let queue = &self.scheduled[entry.scheduled];
@@ -199,8 +224,8 @@ impl Queue {
         if let Some(pause) = &self.paused {
             return Blocker::Paused(pause.clone());
         }
-        if let Some(closed) = queue.quota.as_ref().and_then(|quota| quota.closed(now)) {
-            return Blocker::Allowance { why: Arc::clone(&closed.why), until: closed.until };
+        if let Some(used_up) = queue.used_up(now) {
+            return used_up;
         }
         if queue.open == 0 && queue.opening > 0 {
             return Blocker::Opening { next_hop };

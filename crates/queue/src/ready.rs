@@ -1,12 +1,11 @@
 //! A ready queue: what may go to one next hop now, and the connections that carry it.
 
-use crate::NamedLimit;
-use crate::ReadyKey;
 use crate::backlog::Backlog;
 use crate::limits::{Gate, ReadyLimits, Window};
 use crate::named_limit::{self, Borrowed, Borrows};
 use crate::quota::Quota;
 use crate::suspension::Standstill;
+use crate::{Blocker, NamedLimit, ReadyKey};
 use mail::{Failure, Mono};
 use std::sync::Arc;
 
@@ -86,6 +85,18 @@ impl Ready {
     pub(crate) fn is_suspended(&self, now: Mono) -> bool {
         self.standstill.get().is_some()
             || self.quota.as_ref().is_some_and(|quota| quota.closed(now).is_some())
+    }
+
+    /// Why nothing may go there at all; `None`: something may.
+    pub(crate) fn out(&self, now: Mono) -> Option<Blocker> {
+        let suspension = self.standstill.get().map(|of| Blocker::Suspended(Arc::clone(of)));
+        suspension.or_else(|| self.used_up(now))
+    }
+
+    /// The allowance of its source is used up.
+    pub(crate) fn used_up(&self, now: Mono) -> Option<Blocker> {
+        let closed = self.quota.as_ref()?.closed(now)?;
+        Some(Blocker::Allowance { why: Arc::clone(&closed.why), until: closed.until })
     }
 
     /// Recipients that it may send now.

@@ -14,6 +14,21 @@ use spool::LoadError;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// Ways out of the same place that are named; of more their number is.
+const WAYS_NAMED_MAX: usize = 32;
+
+/// What is waited for where any of these will do: the source of each way that is out, and what it needs.
+fn one_of(own: &Blocker, others: &[Blocker]) -> String {
+    let mut text = own.to_string();
+    for other in others.iter().take(WAYS_NAMED_MAX - 1) {
+        text += &format!("; or for {other}");
+    }
+    match others.len().saturating_sub(WAYS_NAMED_MAX - 1) {
+        0 => text,
+        more => text + &format!("; or for one of {more} others"),
+    }
+}
+
 impl<W: World> Operator<W> {
     /// A message as an operator sees it, as far as it can be read; `None` if it was settled
     /// meanwhile.
@@ -147,7 +162,9 @@ impl<W: World> Operator<W> {
         let key = queue.scheduled_key(entry.scheduled)?;
         let active = self.router.active();
         let route = active.route_of_key(key);
-        let until = why.next().map(|at| self.services.wall_of(at.max(self.services.now())));
+        let others = queue.why_other_ways(self.services.now(), entry.entry);
+        let next = others.iter().chain([&why]).filter_map(Blocker::next).min();
+        let until = next.map(|at| self.services.wall_of(at.max(self.services.now())));
         let is_kept = matches!(why, Blocker::Held { .. } | Blocker::Suspended(_));
         let expires_at = self.schedule.give_up_at(received_at, entry);
         let placed = queue.ready_of(entry.entry).map(|key| key.next_hop.to_string());
@@ -158,7 +175,7 @@ impl<W: World> Operator<W> {
             next_try: until.filter(|_| !is_kept),
             blocker: self.in_line(entry, &why, until).unwrap_or_else(|| control::Blocker {
                 kind: BlockerKind::from(&why),
-                text: why.to_string(),
+                text: one_of(&why, &others),
                 until,
             }),
             expires_at: Some(expires_at).filter(|_| !is_kept && !queue.keeps_all()),

@@ -114,6 +114,45 @@ fn a_source_whose_address_is_gone_is_out_and_others_send() {
 }
 
 #[test]
+fn with_all_sources_out_why_names_each_of_them() {
+    let (near_files, far_files) = (Files::new(), Files::new());
+    let far = far(&far_files);
+    let out = "[[source]]\nname = \"gone\"\naddress = \"192.0.2.11\"\n\
+               [[source]]\nname = \"lost\"\naddress = \"192.0.2.12\"\n";
+    let pool = "{ name = \"gone\" }, { name = \"lost\" }, { name = \"ip-1\" }, { name = \"ip-2\" }";
+    let near = near(&near_files, &far, out, pool);
+    let queue = |words: &[&str]| control(near_files.dir(), &[&["queue"], words].concat());
+    for source in ["ip-1", "ip-2"] {
+        assert_eq!(queue(&["suspend", "--source", source, "--reason", "listed"]).code, 0);
+    }
+    // Enough of them that some go each way.
+    send(&near, 40);
+    let needed = [
+        "the source gone to be of use again: its address 192.0.2.11 is not on this machine",
+        "the source lost to be of use again: its address 192.0.2.12 is not on this machine",
+        "an operator to resume the source ip-1: listed",
+        "an operator to resume the source ip-2: listed",
+    ];
+    let blockers = || -> Vec<String> {
+        let items = near.queue();
+        let texts = items.iter().map(|item| item["recipients"][0]["blocker"]["text"].as_str());
+        texts.map(|text| text.expect("a text").to_owned()).collect()
+    };
+    let is_named = |text: &String| needed.iter().all(|source| text.contains(source));
+    wait_until("each is named", || {
+        let all = blockers();
+        all.len() == 40 && all.iter().all(is_named)
+    });
+    let id = near.queue()[0]["id"].as_str().expect("an id").to_owned();
+    let why = queue(&["why", &id]).out;
+    assert!(needed.iter().all(|source| why.contains(source)), "{why}");
+    assert_eq!(queue(&["resume", "--source", "ip-1"]).code, 0);
+    near_files.wait_events("relayed", 40);
+    assert_eq!(came(&far_files, 40), BTreeMap::from([("127.0.0.2 m1.near.test".to_owned(), 40)]));
+    near.stop();
+}
+
+#[test]
 fn a_host_out_of_the_sources_reach_leaves_its_siblings_to_it() {
     let (near_files, far_files) = (Files::new(), Files::new());
     let far = far(&far_files);

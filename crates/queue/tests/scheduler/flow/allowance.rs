@@ -131,3 +131,32 @@ fn what_gets_nothing_goes_another_way_within_a_second() {
     one.poll();
     assert!(at(&one, READY) > 5);
 }
+
+#[test]
+fn with_all_ways_out_each_is_named_and_what_several_wait_for_once() {
+    let mut one = waiting(1, &["a", "b", "c", "d"]);
+    one.poll();
+    let glance = one.queue.glances(one.now, 0).next().expect("it waits");
+    let (entry, own) = (glance.entry, glance.ready.expect("it is placed"));
+    let others: Vec<ReadyId> = (0..4).map(ReadyId).filter(|way| *way != own).collect();
+    let out = |what: &str| {
+        let reason = "listed".into();
+        Arc::new(Suspension { what: what.into(), reason, is_operators: true, until: Mono::NEVER })
+    };
+    one.queue.suspend_ready(one.now, own, Some(out("the source x")));
+    one.queue.suspend_ready(one.now, others[0], Some(out("the source y")));
+    let until = one.now + SECOND * 3_600;
+    assert_eq!(one.queue.need_allowance(one.now, others[1], true), 0);
+    one.queue.handle_no_allowance(others[1], "its day".into(), until);
+    // One way is open: it is about to go there.
+    assert_eq!(one.queue.why_other_ways(one.now, entry), []);
+    one.queue.suspend_ready(one.now, others[2], Some(out("the source y")));
+    let own = one.queue.glances(one.now, 0).next().and_then(|glance| glance.ready);
+    let own = own.expect("it is placed");
+    let mut named: Vec<String> =
+        one.queue.why_other_ways(one.now, entry).iter().map(ToString::to_string).collect();
+    named.extend(one.queue.why(one.now, entry).map(|why| why.to_string()));
+    named.sort();
+    let resume = |what| format!("an operator to resume the source {what}: listed");
+    assert_eq!(named, [resume("x"), resume("y"), "its day".to_owned()], "{own:?}");
+}
