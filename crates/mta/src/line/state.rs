@@ -1,9 +1,9 @@
 //! What a line knows: who holds how much, who waits, and whose turn it is.
 
-use super::tree::{Tree, Turn, Waiter};
-use super::who::{Path, Standing, Who};
+use super::tree::{Full, Tree, Turn, Waiter};
+use super::who::{Path, STANDINGS, Standing, Who};
 use mail::Mono;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
 
 /// Idle ones that are looked through for one who goes.
@@ -60,6 +60,8 @@ pub(super) struct State {
     pub(super) granted: BTreeMap<u64, Grant>,
     /// Permits that are not used at the moment, by since when.
     idle: BTreeMap<(Mono, u64), Idle>,
+    /// The same, by the widest owner of each.
+    idle_of: BTreeSet<(u64, Mono, u64)>,
     pub(super) waiting: u64,
     /// Who is told when it becomes tight.
     pub(super) watchers: Vec<Waker>,
@@ -120,8 +122,6 @@ pub(super) struct First {
     pub(super) obstacle: Obstacle,
 }
 
-const STANDINGS: [Standing; 3] = [Standing::Good, Standing::Unknown, Standing::Doubtful];
-
 impl State {
     /// Nobody holds anything, and nobody waits.
     pub(super) fn new(parts: Parts) -> State {
@@ -135,6 +135,7 @@ impl State {
             tree: Tree::new(parts.of_owners()),
             granted: BTreeMap::new(),
             idle: BTreeMap::new(),
+            idle_of: BTreeSet::new(),
             waiting: 0,
             watchers: Vec::new(),
         }
@@ -271,11 +272,13 @@ impl State {
 impl State {
     pub(super) fn idle(&mut self, since: Mono, grant: Grant) {
         self.idle.insert((since, grant.ticket), Idle { grant, asked: false, waker: None });
+        self.idle_of.insert((grant.who[0], since, grant.ticket));
     }
 
     /// One of them has use for it again, or lets it go.
     pub(super) fn busy(&mut self, since: Mono, ticket: u64) {
         let Some(idle) = self.idle.remove(&(since, ticket)) else { return };
+        self.idle_of.remove(&(idle.grant.who[0], since, ticket));
         if idle.asked {
             self.leaving = self.leaving.saturating_sub(idle.grant.amount);
         }
@@ -296,6 +299,7 @@ impl State {
         if self.idle.is_empty() || self.waiting == 0 {
             return;
         }
+        self.ask_idle_of_full();
         let firsts: Vec<First> =
             self.firsts().filter(|first| first.obstacle != Obstacle::None).collect();
         for first in firsts {
@@ -309,12 +313,47 @@ impl State {
             };
             let looked_at = self.idle.iter().take(LOOKED_AT_MAX);
             let found = looked_at.filter(|(_, idle)| helps(idle)).map(|(key, _)| *key).next();
-            let Some(idle) = found.and_then(|key| self.idle.get_mut(&key)) else { continue };
-            idle.asked = true;
-            self.leaving = self.leaving.saturating_add(idle.grant.amount);
-            if let Some(waker) = idle.waker.take() {
-                waker.wake();
+            found.into_iter().for_each(|key| self.ask(key));
+        }
+    }
+
+    /// The same within an owner that has its share: who is silent there gives way to others of this owner, who wait for
+    /// nobody else.
+    fn ask_idle_of_full(&mut self) {
+        let full: Vec<Full> = self.tree.full().take(LOOKED_AT_MAX).collect();
+        for first in full {
+            let obstacle = self.obstacle(first.standing, first.held, first.amount);
+            let owner = first.path[0];
+            let idle = self.idle_of.range((owner, Mono(0), 0)..=(owner, Mono(u64::MAX), u64::MAX));
+            let idle = idle.take(LOOKED_AT_MAX).map(|(_, since, ticket)| (*since, *ticket));
+            let (mut leaving, mut found) = (0_u64, None);
+            for key in idle {
+                let Some(idle) = self.idle.get(&key) else { continue };
+                let Grant { who, amount, standing, .. } = idle.grant;
+                let (his, its) = self.tree.held_apart(who, first.path);
+                if idle.asked && first.has(who) {
+                    leaving = leaving.saturating_add(amount);
+                } else if found.is_none()
+                    && first.has(who)
+                    && obstacle.is_less_without(standing)
+                    && his > its
+                {
+                    found = Some(key);
+                }
             }
+            if leaving < first.lacking {
+                found.into_iter().for_each(|key| self.ask(key));
+            }
+        }
+    }
+
+    /// Asks one of them to go.
+    fn ask(&mut self, key: (Mono, u64)) {
+        let Some(idle) = self.idle.get_mut(&key) else { return };
+        idle.asked = true;
+        self.leaving = self.leaving.saturating_add(idle.grant.amount);
+        if let Some(waker) = idle.waker.take() {
+            waker.wake();
         }
     }
 }

@@ -333,6 +333,64 @@ fn what_is_silent_does_not_give_way_to_who_holds_as_much() {
     assert!(held[0].poll_give_way(cx).is_ready());
 }
 
+/// Whoever waits within an owner that has its share waits for nobody but those of this owner.
+#[test]
+fn what_is_silent_gives_way_to_others_of_an_owner_that_has_its_share() {
+    let cx = &mut Context::from_waker(Waker::noop());
+    let parts = Parts { owner_max: 2, good_owner_max: 4, ..Parts::equal(100) };
+    for (levels, standing) in [(1, Unknown), (2, Unknown), (1, Doubtful), (2, Doubtful)] {
+        let line = Line::new(parts);
+        let tenant = Owner::named("tenant", "one");
+        let of = |n: u32| match levels {
+            1 => Who::new(0, n).of(Owner::zone("a.test")),
+            // Two of one zone, and others of other zones of the same tenant.
+            _ => Who::new(0, n).of(Owner::zone(&format!("{}.test", n.max(1)))).within(tenant),
+        };
+        let mut held: Vec<_> =
+            (0..2).filter_map(|n| poll(&mut line.join(of(n), standing, 1))).collect();
+        let mut stranger = poll(&mut line.join(Who::new(0, 50), Good, 1)).expect("at once");
+        stranger.idle(Mono(5));
+        held[1].idle(Mono(10));
+        held[0].idle(Mono(20));
+        let mut waits = line.join(of(7), standing, 1);
+        let mut further = line.join(of(8), standing, 1);
+        assert!(stranger.poll_give_way(cx).is_pending(), "it takes nothing of that share");
+        assert!(held[1].poll_give_way(cx).is_ready(), "{levels}: it is silent for longest");
+        let goes = held[0].poll_give_way(cx).is_ready();
+        assert!(!goes, "{levels}: one is enough for the first");
+        held.pop();
+        let first = poll(&mut waits).expect("its turn");
+        // And then another for the next, who holds nothing either.
+        assert!(held[0].poll_give_way(cx).is_ready());
+        held.pop();
+        assert!(poll(&mut further).is_some());
+        drop((first, stranger));
+        assert_eq!(line.lock().leaving, 0);
+        assert!(line.lock().tree.is_empty());
+    }
+}
+
+#[test]
+fn what_is_silent_within_a_share_stays_for_who_holds_as_much_or_is_kept_by_something_else() {
+    let cx = &mut Context::from_waker(Waker::noop());
+    let of = |n| Who::new(0, n).of(Owner::zone("a.test"));
+    let parts = Parts { owner_max: 2, doubtful_max: 1, ..Parts::equal(8) };
+    let line = Line::new(parts);
+    let mut held: Vec<_> =
+        [1, 2].into_iter().filter_map(|n| poll(&mut line.join(of(n), Unknown, 1))).collect();
+    held.iter_mut().for_each(|permit| permit.idle(Mono(10)));
+    let as_much = line.join(of(1), Unknown, 1);
+    assert!(held.iter_mut().all(|permit| permit.poll_give_way(cx).is_pending()), "one each");
+    drop(as_much);
+    // The part of the doubtful is another's: whoever is unknown and goes is of no use.
+    let _doubtful = poll(&mut line.join(Who::new(0, 9), Doubtful, 1)).expect("one may");
+    let waits = line.join(of(3), Doubtful, 1);
+    assert!(held.iter_mut().all(|permit| permit.poll_give_way(cx).is_pending()));
+    drop(waits);
+    let _unknown = line.join(of(3), Unknown, 1);
+    assert!(held[0].poll_give_way(cx).is_ready());
+}
+
 #[test]
 fn who_does_not_wait_takes_what_is_left() {
     let line =

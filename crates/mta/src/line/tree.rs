@@ -1,6 +1,6 @@
 //! Holders below their owners, and among those of one owner whose turn is next.
 
-use super::who::{LEVELS, Name, Owners, Path, Standing, Who};
+use super::who::{LEVELS, Name, Owners, Path, STANDINGS, Standing, Who};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
@@ -45,6 +45,8 @@ struct Node {
     standing: Option<Standing>,
     /// As what it stands in the heads of the node above.
     entered: [Option<Turn>; 3],
+    /// Of an owner: somebody of this standing waits, who would have it take more than its share.
+    is_full: [bool; 3],
 }
 
 impl Node {
@@ -66,11 +68,33 @@ impl Node {
     }
 }
 
+/// An owner that has its share, and who comes first of those below it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Full {
+    key: Key,
+    pub(super) path: Path,
+    pub(super) standing: Standing,
+    /// Permits of the widest owner.
+    pub(super) held: u32,
+    pub(super) amount: u64,
+    /// So much of its share has to come free for that one.
+    pub(super) lacking: u64,
+}
+
+impl Full {
+    /// Whether what this one holds is of that share.
+    pub(super) fn has(&self, who: Path) -> bool {
+        key(who, self.key.0) == self.key
+    }
+}
+
 /// All who hold something or wait.
 #[derive(Debug)]
 pub(super) struct Tree {
     nodes: BTreeMap<Key, Node>,
     heads: Heads,
+    /// Owners that have their share while somebody of this standing waits below them.
+    full: BTreeSet<(Key, Standing)>,
     /// What an owner may have, by standing.
     owner_max: [u64; 3],
 }
@@ -83,7 +107,8 @@ fn key(path: Path, depth: usize) -> Key {
 
 impl Tree {
     pub(super) fn new(owner_max: [u64; 3]) -> Tree {
-        Tree { nodes: BTreeMap::new(), heads: Heads::default(), owner_max }
+        let (nodes, heads, full) = Default::default();
+        Tree { nodes, heads, full, owner_max }
     }
 
     pub(super) fn set_owner_max(&mut self, owner_max: [u64; 3]) {
@@ -101,7 +126,9 @@ impl Tree {
         node.standing = Some(standing);
         self.refresh(who.path);
         for (n, name) in who.names.into_iter().enumerate() {
-            if let Some(node) = self.nodes.get_mut(&key(who.path, n + 1)) {
+            if let Some(node) = self.nodes.get_mut(&key(who.path, n + 1))
+                && !name.is_empty()
+            {
                 node.name = name;
             }
         }
@@ -118,14 +145,30 @@ impl Tree {
     pub(super) fn first(&self, standing: Standing) -> Option<(Turn, Path)> {
         let turn = *self.heads[standing as usize].first()?;
         let mut path = [0; LEVELS];
-        let mut child = turn.child;
-        for depth in 1..LEVELS {
-            path[depth - 1] = child;
+        path[0] = turn.child;
+        Some((turn, self.first_below((1, path), standing)?))
+    }
+
+    /// The first of a standing below a node.
+    fn first_below(&self, (depth, mut path): Key, standing: Standing) -> Option<Path> {
+        for depth in depth..LEVELS {
             let node = self.nodes.get(&key(path, depth))?;
-            child = node.heads[standing as usize].first()?.child;
+            path[depth] = node.heads[standing as usize].first()?.child;
         }
-        path[LEVELS - 1] = child;
-        Some((turn, path))
+        Some(path)
+    }
+
+    /// Owners that have their share, with the first of each standing who waits for some of it.
+    pub(super) fn full(&self) -> impl Iterator<Item = Full> {
+        self.full.iter().filter_map(|&(key, standing)| {
+            let node = self.nodes.get(&key)?;
+            let path = self.first_below(key, standing)?;
+            let (_, amount) = node.first(standing as usize)?;
+            let max = self.owner_max[standing as usize];
+            let lacking = node.used.saturating_add(amount).saturating_sub(max);
+            let held = self.nodes.get(&self::key(path, 1)).map_or(0, |widest| widest.held);
+            Some(Full { key, path, standing, held, amount, lacking })
+        })
     }
 
     /// How many of the widest owners have somebody of this standing who waits.
@@ -258,7 +301,8 @@ impl Tree {
     /// Whether nobody holds anything or waits.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.nodes.is_empty() && self.heads.iter().all(BTreeSet::is_empty)
+        let heads_are_empty = self.heads.iter().all(BTreeSet::is_empty);
+        self.nodes.is_empty() && heads_are_empty && self.full.is_empty()
     }
 
     /// Puts a holder and its owners where they belong, after something about them has changed.
@@ -266,13 +310,23 @@ impl Tree {
         for depth in (1..=LEVELS).rev() {
             let own = key(path, depth);
             let Some(node) = self.nodes.get(&own) else { continue };
+            let mut is_full = [false; 3];
             let turns = [0, 1, 2].map(|standing| {
                 let (since, amount) = node.first(standing)?;
                 let turn = Turn { held: node.held, since, amount, child: path[depth - 1] };
                 // An owner that may not have more waits for itself, and keeps nobody else waiting.
-                (depth == LEVELS || self.may_have(node, standing, amount)).then_some(turn)
+                is_full[standing] = depth < LEVELS && !self.may_have(node, standing, amount);
+                (!is_full[standing]).then_some(turn)
             });
-            let (was, is_empty) = (node.entered, node.is_empty());
+            let (was, was_full, is_empty) = (node.entered, node.is_full, node.is_empty());
+            for standing in
+                STANDINGS.into_iter().filter(|s| was_full[*s as usize] != is_full[*s as usize])
+            {
+                match is_full[standing as usize] {
+                    true => self.full.insert((own, standing)),
+                    false => self.full.remove(&(own, standing)),
+                };
+            }
             let above = match depth {
                 1 => &mut self.heads,
                 _ => &mut self.nodes.entry(key(path, depth - 1)).or_default().heads,
@@ -286,7 +340,7 @@ impl Tree {
             if is_empty {
                 self.nodes.remove(&own);
             } else if let Some(node) = self.nodes.get_mut(&own) {
-                node.entered = turns;
+                (node.entered, node.is_full) = (turns, is_full);
             }
         }
     }

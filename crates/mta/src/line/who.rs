@@ -212,6 +212,8 @@ impl Who {
     }
 }
 
+pub(super) const STANDINGS: [Standing; 3] = [Standing::Good, Standing::Unknown, Standing::Doubtful];
+
 /// What is known of somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
