@@ -42,7 +42,11 @@ fn segments(choices: &mut Unstructured) -> Result<()> {
     let opened = Spool::open(&disk, config.clone(), &mut |message| found.push(message));
     let Ok((mut spool, _)) = opened else { return Ok(()) };
     for (ticket, message) in (1..).zip(&found) {
-        spool.handle_request(Request::Load { ticket: Ticket(ticket), id: message.id });
+        spool.handle_request(Request::Load {
+            ticket: Ticket(ticket),
+            id: message.id,
+            bytes_max: u64::MAX,
+        });
     }
     let answers = crate::spool_recovery::settle(&mut spool, &disk);
     let loads = answers

@@ -87,7 +87,11 @@ fn recover(files: &Files) -> std::result::Result<Found, SpoolError> {
     })?;
     let mut loaded = BTreeMap::new();
     for (&id, message) in &messages {
-        spool.handle_request(Request::Load { ticket: Ticket(id), id: message.id });
+        spool.handle_request(Request::Load {
+            ticket: Ticket(id),
+            id: message.id,
+            bytes_max: u64::MAX,
+        });
         for (ticket, completion) in settle(&mut spool, &disk) {
             assert_eq!(ticket, Ticket(id));
             loaded.insert(id, completion);

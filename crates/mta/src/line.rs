@@ -298,6 +298,16 @@ impl Permit {
         }
     }
 
+    /// Gives it back, and joins the line for another amount.
+    #[must_use]
+    pub fn exchange(self, amount: u64) -> InLine {
+        let (line, Grant { who, standing, .. }) = (Arc::clone(&self.line), self.grant);
+        // Before it is given back: until then the line knows how its owners are called.
+        let ticket = Some(line.lock().join(Who::known(who), standing, amount));
+        drop(self);
+        InLine { line, ticket, who }
+    }
+
     /// Gives back all but `amount`.
     pub fn shrink(&mut self, amount: u64) {
         let line = Arc::clone(&self.line);

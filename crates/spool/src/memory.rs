@@ -24,11 +24,16 @@ impl Memory {
     ) {
         let (ticket, completion) = match request {
             Request::Submit { ticket, records } => (ticket, self.submit(live, records)),
-            Request::Load { ticket, id } => {
+            Request::Load { ticket, id, bytes_max } => {
                 let overrides = live.index.get(id.0).and_then(|entry| entry.overrides());
-                let loaded = self.accepts.get(&id.0).map(|accept| load(accept, overrides));
-                let missing = Completion::LoadFailed(LoadError::NotFound);
-                (ticket, loaded.map_or(missing, |loaded| Completion::Loaded(Box::new(loaded))))
+                let completion = match self.accepts.get(&id.0) {
+                    None => Completion::LoadFailed(LoadError::NotFound),
+                    Some(accept) if bytes_of(accept) > bytes_max => {
+                        Completion::TooLong(bytes_of(accept))
+                    }
+                    Some(accept) => Completion::Loaded(Box::new(load(accept, overrides))),
+                };
+                (ticket, completion)
             }
             Request::BlobAppend { ticket, blob, data } => {
                 live.next_blob = live.next_blob.max(blob.0.saturating_add(1));
@@ -107,6 +112,15 @@ impl Memory {
             self.blobs.remove(&blob.0);
         }
     }
+}
+
+/// What of a message is in its record on a disk, but for its envelope.
+fn bytes_of(accept: &Accept) -> u64 {
+    let body = match &accept.body {
+        Body::Memory(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
+        Body::Blob { .. } => 0,
+    };
+    accept.prefix.len() as u64 + body
 }
 
 fn load(accept: &Accept, overrides: Option<&str>) -> Loaded {

@@ -21,12 +21,14 @@ pub enum Request {
         /// In the order in which they take effect.
         records: Vec<Record>,
     },
-    /// Fetch a message: `Loaded` or `LoadFailed`.
+    /// Fetch a message: `Loaded`, `TooLong` or `LoadFailed`.
     Load {
         /// Comes back with the completion.
         ticket: Ticket,
         /// The message, which must have an open recipient.
         id: MessageId,
+        /// One whose record is longer is not read.
+        bytes_max: u64,
     },
     /// Write the next piece of a body into a file of its own: `BlobDone` or `Refused`. Pieces may
     /// be sent without waiting for each other. The first creates the file.
@@ -78,6 +80,8 @@ pub enum Completion {
     Refused(Refusal),
     /// The message that was to be loaded.
     Loaded(Box<Loaded>),
+    /// The record of the message has so many octets, which are more than were to be loaded.
+    TooLong(u64),
     /// The message or blob can't be had.
     LoadFailed(LoadError),
     /// The piece is written, or the blob is sealed.

@@ -135,9 +135,9 @@ impl SpoolClient {
         (self.port(id).send)(Request::Submit { ticket: self.ticket(slot), records });
     }
 
-    /// Reads a message back.
-    pub(crate) fn load(self: &Rc<Self>, id: MessageId) -> Waiting {
-        self.request(id, |ticket| Request::Load { ticket, id })
+    /// Reads a message back, if its record has no more than so many octets.
+    pub(crate) fn load(self: &Rc<Self>, id: MessageId, bytes_max: u64) -> Waiting {
+        self.request(id, |ticket| Request::Load { ticket, id, bytes_max })
     }
 
     /// A request about something in the log of `id`.

@@ -2,7 +2,7 @@
 
 use super::cache::MessageCache;
 use super::client::SpoolClient;
-use crate::line::{InLine, Standing, Who};
+use crate::line::{InLine, Permit, Standing, Who};
 use crate::message::{Message, SentBody};
 use crate::seams::{Time, World};
 use crate::services::Services;
@@ -11,7 +11,7 @@ use config::Config;
 use mail::MessageId;
 use spool::checksums::{self, PIECE_BYTES};
 use spool::{BlobId, Completion, LoadError, Meta, Request};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,8 +19,12 @@ use std::time::Duration;
 /// A read that takes longer is given up, and the message tried again later. What hangs in the
 /// system's hands can't be called back.
 const LOAD_WAIT: Duration = Duration::from_secs(60);
-/// Set aside for envelope and added header fields of a message that is read.
-const ENVELOPE_BYTES: u64 = 64 * 1024;
+/// So much is waited for at first: a body of 64 KiB with its envelope. Of a message whose record is longer it is found
+/// how long.
+const FIRST_BYTES: u64 = 128 * 1024;
+/// Where there is little memory: this part of it, but no less than so much.
+const FIRST_PART: u64 = 16;
+const FIRST_BYTES_MIN: u64 = 4 * 1024;
 
 /// The messages of one shard.
 pub(crate) struct Messages<W: World> {
@@ -29,8 +33,6 @@ pub(crate) struct Messages<W: World> {
     cache: RefCell<MessageCache>,
     /// Messages that wait for memory to be read into.
     unread: RefCell<BTreeSet<MessageId>>,
-    /// Bodies above this size are in files of their own.
-    blob_bytes: Cell<u64>,
 }
 
 impl<W: World> Messages<W> {
@@ -48,13 +50,7 @@ impl<W: World> Messages<W> {
             client: Rc::clone(client),
             cache: RefCell::new(MessageCache::new(cache_bytes)),
             unread: RefCell::default(),
-            blob_bytes: Cell::new(config.spool.blob_bytes),
         }
-    }
-
-    /// Follows a reload.
-    pub(super) fn adopt(&self, config: &Config) {
-        self.blob_bytes.set(config.spool.blob_bytes);
     }
 
     /// Keeps a message in memory for its `open` recipients.
@@ -103,10 +99,11 @@ impl<W: World> Messages<W> {
         if self.cache.borrow().get(id).is_some() {
             return None;
         }
-        let (who, standing) = who();
-        // As much as a record can take, until it is known how much that is.
-        let bytes = self.blob_bytes.get().saturating_add(ENVELOPE_BYTES);
-        Some(self.services.shared.reads.join(who, standing, bytes))
+        let ((who, standing), reads) = (who(), &self.services.shared.reads);
+        // What most records take at most. A longer one has its turn for what it takes: nobody is kept waiting for room
+        // that nobody needs.
+        let bytes = FIRST_BYTES.min((reads.parts().max / FIRST_PART).max(FIRST_BYTES_MIN));
+        Some(reads.join(who, standing, bytes))
     }
 
     /// As [`Messages::load`], when its turn comes. Who waits must hold no message that was read,
@@ -136,27 +133,39 @@ impl<W: World> Messages<W> {
             return Err(LoadError::Disk("its log failed a write or sync".into()));
         }
         let Some(place) = place else { return self.peek(id).await };
-        let mut memory = if place.is_served() {
-            place.await
-        } else {
-            self.unread.borrow_mut().insert(id);
-            let memory = place.await;
-            self.unread.borrow_mut().remove(&id);
-            memory
+        let memory = self.in_turn(place, id).await;
+        let (mut memory, read) = match self.read(id, memory.amount()).await? {
+            Read::Message(message) => (memory, message),
+            Read::TooLong(bytes) => {
+                let memory = self.in_turn(memory.exchange(bytes), id).await;
+                // What comes to a record meanwhile does not lengthen it.
+                (memory, self.read(id, u64::MAX).await?.message()?)
+            }
         };
         self.services.metrics.messages_read_back.inc();
-        let mut message = self.read(id).await?;
+        let mut message = *read;
         memory.shrink(message.cost() as u64);
         message.memory = Some(memory);
         Ok(Rc::new(message))
     }
 
-    /// Reads a message from the spool.
-    async fn read(&self, id: MessageId) -> Result<Message, LoadError> {
+    /// What a place in the line gives when its turn comes.
+    async fn in_turn(&self, place: InLine, id: MessageId) -> Permit {
+        if place.is_served() {
+            return place.await;
+        }
+        self.unread.borrow_mut().insert(id);
+        let memory = place.await;
+        self.unread.borrow_mut().remove(&id);
+        memory
+    }
+
+    /// Reads a message from the spool, if its record has no more than so many octets.
+    async fn read(&self, id: MessageId, bytes_max: u64) -> Result<Read, LoadError> {
         let time = self.services.world.time();
         tokio::select! {
             biased;
-            loaded = self.client.load(id) => from_completion(loaded),
+            loaded = self.client.load(id, bytes_max) => from_completion(loaded),
             () = time.sleep_until(time.now() + LOAD_WAIT) => {
                 Err(LoadError::Disk("the disk does not answer".into()))
             }
@@ -172,20 +181,26 @@ impl<W: World> Messages<W> {
         if let Some(message) = self.in_memory(id) {
             return Ok(message);
         }
-        self.read(id).await.map(Rc::new)
+        let read = self.read(id, u64::MAX).await?;
+        Ok(Rc::new(*read.message()?))
     }
 
     /// Messages, in the order of `ids`, read from the spool all at once where they are not in
     /// memory: only a few should be asked for.
     pub(crate) async fn peek_all(&self, ids: &[MessageId]) -> Vec<Result<Rc<Message>, LoadError>> {
         // A request is on its way when its future is made.
-        let begun: Vec<_> =
-            ids.iter().map(|&id| self.in_memory(id).ok_or_else(|| self.client.load(id))).collect();
+        let begun: Vec<_> = ids
+            .iter()
+            .map(|&id| self.in_memory(id).ok_or_else(|| self.client.load(id, u64::MAX)))
+            .collect();
         let mut read = Vec::with_capacity(begun.len());
         for one in begun {
             read.push(match one {
                 Ok(message) => Ok(message),
-                Err(waiting) => from_completion(waiting.await).map(Rc::new),
+                Err(waiting) => {
+                    let read = from_completion(waiting.await).and_then(Read::message);
+                    read.map(|message| Rc::new(*message))
+                }
             });
         }
         read
@@ -274,9 +289,27 @@ impl<W: World> Messages<W> {
     }
 }
 
-fn from_completion(completion: Completion) -> Result<Message, LoadError> {
+/// What a read has come to.
+enum Read {
+    Message(Box<Message>),
+    /// Its record has so many octets.
+    TooLong(u64),
+}
+
+impl Read {
+    /// The message, which may be as long as it likes.
+    fn message(self) -> Result<Box<Message>, LoadError> {
+        match self {
+            Read::Message(message) => Ok(message),
+            Read::TooLong(_) => Err(LoadError::Disk("its record is longer than it was".into())),
+        }
+    }
+}
+
+fn from_completion(completion: Completion) -> Result<Read, LoadError> {
     match completion {
-        Completion::Loaded(loaded) => Ok(Message::from_loaded(*loaded)),
+        Completion::Loaded(loaded) => Ok(Read::Message(Box::new(Message::from_loaded(*loaded)))),
+        Completion::TooLong(bytes) => Ok(Read::TooLong(bytes)),
         other => Err(refusal(other)),
     }
 }

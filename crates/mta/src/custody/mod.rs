@@ -65,7 +65,6 @@ impl<W: World> Custody<W> {
 
     /// Follows a reload.
     pub(crate) fn adopt(&self, config: &Config) {
-        self.messages.adopt(config);
         self.held.set_hold_for(config.spool.hold_for);
     }
 

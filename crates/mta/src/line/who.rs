@@ -176,6 +176,11 @@ impl Who {
         Who { path: [number; LEVELS], names: [Name::NONE; LEVELS - 1] }
     }
 
+    /// Somebody whose owners' names are known in the line already, or to nobody.
+    pub(super) fn known(path: Path) -> Who {
+        Who { path, names: [Name::NONE; LEVELS - 1] }
+    }
+
     /// The same, who belongs to `owner`.
     #[must_use]
     pub fn of(self, owner: Owner) -> Who {

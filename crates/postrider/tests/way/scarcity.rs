@@ -159,6 +159,33 @@ fn peers_that_are_silent_hold_no_memory_that_others_need() {
     }
 }
 
+/// Where all memory is less than the largest message may take, small ones are read beside large ones.
+#[test]
+fn small_messages_find_memory_beside_large_ones_however_little_there_is() {
+    play(|| async {
+        let node = Node::start(&config(&READS.replace("16MiB", "4MiB"))).await;
+        let large = format!("{}\r\n", "x".repeat(76)).repeat(5_000);
+        let mut client = Client::connect(&node, FRIEND).await;
+        for n in 0..40 {
+            for (to, body) in [("evil.test", &*large), ("good.test", "small\r\n")] {
+                let to = format!("{n}@{to}");
+                assert!(client.send("me@source.test", &[&to], body).await.starts_with("250 "));
+            }
+        }
+        drop(client);
+        let node = node.restart().await;
+        // No content goes out unread.
+        node.world.set_pipe_bytes(1_024);
+        let evil = Peer::at(&node.world, "192.0.2.66:25");
+        evil.always("content", "slow");
+        let good = Peer::at(&node.world, "192.0.2.7:25");
+        let began = node.age();
+        wait_until("small ones are taken", || good.contents() == 40).await;
+        let took = node.age() - began;
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    });
+}
+
 #[test]
 fn a_content_that_is_written_holds_no_memory_while_its_reply_is_waited_for() {
     play(|| async {
@@ -195,7 +222,7 @@ fn a_peer_that_reads_slowly_gets_all_of_a_content_that_was_let_go_meanwhile() {
             let to = [&*format!("{n}@evil.test")];
             assert!(client.send("me@source.test", &to, &large).await.starts_with("250 "));
             let to = [&*format!("{n}@good.test")];
-            assert!(client.send("me@source.test", &to, "small\r\n").await.starts_with("250 "));
+            assert!(client.send("me@source.test", &to, &large).await.starts_with("250 "));
         }
         drop(client);
         let node = node.restart().await;

@@ -11,11 +11,14 @@ use bytes::Bytes;
 use mail::MessageId;
 
 impl Spool {
-    pub(super) fn handle_load(&mut self, ticket: Ticket, id: MessageId) {
+    pub(super) fn handle_load(&mut self, ticket: Ticket, id: MessageId, bytes_max: u64) {
         let place = self.live.index.get(id.0).map(|e| (e.segment, e.offset, e.length));
         let Some((generation, offset, length)) = place else {
             return self.complete(ticket, Completion::LoadFailed(LoadError::NotFound));
         };
+        if u64::from(length) > bytes_max {
+            return self.complete(ticket, Completion::TooLong(u64::from(length)));
+        }
         let offset = u64::from(offset);
         let unwritten = self.commit.as_ref().map(|commit| commit.offset);
         let is_active = generation == self.writer.key.generation;
@@ -26,7 +29,7 @@ impl Spool {
             .filter(|_| !is_active || unwritten.is_none_or(|end| offset < end))
         else {
             // It is in the batch that is being written: compaction moves it just now.
-            self.parked_loads.push((ticket, id));
+            self.parked_loads.push((ticket, id, bytes_max));
             return;
         };
         segment.readers_count += 1;

@@ -56,7 +56,7 @@ pub struct Spool {
     pub(crate) next_generation: u32,
     completions: VecDeque<(Ticket, Completion)>,
     /// Loads that wait until the batch under way is written.
-    parked_loads: Vec<(Ticket, MessageId)>,
+    parked_loads: Vec<(Ticket, MessageId, u64)>,
     poisoned: Option<Box<str>>,
     /// Messages whose blob was lost at the start.
     pub(crate) lost_bodies: BTreeSet<u64>,

@@ -19,8 +19,8 @@ impl Spool {
             self.stalled = None;
             if let Some(commit) = self.commit.take() {
                 self.handle_commit_done(commit, done.result);
-                for (ticket, id) in std::mem::take(&mut self.parked_loads) {
-                    self.handle_load(ticket, id);
+                for (ticket, id, bytes_max) in std::mem::take(&mut self.parked_loads) {
+                    self.handle_load(ticket, id, bytes_max);
                 }
             }
         } else if let Some(waiting) = self.waiting.remove(&done.ticket) {

@@ -16,7 +16,7 @@ impl Spool {
         }
         match request {
             Request::Submit { ticket, records } => self.handle_submit(ticket, records),
-            Request::Load { ticket, id } => self.handle_load(ticket, id),
+            Request::Load { ticket, id, bytes_max } => self.handle_load(ticket, id, bytes_max),
             Request::BlobAppend { ticket, blob, data } => {
                 if let Err(refusal) = self.check_accepting() {
                     return self.complete(ticket, Completion::Refused(refusal));

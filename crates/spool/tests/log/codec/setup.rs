@@ -51,7 +51,7 @@ pub(crate) fn submit(spool: &mut Spool, disk: &MemDisk, records: Vec<Record>) {
 }
 
 pub(crate) fn load(spool: &mut Spool, disk: &MemDisk, id: MessageId) -> Completion {
-    spool.handle_request(Request::Load { ticket: Ticket(2), id });
+    spool.handle_request(Request::Load { ticket: Ticket(2), id, bytes_max: u64::MAX });
     run(spool, disk).pop().expect("an answer").1
 }
 

@@ -62,7 +62,7 @@ fn a_message_whose_blob_is_missing_or_short_is_handed_over() {
         assert_eq!((report.damaged_count, report.live_count, found.len()), (1, 1, 1));
         assert_eq!(spool.status().damaged_count, 1);
         // It has all that a report needs; its body can't be read.
-        spool.handle_request(Request::Load { ticket: Ticket(1), id: id(1) });
+        spool.handle_request(Request::Load { ticket: Ticket(1), id: id(1), bytes_max: u64::MAX });
         let Some((_, Completion::Loaded(loaded))) = run(&mut spool, &disk).pop() else {
             panic!("not loaded")
         };

@@ -5,6 +5,23 @@ use spool::memdisk::{Faults, MemDisk};
 use spool::{Completion, LoadError, Request, SettleKind, Ticket};
 
 #[test]
+fn a_record_that_is_longer_than_wanted_is_measured_and_not_read() {
+    let disk = MemDisk::new(5, 1 << 30);
+    let (mut spool, _) = open(&disk, small());
+    assert!(submit(&mut spool, &disk, accept(1, 2_500)));
+    let id = mail::MessageId::new(0, 0, 1);
+    let mut load = |bytes_max| {
+        spool.handle_request(Request::Load { ticket: Ticket(9), id, bytes_max });
+        run(&mut spool, &disk).remove(0).1
+    };
+    let Completion::TooLong(bytes) = load(0) else { panic!("it has some") };
+    assert!((2_500..4_000).contains(&bytes), "{bytes}");
+    // At its edge.
+    assert!(matches!(load(bytes - 1), Completion::TooLong(again) if again == bytes));
+    assert!(matches!(load(bytes), Completion::Loaded(_)));
+}
+
+#[test]
 fn a_read_that_fails_is_told_and_compaction_tries_again() {
     let disk = MemDisk::new(5, 1 << 30);
     let (mut spool, _) = open(&disk, small());
@@ -19,7 +36,7 @@ fn a_read_that_fails_is_told_and_compaction_tries_again() {
         assert!(submit(&mut spool, &disk, vec![settle(n, SettleKind::Relayed)]));
     }
     let id = mail::MessageId::new(0, 0, 12);
-    spool.handle_request(Request::Load { ticket: Ticket(9), id });
+    spool.handle_request(Request::Load { ticket: Ticket(9), id, bytes_max: u64::MAX });
     let answers = run(&mut spool, &disk);
     assert!(
         matches!(&answers[..], [(Ticket(9), Completion::LoadFailed(LoadError::Disk(_)))]),

@@ -58,7 +58,11 @@ impl World {
         for message in found {
             self.next_ticket += 1;
             let ticket = Ticket(self.next_ticket);
-            self.spool.handle_request(Request::Load { ticket, id: message.id });
+            self.spool.handle_request(Request::Load {
+                ticket,
+                id: message.id,
+                bytes_max: u64::MAX,
+            });
             let Completion::Loaded(loaded) = self.wait_for(ticket) else { panic!("not loaded") };
             let msg = &self.msgs[&message.id.0];
             let (bytes, count) = (msg.body_bytes, msg.rcpts.len());
