@@ -3,6 +3,7 @@
 
 mod discard;
 mod endpoint;
+mod held_memory;
 mod key_file;
 mod local;
 mod maildir;

@@ -123,7 +123,10 @@ impl<W: World> Slot<W> {
 
     /// Memory to convert a message in, when its turn comes. Whoever waits for it holds none that others need to read
     /// into: the message is read back again then.
-    async fn room_in_turn(
+    ///
+    /// # Errors
+    /// What the spool said.
+    pub async fn room_in_turn(
         &self,
         place: InLine,
         message: Rc<Message>,

@@ -184,7 +184,7 @@ pub const POOLS: &[Pool] = &[
         beyond: "waits in line; what is held for a silent peer for 5 s (500 ms if it is not known to answer, and longer \
                  each time) is let go for who holds less, and read back again when the peer goes on",
         next_step: "raise `body_memory_bytes`, or suspend the next hop (`postrider queue suspend`)",
-        test: "`way` `scarcity::peers_that_are_silent_hold_no_memory…`",
+        test: "`way` `scarcity::peers_that_are_silent_hold_no_memory…`, `x400_memory`",
     },
     Pool {
         id: PoolId::Conversions,
@@ -198,7 +198,7 @@ pub const POOLS: &[Pool] = &[
         beyond: "waits in line; what is held for a peer that is not known to answer is let go for who holds less, and \
                  converted again when the peer asks for it; of one that is known, after 5 s",
         next_step: "raise `body_memory_bytes`",
-        test: "`way` `x400_conversions::domains_that_nobody_knows…`; `mta` `line::tests`, `line::turns`",
+        test: "`way` `x400_conversions::domains_that_nobody_knows…`, `x400_memory`; `mta` `line::tests`, `line::turns`",
     },
     Pool {
         id: PoolId::Workers,

@@ -61,5 +61,6 @@ mod warmup;
 mod world;
 mod x400;
 mod x400_conversions;
+mod x400_memory;
 mod x400_peers;
 mod x400_unreadable;

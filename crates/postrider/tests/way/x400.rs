@@ -4,7 +4,7 @@ use super::client::FRIEND;
 use super::node::{Node, play, wait_until};
 use bytes::Bytes;
 use mail::Mono;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -151,22 +151,40 @@ type Answers = Rc<dyn Fn(&[u8]) -> Answer>;
 /// An MTA that is called, and what it has taken.
 #[derive(Clone)]
 pub(crate) struct Hub {
+    name: &'static str,
     taken: Taken,
     answer: Answers,
+    offered: Rc<Cell<usize>>,
+    /// Before each read, once an APDU has begun.
+    pause: Duration,
 }
 
 impl Hub {
     /// One that nobody can call yet.
     pub(crate) fn new(answer: impl Fn(&[u8]) -> Answer + 'static) -> Hub {
-        Hub { taken: Rc::default(), answer: Rc::new(answer) }
+        let (taken, offered, pause) = Default::default();
+        Hub { name: "mta.hub", taken, answer: Rc::new(answer), offered, pause }
+    }
+
+    /// The same by another name, elsewhere, that takes everything; it waits so long before each read, once an APDU has
+    /// begun.
+    pub(crate) fn slow_at(node: &Node, name: &'static str, address: &str, pause: Duration) -> Hub {
+        Hub { name, pause, ..Hub::new(|_| Answer::Take) }.serving(node, address)
+    }
+
+    /// The same, that says nothing to any APDU.
+    pub(crate) fn silent_at(node: &Node, name: &'static str, address: &str) -> Hub {
+        Hub { name, ..Hub::new(|_| Answer::Silence) }.serving(node, address)
+    }
+
+    fn serving(self, node: &Node, address: &str) -> Hub {
+        let (hub, address) = (self.clone(), address.parse().expect("an address"));
+        node.world.serve(address, move |stream| self.serve_beside(stream));
+        hub
     }
 
     pub(crate) fn at(node: &Node, answer: impl Fn(&[u8]) -> Answer + 'static) -> Hub {
-        let hub = Hub::new(answer);
-        let serving = hub.clone();
-        let address = "198.51.100.2:102".parse().expect("an address");
-        node.world.serve(address, move |stream| serving.serve_beside(stream));
-        hub
+        Hub::new(answer).serving(node, "198.51.100.2:102")
     }
 
     /// Serves a connection in a task of its own.
@@ -175,26 +193,35 @@ impl Hub {
         tokio::task::spawn_local(async move { hub.serve(stream).await });
     }
 
+    /// What it says to an APDU.
+    fn say(&self, machine: &mut Responder, apdu: &[u8]) {
+        match (self.answer)(apdu) {
+            Answer::Take => {
+                self.taken.borrow_mut().push(apdu.to_vec());
+                machine.acknowledge(Mono(0));
+            }
+            Answer::Refuse => machine.refuse_apdu(ExceptionReason::TemporarilyUnable, Mono(0)),
+            Answer::Abort => machine.abort(AbortReason::UserError, Mono(0)),
+            Answer::Silence => {}
+        }
+    }
+
     async fn serve(&self, mut stream: DuplexStream) {
         let mut machine = Responder::new(ResponderSettings::default(), Mono(0));
-        let mut apdu = Vec::new();
+        let (mut apdu, mut pause) = (Vec::new(), Duration::ZERO);
         while !machine.is_closed() {
             while let Some(event) = machine.poll_event() {
                 match event {
-                    Event::Bind(_) => machine.accept(&identity("mta.hub", "theirs"), Mono(0)),
-                    Event::ActivityStarted => apdu.clear(),
+                    Event::Bind(_) => machine.accept(&identity(self.name, "theirs"), Mono(0)),
+                    Event::ActivityStarted => {
+                        apdu.clear();
+                        pause = self.pause;
+                    }
                     Event::Content(octets) => apdu.extend_from_slice(&octets),
-                    Event::ApduComplete => match (self.answer)(&apdu) {
-                        Answer::Take => {
-                            self.taken.borrow_mut().push(apdu.clone());
-                            machine.acknowledge(Mono(0));
-                        }
-                        Answer::Refuse => {
-                            machine.refuse_apdu(ExceptionReason::TemporarilyUnable, Mono(0));
-                        }
-                        Answer::Abort => machine.abort(AbortReason::UserError, Mono(0)),
-                        Answer::Silence => {}
-                    },
+                    Event::ApduComplete => {
+                        self.offered.set(self.offered.get() + 1);
+                        self.say(&mut machine, &apdu);
+                    }
                     _ => {}
                 }
             }
@@ -203,12 +230,20 @@ impl Hub {
                     return;
                 }
             }
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
             let mut buffer = vec![0; 65_536];
             match stream.read(&mut buffer).await {
                 Ok(0) | Err(_) => return,
                 Ok(n) => machine.handle_input(Bytes::copy_from_slice(&buffer[..n]), Mono(0)),
             }
         }
+    }
+
+    /// How many APDUs came in whole.
+    pub(crate) fn offered(&self) -> usize {
+        self.offered.get()
     }
 
     pub(crate) fn taken(&self) -> Vec<Vec<u8>> {

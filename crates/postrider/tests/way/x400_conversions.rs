@@ -76,7 +76,12 @@ fn message(number: usize, name: Bytes, body: BodyPart) -> Vec<u8> {
 /// The same for bob at another domain.
 fn message_to(domain: &str, number: usize, name: Bytes, body: BodyPart) -> Vec<u8> {
     let to = format!("/DD.RFC-822=bob(a){domain}/O=gw/PRMD=Ours/ADMD= /C=GB/");
-    let to: OrName = OrAddress::parse(&to).expect("an address").into();
+    message_for(&to, number, name, body)
+}
+
+/// The same for an O/R address.
+pub(crate) fn message_for(to: &str, number: usize, name: Bytes, body: BodyPart) -> Vec<u8> {
+    let to: OrName = OrAddress::parse(to).expect("an address").into();
     let from: OrName = OrAddress::parse("/S=ann/PRMD=Far/ADMD= /C=GB/").expect("an address").into();
     let domain = GlobalDomain { country: "GB".into(), admd: " ".into(), prmd: Some("Far".into()) };
     let recipient = Recipient {

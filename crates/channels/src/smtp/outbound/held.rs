@@ -1,27 +1,20 @@
 //! The content of a transaction, in memory that others may need more than a peer that is silent.
 
 use super::encoding::Encoding;
+use crate::held_memory::HeldMemory;
 use bytes::Bytes;
 use mail::{MessageId, Mono};
 use mta::delivery::Slot;
-use mta::line::Standing;
 use mta::message::{Conversion, Message, SentBody};
 use mta::seams::World;
 use queue::Origin;
 use spool::LoadError;
 use std::rc::Rc;
 use std::task::Context;
-use std::time::Duration;
 
 /// Of a content that was read back so much is handed to the connection at once; a smaller one is
 /// never read twice.
 const PIECE_BYTES: usize = 64 * 1024;
-/// For so long it is held whatever others need, for a peer that is known to answer.
-const KEPT_FOR: Duration = Duration::from_secs(5);
-/// The same for another peer, the first time; each further time for twice as long, up to the same.
-const KEPT_FIRST_FOR: Duration = Duration::from_millis(500);
-/// A peer for which it is held longer is silent, or as good as.
-const SILENCE: Duration = Duration::from_secs(30);
 
 /// A content until it is written.
 pub(super) struct Held {
@@ -35,10 +28,7 @@ pub(super) struct Held {
     encoding: Option<Rc<Encoding>>,
     /// How it was converted: it can be converted again.
     conversion: Option<Rc<Conversion>>,
-    /// Since when it is held.
-    since: Mono,
-    /// For so long it is held for a peer that is not known to answer.
-    kept_for: Duration,
+    held: HeldMemory,
 }
 
 impl Held {
@@ -50,10 +40,8 @@ impl Held {
     ) -> Held {
         let (id, sent_body_bytes) = (message.id, message.sent_body_bytes());
         let conversion = message.conversion().map(Rc::clone);
-        // What can be made without the disk is made again as soon as the peer asks for it.
-        let kept_for = if conversion.is_some() { Duration::ZERO } else { KEPT_FIRST_FOR };
-        let (message, since) = (Some(message), now);
-        Held { id, origin, message, sent_body_bytes, encoding, conversion, since, kept_for }
+        let held = HeldMemory::new(now, conversion.is_some());
+        Held { id, origin, message: Some(message), sent_body_bytes, encoding, conversion, held }
     }
 
     pub(super) fn message(&self) -> Option<&Message> {
@@ -96,24 +84,11 @@ impl Held {
             return Mono::NEVER;
         };
         let Some(memory) = &mut message.memory else { return Mono::NEVER };
-        let now = now();
-        // Whoever is not known to answer is doubtful as soon as its connection is.
-        let (kept_for, silence) = match memory.standing() {
-            Standing::Good => (KEPT_FOR, SILENCE),
-            Standing::Unknown | Standing::Doubtful => (self.kept_for, KEPT_FOR),
-        };
-        let (kept_until, silent_at) = (self.since + kept_for, self.since + silence);
-        if now < kept_until {
-            return kept_until;
-        }
-        memory.idle(self.since);
-        if now >= silent_at {
-            memory.doubt();
-        }
-        if memory.poll_give_way(cx).is_ready() {
+        let (gives_way, look_at) = self.held.poll_give_way(memory, cx, now());
+        if gives_way {
             self.message = None;
         }
-        if now < silent_at { silent_at } else { Mono::NEVER }
+        look_at
     }
 
     /// What stands before the body.
@@ -165,8 +140,7 @@ impl Held {
             None => {
                 let asked = (self.id, self.origin);
                 let message = slot.load_again(asked, self.conversion.as_ref()).await?;
-                self.since = slot.now();
-                self.kept_for = (self.kept_for * 2).clamp(KEPT_FIRST_FOR, KEPT_FOR);
+                self.held.again(slot.now());
                 message
             }
         };

@@ -1,8 +1,9 @@
 //! One association: APDU after APDU until the queue has none for it.
 
+use super::cargo::{Cargo, Here, PIECE_BYTES};
 use super::opening::{self, OpenError, Opened};
 use super::{route_of, trouble};
-use crate::x400::apdu::{Content, Departure};
+use crate::x400::apdu::{Departure, Refused};
 use crate::x400::departure;
 use crate::x400::gateway;
 use crate::x400::section::{X400, X400Mode, X400Peer};
@@ -13,13 +14,13 @@ use mta::alarm::Alarm;
 use mta::delivery::{AttemptContext, Idled, Slot};
 use mta::event::Hop;
 use mta::line::Permit;
-use mta::message::{Message, SentBody};
+use mta::message::Message;
 #[cfg(feature = "planted")]
 use mta::planted::Planted;
 use mta::routing::hop::NextHop;
 use mta::seams::{Net, Stream, World};
 use queue::{CloseReason, Take, Work};
-use spool::{BlobId, LoadError};
+use spool::LoadError;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -47,6 +48,14 @@ struct Told<'a> {
     refused: &'a [(u32, Failure)],
 }
 
+/// What departs of a message.
+struct Made {
+    /// What is known of the message. What was read back is let go when it is written.
+    message: Rc<Message>,
+    /// What is sent, but to these; or why nothing can be.
+    outcome: Result<(Here, Refused), Failure>,
+}
+
 /// A connection and what is spoken on it.
 pub(super) struct Wire<W: World> {
     pub(super) stream: <W::Net as Net>::Stream,
@@ -61,14 +70,19 @@ impl<W: World> Wire<W> {
     /// Writes and reads until the machine has something to tell.
     pub(super) async fn next_event(&mut self, slot: &Slot<W>) -> Event {
         loop {
-            if let Some(event) = self.next_event_or_room(slot, false).await {
+            if let Some(event) = self.next_event_or_room(slot, None).await {
                 return event;
             }
         }
     }
 
-    /// The same, or until more content is wanted and all that was given is written: `None`.
-    async fn next_event_or_room(&mut self, slot: &Slot<W>, has_more: bool) -> Option<Event> {
+    /// The same, or, with more to send, until that is wanted and all that was given is written: `None`. What there is
+    /// more may be let go meanwhile.
+    async fn next_event_or_room(
+        &mut self,
+        slot: &Slot<W>,
+        mut more: Option<&mut Cargo>,
+    ) -> Option<Event> {
         loop {
             if let Some(event) = self.machine.poll_event() {
                 return Some(event);
@@ -78,11 +92,12 @@ impl<W: World> Wire<W> {
                 if self.machine.is_closed() {
                     return Some(Event::Ended(End::Lost));
                 }
-                if has_more && self.machine.wants_content() {
+                if more.is_some() && self.machine.wants_content() {
                     return None;
                 }
             }
-            if poll_fn(|cx| self.poll_progress(slot, cx)).await.is_err() {
+            let progress = poll_fn(|cx| self.poll_progress(slot, more.as_deref_mut(), cx));
+            if progress.await.is_err() {
                 self.unwritten = Unwritten::default();
                 self.machine.handle_eof();
             }
@@ -91,7 +106,12 @@ impl<W: World> Wire<W> {
 
     /// Writes what there is, and reads: two sides that only write would wait for each other. Ready when either
     /// got on.
-    fn poll_progress(&mut self, slot: &Slot<W>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_progress(
+        &mut self,
+        slot: &Slot<W>,
+        more: Option<&mut Cargo>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         let mut has_written = false;
         while !self.unwritten.is_empty() {
             match self.stream.poll_write(cx, &self.unwritten.slices()) {
@@ -126,17 +146,19 @@ impl<W: World> Wire<W> {
         }
         drop(scratch);
         let deadline = self.machine.next_deadline().unwrap_or(Mono::NEVER);
-        if self.alarm.poll(cx, deadline.min(self.until)).is_ready() {
-            match slot.now() >= self.until {
-                true => {
-                    self.until = Mono::NEVER;
-                    self.machine.abort(AbortReason::TemporaryProblem, slot.now());
-                }
-                false => self.machine.handle_deadline(slot.now()),
-            }
-            return Poll::Ready(Ok(()));
+        let now = slot.now();
+        let look_at = more.map_or(Mono::NEVER, |more| more.poll_give_way(cx, now));
+        if self.alarm.poll(cx, deadline.min(self.until).min(look_at)).is_pending() {
+            return Poll::Pending;
         }
-        Poll::Pending
+        let now = slot.now();
+        if now >= self.until {
+            self.until = Mono::NEVER;
+            self.machine.abort(AbortReason::TemporaryProblem, now);
+        } else if now >= deadline {
+            self.machine.handle_deadline(now);
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Goes on until the machine has nothing more to say; no longer than for a peer that reads nothing.
@@ -257,31 +279,21 @@ impl<W: World> Association<W> {
     /// # Errors
     /// Why the association can't be used further.
     async fn carry(&mut self, work: Work, hop: &NextHop) -> Result<(), CloseReason> {
-        let place = self.slot.place_to_load(work.id, work.origin);
-        let message = match self.slot.load_in_turn(place, work.id).await {
-            Ok(message) => message,
-            Err(why) => {
-                self.slot.unreadable(&work, "record", &why);
+        let Made { message, outcome } = match self.make(&work, hop).await {
+            Ok(made) => made,
+            Err((what, why)) => {
+                self.slot.unreadable(&work, what, &why);
                 return Ok(());
             }
         };
-        let _room = match self.is_converted(&message) {
-            true => Some(self.slot.place_to_convert(&message, work.origin).await),
-            false => None,
-        };
-        let mut departure = match self.departure(&message, &work, &route_of(hop).x400).await {
-            Ok(Ok(departure)) => departure,
-            Ok(Err(failure)) => {
+        let (here, refused) = match outcome {
+            Ok(sent) => sent,
+            Err(failure) => {
                 let told = Told { message: &message, work: &work, refused: &[] };
                 self.conclude(&told, Err(failure), true);
                 return Ok(());
             }
-            Err(why) => {
-                self.slot.unreadable(&work, "body", &why);
-                return Ok(());
-            }
         };
-        let refused = std::mem::take(&mut departure.refused);
         let told = Told { message: &message, work: &work, refused: &refused };
         if let Some((_, failure)) = refused.first()
             && refused.len() == work.entries.len()
@@ -292,7 +304,8 @@ impl<W: World> Association<W> {
         self.carried += 1;
         self.slot.metrics().transactions.inc();
         self.wire.until = self.attempt_end(&work);
-        match self.send(&message, departure).await {
+        let cargo = Cargo::new(here, self.slot.now());
+        match self.send(cargo, &work, hop).await {
             Ok(early) => self.hear(&told, early).await,
             Err(why) => {
                 self.slot.unreadable(&work, "body", &why);
@@ -371,6 +384,36 @@ impl<W: World> Association<W> {
         message.kept_of_x400().is_none() || is_rewritten()
     }
 
+    /// Reads a message, and makes of it what is sent.
+    ///
+    /// # Errors
+    /// What of it can't be read, and why.
+    async fn make(&self, work: &Work, hop: &NextHop) -> Result<Made, (&'static str, LoadError)> {
+        let of_record = |why| ("record", why);
+        let place = self.slot.place_to_load(work.id, work.origin);
+        let message = self.slot.load_in_turn(place, work.id).await.map_err(of_record)?;
+        let (room, message) = match self.is_converted(&message) {
+            true => {
+                let place = self.slot.place_to_convert(&message, work.origin);
+                let both = self.slot.room_in_turn(place, message, work.origin).await;
+                let (room, message) = both.map_err(of_record)?;
+                (Some(room), message)
+            }
+            false => (None, message),
+        };
+        let departure = self.departure(&message, work, &route_of(hop).x400).await;
+        let departure = departure.map_err(|why| ("body", why))?;
+        let known = match message.memory {
+            Some(_) => Rc::new(message.without_content()),
+            None => Rc::clone(&message),
+        };
+        let outcome = departure.map(|mut departure| {
+            let refused = std::mem::take(&mut departure.refused);
+            (Here::new(departure, message, room), refused)
+        });
+        Ok(Made { message: known, outcome })
+    }
+
     /// What is sent of a message: as it came, or made of one of internet mail.
     async fn departure(
         &self,
@@ -403,45 +446,31 @@ impl<W: World> Association<W> {
         Ok(self.slot.convert_in_turn(bytes, convert).await.unwrap_or_else(Err))
     }
 
-    /// Hands an APDU to the machine: all of it at once, or, of a body in a file of its own, piece by piece. What the
-    /// peer said before it had all of it.
+    /// Hands an APDU to the machine, piece by piece. What the peer said before it had all of it.
     async fn send(
         &mut self,
-        message: &Message,
-        departure: Departure,
+        mut cargo: Cargo,
+        work: &Work,
+        hop: &NextHop,
     ) -> Result<Option<Event>, LoadError> {
-        let prefix = Bytes::from(departure.prefix);
-        let now = self.slot.now();
-        match (departure.content, message.sent_body()) {
-            (Content::Kept, SentBody::Blob(blob)) => {
-                return self.send_blob(message, blob, prefix).await;
+        self.wire.machine.begin_transfer(cargo.bytes(), self.slot.now());
+        let (mut offset, mut ahead) = (0, 0);
+        while offset < cargo.bytes() {
+            if ahead >= PIECE_BYTES {
+                let more = Some(&mut cargo);
+                if let Some(event) = self.wire.next_event_or_room(&self.slot, more).await {
+                    return Ok(Some(event));
+                }
+                ahead = 0;
             }
-            (Content::Kept, SentBody::Memory(pieces)) => {
-                let pieces = std::iter::once(prefix).chain(pieces.iter().cloned());
-                self.wire.machine.transfer(pieces, now);
+            if !cargo.is_here() {
+                let made = self.make(work, hop).await.map_err(|(_, why)| why)?;
+                cargo.put(made.outcome.ok().map(|(here, _)| here), self.slot.now())?;
+                self.slot.metrics().conversions_again.add(u64::from(cargo.is_made()));
             }
-            (Content::Made(content), _) => self.wire.machine.transfer([prefix, content], now),
-            (Content::None, _) => self.wire.machine.transfer([prefix], now),
-        }
-        Ok(None)
-    }
-
-    async fn send_blob(
-        &mut self,
-        message: &Message,
-        blob: BlobId,
-        prefix: Bytes,
-    ) -> Result<Option<Event>, LoadError> {
-        let total = prefix.len() as u64 + message.sent_body_bytes();
-        self.wire.machine.begin_transfer(total, self.slot.now());
-        self.wire.machine.push_content(prefix, self.slot.now());
-        let mut offset = 0;
-        while offset < message.sent_body_bytes() {
-            if let Some(event) = self.wire.next_event_or_room(&self.slot, true).await {
-                return Ok(Some(event));
-            }
-            let piece = self.slot.load_blob(message, blob, offset).await?;
+            let piece = cargo.piece(&self.slot, offset).await?;
             offset += piece.len() as u64;
+            ahead += piece.len();
             self.wire.machine.push_content(piece, self.slot.now());
         }
         Ok(None)

@@ -1,6 +1,7 @@
 //! Sending over P1: associations to a peer, message after message.
 
 mod association;
+mod cargo;
 mod opening;
 mod trouble;
 
