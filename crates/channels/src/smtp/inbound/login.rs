@@ -1,9 +1,9 @@
 //! How a client of a session logs in.
 
 use super::Can;
-use super::mechanism::{Speaker, is_offered, speaker};
 use super::session::Session;
 use super::submission::Submission;
+use crate::logins::{Speaker, is_offered, speaker};
 use auth::sasl::bearer::Presented;
 use auth::sasl::scram::Channel;
 use auth::sasl::{self, Exchange, Failure, Mechanism, Step};

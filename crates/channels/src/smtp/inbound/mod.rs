@@ -3,20 +3,16 @@
 mod connection;
 mod dated;
 mod farewell;
-mod fields;
-mod introspection;
 mod login;
-mod logins;
-mod mechanism;
 mod renewal;
 mod session;
 mod settings;
 mod submission;
 mod xclient;
 
+use crate::originate::{self, FieldRules};
 use config::{Config, Listener, ListenerTls, ProtocolSection};
 use dated::Dated;
-use fields::{FieldRules, FieldStage};
 use mail::Wall;
 use mta::console::Console;
 use mta::ingress::{Connection, Handler, Protocol, Stage};
@@ -31,8 +27,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use submission::Submission;
 pub(crate) use submission::SubmissionText;
-use submission::{Submission, SubmissionStage};
 
 /// Takes mail over SMTP, from servers (RFC 5321) or from users (RFC 6409).
 pub(crate) struct Inbound(&'static str);
@@ -118,15 +114,8 @@ struct Settings {
 
 impl<W: World> Handler<W> for Settings {
     fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Rc<dyn Stage>> {
-        let mut stages: Vec<Rc<dyn Stage>> = Vec::new();
-        if let Some(submission) = &self.submission {
-            stages.push(Rc::new(SubmissionStage::new(submission, config, world, console)));
-        }
-        if self.fields.is_any() {
-            let (rules, hostname) = (self.fields.clone(), config.hostname.to_string());
-            stages.push(Rc::new(FieldStage { rules, hostname, world: world.clone() }));
-        }
-        stages
+        let senders = self.submission.as_ref().map(|submission| &submission.senders);
+        originate::stages((senders, &self.fields), config, world, console)
     }
 
     fn into_any(self: Rc<Self>) -> Rc<dyn Any> {

@@ -1,7 +1,7 @@
 //! What a listener is told of SMTP.
 
-use super::fields::FieldRules;
 use super::submission::Submission;
+use crate::originate::FieldRules;
 use config::quantity::{DurationText, SizeText};
 use config::{Explainer, IpNet, ProtocolSection, ProtocolSettings, Reader};
 use mail::Wall;

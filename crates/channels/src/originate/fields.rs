@@ -1,5 +1,4 @@
-//! What messages of clients that may relay get and lose at their header: users' (RFC 6409 §8), and those of devices,
-//! which can't do better.
+//! Headers of messages of clients that may relay: what they lack is added, and what nobody is to see is left out.
 
 use mail::field_watch::{FieldWatch, Found};
 use mail::transfer_encoding::LINE_BYTES_MAX;
@@ -15,11 +14,11 @@ pub(super) const TOO_MANY_FIELDS: Refusal =
 
 /// What is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct FieldRules {
-    pub(super) add_missing: bool,
-    pub(super) remove_bcc: bool,
+pub(crate) struct FieldRules {
+    pub(crate) add_missing: bool,
+    pub(crate) remove_bcc: bool,
     /// The domain of authors who have none, in ASCII.
-    pub(super) origin: Option<String>,
+    pub(crate) origin: Option<String>,
 }
 
 impl FieldRules {

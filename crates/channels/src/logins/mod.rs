@@ -1,10 +1,15 @@
-//! Who knows users and their passwords.
+//! How users log in at a listener, whatever its protocol: who knows them, and by which mechanisms they prove who they are.
 
-use super::introspection::IntrospectionText;
+mod introspection;
+mod mechanism;
+
+pub(crate) use mechanism::{MechanismText, Speaker, is_offered, speaker};
+
 use auth::sasl::scram::SaltForm;
 use config::quantity::DurationText;
 use config::{HostPort, PasswordChecks, Reader, TableEntry};
-use mta::ingress::LoginSource;
+use introspection::IntrospectionText;
+use mta::ingress::{LoginSource, Logins};
 use mta::seams::{Introspection, LoginServer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +19,7 @@ use std::time::Duration;
 /// Who knows users and their passwords: one of these.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct LoginsText {
+pub(crate) struct LoginsText {
     /// The name of the table from users to their stored passwords, as `doveadm pw` and `mkpasswd` print
     /// them: `{ARGON2ID}$argon2id$…`, `{BLF-CRYPT}$2y$…`, `{SHA512-CRYPT}$6$…`,
     /// `{SHA256-CRYPT}$5$…`, `{SCRAM-SHA-256}…`, `{PLAIN}…`; names of crypt(3)'s forms may be left
@@ -68,7 +73,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(90);
 
 impl LoginsText {
     /// So long a server's answer is waited for.
-    pub(super) fn patience(&self, reader: &mut Reader<'_, '_>) -> Duration {
+    fn patience(&self, reader: &mut Reader<'_, '_>) -> Duration {
         let patience = reader.timeout("logins.timeout", &self.timeout);
         if patience > TIMEOUT_MAX {
             let message = "no client waits longer than a minute and a half for a server";
@@ -78,7 +83,7 @@ impl LoginsText {
     }
 
     /// How salts look that are made up; `None`: as usual.
-    pub(super) fn salts(&self) -> Option<SaltForm> {
+    fn salts(&self) -> Option<SaltForm> {
         if self.scram_iterations.is_none() && self.scram_salt_bytes.is_none() {
             return None;
         }
@@ -90,7 +95,7 @@ impl LoginsText {
     }
 
     /// Who says whose tokens are, if anybody. `None` when there is a mistake in it, which `reader` was told.
-    pub(super) fn tokens(&self, reader: &mut Reader<'_, '_>) -> Option<Option<Arc<Introspection>>> {
+    fn tokens(&self, reader: &mut Reader<'_, '_>) -> Option<Option<Arc<Introspection>>> {
         let Some(text) = &self.introspection else { return Some(None) };
         if self.dovecot.is_some() {
             let help =
@@ -101,7 +106,7 @@ impl LoginsText {
     }
 
     /// `None` when there is a mistake in it, which `reader` was told.
-    pub(super) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<LoginSource> {
+    fn read(&self, reader: &mut Reader<'_, '_>) -> Option<LoginSource> {
         match (&self.table, &self.ldap, &self.dovecot) {
             (Some(table), None, None) => {
                 Some(LoginSource::Table(reader.table("logins.table", table)?))
@@ -121,6 +126,55 @@ impl LoginsText {
                 None
             }
         }
+    }
+}
+
+/// The keys of a listener by which users log in there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoginKeys<'a> {
+    pub(crate) logins: Option<&'a LoginsText>,
+    pub(crate) mechanisms: &'a [MechanismText],
+    pub(crate) failures_per_hour: u32,
+    pub(crate) failures_per_hour_of_user: u32,
+    pub(crate) failure_delay: Duration,
+}
+
+impl LoginKeys<'_> {
+    /// Users may log in by their certificates.
+    pub(crate) fn take_certificates(&self) -> bool {
+        self.mechanisms.contains(&MechanismText::External)
+    }
+
+    /// `None` when there is a mistake in them, which `reader` was told.
+    pub(crate) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<Logins> {
+        let is_external = |mechanism: &MechanismText| *mechanism == MechanismText::External;
+        let patience = self.logins.map_or(Duration::ZERO, |one| one.patience(reader));
+        let tokens = match self.logins {
+            Some(logins) => logins.tokens(reader)?,
+            None => None,
+        };
+        let source = match self.logins {
+            Some(logins) => logins.read(reader)?,
+            None if !self.mechanisms.is_empty() && self.mechanisms.iter().all(is_external) => {
+                LoginSource::Nobody
+            }
+            None => {
+                let help = "name the table of passwords: logins = { table = \"passwords\" }";
+                reader.error("", "a submission listener without `logins`", help);
+                return None;
+            }
+        };
+        let logins = Logins {
+            source,
+            tokens,
+            patience,
+            failures_per_hour: self.failures_per_hour,
+            failures_per_hour_of_user: self.failures_per_hour_of_user,
+            salts: self.logins.and_then(LoginsText::salts),
+            failure_delay: self.failure_delay,
+        };
+        MechanismText::check(self.mechanisms, &logins, reader);
+        Some(logins)
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// How a user may prove who he is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum MechanismText {
+pub(crate) enum MechanismText {
     /// RFC 4616: the password is sent.
     Plain,
     /// The same in an older form; some clients have no other.
@@ -42,7 +42,7 @@ pub(super) enum MechanismText {
 
 impl MechanismText {
     /// As it is registered and offered.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             MechanismText::Plain => Mechanism::Plain.name(),
             MechanismText::Login => Mechanism::Login.name(),
@@ -90,7 +90,7 @@ impl MechanismText {
 
 /// Who speaks with a client.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Speaker<'a> {
+pub(crate) enum Speaker<'a> {
     /// We do.
     Here(Mechanism),
     /// What it says is carried to and fro.
@@ -98,7 +98,7 @@ pub(super) enum Speaker<'a> {
 }
 
 /// Who speaks with clients by a mechanism; `None`: nobody can.
-pub(super) fn speaker<'a>(name: &str, logins: &'a Logins) -> Option<Speaker<'a>> {
+pub(crate) fn speaker<'a>(name: &str, logins: &'a Logins) -> Option<Speaker<'a>> {
     let ours = Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name);
     let here = |is_known: bool| ours.filter(|_| is_known).map(Speaker::Here);
     match (ours, &logins.source) {
@@ -118,7 +118,7 @@ pub(super) fn speaker<'a>(name: &str, logins: &'a Logins) -> Option<Speaker<'a>>
 }
 
 /// Whether a mechanism can be used with a server that offers these.
-pub(super) fn is_offered(name: &str, offered: &[Box<str>]) -> bool {
+pub(crate) fn is_offered(name: &str, offered: &[Box<str>]) -> bool {
     // A password that a client has told is told the server in one way.
     let asked = if name == Mechanism::Login.name() { Mechanism::Plain.name() } else { name };
     offered.iter().any(|one| **one == *asked)

@@ -1,0 +1,210 @@
+//! In whose name users may send.
+
+use super::fields::{TOO_MANY_FIELDS, Watch, completed};
+use config::{Config, TableEntry};
+use mail::field_watch::Found;
+use mail::{Mailbox, Refusal, address_list, is_dot_string};
+use mta::answer::{Answer, Decision};
+use mta::console::Console;
+use mta::ingress::{
+    Draft, Observer, Stage, TransactionView, granted_by, is_one_member, no_answer, observed,
+};
+use mta::seams::World;
+use mta::tables;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// `senders` does not have it.
+const NOT_YOURS: Refusal =
+    Refusal::permanent((7, 1), "You may not send from this address").with_code(553);
+
+/// `senders` does not have an author.
+const NOT_YOUR_NAME: Refusal =
+    Refusal::permanent((7, 1), "You may not write in the name of this author");
+
+/// Whom users may name as authors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AuthorsText {
+    /// Those that they may send from.
+    Senders,
+    /// Anybody.
+    Any,
+}
+
+/// In whose name users may send, and what is said of them.
+#[derive(Debug)]
+pub(crate) struct SenderRules {
+    /// From users to the addresses and domains that they may send from; `None`: any.
+    pub(crate) senders: Option<Arc<TableEntry>>,
+    pub(crate) authors: Option<AuthorsText>,
+    pub(crate) hide_client: bool,
+    /// The domain of authors who have none, in ASCII.
+    pub(crate) origin: Option<String>,
+}
+
+/// Looks at who sends, and hides where from.
+pub(super) struct SenderStage<W: World> {
+    rules: Arc<SenderRules>,
+    /// Authors must be among these.
+    authors: Option<Arc<TableEntry>>,
+    world: W,
+    console: Rc<dyn Console>,
+}
+
+impl<W: World> SenderStage<W> {
+    pub(super) fn new(
+        rules: &Arc<SenderRules>,
+        config: &Config,
+        world: &W,
+        console: &Rc<dyn Console>,
+    ) -> SenderStage<W> {
+        let is_checked = match rules.authors {
+            Some(authors) => authors == AuthorsText::Senders,
+            // Tenants are strangers to each other: one must not write in another's name.
+            None => !config.tenants.is_empty(),
+        };
+        SenderStage {
+            rules: Arc::clone(rules),
+            authors: rules.senders.clone().filter(|_| is_checked),
+            world: world.clone(),
+            console: Rc::clone(console),
+        }
+    }
+}
+
+impl<W: World> Stage for SenderStage<W> {
+    fn name(&self) -> &'static str {
+        "submission"
+    }
+
+    fn sender<'a>(&'a self, transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
+        // Reports and receipts are nobody's (RFC 8098 §3).
+        let (Some(senders), Some(sender)) = (&self.rules.senders, &transaction.sender) else {
+            return Decision::pass();
+        };
+        let Some(user) = &transaction.session.client().login else {
+            return Answer::Now(Err(NOT_YOURS));
+        };
+        let is_built = senders.builds_answers() && !is_one_member(user);
+        tables::find(self.world.tables(), senders, user).then(move |found| {
+            Answer::Now(match found {
+                Ok(Some(entry)) if is_among(&granted_by(&entry, is_built), sender) => Ok(()),
+                Ok(_) => Err(NOT_YOURS),
+                Err(trouble) => Err(no_answer(&*self.console, &trouble)),
+            })
+        })
+    }
+
+    fn observe(&self, _: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
+        self.authors.is_some().then(|| Box::new(Watch::new(&WATCHED[..])) as _)
+    }
+
+    fn content<'a>(
+        &'a self,
+        transaction: &'a Rc<TransactionView>,
+        draft: &'a mut Draft,
+        observer: Option<Box<dyn Observer>>,
+    ) -> Decision<'a, ()> {
+        if self.rules.hide_client {
+            draft.hide_client();
+        }
+        let seen = observed::<Watch>(observer);
+        let Some(watch) = seen else { return Decision::pass() };
+        if watch.has_more() {
+            return Answer::Now(Err(TOO_MANY_FIELDS));
+        }
+        self.check_authors(transaction, &watch.finish())
+    }
+}
+
+impl<W: World> SenderStage<W> {
+    /// Refuses authors that the user may not send as.
+    fn check_authors(&self, transaction: &TransactionView, fields: &[Found]) -> Decision<'_, ()> {
+        let Some(senders) = &self.authors else { return Decision::pass() };
+        let Some(user) = &transaction.session.client().login else {
+            return Answer::Now(Err(NOT_YOUR_NAME));
+        };
+        let Some(authors) = self.authors_of(fields) else { return Answer::Now(Err(NOT_YOUR_NAME)) };
+        if authors.is_empty() {
+            return Decision::pass();
+        }
+        let is_built = senders.builds_answers() && !is_one_member(user);
+        tables::find(self.world.tables(), senders, user).then(move |found| {
+            Answer::Now(match found {
+                Ok(Some(entry)) => {
+                    let granted = granted_by(&entry, is_built);
+                    let is_his = |author| is_among(&granted, author);
+                    authors.iter().all(is_his).then_some(()).ok_or(NOT_YOUR_NAME)
+                }
+                Ok(None) => Err(NOT_YOUR_NAME),
+                Err(trouble) => Err(no_answer(&*self.console, &trouble)),
+            })
+        })
+    }
+
+    /// Everybody whom a header names as its author or sender. `None`: that can't be read, or not by all alike.
+    fn authors_of(&self, fields: &[Found]) -> Option<Vec<Mailbox>> {
+        let mut authors = Vec::new();
+        for field in fields {
+            let value = field.value();
+            let completed = match (&self.rules.origin, field.name) {
+                (Some(domain), FROM) => completed(field, domain),
+                _ => None,
+            };
+            let value = completed.as_deref().map_or(&*value, str::as_bytes);
+            let addresses = address_list::read(value).filter(|_| !field.is_cut)?;
+            for address in addresses {
+                authors.push(mailbox_of(&address)?);
+            }
+        }
+        Some(authors)
+    }
+}
+
+/// An author as a mailbox; `None`: it lacks a domain, or is none.
+fn mailbox_of(author: &address_list::Address) -> Option<Mailbox> {
+    let address_list::Address { local, domain } = author;
+    let quoted = local.replace('\\', "\\\\").replace('"', "\\\"");
+    let text = match is_dot_string(local) {
+        true => format!("{local}@{domain}"),
+        false => format!("\"{quoted}\"@{domain}"),
+    };
+    Mailbox::parse(&text, true).ok()
+}
+
+/// From, Sender, and those of whoever sends a message again (RFC 5322 §3.6.2, §3.6.6).
+const WATCHED: [&str; 4] = ["From", "Sender", "Resent-From", "Resent-Sender"];
+const FROM: usize = 0;
+
+/// Whether one of these addresses and domains is the sender's. A tag (`user+tag@`) is the user's.
+fn is_among(granted: &[Cow<'_, str>], sender: &Mailbox) -> bool {
+    let keys = tables::keys_of(sender, false);
+    granted.iter().any(|word| {
+        let word = word.to_lowercase();
+        let word = if word.contains('@') { word } else { format!("@{word}") };
+        keys.iter().any(|(_, key)| key.text == word)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_is_among_addresses_and_domains() {
+        let is = |allowed: &str, sender: &str| {
+            let entry = lookup::Entry::text(allowed);
+            is_among(&granted_by(&entry, false), &Mailbox::parse(sender, true).unwrap())
+        };
+        assert!(is("jo@x.test", "Jo@X.test") && is("al@x.test, JO@x.test", "jo+list@x.test"));
+        assert!(is("@x.test", "anybody@x.test") && is("y.test x.test", "anybody@x.test"));
+        assert!(is("@xn--bcher-kva.example", "a@b\u{fc}cher.example"));
+        for not in ["", "al@x.test", "jo@y.test", "@sub.x.test", "test", "jo+other@x.test", "jo"] {
+            assert!(!is(not, "jo@x.test"), "{not}");
+        }
+    }
+}
