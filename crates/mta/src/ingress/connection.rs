@@ -172,11 +172,11 @@ impl<W: World> Connection<W> {
     }
 
     /// Begins a transaction, if the reverse-path may send at all. The spool's state is looked at here already, so
-    /// that a client learns early that it is in vain.
+    /// that a client learns early that it is in vain. In a place of its own: a session without one keeps no room for it.
     ///
     /// # Errors
     /// Why not.
-    pub async fn begin(&self, sender: Sender) -> Result<Transaction<W>, Refusal> {
+    pub async fn begin(&self, sender: Sender) -> Result<Box<Transaction<W>>, Refusal> {
         if self.ingress.custody.is_poisoned() {
             return Err(refusals::CANNOT_WRITE);
         }
@@ -194,7 +194,7 @@ impl<W: World> Connection<W> {
         }
         let stages = self.ingress.stages(self.count.socket);
         if stages.is_empty() {
-            return Ok(Transaction::new(self, stages, None, wants));
+            return Ok(Box::new(Transaction::new(self, stages, None, wants)));
         }
         let serial = self.ingress.next_transaction();
         let Sender { path, size, requires_tls: _ } = sender;
@@ -202,7 +202,7 @@ impl<W: World> Connection<W> {
         for stage in &*stages {
             decided(&self.ingress.services, stage.sender(&view), Grace::None).await?;
         }
-        Ok(Transaction::new(self, stages, Some(view), wants))
+        Ok(Box::new(Transaction::new(self, stages, Some(view), wants)))
     }
 
     /// Whether a message may go from here by TLS all the way (RFC 8689): some host may take it so.

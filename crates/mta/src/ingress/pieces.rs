@@ -108,6 +108,7 @@ impl Pieces {
         if self.owes() > self.drawn() { Attention::Budget } else { Attention::None }
     }
 
+    #[inline]
     fn drawn(&self) -> u64 {
         self.share.as_ref().map_or(0, Share::amount)
     }
@@ -119,6 +120,7 @@ impl Pieces {
     }
 
     /// Whether it holds memory that others could use.
+    #[inline]
     pub(super) fn holds_budget(&self) -> bool {
         self.drawn() > 0
     }

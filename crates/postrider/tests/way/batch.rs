@@ -121,7 +121,7 @@ async fn serve<W: World>(
 async fn begin<W: World>(
     connection: &Connection<W>,
     line: &str,
-) -> Result<(Transaction<W>, Option<Submission>), Refusal> {
+) -> Result<(Box<Transaction<W>>, Option<Submission>), Refusal> {
     let mut words = line.splitn(3, ' ');
     let mut address = || words.next().and_then(|word| Mailbox::parse(word, false).ok());
     let (Some(from), Some(mailbox)) = (address(), address()) else {

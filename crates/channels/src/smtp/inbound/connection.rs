@@ -83,7 +83,7 @@ impl<W: World> Session<W> {
     pub(super) fn resume(&mut self) -> Need {
         let now = self.connection.now();
         let input = &self.rest[self.rest_from..];
-        let mut sink = Sink(self.transaction.as_mut().map(Transaction::intake));
+        let mut sink = Sink(self.transaction.as_deref_mut().map(Transaction::intake));
         let progress = feed(&mut self.machine, &mut sink, now, input);
         self.rest_from += progress.consumed;
         if self.rest_from == self.rest.len() {
@@ -144,10 +144,10 @@ impl<W: World> Session<W> {
             Poll::Pending => return Poll::Pending,
         };
         let now = self.connection.now();
-        if let Some(intake) = self.transaction.as_mut().map(Transaction::intake) {
+        if let Some(intake) = self.transaction.as_deref_mut().map(Transaction::intake) {
             intake.note_heard(now);
         }
-        let mut sink = Sink(self.transaction.as_mut().map(Transaction::intake));
+        let mut sink = Sink(self.transaction.as_deref_mut().map(Transaction::intake));
         let progress = feed(&mut self.machine, &mut sink, now, &scratch[..n]);
         if progress.consumed < n {
             self.rest.extend_from_slice(&scratch[progress.consumed..n]);

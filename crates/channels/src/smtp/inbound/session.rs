@@ -28,7 +28,7 @@ const NO_TRANSACTION: Refusal = Refusal::permanent((5, 1), "No transaction is op
 /// One session.
 pub(super) struct Session<W: World> {
     /// From MAIL to the final reply.
-    pub(super) transaction: Option<Transaction<W>>,
+    pub(super) transaction: Option<Box<Transaction<W>>>,
     pub(super) connection: Connection<W>,
     /// `None` only while it is being encrypted.
     pub(super) stream: Option<<W::Net as Net>::Stream>,
@@ -114,7 +114,7 @@ impl<W: World> Session<W> {
 
     /// Where content goes while a transaction is open.
     pub(super) fn intake(&mut self) -> Option<&mut Intake<W>> {
-        self.transaction.as_mut().map(Transaction::intake)
+        self.transaction.as_deref_mut().map(Transaction::intake)
     }
 
     /// Before more is read: content that came needs memory, or goes to disk.

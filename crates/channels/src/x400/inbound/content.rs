@@ -42,7 +42,7 @@ impl<W: World> Session<W> {
             content_bytes_max: self.listener.max_message_bytes,
             now,
         };
-        let result = act(&mut incoming, &rules, &mut Content(self.transaction.as_mut()));
+        let result = act(&mut incoming, &rules, &mut Content(self.transaction.as_deref_mut()));
         self.incoming = Some(incoming);
         result
     }

@@ -61,7 +61,7 @@ pub(super) struct Session<W: World> {
     pub(super) x400: Arc<X400>,
     pub(super) listener: Arc<Listener>,
     /// While something comes that is not refused.
-    pub(super) transaction: Option<Transaction<W>>,
+    pub(super) transaction: Option<Box<Transaction<W>>>,
     pub(super) connection: Connection<W>,
     stream: <W::Net as Net>::Stream,
     machine: Responder,
