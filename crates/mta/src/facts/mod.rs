@@ -32,7 +32,9 @@ macro_rules! facts {
                 let Facts { $($name),* } = self;
                 let count = [$($name.is_some()),*].into_iter().filter(|is_there| *is_there).count();
                 let mut fields = Vec::with_capacity(count);
-                $(fields.extend($name.map(|fact| (tag::$tag, fact.write())));)*
+                $(if let Some(fact) = $name {
+                    fields.push((tag::$tag, fact.write()));
+                })*
                 Meta { fields }
             }
         }
