@@ -20,7 +20,7 @@ use crate::operator::Operator;
 use crate::planted::Planted;
 use crate::reply_classes::ReplyClasses;
 use crate::routing::Router;
-use crate::schedule::resolution::start_resolution;
+use crate::schedule::application::start_resolution;
 use crate::schedule::{Schedule, standing, trouble, warmup};
 use crate::seams::{Net, World};
 use crate::services::{SCRATCH_BYTES, Services};

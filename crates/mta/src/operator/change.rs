@@ -8,7 +8,7 @@ use crate::delivery::removal::{settle_later_as_removed, settle_removed};
 use crate::event::{Event, Kind, Labels, Recipients};
 use crate::message::Message;
 use crate::metrics::RecipientOutcome;
-use crate::schedule::resolution::look_again;
+use crate::schedule::application::look_again;
 use crate::seams::World;
 use mail::MessageId;
 use queue::{EntryId, Glance, Held, Retried, ScheduledKey};

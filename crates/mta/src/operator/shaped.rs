@@ -147,7 +147,7 @@ impl<W: World> Operator<W> {
     }
 
     /// Gives up what is queued of a campaign for a provider. What comes later is refused when it is asked where it
-    /// goes (`schedule/resolution.rs`).
+    /// goes (`schedule/application.rs`).
     async fn give_up_campaign(self: &Rc<Self>, effect: &Effect) {
         let failure = shaped::failure_of(effect);
         let scheduled = self.refuse_campaign(effect).await;

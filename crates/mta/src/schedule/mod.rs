@@ -1,6 +1,7 @@
 //! The queue and what lies beside it: next hops, connections that wait for work, what an operator
 //! has suspended.
 
+pub(crate) mod application;
 mod entry;
 mod hops;
 mod idle;

@@ -1,6 +1,6 @@
 //! What rules of shaping do to queues: other limits, standstills, campaigns that are given up.
 //!
-//! Limits of a ready queue are found with its hosts (`resolution.rs`). What they usually are is kept here for those
+//! Limits of a ready queue are found with its hosts (`application.rs`). What they usually are is kept here for those
 //! that rules may concern, so that the beginning of an effect, each step of its end, and the end reach them at
 //! once, without a question to anybody.
 
