@@ -63,7 +63,7 @@ const FOUND: [(u64, &str); 21] = [
 ];
 
 /// The same, with all that worlds have by now.
-const FOUND_SINCE: [(u64, &str); 4] = [
+const FOUND_SINCE: [(u64, &str); 5] = [
     (
         940_167,
         "peers of whom nothing was known held memory in silence, and the doubtful had none of what both share",
@@ -79,6 +79,10 @@ const FOUND_SINCE: [(u64, &str); 4] = [
     (
         951_505,
         "two ways to the same hosts had the rate of a rule each, because one had the rule by two effects",
+    ),
+    (
+        1_000_607,
+        "a delay that stood in a report of failures was reported again, since the full disk kept its record out",
     ),
 ];
 

@@ -141,6 +141,8 @@ struct Due {
     dsns: Vec<(Rc<Message>, Notify)>,
     settle: Settle,
     state: Option<State>,
+    /// Late recipients that only a notice of delay is about.
+    late_alone: Vec<u32>,
     /// Delivered recipients whose settle waits with the report.
     delivered: u64,
 }
@@ -155,6 +157,7 @@ impl Due {
             settle: Settle { id: message.id, at, recipients: Vec::new() },
             original: message,
             state: None,
+            late_alone: Vec::new(),
             delivered: 0,
         }
     }
@@ -185,6 +188,10 @@ impl Due {
                 .services
                 .console
                 .error("spool", format_args!("no message id is left for a report id={id}"));
+        }
+        if group.wish() == Notify::DELAY {
+            let late = group.judged.iter().filter(|judged| judged.settle_kind().is_none());
+            self.late_alone.extend(late.map(|judged| judged.index));
         }
         if let Some(records) = Records::of(self.original.id, self.settle.at, &group.judged) {
             self.settle.recipients.extend(records.settle.recipients);
@@ -228,11 +235,12 @@ impl Due {
     }
 
     /// Without room on disk a notice of delay is not sent: where a next hop is down there would be
-    /// thousands to be kept in memory, and told when they may be true no longer. Of successes some
-    /// are kept.
+    /// thousands to be kept in memory, and told when they may be true no longer. A delay that stands in a report of a
+    /// failure is recorded with that, or it would be reported once more. Of successes some are kept.
     fn drop_what_room_is_not_kept_for<W: World>(&mut self, delivery: &Delivery<W>) {
-        self.state = None;
-        self.judged.retain(|judged| judged.settle_kind().is_some());
+        let late_alone = std::mem::take(&mut self.late_alone);
+        self.judged.retain(|judged| !late_alone.contains(&judged.index));
+        self.state.take_if(|_| self.judged.iter().all(|judged| judged.settle_kind().is_some()));
         let dsns = std::mem::take(&mut self.dsns);
         let (late, kept) = dsns.into_iter().partition(|(_, wish)| *wish == Notify::DELAY);
         give_slots_back(delivery, late);
