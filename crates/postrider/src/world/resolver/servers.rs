@@ -105,7 +105,11 @@ impl Servers {
         let mut failed: Vec<(usize, String)> = Vec::new();
         for _ in 0..self.rounds {
             for &number in &order {
-                let answer = question(&self.each[number]).await;
+                let mut answer = question(&self.each[number]).await;
+                // RFC 7766 §6.2.4: what was asked over a connection that ended is asked again.
+                if answer.as_ref().is_err_and(was_cut_off) {
+                    answer = question(&self.each[number]).await;
+                }
                 let error = match answer {
                     Err(error) if !has_ended(&error) => error,
                     answer => {
@@ -231,6 +235,13 @@ fn set_options(options: &mut ResolverOpts, config: &config::Dns) {
     options.ndots = 0;
     // The library would read the file here and now, on whatever thread this is.
     options.use_hosts_file = ResolveHosts::Never;
+}
+
+/// Whether the connection ended before the answer: all that was asked over it has no answer then, though the server may
+/// have ended it for one of the questions, or because it was idle.
+fn was_cut_off(error: &NetError) -> bool {
+    // The library's words for those that it waited for over one connection.
+    error.is_connection_closed() || matches!(error, NetError::Message("receiver was canceled"))
 }
 
 #[cfg(test)]
