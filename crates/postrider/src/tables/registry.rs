@@ -243,12 +243,15 @@ impl Registry {
 
     /// Puts what became of a file in the place of a table, unless that has changed meanwhile.
     pub(super) fn replace(&self, name: &str, before: &Stamp, table: Arc<dyn Table>, stamp: Stamp) {
-        let mut live = Live::clone(&self.live());
-        let Some(known) = live.get_mut(name) else { return };
+        // Locked until it is there: files of several tables change at once, and each is read on a thread of its own.
+        let mut live = lock(&self.live);
+        let mut next = Live::clone(&live);
+        let Some(known) = next.get_mut(name) else { return };
         if known.stamp() == Some(before) {
             let reads = Reads::new(&known.entry.name, &self.console);
             known.source = Source::Local { table, stamp: Some(stamp), reads };
-            self.publish(live);
+            *live = Arc::new(next);
+            self.generation.fetch_add(1, Ordering::Release);
         }
     }
 

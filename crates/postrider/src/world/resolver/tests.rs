@@ -44,24 +44,6 @@ fn names_that_no_host_could_have_are_asked_for_and_impossible_ones_do_not_exist(
 }
 
 #[test]
-fn a_connection_that_ends_for_one_question_ends_no_other() {
-    let names = NameServer::start();
-    let hosts: Vec<String> = (0..41).map(|n| format!("a-long-name-of-a-host-{n:02}")).collect();
-    let records: Vec<_> = (0..).zip(&hosts).map(|(n, host)| (n, host.as_str())).collect();
-    names.fault("odd.test", Fault::OnlyTruncated);
-    names.mx("far.test", &records);
-    let config = asking(names.address.parse().unwrap());
-    for _ in 0..20 {
-        let (odd, far) = block_on(async {
-            let resolver = Resolver::new(&config);
-            tokio::join!(resolver.mx("odd.test"), resolver.mx("far.test"))
-        });
-        assert!(matches!(odd, Err(DnsError::Transient(_))), "{odd:?}");
-        assert_eq!(far.expect("asked again").len(), 41);
-    }
-}
-
-#[test]
 fn a_label_has_any_octets() {
     let names = NameServer::start();
     let config = asking(names.address.parse().unwrap());
