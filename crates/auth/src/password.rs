@@ -6,11 +6,12 @@
 
 mod argon2id;
 mod scheme;
+pub mod scram_keys;
 
-use crate::sasl::scram::{Keys, Salted};
 use argon2id::Argon2Hash;
 use scheme::Scheme;
 pub use scheme::Unusable;
+use scram_keys::{Keys, Salted};
 use sha_crypt::{PasswordVerifier as _, ShaCrypt};
 use std::fmt;
 use subtle::ConstantTimeEq as _;

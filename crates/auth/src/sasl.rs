@@ -13,6 +13,7 @@ pub use failure::Failure;
 pub use user::{USER_BYTES_MAX, user_of};
 
 use crate::password::Password;
+use crate::password::scram_keys::Keys;
 use bearer::Presented;
 use scram::{Challenged, Channel, First, ServerFirst};
 use zeroize::Zeroizing;
@@ -210,7 +211,7 @@ impl Exchange {
 
     /// The keys that [`Step::Keys`] asked for. For a user whom nobody knows they are such as no
     /// password has; the client learns nothing of that before it has failed.
-    pub fn handle_keys(&mut self, keys: scram::Keys) -> Step {
+    pub fn handle_keys(&mut self, keys: Keys) -> Step {
         match std::mem::replace(&mut self.0, State::Over) {
             State::ScramKeys { first, nonce } => {
                 let ServerFirst { text, challenged } = first.challenge(&nonce, keys);

@@ -1,7 +1,7 @@
 //! What is salted for users of whom nothing is stored for SCRAM: nobody shall be able to tell them from
 //! others, today or after the next start, here or at another server with the same secret.
 
-use auth::sasl::scram::SaltForm;
+use auth::password::scram_keys::SaltForm;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 

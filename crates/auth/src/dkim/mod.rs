@@ -7,10 +7,10 @@ mod published;
 pub(crate) mod signature;
 pub(crate) mod signing;
 
-pub use private_key::{KeyError, SigningKey};
+pub use private_key::{KeyError, SigningKey, Unsigned};
 pub use published::{Finding, findings};
 pub use signature::Algorithm;
-pub use signing::{SigningIdentity, Unsigned, sign};
+pub use signing::{SigningIdentity, sign};
 
 use crate::records::{Records, Unanswered, is_at_or_below};
 use crate::scan::{SIGNATURES_MAX, Scanned};

@@ -1,7 +1,6 @@
 //! Keys that sign (RFC 8301 §3, RFC 8463 §3).
 
 use super::signature::Algorithm;
-use super::signing::Unsigned;
 use aws_lc_rs::digest;
 use aws_lc_rs::encoding::{AsDer as _, Pkcs8V1Der, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
@@ -40,6 +39,10 @@ impl fmt::Display for KeyError {
         })
     }
 }
+
+/// The key made no signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsigned;
 
 /// Nobody is shown it.
 impl fmt::Debug for SigningKey {

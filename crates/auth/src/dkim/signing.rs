@@ -2,7 +2,7 @@
 //! made of the same (RFC 8617 §4.1).
 
 use super::canonical::{BodyDigest, Form, is_called, write_field};
-use super::private_key::SigningKey;
+use super::private_key::{SigningKey, Unsigned};
 use super::{write_last_field, write_named};
 use crate::scan::Scanned;
 use base64::Engine as _;
@@ -56,10 +56,6 @@ pub struct SigningIdentity {
     pub selector: String,
     pub key: Arc<SigningKey>,
 }
-
-/// The key made no signature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unsigned;
 
 impl SigningIdentity {
     /// The tags that every signature has, in two lines.

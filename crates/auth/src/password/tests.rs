@@ -1,5 +1,5 @@
 use super::*;
-use crate::sasl::scram::SaltForm;
+use scram_keys::SaltForm;
 
 fn password(text: &str) -> Password {
     Password::new(text.as_bytes()).unwrap()

@@ -294,7 +294,7 @@ mod tests {
                     }
                     Step::Keys(_) => {
                         let salted = {
-                            use sasl::scram::{SaltForm, Salted};
+                            use crate::password::scram_keys::{SaltForm, Salted};
                             Salted::for_user(b"secret", "user", SaltForm::default())
                         };
                         let password = crate::password::Password::new(b"pencil").unwrap();

@@ -1,8 +1,8 @@
 use super::*;
 use crate::password::Stored;
+use crate::password::scram_keys::{SaltForm, Salted};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use scram::{Channel, Keys, SaltForm, Salted};
 
 fn begun(mechanism: Mechanism) -> Exchange {
     Exchange::new(mechanism, Channel::Unbound, || "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0".to_owned())

@@ -5,7 +5,7 @@ mod mechanism;
 
 pub(crate) use mechanism::{MechanismText, Speaker, is_offered, speaker};
 
-use auth::sasl::scram::SaltForm;
+use auth::password::scram_keys::SaltForm;
 use config::quantity::DurationText;
 use config::{HostPort, PasswordChecks, Reader, TableEntry};
 use introspection::IntrospectionText;

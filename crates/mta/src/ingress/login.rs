@@ -14,9 +14,9 @@ use crate::seams::{
     World,
 };
 use crate::tables;
+use auth::password::scram_keys::{Keys, SaltForm, Salted};
 use auth::password::{Stored, Unusable};
 use auth::sasl::Claim;
-use auth::sasl::scram::{Keys, SaltForm, Salted};
 use config::TableEntry;
 use lookup::{Asker, Entry, Trouble};
 use mail::Refusal;

@@ -1,0 +1,145 @@
+//! What SCRAM-SHA-256 keeps of a password (RFC 5802 §3, RFC 7677).
+
+use super::Password;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::{Digest as _, Sha256};
+use std::fmt;
+use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
+
+/// RFC 7677 §4: at least so many.
+pub const ITERATIONS_MIN: u32 = 4_096;
+/// What deriving keys from a password costs grows with it; about two seconds.
+pub const ITERATIONS_MAX: u32 = 5_000_000;
+/// Bytes of a salt.
+pub const SALT_BYTES_MAX: usize = 256;
+
+pub(crate) type Key = [u8; 32];
+
+/// What everybody is shown of a salt, but for its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SaltForm {
+    /// From [`ITERATIONS_MIN`] to [`ITERATIONS_MAX`].
+    pub iterations: u32,
+    /// How long it is, up to [`SALT_BYTES_MAX`].
+    pub bytes: usize,
+}
+
+impl Default for SaltForm {
+    /// As `doveadm pw` makes them.
+    fn default() -> SaltForm {
+        SaltForm { iterations: ITERATIONS_MIN, bytes: 16 }
+    }
+}
+
+/// What a password is salted with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Salted {
+    pub(crate) salt: Box<[u8]>,
+    pub(crate) iterations: u32,
+}
+
+impl Salted {
+    /// With a salt that is the same for a user each time, as whoever asks twice must not learn that
+    /// nothing is stored for him (RFC 5802 §9), and unknown to whoever lacks the `secret`.
+    #[must_use]
+    pub fn for_user(secret: &[u8], user: &str, form: SaltForm) -> Salted {
+        let blocks = 0..form.bytes.div_ceil(size_of::<Key>()) as u64;
+        let block = |nth: u64| hmac(secret, &[b"salt", &nth.to_be_bytes(), user.as_bytes()]);
+        let mut salt: Vec<u8> = blocks.flat_map(block).collect();
+        salt.truncate(form.bytes);
+        Salted { salt: salt.into(), iterations: form.iterations }
+    }
+
+    /// The keys of a password.
+    #[must_use]
+    pub(crate) fn keys_of(&self, password: &Password) -> Keys {
+        let salted = self.salted_password(password.bytes());
+        let client_key = hmac(&*salted, &[b"Client Key"]);
+        Keys {
+            salted: self.clone(),
+            stored: Sha256::digest(client_key).into(),
+            server: hmac(&*salted, &[b"Server Key"]),
+        }
+    }
+
+    /// What a client proves with that it knows the password.
+    #[cfg(test)]
+    pub(crate) fn proof(&self, password: &Password, message: &str) -> Key {
+        let salted = self.salted_password(password.bytes());
+        let client_key = hmac(&*salted, &[b"Client Key"]);
+        let mut proof = hmac(&Sha256::digest(client_key), &[message.as_bytes()]);
+        proof.iter_mut().zip(client_key).for_each(|(byte, key)| *byte ^= key);
+        proof
+    }
+
+    /// RFC 5802 §2.2: Hi is PBKDF2 of one block (RFC 8018 §5.2).
+    pub(crate) fn salted_password(&self, password: &[u8]) -> Zeroizing<Key> {
+        let mut last = hmac(password, &[&self.salt, &1_u32.to_be_bytes()]);
+        let mut salted = Zeroizing::new(last);
+        for _ in 1..self.iterations {
+            last = hmac(password, &[&last]);
+            salted.iter_mut().zip(last).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        salted
+    }
+
+    /// Keys that no password is known to have; making them takes as long as from a password.
+    #[must_use]
+    pub fn keys_of_nobody(&self, secret: &[u8]) -> Keys {
+        let stored = hmac(secret, &[b"nobody", &self.salt]);
+        Keys { salted: self.clone(), stored, server: stored }
+    }
+}
+
+/// What is stored for a user: the password can't be had from it, nor may a client log in with it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Keys {
+    pub(crate) salted: Salted,
+    pub(crate) stored: Key,
+    pub(crate) server: Key,
+}
+
+/// Nobody is shown them.
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keys")
+    }
+}
+
+impl Keys {
+    /// How they are salted.
+    #[must_use]
+    pub fn form(&self) -> SaltForm {
+        SaltForm { iterations: self.salted.iterations, bytes: self.salted.salt.len() }
+    }
+
+    /// As Dovecot writes them: `4096,SALT,STOREDKEY,SERVERKEY`, the last three in base64.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Keys> {
+        let mut fields = text.split(',');
+        let iterations: u32 = fields.next()?.parse().ok()?;
+        let salt = STANDARD.decode(fields.next()?).ok()?;
+        let mut key = || -> Option<Key> { STANDARD.decode(fields.next()?).ok()?.try_into().ok() };
+        let (stored, server) = (key()?, key()?);
+        let is_form = (ITERATIONS_MIN..=ITERATIONS_MAX).contains(&iterations)
+            && (1..=SALT_BYTES_MAX).contains(&salt.len())
+            && fields.next().is_none();
+        let salted = Salted { salt: salt.into(), iterations };
+        is_form.then_some(Keys { salted, stored, server })
+    }
+
+    /// Whether they were made of this password.
+    pub(crate) fn are_of(&self, password: &Password) -> bool {
+        self.salted.keys_of(password).stored.ct_eq(&self.stored).into()
+    }
+}
+
+pub(crate) fn hmac(key: &[u8], parts: &[&[u8]]) -> Key {
+    // HMAC takes keys of any length.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return Key::default() };
+    parts.iter().for_each(|part| mac.update(part));
+    mac.finalize().into_bytes().into()
+}
