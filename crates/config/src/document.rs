@@ -1,8 +1,6 @@
-//! The text as TOML: where every key and value stands, and whether it has the schema's shape.
+//! The text as TOML: where every key and value stands.
 
 use super::problem::Problem;
-use super::shape::Shape;
-use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -29,37 +27,10 @@ impl fmt::Debug for Document {
 }
 
 impl Document {
-    /// Reads the text. All problems of one kind are found at once: syntax, then shape.
-    ///
-    /// # Errors
-    /// What is wrong with the syntax, or with keys and types.
-    pub(super) fn read<T: DeserializeOwned>(
-        shape: Shape<'_>,
-        file: Arc<str>,
-        text: Arc<str>,
-    ) -> Result<(Document, T), (Document, Vec<Problem>)> {
+    /// A file without the places of its keys and values.
+    pub(super) fn new(file: Arc<str>, text: Arc<str>) -> Document {
         let line_ends = text.match_indices('\n').map(|(at, _)| at).collect();
-        let mut document =
-            Document { file, text: text.clone(), places: BTreeMap::new(), line_ends };
-        let (root, errors) = DeTable::parse_recoverable(&text);
-        if !errors.is_empty() {
-            let problems = errors.iter().map(|error| document.toml_problem(error)).collect();
-            return Err((document, problems));
-        }
-        document.walk_table("", root.get_ref());
-        let mut problems = Vec::new();
-        super::shape::check(shape, root.get_ref(), &document, &mut problems);
-        if !problems.is_empty() {
-            return Err((document, problems));
-        }
-        match T::deserialize(toml::Deserializer::from(root)) {
-            Ok(written) => Ok((document, written)),
-            // The shape is right, so this is what a schema cannot say.
-            Err(error) => {
-                let problem = document.toml_problem(&error);
-                Err((document, vec![problem]))
-            }
-        }
+        Document { file, text, places: BTreeMap::new(), line_ends }
     }
 
     /// The file's name.
@@ -180,12 +151,14 @@ impl Document {
         span.start..span.start + text[..len].trim_end().len()
     }
 
-    fn toml_problem(&self, error: &toml::de::Error) -> Problem {
+    /// A problem that the library found.
+    pub(super) fn toml_problem(&self, error: &toml::de::Error) -> Problem {
         let end = self.text.len();
         self.problem_at(error.span().unwrap_or(end..end), true, error.message().to_owned(), "")
     }
 
-    fn walk_table(&mut self, path: &str, table: &DeTable<'_>) {
+    /// Notes the places of all that stands in the table at `path`.
+    pub(super) fn walk_table(&mut self, path: &str, table: &DeTable<'_>) {
         for (key, value) in table {
             let path = child(path, key.get_ref());
             let span = match value.get_ref() {

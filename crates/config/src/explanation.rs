@@ -14,7 +14,6 @@ use serde::Serialize;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -168,8 +167,8 @@ impl Telling<'_> {
         request: &ExplainRequest<'_>,
         decision: Decision,
     ) {
-        let config = self.config;
-        let position = config.listeners.iter().position(|l| l.name == listener.name).unwrap_or(0);
+        let listeners = &self.config.listeners;
+        let position = listeners.iter().position(|l| l.name == listener.name).unwrap_or(0);
         let at = format!("listener[{position}]");
         let client = match request.client {
             Some(client) => client.to_string(),
@@ -186,7 +185,28 @@ impl Telling<'_> {
             self.explainer.step(what, value, Origin::Table(lookup.source.clone()));
         }
         let deciding_rule = self.access_rules(&request.in_tables);
-        let (value, origin) = match decision {
+        let (value, origin) = self.verdict(&at, &client, request, decision, deciding_rule);
+        self.explainer.step("acceptance", value, origin);
+        self.standing_for(&request.in_tables);
+        self.explainer.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
+        let is_stranger =
+            request.client.is_none_or(|client| listener.relay_network(client).is_none());
+        self.explainer.section = at;
+        self.networks(listener);
+        self.rules(listener, is_stranger && !listener.needs_login());
+        self.explainer.other_keys();
+    }
+
+    /// What becomes of the recipient, and where that stands; `deciding_rule`: of the access rules.
+    fn verdict(
+        &self,
+        at: &str,
+        client: &str,
+        request: &ExplainRequest<'_>,
+        decision: Decision,
+        deciding_rule: Option<Origin>,
+    ) -> (String, Origin) {
+        match decision {
             _ if let Some(refusal) = request.in_tables.refusal => {
                 let value = format!("refused to {client}: {}", Reply::from(refusal.clone()));
                 (value, deciding_rule.unwrap_or_else(|| self.last_table()))
@@ -207,7 +227,7 @@ impl Telling<'_> {
                 self.explainer.origin(&format!("{at}.relay_from[{network}]")),
             ),
             Decision::Postmaster { .. } => (
-                format!("accepted from everybody, as {}", config.postmaster.address),
+                format!("accepted from everybody, as {}", self.config.postmaster.address),
                 Origin::Rule("RFC 5321 4.5.1"),
             ),
             Decision::Denied { .. }
@@ -218,16 +238,7 @@ impl Telling<'_> {
                 let value = format!("refused to {client}: {}", reply.unwrap_or_default());
                 (value, self.explainer.origin(&format!("{at}.relay_from")))
             }
-        };
-        self.explainer.step("acceptance", value, origin);
-        self.standing_for(&request.in_tables);
-        self.explainer.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
-        let is_stranger =
-            request.client.is_none_or(|client| listener.relay_network(client).is_none());
-        self.explainer.section = at;
-        self.networks(listener);
-        self.rules(listener, is_stranger && !listener.needs_login());
-        self.explainer.other_keys();
+        }
     }
 
     /// What messages must pass at a listener.
@@ -504,7 +515,7 @@ impl Telling<'_> {
         };
         let (first, warn, give_up) =
             (origin("first"), origin("warn_after"), origin("give_up_after"));
-        self.explainer.step("tried again after", retry_times(retry), first);
+        self.explainer.step("tried again after", retry.waits(), first);
         let warn_after = retry.warn_after.map_or("never".to_owned(), write_duration);
         self.explainer.step("sender warned after", warn_after, warn);
         self.explainer.step("returned after", write_duration(retry.give_up_after), give_up);
@@ -538,39 +549,6 @@ fn describe_route(route: &Route) -> String {
         }
     };
     format!("route {} \"{}\" ({takes})", route.index + 1, route.name)
-}
-
-/// `1m, 2m, 4m, … 1h, then every 1h`: the waits, without the random share.
-fn retry_times(retry: &Retry) -> String {
-    const SHOWN: usize = 10;
-    let mut waits = Vec::new();
-    let mut wait = retry.first.as_secs_f64();
-    let mut age = 0.0;
-    let longest = retry.longest.as_secs_f64();
-    while waits.len() < SHOWN && wait < longest && age + wait <= retry.give_up_after.as_secs_f64() {
-        waits.push(write_duration(whole(wait)));
-        age += wait;
-        wait *= retry.factor;
-        if retry.factor <= 1.0 {
-            return format!("{}, and as long again each time", waits.join(", "));
-        }
-    }
-    if age + wait <= retry.give_up_after.as_secs_f64() && waits.len() < SHOWN {
-        waits.push(format!("then every {}", write_duration(retry.longest)));
-    } else if waits.len() == SHOWN {
-        waits.push("…".to_owned());
-    }
-    waits.join(", ")
-}
-
-/// Whole seconds, or milliseconds below one.
-fn whole(seconds: f64) -> Duration {
-    let exact = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-    if seconds < 1.0 {
-        Duration::from_millis(u64::try_from(exact.as_millis()).unwrap_or(u64::MAX))
-    } else {
-        Duration::from_secs(exact.as_secs())
-    }
 }
 
 impl fmt::Display for Explanation {

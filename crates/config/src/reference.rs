@@ -13,59 +13,10 @@ use serde_json::{Map, Value};
 /// JSON schema of the file, for editors.
 pub(super) fn json(sections: &Schema) -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
-    let mut properties: Vec<(&ChannelKind, Value)> = Vec::new();
-    for kind in sections.channels() {
-        let mut property = (kind.define)(&mut generator);
-        property.insert("description".to_owned(), kind.summary.into());
-        properties.push((kind, property.to_value()));
-    }
-    for protocol in sections.protocols() {
-        (protocol.define)(&mut generator);
-    }
-    for listener in sections.listeners() {
-        (listener.define)(&mut generator);
-    }
-    let mut tables: Vec<(&TableKind, Value)> = Vec::new();
-    for kind in sections.tables() {
-        let mut property = (kind.define)(&mut generator);
-        property.insert("description".to_owned(), kind.summary.into());
-        tables.push((kind, property.to_value()));
-    }
-    let stages: Vec<(&StageKind, Value)> = sections
-        .stages()
-        .iter()
-        .map(|kind| (kind, (kind.define)(&mut generator).to_value()))
-        .collect();
-    let owned: Vec<(&str, Value)> =
-        sections.sections().iter().map(|kind| define_section(kind, &mut generator)).collect();
+    let registered = Registered::define(sections, &mut generator);
     let mut schema = generator.into_root_schema_for::<FileText>().to_value();
     schema["additionalProperties"] = false.into();
-    for (key, property) in owned {
-        schema["properties"][key] = property;
-    }
-    for (kind, item) in stages {
-        schema["$defs"][&kind.definition]["additionalProperties"] = false.into();
-        schema["properties"][kind.key] = serde_json::json!({
-            "type": "array", "items": item, "default": [], "description": kind.summary,
-        });
-    }
-    for protocol in sections.protocols() {
-        add_to_listener(&mut schema["$defs"], &protocol.definition);
-    }
-    for listener in sections.listeners() {
-        add_to_listener(&mut schema["$defs"], &(listener.definition)());
-    }
-    for (kind, property) in properties {
-        add_channel(&mut schema["$defs"], kind, property);
-    }
-    for (kind, property) in tables {
-        schema["$defs"]["TableText"]["properties"][kind.key] = property;
-        // Where keys are anything, what stands behind them is described there already.
-        let definition = &mut schema["$defs"][&kind.definition];
-        if definition.get("additionalProperties").is_none() {
-            definition["additionalProperties"] = false.into();
-        }
-    }
+    registered.add_to(&mut schema, sections);
     let channels = sections.channels().iter().map(|kind| kind.key);
     name_kinds(&mut schema["$defs"]["RouteText"], "CHANNELS", channels);
     let tables = sections.tables().iter().map(|kind| kind.key);
@@ -77,6 +28,71 @@ pub(super) fn json(sections: &Schema) -> Value {
     // The order must not depend on a feature that another crate switches on in serde_json.
     schema.sort_all_objects();
     schema
+}
+
+/// What those who registered bring into the file: definitions come with the generator, properties are added behind it.
+struct Registered<'a> {
+    channels: Vec<(&'a ChannelKind, Value)>,
+    tables: Vec<(&'a TableKind, Value)>,
+    stages: Vec<(&'a StageKind, Value)>,
+    owned: Vec<(&'static str, Value)>,
+}
+
+impl<'a> Registered<'a> {
+    fn define(sections: &'a Schema, generator: &mut SchemaGenerator) -> Registered<'a> {
+        let mut channels = Vec::new();
+        for kind in sections.channels() {
+            let mut property = (kind.define)(generator);
+            property.insert("description".to_owned(), kind.summary.into());
+            channels.push((kind, property.to_value()));
+        }
+        for protocol in sections.protocols() {
+            (protocol.define)(generator);
+        }
+        for listener in sections.listeners() {
+            (listener.define)(generator);
+        }
+        let mut tables = Vec::new();
+        for kind in sections.tables() {
+            let mut property = (kind.define)(generator);
+            property.insert("description".to_owned(), kind.summary.into());
+            tables.push((kind, property.to_value()));
+        }
+        let stages = sections.stages().iter();
+        let stages = stages.map(|kind| (kind, (kind.define)(generator).to_value())).collect();
+        let owned = sections.sections().iter();
+        let owned = owned.map(|kind| define_section(kind, generator)).collect();
+        Registered { channels, tables, stages, owned }
+    }
+
+    fn add_to(self, schema: &mut Value, sections: &Schema) {
+        for (key, property) in self.owned {
+            schema["properties"][key] = property;
+        }
+        for (kind, item) in self.stages {
+            schema["$defs"][&kind.definition]["additionalProperties"] = false.into();
+            schema["properties"][kind.key] = serde_json::json!({
+                "type": "array", "items": item, "default": [], "description": kind.summary,
+            });
+        }
+        for protocol in sections.protocols() {
+            add_to_listener(&mut schema["$defs"], &protocol.definition);
+        }
+        for listener in sections.listeners() {
+            add_to_listener(&mut schema["$defs"], &(listener.definition)());
+        }
+        for (kind, property) in self.channels {
+            add_channel(&mut schema["$defs"], kind, property);
+        }
+        for (kind, property) in self.tables {
+            schema["$defs"]["TableText"]["properties"][kind.key] = property;
+            // Where keys are anything, what stands behind them is described there already.
+            let definition = &mut schema["$defs"][&kind.definition];
+            if definition.get("additionalProperties").is_none() {
+                definition["additionalProperties"] = false.into();
+            }
+        }
+    }
 }
 
 /// The key of a section, and what may stand there.

@@ -49,7 +49,7 @@ pub(super) fn read(
         ConfigErrors::new(document.file().clone(), document.text().clone(), problems)
     };
     let shape = Shape { json: schema.json(), sections: Some(schema) };
-    let (document, written) = match Document::read::<FileText>(shape, file.into(), text.into()) {
+    let (document, written) = match shape.read::<FileText>(file.into(), text.into()) {
         Ok(read) => read,
         Err((document, problems)) => return Err(refuse(&document, problems)),
     };

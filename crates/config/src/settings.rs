@@ -1,5 +1,6 @@
 //! What the program works with: the file's values, resolved and immutable.
 
+use super::quantity::write_duration;
 use super::written::{Durability, LogLevel, Returns};
 use mail::Mailbox;
 use std::fmt;
@@ -49,6 +50,44 @@ pub struct Retry {
     pub give_up_after: Duration,
     /// Age at which the sender is told of the delay; `None`: never.
     pub warn_after: Option<Duration>,
+}
+
+impl Retry {
+    /// `1m, 2m, 4m, … 1h, then every 1h`: the waits, without the random share.
+    pub(crate) fn waits(&self) -> String {
+        const SHOWN: usize = 10;
+        let mut waits = Vec::new();
+        let mut wait = self.first.as_secs_f64();
+        let mut age = 0.0;
+        let longest = self.longest.as_secs_f64();
+        while waits.len() < SHOWN
+            && wait < longest
+            && age + wait <= self.give_up_after.as_secs_f64()
+        {
+            waits.push(write_duration(whole(wait)));
+            age += wait;
+            wait *= self.factor;
+            if self.factor <= 1.0 {
+                return format!("{}, and as long again each time", waits.join(", "));
+            }
+        }
+        if age + wait <= self.give_up_after.as_secs_f64() && waits.len() < SHOWN {
+            waits.push(format!("then every {}", write_duration(self.longest)));
+        } else if waits.len() == SHOWN {
+            waits.push("…".to_owned());
+        }
+        waits.join(", ")
+    }
+}
+
+/// Whole seconds, or milliseconds below one.
+fn whole(seconds: f64) -> Duration {
+    let exact = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    if seconds < 1.0 {
+        Duration::from_millis(u64::try_from(exact.as_millis()).unwrap_or(u64::MAX))
+    } else {
+        Duration::from_secs(exact.as_secs())
+    }
 }
 
 /// `[reports]`, or what a route makes of it.

@@ -4,7 +4,9 @@
 
 use super::document::{Document, child};
 use super::problem::Problem;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -26,16 +28,45 @@ pub(super) struct Shape<'a> {
     pub(super) sections: Option<&'a dyn Elsewhere>,
 }
 
-/// Checks the whole document.
-pub(super) fn check(
-    shape: Shape<'_>,
-    root: &DeTable<'_>,
-    document: &Document,
-    problems: &mut Vec<Problem>,
-) {
-    let Shape { json, sections } = shape;
-    let mut checker = Checker { sections, schema: json, document, problems };
-    checker.check_table("", root, json);
+impl Shape<'_> {
+    /// Reads the text. All problems of one kind are found at once: syntax, then shape.
+    ///
+    /// # Errors
+    /// What is wrong with the syntax, or with keys and types.
+    pub(super) fn read<T: DeserializeOwned>(
+        self,
+        file: Arc<str>,
+        text: Arc<str>,
+    ) -> Result<(Document, T), (Document, Vec<Problem>)> {
+        let mut document = Document::new(file, text.clone());
+        let (root, errors) = DeTable::parse_recoverable(&text);
+        if !errors.is_empty() {
+            let problems = errors.iter().map(|error| document.toml_problem(error)).collect();
+            return Err((document, problems));
+        }
+        document.walk_table("", root.get_ref());
+        let problems = self.problems(root.get_ref(), &document);
+        if !problems.is_empty() {
+            return Err((document, problems));
+        }
+        match T::deserialize(toml::Deserializer::from(root)) {
+            Ok(written) => Ok((document, written)),
+            // The shape is right, so this is what a schema cannot say.
+            Err(error) => {
+                let problem = document.toml_problem(&error);
+                Err((document, vec![problem]))
+            }
+        }
+    }
+
+    /// What of the document has another shape.
+    fn problems(self, root: &DeTable<'_>, document: &Document) -> Vec<Problem> {
+        let Shape { json, sections } = self;
+        let mut problems = Vec::new();
+        let mut checker = Checker { sections, schema: json, document, problems: &mut problems };
+        checker.check_table("", root, json);
+        problems
+    }
 }
 
 struct Checker<'a> {

@@ -9,6 +9,7 @@ use crate::listener::Listener;
 use crate::reader::Reader;
 use crate::resolver::Resolver;
 use crate::route::{DomainPattern, Route, RouteTable};
+use crate::settings::{Reports, Retry};
 use crate::source::Pool;
 use crate::table::TableEntry;
 use crate::written::{DomainsText, RetryOverrideText, RetryText, RouteText, TableRefText};
@@ -30,20 +31,8 @@ impl Resolver<'_> {
         for (index, text) in written.iter().enumerate() {
             let at = format!("route[{index}]");
             let name = self.route_name(&at, index, text, &routes);
-            let retry = match &text.retry {
-                Some(changes) => {
-                    let merged = merge_retry(&general.written.retry, changes);
-                    self.retry(&format!("{at}.retry"), &merged)
-                }
-                None => general.retry.clone(),
-            };
-            let reports = match &text.reports {
-                Some(changes) => {
-                    let merged = reports::merge(&general.written.reports, changes);
-                    Arc::new(self.reports(&format!("{at}.reports"), &merged))
-                }
-                None => Arc::clone(general.reports),
-            };
+            let retry = self.retry_of(&at, text, general);
+            let reports = self.reports_of(&at, text, general);
             let (domains, domains_table) = match &text.domains {
                 Some(DomainsText::Table(reference)) => {
                     let path = format!("{at}.domains.table");
@@ -84,6 +73,20 @@ impl Resolver<'_> {
             });
         }
         (routes, table)
+    }
+
+    /// When a route's messages are tried again: as everywhere, but for what the route says itself.
+    fn retry_of(&mut self, at: &str, text: &RouteText, general: &General<'_>) -> Retry {
+        let Some(changes) = &text.retry else { return general.retry.clone() };
+        let merged = merge_retry(&general.written.retry, changes);
+        self.retry(&format!("{at}.retry"), &merged)
+    }
+
+    /// Who is told what of a route's messages: as everywhere, but for what the route says itself.
+    fn reports_of(&mut self, at: &str, text: &RouteText, general: &General<'_>) -> Arc<Reports> {
+        let Some(changes) = &text.reports else { return Arc::clone(general.reports) };
+        let merged = reports::merge(&general.written.reports, changes);
+        Arc::new(self.reports(&format!("{at}.reports"), &merged))
     }
 
     /// Mailboxes and O/R addresses go by channels that know what to make of them.

@@ -2,7 +2,6 @@
 
 use super::pace::{Pace, Place, Set};
 use super::rate::Rate;
-use super::read_rule::is_name;
 use super::rule::Rules;
 use super::written::{PaceText, ProviderText, ShapingText, TogetherText};
 use super::{Provider, ShapingFile, Together};
@@ -35,7 +34,7 @@ pub(super) fn read(file: &ShapingFile) -> Result<Read, ConfigErrors> {
         ConfigErrors::new(document.file().clone(), document.text().clone(), problems)
     };
     let (name, text) = (Arc::clone(&file.name), Arc::clone(&file.text));
-    let (document, written) = match Document::read::<ShapingText>(shape, name, text) {
+    let (document, written) = match shape.read::<ShapingText>(name, text) {
         Ok(read) => read,
         Err((document, problems)) => return Err(refused(&document, problems)),
     };
@@ -63,6 +62,12 @@ pub(super) fn refused(file: &ShapingFile, line: u32, message: String, help: &str
         column: 1,
     };
     ConfigErrors::new(Arc::clone(&file.name), Arc::clone(&file.text), vec![problem])
+}
+
+/// A name is of these characters: it stands in logs.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=64).contains(&name.len()) && name.bytes().all(is_part)
 }
 
 pub(super) struct Reading<'a> {

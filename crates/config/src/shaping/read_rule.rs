@@ -1,17 +1,11 @@
 //! Reads the rules of a shaping file.
 
 use super::Together;
-use super::read::Reading;
+use super::read::{Reading, is_name};
 use super::rule::{Action, After, Do, HITS_MAX, Heard, LASTS_MAX, Part, Rules, Told};
 use super::written::{ActionText, RuleText, ScopeText, TextsText, TogetherText};
 use crate::quantity::parse_duration;
 use std::time::Duration;
-
-/// A name is of these characters: it stands in logs.
-pub(super) fn is_name(name: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    (1..=64).contains(&name.len()) && name.bytes().all(is_part)
-}
 
 impl Reading<'_> {
     /// The rules of the section `at`, and the pace that they slow down to.
