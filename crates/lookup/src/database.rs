@@ -24,6 +24,6 @@ mod spill;
 mod writer;
 
 pub use content::{Content, Unread};
-pub use format::{KEY_BYTES_MAX, Making, Unusable, VALUE_BYTES_MAX, is_database};
+pub use format::{KEY_BYTES_MAX, Making, Unusable, VALUE_BYTES_MAX, WriteError, is_database};
 pub use reader::Database;
-pub use writer::{Duplicate, Summary, WriteError, Writer};
+pub use writer::{Duplicate, Summary, Writer};

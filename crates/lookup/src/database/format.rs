@@ -20,7 +20,7 @@
 
 use mail::Wall;
 use siphasher::sip::SipHasher13;
-use std::fmt;
+use std::{fmt, io};
 
 /// How every file begins. As in PNG, a line end and a byte above 127 show files that were carried as
 /// text.
@@ -36,6 +36,9 @@ pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 /// The longest value, in bytes: its text and its fields with 2 to 6 bytes for each name and value.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
+
+/// A bucket of the index.
+pub(super) const BUCKET_BYTES: usize = 64;
 
 /// Records end before this: slots of the index have 48 bits for a place.
 pub(super) const RECORDS_END_MAX: u64 = 1 << 48;
@@ -62,6 +65,42 @@ pub(super) struct Header {
     pub(super) buckets_count: u64,
     pub(super) reach: u64,
 }
+
+/// Why something was not written.
+#[derive(Debug)]
+pub enum WriteError {
+    /// The key has so many bytes; [`KEY_BYTES_MAX`] at most.
+    KeyTooLong(usize),
+    /// The value has so many bytes; [`VALUE_BYTES_MAX`] at most.
+    ValueTooLong(usize),
+    /// The records are longer than 2^48 bytes.
+    FileTooLong,
+    /// A file could not be written or read.
+    Io(io::Error),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> WriteError {
+        WriteError::Io(error)
+    }
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WriteError::KeyTooLong(bytes) => {
+                write!(f, "the key has {bytes} bytes, at most {KEY_BYTES_MAX} are possible")
+            }
+            WriteError::ValueTooLong(bytes) => {
+                write!(f, "the value has {bytes} bytes, at most {VALUE_BYTES_MAX} are possible")
+            }
+            WriteError::FileTooLong => f.write_str("more than 256 TiB are not possible"),
+            WriteError::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
 
 /// Why a file cannot be used as a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,7 +231,7 @@ impl Header {
         if self.reach > self.buckets_count {
             return wrong("the reach of its index");
         }
-        let index_bytes = self.buckets_count.checked_mul(super::index::BUCKET_BYTES as u64);
+        let index_bytes = self.buckets_count.checked_mul(BUCKET_BYTES as u64);
         let Some(should) = index_bytes.and_then(|bytes| bytes.checked_add(self.index_start)) else {
             return wrong("the end of its index");
         };

@@ -1,8 +1,7 @@
 //! A door for the fuzzer, past the checksums that it could never guess. Compiled only for it
 //! (`--cfg fuzzing`): see `docs/fuzzing.md`.
 
-use super::format::{HEADER_BYTES, Salted, u32_at, u64_at};
-use super::index::BUCKET_BYTES;
+use super::format::{BUCKET_BYTES, HEADER_BYTES, Salted, u32_at, u64_at};
 use super::record;
 
 /// Makes all checksums right that a reader may come across, wherever the header says that they are.

@@ -10,10 +10,8 @@
 //! is in the next that is not. Keys come in the order of their hashes, so the index is written from
 //! beginning to end, and nothing of it is kept in memory.
 
-use super::format::{Salted, u32_at, u64_at};
+use super::format::{BUCKET_BYTES, Salted, u32_at, u64_at};
 use std::io::{self, Write};
-
-pub(super) const BUCKET_BYTES: usize = 64;
 
 /// Slots of a bucket.
 const SLOTS: usize = 7;

@@ -1,8 +1,8 @@
 //! Reads a database.
 
 use super::content::{Content, Unread};
-use super::format::{HEADER_BYTES, Header, Salted, Unusable};
-use super::index::{BUCKET_BYTES, Bucket, home};
+use super::format::{BUCKET_BYTES, HEADER_BYTES, Header, Salted, Unusable};
+use super::index::{Bucket, home};
 use super::record::{self, RECORD_BYTES_MAX};
 use crate::{Entry, Table, Trouble, TroubleKind, fold};
 use mail::Wall;

@@ -12,8 +12,7 @@
 //! A field: length of its name (2), its values (4), the name; for each value its length (4) and the
 //! value.
 
-use super::WriteError;
-use super::format::{KEY_BYTES_MAX, Salted, VALUE_BYTES_MAX, u16_at, u32_at};
+use super::format::{KEY_BYTES_MAX, Salted, VALUE_BYTES_MAX, WriteError, u16_at, u32_at};
 use crate::{Entry, Field};
 
 /// What a record has before the key.

@@ -1,13 +1,13 @@
 //! Writes a database.
 
-use super::format::VALUE_BYTES_MAX;
-use super::format::{HEADER_BYTES, Header, KEY_BYTES_MAX, Making, RECORDS_END_MAX, Salted};
-use super::index::{BUCKET_BYTES, IndexWriter, homes_count};
+use super::format::{
+    BUCKET_BYTES, HEADER_BYTES, Header, Making, RECORDS_END_MAX, Salted, WriteError,
+};
+use super::index::{IndexWriter, homes_count};
 use super::record::{self, HEAD_BYTES};
 use super::spill::{PARTS, Place, Spill};
 use crate::{Entry, fold};
 use std::borrow::Cow;
-use std::fmt;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 
 /// What gathers before it is written.
@@ -51,42 +51,6 @@ pub struct Duplicate<'a> {
     /// Where the one comes from that was left out.
     pub line: u64,
 }
-
-/// Why something was not written.
-#[derive(Debug)]
-pub enum WriteError {
-    /// The key has so many bytes; [`KEY_BYTES_MAX`] at most.
-    KeyTooLong(usize),
-    /// The value has so many bytes; [`VALUE_BYTES_MAX`] at most.
-    ValueTooLong(usize),
-    /// The records are longer than 2^48 bytes.
-    FileTooLong,
-    /// A file could not be written or read.
-    Io(io::Error),
-}
-
-impl From<io::Error> for WriteError {
-    fn from(error: io::Error) -> WriteError {
-        WriteError::Io(error)
-    }
-}
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WriteError::KeyTooLong(bytes) => {
-                write!(f, "the key has {bytes} bytes, at most {KEY_BYTES_MAX} are possible")
-            }
-            WriteError::ValueTooLong(bytes) => {
-                write!(f, "the value has {bytes} bytes, at most {VALUE_BYTES_MAX} are possible")
-            }
-            WriteError::FileTooLong => f.write_str("more than 256 TiB are not possible"),
-            WriteError::Io(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for WriteError {}
 
 impl<F: Read + Write + Seek, S: Read + Write + Seek> Writer<F, S> {
     /// Both files are empty.

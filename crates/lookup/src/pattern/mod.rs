@@ -9,7 +9,6 @@ mod output;
 mod perl;
 mod perl_class;
 mod posix;
-mod posix_class;
 
 use super::judge::{self, Judge, Written};
 use super::lines::{Lines, is_space};
