@@ -4,7 +4,8 @@
 use crate::stream::{Cut, Item, in_pieces, items};
 use mail::{Recipient, Reply};
 use smtp::server::{BareNewline, LoginRules, LoginSaid, MailCommand, Nul, ServerConfig};
-use smtp::testing::server::{Answer, Driver, Policy};
+use smtp::testing::script::{Answer, Policy};
+use smtp::testing::server::Driver;
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -1,9 +1,45 @@
-//! What a driver answers, by address.
+//! What a driver answers: whoever decides it, and a script that goes by address.
 
-use super::server::{Answer, Policy};
 use crate::server::{LoginSaid, MailCommand};
 use mail::{Recipient, Reply};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What the driver answers, and what happens before it does.
+#[derive(Clone, Debug)]
+pub struct Answer<T> {
+    /// The answer.
+    pub result: Result<T, Reply>,
+    /// So much time passes first.
+    pub takes: Duration,
+    /// The server stops first.
+    pub stops: bool,
+}
+
+impl<T> Answer<T> {
+    /// An answer without delay.
+    pub fn now(result: Result<T, Reply>) -> Answer<T> {
+        Answer { result, takes: Duration::ZERO, stops: false }
+    }
+}
+
+/// Who decides what the driver answers.
+pub trait Policy {
+    /// The reply that the session is refused with from its greeting on.
+    fn greeting(&mut self) -> Option<Reply>;
+    /// What becomes of an exchange of AUTH: `Some` goes on with a challenge, `None` is a login.
+    fn login(&mut self, said: &LoginSaid) -> Answer<Option<Vec<u8>>>;
+    /// Whether the sender may send.
+    fn mail(&mut self, mail: &MailCommand) -> Answer<()>;
+    /// Whether a recipient stays open until [`super::server::Driver::answer_open`].
+    fn is_late(&mut self, recipient: &Recipient) -> bool;
+    /// What becomes of a recipient.
+    fn rcpt(&mut self, recipient: &Recipient) -> Answer<()>;
+    /// Whether there is room for the content.
+    fn data(&mut self) -> Answer<()>;
+    /// The final replies to a message, at least one; `Err` is one for all.
+    fn message(&mut self) -> Answer<Vec<Reply>>;
+}
 
 /// The answers of a dialogue; what is not named here is accepted at once.
 #[derive(Clone, Debug, Default)]

@@ -2,52 +2,16 @@
 
 use super::escape::escape;
 use super::recipients::Recipients;
-use super::script::Script;
+use super::script::{Answer, Policy, Script};
 use super::stream::Content;
 use super::transcript::{envelope, shortened};
 use crate::server::{
-    BareNewline, ContentSink, LoginAnswer, LoginSaid, MailCommand, Need, Nul, ServerConfig,
-    ServerSession, Transaction,
+    BareNewline, ContentSink, LoginAnswer, LoginSaid, Need, Nul, ServerConfig, ServerSession,
+    Transaction,
 };
-use mail::{ContentFacts, ContentScanner, Mono, Recipient, Reply};
+use mail::{ContentFacts, ContentScanner, Mono, Reply};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What the driver answers, and what happens before it does.
-#[derive(Clone, Debug)]
-pub struct Answer<T> {
-    /// The answer.
-    pub result: Result<T, Reply>,
-    /// So much time passes first.
-    pub takes: Duration,
-    /// The server stops first.
-    pub stops: bool,
-}
-
-impl<T> Answer<T> {
-    /// An answer without delay.
-    pub fn now(result: Result<T, Reply>) -> Answer<T> {
-        Answer { result, takes: Duration::ZERO, stops: false }
-    }
-}
-
-/// Who decides what the driver answers.
-pub trait Policy {
-    /// The reply that the session is refused with from its greeting on.
-    fn greeting(&mut self) -> Option<Reply>;
-    /// What becomes of an exchange of AUTH: `Some` goes on with a challenge, `None` is a login.
-    fn login(&mut self, said: &LoginSaid) -> Answer<Option<Vec<u8>>>;
-    /// Whether the sender may send.
-    fn mail(&mut self, mail: &MailCommand) -> Answer<()>;
-    /// Whether a recipient stays open until [`Driver::answer_open`].
-    fn is_late(&mut self, recipient: &Recipient) -> bool;
-    /// What becomes of a recipient.
-    fn rcpt(&mut self, recipient: &Recipient) -> Answer<()>;
-    /// Whether there is room for the content.
-    fn data(&mut self) -> Answer<()>;
-    /// The final replies to a message, at least one; `Err` is one for all.
-    fn message(&mut self) -> Answer<Vec<Reply>>;
-}
 
 /// A message that was accepted by the session.
 #[derive(Clone, Debug)]
