@@ -61,7 +61,6 @@
 //! # Ok::<(), x400::ber::BerError>(())
 //! ```
 
-mod element;
 mod error;
 mod header;
 mod oid;
@@ -72,10 +71,9 @@ mod structure;
 mod tag;
 mod writer;
 
-pub use element::Element;
 pub use error::{BerError, BerFault};
 pub use oid::{oid_from_text, oid_text};
-pub use reader::Reader;
+pub use reader::{Element, Reader};
 pub use skimmer::{Begin, Skimmed, Skimmer, Step};
 pub(crate) use strings::is_string as is_string_tag;
 pub use strings::{Bits, Segments};

@@ -231,7 +231,8 @@ impl Responder {
         self.core.stage = Stage::AwaitConnect;
     }
 
-    fn connect(&mut self, connect: &Connect) -> Result<BindRequest, Refused> {
+    /// What the session is to be, as far as its own layer goes (X.225 §7.1).
+    fn agree_session(&mut self, connect: &Connect) -> Result<(), Refused> {
         self.answer.common.clone_from(&connect.reference.common);
         self.answer.called.s.clone_from(&connect.called);
         self.answer.version = match connect.versions {
@@ -257,6 +258,11 @@ impl Responder {
         if connect.token_setting & 0b0101_0101 != 0 {
             return Err(Refused::by_session(RefuseReason::Rejected, "tokens with the responder"));
         }
+        Ok(())
+    }
+
+    fn connect(&mut self, connect: &Connect) -> Result<BindRequest, Refused> {
+        self.agree_session(connect)?;
         let unreadable = || Refused {
             layer: Layer::Presentation,
             reason: RefuseReason::UserData,

@@ -1,21 +1,19 @@
 //! Notifications as texts (RFC 2156 §5.3.5).
 
-use super::output::{Fields, Part};
-use super::to_mail::MailTo;
+use super::output::{Fields, Part, finished};
 use super::{Here, body_to_mail, heading_to_mail, message_id, trace};
 use crate::ber::oid_text;
 use crate::content::{Ipm, Ipn, IpnKind};
 
-/// Writes the header and the body of a notification.
-pub(super) fn write(ipn: &Ipn, here: &Here<'_>, to: &[MailTo], out: &mut Fields) -> Part {
+/// Writes the header and the body of a notification to these addresses.
+pub(super) fn write(ipn: &Ipn, here: &Here<'_>, to: &[&str], out: &mut Fields) -> Part {
     let is_receipt = matches!(ipn.kind, IpnKind::Receipt { .. });
     if let Some(originator) = &ipn.originator {
         out.field("From", &heading_to_mail::descriptor(originator, here));
     } else {
         out.field("From", &format!("postmaster@{}", here.gateway.domain));
     }
-    let shown: Vec<&str> = to.iter().filter_map(|to| to.address.as_deref()).collect();
-    let shown = if shown.is_empty() { "list:;".to_owned() } else { shown.join(", ") };
+    let shown = if to.is_empty() { "list:;".to_owned() } else { to.join(", ") };
     out.field("To", &shown);
     let subject = "X.400 Inter-Personal Notification";
     let failure = if is_receipt { "" } else { " (failure)" };
@@ -93,6 +91,6 @@ fn returned_message(ipm: &Ipm, here: &Here<'_>) -> Part {
     let mut inner = Fields::default();
     heading_to_mail::write(&ipm.heading, here, true, &mut inner);
     let (body, _) = body_to_mail::body(ipm, here);
-    part.body = super::to_mail::finished(inner, body);
+    part.body = finished(inner, body);
     part
 }

@@ -171,6 +171,12 @@ impl Part {
 
 /// One that stands in no part. If somebody guessed the first, the next is made of what the parts say, which has to say it
 /// then: each costs a look at all of them.
+/// Header and body, with a header that says at least whom it is for.
+pub(super) fn finished(mut out: Fields, body: Part) -> Vec<u8> {
+    out.field("MIME-Version", "1.0");
+    [&out.0[..], &body.fields.0, b"\r\n", &body.body].concat()
+}
+
 fn boundary(parts: &[Part], seed: &str) -> String {
     let seed: String = seed.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
     let mut number = 0_u64;

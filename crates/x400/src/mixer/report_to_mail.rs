@@ -1,7 +1,7 @@
 //! Reports to delivery status notifications (RFC 2156 §5.3.8).
 
-use super::output::{Fields, Part};
-use super::to_mail::{Mail, MailTo, finished, is_mapped, returned};
+use super::output::{Fields, Part, finished};
+use super::to_mail::{Mail, MailTo, is_mapped, returned};
 use super::{Here, status, trace};
 use crate::ber::oid_text;
 use crate::mts::report::{Outcome, ReportedRecipient};

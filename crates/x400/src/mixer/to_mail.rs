@@ -1,7 +1,7 @@
 //! X.400 to internet mail (RFC 2156 §5.3): messages and notifications.
 
 use super::budget::{ELEMENTS_MAX, elements};
-use super::output::{Fields, Part};
+use super::output::{Fields, Part, finished};
 use super::{
     CONTENT_BYTES_MAX, Here, NotConverted, body_to_mail, heading_to_mail, notification, trace,
 };
@@ -74,7 +74,7 @@ pub fn to_mail(
     envelope_fields(here, envelope, originator.as_deref(), &to, &mut out);
     let body = match &content_read {
         Content::Message(ipm) => message(ipm, here, originator.as_deref(), &mut out),
-        Content::Notification(ipn) => notification::write(ipn, here, &to, &mut out),
+        Content::Notification(ipn) => notification::write(ipn, here, &addresses(&to), &mut out),
     };
     Ok(Mail {
         // A notification is answered by nobody (RFC 3834 §3.3).
@@ -88,12 +88,6 @@ pub fn to_mail(
         priority: super::to_x400::priority_to_mail(envelope.priority),
         message: finished(out, body),
     })
-}
-
-/// Header and body, with a header that says at least whom it is for.
-pub(super) fn finished(mut out: Fields, body: Part) -> Vec<u8> {
-    out.field("MIME-Version", "1.0");
-    [&out.0[..], &body.fields.0, b"\r\n", &body.body].concat()
 }
 
 /// Reads a content, unless it would take far more room than it has octets.
@@ -163,6 +157,11 @@ fn mail_to(index: usize, recipient: &Recipient, here: &Here<'_>) -> MailTo {
     }
 }
 
+/// The addresses of those that have one.
+fn addresses(to: &[MailTo]) -> Vec<&str> {
+    to.iter().filter_map(|to| to.address.as_deref()).collect()
+}
+
 fn envelope_fields(
     here: &Here<'_>,
     envelope: &TransferEnvelope,
@@ -182,7 +181,7 @@ fn envelope_fields(
     // Recipients are told of each other only if that is allowed (§4.6.2.2).
     let is_disclosed = envelope.indicators.has(message_indicator::DISCLOSE_RECIPIENTS);
     if is_disclosed || to.len() == 1 {
-        let shown: Vec<&str> = to.iter().filter_map(|to| to.address.as_deref()).collect();
+        let shown = addresses(to);
         if !shown.is_empty() {
             out.field("X400-Recipients", &shown.join(", "));
         }

@@ -32,7 +32,7 @@ impl Broken {
     /// Whether there are more recipients than we take.
     #[must_use]
     pub fn has_too_many_recipients(&self) -> bool {
-        self.error.field == super::envelope::RECIPIENTS_FIELD
+        self.error.field == super::fields::RECIPIENTS_FIELD
             && matches!(self.error.fault, Fault::TooMany(_))
     }
 }

@@ -1,8 +1,8 @@
 //! Envelopes of messages and probes (X.411 §12.2.1.1, §12.2.1.2; MTAAbstractService).
 
 use super::fields::{
-    CONTENT_IDENTIFIER, EITS, MESSAGE_INDICATORS, MTS_IDENTIFIER, PRIORITY, TRACE, human_text,
-    put_text,
+    CONTENT_IDENTIFIER, EITS, MESSAGE_INDICATORS, MTS_IDENTIFIER, PRIORITY, RECIPIENTS_FIELD,
+    TRACE, human_text, put_text,
 };
 use super::trace::{decode_trace, encode_trace};
 use super::{
@@ -19,7 +19,6 @@ pub(super) const MESSAGE: Tag = Tag::context(0);
 pub(super) const PROBE: Tag = Tag::context(2);
 pub(super) const RECIPIENTS: Tag = Tag::context(2);
 pub(super) const EXTENSIONS: Tag = Tag::context(3);
-pub(super) const RECIPIENTS_FIELD: &str = "per-recipient-fields";
 
 /// What an envelope is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,6 +18,9 @@ pub(super) const MESSAGE_INDICATORS: Tag = Tag::application(8);
 pub(super) const TRACE: Tag = Tag::application(9);
 pub(super) const CONTENT_IDENTIFIER: Tag = Tag::application(10);
 
+/// The name of what an envelope has for each recipient.
+pub(super) const RECIPIENTS_FIELD: &str = "per-recipient-fields";
+
 /// Characters without controls, at most `max` octets.
 pub(crate) fn text(
     element: &Element<'_>,

@@ -238,7 +238,7 @@ impl ApduReader {
             1 => self.begin_apdu(begin),
             2 if self.kind != Some(Kind::Probe) => self.begin_part(begin),
             2 => Ok(()),
-            _ if self.kind == Some(Kind::Report) => self.fields.begin(begin, &self.limits),
+            _ if self.kind == Some(Kind::Report) => Ok(self.fields.begin(begin, &self.limits)?),
             // A segment of the content, or the string that has segments in it.
             _ if begin.tag == Tag::OCTET_STRING => Ok(()),
             _ => Err(Fault::Unknown.of("content", begin.at).into()),
@@ -304,7 +304,7 @@ impl ApduReader {
                     self.flush();
                     self.push_content(octets.clone());
                 }
-                self.fields.octets(&octets, &self.limits)
+                Ok(self.fields.octets(&octets, &self.limits)?)
             }
             State::Content => {
                 self.push_content(octets);

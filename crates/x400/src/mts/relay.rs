@@ -181,7 +181,7 @@ fn recipients(
     changes: &[RecipientChange],
     out: &mut Writer,
 ) -> Result<(), DecodeError> {
-    const FIELD: &str = super::envelope::RECIPIENTS_FIELD;
+    const FIELD: &str = super::fields::RECIPIENTS_FIELD;
     let mut all = Writer::with_capacity(part.contents.len());
     let mut changes = changes.iter();
     for recipient in part.children().field(FIELD)? {

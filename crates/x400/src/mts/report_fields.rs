@@ -1,10 +1,9 @@
 //! The content of a report as it passes: all of it is kept for a look at the end, but for the content that it returns.
 
 use super::Limits;
-use super::reader::ReadError;
 use super::report::ReportContent;
 use crate::ber::{Begin, Tag, is_string_tag};
-use crate::decode::Fault;
+use crate::decode::{DecodeError, Fault};
 use bytes::BytesMut;
 
 const FIELD: &str = "report-content";
@@ -30,7 +29,7 @@ impl ReportFields {
     }
 
     /// An element begins whose header was kept.
-    pub(super) fn begin(&mut self, begin: &Begin, limits: &Limits) -> Result<(), ReadError> {
+    pub(super) fn begin(&mut self, begin: &Begin, limits: &Limits) -> Result<(), DecodeError> {
         let head = self.head.split();
         if begin.depth == FIELDS_DEPTH && begin.tag == RETURNED_CONTENT {
             self.passes = true;
@@ -39,14 +38,14 @@ impl ReportFields {
         if self.passes {
             // It is an OCTET STRING, in segments.
             let is_segment = is_string_tag(begin.tag);
-            let unknown = Fault::Unknown.of("returned-content", begin.at).into();
+            let unknown = Fault::Unknown.of("returned-content", begin.at);
             return if is_segment { Ok(()) } else { Err(unknown) };
         }
         self.push(&head, limits)
     }
 
     /// Octets of the element that began last.
-    pub(super) fn octets(&mut self, octets: &[u8], limits: &Limits) -> Result<(), ReadError> {
+    pub(super) fn octets(&mut self, octets: &[u8], limits: &Limits) -> Result<(), DecodeError> {
         if self.passes { Ok(()) } else { self.push(octets, limits) }
     }
 
@@ -60,18 +59,18 @@ impl ReportFields {
         }
     }
 
-    fn push(&mut self, octets: &[u8], limits: &Limits) -> Result<(), ReadError> {
+    fn push(&mut self, octets: &[u8], limits: &Limits) -> Result<(), DecodeError> {
         if self.kept.len() + octets.len() > limits.envelope_bytes_max {
             let at = self.kept.len() as u64;
-            return Err(Fault::TooLong(limits.envelope_bytes_max).of(FIELD, at).into());
+            return Err(Fault::TooLong(limits.envelope_bytes_max).of(FIELD, at));
         }
         self.kept.extend_from_slice(octets);
         Ok(())
     }
 
     /// All of it was there.
-    pub(super) fn finish(&mut self, limits: &Limits) -> Result<(), ReadError> {
+    pub(super) fn finish(&mut self, limits: &Limits) -> Result<(), DecodeError> {
         self.head.clear();
-        Ok(ReportContent::check(&self.kept.split(), limits)?)
+        ReportContent::check(&self.kept.split(), limits)
     }
 }

@@ -1,10 +1,9 @@
 //! O/R names as octets (X.411 §8.5.5, MTSAbstractService: ORName).
 
 use super::postal::{code, latin1};
-use super::text::character;
 use super::{
     DOMAIN_DEFINED_MAX, DomainDefined, EXTENSIONS_MAX, ExtensionAttribute, NAME_BYTES_MAX,
-    OrAddress, OrName, PersonalName, UNITS_MAX, Value,
+    OrAddress, OrName, PersonalName, UNITS_MAX, Value, character,
 };
 use crate::ber::{Element, Reader, Tag, Writer};
 use crate::decode::{DecodeError, Fault, InField, once};

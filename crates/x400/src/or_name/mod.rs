@@ -138,6 +138,14 @@ impl Value {
     }
 }
 
+/// What may stand in a value: more than PrintableString has, as programs use more.
+fn character(c: char) -> Result<char, &'static str> {
+    if c.is_control() || u32::from(c) > 0xff {
+        return Err("a character that no address can have");
+    }
+    Ok(c)
+}
+
 impl PersonalName {
     /// Whether there is none.
     #[must_use]

@@ -1,7 +1,7 @@
 //! What of an address everybody can read: without attributes that say nothing (an empty value is none, X.402 §18.4), and
 //! universal strings (X.411, extension attributes 24 to 28) as the strings that they stand for.
 
-use super::text::character;
+use super::character;
 use super::{DomainDefined, OrAddress, Value};
 use crate::ber::Reader;
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! Extension attributes with text forms: those of physical delivery, network addresses and terminal types
 //! (RFC 2156 §4.1.1, X.411 ExtensionAttributeTable). Others have none and travel as they came.
 
-use super::{ExtensionAttribute, Value};
+use super::{ExtensionAttribute, Value, character};
 use crate::ber::{Class, Element, Reader, Tag, Writer};
 use bytes::Bytes;
 
@@ -205,5 +205,5 @@ fn unformatted(set: &Element<'_>) -> Option<Value> {
 fn text_of(element: &Element<'_>) -> Option<String> {
     let is_string = matches!(element.tag.class, Class::Universal | Class::Context);
     let octets = element.octets().ok().filter(|_| is_string)?;
-    octets.iter().map(|&octet| super::text::character(char::from(octet)).ok()).collect()
+    octets.iter().map(|&octet| character(char::from(octet)).ok()).collect()
 }

@@ -5,7 +5,7 @@
 //! value, in which `{ddd}` is an octet in decimal.
 
 use super::postal;
-use super::{DOMAIN_DEFINED_MAX, DomainDefined, OrAddress, RFC_822, UNITS_MAX, Value};
+use super::{DOMAIN_DEFINED_MAX, DomainDefined, OrAddress, RFC_822, UNITS_MAX, Value, character};
 use bytes::Bytes;
 use mail::AddressError;
 use mail::or_text::{Char, Pair};
@@ -227,14 +227,6 @@ fn put(field: &mut Option<Box<str>>, text: Box<str>) -> Result<(), &'static str>
 /// A value in one character set.
 fn plain(text: &[Char]) -> Result<String, &'static str> {
     text.iter().map(|&(c, _)| character(c)).collect()
-}
-
-/// What may stand in a value: more than PrintableString has, as programs use more.
-pub(super) fn character(c: char) -> Result<char, &'static str> {
-    if c.is_control() || u32::from(c) > 0xff {
-        return Err("a character that no address can have");
-    }
-    Ok(c)
 }
 
 /// A value in either or both character sets: `teletex-and-or-ps` (RFC 2156 §3.3.4).
