@@ -190,10 +190,7 @@ impl Responder {
             }
             (Stage::InActivity, Kind::Data) => {
                 let content = content(&spdu, self.asked.as_ref())?;
-                if self.stream.len() + content.len() > APDU_BYTES_MAX {
-                    return Err(format!("a message of over {APDU_BYTES_MAX} octets"));
-                }
-                self.stream.extend_from_slice(content);
+                gather(&mut self.stream, content)?;
                 Event::Content
             }
             (Stage::InActivity, Kind::Minor) => {
@@ -205,12 +202,7 @@ impl Responder {
                 Event::End
             }
             (Stage::InActivity | Stage::Excepted, Kind::Discard | Kind::Interrupt) => {
-                let answer = match kind {
-                    Kind::Discard => spdu::DISCARD_ACK,
-                    _ => spdu::INTERRUPT_ACK,
-                };
-                self.stage = Stage::Bound;
-                self.say(&spdu::PT, answer);
+                self.break_off(kind);
                 Event::Discard
             }
             (Stage::Excepted, Kind::Data | Kind::Minor | Kind::ActivityEnd) => return Ok(None),
@@ -234,6 +226,16 @@ impl Responder {
             (stage, kind) => return Err(format!("{kind:?} while {stage:?}")),
         };
         Ok(Some(event))
+    }
+
+    /// The activity ends here, discarded or interrupted.
+    fn break_off(&mut self, kind: Kind) {
+        let answer = match kind {
+            Kind::Discard => spdu::DISCARD_ACK,
+            _ => spdu::INTERRUPT_ACK,
+        };
+        self.stage = Stage::Bound;
+        self.say(&spdu::PT, answer);
     }
 
     /// The turn is taken when it is given, and given back when it is asked for (X.225 §7.11, §7.12).
@@ -325,6 +327,15 @@ fn checkpoint_kib(rules: &Rules, asked: &Asked) -> u32 {
         (own, 0) => own,
         (own, proposed) => own.min(proposed),
     }
+}
+
+/// A message gathers, up to a limit.
+fn gather(stream: &mut Vec<u8>, content: &[u8]) -> Result<(), String> {
+    if stream.len() + content.len() > APDU_BYTES_MAX {
+        return Err(format!("a message of over {APDU_BYTES_MAX} octets"));
+    }
+    stream.extend_from_slice(content);
+    Ok(())
 }
 
 /// What DT carries: in normal mode the octet string of RTTR in its presentation context.

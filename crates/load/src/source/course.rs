@@ -1,8 +1,7 @@
 //! The course of a run, whatever it speaks: sessions send until all is sent, or a signal ends it.
 
-use super::minutes::{MINUTE, Minutes};
 use super::pace::Pace;
-use super::report::Tally;
+use super::report::{MINUTE, Minutes, Tally};
 use crate::ledger::LedgerWriter;
 use crate::outcome::CommandError;
 use crate::progress::Progress;

@@ -3,7 +3,6 @@
 mod content;
 mod course;
 mod fields;
-mod minutes;
 mod pace;
 mod recipients;
 mod reply;

@@ -381,22 +381,7 @@ impl Session {
             self.out.extend_from_slice(b"DATA\r\n");
             self.flush(connection).await?;
         }
-        let stream = &mut connection.stream;
-        let mail = self.replies.read(stream, |_| {}).await?;
-        let mut refusal = (!is_positive(mail)).then_some((mail, "MAIL"));
-        for (_, refused) in &mut message.recipients {
-            let code = self.replies.read(stream, |_| {}).await?;
-            *refused = !is_positive(code);
-            if *refused {
-                run.course.tally.borrow_mut().recipient_refused(code);
-            }
-            // If no recipient is left the last refusal is the message's.
-            if *refused && refusal.is_none_or(|(_, phase)| phase == "RCPT") {
-                refusal = Some((code, "RCPT"));
-            }
-        }
-        let accepted = is_positive(mail) && message.recipients.iter().any(|(_, refused)| !refused);
-        let refusal = refusal.filter(|_| !accepted);
+        let refusal = self.read_envelope(connection, message).await?;
         if chunking {
             return self.finish(connection, message, refusal).await;
         }
@@ -422,6 +407,30 @@ impl Session {
                 Ok(if after(code) == After::Usable { After::NeedsReset } else { After::Closing })
             }
         }
+    }
+
+    /// Reads the replies to MAIL and each RCPT: the refusal of the message, with the command that met it.
+    async fn read_envelope(
+        &mut self,
+        connection: &mut Connection,
+        message: &mut Message<'_>,
+    ) -> io::Result<Option<(u16, &'static str)>> {
+        let stream = &mut connection.stream;
+        let mail = self.replies.read(stream, |_| {}).await?;
+        let mut refusal = (!is_positive(mail)).then_some((mail, "MAIL"));
+        for (_, refused) in &mut message.recipients {
+            let code = self.replies.read(stream, |_| {}).await?;
+            *refused = !is_positive(code);
+            if *refused {
+                message.run.course.tally.borrow_mut().recipient_refused(code);
+            }
+            // If no recipient is left the last refusal is the message's.
+            if *refused && refusal.is_none_or(|(_, phase)| phase == "RCPT") {
+                refusal = Some((code, "RCPT"));
+            }
+        }
+        let accepted = is_positive(mail) && message.recipients.iter().any(|(_, refused)| !refused);
+        Ok(refusal.filter(|_| !accepted))
     }
 
     /// One command, one reply. MAIL is in the output.
