@@ -159,21 +159,7 @@ impl Report<'_> {
                 text.paragraph("", &format!("({and}{rest} {more}recipients that are not named)"));
             }
         }
-        text.line("");
-        text.paragraph("", "The message:");
-        text.line("");
-        if let Some(subject) = header::find(original_header, "Subject") {
-            let subject = String::from_utf8_lossy(&subject.unfolded()).into_owned();
-            // What is encoded (RFC 2047), or can't be written here, tells people nothing.
-            if !subject.contains("=?") && (global || subject.is_ascii()) {
-                text.paragraph("    ", &format!("Subject: {}", cut(&subject, SUBJECT_BYTES_MAX)));
-            }
-        }
-        if let Some(id) = message_id(original_header) {
-            text.paragraph("    ", &format!("Message-ID: {id}"));
-        }
-        text.paragraph("    ", &format!("Received here: {}", self.arrived.rfc5322()));
-        text.paragraph("    ", &format!("Reference: {}", self.id));
+        self.describe_message(&mut text, original_header, global);
         text.line("");
         text.paragraph(
             "",
@@ -192,6 +178,25 @@ impl Report<'_> {
             description: "Notification",
             body: text.out,
         }
+    }
+
+    /// Which message it is about, for people.
+    fn describe_message(&self, text: &mut Text, original_header: &[u8], global: bool) {
+        text.line("");
+        text.paragraph("", "The message:");
+        text.line("");
+        if let Some(subject) = header::find(original_header, "Subject") {
+            let subject = String::from_utf8_lossy(&subject.unfolded()).into_owned();
+            // What is encoded (RFC 2047), or can't be written here, tells people nothing.
+            if !subject.contains("=?") && (global || subject.is_ascii()) {
+                text.paragraph("    ", &format!("Subject: {}", cut(&subject, SUBJECT_BYTES_MAX)));
+            }
+        }
+        if let Some(id) = message_id(original_header) {
+            text.paragraph("    ", &format!("Message-ID: {id}"));
+        }
+        text.paragraph("    ", &format!("Received here: {}", self.arrived.rfc5322()));
+        text.paragraph("    ", &format!("Reference: {}", self.id));
     }
 
     /// The part for programs (RFC 3464 §2).
