@@ -24,8 +24,9 @@ mod workload;
 
 use crate::stand::contender::Contender;
 use crate::stand::directory::Population;
+use crate::stand::egress::Egress;
 use crate::stand::long_path::LongPath;
-use crate::stand::{Adapter, Egress, Error, Load, Result, Target, Tool, contenders, postal};
+use crate::stand::{Adapter, Error, Load, Result, Target, Tool, contenders, postal};
 use load::file::{self, FileError};
 use load::outcome::{CommandError, Outcome};
 use load::process::this_program;
@@ -37,7 +38,7 @@ use scenario::{Case, Kind, Scenario};
 use site::Site;
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -212,27 +213,10 @@ impl Bench {
     fn prepare(options: &BenchOptions) -> Result<Bench> {
         let name = options.scenario.as_deref().unwrap_or("all");
         let scenarios = scenario::named(name)?;
-        let mut contenders = named_contenders(options, &scenarios)?;
+        let contenders = named_contenders(options, &scenarios)?;
         check(options)?;
         let postrider = find_postrider(options)?;
-        let mut skipped = Vec::new();
-        let mut found = Vec::new();
-        contenders.retain(|contender| match contender.find(&postrider) {
-            Ok(version) => {
-                found.push(describe(&**contender, version));
-                true
-            }
-            Err(why) => {
-                eprintln!("{}: left out: {why}", contender.name());
-                let name = contender.name().to_owned();
-                skipped.push(Skipped { name, why: why.to_string() });
-                false
-            }
-        });
-        if contenders.is_empty() {
-            let text = "none of the contenders can be measured here";
-            return Err(Error::Missing(text.to_owned()));
-        }
+        let Found { contenders, found, skipped } = Found::among(contenders, &postrider)?;
         let directory = make_directory(options, name)?;
         let run_directory = RunDirectory::for_reports_in(&directory)?;
         let machine = machine::describe(run_directory.path());
@@ -407,6 +391,40 @@ impl Bench {
         file::write(&self.directory.join("report.md"), &table::markdown(&self.report))?;
         let pages = page::write(&self.report, &self.directory);
         Ok(pages.map(drop).map_err(FileError::at(&self.directory))?)
+    }
+}
+
+/// Which contenders are there to be measured.
+struct Found {
+    contenders: Vec<Rc<dyn Contender>>,
+    /// The same, as the report describes them.
+    found: Vec<report::Contender>,
+    skipped: Vec<Skipped>,
+}
+
+impl Found {
+    /// # Errors
+    /// When none is.
+    fn among(mut contenders: Vec<Rc<dyn Contender>>, postrider: &Path) -> Result<Found> {
+        let mut skipped = Vec::new();
+        let mut found = Vec::new();
+        contenders.retain(|contender| match contender.find(postrider) {
+            Ok(version) => {
+                found.push(describe(&**contender, version));
+                true
+            }
+            Err(why) => {
+                eprintln!("{}: left out: {why}", contender.name());
+                let name = contender.name().to_owned();
+                skipped.push(Skipped { name, why: why.to_string() });
+                false
+            }
+        });
+        if contenders.is_empty() {
+            let text = "none of the contenders can be measured here";
+            return Err(Error::Missing(text.to_owned()));
+        }
+        Ok(Found { contenders, found, skipped })
     }
 }
 

@@ -5,9 +5,10 @@ mod x400;
 
 use super::report::Published;
 use crate::stand::contender::RoughRates;
+use crate::stand::egress::Egress;
 use crate::stand::long_path::PathShape;
 use crate::stand::ways::Ways;
-use crate::stand::{Egress, Error, Load, Result, TENANTS, Tool};
+use crate::stand::{Error, Load, Result, TENANTS, Tool};
 use load::source::Span;
 use load::tls::Handshakes;
 use std::time::Duration;

@@ -1,10 +1,11 @@
 //! Where a measurement takes place, and what is said of it.
 
+use crate::stand::Result;
 use crate::stand::certificate::{Certificate, Encryption, KeyKind};
 use crate::stand::directory::Population;
+use crate::stand::egress::Egress;
 use crate::stand::long_path::PathShape;
 use crate::stand::ways::Ways;
-use crate::stand::{Egress, Result};
 use load::stop::StopFlag;
 use load::tls::Handshakes;
 use std::path::PathBuf;

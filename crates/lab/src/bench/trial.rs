@@ -9,8 +9,8 @@ use crate::stand::certificate::Encryption;
 use crate::stand::contender::{self, Contender};
 use crate::stand::directory::slapd::Slapd;
 use crate::stand::directory::{Lookup, OWNER, Population};
+use crate::stand::egress::NameServer;
 use crate::stand::long_path::LongPath;
-use crate::stand::providers::NameServer;
 use crate::stand::{
     Error, ExitReport, Group, Load, MailPlace, MinuteLine, Place, Result, SourceReport, Stand,
 };

@@ -2,65 +2,15 @@
 
 use super::certificate::Encryption;
 use super::directory::Population;
+use super::egress::Egress;
 use super::error::{Error, Result};
 use super::group::Group;
-use super::providers::Providers;
 use super::ways::Ways;
 use load::file;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
-
-/// Connections to the sink.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Egress {
-    /// As many as the server's configuration usually allows, on one route.
-    Usual,
-    /// So many at most, on one route.
-    Limited(u32),
-    /// A route for each source's domain, with so many connections on each. A server that knows
-    /// one relay host only gets as many in sum.
-    Routes { domains: u32, connections: u32 },
-    /// To many domains, whose hosts are found by the DNS.
-    Providers(Providers),
-}
-
-impl Egress {
-    /// Connections in sum, where it is said.
-    pub(crate) fn in_sum(self) -> Option<u32> {
-        match self {
-            Egress::Usual => None,
-            Egress::Providers(providers) => Some(providers.connections()),
-            Egress::Limited(connections) => Some(connections),
-            Egress::Routes { domains, connections } => Some(domains * connections),
-        }
-    }
-
-    /// Domains that have a route of their own.
-    pub(crate) fn domains(self) -> u32 {
-        match self {
-            Egress::Usual | Egress::Limited(_) | Egress::Providers(_) => 0,
-            Egress::Routes { domains, .. } => domains,
-        }
-    }
-
-    /// What the sink does there beside taking mail.
-    pub(crate) fn sink_arguments(self) -> Vec<String> {
-        match self {
-            Egress::Providers(_) => {
-                let refused = format!("{}:451:rcpt", Providers::PUT_OFF_PERMILLE);
-                ["--refuse".to_owned(), refused].to_vec()
-            }
-            Egress::Usual | Egress::Limited(_) | Egress::Routes { .. } => Vec::new(),
-        }
-    }
-}
-
-/// The domain that this source sends to, from 1.
-pub(crate) fn domain(source: u32) -> String {
-    format!("domain{source}.grey")
-}
 
 /// A configuration file, or a command line, as it was.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,8 +1,8 @@
 //! Sources: child processes, so that what they use is not counted with the server.
 
+use super::egress::domain;
 use super::error::{Error, Result};
 use super::minutes::MinuteFile;
-use super::place::domain;
 use super::ways::{GATEWAY, PASSWORD, Protocol, SOURCE_NAME, Ways, or_domain};
 use load::file;
 use load::ledger::Followed;

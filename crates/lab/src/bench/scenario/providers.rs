@@ -1,8 +1,7 @@
 //! Many tenants' mail to many domains.
 
 use super::{Case, RELAY, Scenario};
-use crate::stand::Egress;
-use crate::stand::providers::Providers;
+use crate::stand::egress::{Egress, Providers};
 use load::source::Span;
 
 /// The scenario.

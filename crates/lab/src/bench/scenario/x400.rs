@@ -1,7 +1,7 @@
 //! Switching X.400, and the gateway to mail.
 
 use super::{Case, ISODE, Kind, RELAY, Scenario, published};
-use crate::stand::Egress;
+use crate::stand::egress::Egress;
 use crate::stand::ways::{Protocol, Ways};
 use load::source::Span;
 

@@ -6,13 +6,12 @@
 
 use super::LOWERED_US;
 use super::account::Account;
-use super::executor::{Executor, Group, OUTSIDE};
+use super::executor::{Executor, Group, OUTSIDE, wall_ms};
 use super::network::Network;
 use super::paces::{self, Begun};
 use super::plan::{Plan, RulePlan, Word};
 use super::rates::worst_stretch;
 use super::ready_queues::ReadyQueues;
-use super::world::wall_ms;
 use mta::control::Effect;
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;

@@ -20,6 +20,15 @@ pub struct Group(pub u32);
 /// What is outside the node: clients, peers, the scenario itself.
 pub const OUTSIDE: Group = Group(0);
 
+/// The wall clock when the simulated world begins: 2026-11-18. (It jumps by adding to it.)
+const WALL_MS: u64 = 1_795_000_000_000;
+
+/// The wall clock, of which `offset_ms` is what it jumped.
+#[must_use]
+pub fn wall_ms(executor: &Executor, offset_ms: &Cell<i64>) -> u64 {
+    (WALL_MS + executor.now_us() / 1_000).saturating_add_signed(offset_ms.get())
+}
+
 /// A moment that never comes.
 const NEVER: u64 = u64::MAX;
 

@@ -143,6 +143,29 @@ fn play(plan: Plan, plant: Option<Plant>, with_text: bool) -> Outcome {
     simulation.outcome()
 }
 
+/// Those that the node sends to.
+fn peers(environment: &Environment, plan: &Rc<Plan>, seed: u64) -> Peers {
+    Peers {
+        executor: environment.executor.clone(),
+        network: environment.network.clone(),
+        account: Rc::clone(&environment.account),
+        random: RefCell::new(Random::new(seed)),
+        beginnings: Beginnings::default(),
+        paces: Paces::default(),
+        effects: Rc::clone(&environment.effects),
+        warmed: Warmed::default(),
+        wall_offset_ms: Rc::clone(&environment.wall_offset_ms),
+        plan: Rc::clone(plan),
+        deferred: Deferred::default(),
+        stumbles: Stumbles::default(),
+        fault_rates: plan.fault_rates,
+        healed: Cell::new(false),
+        plant: environment.plant,
+        directory: environment.directory.clone(),
+        promises: Rc::clone(&environment.promises),
+    }
+}
+
 /// Everything that is there.
 struct Simulation {
     plan: Rc<Plan>,
@@ -178,51 +201,33 @@ impl Simulation {
         let effects = Effects::new(&plan, &executor, &account, heard_of, &wall_offset_ms);
         let environment = Environment {
             disks: (0..plan.logs).map(disk).collect(),
-            executor: executor.clone(),
+            executor,
             trace,
-            network: network.clone(),
+            network,
             ready_queues,
             dns: DnsFaults::new(plan.zones()),
-            account: Rc::clone(&account),
+            account,
             config: RefCell::new(reloads::configuration(&plan, (0, 0), plant)),
             shards: plan.shards,
-            wall_offset_ms: Rc::clone(&wall_offset_ms),
+            wall_offset_ms,
             random: RefCell::new(Random::new(random.next_u64())),
             store_permille: Rc::default(),
             plant,
             limits: plan.limits(),
-            directory: directory.clone(),
+            directory,
             files,
-            promises: Rc::clone(&promises),
+            promises,
             warmup_file: Rc::default(),
-            effects: Rc::clone(&effects),
+            effects,
             seed: plan.seed,
         };
-        let peers = Rc::new(Peers {
-            executor: executor.clone(),
-            network: network.clone(),
-            account: Rc::clone(&account),
-            random: RefCell::new(Random::new(random.next_u64())),
-            beginnings: Beginnings::default(),
-            paces: Paces::default(),
-            effects,
-            warmed: Warmed::default(),
-            wall_offset_ms,
-            plan: Rc::clone(&plan),
-            deferred: Deferred::default(),
-            stumbles: Stumbles::default(),
-            fault_rates: plan.fault_rates,
-            healed: Cell::new(false),
-            plant,
-            directory: directory.clone(),
-            promises,
-        });
+        let peers = Rc::new(peers(&environment, &plan, random.next_u64()));
         let clients = Rc::new(Clients {
-            net: network.attach(OUTSIDE, NODE),
+            net: environment.network.attach(OUTSIDE, NODE),
             p1: P1World::new(&peers),
-            executor,
-            account,
-            directory,
+            executor: environment.executor.clone(),
+            account: Rc::clone(&environment.account),
+            directory: environment.directory.clone(),
             plan: Rc::clone(&plan),
             next: Cell::new(0),
             busy: Cell::new(0),

@@ -3,7 +3,7 @@
 use super::account::Account;
 use super::directory::Directory;
 use super::effects::Effects;
-use super::executor::{Executor, Group};
+use super::executor::{Executor, Group, wall_ms};
 use super::log::{LogParts, SimDisk, SimLog};
 use super::memory_waits::{MemoryWaits, Wait};
 use super::names::NODE;
@@ -16,7 +16,7 @@ use super::ready_queues::ReadyQueues;
 use super::tables::SimTables;
 use super::trace::Trace;
 use super::warming::{SimWarmups, WarmupFile};
-use super::world::{DnsFaults, SimDns, SimSpawn, SimStore, SimTime, SimWorld, wall_ms};
+use super::world::{DnsFaults, SimDns, SimSpawn, SimStore, SimTime, SimWorld};
 use config::Config;
 use load::random::Random;
 use mail::Wall;
@@ -128,15 +128,7 @@ impl Node {
     pub fn start(environment: &Environment, group: Group) -> Result<Node, String> {
         let (shards, mails): (Vec<_>, Vec<_>) =
             (0..environment.shards).map(|_| mpsc::unbounded_channel()).unzip();
-        let mut recovered: Recovered = shards.iter().map(|_| Vec::new()).collect();
-        let mut openings = Vec::new();
-        for number in 0..environment.disks.len() {
-            openings.push(read_log(environment, number)?);
-        }
-        let mut logs = Vec::new();
-        for (number, opening) in openings.into_iter().enumerate() {
-            logs.push(open_log(environment, group, (number, opening), &shards, &mut recovered)?);
-        }
+        let (logs, recovered) = open_logs(environment, group, &shards)?;
         let config = Arc::clone(&environment.config.borrow());
         let shared = Arc::new(divided(Shared::new(&config, environment.shards), environment));
         set_rules(environment, &shared, &config);
@@ -444,6 +436,24 @@ fn divided(shared: Shared, environment: &Environment) -> Shared {
 
 /// What each shard gets of what the logs held.
 type Recovered = Vec<Vec<RecoveredMessage>>;
+
+/// All logs, and what each shard finds in them. All are read before one is opened.
+fn open_logs(
+    environment: &Environment,
+    group: Group,
+    shards: &[ShardSender<SimAccepted>],
+) -> Result<(Vec<SimLog>, Recovered), String> {
+    let mut recovered: Recovered = shards.iter().map(|_| Vec::new()).collect();
+    let mut openings = Vec::new();
+    for number in 0..environment.disks.len() {
+        openings.push(read_log(environment, number)?);
+    }
+    let mut logs = Vec::new();
+    for (number, opening) in openings.into_iter().enumerate() {
+        logs.push(open_log(environment, group, (number, opening), shards, &mut recovered)?);
+    }
+    Ok((logs, recovered))
+}
 
 /// Reads a log. The salt of its segments goes with it.
 fn read_log(environment: &Environment, number: usize) -> Result<(Opening, u64), String> {

@@ -9,7 +9,7 @@ use super::account::{Account, NEVER_REPLIED};
 use super::attempts::Deferred;
 use super::directory::Directory;
 use super::effects::Effects;
-use super::executor::{Executor, OUTSIDE};
+use super::executor::{Executor, OUTSIDE, wall_ms};
 use super::handshake::{self, Certificate};
 use super::names::is_unknown;
 use super::network::{Network, SimStream};
@@ -20,7 +20,6 @@ use super::promises::{Promises, Sight, offers_requiretls};
 use super::rates::Beginnings;
 use super::stumbles::Stumbles;
 use super::warming::{self, Warmed};
-use super::world::wall_ms;
 use load::dialogue::{Dialogue, Event, Offer};
 use load::random::Random;
 use mta::seams::{Listener as _, Net as _};
@@ -378,32 +377,11 @@ impl Session {
             if let Some(next) = self.stumble(event, stream) {
                 return (taken, next);
             }
-            let fault_rates = self.peers.fault_rates;
-            let drops = self.draws(fault_rates.peer_drop);
-            let garbles = self.draws(fault_rates.peer_garble);
+            let drops = self.draws(self.peers.fault_rates.peer_drop);
+            let garbles = self.draws(self.peers.fault_rates.peer_garble);
             let begin = self.dialogue.output().len();
             self.garbled |= garbles;
-            if event == Event::Message && !self.draws(fault_rates.peer_refuse) {
-                // The envelope is forgotten once it is accepted.
-                let envelope = self.envelope();
-                self.dialogue.accept();
-                // Behind the replies that are not written yet.
-                let output = self.dialogue.output().len() as u64;
-                let lost = drops || self.garbled;
-                let reply_end = if lost { NEVER_REPLIED } else { stream.written_bytes() + output };
-                self.record(&envelope, stream.id(), reply_end);
-            } else if let Some(word) = self.word().filter(|_| event == Event::Mail) {
-                self.dialogue.refuse_in_words(450, word.reply());
-            } else if let Some(words) = self.echo(event) {
-                self.dialogue.refuse_in_words(450, words.as_bytes());
-            } else if let Some(code) = self.refusal(event) {
-                if event == Event::Rcpt && code / 100 == 5 {
-                    self.note_refused(stream.id());
-                }
-                self.dialogue.refuse(code);
-            } else {
-                self.accept(event);
-            }
+            self.decide(event, stream, drops);
             if drops {
                 return (taken, Next::Break);
             }
@@ -419,6 +397,31 @@ impl Session {
             if self.hop.dribbles {
                 return (taken, Next::Reply);
             }
+        }
+    }
+
+    /// Accepts what was said or refuses it; `drops`: the connection breaks before anybody reads that.
+    fn decide(&mut self, event: Event, stream: &SimStream, drops: bool) {
+        if event == Event::Message && !self.draws(self.peers.fault_rates.peer_refuse) {
+            // The envelope is forgotten once it is accepted.
+            let envelope = self.envelope();
+            self.dialogue.accept();
+            // Behind the replies that are not written yet.
+            let output = self.dialogue.output().len() as u64;
+            let lost = drops || self.garbled;
+            let reply_end = if lost { NEVER_REPLIED } else { stream.written_bytes() + output };
+            self.record(&envelope, stream.id(), reply_end);
+        } else if let Some(word) = self.word().filter(|_| event == Event::Mail) {
+            self.dialogue.refuse_in_words(450, word.reply());
+        } else if let Some(words) = self.echo(event) {
+            self.dialogue.refuse_in_words(450, words.as_bytes());
+        } else if let Some(code) = self.refusal(event) {
+            if event == Event::Rcpt && code / 100 == 5 {
+                self.note_refused(stream.id());
+            }
+            self.dialogue.refuse(code);
+        } else {
+            self.accept(event);
         }
     }
 

@@ -1,10 +1,9 @@
 //! Configurations that change during a run, and the clock, which is set.
 
-use super::executor::{Executor, Group};
+use super::executor::{Executor, Group, wall_ms};
 use super::node::Node;
 use super::plan::{Hop, Plan};
 use super::plant::Plant;
-use super::world::wall_ms;
 use super::{LOWERED_US, Simulation};
 use config::Config;
 use config::shaping::ShapingFile;

@@ -2,10 +2,9 @@
 //! they send.
 
 use super::account::Account;
-use super::executor::Executor;
+use super::executor::{Executor, wall_ms};
 use super::plan::{Plan, WarmupPlan};
 use super::plant::Plant;
-use super::world::wall_ms;
 use load::random::Random;
 use mail::Wall;
 use mta::answer::Answer;

@@ -2,7 +2,7 @@
 //! a file of its own.)
 
 use super::account::Account;
-use super::executor::{self, Executor, Group};
+use super::executor::{self, Executor, Group, wall_ms};
 use super::network::{HostSet, SimNet};
 use super::open_files::OpenFiles;
 use super::plan::{Mood, Zones};
@@ -32,15 +32,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-
-/// The wall clock when the simulated world begins: 2026-11-18. (It jumps by adding to it.)
-const WALL_MS: u64 = 1_795_000_000_000;
-
-/// The wall clock, of which `offset_ms` is what it jumped.
-#[must_use]
-pub fn wall_ms(executor: &Executor, offset_ms: &Cell<i64>) -> u64 {
-    (WALL_MS + executor.now_us() / 1_000).saturating_add_signed(offset_ms.get())
-}
 
 /// The world of one shard.
 #[derive(Clone, Debug)]

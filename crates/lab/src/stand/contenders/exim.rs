@@ -186,7 +186,7 @@ mod tests {
             port: 2525,
             admin_port: 0,
             postrider: PathBuf::new(),
-            egress: crate::stand::Egress::Usual,
+            egress: crate::stand::egress::Egress::Usual,
             dns: None,
             mail: None,
             group: None,

@@ -1,6 +1,5 @@
 //! A connection: two bounded pipes with what is under way in them.
 
-use super::leaving::Carried;
 use crate::prove::sim::executor::Group;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -57,6 +56,17 @@ pub(super) enum Pieces {
     Ragged,
     /// Byte by byte for the first so many.
     Bytes(u64),
+}
+
+/// The last transaction of a connection, as its host saw it.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    /// When it began.
+    pub(super) begun_us: u64,
+    /// Of the last recipient.
+    pub(super) domain: String,
+    /// When the content was answered.
+    pub(super) over_us: Option<u64>,
 }
 
 #[derive(Debug)]

@@ -1,30 +1,18 @@
 //! Connections of a route that goes elsewhere by now. What it has begun to send it sends to the end, however slowly
 //! that is read, and the routes that still lead there have all of theirs beside it.
 
+use super::Network;
+use super::connection::{Carried, Connection};
 use super::watch::Watch;
-use super::{Connection, Network};
 
 /// When its last transaction is over a connection ends within this time.
 const ENDS_US: u64 = 60_000_000;
 
-/// The last transaction of a connection, as its host saw it.
-#[derive(Debug, Default)]
-pub(super) struct Carried {
-    /// When it began.
-    begun_us: u64,
-    /// Of the last recipient.
-    domain: String,
-    /// When the content was answered.
-    over_us: Option<u64>,
-}
-
-impl Carried {
-    /// Whether it was begun by then for one of these domains, and may have its connection still.
-    fn is_left(&self, (since_us, domains): &(u64, Vec<String>), now_us: u64) -> bool {
-        self.begun_us <= *since_us
-            && domains.contains(&self.domain)
-            && self.over_us.is_none_or(|over_us| now_us < over_us + ENDS_US)
-    }
+/// Whether this was begun by then for one of these domains, and may have its connection still.
+fn is_left(carried: &Carried, (since_us, domains): &(u64, Vec<String>), now_us: u64) -> bool {
+    carried.begun_us <= *since_us
+        && domains.contains(&carried.domain)
+        && carried.over_us.is_none_or(|over_us| now_us < over_us + ENDS_US)
 }
 
 impl Network {
@@ -64,7 +52,7 @@ pub(super) fn count<'a>(
         return 0;
     }
     let left = connections.filter(|connection| {
-        let is_left = |left| connection.carried.is_left(left, now_us);
+        let is_left = |left| is_left(&connection.carried, left, now_us);
         connection.is_open_at_client()
             && watch.counts(connection.from, &connection.to)
             && watch.left.iter().any(is_left)
@@ -85,13 +73,13 @@ mod tests {
             over_us,
         };
         let late_us = 10 * ENDS_US;
-        assert!(carried(4_000, "d3.test", None).is_left(&left, late_us));
+        assert!(is_left(&carried(4_000, "d3.test", None), &left, late_us));
         assert!(
-            !carried(4_000, "d1.test", None).is_left(&left, late_us),
+            !is_left(&carried(4_000, "d1.test", None), &left, late_us),
             "of a route that is there"
         );
-        assert!(!carried(6_000, "d3.test", None).is_left(&left, late_us), "begun too late");
-        assert!(!carried(4_000, "d3.test", Some(9_000)).is_left(&left, late_us), "it has no use");
-        assert!(carried(4_000, "d3.test", Some(9_000)).is_left(&left, ENDS_US), "it is ending");
+        assert!(!is_left(&carried(6_000, "d3.test", None), &left, late_us), "begun too late");
+        assert!(!is_left(&carried(4_000, "d3.test", Some(9_000)), &left, late_us), "it has no use");
+        assert!(is_left(&carried(4_000, "d3.test", Some(9_000)), &left, ENDS_US), "it is ending");
     }
 }

@@ -8,12 +8,11 @@ mod letter;
 mod wire;
 
 use super::account::Account;
-use super::executor::{Executor, OUTSIDE};
+use super::executor::{Executor, OUTSIDE, wall_ms};
 use super::names::NODE;
 use super::network::{Network, Queues, SimNet};
 use super::peer::Peers;
 use super::plan::{P1Peer, X400Plan};
-use super::world::wall_ms;
 use load::random::Random;
 use mail::Wall;
 use std::cell::{Cell, RefCell};

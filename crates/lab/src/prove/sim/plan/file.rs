@@ -40,33 +40,9 @@ impl Plan {
             let more = u32::from(plant == Some(Plant::OneLookupMore));
             let _ = writeln!(text, "[dns]\nmax_lookups = {}", max + more);
         }
-        // Where peers drip, a transaction must not take for ever.
-        let timeout = match self.fault_rates.peer_drip {
-            0 => "",
-            _ => "transaction_timeout = \"60s\", ",
-        };
         let hops = self.hops_after(changes);
         for (number, hop) in hops.iter().enumerate().filter(|(_, hop)| !hop.gone) {
-            let more = u32::from(plant == Some(Plant::OneConnectionMore));
-            let faster = 1 + u32::from(plant == Some(Plant::RateDoubled));
-            let content = self.content_timeout(hop);
-            let _ = write!(
-                text,
-                "[[route]]\nname = \"hop{number}\"\ndomains = {:?}\n{}{}{}max_connections = {}, {}{timeout}\
-                 messages_per_second = {}, \
-                 connect_timeout = \"5s\", greeting_timeout = \"10s\", command_timeout = \"15s\", data_timeout = \"{content}\", \
-                 content_timeout = \"{content}\", final_timeout = \"20s\", idle_timeout = \"3s\" }}\n",
-                hop.domains,
-                pace.filter(|_| hop.by_mx).map_or("", PacePlan::of_route),
-                self.directory_keys(number, hop, plant),
-                hop.channel(),
-                hop.connections_max + more,
-                hop.in_flight(),
-                hop.per_second * faster,
-            );
-            if hop.dead {
-                text.push_str("retry = { give_up_after = \"90s\" }\n");
-            }
+            self.route(number, hop, plant, &mut text);
         }
         let directory = self.directory.as_ref();
         let (keys, mailbox) =
@@ -80,6 +56,35 @@ impl Plan {
         let x400 = self.x400.as_ref();
         text.push_str(&x400.map_or_else(String::new, |x400: &X400Plan| x400.sections(changes)));
         text
+    }
+
+    /// Writes the route of a hop.
+    fn route(&self, number: usize, hop: &Hop, plant: Option<Plant>, text: &mut String) {
+        // Where peers drip, a transaction must not take for ever.
+        let timeout = match self.fault_rates.peer_drip {
+            0 => "",
+            _ => "transaction_timeout = \"60s\", ",
+        };
+        let more = u32::from(plant == Some(Plant::OneConnectionMore));
+        let faster = 1 + u32::from(plant == Some(Plant::RateDoubled));
+        let content = self.content_timeout(hop);
+        let _ = write!(
+            text,
+            "[[route]]\nname = \"hop{number}\"\ndomains = {:?}\n{}{}{}max_connections = {}, {}{timeout}\
+             messages_per_second = {}, \
+             connect_timeout = \"5s\", greeting_timeout = \"10s\", command_timeout = \"15s\", data_timeout = \"{content}\", \
+             content_timeout = \"{content}\", final_timeout = \"20s\", idle_timeout = \"3s\" }}\n",
+            hop.domains,
+            self.pace.as_ref().filter(|_| hop.by_mx).map_or("", PacePlan::of_route),
+            self.directory_keys(number, hop, plant),
+            hop.channel(),
+            hop.connections_max + more,
+            hop.in_flight(),
+            hop.per_second * faster,
+        );
+        if hop.dead {
+            text.push_str("retry = { give_up_after = \"90s\" }\n");
+        }
     }
 
     /// What the route of a hop is told of the directory.

@@ -1,8 +1,8 @@
 //! Postrider's configuration where it sends to many domains at many providers.
 
+use crate::stand::egress::Providers;
 use crate::stand::error::{Error, Result};
 use crate::stand::place::Place;
-use crate::stand::providers::Providers;
 use crate::stand::source::{TENANT_FIELD, TENANTS, tenant};
 use std::fmt::Write as _;
 

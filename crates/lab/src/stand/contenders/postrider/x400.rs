@@ -1,7 +1,8 @@
 //! Postrider's sections where it speaks X.400.
 
 use super::CONNECTIONS_MAX;
-use crate::stand::place::{Egress, Place, domain};
+use crate::stand::egress::{Egress, domain};
+use crate::stand::place::Place;
 use crate::stand::ways::{
     GATEWAY, PASSWORD, Protocol, SERVER_NAME, SOURCE_NAME, or_domain, sink_name,
 };

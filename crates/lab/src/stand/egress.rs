@@ -1,14 +1,64 @@
-//! Mailbox providers with the domains of each, and the name server that knows them.
+//! Where mail goes from a server under test: connections to the sink, on routes or to the hosts of mailbox providers, and
+//! the name server that knows these.
 
 use super::error::Result;
-use super::place::{Egress, domain};
 use load::file;
 use load::process::{Process, this_program};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How many there are.
+/// Connections to the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Egress {
+    /// As many as the server's configuration usually allows, on one route.
+    Usual,
+    /// So many at most, on one route.
+    Limited(u32),
+    /// A route for each source's domain, with so many connections on each. A server that knows
+    /// one relay host only gets as many in sum.
+    Routes { domains: u32, connections: u32 },
+    /// To many domains, whose hosts are found by the DNS.
+    Providers(Providers),
+}
+
+impl Egress {
+    /// Connections in sum, where it is said.
+    pub(crate) fn in_sum(self) -> Option<u32> {
+        match self {
+            Egress::Usual => None,
+            Egress::Providers(providers) => Some(providers.connections()),
+            Egress::Limited(connections) => Some(connections),
+            Egress::Routes { domains, connections } => Some(domains * connections),
+        }
+    }
+
+    /// Domains that have a route of their own.
+    pub(crate) fn domains(self) -> u32 {
+        match self {
+            Egress::Usual | Egress::Limited(_) | Egress::Providers(_) => 0,
+            Egress::Routes { domains, .. } => domains,
+        }
+    }
+
+    /// What the sink does there beside taking mail.
+    pub(crate) fn sink_arguments(self) -> Vec<String> {
+        match self {
+            Egress::Providers(_) => {
+                let refused = format!("{}:451:rcpt", Providers::PUT_OFF_PERMILLE);
+                ["--refuse".to_owned(), refused].to_vec()
+            }
+            Egress::Usual | Egress::Limited(_) | Egress::Routes { .. } => Vec::new(),
+        }
+    }
+}
+
+/// The domain that this source sends to, from 1.
+pub(crate) fn domain(source: u32) -> String {
+    format!("domain{source}.grey")
+}
+
+/// Mailbox providers, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Providers {
     /// Domains, spread over the providers.
