@@ -1,6 +1,7 @@
 //! Whose turn is next where many wait for little: the networks that one customer may have all of take turns, and so
 //! do client networks within them. Whoever comes waits for one round of the others at most, however much those want.
 
+use mail::Turns;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -31,100 +32,31 @@ impl Asker {
     }
 }
 
-/// Those who want something, in turn: who comes waits for those who wait already, and for no second turn of them.
-#[derive(Debug)]
-struct Rota<K> {
-    entered: BTreeMap<K, (u64, u64)>,
-    order: BTreeSet<(u64, u64, K)>,
-    round: u64,
-    next: u64,
-}
-
-impl<K: Ord> Default for Rota<K> {
-    fn default() -> Rota<K> {
-        Rota { entered: BTreeMap::new(), order: BTreeSet::new(), round: 0, next: 0 }
-    }
-}
-
-impl<K: Ord + Copy> Rota<K> {
-    fn enter(&mut self, who: K) {
-        if !self.entered.contains_key(&who) {
-            self.put(who, self.round);
-        }
-    }
-
-    fn put(&mut self, who: K, round: u64) {
-        self.entered.insert(who, (round, self.next));
-        self.order.insert((round, self.next, who));
-        self.next += 1;
-    }
-
-    fn leave(&mut self, who: K) {
-        if let Some((round, number)) = self.entered.remove(&who) {
-            self.order.remove(&(round, number, who));
-        }
-    }
-
-    fn first(&self) -> Option<K> {
-        self.order.first().map(|(_, _, who)| *who)
-    }
-
-    /// It has had its turn.
-    fn end_turn(&mut self, who: K) {
-        let Some((round, _)) = self.entered.get(&who).copied() else { return };
-        self.round = self.round.max(round);
-        self.leave(who);
-        self.put(who, round + 1);
-    }
-}
-
 /// Questions whose turn has not come, by number.
 #[derive(Debug, Default)]
-pub struct Waiting {
-    sites: Rota<Site>,
-    of_site: BTreeMap<Site, OfSite>,
-}
-
-#[derive(Debug, Default)]
-struct OfSite {
-    networks: Rota<Network>,
-    of_network: BTreeMap<Network, BTreeSet<u64>>,
-}
+pub struct Waiting(Turns<Site, Network, BTreeSet<u64>>);
 
 impl Waiting {
     /// One more, which nobody has yet by this number.
     pub fn insert(&mut self, asker: Asker, number: u64) {
         let (site, network) = asker.parts();
-        self.sites.enter(site);
-        let of_site = self.of_site.entry(site).or_default();
-        of_site.networks.enter(network);
-        of_site.of_network.entry(network).or_default().insert(number);
+        self.0.enter(site, network).insert(number);
     }
 
     /// It waits no longer in this one's line.
     pub fn remove(&mut self, asker: Asker, number: u64) {
         let (site, network) = asker.parts();
-        let Some(of_site) = self.of_site.get_mut(&site) else { return };
-        let Some(numbers) = of_site.of_network.get_mut(&network) else { return };
-        numbers.remove(&number);
-        if numbers.is_empty() {
-            of_site.of_network.remove(&network);
-            of_site.networks.leave(network);
-        }
-        if of_site.of_network.is_empty() {
-            self.of_site.remove(&site);
-            self.sites.leave(site);
-        }
+        self.0.change(site, network, |numbers| {
+            numbers.remove(&number);
+            numbers.is_empty()
+        });
     }
 
     /// Whose turn it is. It stays until it is removed.
     pub fn take_turn(&mut self) -> Option<u64> {
-        let site = self.sites.first()?;
-        let of_site = self.of_site.get_mut(&site)?;
-        let network = of_site.networks.first()?;
-        let number = of_site.of_network.get(&network)?.first().copied()?;
-        of_site.networks.end_turn(network);
-        self.sites.end_turn(site);
+        let (site, network, numbers) = self.0.first()?;
+        let number = numbers.first().copied()?;
+        self.0.charge(site, network, 1);
         Some(number)
     }
 }

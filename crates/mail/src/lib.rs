@@ -27,6 +27,7 @@ pub mod require_tls;
 pub mod step;
 pub mod time;
 pub mod transfer_encoding;
+mod turns;
 
 pub use address::{AddressError, Domain, Mailbox, OrAddress, is_dot_string, or_country, or_text};
 pub use content::{ContentFacts, ContentScanner, HeaderScan};
@@ -44,3 +45,4 @@ pub use reply::{EnhancedStatus, Reply};
 pub use require_tls::RequireTls;
 pub use step::Step;
 pub use time::{Mono, Wall};
+pub use turns::Turns;

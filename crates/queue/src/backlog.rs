@@ -5,7 +5,6 @@
 //! are not counted among those that could go.
 
 mod class;
-mod rota;
 
 use crate::Origin;
 use crate::slab::{FOLLOWER, NONE, Slab, State};

@@ -2,10 +2,9 @@
 //! each of theirs, and among strangers the networks that one customer may all have take turns, and within these client
 //! networks: whoever comes waits for one round of the others at most, however much those have sent.
 
-use super::rota::Rota;
 use crate::Origin;
 use crate::slab::NONE;
-use std::collections::BTreeMap;
+use mail::Turns;
 
 /// Neither side is owed turns for more recipients than one transaction may have.
 const OWED_MAX: i64 = 1_024;
@@ -34,17 +33,7 @@ pub(super) struct Class {
     ahead: i64,
 }
 
-#[derive(Debug, Default)]
-struct Strangers {
-    sites: Rota<u16>,
-    of_site: BTreeMap<u16, Site>,
-}
-
-#[derive(Debug, Default)]
-struct Site {
-    networks: Rota<u16>,
-    of_network: BTreeMap<u16, List>,
-}
+type Strangers = Turns<u16, u16, List>;
 
 impl Default for List {
     fn default() -> List {
@@ -75,19 +64,18 @@ impl Class {
     /// The list that an entry is about to be put into.
     pub(super) fn list_of(&mut self, origin: Origin) -> &mut List {
         let Some((site, network)) = origin.parts() else { return &mut self.ours };
-        let strangers = self.strangers.get_or_insert_default();
-        strangers.sites.enter(site);
-        let of_site = strangers.of_site.entry(site).or_default();
-        of_site.networks.enter(network);
-        of_site.of_network.entry(network).or_default()
+        self.strangers.get_or_insert_default().enter(site, network)
     }
 
     /// An entry has gone.
     pub(super) fn unlink(&mut self, links: Links) {
         let Some((site, network)) = links.origin.parts() else { return self.ours.unlink(links) };
         let Some(strangers) = &mut self.strangers else { return };
-        strangers.unlink(site, network, links);
-        if strangers.of_site.is_empty() {
+        strangers.change(site, network, |list| {
+            list.unlink(links);
+            list.is_empty()
+        });
+        if strangers.is_empty() {
             // Nobody is there to be paid back.
             self.strangers = None;
         }
@@ -97,7 +85,10 @@ impl Class {
     pub(super) fn first(&self) -> Option<(u32, Origin)> {
         let strangers = self.strangers.as_ref().filter(|_| self.ours.is_empty() || self.ahead < 0);
         match strangers {
-            Some(strangers) => strangers.first(),
+            Some(strangers) => {
+                let (site, network, list) = strangers.first()?;
+                Some((list.head, Origin::of(site, network)))
+            }
             None => (!self.ours.is_empty()).then_some((self.ours.head, Origin::OURS)),
         }
     }
@@ -115,35 +106,5 @@ impl Class {
             }
         };
         self.ahead = if is_alone { 0 } else { ahead.clamp(-OWED_MAX, OWED_MAX) };
-    }
-}
-
-impl Strangers {
-    fn first(&self) -> Option<(u32, Origin)> {
-        let site = self.sites.first()?;
-        let of_site = self.of_site.get(&site)?;
-        let network = of_site.networks.first()?;
-        Some((of_site.of_network.get(&network)?.head, Origin::of(site, network)))
-    }
-
-    fn unlink(&mut self, site: u16, network: u16, links: Links) {
-        let Some(of_site) = self.of_site.get_mut(&site) else { return };
-        let Some(list) = of_site.of_network.get_mut(&network) else { return };
-        list.unlink(links);
-        if list.is_empty() {
-            of_site.of_network.remove(&network);
-            of_site.networks.leave(network);
-        }
-        if of_site.of_network.is_empty() {
-            self.of_site.remove(&site);
-            self.sites.leave(site);
-        }
-    }
-
-    fn charge(&mut self, site: u16, network: u16, recipients: u64) {
-        self.sites.charge(site, recipients);
-        if let Some(of_site) = self.of_site.get_mut(&site) {
-            of_site.networks.charge(network, recipients);
-        }
     }
 }
