@@ -3,8 +3,9 @@
 
 use super::{Ended, Files, LAB, Tool, audit, free_address, number};
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 fn source(to: &str, messages: u64, more: &[&str]) -> Tool {
     let messages = messages.to_string();
@@ -23,7 +24,7 @@ const MODES: [&str; 3] = ["normal", "x410", "x410-1984"];
 
 /// Foreign peers lie where the tests of the program have them, too.
 fn foreign(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../postrider/tests/program/x400").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../x400/tests/witness").join(name)
 }
 
 #[test]
@@ -199,7 +200,7 @@ fn a_sender_of_others_sends_to_our_sink() {
 }
 
 /// The receiver of others, if its codecs are there (`scripts/install-test-packages`).
-fn peer(address: &str) -> Option<(Ended, std::process::ChildStdout)> {
+fn peer(address: &str) -> Option<(Ended, BufReader<ChildStdout>)> {
     let modules = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../target/test-packages/x400-codecs/node_modules");
     if !modules.join("@wildboar/x400").exists() {
@@ -210,9 +211,8 @@ fn peer(address: &str) -> Option<(Ended, std::process::ChildStdout)> {
     let port = address.rsplit(':').next().expect("a port");
     command.arg(foreign("peer.cjs")).args(["listen", port]).env("NODE_PATH", modules);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("node starts");
-    let mut output = child.stdout.take().expect("stdout is a pipe");
-    let mut line = [0; "listening\n".len()];
-    std::io::Read::read_exact(&mut output, &mut line).expect("it listens");
+    let mut output = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+    output.read_line(&mut String::new()).expect("it listens");
     Some((Ended(child), output))
 }
 
@@ -235,7 +235,8 @@ fn our_source_sends_to_a_receiver_of_others() {
         }
     }
     drop(child);
-    let lines: Vec<Value> = std::io::BufRead::lines(std::io::BufReader::new(output))
+    let lines: Vec<Value> = output
+        .lines()
         .map(|line| serde_json::from_str(&line.expect("text")).expect("JSON"))
         .collect();
     let messages: Vec<&Value> = lines.iter().filter(|line| line["kind"] == "message").collect();

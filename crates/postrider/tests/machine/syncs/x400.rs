@@ -27,7 +27,7 @@ fn start(durability: &str) -> Traced {
 /// What the judge says of each message, each of so many octets.
 fn run(durability: &str, content_bytes: usize) -> Vec<Result<(), String>> {
     let relay = start(durability);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/x400/p1client.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../x400/tests/witness/p1client.py");
     let mut client = Command::new("python3");
     client.arg("-B").arg(script).arg(relay.relay.address().port().to_string());
     client.args(["-n", &MESSAGES.to_string(), "--size", &content_bytes.to_string()]);

@@ -83,18 +83,18 @@ x400 = {{ peer = "last" }}
 
 /// Runs the foreign client, a sending MTA written from the standards alone.
 fn client(to: &Server, words: &[&str]) -> Output {
-    run("p1client.py", to, words)
+    run("../x400/tests/witness/p1client.py", to, words)
 }
 
 /// The same doing what it should not.
 fn odd(to: &Server, what: &str) -> String {
-    let done = run("odd.py", to, &[what]);
+    let done = run("tests/program/x400/odd.py", to, &[what]);
     assert!(done.status.success(), "{what}: {}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
 fn run(script: &str, to: &Server, words: &[&str]) -> Output {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/x400").join(script);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
     let mut command = Command::new("python3");
     command.arg("-B").arg(script).arg(to.address().port().to_string()).args(words);
     command.output().expect("python3 runs")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a foreign MTA does that it should not, or that befalls it: odd.py PORT WHAT."""
 import os, socket, struct, sys, time
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '../../../../x400/tests/witness'))
 from p1client import *
 
 PORT, WHAT = int(sys.argv[1]), sys.argv[2]

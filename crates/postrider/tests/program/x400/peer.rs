@@ -21,7 +21,7 @@ fn codecs() -> Option<PathBuf> {
 }
 
 fn peer(codecs: &Path, role: &str, port: u16) -> Command {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/x400/peer.cjs");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../x400/tests/witness/peer.cjs");
     let mut command = Command::new("node");
     command.env("NODE_PATH", codecs).arg(script).args([role, &port.to_string()]);
     command
@@ -37,7 +37,7 @@ impl Listening {
         let mut output = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
         let mut line = String::new();
         output.read_line(&mut line).expect("it listens");
-        assert_eq!(line, "listening\n");
+        assert_eq!(line, format!("listening {port}\n"));
         Listening(child, output)
     }
 
