@@ -30,6 +30,7 @@ pub mod stats;
 pub mod stop;
 pub mod tls;
 pub mod tls_cost;
+mod tool;
 pub mod tree;
 mod wire;
 pub mod words;

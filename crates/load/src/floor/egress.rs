@@ -1,7 +1,8 @@
 //! A connection out, kept and used again.
 
-use super::{Floor, Held, count};
+use super::{Floor, Held};
 use crate::source::{Offered, ReplyReader};
+use crate::tool::add;
 use bytes::Buf;
 use memchr::memmem;
 use std::io;
@@ -30,24 +31,24 @@ struct Connection {
 pub(super) async fn relay(floor: Rc<Floor>) {
     let mut connection = None;
     loop {
-        let held = floor.take().await;
+        let held = floor.passage.take().await;
         let open = match connection.take() {
             Some(open) => Ok(open),
             None => connect(&floor).await,
         };
         let Ok(mut open) = open else {
             tokio::time::sleep(PAUSE).await;
-            floor.put(held);
+            floor.passage.put(held);
             continue;
         };
         match open.send(&held).await {
             Ok(code) if (200..300).contains(&code) => {
-                count(&floor.relayed);
+                add(&floor.passage.relayed, 1);
                 connection = Some(open);
             }
             // Whatever was refused, a new connection is the simplest fresh start.
-            Ok(_) => count(&floor.refused),
-            Err(_) => floor.put(held),
+            Ok(_) => add(&floor.passage.refused, 1),
+            Err(_) => floor.passage.put(held),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! A connection in.
 
-use super::{Floor, Held, count};
+use super::{Floor, Held};
 use crate::dialogue::{Dialogue, Event};
+use crate::tool::add;
 use std::rc::Rc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -71,8 +72,8 @@ impl Session {
                 Event::Message => {
                     let held = self.held();
                     self.dialogue.accept();
-                    count(&floor.accepted);
-                    floor.put(held);
+                    add(&floor.passage.accepted, 1);
+                    floor.passage.put(held);
                     continue;
                 }
                 _ => {}
@@ -97,8 +98,8 @@ impl Session {
             log.commit(&[&held.reverse_path, &held.recipients, &held.content]).await?;
         }
         self.dialogue.accept();
-        count(&floor.accepted);
-        floor.put(held);
+        add(&floor.passage.accepted, 1);
+        floor.passage.put(held);
         Ok(())
     }
 }

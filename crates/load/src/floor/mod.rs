@@ -10,21 +10,15 @@ mod ingress;
 mod log;
 
 use crate::dialogue::Offer;
-use crate::listener::{ReadBuffer, listen, resolve};
-use crate::outcome::{CommandError, Outcome};
-use crate::stop::Stop;
+use crate::listener::{ReadBuffer, resolve};
+use crate::outcome::Outcome;
+use crate::tool::{Passage, failed};
 use cost::KnownCost;
 use log::Log;
-use serde_json::json;
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
-use tokio::sync::Notify;
-use tokio::task::LocalSet;
 
 /// Relays in memory: a lower bound for the cost of any relay.
 ///
@@ -86,19 +80,9 @@ struct Floor {
     is_hasty: bool,
     to: SocketAddr,
     reading: ReadBuffer,
-    held: RefCell<VecDeque<Held>>,
-    arrived: Notify,
+    passage: Passage<Held>,
     log: Option<Log>,
     cost: KnownCost,
-    accepted: Cell<u64>,
-    relayed: Cell<u64>,
-    /// By the next hop; such messages are dropped.
-    refused: Cell<u64>,
-    connections: Cell<u64>,
-}
-
-fn count(cell: &Cell<u64>) {
-    cell.set(cell.get() + 1);
 }
 
 impl Floor {
@@ -106,30 +90,10 @@ impl Floor {
     fn waits_for_disk(&self) -> bool {
         self.log.is_some() || self.cost.is_any()
     }
-
-    fn put(&self, held: Held) {
-        self.held.borrow_mut().push_back(held);
-        self.arrived.notify_one();
-    }
-
-    async fn take(&self) -> Held {
-        loop {
-            // The borrow must end before the await.
-            let held = self.held.borrow_mut().pop_front();
-            match held {
-                Some(held) => return held,
-                None => self.arrived.notified().await,
-            }
-        }
-    }
 }
 
 /// The command.
 pub fn run(options: &FloorOptions) -> Outcome {
-    let failed = |what: &str| {
-        let what = what.to_owned();
-        move |error: std::io::Error| CommandError::new(format!("{what}: {error}"))
-    };
     let log = options.log.as_deref().map(|path| Log::create(path, options.log_bytes)).transpose();
     let floor = Rc::new(Floor {
         offer: Offer {
@@ -143,61 +107,22 @@ pub fn run(options: &FloorOptions) -> Outcome {
         is_hasty: options.unasked_content,
         to: resolve(&options.to).map_err(failed(&options.to))?,
         reading: ReadBuffer::default(),
-        held: RefCell::default(),
-        arrived: Notify::new(),
+        passage: Passage::default(),
         log: log.map_err(failed("log"))?,
         cost: KnownCost::new(options.burn_us, options.ballast.as_deref(), options.ballast_bytes)
             .map_err(failed("ballast"))?,
-        accepted: Cell::new(0),
-        relayed: Cell::new(0),
-        refused: Cell::new(0),
-        connections: Cell::new(0),
     });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(failed("runtime"))?;
-    let tasks = LocalSet::new();
-    let served = tasks.block_on(&runtime, serve(Rc::clone(&floor), options));
-    drop(tasks);
-    served.map_err(failed("floor"))?;
-    println!(
-        "{}",
-        json!({
-            "accepted": floor.accepted.get(),
-            "relayed": floor.relayed.get(),
-            "refused_by_next_hop": floor.refused.get(),
-            "connections": floor.connections.get(),
-            "log_syncs": floor.log.as_ref().map(Log::syncs),
-        })
-    );
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn serve(floor: Rc<Floor>, options: &FloorOptions) -> std::io::Result<()> {
-    let mut stop = Stop::listen()?;
-    let listener = listen(resolve(&options.listen)?)?;
-    println!("listening on {}", listener.local_addr()?);
-    std::io::stdout().flush()?;
-    for _ in 0..options.connections {
-        tokio::task::spawn_local(egress::relay(Rc::clone(&floor)));
-    }
-    let accepting = Rc::clone(&floor);
-    let accept = async move {
-        loop {
-            let (stream, _) = listener.accept().await?;
-            count(&accepting.connections);
-            tokio::task::spawn_local(ingress::serve(stream, Rc::clone(&accepting)));
+    let beside = async {
+        for _ in 0..options.connections {
+            tokio::task::spawn_local(egress::relay(Rc::clone(&floor)));
         }
-    };
-    let logging = async {
         match &floor.log {
             Some(log) => log.follow().await,
             None => std::future::pending().await,
         }
     };
-    tokio::select! {
-        biased;
-        () = stop.wait() => Ok(()),
-        result = logging => result,
-        result = accept => result,
-    }
+    let serve = |stream| ingress::serve(stream, Rc::clone(&floor));
+    floor.passage.run(&options.listen, serve, beside)?;
+    floor.passage.print("log_syncs", floor.log.as_ref().map(Log::syncs));
+    Ok(ExitCode::SUCCESS)
 }

@@ -9,20 +9,15 @@ use super::bind::{Who, transfer_head};
 use super::options::PeerOptions;
 use super::responder::{Event, Responder, Rules};
 use super::tpkt::TPDU_BYTES_PREFERRED_MAX;
-use crate::listener::{ReadBuffer, listen, resolve};
+use crate::listener::ReadBuffer;
 use crate::outcome::{CommandError, Outcome};
-use crate::stop::Stop;
-use serde_json::json;
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::io::Write as _;
+use crate::tool::{Passage, add};
+use std::cell::Cell;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
-use tokio::task::LocalSet;
 
 /// After a failed attempt to bind.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -49,44 +44,12 @@ struct Floor {
     dial: Dial,
     reading: ReadBuffer,
     /// APDUs.
-    held: RefCell<VecDeque<Vec<u8>>>,
-    arrived: Notify,
-    accepted: Cell<u64>,
-    relayed: Cell<u64>,
-    /// By the next hop; such messages are dropped.
-    refused: Cell<u64>,
+    passage: Passage<Vec<u8>>,
     unreadable: Cell<u64>,
-    connections: Cell<u64>,
-}
-
-fn count(cell: &Cell<u64>) {
-    cell.set(cell.get() + 1);
-}
-
-impl Floor {
-    fn put(&self, apdu: Vec<u8>) {
-        self.held.borrow_mut().push_back(apdu);
-        self.arrived.notify_one();
-    }
-
-    async fn take(&self) -> Vec<u8> {
-        loop {
-            // The borrow must end before the await.
-            let held = self.held.borrow_mut().pop_front();
-            match held {
-                Some(held) => return held,
-                None => self.arrived.notified().await,
-            }
-        }
-    }
 }
 
 /// The command.
 pub fn run(options: &P1FloorOptions) -> Outcome {
-    let failed = |what: &str| {
-        let what = what.to_owned();
-        move |error: std::io::Error| CommandError::new(format!("{what}: {error}"))
-    };
     let PeerOptions { name, password, .. } = &options.peer;
     let floor = Rc::new(Floor {
         rules: Rules {
@@ -99,54 +62,19 @@ pub fn run(options: &P1FloorOptions) -> Outcome {
         },
         dial: options.peer.dial().map_err(CommandError::new)?,
         reading: ReadBuffer::default(),
-        held: RefCell::default(),
-        arrived: Notify::new(),
-        accepted: Cell::new(0),
-        relayed: Cell::new(0),
-        refused: Cell::new(0),
+        passage: Passage::default(),
         unreadable: Cell::new(0),
-        connections: Cell::new(0),
     });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(failed("runtime"))?;
-    let tasks = LocalSet::new();
-    let served = tasks.block_on(&runtime, serve(Rc::clone(&floor), options));
-    drop(tasks);
-    served.map_err(failed("floor"))?;
-    println!(
-        "{}",
-        json!({
-            "accepted": floor.accepted.get(),
-            "relayed": floor.relayed.get(),
-            "refused_by_next_hop": floor.refused.get(),
-            "unreadable": floor.unreadable.get(),
-            "connections": floor.connections.get(),
-        })
-    );
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn serve(floor: Rc<Floor>, options: &P1FloorOptions) -> std::io::Result<()> {
-    let mut stop = Stop::listen()?;
-    let listener = listen(resolve(&options.listen)?)?;
-    println!("listening on {}", listener.local_addr()?);
-    std::io::stdout().flush()?;
-    for _ in 0..options.peer.associations {
-        tokio::task::spawn_local(relay(Rc::clone(&floor)));
-    }
-    let accepting = Rc::clone(&floor);
-    let accept = async move {
-        loop {
-            let (stream, _) = listener.accept().await?;
-            count(&accepting.connections);
-            tokio::task::spawn_local(receive(stream, Rc::clone(&accepting)));
+    let beside = async {
+        for _ in 0..options.peer.associations {
+            tokio::task::spawn_local(relay(Rc::clone(&floor)));
         }
+        std::future::pending().await
     };
-    tokio::select! {
-        biased;
-        () = stop.wait() => Ok(()),
-        result = accept => result,
-    }
+    let serve = |stream| receive(stream, Rc::clone(&floor));
+    floor.passage.run(&options.listen, serve, beside)?;
+    floor.passage.print("unreadable", Some(floor.unreadable.get()));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Serves one association to its end.
@@ -179,10 +107,10 @@ fn take(floor: &Floor, responder: &mut Responder, mut input: &[u8]) -> bool {
             Event::Close(_) => return false,
             Event::End => {
                 match unwrap(responder.stream(), responder.mode().unwrap_or_default()) {
-                    Ok(apdu) => floor.put(apdu.to_vec()),
-                    Err(_) => count(&floor.unreadable),
+                    Ok(apdu) => floor.passage.put(apdu.to_vec()),
+                    Err(_) => add(&floor.unreadable, 1),
                 }
-                count(&floor.accepted);
+                add(&floor.passage.accepted, 1);
             }
             Event::Bind
             | Event::Start
@@ -200,22 +128,22 @@ fn take(floor: &Floor, responder: &mut Responder, mut input: &[u8]) -> bool {
 async fn relay(floor: Rc<Floor>) {
     let mut association = None;
     loop {
-        let held = floor.take().await;
+        let held = floor.passage.take().await;
         let open = match association.take() {
             Some(open) => Ok(open),
             None => Association::open(&floor.dial, &floor.reading).await,
         };
         let Ok(mut open) = open else {
             tokio::time::sleep(PAUSE).await;
-            floor.put(held);
+            floor.passage.put(held);
             continue;
         };
         let head = transfer_head(floor.dial.wishes.mode, held.len());
         match open.send([&head, &held], &floor.reading, &mut None).await {
-            Ok(Sent::Acked) => count(&floor.relayed),
-            Ok(Sent::Refused(_)) => count(&floor.refused),
+            Ok(Sent::Acked) => add(&floor.passage.relayed, 1),
+            Ok(Sent::Refused(_)) => add(&floor.passage.refused, 1),
             Err(_) => {
-                floor.put(held);
+                floor.passage.put(held);
                 continue;
             }
         }

@@ -9,30 +9,17 @@ use super::bind::{Mode, Who};
 use super::options::Selector;
 use super::responder::{Event, Responder, Rules};
 use super::tpkt::TPDU_BYTES_PREFERRED_MAX;
-use crate::ledger::{ArrivalState, LedgerWriter};
-use crate::listener::{ReadBuffer, listen, resolve};
-use crate::outcome::{CommandError, Outcome};
-use crate::progress::Progress;
+use crate::listener::ReadBuffer;
+use crate::outcome::Outcome;
 use crate::random::Random;
-use crate::stats::{rate, value_table};
-use crate::stop::Stop;
-use serde_json::json;
+use crate::tool::{Arrivals, End, add, failed, receive};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
-use tokio::task::LocalSet;
+use tokio::net::TcpStream;
 
-/// Between two looks at the ledger's unwritten lines and at idleness.
-const TICK: Duration = Duration::from_millis(20);
-/// When all is there, peers have so long to release their associations.
-const FAREWELL_MAX: Duration = Duration::from_millis(500);
 /// Different reasons for which associations end that are kept apart.
 const REASONS_MAX: usize = 100;
 
@@ -112,94 +99,23 @@ struct Sink {
     refusals: Vec<P1Refuse>,
     drops: Vec<P1Drop>,
     random: RefCell<Random>,
-    ledger: RefCell<LedgerWriter>,
     reading: ReadBuffer,
-    expect: u64,
-    complete: Notify,
-    totals: Totals,
-}
-
-/// What was counted.
-#[derive(Debug)]
-struct Totals {
-    connections: Cell<u64>,
-    /// Of them, now.
-    open: Cell<u64>,
+    arrivals: Arrivals,
     /// Binds that were accepted, by mode.
     binds: RefCell<BTreeMap<Mode, u64>>,
-    messages: Cell<u64>,
-    recipients: Cell<u64>,
-    bytes: Cell<u64>,
     checkpoints: Cell<u64>,
     reports: Cell<u64>,
     probes: Cell<u64>,
     unreadable: Cell<u64>,
-    unidentified: Cell<u64>,
-    damaged: Cell<u64>,
-    refused: Cell<u64>,
-    dropped: Cell<u64>,
     /// Why associations ended that were not released.
     ended: RefCell<BTreeMap<String, u64>>,
-    first: Cell<Option<Instant>>,
-    last: Cell<Instant>,
-}
-
-fn add(cell: &Cell<u64>, count: u64) {
-    cell.set(cell.get() + count);
-}
-
-impl Totals {
-    fn new() -> Totals {
-        Totals {
-            connections: Cell::new(0),
-            open: Cell::new(0),
-            binds: RefCell::default(),
-            messages: Cell::new(0),
-            recipients: Cell::new(0),
-            bytes: Cell::new(0),
-            checkpoints: Cell::new(0),
-            reports: Cell::new(0),
-            probes: Cell::new(0),
-            unreadable: Cell::new(0),
-            unidentified: Cell::new(0),
-            damaged: Cell::new(0),
-            refused: Cell::new(0),
-            dropped: Cell::new(0),
-            ended: RefCell::default(),
-            first: Cell::new(None),
-            last: Cell::new(Instant::now()),
-        }
-    }
-
-    fn rows(&self) -> Vec<(&'static str, u64)> {
-        [
-            ("messages", &self.messages),
-            ("recipients", &self.recipients),
-            ("content_bytes", &self.bytes),
-            ("connections", &self.connections),
-            ("checkpoints", &self.checkpoints),
-            ("reports", &self.reports),
-            ("probes", &self.probes),
-            ("unreadable", &self.unreadable),
-            ("unidentified", &self.unidentified),
-            ("damaged", &self.damaged),
-            ("refused", &self.refused),
-            ("dropped", &self.dropped),
-        ]
-        .map(|(name, cell)| (name, cell.get()))
-        .to_vec()
-    }
-
-    fn note_end(&self, why: String) {
-        let mut ended = self.ended.borrow_mut();
-        if ended.len() < REASONS_MAX || ended.contains_key(&why) {
-            *ended.entry(why).or_default() += 1;
-        }
-    }
+    is_json: bool,
 }
 
 impl Sink {
     fn new(options: &P1SinkOptions) -> std::io::Result<Sink> {
+        let P1SinkOptions { expect, linger, idle_exit, .. } = *options;
+        let end = End { expect, linger, idle_exit };
         Ok(Sink {
             rules: Rules {
                 t_selector: options.t_selector.as_ref().map(|selector| selector.0.clone()),
@@ -213,11 +129,15 @@ impl Sink {
             refusals: options.refuse.clone(),
             drops: options.drop.clone(),
             random: RefCell::new(Random::new(options.seed)),
-            ledger: RefCell::new(LedgerWriter::create(options.ledger.as_deref())?),
             reading: ReadBuffer::default(),
-            expect: options.expect.unwrap_or(u64::MAX),
-            complete: Notify::new(),
-            totals: Totals::new(),
+            arrivals: Arrivals::new(options.ledger.as_deref(), end)?,
+            binds: RefCell::default(),
+            checkpoints: Cell::new(0),
+            reports: Cell::new(0),
+            probes: Cell::new(0),
+            unreadable: Cell::new(0),
+            ended: RefCell::default(),
+            is_json: options.json,
         })
     }
 
@@ -226,7 +146,7 @@ impl Sink {
         let mut random = self.random.borrow_mut();
         let mut of_phase = self.refusals.iter().filter(|refuse| refuse.phase == phase);
         let found = of_phase.find(|refuse| random.permille(refuse.permille))?;
-        add(&self.totals.refused, 1);
+        add(&self.arrivals.refused, 1);
         Some(found.reason)
     }
 
@@ -235,156 +155,74 @@ impl Sink {
         let mut random = self.random.borrow_mut();
         let mut of_phase = self.drops.iter().filter(|drop| drop.phase == phase);
         let found = of_phase.any(|drop| random.permille(drop.permille));
-        add(&self.totals.dropped, u64::from(found));
+        add(&self.arrivals.dropped, u64::from(found));
         found
-    }
-
-    fn is_complete(&self) -> bool {
-        self.totals.messages.get() >= self.expect
     }
 
     /// Counts what came and writes it down. It is acknowledged only after this.
     fn record(&self, stream: &[u8], mode: Mode) {
-        let (now, totals) = (Instant::now(), &self.totals);
         let arrived = match unwrap(stream, mode).and_then(apdu) {
             Ok(Apdu::Message(arrived)) => arrived,
-            Ok(Apdu::Report) => return add(&totals.reports, 1),
-            Ok(Apdu::Probe) => return add(&totals.probes, 1),
+            Ok(Apdu::Report) => return add(&self.reports, 1),
+            Ok(Apdu::Probe) => return add(&self.probes, 1),
             Err(why) => {
                 eprintln!("postrider-lab: {why}");
-                return add(&totals.unreadable, 1);
+                return add(&self.unreadable, 1);
             }
         };
-        totals.last.set(now);
-        if totals.first.get().is_none() {
-            totals.first.set(Some(now));
-        }
         let Arrived { id, recipients, content_bytes, state } = arrived;
-        add(&totals.messages, 1);
-        add(&totals.bytes, content_bytes as u64);
-        add(&totals.recipients, recipients.len() as u64);
-        add(&totals.unidentified, u64::from(id.is_none()));
-        add(&totals.damaged, u64::from(state == ArrivalState::Damaged));
-        let mut ledger = self.ledger.borrow_mut();
-        for recipient in recipients {
-            ledger.arrived(id.as_deref().unwrap_or("-").as_bytes(), recipient.as_bytes(), state);
-        }
+        let id = id.as_deref().map(str::as_bytes);
+        self.arrivals.record(id, recipients.iter(), (content_bytes as u64, state));
     }
 
-    fn print(&self, json: bool) {
-        let totals = &self.totals;
-        let first = totals.first.get();
-        let time = first.map_or(Duration::ZERO, |first| totals.last.get() - first);
-        // From the first message to the last: one less than all came in that time.
-        let per_second = rate(totals.messages.get().saturating_sub(1), time);
-        let (binds, ended) = (totals.binds.borrow(), totals.ended.borrow());
-        if json {
-            let binds: BTreeMap<&str, u64> =
-                binds.iter().map(|(mode, count)| (mode.name(), *count)).collect();
-            let mut value = json!({
-                "seconds": time.as_secs_f64(), "messages_per_second": per_second,
-                "binds": binds, "associations_ended": *ended,
-            });
-            for (name, count) in totals.rows() {
-                value[name] = count.into();
-            }
-            println!("{value}");
-            return;
+    fn note_end(&self, why: String) {
+        let mut ended = self.ended.borrow_mut();
+        if ended.len() < REASONS_MAX || ended.contains_key(&why) {
+            *ended.entry(why).or_default() += 1;
         }
-        let mut rows = vec![
-            ("messages/s".to_owned(), format!("{per_second:.0}")),
-            ("seconds".to_owned(), format!("{:.2}", time.as_secs_f64())),
+    }
+}
+
+impl crate::tool::Sink for Sink {
+    fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
+    }
+
+    fn drops_connection(&self) -> bool {
+        self.drops(P1Phase::Connect)
+    }
+
+    async fn serve(&self, stream: TcpStream) {
+        serve_one(stream, self).await;
+    }
+
+    fn print(&self) {
+        let arrivals = &self.arrivals;
+        let counts = [
+            ("messages", &arrivals.messages),
+            ("recipients", &arrivals.recipients),
+            ("content_bytes", &arrivals.bytes),
+            ("connections", &arrivals.connections),
+            ("checkpoints", &self.checkpoints),
+            ("reports", &self.reports),
+            ("probes", &self.probes),
+            ("unreadable", &self.unreadable),
+            ("unidentified", &arrivals.unidentified),
+            ("damaged", &arrivals.damaged),
+            ("refused", &arrivals.refused),
+            ("dropped", &arrivals.dropped),
         ];
-        let counts = totals.rows();
-        rows.extend(counts.iter().map(|(name, n)| (name.replace('_', " "), n.to_string())));
-        rows.extend(
-            binds.iter().map(|(mode, n)| (format!("binds, {}", mode.name()), n.to_string())),
-        );
-        rows.extend(ended.iter().map(|(why, n)| (format!("ended: {why}"), n.to_string())));
-        println!("{}", value_table(&rows));
+        let (binds, ended) = (self.binds.borrow(), self.ended.borrow());
+        let binds = binds.iter().map(|(mode, count)| (mode.name(), *count)).collect();
+        let ended = ended.iter().map(|(why, count)| (why.as_str(), *count)).collect();
+        let groups = [("binds", "binds, ", binds), ("associations_ended", "ended: ", ended)];
+        arrivals.print(self.is_json, &counts, &groups);
     }
 }
 
 /// The command.
 pub fn run(options: &P1SinkOptions) -> Outcome {
-    let failed = |what: &str| {
-        let what = what.to_owned();
-        move |error: std::io::Error| CommandError::new(format!("{what}: {error}"))
-    };
-    let sink = Rc::new(Sink::new(options).map_err(failed("ledger"))?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(failed("runtime"))?;
-    let tasks = LocalSet::new();
-    let served = tasks.block_on(&runtime, serve(Rc::clone(&sink), options));
-    drop(tasks);
-    served.map_err(failed(&options.listen))?;
-    sink.ledger.borrow_mut().flush().map_err(failed("ledger"))?;
-    sink.print(options.json);
-    let short = options.expect.is_some_and(|expect| sink.totals.messages.get() < expect);
-    Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// Accepts and receives until it is time to end.
-async fn serve(sink: Rc<Sink>, options: &P1SinkOptions) -> std::io::Result<()> {
-    let mut stop = Stop::listen()?;
-    let listener = listen(resolve(&options.listen)?)?;
-    println!("listening on {}", listener.local_addr()?);
-    // A test may wait for this line through a pipe.
-    std::io::stdout().flush()?;
-    let followed = Rc::clone(&sink);
-    let progress = Progress::new("received", options.expect);
-    tokio::task::spawn_local(progress.follow(move || followed.totals.messages.get()));
-    tokio::task::spawn_local(accept(listener, Rc::clone(&sink)));
-    let complete = async {
-        sink.complete.notified().await;
-        tokio::time::sleep(Duration::from_secs(options.linger)).await;
-        let begun = Instant::now();
-        while sink.totals.open.get() > 0 && begun.elapsed() < FAREWELL_MAX {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let idle = options.idle_exit.map(Duration::from_secs);
-    tokio::select! {
-        biased;
-        () = stop.wait() => Ok(()),
-        () = complete => Ok(()),
-        result = watch(&sink, idle) => result,
-    }
-}
-
-/// Writes the ledger's lines now and then; ends after `idle` without a message.
-async fn watch(sink: &Sink, idle: Option<Duration>) -> std::io::Result<()> {
-    loop {
-        tokio::time::sleep(TICK).await;
-        sink.ledger.borrow_mut().flush()?;
-        if idle.is_some_and(|idle| sink.totals.last.get().elapsed() >= idle) {
-            return Ok(());
-        }
-    }
-}
-
-async fn accept(listener: TcpListener, sink: Rc<Sink>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                add(&sink.totals.connections, 1);
-                if !sink.drops(P1Phase::Connect) {
-                    let sink = Rc::clone(&sink);
-                    tokio::task::spawn_local(async move {
-                        let open = &sink.totals.open;
-                        open.set(open.get() + 1);
-                        serve_one(stream, &sink).await;
-                        open.set(open.get() - 1);
-                    });
-                }
-            }
-            Err(error) => {
-                // Too many open files, most likely: some will be closed.
-                eprintln!("postrider-lab: accept: {error}");
-                tokio::time::sleep(TICK).await;
-            }
-        }
-    }
+    receive(Sink::new(options).map_err(failed("ledger"))?, &options.listen)
 }
 
 /// What to do after input was taken.
@@ -412,16 +250,14 @@ async fn serve_one(mut stream: TcpStream, sink: &Sink) {
             }
             output.clear();
             // Only now: the last acknowledgement must be out before the sink ends.
-            if sink.is_complete() {
-                sink.complete.notify_one();
-            }
+            sink.arrivals.end_if_complete();
         }
         if next == Next::Close {
             return;
         }
         match sink.reading.read(&mut stream, |input| take(sink, &mut responder, input)).await {
             Ok(after) => next = after,
-            Err(error) => return sink.totals.note_end(error.to_string()),
+            Err(error) => return sink.note_end(error.to_string()),
         }
     }
     // A break is a reset, not a polite end.
@@ -439,7 +275,7 @@ fn take(sink: &Sink, responder: &mut Responder, mut input: &[u8]) -> Next {
         let phase = match event {
             Event::Input => return Next::Read,
             Event::Close(why) => {
-                why.into_iter().for_each(|why| sink.totals.note_end(why));
+                why.into_iter().for_each(|why| sink.note_end(why));
                 return Next::Close;
             }
             Event::Release | Event::Discard => continue,
@@ -461,8 +297,8 @@ fn take(sink: &Sink, responder: &mut Responder, mut input: &[u8]) -> Next {
         }
         let mode = responder.mode().unwrap_or_default();
         match phase {
-            P1Phase::Bind => *sink.totals.binds.borrow_mut().entry(mode).or_default() += 1,
-            P1Phase::Checkpoint => add(&sink.totals.checkpoints, 1),
+            P1Phase::Bind => *sink.binds.borrow_mut().entry(mode).or_default() += 1,
+            P1Phase::Checkpoint => add(&sink.checkpoints, 1),
             P1Phase::End => sink.record(responder.stream(), mode),
             P1Phase::Connect | P1Phase::Start | P1Phase::Content => {}
         }

@@ -8,28 +8,16 @@ mod session;
 pub use fault::{Drop, Phase, Refuse};
 
 use crate::dialogue::Offer;
-use crate::ledger::LedgerWriter;
-use crate::listener::{ReadBuffer, listen, resolve};
-use crate::outcome::{CommandError, Outcome};
-use crate::progress::Progress;
+use crate::listener::ReadBuffer;
+use crate::outcome::Outcome;
 use crate::random::Random;
-use crate::stats::{rate, value_table};
-use crate::stop::Stop;
 use crate::tls::{HandshakeCount, Handshakes, Server};
+use crate::tool::{Arrivals, End, add, failed, receive};
 use replies::{Replies, Reply};
-use serde_json::json;
-use std::cell::{Cell, RefCell};
-use std::io::Write as _;
+use std::cell::RefCell;
 use std::path::PathBuf;
-use std::process::ExitCode;
-use std::rc::Rc;
-use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
-use tokio::sync::Notify;
-use tokio::task::LocalSet;
-
-/// Between two looks at the ledger's unwritten lines and at idleness.
-const TICK: Duration = Duration::from_millis(20);
+use std::time::Duration;
+use tokio::net::TcpStream;
 
 /// Receives messages, counts them and throws them away.
 ///
@@ -99,9 +87,6 @@ pub struct SinkOptions {
     pub json: bool,
 }
 
-/// When all is there, clients have so long to say QUIT.
-const FAREWELL_MAX: Duration = Duration::from_millis(500);
-
 /// What all sessions share.
 #[derive(Debug)]
 struct Sink {
@@ -113,31 +98,9 @@ struct Sink {
     drops: Vec<Drop>,
     replies: Replies,
     random: RefCell<Random>,
-    ledger: RefCell<LedgerWriter>,
     reading: ReadBuffer,
-    expect: u64,
-    complete: Notify,
-    totals: Totals,
-}
-
-#[derive(Debug)]
-struct Totals {
-    connections: Cell<u64>,
-    /// Of them, now.
-    open: Cell<u64>,
-    messages: Cell<u64>,
-    recipients: Cell<u64>,
-    bytes: Cell<u64>,
-    unidentified: Cell<u64>,
-    damaged: Cell<u64>,
-    refused: Cell<u64>,
-    dropped: Cell<u64>,
-    first: Cell<Option<Instant>>,
-    last: Cell<Instant>,
-}
-
-fn add(cell: &Cell<u64>, count: u64) {
-    cell.set(cell.get() + count);
+    arrivals: Arrivals,
+    is_json: bool,
 }
 
 impl Sink {
@@ -147,6 +110,8 @@ impl Sink {
             .map(|(certificate, key)| Server::from_files(certificate, key, options.tls_handshakes));
         let tls = tls.transpose()?;
         let replies = options.replies.as_deref().map(Replies::read).transpose();
+        let SinkOptions { expect, linger, idle_exit, .. } = *options;
+        let end = End { expect, linger, idle_exit };
         Ok(Sink {
             offer: Offer {
                 chunking: !options.no_chunking,
@@ -163,23 +128,9 @@ impl Sink {
             drops: options.drop.clone(),
             replies: replies.map_err(std::io::Error::other)?.unwrap_or_default(),
             random: RefCell::new(Random::new(options.seed)),
-            ledger: RefCell::new(LedgerWriter::create(options.ledger.as_deref())?),
             reading: ReadBuffer::default(),
-            expect: options.expect.unwrap_or(u64::MAX),
-            complete: Notify::new(),
-            totals: Totals {
-                connections: Cell::new(0),
-                open: Cell::new(0),
-                messages: Cell::new(0),
-                recipients: Cell::new(0),
-                bytes: Cell::new(0),
-                unidentified: Cell::new(0),
-                damaged: Cell::new(0),
-                refused: Cell::new(0),
-                dropped: Cell::new(0),
-                first: Cell::new(None),
-                last: Cell::new(Instant::now()),
-            },
+            arrivals: Arrivals::new(options.ledger.as_deref(), end)?,
+            is_json: options.json,
         })
     }
 
@@ -188,14 +139,14 @@ impl Sink {
         let mut random = self.random.borrow_mut();
         let mut of_phase = self.refusals.iter().filter(|refuse| refuse.phase == phase);
         let found = of_phase.find(|refuse| random.permille(refuse.permille))?;
-        add(&self.totals.refused, 1);
+        add(&self.arrivals.refused, 1);
         Some(found.code)
     }
 
     /// The words to refuse a recipient of this domain with at `phase`, if it is to be refused.
     fn reply(&self, phase: Phase, domain: &str) -> Option<&Reply> {
         let found = self.replies.draw(phase, domain, &mut self.random.borrow_mut())?;
-        add(&self.totals.refused, 1);
+        add(&self.arrivals.refused, 1);
         Some(found)
     }
 
@@ -204,135 +155,44 @@ impl Sink {
         let mut random = self.random.borrow_mut();
         let mut of_phase = self.drops.iter().filter(|drop| drop.phase == phase);
         let found = of_phase.any(|drop| random.permille(drop.permille));
-        add(&self.totals.dropped, u64::from(found));
+        add(&self.arrivals.dropped, u64::from(found));
         found
     }
+}
 
-    fn is_complete(&self) -> bool {
-        self.totals.messages.get() >= self.expect
+impl crate::tool::Sink for Sink {
+    fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
     }
 
-    fn rows(&self) -> Vec<(&'static str, u64)> {
-        let totals = &self.totals;
-        [
-            ("messages", &totals.messages),
-            ("recipients", &totals.recipients),
-            ("content_bytes", &totals.bytes),
-            ("connections", &totals.connections),
-            ("unidentified", &totals.unidentified),
-            ("damaged", &totals.damaged),
-            ("refused", &totals.refused),
-            ("dropped", &totals.dropped),
+    fn drops_connection(&self) -> bool {
+        self.drops(Phase::Connect)
+    }
+
+    async fn serve(&self, stream: TcpStream) {
+        session::serve(stream, self).await;
+    }
+
+    fn print(&self) {
+        let arrivals = &self.arrivals;
+        let counts = [
+            ("messages", &arrivals.messages),
+            ("recipients", &arrivals.recipients),
+            ("content_bytes", &arrivals.bytes),
+            ("connections", &arrivals.connections),
+            ("unidentified", &arrivals.unidentified),
+            ("damaged", &arrivals.damaged),
+            ("refused", &arrivals.refused),
+            ("dropped", &arrivals.dropped),
             ("handshakes", &self.handshakes.all),
             ("handshakes_resumed", &self.handshakes.resumed),
-        ]
-        .map(|(name, cell)| (name, cell.get()))
-        .to_vec()
-    }
-
-    fn print(&self, json: bool) {
-        let first = self.totals.first.get();
-        let time = first.map_or(Duration::ZERO, |first| self.totals.last.get() - first);
-        // From the first message to the last: one less than all came in that time.
-        let per_second = rate(self.totals.messages.get().saturating_sub(1), time);
-        if json {
-            let mut value = json!({
-                "seconds": time.as_secs_f64(), "messages_per_second": per_second,
-            });
-            for (name, count) in self.rows() {
-                value[name] = count.into();
-            }
-            println!("{value}");
-            return;
-        }
-        let mut rows = vec![
-            ("messages/s".to_owned(), format!("{per_second:.0}")),
-            ("seconds".to_owned(), format!("{:.2}", time.as_secs_f64())),
         ];
-        let counts = self.rows();
-        rows.extend(counts.iter().map(|(name, n)| (name.replace('_', " "), n.to_string())));
-        println!("{}", value_table(&rows));
+        arrivals.print(self.is_json, &counts, &[]);
     }
 }
 
 /// The command.
 pub fn run(options: &SinkOptions) -> Outcome {
-    let failed = |what: &str| {
-        let what = what.to_owned();
-        move |error: std::io::Error| CommandError::new(format!("{what}: {error}"))
-    };
-    let sink = Rc::new(Sink::new(options).map_err(failed("ledger, certificate or replies"))?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(failed("runtime"))?;
-    let tasks = LocalSet::new();
-    let served = tasks.block_on(&runtime, serve(Rc::clone(&sink), options));
-    drop(tasks);
-    served.map_err(failed(&options.listen))?;
-    sink.ledger.borrow_mut().flush().map_err(failed("ledger"))?;
-    sink.print(options.json);
-    let short = options.expect.is_some_and(|expect| sink.totals.messages.get() < expect);
-    Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// Accepts and receives until it is time to end.
-async fn serve(sink: Rc<Sink>, options: &SinkOptions) -> std::io::Result<()> {
-    let mut stop = Stop::listen()?;
-    let listener = listen(resolve(&options.listen)?)?;
-    println!("listening on {}", listener.local_addr()?);
-    // A test may wait for this line through a pipe.
-    std::io::stdout().flush()?;
-    let followed = Rc::clone(&sink);
-    let progress = Progress::new("received", options.expect);
-    tokio::task::spawn_local(progress.follow(move || followed.totals.messages.get()));
-    tokio::task::spawn_local(accept(listener, Rc::clone(&sink)));
-    let complete = async {
-        sink.complete.notified().await;
-        tokio::time::sleep(Duration::from_secs(options.linger)).await;
-        let begun = Instant::now();
-        while sink.totals.open.get() > 0 && begun.elapsed() < FAREWELL_MAX {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let idle = options.idle_exit.map(Duration::from_secs);
-    tokio::select! {
-        biased;
-        () = stop.wait() => Ok(()),
-        () = complete => Ok(()),
-        result = watch(&sink, idle) => result,
-    }
-}
-
-/// Writes the ledger's lines now and then; ends after `idle` without a message.
-async fn watch(sink: &Sink, idle: Option<Duration>) -> std::io::Result<()> {
-    loop {
-        tokio::time::sleep(TICK).await;
-        sink.ledger.borrow_mut().flush()?;
-        if idle.is_some_and(|idle| sink.totals.last.get().elapsed() >= idle) {
-            return Ok(());
-        }
-    }
-}
-
-async fn accept(listener: TcpListener, sink: Rc<Sink>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                add(&sink.totals.connections, 1);
-                if !sink.drops(Phase::Connect) {
-                    let sink = Rc::clone(&sink);
-                    tokio::task::spawn_local(async move {
-                        let open = &sink.totals.open;
-                        open.set(open.get() + 1);
-                        session::serve(stream, &sink).await;
-                        open.set(open.get() - 1);
-                    });
-                }
-            }
-            Err(error) => {
-                // Too many open files, most likely: some will be closed.
-                eprintln!("postrider-lab: accept: {error}");
-                tokio::time::sleep(TICK).await;
-            }
-        }
-    }
+    let sink = Sink::new(options).map_err(failed("ledger, certificate or replies"))?;
+    receive(sink, &options.listen)
 }

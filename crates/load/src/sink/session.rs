@@ -2,10 +2,9 @@
 
 use super::message::Incoming;
 use super::replies::domain_of;
-use super::{Phase, Sink, add};
+use super::{Phase, Sink};
 use crate::dialogue::{Dialogue, Event};
 use crate::wire::Wire;
-use std::time::Instant;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -49,9 +48,7 @@ pub(super) async fn serve(stream: TcpStream, sink: &Sink) {
             }
             output.clear();
             // Only now: the last reply must be out before the sink ends.
-            if sink.is_complete() {
-                sink.complete.notify_one();
-            }
+            sink.arrivals.end_if_complete();
         }
         if next == Next::Close {
             return;
@@ -141,21 +138,7 @@ impl Session {
 
     /// Counts a message and writes it down. Its reply goes out only after this.
     fn record(&mut self, sink: &Sink) {
-        let now = Instant::now();
-        let totals = &sink.totals;
-        totals.last.set(now);
-        if totals.first.get().is_none() {
-            totals.first.set(Some(now));
-        }
-        add(&totals.messages, 1);
-        add(&totals.bytes, self.message.bytes);
         let (id, state) = (self.message.id(), self.message.state());
-        add(&totals.unidentified, u64::from(id.is_none()));
-        add(&totals.damaged, u64::from(state == crate::ledger::ArrivalState::Damaged));
-        let mut ledger = sink.ledger.borrow_mut();
-        for recipient in self.dialogue.recipients() {
-            add(&totals.recipients, 1);
-            ledger.arrived(id.unwrap_or(b"-"), recipient, state);
-        }
+        sink.arrivals.record(id, self.dialogue.recipients(), (self.message.bytes, state));
     }
 }
