@@ -1,6 +1,7 @@
-//! SHA-256 of what comes in pieces.
+//! SHA-256, of a whole or in pieces, and hashes with a key.
 
-use aws_lc_rs::digest::{Context, SHA256};
+use aws_lc_rs::digest::{Context, SHA256, digest};
+use aws_lc_rs::hmac;
 
 /// Its octets.
 pub const DIGEST_BYTES: usize = 32;
@@ -30,13 +31,41 @@ impl Sha256 {
     /// The digest of all pieces.
     #[must_use]
     pub fn finish(self) -> [u8; DIGEST_BYTES] {
-        let digest = self.0.finish();
-        let mut octets = [0; DIGEST_BYTES];
-        for (octet, found) in octets.iter_mut().zip(digest.as_ref()) {
-            *octet = *found;
-        }
-        octets
+        array(self.0.finish().as_ref())
     }
+}
+
+/// The digest of octets.
+#[must_use]
+pub fn sha256(octets: &[u8]) -> [u8; DIGEST_BYTES] {
+    array(digest(&SHA256, octets).as_ref())
+}
+
+/// The beginning of a hash.
+fn array<const N: usize>(hash: &[u8]) -> [u8; N] {
+    let mut octets = [0; N];
+    octets.iter_mut().zip(hash).for_each(|(octet, found)| *octet = *found);
+    octets
+}
+
+/// HMAC-SHA-256 of all parts together (RFC 2104 §3: keys have any length).
+pub(crate) fn hmac_sha256(key: &[u8], parts: &[impl AsRef<[u8]>]) -> [u8; DIGEST_BYTES] {
+    hmac_of(hmac::HMAC_SHA256, key, parts)
+}
+
+/// HMAC-SHA-1 of all parts together.
+pub(crate) fn hmac_sha1(key: &[u8], parts: &[impl AsRef<[u8]>]) -> [u8; 20] {
+    hmac_of(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, key, parts)
+}
+
+fn hmac_of<const N: usize>(
+    algorithm: hmac::Algorithm,
+    key: &[u8],
+    parts: &[impl AsRef<[u8]>],
+) -> [u8; N] {
+    let mut hash = hmac::Context::with_key(&hmac::Key::new(algorithm, key));
+    parts.iter().for_each(|part| hash.update(part.as_ref()));
+    array(hash.sign().as_ref())
 }
 
 #[cfg(test)]
@@ -53,5 +82,20 @@ mod tests {
         assert_eq!(digest(&[b"ab", b"", b"c"]), digest(&[b"abc"]));
         // FIPS 180-4, example of one block.
         assert_eq!(digest(&[b"abc"])[..4], [0xba, 0x78, 0x16, 0xbf]);
+        assert_eq!(sha256(b"abc"), digest(&[b"abc"]));
+    }
+
+    #[test]
+    fn hashes_with_a_key_are_those_of_the_rfcs() {
+        // RFC 4231 §4.3 and §4.7, RFC 2202 §3 (2 and 6); the last has a key longer than a block.
+        let (question, whole) = ([&b"what do ya want "[..], b"for nothing?"], [[0xdd; 50]]);
+        assert_eq!(hmac_sha256(b"Jefe", &question)[..4], [0x5b, 0xdc, 0xc1, 0x46]);
+        assert_eq!(hmac_sha256(&[0xaa; 20], &whole)[..4], [0x77, 0x3e, 0xa9, 0x1e]);
+        assert_eq!(hmac_sha1(b"Jefe", &question)[..4], [0xef, 0xfc, 0xdf, 0x6a]);
+        let long = [&b"Test Using Larger Than Block-Size Key - Hash Key First"[..]];
+        assert_eq!(hmac_sha256(&[0xaa; 131], &long)[..4], [0x60, 0xe4, 0x31, 0x59]);
+        assert_eq!(hmac_sha1(&[0xaa; 80], &long)[..4], [0xaa, 0x4a, 0xe5, 0xe1]);
+        // A key may be empty.
+        assert_eq!(hmac_sha256(b"", &[b""])[..4], [0xb6, 0x13, 0x67, 0x9a]);
     }
 }

@@ -1,7 +1,7 @@
 //! What a certificate, or the key in it, is known by: its SHA-256.
 
+use crate::digest::sha256;
 use crate::tlsa::public_key;
-use sha2::{Digest as _, Sha256};
 use std::fmt;
 
 /// A SHA-256; shown in hexadecimal digits, as `openssl x509 -fingerprint -sha256` has it without colons
@@ -13,7 +13,7 @@ impl Fingerprint {
     /// Of a certificate (DER).
     #[must_use]
     pub fn of(certificate: &[u8]) -> Fingerprint {
-        Fingerprint(Sha256::digest(certificate).into())
+        Fingerprint(sha256(certificate))
     }
 
     /// Of the key in a certificate (its SubjectPublicKeyInfo), which stays when the certificate is

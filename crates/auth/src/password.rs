@@ -9,12 +9,12 @@ mod scheme;
 pub mod scram_keys;
 
 use argon2id::Argon2Hash;
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use scheme::Scheme;
 pub use scheme::Unusable;
 use scram_keys::{Keys, Salted};
 use sha_crypt::{PasswordVerifier as _, ShaCrypt};
 use std::fmt;
-use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 /// Passwords longer than this fit nowhere: what hashing costs must not be the client's to choose
@@ -114,7 +114,9 @@ impl Stored {
     #[must_use]
     pub fn is(&self, password: &Password) -> bool {
         match &self.0 {
-            Form::Plain(stored) => stored.bytes().ct_eq(password.bytes()).into(),
+            Form::Plain(stored) => {
+                verify_slices_are_equal(stored.bytes(), password.bytes()).is_ok()
+            }
             Form::Argon2(hash) => hash.is_of(password),
             Form::Bcrypt(hash) => bcrypt::verify(password.bytes(), hash).unwrap_or(false),
             Form::ShaCrypt(hash) => {

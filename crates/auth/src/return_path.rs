@@ -4,10 +4,9 @@
 //! identifier of the message, `H` of one over `T` and the address, so that neither can be made up, nor put before
 //! another address. Case counts for nothing in either, as servers on the way may change it.
 
+use crate::digest::hmac_sha256;
 use crate::srs::mailbox;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use mail::Mailbox;
-use sha2::Sha256;
 use std::fmt;
 
 const PREFIX: &str = "R400=";
@@ -77,15 +76,8 @@ impl ReturnPaths {
     }
 
     fn hash(&self, parts: &[&str]) -> String {
-        // RFC 2104 §3: keys have any length.
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.secret) else {
-            return String::new();
-        };
-        for part in parts {
-            mac.update(part.to_ascii_lowercase().as_bytes());
-            mac.update(b"\0");
-        }
-        let octets = mac.finalize().into_bytes();
+        let part = |part: &&str| format!("{}\0", part.to_ascii_lowercase());
+        let octets = hmac_sha256(&self.secret, &parts.iter().map(part).collect::<Vec<_>>());
         let bits = octets.iter().take(7).fold(0_u64, |bits, octet| bits << 8 | u64::from(*octet));
         let digits = (0..HASH_LEN).map(|at| (bits >> (51 - 5 * at) & 31) as usize);
         digits.filter_map(|digit| DIGITS.get(digit)).map(|digit| char::from(*digit)).collect()

@@ -10,9 +10,8 @@
 //! `HHHH` is the beginning of a keyed hash over what follows, `TT` the day on which it was made. Case counts
 //! for nothing in either, as servers on the way may change it.
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use crate::digest::hmac_sha1;
 use mail::{Domain, Mailbox, Wall};
-use sha1::Sha1;
 use std::fmt;
 
 /// So many days an address is good for.
@@ -177,10 +176,8 @@ impl Srs {
 }
 
 fn hash_of(secret: &[u8], parts: &[&str]) -> String {
-    // RFC 2104 §3: keys have any length.
-    let Ok(mut mac) = Hmac::<Sha1>::new_from_slice(secret) else { return String::new() };
-    parts.iter().for_each(|part| mac.update(part.to_ascii_lowercase().as_bytes()));
-    let bytes = mac.finalize().into_bytes();
+    let parts: Vec<String> = parts.iter().map(|part| part.to_ascii_lowercase()).collect();
+    let bytes = hmac_sha1(secret, &parts);
     let bits = bytes.iter().take(3).fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
     let digits = (0..HASH_LEN).map(|at| bits >> (18 - 6 * at) & 63);
     digits.filter_map(|digit| HASH_DIGITS.get(digit)).map(|digit| char::from(*digit)).collect()

@@ -1,7 +1,7 @@
 //! TLSA records: which certificate the DNS says that a host has (RFC 6698, for mail RFC 7672).
 
 use crate::der::{SEQUENCE, element};
-use sha2::{Digest, Sha256, Sha512};
+use aws_lc_rs::digest::{SHA256, SHA512, digest};
 
 /// Records of one name that are looked at, in the order in which they came.
 pub const RECORDS_MAX: usize = 32;
@@ -82,8 +82,8 @@ impl Tlsa {
         let Some(part) = part else { return false };
         match self.matching {
             AS_IT_IS => part == &*self.data,
-            SHA_256 => Sha256::digest(part)[..] == *self.data,
-            SHA_512 => Sha512::digest(part)[..] == *self.data,
+            SHA_256 => digest(&SHA256, part).as_ref() == &*self.data,
+            SHA_512 => digest(&SHA512, part).as_ref() == &*self.data,
             _ => false,
         }
     }
@@ -142,8 +142,8 @@ mod tests {
     fn made_of(matching: u8, part: &[u8]) -> Vec<u8> {
         match matching {
             0 => part.to_vec(),
-            1 => Sha256::digest(part).to_vec(),
-            _ => Sha512::digest(part).to_vec(),
+            1 => digest(&SHA256, part).as_ref().to_vec(),
+            _ => digest(&SHA512, part).as_ref().to_vec(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What is the same triplet, and the same client, whatever differs between two tries.
 
 use super::Triplet;
-use sha2::{Digest, Sha256};
+use crate::digest::Sha256;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Octets of a key: a part of a hash, so that strangers choose neither its length nor its place.
@@ -58,14 +58,14 @@ fn client_text(client: Client<'_>) -> String {
 
 /// Each part ends with an octet that stands in none: no two lists of parts are the same octets.
 fn hash(kind: u8, parts: &[&str]) -> Key {
-    let mut hash = Sha256::new();
-    hash.update([kind]);
+    let mut hash = Sha256::default();
+    hash.push(&[kind]);
     for part in parts {
-        hash.update(part.as_bytes());
-        hash.update([0]);
+        hash.push(part.as_bytes());
+        hash.push(&[0]);
     }
     let mut key = Key::default();
-    for (to, from) in key.iter_mut().zip(hash.finalize()) {
+    for (to, from) in key.iter_mut().zip(hash.finish()) {
         *to = from;
     }
     key

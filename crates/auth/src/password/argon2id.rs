@@ -2,9 +2,9 @@
 
 use super::{Password, Unusable};
 use argon2::{Algorithm, Argon2, Params, Version};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use subtle::ConstantTimeEq as _;
 
 /// Memory that a hash may take, in KiB: each thread that checks passwords may hold as much.
 const MEMORY_KIB_MAX: u32 = 256 * 1024;
@@ -71,7 +71,7 @@ impl Argon2Hash {
         let mut made = vec![0; self.hash.len()];
         let maker = Argon2::new(self.algorithm, self.version, self.params.clone());
         maker.hash_password_into(password.bytes(), &self.salt, &mut made).is_ok()
-            && made.ct_eq(&self.hash).into()
+            && verify_slices_are_equal(&made, &self.hash).is_ok()
     }
 }
 

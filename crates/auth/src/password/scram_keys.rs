@@ -1,12 +1,13 @@
 //! What SCRAM-SHA-256 keeps of a password (RFC 5802 §3, RFC 7677).
 
 use super::Password;
+use crate::digest::{hmac_sha256 as hmac, sha256};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::pbkdf2;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::{Digest as _, Sha256};
 use std::fmt;
-use subtle::ConstantTimeEq as _;
+use std::num::NonZeroU32;
 use zeroize::Zeroizing;
 
 /// RFC 7677 §4: at least so many.
@@ -47,7 +48,7 @@ impl Salted {
     #[must_use]
     pub fn for_user(secret: &[u8], user: &str, form: SaltForm) -> Salted {
         let blocks = 0..form.bytes.div_ceil(size_of::<Key>()) as u64;
-        let block = |nth: u64| hmac(secret, &[b"salt", &nth.to_be_bytes(), user.as_bytes()]);
+        let block = |nth: u64| hmac(secret, &[&b"salt"[..], &nth.to_be_bytes(), user.as_bytes()]);
         let mut salt: Vec<u8> = blocks.flat_map(block).collect();
         salt.truncate(form.bytes);
         Salted { salt: salt.into(), iterations: form.iterations }
@@ -60,7 +61,7 @@ impl Salted {
         let client_key = hmac(&*salted, &[b"Client Key"]);
         Keys {
             salted: self.clone(),
-            stored: Sha256::digest(client_key).into(),
+            stored: sha256(&client_key),
             server: hmac(&*salted, &[b"Server Key"]),
         }
     }
@@ -70,26 +71,24 @@ impl Salted {
     pub(crate) fn proof(&self, password: &Password, message: &str) -> Key {
         let salted = self.salted_password(password.bytes());
         let client_key = hmac(&*salted, &[b"Client Key"]);
-        let mut proof = hmac(&Sha256::digest(client_key), &[message.as_bytes()]);
+        let mut proof = hmac(&sha256(&client_key), &[message]);
         proof.iter_mut().zip(client_key).for_each(|(byte, key)| *byte ^= key);
         proof
     }
 
     /// RFC 5802 §2.2: Hi is PBKDF2 of one block (RFC 8018 §5.2).
     pub(crate) fn salted_password(&self, password: &[u8]) -> Zeroizing<Key> {
-        let mut last = hmac(password, &[&self.salt, &1_u32.to_be_bytes()]);
-        let mut salted = Zeroizing::new(last);
-        for _ in 1..self.iterations {
-            last = hmac(password, &[&last]);
-            salted.iter_mut().zip(last).for_each(|(sum, byte)| *sum ^= byte);
-        }
+        let mut salted = Zeroizing::new(Key::default());
+        let iterations = NonZeroU32::new(self.iterations).unwrap_or(NonZeroU32::MIN);
+        let algorithm = pbkdf2::PBKDF2_HMAC_SHA256;
+        pbkdf2::derive(algorithm, iterations, &self.salt, password, &mut *salted);
         salted
     }
 
     /// Keys that no password is known to have; making them takes as long as from a password.
     #[must_use]
     pub fn keys_of_nobody(&self, secret: &[u8]) -> Keys {
-        let stored = hmac(secret, &[b"nobody", &self.salt]);
+        let stored = hmac(secret, &[&b"nobody"[..], &self.salt]);
         Keys { salted: self.clone(), stored, server: stored }
     }
 }
@@ -133,13 +132,6 @@ impl Keys {
 
     /// Whether they were made of this password.
     pub(crate) fn are_of(&self, password: &Password) -> bool {
-        self.salted.keys_of(password).stored.ct_eq(&self.stored).into()
+        verify_slices_are_equal(&self.salted.keys_of(password).stored, &self.stored).is_ok()
     }
-}
-
-pub(crate) fn hmac(key: &[u8], parts: &[&[u8]]) -> Key {
-    // HMAC takes keys of any length.
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return Key::default() };
-    parts.iter().for_each(|part| mac.update(part));
-    mac.finalize().into_bytes().into()
 }

@@ -6,7 +6,6 @@ use super::scram::unescaped;
 use super::user::user_of;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sha2::{Digest as _, Sha256};
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -32,7 +31,7 @@ impl Token {
     /// What it is remembered by.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
-        Sha256::digest(self.0.as_bytes()).into()
+        crate::digest::sha256(self.0.as_bytes())
     }
 
     /// The body of a request that asks whose it is (RFC 7662 §2.1).

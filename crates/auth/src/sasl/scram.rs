@@ -3,13 +3,13 @@
 use super::failure::Failure;
 use super::user::user_of;
 use super::wrong::Wrong;
+use crate::digest::{hmac_sha256 as hmac, sha256};
 use crate::password::scram_keys::{
-    ITERATIONS_MAX, ITERATIONS_MIN, Key, Keys, SALT_BYTES_MAX, Salted, hmac,
+    ITERATIONS_MAX, ITERATIONS_MIN, Key, Keys, SALT_BYTES_MAX, Salted,
 };
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 /// Bytes of a client's nonce.
@@ -143,8 +143,7 @@ impl Challenged {
             [self.first.bare.as_bytes(), b",", self.text.as_bytes(), b",", signed.as_bytes()];
         let signature = hmac(&self.keys.stored, &parts);
         proof.iter_mut().zip(signature).for_each(|(key, byte)| *key ^= byte);
-        let stored: Key = Sha256::digest(proof).into();
-        if !bool::from(stored.ct_eq(&self.keys.stored)) {
+        if verify_slices_are_equal(&sha256(&proof), &self.keys.stored).is_err() {
             return Err(Failure::Proof);
         }
         let server_final = format!("v={}", STANDARD.encode(hmac(&self.keys.server, &parts)));
@@ -208,7 +207,7 @@ impl ClientFirst {
         }
         let salted = Salted { salt: salt.into(), iterations }.salted_password(password);
         let client_key = Zeroizing::new(hmac(&*salted, &[b"Client Key"]));
-        let stored: Key = Sha256::digest(*client_key).into();
+        let stored = sha256(&*client_key);
         let signed = format!("c={},r={nonce}", STANDARD.encode(GS2_HEADER));
         // RFC 5802 §3: AuthMessage.
         let parts: [&[u8]; 5] =
@@ -227,7 +226,8 @@ impl ClientFinal {
     /// It is no proof.
     pub(super) fn check(&self, message: &[u8]) -> Result<(), Wrong> {
         let signature = message.strip_prefix(b"v=").and_then(|v| STANDARD.decode(v).ok());
-        let is_right = signature.is_some_and(|found| found.ct_eq(&self.signature).into());
+        let is_right =
+            signature.is_some_and(|found| verify_slices_are_equal(&found, &self.signature).is_ok());
         if is_right { Ok(()) } else { Err(Wrong::Signature) }
     }
 }
