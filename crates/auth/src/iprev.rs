@@ -1,7 +1,7 @@
 //! The name of a client: one that its address has by the DNS, and that has the address (RFC 8601 §3,
 //! "iprev"; RFC 1912 §2.1).
 
-use crate::records::{Family, Records, Unanswered};
+use crate::records::{Family, Records, verdicts};
 use mail::Refusal;
 use std::net::IpAddr;
 
@@ -11,34 +11,15 @@ pub const NAMES_MAX: usize = 5;
 /// A name of the DNS has no more octets (RFC 1035 §2.3.4).
 const NAME_BYTES_MAX: usize = 253;
 
-/// RFC 8601 §2.7.3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The address has a name that has the address.
-    Pass,
-    /// It has names, and none has the address.
-    Fail,
-    /// There was no answer.
-    TempError,
-    /// A limit of our own cut the check short ([`crate::records::Unanswered::OurLimit`]).
-    CutShort,
-    /// It has no name.
-    PermError,
-}
-
-impl Verdict {
-    fn of(unanswered: &Unanswered) -> Verdict {
-        if unanswered.is_our_limit() { Verdict::CutShort } else { Verdict::TempError }
-    }
-
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::Pass => "pass",
-            Verdict::Fail => "fail",
-            Verdict::TempError | Verdict::CutShort => "temperror",
-            Verdict::PermError => "permerror",
-        }
+verdicts! {
+    /// RFC 8601 §2.7.3.
+    enum Verdict {
+        /// The address has a name that has the address.
+        Pass = "pass",
+        /// It has names, and none has the address.
+        Fail = "fail",
+        /// It has no name.
+        PermError = "permerror",
     }
 }
 

@@ -21,6 +21,39 @@ impl Unanswered {
     }
 }
 
+/// The verdicts of a check by the names of RFC 8601, and those about which the DNS gave no answer.
+macro_rules! verdicts {
+    ($(#[$about:meta])* enum Verdict { $($(#[$each:meta])* $name:ident = $text:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Verdict {
+            $($(#[$each])* $name,)*
+            /// There was no answer.
+            TempError,
+            /// A limit of our own cut the check short ([`crate::records::Unanswered::OurLimit`]).
+            CutShort,
+        }
+
+        impl Verdict {
+            /// Of a check that got no answer.
+            #[must_use]
+            pub fn of(unanswered: &$crate::records::Unanswered) -> Verdict {
+                if unanswered.is_our_limit() { Verdict::CutShort } else { Verdict::TempError }
+            }
+
+            /// As RFC 8601 has it.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Verdict::$name => $text,)*
+                    Verdict::TempError | Verdict::CutShort => "temperror",
+                }
+            }
+        }
+    };
+}
+pub(crate) use verdicts;
+
 impl fmt::Display for Unanswered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Unanswered::NoAnswer(why) | Unanswered::OurLimit(why)) = self;

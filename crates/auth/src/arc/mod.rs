@@ -12,33 +12,19 @@ use crate::dkim::{
     Verdict as SealVerdict, find_key, fits_body, header_cost, signed_header, verify_seal,
     write_last_field,
 };
-use crate::records::Records;
+use crate::records::{Records, verdicts};
 use crate::scan::Scanned;
 use crate::together::Pace;
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use sets::{Chain, Said, Whole};
 
-/// RFC 8617 §4.4, by the names of RFC 8601.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// There is no chain.
-    None,
-    Pass,
-    Fail,
-    TempError,
-    /// A limit of our own cut the check short ([`crate::records::Unanswered::OurLimit`]).
-    CutShort,
-}
-
-impl Verdict {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::None => "none",
-            Verdict::Pass => "pass",
-            Verdict::Fail => "fail",
-            Verdict::TempError | Verdict::CutShort => "temperror",
-        }
+verdicts! {
+    /// RFC 8617 §4.4, by the names of RFC 8601.
+    enum Verdict {
+        /// There is no chain.
+        None = "none",
+        Pass = "pass",
+        Fail = "fail",
     }
 }
 

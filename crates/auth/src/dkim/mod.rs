@@ -12,7 +12,7 @@ pub use published::{Finding, findings};
 pub use signature::Algorithm;
 pub use signing::{SigningIdentity, sign};
 
-use crate::records::{Records, Unanswered, is_at_or_below};
+use crate::records::{Records, is_at_or_below, verdicts};
 use crate::scan::{SIGNATURES_MAX, Scanned};
 use crate::together::{Pace, all};
 use aws_lc_rs::digest::{Digest, SHA256, digest};
@@ -20,41 +20,20 @@ use canonical::{Form, is_called, write_field};
 use key::Key;
 use signature::{Seal, Signature, without_signature};
 
-/// What came of a signature, by the names of RFC 8601 §2.7.1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// There is none.
-    None,
-    Pass,
-    /// It does not fit the message.
-    Fail,
-    /// It is good, and does not cover the message.
-    Policy,
-    /// It is none, by its form.
-    Neutral,
-    TempError,
-    /// A limit of our own cut the check short ([`crate::records::Unanswered::OurLimit`]).
-    CutShort,
-    /// Its key can't be used.
-    PermError,
-}
-
-impl Verdict {
-    pub(crate) fn of(unanswered: &Unanswered) -> Verdict {
-        if unanswered.is_our_limit() { Verdict::CutShort } else { Verdict::TempError }
-    }
-
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::None => "none",
-            Verdict::Pass => "pass",
-            Verdict::Fail => "fail",
-            Verdict::Policy => "policy",
-            Verdict::Neutral => "neutral",
-            Verdict::TempError | Verdict::CutShort => "temperror",
-            Verdict::PermError => "permerror",
-        }
+verdicts! {
+    /// What came of a signature, by the names of RFC 8601 §2.7.1.
+    enum Verdict {
+        /// There is none.
+        None = "none",
+        Pass = "pass",
+        /// It does not fit the message.
+        Fail = "fail",
+        /// It is good, and does not cover the message.
+        Policy = "policy",
+        /// It is none, by its form.
+        Neutral = "neutral",
+        /// Its key can't be used.
+        PermError = "permerror",
     }
 }
 

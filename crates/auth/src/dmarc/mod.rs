@@ -11,7 +11,7 @@ pub use record::Wish;
 
 use crate::authors;
 use crate::dkim;
-use crate::records::{Family, Records, Unanswered, is_at_or_below};
+use crate::records::{Family, Records, Unanswered, is_at_or_below, verdicts};
 use crate::scan::Scanned;
 use crate::spf;
 use record::{Record, Registry};
@@ -26,34 +26,15 @@ pub const LOOKUPS_MAX: u32 = (STEPS_MAX + 3 + (1 + SIGNERS_MAX) * STEPS_MAX) as 
 /// own organization ends.
 const SIGNERS_MAX: usize = 4;
 
-/// By the names of RFC 7489 §11.2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The author's domain has no policy.
-    None,
-    Pass,
-    Fail,
-    TempError,
-    /// A limit of our own cut the check short ([`crate::records::Unanswered::OurLimit`]).
-    CutShort,
-    /// Whose policy it would be can't be told.
-    PermError,
-}
-
-impl Verdict {
-    pub(crate) fn of(unanswered: &Unanswered) -> Verdict {
-        if unanswered.is_our_limit() { Verdict::CutShort } else { Verdict::TempError }
-    }
-
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::None => "none",
-            Verdict::Pass => "pass",
-            Verdict::Fail => "fail",
-            Verdict::TempError | Verdict::CutShort => "temperror",
-            Verdict::PermError => "permerror",
-        }
+verdicts! {
+    /// By the names of RFC 7489 §11.2.
+    enum Verdict {
+        /// The author's domain has no policy.
+        None = "none",
+        Pass = "pass",
+        Fail = "fail",
+        /// Whose policy it would be can't be told.
+        PermError = "permerror",
     }
 }
 

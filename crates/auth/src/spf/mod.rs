@@ -6,7 +6,7 @@ mod record;
 
 pub use evaluation::{EXCHANGES_MAX, LOOKUPS_MAX, VOID_LOOKUPS_MAX, check};
 
-use crate::records::Unanswered;
+use crate::records::verdicts;
 use std::net::IpAddr;
 
 /// What is asked.
@@ -31,37 +31,16 @@ pub struct Sender<'a> {
     pub domain: &'a str,
 }
 
-/// RFC 7208 §2.6, by the names of RFC 8601 §2.7.2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// There is no policy to be found.
-    None,
-    Neutral,
-    Pass,
-    Fail,
-    SoftFail,
-    TempError,
-    /// A limit of our own cut the check short ([`crate::records::Unanswered::OurLimit`]).
-    CutShort,
-    PermError,
-}
-
-impl Verdict {
-    pub(crate) fn of(unanswered: &Unanswered) -> Verdict {
-        if unanswered.is_our_limit() { Verdict::CutShort } else { Verdict::TempError }
-    }
-
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::None => "none",
-            Verdict::Neutral => "neutral",
-            Verdict::Pass => "pass",
-            Verdict::Fail => "fail",
-            Verdict::SoftFail => "softfail",
-            Verdict::TempError | Verdict::CutShort => "temperror",
-            Verdict::PermError => "permerror",
-        }
+verdicts! {
+    /// RFC 7208 §2.6, by the names of RFC 8601 §2.7.2.
+    enum Verdict {
+        /// There is no policy to be found.
+        None = "none",
+        Neutral = "neutral",
+        Pass = "pass",
+        Fail = "fail",
+        SoftFail = "softfail",
+        PermError = "permerror",
     }
 }
 
