@@ -3,48 +3,119 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-/// Values by key, at most so many; what is not asked for while half as many others come is forgotten. In a
-/// tree: a stranger who chooses the keys can't make it slow.
+/// Values by key, at most so many and of so much weight; what is not asked for while half as much comes is forgotten.
+/// In a tree: a client that chooses the keys can't make it slow.
 #[derive(Debug)]
 pub struct Recent<K, V> {
-    young: BTreeMap<K, V>,
+    young: Generation<K, V>,
     /// What was young before; what is not asked for again goes next.
-    old: BTreeMap<K, V>,
+    old: Generation<K, V>,
     max: usize,
+    weight_max: usize,
 }
 
-impl<K: Ord, V: Clone> Recent<K, V> {
+/// Values that came, or were asked for, at about the same time.
+#[derive(Debug)]
+pub struct Generation<K, V> {
+    values: BTreeMap<K, (V, usize)>,
+    weight: usize,
+}
+
+impl<K, V> Default for Generation<K, V> {
+    fn default() -> Generation<K, V> {
+        Generation { values: BTreeMap::new(), weight: 0 }
+    }
+}
+
+impl<K: Ord, V> Generation<K, V> {
+    fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<(K, (V, usize))>
+    where
+        K: Borrow<Q>,
+    {
+        let removed = self.values.remove_entry(key);
+        self.weight -= removed.as_ref().map_or(0, |(_, (_, weight))| *weight);
+        removed
+    }
+}
+
+impl<K: Ord, V> Recent<K, V> {
     /// Remembers nothing yet, and never more than `max`.
     #[must_use]
     pub fn new(max: usize) -> Recent<K, V> {
-        Recent { young: BTreeMap::new(), old: BTreeMap::new(), max }
+        Recent::weighing(max, 0)
+    }
+
+    /// The same, and nothing of more weight together than `weight_max`.
+    #[must_use]
+    pub fn weighing(max: usize, weight_max: usize) -> Recent<K, V> {
+        Recent { young: Generation::default(), old: Generation::default(), max, weight_max }
     }
 
     /// What is remembered of a key.
     pub fn get<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
+        V: Clone,
     {
-        if let Some(value) = self.young.get(key) {
-            return Some(value.clone());
-        }
-        let (key, value) = self.old.remove_entry(key)?;
-        self.insert(key, value.clone());
-        Some(value)
+        drop(self.touch(key));
+        self.peek(key).cloned()
+    }
+
+    /// The same, without keeping it from being forgotten.
+    #[must_use]
+    pub fn peek<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        let found = self.young.values.get(key).or_else(|| self.old.values.get(key));
+        found.map(|(value, _)| value)
+    }
+
+    /// Has a key remembered for longer. Returns what had to go: much at once, perhaps.
+    pub fn touch<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<Generation<K, V>>
+    where
+        K: Borrow<Q>,
+    {
+        let (key, (value, weight)) = self.old.remove(key)?;
+        self.insert_weighing(key, value, weight)
     }
 
     /// Remembers a value.
     pub fn insert(&mut self, key: K, value: V) {
-        if self.young.len() >= self.max / 2 {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(key, value);
+        drop(self.insert_weighing(key, value, 0));
+    }
+
+    /// Remembers a value of this weight. Returns what had to go.
+    pub fn insert_weighing(&mut self, key: K, value: V, weight: usize) -> Option<Generation<K, V>> {
+        drop(self.remove(&key));
+        let is_full = self.young.values.len() >= self.max / 2
+            || self.young.weight + weight > self.weight_max / 2;
+        let gone =
+            is_full.then(|| std::mem::replace(&mut self.old, std::mem::take(&mut self.young)));
+        self.young.weight += weight;
+        self.young.values.insert(key, (value, weight));
+        gone
+    }
+
+    /// Forgets a key.
+    pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let removed = self.young.remove(key).or_else(|| self.old.remove(key));
+        removed.map(|(_, (value, _))| value)
     }
 
     /// How many are remembered now.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.young.len() + self.old.len()
+        self.young.values.len() + self.old.values.len()
+    }
+
+    /// Their weight.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        self.young.weight + self.old.weight
     }
 
     /// Whether none is.
@@ -68,5 +139,22 @@ mod tests {
         }
         assert_eq!(recent.get(&1), None);
         assert_eq!(recent.get(&999), Some(1_000));
+    }
+
+    #[test]
+    fn no_more_weight_is_remembered_than_may_be() {
+        let mut recent = Recent::<u32, u32>::weighing(100, 1_000);
+        for n in 0..1_000 {
+            recent.insert_weighing(n, n, 90);
+            assert_eq!(recent.get(&0), Some(0), "{n}");
+            assert!(recent.weight() <= 1_000 && recent.weight() == 90 * recent.len(), "{n}");
+        }
+        // A value that comes again counts once, in whichever generation it was.
+        let before = (recent.len(), recent.weight());
+        recent.insert_weighing(0, 1, 90);
+        recent.insert_weighing(999, 1, 80);
+        assert_eq!((recent.len(), recent.weight()), (before.0, before.1 - 10));
+        assert_eq!(recent.remove(&0), Some(1));
+        assert_eq!((recent.peek(&0), recent.weight()), (None, before.1 - 100));
     }
 }

@@ -1,8 +1,7 @@
 //! What was found out lately, once for all who want to know at the same time.
 
-use mail::Mono;
+use mail::{Mono, Recent};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
@@ -11,7 +10,7 @@ use tokio::sync::OnceCell;
 /// says itself.)
 const LASTS: Duration = Duration::from_secs(60);
 
-/// Keys at once; then those go that have lasted, else all.
+/// Keys at once.
 const KEYS_MAX: usize = 10_000;
 
 /// Until when a finding lasts, and its place.
@@ -19,11 +18,11 @@ type Finding<V> = (Mono, Rc<OnceCell<V>>);
 
 /// Findings by keys.
 #[derive(Debug)]
-pub(super) struct Memo<K, V>(RefCell<BTreeMap<K, Finding<V>>>);
+pub(super) struct Memo<K, V>(RefCell<Recent<K, Finding<V>>>);
 
-impl<K, V> Default for Memo<K, V> {
+impl<K: Ord, V> Default for Memo<K, V> {
     fn default() -> Memo<K, V> {
-        Memo(RefCell::default())
+        Memo(RefCell::new(Recent::new(KEYS_MAX)))
     }
 }
 
@@ -32,13 +31,7 @@ impl<K: Ord, V> Memo<K, V> {
     pub(super) fn place(&self, key: K, now: Mono) -> Rc<OnceCell<V>> {
         let mut known = self.0.borrow_mut();
         if let Some((_, place)) = known.get(&key).filter(|(until, _)| now < *until) {
-            return Rc::clone(place);
-        }
-        if known.len() >= KEYS_MAX {
-            known.retain(|_, (until, _)| now < *until);
-        }
-        if known.len() >= KEYS_MAX {
-            known.clear();
+            return place;
         }
         let place = Rc::<OnceCell<V>>::default();
         known.insert(key, (now + LASTS, Rc::clone(&place)));
@@ -62,11 +55,13 @@ mod tests {
     #[test]
     fn there_is_room_for_so_many() {
         let memo = Memo::default();
-        for key in 0..KEYS_MAX {
+        memo.place(0, Mono(0)).set(0).expect("it is empty");
+        for key in 1..3 * KEYS_MAX {
             memo.place(key, Mono(0)).set(key).expect("it is empty");
+            // What is asked for stays, however many others come.
+            assert_eq!(memo.place(0, Mono(0)).get(), Some(&0));
+            assert!(memo.0.borrow().len() <= KEYS_MAX);
         }
-        assert_eq!(memo.place(0, Mono(0)).get(), Some(&0));
-        memo.place(KEYS_MAX, Mono(0));
-        assert_eq!(memo.0.borrow().len(), 1);
+        assert_eq!(memo.place(1, Mono(0)).get(), None);
     }
 }

@@ -5,8 +5,8 @@
 use super::written;
 use crate::mutex::lock;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use mail::Recent;
 use mta::seams::{DnsError, Mx};
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -73,88 +73,50 @@ impl Key {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Slot {
     answer: Answer,
     until: Instant,
-    bytes: usize,
-}
-
-/// Answers that came, or were of use, at about the same time.
-#[derive(Debug, Default)]
-struct Generation {
-    slots: BTreeMap<Key, Slot>,
-    bytes: usize,
-}
-
-impl Generation {
-    fn remove(&mut self, key: &Key) -> Option<Slot> {
-        let slot = self.slots.remove(key)?;
-        self.bytes -= slot.bytes;
-        Some(slot)
-    }
-
-    fn insert(&mut self, key: Key, slot: Slot) {
-        self.remove(&key);
-        self.bytes += slot.bytes;
-        self.slots.insert(key, slot);
-    }
-}
-
-/// Two generations, each of which has half the room. When the young one is full the old one goes, and the
-/// young one is old: what was used meanwhile has moved to the young one, and stays.
-#[derive(Debug, Default)]
-struct Generations {
-    young: Generation,
-    old: Generation,
 }
 
 /// Clones are of one.
 #[derive(Clone)]
 pub(super) struct Cache {
-    generations: Arc<Mutex<Generations>>,
-    /// What one generation holds.
+    /// They weigh what they take.
+    recent: Arc<Mutex<Recent<Key, Slot>>>,
     answers_max: usize,
     bytes_max: usize,
 }
 
 impl Cache {
     pub(super) fn new(answers_max: u32, bytes_max: u64) -> Cache {
-        Cache {
-            generations: Arc::default(),
-            answers_max: answers_max as usize / 2,
-            bytes_max: usize::try_from(bytes_max / 2).unwrap_or(usize::MAX),
-        }
+        let answers_max = answers_max as usize;
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let recent = Arc::new(Mutex::new(Recent::weighing(answers_max, bytes_max)));
+        Cache { recent, answers_max, bytes_max }
     }
 
     /// An answer that still counts.
     pub(super) fn get(&self, key: &Key, now: Instant) -> Option<Answer> {
-        let mut generations = lock(&self.generations);
-        if let Some(slot) = generations.young.slots.get(key) {
-            return (slot.until > now).then(|| slot.answer.clone());
-        }
-        let slot = generations.old.remove(key).filter(|slot| slot.until > now)?;
-        let answer = slot.answer.clone();
-        let gone = self.insert(&mut generations, key.clone(), slot);
+        let mut recent = lock(&self.recent);
+        let answer = recent.peek(key).filter(|slot| slot.until > now)?.answer.clone();
+        let gone = recent.touch(key);
         // What goes is many answers: nobody waits for the lock meanwhile.
-        drop(generations);
+        drop(recent);
         drop(gone);
         Some(answer)
     }
 
     /// How long what is remembered still counts.
     pub(super) fn lasts(&self, key: &Key, now: Instant) -> Duration {
-        let generations = lock(&self.generations);
-        let slot = generations.young.slots.get(key).or_else(|| generations.old.slots.get(key));
+        let recent = lock(&self.recent);
+        let slot = recent.peek(key);
         slot.map_or(Duration::ZERO, |slot| slot.until.saturating_duration_since(now))
     }
 
     /// Has it asked for the next time. Gives the values that were remembered.
     pub(super) fn forget(&self, key: &Key) -> Arc<[Value]> {
-        let mut generations = lock(&self.generations);
-        let old = generations.old.remove(key);
-        let slot = generations.young.remove(key).or(old);
-        slot.and_then(|slot| slot.answer.ok()).unwrap_or_default()
+        lock(&self.recent).remove(key).and_then(|slot| slot.answer.ok()).unwrap_or_default()
     }
 
     /// Remembers an answer that counts for so long; that a lookup failed is not remembered.
@@ -167,31 +129,15 @@ impl Cache {
             Err(DnsError::NoSuchDomain | DnsError::NoRecords) => (0, lasts.min(NEGATIVE_MAX)),
             Err(_) => return,
         };
-        let fixed = size_of::<Key>() + size_of::<Slot>() + 2 * OVERHEAD_BYTES;
+        let fixed = size_of::<(Key, Slot, usize)>() + 2 * OVERHEAD_BYTES;
         let bytes = fixed + key.name.len() + own;
-        let has_room = bytes <= ANSWER_BYTES_MAX.min(self.bytes_max) && self.answers_max > 0;
+        let has_room = bytes <= ANSWER_BYTES_MAX.min(self.bytes_max / 2) && self.answers_max > 1;
         if lasts.is_zero() || !has_room {
             return;
         }
-        let slot = Slot { answer: answer.clone(), until: now + lasts, bytes };
-        let mut generations = lock(&self.generations);
-        generations.old.remove(&key);
-        let gone = self.insert(&mut generations, key, slot);
-        drop(generations);
+        let slot = Slot { answer: answer.clone(), until: now + lasts };
+        let gone = lock(&self.recent).insert_weighing(key, slot, bytes);
         drop(gone);
-    }
-
-    /// What had to go for it.
-    fn insert(&self, generations: &mut Generations, key: Key, slot: Slot) -> Option<Generation> {
-        let young = &mut generations.young;
-        young.remove(&key);
-        let is_full =
-            young.slots.len() >= self.answers_max || young.bytes + slot.bytes > self.bytes_max;
-        let gone = is_full.then(|| {
-            std::mem::replace(&mut generations.old, std::mem::take(&mut generations.young))
-        });
-        generations.young.insert(key, slot);
-        gone
     }
 }
 
@@ -211,12 +157,8 @@ mod tests {
 
     /// Answers, and the octets that they take.
     fn held(cache: &Cache) -> (usize, usize) {
-        let generations = lock(&cache.generations);
-        let (young, old) = (&generations.young, &generations.old);
-        let counted =
-            [young, old].into_iter().flat_map(|one| one.slots.values()).map(|slot| slot.bytes);
-        assert_eq!(counted.sum::<usize>(), young.bytes + old.bytes);
-        (young.slots.len() + old.slots.len(), young.bytes + old.bytes)
+        let recent = lock(&cache.recent);
+        (recent.len(), recent.weight())
     }
 
     #[test]
