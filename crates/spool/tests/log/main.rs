@@ -4,4 +4,5 @@ mod codec;
 mod cost;
 mod model;
 mod recovery;
+mod setup;
 mod space;

@@ -1,6 +1,6 @@
 //! Copies that compaction made, with damage in what was written along with them.
 
-use super::setup::{accept, id, open, run, settle, small, submit};
+use crate::setup::{accept, id, open, run, settle, small, submit};
 use spool::memdisk::MemDisk;
 use spool::{Disk, Record, SettleKind, State};
 

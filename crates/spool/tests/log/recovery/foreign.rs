@@ -1,6 +1,6 @@
 //! Files that are there and should not be, or the other way round.
 
-use super::setup::{BLOB_BYTES, accept, accept_blob, blob, id, open, run, settle, small, submit};
+use crate::setup::{BLOB_BYTES, accept, accept_blob, blob, id, open, run, settle, small, submit};
 use spool::memdisk::MemDisk;
 use spool::{
     Completion, Disk, LoadError, Request, SettleKind, SpoolConfig, SpoolError, Ticket, checksums,

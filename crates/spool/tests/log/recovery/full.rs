@@ -1,6 +1,6 @@
 //! Starts on a disk without a free byte.
 
-use super::setup::{accept, attempt, open, run, settle, small, submit};
+use crate::setup::{accept, attempt, open, run, settle, small, submit};
 use spool::memdisk::MemDisk;
 use spool::{Disk, SettleKind, Spool, SpoolConfig};
 

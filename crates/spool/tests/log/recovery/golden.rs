@@ -1,7 +1,7 @@
 //! Spools as earlier builds left them, one directory for each form of what is on the disk. Each
 //! must open, with all that is in it. When the format changes, add one: never change these.
 
-use super::setup::{accept, accept_blob, attempt, blob, id, open, settle, small, submit};
+use crate::setup::{accept, accept_blob, attempt, blob, id, open, settle, small, submit};
 use spool::memdisk::MemDisk;
 use spool::{Disk, SettleKind, SpoolConfig};
 use std::path::{Path, PathBuf};

@@ -6,5 +6,4 @@ mod full;
 mod golden;
 mod order;
 mod passing;
-mod setup;
 mod unreadable;

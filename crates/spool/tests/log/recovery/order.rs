@@ -1,6 +1,6 @@
 //! What recovery does to the disk, and when: nothing goes before what allows it is durable.
 
-use super::setup::{accept, accept_blob, blob, open, settle, small, submit};
+use crate::setup::{accept, accept_blob, blob, open, settle, small, submit};
 use spool::memdisk::{Faults, MemDisk};
 use spool::{Disk, Lane, Request, SettleKind, Spool, SpoolConfig, Ticket};
 

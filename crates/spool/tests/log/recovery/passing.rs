@@ -1,7 +1,7 @@
 //! A sector that can't be read from some moment of a start on, and can at the next one: what lies in
 //! it is not lost, and nothing is handed over twice.
 
-use super::setup::{accept, open, small, submit};
+use crate::setup::{accept, open, small, submit};
 use spool::memdisk::MemDisk;
 use spool::{Disk, DiskError, DiskErrorKind};
 use std::collections::BTreeSet;

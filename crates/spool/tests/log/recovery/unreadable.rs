@@ -1,6 +1,6 @@
 //! Sectors that can't be read: what lies in them is lost, and told; nothing else is.
 
-use super::setup::{BLOB_BYTES, accept, accept_blob, blob, open, run, settle, small, submit};
+use crate::setup::{BLOB_BYTES, accept, accept_blob, blob, open, run, settle, small, submit};
 use spool::memdisk::MemDisk;
 use spool::{Disk, SettleKind};
 

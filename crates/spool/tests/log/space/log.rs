@@ -1,28 +1,14 @@
 //! A small log, driven to rest after each request.
 
-use bytes::Bytes;
-use mail::{BodyType, ContentFacts, Envelope, Mailbox, MessageId, Notify, Recipient, Wall};
+use crate::setup::plain;
+pub(crate) use crate::setup::{attempt, run, settle, settle_one, small, submit};
 use spool::memdisk::MemDisk;
 use spool::{
-    Accept, Attempt, BlobId, Body, Completion, Disk, DiskError, DiskErrorKind, Meta, Record,
-    RecoveredMessage, Request, Settle, SettleKind, Spool, SpoolConfig, Ticket,
+    Accept, BlobId, Body, Disk, DiskError, DiskErrorKind, Record, RecoveredMessage, Spool,
+    SpoolConfig,
 };
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Segments of 64 KiB.
-pub(crate) fn small() -> SpoolConfig {
-    SpoolConfig {
-        salt: 99,
-        segment_bytes: 64 << 10,
-        first_segment_bytes: 64 << 10,
-        block_bytes: 512,
-        reserve_bytes: 0,
-        index_every_bytes: 8 << 10,
-        batch_bytes_max: 16 << 10,
-        ..SpoolConfig::default()
-    }
-}
 
 /// The same, on a disk that will be full.
 pub(crate) fn tight() -> SpoolConfig {
@@ -49,42 +35,6 @@ pub(crate) fn open_all(disk: &dyn Disk, config: SpoolConfig) -> (Spool, Vec<Reco
     (opened.expect("opens").0, found)
 }
 
-/// Performs all that is to be done; the answers.
-pub(crate) fn run(spool: &mut Spool, disk: &dyn Disk) -> Vec<(Ticket, Completion)> {
-    while let Some(io) = spool.poll_io() {
-        let done = io.perform(disk);
-        spool.handle_io_done(done);
-    }
-    std::iter::from_fn(|| spool.poll_completion()).collect()
-}
-
-/// Whether the records were made durable.
-pub(crate) fn submit(spool: &mut Spool, disk: &dyn Disk, records: Vec<Record>) -> bool {
-    spool.handle_request(Request::Submit { ticket: Ticket(1), records });
-    matches!(run(spool, disk)[..], [(_, Completion::Durable { .. })])
-}
-
-fn plain(sequence: u64, bytes: usize) -> Accept {
-    let mailbox = |text: &str| Mailbox::parse(text, true).expect("a good address");
-    let to = Recipient { mailbox: mailbox("b@example.net"), notify: Notify::NEVER, orcpt: None };
-    Accept {
-        id: MessageId::new(0, 0, sequence),
-        received_at: Wall(sequence),
-        envelope: Arc::new(Envelope {
-            reverse_path: Some(mailbox("a@x.example")),
-            recipients: vec![to],
-            body: BodyType::SevenBit,
-            smtputf8: false,
-            ret: None,
-            envid: None,
-        }),
-        meta: Meta::default(),
-        prefix: Bytes::new(),
-        body: Body::Memory(vec![Bytes::from(vec![sequence as u8; bytes])]),
-        facts: ContentFacts { body_bytes: bytes as u64, ..ContentFacts::default() },
-    }
-}
-
 pub(crate) fn accept(n: u64, bytes: usize) -> Vec<Record> {
     vec![Record::Accept(Box::new(plain(n, bytes)))]
 }
@@ -101,26 +51,6 @@ pub(crate) fn accept_many(n: u64, recipients: u32, bytes: usize) -> Vec<Record> 
 pub(crate) fn with_blob(n: u64, blob: BlobId) -> Vec<Record> {
     let body = Body::Blob { blob, body_bytes: 5000 };
     vec![Record::Accept(Box::new(Accept { body, ..plain(n, 5000) }))]
-}
-
-pub(crate) fn settle(n: u64, how: SettleKind) -> Record {
-    settle_one(n, 0, how)
-}
-
-pub(crate) fn settle_one(n: u64, index: u32, how: SettleKind) -> Record {
-    let id = MessageId::new(0, 0, n);
-    Record::Settle(Settle { id, at: Wall(1), recipients: vec![(index, how)] })
-}
-
-pub(crate) fn attempt(n: u64, attempts: u16) -> Record {
-    Record::Attempt(Attempt {
-        id: MessageId::new(0, 0, n),
-        at: Wall(1),
-        recipients: vec![0],
-        attempts,
-        next_try: Wall(5),
-        reason: "451 4.7.1 mx.example.net said: greylisted, come back later".into(),
-    })
 }
 
 /// A log full of mail on a disk without a free byte; how many messages.

@@ -8,6 +8,7 @@ use spool::{
 };
 use std::sync::Arc;
 
+/// Segments of 64 KiB.
 pub(crate) fn small() -> SpoolConfig {
     SpoolConfig {
         salt: 99,
@@ -49,6 +50,7 @@ pub(crate) fn id(sequence: u64) -> MessageId {
     MessageId::new(0, 0, sequence)
 }
 
+/// A message from `a@x.example` to one recipient.
 fn message(sequence: u64, body: Body, body_bytes: u64) -> Accept {
     let mailbox = |text: &str| Mailbox::parse(text, true).expect("a good address");
     let to = Recipient { mailbox: mailbox("b@example.net"), notify: Notify::NEVER, orcpt: None };
@@ -70,9 +72,14 @@ fn message(sequence: u64, body: Body, body_bytes: u64) -> Accept {
     }
 }
 
-pub(crate) fn accept(sequence: u64, bytes: usize) -> Record {
+/// The same with so many octets of memory.
+pub(crate) fn plain(sequence: u64, bytes: usize) -> Accept {
     let body = Body::Memory(vec![Bytes::from(vec![sequence as u8; bytes])]);
-    Record::Accept(Box::new(message(sequence, body, bytes as u64)))
+    message(sequence, body, bytes as u64)
+}
+
+pub(crate) fn accept(sequence: u64, bytes: usize) -> Record {
+    Record::Accept(Box::new(plain(sequence, bytes)))
 }
 
 pub(crate) const BLOB_BYTES: u64 = 5_000;
@@ -94,7 +101,11 @@ pub(crate) fn accept_blob(sequence: u64, blob: BlobId) -> Record {
 }
 
 pub(crate) fn settle(sequence: u64, how: SettleKind) -> Record {
-    Record::Settle(Settle { id: id(sequence), at: Wall(1), recipients: vec![(0, how)] })
+    settle_one(sequence, 0, how)
+}
+
+pub(crate) fn settle_one(sequence: u64, index: u32, how: SettleKind) -> Record {
+    Record::Settle(Settle { id: id(sequence), at: Wall(1), recipients: vec![(index, how)] })
 }
 
 pub(crate) fn attempt(sequence: u64, attempts: u16) -> Record {
