@@ -36,15 +36,12 @@ pub(crate) struct ProblemList {
 
 impl ProblemList {
     /// Registers the kinds, a line for each, and has the console follow them.
-    ///
-    /// # Errors
-    /// When the system gives no thread.
     pub(crate) fn start(
         common: &Common,
         logs: &[Log],
         watch: &Arc<FileWatch>,
         hanging: Vec<Arc<dyn ProblemKind>>,
-    ) -> Result<ProblemList, String> {
+    ) -> ProblemList {
         let Common { config, shared, console, started, .. } = common;
         let started = *started;
         let problems = Arc::clone(&shared.problems);
@@ -68,9 +65,8 @@ impl ProblemList {
         problems.register(Arc::new(common.certificates.under_way.clone()));
         problems.register(Arc::new(secret_place::reads()));
         hanging.into_iter().for_each(|kind| problems.register(kind));
-        let watching = Watching::start(&problems, started, console)
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
-        Ok(ProblemList { problems, mailboxes, started, _watching: watching })
+        let watching = Watching::start(watch, &problems, started, console);
+        ProblemList { problems, mailboxes, started, _watching: watching }
     }
 
     /// Follows a configuration.

@@ -103,7 +103,7 @@ impl Node {
         let logs = start_logs(&common, logs, distribution, &metrics, &files)?;
         let orders = Orders::start(suspensions, effects, senders.clone(), (&files, console))?;
         let others = hanging((&named.signing_keys, &secrets), &orders, events.as_ref());
-        let problems = Arc::new(ProblemList::start(&common, &logs, &watch, others)?);
+        let problems = Arc::new(ProblemList::start(&common, &logs, &watch, others));
         show_pools(&common, (&named.signing_keys, &secrets));
         let services = services(&common, &named, beside, Arc::clone(&problems));
         metrics.services = services.metrics();

@@ -2,46 +2,37 @@
 
 use super::{now, sentence};
 use crate::console::ConsoleLog;
+use crate::file_watch::FileWatch;
 use crate::world::clock::Start;
 use mta::console::{Console as _, Level};
 use mta::problems::{Problems, Severity};
 use std::collections::BTreeMap;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
-use std::{io, thread};
 
 /// How often the list is asked for.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
-/// The thread that writes them; it ends with this.
-pub(super) struct Watching {
-    stop: Option<mpsc::Sender<()>>,
-    thread: Option<thread::JoinHandle<()>>,
-}
+/// They are written as long as this is there.
+pub(super) struct Watching(Arc<()>);
 
 impl Watching {
+    /// A look at the list waits for nothing: it needs a thread of its own as little as a file does that is looked at.
     pub(super) fn start(
+        watch: &FileWatch,
         problems: &Arc<Problems>,
         started: Start,
         console: &Arc<ConsoleLog>,
-    ) -> io::Result<Watching> {
-        let (stop, stopped) = mpsc::channel::<()>();
+    ) -> Watching {
         let (problems, console) = (Arc::clone(problems), Arc::clone(console));
-        let thread = thread::Builder::new().name("problems".to_owned()).spawn(move || {
-            let mut known = BTreeMap::new();
-            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(ASKED_EVERY) {
-                follow(&problems, started, &console, &mut known);
-            }
-        })?;
-        Ok(Watching { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        self.stop.take();
-        // It waits for nothing but the stop: kinds of problems never do.
-        let _ = self.thread.take().map(thread::JoinHandle::join);
+        let watching = Watching(Arc::default());
+        // What is wrong for less than a second has no line.
+        let mut known = None;
+        watch.follow_every(ASKED_EVERY, &watching.0, move |_| match &mut known {
+            None => known = Some(BTreeMap::new()),
+            Some(known) => follow(&problems, started, &console, known),
+        });
+        watching
     }
 }
 
