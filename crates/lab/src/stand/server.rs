@@ -2,8 +2,10 @@
 
 use super::error::Result;
 use super::place::ConfigFile;
-use load::process::Process;
+use load::process::{Process, ProcessError};
 use load::tree;
+use serde_json::Value;
+use std::io::Read as _;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
@@ -107,5 +109,43 @@ impl MainProcess {
         self.check_running()?;
         tree::kill(self.pid());
         Ok(())
+    }
+}
+
+/// A server that is one process of ours, with those below it, and ends on SIGTERM.
+pub(crate) struct Daemon {
+    pub(crate) process: MainProcess,
+    pub(crate) files: Vec<ConfigFile>,
+    pub(crate) stop_max: Duration,
+}
+
+impl Server for Daemon {
+    fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    fn files(&self) -> Vec<ConfigFile> {
+        self.files.clone()
+    }
+
+    fn check_running(&mut self) -> Result<()> {
+        self.process.check_running()
+    }
+
+    /// What it prints, if that is piped to us, may be counts as JSON.
+    fn stop(mut self: Box<Self>) -> Result<ExitReport> {
+        let output = self.process.process().child().stdout.take();
+        self.process.stop(self.stop_max)?;
+        let mut text = String::new();
+        if let Some(mut output) = output {
+            let read = output.read_to_string(&mut text);
+            read.map_err(|error| ProcessError::System("output", error))?;
+        }
+        let value: Value = serde_json::from_str(text.trim()).unwrap_or(Value::Null);
+        Ok(ExitReport { sync_count: value["log_syncs"].as_u64() })
+    }
+
+    fn kill(self: Box<Self>) -> Result<()> {
+        self.process.kill()
     }
 }

@@ -3,7 +3,7 @@
 use crate::stand::contender::{Contender, Durability, RoughRates};
 use crate::stand::error::{Error, Result};
 use crate::stand::place::{ConfigFile, Place};
-use crate::stand::server::{ExitReport, MainProcess, Server};
+use crate::stand::server::{Daemon, ExitReport, MainProcess, Server};
 use crate::stand::system;
 use load::file;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,9 @@ const PROGRAMS: [&str; 2] = ["exim4", "exim"];
 const CONFIG: &str = "exim.conf";
 
 struct Running {
-    process: MainProcess,
+    daemon: Box<Daemon>,
     program: PathBuf,
     place: Place,
-    files: Vec<ConfigFile>,
 }
 
 /// The contender.
@@ -136,20 +135,21 @@ fn start(place: &Place) -> Result<Box<dyn Server>> {
     command.arg("-C").arg(directory.join(CONFIG)).args(["-bdf", "-q10s"]);
     command.stdout(Stdio::null()).stderr(file::create(&directory.join("exim.log"))?);
     let process = MainProcess::start("exim", &mut command)?;
-    Ok(Box::new(Running { process, program, place: place.clone(), files }))
+    let daemon = Box::new(Daemon { process, files, stop_max: STOP_MAX });
+    Ok(Box::new(Running { daemon, program, place: place.clone() }))
 }
 
 impl Server for Running {
     fn pid(&self) -> u32 {
-        self.process.pid()
+        self.daemon.pid()
     }
 
     fn files(&self) -> Vec<ConfigFile> {
-        self.files.clone()
+        self.daemon.files()
     }
 
     fn check_running(&mut self) -> Result<()> {
-        self.process.check_running()
+        self.daemon.check_running()
     }
 
     /// A queue run that tries everything, due or not.
@@ -162,11 +162,11 @@ impl Server for Running {
     }
 
     fn stop(self: Box<Self>) -> Result<ExitReport> {
-        self.process.stop(STOP_MAX).map(|()| ExitReport::default())
+        self.daemon.stop()
     }
 
     fn kill(self: Box<Self>) -> Result<()> {
-        self.process.kill()
+        self.daemon.kill()
     }
 }
 

@@ -3,14 +3,12 @@
 use crate::stand::contender::{Contender, Durability, RoughRates};
 use crate::stand::error::Result;
 use crate::stand::place::{ConfigFile, Place};
-use crate::stand::server::{ExitReport, MainProcess, Server};
+use crate::stand::server::{Daemon, MainProcess, Server};
 use load::file;
-use load::process::{ProcessError, this_program};
-use serde_json::Value;
+use load::process::this_program;
 use std::ffi::OsString;
-use std::io::Read as _;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Connections to the next hop, unless the case says otherwise.
@@ -116,12 +114,7 @@ impl Contender for Floor {
         let connections = place.egress.in_sum().unwrap_or(CONNECTIONS_MAX).to_string();
         command.args(["floor", "--connections", &connections, "--listen", &place.address()]);
         command.args(["--to", &place.sink]).args(self.arguments(&place.directory));
-        let text = format!("{command:?}\n");
-        command.stdout(Stdio::piped()).stderr(file::create(&place.directory.join("floor.log"))?);
-        let mut process = MainProcess::start("floor", &mut command)?;
-        process.process().read_address()?;
-        let files = vec![ConfigFile { name: "command line".to_owned(), text }];
-        Ok(Box::new(Running { process, files }))
+        start("floor", &mut command, place)
     }
 
     fn rough_rates(&self) -> RoughRates {
@@ -139,37 +132,16 @@ impl Contender for Floor {
     }
 }
 
-struct Running {
-    process: MainProcess,
-    files: Vec<ConfigFile>,
-}
-
-impl Server for Running {
-    fn pid(&self) -> u32 {
-        self.process.pid()
-    }
-
-    fn files(&self) -> Vec<ConfigFile> {
-        self.files.clone()
-    }
-
-    fn check_running(&mut self) -> Result<()> {
-        self.process.check_running()
-    }
-
-    fn stop(mut self: Box<Self>) -> Result<ExitReport> {
-        let output = self.process.process().child().stdout.take();
-        self.process.stop(STOP_MAX)?;
-        let mut text = String::new();
-        if let Some(mut output) = output {
-            let read = output.read_to_string(&mut text);
-            read.map_err(|error| ProcessError::System("floor", error))?;
-        }
-        let value: Value = serde_json::from_str(text.trim()).unwrap_or(Value::Null);
-        Ok(ExitReport { sync_count: value["log_syncs"].as_u64() })
-    }
-
-    fn kill(self: Box<Self>) -> Result<()> {
-        self.process.kill()
-    }
+/// Starts a floor; it listens when this returns.
+pub(super) fn start(
+    name: &'static str,
+    command: &mut Command,
+    place: &Place,
+) -> Result<Box<dyn Server>> {
+    let text = format!("{command:?}\n");
+    command.stdout(Stdio::piped()).stderr(file::create(&place.directory.join("floor.log"))?);
+    let mut process = MainProcess::start(name, command)?;
+    process.process().read_address()?;
+    let files = vec![ConfigFile { name: "command line".to_owned(), text }];
+    Ok(Box::new(Daemon { process, files, stop_max: STOP_MAX }))
 }

@@ -4,8 +4,8 @@
 
 use crate::stand::contender::{Contender, Durability, RoughRates};
 use crate::stand::error::{Error, Result};
-use crate::stand::place::{ConfigFile, Place};
-use crate::stand::server::{ExitReport, MainProcess, Server};
+use crate::stand::place::Place;
+use crate::stand::server::{Daemon, MainProcess, Server};
 use load::file;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,11 +20,6 @@ const SCRIPT: &str = r#"
 mount --bind "$0/spool" /var/spool && mount --bind "$0/run" /run &&
 mount --bind "$0/resolv.conf" /etc/resolv.conf && exec smtpd -d -f "$0/smtpd.conf"
 "#;
-
-struct Running {
-    process: MainProcess,
-    files: Vec<ConfigFile>,
-}
 
 /// The contender.
 #[derive(Debug)]
@@ -99,27 +94,5 @@ fn start(place: &Place) -> Result<Box<dyn Server>> {
     command.args(["-m", "/bin/sh", "-c", SCRIPT]).arg(directory);
     command.stdout(Stdio::null()).stderr(file::create(&directory.join("smtpd.log"))?);
     let process = MainProcess::start("smtpd", &mut command)?;
-    Ok(Box::new(Running { process, files }))
-}
-
-impl Server for Running {
-    fn pid(&self) -> u32 {
-        self.process.pid()
-    }
-
-    fn files(&self) -> Vec<ConfigFile> {
-        self.files.clone()
-    }
-
-    fn check_running(&mut self) -> Result<()> {
-        self.process.check_running()
-    }
-
-    fn stop(self: Box<Self>) -> Result<ExitReport> {
-        self.process.stop(STOP_MAX).map(|()| ExitReport::default())
-    }
-
-    fn kill(self: Box<Self>) -> Result<()> {
-        self.process.kill()
-    }
+    Ok(Box::new(Daemon { process, files, stop_max: STOP_MAX }))
 }

@@ -2,18 +2,14 @@
 
 use crate::stand::contender::{Contender, Durability};
 use crate::stand::error::Result;
-use crate::stand::place::{ConfigFile, Place};
-use crate::stand::server::{ExitReport, MainProcess, Server};
+use crate::stand::place::Place;
+use crate::stand::server::Server;
 use crate::stand::ways::{PASSWORD, Protocol, SERVER_NAME, Ways};
-use load::file;
 use load::process::this_program;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
 
 /// Associations to the next hop, unless the case says otherwise.
 const ASSOCIATIONS_MAX: u32 = 50;
-const STOP_MAX: Duration = Duration::from_secs(20);
 
 /// The contender.
 #[derive(Debug)]
@@ -48,43 +44,10 @@ impl Contender for P1Floor {
         command.args(["p1-floor", "--listen", &place.address(), "--to", &place.sink]);
         command.args(["--associations", &associations, "--tpdu", &tpdu]);
         command.args(["--name", SERVER_NAME, "--password", PASSWORD]);
-        let text = format!("{command:?}\n");
-        command.stdout(Stdio::piped()).stderr(file::create(&place.directory.join("floor.log"))?);
-        let mut process = MainProcess::start("p1-floor", &mut command)?;
-        process.process().read_address()?;
-        let files = vec![ConfigFile { name: "command line".to_owned(), text }];
-        Ok(Box::new(Running { process, files }))
+        super::floor::start("p1-floor", &mut command, place)
     }
 
     fn survives_a_kill(&self) -> bool {
         false
-    }
-}
-
-struct Running {
-    process: MainProcess,
-    files: Vec<ConfigFile>,
-}
-
-impl Server for Running {
-    fn pid(&self) -> u32 {
-        self.process.pid()
-    }
-
-    fn files(&self) -> Vec<ConfigFile> {
-        self.files.clone()
-    }
-
-    fn check_running(&mut self) -> Result<()> {
-        self.process.check_running()
-    }
-
-    fn stop(self: Box<Self>) -> Result<ExitReport> {
-        self.process.stop(STOP_MAX)?;
-        Ok(ExitReport::default())
-    }
-
-    fn kill(self: Box<Self>) -> Result<()> {
-        self.process.kill()
     }
 }
