@@ -42,17 +42,10 @@ impl File {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::RULES;
     use super::*;
-    use auth::greylist::{Book, Client, Rules, Triplet};
+    use auth::greylist::{Book, Client, Triplet};
     use mail::Wall;
-    use std::time::Duration;
-
-    const RULES: Rules = Rules {
-        delay: Duration::from_secs(60),
-        retry_window: Duration::from_secs(600),
-        remember: Duration::from_secs(6_000),
-        clients_after: 5,
-    };
 
     /// A book that knows so many senders.
     fn book(count: u32) -> Book {

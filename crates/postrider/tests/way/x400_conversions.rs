@@ -34,7 +34,8 @@ kind = "p1"
 name = "p1"
 address = "192.0.2.250:102"
 "#;
-const OTHERS: &str = r#"
+/// A gateway, and a peer, whose further keys may follow.
+pub(crate) const GATEWAY: &str = r#"
 [x400]
 mta = "relay"
 domain = "/PRMD=Ours/ADMD= /C=GB/"
@@ -45,7 +46,8 @@ hosts = ["198.51.100.2:102"]
 their_name = "mta.hub"
 their_password = "theirs"
 our_password = "ours"
-max_associations = 4
+"#;
+const OTHERS: &str = r#"max_associations = 4
 [[route]]
 domains = ["gw.test"]
 x400 = { peer = "hub" }
@@ -56,7 +58,7 @@ smtp = { hosts = ["192.0.2.1:25"] }
 
 /// Clients come to `listener`.
 fn config(listener: &str) -> String {
-    format!("hostname = \"relay.test\"\n{listener}{OTHERS}")
+    format!("hostname = \"relay.test\"\n{listener}{GATEWAY}{OTHERS}")
 }
 
 /// The two sides of the limit, with room for header and envelope.

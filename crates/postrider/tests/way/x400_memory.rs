@@ -3,7 +3,7 @@
 use super::client::{Client, FRIEND};
 use super::node::{Node, play, wait_until};
 use super::x400::{Caller, Hub};
-use super::x400_conversions::message_for;
+use super::x400_conversions::{GATEWAY, message_for};
 use bytes::Bytes;
 use std::time::Duration;
 use x400::content::BodyPart;
@@ -14,16 +14,6 @@ const CONFIG: &str = r#"hostname = "relay.test"
 body_memory_bytes = "16MiB"
 [retry]
 jitter = 0
-[x400]
-mta = "relay"
-domain = "/PRMD=Ours/ADMD= /C=GB/"
-gateway = { address = "/O=gw/PRMD=Ours/ADMD= /C=GB/", domain = "gw.test" }
-[[x400.peer]]
-name = "hub"
-hosts = ["198.51.100.2:102"]
-their_name = "mta.hub"
-their_password = "theirs"
-our_password = "ours"
 "#;
 
 /// Never, as far as a test is concerned.
@@ -45,7 +35,7 @@ fn config(came: Came) -> String {
         )
     };
     let peers = [("one", 11), ("two", 12), ("good", 13)].map(peer).concat();
-    format!("{CONFIG}{peers}[[listener]]\n{listener}")
+    format!("{CONFIG}{GATEWAY}{peers}[[listener]]\n{listener}")
 }
 
 /// How messages come: as they leave, or as internet mail.
