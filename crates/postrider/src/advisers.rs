@@ -41,9 +41,17 @@ pub(crate) struct Books {
 }
 
 impl Books {
-    fn new(directory: &Path, problems: &Problems, console: &Arc<ConsoleLog>) -> Books {
+    fn new(
+        directory: &Path,
+        problems: &Problems,
+        (watch, console): (&Arc<FileWatch>, &Arc<ConsoleLog>),
+    ) -> Books {
         Books {
-            greylist: Greylisting::new(directory, problems.conditions("state_file"), console),
+            greylist: Greylisting::new(
+                directory,
+                problems.conditions("state_file"),
+                (watch, console),
+            ),
             warmups: KeptWarmups::new(directory, problems.conditions("state_file"), console),
         }
     }
@@ -58,7 +66,7 @@ pub(crate) fn advisers(
     metrics: &NodeMetrics,
     descriptors: Descriptors,
     (shard, shared): (&ShardSender<AcceptedSocket>, &Shared),
-    (files, watch, console): (&StateFiles, &FileWatch, &Arc<ConsoleLog>),
+    (files, watch, console): (&StateFiles, &Arc<FileWatch>, &Arc<ConsoleLog>),
 ) -> Result<Advisers, String> {
     let told = (files, console);
     let resolver = Resolver::following(&config.dns, watch, console);
@@ -69,7 +77,7 @@ pub(crate) fn advisers(
     let fetches = (resolver.clone(), descriptors.fetches_max);
     let numbers = (metrics, &shared.pressures, &tls_reports);
     let policies = policies(config, fetches, numbers, (files, console))?;
-    let books = Books::new(&config.spool.paths[0], &shared.problems, console);
+    let books = Books::new(&config.spool.paths[0], &shared.problems, (watch, console));
     Ok(Advisers { resolver, policies, dmarc_reports, tls_reports, books, peer_tls })
 }
 

@@ -1,9 +1,10 @@
 //! Which strangers came before (greylisting): in memory for all shards, and written to a file every few
-//! seconds by a thread of its own. Without the file all begin anew.
+//! seconds, where files are looked at. Without the file all begin anew.
 
 mod file;
 
 use crate::console::ConsoleLog;
+use crate::file_watch::FileWatch;
 use crate::mutex::lock;
 use crate::record_file::Unreadable;
 use crate::services::{Adoption, Next, Service};
@@ -16,8 +17,7 @@ use mta::console::{Console as _, Level};
 use mta::problems::{Conditions, Found};
 use mta::seams::Greylist;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The file in the first spool directory.
@@ -45,22 +45,32 @@ pub(crate) struct Greylisting(Arc<Inner>);
 struct Inner {
     directory: PathBuf,
     book: Mutex<Book>,
-    writer: Mutex<Writer>,
-    /// What the thread waits for beside the time.
-    closing: Mutex<bool>,
-    has_closed: Condvar,
+    keeps: Mutex<Keeps>,
+    /// The file and what is to be written to it; locked while the disk is waited for.
+    file: Mutex<Option<Kept>>,
+    watch: Arc<FileWatch>,
     /// What is wrong with the file.
     troubles: Conditions,
     console: Arc<ConsoleLog>,
 }
 
-/// Whoever writes the file.
-enum Writer {
+/// Whether there is a file.
+#[derive(PartialEq, Eq)]
+enum Keeps {
     /// Nobody has asked for greylisting yet.
-    None,
-    Thread(JoinHandle<()>),
-    /// There is no file to be written: all is in memory alone.
-    Failed,
+    NotYet,
+    File,
+    /// There is none to be written: all is in memory alone.
+    Nothing,
+}
+
+/// The file, while it is written.
+struct Kept {
+    file: File,
+    /// When the last failure was reported.
+    told_at: Option<u64>,
+    /// Changes that could not be written.
+    unwritten: Changes,
 }
 
 impl Greylisting {
@@ -68,14 +78,14 @@ impl Greylisting {
     pub(crate) fn new(
         directory: &Path,
         troubles: Conditions,
-        console: &Arc<ConsoleLog>,
+        (watch, console): (&Arc<FileWatch>, &Arc<ConsoleLog>),
     ) -> Greylisting {
         Greylisting(Arc::new(Inner {
             directory: directory.to_owned(),
             book: Mutex::default(),
-            writer: Mutex::new(Writer::None),
-            closing: Mutex::new(false),
-            has_closed: Condvar::new(),
+            keeps: Mutex::new(Keeps::NotYet),
+            file: Mutex::default(),
+            watch: Arc::clone(watch),
             troubles,
             console: Arc::clone(console),
         }))
@@ -83,31 +93,24 @@ impl Greylisting {
 
     /// Reads the file, if this configuration is the first that asks for greylisting.
     fn open_for(&self, config: &Config) {
-        let mut writer = lock(&self.0.writer);
-        if !matches!(*writer, Writer::None) || !channels::asks_for_greylisting(config) {
+        let mut keeps = lock(&self.0.keeps);
+        if *keeps != Keeps::NotYet || !channels::asks_for_greylisting(config) {
             return;
         }
-        *writer = match self.0.open() {
-            Some(file) => self.start(file),
-            None => Writer::Failed,
+        *keeps = match self.0.open() {
+            Some(file) => {
+                let kept = Kept { file, told_at: None, unwritten: Changes::new() };
+                *lock(&self.0.file) = Some(kept);
+                self.0.watch.follow_every(WRITTEN_EVERY, &self.0, |inner| inner.write(false));
+                Keeps::File
+            }
+            None => Keeps::Nothing,
         };
     }
 
-    fn start(&self, file: File) -> Writer {
-        let inner = Arc::clone(&self.0);
-        let thread = thread::Builder::new().name("greylist".into());
-        let thread = thread.spawn(move || inner.write(file));
-        thread.map_or(Writer::Failed, Writer::Thread)
-    }
-
     fn close(&self) {
-        *lock(&self.0.closing) = true;
-        self.0.has_closed.notify_all();
-        let writer = std::mem::replace(&mut *lock(&self.0.writer), Writer::Failed);
-        if let Writer::Thread(thread) = writer {
-            // A panic would have ended the process.
-            let _ = thread.join();
-        }
+        *lock(&self.0.keeps) = Keeps::Nothing;
+        self.0.write(true);
     }
 }
 
@@ -175,39 +178,28 @@ impl Inner {
         Ok(file)
     }
 
-    /// Writes what changes, until the end.
-    fn write(&self, mut file: File) {
-        let (mut told_at, mut unwritten) = (None, Changes::new());
-        loop {
-            let is_last = self.pause();
-            let mut written = self.write_changes(|changes| file.write(changes), &mut unwritten);
-            if is_last {
-                written = written.and_then(|()| file.seal());
-            }
-            if written.is_ok() && told_at.take().is_some() {
-                self.troubles.clear(NAME);
-            }
-            if let Err(why) = written {
-                let now = wall_now().0;
-                if told_at.is_none_or(|at| now.saturating_sub(at) >= COMPLAINTS_EVERY_MS) {
-                    told_at = Some(now);
-                    let text = "the next start will not know of those who came";
-                    self.warn(format_args!("cannot write {NAME}: {why}; {text}"));
-                }
-            }
-            if is_last {
-                return;
+    /// Writes what has changed; the last time the file is sealed and closed.
+    fn write(&self, is_last: bool) {
+        let mut file = lock(&self.file);
+        let Some(Kept { file: records, told_at, unwritten }) = &mut *file else { return };
+        let mut written = self.write_changes(|changes| records.write(changes), unwritten);
+        if is_last {
+            written = written.and_then(|()| records.seal());
+        }
+        if written.is_ok() && told_at.take().is_some() {
+            self.troubles.clear(NAME);
+        }
+        if let Err(why) = written {
+            let now = wall_now().0;
+            if told_at.is_none_or(|at| now.saturating_sub(at) >= COMPLAINTS_EVERY_MS) {
+                *told_at = Some(now);
+                let text = "the next start will not know of those who came";
+                self.warn(format_args!("cannot write {NAME}: {why}; {text}"));
             }
         }
-    }
-
-    /// Until it is time to write; whether it is the last time.
-    fn pause(&self) -> bool {
-        let closing = lock(&self.closing);
-        let waited =
-            self.has_closed.wait_timeout_while(closing, WRITTEN_EVERY, |closing| !*closing);
-        let (closing, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        *closing
+        if is_last {
+            *file = None;
+        }
     }
 
     /// `changes` are those of the last time, where they could not be written; the others wait in the book meanwhile.
@@ -244,7 +236,7 @@ mod tests {
     use super::*;
     use auth::greylist::Client;
 
-    const RULES: Rules = Rules {
+    pub(super) const RULES: Rules = Rules {
         delay: Duration::from_secs(60),
         retry_window: Duration::from_secs(600),
         remember: Duration::from_secs(6_000),
@@ -254,7 +246,11 @@ mod tests {
     #[test]
     fn who_comes_while_nothing_can_be_written_is_written_later() {
         let console = Arc::new(ConsoleLog::stderr(Level::Error));
-        let greylisting = Greylisting::new(Path::new("."), Conditions::new("state_file"), &console);
+        let greylisting = Greylisting::new(
+            Path::new("."),
+            Conditions::new("state_file"),
+            (&FileWatch::start().unwrap(), &console),
+        );
         let come = |sender: &str| {
             let sender = Some((sender, "far.test"));
             let triplet = Triplet { client: Client::Domain("far.test"), sender, recipient: "b@c" };
