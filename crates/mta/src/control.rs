@@ -13,17 +13,19 @@ mod suspension;
 mod tables;
 pub mod text;
 
-pub use effect::{Effect, Lift};
+pub use effect::{Effect, Lift, ShapingLift, ShapingList};
 pub use problem::{Problem, Severity};
 pub use scope::{HopSeen, Scope};
 pub(crate) use selection::is_hop;
 pub use selection::{Filter, Select};
-pub use sources::{CourseItem, SHOWN_COURSES_MAX, SourceItem};
+pub use sources::{CourseItem, SHOWN_COURSES_MAX, SourceItem, Sources};
 pub(crate) use summary::Counting;
 pub use summary::{AGE_BUCKETS, AgeGroup, Group, Summary};
-pub use suspension::Suspension;
 pub(crate) use suspension::longest;
-pub use tables::{TableAnswer, TableItem, TableSnapshot, TableStep};
+pub use suspension::{QueueResume, QueueSuspend, Suspension};
+pub use tables::{
+    TableAnswer, TableFlush, TableGet, TableItem, TableList, TableSnapshot, TableStep,
+};
 
 use crate::overrides::Overrides;
 use ::classes::ReplyClass;

@@ -10,6 +10,7 @@ use crate::orders::Told;
 use crate::services::{Prepared, Services};
 use crate::under_way::HANGS_AFTER;
 use config::Config;
+use mta::commands::NodeAnswer;
 use mta::console::{Console as _, Level};
 use mta::problems::{Found, Moment, ProblemKind, Problems};
 use std::path::{Path, PathBuf};
@@ -159,7 +160,7 @@ struct Current {
     done: oneshot::Receiver<Told>,
     thread: thread::JoinHandle<()>,
     /// Who waits for it; `None`: nobody, or it was answered.
-    answer: Option<oneshot::Sender<Told>>,
+    answer: Option<NodeAnswer>,
     is_late: bool,
 }
 
@@ -185,13 +186,13 @@ impl Reloads {
 
     /// Begins one, unless one is under way. What comes of it is on the console, and the answer. One that waits for
     /// files since long makes room for another.
-    pub(crate) fn begin(&mut self, answer: Option<oneshot::Sender<Told>>) {
+    pub(crate) fn begin(&mut self, answer: Option<NodeAnswer>) {
         match self.start() {
             Ok(current) => self.current = Some(Current { answer, ..current }),
             Err(why) => {
                 self.console.line(Level::Error, "reload", format_args!("{why}"));
                 match answer {
-                    Some(answer) => _ = answer.send(Err(why)),
+                    Some(answer) => answer.told(Err(why)),
                     None => self.is_wanted_again = self.current.is_some(),
                 }
             }
@@ -238,7 +239,7 @@ impl Reloads {
             told = &mut current.done => {
                 // The thread has ended without a word only by a panic, which ends the process.
                 let told = told.unwrap_or_else(|_| Err("the reload has ended".to_owned()));
-                let _ = current.answer.take().map(|answer| answer.send(told));
+                let _ = current.answer.take().map(|answer| answer.told(told));
                 self.current = None;
                 *lock(&self.late.0) = None;
                 if std::mem::take(&mut self.is_wanted_again) {
@@ -252,7 +253,7 @@ impl Reloads {
                     "the old configuration stays until all files are read: after {seconds} s it reads {what}"
                 );
                 self.console.line(Level::Error, "reload", format_args!("{text}"));
-                let _ = current.answer.take().map(|answer| answer.send(Err(text)));
+                let _ = current.answer.take().map(|answer| answer.told(Err(text)));
             }
         }
     }

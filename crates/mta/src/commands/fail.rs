@@ -44,3 +44,22 @@ impl Command for QueueFail {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::merge::tests::text_of;
+
+    #[test]
+    fn a_report_shows_whether_senders_get_a_dsn() {
+        let fail =
+            |silent| QueueFail { select: Select::All, status: None, reason: "x".into(), silent };
+        let tally = Tally { messages: 2, recipients: 2, ..Tally::default() };
+        let flying = Tally { in_flight: 1, ..tally };
+        assert_eq!(
+            text_of(&fail(false), flying),
+            "2 messages given up, their senders are told; 1 recipient being tried left alone"
+        );
+        assert_eq!(text_of(&fail(true), tally), "2 messages given up, nobody is told");
+    }
+}

@@ -63,3 +63,19 @@ impl Command for QueueRelease {
         failed(operator.hold(self.select, None, answer).await)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::merge::tests::text_of;
+
+    #[test]
+    fn holds_and_releases_are_reported_in_messages() {
+        let hold = QueueHold { select: Select::All, reason: "x".into() };
+        let of = |messages| Tally { messages, ..Tally::default() };
+        assert_eq!(text_of(&hold, of(2)), "2 messages held");
+        let release = QueueRelease { select: Select::All };
+        assert_eq!(text_of(&release, of(1)), "1 message released");
+        assert_eq!(text_of(&release, of(0)), "nothing is on hold");
+    }
+}

@@ -85,12 +85,9 @@ fn not_found(worded: &dyn Worded) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::commands::{
-        QueueFail, QueueHold, QueueList, QueueMove, QueueRelease, QueueRemove, QueueRetry,
-        QueueShow,
-    };
+    use crate::commands::{QueueList, QueueMove, QueueRemove, QueueShow};
     use crate::control::{Filter, Select};
     use crate::overrides::Overrides;
     use mail::MessageId;
@@ -104,7 +101,8 @@ mod tests {
         gathering
     }
 
-    fn text_of(worded: &dyn Worded, tally: Tally) -> String {
+    /// What is answered to a command of which this came.
+    pub(in crate::commands) fn text_of(worded: &dyn Worded, tally: Tally) -> String {
         let part = ShardAnswer { tally, ..ShardAnswer::default() };
         match last(worded, &gathered(vec![part])) {
             ControlResponse::Done { text, .. } => text.unwrap_or_default(),
@@ -125,51 +123,6 @@ mod tests {
         };
         assert_eq!(*code, ErrorCode::NotFound);
         assert!(text.contains("0000000000000007"), "{text}");
-    }
-
-    #[test]
-    fn what_was_done_is_told_in_messages_and_recipients() {
-        let retry = QueueRetry { select: Select::All };
-        let of =
-            |messages, recipients, held| Tally { messages, recipients, held, ..Tally::default() };
-        assert_eq!(text_of(&retry, of(1, 1, 0)), "1 message made due now");
-        assert_eq!(
-            text_of(&retry, of(300, 300_000, 0)),
-            "300000 recipients of 300 messages made due now"
-        );
-        assert_eq!(
-            text_of(&retry, of(0, 0, 2)),
-            "nothing made due; 2 recipients on hold left there (release them first)"
-        );
-        assert_eq!(text_of(&retry, of(0, 0, 0)), "the queue is empty");
-        let nowhere = Filter { domain: Some("nowhere.test".into()), ..Filter::default() };
-        let some = QueueRetry { select: Select::Filter(Box::new(nowhere)) };
-        assert_eq!(text_of(&some, of(0, 0, 0)), "nothing in the queue matches");
-        let release = QueueRelease { select: Select::All };
-        assert_eq!(text_of(&release, of(0, 0, 0)), "nothing is on hold");
-        let select = Select::All;
-        let fail =
-            |silent| QueueFail { select: Select::All, status: None, reason: "x".into(), silent };
-        let flying = Tally { in_flight: 1, ..of(2, 2, 0) };
-        assert_eq!(
-            text_of(&fail(false), flying),
-            "2 messages given up, their senders are told; 1 recipient being tried left alone"
-        );
-        assert_eq!(text_of(&fail(true), of(2, 2, 0)), "2 messages given up, nobody is told");
-        let moved = |undo| {
-            let to = Overrides::parse("\npriority 3");
-            QueueMove { select: Select::All, to, undo }
-        };
-        assert_eq!(
-            text_of(&moved(false), flying),
-            "2 messages moved to priority 3; 1 recipient being tried left alone"
-        );
-        assert_eq!(text_of(&moved(true), of(1, 1, 0)), "1 message moved back");
-        assert_eq!(text_of(&moved(true), of(0, 0, 0)), "the queue is empty");
-        let hold = QueueHold { select: select.clone(), reason: "x".into() };
-        assert_eq!(text_of(&hold, of(2, 0, 0)), "2 messages held");
-        let remove = QueueRemove { select };
-        assert_eq!(text_of(&remove, of(1, 3, 0)), "3 recipients of 1 message removed");
     }
 
     #[test]

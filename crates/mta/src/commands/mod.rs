@@ -2,13 +2,15 @@
 //!
 //! A command of the shards is one file: its arguments, what it does on a shard, and the words of its answer. The
 //! [`ControlPlane`] puts it before every shard and makes [`ControlResponse`](crate::control::ControlResponse)s of
-//! what they answer. As JSON they are documented in `docs/control.md`.
+//! what they answer. Commands that concern the node as a whole have their arguments here, or beside what is answered
+//! in [`control`](crate::control); the program carries them out. As JSON all are documented in `docs/control.md`.
 
 mod command;
 mod fail;
 mod hold;
 mod merge;
 mod moving;
+mod node;
 mod plane;
 mod reading;
 mod remove;
@@ -17,29 +19,49 @@ mod retry;
 pub use fail::QueueFail;
 pub use hold::{QueueHold, QueueRelease};
 pub use moving::QueueMove;
-pub use plane::{ControlPlane, NodeJob};
+pub use node::{NodeAnswer, NodeJob, Reload, ServerStatus, ShardState, TrustClock, Unrouted};
+pub use plane::ControlPlane;
 pub use reading::{QueueList, QueueShow, QueueSummary, QueueWhy};
 pub use remove::QueueRemove;
 pub use retry::QueueRetry;
 
-use crate::control::{Lift, Scope, ShardAnswer, text};
+pub use crate::control::{
+    QueueResume, QueueSuspend, ShapingLift, ShapingList, Sources, TableFlush, TableGet, TableList,
+};
+
+use crate::control::ShardAnswer;
 use crate::operator::{Answer, Operator};
 use crate::seams::World;
 use command::{Command, Worded};
-use mail::Wall;
+use node::NodeCommand;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use tokio::sync::mpsc;
 
-/// Makes the request of the commands that shards carry out, and of what the node does.
+/// Who carries out a request.
+enum Kind<'a> {
+    Shards(&'a dyn Worded),
+    Node(&'a dyn NodeCommand, Box<NodeRequest>),
+}
+
+/// Makes the request of the commands that shards carry out, and of those that the node does.
 macro_rules! requests {
-    (shards: $($command:ident),*; node: $($node:tt)*) => {
+    (
+        shards: $($(#[$of_shards:meta])* $command:ident),*;
+        node: $($(#[$of_node:meta])* $order:ident),*;
+    ) => {
         /// A request: one JSON line on the socket.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
         pub enum ControlRequest {
-            $($command($command),)*
-            $($node)*
+            $($(#[$of_shards])* $command($command),)*
+            $($(#[$of_node])* $order($order),)*
+        }
+
+        /// A request that the node carries out.
+        #[derive(Debug)]
+        pub enum NodeRequest {
+            $($order($order),)*
         }
 
         $(impl From<$command> for ControlRequest {
@@ -48,12 +70,19 @@ macro_rules! requests {
             }
         })*
 
+        $(impl From<$order> for ControlRequest {
+            fn from(command: $order) -> ControlRequest {
+                ControlRequest::$order(command)
+            }
+        })*
+
         impl ControlRequest {
-            /// The words of its answer; `None`: they are the node's.
-            fn worded(&self) -> Option<&dyn Worded> {
+            fn kind(&self) -> Kind<'_> {
                 match self {
-                    $(ControlRequest::$command(command) => Some(command),)*
-                    _ => None,
+                    $(ControlRequest::$command(command) => Kind::Shards(command),)*
+                    $(ControlRequest::$order(order) => {
+                        Kind::Node(order, Box::new(NodeRequest::$order(order.clone())))
+                    })*
                 }
             }
         }
@@ -65,15 +94,7 @@ macro_rules! requests {
         ) -> ShardAnswer {
             match request {
                 $(ControlRequest::$command(command) => command.run(operator, answer).await,)*
-                // What the node asks for when it is asked itself.
-                ControlRequest::Status => {
-                    ShardAnswer { status: Some(operator.status()), ..ShardAnswer::default() }
-                }
-                ControlRequest::Unrouted => {
-                    operator.count_unrouted(answer).await;
-                    ShardAnswer::default()
-                }
-                _ => ShardAnswer::default(),
+                $(ControlRequest::$order(_) => ShardAnswer::default(),)*
             }
         }
     };
@@ -81,61 +102,14 @@ macro_rules! requests {
 
 requests! {
     shards: QueueList, QueueShow, QueueWhy, QueueRetry, QueueHold, QueueRelease, QueueRemove, QueueFail, QueueMove,
-        QueueSummary;
-    node:
-    /// Stops delivery, also of mail to come, until it is resumed.
-    QueueSuspend {
-        scope: Scope,
-        /// Why, for whoever looks later.
-        #[serde(default)]
-        reason: String,
-        /// When it ends by itself.
-        #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
-        until: Option<Wall>,
-    },
-    QueueResume {
-        scope: Scope,
-    },
-    /// The clock is right: mail may be given up for its age again.
-    TrustClock,
-    /// Lookup tables, and how they are.
-    TableList,
-    /// What a table says of a key, and how it comes to say so.
-    TableGet {
-        /// Its name.
-        table: String,
-        /// The key.
-        key: String,
-    },
-    /// Forgets what is cached of a table.
-    TableFlush {
-        /// Its name.
-        table: String,
-        /// Of this key only.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        key: Option<String>,
-    },
-    /// Sources, and how far those have come that warm up.
-    Sources,
-    /// What rules of shaping have set in force.
-    ShapingList,
-    /// Ends what rules of shaping have set in force.
-    ShapingLift {
-        /// Which; without any field all.
-        lift: Lift,
-    },
-    /// Reads the configuration again.
-    Reload,
-    /// How the server is.
-    Status,
-    /// How many queued recipients have no route. Asked by the server itself after a reload.
-    #[serde(skip)]
-    Unrouted,
+        QueueSummary, #[serde(skip)] ShardState, #[serde(skip)] Unrouted;
+    node: QueueSuspend, QueueResume, TrustClock, TableList, TableGet, TableFlush, Sources, ShapingList, ShapingLift,
+        Reload, #[serde(rename = "status")] ServerStatus;
 }
 
 /// Puts a request before one shard and must not block. The shard sends its answer in parts, the
 /// last of which says so, or, when it is stopping, drops the sender; when nobody listens any more
-/// it stops what it does. `Reload` and suspensions never come here.
+/// it stops what it does.
 pub type ShardPort = Box<dyn Fn(ControlRequest, mpsc::Sender<ShardAnswer>) + Send + Sync>;
 
 /// Answers an operator on a shard, in a task of its own.

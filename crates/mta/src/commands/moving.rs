@@ -43,3 +43,24 @@ impl Command for QueueMove {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::merge::tests::text_of;
+
+    #[test]
+    fn a_move_is_reported_with_its_target() {
+        let of = |messages| Tally { messages, recipients: messages, ..Tally::default() };
+        let moved = |undo| {
+            let to = Overrides::parse("\npriority 3");
+            QueueMove { select: Select::All, to, undo }
+        };
+        assert_eq!(
+            text_of(&moved(false), Tally { in_flight: 1, ..of(2) }),
+            "2 messages moved to priority 3; 1 recipient being tried left alone"
+        );
+        assert_eq!(text_of(&moved(true), of(1)), "1 message moved back");
+        assert_eq!(text_of(&moved(true), of(0)), "the queue is empty");
+    }
+}

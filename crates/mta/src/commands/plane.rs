@@ -2,37 +2,13 @@
 
 use super::command::Worded;
 use super::merge::{self, Gathering};
-use super::{ControlRequest, ShardPort};
-use crate::control::{
-    ControlResponse, Effect, ErrorCode, Lift, PARTS_MAX, QueueItem, Scope, ShardAnswer, SourceItem,
-    Status, Suspension, Tally,
-};
+use super::node::{NodeAnswer, NodeCommand, NodeJob};
+use super::{ControlRequest, Kind, NodeRequest, ShardPort};
+use crate::control::{ControlResponse, ErrorCode, PARTS_MAX, QueueItem, ShardAnswer, Tally};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::Poll;
-use tokio::sync::{mpsc, oneshot};
-
-/// A request that concerns the node rather than its shards.
-#[derive(Debug)]
-pub enum NodeJob {
-    /// Read the configuration again: `Ok` says what changed, `Err` why the old one stays.
-    Reload(oneshot::Sender<Result<String, String>>),
-    /// Version, uptime, problems; the shards are filled in by the asker.
-    Status(oneshot::Sender<Status>),
-    /// Suspend: the answer says what came of it.
-    Suspend(Suspension, oneshot::Sender<Result<String, String>>),
-    Resume(Scope, oneshot::Sender<Result<String, String>>),
-    /// The clock is right.
-    TrustClock(oneshot::Sender<Result<String, String>>),
-    /// How far sources have come.
-    Sources(oneshot::Sender<Vec<SourceItem>>),
-    /// What rules of shaping have set in force.
-    Effects(oneshot::Sender<Vec<Effect>>),
-    /// End some of that: the answer says what came of it.
-    Lift(Lift, oneshot::Sender<Result<String, String>>),
-    /// A request about lookup tables: all that is to be said, but for the last response.
-    Tables(Box<ControlRequest>, oneshot::Sender<Result<Vec<ControlResponse>, String>>),
-}
+use tokio::sync::mpsc;
 
 /// Puts requests before the shards and merges what they answer.
 pub struct ControlPlane {
@@ -71,124 +47,42 @@ impl ControlPlane {
     pub async fn handle(&self, request: ControlRequest, out: mpsc::Sender<ControlResponse>) {
         let out = Out(out);
         // Gone: nobody is left to be told so.
-        let _ = match request {
-            ControlRequest::Reload => self.reload(&out).await,
-            ControlRequest::Status => self.status(&out).await,
-            ControlRequest::QueueSuspend { scope, reason, until } => {
-                // When it begins is the node's to say.
-                let since = mail::Wall(0);
-                let suspension = Suspension { scope, reason, since, until };
-                self.job(&out, |answer| NodeJob::Suspend(suspension, answer)).await
-            }
-            ControlRequest::QueueResume { scope } => {
-                self.job(&out, |answer| NodeJob::Resume(scope, answer)).await
-            }
-            ControlRequest::TableList
-            | ControlRequest::TableGet { .. }
-            | ControlRequest::TableFlush { .. } => self.tables(request, &out).await,
-            ControlRequest::Sources => self.sources(&out).await,
-            ControlRequest::ShapingList => self.effects(&out).await,
-            ControlRequest::ShapingLift { lift } => {
-                self.job(&out, |answer| NodeJob::Lift(lift, answer)).await
-            }
-            ControlRequest::TrustClock => self.job(&out, NodeJob::TrustClock).await,
-            request => self.put(&request, &out).await,
+        let _ = match request.kind() {
+            Kind::Shards(worded) => self.put(&request, worded, &out).await,
+            Kind::Node(command, request) => self.ask_node(command, *request, &out).await,
         };
     }
 
-    /// Has the node do something.
-    async fn job(
+    /// Has the node carry out a command, and asks the shards about it where it wants that.
+    async fn ask_node(
         &self,
+        command: &dyn NodeCommand,
+        request: NodeRequest,
         out: &Out,
-        job: impl FnOnce(oneshot::Sender<Result<String, String>>) -> NodeJob,
     ) -> Result<(), Gone> {
-        let response = match self.node_says(job).await {
-            Some(Ok(text)) => done(text),
-            Some(Err(text)) => ControlResponse::Error { code: ErrorCode::Failed, text },
-            None => stopping(),
-        };
-        out.say(response).await
-    }
-
-    async fn effects(&self, out: &Out) -> Result<(), Gone> {
-        let Some(effects) = self.node_says(NodeJob::Effects).await else {
-            return out.say(stopping()).await;
-        };
-        for effect in effects {
-            out.say(ControlResponse::Effect(Box::new(effect))).await?;
+        let (answer, answered) = NodeAnswer::new();
+        let sent = self.node.send(NodeJob { request, answer }).await.is_ok();
+        let responses = if sent { answered.await.ok() } else { None };
+        let Some(mut responses) = responses else { return out.say(stopping()).await };
+        let is_done = matches!(responses.last(), Some(ControlResponse::Done { .. }));
+        if let Some(of_shards) = command.of_shards().filter(|_| is_done) {
+            let mut gathering = Gathering::default();
+            self.ask(of_shards, &mut gathering, out).await?;
+            command.add(gathering, &mut responses);
         }
-        out.say(ControlResponse::Done { matched: 0, tally: None, text: None }).await
-    }
-
-    async fn tables(&self, request: ControlRequest, out: &Out) -> Result<(), Gone> {
-        match self.node_says(|answer| NodeJob::Tables(Box::new(request), answer)).await {
-            Some(Ok(responses)) => {
-                for response in responses {
-                    out.say(response).await?;
-                }
-                out.say(ControlResponse::Done { matched: 0, tally: None, text: None }).await
-            }
-            Some(Err(text)) => {
-                out.say(ControlResponse::Error { code: ErrorCode::NotFound, text }).await
-            }
-            None => out.say(stopping()).await,
+        for response in responses {
+            out.say(response).await?;
         }
-    }
-
-    async fn sources(&self, out: &Out) -> Result<(), Gone> {
-        let Some(items) = self.node_says(NodeJob::Sources).await else {
-            return out.say(stopping()).await;
-        };
-        for item in items {
-            out.say(ControlResponse::Source(Box::new(item))).await?;
-        }
-        out.say(ControlResponse::Done { matched: 0, tally: None, text: None }).await
-    }
-
-    async fn node_says<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> NodeJob) -> Option<T> {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.node.send(job(answer)).await.is_ok();
-        if sent { answered.await.ok() } else { None }
-    }
-
-    async fn reload(&self, out: &Out) -> Result<(), Gone> {
-        let text = match self.node_says(NodeJob::Reload).await {
-            Some(Ok(text)) => text,
-            Some(Err(text)) => {
-                return out.say(ControlResponse::Error { code: ErrorCode::Failed, text }).await;
-            }
-            None => return out.say(stopping()).await,
-        };
-        // Shards take what comes to them in order: they have the new configuration when they count.
-        let mut gathering = Gathering::default();
-        self.ask(ControlRequest::Unrouted, &mut gathering, out).await?;
-        let text = match gathering.tally.recipients {
-            0 => text,
-            1 => format!("{text}\n1 queued recipient has no route now, and waits for one"),
-            n => format!("{text}\n{n} queued recipients have no route now, and wait for one"),
-        };
-        out.say(done(text)).await
-    }
-
-    async fn status(&self, out: &Out) -> Result<(), Gone> {
-        let Some(mut status) = self.node_says(NodeJob::Status).await else {
-            return out.say(stopping()).await;
-        };
-        let mut gathering = Gathering::default();
-        self.ask(ControlRequest::Status, &mut gathering, out).await?;
-        gathering.shards.sort_by_key(|shard| shard.shard);
-        status.shards = gathering.shards;
-        status.problems.extend(gathering.errors);
-        out.say(ControlResponse::Status(status)).await?;
-        out.say(ControlResponse::Done { matched: 0, tally: None, text: None }).await
+        Ok(())
     }
 
     /// Has the shards carry out a command of theirs.
-    async fn put(&self, request: &ControlRequest, out: &Out) -> Result<(), Gone> {
-        let Some(worded) = request.worded() else {
-            let text = "only the server itself asks for that".to_owned();
-            return out.say(ControlResponse::Error { code: ErrorCode::BadRequest, text }).await;
-        };
+    async fn put(
+        &self,
+        request: &ControlRequest,
+        worded: &dyn Worded,
+        out: &Out,
+    ) -> Result<(), Gone> {
         if let Some(limit) = worded.limit() {
             return self.list(request, worded, limit, out).await;
         }
@@ -313,10 +207,6 @@ async fn next_part(
 
 fn sum(tallies: &[Tally]) -> Tally {
     tallies.iter().fold(Tally::default(), |sum, tally| sum.and(*tally))
-}
-
-fn done(text: String) -> ControlResponse {
-    ControlResponse::Done { matched: 0, tally: None, text: Some(text) }
 }
 
 fn stopping() -> ControlResponse {

@@ -33,3 +33,16 @@ impl Command for QueueRemove {
         failed(operator.remove(self.select, answer).await)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::merge::tests::text_of;
+
+    #[test]
+    fn removed_recipients_are_reported() {
+        let remove = QueueRemove { select: Select::All };
+        let tally = Tally { messages: 1, recipients: 3, ..Tally::default() };
+        assert_eq!(text_of(&remove, tally), "3 recipients of 1 message removed");
+    }
+}

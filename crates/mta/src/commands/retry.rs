@@ -33,3 +33,30 @@ impl Command for QueueRetry {
         ShardAnswer::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::merge::tests::text_of;
+    use crate::control::Filter;
+
+    #[test]
+    fn what_was_made_due_is_reported_in_messages_and_recipients() {
+        let retry = QueueRetry { select: Select::All };
+        let of =
+            |messages, recipients, held| Tally { messages, recipients, held, ..Tally::default() };
+        assert_eq!(text_of(&retry, of(1, 1, 0)), "1 message made due now");
+        assert_eq!(
+            text_of(&retry, of(300, 300_000, 0)),
+            "300000 recipients of 300 messages made due now"
+        );
+        assert_eq!(
+            text_of(&retry, of(0, 0, 2)),
+            "nothing made due; 2 recipients on hold left there (release them first)"
+        );
+        assert_eq!(text_of(&retry, of(0, 0, 0)), "the queue is empty");
+        let nowhere = Filter { domain: Some("nowhere.test".into()), ..Filter::default() };
+        let some = QueueRetry { select: Select::Filter(Box::new(nowhere)) };
+        assert_eq!(text_of(&some, of(0, 0, 0)), "nothing in the queue matches");
+    }
+}

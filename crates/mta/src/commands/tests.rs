@@ -1,7 +1,7 @@
 //! Requests as JSON.
 
 use super::*;
-use crate::control::{Filter, Select};
+use crate::control::{Filter, Lift, Scope, Select};
 use crate::overrides::Overrides;
 use mail::MessageId;
 
@@ -32,14 +32,16 @@ fn requests_survive_json_and_unknown_fields_do_not() {
             to: Overrides::default(),
             undo: true,
         }),
-        ControlRequest::QueueSuspend {
+        ControlRequest::QueueSuspend(QueueSuspend {
             scope: Scope { next_hop: Some("mx.example".into()), ..Scope::default() },
             reason: "asked".into(),
             until: Some(mail::Wall(1_795_262_469_000)),
-        },
-        ControlRequest::QueueResume { scope: Scope::default() },
-        ControlRequest::TrustClock,
-        ControlRequest::Status,
+        }),
+        QueueResume { scope: Scope::default() }.into(),
+        TrustClock {}.into(),
+        TableFlush { table: "users".into(), key: None }.into(),
+        ShapingLift { lift: Lift::default() }.into(),
+        ServerStatus {}.into(),
     ];
     for request in requests {
         let json = serde_json::to_string(&request).unwrap();
@@ -52,4 +54,9 @@ fn requests_survive_json_and_unknown_fields_do_not() {
     let all_by_accident = r#"{"command":"queue_remove"}"#;
     assert!(serde_json::from_str::<ControlRequest>(all_by_accident).is_err());
     assert!(serde_json::from_str::<ControlRequest>(r#"{"command":"unrouted"}"#).is_err());
+    assert!(serde_json::from_str::<ControlRequest>(r#"{"command":"shard_state"}"#).is_err());
+    let with_more = r#"{"command":"reload","version":2}"#;
+    assert_eq!(serde_json::from_str::<ControlRequest>(with_more).unwrap(), Reload {}.into());
+    let of_table = r#"{"command":"table_flush","table":"users","keys":"a"}"#;
+    assert!(serde_json::from_str::<ControlRequest>(of_table).is_err());
 }

@@ -149,6 +149,18 @@ impl fmt::Display for Effect {
     }
 }
 
+/// What rules of shaping have set in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShapingList {}
+
+/// Ends what rules of shaping have set in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShapingLift {
+    /// Which; without any field all.
+    pub lift: Lift,
+}
+
 /// Which effects are lifted: those that match all that is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 /// Courses that an answer has of one source: those of the last days, and of these the largest.
 pub const SHOWN_COURSES_MAX: usize = 1_000;
 
+/// Sources, and how far those have come that warm up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sources {}
+
 /// A source of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceItem {

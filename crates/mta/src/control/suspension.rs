@@ -4,6 +4,35 @@ use super::{Scope, text};
 use mail::Wall;
 use serde::{Deserialize, Serialize};
 
+/// Stops delivery, also of mail to come, until it is resumed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueSuspend {
+    pub scope: Scope,
+    /// Why, for whoever looks later.
+    #[serde(default)]
+    pub reason: String,
+    /// When it ends by itself.
+    #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Wall>,
+}
+
+impl QueueSuspend {
+    /// What is suspended from now on.
+    #[must_use]
+    pub fn since(self, since: Wall) -> Suspension {
+        let QueueSuspend { scope, reason, until } = self;
+        Suspension { scope, reason, since, until }
+    }
+}
+
+/// Ends a suspension.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueResume {
+    pub scope: Scope,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suspension {

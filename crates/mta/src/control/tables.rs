@@ -3,6 +3,30 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Lookup tables, and how they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableList {}
+
+/// What a table says of a key, and how it comes to say so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableGet {
+    /// Its name.
+    pub table: String,
+    pub key: String,
+}
+
+/// Forgets what is cached of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableFlush {
+    /// Its name.
+    pub table: String,
+    /// Of this key only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
 /// A lookup table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TableItem {

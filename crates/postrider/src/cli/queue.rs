@@ -130,7 +130,8 @@ mod tests {
     use clap::Parser;
     use mail::{MessageId, Wall};
     use mta::commands::{
-        QueueFail, QueueList, QueueMove, QueueRelease, QueueRemove, QueueRetry, QueueShow, QueueWhy,
+        QueueFail, QueueList, QueueMove, QueueRelease, QueueRemove, QueueResume, QueueRetry,
+        QueueShow, QueueSuspend, QueueWhy,
     };
     use mta::control::{Filter, RecipientState, Scope, Select};
 
@@ -198,17 +199,17 @@ mod tests {
     fn scopes_become_requests() {
         assert_eq!(
             request("resume --route out"),
-            ControlRequest::QueueResume {
+            ControlRequest::QueueResume(QueueResume {
                 scope: Scope { route: Some("out".to_owned()), ..Scope::default() }
-            }
+            })
         );
-        let ControlRequest::QueueSuspend { scope, until, .. } =
+        let ControlRequest::QueueSuspend(QueueSuspend { scope, until, .. }) =
             request("suspend --all --until 2026-11-22T18:00:00.000Z")
         else {
             panic!()
         };
         assert_eq!((scope, until), (Scope::default(), Some(Wall(1_795_370_400_000))));
-        let ControlRequest::QueueSuspend { scope, .. } =
+        let ControlRequest::QueueSuspend(QueueSuspend { scope, .. }) =
             request("suspend --tenant acme --provider google")
         else {
             panic!()

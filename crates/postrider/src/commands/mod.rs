@@ -9,6 +9,7 @@ pub(crate) mod explain;
 pub(crate) mod load;
 pub(crate) mod queue;
 pub(crate) mod reference;
+mod running;
 pub(crate) mod serve;
 pub(crate) mod shaping;
 pub(crate) mod sources;

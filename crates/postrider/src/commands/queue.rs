@@ -6,7 +6,7 @@ mod shown;
 use crate::cli::{QueueArgs, ServerArgs};
 use crate::commands::asking;
 use mail::Wall;
-use mta::commands::{ControlRequest, QueueList, QueueShow, QueueWhy};
+use mta::commands::{ControlRequest, QueueList, QueueShow, QueueWhy, Reload, ServerStatus};
 use mta::control::{ControlResponse, ErrorCode, QueueItem, Tally};
 use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
@@ -20,12 +20,12 @@ pub(crate) fn run(args: &QueueArgs) -> ExitCode {
 
 /// `postrider reload`.
 pub(crate) fn reload(server: &ServerArgs) -> ExitCode {
-    request(server, &ControlRequest::Reload)
+    request(server, &Reload {}.into())
 }
 
 /// `postrider status`.
 pub(crate) fn status(server: &ServerArgs) -> ExitCode {
-    request(server, &ControlRequest::Status)
+    request(server, &ServerStatus {}.into())
 }
 
 fn request(server: &ServerArgs, request: &ControlRequest) -> ExitCode {

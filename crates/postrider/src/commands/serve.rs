@@ -3,19 +3,16 @@
 use crate::admin::{AdminParts, AdminServer, Health, Numbers};
 use crate::cli::exit;
 use crate::commands::load;
+use crate::commands::running::Running;
 use crate::console::{ConsoleLog, LISTENERS};
 use crate::control_socket::ControlSocket;
 use crate::limited_work::awaited;
 use crate::mutex::lock;
 use crate::node::{Node, StartError};
-use crate::orders::{Order, told};
-use crate::problems::sentence;
 use crate::reload::Reloads;
-use crate::tables;
 use config::Config;
 use mta::commands::{ControlPlane, NodeJob};
 use mta::console::{Console, Level};
-use mta::control::Status;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -261,39 +258,9 @@ async fn run_until_stopped(
             },
             why = &mut end_of_logs => return Err(why),
             () = reloads.answered() => {}
-            Some(job) = jobs.recv() => handle_job(node, job, reloads, console),
+            Some(job) = jobs.recv() => Running { node, reloads, console }.carry_out(job),
         }
     }
-}
-
-fn handle_job(node: &Node, job: NodeJob, reloads: &mut Reloads, console: &Arc<ConsoleLog>) {
-    match job {
-        NodeJob::Reload(answer) => reloads.begin(Some(answer)),
-        NodeJob::Status(answer) => {
-            let _ = answer.send(status(node));
-        }
-        NodeJob::Suspend(suspension, answer) => give(node, Order::Suspend(suspension), answer),
-        NodeJob::Resume(scope, answer) => give(node, Order::Resume(scope), answer),
-        NodeJob::Effects(answer) => {
-            let _ = answer.send(node.effects());
-        }
-        NodeJob::Lift(lift, answer) => give(node, Order::Lift(lift), answer),
-        NodeJob::Tables(request, answer) => tables::handle(node.tables(), *request, answer),
-        NodeJob::Sources(answer) => {
-            let _ = answer.send(node.sources());
-        }
-        NodeJob::TrustClock(answer) => {
-            let _ = answer.send(told(node.trust_clock(), console));
-        }
-    }
-}
-
-/// Has an order carried out, and answers when it was.
-fn give(node: &Node, order: Order, answer: oneshot::Sender<Result<String, String>>) {
-    let told = node.orders.give(order);
-    tokio::spawn(async move {
-        let _ = answer.send(told.await);
-    });
 }
 
 fn bind_control(path: &Path, progress: &dyn Fn(&str)) -> Result<ControlSocket, String> {
@@ -331,19 +298,4 @@ fn start_admin(
         let address = config.admin.address.map_or_else(String::new, |at| format!(" on {at}"));
         format!("cannot open the administration interface{address}: {error}")
     })
-}
-
-fn status(node: &Node) -> Status {
-    let problem_list = node.problem_finder()();
-    let problems = problem_list.iter().map(sentence).chain(node.suspended_hops());
-    Status {
-        version: crate::VERSION.to_owned(),
-        uptime_ms: node.started.elapsed().0 / 1_000,
-        protocol: mta::control::PROTOCOL,
-        messages: node.message_count(),
-        suspensions: node.orders.suspended(),
-        shards: Vec::new(),
-        problems: problems.collect(),
-        problem_list,
-    }
 }

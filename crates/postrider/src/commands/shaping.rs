@@ -1,14 +1,16 @@
 //! `postrider shaping`.
 
 use super::asking;
+use super::running::{Action, Running};
 use crate::cli::{LiftArgs, ServerArgs, ShapingArgs, ShapingCommand};
+use crate::orders::Order;
 use crate::terminal::clean;
 use crate::world::clock::wall_now;
 use comfy_table::{Table, presets};
 use config::quantity::write_duration;
 use config::shaping::QUARTERS;
 use mail::Wall;
-use mta::commands::ControlRequest;
+use mta::commands::{NodeAnswer, ShapingLift, ShapingList};
 use mta::control::{ControlResponse, Effect};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,7 +24,7 @@ pub(crate) fn run(args: &ShapingArgs) -> ExitCode {
 }
 
 fn list(server: &ServerArgs) -> ExitCode {
-    asking::print(server, &ControlRequest::ShapingList, |responses| {
+    asking::print(server, &ShapingList {}.into(), |responses| {
         let effects = responses.iter().filter_map(|response| match response {
             ControlResponse::Effect(effect) => Some(&**effect),
             _ => None,
@@ -32,7 +34,20 @@ fn list(server: &ServerArgs) -> ExitCode {
 }
 
 fn lift(args: &LiftArgs) -> ExitCode {
-    asking::print(&args.server, &ControlRequest::ShapingLift { lift: args.lift() }, asking::done)
+    asking::print(&args.server, &ShapingLift { lift: args.lift() }.into(), asking::done)
+}
+
+impl Action for ShapingList {
+    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+        let effects = server.node.effects().into_iter();
+        answer.items(effects.map(|effect| ControlResponse::Effect(Box::new(effect))));
+    }
+}
+
+impl Action for ShapingLift {
+    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+        server.give(Order::Lift(self.lift), answer);
+    }
 }
 
 /// A table of effects, each with what was said in a line below it.

@@ -2,21 +2,29 @@
 
 use crate::cli::ServerArgs;
 use crate::commands::asking;
+use crate::commands::running::{Action, Running};
 use crate::terminal::clean;
 use comfy_table::{Table, presets};
-use mta::commands::ControlRequest;
+use mta::commands::{NodeAnswer, Sources};
 use mta::control::{ControlResponse, CourseItem, SourceItem};
 use std::process::ExitCode;
 
 /// Runs it.
 pub(crate) fn run(server: &ServerArgs) -> ExitCode {
-    asking::print(server, &ControlRequest::Sources, |responses| {
+    asking::print(server, &Sources {}.into(), |responses| {
         let items = responses.iter().filter_map(|response| match response {
             ControlResponse::Source(item) => Some(&**item),
             _ => None,
         });
         listed(items)
     })
+}
+
+impl Action for Sources {
+    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+        let sources = server.node.sources().into_iter();
+        answer.items(sources.map(|source| ControlResponse::Source(Box::new(source))));
+    }
 }
 
 fn listed<'a>(items: impl Iterator<Item = &'a SourceItem>) -> String {

@@ -10,7 +10,7 @@ use crate::cli::{
 use channels::{X400, X400Peer};
 use config::Config;
 use mail::Mailbox;
-use mta::commands::ControlRequest;
+use mta::commands::{ControlRequest, QueueResume, QueueSuspend};
 use mta::control::{ControlResponse, Scope};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -93,15 +93,13 @@ fn peer_named<'c>(config: &'c Config, name: &str) -> Result<&'c Arc<X400Peer>, E
 
 fn suspend(args: &X400PeerArgs) -> ExitCode {
     let reason = format!("x400 stop {}", args.peer);
-    for_routes(args, "stopped", |scope| ControlRequest::QueueSuspend {
-        scope,
-        reason: reason.clone(),
-        until: None,
+    for_routes(args, "stopped", |scope| {
+        QueueSuspend { scope, reason: reason.clone(), until: None }.into()
     })
 }
 
 fn resume(args: &X400PeerArgs) -> ExitCode {
-    for_routes(args, "started", |scope| ControlRequest::QueueResume { scope })
+    for_routes(args, "started", |scope| QueueResume { scope }.into())
 }
 
 /// Puts a request to the server for each route that leads to a peer.

@@ -1,7 +1,7 @@
 //! Server and client over a real socket, and clients that behave badly.
 
 use super::*;
-use mta::commands::{NodeJob, QueueRemove};
+use mta::commands::{NodeJob, NodeRequest, QueueRemove, Reload, ServerStatus};
 use mta::control::{Select, ShardAnswer, Status, Tally};
 use std::io::Read;
 use std::thread;
@@ -30,15 +30,15 @@ fn serve() -> Server {
     let thread = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {
-            let (node, mut jobs) = mpsc::channel(4);
+            let (node, mut jobs) = mpsc::channel::<NodeJob>(4);
             tokio::spawn(async move {
                 while let Some(job) = jobs.recv().await {
-                    match job {
-                        NodeJob::Reload(answer) => {
-                            let _ = answer.send(Err("line 3: no such key".to_owned()));
+                    match job.request {
+                        NodeRequest::Reload(_) => {
+                            job.answer.told(Err("line 3: no such key".to_owned()));
                         }
-                        NodeJob::Status(answer) => {
-                            let _ = answer.send(Status::default());
+                        NodeRequest::ServerStatus(_) => {
+                            job.answer.items([ControlResponse::Status(Status::default())]);
                         }
                         other => panic!("{other:?}"),
                     }
@@ -96,7 +96,7 @@ fn requests_reach_all_shards_and_the_node() {
     let first = raw(&server.path, b"{\"command\":\"queue_remove\",\"select\":\"all\"}\n");
     assert_eq!(first.lines().count(), 1, "{first}");
     assert_eq!(
-        answers(&server.path, &ControlRequest::Reload),
+        answers(&server.path, &Reload {}.into()),
         [ControlResponse::Error {
             code: ErrorCode::Failed,
             text: "line 3: no such key".to_owned()
@@ -130,7 +130,7 @@ fn bad_requests_get_a_sentence() {
         assert!(answer.contains("\"bad_request\"") && answer.contains(expected), "{answer}");
     }
     // And it still works.
-    let said = answers(&server.path, &ControlRequest::Status);
+    let said = answers(&server.path, &ServerStatus {}.into());
     assert!(said.iter().any(|response| matches!(response, ControlResponse::Status(_))));
 }
 
@@ -151,7 +151,7 @@ fn those_who_send_nothing_keep_nobody_from_giving_orders() {
     let mut idle: Vec<BlockingStream> = (0..2 * CLIENTS_MAX).map(connect).collect();
     let begun = std::time::Instant::now();
     for _ in 0..CLIENTS_MAX {
-        let said = answers(&server.path, &ControlRequest::Status);
+        let said = answers(&server.path, &ServerStatus {}.into());
         assert!(said.iter().any(|response| matches!(response, ControlResponse::Status(_))));
     }
     assert!(begun.elapsed() < REQUEST_TIMEOUT, "nobody waited for them");
@@ -189,7 +189,7 @@ fn a_path_that_is_too_long_is_named_as_such() {
 fn nobody_there_is_told_apart_from_a_broken_answer() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("control.sock");
-    let outcome = ask(&path, &ControlRequest::Status, |_| Ok(()));
+    let outcome = ask(&path, &ServerStatus {}.into(), |_| Ok(()));
     assert!(matches!(outcome, Err(ClientError::Unreachable(_))), "{outcome:?}");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let silent = thread::spawn(move || {
@@ -197,7 +197,7 @@ fn nobody_there_is_told_apart_from_a_broken_answer() {
         let mut request = [0; 64];
         let _ = stream.read(&mut request).unwrap();
     });
-    let outcome = ask(&path, &ControlRequest::Status, |_| Ok(()));
+    let outcome = ask(&path, &ServerStatus {}.into(), |_| Ok(()));
     assert!(matches!(outcome, Err(ClientError::Broken(_))), "{outcome:?}");
     silent.join().unwrap();
 }
@@ -221,14 +221,14 @@ fn the_server_is_reached_without_its_file_by_its_own_user_alone() {
     let server = serve();
     fs::remove_file(&server.path).unwrap();
     let mut last = None;
-    ask(&server.path, &ControlRequest::Status, |response| {
+    ask(&server.path, &ServerStatus {}.into(), |response| {
         last = Some(response);
         Ok(())
     })
     .unwrap();
     assert!(matches!(last, Some(ControlResponse::Done { .. })), "{last:?}");
     let other = server.path.with_file_name("other.sock");
-    let outcome = ask(&other, &ControlRequest::Status, |_| Ok(()));
+    let outcome = ask(&other, &ServerStatus {}.into(), |_| Ok(()));
     assert!(matches!(outcome, Err(ClientError::Unreachable(_))), "{outcome:?}");
     // Only root can be somebody else.
     if !rustix::process::geteuid().is_root() {

@@ -16,7 +16,7 @@ mod redis;
 mod registry;
 pub(crate) mod remote;
 mod server;
-mod shown;
+pub(crate) mod shown;
 mod socketmap;
 #[cfg(feature = "sql")]
 mod sql;
@@ -35,4 +35,4 @@ pub(crate) use problems::TableProblems;
 pub(crate) use registry::{Registry, ShardTables};
 pub(crate) use remote::Seed;
 pub(crate) use server::{Server, Wire, within};
-pub(crate) use shown::{Traced, handle};
+pub(crate) use shown::Traced;

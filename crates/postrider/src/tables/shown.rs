@@ -4,50 +4,52 @@ use super::registry::{Live, LiveTable, Registry, ShardTables, Source};
 use super::remote::{Health, Remote};
 use config::TableEntry;
 use lookup::{Cached, Entry};
-use mta::commands::ControlRequest;
+use mta::commands::{NodeAnswer, TableFlush, TableGet};
 use mta::control::{ControlResponse, TableAnswer, TableItem, TableSnapshot, TableStep};
 use mta::seams::{Found, Tables};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
-use tokio::sync::oneshot;
 
-/// Carries out a request about tables. What takes its time is done on a thread of its own.
-pub(crate) fn handle(
+/// Tables, and how they are: on a thread of its own, as files are looked at, and one may hang.
+pub(crate) fn list(registry: &Arc<Registry>, answer: NodeAnswer) {
+    let live = registry.live();
+    let list = move || {
+        let tables = live.values();
+        answer.items(tables.map(|table| ControlResponse::Table(Box::new(item(table)))));
+    };
+    // Without a thread the answer is dropped, which says enough.
+    let _ = thread::Builder::new().name("table-list".to_owned()).spawn(list);
+}
+
+/// What a table says of a key: on a thread of its own, as a server may be asked.
+pub(crate) fn get(registry: &Arc<Registry>, TableGet { table, key }: TableGet, answer: NodeAnswer) {
+    let live = registry.live();
+    let found = match find(&live, &table) {
+        Ok(found) => found,
+        Err(unknown) => return answer.not_found(unknown),
+    };
+    let (registry, entry) = (Arc::clone(registry), Arc::clone(&found.entry));
+    let look_up = move || match look_up(registry, &entry, &key) {
+        Ok(found) => answer.items([ControlResponse::TableAnswer(Box::new(found))]),
+        Err(why) => answer.not_found(why),
+    };
+    // Without a thread the answer is dropped, which says enough.
+    let _ = thread::Builder::new().name("table-get".to_owned()).spawn(look_up);
+}
+
+/// Forgets what is cached of a table.
+pub(crate) fn flush(
     registry: &Arc<Registry>,
-    request: ControlRequest,
-    answer: oneshot::Sender<Result<Vec<ControlResponse>, String>>,
+    TableFlush { table, key }: TableFlush,
+    answer: NodeAnswer,
 ) {
     let live = registry.live();
-    let done = match request {
-        ControlRequest::TableGet { table, key } => match find(&live, &table) {
-            Ok(found) => {
-                let (registry, entry) = (Arc::clone(registry), Arc::clone(&found.entry));
-                let look_up = move || {
-                    let _ = answer.send(get(registry, &entry, &key));
-                };
-                // Without a thread the answer's sender is gone, which says enough.
-                let _ = thread::Builder::new().name("table-get".to_owned()).spawn(look_up);
-                return;
-            }
-            Err(unknown) => Err(unknown),
-        },
-        ControlRequest::TableFlush { table, key } => {
-            find(&live, &table).and_then(|found| flush(found, key.as_deref()))
-        }
-        _ => {
-            // Files are looked at, and one may hang.
-            let list = move || {
-                let items =
-                    live.values().map(|table| ControlResponse::Table(Box::new(item(table))));
-                let _ = answer.send(Ok(items.collect()));
-            };
-            let _ = thread::Builder::new().name("table-list".to_owned()).spawn(list);
-            return;
-        }
-    };
-    let _ = answer.send(done);
+    match find(&live, &table).and_then(|found| forget(found, key.as_deref())) {
+        Ok(text) => answer.told(Ok(text)),
+        Err(why) => answer.not_found(why),
+    }
 }
 
 fn find<'a>(live: &'a Live, name: &str) -> Result<&'a LiveTable, String> {
@@ -104,28 +106,27 @@ fn file_of(table: &LiveTable) -> String {
     table.path().map_or("the configuration".to_owned(), |path| path.display().to_string())
 }
 
-fn flush(table: &LiveTable, key: Option<&str>) -> Result<Vec<ControlResponse>, String> {
+fn forget(table: &LiveTable, key: Option<&str>) -> Result<String, String> {
     let name = &table.entry.name;
     let Source::Remote(remote) = &table.source else {
         return Err(format!("nothing is cached of table {name}: its answers are at hand"));
     };
     let key = key.map(|key| mta::tables::rewritten(&table.entry.rewrite, key));
-    let text = match key {
+    Ok(match key {
         Some(key) if remote.forget(&key) => format!("what was known of {key} is forgotten"),
         Some(key) => format!("nothing was known of {key}"),
         None => match remote.flush() {
             1 => "1 answer is forgotten".to_owned(),
             count => format!("{count} answers are forgotten"),
         },
-    };
-    Ok(vec![ControlResponse::Done { matched: 0, tally: None, text: Some(text) }])
+    })
 }
 
-fn get(
+fn look_up(
     registry: Arc<Registry>,
     entry: &Arc<TableEntry>,
     key: &str,
-) -> Result<Vec<ControlResponse>, String> {
+) -> Result<TableAnswer, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| format!("cannot look it up: {error}"))?;
     let traced = Traced::new(registry);
@@ -138,8 +139,7 @@ fn get(
         found.map_or((None, Vec::new()), |entry| (Some(entry.text.to_string()), fields_of(&entry)));
     let steps = traced.steps();
     let (table, key) = (entry.name.to_string(), key.to_owned());
-    let answer = TableAnswer { table, key, value, fields, trouble, steps };
-    Ok(vec![ControlResponse::TableAnswer(Box::new(answer))])
+    Ok(TableAnswer { table, key, value, fields, trouble, steps })
 }
 
 fn fields_of(entry: &Entry) -> Vec<(String, Vec<String>)> {

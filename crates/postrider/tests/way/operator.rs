@@ -5,7 +5,7 @@ use super::node::{Node, config, play};
 use super::peer::Peer;
 use mta::commands::{
     ControlRequest, QueueFail, QueueHold, QueueList, QueueRelease, QueueRemove, QueueRetry,
-    QueueShow, QueueWhy,
+    QueueShow, QueueWhy, ShardState,
 };
 use mta::control::{BlockerKind, Filter, QueueItem, Select, Tally};
 use std::time::Duration;
@@ -166,7 +166,7 @@ fn an_unknown_id_changes_nothing() {
 fn status_counts_what_there_is() {
     play(|| async {
         let node = with_messages(3).await;
-        let parts = node.ask(ControlRequest::Status).await;
+        let parts = node.ask(ShardState {}.into()).await;
         let status = parts.into_iter().find_map(|part| part.status).expect("a status");
         assert_eq!((status.recipients, status.held, status.in_flight), (3, 0, 0));
     });

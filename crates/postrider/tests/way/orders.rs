@@ -5,7 +5,7 @@ use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
 use mta::commands::{
     ControlRequest, QueueFail, QueueHold, QueueList, QueueMove, QueueRelease, QueueShow,
-    QueueSummary,
+    QueueSummary, ShardState,
 };
 use mta::control::{BlockerKind, Filter, QueueItem, Select, Tally};
 use mta::overrides::Overrides;
@@ -289,7 +289,7 @@ fn no_more_reports_wait_for_the_spool_than_may() {
         node.log_stands.set(true);
         let looking = async {
             tokio::time::sleep(Duration::from_secs(60)).await;
-            let parts = node.ask(ControlRequest::Status).await;
+            let parts = node.ask(ShardState {}.into()).await;
             node.log_stands.set(false);
             parts.into_iter().find_map(|part| part.status).map(|status| status.unreported)
         };

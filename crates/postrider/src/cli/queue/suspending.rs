@@ -5,7 +5,7 @@ use super::scope::ScopeArgs;
 use super::selecting::parse_time;
 use clap::Args;
 use mail::Wall;
-use mta::commands::ControlRequest;
+use mta::commands::{ControlRequest, QueueResume, QueueSuspend, TrustClock};
 use std::time::Duration;
 
 /// `queue suspend`.
@@ -28,11 +28,8 @@ pub(crate) struct SuspendArgs {
 impl Ask for SuspendArgs {
     fn request(&self) -> ControlRequest {
         let ends = self.lasting.map(|lasting| crate::world::clock::wall_now().after(lasting));
-        ControlRequest::QueueSuspend {
-            scope: self.scope.scope(),
-            reason: self.reason.clone(),
-            until: ends.or(self.until),
-        }
+        let (scope, reason) = (self.scope.scope(), self.reason.clone());
+        QueueSuspend { scope, reason, until: ends.or(self.until) }.into()
     }
 }
 
@@ -46,7 +43,7 @@ pub(crate) struct ResumeArgs {
 
 impl Ask for ResumeArgs {
     fn request(&self) -> ControlRequest {
-        ControlRequest::QueueResume { scope: self.scope.scope() }
+        QueueResume { scope: self.scope.scope() }.into()
     }
 }
 
@@ -56,7 +53,7 @@ pub(crate) struct TrustClockArgs {}
 
 impl Ask for TrustClockArgs {
     fn request(&self) -> ControlRequest {
-        ControlRequest::TrustClock
+        TrustClock {}.into()
     }
 }
 

@@ -2,15 +2,17 @@
 
 use crate::cli::{FlushArgs, GetArgs, ServerArgs};
 use crate::commands::asking::{self, Shown};
+use crate::commands::running::{Action, Running};
+use crate::tables::shown;
 use crate::terminal::clean;
 use comfy_table::{Table, presets};
-use mta::commands::ControlRequest;
+use mta::commands::{NodeAnswer, TableFlush, TableGet, TableList};
 use mta::control::{ControlResponse, TableAnswer, TableItem};
 use std::process::ExitCode;
 
 /// `postrider table list`.
 pub(super) fn list(server: &ServerArgs) -> ExitCode {
-    asking::print(server, &ControlRequest::TableList, |responses| {
+    asking::print(server, &TableList {}.into(), |responses| {
         let items = responses.iter().filter_map(|response| match response {
             ControlResponse::Table(item) => Some(&**item),
             _ => None,
@@ -21,7 +23,7 @@ pub(super) fn list(server: &ServerArgs) -> ExitCode {
 
 /// `postrider table get`.
 pub(super) fn get(args: &GetArgs) -> ExitCode {
-    let request = ControlRequest::TableGet { table: args.table.clone(), key: args.key.clone() };
+    let request = TableGet { table: args.table.clone(), key: args.key.clone() }.into();
     asking::print(&args.server, &request, |responses| {
         let answer = responses.iter().find_map(|response| match response {
             ControlResponse::TableAnswer(answer) => Some(&**answer),
@@ -33,8 +35,26 @@ pub(super) fn get(args: &GetArgs) -> ExitCode {
 
 /// `postrider table flush`.
 pub(super) fn flush(args: &FlushArgs) -> ExitCode {
-    let request = ControlRequest::TableFlush { table: args.table.clone(), key: args.key.clone() };
+    let request = TableFlush { table: args.table.clone(), key: args.key.clone() }.into();
     asking::print(&args.server, &request, asking::done)
+}
+
+impl Action for TableList {
+    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+        shown::list(server.node.tables(), answer);
+    }
+}
+
+impl Action for TableGet {
+    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+        shown::get(server.node.tables(), self, answer);
+    }
+}
+
+impl Action for TableFlush {
+    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+        shown::flush(server.node.tables(), self, answer);
+    }
 }
 
 fn listed<'a>(items: impl Iterator<Item = &'a TableItem>) -> String {

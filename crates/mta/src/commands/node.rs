@@ -1,0 +1,148 @@
+//! Commands that concern the node rather than its shards. The program carries them out; of some the shards are asked
+//! as well.
+
+use super::command::{Command, Worded};
+use super::merge::Gathering;
+use super::{
+    ControlRequest, NodeRequest, QueueResume, QueueSuspend, ShapingLift, ShapingList, Sources,
+    TableFlush, TableGet, TableList,
+};
+use crate::control::{ControlResponse, ErrorCode, ShardAnswer};
+use crate::operator::{Answer, Operator};
+use crate::seams::World;
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use tokio::sync::oneshot;
+
+/// A command of the node.
+pub(super) trait NodeCommand: Send + Sync {
+    /// What the shards are asked when the node has done its part.
+    fn of_shards(&self) -> Option<ControlRequest> {
+        None
+    }
+
+    /// Adds what the shards have answered.
+    fn add(&self, _gathering: Gathering, _responses: &mut [ControlResponse]) {}
+}
+
+/// A request to the node, and where its responses go.
+#[derive(Debug)]
+pub struct NodeJob {
+    pub request: NodeRequest,
+    pub answer: NodeAnswer,
+}
+
+/// Where the responses to a request go. Dropped instead, it answers that the server is stopping.
+#[derive(Debug)]
+pub struct NodeAnswer(oneshot::Sender<Vec<ControlResponse>>);
+
+impl NodeAnswer {
+    pub(super) fn new() -> (NodeAnswer, oneshot::Receiver<Vec<ControlResponse>>) {
+        let (answer, answered) = oneshot::channel();
+        (NodeAnswer(answer), answered)
+    }
+
+    /// What was asked for.
+    pub fn items(self, items: impl IntoIterator<Item = ControlResponse>) {
+        let done = ControlResponse::Done { matched: 0, tally: None, text: None };
+        self.send(items.into_iter().chain([done]).collect());
+    }
+
+    /// What was done, or why it was not, in a sentence.
+    pub fn told(self, told: Result<String, String>) {
+        self.send(vec![match told {
+            Ok(text) => ControlResponse::Done { matched: 0, tally: None, text: Some(text) },
+            Err(text) => ControlResponse::Error { code: ErrorCode::Failed, text },
+        }]);
+    }
+
+    /// Why what was asked about is not there.
+    pub fn not_found(self, text: String) {
+        self.send(vec![ControlResponse::Error { code: ErrorCode::NotFound, text }]);
+    }
+
+    fn send(self, responses: Vec<ControlResponse>) {
+        // The asker may have gone.
+        let _ = self.0.send(responses);
+    }
+}
+
+impl NodeCommand for QueueSuspend {}
+impl NodeCommand for QueueResume {}
+impl NodeCommand for TableList {}
+impl NodeCommand for TableGet {}
+impl NodeCommand for TableFlush {}
+impl NodeCommand for Sources {}
+impl NodeCommand for ShapingList {}
+impl NodeCommand for ShapingLift {}
+
+/// The clock is right: mail may be given up for its age again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrustClock {}
+
+impl NodeCommand for TrustClock {}
+
+/// Reads the configuration again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reload {}
+
+impl NodeCommand for Reload {
+    /// Shards take what comes to them in order: they have the new configuration when they count.
+    fn of_shards(&self) -> Option<ControlRequest> {
+        Some(Unrouted {}.into())
+    }
+
+    fn add(&self, gathering: Gathering, responses: &mut [ControlResponse]) {
+        let Some(ControlResponse::Done { text: Some(text), .. }) = responses.last_mut() else {
+            return;
+        };
+        match gathering.tally.recipients {
+            0 => {}
+            1 => text.push_str("\n1 queued recipient has no route now, and waits for one"),
+            n => text
+                .push_str(&format!("\n{n} queued recipients have no route now, and wait for one")),
+        }
+    }
+}
+
+/// How the server is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerStatus {}
+
+impl NodeCommand for ServerStatus {
+    fn of_shards(&self) -> Option<ControlRequest> {
+        Some(ShardState {}.into())
+    }
+
+    fn add(&self, mut gathering: Gathering, responses: &mut [ControlResponse]) {
+        let Some(ControlResponse::Status(status)) = responses.first_mut() else { return };
+        gathering.shards.sort_by_key(|shard| shard.shard);
+        status.shards = gathering.shards;
+        status.problems.extend(gathering.errors);
+    }
+}
+
+/// How a shard is. Asked by the server itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardState {}
+
+impl Worded for ShardState {}
+
+impl Command for ShardState {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, _: &Answer) -> ShardAnswer {
+        ShardAnswer { status: Some(operator.status()), ..ShardAnswer::default() }
+    }
+}
+
+/// How many queued recipients have no route. Asked by the server itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unrouted {}
+
+impl Worded for Unrouted {}
+
+impl Command for Unrouted {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+        operator.count_unrouted(answer).await;
+        ShardAnswer::default()
+    }
+}

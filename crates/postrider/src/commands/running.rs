@@ -1,0 +1,108 @@
+//! Commands that a running server carries out as a whole: what comes from its control socket and is not for its
+//! shards. A command is an `impl` beside its command line's words, and a line in the list.
+
+use crate::console::ConsoleLog;
+use crate::node::Node;
+use crate::orders::{Order, told};
+use crate::problems::sentence;
+use crate::reload::Reloads;
+use crate::world::clock::wall_now;
+use mta::commands::{
+    NodeAnswer, NodeJob, NodeRequest, QueueResume, QueueSuspend, Reload, ServerStatus, TrustClock,
+};
+use mta::control::{ControlResponse, Status};
+use std::sync::Arc;
+
+/// The server, for those commands.
+pub(crate) struct Running<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) reloads: &'a mut Reloads,
+    pub(crate) console: &'a Arc<ConsoleLog>,
+}
+
+/// What a command does.
+pub(super) trait Action {
+    /// Does it, and answers. What takes its time is done elsewhere: the next command waits.
+    fn run(self, server: &mut Running<'_>, answer: NodeAnswer);
+}
+
+/// Carries out each of them.
+macro_rules! actions {
+    ($($command:ident),* $(,)?) => {
+        impl Running<'_> {
+            pub(super) fn carry_out(&mut self, NodeJob { request, answer }: NodeJob) {
+                match request {
+                    $(NodeRequest::$command(command) => command.run(self, answer),)*
+                }
+            }
+        }
+    };
+}
+
+actions! {
+    QueueSuspend,
+    QueueResume,
+    TrustClock,
+    TableList,
+    TableGet,
+    TableFlush,
+    Sources,
+    ShapingList,
+    ShapingLift,
+    Reload,
+    ServerStatus,
+}
+
+impl Running<'_> {
+    /// Has an order carried out, and answers when it was.
+    pub(super) fn give(&self, order: Order, answer: NodeAnswer) {
+        let told = self.node.orders.give(order);
+        tokio::spawn(async move { answer.told(told.await) });
+    }
+}
+
+impl Action for QueueSuspend {
+    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+        server.give(Order::Suspend(self.since(wall_now())), answer);
+    }
+}
+
+impl Action for QueueResume {
+    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+        server.give(Order::Resume(self.scope), answer);
+    }
+}
+
+impl Action for TrustClock {
+    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+        answer.told(told(server.node.trust_clock(), server.console));
+    }
+}
+
+impl Action for Reload {
+    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+        server.reloads.begin(Some(answer));
+    }
+}
+
+impl Action for ServerStatus {
+    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+        answer.items([ControlResponse::Status(status(server.node))]);
+    }
+}
+
+/// How the server is, but for its shards.
+fn status(node: &Node) -> Status {
+    let problem_list = node.problem_finder()();
+    let problems = problem_list.iter().map(sentence).chain(node.suspended_hops());
+    Status {
+        version: crate::VERSION.to_owned(),
+        uptime_ms: node.started.elapsed().0 / 1_000,
+        protocol: mta::control::PROTOCOL,
+        messages: node.message_count(),
+        suspensions: node.orders.suspended(),
+        shards: Vec::new(),
+        problems: problems.collect(),
+        problem_list,
+    }
+}
