@@ -185,6 +185,13 @@ impl Config {
         self.document.problem(path, true, why.into(), "")
     }
 
+    /// The same at the first of several paths that the file has.
+    #[must_use]
+    pub fn mistake_at_any(&self, paths: &[&str], why: impl Into<String>) -> Problem {
+        let there = paths.iter().find(|path| self.document.line(path).is_some());
+        self.mistake_at(there.or(paths.last()).unwrap_or(&""), why)
+    }
+
     /// The same for a key of an entry of a list of sections, by the line on which the entry begins.
     #[must_use]
     pub fn mistake_in(&self, list: &str, line: u32, key: &str, why: impl Into<String>) -> Problem {
@@ -234,12 +241,6 @@ impl Config {
         Ok(())
     }
 
-    /// The mistake that one of [`Config::shaping_sources`] can't be read.
-    #[must_use]
-    pub fn shaping_unread(&self, index: usize, why: String) -> ConfigErrors {
-        self.mistake(&format!("shaping[{index}]"), why)
-    }
-
     /// Who knows providers, when somebody asks: the shaping files in force, or, where there are none, what is
     /// built in.
     #[must_use]
@@ -285,6 +286,12 @@ impl Config {
         let section = format!("route[{}].{}", route.index, route.channel.key());
         let line = |key: &str| self.document.line(&format!("{section}.{key}"));
         shaping::Pace::of_route(route.channel.limits(), self.document.file(), line)
+    }
+
+    /// Whether it is the built-in default.
+    #[must_use]
+    pub fn is_embedded(&self) -> bool {
+        self.file_name() == embedded::EMBEDDED_NAME
     }
 
     /// The file this came from, for people.

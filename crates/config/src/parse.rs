@@ -1,5 +1,6 @@
 //! Reads configurations, and shows what may stand in one.
 
+use super::embedded::EMBEDDED_NAME;
 use super::problem::ConfigErrors;
 use super::schema::Schema;
 use super::{Config, EMBEDDED, reference, resolve};
@@ -51,7 +52,7 @@ impl Schema {
     /// When there is no channel that keeps Maildirs.
     #[must_use]
     pub fn embedded(&self) -> Config {
-        match self.parse(EMBEDDED, "the embedded default") {
+        match self.parse(EMBEDDED, EMBEDDED_NAME) {
             Ok(config) => config,
             Err(errors) => unreachable!("the embedded default is wrong: {errors}"),
         }

@@ -32,6 +32,8 @@ pub struct ConfigErrors {
     file: Arc<str>,
     text: Arc<str>,
     problems: Vec<Problem>,
+    /// What is wrong with files that it names.
+    others: Vec<ConfigErrors>,
 }
 
 impl ConfigErrors {
@@ -40,7 +42,22 @@ impl ConfigErrors {
     pub fn new(file: Arc<str>, text: Arc<str>, mut problems: Vec<Problem>) -> ConfigErrors {
         problems.sort_by_key(|p| (p.span.start, !p.fatal));
         problems.dedup();
-        ConfigErrors { file, text, problems }
+        ConfigErrors { file, text, problems, others: Vec::new() }
+    }
+
+    /// Both together: those of the same file in its order, then those of the other.
+    #[must_use]
+    pub fn and(self, other: ConfigErrors) -> ConfigErrors {
+        let ConfigErrors { file, text, mut problems, mut others } = self;
+        if other.file == file && other.text == text {
+            problems.extend(other.problems);
+            others.extend(other.others);
+        } else if problems.is_empty() {
+            return ConfigErrors { others: [others, other.others].concat(), ..other };
+        } else {
+            others.push(other);
+        }
+        ConfigErrors { others, ..ConfigErrors::new(file, text, problems) }
     }
 
     /// The problems in the order of the file, warnings too.
@@ -49,10 +66,21 @@ impl ConfigErrors {
         &self.problems
     }
 
+    /// Each file in which something is wrong, with its problems.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &[Problem])> {
+        let others = self.others.iter().map(|other| (&*other.file, &*other.problems));
+        std::iter::once((&*self.file, &*self.problems)).chain(others)
+    }
+
     /// With the lines concerned and a pointer into them, for a terminal.
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
-        render(&self.file, &self.text, &self.problems, colour)
+        let mut out = render(&self.file, &self.text, &self.problems, colour);
+        for other in &self.others {
+            out.push('\n');
+            out.push_str(&other.render(colour));
+        }
+        out
     }
 }
 
@@ -67,7 +95,7 @@ impl fmt::Display for ConfigErrors {
             let Problem { line, column, message, .. } = problem;
             write!(f, "{}:{line}:{column}: {kind}: {message}", self.file)?;
         }
-        Ok(())
+        self.others.iter().try_for_each(|other| write!(f, "\n{other}"))
     }
 }
 
@@ -100,6 +128,29 @@ pub(super) fn render(file: &str, text: &str, problems: &[Problem], colour: bool)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mistakes_of_several_files_are_shown_with_their_files() {
+        let of = |file: &str, line| {
+            let problem = Problem {
+                fatal: true,
+                message: format!("wrong {line}"),
+                help: None,
+                span: line..line + 1,
+                line: u32::try_from(line).unwrap(),
+                column: 1,
+            };
+            ConfigErrors::new(file.into(), "a = 1\nb = 2\n".into(), vec![problem])
+        };
+        let all = of("a.toml", 2).and(of("b.toml", 1)).and(of("a.toml", 1));
+        let shown =
+            "a.toml:1:1: error: wrong 1\na.toml:2:1: error: wrong 2\nb.toml:1:1: error: wrong 1";
+        assert_eq!(all.to_string(), shown);
+        let files: Vec<_> = all.files().map(|(file, all)| (file, all.len())).collect();
+        assert_eq!(files, [("a.toml", 2), ("b.toml", 1)]);
+        let rendered = all.render(false);
+        assert!(rendered.contains("a.toml:1:2") && rendered.contains("b.toml:1:2"), "{rendered}");
+    }
 
     fn problem(span: Range<usize>) -> Problem {
         let help = Some("help".to_owned());

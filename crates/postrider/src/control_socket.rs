@@ -3,6 +3,7 @@
 
 mod abstract_socket;
 
+use crate::beside_spool::above;
 use crate::limited_work::waited_for;
 use crate::mutex::lock;
 use mta::commands::{ControlPlane, ControlRequest};
@@ -145,18 +146,40 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Whether a socket may be put at `path`.
-fn check_vacant(path: &Path) -> io::Result<()> {
-    let meta = match fs::symlink_metadata(path) {
-        Ok(meta) => meta,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    if !meta.file_type().is_socket() {
-        return Err(io::Error::new(
+/// Looks whether a socket can be there, whoever has it. Directories of spools are made by the start.
+///
+/// # Errors
+/// Why it can't be.
+pub(crate) fn check_place(path: &Path, spools: &[PathBuf]) -> io::Result<()> {
+    let directory = above(path);
+    let will_be_made = spools.iter().any(|spool| spool == directory);
+    match look_at(path) {
+        Ok(Some(_)) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        // What is wrong with a spool is reported as the spool's.
+        _ if will_be_made => Ok(()),
+        Ok(None) => fs::metadata(directory).map(drop),
+        Err(error) => Err(error),
+    }
+}
+
+/// What socket is there, if one is.
+fn look_at(path: &Path) -> io::Result<Option<fs::Metadata>> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => Ok(Some(meta)),
+        Ok(_) => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
             "something that is no socket lies there, and is left alone",
-        ));
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a socket may be put at `path`.
+fn check_vacant(path: &Path) -> io::Result<()> {
+    if look_at(path)?.is_none() {
+        return Ok(());
     }
     match BlockingStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),

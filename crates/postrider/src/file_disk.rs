@@ -1,5 +1,6 @@
 //! The spool's disk: files of one directory, kept open by name.
 
+use crate::beside_spool::above;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use spool::{Disk, DiskError, DiskErrorKind};
@@ -260,10 +261,7 @@ fn lock(file: &File, how: FlockOperation, directory: &Path, must: bool) -> io::R
 /// Makes the spool's directory, but not what it lies in: with a disk that is not mounted an empty
 /// spool would be begun in its place, and the queue on it would be out of sight.
 fn make(directory: &Path) -> io::Result<()> {
-    let parent = match directory.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let parent = above(directory);
     match fs::DirBuilder::new().mode(0o700).create(directory) {
         // Its own name must be on the disk before what is in it is promised.
         Ok(()) => File::open(parent)?.sync_all(),
@@ -276,16 +274,33 @@ fn make(directory: &Path) -> io::Result<()> {
             // the parent did not make it.
             File::open(parent).map_or(Ok(()), |parent| parent.sync_all())
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let parent = parent.display();
-            let text = format!(
-                "there is no directory {parent}: mount its disk, or make it (only the last one of a \
-                 path is made)"
-            );
-            Err(io::Error::new(io::ErrorKind::NotFound, text))
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(no_parent(parent)),
         Err(error) => Err(error),
     }
+}
+
+/// Looks whether a spool can be opened there, and makes nothing.
+///
+/// # Errors
+/// Why it can't be, whoever else has it.
+pub(crate) fn check(directory: &Path) -> io::Result<()> {
+    match fs::metadata(directory) {
+        Ok(found) if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+        Ok(_) => refuse_foreign(directory),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match above(directory) {
+            parent if parent.is_dir() => Ok(()),
+            parent => Err(no_parent(parent)),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+fn no_parent(parent: &Path) -> io::Error {
+    let parent = parent.display();
+    let text = format!(
+        "there is no directory {parent}: mount its disk, or make it (only the last one of a path is made)"
+    );
+    io::Error::new(io::ErrorKind::NotFound, text)
 }
 
 /// Whether a directory is a spool's, as far as its names tell.

@@ -2,6 +2,7 @@
 
 mod start;
 
+use crate::commands::load::LoadError;
 use crate::commit_thread::Log;
 use crate::console::ConsoleLog;
 use crate::event_log::EventLog;
@@ -45,15 +46,21 @@ const HANGING_CLOSE_MAX: Duration = Duration::from_millis(500);
 
 /// Why a relay can't be started.
 pub(crate) enum StartError {
-    /// What the configuration names can't be used.
-    Wrong(ConfigErrors),
+    /// There is no configuration, or what it names can't be used.
+    Wrong(LoadError),
     /// A sentence that names what could not be opened, read or bound.
     Failed(String),
 }
 
 impl From<ConfigErrors> for StartError {
     fn from(errors: ConfigErrors) -> StartError {
-        StartError::Wrong(errors)
+        StartError::Wrong(LoadError::Wrong(errors))
+    }
+}
+
+impl From<LoadError> for StartError {
+    fn from(error: LoadError) -> StartError {
+        StartError::Wrong(error)
     }
 }
 

@@ -40,8 +40,8 @@ impl Reloadable {
     /// What is wrong with them, each in a sentence.
     fn prepare(&self, file: Option<&Path>, progress: &dyn Fn(&str)) -> Result<Prepared, String> {
         progress("the configuration");
-        let config = load::config(file).map_err(|error| error.one_line())?;
-        let prepared = self.services.prepare_all(config, progress, false);
+        let read = load::read(file).map_err(|error| error.one_line())?;
+        let prepared = self.services.prepare_all(read, progress, false);
         prepared.map_err(|mistakes| load::one_line(&mistakes))
     }
 

@@ -13,12 +13,17 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What peers' refusals mean, and the rules of shaping that listen for them.
+/// What peers' refusals mean, and the rules of shaping that listen for them. Providers that rules name are looked for
+/// if the shaping files could be read (`is_shaped`).
 ///
 /// # Errors
 /// All mistakes, each at the key that names its file.
-pub(crate) fn read_with_rules(config: &Config) -> Result<(Arc<Classes>, Rules), Vec<Problem>> {
-    let classes = read(config);
+pub(crate) fn read_with_rules(
+    config: &Config,
+    is_shaped: bool,
+) -> Result<(Arc<Classes>, Rules), Vec<Problem>> {
+    let providers = is_shaped.then(|| config.providers());
+    let classes = read_files(config, providers.as_ref());
     let rules = Rules::read(config.shaping_rules());
     let at = |key: &'static str, all: Vec<String>| {
         all.into_iter().map(move |why| config.mistake_at(key, why))
@@ -37,21 +42,31 @@ pub(crate) fn read_with_rules(config: &Config) -> Result<(Arc<Classes>, Rules), 
 /// # Errors
 /// All mistakes, each in a line with file, line and column.
 pub(crate) fn read(config: &Config) -> Result<Arc<Classes>, Vec<String>> {
+    read_files(config, Some(&config.providers()))
+}
+
+fn read_files(config: &Config, providers: Option<&Providers>) -> Result<Arc<Classes>, Vec<String>> {
     let files = config.of::<ClassFiles>().map_or(&[][..], |files| &files.0);
     if files.is_empty() {
         return Ok(Classes::builtin());
     }
-    let mut texts = Vec::new();
+    let (mut texts, mut unread) = (Vec::new(), Vec::new());
     for path in files {
-        let text = read_file(path).map_err(|error| vec![format!("{}: {error}", path.display())])?;
-        texts.push((path.display().to_string(), text));
+        match read_file(path) {
+            Ok(text) => texts.push((path.display().to_string(), text)),
+            Err(error) => unread.push(format!("{}: {error}", path.display())),
+        }
+    }
+    if !unread.is_empty() {
+        return Err(unread);
     }
     let sources: Vec<Source<'_>> = texts.iter().map(|(name, text)| Source { name, text }).collect();
     let read = Classes::read(&sources);
     let classes = read.map_err(|mistakes| -> Vec<String> {
         mistakes.iter().map(ToString::to_string).collect()
     })?;
-    match unknown_providers(&classes, &config.providers()) {
+    let unknown = providers.map(|known| unknown_providers(&classes, known));
+    match unknown.unwrap_or_default() {
         unknown if unknown.is_empty() => Ok(Arc::new(classes)),
         unknown => Err(unknown),
     }

@@ -1,17 +1,18 @@
 //! What runs beside the shards, as a list: a further service is a file of its own and a line here.
 
 mod files;
+mod places;
 mod service;
 mod small;
 
-use crate::acme::Acme;
+use crate::acme::{Acme, AcmeFiles};
 use crate::problems::ProblemList;
 use crate::secrets::WatchedSecrets;
 use crate::shard_thread::Common;
 use crate::state_files::StateFiles;
 use crate::tokens::Tokens;
 pub(crate) use files::FileServices;
-pub(crate) use service::{Adoption, Next, Prepared, Service, Services};
+pub(crate) use service::{Adoption, Next, Prepared, Service, Services, nothing_to_adopt};
 use small::{KnownClients, ReturnPaths, Shards};
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use std::sync::Arc;
 pub(crate) struct Others<'a> {
     pub(crate) secrets: &'a WatchedSecrets,
     pub(crate) files: &'a StateFiles,
+    pub(crate) acme: &'a Arc<AcmeFiles>,
 }
 
 /// Services that the start itself does not open. They are started before the shards, which ask some of them.
@@ -26,7 +28,11 @@ pub(crate) fn beside(common: &Common, others: &Others<'_>) -> Services {
     let (shared, console) = (&common.shared, &common.console);
     let directory = common.config.spool.paths[0].clone();
     Services::default()
-        .with(Acme::new(&common.certificates, &shared.pressures, (others.files, console)))
+        .with(Acme::new(
+            &common.certificates,
+            &shared.pressures,
+            (others.acme, others.files, console),
+        ))
         .with(common.dmarc_reports.clone())
         .with(common.tls_reports.clone())
         .with(Tokens::new(console))

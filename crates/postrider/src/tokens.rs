@@ -8,7 +8,7 @@ mod request;
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
-use crate::services::{Adoption, Next, Service};
+use crate::services::{Adoption, Next, Service, nothing_to_adopt};
 use config::{Config, Problem, Secret, SecretFile, SecretSource, TokenSource};
 use mta::console::{Console as _, Level};
 use std::sync::{Arc, Mutex, Weak};
@@ -69,7 +69,7 @@ impl Service for Tokens {
         let thread = self.0.thread_for(next.config);
         let thread = thread.map_err(|why| vec![next.config.mistake_at("route", why)])?;
         let Some(thread) = thread else {
-            return Ok(Box::new(|| ()));
+            return Ok(nothing_to_adopt());
         };
         let (inner, config) = (Arc::clone(&self.0), Arc::clone(next.config));
         Ok(Box::new(move || {

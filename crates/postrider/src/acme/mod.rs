@@ -17,7 +17,7 @@ use crate::console::ConsoleLog;
 use crate::https;
 use crate::mutex::lock;
 use crate::secrets;
-use crate::services::{Adoption, Next, Service};
+use crate::services::{Adoption, Next, Service, nothing_to_adopt};
 use crate::state_files::StateFiles;
 use crate::world::clock::{seed_of, wall_now};
 use challenges::Challenges;
@@ -63,6 +63,7 @@ pub(crate) struct Acme(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     certificates: Arc<Certificates>,
+    read: Arc<AcmeFiles>,
     metrics: Arc<AcmeMetrics>,
     files: StateFiles,
     pools: Arc<Pressures>,
@@ -100,26 +101,29 @@ impl Plan {
     /// `None`: nothing is ordered.
     ///
     /// # Errors
-    /// What is wrong with the files that it names.
-    fn of(config: &Config) -> Result<Option<Plan>, Problem> {
+    /// All that is wrong with the files that it names.
+    fn of(config: &Config) -> Result<Option<Plan>, Vec<Problem>> {
         let Some(acme) = config.of::<Authority>() else { return Ok(None) };
         let wrong = |key: &str, why: String| config.mistake_at(&format!("acme.{key}"), why);
-        let external = match &acme.external_account {
-            Some(account) => {
-                let key = secrets::read_base64url(&account.key_file)
-                    .map_err(|why| wrong("external_account.key_file", why))?;
-                Some((account.key_id.clone(), key))
+        let external = acme.external_account.as_ref().map(|account| {
+            let key = secrets::read_base64url(&account.key_file)
+                .map_err(|why| wrong("external_account.key_file", why))?;
+            Ok((account.key_id.clone(), key))
+        });
+        let client = https::client(acme.ca_file.as_deref()).map_err(|why| wrong("ca_file", why));
+        let (external, client) = match (external.transpose(), client) {
+            (Ok(external), Ok(client)) => (external, client),
+            (external, client) => {
+                return Err(external.err().into_iter().chain(client.err()).collect());
             }
-            None => None,
         };
-        let client = https::client(acme.ca_file.as_deref());
         let ordered = config.certificates.iter().filter(|one| one.ordered.is_some());
         Ok(Some(Plan {
             acme: acme.clone(),
             store: Store::new(&acme.store),
             certificates: ordered.cloned().collect(),
             external,
-            client: Arc::new(client.map_err(|why| wrong("ca_file", why))?),
+            client: Arc::new(client),
         }))
     }
 
@@ -141,11 +145,12 @@ impl Acme {
     pub(crate) fn new(
         certificates: &Arc<Certificates>,
         pools: &Arc<Pressures>,
-        (files, console): (&StateFiles, &Arc<ConsoleLog>),
+        (read, files, console): (&Arc<AcmeFiles>, &StateFiles, &Arc<ConsoleLog>),
     ) -> Acme {
         Acme(Arc::new(Inner {
             state: Mutex::default(),
             certificates: Arc::clone(certificates),
+            read: Arc::clone(read),
             metrics: Arc::default(),
             files: files.clone(),
             pools: Arc::clone(pools),
@@ -161,11 +166,11 @@ impl Service for Acme {
 
     /// Reads the files that the configuration names, and binds its address.
     fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
-        let prepared = self.0.prepare(next.config).map_err(|why| vec![why])?;
+        let prepared = self.0.prepare(next.config)?;
         let inner = Arc::clone(&self.0);
         Ok(match prepared {
             Some((changes, change)) => Box::new(move || inner.adopt(&changes, change)),
-            None => Box::new(|| ()),
+            None => nothing_to_adopt(),
         })
     }
 
@@ -174,24 +179,39 @@ impl Service for Acme {
     }
 }
 
-/// The files that `[acme]` names, for those that look whether a configuration can be used.
-pub(crate) struct AcmeFiles;
+/// The files that `[acme]` names, for those that look whether a configuration can be used, and for those that order.
+#[derive(Default)]
+pub(crate) struct AcmeFiles {
+    /// What was read last, and for which configuration.
+    read: Mutex<Option<(Arc<Config>, Option<Plan>)>>,
+}
 
-impl Service for AcmeFiles {
+impl AcmeFiles {
+    /// What a configuration wants: each is read once.
+    fn plan(&self, config: &Arc<Config>) -> Result<Option<Plan>, Vec<Problem>> {
+        match lock(&self.read).take() {
+            Some((read, plan)) if Arc::ptr_eq(&read, config) => Ok(plan),
+            _ => Plan::of(config),
+        }
+    }
+}
+
+impl Service for Arc<AcmeFiles> {
     fn name(&self) -> &'static str {
         "files of the account for certificates"
     }
 
     fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
-        Plan::of(next.config).map_err(|why| vec![why])?;
-        Ok(Box::new(|| ()))
+        let plan = Plan::of(next.config)?;
+        *lock(&self.read) = Some((Arc::clone(next.config), plan));
+        Ok(nothing_to_adopt())
     }
 }
 
 impl Inner {
     /// What changes, and the way to the thread; `None`: nothing does.
-    fn prepare(&self, config: &Config) -> Result<Option<(Changes, Change)>, Problem> {
-        let plan = Plan::of(config)?;
+    fn prepare(&self, config: &Arc<Config>) -> Result<Option<(Changes, Change)>, Vec<Problem>> {
+        let plan = self.read.plan(config)?;
         let mut state = lock(&self.state);
         let listener = match (&state.plan, &plan) {
             (None, None) => return Ok(None),
@@ -202,13 +222,14 @@ impl Inner {
                 let is_moved = old.as_ref().map(place) != Some(place(new));
                 let (challenge, address) = place(new);
                 let bound = is_moved.then(|| responder::bind(challenge, address)).transpose();
-                bound.map_err(|why| config.mistake_at("acme.address", why))?
+                bound.map_err(|why| vec![config.mistake_at("acme.address", why)])?
             }
         };
         let changes = match &state.changes {
             Some(changes) => changes.clone(),
             None => {
-                let started = self.start().map_err(|why| config.mistake_at("acme", why))?;
+                let started = self.start();
+                let started = started.map_err(|why| vec![config.mistake_at("acme", why)])?;
                 state.changes.insert(started).clone()
             }
         };

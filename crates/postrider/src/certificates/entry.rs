@@ -57,11 +57,14 @@ pub(super) enum Made {
 /// What can't be used, and why.
 #[derive(Debug)]
 pub(super) enum Wrong {
-    /// The certificate of this line.
-    Certificate(u32, String),
+    /// The certificate of this line, and why, for each key that names a file of no use.
+    Certificate(u32, Vec<OfKey>),
     /// What clients' certificates are judged by.
     Clients(Option<Asked>, String),
 }
+
+/// A key of `[[certificate]]`, and what is wrong with what it names.
+pub(super) type OfKey = (&'static str, String);
 
 impl Entry {
     pub(super) fn new(source: Source, read: Read) -> Arc<Entry> {
@@ -149,7 +152,8 @@ fn stamps(paths: &[&Path], before: &mut dyn FnMut(&Path)) -> Vec<Stamp> {
 }
 
 /// One that is ordered may not have come yet.
-fn read_own(certificate: &Certificate, before: &mut dyn FnMut(&Path)) -> Result<Read, String> {
+fn read_own(certificate: &Certificate, before: &mut dyn FnMut(&Path)) -> Result<Read, Vec<OfKey>> {
+    let of_chain = |why: String| vec![("chain", why)];
     let Certificate { chain, key, ordered, names, .. } = certificate;
     before(chain);
     if ordered.is_some() && !chain.exists() {
@@ -160,11 +164,11 @@ fn read_own(certificate: &Certificate, before: &mut dyn FnMut(&Path)) -> Result<
     let stamps = stamps(&[chain, key], before);
     before(chain);
     if ordered.is_some() {
-        store::check(chain).map_err(|why| format!("{}: {why}", chain.display()))?;
+        store::check(chain).map_err(|why| of_chain(format!("{}: {why}", chain.display())))?;
     }
     let certified = certified(chain, key, before)?;
     let first = certified.cert.first().map_or(&[][..], |first| first.as_ref());
-    let expiry = Some(Expiry::of(chain, first, ordered.is_some())?);
+    let expiry = Some(Expiry::of(chain, first, ordered.is_some()).map_err(of_chain)?);
     let made = Some(Made::Own(Arc::new(certified)));
     Ok(Read { stamps, made, expiry, left_out: None })
 }
@@ -174,17 +178,24 @@ fn certified(
     chain: &Path,
     key: &Path,
     before: &mut dyn FnMut(&Path),
-) -> Result<CertifiedKey, String> {
-    let certificates = pem::certificates(chain)?;
+) -> Result<CertifiedKey, Vec<OfKey>> {
+    let certificates = pem::certificates(chain);
     before(key);
-    let secret = pem::key(key)?;
+    let (certificates, secret) = match (certificates, pem::key(key)) {
+        (Ok(certificates), Ok(secret)) => (certificates, secret),
+        (certificates, secret) => {
+            let of_chain = certificates.err().map(|why| ("chain", why));
+            return Err(of_chain.into_iter().chain(secret.err().map(|why| ("key", why))).collect());
+        }
+    };
     if let Some(first) = certificates.first() {
         expiry::check_version(first.as_ref())
-            .map_err(|why| format!("{}: {why}", chain.display()))?;
+            .map_err(|why| vec![("chain", format!("{}: {why}", chain.display()))])?;
     }
     let provider = crypto::provider();
-    CertifiedKey::from_der(certificates, secret, &provider)
-        .map_err(|error| format!("{} with {}: {error}", chain.display(), key.display()))
+    CertifiedKey::from_der(certificates, secret, &provider).map_err(|error| {
+        vec![("chain", format!("{} with {}: {error}", chain.display(), key.display()))]
+    })
 }
 
 fn read_clients(asked: &Asked, before: &mut dyn FnMut(&Path)) -> Result<Read, String> {
@@ -197,7 +208,10 @@ fn read_clients(asked: &Asked, before: &mut dyn FnMut(&Path)) -> Result<Read, St
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wrong::Certificate(line, why) => write!(f, "certificate of line {line}: {why}"),
+            Wrong::Certificate(line, all) => {
+                let all: Vec<&str> = all.iter().map(|(_, why)| why.as_str()).collect();
+                write!(f, "certificate of line {line}: {}", all.join("; "))
+            }
             Wrong::Clients(_, why) => f.write_str(why),
         }
     }
@@ -205,22 +219,25 @@ impl fmt::Display for Wrong {
 
 impl Wrong {
     /// With its place in the file.
-    pub(super) fn placed(&self, config: &Config) -> Problem {
+    pub(super) fn placed(&self, config: &Config) -> Vec<Problem> {
         match self {
-            Wrong::Certificate(line, why) => {
-                // Behind the semicolon stands what to do about it.
-                let (what, help) = why.split_once("; ").unzip();
-                let what = what.unwrap_or(why);
-                let mistake = config.mistake_in("certificate", *line, "chain", what);
-                Problem { help: help.map(str::to_owned), ..mistake }
+            Wrong::Certificate(line, all) => {
+                let placed = |(key, why): &OfKey| {
+                    // Behind the semicolon stands what to do about it.
+                    let (what, help) = why.split_once("; ").unzip();
+                    let what = what.unwrap_or(why);
+                    let mistake = config.mistake_in("certificate", *line, key, what);
+                    Problem { help: help.map(str::to_owned), ..mistake }
+                };
+                all.iter().map(placed).collect()
             }
             Wrong::Clients(asked, why) => {
                 let asks = |one: &Arc<config::Listener>| {
                     one.client_certificates.as_deref().map(Asked::new) == *asked
                 };
                 let index = config.listeners.iter().position(asks).unwrap_or(0);
-                let key = format!("listener[{index}].client_certificates");
-                config.mistake_at(&key, why.as_str())
+                let key = format!("listener[{index}].client_certificates.authorities");
+                vec![config.mistake_at(&key, why.as_str())]
             }
         }
     }

@@ -305,7 +305,7 @@ impl Service for Arc<Certificates> {
             Ok(_) => {}
             Err(why) => mistakes.push(why),
         }
-        Err(mistakes.iter().map(|one| one.placed(next.config)).collect())
+        Err(mistakes.iter().flat_map(|one| one.placed(next.config)).collect())
     }
 }
 

@@ -1,14 +1,15 @@
 //! `postrider check`.
 
+#[cfg(test)]
+mod against_serve;
 mod dns;
 
-use super::load::{self, LoadError};
+use super::load::{self, LoadError, Read};
 use crate::acme::Authority;
 use crate::cli::{CheckArgs, exit};
 use crate::console::ConsoleLog;
 use crate::problems::missing_roots;
 use crate::services::FileServices;
-use crate::tables;
 use crate::world::clock::Start;
 use config::{Certificate, Config, ConfigErrors, Problem};
 use dns::{Finding, Severity};
@@ -21,9 +22,12 @@ use std::sync::Arc;
 /// Reads a configuration and shows what is wrong with it.
 pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     let colour = std::io::stderr().is_terminal();
-    let loaded = match load::config(args.file.config.as_deref()) {
-        Ok(config) => prepared(config),
-        Err(LoadError::Wrong(errors)) => Err(errors),
+    let (loaded, mut warnings) = match load::read(args.file.config.as_deref()) {
+        Ok(read) => match prepared(read) {
+            Ok((config, warnings)) => (Ok(config), warnings),
+            Err(mistakes) => (Err(mistakes), Vec::new()),
+        },
+        Err(LoadError::Wrong(errors)) => (Err(errors), Vec::new()),
         Err(unreadable) => {
             eprint!("{}", unreadable.render(colour));
             return ExitCode::from(exit::USAGE);
@@ -39,7 +43,6 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         },
         _ => None,
     };
-    let mut warnings = loaded.as_deref().map(tables::warnings).unwrap_or_default();
     // `serve` makes those of the built-in configuration.
     if let (Ok(config), Some(_)) = (&loaded, &args.file.config) {
         warnings.extend(missing_roots(config));
@@ -56,12 +59,16 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     }
 }
 
-/// Reads the files that the configuration names, as a start does.
-fn prepared(config: Config) -> Result<Arc<Config>, ConfigErrors> {
+/// Reads the files that the configuration names, as a start does. Gives what is doubtful about tables beside it.
+///
+/// # Errors
+/// All that would keep a server from starting with it.
+fn prepared(read: Read) -> Result<(Arc<Config>, Vec<String>), ConfigErrors> {
     let quiet = Arc::new(ConsoleLog::stderr(Level::Error));
     let files = FileServices::new(Start::now(), &quiet);
-    let prepared = files.services().prepare_all(config, &|_| (), true)?;
-    Ok(Arc::clone(&prepared.config))
+    let config = files.services().prepare_all(read, &|_| (), true)?.adopt();
+    let warnings = files.tables.warnings(&config);
+    Ok((config, warnings))
 }
 
 fn json_of(
@@ -69,11 +76,18 @@ fn json_of(
     warnings: &[String],
     found: Option<&[Finding]>,
 ) -> Value {
-    let problems = match loaded {
-        Ok(config) => config.warnings.as_slice(),
-        Err(errors) => errors.problems(),
+    let mut list: Vec<_> = match loaded {
+        Ok(config) => {
+            let file = config.file_name();
+            config.warnings.iter().map(|problem| as_json(file, problem)).collect()
+        }
+        Err(errors) => {
+            let of_files = errors.files();
+            let all =
+                of_files.flat_map(|(file, all)| all.iter().map(move |one| as_json(file, one)));
+            all.collect()
+        }
     };
-    let mut list: Vec<_> = problems.iter().map(as_json).collect();
     list.extend(warnings.iter().map(|why| json!({ "severity": "warning", "message": why })));
     let mut all = json!({ "valid": loaded.is_ok(), "problems": list });
     if let Some(found) = found {
@@ -135,9 +149,10 @@ fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-fn as_json(problem: &Problem) -> Value {
+fn as_json(file: &str, problem: &Problem) -> Value {
     json!({
         "severity": if problem.fatal { "error" } else { "warning" },
+        "file": file,
         "line": problem.line,
         "column": problem.column,
         "message": problem.message,

@@ -4,9 +4,9 @@ use crate::cli::{ServerArgs, exit};
 use crate::limited_work::waited_for;
 use channels::{GatewayTables, X400};
 use config::shaping::{ShapingFile, ShapingSource};
-use config::{Config, ConfigErrors, LogLevel};
+use config::{Config, ConfigErrors, LogLevel, Problem};
 use mta::console::Level;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -46,14 +46,36 @@ pub(crate) fn one_line(errors: &ConfigErrors) -> String {
     errors.to_string().replace('\n', "; ")
 }
 
+/// A configuration, and what is wrong with the files that are part of it. Beside that more may be wrong with other files
+/// that it names.
+pub(crate) type Read = (Config, Option<ConfigErrors>);
+
 /// Reads a configuration file, as it is for this machine, and the files that are part of it, or takes the built-in
 /// default.
-pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
-    let Some(path) = file else { return Ok(crate::sections::schema().embedded()) };
+///
+/// # Errors
+/// There is no configuration.
+pub(crate) fn read(file: Option<&Path>) -> Result<Read, LoadError> {
+    let Some(path) = file else {
+        return Ok((crate::sections::schema().embedded(), None));
+    };
     let mut config = parse(path, std::fs::read(path))?;
-    shape(&mut config).map_err(LoadError::Wrong)?;
-    read_mappings(&config).map_err(LoadError::Wrong)?;
-    Ok(config)
+    let shaping = shape(&mut config).err();
+    let mappings = read_mappings(&config);
+    let mappings = Some(mappings).filter(|all| !all.is_empty()).map(|all| config.errors(all));
+    let mistakes = shaping.into_iter().chain(mappings).reduce(|one, other| one.and(other));
+    Ok((config, mistakes))
+}
+
+/// The same for those that need nothing else that it names.
+///
+/// # Errors
+/// There is no configuration, or its files have mistakes.
+fn config(file: Option<&Path>) -> Result<Config, LoadError> {
+    match read(file)? {
+        (config, None) => Ok(config),
+        (_, Some(mistakes)) => Err(LoadError::Wrong(mistakes)),
+    }
 }
 
 /// Reads what stands in a configuration file itself.
@@ -103,7 +125,7 @@ const SHAPING_BYTES_MAX: u64 = 16 << 20;
 
 /// Reads the shaping files that a configuration names.
 fn shape(config: &mut Config) -> Result<(), ConfigErrors> {
-    let mut files = Vec::with_capacity(config.shaping_sources.len());
+    let (mut files, mut unread) = (Vec::new(), Vec::new());
     for (index, source) in config.shaping_sources.iter().enumerate() {
         let path = match source {
             ShapingSource::Builtin => {
@@ -112,32 +134,48 @@ fn shape(config: &mut Config) -> Result<(), ConfigErrors> {
             }
             ShapingSource::File(path) => path,
         };
-        let text = read_text(path).map_err(|why| {
-            config.shaping_unread(index, format!("cannot read {}: {why}", path.display()))
-        })?;
-        files.push(ShapingFile { name: path.display().to_string().into(), text: text.into() });
+        match read_text(path) {
+            Ok(text) => {
+                let name = path.display().to_string().into();
+                files.push(ShapingFile { name, text: text.into() });
+            }
+            Err(why) => {
+                let why = format!("cannot read {}: {why}", path.display());
+                unread.push(config.mistake_at(&format!("shaping[{index}]"), why));
+            }
+        }
     }
-    config.shape(&files)
+    if unread.is_empty() {
+        return config.shape(&files);
+    }
+    Err(config.errors(unread))
 }
 
-/// Reads the tables of a gateway to X.400.
-fn read_mappings(config: &Config) -> Result<(), ConfigErrors> {
+/// Reads the tables of a gateway to X.400. Gives what is wrong with them.
+fn read_mappings(config: &Config) -> Vec<Problem> {
     let gateway = config.of::<X400>().and_then(|x400| x400.gateway.as_ref());
-    let Some(gateway) = gateway else { return Ok(()) };
-    let read = |key: &str, path: &Option<PathBuf>, kind: TableKind| {
-        let Some(path) = path else { return Ok(String::new()) };
-        let wrong = |why: String| config.unusable::<X400>(&format!("gateway.{key}"), why);
-        let text = read_text(path)
-            .map_err(|why| wrong(format!("cannot read {}: {why}", path.display())))?;
-        let checked = Mappings::default().read(&text, kind);
-        checked.map_err(|error| wrong(format!("{}: {error}", path.display())))?;
-        Ok(text)
+    let Some(gateway) = gateway else { return Vec::new() };
+    let mut mistakes = Vec::new();
+    let mut read = |key: &str, path: &Option<PathBuf>, kind: TableKind| {
+        let Some(path) = path else { return String::new() };
+        let read = read_mapping(path, kind);
+        read.unwrap_or_else(|why| {
+            mistakes.push(config.mistake_at(&format!("x400.gateway.{key}"), why));
+            String::new()
+        })
     };
     gateway.set_tables(GatewayTables {
-        mappings: read("mcgam", &gateway.mcgam, TableKind::Mapping)?,
-        gateways: read("gateways", &gateway.gateways, TableKind::Gateway)?,
+        mappings: read("mcgam", &gateway.mcgam, TableKind::Mapping),
+        gateways: read("gateways", &gateway.gateways, TableKind::Gateway),
     });
-    Ok(())
+    mistakes
+}
+
+fn read_mapping(path: &Path, kind: TableKind) -> Result<String, String> {
+    let text = read_text(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
+    let checked = Mappings::default().read(&text, kind);
+    checked.map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(text)
 }
 
 fn read_text(path: &Path) -> Result<String, String> {
@@ -162,7 +200,8 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Config, ExitCode> {
     config(file).map_err(|error| shown(&error))
 }
 
-fn shown(error: &LoadError) -> ExitCode {
+/// Shows why there is no configuration, on standard error. How the program ends.
+pub(crate) fn shown(error: &LoadError) -> ExitCode {
     eprint!("{}", error.render(io::stderr().is_terminal()));
     ExitCode::from(exit::USAGE)
 }

@@ -1,7 +1,6 @@
 //! `postrider serve`: runs the relay until a signal ends it.
 
 use crate::admin::{AdminParts, AdminServer, Health, Numbers};
-use crate::cli::exit;
 use crate::commands::load;
 use crate::commands::running::Running;
 use crate::console::{ConsoleLog, LISTENERS};
@@ -13,11 +12,9 @@ use crate::reload::Reloads;
 use config::Config;
 use mta::commands::{ControlPlane, NodeJob};
 use mta::console::{Console, Level};
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc as std_mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -34,13 +31,8 @@ const ADMIN_MAX: Duration = Duration::from_millis(250);
 /// what it says.
 pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
     crate::panic::ends_the_process();
-    let waiting = Waiting::begin();
-    let config = match load::load(file.as_deref()) {
-        Ok(config) => config,
-        Err(code) => return code,
-    };
-    let console = Arc::new(ConsoleLog::stderr(load::level_of(&config)));
-    drop(waiting);
+    // Until it is known what the configuration wants.
+    let console = Arc::new(ConsoleLog::stderr(Level::Info));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -49,39 +41,13 @@ pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(serve(file, config, shards, &console)) {
+    match runtime.block_on(serve(file, shards, &console)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(StartError::Wrong(mistakes)) => {
-            eprint!("{}", mistakes.render(std::io::stderr().is_terminal()));
-            ExitCode::from(exit::USAGE)
-        }
+        Err(StartError::Wrong(mistakes)) => load::shown(&mistakes),
         Err(StartError::Failed(text)) => {
             console.line(Level::Error, "start", format_args!("{text}"));
             ExitCode::FAILURE
         }
-    }
-}
-
-/// Says what a start waits for before it heeds signals itself: the system ends it at once then.
-struct Waiting {
-    _ended: std_mpsc::Sender<()>,
-}
-
-impl Waiting {
-    fn begin() -> Waiting {
-        let (sender, ended) = std_mpsc::channel::<()>();
-        let began = Instant::now();
-        let tell = move || {
-            let late = Err(std_mpsc::RecvTimeoutError::Timeout);
-            while ended.recv_timeout(START_TOLD_EVERY) == late {
-                let seconds = began.elapsed().as_secs();
-                let text = format_args!("starting for {seconds} s: it reads the configuration");
-                ConsoleLog::stderr(Level::Warn).line(Level::Warn, "start", text);
-            }
-        };
-        // Without a thread it waits without a word.
-        let _ = thread::Builder::new().name("start-lines".to_owned()).spawn(tell);
-        Waiting { _ended: sender }
     }
 }
 
@@ -134,20 +100,27 @@ fn make_data_directories(config: &Config) -> Result<(), String> {
 
 async fn serve(
     file: Option<PathBuf>,
-    config: Config,
     shards: Option<u16>,
     console: &Arc<ConsoleLog>,
 ) -> Result<(), StartError> {
     let mut signals = Signals::new().map_err(|error| format!("cannot take signals: {error}"))?;
-    for warning in load::warnings_of(&config) {
+    let named = file.clone();
+    let read = move |progress: &dyn Fn(&str)| {
+        progress("the configuration");
+        Ok(load::read(named.as_deref())?)
+    };
+    let Some(read) = step_of_start(read, &mut signals, console).await? else { return Ok(()) };
+    let (config, _) = &read;
+    console.set_level(load::level_of(config));
+    for warning in load::warnings_of(config) {
         console.line(Level::Warn, "config", format_args!("{warning}"));
     }
-    let shards = shards_of(&config, shards);
+    let shards = shards_of(config, shards);
     if file.is_none() {
-        make_data_directories(&config)?;
+        make_data_directories(config)?;
     }
     let of_node = Arc::clone(console);
-    let start = move |progress: &dyn Fn(&str)| Node::start(config, shards, &of_node, progress);
+    let start = move |progress: &dyn Fn(&str)| Node::start(read, shards, &of_node, progress);
     let Some(node) = step_of_start(start, &mut signals, console).await? else { return Ok(()) };
     let config = Arc::clone(&node.reloadable.first);
     let path = config.admin.control.clone();

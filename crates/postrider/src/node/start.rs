@@ -3,7 +3,7 @@
 use super::{Node, StartError};
 use crate::advisers::Advisers;
 use crate::advisers::advisers;
-use crate::commands::load;
+use crate::commands::load::{self, Read};
 use crate::commit_thread::Log;
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
@@ -57,7 +57,7 @@ impl Node {
     /// # Errors
     /// What could not be opened, read or bound.
     pub(crate) fn start(
-        config: Config,
+        read: Read,
         shards: u16,
         console: &Arc<ConsoleLog>,
         progress: &dyn Fn(&str),
@@ -65,7 +65,7 @@ impl Node {
         let (started, files) = (Start::now(), StateFiles::new(console));
         // First of all: what is wrong with them are mistakes of the configuration.
         let named = FileServices::new(started, console);
-        let config = &named.services().prepare_all(config, progress, false)?.adopt();
+        let config = &named.services().prepare_all(read, progress, false)?.adopt();
         let watch = FileWatch::start()?;
         named.watch(&watch);
         let secrets = WatchedSecrets::new(&watch, console);
@@ -92,7 +92,7 @@ impl Node {
         let own = Own { ports, shared, suspended, shards: senders.clone(), started };
         let common = common(config, &named, own, (advisers, &metrics, descriptors), console);
         common.store.watch(&watch);
-        let others = Others { secrets: &secrets, files: &files };
+        let others = Others { secrets: &secrets, files: &files, acme: &named.acme };
         let beside = beside(&common, &others);
         // What they bind, or ask the system for, is no mistake of the file.
         beside.start(config, progress).map_err(|errors| load::one_line(&errors))?;

@@ -1,7 +1,8 @@
 //! The services that read the files which a configuration names. A start and a reload have them prepare, and so does
 //! `postrider check`: what keeps a server from starting is found before.
 
-use super::{Adoption, Next, Service, Services};
+use super::places::Places;
+use super::{Adoption, Next, Service, Services, nothing_to_adopt};
 use crate::acme::AcmeFiles;
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
@@ -24,6 +25,8 @@ pub(crate) struct FileServices {
     pub(crate) tables: Arc<Registry>,
     pub(crate) signing_keys: Arc<SigningKeys>,
     pub(crate) certificates: Arc<Certificates>,
+    pub(crate) acme: Arc<AcmeFiles>,
+    places: Arc<Places>,
 }
 
 impl FileServices {
@@ -34,18 +37,21 @@ impl FileServices {
             tables: Registry::new(started, console),
             signing_keys: SigningKeys::new(console),
             certificates: Certificates::new(console),
+            acme: Arc::default(),
+            places: Arc::default(),
         }
     }
 
     /// As a list, in the order in which they adopt a configuration.
     pub(crate) fn services(&self) -> Services {
         Services::default()
+            .with(Arc::clone(&self.places))
             .with(MailboxOwners)
             .with(Arc::clone(&self.replies))
             .with(Arc::clone(&self.tables))
             .with(Arc::clone(&self.signing_keys))
             .with(Arc::clone(&self.certificates))
-            .with(AcmeFiles)
+            .with(Arc::clone(&self.acme))
     }
 
     /// Looks at their files from now on, and reads those that change.
@@ -66,7 +72,7 @@ impl Service for MailboxOwners {
 
     fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
         match check_owners(next.config) {
-            mistakes if mistakes.is_empty() => Ok(Box::new(|| ())),
+            mistakes if mistakes.is_empty() => Ok(nothing_to_adopt()),
             mistakes => Err(mistakes),
         }
     }
@@ -103,7 +109,7 @@ impl Service for Arc<ReplyRules> {
     }
 
     fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
-        let read = reply_classes::read_with_rules(next.config)?;
+        let read = reply_classes::read_with_rules(next.config, next.is_shaped)?;
         let this = Arc::clone(self);
         Ok(Box::new(move || match this.shared.get().map(Weak::upgrade) {
             Some(Some(shared)) => put(&shared, read),

@@ -13,6 +13,8 @@ pub(crate) struct Next<'a> {
     pub(crate) progress: &'a dyn Fn(&str),
     /// Nothing is to be started, bound or asked for it: files are read alone.
     pub(crate) is_check: bool,
+    /// What the shaping files know is known.
+    pub(crate) is_shaped: bool,
 }
 
 /// A configuration with everything prepared for it.
@@ -31,6 +33,11 @@ impl Prepared {
 
 /// Puts a prepared configuration in force for one service. Dropped instead, it leaves everything as it was.
 pub(crate) type Adoption = Box<dyn FnOnce() + Send>;
+
+/// What a service does that has nothing to put in force.
+pub(crate) fn nothing_to_adopt() -> Adoption {
+    Box::new(|| ())
+}
 
 /// Something that runs beside the shards and follows the configuration.
 pub(crate) trait Service: Send + Sync {
@@ -72,21 +79,28 @@ impl Services {
     /// Reads the secrets of a configuration into it, and has all services prepare it.
     ///
     /// # Errors
-    /// All mistakes. Nothing has changed then.
+    /// All mistakes, those of the files that were read with it, too. Nothing has changed then.
     pub(crate) fn prepare_all(
         &self,
-        mut config: Config,
+        (mut config, of_files): (Config, Option<ConfigErrors>),
         progress: &dyn Fn(&str),
         is_check: bool,
     ) -> Result<Prepared, ConfigErrors> {
         let mut mistakes = secrets::read(&mut config, progress);
         let config = Arc::new(config);
-        match self.prepare(&Next { config: &config, progress, is_check }) {
-            Ok(adoptions) if mistakes.is_empty() => return Ok(Prepared { config, adoptions }),
+        let is_shaped = of_files.is_none();
+        match self.prepare(&Next { config: &config, progress, is_check, is_shaped }) {
+            Ok(adoptions) if mistakes.is_empty() && is_shaped => {
+                return Ok(Prepared { config, adoptions });
+            }
             Ok(_) => {}
             Err(others) => mistakes.extend(others),
         }
-        Err(config.errors(mistakes))
+        let mistakes = config.errors(mistakes);
+        Err(match of_files {
+            Some(of_files) => mistakes.and(of_files),
+            None => mistakes,
+        })
     }
 
     /// Puts a configuration in force that is in force elsewhere already.
@@ -98,7 +112,7 @@ impl Services {
         config: &Arc<Config>,
         progress: &dyn Fn(&str),
     ) -> Result<(), ConfigErrors> {
-        let next = Next { config, progress, is_check: false };
+        let next = Next { config, progress, is_check: false, is_shaped: true };
         let adoptions = self.prepare(&next).map_err(|mistakes| config.errors(mistakes))?;
         adoptions.into_iter().for_each(|adopt| adopt());
         Ok(())

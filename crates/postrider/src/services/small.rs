@@ -1,6 +1,6 @@
 //! Services that are no more than a few lines each.
 
-use super::{Adoption, Next, Service};
+use super::{Adoption, Next, Service, nothing_to_adopt};
 use crate::commands::load;
 use crate::console::ConsoleLog;
 use crate::kept_secret;
@@ -25,7 +25,7 @@ impl Service for ReturnPaths {
     fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
         // It goes into the configuration, which is not in force yet.
         let _ = kept_secret::keep_return_paths(next.config, &self.0);
-        Ok(Box::new(|| ()))
+        Ok(nothing_to_adopt())
     }
 }
 
@@ -41,7 +41,7 @@ impl Service for KnownClients {
     }
 
     fn prepare(&self, _next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
-        Ok(Box::new(|| ()))
+        Ok(nothing_to_adopt())
     }
 
     fn finish(&self) {

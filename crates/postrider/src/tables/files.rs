@@ -7,7 +7,7 @@ use crate::file_watch::FileWatch;
 use crate::mutex::lock;
 use crate::world::clock::wall_now;
 use channels::{DatabaseFile, EntryJudge};
-use config::{Config, TableEntry};
+use config::TableEntry;
 use lookup::database::Database;
 use lookup::{MISTAKES_MAX, Table, Written};
 use mta::console::Console;
@@ -60,23 +60,15 @@ pub(super) fn open(entry: &TableEntry, judge: Option<&EntryJudge>) -> Result<Ope
 }
 
 /// What was left out of the files of tables, or is hardly meant, each in a sentence.
-pub(crate) fn warnings(config: &Config) -> Vec<String> {
-    let opened = config.tables.iter().filter(|entry| is_local(entry)).filter_map(|entry| {
-        let judge = channels::entry_judge(config, entry);
-        Some((&entry.name, open(entry, judge.as_ref()).ok()?))
-    });
-    opened.flat_map(|(name, opened)| warnings_of(name, &opened)).collect()
-}
-
-fn warnings_of(name: &str, (table, stamp): &Opened) -> Vec<String> {
-    let path = stamp.as_ref().map_or(Path::new(""), Stamp::path).display();
+pub(super) fn warnings_of(name: &str, (table, stamp): (&dyn Table, Option<&Stamp>)) -> Vec<String> {
+    let path = stamp.map_or(Path::new(""), Stamp::path).display();
     let sentence = |warning| format!("table {name}: {path}:{warning}");
     table.warnings().iter().map(sentence).collect()
 }
 
 /// Logs them.
-pub(super) fn warn(console: &dyn Console, name: &str, opened: &Opened) {
-    for warning in warnings_of(name, opened) {
+pub(super) fn warn(console: &dyn Console, name: &str, (table, stamp): &Opened) {
+    for warning in warnings_of(name, (&**table, stamp.as_ref())) {
         console.warn("tables", format_args!("{warning}"));
     }
 }

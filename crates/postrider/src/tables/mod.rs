@@ -25,7 +25,6 @@ mod tcp_table;
 mod testing;
 mod text;
 
-pub(crate) use files::warnings;
 pub(crate) use kinds::{kinds, verifier};
 pub(crate) use ldap::{Verdict, Verifier};
 pub(crate) use numbers::TableNumbers;

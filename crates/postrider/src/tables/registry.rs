@@ -116,7 +116,7 @@ impl Registry {
     /// # Errors
     /// A sentence for each mistake, with its place.
     fn prepare_all(&self, next: &Next<'_>) -> Result<Live, Vec<Problem>> {
-        let Next { config, progress, is_check } = *next;
+        let Next { config, progress, is_check, .. } = *next;
         let before = self.live();
         let (mut live, mut mistakes) = (Live::new(), Vec::new());
         for entry in &config.tables {
@@ -286,6 +286,18 @@ impl Registry {
             most = most.max(of_one.map(|(site, count)| (count, site)));
         }
         (sum, most.map(|(count, site)| (site.to_string(), count)))
+    }
+
+    /// What was left out of the files of tables, or is hardly meant, each in a sentence.
+    pub(crate) fn warnings(&self, config: &Config) -> Vec<String> {
+        let live = self.live();
+        let of_one = |entry: &Arc<TableEntry>| match &live.get(&entry.name)?.source {
+            Source::Local { table, stamp, .. } => {
+                Some(files::warnings_of(&entry.name, (&**table, stamp.as_ref())))
+            }
+            Source::Remote(_) | Source::Snapshot(..) | Source::Composed => None,
+        };
+        config.tables.iter().filter_map(of_one).flatten().collect()
     }
 
     /// The numbers of tables whose answers come from elsewhere, by their names.

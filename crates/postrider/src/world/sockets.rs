@@ -51,6 +51,26 @@ impl Sockets {
     }
 }
 
+/// Looks whether this machine has an address, whoever listens there.
+///
+/// # Errors
+/// It has none such.
+pub(crate) fn check_address(address: SocketAddr) -> io::Result<()> {
+    let none_there = |error: &io::Error| {
+        let no_family = Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error());
+        error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == no_family
+    };
+    let any_port = SocketAddr::new(address.ip(), 0);
+    let bind = || {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.bind(&any_port.into())
+    };
+    match bind() {
+        Err(error) if none_there(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 impl Net for Sockets {
     type Listener = ListeningSocket;
     type Accepted = AcceptedSocket;

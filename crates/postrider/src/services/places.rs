@@ -1,0 +1,119 @@
+//! Directories and addresses that the server itself takes. They are looked at before anything is taken, so that a place
+//! where nothing can be is a mistake of the file; what another process has is none.
+
+use super::{Adoption, Next, Service};
+use crate::control_socket;
+use crate::file_disk;
+use crate::limited_work::waited_for;
+use crate::mutex::lock;
+use crate::world::sockets;
+use config::{Config, Problem};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A disk that takes longer does not answer: that is none of the file's mistakes, and the start waits longer.
+const LOOK_MAX: Duration = Duration::from_secs(2);
+
+/// Where mail is kept, where clients and operators come in.
+#[derive(Default)]
+pub(super) struct Places {
+    /// Of the configuration that was adopted first: a reload takes no others.
+    taken: Mutex<Option<Taken>>,
+}
+
+#[derive(Clone)]
+struct Taken {
+    directories: Vec<PathBuf>,
+    addresses: Vec<SocketAddr>,
+    control: PathBuf,
+}
+
+impl Taken {
+    fn of(config: &Config) -> Taken {
+        let listeners = config.listeners.iter().map(|listener| listener.address);
+        Taken {
+            directories: config.spool.paths.clone(),
+            addresses: listeners.chain(config.admin.address).collect(),
+            control: config.admin.control.clone(),
+        }
+    }
+}
+
+impl Service for Arc<Places> {
+    fn name(&self) -> &'static str {
+        "the spool's directory and the listeners' addresses"
+    }
+
+    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        let taken = lock(&self.taken).clone();
+        let (config, known) = (next.config, taken.as_ref());
+        // Directories of the built-in configuration are made for whoever tries it out.
+        let mistakes = match config.is_embedded() {
+            true => Vec::new(),
+            false => {
+                let mut mistakes = unfit_directories(next, known);
+                mistakes.extend(unfit_control(next, known));
+                mistakes.extend(unfit_addresses(config, known));
+                mistakes
+            }
+        };
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        let (this, config) = (Arc::clone(self), Arc::clone(config));
+        Ok(Box::new(move || {
+            lock(&this.taken).get_or_insert_with(|| Taken::of(&config));
+        }))
+    }
+}
+
+fn unfit_directories(next: &Next<'_>, known: Option<&Taken>) -> Vec<Problem> {
+    let (config, paths) = (next.config, &next.config.spool.paths);
+    let is_known = |path| known.is_some_and(|taken| taken.directories.contains(path));
+    let mut mistakes = Vec::new();
+    for (index, path) in paths.iter().enumerate().filter(|(_, path)| !is_known(path)) {
+        (next.progress)(&format!("the spool in {}", path.display()));
+        let of_thread = path.clone();
+        let looked = waited_for(LOOK_MAX, move || file_disk::check(&of_thread));
+        if let Some(Err(error)) = looked {
+            let why = format!("cannot open the spool {}: {error}", path.display());
+            let of_several = format!("spool.paths[{index}]");
+            mistakes.push(config.mistake_at_any(&[&of_several, "spool.path"], why));
+        }
+    }
+    mistakes
+}
+
+fn unfit_control(next: &Next<'_>, known: Option<&Taken>) -> Option<Problem> {
+    let path = &next.config.admin.control;
+    if known.is_some_and(|taken| taken.control == *path) {
+        return None;
+    }
+    let (of_thread, spools) = (path.clone(), next.config.spool.paths.clone());
+    let looked = waited_for(LOOK_MAX, move || control_socket::check_place(&of_thread, &spools));
+    let why = looked?.err()?;
+    let why = format!("cannot open the control socket {}: {why}", path.display());
+    Some(next.config.mistake_at("admin.control", why))
+}
+
+/// Addresses that this machine does not have.
+fn unfit_addresses(config: &Config, known: Option<&Taken>) -> Vec<Problem> {
+    let unfit = |address: SocketAddr| {
+        let is_known = known.is_some_and(|taken| taken.addresses.contains(&address));
+        if is_known { None } else { sockets::check_address(address).err() }
+    };
+    let of_listeners = config.listeners.iter().enumerate().filter_map(|(index, listener)| {
+        let (name, address) = (&listener.name, listener.address);
+        let error = unfit(address)?;
+        let why = format!("cannot listen on {address} (listener {name}): {error}");
+        Some(config.mistake_at(&format!("listener[{index}].address"), why))
+    });
+    let of_admin = config.admin.address.and_then(|address| {
+        let why =
+            format!("cannot open the administration interface on {address}: {}", unfit(address)?);
+        Some(config.mistake_at("admin.address", why))
+    });
+    of_listeners.chain(of_admin).collect()
+}
