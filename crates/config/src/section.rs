@@ -27,8 +27,8 @@ pub trait Section: 'static {
     /// The heading behind which it stands on the reference page; sections behind the same one follow each other as
     /// they were registered.
     const BEHIND: &'static str = "log";
-    /// What puts another one in force at a reload: a function, or `shards`, which take up a new [`Config`](crate::Config)
-    /// with all that is in it. [`NEXT_START`]: nothing does, and a reload names it.
+    /// What puts another one in force at a reload: the service of this name, or `shards`, which take up a new
+    /// [`Config`](crate::Config) with all that is in it. [`NEXT_START`]: nothing does, and a reload names it.
     const IN_FORCE_BY: &'static str;
     /// The section as it is written; its doc comments are the reference page. Without the section in the file: the
     /// default, which is read like anything else.

@@ -101,6 +101,14 @@ impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
         self.found
     }
 
+    /// The fields that were found, or `too_many` if there are more.
+    ///
+    /// # Errors
+    /// More were there than are noted: what is missing could not be left out of the message.
+    pub fn all_or<E>(self, too_many: E) -> Result<Vec<Found>, E> {
+        if self.has_more { Err(too_many) } else { Ok(self.finish()) }
+    }
+
     /// There were more of the fields than are noted.
     #[must_use]
     pub fn has_more(&self) -> bool {

@@ -55,12 +55,43 @@ impl Seen {
     }
 }
 
+/// What is looked at again and again, and taken up when it has changed and settled: it may be written still when the
+/// change is seen first.
+#[derive(Debug, Default)]
+pub(crate) struct Settling<T> {
+    /// What was taken up, or was to be.
+    read: T,
+    /// What was seen at the last look.
+    last: T,
+}
+
+impl<T: Clone + PartialEq> Settling<T> {
+    /// Of what is taken up already.
+    pub(crate) fn on(read: T) -> Settling<T> {
+        Settling { last: read.clone(), read }
+    }
+
+    /// Takes what was seen at another look; whether it is to be taken up now.
+    pub(crate) fn look(&mut self, seen: T) -> bool {
+        let is_settled = seen == self.last;
+        let is_due = is_settled && seen != self.read;
+        if is_due {
+            self.read = seen.clone();
+        }
+        self.last = seen;
+        is_due
+    }
+
+    /// What was taken up last.
+    pub(crate) fn read(&self) -> &T {
+        &self.read
+    }
+}
+
 /// Looks at files again and again.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
-    last: Vec<Option<Seen>>,
-    /// What was seen last has been read, or tried to be.
-    is_read: bool,
+    settling: Settling<Vec<Option<Seen>>>,
     /// They were as they are told to be when they were looked at last.
     is_same: bool,
 }
@@ -77,12 +108,11 @@ impl Looks {
         let seen: Vec<_> = stamps.iter().map(see).collect();
         let is_same = stamps.iter().zip(&seen).all(|(stamp, seen)| stamp.is(*seen));
         self.is_same = is_same;
-        if is_same || self.last != seen {
-            self.is_read = is_same;
-            self.last = seen;
+        if is_same {
+            self.settling = Settling::on(seen);
             return false;
         }
-        !std::mem::replace(&mut self.is_read, true)
+        self.settling.look(seen)
     }
 
     /// Whether the last look has found what is in use.

@@ -1,7 +1,7 @@
 //! Secrets that stand in places of their own: those of `[srs]`, and what routes log in with.
 
 use crate::console::ConsoleLog;
-use crate::file_stamp::Seen;
+use crate::file_stamp::{Seen, Settling};
 use crate::file_watch::FileWatch;
 use crate::secret_place::Place;
 use crate::services::{Adoption, Next, Service};
@@ -161,10 +161,7 @@ pub(crate) struct WatchedSecrets {
 /// One file, as it was seen.
 struct Watched {
     file: Weak<SecretFile>,
-    /// What was read.
-    read: Option<Seen>,
-    /// What was seen at the last look: a file may be written still.
-    last: Option<Seen>,
+    seen: Settling<Option<Seen>>,
     /// It can't be used as it is: where it is, as that was reported.
     reported: Option<String>,
 }
@@ -179,8 +176,8 @@ impl WatchedSecrets {
     /// Those of a configuration, as they are now.
     fn seen(&self, config: &Config) -> Vec<Watched> {
         let seen = |file: &Arc<SecretFile>| {
-            let (read, file) = (self.see(file), Arc::downgrade(file));
-            Watched { file, read, last: read, reported: None }
+            let (seen, file) = (Settling::on(self.see(file)), Arc::downgrade(file));
+            Watched { file, seen, reported: None }
         };
         config.secret_files().map(|(_, file)| seen(file)).collect()
     }
@@ -189,7 +186,7 @@ impl WatchedSecrets {
     fn watch(&self, all: Vec<Watched>) {
         for mut watched in all {
             let this = self.clone();
-            let device = watched.read.as_ref().map(Seen::device);
+            let device = watched.seen.read().as_ref().map(Seen::device);
             self.watch.add(device, move || this.look(&mut watched));
         }
     }
@@ -209,12 +206,9 @@ impl WatchedSecrets {
             watched.reported.iter().for_each(|source| self.troubles.clear(source));
             return false;
         };
-        let seen = self.see(&file);
-        if seen != watched.read && seen == watched.last {
-            watched.read = seen;
+        if watched.seen.look(self.see(&file)) {
             watched.reported = self.read(&file);
         }
-        watched.last = seen;
         true
     }
 

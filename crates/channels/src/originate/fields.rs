@@ -51,13 +51,14 @@ impl<W: World> Stage for FieldStage<W> {
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
-        let seen = observed::<Watch>(observer);
-        let Some(watch) = seen else { return Decision::pass() };
-        if watch.has_more() {
-            return Answer::Now(Err(TOO_MANY_FIELDS));
+        let Some(watch) = observed::<Watch>(observer) else { return Decision::pass() };
+        match watch.all_or(TOO_MANY_FIELDS) {
+            Ok(fields) => {
+                self.mend(draft, &fields);
+                Decision::pass()
+            }
+            Err(too_many) => Answer::Now(Err(too_many)),
         }
-        self.mend(draft, &watch.finish());
-        Decision::pass()
     }
 }
 

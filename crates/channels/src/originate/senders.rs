@@ -112,12 +112,11 @@ impl<W: World> Stage for SenderStage<W> {
         if self.rules.hide_client {
             draft.hide_client();
         }
-        let seen = observed::<Watch>(observer);
-        let Some(watch) = seen else { return Decision::pass() };
-        if watch.has_more() {
-            return Answer::Now(Err(TOO_MANY_FIELDS));
+        let Some(watch) = observed::<Watch>(observer) else { return Decision::pass() };
+        match watch.all_or(TOO_MANY_FIELDS) {
+            Ok(fields) => self.check_authors(transaction, &fields),
+            Err(too_many) => Answer::Now(Err(too_many)),
         }
-        self.check_authors(transaction, &watch.finish())
     }
 }
 

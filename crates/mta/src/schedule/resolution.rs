@@ -92,32 +92,42 @@ fn by_route<W: World>(
     key: ScheduledKey,
     (config, route): (&Arc<Config>, Arc<Route>),
 ) -> Answer<'static, Resolved> {
-    let destination = route.channel.destination();
-    if matches!(destination, Destination::ByEntry) {
-        return Answer::Now(Resolved::Each);
-    }
-    let pool = match pool_of(config, &key) {
-        Ok(pool) => pool.map(Arc::clone),
-        Err(missing) => return Answer::Now(Resolved::Nowhere(Resolution::Unrouted(missing))),
+    let course = || match pool_of(config, &key) {
+        Ok(pool) => {
+            let (config, route) = (Arc::clone(config), Arc::clone(&route));
+            Ok(Course { config, route, pool: pool.map(Arc::clone) })
+        }
+        Err(missing) => Err(Resolved::Nowhere(Resolution::Unrouted(missing))),
     };
-    let found = match destination {
-        Destination::Mx { port } => Err(port),
+    let named = |found: Found| match course() {
+        Ok(course) => Resolved::Hosts(course, found),
+        Err(nowhere) => nowhere,
+    };
+    Answer::Now(match route.channel.destination() {
+        Destination::ByEntry => Resolved::Each,
+        Destination::Here(_) => named(Found::of_file(Vec::new(), HopTls::default())),
         Destination::Hosts(groups) => {
             let tls = terms(schedule, &route, key.require_tls).of_named_hosts();
-            Ok(Found::of_file(host_groups(groups), tls))
+            named(Found::of_file(host_groups(groups), tls))
         }
-        Destination::Here(_) | Destination::ByEntry => {
-            Ok(Found::of_file(Vec::new(), HopTls::default()))
-        }
-    };
-    let course = Course { config: Arc::clone(config), route: Arc::clone(&route), pool };
-    let port = match found {
-        Ok(found) => return Answer::Now(Resolved::Hosts(course, found)),
-        Err(port) => port,
-    };
-    let question = Question::of(&key, &route, course.pool.as_ref());
+        Destination::Mx { port } => match course() {
+            Ok(course) => return by_dns(schedule, scheduled, key, (course, port)),
+            Err(nowhere) => nowhere,
+        },
+    })
+}
+
+/// The hosts of a domain as they are known, or as the DNS is asked for them.
+fn by_dns<W: World>(
+    schedule: &Rc<Schedule<W>>,
+    scheduled: ScheduledId,
+    key: ScheduledKey,
+    (course, port): (Course, u16),
+) -> Answer<'static, Resolved> {
+    let question = Question::of(&key, &course.route, course.pool.as_ref());
     let now = schedule.services.now();
-    if let Some(known) = question.and_then(|it| schedule.known_places.get(now, config, &it)) {
+    if let Some(known) = question.and_then(|it| schedule.known_places.get(now, &course.config, &it))
+    {
         return Answer::Now(Resolved::Known(course, known));
     }
     let dns = InTurn::new(&schedule.services, asker(schedule, scheduled, &key));

@@ -150,7 +150,7 @@ pub(crate) struct ExternalAccount {
 impl Section for Authority {
     const KEY: &'static str = "acme";
     const SUMMARY: &'static str = "The authority that certificates with `acme = true` come from.";
-    const IN_FORCE_BY: &'static str = "Acme::adopt";
+    const IN_FORCE_BY: &'static str = "certificates that are ordered";
     type Text = AcmeText;
     type Value = Authority;
 

@@ -44,7 +44,7 @@ impl Section for DmarcSender {
     const KEY: &'static str = "dmarc_reports";
     const SUMMARY: &'static str = "What owners of domains are told of mail in their name (DMARC).";
     const BEHIND: &'static str = "dns";
-    const IN_FORCE_BY: &'static str = "DmarcReporting::adopt";
+    const IN_FORCE_BY: &'static str = "dmarc_reports";
     type Text = DmarcReportsText;
     type Value = DmarcSender;
 

@@ -25,7 +25,7 @@ impl Section for ClassFiles {
     const KEY: &'static str = "classes";
     const SUMMARY: &'static str = "What peers' refusals mean.";
     const BEHIND: &'static str = "dns";
-    const IN_FORCE_BY: &'static str = "Shared::set_classes";
+    const IN_FORCE_BY: &'static str = "files of classes and shaping";
     type Text = ClassesText;
     type Value = ClassFiles;
 

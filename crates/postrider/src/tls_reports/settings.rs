@@ -55,7 +55,7 @@ impl Section for TlsSender {
     const SUMMARY: &'static str =
         "What owners of domains are told of TLS to their hosts (RFC 8460).";
     const BEHIND: &'static str = "dns";
-    const IN_FORCE_BY: &'static str = "TlsReporting::adopt";
+    const IN_FORCE_BY: &'static str = "tls_reports";
     type Text = TlsReportsText;
     type Value = TlsSender;
 

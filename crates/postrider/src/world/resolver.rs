@@ -8,7 +8,7 @@ mod validated;
 use crate::console::ConsoleLog;
 use crate::file_watch::FileWatch;
 use crate::mutex::lock;
-use crate::services::{Adoption, Next, Service};
+use crate::services::{Adoption, Next, Service, nothing_to_adopt};
 use auth::tlsa::Tlsa;
 use cache::{Answer, Cache, Key, Value};
 use config::Problem;
@@ -43,9 +43,13 @@ struct Inner {
 struct State {
     config: config::Dns,
     system: System,
-    /// Or why there are none.
-    ways: Result<Arc<Ways>, String>,
+    /// How often these files were read.
+    systems_read: u64,
+    ways: MaybeWays,
 }
+
+/// Or why there are none.
+type MaybeWays = Result<Arc<Ways>, String>;
 
 /// How name servers are asked.
 struct Ways {
@@ -73,7 +77,7 @@ impl Ways {
 impl Inner {
     fn new(config: &config::Dns, system: System, console: Option<&Arc<ConsoleLog>>) -> Arc<Inner> {
         let ways = Ways::new(config, &system, console);
-        let state = Mutex::new(State { config: config.clone(), system, ways });
+        let state = Mutex::new(State { config: config.clone(), system, systems_read: 1, ways });
         Arc::new(Inner { state, console: console.cloned() })
     }
 
@@ -81,6 +85,7 @@ impl Inner {
     fn adopt_system(&self, system: System) {
         let mut state = lock(&self.state);
         state.system = system.after(&state.system);
+        state.systems_read += 1;
         state.ways = Ways::new(&state.config, &state.system, self.console.as_ref());
     }
 
@@ -97,10 +102,11 @@ impl Service for Resolver {
     }
 
     fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
-        self.check(&next.config.dns)
-            .map_err(|why| vec![next.config.mistake_at("dns.servers", why)])?;
+        let prepared = self.prepared(&next.config.dns);
+        let prepared = prepared.map_err(|why| vec![next.config.mistake_at("dns.servers", why)])?;
+        let Some(prepared) = prepared else { return Ok(nothing_to_adopt()) };
         let (this, config) = (self.clone(), Arc::clone(next.config));
-        Ok(Box::new(move || this.adopt(&config.dns)))
+        Ok(Box::new(move || this.adopt(&config.dns, prepared)))
     }
 }
 
@@ -132,26 +138,32 @@ impl Resolver {
         Resolver(inner)
     }
 
+    /// Ways to ask as another configuration says, and by which files of the system; `None`: it says the same.
+    ///
     /// # Errors
-    /// Why servers can't be asked as a configuration wants.
-    fn check(&self, config: &config::Dns) -> Result<(), String> {
-        // The system's servers may come later; those of the file are there, or it is wrong.
-        if config.servers.is_empty() {
-            return Ok(());
-        }
+    /// Why servers can't be asked as it wants.
+    fn prepared(&self, config: &config::Dns) -> Result<Option<(u64, MaybeWays)>, String> {
         let state = lock(&self.0.state);
-        let ways = Ways::new(config, &state.system, None);
-        ways.map(drop).map_err(|why| format!("name servers: {why}"))
+        if state.config == *config {
+            return Ok(None);
+        }
+        let ways = Ways::new(config, &state.system, self.0.console.as_ref());
+        match ways {
+            // The system's servers may come later; those of the file are there, or it is wrong.
+            Err(why) if !config.servers.is_empty() => Err(format!("name servers: {why}")),
+            ways => Ok(Some((state.systems_read, ways))),
+        }
     }
 
-    /// Asks as another configuration says. What was remembered is forgotten: other servers may know something
-    /// else.
-    fn adopt(&self, config: &config::Dns) {
+    /// Asks as it says. What was remembered is forgotten: other servers may know something else.
+    fn adopt(&self, config: &config::Dns, (systems_read, ways): (u64, MaybeWays)) {
         let mut state = lock(&self.0.state);
-        if state.config != *config {
-            state.ways = Ways::new(config, &state.system, self.0.console.as_ref());
-            state.config = config.clone();
-        }
+        state.ways = match state.systems_read == systems_read {
+            true => ways,
+            // Files of the system have changed since.
+            false => Ways::new(config, &state.system, self.0.console.as_ref()),
+        };
+        state.config = config.clone();
     }
 
     fn ways(&self) -> Result<Arc<Ways>, DnsError> {

@@ -76,12 +76,11 @@ impl<W: World> Stage for SteeringStage<W> {
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
-        let seen = observed::<Watch>(observer);
-        let Some(watch) = seen else { return Decision::pass() };
-        if watch.has_more() {
-            return Answer::Now(Err(TOO_MANY_FIELDS));
+        let Some(watch) = observed::<Watch>(observer) else { return Decision::pass() };
+        match watch.all_or(TOO_MANY_FIELDS) {
+            Ok(fields) => Answer::Now(self.steer(draft, &fields)),
+            Err(too_many) => Answer::Now(Err(too_many)),
         }
-        Answer::Now(self.steer(draft, &watch.finish()))
     }
 }
 

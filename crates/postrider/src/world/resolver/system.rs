@@ -2,7 +2,7 @@
 //! comes, goes and moves while the server runs.
 
 use super::Inner;
-use crate::file_stamp::Seen;
+use crate::file_stamp::{Seen, Settling};
 use crate::limited_work::waited_for;
 use hickory_resolver::Hosts;
 use hickory_resolver::config::NameServerConfig;
@@ -89,35 +89,31 @@ pub(super) fn first(places: &Places) -> (System, Looks) {
         (System::read(&of_thread), seen)
     });
     let (system, seen) = read.unwrap_or_else(|| (System::unread(places), [None; 2]));
-    (system, Looks { places: places.clone(), read: seen, last: seen })
+    (system, Looks { places: places.clone(), seen: Settling::on(seen) })
 }
 
 /// Looks at the files again and again.
 pub(super) struct Looks {
     places: Places,
-    /// What they were when they were read.
-    read: [Option<Seen>; 2],
-    /// What they were at the last look: they may be written still.
-    last: [Option<Seen>; 2],
+    seen: Settling<[Option<Seen>; 2]>,
 }
 
 impl Looks {
     /// Looks once more, and has what changed taken up.
     pub(super) fn look(&mut self, inner: &Inner) {
-        let seen = self.places.seen();
-        let is_settled = seen == self.last;
-        self.last = seen;
-        if seen == self.read || !is_settled {
+        let [former, _] = *self.seen.read();
+        if !self.seen.look(self.places.seen()) {
             return;
         }
+        let [resolv_conf, _] = self.seen.read();
+        let is_same_list = *resolv_conf == former;
         let system = System::read(&self.places);
-        let text = match (&system.servers, seen[0] == self.read[0]) {
+        let text = match (&system.servers, is_same_list) {
             (Ok(_), true) => format!("{} read anew", self.places.hosts.display()),
             (Ok(_), false) => format!("{} read anew", self.places.resolv_conf.display()),
             (Err(why), _) => format!("the former name servers are asked: {why}"),
         };
         inner.info(format_args!("{text}"));
-        self.read = seen;
         inner.adopt_system(system);
     }
 }

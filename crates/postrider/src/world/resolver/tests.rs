@@ -278,11 +278,12 @@ fn another_configuration_has_other_servers_asked_at_once() {
     let resolver = Resolver::new(&config(&bad));
     block_on(async {
         assert!(resolver.mx("d1.test").await.is_err());
-        resolver.clone().adopt(&config(&good));
+        let prepared = resolver.prepared(&config(&good)).unwrap();
+        resolver.adopt(&config(&good), prepared.unwrap());
         assert_eq!(resolver.mx("d1.test").await.unwrap()[0].host, "mx.test");
         let asked = good.asked();
         // The same again changes nothing, and forgets nothing.
-        resolver.adopt(&config(&good));
+        assert!(matches!(resolver.prepared(&config(&good)), Ok(None)));
         assert!(resolver.mx("d1.test").await.is_ok());
         assert_eq!(good.asked(), asked);
     });
