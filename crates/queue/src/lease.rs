@@ -18,7 +18,7 @@
 //!
 //! A limit of nothing needs no pool, and nothing is said about it; nor is in a process of one shard.
 
-use crate::NamedLimit;
+use crate::limits::NamedLimit;
 use crate::limits::Rate;
 use mail::Mono;
 use std::sync::Arc;

@@ -19,6 +19,17 @@ pub struct ReadyLimits {
     pub adaptive: bool,
 }
 
+/// A limit that ready queues share by its name, over all shards together. 0 means no limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedLimit {
+    /// Its name, as `why` shows it.
+    pub name: Arc<str>,
+    /// Connections at once, those included that are being opened.
+    pub connections_max: u32,
+    /// Messages per second over all shards.
+    pub messages_per_second: f64,
+}
+
 /// Messages per second as a generic cell rate algorithm: a virtual schedule that may run ahead
 /// of the clock by a quarter of a second's worth, at least by one message.
 #[derive(Clone, Debug, PartialEq)]

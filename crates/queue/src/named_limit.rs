@@ -5,21 +5,10 @@
 //! the same ready queues. A ready queue obeys all the limits that it names.
 
 use crate::lease::{Pool, Share, Terms, owner_of};
-use crate::limits::Rate;
+use crate::limits::{NamedLimit, Rate};
 use mail::Mono;
 use smallvec::SmallVec;
 use std::sync::Arc;
-
-/// A limit that ready queues share by its name, over all shards together. 0 means no limit.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NamedLimit {
-    /// Its name, as `why` shows it.
-    pub name: Arc<str>,
-    /// Connections at once, those included that are being opened.
-    pub connections_max: u32,
-    /// Messages per second over all shards.
-    pub messages_per_second: f64,
-}
 
 /// The owner's side of a named limit.
 pub(crate) struct Limit {

@@ -3,6 +3,7 @@
 
 use crate::{ReadyId, ScheduledId};
 use mail::Mono;
+use std::fmt;
 use std::sync::Arc;
 
 /// Why something stands still, and until when.
@@ -17,6 +18,18 @@ pub struct Suspension {
     /// When whoever owns the queue is asked whether it is over ([`crate::Action::Standstill`]); `Mono::NEVER`
     /// where it does not end by itself.
     pub until: Mono,
+}
+
+/// To follow "waiting for": `an operator to resume the domain example.org: too many complaints`.
+impl fmt::Display for Suspension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Suspension { what, reason, is_operators, .. } = self;
+        match is_operators {
+            true => write!(f, "an operator to resume {what}")?,
+            false => write!(f, "{what} to be of use again")?,
+        }
+        if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
+    }
 }
 
 /// What stands still.

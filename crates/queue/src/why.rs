@@ -237,14 +237,7 @@ impl fmt::Display for Blocker {
                 f.write_str("an operator to release it")
             }
             Blocker::Held { reason } => write!(f, "an operator to release it: {reason}"),
-            Blocker::Suspended(suspension) => {
-                let Suspension { what, reason, is_operators, .. } = &**suspension;
-                match is_operators {
-                    true => write!(f, "an operator to resume {what}")?,
-                    false => write!(f, "{what} to be of use again")?,
-                }
-                if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
-            }
+            Blocker::Suspended(suspension) => suspension.fmt(f),
             Blocker::Paused(pause) => pause.fmt(f),
             Blocker::InFlight => f.write_str("the end of the attempt in progress"),
             Blocker::Turn { next_hop, before } => {
