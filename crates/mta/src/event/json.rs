@@ -38,11 +38,7 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
         Kind::Received { client, checked, require_tls, signed, headers } => {
             client_fields(&mut line, client);
             checked_fields(&mut line, checked);
-            match require_tls {
-                RequireTls::Unsaid => {}
-                RequireTls::Yes => line.text("require_tls", "yes"),
-                RequireTls::No => line.text("require_tls", "no"),
-            }
+            require_tls_field(&mut line, *require_tls);
             if let Some(signed) = signed {
                 line.key("signed");
                 line.texts(signed.iter().map(|signer| &**signer));
@@ -83,14 +79,24 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
             shaped_fields(&mut line, shaped);
             line.plain("why", why);
         }
-        Kind::Lost { count, first } => {
-            line.number("count", *count);
-            if let Some(position) = first {
-                line.position(*position);
-            }
-        }
+        Kind::Lost { count, first } => lost_fields(&mut line, *count, *first),
     }
     line.out.extend_from_slice(b"}\n");
+}
+
+fn require_tls_field(line: &mut Line<'_>, require_tls: RequireTls) {
+    match require_tls {
+        RequireTls::Unsaid => {}
+        RequireTls::Yes => line.text("require_tls", "yes"),
+        RequireTls::No => line.text("require_tls", "no"),
+    }
+}
+
+fn lost_fields(line: &mut Line<'_>, count: u64, first: Option<Position>) {
+    line.number("count", count);
+    if let Some(position) = first {
+        line.position(position);
+    }
 }
 
 fn message_fields(line: &mut Line<'_>, event: &Event, message: &Message, recipient: Option<u32>) {

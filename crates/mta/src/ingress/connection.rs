@@ -5,7 +5,7 @@ use super::decisions::{Grace, decided};
 use super::limits::ClientCount;
 use super::rights::Rights;
 use super::session::Session;
-use super::stage::TransactionView;
+use super::stage::{Stages, TransactionView};
 use super::transaction::Transaction;
 use super::wants::{Sender, Wants};
 use super::{Ingress, refusals};
@@ -194,7 +194,7 @@ impl<W: World> Connection<W> {
         }
         let stages = self.ingress.stages(self.count.socket);
         if stages.is_empty() {
-            return Ok(Box::new(Transaction::new(self, stages, None, wants)));
+            return Ok(self.transaction(stages, None, wants));
         }
         let serial = self.ingress.next_transaction();
         let Sender { path, size, requires_tls: _ } = sender;
@@ -202,7 +202,17 @@ impl<W: World> Connection<W> {
         for stage in &*stages {
             decided(&self.ingress.services, stage.sender(&view), Grace::None).await?;
         }
-        Ok(Box::new(Transaction::new(self, stages, Some(view), wants)))
+        Ok(self.transaction(stages, Some(view), wants))
+    }
+
+    fn transaction(
+        &self,
+        stages: Stages,
+        view: Option<Rc<TransactionView>>,
+        wants: Wants,
+    ) -> Box<Transaction<W>> {
+        let of_client = (&self.session, &self.count);
+        Box::new(Transaction::new(&self.ingress, of_client, stages, view, wants))
     }
 
     /// Whether a message may go from here by TLS all the way (RFC 8689): some host may take it so.

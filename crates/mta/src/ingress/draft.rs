@@ -3,7 +3,6 @@
 use super::content::{self, Contents, Gathered, Gathering, Gathers};
 use super::intake::Content;
 use super::refusals;
-use super::room::HoldRoom;
 use crate::budget::Share;
 use crate::event::{Client, Headers, Signed};
 use crate::facts::RecipientRecords;
@@ -380,6 +379,14 @@ impl Additions {
         let hold_share = hold_room.map(|room| room.share);
         Told { checked, signed, headers, hold, hold_share }
     }
+}
+
+/// A held message's part of what checks may hold.
+#[derive(Debug)]
+pub(super) struct HoldRoom {
+    pub(super) share: HeldShare,
+    /// It may be returned to its sender.
+    pub(super) is_returnable: bool,
 }
 
 /// What the events of a message say of it.

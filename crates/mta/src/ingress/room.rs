@@ -1,24 +1,16 @@
 //! Room for messages that anybody may have kept here: those that a check holds, and the postmaster's.
 
-use super::draft::Draft;
+use super::draft::{Draft, HoldRoom};
 use super::refusals;
 use crate::custody::accounts_of;
 use crate::facts::Hold;
-use crate::holding::{Amount, Full, HeldShare};
+use crate::holding::{Amount, Full};
 use crate::own_mailbox;
 use crate::pools::PoolId;
 use crate::seams::World;
 use crate::services::Services;
 use config::Config;
 use mail::{Mailbox, Refusal};
-
-/// A held message's part of what checks may hold.
-#[derive(Debug)]
-pub(super) struct HoldRoom {
-    pub(super) share: HeldShare,
-    /// It may be returned to its sender.
-    pub(super) is_returnable: bool,
-}
 
 /// How the hold of a message ends, and by whose wish it began; `None`: nothing holds it.
 pub(super) fn hold_of(draft: &Draft, is_returnable: bool) -> Option<Hold<'_>> {

@@ -1,7 +1,6 @@
 //! One message on its way in, from MAIL or its like to the final reply.
 
 use super::account::{account, content_refused};
-use super::connection::Connection;
 use super::decisions::{Asked, Grace, decided};
 use super::intake::Intake;
 use super::limits::ClientCount;
@@ -44,17 +43,17 @@ pub struct Transaction<W: World> {
 
 impl<W: World> Transaction<W> {
     pub(super) fn new(
-        connection: &Connection<W>,
+        ingress: &Rc<Ingress<W>>,
+        (session, count): (&Rc<Session>, &Rc<ClientCount<W>>),
         stages: Stages,
         view: Option<Rc<TransactionView>>,
         wants: Wants,
     ) -> Transaction<W> {
-        let ingress = &connection.ingress;
         let blob_bytes = ingress.router.active().config.spool.blob_bytes;
         Transaction {
             ingress: Rc::clone(ingress),
-            session: Rc::clone(&connection.session),
-            count: Rc::clone(&connection.count),
+            session: Rc::clone(session),
+            count: Rc::clone(count),
             stages,
             view,
             wants,

@@ -103,6 +103,12 @@ impl Sieve {
                 return false;
             }
         }
+        self.passes_failure(queue, classes, glance)
+    }
+
+    /// Whether an entry may match, by what kept it from being delivered.
+    fn passes_failure(&self, queue: &Queue, classes: &ReplyClasses, glance: &Glance) -> bool {
+        let filter = &self.filter;
         if let Some(wanted) = filter.class {
             let failure = queue.last_failure(glance.entry);
             if failure.and_then(|failure| classes.of(failure)).is_none_or(|v| v.class != wanted) {
