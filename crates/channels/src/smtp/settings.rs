@@ -67,6 +67,11 @@ impl RouteTls {
         }
     }
 
+    /// Whether nothing goes in clear, whatever others promise.
+    fn is_sure(self) -> bool {
+        matches!(self, RouteTls::Required | RouteTls::Verified | RouteTls::Dane)
+    }
+
     fn sources(self) -> TlsSources {
         TlsSources {
             dane: matches!(self, RouteTls::Dane | RouteTls::MtaSts),
@@ -412,7 +417,7 @@ impl ChannelSection for SmtpText {
     fn read(text: SmtpText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
         let terms = HostTerms { port: text.peer.port, takes_sockets: false };
         let hosts = Hosts::read(&text.hosts, terms, reader);
-        let smarthost = Smarthost::read(text.smarthost, text.peer.tls, &hosts, reader);
+        let smarthost = Smarthost::read(text.smarthost, text.peer.tls.is_sure(), &hosts, reader);
         let relay = relay(SmtpText::KEY, hosts, text.named, text.peer, reader);
         Some(Arc::new(Relay { smarthost, ..relay }))
     }

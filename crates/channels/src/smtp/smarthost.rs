@@ -1,7 +1,6 @@
 //! What only `smtp` routes are told: how TLS begins, and the login where hosts take mail of their users only.
 
 use super::hosts::Hosts;
-use super::settings::RouteTls;
 use super::smarthost_login::{Login, LoginText};
 use config::{Explainer, Reader};
 use schemars::JsonSchema;
@@ -48,14 +47,13 @@ impl Smarthost {
         self.login.is_some() || self.tls_start == TlsStart::Implicit
     }
 
-    /// Reads the keys of a route with these hosts.
+    /// Reads the keys of a route with these hosts; `is_sure`: its `tls` sends nothing in clear.
     pub(super) fn read(
         text: SmarthostText,
-        tls: RouteTls,
+        is_sure: bool,
         hosts: &Hosts,
         reader: &mut Reader<'_, '_>,
     ) -> Smarthost {
-        let is_sure = matches!(tls, RouteTls::Required | RouteTls::Verified | RouteTls::Dane);
         if text.tls_start == TlsStart::Implicit && !is_sure {
             let message = "`tls_start = \"implicit\"` needs `tls` to be \"required\", \"verified\" or \"dane\"";
             reader.error("tls_start", message, "nothing is said in clear on such a port");

@@ -35,6 +35,14 @@ pub(super) struct Terms<'a> {
     pub(super) now: Wall,
 }
 
+impl Terms<'_> {
+    /// Whether a route takes this recipient.
+    fn have_route_to(&self, recipient: &mts::Recipient) -> bool {
+        let mailbox = gateway::recipient(&recipient.name, self.config, self.x400);
+        self.config.route_of(&mailbox, None).is_some()
+    }
+}
+
 /// What an APDU comes to, but for its content.
 #[derive(Debug)]
 pub(super) struct Acceptance {
@@ -91,7 +99,8 @@ pub(super) fn of_transfer(
     octets: &[u8],
     terms: &Terms<'_>,
 ) -> Acceptance {
-    match redirection::redirected(envelope, octets, terms) {
+    let is_routed = |recipient: &mts::Recipient| terms.have_route_to(recipient);
+    match redirection::redirected(envelope, octets, terms.now, &is_routed) {
         Some((envelope, octets)) => of_redirected(&envelope, &octets, terms),
         None => of_redirected(envelope, octets, terms),
     }

@@ -1,7 +1,6 @@
 //! Redirection of recipients that no route takes to the alternate that their originator named (X.411 §14.3.2.2).
 
-use super::acceptance::Terms;
-use super::gateway;
+use mail::Wall;
 use x400::mts::extension::{
     Extension, ExtensionKind, NameAndTime, Redirection, RedirectionReason, number,
 };
@@ -9,16 +8,18 @@ use x400::mts::relay::{Changes, RecipientChange, relay};
 use x400::mts::trace::other_action;
 use x400::mts::{Limits, Recipient, TransferEnvelope, UtcTime};
 
-/// The envelope with alternate recipients, and its octets; `None`: none is redirected.
+/// The envelope with alternate recipients, and its octets; `None`: none is redirected. `is_routed`: whether a route
+/// takes a recipient.
 pub(super) fn redirected(
     envelope: &TransferEnvelope,
     octets: &[u8],
-    terms: &Terms<'_>,
+    now: Wall,
+    is_routed: &dyn Fn(&Recipient) -> bool,
 ) -> Option<(TransferEnvelope, Vec<u8>)> {
     if envelope.extensions.is_reassignment_prohibited() {
         return None;
     }
-    let change = |recipient: &Recipient| match alternate(recipient, terms) {
+    let change = |recipient: &Recipient| match alternate(recipient, now, is_routed) {
         Some(other) => RecipientChange::Replace(Box::new(other)),
         None => RecipientChange::Keep,
     };
@@ -33,8 +34,12 @@ pub(super) fn redirected(
 }
 
 /// Who stands for a recipient of ours that no route takes; `None`: it stays, or nobody does.
-fn alternate(recipient: &Recipient, terms: &Terms<'_>) -> Option<Recipient> {
-    if !recipient.indicators.is_responsible() || is_routed(recipient, terms) {
+fn alternate(
+    recipient: &Recipient,
+    now: Wall,
+    is_routed: &dyn Fn(&Recipient) -> bool,
+) -> Option<Recipient> {
+    if !recipient.indicators.is_responsible() || is_routed(recipient) {
         return None;
     }
     let other = recipient.extensions.alternate_recipient().ok().flatten()?;
@@ -45,22 +50,17 @@ fn alternate(recipient: &Recipient, terms: &Terms<'_>) -> Option<Recipient> {
         return None;
     }
     let mut redirected = Recipient { name: other, ..recipient.clone() };
-    if !is_routed(&redirected, terms) {
+    if !is_routed(&redirected) {
         return None;
     }
     let asked = ExtensionKind::Standard(number::ORIGINATOR_REQUESTED_ALTERNATE_RECIPIENT);
     redirected.extensions.0.retain(|extension| extension.kind != asked);
     history.push(Redirection {
-        intended: NameAndTime { name: recipient.name.clone(), time: UtcTime::from(terms.now) },
+        intended: NameAndTime { name: recipient.name.clone(), time: UtcTime::from(now) },
         reason: RedirectionReason::OriginatorRequested,
     });
     redirected.extensions.set(Extension::redirection_history(&history));
     Some(redirected)
-}
-
-fn is_routed(recipient: &Recipient, terms: &Terms<'_>) -> bool {
-    let mailbox = gateway::recipient(&recipient.name, terms.config, terms.x400);
-    terms.config.route_of(&mailbox, None).is_some()
 }
 
 /// Whether one of our recipients was redirected here: not before it came, and not by the domain that it came from.

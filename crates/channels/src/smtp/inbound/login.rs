@@ -2,7 +2,7 @@
 
 use super::Can;
 use super::session::Session;
-use super::submission::Submission;
+use super::settings::Submission;
 use crate::logins::{Speaker, is_offered, speaker};
 use auth::sasl::bearer::Presented;
 use auth::sasl::scram::Channel;
@@ -245,20 +245,7 @@ impl<W: World> Session<W> {
                 None => bad_form(),
             },
             Step::Token(presented) => self.take_token(submission, exchange, presented).await?,
-            Step::External(named) => {
-                let known = self.connection.certified_user().map(str::to_owned);
-                let is_his = |user: &String| {
-                    named.is_none_or(|named| lookup::fold(&named) == lookup::fold(user))
-                };
-                match known.filter(is_his) {
-                    Some(user) => {
-                        self.dialogue.user = Some(user.as_str().into());
-                        self.connection.proved_by_certificate(&user);
-                        LoginAnswer::Accepted
-                    }
-                    None => other_identity(),
-                }
-            }
+            Step::External(named) => self.take_certificate(named),
             Step::Failed(Failure::Proof) => match self.dialogue.attempt.take() {
                 Some(mut attempt) => {
                     self.dialogue.user = attempt.user().map(Box::from);
@@ -272,6 +259,21 @@ impl<W: World> Session<W> {
             }
             Step::Failed(Failure::Form) => bad_form(),
         })
+    }
+
+    /// Logs in whose certificate it is, if that is who the client says to be.
+    fn take_certificate(&mut self, named: Option<String>) -> LoginAnswer {
+        let known = self.connection.certified_user().map(str::to_owned);
+        let is_his =
+            |user: &String| named.is_none_or(|named| lookup::fold(&named) == lookup::fold(user));
+        match known.filter(is_his) {
+            Some(user) => {
+                self.dialogue.user = Some(user.as_str().into());
+                self.connection.proved_by_certificate(&user);
+                LoginAnswer::Accepted
+            }
+            None => other_identity(),
+        }
     }
 
     /// Logs in whose token it is, or has the exchange say that it is nobody's.

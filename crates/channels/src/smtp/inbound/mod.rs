@@ -19,15 +19,14 @@ use mta::ingress::{Connection, Handler, Protocol, Stage};
 use mta::pressure::Pressures;
 use mta::seams::{Net, Task, World};
 use session::Session;
-use settings::SmtpListener;
 pub(crate) use settings::SmtpListenerText;
+use settings::{SmtpListener, Submission};
 use smtp::server::{BareNewline, ServerConfig};
 use std::any::Any;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use submission::Submission;
 pub(crate) use submission::SubmissionText;
 
 /// Takes mail over SMTP, from servers (RFC 5321) or from users (RFC 6409).

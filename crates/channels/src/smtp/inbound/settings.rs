@@ -1,10 +1,10 @@
 //! What a listener is told of SMTP.
 
-use super::submission::Submission;
-use crate::originate::FieldRules;
+use crate::originate::{FieldRules, SenderRules};
 use config::quantity::{DurationText, SizeText};
 use config::{Explainer, IpNet, ProtocolSection, ProtocolSettings, Reader};
 use mail::Wall;
+use mta::ingress::Logins;
 use mta::steering::HOLD_MAX;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -190,6 +190,15 @@ pub(super) struct SmtpListener {
     xclient_from: Vec<IpNet>,
     /// `None`: nobody logs in.
     pub(super) submission: Option<Arc<Submission>>,
+}
+
+/// What a listener is told of submission.
+#[derive(Debug)]
+pub(super) struct Submission {
+    pub(super) logins: Logins,
+    /// Users may log in by their certificates.
+    pub(super) takes_certificates: bool,
+    pub(super) senders: Arc<SenderRules>,
 }
 
 impl ProtocolSettings for SmtpListener {

@@ -1,12 +1,11 @@
 //! Submission by users who log in (RFC 6409).
 
-use super::settings::{SmtpListener, SmtpListenerText};
+use super::settings::{SmtpListener, SmtpListenerText, Submission};
 use crate::logins::{LoginKeys, LoginsText, MechanismText};
 use crate::originate::{AuthorsText, FieldRules, SenderRules};
 use config::quantity::DurationText;
 use config::{ProtocolSection, ProtocolSettings, Reader, TableRefText, Takes};
 use mail::Domain;
-use mta::ingress::Logins;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smtp::server::LoginRules;
@@ -87,15 +86,6 @@ impl SubmissionText {
             reader.error("authors", "authors are to be among `senders`, and there are none", help);
         }
     }
-}
-
-/// What a listener is told of submission.
-#[derive(Debug)]
-pub(super) struct Submission {
-    pub(super) logins: Logins,
-    /// Users may log in by their certificates.
-    pub(super) takes_certificates: bool,
-    pub(super) senders: Arc<SenderRules>,
 }
 
 impl ProtocolSection for SubmissionText {

@@ -379,19 +379,7 @@ impl<W: World> Connection<W> {
             self.slot.give_back_unnamed(&work);
             return Ok(());
         }
-        let mut outgoing = envelope::outgoing(&message, &work, self.slot.wall());
-        outgoing.require_tls = self.require_tls(&message, hop);
-        if let Some((entry, index, _)) = work.entries.first() {
-            outgoing.reverse_path = self.slot.reverse_path(&message, *index);
-            if matches!(message.sent_by(*index), SentBy::Owner(_)) {
-                // They are the sender's, and reports go to the owner (RFC 3461 §5.2.7.3).
-                (outgoing.ret, outgoing.envid) = (None, None);
-            }
-            let expires = self.slot.expiry(*entry);
-            // What is too old by now is having its last try, which takes as long as it takes.
-            let now = self.slot.now();
-            outgoing.expires = expires.filter(|at| *at > now).unwrap_or(Mono::NEVER);
-        }
+        let mut outgoing = self.outgoing(&message, &work, hop);
         if outgoing.smtputf8 && outgoing.facts.has_8bit {
             match content::has_8bit_header(&self.slot, &message).await {
                 Ok(is_so) => outgoing.header_is_8bit = is_so,
@@ -425,6 +413,24 @@ impl<W: World> Connection<W> {
         self.dialogue.write(&self.slot).await;
         self.note_unreadable();
         Ok(())
+    }
+
+    /// The transaction, as it is asked for.
+    fn outgoing(&self, message: &Rc<Message>, work: &Work, hop: &Rc<NextHop>) -> Outgoing {
+        let mut outgoing = envelope::outgoing(message, work, self.slot.wall());
+        outgoing.require_tls = self.require_tls(message, hop);
+        if let Some((entry, index, _)) = work.entries.first() {
+            outgoing.reverse_path = self.slot.reverse_path(message, *index);
+            if matches!(message.sent_by(*index), SentBy::Owner(_)) {
+                // They are the sender's, and reports go to the owner (RFC 3461 §5.2.7.3).
+                (outgoing.ret, outgoing.envid) = (None, None);
+            }
+            let expires = self.slot.expiry(*entry);
+            // What is too old by now is having its last try, which takes as long as it takes.
+            let now = self.slot.now();
+            outgoing.expires = expires.filter(|at| *at > now).unwrap_or(Mono::NEVER);
+        }
+        outgoing
     }
 
     /// Holds a content until it is written. What is known of its message: what was read back is let go then.

@@ -4,8 +4,8 @@ use super::dialogue::Dialogue;
 use super::memory::Memory;
 use super::refusals;
 use super::relay_of;
-use super::tls_result::note_unanswered;
-use super::wire::Wire;
+use super::tls_result::{Trial, note_unanswered};
+use super::wire::{StreamOf, Wire};
 use crate::settings::RouteTls;
 use crate::smtp::HANDSHAKE_MAX;
 use auth::tls_report::{Policy, ResultType};
@@ -20,13 +20,10 @@ use mta::routing::dane::Dane;
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::Host;
 use mta::routing::require_tls::ENCRYPTION_NEEDED;
-use mta::seams::{DnsError, Encryption, Endpoint, HandshakeError, Net, Trust, World};
+use mta::seams::{DnsError, Encryption, Endpoint, HandshakeError, Net, Stream as _, Trust, World};
 use smtp::client::StartTls;
 use std::io;
 use std::net::IpAddr;
-
-/// A connection of this world.
-pub(super) type StreamOf<W> = <<W as World>::Net as Net>::Stream;
 
 /// How connections to one host are encrypted.
 pub(super) struct HostTls {
@@ -63,6 +60,25 @@ impl HostTls {
             true => StartTls::Failed,
             false => self.asks,
         }
+    }
+
+    /// What a session over this connection is to show of TLS; `None`: it does not count.
+    pub(super) fn trial<W: World>(
+        &self,
+        slot: &Slot<W>,
+        hop: &NextHop,
+        (host, peer): (&Host, &Endpoint),
+        stream: &StreamOf<W>,
+    ) -> Option<Box<Trial>> {
+        slot.tls_reports()?;
+        // A host that is spared its handshakes for an hour has shown what it can.
+        if !relay_of(hop).is_by_mx()
+            || matches!(self.asks(slot, hop, peer), StartTls::Off | StartTls::Failed)
+        {
+            return None;
+        }
+        let local = stream.local_addr().ok().map(|address| address.ip());
+        Some(Trial::begin(host, local, peer, self.records(&host.name)))
     }
 
     fn may_be_clear<W: World>(&self, _slot: &Slot<W>) -> bool {

@@ -1,15 +1,15 @@
 //! Opening a connection: hosts in order, their addresses, the connection, the greeting.
 
 use super::dialogue::Dialogue;
-use super::encrypting::{self, HostTls, StreamOf, Unencrypted, shake_hands};
+use super::encrypting::{self, HostTls, Unencrypted, shake_hands};
 use super::login::LoginDialogue;
 use super::memory::Memory;
 use super::patience::{NEEDED, Patience, Stir};
 use super::relay_of;
 use super::seat::{self, Seat};
 use super::source::{self, OutOfReach};
-use super::tls_result::{TlsResult, Trial};
-use super::wire::Wire;
+use super::tls_result::TlsResult;
+use super::wire::{StreamOf, Wire};
 use crate::smtp::smarthost::TlsStart;
 use auth::tls_report::ResultType;
 use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, Step};
@@ -395,7 +395,7 @@ async fn open_once<W: World>(
         let shaken = shaken.map_err(|why| why.failure)?;
         (stream, encryption) = (shaken.0, Some(shaken.1));
     }
-    let trial = Trial::begin(slot, hop, (host, peer), tls, &stream);
+    let trial = tls.trial(slot, hop, (host, peer), &stream);
     let session = session(slot, hop, (peer, tls), &name);
     stir.note(slot.now());
     let dialogue = Dialogue::new(Wire { stream, session, alarm }, stir);
@@ -408,8 +408,9 @@ async fn open_once<W: World>(
     }
     let (dialogue, encrypted) = greeted?;
     let encryption = encrypted.or(encryption);
+    let is_unfit = tls.has_unusable_records();
     let tls_result =
-        trial.map(|trial| Box::new(trial.opened(tls, &dialogue.wire.session, encryption)));
+        trial.map(|trial| Box::new(trial.opened(is_unfit, &dialogue.wire.session, encryption)));
     note_shown(slot, hop, (host, peer), (&dialogue.wire.session, encryption.is_some()));
     let seat = Seat::take(slot.world().time().clone(), hop, host);
     Ok(Some(Opened {
@@ -481,23 +482,8 @@ async fn greeted<W: World>(
                 return Ok((dialogue, encryption));
             }
             ClientEvent::Closed(failure) => {
-                let failure = failure.unwrap_or_else(no_hosts);
-                note_refused(hop, &failure);
-                if dialogue.wire.session.is_starttls_broken() {
-                    slot.metrics().tls_connections_failed.inc();
-                    let result = Some(ResultType::ValidationFailure);
-                    return Err(NoGreeting { is_of_tls: true, result, ..failure.into() });
-                }
-                if encryption.is_some() {
-                    return Err(failure.into());
-                }
-                if failure.reply.is_none() && failure.status.subject == 7 {
-                    // It has no STARTTLS, and no REQUIRETLS therefore.
-                    note_offers(slot, host, &dialogue.wire.session);
-                }
-                let result = tls.result_of(&failure);
-                let failure = tls.unencrypted(failure);
-                return Err(NoGreeting { result, ..failure.into() });
+                let session = &dialogue.wire.session;
+                return Err(ungreeted(slot, (hop, tls), (session, encryption), (host, failure)));
             }
             ClientEvent::StartTls => {
                 let names = (&*host.name, name);
@@ -517,6 +503,32 @@ async fn greeted<W: World>(
             ClientEvent::Done { .. } => {}
         }
     }
+}
+
+/// Why a session ended before the host was ready for mail.
+fn ungreeted<W: World>(
+    slot: &Slot<W>,
+    (hop, tls): (&NextHop, &HostTls),
+    (session, encryption): (&ClientSession, Option<Encryption>),
+    (host, failure): (&Host, Option<Failure>),
+) -> NoGreeting {
+    let failure = failure.unwrap_or_else(no_hosts);
+    note_refused(hop, &failure);
+    if session.is_starttls_broken() {
+        slot.metrics().tls_connections_failed.inc();
+        let result = Some(ResultType::ValidationFailure);
+        return NoGreeting { is_of_tls: true, result, ..failure.into() };
+    }
+    if encryption.is_some() {
+        return failure.into();
+    }
+    if failure.reply.is_none() && failure.status.subject == 7 {
+        // It has no STARTTLS, and no REQUIRETLS therefore.
+        note_offers(slot, host, session);
+    }
+    let result = tls.result_of(&failure);
+    let failure = tls.unencrypted(failure);
+    NoGreeting { result, ..failure.into() }
 }
 
 fn is_encrypted(session: &ClientSession, encryption: Option<Encryption>) -> bool {

@@ -1,17 +1,17 @@
 //! What sessions with hosts show of TLS, for those who tell owners of domains of it (RFC 8460). Nothing of it is
 //! made while nobody counts.
 
-use super::encrypting::{HostTls, StreamOf};
 use super::relay_of;
+use super::wire::StreamOf;
 use auth::mta_sts::Mode;
 use auth::tls_report::{Details, Policy, ResultType, Session};
 use mail::Failure;
 use mta::delivery::{Slot, TlsDomain};
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::Host;
-use mta::seams::{DnsError, Encryption, Endpoint, HandshakeError, Net, Stream, World};
+use mta::seams::{DnsError, Encryption, Endpoint, HandshakeError, Net, World};
 use queue::Work;
-use smtp::client::{ClientSession, StartTls};
+use smtp::client::ClientSession;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -28,30 +28,18 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// One that begins; `None`: it does not count.
-    pub(super) fn begin<W: World>(
-        slot: &Slot<W>,
-        hop: &NextHop,
-        (host, peer): (&Host, &Endpoint),
-        tls: &HostTls,
-        stream: &StreamOf<W>,
-    ) -> Option<Box<Trial>> {
-        slot.tls_reports()?;
-        // A host that is spared its handshakes for an hour has shown what it can.
-        if !relay_of(hop).is_by_mx()
-            || matches!(tls.asks(slot, hop, peer), StartTls::Off | StartTls::Failed)
-        {
-            return None;
-        }
-        Some(Box::new(Trial {
-            host: Box::from(&*host.name),
-            local: stream.local_addr().ok().map(|address| address.ip()),
-            peer: match peer {
-                Endpoint::Tcp(address) => Some(address.ip()),
-                Endpoint::Unix(_) => None,
-            },
-            records: tls.records(&host.name),
-        }))
+    /// One that begins between these.
+    pub(super) fn begin(
+        host: &Host,
+        local: Option<IpAddr>,
+        peer: &Endpoint,
+        records: Option<Policy>,
+    ) -> Box<Trial> {
+        let peer = match peer {
+            Endpoint::Tcp(address) => Some(address.ip()),
+            Endpoint::Unix(_) => None,
+        };
+        Box::new(Trial { host: Box::from(&*host.name), local, peer, records })
     }
 
     fn details(&self, result: ResultType, reason: &str) -> Details {
@@ -82,15 +70,15 @@ impl Trial {
         note_waiting(slot, |domain| (self.policy(domain), details.clone()));
     }
 
-    /// The host has greeted us, and is ready for mail.
+    /// The host has greeted us, and is ready for mail; `is_unfit`: it has TLSA records, and none can be used.
     pub(super) fn opened(
         self: Box<Trial>,
-        tls: &HostTls,
+        is_unfit: bool,
         session: &ClientSession,
         encryption: Option<Encryption>,
     ) -> TlsResult {
         let fault = match encryption {
-            Some(_) if tls.has_unusable_records() => {
+            Some(_) if is_unfit => {
                 Some((ResultType::TlsaInvalid, "none of the TLSA records can be used"))
             }
             Some(_) => None,

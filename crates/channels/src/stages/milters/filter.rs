@@ -1,7 +1,7 @@
 //! One filter in one session.
 
 use super::link::{Heard, Link, Trouble};
-use super::message::{Halt, Message, Wanted};
+use super::message::{Fate, Halt, Message, Wanted};
 use super::settings::{Milter, OnFailure};
 use super::symbols::{Known, NO_NAME, address_of};
 use mail::{Mailbox, Mono, Refusal};
@@ -60,12 +60,6 @@ enum Standing {
 
 /// Who the client said to be, and over what.
 type Introduced = (Arc<str>, Option<Encryption>);
-
-/// What becomes of a message, as one filter has it.
-pub(super) enum Fate {
-    Kept,
-    Discarded,
-}
 
 /// A filter in a session.
 pub(super) struct Filter<W: World> {

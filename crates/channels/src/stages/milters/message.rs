@@ -1,6 +1,5 @@
 //! A message as filters see it, and as they change it.
 
-use super::filter::Fate;
 use super::link::{Heard, Link, Trouble};
 use super::symbols::Known;
 use bytes::Bytes;
@@ -38,6 +37,12 @@ impl From<Refusal> for Halt {
     fn from(refusal: Refusal) -> Halt {
         Halt::Ours(refusal)
     }
+}
+
+/// What becomes of a message, as one filter has it.
+pub(super) enum Fate {
+    Kept,
+    Discarded,
 }
 
 /// What a filter wants changed, in its order.

@@ -12,9 +12,9 @@ mod settings;
 mod symbols;
 
 use config::Config;
-use filter::{Fate, Filter, Shared};
+use filter::{Filter, Shared};
 use mail::{Mono, Recipient, Refusal};
-use message::Message;
+use message::{Fate, Message};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Session, Stage, StageKind, TransactionView};

@@ -4,6 +4,7 @@ mod association;
 mod cargo;
 mod opening;
 mod trouble;
+mod wire;
 
 pub(super) use trouble::ended;
 

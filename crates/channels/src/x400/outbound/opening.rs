@@ -1,6 +1,6 @@
 //! Opening an association: hosts in order, their addresses, the connection, the bind.
 
-use super::association::Wire;
+use super::wire::Wire;
 use super::{route_of, trouble};
 use crate::x400::peer;
 use crate::x400::section::X400Peer;

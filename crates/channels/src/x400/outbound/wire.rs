@@ -1,0 +1,138 @@
+//! A connection and what is spoken on it: octets both ways until the machine has something to tell.
+
+use super::cargo::Cargo;
+use crate::x400::unwritten::Unwritten;
+use bytes::Bytes;
+use mail::Mono;
+use mta::alarm::Alarm;
+use mta::delivery::Slot;
+use mta::seams::{Net, Stream, World};
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use x400::association::{AbortReason, End, Event, Initiator};
+
+/// Last words that are not written by then are not said. Longer than the machine itself waits for an answer to its
+/// release.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// A connection and what is spoken on it.
+pub(super) struct Wire<W: World> {
+    pub(super) stream: <W::Net as Net>::Stream,
+    pub(super) machine: Initiator,
+    pub(super) alarm: Alarm<W::Time>,
+    pub(super) unwritten: Unwritten,
+    /// By then the attempt that is under way is given up.
+    pub(super) until: Mono,
+}
+
+impl<W: World> Wire<W> {
+    /// Writes and reads until the machine has something to tell.
+    pub(super) async fn next_event(&mut self, slot: &Slot<W>) -> Event {
+        loop {
+            if let Some(event) = self.next_event_or_room(slot, None).await {
+                return event;
+            }
+        }
+    }
+
+    /// The same, or, with more to send, until that is wanted and all that was given is written: `None`. What there is
+    /// more may be let go meanwhile.
+    pub(super) async fn next_event_or_room(
+        &mut self,
+        slot: &Slot<W>,
+        mut more: Option<&mut Cargo>,
+    ) -> Option<Event> {
+        loop {
+            if let Some(event) = self.machine.poll_event() {
+                return Some(event);
+            }
+            self.unwritten.extend(self.machine.take_output());
+            if self.unwritten.is_empty() {
+                if self.machine.is_closed() {
+                    return Some(Event::Ended(End::Lost));
+                }
+                if more.is_some() && self.machine.wants_content() {
+                    return None;
+                }
+            }
+            let progress = poll_fn(|cx| self.poll_progress(slot, more.as_deref_mut(), cx));
+            if progress.await.is_err() {
+                self.unwritten = Unwritten::default();
+                self.machine.handle_eof();
+            }
+        }
+    }
+
+    /// Writes what there is, and reads: two sides that only write would wait for each other. Ready when either
+    /// got on.
+    fn poll_progress(
+        &mut self,
+        slot: &Slot<W>,
+        more: Option<&mut Cargo>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut has_written = false;
+        while !self.unwritten.is_empty() {
+            match self.stream.poll_write(cx, &self.unwritten.slices()) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => {
+                    self.unwritten.advance(count);
+                    self.machine.handle_written(slot.now());
+                    has_written = true;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => break,
+            }
+        }
+        if has_written && self.unwritten.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut scratch = slot.scratch();
+        match self.stream.poll_read(cx, &mut scratch) {
+            Poll::Ready(Ok(0)) => {
+                // Who has gone reads nothing any more, and would be found gone again and again.
+                self.unwritten = Unwritten::default();
+                self.machine.handle_eof();
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Ready(Ok(count)) => {
+                let octets = Bytes::copy_from_slice(scratch.get(..count).unwrap_or_default());
+                self.machine.handle_input(octets, slot.now());
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => {}
+        }
+        drop(scratch);
+        let deadline = self.machine.next_deadline().unwrap_or(Mono::NEVER);
+        let now = slot.now();
+        let look_at = more.map_or(Mono::NEVER, |more| more.poll_give_way(cx, now));
+        if self.alarm.poll(cx, deadline.min(self.until).min(look_at)).is_pending() {
+            return Poll::Pending;
+        }
+        let now = slot.now();
+        if now >= self.until {
+            self.until = Mono::NEVER;
+            self.machine.abort(AbortReason::TemporaryProblem, now);
+        } else if now >= deadline {
+            self.machine.handle_deadline(now);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Goes on until the machine has nothing more to say; no longer than for a peer that reads nothing.
+    pub(super) async fn close(&mut self, slot: &Slot<W>) {
+        let until = slot.now() + CLOSE_TIMEOUT;
+        let last_words = async {
+            while !self.machine.is_closed()
+                || self.machine.has_output()
+                || !self.unwritten.is_empty()
+            {
+                let _ = self.next_event(slot).await;
+            }
+        };
+        Alarm::new(slot.world().time().clone()).within(|_| until, last_words).await;
+    }
+}
