@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Slices that one pwritev takes (IOV_MAX).
 const SLICES_MAX: usize = 1024;
@@ -22,6 +23,13 @@ const LOCK_FILE: &str = "lock";
 /// What a file system may put into its root.
 const LOST_AND_FOUND: &str = "lost+found";
 
+/// A directory of a spool is opened within this: what takes longer does not answer.
+pub(crate) const OPENED_WITHIN: Duration = Duration::from_secs(20);
+
+/// What is said of a disk that does not answer.
+pub(crate) fn no_answer() -> String {
+    format!("its disk has not answered for {} s", OPENED_WITHIN.as_secs())
+}
 /// One log directory.
 #[derive(Debug)]
 pub(crate) struct FileDisk {

@@ -2,9 +2,8 @@
 //! with it, so that one that is taken out of `paths` is missed while there is mail in it.
 
 use crate::console::ConsoleLog;
-use crate::file_disk::FileDisk;
+use crate::file_disk::{FileDisk, OPENED_WITHIN, no_answer};
 use crate::limited_work::waited_for;
-use crate::logs::{OPENED_WITHIN, no_answer};
 use crate::sealed_text;
 use crate::state_files::StateFiles;
 use mta::console::{Console as _, Level};

@@ -5,7 +5,7 @@
 
 use crate::commit_thread::{Inbound, Log, Tell, mib};
 use crate::console::ConsoleLog;
-use crate::file_disk::FileDisk;
+use crate::file_disk::{FileDisk, OPENED_WITHIN, no_answer};
 use crate::limited_work::waited_for;
 use crate::log_set::LogSet;
 use crate::state_files::StateFiles;
@@ -139,14 +139,6 @@ impl ReadLog {
 
 fn cannot_recover(path: &Path, error: &spool::SpoolError) -> String {
     format!("cannot recover the spool {}: {error}", path.display())
-}
-
-/// A directory of a spool is opened within this: what takes longer does not answer.
-pub(crate) const OPENED_WITHIN: Duration = Duration::from_secs(20);
-
-/// What is said of a disk that does not answer.
-pub(crate) fn no_answer() -> String {
-    format!("its disk has not answered for {} s", OPENED_WITHIN.as_secs())
 }
 
 /// Opens every spool directory.

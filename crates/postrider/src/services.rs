@@ -7,10 +7,11 @@ mod small;
 
 use crate::acme::{Acme, AcmeFiles};
 use crate::problems::ProblemList;
-use crate::secrets::WatchedSecrets;
+use crate::secrets::{self, WatchedSecrets};
 use crate::shard_thread::Common;
 use crate::state_files::StateFiles;
 use crate::tokens::Tokens;
+use config::{Config, ConfigErrors};
 pub(crate) use files::FileServices;
 pub(crate) use service::{Adoption, Next, Prepared, Service, Services, nothing_to_adopt};
 use small::{KnownClients, ReturnPaths, Shards};
@@ -58,4 +59,33 @@ pub(crate) fn services(
         .with(problems)
         .with(Arc::clone(&common.console))
         .with(Shards(common.shards.clone()))
+}
+
+impl Services {
+    /// Reads the secrets of a configuration into it, and has all services prepare it.
+    ///
+    /// # Errors
+    /// All mistakes, those of the files that were read with it, too. Nothing has changed then.
+    pub(crate) fn prepare_all(
+        &self,
+        (mut config, of_files): (Config, Option<ConfigErrors>),
+        progress: &dyn Fn(&str),
+        is_check: bool,
+    ) -> Result<Prepared, ConfigErrors> {
+        let mut mistakes = secrets::read(&mut config, progress);
+        let config = Arc::new(config);
+        let is_shaped = of_files.is_none();
+        match self.prepare(&Next { config: &config, progress, is_check, is_shaped }) {
+            Ok(adoptions) if mistakes.is_empty() && is_shaped => {
+                return Ok(Prepared { config, adoptions });
+            }
+            Ok(_) => {}
+            Err(others) => mistakes.extend(others),
+        }
+        let mistakes = config.errors(mistakes);
+        Err(match of_files {
+            Some(of_files) => mistakes.and(of_files),
+            None => mistakes,
+        })
+    }
 }

@@ -100,13 +100,7 @@ impl ShardSeed {
 }
 
 fn run_shard(seed: ShardSeed) {
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        // Between two looks at sockets so many tasks may run; the default of 61 makes batches of
-        // completions wait for an epoll_wait in the middle.
-        .event_interval(127)
-        .build()
-    {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
             if let Some(acceptor) = seed.acceptor {
@@ -133,10 +127,6 @@ fn run_shard(seed: ShardSeed) {
             named_keys: NamedKeys::default(),
         });
         let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));
-        let events: Rc<dyn EventSink> = match seed.events {
-            Some(queue) => Rc::new(SharedEvents(queue)),
-            None => Rc::new(NoEvents),
-        };
         let shard = Shard::new(ShardParts {
             number: seed.number,
             world: world.clone(),
@@ -144,7 +134,7 @@ fn run_shard(seed: ShardSeed) {
             ports: common.ports,
             shared: Arc::clone(&common.shared),
             shards: common.shards.clone(),
-            events,
+            events: sink(seed.events),
             console: Rc::clone(&console),
             metrics: seed.metrics,
             suspensions: common.suspensions,
@@ -167,6 +157,22 @@ fn run_shard(seed: ShardSeed) {
         }
         shard.run(seed.inbox).await;
     });
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // Between two looks at sockets so many tasks may run; the default of 61 makes batches of
+        // completions wait for an epoll_wait in the middle.
+        .event_interval(127)
+        .build()
+}
+
+fn sink(events: Option<Arc<dyn EventSink + Send + Sync>>) -> Rc<dyn EventSink> {
+    match events {
+        Some(queue) => Rc::new(SharedEvents(queue)),
+        None => Rc::new(NoEvents),
+    }
 }
 
 /// Queues what the logs held. `false` when the start has failed meanwhile.

@@ -179,6 +179,21 @@ impl State {
             }
         }
     }
+
+    /// Says when it begins to fail, and when that is over.
+    fn log(&self, console: &ConsoleLog, was_well: bool, whose: &str) {
+        match self.failures {
+            0 if !was_well => {
+                console.line(Level::Info, "token", format_args!("renewed again: {whose}"))
+            }
+            1 => console.line(
+                Level::Error,
+                "token",
+                format_args!("not renewed: {whose}: {}", self.why),
+            ),
+            _ => {}
+        }
+    }
 }
 
 async fn renew(task: Task) {
@@ -219,17 +234,7 @@ async fn renew(task: Task) {
             let was_well = state.failures == 0;
             state.take(answered);
             let whose = asker.source();
-            match state.failures {
-                0 if !was_well => {
-                    console.line(Level::Info, "token", format_args!("renewed again: {whose}"))
-                }
-                1 => console.line(
-                    Level::Error,
-                    "token",
-                    format_args!("not renewed: {whose}: {}", state.why),
-                ),
-                _ => {}
-            }
+            state.log(&console, was_well, &whose);
             if let Some(why) = asker.take_unkept() {
                 console.line(Level::Error, "token", format_args!("{whose}: {why}"));
             }

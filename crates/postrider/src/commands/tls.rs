@@ -9,7 +9,7 @@ use channels::settings::{Relay, RouteTls};
 use config::{Config, Destination, Route, TlsSources};
 use mail::{Domain, Failure};
 use mta::routing::dane::{self, Dane};
-use mta::routing::hop_tls::{HopTls, as_promised};
+use mta::routing::hop_tls::{HopTls, Promised, as_promised};
 use mta::routing::hosts::{Host, HostGroup};
 use mta::routing::mx::resolve_mx;
 use mta::routing::require_tls::would_meet;
@@ -159,17 +159,7 @@ pub(super) async fn survey(
     let fetched = Fetched(policy);
     let seams = (&resolver, &fetched);
     let required = would_meet(seams, &*route.channel, domain, found.clone()).await;
-    survey.requiretls = Some(match required {
-        Ok(promised) => {
-            let names: Vec<String> = promised.groups.iter().flat_map(names_of).collect();
-            let how = promised.tls.key();
-            format!(
-                "to {} [{how}], if it offers REQUIRETLS, else returned (5.7.30)",
-                names.join(", ")
-            )
-        }
-        Err(failure) => told(&failure),
-    });
+    survey.requiretls = Some(required.map_or_else(|failure| told(&failure), where_required));
     let hop = match as_promised(seams, sources, domain, found).await {
         Ok(promised) => {
             survey.groups = promised.groups.iter().map(names_of).collect();
@@ -186,6 +176,13 @@ pub(super) async fn survey(
         survey.hosts.push(seen);
     }
     Ok(survey)
+}
+
+/// Where messages with REQUIRETLS go.
+fn where_required(promised: Promised) -> String {
+    let names: Vec<String> = promised.groups.iter().flat_map(names_of).collect();
+    let how = promised.tls.key();
+    format!("to {} [{how}], if it offers REQUIRETLS, else returned (5.7.30)", names.join(", "))
 }
 
 fn told(failure: &Failure) -> String {

@@ -1,7 +1,6 @@
 //! Something that runs beside the shards, and a list of such. Another configuration is prepared by all of them first, which may fail and
 //! changes nothing that is in force; then all adopt it, which can't fail.
 
-use crate::secrets;
 use config::{Config, ConfigErrors, Problem};
 use mta::metrics::MetricSet;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ pub(crate) struct Next<'a> {
 /// A configuration with everything prepared for it.
 pub(crate) struct Prepared {
     pub(crate) config: Arc<Config>,
-    adoptions: Vec<Adoption>,
+    pub(super) adoptions: Vec<Adoption>,
 }
 
 impl Prepared {
@@ -76,33 +75,6 @@ impl Services {
         self
     }
 
-    /// Reads the secrets of a configuration into it, and has all services prepare it.
-    ///
-    /// # Errors
-    /// All mistakes, those of the files that were read with it, too. Nothing has changed then.
-    pub(crate) fn prepare_all(
-        &self,
-        (mut config, of_files): (Config, Option<ConfigErrors>),
-        progress: &dyn Fn(&str),
-        is_check: bool,
-    ) -> Result<Prepared, ConfigErrors> {
-        let mut mistakes = secrets::read(&mut config, progress);
-        let config = Arc::new(config);
-        let is_shaped = of_files.is_none();
-        match self.prepare(&Next { config: &config, progress, is_check, is_shaped }) {
-            Ok(adoptions) if mistakes.is_empty() && is_shaped => {
-                return Ok(Prepared { config, adoptions });
-            }
-            Ok(_) => {}
-            Err(others) => mistakes.extend(others),
-        }
-        let mistakes = config.errors(mistakes);
-        Err(match of_files {
-            Some(of_files) => mistakes.and(of_files),
-            None => mistakes,
-        })
-    }
-
     /// Puts a configuration in force that is in force elsewhere already.
     ///
     /// # Errors
@@ -123,7 +95,7 @@ impl Services {
     ///
     /// # Errors
     /// All mistakes. Nothing has changed then.
-    fn prepare(&self, next: &Next<'_>) -> Result<Vec<Adoption>, Vec<Problem>> {
+    pub(super) fn prepare(&self, next: &Next<'_>) -> Result<Vec<Adoption>, Vec<Problem>> {
         let (mut adoptions, mut mistakes) = (Vec::new(), Vec::new());
         for service in &self.0 {
             (next.progress)(service.name());

@@ -15,6 +15,7 @@ mod reads;
 mod redis;
 mod registry;
 pub(crate) mod remote;
+mod renewal;
 mod server;
 pub(crate) mod shown;
 mod socketmap;

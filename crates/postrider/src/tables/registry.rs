@@ -10,12 +10,11 @@ use super::reads::Reads;
 use super::remote::{Remote, Seed, TableThread};
 use crate::console::ConsoleLog;
 use crate::file_stamp::Stamp;
-use crate::file_watch::FileWatch;
 use crate::logins::servers::LoginServers;
 use crate::mutex::lock;
 use crate::services::{Adoption, Next, Service};
 use crate::under_way::UnderWay;
-use crate::world::clock::Start;
+use crate::world::clock::{Start, wall_now};
 use channels::EntryJudge;
 use config::{Config, Problem, TableCache, TableEntry};
 use lookup::{Asker, Backend, Table, Trouble, TroubleKind};
@@ -104,12 +103,6 @@ impl Registry {
         })
     }
 
-    /// Looks at the files of those in force from now on, and reads those that change.
-    pub(crate) fn watch(self: &Arc<Registry>, watch: &Arc<FileWatch>) {
-        let of_look = Arc::clone(watch);
-        watch.follow(self, move |registry| files::watch(registry, &of_look));
-    }
-
     /// Reads the files of other tables; tables that are told the same go on as they are. `progress` is told which
     /// table it is at.
     ///
@@ -160,10 +153,32 @@ impl Registry {
             && let Source::Local { table, .. } = &source
             && files::is_doubtful(&**former, &**table)
         {
-            files::tell_doubt(self, (name, stamp), &**former, &**table);
+            self.tell_doubt((name, stamp), &**former, &**table);
             return known.source.clone();
         }
         source
+    }
+
+    /// Says why a file is not taken up yet.
+    pub(super) fn tell_doubt(
+        &self,
+        (name, stamp): (&str, &Stamp),
+        former: &dyn Table,
+        table: &dyn Table,
+    ) {
+        let keys = |table: &dyn Table| table.keys_count().unwrap_or(0);
+        let (path, seconds) = (stamp.path().display(), files::DOUBT.as_secs());
+        let text = format!(
+            "table {name} stays as it was: {path} has lost most of its keys; if it is still so in {seconds} s it is \
+             taken up keys={} before={}",
+            keys(table),
+            keys(former)
+        );
+        let console: &dyn Console = self.console();
+        console.error("tables", format_args!("{text}"));
+        let step = "put the file back, if it is not meant";
+        let found = mta::problems::Found::warning(name, text);
+        self.troubles.set(found.next_step(step), wall_now());
     }
 
     /// Answers from them from now on.

@@ -12,7 +12,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use x400::association::{End, Event, Initiator};
+use x400::association::{Binding, End, Event, Initiator};
 
 /// How often the clock is looked at while nothing comes.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -86,24 +86,7 @@ fn bind(mut stream: TcpStream, peer: &X400Peer) -> Result<String, String> {
         while let Some(event) = machine.poll_event() {
             match event {
                 Event::Bound(binding) => {
-                    if !channels::is_peer(&binding, peer) {
-                        let shown = binding.identity.name.unwrap_or_default();
-                        return Err(format!(
-                            "it answers as \"{}\" or with another password, not as \"{}\"",
-                            shown.escape_debug(),
-                            peer.their_name
-                        ));
-                    }
-                    let took = began.elapsed().as_millis();
-                    answered = Some(format!(
-                        "it accepted the association as \"{}\" after {took} ms: TPDUs of {} octets, {}",
-                        peer.their_name,
-                        binding.tpdu_bytes,
-                        match binding.checkpoint_kib {
-                            0 => "no checkpoints".to_owned(),
-                            kib => format!("checkpoints every {kib} KiB"),
-                        }
-                    ));
+                    answered = Some(accepted(*binding, peer, began.elapsed())?);
                     machine.release(now());
                 }
                 Event::Ended(End::Released) => {
@@ -139,6 +122,31 @@ fn bind(mut stream: TcpStream, peer: &X400Peer) -> Result<String, String> {
             Err(error) => return Err(error.to_string()),
         }
     }
+}
+
+/// What the peer has agreed to, `took` after it was asked.
+///
+/// # Errors
+/// It is another one.
+fn accepted(binding: Binding, peer: &X400Peer, took: Duration) -> Result<String, String> {
+    if !channels::is_peer(&binding, peer) {
+        let shown = binding.identity.name.unwrap_or_default();
+        return Err(format!(
+            "it answers as \"{}\" or with another password, not as \"{}\"",
+            shown.escape_debug(),
+            peer.their_name
+        ));
+    }
+    let took = took.as_millis();
+    Ok(format!(
+        "it accepted the association as \"{}\" after {took} ms: TPDUs of {} octets, {}",
+        peer.their_name,
+        binding.tpdu_bytes,
+        match binding.checkpoint_kib {
+            0 => "no checkpoints".to_owned(),
+            kib => format!("checkpoints every {kib} KiB"),
+        }
+    ))
 }
 
 fn is_nothing(error: &std::io::Error) -> bool {

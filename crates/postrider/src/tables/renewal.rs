@@ -1,0 +1,142 @@
+//! Tables whose files change are made anew.
+
+use super::files::{DOUBT, is_doubtful, open, warn};
+use super::registry::{LiveTable, Registry};
+use crate::file_stamp::{Seen, Stamp};
+use crate::file_watch::FileWatch;
+use crate::mutex::lock;
+use crate::world::clock::wall_now;
+use lookup::Table;
+use mta::console::Console;
+use mta::problems::Found;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Registry {
+    /// Looks at the files of those in force from now on, and reads those that change.
+    pub(crate) fn watch(self: &Arc<Registry>, watch: &Arc<FileWatch>) {
+        let of_look = Arc::clone(watch);
+        watch.follow(self, move |registry| look_at_new(registry, &of_look));
+    }
+}
+
+/// Has the files of tables looked at that nobody looks at yet, each apart: one may hang.
+fn look_at_new(registry: &Arc<Registry>, files: &FileWatch) {
+    let mut watched = lock(&registry.watched);
+    for (name, table) in registry.live().iter() {
+        let Some(stamp) = table.stamp() else { continue };
+        if watched.insert(Arc::clone(name)) {
+            let (registry, name) = (Arc::downgrade(registry), Arc::clone(name));
+            // What was seen of a file that is not what the table was made of.
+            let mut change = None;
+            files.add(Some(stamp.device()), move || {
+                let registry = registry.upgrade();
+                registry.is_some_and(|registry| look_on(&registry, &name, &mut change))
+            });
+        }
+    }
+}
+
+/// Looks at the file of one table; whether it has one.
+fn look_on(registry: &Registry, name: &Arc<str>, change: &mut Option<Change>) -> bool {
+    let live = registry.live();
+    let table = live.get(name);
+    let Some((table, stamp)) = table.and_then(|table| Some((table, table.stamp()?))) else {
+        lock(&registry.watched).remove(name);
+        return false;
+    };
+    let _work = registry.under_way.begin(format!("table {name}: {}", stamp.path().display()));
+    look(registry, name, table, stamp, change);
+    true
+}
+
+/// A file that is not what a table was made of.
+struct Change {
+    seen: Option<Seen>,
+    since: Instant,
+    /// It was read, and is wrong, or doubtful: that was said.
+    is_told: bool,
+    /// It is read again when it has been as it is for so long.
+    is_doubtful: bool,
+}
+
+fn look(
+    registry: &Registry,
+    name: &str,
+    table: &LiveTable,
+    stamp: &Stamp,
+    change: &mut Option<Change>,
+) {
+    let seen = Seen::at(stamp.path());
+    if stamp.is(seen) {
+        if change.take().is_some_and(|change| change.is_told) {
+            registry.troubles.clear(name);
+        }
+        return;
+    }
+    match change {
+        Some(change) if change.seen == seen => {
+            let is_settled = change.since.elapsed() >= DOUBT;
+            if change.is_told && !(change.is_doubtful && is_settled) {
+                return;
+            }
+            let before = table.local().filter(|_| !is_settled);
+            match remake(registry, name, table, stamp, before) {
+                Remade::Taken => {}
+                Remade::Wrong => (change.is_told, change.is_doubtful) = (true, false),
+                Remade::Doubtful => (change.is_told, change.is_doubtful) = (true, true),
+            }
+        }
+        _ => {
+            let since = Instant::now();
+            *change = Some(Change { seen, since, is_told: false, is_doubtful: false });
+        }
+    }
+}
+
+/// What came of making a table anew.
+enum Remade {
+    Taken,
+    Wrong,
+    Doubtful,
+}
+
+/// Makes a table anew, unless it has lost much of what was in it.
+fn remake(
+    registry: &Registry,
+    name: &str,
+    live: &LiveTable,
+    before: &Stamp,
+    former: Option<&Arc<dyn Table>>,
+) -> Remade {
+    let console: &dyn Console = registry.console();
+    match open(&live.entry, live.judge.as_ref()) {
+        Ok(opened) => {
+            warn(console, name, &opened);
+            let (table, Some(stamp)) = opened else { return Remade::Taken };
+            let (path, keys_count) = (before.path().display(), table.keys_count());
+            if let Some(former) = former.filter(|former| is_doubtful(&***former, &*table)) {
+                registry.tell_doubt((name, before), &**former, &*table);
+                return Remade::Doubtful;
+            }
+            // First: what is told counts.
+            registry.replace(name, before, table, stamp);
+            registry.troubles.clear(name);
+            match keys_count {
+                Some(count) => console
+                    .info("tables", format_args!("table {name}: {path} read anew keys={count}")),
+                None => console.info("tables", format_args!("table {name}: {path} read anew")),
+            }
+            Remade::Taken
+        }
+        Err(why) => {
+            let of_table = |mistake| format!("table {name} stays as it was: {mistake}");
+            let texts: Vec<String> = why.into_iter().map(of_table).collect();
+            texts.iter().for_each(|text| console.error("tables", format_args!("{text}")));
+            let found = Found::warning(name, texts.into_iter().next().unwrap_or_default());
+            let step = "mend the file: it is read anew when it changes";
+            registry.troubles.set(found.next_step(step), wall_now());
+            Remade::Wrong
+        }
+    }
+}
