@@ -27,7 +27,11 @@ pub(crate) async fn awaited<T: Send + 'static>(
     tokio::time::timeout(limit, when_done).await.ok()?.ok()
 }
 
-fn on_a_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+/// The same for work that nobody waits for here.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(crate) fn on_a_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name("limited-work".to_owned()).spawn(work).map(drop)
 }
 

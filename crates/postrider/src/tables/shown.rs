@@ -2,6 +2,7 @@
 
 use super::registry::{Live, LiveTable, Registry, ShardTables, Source};
 use super::remote::{Health, Remote};
+use crate::limited_work::on_a_thread;
 use config::TableEntry;
 use lookup::{Cached, Entry};
 use mta::commands::{NodeAnswer, TableFlush, TableGet};
@@ -10,7 +11,6 @@ use mta::seams::{Found, Tables};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread;
 
 /// Tables, and how they are: on a thread of its own, as files are looked at, and one may hang.
 pub(crate) fn list(registry: &Arc<Registry>, answer: NodeAnswer) {
@@ -20,7 +20,7 @@ pub(crate) fn list(registry: &Arc<Registry>, answer: NodeAnswer) {
         answer.items(tables.map(|table| ControlResponse::Table(Box::new(item(table)))));
     };
     // Without a thread the answer is dropped, which says enough.
-    let _ = thread::Builder::new().name("table-list".to_owned()).spawn(list);
+    let _ = on_a_thread(list);
 }
 
 /// What a table says of a key: on a thread of its own, as a server may be asked.
@@ -36,7 +36,7 @@ pub(crate) fn get(registry: &Arc<Registry>, TableGet { table, key }: TableGet, a
         Err(why) => answer.not_found(why),
     };
     // Without a thread the answer is dropped, which says enough.
-    let _ = thread::Builder::new().name("table-get".to_owned()).spawn(look_up);
+    let _ = on_a_thread(look_up);
 }
 
 /// Forgets what is cached of a table.
