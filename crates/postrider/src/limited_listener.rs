@@ -1,6 +1,9 @@
 //! Connections that cannot pile up: so many at once, so many of a client, each for so long.
 
+use crate::world::clock::Start;
 use axum::serve::Listener;
+use mta::pools::PoolId;
+use mta::pressure::Pressures;
 use mta::seats::{self, Rank, Seat, Seats};
 use std::future::Future;
 use std::io;
@@ -23,12 +26,27 @@ pub(crate) struct Limits {
     pub(crate) life_max: Duration,
 }
 
+/// The pool that a listener's places are, in the list of problems.
+#[derive(Clone)]
+pub(crate) struct Pool {
+    pub(crate) id: PoolId,
+    pub(crate) pressures: Arc<Pressures>,
+    pub(crate) started: Start,
+}
+
+impl Pool {
+    /// Somebody got no place, or has to give his way.
+    fn note_turned_away(&self) {
+        self.pressures.note_turned_away(self.id, self.started.elapsed());
+    }
+}
+
 /// Who may have a place.
 enum Places {
     /// The operator's own: further connections wait in the kernel's backlog.
     Ours(Arc<Semaphore>),
     /// Anybody: the oldest gives way of the networks that have most, and none has more than so many.
-    Public { seats: Arc<Seats>, network_max: u32 },
+    Public { seats: Arc<Seats>, network_max: u32, pool: Pool },
 }
 
 /// Accepts connections within the limits.
@@ -53,17 +71,12 @@ impl LimitedListener {
         listener: std::net::TcpListener,
         limits: Limits,
         network_max: u32,
+        pool: Pool,
     ) -> io::Result<LimitedListener> {
-        let places = Places::Public { seats: Seats::new(limits.connections_max), network_max };
+        let seats = Seats::new(limits.connections_max);
+        pool.pressures.register(pool.id, &seats);
+        let places = Places::Public { seats, network_max, pool };
         Ok(LimitedListener { listener: TcpListener::from_std(listener)?, limits, places })
-    }
-
-    /// The places that anybody may have.
-    pub(crate) fn seats(&self) -> Option<&Arc<Seats>> {
-        match &self.places {
-            Places::Ours(_) => None,
-            Places::Public { seats, .. } => Some(seats),
-        }
     }
 }
 
@@ -82,13 +95,17 @@ impl Listener for LimitedListener {
             let (stream, peer) = Listener::accept(&mut self.listener).await;
             let seat = match &self.places {
                 Places::Ours(_) => None,
-                Places::Public { seats, network_max } => {
+                Places::Public { seats, network_max, pool } => {
                     let limits =
                         seats::Limits { all: self.limits.connections_max, network: *network_max };
-                    let Some(seat) = seats.enter(0, peer.ip(), Rank::Unproven, limits) else {
+                    let seat = seats.enter(0, peer.ip(), Rank::Unproven, limits);
+                    if seat.as_ref().is_none_or(Seat::has_displaced) {
+                        pool.note_turned_away();
+                    }
+                    if seat.is_none() {
                         continue;
-                    };
-                    Some(seat)
+                    }
+                    seat
                 }
             };
             let life = Box::pin(tokio::time::sleep(self.limits.life_max));
@@ -154,6 +171,7 @@ impl AsyncWrite for LimitedStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mta::problems::Moment;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpSocket;
 
@@ -169,8 +187,10 @@ mod tests {
     async fn a_hundred_networks_leave_places_to_others() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
-        let mut listener = LimitedListener::public(listener, LIMITS, 2).unwrap();
-        let (to, seats) = (listener.local_addr().unwrap(), Arc::clone(listener.seats().unwrap()));
+        let (id, pressures) = (PoolId::Challenges, Arc::<Pressures>::default());
+        let pool = Pool { id, pressures: Arc::clone(&pressures), started: Start::now() };
+        let mut listener = LimitedListener::public(listener, LIMITS, 2, pool).unwrap();
+        let to = listener.local_addr().unwrap();
         tokio::spawn(async move {
             loop {
                 let (mut stream, _) = listener.accept().await;
@@ -194,6 +214,9 @@ mod tests {
             other.read_exact(&mut byte).await.unwrap();
             assert_eq!(byte, *b"x", "{n}");
         }
-        assert!(seats.count() <= LIMITS.connections_max);
+        // Each of them made somebody give his way, which an operator can see.
+        let (_, numbers) = pressures.metrics(Moment::default()).remove(0);
+        assert!(numbers.used.get() <= i64::from(LIMITS.connections_max));
+        assert!(numbers.turned_away.get() > 100 && numbers.pressed.get() == 1);
     }
 }

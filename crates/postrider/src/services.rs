@@ -6,6 +6,7 @@ mod service;
 mod small;
 
 use crate::acme::{Acme, AcmeFiles};
+use crate::limited_listener::Pool;
 use crate::problems::ProblemList;
 use crate::secrets::{self, WatchedSecrets};
 use crate::shard_thread::Common;
@@ -13,6 +14,7 @@ use crate::state_files::StateFiles;
 use crate::tokens::Tokens;
 use config::{Config, ConfigErrors};
 pub(crate) use files::FileServices;
+use mta::pools::PoolId;
 pub(crate) use service::{Adoption, Next, Prepared, Service, Services, nothing_to_adopt};
 use small::{KnownClients, ReturnPaths, Shards};
 use std::sync::Arc;
@@ -28,12 +30,10 @@ pub(crate) struct Others<'a> {
 pub(crate) fn beside(common: &Common, others: &Others<'_>) -> Services {
     let (shared, console) = (&common.shared, &common.console);
     let directory = common.config.spool.paths[0].clone();
+    let pressures = Arc::clone(&shared.pressures);
+    let pool = Pool { id: PoolId::Challenges, pressures, started: common.started };
     Services::default()
-        .with(Acme::new(
-            &common.certificates,
-            &shared.pressures,
-            (others.acme, others.files, console),
-        ))
+        .with(Acme::new(&common.certificates, pool, (others.acme, others.files, console)))
         .with(common.dmarc_reports.clone())
         .with(common.tls_reports.clone())
         .with(Tokens::new(console))

@@ -15,6 +15,7 @@ pub(crate) use settings::Authority;
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
 use crate::https;
+use crate::limited_listener::Pool;
 use crate::mutex::lock;
 use crate::secrets;
 use crate::services::{Adoption, Next, Service, nothing_to_adopt};
@@ -27,7 +28,6 @@ use mail::Random;
 use mail::Wall;
 use mta::console::{Console as _, Level};
 use mta::metrics::{Grid, MetricSet};
-use mta::pressure::Pressures;
 use order::Failure;
 use responder::Responder;
 use rustls::ClientConfig;
@@ -66,7 +66,7 @@ struct Inner {
     read: Arc<AcmeFiles>,
     metrics: Arc<AcmeMetrics>,
     files: StateFiles,
-    pools: Arc<Pressures>,
+    pool: Pool,
     console: Arc<ConsoleLog>,
 }
 
@@ -144,7 +144,7 @@ impl Acme {
     /// Orders nothing before a configuration is adopted.
     pub(crate) fn new(
         certificates: &Arc<Certificates>,
-        pools: &Arc<Pressures>,
+        pool: Pool,
         (read, files, console): (&Arc<AcmeFiles>, &StateFiles, &Arc<ConsoleLog>),
     ) -> Acme {
         Acme(Arc::new(Inner {
@@ -153,7 +153,7 @@ impl Acme {
             read: Arc::clone(read),
             metrics: Arc::default(),
             files: files.clone(),
-            pools: Arc::clone(pools),
+            pool,
             console: Arc::clone(console),
         }))
     }
@@ -260,7 +260,7 @@ impl Inner {
             certificates: Arc::clone(&self.certificates),
             metrics: Arc::clone(&self.metrics),
             files: self.files.clone(),
-            pools: Arc::clone(&self.pools),
+            pool: self.pool.clone(),
             console: Arc::clone(&self.console),
             challenges: Challenges::default(),
             random: Random::new(seed_of(u16::MAX)),
@@ -276,7 +276,7 @@ struct Orderer {
     certificates: Arc<Certificates>,
     metrics: Arc<AcmeMetrics>,
     files: StateFiles,
-    pools: Arc<Pressures>,
+    pool: Pool,
     console: Arc<ConsoleLog>,
     challenges: Challenges,
     random: Random,
@@ -343,7 +343,7 @@ impl Orderer {
             plan = change.plan;
             if let (Some(plan), Some(listener)) = (&plan, change.listener) {
                 let started =
-                    Responder::start(plan.acme.challenge, listener, &self.challenges, &self.pools);
+                    Responder::start(plan.acme.challenge, listener, &self.challenges, &self.pool);
                 if let Err(error) = &started {
                     let text = format_args!("challenges can't be answered: {error}");
                     self.console.line(Level::Error, "acme", text);

@@ -3,14 +3,12 @@
 use super::challenges::{ALPN, Challenges};
 use super::settings::AcmeChallenge;
 use crate::crypto;
-use crate::limited_listener::{LimitedListener, Limits};
+use crate::limited_listener::{LimitedListener, Limits, Pool};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::serve::Listener as _;
-use mta::pools::PoolId;
-use mta::pressure::Pressures;
 use rustls::ServerConfig;
 use rustls::server::NoServerSessionStorage;
 use std::io;
@@ -73,21 +71,18 @@ impl Responder {
         challenge: AcmeChallenge,
         listener: TcpListener,
         challenges: &Challenges,
-        pools: &Pressures,
+        pool: &Pool,
     ) -> io::Result<Responder> {
-        Responder::start_within(LIMITS, challenge, listener, (challenges, pools))
+        Responder::start_within(LIMITS, challenge, listener, (challenges, pool))
     }
 
     fn start_within(
         limits: Limits,
         challenge: AcmeChallenge,
         listener: TcpListener,
-        (challenges, pools): (&Challenges, &Pressures),
+        (challenges, pool): (&Challenges, &Pool),
     ) -> io::Result<Responder> {
-        let listener = LimitedListener::public(listener, limits, NETWORK_MAX)?;
-        if let Some(seats) = listener.seats() {
-            pools.register(PoolId::Challenges, seats);
-        }
+        let listener = LimitedListener::public(listener, limits, NETWORK_MAX, pool.clone())?;
         let task = match challenge {
             AcmeChallenge::Http01 => {
                 let router = Router::new().fallback(page).with_state(challenges.clone());
@@ -148,6 +143,9 @@ async fn shake_hands(mut listener: LimitedListener, acceptor: TlsAcceptor) {
 mod tests {
     use super::*;
     use crate::pool_measure::Measured;
+    use crate::world::clock::Start;
+    use mta::pools::PoolId;
+    use mta::pressure::Pressures;
     use std::io::{Read as _, Write as _};
     use std::net::TcpStream;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -167,12 +165,14 @@ mod tests {
         let listener = bind(challenge, Some("127.0.0.1:0".parse().unwrap())).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let (challenges, pools) = (challenges.clone(), Arc::clone(pools));
+        let (id, pressures) = (PoolId::Challenges, Arc::clone(pools));
+        let (challenges, pool) =
+            (challenges.clone(), Pool { id, pressures, started: Start::now() });
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
                 let _responder =
-                    Responder::start_within(limits, challenge, listener, (&challenges, &pools))
+                    Responder::start_within(limits, challenge, listener, (&challenges, &pool))
                         .unwrap();
                 let _ = stopped.await;
             });
