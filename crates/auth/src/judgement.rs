@@ -2,7 +2,7 @@
 
 use crate::checks::{Asked, Verdicts};
 use crate::dmarc::Wish;
-use crate::text::printable;
+use crate::tags::printable;
 use crate::{arc, dkim, dmarc, iprev, spf};
 use mail::Refusal;
 use std::borrow::Cow;

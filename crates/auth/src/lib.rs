@@ -27,7 +27,6 @@ pub mod srs;
 mod tags;
 #[cfg(test)]
 mod testing;
-mod text;
 pub mod tls_report;
 pub mod tlsa;
 pub mod together;

@@ -4,18 +4,13 @@
 
 pub mod bearer;
 pub mod client;
-mod failure;
 pub mod scram;
-mod user;
-mod wrong;
-
-pub use failure::Failure;
-pub use user::{USER_BYTES_MAX, user_of};
 
 use crate::password::Password;
 use crate::password::scram_keys::Keys;
 use bearer::Presented;
 use scram::{Challenged, Channel, First, ServerFirst};
+use std::fmt;
 use zeroize::Zeroizing;
 
 /// How a client may prove who it is.
@@ -261,3 +256,56 @@ fn plain(message: &[u8]) -> Result<Step, Failure> {
 
 #[cfg(test)]
 mod tests;
+
+/// Why an exchange ends without a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// What came is not what the mechanism has.
+    Form,
+    /// The client wants to act for another user than the one that it proves to be.
+    OtherIdentity,
+    /// It does not know the password.
+    Proof,
+    /// It speaks through another channel than ours, or was told that none can be bound: somebody sits in
+    /// between (RFC 5802 §6).
+    Channel,
+}
+
+/// Bytes of a user's name; RFC 4616 §2 asks for 255.
+pub const USER_BYTES_MAX: usize = 255;
+
+/// A name that may be looked up and logged. `None`: it is none.
+#[must_use]
+pub fn user_of(bytes: &[u8]) -> Option<String> {
+    let user = std::str::from_utf8(bytes).ok()?;
+    let is_name =
+        !user.is_empty() && user.len() <= USER_BYTES_MAX && !user.chars().any(char::is_control);
+    is_name.then(|| user.to_owned())
+}
+
+/// What a server has said that the mechanism does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// It asks for more than there is, or for the same again.
+    Unexpected,
+    /// What it says is not what the mechanism has.
+    Form,
+    /// Its nonce is not made of ours: somebody answers with what another was told.
+    Nonce,
+    /// The password would have to be hashed too seldom (RFC 7677 §4), or so often that it takes seconds.
+    Iterations,
+    /// It does not know the password either.
+    Signature,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Wrong::Unexpected => "asks for more than the mechanism has",
+            Wrong::Form => "says what the mechanism does not have",
+            Wrong::Nonce => "answers with a nonce that is not made of ours",
+            Wrong::Iterations => "asks for a number of iterations that is out of bounds",
+            Wrong::Signature => "has not proved that it knows the password",
+        })
+    }
+}

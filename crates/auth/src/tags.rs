@@ -77,6 +77,11 @@ pub(crate) fn listed(value: &str) -> impl Iterator<Item = &str> {
     value.split(':').map(|item| item.trim_matches(is_blank))
 }
 
+/// Replies and reasons to hold are text; what strangers wrote need not be.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

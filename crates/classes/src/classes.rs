@@ -1,8 +1,7 @@
 //! Rules that are ready to be asked.
 
 use crate::class::{FailureKind, ReplyClass};
-use crate::file::{FILE_BYTES_MAX, Provider, Reading, Rule, Source};
-use crate::mistake::Mistake;
+use crate::file::{FILE_BYTES_MAX, Mistake, Provider, Reading, Rule, Source};
 use crate::said::{Said, push_words};
 use regex::bytes::{RegexSet, RegexSetBuilder};
 use std::sync::{Arc, LazyLock, OnceLock};

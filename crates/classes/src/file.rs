@@ -6,9 +6,9 @@
 //! ```
 
 use crate::class::{FailureKind, ReplyClass};
-use crate::mistake::{MISTAKES_MAX, Mistake};
 use crate::rule::{CodePattern, StatusPattern};
 use regex::bytes::{Regex, RegexBuilder};
+use std::fmt;
 
 /// Octets of a file.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
@@ -266,5 +266,27 @@ impl<'a> Words<'a> {
     /// All that is left.
     fn rest(&self) -> (usize, &'a str) {
         (self.at, &self.line[self.at..])
+    }
+}
+
+/// Mistakes that are told of all files together.
+pub const MISTAKES_MAX: usize = 100;
+
+/// Something wrong, with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file, as it was named.
+    pub file: Box<str>,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+    /// What is wrong, for people; one line.
+    pub text: Box<str>,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.text)
     }
 }

@@ -10,7 +10,6 @@ mod class;
 mod classes;
 mod classifier;
 mod file;
-mod mistake;
 mod pattern;
 mod rule;
 mod said;
@@ -19,8 +18,9 @@ pub use addresses::without_words;
 pub use class::{FailureKind, ReplyClass};
 pub use classes::{BUILTIN, Classes, Named, Place, Verdict};
 pub use classifier::{CACHE_MAX, Classifier};
-pub use file::{FILE_BYTES_MAX, PATTERN_BYTES_MAX, RULES_MAX, Source, matches_everything};
-pub use mistake::{MISTAKES_MAX, Mistake};
+pub use file::{
+    FILE_BYTES_MAX, MISTAKES_MAX, Mistake, PATTERN_BYTES_MAX, RULES_MAX, Source, matches_everything,
+};
 pub use pattern::{Pattern, one_line};
 pub use rule::{CodePattern, StatusPattern};
 pub use said::{REPLY_BYTES_MAX, Said, read_reply};

@@ -23,7 +23,6 @@ mod or_routes;
 mod owned;
 mod parse;
 mod problem;
-mod protocol;
 pub mod quantity;
 mod reader;
 mod reference;
@@ -37,9 +36,7 @@ mod settings;
 mod shape;
 pub mod shaping;
 mod source;
-mod stage;
 mod table;
-mod table_section;
 mod takes;
 mod tenant;
 mod warmup;
@@ -57,27 +54,28 @@ pub use explainer::{Explainer, NamedValues, Origin, Step, values_in};
 pub use explanation::{AccessStep, ExplainRequest, Explanation, InTables, TableLookup};
 pub use host::{Host, HostPort};
 pub use ipnet::IpNet;
-pub use listener::{CertificateIdentity, ClientCertificates, Listener};
+pub use listener::{
+    CertificateIdentity, ClientCertificates, Listener, ProtocolSection, ProtocolSettings,
+};
 pub use listener_section::ListenerSection;
 pub use next_hop::{host_set, host_text, next_hop};
 pub use or_routes::OrRoutes;
 pub use problem::{ConfigErrors, Problem};
-pub use protocol::{ProtocolSection, ProtocolSettings};
 pub use reader::Reader;
 pub use route::{DomainPattern, Route, RouteTable};
 pub use schema::Schema;
 pub use secret_file::{SecretFile, SecretSource, TokenSource};
-pub use section::{KeyTable, NEXT_START, Rest, Section};
+pub use section::{
+    KeyTable, NEXT_START, Rest, Section, StageEntry, StageSection, StageSettings, TableSection,
+};
 pub use settings::{
     Admin, CONTROL_PATH_BYTES_MAX, Dns, Log, Postmaster, REPORT_GIVE_UP_AFTER, ReportRetry,
     ReportTo, Reports, Retry, Secret, SpoolSection, Tls,
 };
 pub use source::{Pool, Proxy, ProxyKind, Source};
-pub use stage::{StageEntry, StageSection, StageSettings};
 pub use table::{
     Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
 };
-pub use table_section::TableSection;
 pub use takes::Takes;
 pub use tenant::{NotYours, OTHER_TENANTS, TENANT_NAME_MAX, Tenancy, Tenant, Tenants, names_login};
 pub use warmup::{WARMUP_DAYS_MAX, Warmup};

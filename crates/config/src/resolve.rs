@@ -1,12 +1,9 @@
 //! From what is written to what is used: every value read, every mistake collected.
 
 mod certificate;
-mod client_certificates;
 mod listener;
-mod or_addresses;
 mod reports;
 mod route;
-mod shaping;
 mod source;
 mod table;
 mod tenant;
@@ -18,7 +15,7 @@ use super::owned::Owned;
 use super::problem::{ConfigErrors, Problem};
 use super::reader::Reader;
 use super::resolver::{Resolver, Server};
-use super::section::Rest;
+use super::section::{Rest, StageEntry};
 use super::settings::{
     Admin, CONTROL_PATH_BYTES_MAX, Dns, Log, Postmaster, ReportRetry, Reports, Retry, SpoolSection,
     Tls,
@@ -26,11 +23,11 @@ use super::settings::{
 use super::shape::Shape;
 use super::shaping::ShapingSource;
 use super::source::{Pool, Source};
-use super::stage::StageEntry;
 use super::table::TableEntry;
 use super::tenant::Tenants;
 use super::written::{AdminText, DnsText, FileText, RetryText, SpoolText};
 use super::{Config, OWN_MAILBOX_BYTES_MAX, POSTMASTER_ROUTE, Route, RouteTable, Schema};
+use crate::shaping::BUILTIN_NAME;
 use mail::{Domain, Mailbox};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -507,4 +504,23 @@ pub(crate) fn own_mailbox(spool: &SpoolSection) -> PathBuf {
 
 fn first_spool(spool: &SpoolSection) -> PathBuf {
     spool.paths.first().cloned().unwrap_or_else(|| PathBuf::from(DEFAULT_SPOOL))
+}
+
+impl Resolver<'_> {
+    /// Files in their order.
+    fn shaping(&mut self, written: &[String]) -> Vec<ShapingSource> {
+        let mut sources = Vec::with_capacity(written.len());
+        for (index, text) in written.iter().enumerate() {
+            let at = format!("shaping[{index}]");
+            let source = match text.as_str() {
+                BUILTIN_NAME => ShapingSource::Builtin,
+                path => ShapingSource::File(self.file_path(&at, path)),
+            };
+            if sources.contains(&source) {
+                self.error(&at, format!("\"{text}\" stands here twice"), "");
+            }
+            sources.push(source);
+        }
+        sources
+    }
 }

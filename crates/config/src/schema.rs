@@ -2,14 +2,12 @@
 
 use super::channel::{ChannelSection, Settings};
 use super::json_schema::keys_of;
+use super::listener::{ProtocolSection, ProtocolSettings};
 use super::listener_section::{ListenerKind, ListenerSection};
-use super::protocol::{ProtocolSection, ProtocolSettings};
 use super::reader::Reader;
-use super::section::{Section, SectionKind};
+use super::section::{Section, SectionKind, StageSection, StageSettings, TableSection};
 use super::shape::Elsewhere;
-use super::stage::{StageSection, StageSettings};
 use super::table::TableSettings;
-use super::table_section::TableSection;
 use super::takes::Takes;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;

@@ -4,25 +4,20 @@
 //! keys and wrong types are generated from these structs and their doc comments; the defaults
 //! stand in the `Default` implementations, as text, and are read like anything in a file.
 
-mod certificate;
 mod listener;
 mod reports;
 mod route;
 mod source;
 mod table;
-mod tenant;
 
-pub use certificate::{CertificateText, KeyType};
+use super::quantity::{DurationText, SizeText};
 pub use listener::{CertificateIdentityText, ClientCertificatesText, ListenerText, ListenerTls};
 pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
 pub use route::{DomainsText, RetryOverrideText, RouteText};
-pub use source::{PoolSourceText, PoolText, SourceText, WarmupText};
-pub use table::{Rewrite, TableCacheText, TableRefText, TableText};
-pub use tenant::{TenantText, Unsigned};
-
-use super::quantity::{DurationText, SizeText};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use source::{PoolSourceText, PoolText, SourceText, WarmupText};
+pub use table::{Rewrite, TableCacheText, TableRefText, TableText};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -305,4 +300,102 @@ pub enum LogLevel {
     Debug,
     /// Each command and reply.
     Trace,
+}
+
+/// A certificate of this server, for TLS on listeners. Clients choose by the name that they ask for
+/// (SNI); the first is for those that ask for none, or for one that no certificate has. Two of the
+/// same names with keys of two kinds (RSA and ECDSA) stand beside each other: the client takes what
+/// it knows, ECDSA first. Files that change are read anew within seconds; what can't be used is told, and the
+/// one before stays.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CertificateText {
+    /// The names that it is shown for: `mx.example.org`, or `*.example.org` for each name one label
+    /// longer. Required.
+    #[schemars(extend("items" = { "type": "string", "title": "domain" }))]
+    pub names: Vec<String>,
+    /// The file with the certificate and those that lead from it to a root, in PEM. Required
+    /// without `acme`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chain: Option<String>,
+    /// The file with its private key, in PEM, without a password. Required without `acme`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The certificate is ordered from the authority of `[acme]`, for `names`, and renewed in time. Before
+    /// the first has come, the server starts without it.
+    pub acme: bool,
+    /// Of what kind its key is, with `acme`. Without it: `"ecdsa"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_type: Option<KeyType>,
+    /// With `acme`: the key stays the same when the certificate is renewed, so that TLSA records about the
+    /// key (`3 1 1`) go on being true.
+    pub reuse_key: bool,
+}
+
+/// Kinds of keys that certificates are made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyType {
+    /// ECDSA with P-256.
+    #[default]
+    Ecdsa,
+    /// RSA with 2,048 bits.
+    Rsa,
+}
+
+/// Whose mail it is, where several send: what each may have.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TenantText {
+    /// Its name, for logs, metrics, events and steering fields; `"*"` is every tenant that is not listed, each
+    /// with limits of its own. Required.
+    pub name: String,
+    /// Users whose mail is always its: they may use no other tenant, and others that log in may not use it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = { "type": "string", "title": "user" }))]
+    pub logins: Vec<String>,
+    /// The pool that its mail is sent from, instead of the route's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Its part of a next hop that other tenants send to as well, beside their weights.
+    #[schemars(range(min = 1, max = 1_000))]
+    pub weight: u32,
+    /// How fast it may send, over all next hops: rates such as `"500/s"`, `"50/m"`, `"5_000/h"`, `"20_000/d"`,
+    /// each spread evenly; all of them hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = { "type": "string", "title": "rate" }))]
+    pub rate: Vec<String>,
+    /// How many of its recipients may be queued; what comes beyond is answered with 452 4.3.1. Without it only
+    /// `spool.queue_recipients_max` holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub queued_max: Option<u32>,
+    /// What becomes of its mail when nobody signs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsigned: Option<Unsigned>,
+}
+
+impl Default for TenantText {
+    fn default() -> TenantText {
+        TenantText {
+            name: String::new(),
+            logins: Vec::new(),
+            pool: None,
+            weight: 1,
+            rate: Vec::new(),
+            queued_max: None,
+            unsigned: None,
+        }
+    }
+}
+
+/// What becomes of mail that nobody signs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Unsigned {
+    /// It is sent as it is.
+    #[default]
+    Send,
+    /// 550 5.7.20.
+    Refuse,
 }

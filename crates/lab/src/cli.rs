@@ -1,13 +1,20 @@
 //! The table of commands.
-
-mod panics;
+//!
+//! What becomes of a command that panics: it ends, whatever else runs, and with it what it has started.
+//!
+//! Whoever reads our output may have seen enough before its end (`| head`). That is a panic to `println!`, and no
+//! mistake: then the command ends without a word.
 
 use crate::bench;
+use crate::prove::sim::pool;
 use crate::prove::{crash, limits, sim};
 use crate::stand::long_path as path;
 use clap::{Parser, Subcommand};
-use load::{cpu, dns, floor, guess, ledger, p1, sink, source};
-use std::process::ExitCode;
+use load::{cpu, dns, floor, guess, ledger, on_panic, p1, sink, source};
+use std::any::Any;
+use std::io::{self, Write as _};
+use std::panic;
+use std::process::{ExitCode, exit};
 
 /// Exit code of what went wrong, or came to no end: what a command was to prove is not proved.
 const UNFINISHED: u8 = 2;
@@ -43,7 +50,7 @@ impl Cli {
     /// Runs the command to its end, or until nobody reads what it prints.
     #[must_use]
     pub fn run(self) -> ExitCode {
-        panics::end_the_program();
+        end_the_program();
         let outcome = match self.command {
             Command::Source(options) => source::run(&options),
             Command::Sink(options) => sink::run(&options),
@@ -66,4 +73,33 @@ impl Cli {
             ExitCode::from(UNFINISHED)
         })
     }
+}
+
+/// How `println!` and `eprintln!` begin to say that nobody reads.
+const NOBODY_READS: [&str; 2] =
+    ["failed printing to stdout: Broken pipe", "failed printing to stderr: Broken pipe"];
+
+/// As Rust has it.
+const PANICKED: i32 = 101;
+
+/// From now on panics end this program.
+fn end_the_program() {
+    let tell = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let is_closed = is_closed(info.payload());
+        if !is_closed {
+            tell(info);
+            if let Some(seed) = pool::played() {
+                // Not `eprintln!`, which would panic here if nobody reads.
+                let _ = writeln!(io::stderr(), "postrider-lab: seed {seed} panicked");
+            }
+        }
+        on_panic::do_all();
+        exit(if is_closed { UNFINISHED.into() } else { PANICKED });
+    }));
+}
+
+fn is_closed(payload: &(dyn Any + Send)) -> bool {
+    let text = payload.downcast_ref::<String>();
+    text.is_some_and(|text| NOBODY_READS.iter().any(|begin| text.starts_with(begin)))
 }

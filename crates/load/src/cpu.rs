@@ -1,7 +1,7 @@
 //! What a process has used, as a command.
 
-use crate::outcome::{CommandError, Outcome};
 use crate::proc::{Memory, Usage};
+use crate::stop::{CommandError, Outcome};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::process::ExitCode;

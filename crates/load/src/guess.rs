@@ -2,10 +2,9 @@
 //! suffers all day.
 
 use crate::listener::resolve;
-use crate::outcome::{CommandError, Outcome};
 use crate::random::Random;
 use crate::source::ReplyReader;
-use crate::stop::Stop;
+use crate::stop::{CommandError, Outcome, Stop};
 use crate::tls::{Client, HandshakeCount, Handshakes};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -18,7 +18,6 @@ pub mod ledger;
 pub mod listener;
 pub mod mailboxes;
 pub mod on_panic;
-pub mod outcome;
 pub mod p1;
 pub mod proc;
 pub mod process;

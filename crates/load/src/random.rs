@@ -34,9 +34,46 @@ impl Random {
     }
 }
 
+/// The largest weight.
+const WEIGHT_MAX: u64 = 1_000_000;
+
+/// Values with their weights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shares<T> {
+    /// Each with the sum of the weights up to and with its own.
+    values: Vec<(u64, T)>,
+}
+
+impl<T> Shares<T> {
+    /// `None` without any value.
+    pub(crate) fn new(values: impl IntoIterator<Item = (u64, T)>) -> Option<Shares<T>> {
+        let mut sum = 0;
+        let add = |(weight, value)| {
+            sum += weight;
+            (sum, value)
+        };
+        let values: Vec<(u64, T)> = values.into_iter().map(add).collect();
+        (sum > 0).then_some(Shares { values })
+    }
+
+    /// The value of this draw.
+    pub(crate) fn pick(&self, number: u64) -> Option<&T> {
+        let sum = self.values.last()?.0;
+        let drawn = Random::new(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)).below(sum);
+        let index = self.values.partition_point(|(up_to, _)| *up_to <= drawn);
+        self.values.get(index).map(|(_, value)| value)
+    }
+}
+
+/// Reads a weight: from 1 to a million.
+pub(crate) fn weight(text: &str) -> Result<u64, String> {
+    let weight = text.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
+    weight.ok_or_else(|| format!("{text:?} is no weight from 1 to {WEIGHT_MAX}"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Random;
+    use super::{Random, *};
 
     #[test]
     fn same_seed_same_sequence() {
@@ -52,5 +89,16 @@ mod tests {
         assert!((4_500..5_500).contains(&hits), "{hits}");
         assert!((0..1000).all(|_| !random.permille(0)));
         assert!((0..1000).all(|_| random.permille(1000)));
+    }
+
+    #[test]
+    fn values_come_in_their_shares() {
+        let shares = Shares::new([(3, 'a'), (1, 'b')]).unwrap();
+        let count = |wanted| (0..40_000).filter(|n| shares.pick(*n) == Some(&wanted)).count();
+        assert!((29_500..30_500).contains(&count('a')), "{}", count('a'));
+        assert_eq!(count('a') + count('b'), 40_000);
+        assert_eq!(Shares::<char>::new([]), None);
+        assert_eq!(weight("1"), Ok(1));
+        assert!(weight("0").is_err() && weight("1000001").is_err() && weight("x").is_err());
     }
 }

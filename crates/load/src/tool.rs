@@ -3,10 +3,9 @@
 
 use crate::ledger::{ArrivalState, LedgerWriter};
 use crate::listener::{listen, resolve};
-use crate::outcome::{CommandError, Outcome};
 use crate::progress::Progress;
 use crate::stats::{rate, value_table};
-use crate::stop::Stop;
+use crate::stop::{CommandError, Outcome, Stop};
 use serde_json::json;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};

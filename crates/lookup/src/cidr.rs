@@ -1,10 +1,10 @@
 //! Tables of networks (Postfix's cidr_table(5)).
 
-use super::judge::{self, Judge, Written};
 use super::lines::{Lines, is_space};
 use super::mistake::{Mistake, too_large};
 use super::rules::{Builder, RULES_BYTES_MAX, Rules, Wrong, negation, skip_space};
-use super::{Entry, Table, Trouble};
+use super::table::{Judge, Written};
+use super::{Entry, Table, Trouble, table};
 use std::net::IpAddr;
 
 /// Networks, each with its answer. The first that has the address, wins. A key that is no address is in
@@ -29,7 +29,7 @@ impl CidrTable {
     /// All mistakes. Postfix leaves a wrong rule out; here none is used, as those below it would mean
     /// something else.
     pub fn read(content: &[u8]) -> Result<CidrTable, Vec<Mistake>> {
-        CidrTable::read_judged(content, &judge::any)
+        CidrTable::read_judged(content, &table::any)
     }
 
     /// The same, of answers that can be used.

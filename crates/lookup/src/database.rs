@@ -13,7 +13,6 @@
 //! Nothing here opens a file. The writer is given two that it may write ([`Writer`]), the reader one that it
 //! may read ([`Database`], [`Content`]).
 
-mod content;
 mod format;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -23,7 +22,6 @@ mod record;
 mod spill;
 mod writer;
 
-pub use content::{Content, Unread};
 pub use format::{KEY_BYTES_MAX, Making, Unusable, VALUE_BYTES_MAX, WriteError, is_database};
-pub use reader::Database;
+pub use reader::{Content, Database, Unread};
 pub use writer::{Duplicate, Summary, Writer};

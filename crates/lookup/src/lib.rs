@@ -4,7 +4,6 @@
 //! answers later, or not at all). Nothing here opens a file or a socket or reads a clock: bytes and
 //! time come in as arguments.
 
-mod backend;
 mod breaker;
 mod cache;
 mod cidr;
@@ -12,34 +11,27 @@ pub mod database;
 mod desk;
 mod doubt;
 mod entry;
-mod fold;
-pub mod judge;
 mod lines;
 mod mistake;
 mod pattern;
 mod rules;
 mod spelling;
-mod table;
+pub mod table;
 mod template;
 mod text;
-mod trouble;
 pub mod turns;
 
-pub use backend::{Answers, Backend, Fetch};
 pub use breaker::{FAILURES_MAX, PAUSE_FIRST, PAUSE_MAX};
 pub use cache::{Cache, CacheCounts, Cached, Lifetimes};
 pub use cidr::CidrTable;
 pub use desk::{Answered, Desk, DeskLimits, Request, RequestId, Ticket};
 pub use doubt::{Doubt, Judgement};
 pub use entry::{Entry, Field};
-pub use fold::fold;
-pub use judge::{Judge, Written};
 pub use lines::is_space;
 pub use mistake::{MISTAKES_MAX, Mistake};
 pub use pattern::{PATTERN_BYTES_MAX, PATTERNS_MAX, PatternSyntax, PatternTable};
 pub use rules::RULES_BYTES_MAX;
-pub use spelling::{plainest, prepared};
-pub use table::Table;
+pub use spelling::{fold, plainest, prepared};
+pub use table::{Answers, Backend, Fetch, Judge, Table, Trouble, TroubleKind, Written};
 pub use text::{TEXT_BYTES_MAX, TextTable, pair};
-pub use trouble::{Trouble, TroubleKind};
 pub use turns::Asker;

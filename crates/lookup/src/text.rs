@@ -1,10 +1,10 @@
 //! Tables of fixed texts: `key white-space value` in a file, or pairs from the configuration.
 
-use super::fold::fold;
-use super::judge::{self, Judge, Written};
 use super::lines::{Line, Lines, is_space, trim_end};
 use super::mistake::{Mistake, Mistakes, too_large};
-use super::{Entry, Table, Trouble};
+use super::spelling::fold;
+use super::table::{Judge, Written};
+use super::{Entry, Table, Trouble, table};
 use mail::map::FixedHasher;
 use std::hash::Hasher;
 
@@ -42,7 +42,7 @@ impl TextTable {
     /// # Errors
     /// The file has more than [`TEXT_BYTES_MAX`].
     pub fn read(content: &[u8]) -> Result<TextTable, Vec<Mistake>> {
-        TextTable::read_judged(content, &judge::any)
+        TextTable::read_judged(content, &table::any)
     }
 
     /// The same, of entries that can be used.
@@ -285,9 +285,9 @@ mod tests {
     #[test]
     fn a_file_has_its_limit() {
         let content = b"key value\n";
-        assert!(TextTable::read_within(content, content.len(), &judge::any).is_ok());
+        assert!(TextTable::read_within(content, content.len(), &table::any).is_ok());
         let mistakes =
-            TextTable::read_within(content, content.len() - 1, &judge::any).expect_err("too large");
+            TextTable::read_within(content, content.len() - 1, &table::any).expect_err("too large");
         assert_eq!(
             mistakes[0].to_string(),
             "1:1: 10 bytes are too many for a file of this kind: 9 at most"

@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 mod or_address;
-pub mod or_country;
 pub mod or_text;
 
 pub use or_address::{OR_ADDRESS_BYTES_MAX, OR_ATTRIBUTES_MAX, OrAddress, OrAttribute};

@@ -1,8 +1,7 @@
 //! What a filter answers.
 
 use crate::negotiation::{Agreed, action};
-use crate::packet::Fault;
-use crate::text::Data;
+use crate::packet::{Data, Fault};
 use mail::{EnhancedStatus, Refusal, RefusalClass};
 
 /// What a filter says.

@@ -12,7 +12,6 @@ mod moment;
 mod negotiation;
 mod packet;
 mod request;
-mod text;
 
 pub use answer::{Answer, Change, REJECTED, Verdict};
 pub use dialogue::Dialogue;

@@ -1,8 +1,7 @@
 //! What is negotiated when a connection begins: which moments a filter is told of, and what it may do.
 
 use crate::moment::Moment;
-use crate::packet::{Fault, put};
-use crate::text::Data;
+use crate::packet::{Data, Fault, put};
 use std::collections::BTreeMap;
 
 /// The version that is spoken.

@@ -2,15 +2,13 @@
 
 use crate::backlog::Payer;
 use crate::cursor::SweepCursor;
-use crate::failures::Failures;
-use crate::hold_reasons::HoldReasons;
+use crate::failures::{Failures, HoldReasons};
 use crate::locating_line::LocatingLine;
 use crate::named_limit::Limit;
 use crate::ready::Ready;
 use crate::retry::LastDeferred;
 use crate::scheduled::{JUST_ASKED_FOR, Scheduled};
-use crate::slab::{HELD, NONE, STATES, Slab, State};
-use crate::table::Table;
+use crate::slab::{HELD, NONE, STATES, Slab, State, Table};
 use crate::tenant::Tenants;
 use crate::timers::Timers;
 use crate::{

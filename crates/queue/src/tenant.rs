@@ -95,7 +95,7 @@ impl Tenant {
 /// The tenants of one shard.
 #[derive(Default)]
 pub(crate) struct Tenants {
-    pub(crate) table: crate::table::Table<Tenant>,
+    pub(crate) table: crate::slab::Table<Tenant>,
     pub(crate) names: BTreeMap<Arc<str>, u32>,
     /// Those to be looked at.
     pub(crate) dirty: VecDeque<u32>,

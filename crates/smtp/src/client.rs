@@ -8,19 +8,17 @@
 
 mod capabilities;
 mod command;
-mod dot_stuffer;
 mod failing;
 mod login;
 mod opening;
 mod outbox;
 mod reply;
 mod session;
-mod state;
 mod steps;
 mod transaction;
 
 pub use capabilities::Capabilities;
-pub use dot_stuffer::{DotSlices, DotStuffer};
+pub use outbox::{DotSlices, DotStuffer};
 pub use session::ClientSession;
 
 use crate::wishes::By;

@@ -10,29 +10,24 @@
 //! CRLF . CRLF or an octet count; where a command ends, in `server/line.rs`, by nothing but CRLF.
 
 mod answers;
-mod bdat;
 mod command;
 mod config;
 mod content;
 mod dispatch;
 mod line;
 mod login;
-mod login_rules;
 mod open_recipients;
 mod parameters;
-mod path;
 mod recipients;
-mod refusal;
 mod refusing;
 mod replies;
 mod session;
 mod transfer;
 mod xclient;
 
-pub use config::{BareNewline, Nul, RECIPIENTS_OPEN_MAX, ServerConfig};
+pub use config::{BareNewline, LoginRules, Nul, RECIPIENTS_OPEN_MAX, ServerConfig};
 pub use login::{LOGIN_LINE_BYTES_MAX, LoginAnswer};
-pub use login_rules::LoginRules;
-pub use refusal::Refused;
+pub use replies::Refused;
 pub use session::ServerSession;
 pub use xclient::{XCLIENT_VALUE_BYTES_MAX, Xclient, XclientName};
 

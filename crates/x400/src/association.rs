@@ -21,8 +21,6 @@
 //! come too.
 
 mod abort;
-mod breach;
-mod contexts;
 mod core;
 mod dialogue;
 mod event;

@@ -1,7 +1,7 @@
 //! A list as it is written: `zone`, `zone=answers`, `zone=answers*score`.
 
-use super::Wanted;
 use super::name::ZONE_BYTES_MAX;
+use std::net::Ipv4Addr;
 
 /// No list weighs more, for or against.
 pub const SCORE_MAX: i32 = 100;
@@ -56,4 +56,69 @@ fn is_zone(zone: &str) -> bool {
         (1..=63).contains(&label.len()) && label.bytes().all(is_plain)
     };
     zone.len() <= ZONE_BYTES_MAX && zone.contains('.') && zone.split('.').all(is_label)
+}
+
+/// Numbers that an octet may have, from and to.
+type Octet = Vec<(u8, u8)>;
+
+/// Which answers count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// All that say that something is listed.
+    Any,
+    /// Those that fit.
+    Pattern([Octet; 4]),
+}
+
+/// 127.0.0.1 is never a listing (RFC 5782 §5), and by 127.255.255.0/24 lists say that they were asked
+/// wrongly, too often, or through a resolver that they don't answer.
+pub(super) fn is_refusal(answer: Ipv4Addr) -> bool {
+    matches!(answer.octets(), [127, 0, 0, 1] | [127, 255, 255, _])
+}
+
+impl Wanted {
+    /// Reads `127.0.0.2`, `127.0.0.[2..11]`, `127.0.[0..255].[1;3]`.
+    pub(super) fn parse(text: &str) -> Option<Wanted> {
+        let mut octets = [const { Octet::new() }; 4];
+        let mut rest = text;
+        for (at, octet) in octets.iter_mut().enumerate() {
+            if at > 0 {
+                rest = rest.strip_prefix('.')?;
+            }
+            (*octet, rest) = one_octet(rest)?;
+        }
+        rest.is_empty().then_some(Wanted::Pattern(octets))
+    }
+
+    /// Whether an answer counts. RFC 5782 §2.1: only those in 127.0.0.0/8 are answers of a list.
+    pub(super) fn has(&self, answer: Ipv4Addr) -> bool {
+        match self {
+            _ if !answer.is_loopback() => false,
+            Wanted::Any => !is_refusal(answer),
+            Wanted::Pattern(octets) => octets.iter().zip(answer.octets()).all(|(ranges, octet)| {
+                ranges.iter().any(|(from, to)| (*from..=*to).contains(&octet))
+            }),
+        }
+    }
+}
+
+/// A number, or `[` numbers and ranges `]`; and what follows.
+fn one_octet(text: &str) -> Option<(Octet, &str)> {
+    if let Some(inner) = text.strip_prefix('[') {
+        let (inner, rest) = inner.split_once(']')?;
+        let range = |part: &str| {
+            let (from, to) = part.split_once("..").unwrap_or((part, part));
+            let (from, to) = (number(from)?, number(to)?);
+            (from <= to).then_some((from, to))
+        };
+        return Some((inner.split(';').map(range).collect::<Option<Octet>>()?, rest));
+    }
+    let end = text.find('.').unwrap_or(text.len());
+    let (digits, rest) = text.split_at_checked(end)?;
+    let number = number(digits)?;
+    Some((vec![(number, number)], rest))
+}
+
+fn number(digits: &str) -> Option<u8> {
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

@@ -2,13 +2,11 @@
 
 mod entry;
 mod name;
-mod wanted;
 
-pub use entry::{Entry, SCORE_MAX};
+pub use entry::{Entry, SCORE_MAX, Wanted};
 pub use name::{Key, NAME_BYTES_MAX, TestPoint, ZONE_BYTES_MAX};
-pub use wanted::Wanted;
 
-use crate::text;
+use crate::tags;
 use std::net::Ipv4Addr;
 
 /// What lists say in words is cut here, in octets.
@@ -75,7 +73,7 @@ impl List {
         }
         let is_wanted = |answer| self.weights.iter().any(|(wanted, _)| wanted.has(answer));
         let is_senseless = |answer: &&Ipv4Addr| {
-            !answer.is_loopback() || wanted::is_refusal(**answer) && !is_wanted(**answer)
+            !answer.is_loopback() || entry::is_refusal(**answer) && !is_wanted(**answer)
         };
         weighed.senseless = answers.iter().find(is_senseless).copied();
         weighed
@@ -151,7 +149,7 @@ impl Standing {
 #[must_use]
 pub fn printable(text: &[u8]) -> Option<String> {
     let said = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
-    let text = text::printable(&String::from_utf8_lossy(said));
+    let text = tags::printable(&String::from_utf8_lossy(said));
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }

@@ -1,8 +1,7 @@
 //! Everything that is known, in memory, and what of it is to be written down.
 
 use super::key::{of_client, of_triplet};
-use super::record::State;
-use super::{Key, Record, Rules, Triplet, Verdict};
+use super::{Key, Record, Rules, State, Triplet, Verdict};
 use mail::Wall;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

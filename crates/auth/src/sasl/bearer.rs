@@ -1,9 +1,8 @@
 //! Tokens of OAuth 2.0 servers: OAUTHBEARER (RFC 7628), and XOAUTH2 as Google and Microsoft have it; the
 //! server's side.
 
-use super::failure::Failure;
 use super::scram::unescaped;
-use super::user::user_of;
+use super::{Failure, user_of};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! SASL, the client's side: what it says to prove to a server who it is, as bytes that the protocol has
 //! still to encode.
 
+pub use super::Wrong;
 use super::scram::{ClientFinal, ClientFirst};
-pub use super::wrong::Wrong;
 use std::fmt;
 use zeroize::Zeroizing;
 
@@ -56,7 +56,7 @@ impl Credentials {
     /// characters).
     #[must_use]
     pub fn new(user: &str, secret: &[u8]) -> Option<Credentials> {
-        super::user::user_of(user.as_bytes())?;
+        super::user_of(user.as_bytes())?;
         let is_fit = (1..=SECRET_BYTES_MAX).contains(&secret.len())
             && !secret.iter().any(u8::is_ascii_control);
         is_fit.then(|| Credentials { user: user.into(), secret: Zeroizing::new(secret.to_vec()) })

@@ -1,8 +1,6 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677), both sides.
 
-use super::failure::Failure;
-use super::user::user_of;
-use super::wrong::Wrong;
+use super::{Failure, Wrong, user_of};
 use crate::digest::{hmac_sha256 as hmac, sha256};
 use crate::password::scram_keys::{
     ITERATIONS_MAX, ITERATIONS_MIN, Key, Keys, SALT_BYTES_MAX, Salted,

@@ -54,7 +54,7 @@ mod tests {
 
     fn find(table: &TableEntry, content: &str, key: &str) -> Option<String> {
         let local = local(&*table.settings).expect("local");
-        let made = local.make(content.as_bytes(), &lookup::judge::any).expect("right");
+        let made = local.make(content.as_bytes(), &lookup::table::any).expect("right");
         made.find(key).expect("an answer").map(|entry| entry.text.into())
     }
 
@@ -83,7 +83,7 @@ mod tests {
             .map(|text| tables(&text));
         assert!(!cidr[0].settings.is_like(&*regexp[0].settings), "of another kind");
         let local = local(&*regexp[0].settings).expect("local");
-        let mistakes = local.make(b"/a/ x\n/(/ y\n", &lookup::judge::any).expect_err("a mistake");
+        let mistakes = local.make(b"/a/ x\n/(/ y\n", &lookup::table::any).expect_err("a mistake");
         assert_eq!(mistakes[0].to_string(), "2:2: this group is not closed");
     }
 

@@ -1,9 +1,8 @@
 //! `[[listener]]`.
 
 use crate::Schema;
-use crate::listener::Listener;
+use crate::listener::{Listener, ProtocolSettings};
 use crate::owned::Owned;
-use crate::protocol::ProtocolSettings;
 use crate::reader::Reader;
 use crate::resolver::Resolver;
 use crate::schema::ProtocolKind;

@@ -4,7 +4,6 @@
 //! the keys that the route sets itself, the provider's, the domain's. Only routes that find hosts in
 //! the DNS are shaped: where the configuration names hosts, it knows at what pace they want mail.
 
-mod claims;
 mod easing;
 mod pace;
 mod rate;
@@ -184,9 +183,9 @@ impl Shaping {
 
     /// Whether each name is one provider's; `file` was added last.
     fn check_claims(&self, file: &ShapingFile) -> Result<(), ConfigErrors> {
-        let mx = claims::conflict(self.providers.iter().map(|p| (&*p.name, p.mx.as_deref())));
+        let mx = read::conflict(self.providers.iter().map(|p| (&*p.name, p.mx.as_deref())));
         let domains = self.providers.iter().map(|p| (&*p.name, p.domains.as_deref()));
-        let Some(conflict) = mx.or_else(|| claims::conflict(domains)) else { return Ok(()) };
+        let Some(conflict) = mx.or_else(|| read::conflict(domains)) else { return Ok(()) };
         let (here, there) = match conflict.places {
             (first, second) if second.file == file.name => (second, first),
             (first, second) => (first, second),

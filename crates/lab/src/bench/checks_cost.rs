@@ -9,7 +9,7 @@ use auth::scan::{Scan, Wanted};
 use auth::spf::{Question, Sender};
 use comfy_table::{Table, presets};
 use load::cpu::thread_time;
-use load::outcome::{CommandError, Outcome};
+use load::stop::{CommandError, Outcome};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::future::Future;

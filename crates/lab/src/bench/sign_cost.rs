@@ -9,7 +9,7 @@ use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{Ed25519KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
 use comfy_table::{Table, presets};
 use load::cpu::thread_time;
-use load::outcome::{CommandError, Outcome};
+use load::stop::{CommandError, Outcome};
 use serde_json::{Value, json};
 use std::hint::black_box;
 use std::process::ExitCode;

@@ -4,7 +4,7 @@ use crate::stand::certificate::{Certificate, KeyKind};
 use crate::stand::{Error, Result};
 use comfy_table::{Table, presets};
 use load::file;
-use load::outcome::{CommandError, Outcome};
+use load::stop::{CommandError, Outcome};
 use load::tls::{Client, Handshakes, Server};
 use load::tls_cost::{Conversation, Shape, measure};
 use serde_json::{Value, json};

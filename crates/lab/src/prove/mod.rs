@@ -4,4 +4,3 @@ pub mod crash;
 pub mod limits;
 mod relay;
 pub mod sim;
-mod verified;

@@ -1,11 +1,11 @@
 //! A relay of ours on the stand, with the configuration and the spool that a proof wants.
 
-use super::verified::Verified;
 use crate::stand::{ENDLESS, Error, ExitReport, Result, Server, Stand, system};
 use load::file::{self, FileError};
 use load::ledger::Audit;
 use load::listener::free_port;
 use load::process::{Process, ProcessError};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -287,4 +287,15 @@ impl Server for Serving {
     fn kill(self: Box<Self>) -> Result<()> {
         Ok(self.0.kill()?)
     }
+}
+
+/// What `postrider spool verify` said.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct Verified {
+    pub(super) segments: u64,
+    pub(super) live_messages: u64,
+    pub(super) copied_messages: u64,
+    pub(super) torn_batches: u64,
+    pub(super) orphan_blobs: u64,
+    pub(super) damaged: u64,
 }

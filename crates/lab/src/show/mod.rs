@@ -6,10 +6,9 @@
 
 pub mod number;
 pub mod plot;
-mod spread;
 pub mod table;
 
-pub use spread::Spread;
+pub use number::Spread;
 
 /// What XML can hold: other control characters are replaced (XML 1.0 §2.2), which escaping does not do.
 #[must_use]

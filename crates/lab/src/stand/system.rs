@@ -1,7 +1,11 @@
 //! Programs of the system that run to their end.
+//!
+//! A mount and process namespace of our own: when it ends, however it ends, nothing is left
+//! mounted and nothing goes on running.
 
 use super::error::{Error, Result};
-use load::process::ProcessError;
+use load::process::{ProcessError, this_program};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 /// Runs a command that must succeed; its standard output.
@@ -32,6 +36,33 @@ pub(crate) fn run_words(program: &str, words: &[&str]) -> Result<String> {
 fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Set in the process that runs in the namespace.
+const MARK: &str = "POSTRIDER_LAB_NAMESPACE";
+
+/// Exit code of a command that this machine can't carry out.
+pub(crate) const UNABLE_CODE: u8 = 77;
+
+/// Runs this program again, with the same arguments, in a namespace of its own; returns there.
+///
+/// # Errors
+/// Why this machine does not allow it.
+pub(crate) fn enter() -> Result<()> {
+    if std::env::var_os(MARK).is_some() {
+        return Ok(());
+    }
+    // The process that is waited for is `unshare`; its end is the end of all of them.
+    let mut words = vec!["--mount", "--propagation", "private"];
+    words.extend(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+    if !rustix::process::geteuid().is_root() {
+        words.extend(["--user", "--map-root-user"]);
+    }
+    run(Command::new("unshare").args(&words).arg("true"))?;
+    let mut command = Command::new("unshare");
+    command.args(&words).arg(this_program()?).args(std::env::args_os().skip(1)).env(MARK, "1");
+    let error = command.exec();
+    Err(ProcessError::Start("unshare".to_owned(), error).into())
 }
 
 #[cfg(test)]

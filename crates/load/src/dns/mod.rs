@@ -7,8 +7,7 @@ pub use answer::answer;
 pub use zone::Zones;
 
 use crate::listener::resolve;
-use crate::outcome::{CommandError, Outcome};
-use crate::stop::Stop;
+use crate::stop::{CommandError, Outcome, Stop};
 use std::cell::Cell;
 use std::io::Write as _;
 use std::net::SocketAddr;

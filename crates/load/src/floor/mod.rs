@@ -11,7 +11,7 @@ mod log;
 
 use crate::dialogue::Offer;
 use crate::listener::{ReadBuffer, resolve};
-use crate::outcome::Outcome;
+use crate::stop::Outcome;
 use crate::tool::{Passage, failed};
 use cost::KnownCost;
 use log::Log;

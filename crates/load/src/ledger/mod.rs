@@ -10,8 +10,8 @@ pub use follow::Followed;
 pub use record::{Arrival, ArrivalState, Fate, LedgerWriter, Sent};
 
 use crate::file;
-use crate::outcome::{CommandError, Outcome};
 use crate::stats::value_table;
+use crate::stop::{CommandError, Outcome};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -10,7 +10,7 @@ use super::options::PeerOptions;
 use super::responder::{Event, Responder, Rules};
 use super::tpkt::TPDU_BYTES_PREFERRED_MAX;
 use crate::listener::ReadBuffer;
-use crate::outcome::{CommandError, Outcome};
+use crate::stop::{CommandError, Outcome};
 use crate::tool::{Passage, add};
 use std::cell::Cell;
 use std::process::ExitCode;

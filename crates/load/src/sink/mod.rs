@@ -9,8 +9,8 @@ pub use fault::{Drop, Phase, Refuse};
 
 use crate::dialogue::Offer;
 use crate::listener::ReadBuffer;
-use crate::outcome::Outcome;
 use crate::random::Random;
+use crate::stop::Outcome;
 use crate::tls::{HandshakeCount, Handshakes, Server};
 use crate::tool::{Arrivals, End, add, failed, receive};
 use replies::{Replies, Reply};

@@ -3,9 +3,8 @@
 use super::pace::Pace;
 use super::report::{MINUTE, Minutes, Tally};
 use crate::ledger::LedgerWriter;
-use crate::outcome::CommandError;
 use crate::progress::Progress;
-use crate::stop::Stop;
+use crate::stop::{CommandError, Stop};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! Header fields that a run adds: the same in each message, or one of several values by weight.
 
-use super::shares::{Shares, weight};
+use crate::random::{Shares, weight};
 use std::str::FromStr;
 
 /// Values that a pattern with `{N}` stands for, at most.

@@ -8,7 +8,6 @@ mod recipients;
 mod reply;
 mod report;
 mod session;
-mod shares;
 mod span;
 
 pub(crate) use content::sizes;
@@ -21,13 +20,12 @@ pub(crate) use reply::{Offered, ReplyReader};
 pub use span::Span;
 
 use crate::listener::resolve;
-use crate::outcome::{CommandError, Outcome};
-use crate::random::Random;
+use crate::random::{Random, weight};
+use crate::stop::{CommandError, Outcome};
 use crate::tls::{Client, HandshakeCount, Handshakes};
 use crate::words::{Line, Words, lines};
 use fields::Fields;
 use session::{Run, Session};
-use shares::weight;
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! Who messages go to.
 
-use super::shares::Shares;
+use crate::random::Shares;
 use std::fmt::Write as _;
 
 /// Local part of every address when they need not differ.

@@ -10,12 +10,12 @@ mod perl;
 mod perl_class;
 mod posix;
 
-use super::judge::{self, Judge, Written};
 use super::lines::{Lines, is_space};
 use super::mistake::{Mistake, too_large};
 use super::rules::{Builder, RULES_BYTES_MAX, Rules, Wrong, negation, skip_space};
+use super::table::{Judge, Written};
 use super::template::{Part, Template};
-use super::{Entry, Table, Trouble, TroubleKind};
+use super::{Entry, Table, Trouble, TroubleKind, table};
 use output::Translated;
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -53,7 +53,7 @@ impl PatternTable {
     /// All mistakes. Postfix leaves a wrong rule out; here none is used, as those below it would mean
     /// something else.
     pub fn read(content: &[u8], syntax: PatternSyntax) -> Result<PatternTable, Vec<Mistake>> {
-        PatternTable::read_judged(content, syntax, &judge::any)
+        PatternTable::read_judged(content, syntax, &table::any)
     }
 
     /// The same, of answers that can be used.

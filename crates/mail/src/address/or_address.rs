@@ -6,7 +6,7 @@
 //! that is the [`Domain`](super::Domain) by which it waits and is routed.
 
 use super::or_text::{self, Pair};
-use super::{AddressError, Domain, Mailbox, or_country};
+use super::{AddressError, Domain, Mailbox};
 use std::fmt;
 
 /// Longest text of an O/R address in octets: as long as a text that the spool keeps may be. Those that people
@@ -84,7 +84,7 @@ impl OrAttribute {
             true => " ".to_owned(),
             false if &*self.key == "C" => {
                 let text = words.join(" ").to_lowercase();
-                or_country::letters_of(&text).map_or(text, str::to_lowercase)
+                or_text::letters_of(&text).map_or(text, str::to_lowercase)
             }
             false => words.join(" ").to_lowercase(),
         }

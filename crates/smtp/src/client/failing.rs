@@ -2,7 +2,7 @@
 
 use super::reply::{RawReply, ReplyError};
 use super::session::ClientSession;
-use super::state::{State, Verdict};
+use super::transaction::{State, Verdict};
 use mail::{Class, Culprit, EnhancedStatus, Failure, Step};
 use std::borrow::Cow;
 

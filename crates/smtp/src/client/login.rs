@@ -3,7 +3,7 @@
 
 use super::reply::RawReply;
 use super::session::ClientSession;
-use super::state::State;
+use super::transaction::State;
 use super::{ClientEvent, LoginTerms};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -2,7 +2,7 @@
 
 use super::reply::RawReply;
 use super::session::ClientSession;
-use super::state::State;
+use super::transaction::State;
 use super::{Capabilities, ClientEvent, Lesser, StartTls};
 use mail::{Class, EnhancedStatus};
 

@@ -3,8 +3,7 @@
 
 use super::outbox::{Outbox, Written};
 use super::reply::{RawReply, ReplyLimits, ReplyReader};
-use super::state::{Ending, State, Verdict};
-use super::transaction::Transaction;
+use super::transaction::{Ending, State, Transaction, Verdict};
 use super::{Capabilities, ClientConfig, ClientEvent, Lesser, Outgoing, Output};
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Mono};
 use std::borrow::Cow;

@@ -10,8 +10,7 @@ use super::command::{
 };
 use super::reply::RawReply;
 use super::session::ClientSession;
-use super::state::{Ending, State, Verdict};
-use super::transaction::Transaction;
+use super::transaction::{Ending, State, Transaction, Verdict};
 use super::{
     CONTENT_TIME_MAX, ClientEvent, Lesson, Outgoing, Output, RequireTls, SLOWEST_BYTES_PER_SECOND,
 };

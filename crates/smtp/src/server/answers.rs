@@ -3,8 +3,8 @@
 use super::ServerConfig;
 use super::content::ContentReader;
 use super::open_recipients::Answer;
-use super::refusal::About;
 use super::replies;
+use super::replies::About;
 use super::session::{Awaited, Greeting, Phase, ServerSession};
 use mail::{Mono, Recipient, Reply};
 use std::sync::Arc;

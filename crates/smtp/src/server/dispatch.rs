@@ -1,14 +1,11 @@
 //! What each command does (RFC 5321 §4.1.1, §4.1.4).
 
-use super::bdat::Chunk;
 use super::command::{self, LineError, Verb};
-use super::content;
-use super::parameters::{MailParameters, RcptParameters};
+use super::parameters::{Chunk, MailParameters, RcptParameters};
 use super::recipients::merge;
-use super::refusal::About;
-use super::replies::Offers;
+use super::replies::{About, Offers};
 use super::session::{Awaited, Greeting, Phase, ServerSession};
-use super::{MailCommand, Need, Transaction, path, replies};
+use super::{MailCommand, Need, Transaction, content, parameters, replies};
 use mail::{ContentFacts, Envelope, Mailbox, Mono, Notify, Recipient, Reply};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -201,7 +198,7 @@ impl ServerSession {
         }
         let text = behind(argument, "FROM:")
             .ok_or_else(|| replies::argument("Syntax: MAIL FROM:<address>"))?;
-        let (path, parameters) = path::split(text).map_err(bad_sender)?;
+        let (path, parameters) = parameters::split(text).map_err(bad_sender)?;
         may_have(self.greeting, parameters)?;
         let given = MailParameters::parse(parameters, &self.config, self.offers_require_tls())?;
         if given.size.is_some_and(|size| size > self.config.message_bytes_max) {
@@ -271,7 +268,7 @@ impl ServerSession {
         let smtputf8 = self.transaction.as_ref().is_some_and(|t| t.envelope.smtputf8);
         let text = behind(argument, "TO:")
             .ok_or_else(|| replies::argument("Syntax: RCPT TO:<address>"))?;
-        let (path, parameters) = path::split(text).map_err(bad_recipient)?;
+        let (path, parameters) = parameters::split(text).map_err(bad_recipient)?;
         may_have(self.greeting, parameters)?;
         let given = RcptParameters::parse(parameters, &self.config, smtputf8)?;
         if path.is_empty() {

@@ -1,8 +1,8 @@
 //! AUTH (RFC 4954): carries what a SASL mechanism says; what it says is not known here.
 
 use super::line::{Line, LineRules};
-use super::refusal::About;
 use super::replies;
+use super::replies::About;
 use super::session::{Awaited, Greeting, Phase, ServerSession};
 use super::{LoginSaid, Need};
 use base64::Engine as _;

@@ -2,7 +2,6 @@
 //! RFC 6531, RFC 6710, RFC 8689).
 
 use super::ServerConfig;
-use super::bdat::decimal;
 use crate::wishes::{By, Hold, Wishes};
 use mail::dsn::xtext::{self, Envid};
 use mail::{BodyType, Notify, Priority, Reply, Ret};
@@ -216,6 +215,88 @@ fn unsupported(keyword: &str) -> Reply {
     Reply::new(555, (5, 5, 4), format!("Parameter {keyword} is not supported"))
 }
 
+/// A chunk that follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chunk {
+    /// What follows the command line. Numbers beyond 64 bits count as [`u64::MAX`]: no such chunk
+    /// is ever complete.
+    pub(super) octets: u64,
+    /// LAST was given: the message ends with this chunk.
+    pub(super) last: bool,
+    /// Something that is not LAST was given: the chunk is known to be there, but is refused.
+    pub(super) malformed: bool,
+}
+
+impl Chunk {
+    /// `None`: it cannot be known how many octets follow.
+    pub(super) fn parse(argument: &str) -> Option<Chunk> {
+        let (digits, rest) = argument.split_once([' ', '\t']).unwrap_or((argument, ""));
+        let octets = decimal(digits)?;
+        let rest = rest.trim_start_matches([' ', '\t']);
+        let last = rest.eq_ignore_ascii_case("LAST");
+        Some(Chunk { octets, last, malformed: !last && !rest.is_empty() })
+    }
+}
+
+/// One to twenty digits (RFC 3030 §2 chunk-size, RFC 1870 §5 size-value), saturating.
+pub(super) fn decimal(digits: &str) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 20 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    Some(digits.bytes().fold(0, |n: u64, digit| {
+        n.saturating_mul(10).saturating_add(u64::from(digit.wrapping_sub(b'0')))
+    }))
+}
+
+/// Splits what follows `FROM:` or `TO:` into the text between the brackets and the parameters.
+///
+/// Two liberties that old clients need and that change no meaning: blanks before the path, and a
+/// path without brackets when it has no quote, backslash or bracket, so that it must end at the
+/// first blank. Postfix takes both, too.
+///
+/// # Errors
+/// What is wrong, for people.
+pub(super) fn split(text: &str) -> Result<(&str, &str), &'static str> {
+    let text = text.trim_start_matches([' ', '\t']);
+    let Some(inner) = text.strip_prefix('<') else {
+        let (path, rest) = text.split_once([' ', '\t']).unwrap_or((text, ""));
+        if path.is_empty() {
+            return Err("address missing");
+        }
+        if path.contains(['<', '>', '"', '\\']) {
+            return Err("address must stand in < >");
+        }
+        return Ok((path, rest));
+    };
+    let end = closing_bracket(inner.as_bytes()).ok_or("> missing behind the address")?;
+    let (path, rest) = inner.split_at(end);
+    let rest = rest.get(1..).unwrap_or("");
+    if rest.is_empty() || rest.starts_with([' ', '\t']) {
+        Ok((path, rest))
+    } else {
+        Err("blank missing behind >")
+    }
+}
+
+/// The first `>` that is not within a quoted string (RFC 5321 §4.1.2).
+fn closing_bracket(bytes: &[u8]) -> Option<usize> {
+    let plain = memchr::memchr2(b'>', b'"', bytes)?;
+    if bytes.get(plain) == Some(&b'>') {
+        return Some(plain);
+    }
+    let (mut quoted, mut escaped) = (false, false);
+    bytes.iter().position(|&byte| {
+        let literal = std::mem::take(&mut escaped);
+        match byte {
+            b'\\' if quoted && !literal => escaped = true,
+            b'"' if !literal => quoted = !quoted,
+            b'>' if !quoted => return true,
+            _ => {}
+        }
+        false
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,5 +308,45 @@ mod tests {
         for bad in ["", "NEVER,SUCCESS", "SUCCESS,NEVER", "SUCCESS,", ",DELAY", "SOMETIMES"] {
             assert_eq!(notify(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn sizes_up_to_twenty_digits() {
+        assert_eq!(decimal("0"), Some(0));
+        assert_eq!(decimal("18446744073709551615"), Some(u64::MAX));
+        assert_eq!(decimal("18446744073709551616"), Some(u64::MAX));
+        assert_eq!(decimal("99999999999999999999"), Some(u64::MAX));
+        assert_eq!(decimal("00000000000000000012"), Some(12));
+        for bad in ["", "000000000000000000012", "-1", "+1", "1x", "0x10", "١"] {
+            assert_eq!(decimal(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn last_and_what_is_not() {
+        let chunk = |octets, last, malformed| Some(Chunk { octets, last, malformed });
+        assert_eq!(Chunk::parse("12"), chunk(12, false, false));
+        assert_eq!(Chunk::parse("0  last"), chunk(0, true, false));
+        assert_eq!(Chunk::parse("5 LASST"), chunk(5, false, true));
+        assert_eq!(Chunk::parse("5 LAST LAST"), chunk(5, false, true));
+        assert_eq!(Chunk::parse("LAST"), None);
+        assert_eq!(Chunk::parse(""), None);
+    }
+
+    #[test]
+    fn brackets_quotes_and_blanks() {
+        assert_eq!(split("<a@b>"), Ok(("a@b", "")));
+        assert_eq!(split(" \t<a@b> SIZE=1"), Ok(("a@b", " SIZE=1")));
+        assert_eq!(split("<>"), Ok(("", "")));
+        assert_eq!(split(r#"<"a>b"@c> X"#), Ok((r#""a>b"@c"#, " X")));
+        assert_eq!(split(r#"<"a\">"@c>"#), Ok((r#""a\">"@c"#, "")));
+        assert_eq!(split(r#"<"a\\">x"#), Err("blank missing behind >"));
+        assert_eq!(split("a@b SIZE=1"), Ok(("a@b", "SIZE=1")));
+        assert_eq!(split(""), Err("address missing"));
+        assert_eq!(split("<a@b"), Err("> missing behind the address"));
+        assert_eq!(split(r#"<"a@b>"#), Err("> missing behind the address"));
+        assert_eq!(split("a@b>"), Err("address must stand in < >"));
+        assert_eq!(split(r#""a b"@c"#), Err("address must stand in < >"));
+        assert_eq!(split("<a@b>SIZE=1"), Err("blank missing behind >"));
     }
 }

@@ -1,7 +1,7 @@
 //! How a session refuses, and when that ends it.
 
-use super::refusal::{About, Refused};
 use super::replies;
+use super::replies::{About, Refused};
 use super::session::{Greeting, ServerSession};
 use mail::{EnhancedStatus, Mailbox, Mono, Reply};
 

@@ -1,12 +1,12 @@
 //! The session's state and its ways in and out; what each command does is in [`super::dispatch`].
 
-use super::bdat::Chunk;
 use super::content::ContentReader;
 use super::line::{Line, LineReader, LineRules};
 use super::open_recipients::OpenRecipients;
+use super::parameters::Chunk;
 use super::recipients::RecipientIndex;
-use super::refusal::Refused;
 use super::replies;
+use super::replies::Refused;
 use super::{ContentSink, Need, Progress, ServerConfig, Transaction};
 use mail::{Mono, Reply};
 use std::sync::Arc;

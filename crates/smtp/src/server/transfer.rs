@@ -1,8 +1,8 @@
 //! Content on its way in: behind 354, in chunks, or read only to be dropped.
 
-use super::bdat::Chunk;
 use super::content::ContentReader;
-use super::refusal::About;
+use super::parameters::Chunk;
+use super::replies::About;
 use super::session::{Awaited, Phase, ServerSession};
 use super::{ContentSink, Need, replies};
 use mail::{Mono, Reply};

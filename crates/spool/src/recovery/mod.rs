@@ -2,7 +2,6 @@
 //! is that of the live index: the first tells what is live, the second hands it over.
 
 mod hand_over;
-mod orphans;
 mod read;
 mod seal;
 

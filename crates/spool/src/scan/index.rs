@@ -1,6 +1,6 @@
 //! The index batches of a segment that is full.
 
-use super::payload::{is_whole, records};
+use super::walk::{is_whole, records};
 use super::window::read_range;
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
 use crate::codec::RawRecord;

@@ -1,10 +1,16 @@
 //! All segments at a glance, and the register: what is there, and what is missing.
 
-use super::ends::{Extent, read_ends};
-use crate::block::SECTOR_BYTES;
-use crate::disk::{Disk, DiskError};
+use super::index::find_index;
+use super::walk::{Found, scan};
+use super::window::read_range;
+use crate::block::{SECTOR_BYTES, u64_at};
+use crate::codec::{RawRecord, kind, read_head};
+use crate::disk::{Disk, DiskError, DiskErrorKind};
+use crate::io::Mention;
 use crate::name::SegmentKey;
 use crate::register::{Entry, Register, UNUSABLE};
+use crate::segment::{Footer, Header};
+use crate::table::IdRange;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All segments at a glance.
@@ -83,4 +89,102 @@ fn entered_end(entry: &mut Entry, extent: &Extent, said_end: Option<u64>) -> Opt
         entry.end = entry.length.saturating_sub(SECTOR_BYTES);
     }
     (entry.end > 0).then_some(entry.end)
+}
+
+/// A segment file and what it, the one after it and the register say about its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub key: SegmentKey,
+    pub length: u64,
+    pub header: Option<Header>,
+    pub footer: Option<Footer>,
+    /// Where the header of the segment after it, or the register, says that its data ends.
+    pub said_end: Option<u64>,
+}
+
+impl Extent {
+    /// The footer and the index before it were synced for sure.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        match (self.footer, self.said_end) {
+            (Some(footer), Some(end)) => footer.end <= end,
+            _ => false,
+        }
+    }
+
+    /// Everything before here was synced. A footer may have arrived without the index that was
+    /// written with it; what comes before that index was synced earlier.
+    pub(crate) fn known_end(&self) -> Option<u64> {
+        match self.footer {
+            Some(footer) if self.is_confirmed() => Some(footer.end),
+            Some(footer) => Some(footer.index_offset),
+            None => self.said_end,
+        }
+    }
+}
+
+/// The header and footer of a segment file.
+pub(crate) fn read_ends(
+    disk: &dyn Disk,
+    file: &str,
+    key: SegmentKey,
+    length: u64,
+) -> Result<(Option<Header>, Option<Footer>), DiskError> {
+    let mut block = [0; SECTOR_BYTES as usize];
+    let count = read_range(disk, file, 0, &mut block)?.unwrap_or(0);
+    let header = block.get(..count).and_then(|block| Header::decode(block, key));
+    let offset = length.saturating_sub(SECTOR_BYTES);
+    let count = read_range(disk, file, offset, &mut block)?.unwrap_or(0);
+    let end = block.get(..count).unwrap_or(&[]);
+    let footer = Footer::decode(end, key, offset);
+    // A segment that was used again has its header there until it has one in front.
+    Ok((header.or_else(|| Header::decode(end, key)), footer))
+}
+
+/// Messages within `ranges` that the segment says something about beside accepting them, by
+/// ascending id.
+pub(crate) fn mentioned_ids(
+    disk: &dyn Disk,
+    file: &str,
+    key: SegmentKey,
+    ranges: &[IdRange],
+) -> Result<Vec<Mention>, DiskError> {
+    let length = disk.length(file)?;
+    let mut ids: BTreeMap<u64, bool> = BTreeMap::new();
+    let mut note = |record: &RawRecord<'_>| {
+        let id = match record.kind {
+            kind::ACCEPT => None,
+            kind::COPY | kind::INDEXED => {
+                read_head(record).filter(|head| head.copied).map(|head| head.id.0)
+            }
+            _ => u64_at(record.body, 0),
+        };
+        let may_end = !matches!(record.kind, kind::ATTEMPT | kind::STATE);
+        if let Some(id) = id.filter(|&id| ranges.iter().any(|range| range.contains(id))) {
+            *ids.entry(id).or_default() |= may_end;
+        }
+    };
+    let (header, footer) = read_ends(disk, file, key, length)?;
+    let extent = Extent { key, length, header, footer, said_end: None };
+    let index = match footer {
+        Some(footer) => find_index(disk, file, key, footer)?,
+        None => None,
+    };
+    if let Some(index) = index {
+        for place in &index {
+            place.visit(disk, file, key, &mut note)?;
+        }
+    } else {
+        let end = scan(disk, file, key, length, extent.known_end(), &mut |found| {
+            if let Found::Record(record) | Found::LoneCopy(record) = found {
+                note(&record);
+            }
+        })?;
+        if end.unreadable {
+            return Err(DiskError::new(
+                DiskErrorKind::Failed,
+                format!("cannot read all of {file}"),
+            ));
+        }
+    }
+    Ok(ids.into_iter().map(|(id, may_end)| Mention { id, may_end }).collect())
 }

@@ -1,6 +1,6 @@
 //! Batches: what waits is put together, written, and answered when it is durable.
 
-use super::submit::SubmitKind;
+use super::admission::SubmitKind;
 use super::{Commit, Spool, Stalled, Waiting};
 use crate::blob::BlobIo;
 use crate::disk::{DiskError, DiskErrorKind};

@@ -8,7 +8,6 @@ mod operations;
 mod prepare;
 mod release;
 mod requests;
-mod submit;
 
 use crate::blob::{BlobIo, Blobs};
 use crate::buffer::WriteBuffer;
@@ -25,9 +24,9 @@ use crate::request::{Completion, Refusal, Ticket};
 use crate::segment::SegmentEnd;
 use crate::space::Space;
 use crate::writer::Writer;
+use admission::{Submit, SubmitKind};
 use mail::MessageId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use submit::{Submit, SubmitKind};
 
 /// A log that is open: what is live, where the next batch goes, and what is under way.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Requests as they come in: each is taken up or refused.
 
-use super::submit::{Submit, SubmitKind};
+use super::admission::{Submit, SubmitKind};
 use super::{Spool, Waiting};
 use crate::codec;
 use crate::io::Op;

@@ -1,6 +1,6 @@
 //! Aborts said and heard.
 
-use super::contexts::Contexts;
+use super::settings::Contexts;
 use super::{AbortReason, End, Layer};
 use crate::acse::{self, Apdu};
 use crate::presentation::{
@@ -62,5 +62,23 @@ pub(super) fn heard(user_data: &[u8]) -> End {
             }
             Ok(_) | Err(_) => by(Layer::Association, None),
         },
+    }
+}
+
+/// A breach of protocol by the peer, on its way to the abort.
+#[derive(Debug)]
+pub(super) struct Breach {
+    pub(super) layer: Layer,
+    pub(super) text: String,
+}
+
+impl Breach {
+    pub(super) fn new(layer: Layer, text: impl Into<String>) -> Self {
+        Breach { layer, text: text.into() }
+    }
+
+    /// Of the session protocol.
+    pub(super) fn session(text: impl Into<String>) -> Self {
+        Breach::new(Layer::Session, text)
     }
 }

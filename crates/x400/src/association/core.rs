@@ -1,7 +1,7 @@
 //! What both ends have in common: layers, queues, stages, ends.
 
-use super::breach::Breach;
-use super::contexts::Contexts;
+use super::abort::Breach;
+use super::settings::Contexts;
 use super::transfers::{Receiving, Sending};
 use super::{End, Event, Layer, Phase, Timeouts, Violation, abort};
 use crate::rtse::{AbortReason, Mode, Terms};

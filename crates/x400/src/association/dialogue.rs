@@ -1,6 +1,6 @@
 //! The association once it is bound: what each SPDU does, turns, release.
 
-use super::breach::Breach;
+use super::abort::Breach;
 use super::core::{Core, Stage, Turn};
 use super::transfers::Step;
 use super::{End, Event, ExceptionReason, abort};

@@ -1,9 +1,9 @@
 //! Who calls: the bind, and the machine.
 
-use super::breach::Breach;
-use super::contexts::Contexts;
+use super::abort::Breach;
 use super::core::{Core, Item, OUR_REFERENCE, Role, Stage};
 use super::dialogue::out_of_order;
+use super::settings::Contexts;
 use super::{
     BindError, Binding, CHECKPOINT_KIB_MAX, End, Event, InitiatorSettings, Layer, Refusal,
     Selectors, WINDOW_MAX, abort,

@@ -1,6 +1,6 @@
 //! An APDU that comes: an activity with data, checkpoints and an end (X.228 §8.5).
 
-use super::breach::Breach;
+use super::abort::Breach;
 use super::core::{Core, Turn};
 use super::transfers::{Activity, Receiving};
 use super::{Event, ExceptionReason};

@@ -1,6 +1,6 @@
 //! An APDU that goes: slices with checkpoints between them, an end, and what the peer says to it.
 
-use super::breach::Breach;
+use super::abort::Breach;
 use super::core::{Core, Stage, Turn};
 use super::transfers::{Sending, Step};
 use super::{Event, ExceptionReason};

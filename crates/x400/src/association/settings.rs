@@ -1,6 +1,7 @@
 //! What is set before an association, and what is agreed.
 
-use crate::rtse::{Identity, Mode};
+use crate::acse;
+use crate::rtse::{Identity, MTA_RTSE, MTSE, Mode};
 use crate::x224::TPDU_BYTES_MAX;
 use std::time::Duration;
 
@@ -122,5 +123,22 @@ impl Default for InitiatorSettings {
             reference_time: "700101000000Z".into(),
             timeouts: Timeouts::default(),
         }
+    }
+}
+
+/// The numbers of the contexts in normal mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Contexts {
+    pub(super) acse: i64,
+    pub(super) rtse: i64,
+    pub(super) mtse: i64,
+}
+
+impl Contexts {
+    /// Ours, when we propose them; the same numbers as others use.
+    pub(super) const OURS: Contexts = Contexts { acse: 1, rtse: 3, mtse: 5 };
+
+    pub(super) fn proposal(self) -> [(i64, &'static [u8]); 3] {
+        [(self.acse, acse::ABSTRACT_SYNTAX), (self.rtse, MTA_RTSE), (self.mtse, MTSE)]
     }
 }

@@ -1,6 +1,6 @@
 //! How far transfers are, the peer's and ours.
 
-use super::breach::Breach;
+use super::abort::Breach;
 use super::{ExceptionReason, Layer, Phase};
 use crate::rtse::{ApduUnwrapper, RttrReader};
 use crate::session::Serial;

@@ -2,8 +2,9 @@
 //! written (RFC 2157 §2.3); a part that has more than that says so.
 
 use super::body::{Extended, ExtendedData, external};
-use super::oids::{FIELD_LIST, FILE_DATA, FILE_PARAMETERS, UNSTRUCTURED_BINARY};
-use super::{HeadingExtension, teletex};
+use super::{
+    FIELD_LIST, FILE_DATA, FILE_PARAMETERS, HeadingExtension, UNSTRUCTURED_BINARY, teletex,
+};
 use crate::ber::{Element, Reader, Tag, Writer};
 use crate::decode::InField;
 use crate::mts::UtcTime;

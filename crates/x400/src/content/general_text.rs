@@ -2,7 +2,7 @@
 //! wants before it.
 
 use super::body::{Extended, ExtendedData};
-use super::oids::{GENERAL_TEXT_DATA, GENERAL_TEXT_PARAMETERS};
+use super::{GENERAL_TEXT_DATA, GENERAL_TEXT_PARAMETERS};
 use crate::ber::{Reader, Tag, Writer};
 use bytes::Bytes;
 

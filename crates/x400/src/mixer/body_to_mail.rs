@@ -4,10 +4,11 @@ use super::entity::{Entity, FIELDS_MAX};
 use super::output::{Fields, Part, crlf, is_fit};
 use super::{Here, heading_to_mail, words};
 use crate::ber::{Reader, Tag, oid_text};
+use crate::content;
 use crate::content::body::ExtendedData;
 use crate::content::general_text::GeneralText;
 use crate::content::heading::{Heading, HeadingExtension};
-use crate::content::{BodyPart, Extended, FileTransfer, Forwarded, Ipm, oids, teletex};
+use crate::content::{BodyPart, Extended, FileTransfer, Forwarded, Ipm, teletex};
 use bytes::Bytes;
 
 /// How a part begins that is MIME in a text (RFC 2157 §3.1.3), and one that is a header (RFC 2156 appendix B).
@@ -39,7 +40,7 @@ fn header_part(text: &[u8]) -> Vec<String> {
 }
 
 fn joined(heading: &Heading, parts: &[BodyPart], here: &Here<'_>) -> Part {
-    let multipart = heading.extension(oids::MULTIPART).and_then(multipart_type);
+    let multipart = heading.extension(content::MULTIPART).and_then(multipart_type);
     match (parts, multipart) {
         ([], None) => Part::text("text/plain; charset=us-ascii", b""),
         ([one], None) => part(one, here),
@@ -142,7 +143,7 @@ fn teletex_pages(pages: &[Bytes]) -> Part {
 
 fn forwarded(message: &Forwarded, here: &Here<'_>) -> Part {
     let ipm = &message.ipm;
-    if let Some((_, false)) = ipm.heading.extension(oids::MULTIPART).and_then(multipart_type) {
+    if let Some((_, false)) = ipm.heading.extension(content::MULTIPART).and_then(multipart_type) {
         return joined(&ipm.heading, &ipm.body, here);
     }
     let mut part = Part { is_message: true, ..Part::default() };
@@ -179,13 +180,13 @@ fn extended(extended: &Extended) -> Part {
 
 fn file(file: &FileTransfer) -> Part {
     let mut part = Part::default();
-    if file.application.as_deref() == Some(oids::MIME_FILE) {
+    if file.application.as_deref() == Some(content::MIME_FILE) {
         part.content_fields(file.fields.iter().map(String::as_str));
         part.carry(&file.data);
         return part;
     }
     let content_type = match file.application.as_deref() {
-        None | Some(oids::UNKNOWN_ATTACHMENT) => "application/octet-stream".to_owned(),
+        None | Some(content::UNKNOWN_ATTACHMENT) => "application/octet-stream".to_owned(),
         Some(application) => format!("application/x-ftbp.{}", oid_text(application)),
     };
     part.fields.field("Content-Type", &content_type);
@@ -224,7 +225,7 @@ fn file(file: &FileTransfer) -> Part {
 
 /// RFC 2157 §3.1.2; `None`: it is none.
 fn mime_body_part(extended: &Extended) -> Option<Part> {
-    if extended.oid != oids::MIME_DATA {
+    if extended.oid != content::MIME_DATA {
         return None;
     }
     let data = match &extended.data {
@@ -234,7 +235,7 @@ fn mime_body_part(extended: &Extended) -> Option<Part> {
         }
     };
     let (_, parameters) =
-        extended.parameters.as_ref().filter(|(oid, _)| oid == oids::MIME_PARAMETERS)?;
+        extended.parameters.as_ref().filter(|(oid, _)| oid == content::MIME_PARAMETERS)?;
     let mut all = Reader::new(parameters).next()?.ok()?.children().ok()?;
     let text = |octets: &[u8]| octets.iter().map(|&octet| char::from(octet)).collect::<String>();
     let mut content_type = text(&all.read(Tag::IA5_STRING).ok()?.octets().ok()?);

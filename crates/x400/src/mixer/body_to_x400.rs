@@ -6,9 +6,10 @@ use super::heading_to_x400::{self, Mapped};
 use super::trace::parse_date;
 use super::{NotConverted, words};
 use crate::ber::{Class, Reader, Tag};
+use crate::content;
 use crate::content::general_text::GeneralText;
 use crate::content::heading::{Heading, HeadingExtension, IpmIdentifier};
-use crate::content::{BODY_PARTS_MAX, BodyPart, FileTransfer, Forwarded, Ipm, oids};
+use crate::content::{BODY_PARTS_MAX, BodyPart, FileTransfer, Forwarded, Ipm};
 use crate::reasons::Cause;
 use bytes::Bytes;
 
@@ -49,7 +50,7 @@ pub(super) fn body(
             let is_carried = |field: &String| {
                 field.get(..8).is_some_and(|front| front.eq_ignore_ascii_case("content-"))
             };
-            if matches!(body.parts.last(), Some(BodyPart::Extended(e)) if e.oid == oids::FILE_DATA)
+            if matches!(body.parts.last(), Some(BodyPart::Extended(e)) if e.oid == content::FILE_DATA)
             {
                 mapped.rest.retain(|field| !is_carried(field));
             }
@@ -98,7 +99,7 @@ impl Body {
             return Ok(self.text(entity));
         }
         if content_type.is("application", "octet-stream") {
-            let file = entity.decoded().map(|data| file(entity, data, oids::UNKNOWN_ATTACHMENT));
+            let file = entity.decoded().map(|data| file(entity, data, content::UNKNOWN_ATTACHMENT));
             return Ok(file.map(|file| self.extended(file)));
         }
         if content_type.is("application", "x400-bp")
@@ -169,7 +170,7 @@ impl Body {
 
     fn extended(&mut self, file: FileTransfer) -> BodyPart {
         self.needs_1988 = true;
-        self.eits.push(Bytes::from_static(oids::FILE_DATA));
+        self.eits.push(Bytes::from_static(content::FILE_DATA));
         BodyPart::Extended(file.to_extended())
     }
 
@@ -239,7 +240,7 @@ impl Body {
     fn encapsulated(&mut self, entity: &Entity<'_>) -> BodyPart {
         let is_structured = matches!(entity.content_type.kind.as_str(), "multipart" | "message");
         match entity.decoded().filter(|_| !is_structured) {
-            Some(data) => self.extended(file(entity, data, oids::MIME_FILE)),
+            Some(data) => self.extended(file(entity, data, content::MIME_FILE)),
             None => self.as_text(entity),
         }
     }
@@ -274,7 +275,7 @@ fn tunnelled(octets: Vec<u8>) -> Option<BodyPart> {
 
 /// Which multipart it was.
 fn multipart(subtype: &str, is_message: bool) -> HeadingExtension {
-    HeadingExtension::new(oids::MULTIPART, |value| {
+    HeadingExtension::new(content::MULTIPART, |value| {
         value.constructed(Tag::SEQUENCE, |sequence| {
             sequence.text(Tag::IA5_STRING, subtype);
             if !is_message {

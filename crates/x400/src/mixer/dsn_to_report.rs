@@ -5,7 +5,8 @@ use super::entity::Entity;
 use super::trace::parse_date;
 use super::{CONTENT_BYTES_MAX, Here, Use, body_to_x400, heading_to_x400, status, trace};
 use crate::ber::{Tag, Writer};
-use crate::content::{Content, Ipm, oids};
+use crate::content;
+use crate::content::{Content, Ipm};
 use crate::mts::recipient::ReportRequest;
 use crate::mts::report::{Outcome, ReportedRecipient};
 use crate::mts::{
@@ -117,8 +118,8 @@ fn content(
     });
     let envid = says.message.get("Original-Envelope-Id").unwrap_or_default();
     let mut extensions = vec![
-        field_list(oids::DSN_HEADER_LIST, header),
-        field_list(oids::DSN_FIELD_LIST, says.message.fields.iter()),
+        field_list(content::DSN_HEADER_LIST, header),
+        field_list(content::DSN_FIELD_LIST, says.message.fields.iter()),
     ];
     if identifier.is_none() && !envid.is_empty() {
         let text = format!("{}{envid}", super::to_x400::ENVID);
@@ -218,6 +219,6 @@ fn reported(
         converted: None,
         outcome,
         supplementary: supplementary.and_then(crate::report::supplementary),
-        extensions: Extensions(vec![field_list(oids::DSN_FIELD_LIST, others)]),
+        extensions: Extensions(vec![field_list(content::DSN_FIELD_LIST, others)]),
     })
 }

@@ -3,10 +3,11 @@
 use super::output::{Fields, is_name};
 use super::{Here, mailbox, message_id, words};
 use crate::ber::{Reader, oid_text};
+use crate::content;
 use crate::content::heading::{
     Heading, HeadingExtension, Importance, OrDescriptor, RecipientSpecifier, Sensitivity,
 };
-use crate::content::{file_transfer, oids, teletex};
+use crate::content::{file_transfer, teletex};
 
 /// Fields of a field list that would change what the gateway says itself, or how the message is built.
 const RESERVED: [&str; 6] = [
@@ -49,7 +50,7 @@ const ONCE: [&str; 11] = [
 
 /// Writes the fields of a heading. In a message that lies within another, the list may have the date.
 pub(super) fn write(heading: &Heading, here: &Here<'_>, is_nested: bool, out: &mut Fields) {
-    let list = heading.extension(oids::FIELD_LIST).and_then(file_transfer::read_field_list);
+    let list = heading.extension(content::FIELD_LIST).and_then(file_transfer::read_field_list);
     let list = list.unwrap_or_default();
     // An identifier that X.400 had no room for came along whole.
     let kept = |name: &str| list.iter().find(|field| is_field(field, name)).map(String::as_str);
@@ -156,17 +157,17 @@ fn simple(heading: &Heading, out: &mut Fields) {
 fn extensions(all: &[HeadingExtension], out: &mut Fields) {
     let mut discarded = Vec::new();
     for extension in all {
-        if extension.oid == oids::LANGUAGES {
+        if extension.oid == content::LANGUAGES {
             out.field("Content-Language", &languages(extension).join(", "));
-        } else if extension.oid == oids::INCOMPLETE_COPY {
+        } else if extension.oid == content::INCOMPLETE_COPY {
             out.field("Incomplete-Copy", "");
-        } else if extension.oid == oids::AUTO_SUBMITTED {
+        } else if extension.oid == content::AUTO_SUBMITTED {
             out.field("Autosubmitted", auto_submitted(extension));
-        } else if extension.oid == oids::FIELD_LIST {
+        } else if extension.oid == content::FIELD_LIST {
             // One that is broken is told of like one that nobody knows.
             let is_read = file_transfer::read_field_list(extension).is_some();
             discarded.extend((!is_read).then(|| oid_text(&extension.oid)));
-        } else if extension.oid != oids::MULTIPART {
+        } else if extension.oid != content::MULTIPART {
             discarded.push(oid_text(&extension.oid));
         }
     }

@@ -6,11 +6,12 @@ use super::mailbox::{self, ListedMailbox};
 use super::trace::parse_date;
 use super::{Here, Use, message_id, words};
 use crate::ber::Tag;
+use crate::content;
 use crate::content::heading::{
     Heading, HeadingExtension, Importance, IpmIdentifier, OrDescriptor, RecipientSpecifier,
     Sensitivity,
 };
-use crate::content::{file_transfer, oids, teletex};
+use crate::content::{file_transfer, teletex};
 use crate::mts::extension::NameAndTime;
 use crate::mts::{Priority, UtcTime};
 use bytes::Bytes;
@@ -203,7 +204,7 @@ impl Mapped {
             }
             "incomplete-copy" => {
                 let value = Bytes::from_static(&[5, 0]);
-                let oid = Bytes::from_static(oids::INCOMPLETE_COPY);
+                let oid = Bytes::from_static(content::INCOMPLETE_COPY);
                 // To say it again says no more.
                 if heading.extension(&oid).is_none() {
                     heading.extensions.push(HeadingExtension { oid, value: Some(value) });
@@ -223,7 +224,7 @@ impl Mapped {
         if !all().all(is_code) {
             return false;
         }
-        self.heading.extensions.push(HeadingExtension::new(oids::LANGUAGES, |value| {
+        self.heading.extensions.push(HeadingExtension::new(content::LANGUAGES, |value| {
             value.constructed(Tag::SET, |set| {
                 for code in all().filter_map(|code| code.get(..2)) {
                     set.text(Tag::PRINTABLE_STRING, code);

@@ -2,7 +2,7 @@
 
 use super::Here;
 use super::entity::Entity;
-use crate::content::oids::EIT_MIXER;
+use crate::content::EIT_MIXER;
 use crate::mts::trace::{Attempted, RoutingAction, Supplied, other_action};
 use crate::mts::{
     EITS_MAX, Eits, Extension, Flags, GlobalDomain, InternalTraceElement, TRACE_MAX, TraceElement,

@@ -56,7 +56,7 @@ impl OrAddress {
     pub fn folded(&self) -> Folded {
         let mut all = Vec::with_capacity(8);
         if let Some(country) = self.country.as_deref().filter(|text| !text.trim().is_empty()) {
-            let letters = mail::or_country::letters_of(country.trim()).unwrap_or(country);
+            let letters = mail::or_text::letters_of(country.trim()).unwrap_or(country);
             all.push((Attribute::Country, fold(letters)));
         }
         for (attribute, text) in [

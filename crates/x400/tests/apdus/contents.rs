@@ -2,13 +2,14 @@
 
 use crate::file;
 use bytes::Bytes;
+use x400::content;
 use x400::content::general_text::GeneralText;
 use x400::content::heading::{
     Heading, HeadingExtension, Importance, IpmIdentifier, OrDescriptor, RecipientSpecifier,
     Sensitivity,
 };
 use x400::content::{
-    BodyPart, Content, Extended, FileTransfer, Forwarded, Ipm, IpnKind, file_transfer, oids,
+    BodyPart, Content, Extended, FileTransfer, Forwarded, Ipm, IpnKind, file_transfer,
 };
 use x400::mts::{Flags, UtcTime};
 use x400::or_name::{OrAddress, OrName};
@@ -25,7 +26,7 @@ fn every_body_part() {
     assert_eq!(heading.subject.as_deref(), Some(&b"Vectors"[..]));
     assert_eq!(heading.primary_recipients[0].notification_requests, Flags::of(&[0, 1]));
     let fields =
-        file_transfer::read_field_list(heading.extension(oids::FIELD_LIST).expect("the list"));
+        file_transfer::read_field_list(heading.extension(content::FIELD_LIST).expect("the list"));
     assert_eq!(fields.expect("fields"), ["X-Mailer: vec", "Comments: two"]);
     let [ia5, general, bilateral, ftbp, forwarded, mime] = &ipm.body[..] else {
         panic!("six parts")
@@ -41,12 +42,12 @@ fn every_body_part() {
         (found.pathname.as_deref(), found.description.as_deref(), found.size, &found.data[..]),
         (Some("budget.xls"), Some("a spreadsheet"), Some(9), &b"\x00\x01binary\xff"[..])
     );
-    assert_eq!(found.application.as_deref(), Some(oids::UNKNOWN_ATTACHMENT));
+    assert_eq!(found.application.as_deref(), Some(content::UNKNOWN_ATTACHMENT));
     let BodyPart::Message(forwarded) = forwarded else { panic!("{forwarded:?}") };
     assert_eq!(forwarded.ipm.heading.subject.as_deref(), Some(&b"inner"[..]));
     assert_eq!(forwarded.delivery_time.map(|t| t.to_text()).as_deref(), Some("261122060000Z"));
     let BodyPart::Extended(mime) = mime else { panic!("{mime:?}") };
-    assert_eq!(mime.oid, oids::MIME_DATA);
+    assert_eq!(mime.oid, content::MIME_DATA);
     // Octets of large parts are those of the content, not copies.
     let content = Bytes::from(file("p22_parts.content"));
     let Ok(Content::Message(ipm)) = Content::read(&content) else { panic!("a message") };
@@ -118,12 +119,12 @@ fn every_field_of_a_heading_comes_back() {
         sensitivity: Some(Sensitivity::Private),
         is_auto_forwarded: true,
         extensions: vec![HeadingExtension {
-            oid: Bytes::from_static(oids::LANGUAGES),
+            oid: Bytes::from_static(content::LANGUAGES),
             value: None,
         }],
     };
     let file = FileTransfer {
-        application: Some(Bytes::from_static(oids::MIME_FILE)),
+        application: Some(Bytes::from_static(content::MIME_FILE)),
         description: Some("caf\u{e9}".into()),
         pathname: Some("../a/b".into()),
         created: UtcTime::parse(b"261122060000Z"),
@@ -161,7 +162,7 @@ fn general_text_that_is_in_other_sets_is_not_touched() {
     let text = |octets: &'static [u8]| {
         let mut part =
             GeneralText { part: Some(1), text: Bytes::new() }.to_extended().expect("part 1");
-        let data = Extended::new(oids::GENERAL_TEXT_DATA, None, |data| {
+        let data = Extended::new(content::GENERAL_TEXT_DATA, None, |data| {
             data.primitive(x400::ber::Tag::GENERAL_STRING, octets);
         });
         part.data = data.data;

@@ -2,8 +2,9 @@
 
 use crate::{World, apdu};
 use bytes::Bytes;
+use x400::content;
 use x400::content::heading::{HeadingExtension, IpmIdentifier, OrDescriptor, RecipientSpecifier};
-use x400::content::{BodyPart, Content, Forwarded, Heading, Ipm, file_transfer, oids};
+use x400::content::{BodyPart, Content, Forwarded, Heading, Ipm, file_transfer};
 use x400::mixer::entity::Entity;
 use x400::mixer::{to_mail, trace};
 use x400::mts::{ContentType, Eits, ExtensionKind, Flags, TransferEnvelope};
@@ -128,7 +129,7 @@ fn what_can_not_be_converted() {
     assert_eq!(cause(&envelope, &Bytes::from_static(b"no content")), Some(Cause::ContentSyntax));
     let mut gateway = envelope.trace[0].clone();
     gateway.supplied.converted =
-        Some(Eits { extended: vec![Bytes::from_static(oids::EIT_MIXER)], ..Eits::default() });
+        Some(Eits { extended: vec![Bytes::from_static(content::EIT_MIXER)], ..Eits::default() });
     envelope.trace = vec![gateway.clone(); trace::CONVERSIONS_MAX];
     assert_eq!(cause(&envelope, &content), None);
     envelope.trace.push(gateway);
@@ -168,7 +169,7 @@ fn no_text_breaks_out_of_its_field() {
         subject: Some(octets.clone()),
         extensions: vec![
             file_transfer::field_list(&fields),
-            HeadingExtension::new(oids::MULTIPART, |v| {
+            HeadingExtension::new(content::MULTIPART, |v| {
                 v.constructed(x400::ber::Tag::SEQUENCE, |s| {
                     s.text(x400::ber::Tag::IA5_STRING, "x;\r\nEvil: y")
                 })

@@ -3,7 +3,8 @@
 use crate::{World, mail_envelope, recipient};
 use bytes::Bytes;
 use mail::Notify;
-use x400::content::{BodyPart, Content, FileTransfer, oids};
+use x400::content;
+use x400::content::{BodyPart, Content, FileTransfer};
 use x400::mixer::entity::{Entity, FIELDS_MAX};
 use x400::mixer::to_x400::{priority_to_mail, priority_to_x400};
 use x400::mixer::{
@@ -210,7 +211,7 @@ fn what_x400_users_get() {
     });
     let file = file.expect("a file");
     assert_eq!(file.pathname, None, "the first is the text in Cyrillic");
-    assert_eq!(file.application.as_deref(), Some(oids::MIME_FILE));
+    assert_eq!(file.application.as_deref(), Some(content::MIME_FILE));
     assert!(
         matches!(&ipm.body[7], BodyPart::Ia5 { text, .. } if text.starts_with(b"MIME-Version: 1.0"))
     );
@@ -220,7 +221,7 @@ fn what_x400_users_get() {
         Some(&b"Alternative Body Parts containing the same information"[..])
     );
     let eits = envelope.original_eits.expect("types");
-    assert!(eits.built_in.has(2) && eits.extended.iter().any(|oid| oid == oids::EIT_MIXER));
+    assert!(eits.built_in.has(2) && eits.extended.iter().any(|oid| oid == content::EIT_MIXER));
     assert!(eits.extended.iter().any(|oid| x400::ber::oid_text(oid) == "1.0.10021.7.1.0.144"));
 }
 

@@ -1,8 +1,7 @@
 //! A variant of a scenario: figures, plots, rounds.
 
 use super::figures::{draw_figures, published_value};
-use super::slug::slug;
-use super::{charts, rounds};
+use super::{charts, rounds, slug};
 use crate::bench::report::{Case, Published, Report, Scenario, Workload};
 use crate::show::number::grouped;
 use maud::{Markup, html};

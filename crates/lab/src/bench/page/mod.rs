@@ -5,7 +5,6 @@ mod charts;
 mod figures;
 mod manifest;
 mod rounds;
-mod slug;
 mod verdict;
 
 #[cfg(test)]
@@ -14,7 +13,6 @@ mod sample;
 use crate::bench::report::{Report, Scenario};
 use crate::show::{plot, printable};
 use maud::{Markup, PreEscaped, html};
-use slug::slug;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -99,9 +97,15 @@ fn draw_scenario(report: &Report, scenario: &Scenario) -> Markup {
     }
 }
 
+/// A name as part of a file's name or of a link.
+fn slug(name: impl AsRef<str>) -> String {
+    let keep = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+    name.as_ref().chars().map(keep).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{draw, sample, write};
+    use super::{draw, sample, slug, write};
 
     #[test]
     fn the_page_and_its_plots_are_well_formed_and_load_nothing() {
@@ -180,5 +184,10 @@ mod tests {
     fn an_empty_report_is_a_page() {
         let page = draw(&super::Report::default());
         assert!(page.contains("</html>"));
+    }
+
+    #[test]
+    fn what_a_file_name_can_not_have_becomes_a_dash() {
+        assert_eq!(slug("50ms, 0.1 %/x"), "50ms--0.1---x");
     }
 }

@@ -1,7 +1,7 @@
 //! What comes first: whether the run is worth anything, and how the first contender compares.
 
 use super::figures::hint;
-use super::slug::slug;
+use super::slug;
 use crate::bench::report::{Better, Case, Mark, Ratio, Report, Scenario, Severity};
 use crate::show::number::three_digits;
 use crate::show::table;

@@ -1,6 +1,6 @@
 //! Mailboxes that the relay keeps, and what must lie in them whenever it was killed.
 
-use crate::prove::verified::Verified;
+use crate::prove::relay::Verified;
 use crate::stand::{Error, Result, Stand};
 use load::file::{self, FileError};
 use load::ledger::{Audit, audit};
@@ -242,7 +242,7 @@ fn key(name: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::{Judgement, Maildirs, delivery, key};
-    use crate::prove::verified::Verified;
+    use crate::prove::relay::Verified;
     use load::ledger::audit;
     use load::mailboxes::Look;
 

@@ -4,13 +4,12 @@ mod maildirs;
 mod moment;
 mod report;
 
-use super::relay::{LIST_MAX, Relay};
-use super::verified::Verified;
+use super::relay::{LIST_MAX, Relay, Verified};
 use crate::stand::power::{self, Cut, Disk};
-use crate::stand::{Error, Result, mount_namespace};
+use crate::stand::{Error, Result, system};
 use load::ledger::Audit;
-use load::outcome::{CommandError, Outcome};
 use load::random::Random;
+use load::stop::{CommandError, Outcome};
 use maildirs::{Judgement, Maildirs};
 use moment::Moment;
 use report::{Aftermath, Kill, Report};
@@ -139,11 +138,11 @@ pub fn run(options: &CrashOptions) -> Outcome {
         return Err(CommandError::new(text.to_owned()));
     }
     if options.power_cut
-        && let Some(why) = power::unable()
-            .or_else(|| mount_namespace::enter().err().map(|error| error.to_string()))
+        && let Some(why) =
+            power::unable().or_else(|| system::enter().err().map(|error| error.to_string()))
     {
         eprintln!("postrider-lab: skipped: this machine can't cut the power of a disk: {why}");
-        return Ok(ExitCode::from(mount_namespace::UNABLE_CODE));
+        return Ok(ExitCode::from(system::UNABLE_CODE));
     }
     let report = crash(options).map_err(|text| {
         let directory = options.directory.display();

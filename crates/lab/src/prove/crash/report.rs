@@ -1,7 +1,7 @@
 //! What a run found.
 
 use super::maildirs::Judgement;
-use crate::prove::verified::Verified;
+use crate::prove::relay::Verified;
 use crate::stand::power::Cut;
 use load::ledger::Audit;
 use load::stats::value_table;

@@ -10,11 +10,11 @@ mod sink_away;
 mod urgent;
 
 use super::relay::Relay;
-use crate::stand::{Error, Result, mount_namespace};
+use crate::stand::{Error, Result, system};
 use load::ledger::Audit;
-use load::outcome::{CommandError, Outcome};
 use load::proc;
 use load::stats::value_table;
+use load::stop::{CommandError, Outcome};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -133,10 +133,10 @@ fn open_files(pid: u32) -> Result<usize> {
 /// The command.
 pub fn run(options: &LimitsOptions) -> Outcome {
     if options.limit == Limit::DiskFull
-        && let Err(why) = mount_namespace::enter()
+        && let Err(why) = system::enter()
     {
         eprintln!("postrider-lab: skipped: this machine does not let us mount a tmpfs: {why}");
-        return Ok(ExitCode::from(mount_namespace::UNABLE_CODE));
+        return Ok(ExitCode::from(system::UNABLE_CODE));
     }
     let mut findings = Findings::default();
     let audit = examine(options, &mut findings).map_err(|text| {

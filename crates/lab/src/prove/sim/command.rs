@@ -1,8 +1,8 @@
 //! `postrider-lab sim`.
 
 use super::{Outcome, Plan, Plant, pool, run as run_seed};
-use load::outcome;
 use load::progress::Progress;
+use load::stop;
 use std::process::ExitCode;
 
 /// Trace lines of the message concerned that are shown of a failing seed.
@@ -39,7 +39,7 @@ pub struct SimOptions {
 ///
 /// # Errors
 /// None: the simulator needs nothing from outside.
-pub fn run(options: &SimOptions) -> outcome::Outcome {
+pub fn run(options: &SimOptions) -> stop::Outcome {
     let mut progress = (options.seeds > 1).then(|| Progress::new("seeds", Some(options.seeds)));
     let mut broken = Vec::new();
     let mut count = 0;

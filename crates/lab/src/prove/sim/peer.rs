@@ -1,12 +1,9 @@
 //! Next hops: they defer, refuse, hang up and dawdle until all heals, then take everything.
 
-mod carrying;
-mod echo;
-mod mute;
 mod stumbling;
 
 use super::account::{Account, NEVER_REPLIED};
-use super::attempts::Deferred;
+use super::attempts::{Deferred, Stumbles};
 use super::directory::Directory;
 use super::effects::Effects;
 use super::executor::{Executor, OUTSIDE, wall_ms};
@@ -18,7 +15,6 @@ use super::plan::{FaultRates, Hop, Plan, Step, TlsIllness, Word, key_of};
 use super::plant::Plant;
 use super::promises::{Promises, Sight, offers_requiretls};
 use super::rates::Beginnings;
-use super::stumbles::Stumbles;
 use super::warming::{self, Warmed};
 use load::dialogue::{Dialogue, Event, Offer};
 use load::random::Random;

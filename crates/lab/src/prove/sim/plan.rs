@@ -2,12 +2,9 @@
 //! faults come when.
 
 mod act;
-mod bounds;
 mod directory;
 mod dns;
-mod echo;
 mod file;
-mod hang;
 mod mire;
 mod pace;
 mod places;
@@ -16,21 +13,19 @@ mod shown;
 mod stumble;
 mod tls;
 mod variety;
-mod warming;
 mod x400;
 
 pub use act::{Act, ActKind, Crash, CrashKind, DiskFailure};
-pub use bounds::{Horizon, Limits};
 pub use directory::{DirectoryPlan, Health, Illness};
 pub use dns::{Mood, Zones};
+pub use file::{Horizon, Limits};
 pub use mire::Mire;
-pub use pace::{PacePlan, PaceTerms};
+pub use pace::{PacePlan, PaceTerms, WarmupPlan};
 pub use places::Places;
 pub use rules::{Anger, RulePlan, Word};
 pub use stumble::{Manner, Step, Stumble};
 pub use tls::{NOBODYS_KEY, TlsIllness, TlsPlan, TlsaPlan, key_of};
 pub use variety::{CROWD_DOMAIN, CROWD_FROM_US, Crowd};
-pub use warming::WarmupPlan;
 pub use x400::{P1ClientFaults, P1ClientPlan, P1Peer, P1PeerFaults, X400Plan};
 
 use super::names::{BOX_DOMAIN, DEAF_DOMAIN, SENDER_DOMAIN};

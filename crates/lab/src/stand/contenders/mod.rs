@@ -9,18 +9,20 @@ mod postfix;
 mod postfix_opendkim;
 mod postfix_virtual;
 mod postrider;
-mod signing;
 pub(crate) mod target;
 
 use super::contender::Contender;
 use super::directory::Lookup;
 use super::error::{Error, Result};
 use super::ways::Protocol;
-use auth::dkim::Algorithm;
+use crate::stand::place::Place;
+use auth::dkim::{Algorithm, SigningKey};
 use floor::Floor;
+use load::file::FileError;
 use p1_floor::P1Floor;
 use postfix_virtual::PostfixVirtual;
 use postrider::Postrider;
+use std::os::unix::fs::PermissionsExt as _;
 use std::rc::Rc;
 
 /// All that have a name of their own, in the order in which they are listed.
@@ -70,6 +72,21 @@ pub(crate) fn named(name: &str, given: &[Rc<dyn Contender>]) -> Result<Rc<dyn Co
     }
     let known: Vec<&str> = all.iter().chain(given).map(|contender| contender.name()).collect();
     Err(Error::Missing(format!("there is no contender {name:?}; known are {}", known.join(", "))))
+}
+
+/// In whose name they sign, whoever the author is.
+const DOMAIN: &str = "esp.bench.grey";
+
+/// Makes a key, which nobody but its user can read; gives where it is.
+fn make_key(place: &Place, name: &str, algorithm: Algorithm) -> Result<String> {
+    let lacking = || Error::Missing(format!("no key for {} could be made", algorithm.as_str()));
+    let key = SigningKey::generate(algorithm).map_err(|_| lacking())?;
+    let pem = key.pem().ok_or_else(lacking)?;
+    place.write(name, &pem)?;
+    let path = place.directory.join(name);
+    let own = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&path, own).map_err(FileError::at(&path))?;
+    Ok(path.display().to_string())
 }
 
 #[cfg(test)]

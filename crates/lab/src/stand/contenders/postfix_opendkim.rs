@@ -1,7 +1,6 @@
 //! Postfix whose mail OpenDKIM signs, as a milter: one RSA-2048 signature, relaxed/relaxed.
 
-use super::postfix;
-use super::signing::{DOMAIN, make_key};
+use super::{DOMAIN, make_key, postfix};
 use crate::stand::contender::{Contender, Durability, RoughRates};
 use crate::stand::error::{Error, Result};
 use crate::stand::place::Place;

@@ -5,7 +5,7 @@ mod providers;
 mod submission;
 mod x400;
 
-use super::signing::{DOMAIN, make_key};
+use super::{DOMAIN, make_key};
 use crate::stand::contender::{Contender, Durability};
 use crate::stand::directory::{Lookup, slapd};
 use crate::stand::egress::{Egress, domain};

@@ -1,8 +1,7 @@
 //! A server that runs already, and whose next hop is the sink.
 
-use crate::stand::contender::{Contender, Durability, Running};
+use crate::stand::contender::{Contender, Durability, Running, greeting};
 use crate::stand::error::{Error, Result};
-use crate::stand::greeting::greeting;
 use crate::stand::place::Place;
 use crate::stand::server::{ExitReport, Server};
 use load::proc;

@@ -1,7 +1,6 @@
 //! The users of a directory whose mail a server keeps: who they are, who of them gets mail, and the
 //! files and the slapd that servers look them up in.
 
-mod ldif;
 pub(crate) mod slapd;
 
 use super::error::{Error, Result};

@@ -1,20 +1,17 @@
 //! OpenLDAP's slapd with all users, on a port of its own.
 
-use super::ldif::{self, PATH_CLASS, SUFFIX};
-use super::{Error, Population, Result};
+use super::{Error, Population, Result, User};
 use crate::stand::system;
 use load::file::{self, FileError};
 use load::listener::free_port;
 use load::proc::Usage;
 use load::process::Process;
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::{self, BufWriter, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-pub(crate) use super::ldif::{PATH_ATTRIBUTE, PEOPLE};
 
 const SLAPD: &str = "/usr/sbin/slapd";
 const SLAPADD: &str = "/usr/sbin/slapadd";
@@ -124,7 +121,7 @@ fn fill(population: &Population, directory: &Path) -> Result<()> {
     file::write(&config, &settings(directory))?;
     let ldif = directory.join("users.ldif");
     let mut out = BufWriter::new(file::create(&ldif)?);
-    let written = ldif::write(population.users(), &mut out).and_then(|()| out.flush());
+    let written = write(population.users(), &mut out).and_then(|()| out.flush());
     written.map_err(FileError::at(&ldif))?;
     eprintln!("filling slapd's database (minutes for 500,000 users)");
     // Quick: without the checks and syncs that a database in use needs.
@@ -167,10 +164,40 @@ overlay syncprov
     )
 }
 
+/// Where the tree begins.
+pub(super) const SUFFIX: &str = "dc=example,dc=org";
+/// Below which the users are.
+pub(crate) const PEOPLE: &str = "ou=people,dc=example,dc=org";
+/// What is told of a user's mailbox.
+pub(crate) const PATH_ATTRIBUTE: &str = "mailboxPath";
+/// The class that has it.
+pub(super) const PATH_CLASS: &str = "mailboxUser";
+
+/// Writes the tree, with an entry for each user.
+///
+/// # Errors
+/// When it can't be written.
+pub(super) fn write(users: impl Iterator<Item = User>, out: &mut impl Write) -> io::Result<()> {
+    write!(
+        out,
+        "dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n\n\
+         dn: {PEOPLE}\nobjectClass: organizationalUnit\nou: people\n"
+    )?;
+    for user in users {
+        let (local, address, path) = (user.local(), user.address(), user.path());
+        write!(
+            out,
+            "\ndn: uid={local},{PEOPLE}\nobjectClass: inetOrgPerson\nobjectClass: {PATH_CLASS}\n\
+             uid: {local}\ncn: {local}\nsn: {local}\nmail: {address}\n{PATH_ATTRIBUTE}: {path}\n"
+        )?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Population;
-    use super::{Slapd, find, settings};
+    use super::{Slapd, User, find, settings, write};
     use crate::stand::system;
     use std::path::Path;
 
@@ -211,5 +238,20 @@ mod tests {
             }
             slapd.stop().expect("it ends");
         }
+    }
+
+    #[test]
+    fn each_user_is_an_entry_of_its_own() {
+        let mut out = Vec::new();
+        write([User(1), User(20)].into_iter(), &mut out).expect("to memory");
+        let text = String::from_utf8(out).expect("ASCII");
+        let entries: Vec<&str> = text.split("\n\n").collect();
+        assert_eq!(entries.len(), 4);
+        assert!(entries.iter().all(|entry| entry.starts_with("dn: ")), "{text}");
+        let expected = "dn: uid=user0000020,ou=people,dc=example,dc=org\n\
+            objectClass: inetOrgPerson\nobjectClass: mailboxUser\nuid: user0000020\n\
+            cn: user0000020\nsn: user0000020\nmail: user0000020@example.org\n\
+            mailboxPath: example.org/user0000020/\n";
+        assert_eq!(entries[3], expected);
     }
 }

@@ -1,7 +1,7 @@
 //! What the emulated path itself can carry, and what that costs.
 
 use super::{LongPath, PathShape, Traffic};
-use load::outcome::{CommandError, Outcome};
+use load::stop::{CommandError, Outcome};
 use serde_json::json;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -9,7 +9,6 @@ mod carrier;
 mod link;
 mod measure;
 mod network_namespace;
-mod subnet;
 mod tun;
 
 pub use carrier::Traffic;
@@ -125,7 +124,7 @@ impl LongPath {
         let routes = routes.map_err(|error| Error::Output("ip route".to_owned(), error))?;
         // Two processes that choose at the same time should not choose the same.
         let start = std::process::id().wrapping_mul(97).wrapping_add(n);
-        let free = subnet::choose(&subnet::taken(&routes), start);
+        let free = link::choose(&link::taken(&routes), start);
         let all_used = || Error::Missing("all networks of 198.18.0.0/15 are in use".to_owned());
         let (near, far) = free.ok_or_else(all_used)?;
         let namespace = NetworkNamespace::new(n)?;

@@ -6,22 +6,21 @@ mod leaving;
 mod net;
 mod silence;
 mod stream;
-mod watch;
 
+pub use leaving::{HostSet, Queues};
 pub use net::{SimAccepted, SimListener, SimNet};
 pub use stream::SimStream;
-pub use watch::{HostSet, Queues};
 
 use super::executor::{Executor, Group};
 use super::trace::Trace;
 use connection::{Connection, Side};
+use leaving::Watch;
 use load::random::Random;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::Waker;
-use watch::Watch;
 
 /// What goes wrong, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,7 +4,7 @@ use super::{Next, Peers, Session};
 use crate::prove::sim::account::NEVER_REPLIED;
 use crate::prove::sim::executor::Group;
 use crate::prove::sim::network::SimStream;
-use crate::prove::sim::plan::{Hop, Manner, Step};
+use crate::prove::sim::plan::{Hop, Manner, Mire, Step};
 use load::dialogue::Event;
 use std::net::IpAddr;
 
@@ -84,5 +84,52 @@ impl Session {
         if let Some(what) = peers.stumbles.note(life, sender, fails) {
             peers.account.violate_about(sender, &what);
         }
+    }
+}
+
+impl Session {
+    /// The judges of connections and memory learn of a transaction.
+    pub(super) fn note_carried(&self, event: Event, connection: u64) {
+        let network = &self.peers.network;
+        match event {
+            Event::Mail => {
+                let at_us = network.written_by_client_at(connection, self.taken_bytes);
+                network.note_mail(connection, at_us.unwrap_or(0));
+                let sender = String::from_utf8_lossy(self.dialogue.candidate());
+                self.peers.account.note_mail(&sender);
+            }
+            Event::Rcpt => {
+                let recipient = String::from_utf8_lossy(self.dialogue.candidate());
+                let domain = recipient.rsplit('@').next().unwrap_or_default();
+                network.note_domain(connection, domain);
+            }
+            Event::Message => network.note_content(connection),
+            _ => {}
+        }
+    }
+}
+
+/// Of a thousand recipients so many are put off with their own name.
+const ECHO_PERMILLE: u16 = 150;
+
+impl Session {
+    /// A reply that puts a recipient off and repeats its name, words that rules listen for included.
+    pub(super) fn echo(&self, event: Event) -> Option<String> {
+        let echoes = self.peers.plan.pace.as_ref().is_some_and(|pace| pace.echo.is_some());
+        if event != Event::Rcpt || !echoes || !self.hop.by_mx || !self.draws(ECHO_PERMILLE) {
+            return None;
+        }
+        // Of whole addresses nobody hears anything, whosever they are.
+        let recipient = String::from_utf8_lossy(self.dialogue.candidate());
+        let user = recipient.split('@').next().unwrap_or_default();
+        Some(format!("450 4.7.0 User {user} can't be had at the moment\r\n"))
+    }
+}
+
+impl Session {
+    /// It reads nothing until all heals.
+    pub(super) fn is_mute(&self) -> bool {
+        let is_one = self.hop.is_crowd() && self.peers.plan.mire() == Some(Mire::Mute);
+        is_one && self.has_recipient && !self.peers.healed.get()
     }
 }
