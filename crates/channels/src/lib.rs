@@ -2,8 +2,6 @@
 //! its own, and a line in each list below.
 
 mod discard;
-mod endpoint;
-mod held_memory;
 mod key_file;
 mod local;
 mod logins;

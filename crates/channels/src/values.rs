@@ -4,9 +4,11 @@
 use config::{TableEntry, Values};
 use mail::Mailbox;
 use mta::delivery::Slot;
-use mta::seams::World;
+use mta::seams::{Endpoint, World};
 use mta::tables::{self, FoundAddress, NoEntry};
 use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The values that a route's settings may name.
@@ -145,4 +147,17 @@ impl<T> Setting<T> {
 pub(crate) fn named<'t>(text: &'t str, names: &ValueNames<'_>) -> Option<Result<&'t str, String>> {
     let name = text.strip_prefix('{')?.strip_suffix('}')?;
     Some(if names.has(name) { Ok(name) } else { Err(names.to_string()) })
+}
+
+/// What may be written, for people.
+pub(crate) const HELP: &str =
+    "an IP address and port are wanted, such as \"127.0.0.1:10023\", or \"unix:\" and a path";
+
+/// An IP address and port, or `unix:` and the path of a socket.
+pub(crate) fn read(text: &str) -> Option<Endpoint> {
+    match text.strip_prefix("unix:") {
+        Some("") => None,
+        Some(path) => Some(Endpoint::Unix(Arc::from(Path::new(path)))),
+        None => text.parse::<SocketAddr>().ok().map(Endpoint::Tcp),
+    }
 }

@@ -37,7 +37,6 @@ mod shape;
 pub mod shaping;
 mod source;
 mod table;
-mod takes;
 mod tenant;
 mod warmup;
 mod web_place;
@@ -49,7 +48,7 @@ pub use channel::{
     Values,
 };
 pub use decision::Decision;
-pub use embedded::EMBEDDED;
+pub use embedded::{EMBEDDED, Takes};
 pub use explainer::{Explainer, NamedValues, Origin, Step, values_in};
 pub use explanation::{AccessStep, ExplainRequest, Explanation, InTables, TableLookup};
 pub use host::{Host, HostPort};
@@ -76,7 +75,6 @@ pub use source::{Pool, Proxy, ProxyKind, Source};
 pub use table::{
     Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
 };
-pub use takes::Takes;
 pub use tenant::{NotYours, OTHER_TENANTS, TENANT_NAME_MAX, Tenancy, Tenant, Tenants, names_login};
 pub use warmup::{WARMUP_DAYS_MAX, Warmup};
 pub use web_place::WebPlace;

@@ -5,11 +5,11 @@
 //! A protocol implements [`ProtocolSection`] for its keys in `[[listener]]` and is registered with
 //! [`Schema::protocol`](crate::Schema::protocol).
 
+use super::embedded::Takes;
 use super::explainer::Explainer;
 use super::owned::Owned;
 use super::reader::Reader;
 use super::table::TableEntry;
-use super::takes::Takes;
 use super::written::ListenerTls;
 use ipnet::IpNet;
 use schemars::JsonSchema;

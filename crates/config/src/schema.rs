@@ -1,6 +1,7 @@
 //! Which sections there are: those of every server, and those that others register.
 
 use super::channel::{ChannelSection, Settings};
+use super::embedded::Takes;
 use super::json_schema::keys_of;
 use super::listener::{ProtocolSection, ProtocolSettings};
 use super::listener_section::{ListenerKind, ListenerSection};
@@ -8,7 +9,6 @@ use super::reader::Reader;
 use super::section::{Section, SectionKind, StageSection, StageSettings, TableSection};
 use super::shape::Elsewhere;
 use super::table::TableSettings;
-use super::takes::Takes;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};

@@ -4,21 +4,22 @@
 //! [`commands`](crate::commands).
 
 mod effect;
-mod problem;
 mod scope;
 mod selection;
-mod sources;
 mod summary;
 mod suspension;
 mod tables;
 pub mod text;
 
+use crate::overrides::Overrides;
+use ::classes::ReplyClass;
 pub use effect::{Effect, Lift, ShapingLift, ShapingList};
-pub use problem::{Problem, Severity};
+use mail::{MessageId, Wall};
 pub use scope::{HopSeen, Scope};
 pub(crate) use selection::is_hop;
 pub use selection::{Filter, Select};
-pub use sources::{CourseItem, SHOWN_COURSES_MAX, SourceItem, Sources};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 pub(crate) use summary::Counting;
 pub use summary::{AGE_BUCKETS, AgeGroup, Group, Summary};
 pub(crate) use suspension::longest;
@@ -26,12 +27,6 @@ pub use suspension::{QueueResume, QueueSuspend, Suspension};
 pub use tables::{
     TableAnswer, TableFlush, TableGet, TableItem, TableList, TableSnapshot, TableStep,
 };
-
-use crate::overrides::Overrides;
-use ::classes::ReplyClass;
-use mail::{MessageId, Wall};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Most items one `list` answers with, whatever was asked.
 pub const ITEMS_MAX: u32 = 100_000;
@@ -323,4 +318,90 @@ impl Tally {
             total: self.total.saturating_add(other.total),
         }
     }
+}
+
+/// How bad it is.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Mail is refused or stands still: `/healthz` fails.
+    #[default]
+    Error,
+    /// Mail goes on, or some of it waits; a person should look.
+    Warning,
+}
+
+impl Severity {
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        }
+    }
+}
+
+/// Something that is wrong now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// What sort of thing it is: `log`, `mailboxes`, `state_file`.
+    pub kind: String,
+    pub severity: Severity,
+    /// Which of them: a path, a name; empty where there is one only.
+    pub about: String,
+    /// A sentence.
+    pub text: String,
+    /// What to do about it.
+    pub next_step: String,
+    /// Since when, as far as is known.
+    #[serde(with = "text::wall")]
+    pub since: Wall,
+}
+
+/// Courses that an answer has of one source: those of the last days, and of these the largest.
+pub const SHOWN_COURSES_MAX: usize = 1_000;
+
+/// Sources, and how far those have come that warm up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sources {}
+
+/// A source of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceItem {
+    pub name: String,
+    /// It has a warm-up.
+    #[serde(default)]
+    pub warms_up: bool,
+    /// Providers and sets of hosts that something was sent to since it began to warm up, some of them if there are
+    /// more than a thousand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub courses: Vec<CourseItem>,
+    /// How many there are.
+    #[serde(default)]
+    pub courses_count: u64,
+}
+
+/// How far a source has come with a provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CourseItem {
+    /// The provider, or the set of hosts.
+    pub towards: String,
+    /// Which day of the warm-up, from 1.
+    pub stage: u32,
+    /// Days that it has.
+    pub stages: u32,
+    /// The recipients of that day; absent once it is warm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+    /// The day that the rest is about, in UTC.
+    pub date: String,
+    /// Recipients handed out on it.
+    pub used: u32,
+    pub tried: u32,
+    pub delivered: u32,
+    /// Deferred or refused as blocked or rate limited.
+    pub held: u32,
 }

@@ -4,7 +4,6 @@
 //! The table below is all there is: field, kind, exported name, labels and help come from one
 //! line each.
 
-mod checked;
 mod grid;
 mod labels;
 mod parties;

@@ -10,10 +10,8 @@
 
 mod authenticators;
 mod hashing;
-mod key_files;
 mod mailbox;
 mod records;
-mod tls_reports;
 mod warmup;
 
 pub use crate::clients::Lane;
@@ -23,12 +21,10 @@ pub use authenticators::{
     Authenticators, Checked, Conversation, Heard, Introspection, LoginServer, LoginTerms,
     NoAuthenticators,
 };
-pub use hashing::{Hashed, Hashing, NoHashing, Overloaded};
-pub use key_files::{KeyFiles, NoKeyFiles, ReadKey};
+pub use hashing::{Hashed, Hashing, KeyFiles, NoHashing, NoKeyFiles, Overloaded, ReadKey};
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace, required_directory};
 pub use records::AsRecords;
-pub use tls_reports::{NoTlsReports, TlsReports};
-pub use warmup::{NoWarmups, Warmups};
+pub use warmup::{NoTlsReports, NoWarmups, TlsReports, Warmups};
 
 use crate::answer::Answer;
 use auth::greylist::{Rules, Triplet, Verdict};

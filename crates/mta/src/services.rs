@@ -9,8 +9,8 @@ use crate::pools::PoolId;
 use crate::reply_classes::ReplyClasses;
 use crate::seams::{Spawn, Task, Time, World};
 use crate::shared::Shared;
-use crate::signal::Signal;
 use crate::stopping::Stopping;
+use crate::watched::Signal;
 use ::classes::Verdict;
 use mail::{Failure, Mono, Wall};
 #[cfg(feature = "planted")]

@@ -1,9 +1,9 @@
 //! What all shards share, and how much of it there is.
 
-use crate::behind::Behind;
 use crate::budget::Budget;
 use crate::clients::Clients;
 use crate::clock::ClockDoubt;
+use crate::console::Told;
 use crate::crowding::Crowding;
 use crate::holding::Holdings;
 use crate::known_hops::KnownHops;
@@ -15,7 +15,7 @@ use crate::metrics::{ClassMetrics, LogMetrics, SendingMetrics};
 use crate::name_servers::NameServers;
 use crate::own_mailbox::{OWN_MAILBOX_BYTES_MAX, OwnMailbox};
 use crate::pools::PoolId;
-use crate::pressure::{Level, Pressures, Seen};
+use crate::pressure::{Behind, Level, Pressures, Seen};
 use crate::problems::{Moment, Problems};
 use crate::reply_classes::ClassesInForce;
 use crate::report_limit::ReportLimit;
@@ -24,7 +24,6 @@ use crate::seats::Seats;
 use crate::shaping::{EFFECTS_MAX, RulesInForce};
 use crate::suspension::Suspensions;
 use crate::tenants::TenantQueues;
-use crate::told::Told;
 use crate::unheard::Unheard;
 use ::classes::Classes;
 use auth::password::Stored;

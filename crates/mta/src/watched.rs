@@ -2,11 +2,12 @@
 //!
 //! `tokio::sync::watch` wakes them in an order that it draws: then the same seed would not give the same history.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 /// The value, as its owner has it.
 pub struct Watched<T>(Arc<Mutex<State<T>>>);
@@ -163,6 +164,33 @@ impl<T> fmt::Debug for Watcher<T> {
     }
 }
 
+/// Noted any number of times, taken once.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    is_noted: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Signal {
+    /// Wakes the task that waits, now or when it waits next.
+    pub(crate) fn note(&self) {
+        if !self.is_noted.replace(true)
+            && let Some(waker) = self.waker.borrow_mut().take()
+        {
+            waker.wake();
+        }
+    }
+
+    /// Ready if it was noted since it was last taken.
+    pub(crate) fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_noted.take() {
+            return Poll::Ready(());
+        }
+        *self.waker.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,5 +243,16 @@ mod tests {
         assert_eq!(poll(pin!(first.wait_for(|value| *value == 3))), Poll::Ready(Ok(3)), "its last");
         assert_eq!(poll(pin!(first.changed())), Poll::Ready(Err(Gone)));
         assert_eq!(poll(pin!(second.wait_for(|value| *value == 4))), Poll::Ready(Err(Gone)));
+    }
+
+    #[test]
+    fn it_is_taken_once_however_often_it_was_noted() {
+        let signal = Signal::default();
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(signal.poll_taken(&mut cx).is_pending());
+        signal.note();
+        signal.note();
+        assert!(signal.poll_taken(&mut cx).is_ready());
+        assert!(signal.poll_taken(&mut cx).is_pending());
     }
 }

@@ -1,27 +1,28 @@
 //! What the world may ask over TCP: `/metrics` and `/healthz`, nothing else until there is
 //! authentication. Runs on a thread of its own, beside the control socket, so that a slow reader
 //! never holds up mail.
+//!
+//! Which `Host` fields are answered: a browser that was led to this address by somebody's name
+//! server (DNS rebinding) says that somebody's name.
 
-mod host;
 mod numbers;
-
-pub(crate) use numbers::Numbers;
 
 use crate::control_socket::ControlSocket;
 use crate::limited_listener::{LimitedListener, Limits};
 use crate::problems::sentence;
-use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
-use axum::middleware;
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Router, middleware};
 use mta::commands::ControlPlane;
 use mta::problems::{Problem, Severity};
+pub(crate) use numbers::Numbers;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -127,7 +128,7 @@ fn router(hostname: Arc<str>, numbers: Numbers, health: HealthCheck) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
-        .layer(middleware::from_fn_with_state(hostname, host::check))
+        .layer(middleware::from_fn_with_state(hostname, check))
         .with_state(Sources { registry: Arc::new(registry), health })
 }
 
@@ -163,3 +164,47 @@ async fn healthz(State(sources): State<Sources>) -> Response {
 
 #[cfg(test)]
 mod tests;
+
+/// Passes requests that were made to an address, to `localhost` or to the server's own name.
+/// Others get 421 (RFC 9110 §15.5.20). A request without `Host` comes from no browser.
+async fn check(State(own): State<Arc<str>>, request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST);
+    match host.map(|host| host.to_str().is_ok_and(|host| is_ours(host, &own))) {
+        None | Some(true) => next.run(request).await,
+        Some(false) => StatusCode::MISDIRECTED_REQUEST.into_response(),
+    }
+}
+
+fn is_ours(host: &str, own: &str) -> bool {
+    let is_address = host.parse::<SocketAddr>().is_ok()
+        || host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();
+    let name = host.split_once(':').map_or(host, |(name, _)| name).trim_end_matches('.');
+    is_address || name.eq_ignore_ascii_case("localhost") || name.eq_ignore_ascii_case(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_and_own_names_are_ours() {
+        let ours = [
+            "127.0.0.1",
+            "127.0.0.1:8025",
+            "[::1]",
+            "[::1]:8025",
+            "localhost:8025",
+            "LocalHost",
+            "mx.example.org",
+            "MX.example.org.:8025",
+        ];
+        for host in ours {
+            assert!(is_ours(host, "mx.example.org"), "{host}");
+        }
+        let others =
+            ["", "evil.example", "evil.example:8025", "127.0.0.1.evil.example", "localhost.evil"];
+        for host in others {
+            assert!(!is_ours(host, "mx.example.org"), "{host}");
+        }
+    }
+}

@@ -1,8 +1,6 @@
 //! The command line: one table from which the parser, the help, the man pages and the shell
 //! completions are made.
 
-mod auth;
-mod classify;
 mod dkim;
 mod queue;
 mod shaping;
@@ -10,13 +8,11 @@ mod table;
 mod tls;
 mod x400;
 
-pub(crate) use auth::{AuthArgs, AuthCheckArgs, AuthCommand};
-pub(crate) use classify::ClassifyArgs;
 pub(crate) use dkim::{DkimArgs, DkimCheckArgs, DkimCommand, DkimNewArgs, KeyKind};
 pub(crate) use queue::QueueArgs;
-pub(crate) use shaping::{LiftArgs, ShapingArgs, ShapingCommand};
+pub(crate) use shaping::{ClassifyArgs, LiftArgs, ShapingArgs, ShapingCommand};
 pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
-pub(crate) use tls::{TlsArgs, TlsCheckArgs, TlsCommand};
+pub(crate) use tls::{AuthArgs, AuthCheckArgs, AuthCommand, TlsArgs, TlsCheckArgs, TlsCommand};
 pub(crate) use x400::{
     X400AddressArgs, X400Args, X400Command, X400DecodeArgs, X400PeerArgs, X400PeersArgs,
     X400PingArgs,

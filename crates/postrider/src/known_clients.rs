@@ -3,9 +3,9 @@
 //! aside.
 
 use crate::file_watch::FileWatch;
+use crate::kept_file::StateFiles;
 use crate::kept_secret;
 use crate::sealed_text::{self, SEAL_BYTES, Sealed};
-use crate::state_files::StateFiles;
 use mta::shared::Shared;
 use std::fs::{self, File};
 use std::io::{self, Read as _};

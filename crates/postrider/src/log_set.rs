@@ -3,9 +3,9 @@
 
 use crate::console::ConsoleLog;
 use crate::file_disk::{FileDisk, OPENED_WITHIN, no_answer};
+use crate::kept_file::StateFiles;
 use crate::limited_work::waited_for;
 use crate::sealed_text;
-use crate::state_files::StateFiles;
 use mta::console::{Console as _, Level};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

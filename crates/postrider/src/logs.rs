@@ -6,9 +6,9 @@
 use crate::commit_thread::{Inbound, Log, Tell, mib};
 use crate::console::ConsoleLog;
 use crate::file_disk::{FileDisk, OPENED_WITHIN, no_answer};
+use crate::kept_file::StateFiles;
 use crate::limited_work::waited_for;
 use crate::log_set::LogSet;
-use crate::state_files::StateFiles;
 use crate::world::clock::{Start, seed_of, wall_now};
 use crate::world::listening_socket::AcceptedSocket;
 use config::Config;

@@ -2,14 +2,13 @@
 //! kept in the data directory, renewed before it ends.
 
 mod cache;
-mod failures;
 mod fetch;
 mod files;
 mod keeper;
 
 use crate::console::ConsoleLog;
+use crate::kept_file::StateFiles;
 use crate::mutex::lock;
-use crate::state_files::StateFiles;
 use crate::tls_reports::TlsReporting;
 use crate::world::clock::wall_now;
 use crate::world::resolver::Resolver;

@@ -3,8 +3,8 @@
 
 use crate::console::ConsoleLog;
 use crate::effects::KeptEffects;
+use crate::kept_file::StateFiles;
 use crate::mutex::lock;
-use crate::state_files::StateFiles;
 use crate::suspensions::Suspensions;
 use crate::under_way::{HANGS_AFTER, UnderWay};
 use crate::world::clock::wall_now;

@@ -1,13 +1,11 @@
 //! How connections to next hops are encrypted.
 
 mod dane;
-mod signature;
 
-use crate::crypto;
 use crate::mutex::lock;
-use crate::pem;
+use crate::{mutex, pem};
 use dane::Dane;
-use mta::lack;
+use mta::routing::lookup;
 use mta::seams::{DaneTrust, Trust};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -58,7 +56,7 @@ impl PeerTls {
         if let Some(examiner) = &*made {
             return Ok(Arc::clone(examiner));
         }
-        let (roots, provider) = (Arc::new(roots()?), crypto::provider());
+        let (roots, provider) = (Arc::new(roots()?), mutex::provider());
         let builder = WebPkiServerVerifier::builder_with_provider(roots, provider);
         let examiner = builder.build().map_err(io::Error::other)?;
         *made = Some(Arc::clone(&examiner));
@@ -80,7 +78,7 @@ fn taking_anyone() -> io::Result<ClientConfig> {
 
 /// Takes the certificates that a judge lets pass.
 fn judged_by(judge: impl Judge) -> io::Result<ClientConfig> {
-    let provider = crypto::provider();
+    let provider = mutex::provider();
     let verifier = Arc::new(Judged { judge, provider: Arc::clone(&provider) });
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
@@ -100,7 +98,7 @@ fn roots() -> io::Result<RootCertStore> {
     roots.add_parsable_certificates(pem::native_roots()?);
     if roots.is_empty() {
         let text = "this machine has no root certificates to verify with (ca-certificates)";
-        return Err(lack::error(text));
+        return Err(lookup::error(text));
     }
     Ok(roots)
 }
@@ -110,7 +108,7 @@ fn roots() -> io::Result<RootCertStore> {
 /// # Errors
 /// When TLS can't be had.
 pub(crate) fn verifying_by(roots: RootCertStore) -> io::Result<ClientConfig> {
-    let builder = ClientConfig::builder_with_provider(crypto::provider());
+    let builder = ClientConfig::builder_with_provider(mutex::provider());
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
@@ -179,7 +177,7 @@ impl<J: Judge> ServerCertVerifier for Judged<J> {
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         match J::WITH_ITS_KEY {
-            true => signature::verify_tls12(message, certificate, signed, &self.provider),
+            true => dane::verify_tls12(message, certificate, signed, &self.provider),
             false => Ok(HandshakeSignatureValid::assertion()),
         }
     }
@@ -191,7 +189,7 @@ impl<J: Judge> ServerCertVerifier for Judged<J> {
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         match J::WITH_ITS_KEY {
-            true => signature::verify_tls13(message, certificate, signed, &self.provider),
+            true => dane::verify_tls13(message, certificate, signed, &self.provider),
             false => Ok(HandshakeSignatureValid::assertion()),
         }
     }

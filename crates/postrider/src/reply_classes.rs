@@ -1,16 +1,14 @@
 //! The rules by which refusals are classed: the operator's files, and ours.
 
-mod settings;
-
-pub(crate) use settings::ClassFiles;
-
 use classes::{BUILTIN, Classes, FILE_BYTES_MAX, Named, Source};
 use config::shaping::Providers;
-use config::{Config, Problem};
+use config::{Config, Problem, Reader, Section};
 use mta::shaping::Rules;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What peers' refusals mean, and the rules of shaping that listen for them. Providers that rules name are looked for
@@ -89,4 +87,42 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text)?;
     Ok(text)
+}
+
+/// What peers' refusals mean: each gets a class, which events, metrics and `postrider queue` name. See
+/// `docs/classes.md`; `postrider classify` shows what becomes of a reply.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ClassesText {
+    /// Files with rules that go before those that are built in, in order. Read at the start and at each
+    /// reload.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = { "type": "string", "title": "path" }))]
+    pub(crate) files: Vec<String>,
+}
+
+/// Rules of what peers' refusals mean, which go before our own: their files.
+#[derive(Debug)]
+pub(crate) struct ClassFiles(pub(crate) Vec<PathBuf>);
+
+impl Section for ClassFiles {
+    const KEY: &'static str = "classes";
+    const SUMMARY: &'static str = "What peers' refusals mean.";
+    const BEHIND: &'static str = "dns";
+    const IN_FORCE_BY: &'static str = "files of classes and shaping";
+    type Text = ClassesText;
+    type Value = ClassFiles;
+
+    fn read(text: ClassesText, reader: &mut Reader<'_, '_>) -> Option<ClassFiles> {
+        let mut paths = Vec::with_capacity(text.files.len());
+        for (index, text) in text.files.iter().enumerate() {
+            let at = format!("files[{index}]");
+            let path = reader.file_path(&at, text);
+            if paths.contains(&path) {
+                reader.error(&at, format!("\"{text}\" is listed twice"), "");
+            }
+            paths.push(path);
+        }
+        Some(ClassFiles(paths))
+    }
 }

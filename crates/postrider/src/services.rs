@@ -6,11 +6,11 @@ mod service;
 mod small;
 
 use crate::acme::{Acme, AcmeFiles};
+use crate::kept_file::StateFiles;
 use crate::limited_listener::Pool;
 use crate::problems::ProblemList;
 use crate::secrets::{self, WatchedSecrets};
 use crate::shard_thread::Common;
-use crate::state_files::StateFiles;
 use crate::tokens::Tokens;
 use config::{Config, ConfigErrors};
 pub(crate) use files::FileServices;

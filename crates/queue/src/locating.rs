@@ -4,7 +4,7 @@
 //! An entry stays one of its scheduled queue: when it is deferred, or the configuration changes, it waits
 //! there, and is asked for again. So is one that waits behind a next hop that fails.
 
-use crate::locating_line::LOCATING_MAX;
+use crate::cursor::LOCATING_MAX;
 use crate::queue::Queue;
 use crate::scheduled::Known;
 use crate::slab::State;

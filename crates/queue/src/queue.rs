@@ -1,9 +1,8 @@
 //! The queue itself: entries come in, and what is to be done comes out.
 
 use crate::backlog::Payer;
-use crate::cursor::SweepCursor;
+use crate::cursor::{LocatingLine, SweepCursor};
 use crate::failures::{Failures, HoldReasons};
-use crate::locating_line::LocatingLine;
 use crate::named_limit::Limit;
 use crate::ready::Ready;
 use crate::retry::LastDeferred;

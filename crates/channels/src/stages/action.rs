@@ -1,10 +1,13 @@
 //! What a policy service answers and a table of access rules says: the actions of Postfix's access(5), as
 //! far as they concern one recipient.
 
+use auth::judgement::Power;
 use lookup::Written;
 use mail::{EnhancedStatus, Mailbox, Notify, Recipient, Refusal, RefusalClass};
 use mta::console::Console;
 use mta::ingress::{Resolved, TransactionView};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What shall become of a recipient.
@@ -189,6 +192,43 @@ fn refusal(class: RefusalClass, text: &str) -> Refusal {
         _ => text,
     };
     Refusal { class, status, text: text.to_owned().into(), chosen_code: None }
+}
+
+/// What a check may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Check {
+    /// It is not made.
+    #[default]
+    None,
+    /// What comes of it stands in Authentication-Results, events and metrics.
+    Mark,
+    /// The same, and a message that fails waits for an operator.
+    Hold,
+    /// The same, and a message that fails is refused.
+    Reject,
+}
+
+impl Check {
+    pub(crate) fn power(self) -> Power {
+        match self {
+            Check::None => Power::None,
+            Check::Mark => Power::Mark,
+            Check::Hold => Power::Hold,
+            Check::Reject => Power::Reject,
+        }
+    }
+}
+
+/// What a check may do, for people; `None`: it is not made.
+pub(crate) fn said(check: &str, power: Power) -> Option<String> {
+    let does = match power {
+        Power::None => return None,
+        Power::Mark => "marks",
+        Power::Hold => "holds",
+        Power::Reject => "refuses",
+    };
+    Some(format!("{check} {does}"))
 }
 
 #[cfg(test)]

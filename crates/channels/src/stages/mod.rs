@@ -2,7 +2,6 @@
 
 mod access;
 mod action;
-mod check;
 mod checks;
 mod copy;
 mod event_headers;
@@ -10,23 +9,23 @@ mod keys;
 mod lookups;
 mod milters;
 mod policy;
-mod rescan;
 mod signing;
 mod steering;
 mod strangers;
 
 pub(crate) use access::Beside;
 pub use access::{AccessQuestion, ConsultedAccess, EntryJudge, consult_access, entry_judge};
+use auth::scan::{Scan, Scanned};
 pub(crate) use checks::CheckRules;
+use config::{Config, Schema};
+use mail::Refusal;
 pub use milters::milter_connections;
+use mta::ingress::{Draft, StageKinds};
+use mta::seams::World;
 pub(crate) use signing::Signer;
 pub use signing::{SigningName, SigningScope};
-pub use strangers::asks_for_greylisting;
-
-use config::{Config, Schema};
-use mta::ingress::StageKinds;
-use mta::seams::World;
 use std::rc::Rc;
+pub use strangers::asks_for_greylisting;
 
 /// Adds the keys of stages: sections of their own, and keys of listeners.
 pub(crate) fn keys(schema: Schema) -> Schema {
@@ -65,4 +64,20 @@ pub fn lookups_at_once(config: &Config) -> u32 {
 /// Whether a rule with these `listeners` is for one of this name; none named: for all.
 fn is_for_listener(names: &[String], listener: &str) -> bool {
     names.is_empty() || names.iter().any(|name| name == listener)
+}
+
+/// What `scan` finds in the content as it stands now.
+///
+/// # Errors
+/// It can't be read.
+async fn scanned(draft: &mut Draft, mut scan: Scan) -> Result<Scanned, Refusal> {
+    let mut offset = 0;
+    loop {
+        let piece = draft.read(offset).await?;
+        if piece.is_empty() {
+            return Ok(scan.finish());
+        }
+        scan.push(&piece);
+        offset += piece.len() as u64;
+    }
 }

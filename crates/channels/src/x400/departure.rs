@@ -1,12 +1,13 @@
 //! What is sent of a message, probe or report: its envelope with our trace and the next MTA's recipients, and its
 //! content as it came.
 
-use super::apdu::{Content, Departure, Refused};
-use super::kept::{self, ApduKind};
+use super::acceptance::told;
+use super::kept::{self, ApduKind, Content, Departure, Refused};
 use super::{names, redirection};
 use crate::x400::section::{X400, X400Mode};
 use bytes::Bytes;
 use mail::{Class, EnhancedStatus, Failure, Wall};
+use mta::delivery::Field;
 use mta::message::{Message, Original};
 use x400::mts::downgrade::{self, NotDowngraded};
 use x400::mts::envelope::message_prefix;
@@ -199,4 +200,21 @@ fn unusable(why: &dyn std::fmt::Display) -> Failure {
 fn not_downgraded(why: NotDowngraded) -> Failure {
     let text = format!("the next MTA can't have it: {why}");
     Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 5), text)
+}
+
+/// As its `received` event has it; empty: it is none of X.400.
+pub(super) fn describe(message: &Message) -> Vec<Field> {
+    let Some((kind, octets)) = message.kept_of_x400().and_then(kept::read) else {
+        return Vec::new();
+    };
+    let envelope_kind = match kind {
+        ApduKind::Message => EnvelopeKind::Message,
+        ApduKind::Probe => EnvelopeKind::Probe,
+        ApduKind::Report => {
+            let envelope = ReportEnvelope::read(&octets).ok();
+            return envelope.map(|it| told(kind, &it.identifier, None)).unwrap_or_default();
+        }
+    };
+    let envelope = TransferEnvelope::read(&octets, envelope_kind, &Limits::default()).ok();
+    envelope.map(|it| told(kind, &it.identifier, Some(&it.content_type))).unwrap_or_default()
 }

@@ -1,8 +1,7 @@
 //! Between X.400 and internet mail (MIXER, RFC 2156): at delivery, the same at every attempt, so that a reload
 //! reaches queued messages.
 
-use super::apdu::{Content, Departure};
-use super::kept::{self, ApduKind};
+use super::kept::{self, ApduKind, Content, Departure};
 use super::names;
 use crate::x400::section::{GatewayTables, X400, X400Gateway};
 use auth::forged::Renamer;

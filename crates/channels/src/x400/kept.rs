@@ -1,6 +1,7 @@
 //! What the spool keeps of an APDU beside its content: of which kind it is, and its envelope as it came.
 
 use bytes::Bytes;
+use mail::Failure;
 
 /// What is sent from one MTA to another (X.411 §12.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,31 @@ pub(super) fn read(kept: &Bytes) -> Option<(ApduKind, Bytes)> {
     let octet = *kept.first()?;
     let kind = ApduKind::ALL.into_iter().find(|kind| kind.octet() == octet)?;
     Some((kind, kept.slice(1..)))
+}
+
+/// Recipients that can't be in an APDU, by index.
+pub(super) type Refused = Vec<(u32, Failure)>;
+
+/// An APDU but for its content.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Departure {
+    /// The octets before the content.
+    pub(super) prefix: Vec<u8>,
+    /// What follows.
+    pub(super) content: Content,
+    /// Recipients of the next MTA that can't be in it, by index. If that is all of them, there is nothing to send.
+    pub(super) refused: Refused,
+}
+
+/// The content of an APDU.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// A probe has none.
+    None,
+    /// As it is kept.
+    Kept,
+    /// Made of a message of internet mail.
+    Made(Bytes),
 }
 
 #[cfg(test)]

@@ -1,10 +1,7 @@
 //! X.400: messages, probes and reports of other MTAs over P1, both ways, and what an MTA does with them (X.411 §14).
 
 mod acceptance;
-mod apdu;
 mod departure;
-mod describe;
-mod ends;
 mod gateway;
 mod inbound;
 mod kept;
@@ -18,7 +15,6 @@ mod section;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod unwritten;
 
 pub(crate) use inbound::P1;
 pub(crate) use outbound::Outbound;

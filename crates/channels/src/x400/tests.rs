@@ -1,9 +1,9 @@
 //! What an MTA does with APDUs, on octets that nobody here has made.
 
 use super::acceptance::{self, Acceptance, Terms};
-use super::apdu::Content;
 use super::departure::departure;
 use super::kept;
+use super::kept::Content;
 use crate::x400::section::{X400, X400Mode};
 use bytes::Bytes;
 use config::Config;
@@ -381,7 +381,7 @@ fn an_operator_sees_identifier_kind_and_content_type() {
         [(EXTENSIONS, "message", true), (PROBE, "probe", true), (REPORT, "report", false)]
     {
         let (accepted, content) = accept(apdu, &config, 100);
-        let fields = super::describe::describe(&message(accepted, content));
+        let fields = super::departure::describe(&message(accepted, content));
         let value =
             |name: &str| fields.iter().find(|(known, _)| &**known == name).map(|(_, v)| &**v);
         assert_eq!(value("X400-APDU"), Some(kind));
@@ -390,5 +390,5 @@ fn an_operator_sees_identifier_kind_and_content_type() {
     }
     let mut internet = message(accept(PROBE, &config, 9).0, Bytes::new());
     internet.meta = Meta::default();
-    assert!(super::describe::describe(&internet).is_empty());
+    assert!(super::departure::describe(&internet).is_empty());
 }

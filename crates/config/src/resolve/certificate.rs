@@ -1,9 +1,9 @@
 //! `[[certificate]]`.
 
 use crate::certificate::{Certificate, NamePattern, Ordered, issued};
+use crate::embedded::Takes;
 use crate::listener::{CertificateIdentity, ClientCertificates, ProtocolSettings};
 use crate::resolver::Resolver;
-use crate::takes::Takes;
 use crate::written::{
     CertificateIdentityText, CertificateText, ClientCertificatesText, KeyType, ListenerText,
     ListenerTls,

@@ -15,7 +15,6 @@ mod run_directory;
 mod scenario;
 mod series;
 mod sign_cost;
-mod site;
 mod steady_state;
 mod table;
 mod tls_cost;
@@ -34,13 +33,13 @@ use load::tls::Handshakes;
 use report::{Manifest, Report, Round, Skipped};
 use run_directory::RunDirectory;
 use scenario::{Case, Kind, Scenario};
-use site::Site;
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use workload::Site;
 
 /// The directory, among those of the measurements, with all users.
 const USERS: &str = "users";

@@ -4,7 +4,7 @@ use super::machine::device_written_bytes;
 use super::minutes::{Minutes, Stock};
 use super::report::{Account, ConfigFile, Mark, Minute, Severity};
 use super::series::{Recorder, Sample};
-use super::site::Site;
+use super::workload::Site;
 use crate::stand::certificate::Encryption;
 use crate::stand::contender::{self, Contender};
 use crate::stand::directory::slapd::Slapd;

@@ -45,6 +45,33 @@ impl Command for QueueFail {
     }
 }
 
+/// Removes messages; nobody is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueRemove {
+    pub select: Select,
+}
+
+impl Worded for QueueRemove {
+    fn select(&self) -> Option<&Select> {
+        Some(&self.select)
+    }
+
+    fn done(&self, tally: Tally) -> Option<String> {
+        Some(format!("{} removed", changed(tally)))
+    }
+
+    fn in_flight(&self) -> &'static str {
+        "being tried: removed unless delivered"
+    }
+}
+
+impl Command for QueueRemove {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+        failed(operator.remove(self.select, answer).await)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,5 +88,12 @@ mod tests {
             "2 messages given up, their senders are told; 1 recipient being tried left alone"
         );
         assert_eq!(text_of(&fail(true), tally), "2 messages given up, nobody is told");
+    }
+
+    #[test]
+    fn removed_recipients_are_reported() {
+        let remove = QueueRemove { select: Select::All };
+        let tally = Tally { messages: 1, recipients: 3, ..Tally::default() };
+        assert_eq!(text_of(&remove, tally), "3 recipients of 1 message removed");
     }
 }

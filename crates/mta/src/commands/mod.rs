@@ -13,16 +13,14 @@ mod moving;
 mod node;
 mod plane;
 mod reading;
-mod remove;
 mod retry;
 
-pub use fail::QueueFail;
+pub use fail::{QueueFail, QueueRemove};
 pub use hold::{QueueHold, QueueRelease};
 pub use moving::QueueMove;
 pub use node::{NodeAnswer, NodeJob, Reload, ServerStatus, ShardState, TrustClock, Unrouted};
 pub use plane::ControlPlane;
 pub use reading::{QueueList, QueueShow, QueueSummary, QueueWhy};
-pub use remove::QueueRemove;
 pub use retry::QueueRetry;
 
 pub use crate::control::{

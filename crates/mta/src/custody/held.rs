@@ -2,7 +2,7 @@
 
 use crate::facts::{Hold, Kept};
 use crate::holding::{Account, Amount, HeldShare, Holdings};
-use crate::signal::Signal;
+use crate::watched::Signal;
 use mail::{MessageId, Wall};
 use queue::EntryId;
 use spool::Meta;

@@ -3,8 +3,8 @@
 //! Until it is written nothing is settled: after a crash the recipients are open and are tried
 //! again. Those that were given up are listed meanwhile, see [`super::unreported`].
 
-use super::making::{Idle, Making};
 use super::pending::{Gathered, New, QUIET};
+use super::removal::{Idle, Making};
 use super::unreported::{ReportKey, ReportRetry, said_of, unread_address};
 use super::verdict::{Judged, Verdict};
 use super::{Delivery, report};

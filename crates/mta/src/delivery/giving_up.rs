@@ -1,17 +1,16 @@
 //! Recipients that are given up, or late, without an attempt that says so.
 
-use super::Delivery;
-use super::gathering;
 use super::pending::New;
 use super::removal::{settle_later_as_removed, settle_removed};
 use super::report::is_due;
 use super::verdict::{Judged, Verdict, count_want_of_tls};
+use super::{Delivery, gathering};
 use crate::event::{Event, Kind, Recipients};
 use crate::message::Message;
 use crate::metrics::RecipientOutcome;
 use crate::seams::World;
 use mail::{Class, EnhancedStatus, Failure};
-use queue::EntryDetail;
+use queue::{EntryDetail, EntryOutcome, Work};
 use spool::{Settle, SettleKind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -153,4 +152,18 @@ pub(crate) fn warn<W: World>(delivery: &Rc<Delivery<W>>, late: Vec<EntryDetail>)
         .collect();
     let new = New { message: None, received_at, judged, sibling: Some(first.entry) };
     gathering::gather(delivery, first.id, new);
+}
+
+/// Gives work back untouched: it was not this message's fault.
+pub(super) fn give_back<W: World>(delivery: &Delivery<W>, work: &Work) {
+    for (entry, _, _) in &work.entries {
+        let _ = delivery.schedule.outcome(*entry, EntryOutcome::Untried);
+    }
+}
+
+/// Gives work back that no peer has heard of.
+pub(super) fn give_back_unnamed<W: World>(delivery: &Delivery<W>, work: &Work) {
+    for (entry, _, _) in &work.entries {
+        let _ = delivery.schedule.outcome(*entry, EntryOutcome::Unnamed(work.allowance));
+    }
 }

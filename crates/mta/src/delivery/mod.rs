@@ -1,14 +1,11 @@
 //! Delivery: channels work the slots of ready queues; what becomes of recipients, and who is told.
 
 mod as_mail;
-mod channel;
 mod echoes;
 pub(crate) mod gathering;
-mod giving_back;
 pub(crate) mod giving_up;
 mod hearing;
 pub(crate) mod locating;
-mod making;
 pub(crate) mod outcome;
 mod pending;
 pub(crate) mod removal;
@@ -18,25 +15,25 @@ pub(crate) mod start;
 pub(crate) mod unreported;
 mod verdict;
 
-pub use crate::schedule::tls_domains::TlsDomain;
-pub use crate::seams::Task;
-pub use as_mail::{AsMail, CONVERTED_HERE_MAX, MailQuestion};
-pub use channel::{Channel, Channels, Field, MakesMail};
-pub use outcome::AttemptContext;
-pub use report::{OwnReport, ReportQuestion};
-pub use slot::{Idled, Slot};
-
 use crate::custody::Custody;
 use crate::message::Message;
 use crate::own_fields::AboveOwn;
 use crate::routing::Router;
-use crate::routing::recipient::Readers;
+use crate::routing::addresses::Readers;
 use crate::schedule::Schedule;
+pub use crate::schedule::tls_domains::TlsDomain;
+pub use crate::seams::Task;
 use crate::seams::World;
 use crate::services::Services;
+pub use as_mail::{AsMail, CONVERTED_HERE_MAX, MailQuestion};
+use mail::Failure;
+pub use outcome::AttemptContext;
 use pending::Gathering;
+pub use report::{OwnReport, ReportQuestion};
+pub use slot::{Idled, Slot};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use unreported::Unreported;
 
 /// What the channels of one shard share.
@@ -89,3 +86,37 @@ impl<W: World> Delivery<W> {
         self.channels.iter().find(|channel| channel.key() == key)
     }
 }
+
+/// A way out. There is one value per shard and kind.
+pub trait Channel<W: World>: 'static {
+    /// The key in `[[route]]` that leads to it: `smtp`, `maildir`, …
+    fn key(&self) -> &'static str;
+
+    /// What an operator sees of a message of this channel's, by names of header fields.
+    fn describe(&self, _message: &Message) -> Vec<Field> {
+        Vec::new()
+    }
+
+    /// A report in a form of its own, where the message is one of this channel's. `None`: it is not.
+    fn report(&self, _question: &ReportQuestion<'_>) -> Option<OwnReport> {
+        None
+    }
+
+    /// Makes internet mail of this channel's messages, for a route that takes nothing else. `None`: they are that.
+    fn makes_mail(&self) -> Option<MakesMail> {
+        None
+    }
+
+    /// Works one connection slot of a ready queue until there is nothing more for it. Dropping the
+    /// slot gives it back.
+    fn run(&self, slot: Slot<W>) -> Task;
+}
+
+/// Name and value of what is told of a message.
+pub type Field = (Arc<str>, Box<str>);
+
+/// Makes internet mail of a message, on whatever thread. `None`: it is none of the channel's.
+pub type MakesMail = fn(&MailQuestion) -> Option<Result<AsMail, Failure>>;
+
+/// The channels of a shard.
+pub type Channels<W> = Vec<Rc<dyn Channel<W>>>;

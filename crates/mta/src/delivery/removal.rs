@@ -35,3 +35,35 @@ pub(crate) fn settle_later_as_removed<W: World>(
     let recipients = indices.into_iter().map(|index| (index, SettleKind::Removed)).collect();
     delivery.custody.settle_later(id, Record::Settle(Settle { id, at, recipients }), event, 0);
 }
+
+/// Counts a report that is being made: a stop waits for it.
+pub(crate) struct Making<W: World>(Rc<Delivery<W>>);
+
+impl<W: World> Making<W> {
+    pub(crate) fn new(delivery: &Rc<Delivery<W>>) -> Making<W> {
+        delivery.gathering.begin();
+        Making(Rc::clone(delivery))
+    }
+}
+
+impl<W: World> Drop for Making<W> {
+    fn drop(&mut self) {
+        self.0.gathering.end();
+    }
+}
+
+/// A report that can't be made for now: a stop does not wait for it.
+pub(crate) struct Idle<W: World>(Rc<Delivery<W>>);
+
+impl<W: World> Idle<W> {
+    pub(crate) fn new(delivery: &Rc<Delivery<W>>) -> Idle<W> {
+        delivery.gathering.pause();
+        Idle(Rc::clone(delivery))
+    }
+}
+
+impl<W: World> Drop for Idle<W> {
+    fn drop(&mut self) {
+        self.0.gathering.go_on();
+    }
+}

@@ -1,15 +1,13 @@
 //! Telling the sender: DSNs, durable together with the settle that they report.
 
 mod compose;
-mod own_kind;
 mod policy;
 
-pub use own_kind::{OwnReport, ReportQuestion};
+pub use compose::{OwnReport, ReportQuestion};
 pub(crate) use policy::is_due;
 
 use super::Delivery;
-use super::making::Idle;
-use super::removal::settle_removed;
+use super::removal::{Idle, settle_removed};
 use super::unreported::{ReportKey, ReportRetry};
 use super::verdict::Judged;
 use crate::event::{Event, Kind};

@@ -1,11 +1,10 @@
 //! What a channel works with: a connection slot of a ready queue, and what it may ask of the core.
 
 use super::Delivery;
-use super::giving_back::{give_back, give_back_unnamed};
+use super::giving_up::{give_back, give_back_unnamed};
 use super::outcome::{self, AttemptContext};
 use super::{echoes, hearing};
 use crate::answer::Decision;
-use crate::behind::{BEHIND_AFTER, NOTED_EVERY};
 use crate::console::Console;
 use crate::known_hosts::KnownHosts;
 use crate::line::{InLine, Owner, Permit, Standing, Who};
@@ -14,13 +13,14 @@ use crate::metrics::Metrics;
 use crate::own_fields::OwnFields;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
+use crate::pressure::{BEHIND_AFTER, NOTED_EVERY};
 use crate::routing::dane::{self, Dane};
 use crate::routing::hop::NextHop;
 use crate::routing::hosts::Host;
 use crate::routing::lookup::{Asker, InTurn};
-use crate::schedule::sources::{self, Out};
+use crate::schedule::hops::Out;
 use crate::schedule::tls_domains::TlsDomain;
-use crate::schedule::warmup;
+use crate::schedule::{hops, warmup};
 use crate::seams::{Dns as _, DnsError, Endpoint, TlsReports, World};
 use crate::stopping::StopGuard;
 use bytes::Bytes;
@@ -84,7 +84,7 @@ impl<W: World> Slot<W> {
 
     /// The source of its mail cannot send from this address, whatever the next hop.
     pub fn note_source_out(&self, source: &Source, why: &str) {
-        sources::note_out(&self.delivery.schedule, &source.name, Out::Source, why);
+        hops::note_out(&self.delivery.schedule, &source.name, Out::Source, why);
     }
 
     /// The source of its mail cannot reach this next hop.
@@ -92,7 +92,7 @@ impl<W: World> Slot<W> {
         let schedule = &self.delivery.schedule;
         let key = schedule.queue().ready_key(self.ready).cloned();
         if let Some(key) = key {
-            sources::note_out(schedule, &source.name, Out::Way(key), why);
+            hops::note_out(schedule, &source.name, Out::Way(key), why);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::event::{self, Event};
 use crate::facts::{ClientAddress, Facts, Present, Ranges, Stranger};
 use crate::holding::HeldShare;
 use crate::message::{Message, MessageBody};
-use crate::routing::recipient::resolve_postmasters;
+use crate::routing::addresses::resolve_postmasters;
 use crate::seams::World;
 use auth::checks::Summary;
 use auth::{dmarc, spf};

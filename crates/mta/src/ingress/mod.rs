@@ -2,8 +2,6 @@
 //! way into the spool.
 
 mod account;
-mod announced;
-mod certificate_holder;
 mod commit;
 mod connection;
 mod consultation;
@@ -75,7 +73,7 @@ use crate::custody::Custody;
 use crate::event::RefusalMeter;
 use crate::own_fields::AboveOwn;
 use crate::routing::Router;
-use crate::routing::recipient::Readers;
+use crate::routing::addresses::Readers;
 use crate::schedule::Schedule;
 use crate::seams::World;
 use crate::services::Services;

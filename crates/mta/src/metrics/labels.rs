@@ -1,6 +1,8 @@
 //! Values of labels, each with its type: those that others define, and those that only metrics need.
 
+use super::{Grid, Label, Metrics, SealedChain};
 use crate::clients::Lane;
+use auth::checks::Summary;
 use auth::dkim::Algorithm;
 use auth::{arc, dkim, dmarc, dnsbl, greylist, iprev, spf};
 use classes::ReplyClass;
@@ -93,4 +95,29 @@ labels! {
     TlsPolicy = "policy" { Dane = "dane", MtaSts = "mta-sts" }
     /// What a next hop lacks for a message with REQUIRETLS (RFC 8689).
     RequireTlsLack = "reason" { Encryption = "encryption", RequireTls = "requiretls" }
+}
+
+impl Metrics {
+    /// Counts the verdict of each check that was made.
+    pub fn count_checked(&self, checked: &Summary) {
+        fn count<V: Label>(grid: &Grid<V>, verdict: Option<V>) {
+            if let Some(verdict) = verdict {
+                grid[verdict].inc();
+            }
+        }
+        count(&self.checked_iprev, checked.iprev);
+        count(&self.checked_spf, checked.spf);
+        count(&self.checked_dkim, checked.dkim);
+        count(&self.checked_dmarc, checked.dmarc);
+        count(&self.checked_arc, checked.arc);
+        count(&self.checked_dnsbl, checked.dnsbl);
+        let chain = checked.sealed.map(|says| match says {
+            arc::Verdict::Pass => SealedChain::Pass,
+            arc::Verdict::Fail => SealedChain::Fail,
+            arc::Verdict::None | arc::Verdict::TempError | arc::Verdict::CutShort => {
+                SealedChain::None
+            }
+        });
+        count(&self.sealed, chain);
+    }
 }

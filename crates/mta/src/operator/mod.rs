@@ -4,7 +4,6 @@
 //! what is found is dealt with piece by piece, so that neither memory nor the pauses of the shard
 //! grow with the queue. When nobody listens to the answer any more, it ends.
 
-mod blocker;
 mod change;
 mod ended_holds;
 mod fail;

@@ -9,8 +9,6 @@ pub mod hop_tls;
 pub mod hosts;
 pub(crate) mod lookup;
 pub mod mx;
-pub mod ourselves;
-pub(crate) mod recipient;
 pub mod require_tls;
 
 use crate::srs::RewrittenSenders;

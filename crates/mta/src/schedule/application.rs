@@ -4,11 +4,10 @@
 //!
 //! Limits of a ready queue are found with its hosts. Nothing else of a shard names ready queues.
 
-use super::Schedule;
 use super::places::{Found, Place, Places, Question};
 use super::resolution::{Course, Resolved, resolve, terms};
 use super::shaped::Usual;
-use super::{shaped, standing, tls_reports, trouble, warmup};
+use super::{Schedule, shaped, standing, tls_domains, trouble, warmup};
 use crate::answer::Answer;
 use crate::control::HopSeen;
 #[cfg(feature = "planted")]
@@ -67,7 +66,7 @@ fn apply<W: World>(
         }
         Resolved::Nowhere(resolution) => resolution,
         Resolved::Excluded(failure, policy) => {
-            tls_reports::excluded(schedule, &key.domain, &failure, policy);
+            tls_domains::excluded(schedule, &key.domain, &failure, policy);
             Resolution::Unrouted(Arc::new(failure))
         }
     };

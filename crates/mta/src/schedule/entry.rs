@@ -5,7 +5,7 @@ use crate::clients::origin_of;
 use crate::facts::{ClientAddress, Kept};
 use crate::message::Message;
 use crate::overrides::Overrides;
-use crate::routing::recipient::chosen_route;
+use crate::routing::addresses::chosen_route;
 use crate::routing::{REPORTS, Router, TLS_REPORTS, Waits};
 use crate::steering::Steering;
 use mail::{Domain, MessageId, Mono, RequireTls, Wall};

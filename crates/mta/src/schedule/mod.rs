@@ -9,10 +9,8 @@ mod named_limits;
 mod places;
 pub(crate) mod resolution;
 pub(crate) mod shaped;
-pub(crate) mod sources;
 pub(crate) mod standing;
 pub(crate) mod tls_domains;
-mod tls_reports;
 pub(crate) mod trouble;
 pub(crate) mod warmup;
 
@@ -29,7 +27,7 @@ use crate::routing::hop::NextHop;
 use crate::seams::{Time, World};
 use crate::services::Services;
 use entry::{Clocks, Incoming, IncomingRecipient, Moment};
-use hops::Hops;
+use hops::{Hops, SourcesOut};
 pub(crate) use idle::IdleConnections;
 use mail::Mono;
 use places::KnownPlaces;
@@ -38,7 +36,6 @@ use queue::{
     QueueConfig, ReadyId, ReadyKey, ScheduledId, ScheduledKey, Take, Transferred,
 };
 use shaped::Shaped;
-use sources::SourcesOut;
 use spool::RecoveredMessage;
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::future::poll_fn;

@@ -2,9 +2,8 @@
 //!
 //! Asked when a scheduled queue falls due, never stored: a reload reaches mail that is queued.
 
-use super::Schedule;
 use super::places::{Found, Places, Question};
-use super::tls_reports;
+use super::{Schedule, tls_domains};
 use crate::answer::Answer;
 use crate::facts::failure_of_refused;
 use crate::line::{Owner, Who};
@@ -178,7 +177,7 @@ async fn hosts_of_domain<W: World>(
         fresh_until: schedule.services.now() + fresh_for(dns, domain),
         // Where the domain's policy does not count there is nothing to tell of it; else a report were
         // the reason of the next.
-        reported: tls_reports::reported(schedule, domain, policy)
+        reported: tls_domains::reported(schedule, domain, policy)
             .filter(|_| key.require_tls != RequireTls::No),
     };
     Resolved::Hosts(course, found)

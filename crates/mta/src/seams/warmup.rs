@@ -2,6 +2,7 @@
 
 use crate::answer::Answer;
 use crate::warmup::{Allowance, Answered, Ask, Asked, Book, CourseKey, Tried};
+use auth::tls_report::Session;
 use mail::Wall;
 use std::cell::RefCell;
 
@@ -53,4 +54,30 @@ impl Warmups for RefCell<Book> {
     fn note(&self, key: &CourseKey, came: Tried) {
         self.borrow_mut().note(key, came);
     }
+}
+
+/// Tells owners of domains of TLS to their hosts (RFC 8460).
+pub trait TlsReports: 'static {
+    /// Whether sessions are counted now.
+    fn is_on(&self) -> bool;
+
+    /// Counts a session. Nobody waits for that.
+    fn note(&self, session: Session);
+
+    /// So many sessions are not counted, for there are too many.
+    fn leave_out(&self, count: u64);
+}
+
+/// Nobody is told anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTlsReports;
+
+impl TlsReports for NoTlsReports {
+    fn is_on(&self) -> bool {
+        false
+    }
+
+    fn note(&self, _: Session) {}
+
+    fn leave_out(&self, _: u64) {}
 }

@@ -1,24 +1,22 @@
 //! The certificates of this server: read, chosen for each client, and read anew when their files
 //! change.
 
-mod choice;
 mod clients;
 mod entry;
 mod expiry;
 
 use crate::console::ConsoleLog;
-use crate::crypto;
 use crate::file_stamp::Looks;
 use crate::file_watch::FileWatch;
+use crate::mutex;
 use crate::mutex::lock;
 use crate::services::{Adoption, Next, Service};
 use crate::under_way::UnderWay;
 use crate::world::clock::wall_now;
-use choice::Choice;
 use clients::Asked;
 pub(crate) use clients::Judge;
 use config::{ClientCertificates, Config, Problem};
-use entry::{Entry, Read, Source, Wrong};
+use entry::{Choice, Entry, Read, Source, Wrong};
 use mta::console::{Console, Level};
 use mta::problems::{Found, Moment, ProblemKind};
 use rustls::ServerConfig;
@@ -318,7 +316,7 @@ fn sources(config: &Config) -> impl Iterator<Item = Source> {
 }
 
 fn door(choice: &Arc<Choice>, judge: Option<Arc<Judge>>) -> Result<Door, String> {
-    let config = Arc::new(server(choice, judge.clone(), crypto::provider())?);
+    let config = Arc::new(server(choice, judge.clone(), mutex::provider())?);
     Ok(Door { config, judge })
 }
 

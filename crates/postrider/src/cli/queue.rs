@@ -1,18 +1,16 @@
 //! `postrider queue`: what an operator may ask about queued mail.
 
 mod changing;
-mod moving;
-mod reading;
-mod scope;
 mod selecting;
 mod suspending;
 
 use super::ServerArgs;
-use changing::{FailArgs, HoldArgs, ReleaseArgs, RemoveArgs, RetryArgs};
+use changing::{
+    FailArgs, HoldArgs, ListArgs, MoveArgs, ReleaseArgs, RemoveArgs, RetryArgs, ShowArgs,
+    SummaryArgs, WhyArgs,
+};
 use clap::{Args, Subcommand};
-use moving::MoveArgs;
 use mta::commands::ControlRequest;
-use reading::{ListArgs, ShowArgs, SummaryArgs, WhyArgs};
 use suspending::{ResumeArgs, SuspendArgs, TrustClockArgs};
 
 /// `postrider queue`.

@@ -4,36 +4,32 @@
 mod day;
 mod letter;
 mod sending;
-mod settings;
-
-#[cfg(test)]
-pub(crate) use day::Sent;
-pub(crate) use day::{Counted, DAY_MS, Day};
-pub(crate) use letter::{Letter, packed};
-pub(crate) use sending::{Report, moment_within};
-pub(crate) use settings::check_texts;
 
 use crate::console::ConsoleLog;
+use crate::kept_file::StateFiles;
 use crate::mutex::lock;
 use crate::services::{Adoption, Next, Service};
-use crate::state_files::StateFiles;
 use crate::world::clock::wall_now;
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::resolver::Resolver;
 use bytes::Bytes;
-use config::{Config, Problem};
+use config::{Config, Problem, Reader};
+#[cfg(test)]
+pub(crate) use day::Sent;
 use day::number_of;
+pub(crate) use day::{Counted, DAY_MS, Day};
+pub(crate) use letter::{Letter, packed};
 use mail::{Mailbox, MessageId};
 use mta::console::{Console as _, Level};
 use mta::inbox::{OwnMessage, ShardMessage, ShardSender};
 use mta::metrics::MetricSet;
-use std::io;
+pub(crate) use sending::{Report, moment_within};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 use tokio::sync::{Notify, oneshot};
 
 /// What was counted is on disk after so long: a crash loses no more.
@@ -318,5 +314,28 @@ impl<K: Kind> Inner<K> {
         };
         let _ = self.shard.send(ShardMessage::Own(Box::new(own)));
         answered.await.map_err(|_| "the server stops".to_owned())?
+    }
+}
+
+/// Octets of a text that readers of reports see.
+const TEXT_BYTES_MAX: usize = 200;
+
+/// Checks texts that stand in reports by their keys, where there are any.
+pub(crate) fn check_texts(
+    from: Option<&str>,
+    texts: [(&str, Option<&str>); 2],
+    reader: &mut Reader<'_, '_>,
+) {
+    for (key, text) in texts {
+        let Some(text) = text else { continue };
+        if from.is_none() {
+            let help = "say whom reports come from, such as from = \"reports@example.org\"";
+            reader.error(key, format!("`{key}` without `from`"), help);
+        }
+        let is_text = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        if text.is_empty() || text.len() > TEXT_BYTES_MAX || !is_text {
+            let message = format!("1 to {TEXT_BYTES_MAX} printable ASCII characters are wanted");
+            reader.error(key, message, "");
+        }
     }
 }

@@ -1,21 +1,20 @@
 //! The thread that has all to do with policies: it reads those that were kept, fetches and renews, and
 //! is the only one that writes. Shards look at what is in memory, and ask for the rest.
 
-use super::cache::{Cache, Cached, Evicted};
-use super::failures::Failures;
+use super::cache::{Cache, Cached, Evicted, Failures};
 use super::fetch::{FetchError, Fetcher};
 use super::files::{self, Unread};
+use crate::kept_file::StateFiles;
 use crate::mutex::lock;
-use crate::state_files::StateFiles;
 use crate::world::clock::wall_now;
 use auth::mta_sts::Policy;
 use auth::tls_report::{self, Details, ResultType, Session};
 use mail::Mono;
-use mta::lack;
 use mta::line::{Line, Owner, Parts, Permit, Standing, Standings, Who};
 use mta::metrics::PolicyMetrics;
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
+use mta::routing::lookup;
 use mta::seams::TlsReports;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -422,7 +421,7 @@ impl<S: Source> Keeper<S> {
             if tries == TRIES_MAX || !matches!(fetched, Err(FetchError::Lack(_))) {
                 return fetched;
             }
-            tokio::time::sleep(lack::WAIT).await;
+            tokio::time::sleep(lookup::WAIT).await;
         }
     }
 

@@ -1,9 +1,13 @@
 //! Kept connections to a server that answers one request after the other on each.
 
+pub(super) use crate::secret_place::aside;
+use crate::secret_place::first_line_aside;
 use lookup::{Answers, Entry, Trouble, TroubleKind};
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::path::Path;
 use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
 
 /// A connection that was opened longer ago is closed: the server's name or file may stand for another
 /// one by now.
@@ -122,6 +126,18 @@ pub(super) async fn in_turn(
         answers.push(find(key).await);
     }
     answers
+}
+
+/// No password is longer.
+const PASSWORD_BYTES_MAX: usize = 1_024;
+
+/// The password at a place: its first line. Read for each connection that is opened, so that a new one
+/// needs no reload; on a thread of its own, as the file may hang, and all tables share this one.
+///
+/// # Errors
+/// Why there is none, with the place.
+pub(super) async fn read(written: &Path) -> Result<Zeroizing<String>, String> {
+    first_line_aside("password_file", written, PASSWORD_BYTES_MAX).await
 }
 
 #[cfg(test)]

@@ -3,13 +3,11 @@
 
 mod call_ahead;
 mod connections;
-mod dialogue;
 mod files;
 mod kinds;
 mod ldap;
 mod lists;
 mod numbers;
-mod password;
 mod problems;
 mod reads;
 mod redis;

@@ -1,8 +1,7 @@
 //! Tables behind sendmail's socketmap protocol, as Postfix's socketmap_table(5) has it: netstrings
 //! there and back.
 
-use super::dialogue::{Asked, Dialogue};
-use super::server::{CONNECT_TIMEOUT, Server};
+use super::server::{Asked, CONNECT_TIMEOUT, Dialogue, Server};
 use super::text::{value, words};
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};

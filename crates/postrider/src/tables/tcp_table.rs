@@ -1,7 +1,6 @@
 //! Tables behind the protocol of Postfix's tcp_table(5): a line there and a line back.
 
-use super::dialogue::{Asked, Dialogue};
-use super::server::{CONNECT_TIMEOUT, Server};
+use super::server::{Asked, CONNECT_TIMEOUT, Dialogue, Server};
 use super::text::{value, words};
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};

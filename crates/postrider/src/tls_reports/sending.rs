@@ -1,7 +1,6 @@
 //! Who gets the report to a domain.
 
-use super::ReportWay;
-use super::{Tls, letter, posting};
+use super::{ReportWay, Tls, posting};
 use crate::daily_reports::{Inner, Report, packed};
 use auth::tls_report::{Destination, destinations, record_name};
 use mta::seams::{Dns as _, DnsError};
@@ -24,7 +23,7 @@ pub(super) async fn send(daily: &Inner<Tls>, report: &Report<'_, Tls>) -> Result
     if places.is_empty() {
         return Ok(());
     }
-    let packed = packed(&letter::json(report)).map_err(|error| error.to_string())?;
+    let packed = packed(&posting::json(report)).map_err(|error| error.to_string())?;
     if packed.len() > REPORT_BYTES_MAX {
         daily.warn(format_args!("no report to {domain}: it has {} octets", packed.len()));
         return Ok(());
@@ -65,7 +64,7 @@ async fn send_to(
     let (settings, metrics) = (&report.terms.settings, &daily.kind.metrics);
     match place {
         Destination::Mailbox(mailbox) => {
-            let content = letter::compose(report, packed, mailbox);
+            let content = posting::compose(report, packed, mailbox);
             let to = vec![mailbox.clone()];
             let id = daily.queue(&settings.section.from, to, content, true).await?;
             metrics.sent[ReportWay::Mail].inc();

@@ -1,10 +1,7 @@
 //! SMTP as a way in.
 
 mod connection;
-mod dated;
-mod farewell;
 mod login;
-mod renewal;
 mod session;
 mod settings;
 mod submission;
@@ -12,8 +9,7 @@ mod xclient;
 
 use crate::originate::{self, FieldRules};
 use config::{Config, Listener, ListenerTls, ProtocolSection};
-use dated::Dated;
-use mail::Wall;
+use mail::{Refusal, RefusalClass, Reply, Wall};
 use mta::console::Console;
 use mta::ingress::{Connection, Handler, Protocol, Stage};
 use mta::pressure::Pressures;
@@ -22,7 +18,9 @@ use session::Session;
 pub(crate) use settings::SmtpListenerText;
 use settings::{SmtpListener, Submission};
 use smtp::server::{BareNewline, ServerConfig};
+use smtp::wishes::HoldMax;
 use std::any::Any;
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -151,5 +149,78 @@ impl Settings {
             });
         }
         server
+    }
+}
+
+/// For so long the same is told.
+const HOUR_MS: u64 = 3_600_000;
+
+/// The settings of sessions, made anew every hour where they name a time of day.
+#[derive(Debug)]
+struct Dated {
+    undated: Arc<ServerConfig>,
+    /// The hour, and what is told in it.
+    last: RefCell<(u64, Arc<ServerConfig>)>,
+}
+
+impl Dated {
+    fn new(server: ServerConfig) -> Dated {
+        let undated = Arc::new(server);
+        Dated { last: RefCell::new((0, Arc::clone(&undated))), undated }
+    }
+
+    /// This server's name.
+    fn hostname(&self) -> &str {
+        &self.undated.hostname
+    }
+
+    /// What is told now.
+    fn at(&self, now: Wall) -> Arc<ServerConfig> {
+        let Some(HoldMax { interval, .. }) = self.undated.future_release else {
+            return Arc::clone(&self.undated);
+        };
+        let hour = now.0 / HOUR_MS;
+        let mut last = self.last.borrow_mut();
+        if last.0 != hour {
+            let until = Wall(hour * HOUR_MS).after(interval);
+            let future_release = Some(HoldMax { interval, until });
+            let server = ServerConfig { future_release, ..ServerConfig::clone(&self.undated) };
+            *last = (hour, Arc::new(server));
+        }
+        Arc::clone(&last.1)
+    }
+}
+
+/// The greeting of a session that is turned away (RFC 5321 §3.1).
+fn greeting(host: &str, refusal: Refusal) -> Reply {
+    if refusal.class != RefusalClass::Permanent {
+        return last_words(host, refusal);
+    }
+    let text = format!("{host} {}", refusal.text).into();
+    Reply { code: 554, enhanced: Some(refusal.status), text }
+}
+
+/// The reply that ends a session. RFC 5321 §4.2.2: the text of 421 begins with the host's name.
+fn last_words(host: &str, refusal: Refusal) -> Reply {
+    let reply = Reply::from(refusal.closing());
+    Reply { text: format!("{host} {}", reply.text).into(), ..reply }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_end_moves_with_the_hours() {
+        let interval = Duration::from_secs(60);
+        let future_release = Some(HoldMax { interval, until: Wall(0) });
+        let dated = Dated::new(ServerConfig { future_release, ..ServerConfig::default() });
+        let until = |now| dated.at(Wall(now)).future_release.map(|max| max.until.0);
+        assert_eq!(until(HOUR_MS), Some(HOUR_MS + 60_000));
+        assert_eq!(until(2 * HOUR_MS - 1), Some(HOUR_MS + 60_000));
+        assert_eq!(until(2 * HOUR_MS), Some(2 * HOUR_MS + 60_000));
+        let plain = Dated::new(ServerConfig::default());
+        assert!(Arc::ptr_eq(&plain.at(Wall(0)), &plain.at(Wall(9 * HOUR_MS))));
     }
 }

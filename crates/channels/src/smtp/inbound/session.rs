@@ -1,17 +1,15 @@
 //! One session on its connection: feeds the machine, answers what it needs.
 
-use super::farewell::{greeting, last_words};
 use super::login::Dialogue;
-use super::{Can, Settings};
+use super::{Can, Settings, greeting, last_words};
 use config::ListenerTls;
-use mail::{DeliverBy, Wall};
-use mail::{Recipient, Refusal, Reply};
+use mail::{DeliverBy, Recipient, Refusal, Reply, Wall};
 use mta::alarm::Alarm;
 use mta::answer::{Answer, Later};
 use mta::ingress::{
     Connection, Intake, Refused, Resolved, Sender, Submission, Submitted, Transaction,
 };
-use mta::seams::{Net, World};
+use mta::seams::{LoginTerms, Net, World};
 use mta::steering::Steering;
 use mta::stopping::Stopping;
 use smtp::server::{MailCommand, Need, ServerSession};
@@ -402,5 +400,35 @@ fn steering_of(wishes: Wishes, now: Wall) -> Steering {
         not_before: hold.filter(|at| *at > now),
         deliver_by,
         ..Steering::default()
+    }
+}
+
+impl<W: World> Session<W> {
+    /// Goes on with what the configuration in force has for this listener and client.
+    ///
+    /// # Errors
+    /// What the client was let in by holds no more.
+    pub(super) async fn renew(&mut self) -> Result<(), Refusal> {
+        // A listener that speaks another protocol now is another one.
+        if let Ok(settings) = self.connection.follow()?.into_any().downcast::<Settings>() {
+            self.settings = settings;
+        }
+        let submission = self.settings.submission.clone();
+        let terms = match &submission {
+            Some(submission) => self.terms(submission),
+            None => LoginTerms {
+                remote: self.connection.session().client().address,
+                local: None,
+                patience: Duration::ZERO,
+                is_known: true,
+            },
+        };
+        let logins = submission.as_ref().map(|submission| &submission.logins);
+        self.connection.renew(self.stream.as_ref(), logins, terms).await?;
+        self.machine.obey(self.server());
+        if !self.is_believed() {
+            self.machine.doubt();
+        }
+        Ok(())
     }
 }

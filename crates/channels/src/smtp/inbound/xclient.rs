@@ -1,6 +1,6 @@
 //! Clients that speak for others (XCLIENT).
 
-use super::farewell::greeting;
+use super::greeting;
 use super::login::Dialogue;
 use super::session::Session;
 use auth::iprev;

@@ -1,8 +1,7 @@
 //! How a peer bears what it is given: what the outcomes of a transaction, and the end of a
 //! connection, say of the host rather than of the message.
 
-use super::memory::Memory;
-use super::seat::Seat;
+use super::seat::{Memory, Seat};
 use mail::{Culprit, EnhancedStatus, Failure, Mailbox, Reply, Step};
 use mta::delivery::Slot;
 use mta::routing::hop::NextHop;

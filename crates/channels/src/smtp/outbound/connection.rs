@@ -2,17 +2,14 @@
 
 mod ending;
 
-use super::content;
 use super::dialogue::Dialogue;
 use super::encoding::{self, Encoding, Fit};
-use super::envelope;
 use super::held::Held;
-use super::memory::Memory;
 use super::opening::{self, OpenError, Opened};
 use super::patience::{NEEDED, Patience};
-use super::relay_of;
-use super::seat::Seat;
+use super::seat::{Memory, Seat};
 use super::tls_result::TlsResult;
+use super::{content, dialogue, relay_of};
 use config::EightBit;
 use mail::{BodyType, Failure, Mono};
 use mta::delivery::{Idled, Slot};
@@ -417,7 +414,7 @@ impl<W: World> Connection<W> {
 
     /// The transaction, as it is asked for.
     fn outgoing(&self, message: &Rc<Message>, work: &Work, hop: &Rc<NextHop>) -> Outgoing {
-        let mut outgoing = envelope::outgoing(message, work, self.slot.wall());
+        let mut outgoing = dialogue::outgoing(message, work, self.slot.wall());
         outgoing.require_tls = self.require_tls(message, hop);
         if let Some((entry, index, _)) = work.entries.first() {
             outgoing.reverse_path = self.slot.reverse_path(message, *index);

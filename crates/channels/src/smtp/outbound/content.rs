@@ -3,16 +3,15 @@
 use super::encoding::Encoding;
 use super::held::Held;
 use super::patience::Stir;
-use super::wire::Wire;
 use bytes::Bytes;
 use mail::transfer_encoding::Encoder;
 use mail::{HeaderScan, Mono};
+use mta::alarm::Alarm;
 use mta::delivery::Slot;
 use mta::message::{Message, SentBody};
-use mta::seams::{Stream, World};
+use mta::seams::{Net, Stream, World};
 use smallvec::SmallVec;
-use smtp::client::DotStuffer;
-use smtp::client::{ClientSession, Output};
+use smtp::client::{ClientSession, DotStuffer, Output};
 use spool::LoadError;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -323,4 +322,14 @@ fn poll_write<W: World>(
         Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
         Poll::Pending => Poll::Pending,
     }
+}
+
+/// A connection of this world.
+pub(super) type StreamOf<W> = <<W as World>::Net as Net>::Stream;
+
+/// The stream, and what is spoken on it.
+pub(super) struct Wire<W: World> {
+    pub(super) stream: StreamOf<W>,
+    pub(super) session: ClientSession,
+    pub(super) alarm: Alarm<W::Time>,
 }

@@ -1,13 +1,15 @@
 //! What is said on an open connection: writes what the session has to say, reads what the peer says.
 
-use super::content::{self, WriteError};
+use super::content::{self, Wire, WriteError};
 use super::held::Held;
 use super::patience::Stir;
-use super::wire::Wire;
-use mail::Mono;
+use mail::{ByMode, DeliverBy, Mono, Wall};
 use mta::delivery::Slot;
+use mta::message::Message;
 use mta::seams::{Stream, World};
-use smtp::client::{ClientEvent, Output};
+use queue::Work;
+use smtp::client::{ClientEvent, Outgoing, OutgoingRecipient, Output, RequireTls};
+use smtp::wishes::By;
 use spool::LoadError;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -141,5 +143,62 @@ impl<W: World> Dialogue<W> {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    }
+}
+
+/// What is said of a message at this time of day, but for what hangs on the hop and on its recipient.
+pub(super) fn outgoing(message: &Message, work: &Work, now: Wall) -> Outgoing {
+    let envelope = &message.envelope;
+    let recipients = work
+        .entries
+        .iter()
+        .filter_map(|(_, index, _)| envelope.recipients.get(*index as usize))
+        .map(|recipient| OutgoingRecipient {
+            mailbox: recipient.mailbox.clone(),
+            notify: recipient.notify,
+            orcpt: recipient.orcpt.clone(),
+        })
+        .collect();
+    Outgoing {
+        reverse_path: None,
+        recipients,
+        body: envelope.body,
+        smtputf8: envelope.smtputf8,
+        require_tls: RequireTls::Off,
+        priority: message.priority(),
+        deliver_by: message.deliver_by().map(|by| left_of(by, now)),
+        ret: envelope.ret,
+        envid: envelope.envid.clone(),
+        facts: message.sent_facts(),
+        header_is_8bit: false,
+        expires: Mono::NEVER,
+        eight_bit_as_is: false,
+        prefix_bytes: message.prefix.len() as u64,
+    }
+}
+
+/// RFC 2852 §4.1.3: the time that is left. What is to be returned has some, or it would have been.
+fn left_of(by: DeliverBy, now: Wall) -> By {
+    let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    let left = seconds(by.at.since(now)) - seconds(now.since(by.at));
+    let least = if by.mode == ByMode::Return { 1 } else { i64::MIN };
+    By { seconds: left.max(least), mode: by.mode, is_traced: by.is_traced }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_told_in_seconds() {
+        let left = |at: u64, mode| {
+            let by = DeliverBy { at: Wall(at), mode, is_traced: true };
+            let by = left_of(by, Wall(100_000));
+            (by.seconds, by.is_traced)
+        };
+        assert_eq!(left(107_900, ByMode::Return), (7, true));
+        assert_eq!(left(100_100, ByMode::Return), (1, true));
+        assert_eq!(left(107_000, ByMode::Notify), (7, true));
+        assert_eq!(left(95_000, ByMode::Notify), (-5, true));
     }
 }

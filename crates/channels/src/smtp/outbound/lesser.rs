@@ -1,8 +1,8 @@
 //! Refusals that are no verdict on a message: those of a session that is less than what the host usually has, and
 //! wants of one host that another may not have.
 
-use super::memory::Memory;
 use super::moves::Transaction;
+use super::seat::Memory;
 use mail::{Class, EnhancedStatus, Failure, Mono, Reply, Step};
 use mta::known_hosts::{KnownHosts, Offers};
 use mta::routing::hop::NextHop;

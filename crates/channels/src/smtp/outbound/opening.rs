@@ -1,15 +1,14 @@
 //! Opening a connection: hosts in order, their addresses, the connection, the greeting.
 
+use super::content::{StreamOf, Wire};
 use super::dialogue::Dialogue;
 use super::encrypting::{self, HostTls, Unencrypted, shake_hands};
 use super::login::LoginDialogue;
-use super::memory::Memory;
 use super::patience::{NEEDED, Patience, Stir};
 use super::relay_of;
-use super::seat::{self, Seat};
+use super::seat::{self, Memory, Seat};
 use super::source::{self, OutOfReach};
 use super::tls_result::TlsResult;
-use super::wire::{StreamOf, Wire};
 use crate::smtp::smarthost::TlsStart;
 use auth::tls_report::ResultType;
 use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, Step};
@@ -17,14 +16,13 @@ use mta::alarm::Alarm;
 use mta::delivery::Slot;
 use mta::event::Hop;
 use mta::known_hosts::Offers;
-use mta::lack;
 use mta::line::Permit;
 #[cfg(feature = "planted")]
 use mta::planted::Planted;
 use mta::routing::addresses::{PER_HOST_MAX, is_private, scattered};
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::{Candidate, Host};
-use mta::routing::ourselves;
+use mta::routing::{hosts, lookup};
 use mta::seams::{Encryption, Endpoint, Net, Stream, Time, World};
 use smtp::client::{ClientEvent, ClientSession};
 use std::net::{IpAddr, SocketAddr};
@@ -136,7 +134,7 @@ pub(super) async fn open<W: World>(
             Ok(None) => return Err(OpenError::NotNeeded),
             Err(HostError::OutOfReach(why)) => tried.out_of_reach = Some(why),
             Err(HostError::Failed(mut failure)) => {
-                let loops = ourselves::is_loop(&failure);
+                let loops = hosts::is_loop(&failure);
                 let is_heard = slot.heard_opening(&mut failure);
                 let is_final = refusals.is_final(slot.now(), &candidate.host, &failure);
                 tried.take(failure, is_final && !is_heard);
@@ -286,9 +284,9 @@ async fn connect<W: World>(
         match connected.flatten().unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
             Ok(stream) => return Ok(Some((stream, permit))),
             // Not the peer's fault: it was not even asked.
-            Err(error) if lack::is_ours(&error) => {
+            Err(error) if lookup::is_ours(&error) => {
                 drop(permit);
-                alarm.wait(time.now() + lack::WAIT).await;
+                alarm.wait(time.now() + lookup::WAIT).await;
             }
             Err(error) => return Err(error),
         }
@@ -381,9 +379,9 @@ async fn open_once<W: World>(
     let stir = Stir::new(slot.now());
     let mut patience = Patience::of_opening(slot, Rc::clone(&stir));
     if let Endpoint::Tcp(peer) = peer
-        && ourselves::is_here(&slot.config(), stream.local_addr().ok(), *peer)
+        && hosts::is_here(&slot.config(), stream.local_addr().ok(), *peer)
     {
-        return Err(tls.doubted(ourselves::loops(&name)).into());
+        return Err(tls.doubted(hosts::loops(&name)).into());
     }
     let (mut stream, mut encryption, relay) = (stream, None, relay_of(hop));
     if relay.smarthost.tls_start == TlsStart::Implicit {
@@ -464,8 +462,8 @@ async fn greeted<W: World>(
         match dialogue.next_event(slot).await {
             ClientEvent::Ready => {
                 let greeted_as = dialogue.wire.session.peer_name();
-                if by_mx && ourselves::is_our_name(&slot.config(), greeted_as) {
-                    return Err(ourselves::loops(name).into());
+                if by_mx && hosts::is_our_name(&slot.config(), greeted_as) {
+                    return Err(hosts::loops(name).into());
                 }
                 if !is_encrypted(&dialogue.wire.session, encryption)
                     && let Some(failure) = tls.lost(slot, hop, (host, peer))

@@ -1,8 +1,16 @@
 //! Connections to a host of a next hop, and what their failures say of the host.
 
+use super::failed_addresses::FailedAddresses;
+use super::lacking::Lacking;
+use super::lessons::Lessons;
+use super::moves::{Avoided, Moves};
+use super::refusals::Refusals;
+use super::tls_lessons::TlsLessons;
+use mail::Domain;
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::{Host, Others};
 use mta::seams::Time;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Counts an open connection to a host while it lives.
@@ -70,4 +78,18 @@ pub(super) fn is_no_route(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable)
         // EADDRNOTAVAIL: this machine has no address of the family at all.
         || error.kind() == ErrorKind::AddrNotAvailable
+}
+
+/// Kept beside the next hop, and dropped with it.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    pub(super) lessons: Lessons,
+    pub(super) tls: TlsLessons,
+    pub(super) addresses: FailedAddresses,
+    pub(super) refusals: Refusals,
+    pub(super) moves: Moves,
+    pub(super) avoided: Avoided,
+    pub(super) lacking: Lacking,
+    /// Whose mail was refused last on account of the sender, since any was taken; `None` stands for reports.
+    pub(super) refused_sender: RefCell<Option<Option<Domain>>>,
 }

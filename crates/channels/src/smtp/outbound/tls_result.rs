@@ -1,8 +1,8 @@
 //! What sessions with hosts show of TLS, for those who tell owners of domains of it (RFC 8460). Nothing of it is
 //! made while nobody counts.
 
+use super::content::StreamOf;
 use super::relay_of;
-use super::wire::StreamOf;
 use auth::mta_sts::Mode;
 use auth::tls_report::{Details, Policy, ResultType, Session};
 use mail::Failure;
@@ -171,7 +171,7 @@ impl TlsResult {
         let (trial, helo) = (&self.trial, &self.helo);
         let examine = || {
             let error = slot.world().net().examine(stream, &trial.host).err()?;
-            if mta::lack::is_ours(&error) {
+            if mta::routing::lookup::is_ours(&error) {
                 return None;
             }
             let result = HandshakeError::result_of(&error);

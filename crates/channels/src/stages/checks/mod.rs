@@ -1,7 +1,5 @@
 //! Whether senders are who they say they are (`checks` of a listener).
 
-mod client_name;
-mod reported;
 mod seal;
 mod sealing;
 mod settings;
@@ -9,17 +7,22 @@ mod turns;
 
 use super::lookups::{CHECKS_TIME_MAX, LOOKUPS_MAX, Limits, Lookups};
 use auth::checks::{Shares, Subject, Verdicts, check_apart};
-use auth::judgement::{Judgement, judge};
+use auth::dmarc::Wish;
+use auth::dmarc::reporting::Message;
+use auth::iprev::{self, NAMES_MAX};
+use auth::judgement::{Judgement, Power, judge};
 use auth::results::lines;
 use auth::scan::{Scan, Scanned};
 use auth::spf::{Question, Sender};
 use auth::{arc, dkim, dmarc};
-use client_name::ClientNames;
 use config::Config;
+use mail::{Recipient, RefusalClass};
 use mta::answer::{Answer, Decision};
 use mta::clients::network_of;
 use mta::console::Console;
-use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, TransactionView, observed};
+use mta::ingress::{
+    Draft, Observer, Placed, Resolved, Routed, Stage, StageKind, TransactionView, observed,
+};
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use mta::seams::{DomainReports as _, Time, World};
@@ -28,6 +31,7 @@ pub(crate) use settings::CheckRules;
 use settings::Checks;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use turns::{ALL_AT_ONCE_MAX, Lines};
 
 /// Checks messages from strangers, where listeners ask for it.
@@ -148,7 +152,7 @@ impl<W: World> Stage for Checker<W> {
             draft.prepend_folded(&lines(&self.server, &verdicts));
             let judgement = judge(&checks.powers, &verdicts);
             if self.world.domain_reports().is_on()
-                && let Some(message) = reported::message(transaction, &verdicts, &judgement)
+                && let Some(message) = message(transaction, &verdicts, &judgement)
             {
                 self.world.domain_reports().note(message);
             }
@@ -206,4 +210,84 @@ impl<W: World> Checker<W> {
 /// As the DNS has it; as it was written where that can't be.
 pub(super) fn ascii_domain(sender: &mail::Mailbox) -> String {
     sender.domain().to_ascii().unwrap_or_else(|_| sender.domain_str().to_owned())
+}
+
+const NAME_LIMITS: Limits = Limits {
+    // So long MAIL waits for it; then nobody knows.
+    time_max: Duration::from_secs(10),
+    // Its names, and the addresses of those.
+    lookups_max: 1 + NAMES_MAX as u32,
+    at_once_max: AT_ONCE_MAX,
+};
+
+/// Looks clients up, once in a session, where it is asked for.
+struct ClientNames<W: World> {
+    world: W,
+    lines: Rc<Lines>,
+}
+
+impl<W: World> Stage for ClientNames<W> {
+    fn name(&self) -> &'static str {
+        "client_name"
+    }
+
+    fn sender<'a>(&'a self, transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
+        let client = transaction.session.client();
+        let is_wanted = checks_for(transaction).is_some_and(|checks| checks.powers.asked().iprev);
+        if !is_wanted || client.name.get().is_some() {
+            return Decision::pass();
+        }
+        Answer::later(async move {
+            let turn = self.lines.names.of(network_of(client.address.ip()));
+            let lookups = Lookups::within(&self.world, turn, NAME_LIMITS);
+            let found = iprev::check(&lookups, client.address.ip()).await;
+            transaction.session.note_name(found);
+            Ok(())
+        })
+    }
+
+    fn recipient(
+        &self,
+        transaction: &Rc<TransactionView>,
+        recipient: &Recipient,
+        _routed: Routed<'_>,
+    ) -> Decision<'static, Option<Resolved>> {
+        let found = transaction.session.client().name.get();
+        let (Some(checks), Some(found)) = (checks_for(transaction), found) else {
+            return Answer::Now(Ok(None));
+        };
+        let power = checks.powers.client_name;
+        let refusal = found.refusal(checks.powers.defers);
+        let refusal = refusal.filter(|_| match found.verdict {
+            iprev::Verdict::TempError | iprev::Verdict::CutShort => power >= Power::Hold,
+            _ => power == Power::Reject,
+        });
+        let is_postmaster = recipient.mailbox.domain_str().is_empty();
+        Answer::Now(refusal.filter(|_| !is_postmaster).map_or(Ok(None), Err))
+    }
+}
+
+/// The message as it counts in a report; `None`: nobody wants to hear of it, or it comes again.
+fn message(
+    transaction: &TransactionView,
+    verdicts: &Verdicts,
+    judgement: &Judgement,
+) -> Option<Message> {
+    let dmarc = verdicts.dmarc.as_ref()?;
+    let sender = transaction.sender.as_ref();
+    Some(Message {
+        applied: dmarc.applied.clone()?,
+        source: transaction.session.client().address.ip(),
+        disposition: match judgement {
+            Judgement::Take => Wish::None,
+            Judgement::Hold(_) => Wish::Quarantine,
+            Judgement::Refuse(refusal) if refusal.class == RefusalClass::Transient => return None,
+            Judgement::Refuse(_) => Wish::Reject,
+        },
+        wish: dmarc.wish,
+        author: dmarc.domain.clone()?,
+        envelope_from: sender.map(ascii_domain).unwrap_or_default(),
+        spf: verdicts.spf.clone()?,
+        dkim: verdicts.dkim.clone()?,
+    })
 }

@@ -2,7 +2,7 @@
 //! what they have added.
 
 use super::settings::CheckRules;
-use crate::stages::rescan::scanned;
+use crate::stages::scanned;
 use auth::arc::{Sealing, seal};
 use auth::checks::Verdicts;
 use auth::dkim::SigningIdentity;

@@ -1,7 +1,7 @@
 //! What a listener is told of checks (`checks`), and of seals over what they came to (`seal`).
 
 use super::seal::{Seal, SealText};
-use crate::stages::check::{Check, said};
+use crate::stages::action::{Check, said};
 use crate::stages::strangers::settings::{DnsblText, Exempt, GreylistText, Strangers};
 use auth::checks::Asked;
 use auth::judgement::Powers;

@@ -1,9 +1,8 @@
 //! One filter in one session.
 
 use super::link::{Heard, Link, Trouble};
-use super::message::{Fate, Halt, Message, Wanted};
+use super::message::{Fate, Halt, Known, Message, NO_NAME, Wanted, address_of};
 use super::settings::{Milter, OnFailure};
-use super::symbols::{Known, NO_NAME, address_of};
 use mail::{Mailbox, Mono, Refusal};
 use milter::{Step, Verdict};
 use mta::console::Console;

@@ -9,12 +9,11 @@ mod filter;
 mod link;
 mod message;
 mod settings;
-mod symbols;
 
 use config::Config;
 use filter::{Filter, Shared};
 use mail::{Mono, Recipient, Refusal};
-use message::{Fate, Message};
+use message::{Fate, Known, Message};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Session, Stage, StageKind, TransactionView};
@@ -26,7 +25,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use symbols::Known;
 use tokio::sync::{Mutex, MutexGuard};
 
 /// All filters together have so long for what is said before the content; then it counts as a failure.

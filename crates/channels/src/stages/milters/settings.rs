@@ -1,6 +1,6 @@
 //! What a listener is told of milters (`milters`).
 
-use crate::endpoint;
+use crate::values;
 use config::quantity::Period;
 use config::{Explainer, Listener, ListenerSection, Reader};
 use mta::seams::Endpoint;
@@ -146,9 +146,9 @@ impl MilterText {
             reader.error(at, "a milter without `address`", help);
             return None;
         }
-        let Some(endpoint) = endpoint::read(&self.address) else {
+        let Some(endpoint) = values::read(&self.address) else {
             let message = format!("\"{}\" is not a milter", self.address);
-            reader.error(&format!("{at}.address"), message, endpoint::HELP);
+            reader.error(&format!("{at}.address"), message, values::HELP);
             return None;
         };
         Some(Milter {

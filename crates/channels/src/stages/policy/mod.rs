@@ -1,11 +1,10 @@
 //! Policy services (`[[policy]]`), asked by the protocol of Postfix's SMTPD_POLICY_README.
 
-mod request;
 mod service;
 
 use super::action::{Action, Outcome};
 use super::is_for_listener;
-use crate::endpoint;
+use crate::values;
 use config::quantity::Period;
 use config::{Config, Reader, StageSection, StageSettings};
 use mail::{Recipient, Refusal};
@@ -14,10 +13,9 @@ use mta::console::Console;
 use mta::ingress::{Placed, Resolved, Routed, Stage, StageKind, TransactionView};
 use mta::pressure::Pressures;
 use mta::seams::{Endpoint, Time, World};
-use request::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use service::Service;
+use service::{Request, Service};
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
@@ -109,9 +107,9 @@ impl StageSection for PolicyText {
             reader.error("", "a policy without `service`", help);
             return None;
         }
-        let Some(endpoint) = endpoint::read(&text.service) else {
+        let Some(endpoint) = values::read(&text.service) else {
             let message = format!("\"{}\" is not a service", text.service);
-            reader.error("service", message, endpoint::HELP);
+            reader.error("service", message, values::HELP);
             return None;
         };
         Some(Arc::new(Policy { endpoint, text }))

@@ -10,7 +10,7 @@ pub use scope::SigningScope;
 pub use settings::SigningName;
 pub(crate) use settings::{Signer, SignerText};
 
-use crate::stages::rescan::scanned;
+use crate::stages::scanned;
 use auth::authors::{NoAuthor, domain_of_author};
 use auth::dkim::{SigningIdentity, sign};
 use auth::scan::{Scan, Scanned, Wanted};

@@ -1,10 +1,7 @@
 //! Steering: clients that a listener trusts with it say in header fields how a message is to be sent. The fields
 //! are left out of what is sent.
 
-mod reading;
 mod settings;
-
-pub(crate) use settings::SteeringFields;
 
 use config::{Config, Pool};
 use mail::field_watch::Found;
@@ -14,10 +11,11 @@ use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, TransactionView, observed};
 use mta::pressure::Pressures;
 use mta::seams::{Time as _, World};
-use mta::steering::{HOLD_MAX, Steering};
+use mta::steering::{HOLD_MAX, Steering, is_name};
 use mta::window::Window;
-use reading::{Mistake, name_of, time_of};
+pub(crate) use settings::SteeringFields;
 use settings::SteeringKey;
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -150,5 +148,74 @@ impl<W: World> SteeringStage<W> {
         }
         let field = self.keys.iter().position(|key| *key == SteeringKey::Expires);
         Err(Mistake::TooEarly.refusal(field.map_or("", |field| &self.names[field])))
+    }
+}
+
+/// What is wrong with a steering field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mistake {
+    /// It is there twice.
+    Twice,
+    /// It is empty, too long, or no text.
+    Unreadable,
+    /// It is no name.
+    NoName,
+    /// It names no pool.
+    NoPool,
+    /// It is no priority.
+    NoPriority,
+    /// It is no time.
+    NoTime,
+    /// It is no window.
+    NoWindow,
+    /// It lies too far ahead.
+    TooFar,
+    /// It has passed, or lies before the time before which it may not be sent.
+    TooEarly,
+}
+
+impl Mistake {
+    /// What the client gets to hear, of the field of this name.
+    fn refusal(self, field: &str) -> Refusal {
+        let text = match self {
+            Mistake::Twice => "stands there more than once",
+            Mistake::Unreadable => "is empty, too long, or no text",
+            Mistake::NoName => "is no name: 1 to 128 printable characters but for < and > are one",
+            Mistake::NoPool => "names no pool",
+            Mistake::NoPriority => "is no priority: -9 to 9 are",
+            Mistake::NoTime => "is no time: such as 2026-12-01T09:00:00+01:00 is one",
+            Mistake::NoWindow => "is no window: such as mon-fri 09:00-17:00 Europe/Berlin is one",
+            Mistake::TooFar => "lies more than a year ahead",
+            Mistake::TooEarly => "lies before the time from which on the message may be sent",
+        };
+        let text = Cow::Owned(format!("{field} {text}"));
+        Refusal { text, ..Refusal::permanent((6, 0), "").with_code(550) }
+    }
+}
+
+/// The name of a tenant or campaign.
+fn name_of(text: &str) -> Result<Arc<str>, Mistake> {
+    is_name(text).then(|| Arc::from(text)).ok_or(Mistake::NoName)
+}
+
+/// A time as RFC 3339 or RFC 5322 writes it.
+fn time_of(text: &str) -> Result<Wall, Mistake> {
+    Wall::parse_rfc3339(text).or_else(|| Wall::parse_rfc5322(text)).ok_or(Mistake::NoTime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_or_a_mistake() {
+        assert_eq!(name_of("Spring sale, 2026").as_deref(), Ok("Spring sale, 2026"));
+        assert_eq!(name_of("<reports>"), Err(Mistake::NoName));
+    }
+
+    #[test]
+    fn refusals_name_the_field() {
+        let reply = mail::Reply::from(Mistake::NoPool.refusal("X-Pool"));
+        assert_eq!(reply.to_string(), "550 5.6.0 X-Pool names no pool");
     }
 }

@@ -1,9 +1,8 @@
 //! Puts strangers off that come for the first time.
 
 use super::super::checks::ascii_domain;
-use super::memo::Memo;
 use super::parts::Parts;
-use super::questions::of_sender;
+use super::questions::{Memo, of_sender};
 use super::settings::Greylist;
 use auth::greylist::{Client, Triplet, Verdict, network};
 use auth::spf::{self, Question, Sender};

@@ -1,8 +1,8 @@
 //! Asks lists in the DNS: all at once, and none for long. What does not answer counts for nothing; what our own limit
 //! keeps from being asked is not known.
 
-use super::memo::Memo;
 use super::parts::Parts;
+use super::questions::Memo;
 use super::settings::Dnsbl;
 use auth::dnsbl::{By, Key, List, Listing, Standing, TestPoint, Verdict, printable};
 use auth::judgement::Power;

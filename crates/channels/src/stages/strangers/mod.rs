@@ -2,20 +2,20 @@
 //! write, and what is said of them.
 
 mod desk;
-mod exempt;
 mod greylist;
 mod lists;
-mod memo;
 mod parts;
 mod questions;
-mod sender;
 pub(crate) mod settings;
 
+use super::keys::{By, Part, Subject};
 use crate::stages::checks::CheckRules;
-use config::Config;
+use config::{Config, TableEntry};
 use desk::Desk;
+use lookup::Trouble;
 use mail::Recipient;
 use mta::answer::{Answer, Decision};
+use mta::clients::asker_of;
 use mta::console::Console;
 use mta::ingress::{
     Draft, Observer, OwnDomains, Placed, Resolved, Routed, Session, Stage, StageKind,
@@ -23,8 +23,10 @@ use mta::ingress::{
 };
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
-use mta::seams::{Spawn as _, World};
+use mta::seams::{Spawn as _, Tables, World};
+use mta::tables::find_first;
 use parts::Parts;
+use settings::Exempt;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -160,4 +162,39 @@ impl<W: World> Stage for StrangersStage<W> {
             Ok(())
         })
     }
+}
+
+impl Exempt {
+    /// Whether one of the tables has the client or the recipient.
+    ///
+    /// # Errors
+    /// A table gives no answer.
+    async fn has<T: Tables + Clone>(
+        &self,
+        tables: &T,
+        transaction: &TransactionView,
+        recipient: &Recipient,
+    ) -> Result<bool, Trouble> {
+        let tables = &tables.asked_for(asker_of(transaction.session.client().address.ip()));
+        let subject = Subject {
+            client: Some(transaction.session.client().address.ip()),
+            helo: None,
+            sender: None,
+            recipient: &recipient.mailbox,
+            also: None,
+        };
+        Ok(is_in(tables, self.clients.as_ref(), Part::Client, &subject).await?
+            || is_in(tables, self.recipients.as_ref(), Part::Recipient, &subject).await?)
+    }
+}
+
+async fn is_in<T: Tables + Clone>(
+    tables: &T,
+    table: Option<&Arc<TableEntry>>,
+    part: Part,
+    subject: &Subject<'_>,
+) -> Result<bool, Trouble> {
+    let Some(table) = table else { return Ok(false) };
+    let keys = By::One(part).keys(subject, table.settings.has_patterns(), false);
+    Ok(find_first(tables, table, keys).get().await?.is_some())
 }

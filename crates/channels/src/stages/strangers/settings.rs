@@ -8,7 +8,7 @@ pub(crate) use dnsbl::DnsblText;
 pub(crate) use greylist::Greylist;
 pub(crate) use greylist::GreylistText;
 
-use crate::stages::check::said;
+use crate::stages::action::said;
 use auth::judgement::Power;
 use config::{Reader, TableEntry, TableRefText};
 use std::sync::Arc;

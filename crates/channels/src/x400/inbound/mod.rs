@@ -1,26 +1,27 @@
 //! P1 as a way in: peers bind, and transfer what they have.
 
 mod access;
-mod apdu_digest;
 mod content;
 mod incoming;
 mod session;
 mod unbound;
-mod unreadable;
 
 use super::settings::{P1Listener, P1Text};
 use crate::x400::section::X400;
 use config::{Config, Listener, ProtocolSection};
+use mail::Mono;
 use mta::ingress::{Connection, Handler, Protocol};
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use mta::seams::{Net, Task, World};
 use session::Session;
 use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use unbound::Unbound;
-use unreadable::Unreadable;
 use x400::association::{Responder, ResponderSettings};
 
 /// Takes messages of MTAs over P1 (X.419).
@@ -78,5 +79,43 @@ impl<W: World> Handler<W> for P1Handler {
         let of = (Arc::clone(&self.listener), self.shares.clone());
         let mut session = Box::new(Session::new(x400, of, connection, (stream, machine)));
         Box::pin(async move { session.run().await })
+    }
+}
+
+/// So many of one peer are held within an hour, by each shard; what comes beyond stays with the peer.
+const UNREADABLE_PER_HOUR: u32 = 100;
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// How many were taken of each peer of the configuration, since when.
+#[derive(Debug, Default)]
+struct Unreadable(RefCell<BTreeMap<Arc<str>, (Mono, u32)>>);
+
+impl Unreadable {
+    /// Whether one more may be held.
+    fn admit(&self, peer: &Arc<str>, now: Mono) -> bool {
+        let mut known = self.0.borrow_mut();
+        let (since, count) = known.entry(Arc::clone(peer)).or_insert((now, 0));
+        if now >= *since + HOUR {
+            (*since, *count) = (now, 0);
+        }
+        *count = count.saturating_add(1);
+        *count <= UNREADABLE_PER_HOUR
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_peer_has_its_own_and_an_hour_later_more() {
+        let (unreadable, [one, other]) = (Unreadable::default(), ["a", "b"].map(Arc::from));
+        let start = Mono(1);
+        for _ in 0..UNREADABLE_PER_HOUR {
+            assert!(unreadable.admit(&one, start));
+        }
+        assert!(!unreadable.admit(&one, start) && unreadable.admit(&other, start));
+        assert!(!unreadable.admit(&one, start + HOUR - Duration::from_micros(1)));
+        assert!(unreadable.admit(&one, start + HOUR));
     }
 }

@@ -4,10 +4,8 @@ use super::Shares;
 use super::incoming::{Complete, Incoming};
 use super::unbound::{Place, UNBOUND_MAX, UNBOUND_PER_CLIENT_MAX};
 use crate::x400::acceptance::Acceptance;
-use crate::x400::ends;
-use crate::x400::peer::{is_its, our_identity};
+use crate::x400::peer::{Unwritten, is_its, our_identity};
 use crate::x400::section::{X400, X400Peer};
-use crate::x400::unwritten::Unwritten;
 use auth::digest::DIGEST_BYTES;
 use bytes::Bytes;
 use config::Listener;
@@ -514,11 +512,19 @@ impl<W: World> Session<W> {
             self.note_heard();
         }
         self.forget();
-        if ends::is_worth_a_line(end) {
+        if is_worth_a_line(end) {
             let peer = self.peer.as_ref().map_or("", |peer| &peer.name);
             let address = self.connection.session().client().address;
             self.connection
                 .warn("x400", format_args!("association {end} peer={peer} client={address}"));
         }
+    }
+}
+
+/// Whether somebody should look into it: what ends in order, or with a connection that is gone, is no news.
+pub(crate) fn is_worth_a_line(end: &End) -> bool {
+    match end {
+        End::Released | End::Lost | End::AbortedByUs(_) => false,
+        End::Refused(_) | End::AbortedByPeer { .. } | End::Violation(_) | End::TimedOut(_) => true,
     }
 }

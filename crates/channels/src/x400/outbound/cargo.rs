@@ -1,7 +1,7 @@
 //! The APDU of an attempt, until the peer has it: in memory that others may need more than a peer that is silent.
 
-use crate::held_memory::HeldMemory;
-use crate::x400::apdu::{Content, Departure};
+use crate::key_file::HeldMemory;
+use crate::x400::kept::{Content, Departure};
 use bytes::Bytes;
 use mail::Mono;
 use mta::delivery::Slot;

@@ -9,7 +9,7 @@ mod wire;
 pub(super) use trouble::ended;
 
 use super::settings::{Route, X400RouteText};
-use super::{describe, gateway, report};
+use super::{departure, gateway, report};
 use config::ChannelSection;
 use mta::delivery::{Channel, Field, MakesMail, OwnReport, ReportQuestion, Slot, Task};
 use mta::message::Message;
@@ -29,7 +29,7 @@ impl<W: World> Channel<W> for Outbound {
     }
 
     fn describe(&self, message: &Message) -> Vec<Field> {
-        describe::describe(message)
+        departure::describe(message)
     }
 
     fn report(&self, question: &ReportQuestion<'_>) -> Option<OwnReport> {

@@ -1,7 +1,7 @@
 //! A connection and what is spoken on it: octets both ways until the machine has something to tell.
 
 use super::cargo::Cargo;
-use crate::x400::unwritten::Unwritten;
+use crate::x400::peer::Unwritten;
 use bytes::Bytes;
 use mail::Mono;
 use mta::alarm::Alarm;

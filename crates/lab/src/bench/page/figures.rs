@@ -1,8 +1,8 @@
 //! The table of a case's figures: a row each, a column for each contender.
 
 use crate::bench::report::{Better, Case, Published, Summary};
+use crate::show;
 use crate::show::number::{short, unit_name};
-use crate::show::table;
 use maud::{Markup, html};
 
 /// Which way a figure is better, for the heading of its row.
@@ -56,13 +56,13 @@ pub(super) fn draw_figures(case: &Case, compared: bool, published: &[&Published]
     let rows = html! {
         @for figure in &figures {
             tr {
-                (table::heading(&figure.title, hint(figure.better)))
+                (show::heading(&figure.title, hint(figure.better)))
                 @for contender in &contenders { (draw_summary(case, contender, figure)) }
                 @for server in &servers { (draw_published_cell(figure, published, server)) }
             }
         }
     };
-    table::scrolling(&header, &rows)
+    show::scrolling(&header, &rows)
 }
 
 fn draw_contender(case: &Case, contender: &str) -> Markup {
@@ -78,7 +78,7 @@ fn draw_summary(case: &Case, contender: &str, figure: &Summary) -> Markup {
         |summary: &&Summary| summary.contender == contender && summary.figure == figure.figure;
     let class = if case.is_invalid(contender) { "wrong" } else { "" };
     match case.summaries.iter().find(same) {
-        Some(summary) => table::spread_cell(&summary.spread, &summary.unit, class),
+        Some(summary) => show::spread_cell(&summary.spread, &summary.unit, class),
         None => html! { td { "–" } },
     }
 }

@@ -1,8 +1,8 @@
 //! What somebody else needs to repeat the run.
 
 use crate::bench::report::{Contender, Manifest};
+use crate::show;
 use crate::show::number::{grouped, with_unit};
-use crate::show::table;
 use maud::{Markup, html};
 
 /// The run in one line.
@@ -46,13 +46,13 @@ fn draw_contenders(contenders: &[Contender]) -> Markup {
         @for contender in contenders {
             tr {
                 th { (contender.name) }
-                (table::prose(&contender.title))
-                (table::prose(&contender.version))
+                (show::prose(&contender.title))
+                (show::prose(&contender.version))
                 td class="prose" { b { (contender.durability) } ": " (contender.durability_note) }
             }
         }
     };
-    table::scrolling(&header, &rows)
+    show::scrolling(&header, &rows)
 }
 
 fn draw_files(contenders: &[Contender]) -> Markup {
@@ -96,9 +96,9 @@ fn draw_machine(manifest: &Manifest) -> Markup {
     ];
     let header = html! { th { "of the run" } th {} };
     let rows = html! {
-        @for (name, value) in rows.into_iter().chain(offered).chain(read_after) { tr { th { (name) } (table::prose(&value)) } }
+        @for (name, value) in rows.into_iter().chain(offered).chain(read_after) { tr { th { (name) } (show::prose(&value)) } }
     };
-    table::scrolling(&header, &rows)
+    show::scrolling(&header, &rows)
 }
 
 /// A command line that a shell reads as it was.

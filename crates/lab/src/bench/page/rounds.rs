@@ -2,8 +2,8 @@
 
 use super::figures::draw_figures;
 use crate::bench::report::{Case, DiskLatency, Ending, Measurement, Minute, Percentiles, Severity};
+use crate::show;
 use crate::show::number::{grouped, with_unit};
-use crate::show::table;
 use maud::{Markup, html};
 
 /// Draws them, folded away.
@@ -69,7 +69,7 @@ fn draw_endings(case: &Case) -> Markup {
             }
         }
     };
-    table::scrolling(&header, &rows)
+    show::scrolling(&header, &rows)
 }
 
 fn ended(measurement: &Measurement) -> String {
@@ -117,7 +117,7 @@ fn draw_latencies(case: &Case) -> Markup {
             }
         }
     };
-    table::scrolling(&table::headings(&headings), &rows)
+    show::scrolling(&show::headings(&headings), &rows)
 }
 
 /// A line for each minute, as the publication has it.
@@ -138,7 +138,7 @@ fn draw_minutes(case: &Case) -> Markup {
     let rows = html! {
         @for (round, measurement) in all(case) {
             @if !measurement.minutes.is_empty() {
-                (table::group(&name(round, measurement), headings.len()))
+                (show::group(&name(round, measurement), headings.len()))
             }
             @for minute in &measurement.minutes {
                 tr {
@@ -148,7 +148,7 @@ fn draw_minutes(case: &Case) -> Markup {
             }
         }
     };
-    table::scrolling(&table::headings(&headings), &rows)
+    show::scrolling(&show::headings(&headings), &rows)
 }
 
 fn values(minute: &Minute) -> [u64; 7] {

@@ -3,8 +3,8 @@
 use super::figures::hint;
 use super::slug;
 use crate::bench::report::{Better, Case, Mark, Ratio, Report, Scenario, Severity};
+use crate::show;
 use crate::show::number::three_digits;
-use crate::show::table;
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 
@@ -65,14 +65,14 @@ fn draw_scenario(scenario: &Scenario) -> Markup {
     let rows = html! {
         @for case in &scenario.cases {
             @if scenario.cases.len() > 1 && !case.ratios.is_empty() {
-                (table::group(&case.title, others.len() + 1))
+                (show::group(&case.title, others.len() + 1))
             }
             (draw_case(case, &others))
         }
     };
     html! {
         h3 { a href={"#" (slug(&scenario.name))} { (scenario.title) } }
-        (table::scrolling(&header, &rows))
+        (show::scrolling(&header, &rows))
     }
 }
 
@@ -89,7 +89,7 @@ fn draw_case(case: &Case, others: &[&str]) -> Markup {
     html! {
         @for figure in figures {
             tr {
-                (table::heading(&figure.title, hint(figure.better)))
+                (show::heading(&figure.title, hint(figure.better)))
                 @for other in others { (draw_ratio(case, of(figure, other))) }
             }
         }

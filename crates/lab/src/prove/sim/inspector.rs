@@ -3,9 +3,9 @@
 
 use super::account::{Account, name_of};
 use super::executor::Executor;
-use super::memory_waits::Wait;
 use super::node::Node;
 use super::plan::{CROWD_DOMAIN, Horizon};
+use super::verdict::Wait;
 use mail::{MessageId, Wall};
 use mta::commands::{ControlRequest, QueueList, QueueWhy};
 use mta::control::{BlockerKind, Filter, ITEMS_MAX, PARTS_MAX, QueueItem, ShardAnswer};

@@ -16,7 +16,6 @@ pub mod executor;
 pub mod handshake;
 pub mod inspector;
 pub mod log;
-pub mod memory_waits;
 pub mod names;
 pub mod network;
 pub mod node;

@@ -1,18 +1,17 @@
 //! Making a report's message.
 
-use super::own_kind::{OwnReport, ReportQuestion};
 use super::policy::Group;
 use crate::delivery::Delivery;
 use crate::facts::{Facts, RecipientRecords};
 use crate::message::{Message, MessageBody};
-use crate::routing::recipient::resolve_postmasters;
+use crate::routing::addresses::resolve_postmasters;
 use crate::seams::World;
 use bytes::Bytes;
-use config::Returns;
+use config::{Config, Returns};
 use mail::dsn::{Original, RecipientReport, Report};
 use mail::{
-    BodyType, ContentFacts, ContentScanner, Envelope, Mailbox, MessageId, Notify, Recipient,
-    RequireTls, Ret,
+    BodyType, ContentFacts, ContentScanner, Envelope, Mailbox, MessageId, Notify, Priority,
+    Recipient, RequireTls, Ret, Wall,
 };
 
 /// The report about `group`; `None` if its log has no message id left for it. `start` is what may be
@@ -121,4 +120,30 @@ fn envelope_to(to: Vec<Mailbox>, facts: &ContentFacts, smtputf8: bool) -> Envelo
         ret: None,
         envid: None,
     }
+}
+
+/// What a report is to say.
+#[derive(Debug)]
+pub struct ReportQuestion<'a> {
+    /// The message that is reported on.
+    pub original: &'a Message,
+    /// The report's own id.
+    pub report_id: MessageId,
+    pub now: Wall,
+    pub config: &'a Config,
+    /// What became of recipients, by their indexes.
+    pub recipients: &'a [(u32, RecipientReport<'a>)],
+    /// The content of the message, or how it begins, where it is long.
+    pub content: &'a [u8],
+}
+
+/// A report that a channel made.
+#[derive(Debug)]
+pub struct OwnReport {
+    /// Who gets it.
+    pub to: Mailbox,
+    /// What is kept with it, under [`spool::record::tag::X400`].
+    pub kept: Bytes,
+    pub content: Vec<u8>,
+    pub priority: Option<Priority>,
 }

@@ -6,7 +6,7 @@ use crate::event::Kind;
 use crate::facts::{KeptOwner, Owner};
 use crate::message::Message;
 use crate::routing::Active;
-use crate::routing::recipient::reports_of;
+use crate::routing::addresses::reports_of;
 use crate::seams::World;
 use config::{ReportTo, Reports};
 use mail::{Culprit, Failure, Mailbox, Notify};

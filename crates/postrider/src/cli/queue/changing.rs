@@ -1,9 +1,14 @@
 //! `queue retry`, `hold`, `release`, `remove` and `fail`.
 
 use super::Ask;
-use super::selecting::SelectArgs;
+use super::selecting::{FilterArgs, SelectArgs, parse_id};
 use clap::Args;
-use mta::commands::{ControlRequest, QueueFail, QueueHold, QueueRelease, QueueRemove, QueueRetry};
+use mail::MessageId;
+use mta::commands::{
+    ControlRequest, QueueFail, QueueHold, QueueList, QueueMove, QueueRelease, QueueRemove,
+    QueueRetry, QueueShow, QueueSummary, QueueWhy,
+};
+use mta::overrides::Overrides;
 
 /// `queue retry`.
 #[derive(Debug, Args)]
@@ -90,5 +95,114 @@ impl Ask for FailArgs {
             silent: self.silent,
         }
         .into()
+    }
+}
+
+/// `queue move`.
+#[derive(Debug, Args)]
+pub(crate) struct MoveArgs {
+    /// Which.
+    #[command(flatten)]
+    pub(crate) select: SelectArgs,
+    /// Where to.
+    #[command(flatten)]
+    pub(crate) to: TargetArgs,
+}
+
+/// What is chosen; what is left out stays as it is.
+#[derive(Clone, Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct TargetArgs {
+    /// By the route of this name, whatever the recipients' domains; "" by the configuration again.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) to_route: Option<String>,
+    /// From the sources of this pool; "" from those of its tenant or route.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) to_pool: Option<String>,
+    /// With the mail of this campaign; "" with none.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) to_campaign: Option<String>,
+    /// With this priority, from -9 to 9.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(i8).range(-9..=9))]
+    pub(crate) to_priority: Option<i8>,
+    /// As the messages, their tenants and routes say: all that was chosen before is taken back.
+    #[arg(long, conflicts_with_all = ["to_route", "to_pool", "to_campaign", "to_priority"])]
+    pub(crate) undo: bool,
+}
+
+impl Ask for MoveArgs {
+    fn request(&self) -> ControlRequest {
+        let TargetArgs { to_route, to_pool, to_campaign, to_priority, undo } = &self.to;
+        let mut to = Overrides::default();
+        to.route.clone_from(to_route);
+        to.pool.clone_from(to_pool);
+        to.campaign.clone_from(to_campaign);
+        to.priority = *to_priority;
+        QueueMove { select: self.select.select(), to, undo: *undo }.into()
+    }
+}
+
+/// `queue list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Which.
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// At most this many messages.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(mta::control::ITEMS_MAX)))]
+    pub(crate) limit: u32,
+}
+
+impl Ask for ListArgs {
+    fn request(&self) -> ControlRequest {
+        QueueList { filter: self.filter.filter(), limit: self.limit }.into()
+    }
+}
+
+/// `queue summary`.
+#[derive(Debug, Args)]
+pub(crate) struct SummaryArgs {
+    /// Which.
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// Lines per table.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) top: u32,
+}
+
+impl Ask for SummaryArgs {
+    fn request(&self) -> ControlRequest {
+        QueueSummary { filter: self.filter.filter(), top: self.top }.into()
+    }
+}
+
+/// `queue show`.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The message's ID: 16 hexadecimal digits.
+    #[arg(value_name = "ID", value_parser = parse_id)]
+    pub(crate) id: MessageId,
+}
+
+impl Ask for ShowArgs {
+    fn request(&self) -> ControlRequest {
+        QueueShow { id: self.id }.into()
+    }
+}
+
+/// `queue why`.
+#[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// The message's ID: 16 hexadecimal digits.
+    #[arg(value_name = "ID", value_parser = parse_id)]
+    pub(crate) id: MessageId,
+}
+
+impl Ask for WhyArgs {
+    fn request(&self) -> ControlRequest {
+        QueueWhy { id: self.id }.into()
     }
 }

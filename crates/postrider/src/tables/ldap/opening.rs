@@ -3,7 +3,7 @@
 use super::server::{HostPort, Server};
 use super::settings::{BindSettings, LdapSettings, Secret};
 use super::tls;
-use crate::tables::password;
+use crate::tables::connections;
 use ldap::{BindAs, Op, Outcome, Response, code};
 use lookup::{Trouble, TroubleKind};
 use socket2::{SockRef, TcpKeepalive};
@@ -84,7 +84,7 @@ async fn encrypt(
 ) -> Result<TlsStream<TcpStream>, Trouble> {
     let files = settings.tls.clone();
     let connector =
-        password::aside(&settings.tls.files(), move || Ok(tls::connector(&files))).await;
+        connections::aside(&settings.tls.files(), move || Ok(tls::connector(&files))).await;
     let connector = connector.map_err(|why| Trouble::new(TroubleKind::Unreachable, why))??;
     let handshake = connector.connect(tls::name(&at.host)?, plain);
     within(settings.connect_timeout, "TLS", handshake).await
@@ -121,7 +121,7 @@ async fn secret(secret: &Secret) -> Result<String, Trouble> {
     match secret {
         Secret::Here(password) => Ok(password.clone()),
         Secret::File(path) => {
-            let read = password::read(path).await.map(|password| password.to_string());
+            let read = connections::read(path).await.map(|password| password.to_string());
             read.map_err(|why| Trouble::new(TroubleKind::Unreachable, why))
         }
     }

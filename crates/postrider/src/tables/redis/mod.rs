@@ -5,8 +5,8 @@ mod settings;
 
 pub(crate) use settings::{Redis, RedisText};
 
+use super::connections;
 use super::connections::{Connections, Failure};
-use super::password;
 use super::server::within;
 use super::text::{value, words};
 use lookup::{Answers, Backend, Entry, Fetch, Trouble, TroubleKind};
@@ -109,7 +109,7 @@ impl Driver {
         let Redis { server, database, user, password_file, .. } = &self.settings;
         let mut session = Session::new(server.open().await.map_err(|error| error.to_string())?);
         if let Some(file) = password_file {
-            let password = password::read(file).await?;
+            let password = connections::read(file).await?;
             let user = user.as_deref().map(str::as_bytes);
             let words = [Some(&b"AUTH"[..]), user, Some(password.as_bytes())];
             let login = command(&words.into_iter().flatten().collect::<Vec<_>>());

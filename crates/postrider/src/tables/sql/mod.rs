@@ -7,8 +7,8 @@ mod settings;
 
 pub(crate) use settings::{Sql, SqlText};
 
+use super::connections;
 use super::connections::{Connections, Failure, in_turn};
-use super::password;
 use super::server::within;
 use super::text::words;
 use answer::Gathering;
@@ -69,7 +69,7 @@ where
 
     async fn open(&self) -> Result<D::Connection, String> {
         let password = match &self.settings.password_file {
-            Some(file) => Some(password::read(file).await?),
+            Some(file) => Some(connections::read(file).await?),
             None => None,
         };
         let options = match password {

@@ -133,7 +133,7 @@ impl Makes {
         }
         let required = place.required();
         let above = match file_systems.open_root(required) {
-            Err(Errno::NOENT) => super::root::make_root(required, file_systems)?,
+            Err(Errno::NOENT) => super::owner::make_root(required, file_systems)?,
             other => other.map_err(io::Error::from)?,
         };
         if required == path {

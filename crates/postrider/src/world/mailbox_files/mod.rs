@@ -19,7 +19,6 @@ mod owner;
 mod pace;
 mod publication;
 mod quota;
-mod root;
 mod sync_costs;
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,19 @@
 //! Whose mailboxes are: users and groups by name, and whether this process may write for them.
 
+use super::file_system::FileSystems;
+use crate::beside_spool::{above, has_a_spool, make_within};
 use crate::mutex::lock;
 use channels::RouteKeeping;
 use config::{Config, Problem};
-use mta::seams::{Account, Keeping};
+use mta::seams::{Account, Keeping, MailboxError};
 use nix::unistd::{Group, Uid, User};
+use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::process::{getegid, geteuid, getgroups};
 use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Mutex;
 
 /// A user and a group of the system.
@@ -137,6 +144,30 @@ fn group_of(name: &str) -> Result<u32, String> {
         Ok(None) => Err(format!("there is no group \"{name}\"")),
         Err(error) => Err(format!("group \"{name}\" can't be looked up: {error}")),
     }
+}
+
+/// Others than this process must find their mailboxes in it.
+const MODE: u32 = 0o711;
+
+/// Makes it beside a spool, and nowhere else.
+///
+/// # Errors
+/// Its disk may not be mounted, or what the operating system says.
+pub(super) fn make_root(
+    root: &Path,
+    file_systems: &dyn FileSystems,
+) -> Result<OwnedFd, MailboxError> {
+    let missing = || MailboxError::Missing(root.to_owned());
+    let (above, name) = (above(root), root.file_name().ok_or_else(missing)?);
+    let above = match file_systems.open_root(above) {
+        Err(Errno::NOENT) => return Err(missing()),
+        other => other.map_err(io::Error::from)?,
+    };
+    if !has_a_spool(&above).map_err(io::Error::from)? {
+        return Err(missing());
+    }
+    make_within(&above, name, Mode::from_raw_mode(MODE)).map_err(io::Error::from)?;
+    Ok(file_systems.open_root(root).map_err(io::Error::from)?)
 }
 
 #[cfg(test)]

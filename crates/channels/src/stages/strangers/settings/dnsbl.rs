@@ -1,6 +1,6 @@
 //! Which lists in the DNS are asked about strangers.
 
-use crate::stages::check::Check;
+use crate::stages::action::Check;
 use auth::dnsbl::{By, Entry, List};
 use auth::judgement::Power;
 use config::Reader;

@@ -10,7 +10,6 @@ mod keeper;
 mod overlay;
 mod reading;
 mod shared;
-mod status;
 mod talk;
 mod view;
 

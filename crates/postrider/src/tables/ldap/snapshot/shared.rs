@@ -6,6 +6,7 @@ use crate::mutex::lock;
 use crate::world::clock::wall_now;
 use lookup::{Entry, Trouble, TroubleKind};
 use mail::Wall;
+use mta::control::TableSnapshot;
 use mta::metrics::{Counter, Gauge};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -138,5 +139,29 @@ impl Shared {
         self.metrics.entries.set_u64(self.entries());
         self.metrics.age.set_u64(self.age_s().unwrap_or(0));
         &self.metrics
+    }
+}
+
+impl Shared {
+    /// How old it is, and what changed last.
+    pub(super) fn status(&self) -> TableSnapshot {
+        let entries = self.entries();
+        let age_s = self.age_s();
+        let mode = self.mode();
+        let seen = lock(&self.seen);
+        let changed = seen.changed.as_ref().map(|(at, what)| format!("{at}: {what}"));
+        TableSnapshot {
+            mode: mode.to_owned(),
+            server: seen.server.clone(),
+            entries,
+            age_s,
+            changed,
+        }
+    }
+
+    /// Why it is no newer.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let seen = lock(&self.seen);
+        seen.trouble.as_ref().map(|(since, trouble)| format!("since {since}: {trouble}"))
     }
 }
