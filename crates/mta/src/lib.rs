@@ -23,6 +23,7 @@ pub mod ingress;
 mod known_hops;
 pub mod known_hosts;
 mod known_names;
+pub mod lack;
 pub mod line;
 pub mod login_failures;
 pub mod message;

@@ -5,7 +5,6 @@
 mod list;
 
 pub use list::{MEMORIES, POOLS};
-pub use page;
 use std::fmt::Write as _;
 
 /// Which pool.

@@ -303,9 +303,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[cfg(test)]
-mod tests;
-
 /// A message that waited for so long waits for want of workers.
 pub(crate) const BEHIND_AFTER: Duration = Duration::from_secs(1);
 /// Each worker notes it so often, so that no lock is taken for each message.
@@ -340,19 +337,4 @@ impl Behind {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_waits_is_counted_while_it_is_noted() {
-        let behind = Behind::default();
-        let second = |n: u64| Mono(n * 1_000_000);
-        let waiting = |n| behind.waiting(second(n));
-        behind.note(0, ReadyId(1), 7, second(0));
-        behind.note(1, ReadyId(1), 5, second(2));
-        behind.note(0, ReadyId(1), 3, second(2));
-        assert_eq!((waiting(2), waiting(6), waiting(7)), (8, 8, 0));
-        behind.note(0, ReadyId(9), 1, second(8));
-        assert_eq!((waiting(8), behind.lock().len()), (1, 1));
-    }
-}
+mod tests;

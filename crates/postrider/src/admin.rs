@@ -162,9 +162,6 @@ async fn healthz(State(sources): State<Sources>) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 
-#[cfg(test)]
-mod tests;
-
 /// Passes requests that were made to an address, to `localhost` or to the server's own name.
 /// Others get 421 (RFC 9110 §15.5.20). A request without `Host` comes from no browser.
 async fn check(State(own): State<Arc<str>>, request: Request, next: Next) -> Response {
@@ -183,28 +180,4 @@ fn is_ours(host: &str, own: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_addresses_and_own_names_are_ours() {
-        let ours = [
-            "127.0.0.1",
-            "127.0.0.1:8025",
-            "[::1]",
-            "[::1]:8025",
-            "localhost:8025",
-            "LocalHost",
-            "mx.example.org",
-            "MX.example.org.:8025",
-        ];
-        for host in ours {
-            assert!(is_ours(host, "mx.example.org"), "{host}");
-        }
-        let others =
-            ["", "evil.example", "evil.example:8025", "127.0.0.1.evil.example", "localhost.evil"];
-        for host in others {
-            assert!(!is_ours(host, "mx.example.org"), "{host}");
-        }
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ mod dane;
 use crate::mutex::lock;
 use crate::{mutex, pem};
 use dane::Dane;
-use mta::routing::lookup;
+use mta::lack;
 use mta::seams::{DaneTrust, Trust};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -98,7 +98,7 @@ fn roots() -> io::Result<RootCertStore> {
     roots.add_parsable_certificates(pem::native_roots()?);
     if roots.is_empty() {
         let text = "this machine has no root certificates to verify with (ca-certificates)";
-        return Err(lookup::error(text));
+        return Err(lack::error(text));
     }
     Ok(roots)
 }

@@ -1,6 +1,6 @@
 //! Certificates and keys in PEM files.
 
-use mta::routing::lookup;
+use mta::lack;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -58,7 +58,7 @@ pub(crate) fn key_in(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
 pub(crate) fn native_roots() -> io::Result<Vec<CertificateDer<'static>>> {
     let found = rustls_native_certs::load_native_certs();
     match found.errors.iter().find(|error| is_passing(&error.kind)) {
-        Some(error) => Err(lookup::error(format!("the roots of this machine: {error}"))),
+        Some(error) => Err(lack::error(format!("the roots of this machine: {error}"))),
         None => Ok(found.certs),
     }
 }

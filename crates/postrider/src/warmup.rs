@@ -327,9 +327,6 @@ fn gather(requests: &mpsc::Receiver<Request>, waiting: &mut Vec<Waiting>) -> boo
     false
 }
 
-#[cfg(test)]
-mod tests;
-
 /// A source with its courses, which are some of `all`.
 fn item(source: &Source, all: &[SeenCourse]) -> SourceItem {
     let Some(plan) = &source.warmup else {
@@ -360,41 +357,4 @@ fn item(source: &Source, all: &[SeenCourse]) -> SourceItem {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use config::Warmup;
-    use mta::warmup::{CourseKey, Record};
-    use std::sync::Arc;
-
-    #[test]
-    fn the_last_day_s_largest_come_first_and_no_more_than_a_thousand() {
-        let plan = Warmup { start_day: 20_788, per_day: vec![50], hold_above_ppm: 50_000, line: 1 };
-        let source = Source {
-            name: "ip-1".into(),
-            address: None,
-            address6: None,
-            proxy: None,
-            ehlo: None,
-            warmup: Some(Arc::new(plan)),
-            line: 1,
-        };
-        let seen = |towards: String, day, stage, used| SeenCourse {
-            key: CourseKey { source: "ip-1".into(), towards: towards.into() },
-            kept: Record { day, stage, tried: 9, held: 1, delivered: 8, ..Record::default() },
-            used,
-        };
-        let mut all: Vec<SeenCourse> =
-            (0..1_500).map(|n| seen(format!("h{n}:25"), 20_788, 0, 1)).collect();
-        all.push(seen("google".to_owned(), 20_789, 1, 7));
-        all.push(seen("yahoo".to_owned(), 20_789, 0, u32::MAX));
-        let mut other = seen("google".to_owned(), 20_789, 0, 3);
-        other.key.source = "ip-2".into();
-        all.push(other);
-        let item = item(&source, &all);
-        assert_eq!((item.courses.len(), item.courses_count), (SHOWN_COURSES_MAX, 1_502));
-        let [yahoo, google, ..] = &item.courses[..] else { panic!() };
-        assert_eq!((&*yahoo.towards, yahoo.used, yahoo.count), ("yahoo", 50, Some(50)));
-        assert_eq!((&*google.towards, google.stage, google.count), ("google", 2, None));
-        assert_eq!((&*google.date, google.held), ("2026-12-02", 1));
-    }
-}
+mod tests;

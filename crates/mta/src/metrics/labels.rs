@@ -1,6 +1,6 @@
 //! Values of labels, each with its type: those that others define, and those that only metrics need.
 
-use super::{Grid, Label, Metrics, SealedChain};
+use super::{Grid, Label, Metrics};
 use crate::clients::Lane;
 use auth::checks::Summary;
 use auth::dkim::Algorithm;

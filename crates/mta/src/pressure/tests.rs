@@ -100,3 +100,16 @@ fn parts_of_a_pool_are_added_up_and_what_is_gone_shows_nothing() {
     drop(one);
     assert!(texts(&problems.ask(at(1)))[0].contains("6 of 6 in use"));
 }
+
+#[test]
+fn what_waits_is_counted_while_it_is_noted() {
+    let behind = Behind::default();
+    let second = |n: u64| Mono(n * 1_000_000);
+    let waiting = |n| behind.waiting(second(n));
+    behind.note(0, ReadyId(1), 7, second(0));
+    behind.note(1, ReadyId(1), 5, second(2));
+    behind.note(0, ReadyId(1), 3, second(2));
+    assert_eq!((waiting(2), waiting(6), waiting(7)), (8, 8, 0));
+    behind.note(0, ReadyId(9), 1, second(8));
+    assert_eq!((waiting(8), behind.lock().len()), (1, 1));
+}

@@ -1,9 +1,8 @@
 //! Asking the DNS, in turn: all shards together have so many lookups under way, and the others wait
 //! in [`Shared::lookups`](crate::shared::Shared::lookups). What is at hand is answered at once.
-//!
-//! Lack of the process's own: descriptors, memory, root certificates. Nobody else is to blame for it, and it passes.
 
 use crate::known_names::Question;
+use crate::lack;
 use crate::line::{Owner, Permit, Standing, Who};
 use crate::seams::{Dns, DnsError, HostSecurity, Mx, Time, Vouched, World};
 use crate::services::Services;
@@ -13,7 +12,6 @@ use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use std::{fmt, io};
 
 /// All questions of one resolution, or of one opening, are asked within as long; what is asked for later
 /// has no answer.
@@ -116,7 +114,7 @@ impl<W: World> InTurn<W> {
             let answer = self.within(ask()).await;
             drop(taken);
             if matches!(answer, Err(DnsError::Lack)) {
-                services.world.time().sleep_until(services.now() + WAIT).await;
+                services.world.time().sleep_until(services.now() + lack::WAIT).await;
                 continue;
             }
             services.metrics.lookups.inc();
@@ -184,53 +182,5 @@ impl<W: World> InTurn<W> {
                 services.console.warn("name_servers", format_args!("lookups are answered again"));
             }
         }
-    }
-}
-
-/// How long one who met with it waits before the next try.
-pub const WAIT: Duration = Duration::from_millis(200);
-
-/// `ENFILE`, `EMFILE`, `ENOMEM`, `ENOBUFS` as Linux numbers them, on every architecture that
-/// Rust's standard library knows but MIPS and SPARC (where ENOBUFS differs).
-const NUMBERS: [i32; 4] = [23, 24, 12, 105];
-
-/// What is missing on this machine, in words.
-#[derive(Debug)]
-struct Missing(String);
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Missing {}
-
-/// The error of one who found that this machine has not got what is needed for a connection.
-#[must_use]
-pub fn error(text: impl Into<String>) -> io::Error {
-    io::Error::other(Missing(text.into()))
-}
-
-/// Whether an error says that this process, or this machine, has none left.
-#[must_use]
-pub fn is_ours(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::OutOfMemory
-        || error.get_ref().is_some_and(|inner| inner.is::<Missing>())
-        || error.raw_os_error().is_some_and(|number| NUMBERS.contains(&number))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lack_of_descriptors_is_told_from_what_a_peer_does() {
-        assert!(is_ours(&io::Error::from_raw_os_error(24)));
-        assert!(is_ours(&io::Error::from_raw_os_error(23)));
-        assert!(is_ours(&io::ErrorKind::OutOfMemory.into()));
-        assert!(is_ours(&error("no roots")));
-        assert!(!is_ours(&io::ErrorKind::ConnectionRefused.into()));
-        assert!(!is_ours(&io::Error::other("x")));
     }
 }

@@ -3,7 +3,7 @@
 
 pub(crate) mod application;
 mod entry;
-mod hops;
+pub(crate) mod hops;
 mod idle;
 mod named_limits;
 mod places;

@@ -191,3 +191,25 @@ fn nothing_is_told_to_who_came_by_another_name() {
         assert!(get_as(&server, path, "mx.example.org:8025").starts_with("HTTP/1.1 200"));
     }
 }
+
+#[test]
+fn only_addresses_and_own_names_are_ours() {
+    let ours = [
+        "127.0.0.1",
+        "127.0.0.1:8025",
+        "[::1]",
+        "[::1]:8025",
+        "localhost:8025",
+        "LocalHost",
+        "mx.example.org",
+        "MX.example.org.:8025",
+    ];
+    for host in ours {
+        assert!(is_ours(host, "mx.example.org"), "{host}");
+    }
+    let others =
+        ["", "evil.example", "evil.example:8025", "127.0.0.1.evil.example", "localhost.evil"];
+    for host in others {
+        assert!(!is_ours(host, "mx.example.org"), "{host}");
+    }
+}

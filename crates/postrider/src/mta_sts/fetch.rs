@@ -13,7 +13,7 @@ use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use mta::clients::network_of;
-use mta::routing::lookup;
+use mta::lack;
 use mta::seams::{Dns as _, DnsError};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -59,7 +59,7 @@ pub(super) enum FetchError {
 impl FetchError {
     /// What this machine says of a connection to a host.
     fn of(error: &io::Error, told: impl Display) -> FetchError {
-        match lookup::is_ours(error) {
+        match lack::is_ours(error) {
             true => FetchError::Lack(format!("{told}: {error}")),
             false => FetchError::Failed(FETCH, format!("{told}: {error}")),
         }

@@ -10,11 +10,11 @@ use crate::world::clock::wall_now;
 use auth::mta_sts::Policy;
 use auth::tls_report::{self, Details, ResultType, Session};
 use mail::Mono;
+use mta::lack;
 use mta::line::{Line, Owner, Parts, Permit, Standing, Standings, Who};
 use mta::metrics::PolicyMetrics;
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
-use mta::routing::lookup;
 use mta::seams::TlsReports;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -421,7 +421,7 @@ impl<S: Source> Keeper<S> {
             if tries == TRIES_MAX || !matches!(fetched, Err(FetchError::Lack(_))) {
                 return fetched;
             }
-            tokio::time::sleep(lookup::WAIT).await;
+            tokio::time::sleep(lack::WAIT).await;
         }
     }
 

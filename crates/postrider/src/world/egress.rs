@@ -58,7 +58,7 @@ async fn directly(to: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream>
 
 /// A proxy that is not there is the source's trouble; what this process lacks is ours.
 fn away(proxy: Proxy, error: io::Error) -> io::Error {
-    if mta::routing::lookup::is_ours(&error) {
+    if mta::lack::is_ours(&error) {
         return error;
     }
     failed(proxy, "cannot be connected to")

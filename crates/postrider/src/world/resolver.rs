@@ -17,7 +17,7 @@ use hickory_resolver::net::{DnsError as NetDnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use mta::console::{Console as _, Level};
-use mta::routing::lookup;
+use mta::lack;
 use mta::seams::{Dns, DnsError, HostSecurity, Mx, Vouched};
 use servers::Servers;
 use std::net::{IpAddr, Ipv4Addr};
@@ -261,7 +261,7 @@ fn error_of(error: &NetError) -> DnsError {
             }
             code => DnsError::Transient(format!("the server answered {code}")),
         },
-        NetError::Io(error) if lookup::is_ours(error) => DnsError::Lack,
+        NetError::Io(error) if lack::is_ours(error) => DnsError::Lack,
         NetError::Busy => DnsError::Lack,
         other => DnsError::Transient(other.to_string()),
     }

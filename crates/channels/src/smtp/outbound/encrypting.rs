@@ -12,13 +12,13 @@ use auth::tls_report::{Policy, ResultType};
 use mail::{Class, EnhancedStatus, Failure, Mono, Step};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
+use mta::lack;
 use mta::metrics::{Metrics, TlsPolicy};
 #[cfg(feature = "planted")]
 use mta::planted::Planted;
 use mta::routing::dane::Dane;
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::Host;
-use mta::routing::lookup;
 use mta::routing::require_tls::ENCRYPTION_NEEDED;
 use mta::seams::{DnsError, Encryption, Endpoint, HandshakeError, Net, Stream as _, Trust, World};
 use smtp::client::StartTls;
@@ -391,7 +391,7 @@ pub(super) async fn shake_hands<W: World>(
             Ok((stream, encryption))
         }
         // RFC 3463 §3.4: 4.3.0. The host is not to blame, and has shown nothing of what it can.
-        Err(error) if lookup::is_ours(&error) => {
+        Err(error) if lack::is_ours(&error) => {
             let text = format!("no TLS for now: {error}");
             let status = EnhancedStatus::new(4, 3, 0);
             let failure = Failure::local(Class::Transient, status, text);

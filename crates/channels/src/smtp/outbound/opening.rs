@@ -16,13 +16,14 @@ use mta::alarm::Alarm;
 use mta::delivery::Slot;
 use mta::event::Hop;
 use mta::known_hosts::Offers;
+use mta::lack;
 use mta::line::Permit;
 #[cfg(feature = "planted")]
 use mta::planted::Planted;
 use mta::routing::addresses::{PER_HOST_MAX, is_private, scattered};
 use mta::routing::hop::NextHop;
+use mta::routing::hosts;
 use mta::routing::hosts::{Candidate, Host};
-use mta::routing::{hosts, lookup};
 use mta::seams::{Encryption, Endpoint, Net, Stream, Time, World};
 use smtp::client::{ClientEvent, ClientSession};
 use std::net::{IpAddr, SocketAddr};
@@ -284,9 +285,9 @@ async fn connect<W: World>(
         match connected.flatten().unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
             Ok(stream) => return Ok(Some((stream, permit))),
             // Not the peer's fault: it was not even asked.
-            Err(error) if lookup::is_ours(&error) => {
+            Err(error) if lack::is_ours(&error) => {
                 drop(permit);
-                alarm.wait(time.now() + lookup::WAIT).await;
+                alarm.wait(time.now() + lack::WAIT).await;
             }
             Err(error) => return Err(error),
         }

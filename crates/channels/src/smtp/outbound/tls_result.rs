@@ -171,7 +171,7 @@ impl TlsResult {
         let (trial, helo) = (&self.trial, &self.helo);
         let examine = || {
             let error = slot.world().net().examine(stream, &trial.host).err()?;
-            if mta::routing::lookup::is_ours(&error) {
+            if mta::lack::is_ours(&error) {
                 return None;
             }
             let result = HandshakeError::result_of(&error);

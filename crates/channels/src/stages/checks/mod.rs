@@ -152,7 +152,7 @@ impl<W: World> Stage for Checker<W> {
             draft.prepend_folded(&lines(&self.server, &verdicts));
             let judgement = judge(&checks.powers, &verdicts);
             if self.world.domain_reports().is_on()
-                && let Some(message) = message(transaction, &verdicts, &judgement)
+                && let Some(message) = reported(transaction, &verdicts, &judgement)
             {
                 self.world.domain_reports().note(message);
             }
@@ -268,7 +268,7 @@ impl<W: World> Stage for ClientNames<W> {
 }
 
 /// The message as it counts in a report; `None`: nobody wants to hear of it, or it comes again.
-fn message(
+fn reported(
     transaction: &TransactionView,
     verdicts: &Verdicts,
     judgement: &Judgement,

@@ -3,7 +3,6 @@
 //! Whether mail to a sender could go anywhere (RFC 5321 §2.3.5: the domain resolves to MX or addresses).
 
 use super::super::checks::ascii_domain;
-use super::desk;
 use super::greylist::Greylister;
 use super::lists::{Lists, Subject};
 use super::parts::Parts;

@@ -9,11 +9,11 @@ use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
 use mta::event::Hop;
+use mta::lack;
 use mta::line::Permit;
 use mta::routing::addresses::interleaved;
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::Host;
-use mta::routing::lookup;
 use mta::seams::{Egress, Endpoint, Net, Time, World};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -110,9 +110,9 @@ async fn open_at<W: World>(
         match connected.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
             Ok(stream) => break (stream, permit),
             // Not the peer's fault: it was not even asked.
-            Err(error) if lookup::is_ours(&error) => {
+            Err(error) if lack::is_ours(&error) => {
                 drop(permit);
-                alarm.wait(time.now() + lookup::WAIT).await;
+                alarm.wait(time.now() + lack::WAIT).await;
             }
             Err(error) => {
                 let text = format!("cannot connect: {error}");

@@ -67,7 +67,7 @@ mod tests {
         let first = files.open().expect("one");
         let _second = files.open().expect("two");
         let error = files.open().expect_err("three");
-        assert!(mta::routing::lookup::is_ours(&error));
+        assert!(mta::lack::is_ours(&error));
         drop(first);
         let _third = files.open().expect("the first came back");
         files.set_max(1);

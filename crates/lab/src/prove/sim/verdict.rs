@@ -56,18 +56,23 @@ impl Simulation {
 
 /// A recipient, and how many hosts have heard MAIL for it. Who got memory is offered to a host, and may wait again for
 /// the next.
-pub type Wait = (String, u32);
+pub(super) type Wait = (String, u32);
 
 /// Who waited for memory, and since when none of them has got it.
 #[derive(Debug, Default)]
-pub struct MemoryWaits {
+pub(super) struct MemoryWaits {
     before: BTreeSet<Wait>,
     since_us: u64,
 }
 
 impl MemoryWaits {
     /// These wait now. What is wrong, for people, if none of those who waited got any for longer than `within_us`.
-    pub fn look(&mut self, waiting: BTreeSet<Wait>, now_us: u64, within_us: u64) -> Option<String> {
+    pub(super) fn look(
+        &mut self,
+        waiting: BTreeSet<Wait>,
+        now_us: u64,
+        within_us: u64,
+    ) -> Option<String> {
         if self.before.is_empty() || !self.before.is_subset(&waiting) {
             (self.before, self.since_us) = (waiting, now_us);
             return None;

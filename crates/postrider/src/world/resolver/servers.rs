@@ -15,7 +15,7 @@ use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::{Hosts, NameServerPool, PoolContext, TlsConfig, TokioResolver};
 use mta::console::{Console as _, Level};
-use mta::routing::lookup;
+use mta::lack;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -119,7 +119,7 @@ impl Servers {
                 };
                 match &error {
                     // The next server would have no socket either.
-                    NetError::Io(io) if lookup::is_ours(io) => return Err(error),
+                    NetError::Io(io) if lack::is_ours(io) => return Err(error),
                     NetError::Busy => {}
                     _ => failed.push((number, error_of(&error).to_string())),
                 }

@@ -1,0 +1,53 @@
+//! Lack of the process's own: descriptors, memory, root certificates. Nobody else is to blame for it, and it passes.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+/// How long one who met with it waits before the next try.
+pub const WAIT: Duration = Duration::from_millis(200);
+
+/// `ENFILE`, `EMFILE`, `ENOMEM`, `ENOBUFS` as Linux numbers them, on every architecture that
+/// Rust's standard library knows but MIPS and SPARC (where ENOBUFS differs).
+const NUMBERS: [i32; 4] = [23, 24, 12, 105];
+
+/// What is missing on this machine, in words.
+#[derive(Debug)]
+struct Missing(String);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Missing {}
+
+/// The error of one who found that this machine has not got what is needed for a connection.
+#[must_use]
+pub fn error(text: impl Into<String>) -> io::Error {
+    io::Error::other(Missing(text.into()))
+}
+
+/// Whether an error says that this process, or this machine, has none left.
+#[must_use]
+pub fn is_ours(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::OutOfMemory
+        || error.get_ref().is_some_and(|inner| inner.is::<Missing>())
+        || error.raw_os_error().is_some_and(|number| NUMBERS.contains(&number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lack_of_descriptors_is_told_from_what_a_peer_does() {
+        assert!(is_ours(&io::Error::from_raw_os_error(24)));
+        assert!(is_ours(&io::Error::from_raw_os_error(23)));
+        assert!(is_ours(&io::ErrorKind::OutOfMemory.into()));
+        assert!(is_ours(&error("no roots")));
+        assert!(!is_ours(&io::ErrorKind::ConnectionRefused.into()));
+        assert!(!is_ours(&io::Error::other("x")));
+    }
+}
