@@ -15,7 +15,9 @@ use crate::tokens::Tokens;
 use config::{Config, ConfigErrors};
 pub(crate) use files::FileServices;
 use mta::pools::PoolId;
-pub(crate) use service::{Adoption, Next, Prepared, Service, Services, nothing_to_adopt};
+pub(crate) use service::{
+    Adoption, EventTaker, Next, Prepared, Service, Services, nothing_to_adopt,
+};
 use small::{KnownClients, ReturnPaths, Shards};
 use std::sync::Arc;
 

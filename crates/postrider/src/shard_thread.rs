@@ -8,6 +8,7 @@ use crate::logs::{Recovered, RecoveredReceiver};
 use crate::mta_sts::MtaSts;
 use crate::named_keys::NamedKeys;
 use crate::peer_tls::PeerTls;
+use crate::services::EventTaker;
 use crate::tables::{Registry, ShardTables};
 use crate::tls_reports::TlsReporting;
 use crate::world::clock::{Clock, Start, seed_of};
@@ -23,7 +24,7 @@ use mta::acceptor;
 use mta::console::{Console, Level};
 use mta::control::Suspension;
 use mta::custody::LogPort;
-use mta::event::{EventSink, NoEvents};
+use mta::event::{Event, EventSink, NoEvents};
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::Metrics;
 use mta::seams::{Listener as _, Net as _, World as _};
@@ -70,7 +71,8 @@ pub(crate) struct ShardSeed {
     pub(crate) inbox: mpsc::UnboundedReceiver<ShardMessage<AcceptedSocket>>,
     /// What the logs held.
     pub(crate) recovered: RecoveredReceiver,
-    pub(crate) events: Option<Arc<dyn EventSink + Send + Sync>>,
+    /// What takes its events.
+    pub(crate) events: Vec<EventTaker>,
     pub(crate) metrics: Arc<Metrics>,
     /// Shard 0 listens for all.
     pub(crate) acceptor: Option<AcceptorSeed>,
@@ -168,10 +170,10 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-fn sink(events: Option<Arc<dyn EventSink + Send + Sync>>) -> Rc<dyn EventSink> {
-    match events {
-        Some(queue) => Rc::new(SharedEvents(queue)),
-        None => Rc::new(NoEvents),
+fn sink(takers: Vec<EventTaker>) -> Rc<dyn EventSink> {
+    match takers.is_empty() {
+        true => Rc::new(NoEvents),
+        false => Rc::new(SharedEvents(takers)),
     }
 }
 
@@ -254,11 +256,84 @@ impl Console for SharedConsole {
     }
 }
 
-/// A shard's queue to the event log.
-struct SharedEvents(Arc<dyn EventSink + Send + Sync>);
+/// What takes a shard's events: the event log's queue, and services that want to know.
+struct SharedEvents(Vec<EventTaker>);
 
 impl EventSink for SharedEvents {
-    fn emit(&self, event: mta::event::Event) {
-        self.0.emit(event);
+    fn emit(&self, event: Event) {
+        let mut takers = self.0.iter().filter(|taker| taker.is_on()).peekable();
+        while let Some(taker) = takers.next() {
+            if takers.peek().is_none() {
+                // The last keeps it: where the event log is alone nothing is copied.
+                taker.emit(event);
+                return;
+            }
+            taker.emit(event.clone());
+        }
+    }
+
+    fn is_on(&self) -> bool {
+        self.0.iter().any(|taker| taker.is_on())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::services::{Adoption, Next, Service, Services, nothing_to_adopt};
+    use crate::world::clock::wall_now;
+    use config::Problem;
+    use mta::event::{Kind, Recipients};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    #[derive(Default)]
+    struct Taker {
+        is_on: AtomicBool,
+        taken: AtomicU32,
+    }
+
+    impl EventSink for Taker {
+        fn emit(&self, _event: Event) {
+            self.taken.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn is_on(&self) -> bool {
+            self.is_on.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Service for Arc<Taker> {
+        fn name(&self) -> &'static str {
+            "taker"
+        }
+
+        fn prepare(&self, _next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+            Ok(nothing_to_adopt())
+        }
+
+        fn events(&self, shard: u16) -> Option<EventTaker> {
+            (shard == 1).then(|| Arc::clone(self) as EventTaker)
+        }
+    }
+
+    #[test]
+    fn each_service_that_is_on_takes_each_event() {
+        let takers = [(); 3].map(|()| Arc::new(Taker::default()));
+        let services = takers.iter().cloned().fold(Services::default(), Services::with);
+        assert_eq!(services.events(0).count(), 0);
+        let shared = sink(services.events(1).collect());
+        let mut expected = [0; 3];
+        for which in 0..8 {
+            for (at, taker) in takers.iter().enumerate() {
+                taker.is_on.store(which >> at & 1 == 1, Ordering::Relaxed);
+                expected[at] += which >> at & 1;
+            }
+            assert_eq!(shared.is_on(), which != 0);
+            let (at, recipients) = (wall_now(), Recipients::new());
+            shared.emit(Event { at, message: None, recipients, kind: Kind::Released });
+            let taken = takers.each_ref().map(|taker| taker.taken.load(Ordering::Relaxed));
+            assert_eq!(taken, expected, "{which:03b}");
+        }
+        assert!(!sink(Vec::new()).is_on());
     }
 }

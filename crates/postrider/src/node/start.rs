@@ -21,7 +21,7 @@ use crate::problems::ProblemList;
 use crate::reload::Reloadable;
 use crate::replacement::salt;
 use crate::secrets::WatchedSecrets;
-use crate::services::{FileServices, Others, beside, services};
+use crate::services::{EventTaker, FileServices, Others, Services, beside, services};
 use crate::shard_thread::{AcceptorSeed, Bound, Common, ShardSeed};
 use crate::signing_keys::SigningKeys;
 use crate::suspensions::Suspensions;
@@ -36,7 +36,7 @@ use mta::clock::ClockDoubt;
 use mta::console::{Console as _, Level};
 use mta::control::Suspension;
 use mta::custody::LogPort;
-use mta::event::{EventSettings, EventSink};
+use mta::event::EventSettings;
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{LogMetrics, Metrics};
 use mta::pools::PoolId;
@@ -99,7 +99,8 @@ impl Node {
         let (stop_accepting, when_bound, acceptor) = acceptors();
         let (distribution, receivers) = Distribution::new(shards);
         let received = inboxes.into_iter().zip(receivers);
-        let threads = start_shards(&common, received, &metrics, events.as_ref(), acceptor)?;
+        let takers = (&beside, events.as_ref());
+        let threads = start_shards(&common, received, &metrics, takers, acceptor)?;
         let logs = start_logs(&common, logs, distribution, &metrics, &files)?;
         let orders = Orders::start(suspensions, effects, senders.clone(), (&files, console))?;
         let others = hanging((&named.signing_keys, &secrets), &orders, events.as_ref());
@@ -310,24 +311,29 @@ fn start_shards(
     common: &Common,
     received: impl Iterator<Item = (Inbox, RecoveredReceiver)>,
     metrics: &NodeMetrics,
-    events: Option<&EventLog>,
+    takers: (&Services, Option<&EventLog>),
     acceptor: AcceptorSeed,
 ) -> Result<Vec<thread::JoinHandle<()>>, String> {
     let mut acceptor = Some(acceptor);
     let start = |((number, metrics), (inbox, recovered)): ((u16, &Arc<Metrics>), _)| {
-        let queue = events.and_then(|log| log.queue(usize::from(number)));
         let seed = ShardSeed {
             number,
             common: common.clone(),
             inbox,
             recovered,
-            events: queue.map(|queue| queue as Arc<dyn EventSink + Send + Sync>),
+            events: event_takers(takers, number),
             metrics: Arc::clone(metrics),
             acceptor: acceptor.take(),
         };
         seed.start()
     };
     (0..).zip(&metrics.shards).zip(received).map(start).collect()
+}
+
+/// What takes the events of a shard: services, and the event log.
+fn event_takers((services, log): (&Services, Option<&EventLog>), shard: u16) -> Vec<EventTaker> {
+    let queue = log.and_then(|log| log.queue(usize::from(shard)));
+    services.events(shard).chain(queue.map(|queue| queue as EventTaker)).collect()
 }
 
 /// Compares the clock with the newest record of the spool: the moment at which a file of it was

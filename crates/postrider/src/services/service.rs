@@ -2,6 +2,7 @@
 //! changes nothing that is in force; then all adopt it, which can't fail.
 
 use config::{Config, ConfigErrors, Problem};
+use mta::event::EventSink;
 use mta::metrics::MetricSet;
 use std::sync::Arc;
 
@@ -38,6 +39,9 @@ pub(crate) fn nothing_to_adopt() -> Adoption {
     Box::new(|| ())
 }
 
+/// Takes events of a shard, on its thread.
+pub(crate) type EventTaker = Arc<dyn EventSink + Send + Sync>;
+
 /// Something that runs beside the shards and follows the configuration.
 pub(crate) trait Service: Send + Sync {
     /// What it reads or is, for those that wait for it.
@@ -51,6 +55,12 @@ pub(crate) trait Service: Send + Sync {
 
     /// What it counts.
     fn metrics(&self) -> Option<Arc<dyn MetricSet>> {
+        None
+    }
+
+    /// What takes the events of this shard for it. Asked for once, before the shard starts: where a reload may turn it
+    /// on, it is there, and off ([`EventSink::is_on`]) until then.
+    fn events(&self, _shard: u16) -> Option<EventTaker> {
         None
     }
 
@@ -110,6 +120,11 @@ impl Services {
     /// What they count.
     pub(crate) fn metrics(&self) -> Vec<Arc<dyn MetricSet>> {
         self.0.iter().filter_map(|service| service.metrics()).collect()
+    }
+
+    /// What takes the events of a shard.
+    pub(crate) fn events(&self, shard: u16) -> impl Iterator<Item = EventTaker> {
+        self.0.iter().filter_map(move |service| service.events(shard))
     }
 
     /// Writes what is not written yet, in turn.
