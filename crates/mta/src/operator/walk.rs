@@ -33,7 +33,8 @@ impl Answer {
         self.tally.get()
     }
 
-    pub(super) fn count(&self, change: impl FnOnce(&mut Tally)) {
+    /// Counts what it comes to; its words are made of that.
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Tally)) {
         let mut tally = self.tally.get();
         change(&mut tally);
         self.tally.set(tally);
@@ -58,7 +59,7 @@ impl Answer {
 }
 
 /// A walk past all entries.
-pub(super) struct Walk {
+pub(crate) struct Walk {
     chunk: u32,
     /// What ages are counted from.
     began: Mono,
@@ -92,14 +93,14 @@ impl<W: World> Operator<W> {
     }
 
     /// Begins to walk past all entries.
-    pub(super) fn walk(&self, filter: Filter, answer: &Answer) -> Walk {
+    pub(crate) fn walk(&self, filter: Filter, answer: &Answer) -> Walk {
         let total = self.queued_count() as u64;
         answer.count(|tally| tally.total = total);
         Walk { chunk: 0, began: self.services.now(), sieve: Sieve::new(filter) }
     }
 
     /// The entries in the next piece that match; `None` at the end, or when nobody wants to know.
-    pub(super) async fn next_piece(
+    pub(crate) async fn next_piece(
         self: &Rc<Self>,
         walk: &mut Walk,
         answer: &Answer,
