@@ -74,9 +74,6 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The program's version.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
-
 fn main() -> ExitCode {
     match cli::Cli::parse().command {
         Command::Serve(args) => commands::serve::run(args.file.config, args.shards),

@@ -20,6 +20,9 @@ pub(crate) mod x400;
 
 use std::io::Write;
 
+/// The program's version.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Writes to standard output. A reader that has seen enough (`| head`) is no mistake.
 pub(crate) fn print(text: &str) {
     let mut out = std::io::stdout().lock();

@@ -96,7 +96,7 @@ fn status(node: &Node) -> Status {
     let problem_list = node.problem_finder()();
     let problems = problem_list.iter().map(sentence).chain(node.suspended_hops());
     Status {
-        version: crate::VERSION.to_owned(),
+        version: super::VERSION.to_owned(),
         uptime_ms: node.started.elapsed().0 / 1_000,
         protocol: mta::control::PROTOCOL,
         messages: node.message_count(),

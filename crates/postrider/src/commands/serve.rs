@@ -146,7 +146,7 @@ async fn serve(
         "start",
         format_args!(
             "postrider {} serves hostname={} shards={shards}",
-            crate::VERSION,
+            super::VERSION,
             config.hostname
         ),
     );
