@@ -1,7 +1,8 @@
 //! What clients say when they log in, and what may stand in a table of passwords.
 
+use auth::password::scram_keys::{Keys, SaltForm, Salted};
 use auth::password::{Password, Stored};
-use auth::sasl::scram::{Channel, Keys, SaltForm, Salted};
+use auth::sasl::scram::Channel;
 use auth::sasl::{Exchange, Mechanism, Step, USER_BYTES_MAX};
 
 /// The server's part of a nonce, longer than a client's guess.
