@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn a_message_has_one_author_field() {
         let author = |added: &str, message: &str| {
-            let mut scan = crate::scan::Scan::new(crate::scan::Wanted::default());
+            let mut scan = crate::scan::Scan::new(crate::scan::ScanOptions::default());
             scan.push(message.as_bytes());
             domain_of_author(added.as_bytes(), &scan.finish())
         };

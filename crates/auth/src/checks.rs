@@ -1,14 +1,14 @@
 //! All that is checked of a message, together.
 
 use crate::records::{Records, is_at_or_below};
-use crate::scan::{Scan, Scanned, Wanted};
+use crate::scan::{Scan, ScanOptions, Scanned};
 use crate::together::both;
 use crate::{arc, dkim, dmarc, dnsbl, iprev, spf};
 use std::net::IpAddr;
 
 /// Which checks are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct CheckSelection {
     /// What belongs to a client and not to its messages: [`check`] does not make it.
     pub iprev: bool,
     pub spf: bool,
@@ -18,7 +18,7 @@ pub struct Asked {
     pub arc: bool,
 }
 
-impl Asked {
+impl CheckSelection {
     /// Reads the message that comes.
     #[must_use]
     pub fn scan(self) -> Scan {
@@ -31,8 +31,8 @@ impl Asked {
         Scan::new(self.wanted(true))
     }
 
-    fn wanted(self, to_sign: bool) -> Wanted {
-        Wanted { dkim: self.dkim || self.dmarc, arc: self.arc, to_sign }
+    fn wanted(self, to_sign: bool) -> ScanOptions {
+        ScanOptions { dkim: self.dkim || self.dmarc, arc: self.arc, to_sign }
     }
 }
 
@@ -40,19 +40,19 @@ impl Asked {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdicts {
     /// The client's address, and its name.
-    pub iprev: Option<(IpAddr, iprev::Outcome)>,
-    pub spf: Option<spf::Outcome>,
+    pub iprev: Option<(IpAddr, iprev::IprevCheck)>,
+    pub spf: Option<spf::SpfEvaluation>,
     /// By signatures, in their order.
-    pub dkim: Option<Vec<dkim::Outcome>>,
+    pub dkim: Option<Vec<dkim::DkimVerification>>,
     /// Signatures that were not looked at.
     pub signatures_left: usize,
-    pub dmarc: Option<dmarc::Outcome>,
-    pub arc: Option<arc::Outcome>,
+    pub dmarc: Option<dmarc::DmarcEvaluation>,
+    pub arc: Option<arc::ArcValidation>,
 }
 
 /// The verdicts alone, a word for each check that was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct AuthSummary {
     pub iprev: Option<iprev::Verdict>,
     pub spf: Option<spf::Verdict>,
     /// Of all signatures together, see [`dkim::overall`].
@@ -62,7 +62,7 @@ pub struct Summary {
     /// What the seal that the message got here says of the chain before it.
     pub sealed: Option<arc::Verdict>,
     /// What lists in the DNS say of the client, where they were asked.
-    pub dnsbl: Option<dnsbl::Verdict>,
+    pub dnsbl: Option<dnsbl::DnsblResult>,
 }
 
 impl Verdicts {
@@ -82,8 +82,8 @@ impl Verdicts {
     }
 
     #[must_use]
-    pub fn summary(&self) -> Summary {
-        Summary {
+    pub fn summary(&self) -> AuthSummary {
+        AuthSummary {
             iprev: self.iprev.as_ref().map(|(_, outcome)| outcome.verdict),
             spf: self.spf.as_ref().map(|outcome| outcome.verdict),
             dkim: self.dkim.as_deref().map(dkim::overall),
@@ -99,7 +99,7 @@ impl Verdicts {
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// Who brought it; `None`: that is not known, and SPF says nothing.
-    pub question: Option<spf::Question<'a>>,
+    pub question: Option<spf::SpfQuery<'a>>,
     pub message: &'a Scanned,
     /// Seconds since 1970.
     pub now: u64,
@@ -118,7 +118,11 @@ pub struct Shares<'r, R> {
 }
 
 /// Makes the checks that are asked for with one DNS for all.
-pub async fn check<R: Records>(records: &R, asked: Asked, subject: Subject<'_>) -> Verdicts {
+pub async fn check<R: Records>(
+    records: &R,
+    asked: CheckSelection,
+    subject: Subject<'_>,
+) -> Verdicts {
     let shares = Shares { policy: records, spf: records, dkim: records, arc: records };
     check_apart(shares, asked, subject).await
 }
@@ -127,14 +131,14 @@ pub async fn check<R: Records>(records: &R, asked: Asked, subject: Subject<'_>) 
 /// what the other questions are about, and how long their answers take, is the choice of whoever wrote the message.
 pub async fn check_apart<R: Records>(
     shares: Shares<'_, R>,
-    asked: Asked,
+    asked: CheckSelection,
     subject: Subject<'_>,
 ) -> Verdicts {
     let Subject { question, message, now, chance } = subject;
     let spf = async {
         match (asked.spf || asked.dmarc, question) {
             (true, Some(question)) => Some(spf::check(shares.spf, question).await),
-            (true, None) => Some(spf::Outcome::unknown()),
+            (true, None) => Some(spf::SpfEvaluation::unknown()),
             (false, _) => None,
         }
     };

@@ -5,7 +5,7 @@ pub(crate) const BIT_STRING: u8 = 0x03;
 pub(crate) const SEQUENCE: u8 = 0x30;
 
 /// A DER element.
-pub(crate) struct Element<'a> {
+pub(crate) struct DerElement<'a> {
     pub(crate) tag: u8,
     pub(crate) content: &'a [u8],
     /// With tag and length.
@@ -13,7 +13,7 @@ pub(crate) struct Element<'a> {
 }
 
 /// The first element (X.690 §8.1), and what follows it.
-pub(crate) fn element(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
+pub(crate) fn element(bytes: &[u8]) -> Option<(DerElement<'_>, &[u8])> {
     let (&tag, after_tag) = bytes.split_first()?;
     let (&first, mut rest) = after_tag.split_first()?;
     let mut length = usize::from(first);
@@ -28,5 +28,5 @@ pub(crate) fn element(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
     }
     let (content, rest) = rest.split_at_checked(length)?;
     let whole = bytes.get(..bytes.len() - rest.len())?;
-    Some((Element { tag, content, whole }, rest))
+    Some((DerElement { tag, content, whole }, rest))
 }

@@ -31,7 +31,7 @@ pub struct TooLong;
 
 /// What a server said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum DovecotEvent {
     /// The handshake is done; these mechanisms are offered.
     Ready(Vec<Box<str>>),
     /// The answer to what was said last under this number.
@@ -119,7 +119,7 @@ fn ended(mut line: String) -> Result<String, TooLong> {
 pub struct Answers {
     /// The beginning of a line.
     partial: Vec<u8>,
-    events: VecDeque<Event>,
+    events: VecDeque<DovecotEvent>,
     has_version: bool,
     is_ready: bool,
     mechanisms: Vec<Box<str>>,
@@ -142,7 +142,7 @@ impl Answers {
     }
 
     /// What came of it, one after the other.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<DovecotEvent> {
         self.events.pop_front()
     }
 
@@ -172,7 +172,7 @@ impl Answers {
             "MECH" if !self.is_ready => self.handle_mechanism(rest),
             "DONE" if !self.is_ready => {
                 self.is_ready = true;
-                self.events.push_back(Event::Ready(std::mem::take(&mut self.mechanisms)));
+                self.events.push_back(DovecotEvent::Ready(std::mem::take(&mut self.mechanisms)));
                 Ok(())
             }
             "OK" | "FAIL" | "CONT" => self.handle_answer(command, rest),
@@ -208,7 +208,7 @@ impl Answers {
                 Answer::Continue(challenge.map_err(|_| Malformed("a challenge is not base64"))?)
             }
         };
-        self.events.push_back(Event::Answer(id, answer));
+        self.events.push_back(DovecotEvent::Answer(id, answer));
         Ok(())
     }
 }

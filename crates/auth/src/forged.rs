@@ -15,7 +15,7 @@ pub const FIELD_BYTES_MAX: usize = 1024;
 
 /// Renames fields in content that comes in pieces split anywhere.
 #[derive(Clone, Debug)]
-pub struct Renamer {
+pub struct AuthresRenamer {
     server: String,
     state: State,
     /// What is held back until it is clear what it is.
@@ -41,12 +41,12 @@ enum State {
     Body,
 }
 
-impl Renamer {
+impl AuthresRenamer {
     /// `server` is our name.
     #[must_use]
-    pub fn new(server: &str) -> Renamer {
+    pub fn new(server: &str) -> AuthresRenamer {
         let server = server.trim_end_matches('.').to_ascii_lowercase();
-        Renamer { server, state: State::LineStart, held: Vec::new(), next_look: FIRST_LOOK }
+        AuthresRenamer { server, state: State::LineStart, held: Vec::new(), next_look: FIRST_LOOK }
     }
 
     /// Whether nothing can happen any more: what comes is what goes.
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     fn pass(content: &str, step: usize) -> String {
-        let mut renamer = Renamer::new("MX.example.org");
+        let mut renamer = AuthresRenamer::new("MX.example.org");
         let mut out = Vec::new();
         for piece in content.as_bytes().chunks(step) {
             renamer.push(piece, |bytes| out.extend_from_slice(bytes));

@@ -25,25 +25,25 @@ verdicts! {
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct IprevCheck {
     pub verdict: Verdict,
     /// The name that both ways agree about: letters, digits, hyphens, underscores and dots.
     pub name: Option<Box<str>>,
 }
 
-impl Outcome {
+impl IprevCheck {
     /// One that there is no name for.
     #[must_use]
-    pub fn without_name(verdict: Verdict) -> Outcome {
-        Outcome { verdict, name: None }
+    pub fn without_name(verdict: Verdict) -> IprevCheck {
+        IprevCheck { verdict, name: None }
     }
 
     /// A name that both ways agree about; what can't be one counts for a mismatch.
     #[must_use]
-    pub fn of_name(name: &str) -> Outcome {
+    pub fn of_name(name: &str) -> IprevCheck {
         match is_name(name) {
-            true => Outcome { verdict: Verdict::Pass, name: Some(name.into()) },
-            false => Outcome::without_name(Verdict::Fail),
+            true => IprevCheck { verdict: Verdict::Pass, name: Some(name.into()) },
+            false => IprevCheck::without_name(Verdict::Fail),
         }
     }
 
@@ -71,25 +71,25 @@ impl Outcome {
 }
 
 /// Looks the name of a client up.
-pub async fn check<R: Records>(records: &R, client: IpAddr) -> Outcome {
+pub async fn check<R: Records>(records: &R, client: IpAddr) -> IprevCheck {
     let client = client.to_canonical();
     let names = match records.names(client).await {
         Ok(names) => names,
-        Err(unanswered) => return Outcome::without_name(Verdict::of(&unanswered)),
+        Err(unanswered) => return IprevCheck::without_name(Verdict::of(&unanswered)),
     };
     if names.is_empty() {
-        return Outcome::without_name(Verdict::PermError);
+        return IprevCheck::without_name(Verdict::PermError);
     }
     let mut verdict = Verdict::Fail;
     for name in names.iter().filter(|name| is_name(name)).take(NAMES_MAX) {
         match records.addresses(name, Family::of(client)).await {
-            Ok(addresses) if addresses.contains(&client) => return Outcome::of_name(name),
+            Ok(addresses) if addresses.contains(&client) => return IprevCheck::of_name(name),
             Ok(_) => {}
             Err(_) if verdict == Verdict::CutShort => {}
             Err(unanswered) => verdict = Verdict::of(&unanswered),
         }
     }
-    Outcome::without_name(verdict)
+    IprevCheck::without_name(verdict)
 }
 
 /// Whether it may stand where a host's name stands, in a header too.
@@ -101,7 +101,7 @@ fn is_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::{Answer, Unanswered};
+    use crate::records::{DnsAnswer, Unanswered};
     use crate::testing::now;
     use std::cell::Cell;
 
@@ -113,11 +113,11 @@ mod tests {
     }
 
     impl Records for Dns {
-        async fn txt(&self, _name: &str) -> Answer<Vec<u8>> {
+        async fn txt(&self, _name: &str) -> DnsAnswer<Vec<u8>> {
             Ok(Vec::new())
         }
 
-        async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
+        async fn addresses(&self, host: &str, family: Family) -> DnsAnswer<IpAddr> {
             self.asked.set(self.asked.get() + 1);
             assert_eq!(family, Family::V4);
             match host {
@@ -129,11 +129,11 @@ mod tests {
             }
         }
 
-        async fn mail_hosts(&self, _domain: &str) -> Answer<String> {
+        async fn mail_hosts(&self, _domain: &str) -> DnsAnswer<String> {
             Ok(Vec::new())
         }
 
-        async fn names(&self, _address: IpAddr) -> Answer<String> {
+        async fn names(&self, _address: IpAddr) -> DnsAnswer<String> {
             match self.names.iter().any(|name| name == "?") {
                 true => Err(Unanswered::NoAnswer("timeout".into())),
                 false => Ok(self.names.clone()),
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn what_a_client_without_a_name_is_told() {
         let told = |verdict, defers| {
-            let refusal = Outcome::without_name(verdict).refusal(defers)?;
+            let refusal = IprevCheck::without_name(verdict).refusal(defers)?;
             Some(format!("{} {}", refusal.code(), refusal.status))
         };
         for defers in [false, true] {

@@ -1,7 +1,7 @@
 //! What is done about verdicts.
 
-use crate::checks::{Asked, Verdicts};
-use crate::dmarc::Wish;
+use crate::checks::{CheckSelection, Verdicts};
+use crate::dmarc::RequestedPolicy;
 use crate::tags::printable;
 use crate::{arc, dkim, dmarc, iprev, spf};
 use mail::Refusal;
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 /// How much a check may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Power {
+pub enum ActionLimit {
     /// It is not made.
     #[default]
     None,
@@ -21,33 +21,33 @@ pub enum Power {
     Reject,
 }
 
-impl Power {
+impl ActionLimit {
     /// Whether the check is made at all.
     #[must_use]
     pub fn is_made(self) -> bool {
-        self > Power::None
+        self > ActionLimit::None
     }
 }
 
 /// How much each check may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Powers {
+pub struct ActionLimits {
     /// Of a client without a name; what refuses it does so before its message.
-    pub client_name: Power,
-    pub spf: Power,
-    pub dkim: Power,
-    pub dmarc: Power,
-    pub arc: Power,
+    pub client_name: ActionLimit,
+    pub spf: ActionLimit,
+    pub dkim: ActionLimit,
+    pub dmarc: ActionLimit,
+    pub arc: ActionLimit,
     /// A message that could fail, were there an answer of the DNS, is put off instead of taken. Where our own
     /// limits cut the check short it always is.
     pub defers: bool,
 }
 
-impl Powers {
+impl ActionLimits {
     /// The checks that are made.
     #[must_use]
-    pub fn asked(&self) -> Asked {
-        Asked {
+    pub fn asked(&self) -> CheckSelection {
+        CheckSelection {
             iprev: self.client_name.is_made(),
             spf: self.spf.is_made(),
             dkim: self.dkim.is_made(),
@@ -59,7 +59,7 @@ impl Powers {
 
 /// What becomes of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judgement {
+pub enum PolicyAction {
     Take,
     /// It is kept, and waits for an operator, and why.
     Hold(String),
@@ -68,7 +68,7 @@ pub enum Judgement {
 
 /// What one check has against a message.
 struct Objection {
-    power: Power,
+    power: ActionLimit,
     /// RFC 7372 §3.
     status: (u16, u16),
     why: String,
@@ -77,7 +77,7 @@ struct Objection {
 /// What becomes of a message: a refusal before a hold, and of several the first in the order SPF,
 /// DKIM, DMARC, ARC.
 #[must_use]
-pub fn judge(powers: &Powers, verdicts: &Verdicts) -> Judgement {
+pub fn judge(powers: &ActionLimits, verdicts: &Verdicts) -> PolicyAction {
     let objections: Vec<Objection> = [
         client_name(powers, verdicts),
         spf(powers, verdicts),
@@ -89,26 +89,27 @@ pub fn judge(powers: &Powers, verdicts: &Verdicts) -> Judgement {
     .flatten()
     .collect();
     let of = |power| objections.iter().find(|objection| objection.power == power);
-    if let Some(Objection { status, why, .. }) = of(Power::Reject) {
+    if let Some(Objection { status, why, .. }) = of(ActionLimit::Reject) {
         let text = Cow::Owned(printable(why));
-        return Judgement::Refuse(Refusal { text, ..Refusal::permanent(*status, "") });
+        return PolicyAction::Refuse(Refusal { text, ..Refusal::permanent(*status, "") });
     }
     if let Some(refusal) = put_off(powers, verdicts) {
-        return Judgement::Refuse(refusal);
+        return PolicyAction::Refuse(refusal);
     }
-    of(Power::Hold).map_or(Judgement::Take, |objection| Judgement::Hold(printable(&objection.why)))
+    of(ActionLimit::Hold)
+        .map_or(PolicyAction::Take, |objection| PolicyAction::Hold(printable(&objection.why)))
 }
 
 /// Who is to be refused was refused before, and its mail to the postmaster is taken.
-fn client_name(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
+fn client_name(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     let (_, outcome) = verdicts.iprev.as_ref()?;
     let is_failed = matches!(outcome.verdict, iprev::Verdict::Fail | iprev::Verdict::PermError);
     let why = "the client's address has no name that leads back to it".to_owned();
-    let holds = is_failed && powers.client_name == Power::Hold;
-    holds.then_some(Objection { power: Power::Hold, status: (7, 25), why })
+    let holds = is_failed && powers.client_name == ActionLimit::Hold;
+    holds.then_some(Objection { power: ActionLimit::Hold, status: (7, 25), why })
 }
 
-fn spf(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
+fn spf(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     let outcome = verdicts.spf.as_ref().filter(|of| of.verdict == spf::Verdict::Fail)?;
     let mut why = format!("SPF: {} does not let this client send for it", outcome.domain);
     if let Some(explanation) = &outcome.explanation {
@@ -119,7 +120,7 @@ fn spf(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
 
 /// A signature that can't be verified is worth as much as none (RFC 6376 §6.3), but whoever asks for
 /// it may be stricter. Mail that is not signed has nothing that could fail.
-fn dkim(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
+fn dkim(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     let outcomes = verdicts.dkim.as_deref()?;
     let is_failed = !matches!(
         dkim::overall(outcomes),
@@ -133,11 +134,13 @@ fn dkim(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
 }
 
 /// The author's domain says what it wants; quarantine is held, whatever more is allowed.
-fn dmarc(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
+fn dmarc(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     let outcome = verdicts.dmarc.as_ref()?;
     let most = match (outcome.verdict, outcome.wish) {
-        (dmarc::Verdict::PermError, _) | (dmarc::Verdict::Fail, Wish::Reject) => Power::Reject,
-        (dmarc::Verdict::Fail, Wish::Quarantine) => Power::Hold,
+        (dmarc::Verdict::PermError, _) | (dmarc::Verdict::Fail, RequestedPolicy::Reject) => {
+            ActionLimit::Reject
+        }
+        (dmarc::Verdict::Fail, RequestedPolicy::Quarantine) => ActionLimit::Hold,
         _ => return None,
     };
     let why = match &outcome.domain {
@@ -147,7 +150,7 @@ fn dmarc(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
     Some(Objection { power: powers.dmarc.min(most), status: (7, 1), why })
 }
 
-fn arc(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
+fn arc(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     let outcome = verdicts.arc.as_ref().filter(|of| of.verdict == arc::Verdict::Fail)?;
     let why = format!("ARC: the chain is broken: {}", outcome.reason);
     // RFC 8617 §10.4.
@@ -155,13 +158,13 @@ fn arc(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
 }
 
 /// RFC 7372 §3.2 has a status for SPF; the others get that of a directory.
-fn put_off(powers: &Powers, verdicts: &Verdicts) -> Option<Refusal> {
+fn put_off(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Refusal> {
     const SPF: Refusal = Refusal::transient((7, 24), "SPF: no answer of the DNS; try again later");
     const OTHER: Refusal =
         Refusal::transient((4, 3), "No answer of the DNS about who sends this; try again later");
     let summary = verdicts.summary();
-    let is_open = |power: Power, is_unanswered: bool, is_cut: bool| {
-        power >= Power::Hold && (is_cut || powers.defers && is_unanswered)
+    let is_open = |power: ActionLimit, is_unanswered: bool, is_cut: bool| {
+        power >= ActionLimit::Hold && (is_cut || powers.defers && is_unanswered)
     };
     let (silent, cut) = (spf::Verdict::TempError, spf::Verdict::CutShort);
     if is_open(powers.spf, summary.spf == Some(silent), summary.spf == Some(cut)) {
@@ -177,16 +180,17 @@ fn put_off(powers: &Powers, verdicts: &Verdicts) -> Option<Refusal> {
 
 /// Whether the author's policy could yet object. Whoever can keep an answer away would have his forgery taken in the
 /// name of a domain that has all of them refused.
-fn is_dmarc_open(powers: &Powers, outcome: &dmarc::Outcome) -> bool {
+fn is_dmarc_open(powers: &ActionLimits, outcome: &dmarc::DmarcEvaluation) -> bool {
     let most = match outcome.wish {
-        Wish::None => Power::Mark,
-        Wish::Quarantine => Power::Hold,
-        Wish::Reject => Power::Reject,
+        RequestedPolicy::None => ActionLimit::Mark,
+        RequestedPolicy::Quarantine => ActionLimit::Hold,
+        RequestedPolicy::Reject => ActionLimit::Reject,
     };
     match outcome.verdict {
-        dmarc::Verdict::CutShort => powers.dmarc.min(most) >= Power::Hold,
+        dmarc::Verdict::CutShort => powers.dmarc.min(most) >= ActionLimit::Hold,
         dmarc::Verdict::TempError => {
-            powers.dmarc.min(most) == Power::Reject || powers.defers && powers.dmarc >= Power::Hold
+            powers.dmarc.min(most) == ActionLimit::Reject
+                || powers.defers && powers.dmarc >= ActionLimit::Hold
         }
         _ => false,
     }
@@ -201,84 +205,96 @@ mod tests {
         let (domain, reason) = ("a.example".to_owned(), String::new());
         let explanation = Some("call \u{e9} us".to_owned());
         let identity = Identity::MailFrom;
-        let outcome = spf::Outcome { verdict, identity, domain, reason, explanation };
+        let outcome = spf::SpfEvaluation { verdict, identity, domain, reason, explanation };
         Verdicts { spf: Some(outcome), ..Verdicts::default() }
     }
 
-    fn dmarc_of(verdict: dmarc::Verdict, wish: Wish) -> Verdicts {
+    fn dmarc_of(verdict: dmarc::Verdict, wish: RequestedPolicy) -> Verdicts {
         let (domain, reason) = (Some("a.example".to_owned()), String::new());
-        let outcome = dmarc::Outcome { verdict, domain, wish, reason, applied: None };
+        let outcome = dmarc::DmarcEvaluation { verdict, domain, wish, reason, applied: None };
         Verdicts { dmarc: Some(outcome), ..Verdicts::default() }
     }
 
-    fn word(powers: Powers, verdicts: &Verdicts) -> String {
+    fn word(powers: ActionLimits, verdicts: &Verdicts) -> String {
         match judge(&powers, verdicts) {
-            Judgement::Take => "take".into(),
-            Judgement::Hold(_) => "hold".into(),
-            Judgement::Refuse(refusal) => format!("{} {}", refusal.code(), refusal.status),
+            PolicyAction::Take => "take".into(),
+            PolicyAction::Hold(_) => "hold".into(),
+            PolicyAction::Refuse(refusal) => format!("{} {}", refusal.code(), refusal.status),
         }
     }
 
     #[test]
     fn only_a_failure_of_spf_counts_and_only_as_much_as_allowed() {
-        let of = |spf, defers| Powers { spf, defers, ..Powers::default() };
+        let of = |spf, defers| ActionLimits { spf, defers, ..ActionLimits::default() };
         let fail = spf_of(spf::Verdict::Fail);
-        assert_eq!(word(of(Power::Mark, true), &fail), "take");
-        assert_eq!(word(of(Power::Hold, true), &fail), "hold");
-        assert_eq!(word(of(Power::Reject, true), &fail), "550 5.7.23");
+        assert_eq!(word(of(ActionLimit::Mark, true), &fail), "take");
+        assert_eq!(word(of(ActionLimit::Hold, true), &fail), "hold");
+        assert_eq!(word(of(ActionLimit::Reject, true), &fail), "550 5.7.23");
         for verdict in [spf::Verdict::SoftFail, spf::Verdict::PermError, spf::Verdict::None] {
-            assert_eq!(word(of(Power::Reject, true), &spf_of(verdict)), "take");
+            assert_eq!(word(of(ActionLimit::Reject, true), &spf_of(verdict)), "take");
         }
         let open = spf_of(spf::Verdict::TempError);
-        assert_eq!(word(of(Power::Reject, false), &open), "take");
-        assert_eq!(word(of(Power::Mark, true), &open), "take");
-        assert_eq!(word(of(Power::Hold, true), &open), "451 4.7.24");
-        let Judgement::Refuse(refusal) = judge(&of(Power::Reject, false), &fail) else { panic!() };
+        assert_eq!(word(of(ActionLimit::Reject, false), &open), "take");
+        assert_eq!(word(of(ActionLimit::Mark, true), &open), "take");
+        assert_eq!(word(of(ActionLimit::Hold, true), &open), "451 4.7.24");
+        let PolicyAction::Refuse(refusal) = judge(&of(ActionLimit::Reject, false), &fail) else {
+            panic!()
+        };
         assert!(refusal.text.ends_with("call ? us"), "{}", refusal.text);
     }
 
     #[test]
     fn dmarc_does_what_the_domain_wants_and_no_more() {
-        let of = |dmarc, defers| Powers { dmarc, defers, ..Powers::default() };
+        let of = |dmarc, defers| ActionLimits { dmarc, defers, ..ActionLimits::default() };
         let fail = |wish| dmarc_of(dmarc::Verdict::Fail, wish);
         for (power, none, quarantine, reject) in [
-            (Power::Mark, "take", "take", "take"),
-            (Power::Hold, "take", "hold", "hold"),
-            (Power::Reject, "take", "hold", "550 5.7.1"),
+            (ActionLimit::Mark, "take", "take", "take"),
+            (ActionLimit::Hold, "take", "hold", "hold"),
+            (ActionLimit::Reject, "take", "hold", "550 5.7.1"),
         ] {
-            assert_eq!(word(of(power, false), &fail(Wish::None)), none);
-            assert_eq!(word(of(power, false), &fail(Wish::Quarantine)), quarantine);
-            assert_eq!(word(of(power, false), &fail(Wish::Reject)), reject);
+            assert_eq!(word(of(power, false), &fail(RequestedPolicy::None)), none);
+            assert_eq!(word(of(power, false), &fail(RequestedPolicy::Quarantine)), quarantine);
+            assert_eq!(word(of(power, false), &fail(RequestedPolicy::Reject)), reject);
         }
-        let several = dmarc_of(dmarc::Verdict::PermError, Wish::None);
-        assert_eq!(word(of(Power::Reject, false), &several), "550 5.7.1");
-        let open = dmarc_of(dmarc::Verdict::TempError, Wish::None);
-        assert_eq!(word(of(Power::Reject, false), &open), "take");
-        assert_eq!(word(of(Power::Reject, true), &open), "451 4.4.3");
-        let refusing = dmarc_of(dmarc::Verdict::TempError, Wish::Reject);
-        assert_eq!(word(of(Power::Reject, false), &refusing), "451 4.4.3");
-        assert_eq!(word(of(Power::Hold, false), &refusing), "take");
+        let several = dmarc_of(dmarc::Verdict::PermError, RequestedPolicy::None);
+        assert_eq!(word(of(ActionLimit::Reject, false), &several), "550 5.7.1");
+        let open = dmarc_of(dmarc::Verdict::TempError, RequestedPolicy::None);
+        assert_eq!(word(of(ActionLimit::Reject, false), &open), "take");
+        assert_eq!(word(of(ActionLimit::Reject, true), &open), "451 4.4.3");
+        let refusing = dmarc_of(dmarc::Verdict::TempError, RequestedPolicy::Reject);
+        assert_eq!(word(of(ActionLimit::Reject, false), &refusing), "451 4.4.3");
+        assert_eq!(word(of(ActionLimit::Hold, false), &refusing), "take");
         let cut = |wish| dmarc_of(dmarc::Verdict::CutShort, wish);
         for (power, none, quarantine, reject) in [
-            (Power::Mark, "take", "take", "take"),
-            (Power::Hold, "take", "451 4.4.3", "451 4.4.3"),
-            (Power::Reject, "take", "451 4.4.3", "451 4.4.3"),
+            (ActionLimit::Mark, "take", "take", "take"),
+            (ActionLimit::Hold, "take", "451 4.4.3", "451 4.4.3"),
+            (ActionLimit::Reject, "take", "451 4.4.3", "451 4.4.3"),
         ] {
-            assert_eq!(word(of(power, false), &cut(Wish::None)), none);
-            assert_eq!(word(of(power, false), &cut(Wish::Quarantine)), quarantine);
-            assert_eq!(word(of(power, false), &cut(Wish::Reject)), reject);
+            assert_eq!(word(of(power, false), &cut(RequestedPolicy::None)), none);
+            assert_eq!(word(of(power, false), &cut(RequestedPolicy::Quarantine)), quarantine);
+            assert_eq!(word(of(power, false), &cut(RequestedPolicy::Reject)), reject);
         }
     }
 
     #[test]
     fn a_check_that_our_limits_cut_short_never_passes_what_it_could_refuse() {
         let all = |power| {
-            let dmarc = Power::None;
-            Powers { client_name: power, spf: power, dkim: power, dmarc, arc: power, defers: false }
+            let dmarc = ActionLimit::None;
+            ActionLimits {
+                client_name: power,
+                spf: power,
+                dkim: power,
+                dmarc,
+                arc: power,
+                defers: false,
+            }
         };
-        let signature =
-            dkim::Outcome { verdict: dkim::Verdict::CutShort, reason: String::new(), signer: None };
-        let chain = arc::Outcome {
+        let signature = dkim::DkimVerification {
+            verdict: dkim::Verdict::CutShort,
+            reason: String::new(),
+            signer: None,
+        };
+        let chain = arc::ArcValidation {
             verdict: arc::Verdict::CutShort,
             reason: String::new(),
             sealers: Vec::new(),
@@ -290,33 +306,38 @@ mod tests {
             (dkim, "451 4.4.3"),
             (arc, "451 4.4.3"),
         ] {
-            assert_eq!(word(all(Power::Mark), &cut), "take");
-            assert_eq!(word(all(Power::Hold), &cut), status);
-            assert_eq!(word(all(Power::Reject), &cut), status);
+            assert_eq!(word(all(ActionLimit::Mark), &cut), "take");
+            assert_eq!(word(all(ActionLimit::Hold), &cut), status);
+            assert_eq!(word(all(ActionLimit::Reject), &cut), status);
         }
     }
 
     #[test]
     fn a_client_without_a_name_is_held_where_that_is_asked_for() {
-        let of = |client_name| Powers { client_name, defers: true, ..Powers::default() };
+        let of =
+            |client_name| ActionLimits { client_name, defers: true, ..ActionLimits::default() };
         let found = |verdict| {
-            let outcome = iprev::Outcome::without_name(verdict);
+            let outcome = iprev::IprevCheck::without_name(verdict);
             let iprev = Some(("192.0.2.1".parse().unwrap(), outcome));
             Verdicts { iprev, ..Verdicts::default() }
         };
         for verdict in [iprev::Verdict::Fail, iprev::Verdict::PermError] {
-            assert_eq!(word(of(Power::Mark), &found(verdict)), "take");
-            assert_eq!(word(of(Power::Hold), &found(verdict)), "hold");
-            assert_eq!(word(of(Power::Reject), &found(verdict)), "take");
+            assert_eq!(word(of(ActionLimit::Mark), &found(verdict)), "take");
+            assert_eq!(word(of(ActionLimit::Hold), &found(verdict)), "hold");
+            assert_eq!(word(of(ActionLimit::Reject), &found(verdict)), "take");
         }
-        assert_eq!(word(of(Power::Hold), &found(iprev::Verdict::TempError)), "take");
+        assert_eq!(word(of(ActionLimit::Hold), &found(iprev::Verdict::TempError)), "take");
     }
 
     #[test]
     fn a_refusal_goes_before_a_hold() {
         let mut verdicts = spf_of(spf::Verdict::Fail);
-        verdicts.dmarc = dmarc_of(dmarc::Verdict::Fail, Wish::Reject).dmarc;
-        let powers = Powers { spf: Power::Hold, dmarc: Power::Reject, ..Powers::default() };
+        verdicts.dmarc = dmarc_of(dmarc::Verdict::Fail, RequestedPolicy::Reject).dmarc;
+        let powers = ActionLimits {
+            spf: ActionLimit::Hold,
+            dmarc: ActionLimit::Reject,
+            ..ActionLimits::default()
+        };
         assert_eq!(word(powers, &verdicts), "550 5.7.1");
         assert!(powers.asked().spf && powers.asked().dmarc && !powers.asked().dkim);
     }

@@ -62,10 +62,10 @@ impl fmt::Debug for Password {
 
 /// A password as it is stored.
 #[derive(Clone)]
-pub struct Stored(Form);
+pub struct Stored(PasswordScheme);
 
 #[derive(Clone)]
-enum Form {
+enum PasswordScheme {
     Plain(Password),
     Argon2(Argon2Hash),
     Bcrypt(Box<str>),
@@ -88,11 +88,13 @@ impl Stored {
     pub fn parse(text: &str) -> Result<Stored, Unusable> {
         let (scheme, rest) = scheme::of(text.trim_ascii())?;
         let form = match scheme {
-            Scheme::Plain => Form::Plain(Password::new(rest.as_bytes()).ok_or(Unusable::Form)?),
-            Scheme::Argon2 => Form::Argon2(Argon2Hash::parse(rest)?),
-            Scheme::Bcrypt => Form::Bcrypt(bcrypt_hash(rest)?),
-            Scheme::ShaCrypt => Form::ShaCrypt(crypt_hash(rest)?),
-            Scheme::Scram => Form::Scram(Keys::parse(rest).ok_or(Unusable::Form)?),
+            Scheme::Plain => {
+                PasswordScheme::Plain(Password::new(rest.as_bytes()).ok_or(Unusable::Form)?)
+            }
+            Scheme::Argon2 => PasswordScheme::Argon2(Argon2Hash::parse(rest)?),
+            Scheme::Bcrypt => PasswordScheme::Bcrypt(bcrypt_hash(rest)?),
+            Scheme::ShaCrypt => PasswordScheme::ShaCrypt(crypt_hash(rest)?),
+            Scheme::Scram => PasswordScheme::Scram(Keys::parse(rest).ok_or(Unusable::Form)?),
         };
         Ok(Stored(form))
     }
@@ -101,28 +103,28 @@ impl Stored {
     /// that `doveadm pw -s ARGON2ID` makes, which no password is known to have.
     #[must_use]
     pub fn of_nobody() -> Stored {
-        Stored(Form::Argon2(Argon2Hash::of_nobody()))
+        Stored(PasswordScheme::Argon2(Argon2Hash::of_nobody()))
     }
 
     /// Whether its text differs from all others, even of the same password.
     #[must_use]
     pub fn is_salted(&self) -> bool {
-        !matches!(self.0, Form::Plain(_))
+        !matches!(self.0, PasswordScheme::Plain(_))
     }
 
     /// Whether the password is the stored one. It takes long on purpose, whatever the answer.
     #[must_use]
     pub fn is(&self, password: &Password) -> bool {
         match &self.0 {
-            Form::Plain(stored) => {
+            PasswordScheme::Plain(stored) => {
                 verify_slices_are_equal(stored.bytes(), password.bytes()).is_ok()
             }
-            Form::Argon2(hash) => hash.is_of(password),
-            Form::Bcrypt(hash) => bcrypt::verify(password.bytes(), hash).unwrap_or(false),
-            Form::ShaCrypt(hash) => {
+            PasswordScheme::Argon2(hash) => hash.is_of(password),
+            PasswordScheme::Bcrypt(hash) => bcrypt::verify(password.bytes(), hash).unwrap_or(false),
+            PasswordScheme::ShaCrypt(hash) => {
                 ShaCrypt::default().verify_password(password.bytes(), &**hash).is_ok()
             }
-            Form::Scram(keys) => keys.are_of(password),
+            PasswordScheme::Scram(keys) => keys.are_of(password),
         }
     }
 
@@ -131,9 +133,11 @@ impl Stored {
     #[must_use]
     pub fn scram_keys(&self, salted: &Salted) -> Option<Keys> {
         match &self.0 {
-            Form::Scram(keys) => Some(keys.clone()),
-            Form::Plain(password) => Some(salted.keys_of(password)),
-            Form::Argon2(_) | Form::Bcrypt(_) | Form::ShaCrypt(_) => None,
+            PasswordScheme::Scram(keys) => Some(keys.clone()),
+            PasswordScheme::Plain(password) => Some(salted.keys_of(password)),
+            PasswordScheme::Argon2(_) | PasswordScheme::Bcrypt(_) | PasswordScheme::ShaCrypt(_) => {
+                None
+            }
         }
     }
 }

@@ -62,7 +62,7 @@ impl fmt::Display for Unanswered {
 }
 
 /// The records of a name, none if it has none or doesn't exist.
-pub type Answer<T> = Result<Vec<T>, Unanswered>;
+pub type DnsAnswer<T> = Result<Vec<T>, Unanswered>;
 
 /// Which kind of addresses of a host are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,15 +82,15 @@ impl Family {
 /// Asks the DNS. Names are ASCII, without a dot at their end.
 pub trait Records {
     /// TXT records, each with its character strings joined (RFC 7208 §3.3).
-    fn txt(&self, name: &str) -> impl Future<Output = Answer<Vec<u8>>>;
+    fn txt(&self, name: &str) -> impl Future<Output = DnsAnswer<Vec<u8>>>;
 
-    fn addresses(&self, host: &str, family: Family) -> impl Future<Output = Answer<IpAddr>>;
+    fn addresses(&self, host: &str, family: Family) -> impl Future<Output = DnsAnswer<IpAddr>>;
 
     /// The hosts of MX records, those first that are preferred.
-    fn mail_hosts(&self, domain: &str) -> impl Future<Output = Answer<String>>;
+    fn mail_hosts(&self, domain: &str) -> impl Future<Output = DnsAnswer<String>>;
 
     /// The names of an address (PTR).
-    fn names(&self, address: IpAddr) -> impl Future<Output = Answer<String>>;
+    fn names(&self, address: IpAddr) -> impl Future<Output = DnsAnswer<String>>;
 }
 
 /// Whether `name` is `domain` or lies below it.

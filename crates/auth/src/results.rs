@@ -1,7 +1,7 @@
 //! What the checks came to, for those who read the message: Authentication-Results (RFC 8601).
 
 use crate::checks::Verdicts;
-use crate::dnsbl::Standing;
+use crate::dnsbl::DnsblListings;
 use crate::spf::Identity;
 use crate::{arc, dkim, dmarc, iprev, spf};
 use std::fmt::Write as _;
@@ -48,7 +48,7 @@ fn lines_from(first: String, verdicts: &Verdicts) -> Vec<String> {
 
 /// A field of its own for the lists that speak for a client (RFC 8904); `None`: there is none.
 #[must_use]
-pub fn allowed(server: &str, standing: &Standing) -> Option<Vec<String>> {
+pub fn allowed(server: &str, standing: &DnsblListings) -> Option<Vec<String>> {
     let speak_for = standing.0.iter().filter(|listing| listing.score < 0);
     let results: Vec<String> = speak_for
         .map(|listing| {
@@ -74,7 +74,7 @@ fn field(first: String, results: Vec<String>) -> Vec<String> {
 }
 
 /// RFC 8601 §2.7.3.
-fn of_client((address, outcome): &(IpAddr, iprev::Outcome)) -> String {
+fn of_client((address, outcome): &(IpAddr, iprev::IprevCheck)) -> String {
     let mut text = result("iprev", outcome.verdict.as_str(), "", true);
     add(&mut text, "policy.iprev", &address.to_canonical().to_string());
     if let Some(name) = &outcome.name {
@@ -83,7 +83,7 @@ fn of_client((address, outcome): &(IpAddr, iprev::Outcome)) -> String {
     text
 }
 
-fn of_spf(outcome: &spf::Outcome) -> String {
+fn of_spf(outcome: &spf::SpfEvaluation) -> String {
     let is_good = outcome.verdict == spf::Verdict::Pass;
     let mut text = result("spf", outcome.verdict.as_str(), &outcome.reason, is_good);
     let property = match outcome.identity {
@@ -94,7 +94,7 @@ fn of_spf(outcome: &spf::Outcome) -> String {
     text
 }
 
-fn of_signature(outcome: &dkim::Outcome) -> String {
+fn of_signature(outcome: &dkim::DkimVerification) -> String {
     let is_good = outcome.verdict == dkim::Verdict::Pass;
     let mut text = result("dkim", outcome.verdict.as_str(), &outcome.reason, is_good);
     if let Some(signer) = &outcome.signer {
@@ -105,7 +105,7 @@ fn of_signature(outcome: &dkim::Outcome) -> String {
     text
 }
 
-fn of_dmarc(outcome: &dmarc::Outcome) -> String {
+fn of_dmarc(outcome: &dmarc::DmarcEvaluation) -> String {
     let is_good = outcome.verdict == dmarc::Verdict::Pass;
     let mut text = result("dmarc", outcome.verdict.as_str(), &outcome.reason, is_good);
     if let Some(domain) = &outcome.domain {
@@ -117,7 +117,7 @@ fn of_dmarc(outcome: &dmarc::Outcome) -> String {
     text
 }
 
-fn of_arc(outcome: &arc::Outcome) -> String {
+fn of_arc(outcome: &arc::ArcValidation) -> String {
     let is_good = outcome.verdict == arc::Verdict::Pass;
     let mut text = result("arc", outcome.verdict.as_str(), &outcome.reason, is_good);
     if let Some(sealer) = outcome.sealers.last() {
@@ -165,13 +165,13 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dnsbl::{By, Listing};
+    use crate::dnsbl::{DnsblIdentity, Listing};
     use std::net::Ipv4Addr;
 
     #[test]
     fn what_strangers_write_stays_within_its_value() {
         let evil = "a;\r\n dkim=pass \"x\\";
-        let spf = spf::Outcome {
+        let spf = spf::SpfEvaluation {
             verdict: spf::Verdict::PermError,
             identity: Identity::Helo,
             domain: evil.into(),
@@ -194,12 +194,12 @@ mod tests {
             let iprev = Some((address.parse().unwrap(), outcome));
             super::lines("mx", &Verdicts { iprev, ..Verdicts::default() }).pop().unwrap()
         };
-        let named = iprev::Outcome::of_name("mail.test");
+        let named = iprev::IprevCheck::of_name("mail.test");
         assert_eq!(
             line("::ffff:192.0.2.1", named),
             "iprev=pass policy.iprev=192.0.2.1 (mail.test)"
         );
-        let none = iprev::Outcome::without_name(iprev::Verdict::PermError);
+        let none = iprev::IprevCheck::without_name(iprev::Verdict::PermError);
         assert_eq!(line("2001:db8::1", none), "iprev=permerror policy.iprev=\"2001:db8::1\"");
     }
 
@@ -207,11 +207,12 @@ mod tests {
     fn lists_that_speak_for_a_client_are_named() {
         let listing = |zone: &str, score| Listing {
             zone: zone.into(),
-            by: By::Client,
+            by: DnsblIdentity::Client,
             answer: Ipv4Addr::new(127, 0, 10, 1),
             score,
         };
-        let standing = Standing(vec![listing("block.example", 1), listing("allow.example", -2)]);
+        let standing =
+            DnsblListings(vec![listing("block.example", 1), listing("allow.example", -2)]);
         assert_eq!(
             allowed("mx.example.org", &standing).unwrap(),
             [
@@ -219,7 +220,7 @@ mod tests {
                 "dnswl=pass dns.zone=allow.example policy.ip=127.0.10.1"
             ]
         );
-        assert_eq!(allowed("mx.example.org", &Standing(vec![listing("a.example", 1)])), None);
+        assert_eq!(allowed("mx.example.org", &DnsblListings(vec![listing("a.example", 1)])), None);
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Claim {
 
 /// What follows from what a client said.
 #[derive(Debug)]
-pub enum Step {
+pub enum ExchangeStep {
     /// This is sent, and the answer is given to [`Exchange::handle_response`].
     Challenge(Vec<u8>),
     /// The exchange is over, if the password is the user's.
@@ -90,7 +90,7 @@ pub enum Step {
     /// whomever it has proved it to be.
     External(Option<String>),
     /// The exchange is over.
-    Failed(Failure),
+    Failed(LoginFailure),
 }
 
 /// One exchange.
@@ -140,80 +140,80 @@ impl Exchange {
     }
 
     /// The client begins, with an initial response if it has one.
-    pub fn start(&mut self, initial: Option<&[u8]>) -> Step {
+    pub fn start(&mut self, initial: Option<&[u8]>) -> ExchangeStep {
         match (initial, &self.0) {
             (Some(response), _) => self.handle_response(response),
-            (None, State::LoginUser) => Step::Challenge(b"Username:".to_vec()),
+            (None, State::LoginUser) => ExchangeStep::Challenge(b"Username:".to_vec()),
             // Clients speak first in the others: an empty challenge has them do so (RFC 4954 §4).
-            (None, _) => Step::Challenge(Vec::new()),
+            (None, _) => ExchangeStep::Challenge(Vec::new()),
         }
     }
 
     /// The client's answer to a challenge.
-    pub fn handle_response(&mut self, response: &[u8]) -> Step {
+    pub fn handle_response(&mut self, response: &[u8]) -> ExchangeStep {
         let step = match std::mem::replace(&mut self.0, State::Over) {
             State::Plain => plain(response),
             State::LoginUser => match user_of(response) {
                 Some(user) => {
                     self.0 = State::LoginPassword(user);
-                    return Step::Challenge(b"Password:".to_vec());
+                    return ExchangeStep::Challenge(b"Password:".to_vec());
                 }
-                None => Err(Failure::Form),
+                None => Err(LoginFailure::Form),
             },
             State::LoginPassword(user) => match Password::new(response) {
-                Some(password) => Ok(Step::Check(Claim { user, password })),
-                None => Err(Failure::Form),
+                Some(password) => Ok(ExchangeStep::Check(Claim { user, password })),
+                None => Err(LoginFailure::Form),
             },
             State::Bearer { is_xoauth2 } => {
                 let read = if is_xoauth2 { bearer::xoauth2 } else { bearer::oauthbearer };
                 read(response).map(|presented| {
                     self.0 = State::Bearer { is_xoauth2 };
-                    Step::Token(presented)
+                    ExchangeStep::Token(presented)
                 })
             }
             // RFC 7628 §3.2.3: whatever it says.
-            State::Refused => Err(Failure::Proof),
-            State::External if response.is_empty() => Ok(Step::External(None)),
+            State::Refused => Err(LoginFailure::Proof),
+            State::External if response.is_empty() => Ok(ExchangeStep::External(None)),
             State::External => match user_of(response) {
-                Some(user) => Ok(Step::External(Some(user))),
-                None => Err(Failure::Form),
+                Some(user) => Ok(ExchangeStep::External(Some(user))),
+                None => Err(LoginFailure::Form),
             },
             State::ScramFirst { nonce, channel } => First::parse(response, &channel).map(|first| {
                 let user = first.user().to_owned();
                 self.0 = State::ScramKeys { first, nonce };
-                Step::Keys(user)
+                ExchangeStep::Keys(user)
             }),
             State::ScramFinal(challenged) => challenged.handle_final(response).map(|proved| {
                 self.0 = State::ScramEnd(proved.user);
-                Step::Challenge(proved.server_final.into_bytes())
+                ExchangeStep::Challenge(proved.server_final.into_bytes())
             }),
-            State::ScramEnd(user) if response.is_empty() => Ok(Step::Proved(user)),
-            State::ScramKeys { .. } | State::ScramEnd(_) | State::Over => Err(Failure::Form),
+            State::ScramEnd(user) if response.is_empty() => Ok(ExchangeStep::Proved(user)),
+            State::ScramKeys { .. } | State::ScramEnd(_) | State::Over => Err(LoginFailure::Form),
         };
-        step.unwrap_or_else(Step::Failed)
+        step.unwrap_or_else(ExchangeStep::Failed)
     }
 
-    /// The token of [`Step::Token`] is not good, or not the user's: the client is told so, with what it must
+    /// The token of [`ExchangeStep::Token`] is not good, or not the user's: the client is told so, with what it must
     /// be good for, and answers before it is refused (RFC 7628 §3.2.2).
-    pub fn refuse_token(&mut self, scope: Option<&str>) -> Step {
+    pub fn refuse_token(&mut self, scope: Option<&str>) -> ExchangeStep {
         match std::mem::replace(&mut self.0, State::Refused) {
             State::Bearer { is_xoauth2 } => {
-                Step::Challenge(bearer::refusal(is_xoauth2, scope).into_bytes())
+                ExchangeStep::Challenge(bearer::refusal(is_xoauth2, scope).into_bytes())
             }
-            _ => Step::Failed(Failure::Form),
+            _ => ExchangeStep::Failed(LoginFailure::Form),
         }
     }
 
-    /// The keys that [`Step::Keys`] asked for. For a user whom nobody knows they are such as no
+    /// The keys that [`ExchangeStep::Keys`] asked for. For a user whom nobody knows they are such as no
     /// password has; the client learns nothing of that before it has failed.
-    pub fn handle_keys(&mut self, keys: Keys) -> Step {
+    pub fn handle_keys(&mut self, keys: Keys) -> ExchangeStep {
         match std::mem::replace(&mut self.0, State::Over) {
             State::ScramKeys { first, nonce } => {
                 let ServerFirst { text, challenged } = first.challenge(&nonce, keys);
                 self.0 = State::ScramFinal(Box::new(challenged));
-                Step::Challenge(text.into_bytes())
+                ExchangeStep::Challenge(text.into_bytes())
             }
-            _ => Step::Failed(Failure::Form),
+            _ => ExchangeStep::Failed(LoginFailure::Form),
         }
     }
 }
@@ -237,21 +237,21 @@ pub fn claimed_user(mechanism: &str, initial: &[u8]) -> Option<String> {
 }
 
 /// RFC 4616 §2: `[authzid] NUL authcid NUL passwd`.
-fn plain(message: &[u8]) -> Result<Step, Failure> {
+fn plain(message: &[u8]) -> Result<ExchangeStep, LoginFailure> {
     let mut parts = message.splitn(3, |byte| *byte == 0);
     let (Some(identity), Some(user), Some(password)) = (parts.next(), parts.next(), parts.next())
     else {
-        return Err(Failure::Form);
+        return Err(LoginFailure::Form);
     };
-    let user = user_of(user).ok_or(Failure::Form)?;
+    let user = user_of(user).ok_or(LoginFailure::Form)?;
     if !identity.is_empty() && identity != user.as_bytes() {
-        return Err(Failure::OtherIdentity);
+        return Err(LoginFailure::OtherIdentity);
     }
     if password.contains(&0) {
-        return Err(Failure::Form);
+        return Err(LoginFailure::Form);
     }
-    let password = Password::new(password).ok_or(Failure::Form)?;
-    Ok(Step::Check(Claim { user, password }))
+    let password = Password::new(password).ok_or(LoginFailure::Form)?;
+    Ok(ExchangeStep::Check(Claim { user, password }))
 }
 
 #[cfg(test)]
@@ -259,7 +259,7 @@ mod tests;
 
 /// Why an exchange ends without a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum LoginFailure {
     /// What came is not what the mechanism has.
     Form,
     /// The client wants to act for another user than the one that it proves to be.
@@ -285,7 +285,7 @@ pub fn user_of(bytes: &[u8]) -> Option<String> {
 
 /// What a server has said that the mechanism does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum ServerMessageError {
     /// It asks for more than there is, or for the same again.
     Unexpected,
     /// What it says is not what the mechanism has.
@@ -298,14 +298,16 @@ pub enum Wrong {
     Signature,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for ServerMessageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Wrong::Unexpected => "asks for more than the mechanism has",
-            Wrong::Form => "says what the mechanism does not have",
-            Wrong::Nonce => "answers with a nonce that is not made of ours",
-            Wrong::Iterations => "asks for a number of iterations that is out of bounds",
-            Wrong::Signature => "has not proved that it knows the password",
+            ServerMessageError::Unexpected => "asks for more than the mechanism has",
+            ServerMessageError::Form => "says what the mechanism does not have",
+            ServerMessageError::Nonce => "answers with a nonce that is not made of ours",
+            ServerMessageError::Iterations => {
+                "asks for a number of iterations that is out of bounds"
+            }
+            ServerMessageError::Signature => "has not proved that it knows the password",
         })
     }
 }

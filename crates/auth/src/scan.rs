@@ -2,7 +2,7 @@
 //! else of it stays in memory.
 
 use crate::arc::sets::{Chain, Newest, Sets};
-use crate::dkim::canonical::{BodyDigest, BodyHash, Form, is_called};
+use crate::dkim::canonical::{BodyDigest, BodyHash, Canonicalization, is_called};
 use crate::dkim::signature::Signature;
 use mail::{Omitted, header};
 use std::ops::Range;
@@ -18,7 +18,7 @@ const BODY_HASHES_MAX: usize = 4;
 
 /// What is wanted of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ScanOptions {
     /// DKIM signatures.
     pub dkim: bool,
     /// ARC sets.
@@ -29,7 +29,7 @@ pub struct Wanted {
 
 /// Reads a message.
 pub struct Scan {
-    wanted: Wanted,
+    wanted: ScanOptions,
     header: Vec<u8>,
     state: State,
 }
@@ -37,23 +37,23 @@ pub struct Scan {
 enum State {
     /// So many octets of the header were looked at.
     Header(usize),
-    Body(Box<Body>),
+    Body(Box<BodyScan>),
 }
 
-struct Body {
-    found: Found,
+struct BodyScan {
+    found: ScannedHeader,
     hashes: Vec<(BodyForm, BodyHash)>,
 }
 
 /// How a body is hashed: form and length (`l=`).
-type BodyForm = (Form, Option<u64>);
+type BodyForm = (Canonicalization, Option<u64>);
 
 /// How our own signatures have it.
-const SIGNED_BODY: BodyForm = (Form::Relaxed, None);
+const SIGNED_BODY: BodyForm = (Canonicalization::Relaxed, None);
 
 /// What stands in a header.
 #[derive(Default)]
-struct Found {
+struct ScannedHeader {
     /// Why it can't be told what stands there, if so.
     unreadable: Option<&'static str>,
     fields: Vec<Range<usize>>,
@@ -81,7 +81,7 @@ pub struct Scanned {
 
 impl Scan {
     #[must_use]
-    pub fn new(wanted: Wanted) -> Scan {
+    pub fn new(wanted: ScanOptions) -> Scan {
         Scan { wanted, header: Vec::new(), state: State::Header(0) }
     }
 
@@ -112,7 +112,7 @@ impl Scan {
     }
 
     fn begin_body(&mut self) {
-        let found = Found::of(&self.header, self.wanted);
+        let found = ScannedHeader::of(&self.header, self.wanted);
         if found.unreadable.is_some() {
             self.header = Vec::new();
         }
@@ -131,7 +131,7 @@ impl Scan {
                 hashes.push(((form, limit), BodyHash::new(form, limit)));
             }
         }
-        self.state = State::Body(Box::new(Body { found, hashes }));
+        self.state = State::Body(Box::new(BodyScan { found, hashes }));
     }
 
     /// The message is complete.
@@ -142,10 +142,10 @@ impl Scan {
         }
         let (found, hashes) = match self.state {
             State::Body(body) => (body.found, body.hashes),
-            State::Header(_) => (Found::default(), Vec::new()),
+            State::Header(_) => (ScannedHeader::default(), Vec::new()),
         };
         let bodies = hashes.into_iter().map(|(form, hash)| (form, hash.finish())).collect();
-        let Found { unreadable, fields, signatures, signatures_left, sets } = found;
+        let ScannedHeader { unreadable, fields, signatures, signatures_left, sets } = found;
         let newest_set = sets.newest();
         let chain = sets.into_chain();
         let header = self.header;
@@ -175,12 +175,12 @@ fn end_of_header(header: &[u8], looked_at: usize) -> Option<usize> {
     Some(looked_at + end + 4)
 }
 
-impl Found {
-    fn of(header: &[u8], wanted: Wanted) -> Found {
-        let mut found = Found::default();
+impl ScannedHeader {
+    fn of(header: &[u8], wanted: ScanOptions) -> ScannedHeader {
+        let mut found = ScannedHeader::default();
         for field in header::fields(header) {
             if header.len() > HEADER_BYTES_MAX || found.fields.len() == FIELDS_MAX {
-                return Found::unreadable("the header is too long");
+                return ScannedHeader::unreadable("the header is too long");
             }
             let index = found.fields.len();
             if wanted.dkim && field.is("DKIM-Signature") {
@@ -197,13 +197,13 @@ impl Found {
         }
         let end = found.fields.last().map_or(0, |last| last.end);
         match hidden(header.get(end..).unwrap_or_default(), found.fields.is_empty()) {
-            Some(why) => Found::unreadable(why),
+            Some(why) => ScannedHeader::unreadable(why),
             None => found,
         }
     }
 
-    fn unreadable(why: &'static str) -> Found {
-        Found { unreadable: Some(why), ..Found::default() }
+    fn unreadable(why: &'static str) -> ScannedHeader {
+        ScannedHeader { unreadable: Some(why), ..ScannedHeader::default() }
     }
 }
 
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     fn scan(content: &[u8], step: usize) -> Scanned {
-        let mut scan = Scan::new(Wanted { dkim: true, arc: true, to_sign: false });
+        let mut scan = Scan::new(ScanOptions { dkim: true, arc: true, to_sign: false });
         content.chunks(step).for_each(|piece| scan.push(piece));
         scan.finish()
     }

@@ -44,7 +44,7 @@ impl fmt::Debug for Srs {
 
 /// Why an address leads nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
+pub enum SrsError {
     /// A part is missing, or what comes out is no address.
     Form,
     /// We have not made it.
@@ -53,20 +53,20 @@ pub enum Mistake {
     Age,
 }
 
-impl Mistake {
+impl SrsError {
     /// For whoever sends there.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
-            Mistake::Form => "This is no rewritten address",
-            Mistake::Hash => "This rewritten address was not made here",
-            Mistake::Age => "This rewritten address was for reports, and is too old",
+            SrsError::Form => "This is no rewritten address",
+            SrsError::Hash => "This rewritten address was not made here",
+            SrsError::Age => "This rewritten address was for reports, and is too old",
         }
     }
 }
 
 /// A rewritten address, apart.
-enum Parts<'a> {
+enum SrsParts<'a> {
     Direct {
         hash: &'a str,
         day: &'a str,
@@ -81,9 +81,9 @@ enum Parts<'a> {
     },
 }
 
-impl<'a> Parts<'a> {
+impl<'a> SrsParts<'a> {
     /// `None`: it is no such address. `Some(None)`: it begins like one.
-    fn of(local: &'a str) -> Option<Option<Parts<'a>>> {
+    fn of(local: &'a str) -> Option<Option<SrsParts<'a>>> {
         let (tag, behind) = local.split_at_checked(4)?;
         let rest = behind.strip_prefix(FIRST_SEPARATORS)?;
         if tag.eq_ignore_ascii_case("SRS0") {
@@ -91,7 +91,7 @@ impl<'a> Parts<'a> {
             let mut next = || parts.next();
             return Some((|| {
                 let (hash, day, domain) = (next()?, next()?, next()?);
-                Some(Parts::Direct { hash, day, domain, local: next()? })
+                Some(SrsParts::Direct { hash, day, domain, local: next()? })
             })());
         }
         if tag.eq_ignore_ascii_case("SRS1") {
@@ -102,7 +102,7 @@ impl<'a> Parts<'a> {
                 // What stood behind `SRS0`: another address that begins like one is a sender like any other, or
                 // its reports would go nowhere.
                 let is_through = !domain.is_empty() && rest.starts_with(FIRST_SEPARATORS);
-                is_through.then_some(Parts::Through { hash, domain, rest })
+                is_through.then_some(SrsParts::Through { hash, domain, rest })
             })());
         }
         None
@@ -121,16 +121,16 @@ impl Srs {
     /// Whether this is an address as they are made here, or looks like one.
     #[must_use]
     pub fn is_rewritten(&self, address: &Mailbox) -> bool {
-        address.domain() == self.domain && Parts::of(&address.local_unquoted()).is_some()
+        address.domain() == self.domain && SrsParts::of(&address.local_unquoted()).is_some()
     }
 
     /// The sender that stands for another, made at `at`. `None`: it would be too long for an address.
     #[must_use]
     pub fn forward(&self, sender: &Mailbox, at: Wall) -> Option<Mailbox> {
         let (local, domain) = (sender.local_unquoted(), sender.domain_str());
-        let rewritten = match Parts::of(&local) {
-            Some(Some(Parts::Through { domain, rest, .. })) => self.through(domain, rest),
-            Some(Some(Parts::Direct { .. })) => self.through(domain, local.get(4..)?),
+        let rewritten = match SrsParts::of(&local) {
+            Some(Some(SrsParts::Through { domain, rest, .. })) => self.through(domain, rest),
+            Some(Some(SrsParts::Direct { .. })) => self.through(domain, local.get(4..)?),
             _ => {
                 let day = day_digits(day_of(at));
                 let hash = self.sign(&[&day, domain, &local]);
@@ -148,17 +148,17 @@ impl Srs {
     ///
     /// # Errors
     /// It stands for nobody.
-    pub fn reverse(&self, address: &Mailbox, at: Wall) -> Result<Mailbox, Mistake> {
+    pub fn reverse(&self, address: &Mailbox, at: Wall) -> Result<Mailbox, SrsError> {
         let local = address.local_unquoted();
-        match Parts::of(&local).flatten().ok_or(Mistake::Form)? {
-            Parts::Direct { hash, day: made, domain, local } => {
+        match SrsParts::of(&local).flatten().ok_or(SrsError::Form)? {
+            SrsParts::Direct { hash, day: made, domain, local } => {
                 self.check(hash, &[made, domain, local])?;
                 check_age(made, day_of(at))?;
-                mailbox(local, domain).ok_or(Mistake::Form)
+                mailbox(local, domain).ok_or(SrsError::Form)
             }
-            Parts::Through { hash, domain, rest } => {
+            SrsParts::Through { hash, domain, rest } => {
                 self.check(hash, &[domain, rest])?;
-                mailbox(&format!("SRS0{rest}"), domain).ok_or(Mistake::Form)
+                mailbox(&format!("SRS0{rest}"), domain).ok_or(SrsError::Form)
             }
         }
     }
@@ -167,11 +167,11 @@ impl Srs {
         self.secrets.first().map_or_else(String::new, |secret| hash_of(secret, parts))
     }
 
-    fn check(&self, hash: &str, parts: &[&str]) -> Result<(), Mistake> {
+    fn check(&self, hash: &str, parts: &[&str]) -> Result<(), SrsError> {
         let fits = |secret: &[u8]| hash_of(secret, parts).eq_ignore_ascii_case(hash);
         // All are looked at: how long it takes says nothing of which one it was.
         let count = self.secrets.iter().filter(|secret| fits(secret)).count();
-        if count > 0 { Ok(()) } else { Err(Mistake::Hash) }
+        if count > 0 { Ok(()) } else { Err(SrsError::Hash) }
     }
 }
 
@@ -197,15 +197,15 @@ fn day_digits(day: u64) -> String {
         .collect()
 }
 
-fn check_age(made: &str, day: u64) -> Result<(), Mistake> {
+fn check_age(made: &str, day: u64) -> Result<(), SrsError> {
     let digit = |byte: u8| {
         let at = DAY_DIGITS.iter().position(|digit| *digit == byte.to_ascii_uppercase());
-        at.ok_or(Mistake::Form)
+        at.ok_or(SrsError::Form)
     };
-    let &[high, low] = made.as_bytes() else { return Err(Mistake::Form) };
+    let &[high, low] = made.as_bytes() else { return Err(SrsError::Form) };
     let made = digit(high)? << 5 | digit(low)?;
     let age = (day % u64::from(DAYS)) as u32 + DAYS - made as u32;
-    if age % DAYS <= AGE_MAX_DAYS { Ok(()) } else { Err(Mistake::Age) }
+    if age % DAYS <= AGE_MAX_DAYS { Ok(()) } else { Err(SrsError::Age) }
 }
 
 /// The address of a local part that is written as it is meant: quoted where it must be.
@@ -311,10 +311,11 @@ mod tests {
         for made in [20_000, 1023, 1024 * 7 - 3] {
             let there = srs.forward(&address("jo@source.test"), day(made)).expect("an address");
             for (age, good) in [(0, true), (21, true), (22, false), (500, false), (1023, false)] {
-                let expected = if good { Ok(address("jo@source.test")) } else { Err(Mistake::Age) };
+                let expected =
+                    if good { Ok(address("jo@source.test")) } else { Err(SrsError::Age) };
                 assert_eq!(srs.reverse(&there, day(made + age)), expected, "{made} {age}");
             }
-            assert_eq!(srs.reverse(&there, day(made - 1)), Err(Mistake::Age), "of tomorrow");
+            assert_eq!(srs.reverse(&there, day(made - 1)), Err(SrsError::Age), "of tomorrow");
         }
     }
 
@@ -325,7 +326,7 @@ mod tests {
         let of = |srs: &Srs| srs.forward(&sender, TODAY).expect("an address");
         assert_eq!(both.reverse(&of(&old), TODAY), Ok(sender.clone()));
         assert_eq!(new.reverse(&of(&both), TODAY), Ok(sender.clone()));
-        assert_eq!(new.reverse(&of(&old), TODAY), Err(Mistake::Hash));
+        assert_eq!(new.reverse(&of(&old), TODAY), Err(SrsError::Hash));
     }
 
     #[test]
@@ -334,11 +335,11 @@ mod tests {
         let there = srs.forward(&address("jo@source.test"), TODAY).expect("an address");
         for (from, to) in [("source", "victim"), ("=jo@", "=ann@"), ("=RA=", "=RB=")] {
             let forged = address(&there.as_str().replace(from, to));
-            assert_eq!(srs.reverse(&forged, TODAY), Err(Mistake::Hash), "{forged}");
+            assert_eq!(srs.reverse(&forged, TODAY), Err(SrsError::Hash), "{forged}");
         }
         for torn in ["SRS0=@srs.test", "SRS0=abcd=RA=x@srs.test", "SRS1=abcd=x@srs.test"] {
             assert!(srs.is_rewritten(&address(torn)), "{torn}");
-            assert_eq!(srs.reverse(&address(torn), TODAY), Err(Mistake::Form), "{torn}");
+            assert_eq!(srs.reverse(&address(torn), TODAY), Err(SrsError::Form), "{torn}");
         }
         for other in ["jo@srs.test", "SRS0abcd@srs.test", "SRS2=a=b=c=d@srs.test", "postmaster"] {
             assert!(!srs.is_rewritten(&address(other)), "{other}");

@@ -1,6 +1,6 @@
 //! A DNS in memory, for tests.
 
-use crate::records::{Answer, Family, Records, Unanswered};
+use crate::records::{DnsAnswer, Family, Records, Unanswered};
 use std::cell::Cell;
 use std::future::Future;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ impl Zone {
 }
 
 impl Records for Zone {
-    async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+    async fn txt(&self, name: &str) -> DnsAnswer<Vec<u8>> {
         self.asked.set(self.asked.get() + 1);
         let texts = self.txt.iter().filter(|(of, _)| *of == name).map(|(_, text)| text.clone());
         let texts: Vec<String> = texts.collect();
@@ -38,15 +38,15 @@ impl Records for Zone {
         Ok(texts.into_iter().map(String::into_bytes).collect())
     }
 
-    async fn addresses(&self, _host: &str, _family: Family) -> Answer<IpAddr> {
+    async fn addresses(&self, _host: &str, _family: Family) -> DnsAnswer<IpAddr> {
         Ok(Vec::new())
     }
 
-    async fn mail_hosts(&self, domain: &str) -> Answer<String> {
+    async fn mail_hosts(&self, domain: &str) -> DnsAnswer<String> {
         Ok(self.hosts.iter().filter(|host| **host == domain).map(|host| (*host).into()).collect())
     }
 
-    async fn names(&self, _address: IpAddr) -> Answer<String> {
+    async fn names(&self, _address: IpAddr) -> DnsAnswer<String> {
         Ok(Vec::new())
     }
 }

@@ -5,14 +5,14 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-/// Work that one task does before others get their turn, in units of [`Pace::spend`]: a few hundred microseconds.
+/// Work that one task does before others get their turn, in units of [`WorkBudget::spend`]: a few hundred microseconds.
 const WORK_MAX: u32 = 32;
 
 /// Lets the other tasks of the shard run between pieces of work: one message must not hold up the others.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(Cell<u32>);
+pub(crate) struct WorkBudget(Cell<u32>);
 
-impl Pace {
+impl WorkBudget {
     /// Counts work that comes next. A unit takes about as long as to verify a signature with an RSA key of 1,024
     /// bits.
     pub(crate) async fn spend(&self, units: u32) {
@@ -67,11 +67,12 @@ pub(crate) async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Out
 }
 
 /// A future, and what it gave.
-type Waiting<F> = (Pin<Box<F>>, Option<<F as Future>::Output>);
+type JoinedFuture<F> = (Pin<Box<F>>, Option<<F as Future>::Output>);
 
 /// What each gives, in their order; they wait together.
 pub async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut waiting: Vec<Waiting<F>> = futures.map(|future| (Box::pin(future), None)).collect();
+    let mut waiting: Vec<JoinedFuture<F>> =
+        futures.map(|future| (Box::pin(future), None)).collect();
     poll_fn(|cx| {
         let mut are_done = true;
         for (future, done) in waiting.iter_mut().filter(|(_, done)| done.is_none()) {

@@ -6,7 +6,7 @@ use mail::{Class, EnhancedStatus, Failure, Reply};
 use mta::delivery::{AttemptContext, Slot};
 use mta::message::Message;
 use mta::seams::World;
-use queue::{Origin, Take, Work};
+use queue::{Origin, Take, TransactionWork};
 use smallvec::SmallVec;
 use spool::LoadError;
 use std::rc::Rc;
@@ -73,7 +73,7 @@ pub(crate) async fn run<W: World, S: Settings>(
 async fn deliver_each<W: World, S: Settings>(
     slot: &Slot<W>,
     settings: &S,
-    work: &Work,
+    work: &TransactionWork,
     deliver: &impl AsyncFn(&Slot<W>, &S, &Rc<Message>, (u32, Origin)) -> Attempt,
 ) {
     let place = slot.place_to_load(work.id, work.origin);

@@ -1,8 +1,8 @@
 //! Rules that are ready to be asked.
 
 use crate::class::{FailureKind, ReplyClass};
-use crate::file::{FILE_BYTES_MAX, Mistake, Provider, Reading, Rule, Source};
-use crate::said::{Said, push_words};
+use crate::file::{FILE_BYTES_MAX, Provider, Reading, Rule, RuleFile, RuleFileError};
+use crate::said::{PeerReply, push_words};
 use regex::bytes::{RegexSet, RegexSetBuilder};
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -55,7 +55,7 @@ impl Patterns {
 
 /// What a reply means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ReplyClassification {
     /// Why.
     pub class: ReplyClass,
     /// What to do about it.
@@ -66,7 +66,7 @@ pub struct Verdict {
 
 /// The line of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct RulePosition<'a> {
     /// Its file; [`BUILTIN`] for reading.
     pub file: &'a str,
     /// From 1.
@@ -95,13 +95,13 @@ impl Classes {
     ///
     /// # Errors
     /// All mistakes, in the order of files and lines.
-    pub fn read(files: &[Source<'_>]) -> Result<Classes, Vec<Mistake>> {
+    pub fn read(files: &[RuleFile<'_>]) -> Result<Classes, Vec<RuleFileError>> {
         let mut reading = Reading::default();
         for file in files {
             reading.read(*file);
         }
         reading.is_ours = true;
-        reading.read(Source { name: BUILTIN, text: include_bytes!("builtin.classes") });
+        reading.read(RuleFile { name: BUILTIN, text: include_bytes!("builtin.classes") });
         if !reading.mistakes.is_empty() {
             return Err(reading.mistakes);
         }
@@ -111,7 +111,7 @@ impl Classes {
         if !files.is_empty() && patterns.set().is_none() {
             let file = names.first().cloned().unwrap_or_default();
             let text = format!("compiled, all patterns take more than {SET_BYTES_MAX} octets");
-            return Err(vec![Mistake { file, line: 1, column: 1, text: text.into() }]);
+            return Err(vec![RuleFileError { file, line: 1, column: 1, text: text.into() }]);
         }
         Ok(Classes { files: names, rules, patterns, providers })
     }
@@ -128,7 +128,7 @@ impl Classes {
 
     /// What a refusal means; `None`: it is none.
     #[must_use]
-    pub fn classify(&self, said: &Said<'_>) -> Option<Verdict> {
+    pub fn classify(&self, said: &PeerReply<'_>) -> Option<ReplyClassification> {
         let mut words = String::new();
         push_words(said.text, &mut words);
         said.is_failure().then(|| self.judge(said, self.provider_index(said.provider), &words))
@@ -141,7 +141,12 @@ impl Classes {
     }
 
     /// The same of words that are in one line and of bounded length.
-    pub(crate) fn judge(&self, said: &Said<'_>, provider: Option<usize>, words: &str) -> Verdict {
+    pub(crate) fn judge(
+        &self,
+        said: &PeerReply<'_>,
+        provider: Option<usize>,
+        words: &str,
+    ) -> ReplyClassification {
         let status = said.status_in(words);
         let matched = self.patterns.set().map(|set| set.matches(words.as_bytes()));
         let found = self.rules.iter().position(|rule| {
@@ -156,20 +161,20 @@ impl Classes {
             Some(rule) => {
                 let index = found.and_then(|index| u32::try_from(index).ok());
                 let kind = rule.kind.unwrap_or_else(|| rule.class.kind_in(said.code));
-                Verdict { class: rule.class, kind, rule: index }
+                ReplyClassification { class: rule.class, kind, rule: index }
             }
             None => {
                 let class = ReplyClass::Unclassified;
-                Verdict { class, kind: class.kind(), rule: None }
+                ReplyClassification { class, kind: class.kind(), rule: None }
             }
         }
     }
 
     /// Where a rule stands.
     #[must_use]
-    pub fn place(&self, rule: u32) -> Option<Place<'_>> {
+    pub fn place(&self, rule: u32) -> Option<RulePosition<'_>> {
         let rule = self.rules.get(rule as usize)?;
-        Some(Place { file: self.files.get(rule.file)?, line: rule.line })
+        Some(RulePosition { file: self.files.get(rule.file)?, line: rule.line })
     }
 }
 
@@ -182,7 +187,7 @@ mod tests {
     #[test]
     fn our_rules_obey_what_others_have_to() {
         let mut reading = Reading::default();
-        reading.read(Source { name: BUILTIN, text: include_bytes!("builtin.classes") });
+        reading.read(RuleFile { name: BUILTIN, text: include_bytes!("builtin.classes") });
         assert_eq!(reading.mistakes, []);
         // A gap of so many characters costs as many states: `.*` costs one.
         assert!(reading.patterns.iter().all(|pattern| !pattern.contains(".{")));

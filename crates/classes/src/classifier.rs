@@ -1,7 +1,7 @@
 //! Rules with a memory of the replies that they were asked about.
 
-use crate::classes::{Classes, Verdict};
-use crate::said::{Said, push_words};
+use crate::classes::{Classes, ReplyClassification};
+use crate::said::{PeerReply, push_words};
 use mail::Recent;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub const CACHE_MAX: usize = 1_024;
 #[derive(Debug)]
 pub struct Classifier {
     classes: Arc<Classes>,
-    known: Recent<Box<str>, Verdict>,
+    known: Recent<Box<str>, ReplyClassification>,
     key: String,
 }
 
@@ -36,7 +36,7 @@ impl Classifier {
     }
 
     /// What a refusal means; `None`: it is none.
-    pub fn classify(&mut self, said: &Said<'_>) -> Option<Verdict> {
+    pub fn classify(&mut self, said: &PeerReply<'_>) -> Option<ReplyClassification> {
         if !said.is_failure() {
             return None;
         }
@@ -61,7 +61,7 @@ impl Classifier {
 }
 
 /// All that decides beside the words, in front of them; no two look alike.
-fn push_key(said: &Said<'_>, provider: Option<usize>, key: &mut String) {
+fn push_key(said: &PeerReply<'_>, provider: Option<usize>, key: &mut String) {
     use std::fmt::Write as _;
     // Writing to a String can't fail.
     let _ = match said.status {
@@ -79,8 +79,8 @@ mod tests {
     use super::*;
     use crate::ReplyClass;
 
-    fn said(text: &str) -> Said<'_> {
-        Said { code: 550, status: None, provider: None, text }
+    fn said(text: &str) -> PeerReply<'_> {
+        PeerReply { code: 550, status: None, provider: None, text }
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
             for code in [250, 421, 450, 550, 552, 600] {
                 for text in ["", "user unknown", "mailbox full", "rate limited", "spam"] {
                     for provider in [None, Some("google"), Some("nobody")] {
-                        let said = Said { code, status: None, provider, text };
+                        let said = PeerReply { code, status: None, provider, text };
                         assert_eq!(classifier.classify(&said), classes.classify(&said), "{round}");
                     }
                 }

@@ -19,7 +19,7 @@ pub const PATTERN_BYTES_MAX: usize = 1 << 18;
 
 /// A file as it was read.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub struct RuleFile<'a> {
     /// What it is called in mistakes and answers.
     pub name: &'a str,
     /// What is in it.
@@ -48,7 +48,7 @@ pub(crate) struct Rule {
 pub(crate) struct Provider {
     pub(crate) name: Box<str>,
     /// Where it is named first.
-    pub(crate) place: Place,
+    pub(crate) place: TextPosition,
 }
 
 /// What was read so far.
@@ -58,40 +58,40 @@ pub(crate) struct Reading {
     pub(crate) rules: Vec<Rule>,
     pub(crate) patterns: Vec<Box<str>>,
     pub(crate) providers: Vec<Provider>,
-    pub(crate) mistakes: Vec<Mistake>,
+    pub(crate) mistakes: Vec<RuleFileError>,
     /// The files are ours: as many rules and providers as they like, and patterns that a test has looked at.
     pub(crate) is_ours: bool,
 }
 
 /// Where something stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct TextPosition {
     pub(crate) file: usize,
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
 
 /// A mistake within a line: the octet where it is, and what it is.
-pub(crate) type Wrong = (usize, String);
+pub(crate) type RuleSyntaxError = (usize, String);
 
 impl Reading {
     /// Reads the next file.
-    pub(crate) fn read(&mut self, source: Source<'_>) {
+    pub(crate) fn read(&mut self, source: RuleFile<'_>) {
         let file = self.files.len();
         self.files.push(source.name.into());
-        let first = Place { file, line: 1, column: 1 };
+        let first = TextPosition { file, line: 1, column: 1 };
         if source.text.len() > FILE_BYTES_MAX {
             let text = format!("a file of rules has {FILE_BYTES_MAX} octets at most");
             return self.wrong(first, text);
         }
         for (number, line) in (1..).zip(source.text.split(|byte| *byte == b'\n')) {
-            let place = Place { file, line: number, column: 1 };
+            let place = TextPosition { file, line: number, column: 1 };
             let text = match std::str::from_utf8(line) {
                 Ok(text) => text.trim_ascii_end(),
                 Err(error) => {
                     let good = String::from_utf8_lossy(&line[..error.valid_up_to()]);
                     let column = column(&good, good.len());
-                    self.wrong(Place { column, ..place }, "this is not UTF-8".to_owned());
+                    self.wrong(TextPosition { column, ..place }, "this is not UTF-8".to_owned());
                     continue;
                 }
             };
@@ -100,21 +100,21 @@ impl Reading {
                 continue;
             }
             if let Err((at, why)) = self.read_rule(text, place) {
-                self.wrong(Place { column: column(text, at), ..place }, why);
+                self.wrong(TextPosition { column: column(text, at), ..place }, why);
             }
         }
     }
 
-    fn wrong(&mut self, place: Place, text: String) {
+    fn wrong(&mut self, place: TextPosition, text: String) {
         if self.mistakes.len() < MISTAKES_MAX {
             let file = self.files[place.file].clone();
             let (line, column) = (place.line, place.column);
-            self.mistakes.push(Mistake { file, line, column, text: text.into() });
+            self.mistakes.push(RuleFileError { file, line, column, text: text.into() });
         }
     }
 
     /// The index of a provider.
-    fn provider(&mut self, name: &str, place: Place) -> usize {
+    fn provider(&mut self, name: &str, place: TextPosition) -> usize {
         let known = self.providers.iter().position(|provider| *provider.name == *name);
         known.unwrap_or_else(|| {
             self.providers.push(Provider { name: name.into(), place });
@@ -122,7 +122,7 @@ impl Reading {
         })
     }
 
-    fn read_rule(&mut self, text: &str, place: Place) -> Result<(), Wrong> {
+    fn read_rule(&mut self, text: &str, place: TextPosition) -> Result<(), RuleSyntaxError> {
         let mut words = Words::new(text);
         let (at_code, word) = words.next("a code")?;
         let code = CodePattern::read(word).map_err(|why| (at_code, why))?;
@@ -154,7 +154,7 @@ impl Reading {
             Some(self.patterns.len() - 1)
         };
         let provider = (!is_of_anybody).then(|| {
-            let place = Place { column: column(text, at_provider), ..place };
+            let place = TextPosition { column: column(text, at_provider), ..place };
             self.provider(provider, place)
         });
         let (file, line) = (place.file, place.line);
@@ -182,7 +182,7 @@ fn read_class(word: &str) -> Result<(ReplyClass, Option<FailureKind>), String> {
 }
 
 /// A pattern, if it can be used.
-pub(crate) fn compiled(pattern: &str) -> Result<Regex, Wrong> {
+pub(crate) fn compiled(pattern: &str) -> Result<Regex, RuleSyntaxError> {
     let parsed = regex_syntax::ParserBuilder::new()
         .utf8(false)
         .unicode(false)
@@ -251,7 +251,7 @@ impl<'a> Words<'a> {
     }
 
     /// The next word; `what`: what it should be.
-    fn next(&mut self, what: &str) -> Result<(usize, &'a str), Wrong> {
+    fn next(&mut self, what: &str) -> Result<(usize, &'a str), RuleSyntaxError> {
         let start = self.at;
         let rest = &self.line[start..];
         let end = rest.find(|c: char| c.is_ascii_whitespace()).unwrap_or(rest.len());
@@ -274,7 +274,7 @@ pub const MISTAKES_MAX: usize = 100;
 
 /// Something wrong, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct RuleFileError {
     /// The file, as it was named.
     pub file: Box<str>,
     /// Line, from 1.
@@ -285,7 +285,7 @@ pub struct Mistake {
     pub text: Box<str>,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for RuleFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.text)
     }

@@ -16,11 +16,12 @@ mod said;
 
 pub use addresses::without_words;
 pub use class::{FailureKind, ReplyClass};
-pub use classes::{BUILTIN, Classes, Named, Place, Verdict};
+pub use classes::{BUILTIN, Classes, Named, ReplyClassification, RulePosition};
 pub use classifier::{CACHE_MAX, Classifier};
 pub use file::{
-    FILE_BYTES_MAX, MISTAKES_MAX, Mistake, PATTERN_BYTES_MAX, RULES_MAX, Source, matches_everything,
+    FILE_BYTES_MAX, MISTAKES_MAX, PATTERN_BYTES_MAX, RULES_MAX, RuleFile, RuleFileError,
+    matches_everything,
 };
 pub use pattern::{Pattern, one_line};
 pub use rule::{CodePattern, StatusPattern};
-pub use said::{REPLY_BYTES_MAX, Said, read_reply};
+pub use said::{PeerReply, REPLY_BYTES_MAX, read_reply};

@@ -9,7 +9,7 @@ pub const REPLY_BYTES_MAX: usize = 512;
 
 /// What a peer said.
 #[derive(Clone, Copy, Debug)]
-pub struct Said<'a> {
+pub struct PeerReply<'a> {
     /// The three digits.
     pub code: u16,
     /// The enhanced status, if it came at its place.
@@ -21,7 +21,7 @@ pub struct Said<'a> {
     pub text: &'a str,
 }
 
-impl Said<'_> {
+impl PeerReply<'_> {
     /// Whether it is a refusal at all.
     pub(crate) fn is_failure(&self) -> bool {
         (400..600).contains(&self.code)
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_status_among_the_words_counts_where_none_came_before() {
         let status = |code, text| {
-            let said = Said { code, status: None, provider: None, text };
+            let said = PeerReply { code, status: None, provider: None, text };
             said.status_in(text).map(|status| status.to_string())
         };
         assert_eq!(status(550, "sorry (#5.1.1 - chkuser)").as_deref(), Some("5.1.1"));

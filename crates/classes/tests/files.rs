@@ -1,19 +1,19 @@
 //! An operator's files: what they may say, what is wrong with them, and that they go first.
 
 use classes::{
-    BUILTIN, Classes, FILE_BYTES_MAX, FailureKind, MISTAKES_MAX, Named, RULES_MAX, ReplyClass,
-    Said, Source, Verdict, read_reply,
+    BUILTIN, Classes, FILE_BYTES_MAX, FailureKind, MISTAKES_MAX, Named, PeerReply, RULES_MAX,
+    ReplyClass, ReplyClassification, RuleFile, read_reply,
 };
 use proptest::prelude::*;
 
 fn read(text: &str) -> Result<Classes, Vec<String>> {
-    let read = Classes::read(&[Source { name: "my", text: text.as_bytes() }]);
+    let read = Classes::read(&[RuleFile { name: "my", text: text.as_bytes() }]);
     read.map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect())
 }
 
-fn ask(classes: &Classes, provider: Option<&str>, reply: &str) -> Verdict {
+fn ask(classes: &Classes, provider: Option<&str>, reply: &str) -> ReplyClassification {
     let (code, status, words) = read_reply(reply).unwrap();
-    classes.classify(&Said { code, status, provider, text: &words }).unwrap()
+    classes.classify(&PeerReply { code, status, provider, text: &words }).unwrap()
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn what_no_rule_knows_is_unclassified_and_what_is_not_final_not_hard() {
     assert_eq!(unknown("550 5.1.1 no such user"), (class, FailureKind::Hard));
     assert_eq!(unknown("450 4.1.1 no such user"), (class, FailureKind::Soft));
     for code in [200, 250, 354, 399, 600] {
-        let said = Said { code, status: None, provider: None, text: "no such user" };
+        let said = PeerReply { code, status: None, provider: None, text: "no such user" };
         assert_eq!(classes.classify(&said), None, "{code}");
     }
 }
@@ -96,8 +96,8 @@ fn mistakes_have_file_line_and_column() {
         assert_eq!(read(text).map(|_| ()).unwrap_err(), [told], "{text}");
     }
     let both = Classes::read(&[
-        Source { name: "one", text: b"550 * * nothing x\n" },
-        Source { name: "two", text: b"550 * * policy x\n\xff 550\n" },
+        RuleFile { name: "one", text: b"550 * * nothing x\n" },
+        RuleFile { name: "two", text: b"550 * * policy x\n\xff 550\n" },
     ]);
     let both: Vec<String> = both.unwrap_err().iter().map(ToString::to_string).collect();
     assert_eq!(both, ["one:1:9: there is no class `nothing`", "two:2:1: this is not UTF-8"]);
@@ -132,7 +132,7 @@ proptest! {
     ) {
         let provider = [None, Some("google"), Some("microsoft-consumer"), Some("nobody")][known];
         let classes = Classes::builtin();
-        let said = Said { code, status: None, provider, text: &text };
+        let said = PeerReply { code, status: None, provider, text: &text };
         let verdict = classes.classify(&said);
         prop_assert!(verdict.is_some());
         prop_assert_eq!(classes.classify(&said), verdict);

@@ -1,6 +1,6 @@
 //! What providers say, and what our own rules make of it.
 
-use classes::{Classes, ReplyClass, Said, read_reply};
+use classes::{Classes, PeerReply, ReplyClass, read_reply};
 
 /// A line of a file: who said it, what it is, what was said.
 fn rows(text: &'static str) -> impl Iterator<Item = (&'static str, ReplyClass, &'static str)> {
@@ -22,7 +22,7 @@ fn measure(text: &'static str) -> (usize, Vec<String>) {
         count += 1;
         let (code, status, words) =
             read_reply(reply).unwrap_or_else(|| panic!("no reply: {reply}"));
-        let said = Said { code, status, provider: Some(who), text: &words };
+        let said = PeerReply { code, status, provider: Some(who), text: &words };
         let verdict = classes.classify(&said).unwrap_or_else(|| panic!("no failure: {reply}"));
         if verdict.class != class {
             let line =

@@ -53,8 +53,8 @@ pub trait Settings: Any + Debug + Send + Sync {
     fn destination(&self) -> Destination<'_>;
 
     /// What limits its connections, or workers.
-    fn limits(&self) -> Limits {
-        Limits::default()
+    fn limits(&self) -> RouteLimits {
+        RouteLimits::default()
     }
 
     /// Who else than the file says how connections to its hosts are encrypted.
@@ -212,7 +212,7 @@ pub enum Destination<'a> {
 
 /// What limits the connections, or workers, of a route. 0: no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
+pub struct RouteLimits {
     /// Shared by all that leads by this route to the same set of hosts.
     pub shared: Option<SharedLimits>,
     /// Connections in the middle of being opened at once, or workers that start.
@@ -238,9 +238,9 @@ pub struct SharedLimits {
 const LOCAL_WORKERS: u32 = 8;
 
 /// Those of a channel without a peer.
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for RouteLimits {
+    fn default() -> RouteLimits {
+        RouteLimits {
             shared: None,
             opens_max: LOCAL_WORKERS,
             messages_per_connection: 0,

@@ -42,7 +42,7 @@ impl Serialize for Origin {
 
 /// One thing that is decided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub struct ExplainedDecision {
     /// What: `route`, `channel`, `max_connections`, …
     pub what: String,
     /// The value.
@@ -57,7 +57,7 @@ pub struct Explainer<'a> {
     document: &'a Document,
     /// The section whose owner explains it.
     pub(super) section: String,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ExplainedDecision>,
     /// What the recipient's entry has.
     pub(super) values: Option<&'a [NamedValues]>,
     /// The keys of the file, by their paths, that steps show.
@@ -117,7 +117,7 @@ impl<'a> Explainer<'a> {
         value: impl Into<String>,
         decided_by: Origin,
     ) {
-        self.steps.push(Step { what: what.into(), value: value.into(), decided_by });
+        self.steps.push(ExplainedDecision { what: what.into(), value: value.into(), decided_by });
     }
 
     /// A value of a section, with the line that sets it.

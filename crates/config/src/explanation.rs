@@ -1,7 +1,7 @@
 //! What would happen to a recipient, and which line of the file decided it.
 
 use super::channel::Destination;
-use super::explainer::{Explainer, NamedValues, Origin, Step, values_in};
+use super::explainer::{ExplainedDecision, Explainer, NamedValues, Origin, values_in};
 use super::host::HostPort;
 use super::listener::Listener;
 use super::listener_section::ListenerKind;
@@ -95,7 +95,7 @@ pub struct Explanation {
     /// Key of the ready queue, when it is known.
     pub ready_queue: Option<String>,
     /// All decisions in their order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ExplainedDecision>,
 }
 
 impl Config {
@@ -124,7 +124,7 @@ impl Config {
         let decision = self.decide(listener, request.client, request.recipient, tables.route);
         let mut explainer = Explainer::new(&self.document);
         explainer.values = tables.values;
-        let mut telling = Telling { config: self, explainer };
+        let mut telling = ExplanationBuilder { config: self, explainer };
         telling.acceptance(listener, request, decision);
         telling.stages(listener, request);
         let effective = match decision {
@@ -155,12 +155,12 @@ impl Config {
 }
 
 /// A whole explanation in the making.
-struct Telling<'a> {
+struct ExplanationBuilder<'a> {
     config: &'a Config,
     explainer: Explainer<'a>,
 }
 
-impl Telling<'_> {
+impl ExplanationBuilder<'_> {
     fn acceptance(
         &mut self,
         listener: &Listener,
@@ -555,7 +555,7 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = if self.accepted { "accepted" } else { "refused" };
         writeln!(f, "{} from <{}>: {verdict}", self.recipient, self.sender)?;
-        let width = |text: fn(&Step) -> &str| {
+        let width = |text: fn(&ExplainedDecision) -> &str| {
             self.steps.iter().map(|step| text(step).chars().count()).max().unwrap_or(0)
         };
         let (what, value) = (width(|step| &step.what), width(|step| &step.value));

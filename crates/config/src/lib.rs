@@ -44,12 +44,12 @@ pub mod written;
 
 pub use certificate::{Certificate, NamePattern, Ordered};
 pub use channel::{
-    ChannelSection, Destination, EightBit, KindsOfMail, Limits, Settings, SharedLimits, TlsSources,
-    Values,
+    ChannelSection, Destination, EightBit, KindsOfMail, RouteLimits, Settings, SharedLimits,
+    TlsSources, Values,
 };
 pub use decision::Decision;
 pub use embedded::{EMBEDDED, Takes};
-pub use explainer::{Explainer, NamedValues, Origin, Step, values_in};
+pub use explainer::{ExplainedDecision, Explainer, NamedValues, Origin, values_in};
 pub use explanation::{AccessStep, ExplainRequest, Explanation, InTables, TableLookup};
 pub use host::{Host, HostPort};
 pub use ipnet::IpNet;

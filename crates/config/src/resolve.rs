@@ -14,7 +14,7 @@ use super::listener_section::ListenerKind;
 use super::owned::Owned;
 use super::problem::{ConfigErrors, Problem};
 use super::reader::Reader;
-use super::resolver::{Resolver, Server};
+use super::resolver::{Resolver, ServerContext};
 use super::section::{Rest, StageEntry};
 use super::settings::{
     Admin, CONTROL_PATH_BYTES_MAX, Dns, Log, Postmaster, ReportRetry, Reports, Retry, SpoolSection,
@@ -57,7 +57,7 @@ pub(super) fn read(
         foreign_listeners: Vec::new(),
         tenant_names: Vec::new(),
         tables: Vec::new(),
-        server: Server::new(machine.clone()),
+        server: ServerContext::new(machine.clone()),
         sections: Owned::default(),
     };
     let parts = resolver.file(schema, &written, machine);
@@ -72,7 +72,7 @@ pub(super) fn read(
 }
 
 /// Everything but what only a file without mistakes has.
-struct Parts {
+struct ResolvedSections {
     hostname: Domain,
     proxy_addresses: Vec<IpAddr>,
     postmaster: Postmaster,
@@ -101,7 +101,7 @@ struct Parts {
     tenants: Arc<Tenants>,
 }
 
-impl Parts {
+impl ResolvedSections {
     fn into_config(self, warnings: Vec<Problem>, document: Arc<Document>) -> Config {
         Config {
             hostname: self.hostname,
@@ -148,7 +148,12 @@ pub(super) struct General<'a> {
 }
 
 impl Resolver<'_> {
-    fn file(&mut self, schema: &Schema, written: &FileText, machine: Domain) -> Option<Parts> {
+    fn file(
+        &mut self,
+        schema: &Schema,
+        written: &FileText,
+        machine: Domain,
+    ) -> Option<ResolvedSections> {
         let hostname = self.hostname(written.hostname.as_deref(), machine);
         let spool = self.spool(&written.spool);
         let retry = self.retry("retry", &written.retry);
@@ -172,7 +177,7 @@ impl Resolver<'_> {
         let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
         self.advise(written, &listeners, &routes);
         self.review(schema, &Rest { listeners: &listeners, routes: &routes });
-        Some(Parts {
+        Some(ResolvedSections {
             shards: written.shards,
             tls: Tls {
                 handshakes_max: written.tls.max_handshakes,

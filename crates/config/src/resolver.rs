@@ -27,24 +27,24 @@ pub(super) struct Resolver<'a> {
     pub(super) tenant_names: Vec<Arc<str>>,
     /// All tables without a mistake, as soon as they are read.
     pub(super) tables: Vec<Arc<TableEntry>>,
-    pub(super) server: Server,
+    pub(super) server: ServerContext,
     /// What became of the sections that others own, as soon as they are read.
     pub(super) sections: Owned,
 }
 
 /// What those who read a section may know of the rest of the file.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct ServerContext {
     pub(super) hostname: Domain,
     pub(super) first_spool: PathBuf,
     /// Number of the first certificate that is ordered.
     pub(super) first_ordered: Option<usize>,
 }
 
-impl Server {
+impl ServerContext {
     /// Of which no more is known than its name.
-    pub(super) fn new(hostname: Domain) -> Server {
-        Server { hostname, first_spool: PathBuf::new(), first_ordered: None }
+    pub(super) fn new(hostname: Domain) -> ServerContext {
+        ServerContext { hostname, first_spool: PathBuf::new(), first_ordered: None }
     }
 }
 

@@ -7,7 +7,7 @@ use super::listener::{ProtocolSection, ProtocolSettings};
 use super::listener_section::{ListenerKind, ListenerSection};
 use super::reader::Reader;
 use super::section::{Section, SectionKind, StageSection, StageSettings, TableSection};
-use super::shape::Elsewhere;
+use super::shape::OwnedKeys;
 use super::table::TableSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
@@ -54,7 +54,7 @@ pub(super) struct ChannelKind {
     /// Name of the definition in the JSON schema.
     pub(super) definition: String,
     pub(super) define: fn(&mut SchemaGenerator) -> schemars::Schema,
-    pub(super) read: Read,
+    pub(super) read: SectionReader,
     pub(super) mailbox_at: fn(&str, u64) -> Option<Arc<dyn Settings>>,
 }
 
@@ -113,7 +113,7 @@ fn read_stage<S: StageSection>(
     S::read(reader.text(table)?, reader)
 }
 
-type Read = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>>;
+type SectionReader = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>>;
 
 /// Reads the table of a channel, whose shape is right.
 fn read<S: ChannelSection>(
@@ -250,7 +250,7 @@ impl Schema {
     }
 }
 
-impl Elsewhere for Schema {
+impl OwnedKeys for Schema {
     fn missing_feature(&self, section: &str, key: &str) -> Option<&'static str> {
         let mut absent = self.absent_tables.iter().filter(|_| section == "table");
         absent.find(|(absent, _)| *absent == key).map(|(_, feature)| *feature)

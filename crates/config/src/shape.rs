@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Knows keys that stand in other sections.
-pub(super) trait Elsewhere {
+pub(super) trait OwnedKeys {
     /// Why `section` (`route.mx`) has no such key, where that has a reason.
     fn elsewhere(&self, section: &str, key: &str) -> Option<&'static str>;
 
@@ -25,7 +25,7 @@ pub(super) struct Shape<'a> {
     /// As JSON schema.
     pub(super) json: &'a Value,
     /// Whose sections they are, where sections are registered.
-    pub(super) sections: Option<&'a dyn Elsewhere>,
+    pub(super) sections: Option<&'a dyn OwnedKeys>,
 }
 
 impl Shape<'_> {
@@ -70,7 +70,7 @@ impl Shape<'_> {
 }
 
 struct Checker<'a> {
-    sections: Option<&'a dyn Elsewhere>,
+    sections: Option<&'a dyn OwnedKeys>,
     schema: &'a Value,
     document: &'a Document,
     problems: &'a mut Vec<Problem>,

@@ -57,13 +57,13 @@ fn head(bytes: &[u8]) -> Result<Option<(u8, usize, usize)>, Malformed> {
 
 /// Reads elements one after the other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct BerReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { rest: bytes }
+impl<'a> BerReader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> BerReader<'a> {
+        BerReader { rest: bytes }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -118,11 +118,11 @@ impl<'a> Reader<'a> {
 
 /// Writes elements one after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Writer {
+pub(crate) struct BerWriter {
     out: Vec<u8>,
 }
 
-impl Writer {
+impl BerWriter {
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.out
     }
@@ -150,7 +150,7 @@ impl Writer {
     }
 
     /// An element that is made of others.
-    pub(crate) fn nested(&mut self, tag: u8, write: impl FnOnce(&mut Writer)) {
+    pub(crate) fn nested(&mut self, tag: u8, write: impl FnOnce(&mut BerWriter)) {
         self.out.push(tag);
         let at = self.out.len();
         write(self);
@@ -180,16 +180,16 @@ mod tests {
     fn lengths_and_numbers_at_their_edges() {
         for length in [0, 1, 127, 128, 255, 256, 65_535, 65_536, 0x100_0000] {
             let body = vec![7; length];
-            let mut writer = Writer::default();
+            let mut writer = BerWriter::default();
             writer.bytes(OCTETS, &body);
-            assert_eq!(Reader::new(&writer.into_bytes()).element(), Ok((OCTETS, &*body)));
+            assert_eq!(BerReader::new(&writer.into_bytes()).element(), Ok((OCTETS, &*body)));
         }
         for number in [0, 1, 127, 128, 255, 256, 32_767, 32_768, i32::MAX, -1, -128, -129, i32::MIN]
         {
-            let mut writer = Writer::default();
+            let mut writer = BerWriter::default();
             writer.number(INTEGER, number);
             let bytes = writer.into_bytes();
-            assert_eq!(Reader::new(&bytes).number(INTEGER), Ok(number), "{bytes:?}");
+            assert_eq!(BerReader::new(&bytes).number(INTEGER), Ok(number), "{bytes:?}");
         }
     }
 
@@ -210,11 +210,11 @@ mod tests {
         #[test]
         fn nested_elements_come_back(bodies in proptest::collection::vec(
             proptest::collection::vec(any::<u8>(), 0..300), 0..5)) {
-            let mut writer = Writer::default();
+            let mut writer = BerWriter::default();
             writer.nested(SEQUENCE, |w| bodies.iter().for_each(|body| w.bytes(OCTETS, body)));
             let bytes = writer.into_bytes();
             prop_assert_eq!(frame(&bytes, 1 << 20), Ok(Some(bytes.len())));
-            let mut inner = Reader::new(Reader::new(&bytes).expect(SEQUENCE).unwrap());
+            let mut inner = BerReader::new(BerReader::new(&bytes).expect(SEQUENCE).unwrap());
             for body in &bodies {
                 prop_assert_eq!(inner.expect(OCTETS).unwrap(), &**body);
             }

@@ -1,6 +1,8 @@
 //! Controls: results in pages (RFC 2696), and content that is kept the same (RFC 4533).
 
-use crate::ber::{BOOLEAN, ENUMERATED, INTEGER, Malformed, OCTETS, Reader, SEQUENCE, SET, Writer};
+use crate::ber::{
+    BOOLEAN, BerReader, BerWriter, ENUMERATED, INTEGER, Malformed, OCTETS, SEQUENCE, SET,
+};
 
 const PAGES: &[u8] = b"1.2.840.113556.1.4.319";
 const SYNC_REQUEST: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.1";
@@ -16,7 +18,7 @@ pub type EntryUuid = [u8; 16];
 
 /// What is wanted beside a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask<'a> {
+pub enum RequestControl<'a> {
     /// So many entries, and where to go on (empty at first). A server that can't do so gives all.
     Page {
         /// Entries.
@@ -31,24 +33,24 @@ pub enum Ask<'a> {
     },
 }
 
-impl Ask<'_> {
+impl RequestControl<'_> {
     /// Writes the list of controls (RFC 4511 §4.1.11).
-    pub(crate) fn write(&self, writer: &mut Writer) {
+    pub(crate) fn write(&self, writer: &mut BerWriter) {
         writer.nested(0xa0, |w| {
             w.nested(SEQUENCE, |w| match self {
-                Ask::Page { entries, cookie } => {
+                RequestControl::Page { entries, cookie } => {
                     w.bytes(OCTETS, PAGES);
-                    let mut value = Writer::default();
+                    let mut value = BerWriter::default();
                     value.nested(SEQUENCE, |w| {
                         w.number(INTEGER, *entries);
                         w.bytes(OCTETS, cookie);
                     });
                     w.bytes(OCTETS, &value.into_bytes());
                 }
-                Ask::Sync { cookie } => {
+                RequestControl::Sync { cookie } => {
                     w.bytes(OCTETS, SYNC_REQUEST);
                     w.boolean(BOOLEAN, true);
-                    let mut value = Writer::default();
+                    let mut value = BerWriter::default();
                     value.nested(SEQUENCE, |w| {
                         // refreshAndPersist
                         w.number(ENUMERATED, 3);
@@ -65,7 +67,7 @@ impl Ask<'_> {
 
 /// What a server says beside an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Beside {
+pub enum ResponseControl {
     /// Where the next page begins; empty: this was the last.
     Page(Vec<u8>),
     /// What became of the entry.
@@ -124,13 +126,13 @@ pub enum SyncNews {
     },
 }
 
-impl Beside {
+impl ResponseControl {
     /// Looks for one of ours among the controls of a message; others are left out.
-    pub(crate) fn read(list: &[u8]) -> Result<Option<Beside>, Malformed> {
-        let mut list = Reader::new(list);
+    pub(crate) fn read(list: &[u8]) -> Result<Option<ResponseControl>, Malformed> {
+        let mut list = BerReader::new(list);
         let mut found = None;
         while !list.is_empty() {
-            let mut control = Reader::new(list.expect(SEQUENCE)?);
+            let mut control = BerReader::new(list.expect(SEQUENCE)?);
             let kind = control.expect(OCTETS)?;
             control.optional(BOOLEAN)?;
             let value = control.optional(OCTETS)?.unwrap_or_default();
@@ -138,8 +140,8 @@ impl Beside {
                 PAGES => found = Some(page(value)?),
                 SYNC_STATE => found = Some(state(value)?),
                 SYNC_DONE => {
-                    let mut value = Reader::new(Reader::new(value).expect(SEQUENCE)?);
-                    found = Some(Beside::SyncDone(cookie(&mut value)?));
+                    let mut value = BerReader::new(BerReader::new(value).expect(SEQUENCE)?);
+                    found = Some(ResponseControl::SyncDone(cookie(&mut value)?));
                 }
                 _ => {}
             }
@@ -148,14 +150,14 @@ impl Beside {
     }
 }
 
-fn page(value: &[u8]) -> Result<Beside, Malformed> {
-    let mut value = Reader::new(Reader::new(value).expect(SEQUENCE)?);
+fn page(value: &[u8]) -> Result<ResponseControl, Malformed> {
+    let mut value = BerReader::new(BerReader::new(value).expect(SEQUENCE)?);
     value.expect(INTEGER)?;
-    Ok(Beside::Page(value.expect(OCTETS)?.to_vec()))
+    Ok(ResponseControl::Page(value.expect(OCTETS)?.to_vec()))
 }
 
-fn state(value: &[u8]) -> Result<Beside, Malformed> {
-    let mut value = Reader::new(Reader::new(value).expect(SEQUENCE)?);
+fn state(value: &[u8]) -> Result<ResponseControl, Malformed> {
+    let mut value = BerReader::new(BerReader::new(value).expect(SEQUENCE)?);
     let state = match value.number(ENUMERATED)? {
         0 => EntryState::Present,
         1 => EntryState::Added,
@@ -164,25 +166,25 @@ fn state(value: &[u8]) -> Result<Beside, Malformed> {
         _ => return Err(Malformed("the state of an entry is none")),
     };
     let uuid = uuid(value.expect(OCTETS)?)?;
-    Ok(Beside::State { uuid, state, cookie: cookie(&mut value)? })
+    Ok(ResponseControl::State { uuid, state, cookie: cookie(&mut value)? })
 }
 
 fn uuid(bytes: &[u8]) -> Result<EntryUuid, Malformed> {
     bytes.try_into().map_err(|_| Malformed("a UUID has not 16 bytes"))
 }
 
-fn cookie(reader: &mut Reader<'_>) -> Result<Option<Vec<u8>>, Malformed> {
+fn cookie(reader: &mut BerReader<'_>) -> Result<Option<Vec<u8>>, Malformed> {
     Ok(reader.optional(OCTETS)?.map(<[u8]>::to_vec))
 }
 
 impl SyncInfo {
     /// Reads an intermediate response (RFC 4511 §4.13); `None`: it is another one.
-    pub(crate) fn read(body: &mut Reader<'_>) -> Result<Option<SyncInfo>, Malformed> {
+    pub(crate) fn read(body: &mut BerReader<'_>) -> Result<Option<SyncInfo>, Malformed> {
         if body.optional(0x80)? != Some(SYNC_INFO) {
             return Ok(None);
         }
-        let (tag, value) = Reader::new(body.expect(0x81)?).element()?;
-        let mut value = Reader::new(value);
+        let (tag, value) = BerReader::new(body.expect(0x81)?).element()?;
+        let mut value = BerReader::new(value);
         match tag {
             0x80 => {
                 let cookie = Some(value.rest().to_vec());
@@ -197,7 +199,7 @@ impl SyncInfo {
             0xa3 => {
                 let cookie = cookie(&mut value)?;
                 let are_deleted = value.flag(false)?;
-                let mut set = Reader::new(value.expect(SET)?);
+                let mut set = BerReader::new(value.expect(SET)?);
                 let mut uuids = Vec::new();
                 while !set.is_empty() {
                     uuids.push(uuid(set.expect(OCTETS)?)?);
@@ -213,29 +215,29 @@ impl SyncInfo {
 mod tests {
     use super::*;
 
-    fn asked(ask: Ask<'_>) -> Vec<u8> {
-        let mut writer = Writer::default();
+    fn asked(ask: RequestControl<'_>) -> Vec<u8> {
+        let mut writer = BerWriter::default();
         ask.write(&mut writer);
         writer.into_bytes()
     }
 
     #[test]
     fn what_is_asked_byte_by_byte() {
-        let page = asked(Ask::Page { entries: 500, cookie: b"c" });
+        let page = asked(RequestControl::Page { entries: 500, cookie: b"c" });
         let mut wanted = b"\xa0\x25\x30\x23\x04\x161.2.840.113556.1.4.319\x04\x09".to_vec();
         wanted.extend_from_slice(b"\x30\x07\x02\x02\x01\xf4\x04\x01c");
         assert_eq!(page, wanted);
-        let sync = asked(Ask::Sync { cookie: Some(b"c") });
+        let sync = asked(RequestControl::Sync { cookie: Some(b"c") });
         let mut wanted = b"\xa0\x29\x30\x27\x04\x181.3.6.1.4.1.4203.1.9.1.1\x01\x01\xff".to_vec();
         wanted.extend_from_slice(b"\x04\x08\x30\x06\x0a\x01\x03\x04\x01c");
         assert_eq!(sync, wanted);
     }
 
-    fn control(kind: &[u8], value: impl FnOnce(&mut Writer)) -> Vec<u8> {
-        let mut inner = Writer::default();
+    fn control(kind: &[u8], value: impl FnOnce(&mut BerWriter)) -> Vec<u8> {
+        let mut inner = BerWriter::default();
         inner.nested(SEQUENCE, value);
         let inner = inner.into_bytes();
-        let mut writer = Writer::default();
+        let mut writer = BerWriter::default();
         writer.nested(SEQUENCE, |w| {
             w.bytes(OCTETS, kind);
             w.bytes(OCTETS, &inner);
@@ -249,35 +251,38 @@ mod tests {
             w.number(INTEGER, 0);
             w.bytes(OCTETS, b"");
         });
-        assert_eq!(Beside::read(&last), Ok(Some(Beside::Page(Vec::new()))));
+        assert_eq!(ResponseControl::read(&last), Ok(Some(ResponseControl::Page(Vec::new()))));
         let state = |number, uuid: &[u8]| {
-            Beside::read(&control(SYNC_STATE, |w| {
+            ResponseControl::read(&control(SYNC_STATE, |w| {
                 w.number(ENUMERATED, number);
                 w.bytes(OCTETS, uuid);
                 w.bytes(OCTETS, b"c");
             }))
         };
         let cookie = Some(b"c".to_vec());
-        let gone = Beside::State { uuid: [7; 16], state: EntryState::Deleted, cookie };
+        let gone = ResponseControl::State { uuid: [7; 16], state: EntryState::Deleted, cookie };
         assert_eq!(state(3, &[7; 16]), Ok(Some(gone)));
         assert!(state(4, &[7; 16]).is_err());
         assert!(state(3, &[7; 15]).is_err());
         let other = control(b"1.2.3", |w| w.bytes(OCTETS, b"x"));
-        assert_eq!(Beside::read(&other), Ok(None));
+        assert_eq!(ResponseControl::read(&other), Ok(None));
         let done = control(SYNC_DONE, |w| w.bytes(OCTETS, b"c"));
         let both = [other, done].concat();
-        assert_eq!(Beside::read(&both), Ok(Some(Beside::SyncDone(Some(b"c".to_vec())))));
-        assert!(Beside::read(&both[..both.len() - 1]).is_err());
+        assert_eq!(
+            ResponseControl::read(&both),
+            Ok(Some(ResponseControl::SyncDone(Some(b"c".to_vec()))))
+        );
+        assert!(ResponseControl::read(&both[..both.len() - 1]).is_err());
     }
 
-    fn info(write: impl FnOnce(&mut Writer)) -> Result<Option<SyncInfo>, Malformed> {
-        let mut value = Writer::default();
+    fn info(write: impl FnOnce(&mut BerWriter)) -> Result<Option<SyncInfo>, Malformed> {
+        let mut value = BerWriter::default();
         write(&mut value);
         let value = value.into_bytes();
-        let mut writer = Writer::default();
+        let mut writer = BerWriter::default();
         writer.bytes(0x80, SYNC_INFO);
         writer.bytes(0x81, &value);
-        SyncInfo::read(&mut Reader::new(&writer.into_bytes()))
+        SyncInfo::read(&mut BerReader::new(&writer.into_bytes()))
     }
 
     #[test]
@@ -287,7 +292,7 @@ mod tests {
         assert_eq!(cookie, SyncInfo { cookie: Some(b"c".to_vec()), news: SyncNews::Cookie });
         let phase = |was_present, is_last| SyncNews::PhaseDone { was_present, is_last };
         assert_eq!(news(info(|w| w.nested(0xa1, |_| {}))), phase(false, true));
-        let more = |w: &mut Writer| {
+        let more = |w: &mut BerWriter| {
             w.bytes(OCTETS, b"c");
             w.boolean(BOOLEAN, false);
         };
@@ -301,8 +306,8 @@ mod tests {
         assert_eq!(entries, SyncNews::Entries { are_deleted: true, uuids: vec![[1; 16]] });
         assert!(info(|w| w.nested(0xa4, |_| {})).is_err());
         assert!(info(|w| w.nested(0xa3, |w| w.nested(SET, |w| w.bytes(OCTETS, b"x")))).is_err());
-        let mut other = Writer::default();
+        let mut other = BerWriter::default();
         other.bytes(0x80, b"1.2.3");
-        assert_eq!(SyncInfo::read(&mut Reader::new(&other.into_bytes())), Ok(None));
+        assert_eq!(SyncInfo::read(&mut BerReader::new(&other.into_bytes())), Ok(None));
     }
 }

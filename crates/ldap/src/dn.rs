@@ -1,6 +1,6 @@
 //! Names of entries (RFC 4514).
 
-use crate::key::{Cursor, Key, Piece, Template, TemplateError, attribute};
+use crate::key::{Cursor, Key, Template, TemplateError, TemplateFragment, attribute};
 
 /// Characters that mean something in a name unless they are escaped (RFC 4514 §2.4, and `=` and `#`,
 /// which do in places).
@@ -57,8 +57,10 @@ impl DnTemplate {
         let mut out = String::new();
         for piece in &self.0.pieces {
             match piece {
-                Piece::Bytes(bytes) => out.push_str(&String::from_utf8_lossy(bytes)),
-                Piece::Part(part) => escape(key.part(*part).unwrap_or_default(), &mut out),
+                TemplateFragment::Bytes(bytes) => out.push_str(&String::from_utf8_lossy(bytes)),
+                TemplateFragment::Part(part) => {
+                    escape(key.part(*part).unwrap_or_default(), &mut out)
+                }
             }
         }
         out

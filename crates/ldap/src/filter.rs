@@ -1,6 +1,6 @@
 //! Search filters: RFC 4515 as they are written, RFC 4511 §4.5.1.7 as they are sent.
 
-use crate::ber::{BOOLEAN, OCTETS, SEQUENCE, Writer};
+use crate::ber::{BOOLEAN, BerWriter, OCTETS, SEQUENCE};
 use crate::key::{Cursor, Key, Template, TemplateError, attribute};
 
 mod keyed;
@@ -74,7 +74,7 @@ impl Filter {
     }
 
     /// As it is sent.
-    pub(crate) fn write(&self, key: &Key<'_>, writer: &mut Writer) {
+    pub(crate) fn write(&self, key: &Key<'_>, writer: &mut BerWriter) {
         self.0.write(key, writer);
     }
 }
@@ -96,7 +96,7 @@ impl Node {
         }
     }
 
-    fn write(&self, key: &Key<'_>, writer: &mut Writer) {
+    fn write(&self, key: &Key<'_>, writer: &mut BerWriter) {
         match self {
             Node::And(nodes) => writer.nested(0xa0, |w| nodes.iter().for_each(|n| n.write(key, w))),
             Node::Or(nodes) => writer.nested(0xa1, |w| nodes.iter().for_each(|n| n.write(key, w))),

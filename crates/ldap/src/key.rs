@@ -25,12 +25,12 @@ impl<'a> Key<'a> {
 
     /// This part; `None`: the key has none, and no table has it then.
     #[must_use]
-    pub fn part(&self, part: Part) -> Option<&'a str> {
+    pub fn part(&self, part: KeyComponent) -> Option<&'a str> {
         match (part, self.parts) {
-            (Part::Whole, _) | (Part::Local, None) => Some(self.whole),
-            (Part::Local, Some((local, _))) => Some(local),
-            (Part::Domain, parts) => parts.map(|(_, domain)| domain),
-            (Part::Label(n), parts) => parts?.1.rsplit('.').nth(usize::from(n) - 1),
+            (KeyComponent::Whole, _) | (KeyComponent::Local, None) => Some(self.whole),
+            (KeyComponent::Local, Some((local, _))) => Some(local),
+            (KeyComponent::Domain, parts) => parts.map(|(_, domain)| domain),
+            (KeyComponent::Label(n), parts) => parts?.1.rsplit('.').nth(usize::from(n) - 1),
         }
         .filter(|text| !text.is_empty())
     }
@@ -38,7 +38,7 @@ impl<'a> Key<'a> {
 
 /// A part of a key, as Postfix's tables name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum KeyComponent {
     /// `%s`: all of it.
     Whole,
     /// `%u`: the local part of an address, or all of a key that is none.
@@ -49,15 +49,17 @@ pub enum Part {
     Label(u8),
 }
 
-impl Part {
+impl KeyComponent {
     /// By the letter after `%`.
     #[must_use]
-    pub fn of_letter(letter: char) -> Option<Part> {
+    pub fn of_letter(letter: char) -> Option<KeyComponent> {
         match letter {
-            's' => Some(Part::Whole),
-            'u' => Some(Part::Local),
-            'd' => Some(Part::Domain),
-            '1'..='9' => letter.to_digit(10).and_then(|n| u8::try_from(n).ok()).map(Part::Label),
+            's' => Some(KeyComponent::Whole),
+            'u' => Some(KeyComponent::Local),
+            'd' => Some(KeyComponent::Domain),
+            '1'..='9' => {
+                letter.to_digit(10).and_then(|n| u8::try_from(n).ok()).map(KeyComponent::Label)
+            }
             _ => None,
         }
     }
@@ -65,17 +67,17 @@ impl Part {
 
 /// A piece of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum TemplateFragment {
     /// As it is sent.
     Bytes(Vec<u8>),
     /// Of the key.
-    Part(Part),
+    Part(KeyComponent),
 }
 
 /// A value with places for parts of the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template {
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<TemplateFragment>,
 }
 
 impl Template {
@@ -103,8 +105,8 @@ impl Template {
 
     pub(crate) fn push_byte(&mut self, byte: u8) {
         match self.pieces.last_mut() {
-            Some(Piece::Bytes(bytes)) => bytes.push(byte),
-            _ => self.pieces.push(Piece::Bytes(vec![byte])),
+            Some(TemplateFragment::Bytes(bytes)) => bytes.push(byte),
+            _ => self.pieces.push(TemplateFragment::Bytes(vec![byte])),
         }
     }
 
@@ -121,14 +123,14 @@ impl Template {
     /// Whether it has places for parts of a key.
     #[must_use]
     pub fn has_parts(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Part(_)))
+        self.pieces.iter().any(|piece| matches!(piece, TemplateFragment::Part(_)))
     }
 
     /// Whether the key has all parts that are wanted.
     pub(crate) fn fits(&self, key: &Key<'_>) -> bool {
         self.pieces.iter().all(|piece| match piece {
-            Piece::Bytes(_) => true,
-            Piece::Part(part) => key.part(*part).is_some(),
+            TemplateFragment::Bytes(_) => true,
+            TemplateFragment::Part(part) => key.part(*part).is_some(),
         })
     }
 
@@ -137,8 +139,8 @@ impl Template {
         let mut out = Vec::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Bytes(bytes) => out.extend_from_slice(bytes),
-                Piece::Part(part) => {
+                TemplateFragment::Bytes(bytes) => out.extend_from_slice(bytes),
+                TemplateFragment::Part(part) => {
                     out.extend_from_slice(key.part(*part).unwrap_or_default().as_bytes());
                 }
             }
@@ -207,8 +209,8 @@ impl<'a> Cursor<'a> {
         match self.next() {
             Some('%') => into.push_byte(b'%'),
             letter => {
-                let part = letter.and_then(Part::of_letter).ok_or(error)?;
-                into.pieces.push(Piece::Part(part));
+                let part = letter.and_then(KeyComponent::of_letter).ok_or(error)?;
+                into.pieces.push(TemplateFragment::Part(part));
             }
         }
         Ok(())
@@ -251,13 +253,17 @@ mod tests {
             ("you@", Some("you"), None, None),
         ] {
             let part = |part| Key::new(key).part(part);
-            assert_eq!(part(Part::Whole), Some(key));
-            assert_eq!((part(Part::Local), part(Part::Domain)), (local, domain), "{key}");
-            assert_eq!(part(Part::Label(1)), first, "{key}");
+            assert_eq!(part(KeyComponent::Whole), Some(key));
+            assert_eq!(
+                (part(KeyComponent::Local), part(KeyComponent::Domain)),
+                (local, domain),
+                "{key}"
+            );
+            assert_eq!(part(KeyComponent::Label(1)), first, "{key}");
         }
-        assert_eq!(Key::new("").part(Part::Whole), None);
-        assert_eq!(Key::new("a@mail.far.test").part(Part::Label(3)), Some("mail"));
-        assert_eq!(Key::new("a@mail.far.test").part(Part::Label(4)), None);
+        assert_eq!(Key::new("").part(KeyComponent::Whole), None);
+        assert_eq!(Key::new("a@mail.far.test").part(KeyComponent::Label(3)), Some("mail"));
+        assert_eq!(Key::new("a@mail.far.test").part(KeyComponent::Label(4)), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! A filter ([`Filter`]) and a name ([`DnTemplate`]) are read once, with places for parts of a
 //! [`Key`]. A filter is sent as a tree, not as text: what stands in a key is a value there, whatever
 //! characters it has. The places are those of Postfix's tables, whatever the table: others than directories
-//! use [`Template`] and [`Part`], too.
+//! use [`Template`] and [`KeyComponent`], too.
 
 mod ber;
 mod control;
@@ -16,10 +16,12 @@ mod request;
 mod response;
 
 pub use ber::{Malformed, frame};
-pub use control::{Ask, Beside, EntryState, EntryUuid, SYNC_OID, SyncInfo, SyncNews};
+pub use control::{
+    EntryState, EntryUuid, RequestControl, ResponseControl, SYNC_OID, SyncInfo, SyncNews,
+};
 pub use dn::{DnTemplate, normalise};
 pub use filter::{Filter, Keyed};
-pub use key::{Key, Part, Template, TemplateError};
+pub use key::{Key, KeyComponent, Template, TemplateError};
 pub use outcome::{Outcome, code};
 pub use request::{BindAs, Scope, Search, abandon, bind, start_tls, unbind};
 pub use response::{Attribute, Entry, Op, Response};

@@ -1,6 +1,6 @@
 //! How an operation ended (RFC 4511 §4.1.9).
 
-use crate::ber::{ENUMERATED, Malformed, OCTETS, Reader};
+use crate::ber::{BerReader, ENUMERATED, Malformed, OCTETS};
 use std::fmt;
 
 /// So many characters of a server's words are shown.
@@ -57,7 +57,7 @@ impl Outcome {
     }
 
     /// The three elements that every outcome has; what follows is left to the caller.
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Outcome, Malformed> {
+    pub(crate) fn read(reader: &mut BerReader<'_>) -> Result<Outcome, Malformed> {
         let code = reader.number(ENUMERATED)?;
         reader.expect(OCTETS)?;
         Ok(Outcome { code, text: reader.text(OCTETS)? })

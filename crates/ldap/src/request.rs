@@ -1,15 +1,15 @@
 //! Requests (RFC 4511 §4.2 to §4.14).
 
-use crate::ber::{BOOLEAN, ENUMERATED, INTEGER, OCTETS, SEQUENCE, Writer};
+use crate::ber::{BOOLEAN, BerWriter, ENUMERATED, INTEGER, OCTETS, SEQUENCE};
 use crate::key::Key;
-use crate::{Ask, Filter};
+use crate::{Filter, RequestControl};
 
 /// The operation that begins TLS (RFC 4511 §4.14.1).
 const START_TLS: &[u8] = b"1.3.6.1.4.1.1466.20037";
 
 /// A message with one operation.
-fn message(id: i32, operation: impl FnOnce(&mut Writer)) -> Vec<u8> {
-    let mut writer = Writer::default();
+fn message(id: i32, operation: impl FnOnce(&mut BerWriter)) -> Vec<u8> {
+    let mut writer = BerWriter::default();
     writer.nested(SEQUENCE, |w| {
         w.number(INTEGER, id);
         operation(w);
@@ -107,7 +107,7 @@ pub struct Search<'a> {
 impl Search<'_> {
     /// As it is sent, with what is wanted beside it.
     #[must_use]
-    pub fn request(&self, id: i32, ask: Option<&Ask<'_>>) -> Vec<u8> {
+    pub fn request(&self, id: i32, ask: Option<&RequestControl<'_>>) -> Vec<u8> {
         message(id, |w| {
             w.nested(0x63, |w| {
                 w.bytes(OCTETS, self.base.as_bytes());

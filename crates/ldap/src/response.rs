@@ -1,7 +1,7 @@
 //! Answers (RFC 4511 §4.2.2, §4.5.2, §4.12, §4.13).
 
-use crate::ber::{INTEGER, Malformed, OCTETS, Reader, SEQUENCE, SET};
-use crate::{Beside, Outcome, SyncInfo};
+use crate::ber::{BerReader, INTEGER, Malformed, OCTETS, SEQUENCE, SET};
+use crate::{Outcome, ResponseControl, SyncInfo};
 
 /// A message of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Response {
     /// What it says.
     pub op: Op,
     /// What it says beside it, of what was asked beside a search.
-    pub beside: Option<Beside>,
+    pub beside: Option<ResponseControl>,
 }
 
 /// What a server says.
@@ -57,8 +57,8 @@ impl Response {
     /// # Errors
     /// It is none.
     pub fn read(bytes: &[u8]) -> Result<Response, Malformed> {
-        let mut outer = Reader::new(bytes);
-        let mut message = Reader::new(outer.expect(SEQUENCE)?);
+        let mut outer = BerReader::new(bytes);
+        let mut message = BerReader::new(outer.expect(SEQUENCE)?);
         if !outer.is_empty() {
             return Err(Malformed("a message has another length than it says"));
         }
@@ -67,7 +67,7 @@ impl Response {
             return Err(Malformed("a message's number is negative"));
         }
         let (tag, body) = message.element()?;
-        let mut body = Reader::new(body);
+        let mut body = BerReader::new(body);
         let op = match tag {
             0x61 => Op::Bind(Outcome::read(&mut body)?),
             0x64 => Op::Entry(entry(&mut body)?),
@@ -77,19 +77,19 @@ impl Response {
             0x79 => SyncInfo::read(&mut body)?.map_or(Op::Other(0x79), Op::News),
             tag => Op::Other(tag),
         };
-        let beside = message.optional(0xa0)?.map(Beside::read).transpose()?.flatten();
+        let beside = message.optional(0xa0)?.map(ResponseControl::read).transpose()?.flatten();
         Ok(Response { id, op, beside })
     }
 }
 
-fn entry(body: &mut Reader<'_>) -> Result<Entry, Malformed> {
+fn entry(body: &mut BerReader<'_>) -> Result<Entry, Malformed> {
     let dn = body.text(OCTETS)?;
-    let mut list = Reader::new(body.expect(SEQUENCE)?);
+    let mut list = BerReader::new(body.expect(SEQUENCE)?);
     let mut attributes = Vec::new();
     while !list.is_empty() {
-        let mut attribute = Reader::new(list.expect(SEQUENCE)?);
+        let mut attribute = BerReader::new(list.expect(SEQUENCE)?);
         let name = attribute.text(OCTETS)?;
-        let mut set = Reader::new(attribute.expect(SET)?);
+        let mut set = BerReader::new(attribute.expect(SET)?);
         let mut values = Vec::new();
         while !set.is_empty() {
             values.push(set.expect(OCTETS)?.to_vec());
@@ -111,11 +111,11 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ber::{ENUMERATED, Writer};
+    use crate::ber::{BerWriter, ENUMERATED};
     use proptest::prelude::*;
 
-    fn message(id: i32, tag: u8, body: impl FnOnce(&mut Writer)) -> Vec<u8> {
-        let mut writer = Writer::default();
+    fn message(id: i32, tag: u8, body: impl FnOnce(&mut BerWriter)) -> Vec<u8> {
+        let mut writer = BerWriter::default();
         writer.nested(SEQUENCE, |w| {
             w.number(INTEGER, id);
             w.nested(tag, body);

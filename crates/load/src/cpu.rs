@@ -20,7 +20,7 @@ pub struct CpuOptions {
 
 /// What is printed.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct CpuUsage {
     pid: u32,
     /// In user space, all threads, also those that ended.
     user_seconds: f64,
@@ -37,7 +37,7 @@ pub fn run(options: &CpuOptions) -> Outcome {
     let failed = |error| CommandError::new(format!("process {pid}: {error}"));
     let usage = Usage::of_one(pid).map_err(failed)?;
     let Memory { rss_bytes, rss_peak_bytes, thread_count } = Memory::of(pid).map_err(failed)?;
-    let shown = Shown {
+    let shown = CpuUsage {
         pid,
         user_seconds: usage.user_seconds,
         system_seconds: usage.system_seconds,

@@ -5,7 +5,7 @@ use crate::listener::resolve;
 use crate::random::Random;
 use crate::source::ReplyReader;
 use crate::stop::{CommandError, Outcome, Stop};
-use crate::tls::{Client, HandshakeCount, Handshakes};
+use crate::tls::{HandshakeCount, Handshakes, TlsClient};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
@@ -52,7 +52,7 @@ pub struct GuessOptions {
 struct Guesser {
     to: SocketAddr,
     users: u64,
-    tls: Client,
+    tls: TlsClient,
     handshakes: HandshakeCount,
     random: RefCell<Random>,
     begun: Cell<u64>,
@@ -67,7 +67,7 @@ pub fn run(options: &GuessOptions) -> Outcome {
         to: resolve(&options.to).map_err(failed)?,
         users: options.users,
         // A stranger has no session to resume.
-        tls: Client::new(Handshakes::Full).map_err(failed)?,
+        tls: TlsClient::new(Handshakes::Full).map_err(failed)?,
         handshakes: HandshakeCount::default(),
         random: RefCell::new(Random::new(options.seed)),
         begun: Cell::new(0),

@@ -9,7 +9,7 @@ mod stock;
 
 pub use stock::{Look, Stock};
 
-use crate::dialogue::Content as _;
+use crate::dialogue::ContentReceiver as _;
 use crate::file::{FileError, create_directory};
 use crate::ledger::ArrivalState;
 use crate::sink::message::Incoming;
@@ -245,11 +245,11 @@ fn with_crlf(message: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::{Mailbox, Mailboxes};
-    use crate::source::{Body, BodyKind};
+    use crate::source::{BodyKind, PreparedBody};
     use std::path::{Path, PathBuf};
 
     pub(super) fn message(id: &str) -> Vec<u8> {
-        let body = Body::generate(BodyKind::Plain, 300, 1);
+        let body = PreparedBody::generate(BodyKind::Plain, 300, 1);
         let mut message = b"Return-Path: <a@b>\r\n".to_vec();
         body.write_header(&mut message, id, "a@b", "u@x", "date");
         message.extend_from_slice(&body.raw);

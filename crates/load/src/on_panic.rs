@@ -9,7 +9,7 @@ static ALL: Works = Works::new();
 /// Done at a panic, unless this was dropped before.
 #[derive(Debug)]
 pub struct OnPanic {
-    _noted: Noted,
+    _noted: CleanupGuard,
 }
 
 impl OnPanic {
@@ -25,18 +25,18 @@ pub fn do_all() {
     ALL.take_all();
 }
 
-type Work = Box<dyn FnOnce() + Send>;
+type CleanupTask = Box<dyn FnOnce() + Send>;
 
 /// What is to be done, the latest last.
 struct Works {
-    noted: Mutex<List>,
+    noted: Mutex<CleanupList>,
     /// Held by who does it: others that panic meanwhile wait, and end the program no sooner.
     doing: Mutex<()>,
 }
 
-struct List {
+struct CleanupList {
     /// With numbers.
-    works: Vec<(u64, Work)>,
+    works: Vec<(u64, CleanupTask)>,
     /// The next.
     number: u64,
     /// It was done: what comes now is done at once.
@@ -45,15 +45,15 @@ struct List {
 
 impl Works {
     const fn new() -> Works {
-        let list = List { works: Vec::new(), number: 0, is_over: false };
+        let list = CleanupList { works: Vec::new(), number: 0, is_over: false };
         Works { noted: Mutex::new(list), doing: Mutex::new(()) }
     }
 
-    fn list(&self) -> MutexGuard<'_, List> {
+    fn list(&self) -> MutexGuard<'_, CleanupList> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&'static self, work: Work) -> Noted {
+    fn note(&'static self, work: CleanupTask) -> CleanupGuard {
         let mut list = self.list();
         let number = list.number;
         list.number += 1;
@@ -63,7 +63,7 @@ impl Works {
         } else {
             list.works.push((number, work));
         }
-        Noted { of: self, number }
+        CleanupGuard { of: self, number }
     }
 
     fn take_all(&self) {
@@ -79,18 +79,18 @@ impl Works {
 }
 
 /// Forgotten when it is dropped.
-struct Noted {
+struct CleanupGuard {
     of: &'static Works,
     number: u64,
 }
 
-impl Drop for Noted {
+impl Drop for CleanupGuard {
     fn drop(&mut self) {
         self.of.list().works.retain(|(number, _)| *number != self.number);
     }
 }
 
-impl fmt::Debug for Noted {
+impl fmt::Debug for CleanupGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.number)
     }

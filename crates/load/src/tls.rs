@@ -63,37 +63,37 @@ impl HandshakeCount {
 }
 
 /// The client's side, of one peer: it remembers sessions of its own.
-pub struct Client {
+pub struct TlsClient {
     handshakes: Handshakes,
     connector: TlsConnector,
     /// Sessions are remembered under it.
     name: ServerName<'static>,
 }
 
-impl std::fmt::Debug for Client {
+impl std::fmt::Debug for TlsClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Client {
+impl TlsClient {
     /// One that begins connections so.
     ///
     /// # Errors
     /// When the library can't be set up.
-    pub fn new(handshakes: Handshakes) -> io::Result<Client> {
+    pub fn new(handshakes: Handshakes) -> io::Result<TlsClient> {
         let config = client_config(handshakes)?;
         let name = ServerName::try_from("server.invalid").map_err(io::Error::other)?;
-        Ok(Client { handshakes, connector: TlsConnector::from(Arc::new(config)), name })
+        Ok(TlsClient { handshakes, connector: TlsConnector::from(Arc::new(config)), name })
     }
 
     /// Another peer, that remembers nothing yet.
     #[must_use]
-    pub fn another(&self) -> Client {
+    pub fn another(&self) -> TlsClient {
         let mut config = ClientConfig::clone(self.connector.config());
         config.resumption = resumption(self.handshakes);
         let connector = TlsConnector::from(Arc::new(config));
-        Client { handshakes: self.handshakes, connector, name: self.name.clone() }
+        TlsClient { handshakes: self.handshakes, connector, name: self.name.clone() }
     }
 
     /// Encrypts a connection whose server said that it is ready.
@@ -128,15 +128,15 @@ impl Client {
 
 /// The server's side.
 #[derive(Clone)]
-pub struct Server(TlsAcceptor);
+pub struct TlsServer(TlsAcceptor);
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for TlsServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Server")
     }
 }
 
-impl Server {
+impl TlsServer {
     /// One with the certificate in one file and its key in another, both PEM.
     ///
     /// # Errors
@@ -145,9 +145,9 @@ impl Server {
         certificate: &Path,
         key: &Path,
         handshakes: Handshakes,
-    ) -> io::Result<Server> {
+    ) -> io::Result<TlsServer> {
         let config = server_config(certificate, key, handshakes)?;
-        Ok(Server(TlsAcceptor::from(Arc::new(config))))
+        Ok(TlsServer(TlsAcceptor::from(Arc::new(config))))
     }
 
     /// Encrypts a connection whose client was told that it may.

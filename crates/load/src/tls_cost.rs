@@ -4,7 +4,7 @@
 
 use crate::cpu::thread_time;
 use crate::listener::listen;
-use crate::tls::{Client, HandshakeCount, Server};
+use crate::tls::{HandshakeCount, TlsClient, TlsServer};
 use crate::wire::Wire;
 use std::io;
 use std::net::SocketAddr;
@@ -51,7 +51,7 @@ pub struct Conversation {
     /// Of the content.
     pub content_bytes: usize,
     /// Both sides, or in clear.
-    pub tls: Option<(Server, Client)>,
+    pub tls: Option<(TlsServer, TlsClient)>,
     /// So many at once.
     pub sessions: usize,
     /// For so long.
@@ -131,7 +131,7 @@ async fn serve(
                 let side = Side {
                     shape: conversation.shape,
                     content_bytes: conversation.content_bytes,
-                    tls: conversation.tls.as_ref().map(|(server, _)| End::Server(server.clone())),
+                    tls: conversation.tls.as_ref().map(|(server, _)| TlsEndpoint::Server(server.clone())),
                     count: Rc::default(),
                 };
                 // The client sees it if something is wrong.
@@ -154,7 +154,7 @@ async fn converse(
         let side = Side {
             shape: conversation.shape,
             content_bytes: conversation.content_bytes,
-            tls: conversation.tls.as_ref().map(|(_, client)| End::Client(client.another())),
+            tls: conversation.tls.as_ref().map(|(_, client)| TlsEndpoint::Client(client.another())),
             count: Rc::clone(&count),
         };
         sessions.spawn_local(async move {
@@ -177,16 +177,16 @@ async fn converse(
 }
 
 /// How one side encrypts.
-enum End {
-    Server(Server),
-    Client(Client),
+enum TlsEndpoint {
+    Server(TlsServer),
+    Client(TlsClient),
 }
 
 /// One side of conversations.
 struct Side {
     shape: Shape,
     content_bytes: usize,
-    tls: Option<End>,
+    tls: Option<TlsEndpoint>,
     count: Rc<HandshakeCount>,
 }
 
@@ -226,11 +226,11 @@ impl Side {
         }
     }
 
-    async fn encrypt(&self, wire: Wire, end: &End) -> io::Result<Wire> {
+    async fn encrypt(&self, wire: Wire, end: &TlsEndpoint) -> io::Result<Wire> {
         let Wire::Clear(stream) = wire else { return Ok(wire) };
         let stream = match end {
-            End::Server(server) => server.encrypt(stream, &self.count).await?,
-            End::Client(client) => client.encrypt(stream, &self.count).await?,
+            TlsEndpoint::Server(server) => server.encrypt(stream, &self.count).await?,
+            TlsEndpoint::Client(client) => client.encrypt(stream, &self.count).await?,
         };
         Ok(Wire::Encrypted(Box::new(stream)))
     }

@@ -51,7 +51,7 @@ pub(crate) fn print_address(listener: &TcpListener) -> io::Result<()> {
 
 /// When a sink ends.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct EndCondition {
     /// After so many messages.
     pub(crate) expect: Option<u64>,
     /// So long after them.
@@ -63,7 +63,7 @@ pub(crate) struct End {
 /// What arrived at a sink.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
-    end: End,
+    end: EndCondition,
     complete: Notify,
     ledger: RefCell<LedgerWriter>,
     pub(crate) connections: Cell<u64>,
@@ -81,7 +81,7 @@ pub(crate) struct Arrivals {
 }
 
 /// A sink of one protocol.
-pub(crate) trait Sink: 'static {
+pub(crate) trait SinkTool: 'static {
     fn arrivals(&self) -> &Arrivals;
 
     /// Whether to break a connection before anything else.
@@ -98,7 +98,7 @@ impl Arrivals {
     ///
     /// # Errors
     /// When the ledger can't be written.
-    pub(crate) fn new(ledger: Option<&Path>, end: End) -> io::Result<Arrivals> {
+    pub(crate) fn new(ledger: Option<&Path>, end: EndCondition) -> io::Result<Arrivals> {
         Ok(Arrivals {
             end,
             complete: Notify::new(),
@@ -210,7 +210,7 @@ impl Arrivals {
 }
 
 /// Runs a sink.
-pub(crate) fn receive<S: Sink>(sink: S, address: &str) -> Outcome {
+pub(crate) fn receive<S: SinkTool>(sink: S, address: &str) -> Outcome {
     let sink = Rc::new(sink);
     run_until(serve(Rc::clone(&sink), address))?.map_err(failed(address))?;
     let arrivals = sink.arrivals();
@@ -220,7 +220,7 @@ pub(crate) fn receive<S: Sink>(sink: S, address: &str) -> Outcome {
     Ok(if short { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn serve<S: Sink>(sink: Rc<S>, address: &str) -> io::Result<()> {
+async fn serve<S: SinkTool>(sink: Rc<S>, address: &str) -> io::Result<()> {
     let mut stop = Stop::listen()?;
     let listener = listen(resolve(address)?)?;
     print_address(&listener)?;
@@ -235,7 +235,7 @@ async fn serve<S: Sink>(sink: Rc<S>, address: &str) -> io::Result<()> {
     }
 }
 
-async fn accept<S: Sink>(listener: TcpListener, sink: Rc<S>) {
+async fn accept<S: SinkTool>(listener: TcpListener, sink: Rc<S>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

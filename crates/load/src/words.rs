@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// Something wrong in a file, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct InputFileError {
     /// The file.
     pub file: String,
     /// Line, from 1.
@@ -16,14 +16,14 @@ pub struct Mistake {
     pub text: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for InputFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.text)
     }
 }
 
 /// A mistake within a line: the octet where it is, and what it is.
-pub type Wrong = (usize, String);
+pub type WordError = (usize, String);
 
 /// A line.
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +46,9 @@ pub fn lines(text: &str, comment: char) -> impl Iterator<Item = Line<'_>> {
 impl Line<'_> {
     /// The mistake, with its place.
     #[must_use]
-    pub fn wrong(&self, file: &Path, (at, text): Wrong) -> Mistake {
+    pub fn wrong(&self, file: &Path, (at, text): WordError) -> InputFileError {
         let column = self.text.get(..at).unwrap_or(self.text).chars().count() + 1;
-        Mistake { file: file.display().to_string(), line: self.number, column, text }
+        InputFileError { file: file.display().to_string(), line: self.number, column, text }
     }
 }
 
@@ -77,7 +77,7 @@ impl<'a> Words<'a> {
     ///
     /// # Errors
     /// When there is none.
-    pub fn next(&mut self, what: &str) -> Result<(usize, &'a str), Wrong> {
+    pub fn next(&mut self, what: &str) -> Result<(usize, &'a str), WordError> {
         let start = self.at;
         let rest = &self.line[start..];
         let end = rest.find(char::is_whitespace).unwrap_or(rest.len());

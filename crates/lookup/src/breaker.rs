@@ -1,6 +1,6 @@
 //! Keeps questions from a server that does not answer.
 
-use super::{Trouble, TroubleKind};
+use super::{LookupError, LookupErrorKind};
 use mail::Mono;
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ pub(super) struct Breaker {
     /// Requests in a row without an answer.
     failures: u32,
     /// Why the last of them had none.
-    trouble: Option<Trouble>,
-    open: Option<Open>,
+    trouble: Option<LookupError>,
+    open: Option<OpenCircuit>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenCircuit {
     pause: Duration,
     /// When the next probe is due; [`Mono::NEVER`] while one is under way.
     probe_at: Mono,
@@ -30,12 +30,12 @@ struct Open {
 
 impl Breaker {
     /// Why nobody may ask, if nobody may.
-    pub(super) fn refusal(&self) -> Option<&Trouble> {
+    pub(super) fn refusal(&self) -> Option<&LookupError> {
         self.open.as_ref().and(self.trouble.as_ref())
     }
 
     /// Why the last request had no answer; `None` once one has.
-    pub(super) fn trouble(&self) -> Option<&Trouble> {
+    pub(super) fn trouble(&self) -> Option<&LookupError> {
         self.trouble.as_ref()
     }
 
@@ -61,7 +61,7 @@ impl Breaker {
     pub(super) fn handle_failure(
         &mut self,
         now: Mono,
-        trouble: Option<Trouble>,
+        trouble: Option<LookupError>,
         is_probe: bool,
     ) -> bool {
         if let Some(open) = &mut self.open {
@@ -81,17 +81,17 @@ impl Breaker {
         if self.failures < FAILURES_MAX {
             return false;
         }
-        self.open = Some(Open { pause: PAUSE_FIRST, probe_at: now + PAUSE_FIRST });
+        self.open = Some(OpenCircuit { pause: PAUSE_FIRST, probe_at: now + PAUSE_FIRST });
         true
     }
 }
 
 /// Whether a trouble says that the server does not answer, and not that one key is odd or that we ask
 /// too much.
-pub(super) fn is_silence(trouble: &Trouble) -> bool {
+pub(super) fn is_silence(trouble: &LookupError) -> bool {
     match trouble.kind {
-        TroubleKind::Unreachable | TroubleKind::Timeout | TroubleKind::Wrong => true,
-        TroubleKind::Key | TroubleKind::Busy => false,
+        LookupErrorKind::Unreachable | LookupErrorKind::Timeout | LookupErrorKind::Wrong => true,
+        LookupErrorKind::Key | LookupErrorKind::Busy => false,
     }
 }
 
@@ -99,8 +99,8 @@ pub(super) fn is_silence(trouble: &Trouble) -> bool {
 mod tests {
     use super::*;
 
-    fn dead() -> Option<Trouble> {
-        Some(Trouble::new(TroubleKind::Unreachable, "connection refused"))
+    fn dead() -> Option<LookupError> {
+        Some(LookupError::new(LookupErrorKind::Unreachable, "connection refused"))
     }
 
     fn opened(at: Mono) -> Breaker {

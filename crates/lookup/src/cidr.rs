@@ -1,10 +1,10 @@
 //! Tables of networks (Postfix's cidr_table(5)).
 
 use super::lines::{Lines, is_space};
-use super::mistake::{Mistake, too_large};
-use super::rules::{Builder, RULES_BYTES_MAX, Rules, Wrong, negation, skip_space};
-use super::table::{Judge, Written};
-use super::{Entry, Table, Trouble, table};
+use super::mistake::{TableFileError, too_large};
+use super::rules::{Builder, RULES_BYTES_MAX, RuleError, Rules, negation, skip_space};
+use super::table::{EntryText, Judge};
+use super::{Entry, LookupError, Table, table};
 use std::net::IpAddr;
 
 /// Networks, each with its answer. The first that has the address, wins. A key that is no address is in
@@ -28,7 +28,7 @@ impl CidrTable {
     /// # Errors
     /// All mistakes. Postfix leaves a wrong rule out; here none is used, as those below it would mean
     /// something else.
-    pub fn read(content: &[u8]) -> Result<CidrTable, Vec<Mistake>> {
+    pub fn read(content: &[u8]) -> Result<CidrTable, Vec<TableFileError>> {
         CidrTable::read_judged(content, &table::any)
     }
 
@@ -36,7 +36,7 @@ impl CidrTable {
     ///
     /// # Errors
     /// Likewise, and all answers that can't.
-    pub fn read_judged(content: &[u8], judge: Judge<'_>) -> Result<CidrTable, Vec<Mistake>> {
+    pub fn read_judged(content: &[u8], judge: Judge<'_>) -> Result<CidrTable, Vec<TableFileError>> {
         if content.len() > RULES_BYTES_MAX {
             return Err(too_large(content.len(), RULES_BYTES_MAX));
         }
@@ -50,7 +50,7 @@ impl CidrTable {
 }
 
 impl Table for CidrTable {
-    fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+    fn find(&self, key: &str) -> Result<Option<Entry>, LookupError> {
         let Ok(address) = key.parse() else { return Ok(None) };
         let found = self.rules.first(|network| network.has(address));
         Ok(found.map(|(_, answer)| Entry::text(answer.clone())))
@@ -84,7 +84,7 @@ impl Network {
 }
 
 /// Reads a network and its answer.
-fn read_rule(text: &[u8], judge: Judge<'_>) -> Result<(Network, Box<str>), Wrong> {
+fn read_rule(text: &[u8], judge: Judge<'_>) -> Result<(Network, Box<str>), RuleError> {
     let (_, start) = negation(text, 0);
     let len = text.iter().skip(start).take_while(|byte| !is_space(**byte)).count();
     let network = read_network(text, 0, start + len)?;
@@ -95,12 +95,12 @@ fn read_rule(text: &[u8], judge: Judge<'_>) -> Result<(Network, Box<str>), Wrong
     }
     let answer = std::str::from_utf8(answer)
         .map_err(|error| (from + error.valid_up_to(), "the answer is not UTF-8".to_owned()))?;
-    judge(&Written { key: None, text: answer, goes_on: false }).map_err(|why| (from, why))?;
+    judge(&EntryText { key: None, text: answer, goes_on: false }).map_err(|why| (from, why))?;
     Ok((network, answer.into()))
 }
 
 /// Reads `!192.0.2.0/24`, `2001:db8::/32`, `[2001:db8::1]`, `[::]/0`.
-fn read_network(text: &[u8], from: usize, end: usize) -> Result<Network, Wrong> {
+fn read_network(text: &[u8], from: usize, end: usize) -> Result<Network, RuleError> {
     let (is_negated, start) = negation(text, from);
     let written = text.get(start..end).unwrap_or_default();
     let written = String::from_utf8_lossy(written).into_owned();

@@ -10,8 +10,8 @@
 //! the file and the place it belongs to: whatever a lookup has read is right, or the lookup says that
 //! the file is damaged.
 //!
-//! Nothing here opens a file. The writer is given two that it may write ([`Writer`]), the reader one that it
-//! may read ([`Database`], [`Content`]).
+//! Nothing here opens a file. The writer is given two that it may write ([`DatabaseWriter`]), the reader one that it
+//! may read ([`Database`], [`DatabaseBytes`]).
 
 mod format;
 #[cfg(fuzzing)]
@@ -22,6 +22,8 @@ mod record;
 mod spill;
 mod writer;
 
-pub use format::{KEY_BYTES_MAX, Making, Unusable, VALUE_BYTES_MAX, WriteError, is_database};
-pub use reader::{Content, Database, Unread};
-pub use writer::{Duplicate, Summary, Writer};
+pub use format::{
+    DatabaseOptions, KEY_BYTES_MAX, Unusable, VALUE_BYTES_MAX, WriteError, is_database,
+};
+pub use reader::{Database, DatabaseBytes, Unread};
+pub use writer::{DatabaseSummary, DatabaseWriter, Duplicate};

@@ -1,16 +1,16 @@
 //! The desk at which questions for one table line up: equal keys share a request, a few requests are
 //! under way at once, the others wait, and nobody waits for a server that does not answer.
 //!
-//! Whoever drives it puts questions in with [`Desk::handle_question`], makes the requests that
-//! [`Desk::poll_request`] gives, says what came of them, and hands out what [`Desk::poll_answered`] gives
+//! Whoever drives it puts questions in with [`Coalescer::handle_question`], makes the requests that
+//! [`Coalescer::poll_request`] gives, says what came of them, and hands out what [`Coalescer::poll_answered`] gives
 //! after each of that.
 //!
 //! Keys of one client network are asked for in the order in which they came; networks take turns. A flood of others
 //! delays a key by one round of those networks. When too many wait, the last question gives way of whoever has most.
 
 use super::breaker::{Breaker, is_silence};
-use super::turns::{Asker, Holders, Waiting};
-use super::{Answers, Entry, Trouble, TroubleKind};
+use super::turns::{Holders, QuestionQueue, Requester};
+use super::{Answers, Entry, LookupError, LookupErrorKind};
 use mail::Mono;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -40,8 +40,8 @@ pub struct RequestId(u64);
 
 /// What a server is to be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// For [`Desk::handle_answers`] or [`Desk::handle_silence`]: one of them is called for each.
+pub struct LookupRequest {
+    /// For [`Coalescer::handle_answers`] or [`Coalescer::handle_silence`]: one of them is called for each.
     pub id: RequestId,
     /// Each once.
     pub keys: Box<[Box<str>]>,
@@ -57,22 +57,22 @@ pub struct Answered {
     /// Who asked. Nobody is left where all have stopped waiting: the answer is still worth keeping.
     pub tickets: Vec<Ticket>,
     /// What is answered.
-    pub answer: Result<Option<Arc<Entry>>, Trouble>,
+    pub answer: Result<Option<Arc<Entry>>, LookupError>,
     /// When the server was asked; [`Mono::NEVER`] where it was not.
     pub asked: Mono,
 }
 
 /// The questions for one table.
 #[derive(Debug)]
-pub struct Desk {
+pub struct Coalescer {
     limits: DeskLimits,
     breaker: Breaker,
     /// By the order in which they came.
-    questions: BTreeMap<u64, Question>,
+    questions: BTreeMap<u64, LookupQuestion>,
     /// Questions that others may join.
     by_key: BTreeMap<Box<str>, u64>,
     /// Questions whose turn has not come.
-    waiting: Waiting,
+    waiting: QuestionQueue,
     holders: Holders<Ticket>,
     requests: BTreeMap<RequestId, UnderWay>,
     tickets: BTreeMap<Ticket, Waiter>,
@@ -86,11 +86,11 @@ pub struct Desk {
 
 /// A key that somebody wants to know about.
 #[derive(Debug)]
-struct Question {
+struct LookupQuestion {
     key: Box<str>,
     tickets: BTreeSet<Ticket>,
     /// In whose line it waits. Empty: its turn has come.
-    waits_for: BTreeSet<Asker>,
+    waits_for: BTreeSet<Requester>,
 }
 
 #[derive(Debug)]
@@ -104,13 +104,13 @@ struct UnderWay {
 struct Waiter {
     question: u64,
     deadline: Mono,
-    asker: Asker,
+    asker: Requester,
 }
 
-impl Desk {
+impl Coalescer {
     /// A desk without questions. Limits of 0 count as 1.
     #[must_use]
-    pub fn new(limits: DeskLimits) -> Desk {
+    pub fn new(limits: DeskLimits) -> Coalescer {
         let DeskLimits { requests_max, batch_max, waiting_max, timeout } = limits;
         let limits = DeskLimits {
             requests_max: requests_max.max(1),
@@ -118,12 +118,12 @@ impl Desk {
             waiting_max: waiting_max.max(1),
             timeout,
         };
-        Desk {
+        Coalescer {
             limits,
             breaker: Breaker::default(),
             questions: BTreeMap::new(),
             by_key: BTreeMap::new(),
-            waiting: Waiting::default(),
+            waiting: QuestionQueue::default(),
             holders: Holders::default(),
             requests: BTreeMap::new(),
             tickets: BTreeMap::new(),
@@ -142,8 +142,8 @@ impl Desk {
         &mut self,
         now: Mono,
         key: &str,
-        (ticket, asker): (Ticket, Asker),
-    ) -> Result<(), Trouble> {
+        (ticket, asker): (Ticket, Requester),
+    ) -> Result<(), LookupError> {
         if let Some(trouble) = self.breaker.refusal() {
             let trouble = trouble.clone();
             self.remember_for_probe(key);
@@ -151,7 +151,7 @@ impl Desk {
         }
         if self.tickets.len() >= self.limits.waiting_max {
             let text = format!("{} questions wait for the table already", self.tickets.len());
-            let busy = Trouble::new(TroubleKind::Busy, text);
+            let busy = LookupError::new(LookupErrorKind::Busy, text);
             let Some(last) = self.holders.gives_way_to(asker) else { return Err(busy) };
             self.answer_alone(last, busy);
         }
@@ -186,7 +186,7 @@ impl Desk {
         let number = self.next_number;
         self.next_number += 1;
         let (tickets, waits_for) = Default::default();
-        self.questions.insert(number, Question { key: key.into(), tickets, waits_for });
+        self.questions.insert(number, LookupQuestion { key: key.into(), tickets, waits_for });
         number
     }
 
@@ -196,7 +196,7 @@ impl Desk {
     }
 
     /// The next request to be made, if there is one and its turn has come.
-    pub fn poll_request(&mut self, now: Mono) -> Option<Request> {
+    pub fn poll_request(&mut self, now: Mono) -> Option<LookupRequest> {
         if self.requests.len() >= self.limits.requests_max {
             return None;
         }
@@ -218,7 +218,7 @@ impl Desk {
         let id = RequestId(self.next_number);
         self.next_number += 1;
         self.requests.insert(id, UnderWay { questions, asked: now, is_probe });
-        Some(Request { id, keys, until: now + self.limits.timeout })
+        Some(LookupRequest { id, keys, until: now + self.limits.timeout })
     }
 
     /// The questions of the next request, which wait no longer.
@@ -248,7 +248,11 @@ impl Desk {
             // Which belongs to which key, nobody can tell.
             let (got, asked) = (answers.len(), request.questions.len());
             let text = format!("{got} answers for {asked} keys");
-            return self.finish_alike(now, request, &Trouble::new(TroubleKind::Wrong, text));
+            return self.finish_alike(
+                now,
+                request,
+                &LookupError::new(LookupErrorKind::Wrong, text),
+            );
         }
         self.judge(now, &request, &answers);
         for (number, answer) in request.questions.into_iter().zip(answers) {
@@ -262,10 +266,10 @@ impl Desk {
         let Some(request) = self.requests.remove(&id) else { return };
         let seconds = self.limits.timeout.as_secs_f32();
         let text = format!("the server gave no answer in {seconds} s");
-        self.finish_alike(now, request, &Trouble::new(TroubleKind::Timeout, text));
+        self.finish_alike(now, request, &LookupError::new(LookupErrorKind::Timeout, text));
     }
 
-    fn finish_alike(&mut self, now: Mono, request: UnderWay, trouble: &Trouble) {
+    fn finish_alike(&mut self, now: Mono, request: UnderWay, trouble: &LookupError) {
         self.judge(now, &request, &[Err(trouble.clone())]);
         for number in request.questions {
             self.finish(number, Err(trouble.clone()), request.asked);
@@ -274,9 +278,14 @@ impl Desk {
     }
 
     /// What the answers to a request say of the server.
-    fn judge(&mut self, now: Mono, request: &UnderWay, answers: &[Result<Option<Entry>, Trouble>]) {
-        let is_answer = |answer: &Result<_, Trouble>| {
-            answer.as_ref().map_or_else(|trouble| trouble.kind == TroubleKind::Key, |_| true)
+    fn judge(
+        &mut self,
+        now: Mono,
+        request: &UnderWay,
+        answers: &[Result<Option<Entry>, LookupError>],
+    ) {
+        let is_answer = |answer: &Result<_, LookupError>| {
+            answer.as_ref().map_or_else(|trouble| trouble.kind == LookupErrorKind::Key, |_| true)
         };
         if answers.iter().any(is_answer) {
             if self.is_silent() {
@@ -294,8 +303,13 @@ impl Desk {
     }
 
     /// Answers whoever asked for the key of a question.
-    fn finish(&mut self, number: u64, answer: Result<Option<Arc<Entry>>, Trouble>, asked: Mono) {
-        let Some(Question { key, tickets, .. }) = self.remove(number) else { return };
+    fn finish(
+        &mut self,
+        number: u64,
+        answer: Result<Option<Arc<Entry>>, LookupError>,
+        asked: Mono,
+    ) {
+        let Some(LookupQuestion { key, tickets, .. }) = self.remove(number) else { return };
         let tickets: Vec<Ticket> = tickets.into_iter().collect();
         for ticket in &tickets {
             if let Some(waiter) = self.tickets.remove(ticket) {
@@ -306,7 +320,7 @@ impl Desk {
         self.answered.push_back(Answered { key, tickets, answer, asked });
     }
 
-    fn remove(&mut self, number: u64) -> Option<Question> {
+    fn remove(&mut self, number: u64) -> Option<LookupQuestion> {
         self.stop_waiting(number);
         let question = self.questions.remove(&number)?;
         if self.by_key.get(&question.key) == Some(&number) {
@@ -358,7 +372,7 @@ impl Desk {
         self.by_key.retain(|known, number| waits(number) || key.is_some_and(|key| key != &**known));
     }
 
-    /// When [`Desk::handle_timeout`] or [`Desk::poll_request`] has something to do at the latest;
+    /// When [`Coalescer::handle_timeout`] or [`Coalescer::poll_request`] has something to do at the latest;
     /// [`Mono::NEVER`]: not before something else happens.
     #[must_use]
     pub fn poll_deadline(&self) -> Mono {
@@ -374,12 +388,12 @@ impl Desk {
             let Some((_, ticket)) = self.deadlines.pop_first() else { return };
             let seconds = self.limits.timeout.as_secs_f32();
             let text = format!("no answer in {seconds} s");
-            self.answer_alone(ticket, Trouble::new(TroubleKind::Timeout, text));
+            self.answer_alone(ticket, LookupError::new(LookupErrorKind::Timeout, text));
         }
     }
 
     /// One of those who ask waits no longer.
-    fn answer_alone(&mut self, ticket: Ticket, trouble: Trouble) {
+    fn answer_alone(&mut self, ticket: Ticket, trouble: LookupError) {
         let Some(key) = self.take(ticket) else { return };
         let (tickets, answer) = (vec![ticket], Err(trouble));
         self.answered.push_back(Answered { key, tickets, answer, asked: Mono::NEVER });
@@ -392,7 +406,7 @@ impl Desk {
 
     /// Why the last request had no answer; `None` once one has.
     #[must_use]
-    pub fn trouble(&self) -> Option<&Trouble> {
+    pub fn trouble(&self) -> Option<&LookupError> {
         self.breaker.trouble()
     }
 

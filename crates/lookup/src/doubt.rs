@@ -5,7 +5,7 @@
 //! server found just now, or finds when it is asked again for what it found lately. Where all of that has gone, and
 //! it is much, nothing counts for a while.
 
-use super::{Answers, Trouble, TroubleKind};
+use super::{Answers, LookupError, LookupErrorKind};
 use mail::Mono;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -80,7 +80,7 @@ impl Doubt {
         keys: &[Box<str>],
         again: &[Box<str>],
         answers: &Answers,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), LookupError> {
         let found = again.iter().zip(answers).filter(|(_, answer)| matches!(answer, Ok(Some(_))));
         let found: Vec<_> = found.map(|(key, _)| key).collect();
         if !found.is_empty() {
@@ -102,7 +102,7 @@ impl Doubt {
         let count = self.found.len();
         let text =
             format!("{count} keys that it found within a minute are gone, and nothing is found");
-        Err(Trouble::new(TroubleKind::Wrong, text))
+        Err(LookupError::new(LookupErrorKind::Wrong, text))
     }
 
     /// Whether it is doubted now.
@@ -140,7 +140,7 @@ mod tests {
         }
 
         /// What is answered: `true`: it is there.
-        fn ask(&mut self, second: u64, key: &str) -> Result<bool, TroubleKind> {
+        fn ask(&mut self, second: u64, key: &str) -> Result<bool, LookupErrorKind> {
             let (now, keys) = (Mono(second * 1_000_000), [Box::from(key)]);
             let answers = self.answers(&keys);
             if let Judgement::Ask(again) = self.doubt.judge(now, &keys, &answers) {
@@ -160,9 +160,9 @@ mod tests {
         }
         asked.has.clear();
         // A key that was found a second ago; one that nobody asked for; and so on for minutes.
-        assert_eq!(asked.ask(2, "a"), Err(TroubleKind::Wrong));
-        assert_eq!(asked.ask(3, "new"), Err(TroubleKind::Wrong));
-        assert_eq!(asked.ask(2 + 299, "new"), Err(TroubleKind::Wrong));
+        assert_eq!(asked.ask(2, "a"), Err(LookupErrorKind::Wrong));
+        assert_eq!(asked.ask(3, "new"), Err(LookupErrorKind::Wrong));
+        assert_eq!(asked.ask(2 + 299, "new"), Err(LookupErrorKind::Wrong));
         assert!(asked.doubt.is_any());
         // In the end it is.
         assert_eq!(asked.ask(2 + 300, "new"), Ok(false));
@@ -187,7 +187,7 @@ mod tests {
             assert_eq!(asked.ask(101, key), Ok(true));
         }
         asked.has.clear();
-        assert_eq!(asked.ask(104, "nobody"), Err(TroubleKind::Wrong));
+        assert_eq!(asked.ask(104, "nobody"), Err(LookupErrorKind::Wrong));
         asked.has = vec!["b"];
         assert_eq!(asked.ask(120, "nobody"), Ok(false));
         assert_eq!(asked.ask(121, "a"), Ok(false));
@@ -224,7 +224,7 @@ mod tests {
         let Judgement::Ask(again) = doubt.judge(now, &key("n"), &vec![Ok(None)]) else {
             panic!("it is believed")
         };
-        let silence = Trouble::new(TroubleKind::Timeout, "silent");
+        let silence = LookupError::new(LookupErrorKind::Timeout, "silent");
         let heard = doubt.hear(now, &key("n"), &again, &vec![Err(silence.clone())]);
         assert_eq!(heard, Err(silence));
         assert!(!doubt.is_any());

@@ -7,7 +7,7 @@ pub const MISTAKES_MAX: usize = 100;
 
 /// Something wrong in a table's file, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct TableFileError {
     /// Line, from 1.
     pub line: u32,
     /// Column in characters, from 1.
@@ -17,7 +17,7 @@ pub struct Mistake {
 }
 
 /// `3:14: no network has 33 bits`: the name of the file goes before it.
-impl fmt::Display for Mistake {
+impl fmt::Display for TableFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.line, self.column, self.text)
     }
@@ -26,14 +26,14 @@ impl fmt::Display for Mistake {
 /// Collects mistakes, [`MISTAKES_MAX`] at most.
 #[derive(Debug, Default)]
 pub(crate) struct Mistakes {
-    list: Vec<Mistake>,
+    list: Vec<TableFileError>,
     beyond: usize,
 }
 
 impl Mistakes {
     pub(crate) fn push(&mut self, (line, column): (u32, u32), text: impl Into<Box<str>>) {
         if self.list.len() < MISTAKES_MAX {
-            self.list.push(Mistake { line, column, text: text.into() });
+            self.list.push(TableFileError { line, column, text: text.into() });
         } else {
             self.beyond += 1;
         }
@@ -44,21 +44,21 @@ impl Mistakes {
     }
 
     /// In the order of the file.
-    pub(crate) fn into_list(self) -> Vec<Mistake> {
+    pub(crate) fn into_list(self) -> Vec<TableFileError> {
         let Mistakes { mut list, beyond } = self;
         list.sort_by_key(|mistake| (mistake.line, mistake.column));
         if let (Some(last), 1..) = (list.last(), beyond) {
             let text = format!("{beyond} more mistakes are not listed").into();
-            list.push(Mistake { line: last.line, column: last.column, text });
+            list.push(TableFileError { line: last.line, column: last.column, text });
         }
         list
     }
 }
 
 /// The one mistake of a file that is too large to be read.
-pub(crate) fn too_large(bytes: usize, bytes_max: usize) -> Vec<Mistake> {
+pub(crate) fn too_large(bytes: usize, bytes_max: usize) -> Vec<TableFileError> {
     let text = format!("{bytes} bytes are too many for a file of this kind: {bytes_max} at most");
-    vec![Mistake { line: 1, column: 1, text: text.into() }]
+    vec![TableFileError { line: 1, column: 1, text: text.into() }]
 }
 
 #[cfg(test)]

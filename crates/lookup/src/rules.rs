@@ -10,11 +10,11 @@ pub const RULES_BYTES_MAX: usize = 16 << 20;
 /// The rules of one file.
 #[derive(Debug)]
 pub(crate) struct Rules<T, A> {
-    steps: Vec<Step<T, A>>,
+    steps: Vec<RuleStep<T, A>>,
 }
 
 #[derive(Debug)]
-enum Step<T, A> {
+enum RuleStep<T, A> {
     /// Where the test fails it goes on at `after`.
     If { test: T, after: usize },
     /// Where the test holds, this is the answer.
@@ -27,9 +27,9 @@ impl<T, A> Rules<T, A> {
         let mut at = 0;
         while let Some(step) = self.steps.get(at) {
             at = match step {
-                Step::If { test, after } if !holds(test) => *after,
-                Step::Answer { test, answer } if holds(test) => return Some((test, answer)),
-                Step::If { .. } | Step::Answer { .. } => at + 1,
+                RuleStep::If { test, after } if !holds(test) => *after,
+                RuleStep::Answer { test, answer } if holds(test) => return Some((test, answer)),
+                RuleStep::If { .. } | RuleStep::Answer { .. } => at + 1,
             };
         }
         None
@@ -39,7 +39,7 @@ impl<T, A> Rules<T, A> {
 /// Puts rules together, and collects mistakes.
 #[derive(Debug)]
 pub(crate) struct Builder<T, A> {
-    steps: Vec<Step<T, A>>,
+    steps: Vec<RuleStep<T, A>>,
     /// Index of each `if` that is open, and where it stands.
     open: Vec<(usize, (u32, u32))>,
     mistakes: Mistakes,
@@ -54,7 +54,7 @@ pub(crate) enum Keyword {
 }
 
 /// A mistake: the byte of the line where it shows, and what it is.
-pub(crate) type Wrong = (usize, String);
+pub(crate) type RuleError = (usize, String);
 
 impl<T, A> Builder<T, A> {
     pub(crate) fn new() -> Builder<T, A> {
@@ -66,8 +66,8 @@ impl<T, A> Builder<T, A> {
     pub(crate) fn read(
         &mut self,
         line: &Line<'_>,
-        test: impl FnOnce(&[u8], usize) -> Result<T, Wrong>,
-        rule: impl FnOnce(&[u8]) -> Result<(T, A), Wrong>,
+        test: impl FnOnce(&[u8], usize) -> Result<T, RuleError>,
+        rule: impl FnOnce(&[u8]) -> Result<(T, A), RuleError>,
     ) {
         let text = trim_end(&line.text);
         let wrong = match keyword(text) {
@@ -78,11 +78,11 @@ impl<T, A> Builder<T, A> {
             Keyword::If(from) => {
                 self.open.push((self.steps.len(), line.place(0)));
                 let test = test(text, from);
-                test.map(|test| self.steps.push(Step::If { test, after: usize::MAX })).err()
+                test.map(|test| self.steps.push(RuleStep::If { test, after: usize::MAX })).err()
             }
             Keyword::EndIf(from) => self.close(text, from).err(),
             Keyword::Rule => rule(text)
-                .map(|(test, answer)| self.steps.push(Step::Answer { test, answer }))
+                .map(|(test, answer)| self.steps.push(RuleStep::Answer { test, answer }))
                 .err(),
         };
         if let Some((offset, text)) = wrong {
@@ -90,12 +90,12 @@ impl<T, A> Builder<T, A> {
         }
     }
 
-    fn close(&mut self, text: &[u8], from: usize) -> Result<(), Wrong> {
+    fn close(&mut self, text: &[u8], from: usize) -> Result<(), RuleError> {
         let Some((index, _)) = self.open.pop() else {
             return Err((0, "there is no `if` that this `endif` could end".to_owned()));
         };
         let end = self.steps.len();
-        if let Some(Step::If { after, .. }) = self.steps.get_mut(index) {
+        if let Some(RuleStep::If { after, .. }) = self.steps.get_mut(index) {
             *after = end;
         }
         if from < text.len() {
@@ -115,7 +115,7 @@ impl<T, A> Builder<T, A> {
     }
 
     /// The rules, or all mistakes.
-    pub(crate) fn finish(mut self) -> Result<Rules<T, A>, Vec<super::Mistake>> {
+    pub(crate) fn finish(mut self) -> Result<Rules<T, A>, Vec<super::TableFileError>> {
         for (_, place) in self.open {
             self.mistakes.push(place, "this `if` has no `endif`");
         }

@@ -1,6 +1,6 @@
 //! Tables that answer at once.
 
-use super::{Entry, Mistake};
+use super::{Entry, TableFileError};
 use std::fmt;
 use std::fmt::Debug;
 use std::future::Future;
@@ -13,10 +13,10 @@ pub trait Table: Debug + Send + Sync {
     ///
     /// # Errors
     /// The table is damaged, or can't be read.
-    fn find(&self, key: &str) -> Result<Option<Entry>, Trouble>;
+    fn find(&self, key: &str) -> Result<Option<Entry>, LookupError>;
 
     /// The same, if nobody has to be waited for; else `None`.
-    fn find_now(&self, key: &str) -> Option<Result<Option<Entry>, Trouble>> {
+    fn find_now(&self, key: &str) -> Option<Result<Option<Entry>, LookupError>> {
         Some(self.find(key))
     }
 
@@ -26,13 +26,13 @@ pub trait Table: Debug + Send + Sync {
     }
 
     /// What was left out when it was made, for people to be told.
-    fn warnings(&self) -> &[Mistake] {
+    fn warnings(&self) -> &[TableFileError] {
         &[]
     }
 }
 
 /// One answer for each key, in their order; `None`: the table does not have it.
-pub type Answers = Vec<Result<Option<Entry>, Trouble>>;
+pub type Answers = Vec<Result<Option<Entry>, LookupError>>;
 
 /// A request that is under way.
 pub type Fetch<'a> = Pin<Box<dyn Future<Output = Answers> + 'a>>;
@@ -57,7 +57,7 @@ pub trait Backend: 'static {
 
 /// An entry as it is written in a file, in a database or in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written<'a> {
+pub struct EntryText<'a> {
     /// `None`: the keys that it is for are known by a pattern or a network.
     pub key: Option<&'a str>,
     /// Its text.
@@ -67,29 +67,29 @@ pub struct Written<'a> {
 }
 
 /// Says why an entry can't be used, as a sentence without its end.
-pub type Judge<'a> = &'a dyn Fn(&Written<'_>) -> Result<(), String>;
+pub type Judge<'a> = &'a dyn Fn(&EntryText<'_>) -> Result<(), String>;
 
 /// All entries can be used.
 ///
 /// # Errors
 /// None.
-pub fn any(_: &Written<'_>) -> Result<(), String> {
+pub fn any(_: &EntryText<'_>) -> Result<(), String> {
     Ok(())
 }
 
 /// Why there is no answer: nothing is known about the key, neither that the table has it nor that it
 /// has not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct LookupError {
     /// Of what kind.
-    pub kind: TroubleKind,
+    pub kind: LookupErrorKind,
     /// For people; one line, with the server's own words.
     pub text: Box<str>,
 }
 
 /// What kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TroubleKind {
+pub enum LookupErrorKind {
     /// No server can be reached, or none lets us in.
     Unreachable,
     /// No answer in time.
@@ -103,24 +103,24 @@ pub enum TroubleKind {
     Busy,
 }
 
-impl Trouble {
+impl LookupError {
     /// Of this kind, in these words.
     #[must_use]
-    pub fn new(kind: TroubleKind, text: impl Into<Box<str>>) -> Trouble {
-        Trouble { kind, text: text.into() }
+    pub fn new(kind: LookupErrorKind, text: impl Into<Box<str>>) -> LookupError {
+        LookupError { kind, text: text.into() }
     }
 
     /// The same, with the server's name before it.
     #[must_use]
-    pub fn of(&self, server: &dyn fmt::Display) -> Trouble {
-        Trouble::new(self.kind, format!("{server}: {self}"))
+    pub fn of(&self, server: &dyn fmt::Display) -> LookupError {
+        LookupError::new(self.kind, format!("{server}: {self}"))
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for LookupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for LookupError {}

@@ -1,7 +1,7 @@
 //! The answer of a pattern: a text in which `$1`, `${1}` and `$(1)` stand for what the pattern's groups
 //! have matched, and `$$` for a dollar.
 
-use super::rules::Wrong;
+use super::rules::RuleError;
 
 /// An answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -9,11 +9,11 @@ pub(crate) enum Template {
     /// The same for every key.
     Fixed(Box<str>),
     /// Made of what was matched.
-    Parts(Box<[Part]>),
+    Parts(Box<[TemplatePart]>),
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum TemplatePart {
     Text(Box<str>),
     /// The group of this number, from 1.
     Group(usize),
@@ -22,7 +22,11 @@ pub(crate) enum Part {
 impl Template {
     /// Reads the part of a line that begins at `from`. `groups`: how many the pattern has; `None`: it is
     /// negated, and matches nothing.
-    pub(crate) fn read(line: &[u8], from: usize, groups: Option<usize>) -> Result<Template, Wrong> {
+    pub(crate) fn read(
+        line: &[u8],
+        from: usize,
+        groups: Option<usize>,
+    ) -> Result<Template, RuleError> {
         let written = line.get(from..).unwrap_or_default();
         let text = std::str::from_utf8(written)
             .map_err(|error| (from + error.valid_up_to(), "the answer is not UTF-8".to_owned()))?;
@@ -42,16 +46,16 @@ impl Template {
             let (name, behind) = name(behind).map_err(|why| (at, why.to_owned()))?;
             let group = group(name, groups).map_err(|why| (at, why))?;
             if !fixed.is_empty() {
-                parts.push(Part::Text(std::mem::take(&mut fixed).into()));
+                parts.push(TemplatePart::Text(std::mem::take(&mut fixed).into()));
             }
-            parts.push(Part::Group(group));
+            parts.push(TemplatePart::Group(group));
             rest = behind;
         }
         fixed.push_str(rest);
         if parts.is_empty() {
             return Ok(Template::Fixed(fixed.into()));
         }
-        parts.push(Part::Text(fixed.into()));
+        parts.push(TemplatePart::Text(fixed.into()));
         Ok(Template::Parts(parts.into()))
     }
 }
@@ -62,7 +66,7 @@ impl Template {
         match self {
             Template::Fixed(text) => (text, false),
             Template::Parts(parts) => match parts.first() {
-                Some(Part::Text(text)) => (text, true),
+                Some(TemplatePart::Text(text)) => (text, true),
                 _ => ("", true),
             },
         }
@@ -112,9 +116,15 @@ mod tests {
         let read = |text: &str, groups| Template::read(text.as_bytes(), 0, groups);
         let fixed = Template::Fixed("550 a$1 $".into());
         assert_eq!(read("550 a$$1 $$", None), Ok(fixed));
-        let text = |text: &str| Part::Text(text.into());
-        let parts =
-            [text("a "), Part::Group(1), text(" "), Part::Group(2), Part::Group(10), text("$0")];
+        let text = |text: &str| TemplatePart::Text(text.into());
+        let parts = [
+            text("a "),
+            TemplatePart::Group(1),
+            text(" "),
+            TemplatePart::Group(2),
+            TemplatePart::Group(10),
+            text("$0"),
+        ];
         assert_eq!(read("a $1 ${02}$(10)$$0", Some(10)), Ok(Template::Parts(parts.into())));
         for (wrong, at) in [
             ("", 0),

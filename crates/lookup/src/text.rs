@@ -1,10 +1,10 @@
 //! Tables of fixed texts: `key white-space value` in a file, or pairs from the configuration.
 
 use super::lines::{Line, Lines, is_space, trim_end};
-use super::mistake::{Mistake, Mistakes, too_large};
+use super::mistake::{Mistakes, TableFileError, too_large};
 use super::spelling::fold;
-use super::table::{Judge, Written};
-use super::{Entry, Table, Trouble, table};
+use super::table::{EntryText, Judge};
+use super::{Entry, LookupError, Table, table};
 use mail::map::FixedHasher;
 use std::hash::Hasher;
 
@@ -21,7 +21,7 @@ pub struct TextTable {
     /// or behind it. Their number is a power of two, or 0.
     slots: Vec<u32>,
     count: usize,
-    warnings: Vec<Mistake>,
+    warnings: Vec<TableFileError>,
 }
 
 impl TextTable {
@@ -41,7 +41,7 @@ impl TextTable {
     ///
     /// # Errors
     /// The file has more than [`TEXT_BYTES_MAX`].
-    pub fn read(content: &[u8]) -> Result<TextTable, Vec<Mistake>> {
+    pub fn read(content: &[u8]) -> Result<TextTable, Vec<TableFileError>> {
         TextTable::read_judged(content, &table::any)
     }
 
@@ -49,7 +49,7 @@ impl TextTable {
     ///
     /// # Errors
     /// Likewise, and all entries that can't.
-    pub fn read_judged(content: &[u8], judge: Judge<'_>) -> Result<TextTable, Vec<Mistake>> {
+    pub fn read_judged(content: &[u8], judge: Judge<'_>) -> Result<TextTable, Vec<TableFileError>> {
         TextTable::read_within(content, TEXT_BYTES_MAX, judge)
     }
 
@@ -57,7 +57,7 @@ impl TextTable {
         content: &[u8],
         bytes_max: usize,
         judge: Judge<'_>,
-    ) -> Result<TextTable, Vec<Mistake>> {
+    ) -> Result<TextTable, Vec<TableFileError>> {
         if content.len() > bytes_max {
             return Err(too_large(content.len(), bytes_max));
         }
@@ -89,7 +89,7 @@ impl TextTable {
         &mut self,
         line: &'l Line<'_>,
         warnings: &mut Mistakes,
-    ) -> Result<(usize, Written<'l>), (usize, String)> {
+    ) -> Result<(usize, EntryText<'l>), (usize, String)> {
         let (key, value) = pair(&line.text)?;
         if key.ends_with(':') {
             let text = "the colon is part of the key: this is not the syntax of aliases";
@@ -100,7 +100,7 @@ impl TextTable {
         }
         let behind = line.text.iter().skip(key.len());
         let offset = key.len() + behind.take_while(|byte| is_space(**byte)).count();
-        Ok((offset, Written { key: Some(key), text: value, goes_on: false }))
+        Ok((offset, EntryText { key: Some(key), text: value, goes_on: false }))
     }
 
     /// Adds a folded key; `false`: it is there already.
@@ -182,7 +182,7 @@ pub fn pair(line: &[u8]) -> Result<(&str, &str), (usize, String)> {
 }
 
 impl Table for TextTable {
-    fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+    fn find(&self, key: &str) -> Result<Option<Entry>, LookupError> {
         if self.slots.is_empty() {
             return Ok(None);
         }
@@ -193,7 +193,7 @@ impl Table for TextTable {
         Some(self.count as u64)
     }
 
-    fn warnings(&self) -> &[Mistake] {
+    fn warnings(&self) -> &[TableFileError] {
         &self.warnings
     }
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 /// For whom something is looked up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Asker {
+pub enum Requester {
     /// For nobody in particular.
     #[default]
     Ours,
@@ -23,28 +23,28 @@ pub enum Asker {
 type Site = Option<IpAddr>;
 type Network = Option<IpAddr>;
 
-impl Asker {
+impl Requester {
     fn parts(self) -> (Site, Network) {
         match self {
-            Asker::Ours => (None, None),
-            Asker::Client { site, network } => (Some(site), Some(network)),
+            Requester::Ours => (None, None),
+            Requester::Client { site, network } => (Some(site), Some(network)),
         }
     }
 }
 
 /// Questions whose turn has not come, by number.
 #[derive(Debug, Default)]
-pub struct Waiting(Turns<Site, Network, BTreeSet<u64>>);
+pub struct QuestionQueue(Turns<Site, Network, BTreeSet<u64>>);
 
-impl Waiting {
+impl QuestionQueue {
     /// One more, which nobody has yet by this number.
-    pub fn insert(&mut self, asker: Asker, number: u64) {
+    pub fn insert(&mut self, asker: Requester, number: u64) {
         let (site, network) = asker.parts();
         self.0.enter(site, network).insert(number);
     }
 
     /// It waits no longer in this one's line.
-    pub fn remove(&mut self, asker: Asker, number: u64) {
+    pub fn remove(&mut self, asker: Requester, number: u64) {
         let (site, network) = asker.parts();
         self.0.change(site, network, |numbers| {
             numbers.remove(&number);
@@ -77,7 +77,7 @@ impl<T> Default for Holders<T> {
 
 impl<T: Ord + Copy> Holders<T> {
     /// One more.
-    pub fn insert(&mut self, asker: Asker, ticket: T) {
+    pub fn insert(&mut self, asker: Requester, ticket: T) {
         let (site, network) = asker.parts();
         let networks = self.by_site.entry(site).or_default();
         if networks.entry(network).or_default().insert(ticket) {
@@ -86,7 +86,7 @@ impl<T: Ord + Copy> Holders<T> {
     }
 
     /// One less.
-    pub fn remove(&mut self, asker: Asker, ticket: T) {
+    pub fn remove(&mut self, asker: Requester, ticket: T) {
         let (site, network) = asker.parts();
         let Some(networks) = self.by_site.get_mut(&site) else { return };
         let Some(tickets) = networks.get_mut(&network) else { return };
@@ -123,7 +123,7 @@ impl<T: Ord + Copy> Holders<T> {
     /// What gives way to one who comes: the last of the network that has most of the site that has most, unless
     /// that one has as much.
     #[must_use]
-    pub fn gives_way_to(&self, asker: Asker) -> Option<T> {
+    pub fn gives_way_to(&self, asker: Requester) -> Option<T> {
         let (own_site, own_network) = asker.parts();
         let (site, most) = self.most()?;
         let networks = self.by_site.get(&site)?;

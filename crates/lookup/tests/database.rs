@@ -1,25 +1,28 @@
 //! The constant database as a whole: what was written is found, and nothing else; what is damaged says
 //! so.
 
-use lookup::database::{Database, Duplicate, Making, Summary, Unusable, Writer};
-use lookup::{Entry, Table, TroubleKind};
+use lookup::database::{
+    Database, DatabaseOptions, DatabaseSummary, DatabaseWriter, Duplicate, Unusable,
+};
+use lookup::{Entry, LookupErrorKind, Table};
 use mail::Wall;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::Arc;
 
-const MAKING: Making = Making { salt: *b"0123456789abcdef", made: Wall(1_000), folds_case: false };
+const MAKING: DatabaseOptions =
+    DatabaseOptions { salt: *b"0123456789abcdef", made: Wall(1_000), folds_case: false };
 
 /// Entries that were left out: key, line, line of the first.
 type Told = Vec<(String, u64, u64)>;
 
 fn build<'a>(
-    making: Making,
+    making: DatabaseOptions,
     entries: impl IntoIterator<Item = (&'a str, Entry)>,
-) -> (Vec<u8>, Summary, Told) {
+) -> (Vec<u8>, DatabaseSummary, Told) {
     let (file, spill) = (Cursor::new(Vec::new()), Cursor::new(Vec::new()));
-    let mut writer = Writer::new(file, spill, making).expect("memory");
+    let mut writer = DatabaseWriter::new(file, spill, making).expect("memory");
     for (n, (key, entry)) in entries.into_iter().enumerate() {
         writer.push(key, &entry, n as u64 + 1).expect("not too long");
     }
@@ -43,7 +46,7 @@ fn text(key: &str) -> (&str, Entry) {
 #[test]
 fn an_empty_database_has_nothing() {
     let (bytes, summary, _) = build(MAKING, []);
-    assert_eq!(summary, Summary { keys_count: 0, duplicates_count: 0, file_bytes: 192 });
+    assert_eq!(summary, DatabaseSummary { keys_count: 0, duplicates_count: 0, file_bytes: 192 });
     assert_eq!(bytes.len(), 192);
     let database = open(bytes).unwrap();
     assert_eq!(database.find("a").unwrap(), None);
@@ -60,7 +63,7 @@ fn of_entries_with_one_key_the_first_counts() {
     let database = open(bytes).unwrap();
     assert_eq!(&*database.find("A").unwrap().unwrap().text, "value of A");
     // Without regard to case there are fewer.
-    let (bytes, summary, told) = build(Making { folds_case: true, ..MAKING }, entries);
+    let (bytes, summary, told) = build(DatabaseOptions { folds_case: true, ..MAKING }, entries);
     assert_eq!((summary.keys_count, told[0].1), (3, 3));
     let database = open(bytes).unwrap();
     for key in ["a", "A"] {
@@ -84,7 +87,7 @@ fn all_entries_come_in_their_order_up_to_what_is_damaged() {
     bytes[128 + 27 + 20] ^= 1;
     let read = all(bytes);
     assert_eq!((read.len(), &read[0]), (2, &wanted[0]));
-    assert!(read[1].as_ref().is_err_and(|trouble| trouble.kind == TroubleKind::Wrong));
+    assert!(read[1].as_ref().is_err_and(|trouble| trouble.kind == LookupErrorKind::Wrong));
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn whatever_byte_is_wrong_no_answer_is() {
                 match database.find(key) {
                     Ok(answer) => assert_eq!(answer, Some(text(key).1), "byte {at}, {key}"),
                     Err(trouble) => {
-                        assert_eq!(trouble.kind, TroubleKind::Wrong);
+                        assert_eq!(trouble.kind, LookupErrorKind::Wrong);
                         assert!(trouble.text.starts_with("users.db is damaged ("), "{trouble}");
                         troubles += 1;
                     }
@@ -147,7 +150,7 @@ fn a_file_that_was_cut_is_not_opened() {
 #[test]
 fn a_file_whose_making_was_not_finished_is_not_opened() {
     let mut file = Cursor::new(Vec::new());
-    let mut writer = Writer::new(&mut file, Cursor::new(Vec::new()), MAKING).unwrap();
+    let mut writer = DatabaseWriter::new(&mut file, Cursor::new(Vec::new()), MAKING).unwrap();
     let value = Entry::text("v".repeat(1_000));
     for n in 0..2_000 {
         writer.push(&n.to_string(), &value, n).unwrap();
@@ -175,7 +178,7 @@ proptest! {
         others in prop::collection::vec(".{0,12}", 0..50),
         salt: [u8; 16],
     ) {
-        let making = Making { salt, ..MAKING };
+        let making = DatabaseOptions { salt, ..MAKING };
         let pairs = entries.iter().map(|(key, entry)| (key.as_str(), entry.clone()));
         let (bytes, summary, told) = build(making, pairs);
         prop_assert_eq!(summary.keys_count, entries.len() as u64);
@@ -190,7 +193,7 @@ proptest! {
     fn without_case_any_map_comes_back_by_any_case(
         entries in prop::collection::btree_map("[a-zà-ö]{0,6}", entry(), 0..50),
     ) {
-        let making = Making { folds_case: true, ..MAKING };
+        let making = DatabaseOptions { folds_case: true, ..MAKING };
         let upper: BTreeMap<String, Entry> =
             entries.iter().map(|(key, entry)| (key.to_uppercase(), entry.clone())).collect();
         let pairs = upper.iter().map(|(key, entry)| (key.as_str(), entry.clone()));

@@ -60,7 +60,7 @@ pub struct Limits {
 pub fn read(value: &[u8]) -> Option<Vec<Address>> {
     let text = String::from_utf8_lossy(value);
     let limits = Limits { members: usize::MAX, tokens: usize::MAX };
-    let list = List::of(&text, limits, false)?;
+    let list = AddressListParser::of(&text, limits, false)?;
     // A program that decodes words before it looks for commas finds an address in them.
     if list.has_shady_name {
         return None;
@@ -77,7 +77,7 @@ pub fn read(value: &[u8]) -> Option<Vec<Address>> {
 /// without an address, a group that does not end, an address of nothing; and where there is more than `limits` say.
 #[must_use]
 pub fn members(text: &str, limits: Limits) -> Option<Vec<Member>> {
-    let list = List::of(text, limits, true)?;
+    let list = AddressListParser::of(text, limits, true)?;
     let is_nobody = |address: &Address| address.local.is_empty() || address.domain.is_empty();
     let mut addresses = list.members.iter().filter_map(|member| member.address.as_ref());
     let is_lossy = list.has_name
@@ -181,7 +181,7 @@ fn literal(text: &str) -> Option<&str> {
 }
 
 #[derive(Default)]
-struct List {
+struct AddressListParser {
     members: Vec<Member>,
     is_in_angle: bool,
     /// The name of the group, and how many members there were before it.
@@ -195,10 +195,10 @@ struct List {
     wants_names: bool,
 }
 
-impl List {
+impl AddressListParser {
     /// Reads the text token by token, so that a long one takes no more than its members do.
-    fn of(text: &str, limits: Limits, wants_names: bool) -> Option<List> {
-        let mut list = List { wants_names, ..List::default() };
+    fn of(text: &str, limits: Limits, wants_names: bool) -> Option<AddressListParser> {
+        let mut list = AddressListParser { wants_names, ..AddressListParser::default() };
         let mut chars = text.char_indices();
         let (mut member, mut count) = (Vec::new(), 0);
         while let Some(token) = token(text, &mut chars) {

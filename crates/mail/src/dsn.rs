@@ -67,14 +67,14 @@ pub struct RecipientReport<'a> {
     /// As it stands in the envelope.
     pub recipient: &'a Recipient,
     /// Its fate.
-    pub outcome: Outcome<'a>,
+    pub outcome: DsnOutcome<'a>,
     /// When delivery was last tried, if it was.
     pub last_attempt: Option<Wall>,
 }
 
 /// The fate of a recipient, in the words of RFC 3464 §2.3.3.
 #[derive(Clone, Copy, Debug)]
-pub enum Outcome<'a> {
+pub enum DsnOutcome<'a> {
     /// Given up.
     Failed(&'a Failure),
     /// Given up because time ran out.
@@ -108,16 +108,16 @@ pub struct Success<'a> {
     pub reply: Option<&'a Reply>,
 }
 
-impl<'a> Outcome<'a> {
+impl<'a> DsnOutcome<'a> {
     /// The value of the Action field (RFC 3464 §2.3.3).
     #[must_use]
     pub fn action(&self) -> &'static str {
         match self {
-            Outcome::Failed(_) | Outcome::Expired { .. } => "failed",
-            Outcome::Delayed { .. } => "delayed",
-            Outcome::Delivered(_) => "delivered",
-            Outcome::Relayed(_) => "relayed",
-            Outcome::Expanded => "expanded",
+            DsnOutcome::Failed(_) | DsnOutcome::Expired { .. } => "failed",
+            DsnOutcome::Delayed { .. } => "delayed",
+            DsnOutcome::Delivered(_) => "delivered",
+            DsnOutcome::Relayed(_) => "relayed",
+            DsnOutcome::Expanded => "expanded",
         }
     }
 
@@ -126,29 +126,29 @@ impl<'a> Outcome<'a> {
     #[must_use]
     pub fn status(&self) -> EnhancedStatus {
         match self {
-            Outcome::Failed(failure) | Outcome::Expired { failure, .. } => failure.status,
-            Outcome::Delayed { failure, .. } => EnhancedStatus { class: 4, ..failure.status },
-            Outcome::Delivered(success) | Outcome::Relayed(success) => success
+            DsnOutcome::Failed(failure) | DsnOutcome::Expired { failure, .. } => failure.status,
+            DsnOutcome::Delayed { failure, .. } => EnhancedStatus { class: 4, ..failure.status },
+            DsnOutcome::Delivered(success) | DsnOutcome::Relayed(success) => success
                 .reply
                 .and_then(|reply| reply.enhanced)
                 .filter(|status| status.class == 2)
                 .unwrap_or(EnhancedStatus::new(2, 0, 0)),
-            Outcome::Expanded => EnhancedStatus::new(2, 0, 0),
+            DsnOutcome::Expanded => EnhancedStatus::new(2, 0, 0),
         }
     }
 
     fn failure(&self) -> Option<&'a Failure> {
         match *self {
-            Outcome::Failed(failure)
-            | Outcome::Expired { failure, .. }
-            | Outcome::Delayed { failure, .. } => Some(failure),
+            DsnOutcome::Failed(failure)
+            | DsnOutcome::Expired { failure, .. }
+            | DsnOutcome::Delayed { failure, .. } => Some(failure),
             _ => None,
         }
     }
 
     fn success(&self) -> Option<Success<'a>> {
         match *self {
-            Outcome::Delivered(success) | Outcome::Relayed(success) => Some(success),
+            DsnOutcome::Delivered(success) | DsnOutcome::Relayed(success) => Some(success),
             _ => None,
         }
     }
@@ -161,19 +161,19 @@ mod tests;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryStatus {
     /// What concerns the message as a whole.
-    pub message: Group,
+    pub message: FieldGroup,
     /// One for each recipient.
-    pub recipients: Vec<Group>,
+    pub recipients: Vec<FieldGroup>,
 }
 
 /// Fields that belong together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group {
+pub struct FieldGroup {
     /// Names as they were written and values in one line, in their order.
     pub fields: Vec<(String, String)>,
 }
 
-impl Group {
+impl FieldGroup {
     /// The value of the first field called `name`, in any case.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
@@ -199,7 +199,7 @@ impl Group {
 /// UTF-8 are replaced.
 #[must_use]
 pub fn parse(body: &[u8]) -> DeliveryStatus {
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<FieldGroup> = Vec::new();
     let mut is_new = true;
     let mut rest = body;
     while !rest.is_empty() {
@@ -208,7 +208,7 @@ pub fn parse(body: &[u8]) -> DeliveryStatus {
             let value = String::from_utf8_lossy(&field.unfolded()).into_owned();
             match groups.last_mut() {
                 Some(group) if !is_new => group.fields.push((name, value)),
-                _ => groups.push(Group { fields: vec![(name, value)] }),
+                _ => groups.push(FieldGroup { fields: vec![(name, value)] }),
             }
             is_new = false;
             field.range.end

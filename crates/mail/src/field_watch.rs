@@ -12,7 +12,7 @@ pub const FIELDS_MAX: usize = 100;
 
 /// A field that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct WatchedField {
     /// Which of the names.
     pub name: usize,
     /// Where it stands, its last line end included.
@@ -22,7 +22,7 @@ pub struct Found {
     pub is_cut: bool,
 }
 
-impl Found {
+impl WatchedField {
     /// The value in one line and without blanks around it.
     #[must_use]
     pub fn value(&self) -> Cow<'_, [u8]> {
@@ -34,7 +34,7 @@ impl Found {
 #[derive(Clone, Debug)]
 pub struct FieldWatch<N> {
     names: N,
-    at: At,
+    at: FieldWatchState,
     /// Octets that came so far.
     offset: u64,
     /// Where the field began that is open.
@@ -45,12 +45,12 @@ pub struct FieldWatch<N> {
     has_field: bool,
     /// Whether the open field is the last of `found`.
     is_noted: bool,
-    found: Vec<Found>,
+    found: Vec<WatchedField>,
     has_more: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum FieldWatchState {
     LineStart,
     Name,
     /// Blanks before the colon (RFC 5322 §4.5).
@@ -65,7 +65,7 @@ impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
     pub fn new(names: N) -> FieldWatch<N> {
         FieldWatch {
             names,
-            at: At::LineStart,
+            at: FieldWatchState::LineStart,
             offset: 0,
             begun: 0,
             name: Vec::new(),
@@ -79,14 +79,16 @@ impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
     /// Takes the next piece.
     pub fn push(&mut self, piece: &[u8]) {
         let mut rest = piece;
-        while let (Some(first), true) = (rest.first(), self.at != At::End) {
+        while let (Some(first), true) = (rest.first(), self.at != FieldWatchState::End) {
             let count = match self.at {
-                At::Value => memchr::memchr(b'\n', rest).map_or(rest.len(), |lf| lf + 1),
+                FieldWatchState::Value => {
+                    memchr::memchr(b'\n', rest).map_or(rest.len(), |lf| lf + 1)
+                }
                 _ => 1,
             };
             let (now, later) = rest.split_at(count);
             match self.at {
-                At::Value => self.take_value(now),
+                FieldWatchState::Value => self.take_value(now),
                 _ => self.take(*first),
             }
             self.offset += count as u64;
@@ -96,7 +98,7 @@ impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
 
     /// The content is complete, or what is left of it does not matter.
     #[must_use]
-    pub fn finish(mut self) -> Vec<Found> {
+    pub fn finish(mut self) -> Vec<WatchedField> {
         self.close();
         self.found
     }
@@ -105,7 +107,7 @@ impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
     ///
     /// # Errors
     /// More were there than are noted: what is missing could not be left out of the message.
-    pub fn all_or<E>(self, too_many: E) -> Result<Vec<Found>, E> {
+    pub fn all_or<E>(self, too_many: E) -> Result<Vec<WatchedField>, E> {
         if self.has_more { Err(too_many) } else { Ok(self.finish()) }
     }
 
@@ -122,45 +124,47 @@ impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
             open.value.extend_from_slice(&piece[..piece.len().min(room)]);
         }
         if piece.ends_with(b"\n") {
-            self.at = At::LineStart;
+            self.at = FieldWatchState::LineStart;
         }
     }
 
     fn take(&mut self, byte: u8) {
         self.at = match (self.at, byte) {
             // A field goes on.
-            (At::LineStart, b' ' | b'\t') if self.has_field => {
+            (FieldWatchState::LineStart, b' ' | b'\t') if self.has_field => {
                 self.take_value(&[byte]);
-                At::Value
+                FieldWatchState::Value
             }
-            (At::LineStart, b'!'..=b'9' | b';'..=b'~') => {
+            (FieldWatchState::LineStart, b'!'..=b'9' | b';'..=b'~') => {
                 self.close();
                 self.begun = self.offset;
                 self.name.clear();
                 self.note(byte)
             }
-            (At::Name, b'!'..=b'9' | b';'..=b'~') => self.note(byte),
-            (At::Name | At::Colon, b' ' | b'\t') => At::Colon,
-            (At::Name | At::Colon, b':') => {
+            (FieldWatchState::Name, b'!'..=b'9' | b';'..=b'~') => self.note(byte),
+            (FieldWatchState::Name | FieldWatchState::Colon, b' ' | b'\t') => {
+                FieldWatchState::Colon
+            }
+            (FieldWatchState::Name | FieldWatchState::Colon, b':') => {
                 self.open();
-                At::Value
+                FieldWatchState::Value
             }
             // The empty line, or what is no field.
             _ => {
-                if self.at == At::LineStart {
+                if self.at == FieldWatchState::LineStart {
                     self.close();
                 }
-                At::End
+                FieldWatchState::End
             }
         }
     }
 
-    fn note(&mut self, byte: u8) -> At {
+    fn note(&mut self, byte: u8) -> FieldWatchState {
         let longest = self.names.iter().map(|name| name.as_ref().len()).max();
         if self.name.len() <= longest.unwrap_or(0) {
             self.name.push(byte);
         }
-        At::Name
+        FieldWatchState::Name
     }
 
     fn open(&mut self) {
@@ -172,7 +176,7 @@ impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
             return;
         }
         let range = self.begun..self.begun;
-        self.found.push(Found { name, range, value: Vec::new(), is_cut: false });
+        self.found.push(WatchedField { name, range, value: Vec::new(), is_cut: false });
         self.is_noted = true;
     }
 

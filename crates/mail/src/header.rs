@@ -40,7 +40,7 @@ impl<'a> Field<'a> {
 
 /// Where a header ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct HeaderBoundary {
     /// The length of the fields, the empty line not counted.
     pub fields_end: usize,
     /// Where the body starts: behind the empty line, if there is one.
@@ -92,18 +92,18 @@ pub fn relay_fields(content: &[u8]) -> RelayFields {
 /// Where the header ends; `None` when the end isn't within `content`: it is cut, or it is all
 /// header.
 #[must_use]
-pub fn end(content: &[u8]) -> Option<End> {
+pub fn end(content: &[u8]) -> Option<HeaderBoundary> {
     let mut fields = fields(content);
     fields.by_ref().for_each(drop);
     let offset = fields.offset;
     match &content[offset..] {
-        [b'\r', b'\n', ..] => Some(End { fields_end: offset, body_start: offset + 2 }),
-        [b'\n', ..] => Some(End { fields_end: offset, body_start: offset + 1 }),
+        [b'\r', b'\n', ..] => Some(HeaderBoundary { fields_end: offset, body_start: offset + 2 }),
+        [b'\n', ..] => Some(HeaderBoundary { fields_end: offset, body_start: offset + 1 }),
         // What follows may yet turn out to be an empty line or a field.
         [] | [b'\r'] => None,
         rest => match name_length(rest) {
             Name::Cut => None,
-            _ => Some(End { fields_end: offset, body_start: offset }),
+            _ => Some(HeaderBoundary { fields_end: offset, body_start: offset }),
         },
     }
 }

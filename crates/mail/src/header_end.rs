@@ -13,7 +13,7 @@ const MAILBOX_LINE: &[u8] = b"X-Mailbox-Line: ";
 /// Reads the header of content that comes in pieces.
 #[derive(Debug)]
 pub struct HeaderEnd {
-    at: At,
+    at: HeaderEndState,
     /// The beginning of a line, while it is not known what it is.
     held: Vec<u8>,
     is_first: bool,
@@ -31,7 +31,7 @@ pub struct Added {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum HeaderEndState {
     LineStart,
     /// Within a line that is of the header.
     Line,
@@ -39,7 +39,7 @@ enum At {
     Body,
 }
 
-enum Kind {
+enum LineKind {
     Unknown,
     /// The header ends here by itself.
     Empty,
@@ -51,7 +51,7 @@ enum Kind {
 impl Default for HeaderEnd {
     fn default() -> HeaderEnd {
         let (added, held) = (Added::default(), Vec::new());
-        HeaderEnd { at: At::LineStart, held, is_first: true, added, first_line: None }
+        HeaderEnd { at: HeaderEndState::LineStart, held, is_first: true, added, first_line: None }
     }
 }
 
@@ -73,7 +73,7 @@ impl HeaderEnd {
             self.end_header(&mut sink);
         }
         sink(&held);
-        self.at = At::Body;
+        self.at = HeaderEndState::Body;
         if let Some(length) = self.first_line.take() {
             self.added.first_line = length;
         }
@@ -83,15 +83,15 @@ impl HeaderEnd {
     /// All that comes passes as it is.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.at == At::Body && self.held.is_empty()
+        self.at == HeaderEndState::Body && self.held.is_empty()
     }
 
     fn read(&mut self, data: &[u8], sink: &mut impl FnMut(&[u8])) {
         // `data[..from]` is with the sink.
         let (mut from, mut at) = (0, 0);
-        while at < data.len() && self.at != At::Body {
+        while at < data.len() && self.at != HeaderEndState::Body {
             let rest = data.get(at..).unwrap_or_default();
-            if self.at == At::Line {
+            if self.at == HeaderEndState::Line {
                 let Some(lf) = memchr::memchr(b'\n', rest) else {
                     self.count_first(rest.len());
                     break;
@@ -102,26 +102,26 @@ impl HeaderEnd {
                     self.added.first_line = length.saturating_sub(1);
                 }
                 at += lf + 1;
-                self.at = At::LineStart;
+                self.at = HeaderEndState::LineStart;
                 continue;
             }
             match self.kind(rest) {
-                Kind::Unknown => {
+                LineKind::Unknown => {
                     sink(data.get(from..at).unwrap_or_default());
                     self.held = rest.to_vec();
                     return;
                 }
-                Kind::Empty => self.at = At::Body,
-                Kind::Field => self.at = At::Line,
-                Kind::Mailbox => {
+                LineKind::Empty => self.at = HeaderEndState::Body,
+                LineKind::Field => self.at = HeaderEndState::Line,
+                LineKind::Mailbox => {
                     sink(data.get(from..at).unwrap_or_default());
                     from = at;
                     sink(MAILBOX_LINE);
                     self.added.bytes += MAILBOX_LINE.len() as u64;
                     self.first_line = Some(MAILBOX_LINE.len() as u64);
-                    self.at = At::Line;
+                    self.at = HeaderEndState::Line;
                 }
-                Kind::Other => {
+                LineKind::Other => {
                     sink(data.get(from..at).unwrap_or_default());
                     from = at;
                     self.end_header(sink);
@@ -135,7 +135,7 @@ impl HeaderEnd {
     fn end_header(&mut self, sink: &mut impl FnMut(&[u8])) {
         sink(b"\r\n");
         self.added.bytes += 2;
-        self.at = At::Body;
+        self.at = HeaderEndState::Body;
     }
 
     fn count_first(&mut self, bytes: usize) {
@@ -145,19 +145,19 @@ impl HeaderEnd {
     }
 
     /// What kind of line begins here.
-    fn kind(&self, line: &[u8]) -> Kind {
+    fn kind(&self, line: &[u8]) -> LineKind {
         match line {
-            [b'\n', ..] | [b'\r', b'\n', ..] => return Kind::Empty,
-            [b'\r'] => return Kind::Unknown,
+            [b'\n', ..] | [b'\r', b'\n', ..] => return LineKind::Empty,
+            [b'\r'] => return LineKind::Unknown,
             // A field goes on, if there is one.
-            [b' ' | b'\t', ..] if !self.is_first => return Kind::Field,
+            [b' ' | b'\t', ..] if !self.is_first => return LineKind::Field,
             _ => {}
         }
         match name_length(line) {
-            Name::Ends { colon, .. } if colon <= FIELD_NAME_BYTES_MAX => Kind::Field,
-            Name::Cut if line.len() <= FIELD_NAME_BYTES_MAX => Kind::Unknown,
-            _ if self.is_first && is_mailbox_line(line) => Kind::Mailbox,
-            _ => Kind::Other,
+            Name::Ends { colon, .. } if colon <= FIELD_NAME_BYTES_MAX => LineKind::Field,
+            Name::Cut if line.len() <= FIELD_NAME_BYTES_MAX => LineKind::Unknown,
+            _ if self.is_first && is_mailbox_line(line) => LineKind::Mailbox,
+            _ => LineKind::Other,
         }
     }
 }

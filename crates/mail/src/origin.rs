@@ -5,10 +5,10 @@
 /// or it can't be told what stands there.
 #[must_use]
 pub fn complete(value: &str, domain: &str) -> Option<String> {
-    let mut list = List {
+    let mut list = AddressCompleter {
         domain,
         out: String::with_capacity(value.len() + domain.len() + 1),
-        open: Open::default(),
+        open: AddressState::default(),
         names: Vec::new(),
     };
     let mut chars = value.chars();
@@ -48,17 +48,17 @@ pub fn complete(value: &str, domain: &str) -> Option<String> {
     (list.out.len() > value.len()).then_some(list.out)
 }
 
-struct List<'a> {
+struct AddressCompleter<'a> {
     domain: &'a str,
     out: String,
-    open: Open,
+    open: AddressState,
     /// The ends of words that are addresses without a domain, or parts of a name that a comma has cut off.
     names: Vec<usize>,
 }
 
 /// What is known of the address that is open.
 #[derive(Debug, Default)]
-struct Open {
+struct AddressState {
     is_in_angle: bool,
     had_angle: bool,
     has_at: bool,
@@ -71,7 +71,7 @@ struct Open {
     word_end: usize,
 }
 
-impl List<'_> {
+impl AddressCompleter<'_> {
     fn note_character(&mut self, c: char) {
         self.open.has_at |= c == '@';
         if !self.open.is_in_word || self.open.has_blank {
@@ -90,7 +90,7 @@ impl List<'_> {
         if self.open.had_angle || self.open.has_at {
             return None;
         }
-        self.open = Open { is_in_angle: true, had_angle: true, ..Open::default() };
+        self.open = AddressState { is_in_angle: true, had_angle: true, ..AddressState::default() };
         Some(())
     }
 
@@ -106,12 +106,12 @@ impl List<'_> {
     fn end_address(&mut self) {
         match &self.open {
             // `Doe, Jo <jo@example.org>`: what came before is of the name ([`crate::address_list`]).
-            Open { had_angle: true, .. } => self.names.clear(),
-            Open { has_at: true, .. } => self.complete_names(),
-            Open { words: 1, word_end, .. } => self.names.push(*word_end),
+            AddressState { had_angle: true, .. } => self.names.clear(),
+            AddressState { has_at: true, .. } => self.complete_names(),
+            AddressState { words: 1, word_end, .. } => self.names.push(*word_end),
             _ => {}
         }
-        self.open = Open::default();
+        self.open = AddressState::default();
     }
 
     fn complete_names(&mut self) {

@@ -42,7 +42,7 @@ impl Received<'_> {
     /// an address literal is replaced by `?`, and an empty name by `unknown`.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         out.reserve(256);
-        let mut line = Line { start: out.len(), out };
+        let mut line = TraceLine { start: out.len(), out };
         line.out.extend_from_slice(b"Received: ");
         if let Some(client) = self.client {
             line.out.extend_from_slice(b"from");
@@ -90,12 +90,12 @@ impl Received<'_> {
 }
 
 /// The line of the field that is being written.
-struct Line<'a> {
+struct TraceLine<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
 }
 
-impl Line<'_> {
+impl TraceLine<'_> {
     fn fold(&mut self) {
         self.out.extend_from_slice(b"\r\n\t");
         self.start = self.out.len() - 1;

@@ -16,7 +16,7 @@ mod fold;
 mod tests;
 
 use coder::Coder;
-use entity::{Entity, Kind, Label};
+use entity::{Entity, EntityKind, Label};
 use memchr::memchr;
 
 /// Octets of a line, its line end not counted, that every server takes (RFC 5321 §4.5.3.1.6).
@@ -75,7 +75,7 @@ impl Plan {
 #[derive(Debug)]
 pub struct Survey {
     walk: Walk,
-    found: Found,
+    found: ContentSurvey,
     failed: Option<Unencodable>,
 }
 
@@ -83,7 +83,7 @@ impl Survey {
     /// Of a content from its first octet on, for a peer that takes 8-bit bodies or not.
     #[must_use]
     pub fn new(takes_eight_bit: bool) -> Survey {
-        let found = Found { seven_bit: !takes_eight_bit, ..Found::default() };
+        let found = ContentSurvey { seven_bit: !takes_eight_bit, ..ContentSurvey::default() };
         Survey { walk: Walk::default(), found, failed: None }
     }
 
@@ -117,14 +117,14 @@ impl Survey {
 #[derive(Debug)]
 pub struct Encoder<'p> {
     walk: Walk,
-    writer: Writer<'p>,
+    writer: EncodingWriter<'p>,
 }
 
 impl<'p> Encoder<'p> {
     /// From the first octet on.
     #[must_use]
     pub fn new(plan: &'p Plan) -> Encoder<'p> {
-        let writer = Writer { plan, leaf: 0, coder: Coder::Plain, out: Vec::new() };
+        let writer = EncodingWriter { plan, leaf: 0, coder: Coder::Plain, out: Vec::new() };
         Encoder { walk: Walk::default(), writer }
     }
 
@@ -147,7 +147,7 @@ impl<'p> Encoder<'p> {
 }
 
 /// What a walk is for.
-trait Sink {
+trait EntitySink {
     /// The header of an entity, without the empty line behind it.
     fn header(&mut self, fields: &[u8], entity: &Entity) -> Result<(), Unencodable>;
     /// A line of a leaf, with its line end if it has one.
@@ -162,7 +162,7 @@ trait Sink {
 
 /// Where a walk stands.
 #[derive(Debug)]
-enum Place {
+enum MimePosition {
     /// In a header; of a message, or of a part of one.
     Header {
         is_message: bool,
@@ -174,7 +174,7 @@ enum Place {
 
 /// A multipart whose end has not come.
 #[derive(Debug)]
-struct Open {
+struct OpenMultipart {
     boundary: Box<[u8]>,
     is_signed: bool,
     is_digest: bool,
@@ -186,8 +186,8 @@ struct Walk {
     /// The begun line.
     held: Vec<u8>,
     header: Vec<u8>,
-    place: Place,
-    open: Vec<Open>,
+    place: MimePosition,
+    open: Vec<OpenMultipart>,
     leaves: usize,
 }
 
@@ -196,7 +196,7 @@ impl Default for Walk {
         Walk {
             held: Vec::new(),
             header: Vec::new(),
-            place: Place::Header { is_message: true },
+            place: MimePosition::Header { is_message: true },
             open: Vec::new(),
             leaves: 0,
         }
@@ -204,7 +204,7 @@ impl Default for Walk {
 }
 
 impl Walk {
-    fn push(&mut self, piece: &[u8], sink: &mut impl Sink) -> Result<(), Unencodable> {
+    fn push(&mut self, piece: &[u8], sink: &mut impl EntitySink) -> Result<(), Unencodable> {
         let mut rest = piece;
         while let Some(lf) = memchr(b'\n', rest) {
             let (line, behind) = rest.split_at(lf + 1);
@@ -230,7 +230,7 @@ impl Walk {
         Ok(())
     }
 
-    fn finish(&mut self, sink: &mut impl Sink) -> Result<(), Unencodable> {
+    fn finish(&mut self, sink: &mut impl EntitySink) -> Result<(), Unencodable> {
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
             self.take_line(&held, sink)?;
@@ -238,26 +238,30 @@ impl Walk {
         self.end_part(false, sink)
     }
 
-    fn take_line(&mut self, line: &[u8], sink: &mut impl Sink) -> Result<(), Unencodable> {
+    fn take_line(&mut self, line: &[u8], sink: &mut impl EntitySink) -> Result<(), Unencodable> {
         if let Some((at, is_close)) = self.boundary(line) {
             self.end_part(true, sink)?;
             self.open.truncate(at + usize::from(!is_close));
-            self.place = if is_close { Place::Around } else { Place::Header { is_message: false } };
+            self.place = if is_close {
+                MimePosition::Around
+            } else {
+                MimePosition::Header { is_message: false }
+            };
             sink.line(line);
             return Ok(());
         }
         match &self.place {
-            Place::Leaf(_) => sink.leaf_line(line),
-            Place::Around => {
+            MimePosition::Leaf(_) => sink.leaf_line(line),
+            MimePosition::Around => {
                 let is_signed = self.open.iter().any(|open| open.is_signed);
                 sink.around(line, is_signed)?;
             }
-            Place::Header { is_message } if matches!(line, b"\r\n" | b"\n") => {
+            MimePosition::Header { is_message } if matches!(line, b"\r\n" | b"\n") => {
                 let is_message = *is_message;
                 self.end_header(is_message, sink)?;
                 sink.line(line);
             }
-            Place::Header { .. } => {
+            MimePosition::Header { .. } => {
                 if self.header.len() + line.len() > HEADER_BYTES_MAX {
                     return Err(Unencodable::TooLarge);
                 }
@@ -284,19 +288,27 @@ impl Walk {
     }
 
     /// Whatever part the walk is in is over.
-    fn end_part(&mut self, at_boundary: bool, sink: &mut impl Sink) -> Result<(), Unencodable> {
-        if let Place::Header { is_message } = self.place {
+    fn end_part(
+        &mut self,
+        at_boundary: bool,
+        sink: &mut impl EntitySink,
+    ) -> Result<(), Unencodable> {
+        if let MimePosition::Header { is_message } = self.place {
             // A header without a body.
             self.end_header(is_message, sink)?;
         }
-        match std::mem::replace(&mut self.place, Place::Around) {
-            Place::Leaf(entity) => sink.leaf_end(&entity, at_boundary),
+        match std::mem::replace(&mut self.place, MimePosition::Around) {
+            MimePosition::Leaf(entity) => sink.leaf_end(&entity, at_boundary),
             // The header was that of a message, and its own is missing.
-            Place::Header { .. } | Place::Around => Ok(()),
+            MimePosition::Header { .. } | MimePosition::Around => Ok(()),
         }
     }
 
-    fn end_header(&mut self, is_message: bool, sink: &mut impl Sink) -> Result<(), Unencodable> {
+    fn end_header(
+        &mut self,
+        is_message: bool,
+        sink: &mut impl EntitySink,
+    ) -> Result<(), Unencodable> {
         let header = std::mem::take(&mut self.header);
         let is_digest = !is_message && self.open.last().is_some_and(|open| open.is_digest);
         let mut entity = Entity::read(&header, is_digest);
@@ -305,8 +317,8 @@ impl Walk {
         sink.header(&header, &entity)?;
         self.header = header;
         self.header.clear();
-        self.place = match std::mem::replace(&mut entity.kind, Kind::Opaque) {
-            Kind::Multipart { boundary, is_signed, is_digest } => {
+        self.place = match std::mem::replace(&mut entity.kind, EntityKind::Opaque) {
+            EntityKind::Multipart { boundary, is_signed, is_digest } => {
                 // One boundary for two: which part is whose is anybody's guess.
                 let is_taken = self.open.iter().any(|open| open.boundary == boundary);
                 if is_taken {
@@ -315,17 +327,17 @@ impl Walk {
                 if self.open.len() == DEPTH_MAX {
                     return Err(Unencodable::TooLarge);
                 }
-                self.open.push(Open { boundary, is_signed, is_digest });
-                Place::Around
+                self.open.push(OpenMultipart { boundary, is_signed, is_digest });
+                MimePosition::Around
             }
-            Kind::Message => Place::Header { is_message: true },
+            EntityKind::Message => MimePosition::Header { is_message: true },
             kind => {
                 self.leaves += 1;
                 if self.leaves > LEAVES_MAX {
                     return Err(Unencodable::TooLarge);
                 }
                 entity.kind = kind;
-                Place::Leaf(entity)
+                MimePosition::Leaf(entity)
             }
         };
         Ok(())
@@ -334,7 +346,7 @@ impl Walk {
 
 /// What a survey has found.
 #[derive(Debug, Default)]
-struct Found {
+struct ContentSurvey {
     leaves: Vec<bool>,
     seven_bit: bool,
     touches_more: bool,
@@ -344,7 +356,7 @@ struct Found {
     has_long_line: bool,
 }
 
-impl Sink for Found {
+impl EntitySink for ContentSurvey {
     fn header(&mut self, fields: &[u8], entity: &Entity) -> Result<(), Unencodable> {
         (self.has_eight_bit, self.has_long_line) = (false, false);
         self.touches_more |= !entity.is_signed && fold::is_needed(fields);
@@ -363,7 +375,7 @@ impl Sink for Found {
             Label::Encoded => true,
             Label::SevenBit | Label::EightBit | Label::QuotedPrintable => false,
         };
-        let can_be_encoded = !entity.is_signed && entity.kind != Kind::Opaque && !is_locked;
+        let can_be_encoded = !entity.is_signed && entity.kind != EntityKind::Opaque && !is_locked;
         if self.has_eight_bit && !can_be_encoded {
             return Err(match entity.is_signed {
                 true => Unencodable::Signed,
@@ -393,7 +405,7 @@ fn is_too_long(line: &[u8]) -> bool {
 
 /// Writes what a plan says.
 #[derive(Debug)]
-struct Writer<'p> {
+struct EncodingWriter<'p> {
     plan: &'p Plan,
     /// Leaves so far.
     leaf: usize,
@@ -401,7 +413,7 @@ struct Writer<'p> {
     out: Vec<u8>,
 }
 
-impl Writer<'_> {
+impl EncodingWriter<'_> {
     /// The header with another name for the encoding, and with what makes a message MIME.
     fn write_relabelled(&mut self, fields: &[u8], entity: &Entity, label: &str) {
         let mut kept = 0;
@@ -426,16 +438,17 @@ impl Writer<'_> {
     }
 }
 
-impl Sink for Writer<'_> {
+impl EntitySink for EncodingWriter<'_> {
     fn header(&mut self, fields: &[u8], entity: &Entity) -> Result<(), Unencodable> {
-        let is_leaf = matches!(entity.kind, Kind::Text | Kind::Other | Kind::Opaque);
+        let is_leaf =
+            matches!(entity.kind, EntityKind::Text | EntityKind::Other | EntityKind::Opaque);
         let is_encoded = is_leaf && self.plan.leaves.get(self.leaf) == Some(&true);
         self.leaf += usize::from(is_leaf);
         self.coder = match (entity.label, &entity.kind) {
             _ if !is_encoded => Coder::Plain,
             (Label::QuotedPrintable, _) => Coder::WrapQuotedPrintable,
             (Label::Base64, _) => Coder::WrapBase64,
-            (_, Kind::Text) => Coder::QuotedPrintable,
+            (_, EntityKind::Text) => Coder::QuotedPrintable,
             _ => Coder::base64(),
         };
         if entity.is_signed {

@@ -11,12 +11,12 @@ pub enum Answer {
     Progress,
     /// It wants something changed. Its verdict follows.
     Change(Change),
-    Verdict(Verdict),
+    Verdict(FilterDecision),
 }
 
 /// What becomes of what a filter was asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FilterDecision {
     /// It wants to be told of what follows.
     GoOn,
     /// It has seen enough of this kind: of fields, or of the body.
@@ -100,14 +100,14 @@ impl Answer {
         let verdict = match command {
             b'y' => return chosen_reply(data).map(refused),
             b'p' => return Data(data).end().map(|()| Answer::Progress),
-            b'c' => Verdict::GoOn,
-            b's' => Verdict::Skip,
-            b'a' => Verdict::Accept,
-            b'd' => Verdict::Discard,
-            b'r' => Verdict::Refuse(REJECTED),
-            b't' => Verdict::Refuse(DEFERRED),
+            b'c' => FilterDecision::GoOn,
+            b's' => FilterDecision::Skip,
+            b'a' => FilterDecision::Accept,
+            b'd' => FilterDecision::Discard,
+            b'r' => FilterDecision::Refuse(REJECTED),
+            b't' => FilterDecision::Refuse(DEFERRED),
             // The connection of the client is to be closed, with 421 or as if it had failed.
-            b'4' | b'f' => Verdict::Refuse(DEFERRED.closing()),
+            b'4' | b'f' => FilterDecision::Refuse(DEFERRED.closing()),
             other => {
                 return Err(Fault(
                     format!("an answer that is not known: {:?}", char::from(other)).into(),
@@ -120,7 +120,7 @@ impl Answer {
 }
 
 fn refused(refusal: Refusal) -> Answer {
-    Answer::Verdict(Verdict::Refuse(refusal))
+    Answer::Verdict(FilterDecision::Refuse(refusal))
 }
 
 /// What must have been negotiated for a change.
@@ -247,7 +247,8 @@ mod tests {
             ("550-5.7.1 one\r\n550 5.7.1 two\0", "550 5.7.1 one two"),
             ("550\0", "550 5.7.1 "),
         ] {
-            let Ok(Answer::Verdict(Verdict::Refuse(refusal))) = read(b'y', text.as_bytes()) else {
+            let Ok(Answer::Verdict(FilterDecision::Refuse(refusal))) = read(b'y', text.as_bytes())
+            else {
                 panic!("{text}")
             };
             assert_eq!(Reply::from(refusal).to_string(), reply, "{text}");
@@ -260,7 +261,7 @@ mod tests {
 
     #[test]
     fn verdicts_have_no_data_and_unknown_ones_are_none() {
-        assert_eq!(read(b'c', b""), Ok(Answer::Verdict(Verdict::GoOn)));
+        assert_eq!(read(b'c', b""), Ok(Answer::Verdict(FilterDecision::GoOn)));
         assert_eq!(read(b'p', b""), Ok(Answer::Progress));
         for command in *b"cpsadrt4f" {
             assert!(read(command, b"").is_ok() && read(command, b"x").is_err());
@@ -305,7 +306,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_answer_is_read(command: u8, data: Vec<u8>) {
-            if let Ok(Answer::Verdict(Verdict::Refuse(refusal))) = read(command, &data) {
+            if let Ok(Answer::Verdict(FilterDecision::Refuse(refusal))) = read(command, &data) {
                 prop_assert!((400..600).contains(&refusal.code()));
             }
         }

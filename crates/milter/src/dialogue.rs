@@ -1,10 +1,10 @@
 //! One connection to a filter, from the negotiation on.
 
-use crate::answer::{Answer, Verdict};
-use crate::moment::Moment;
+use crate::answer::{Answer, FilterDecision};
+use crate::moment::MilterEvent;
 use crate::negotiation::{Agreed, NEGOTIATE};
 use crate::packet::{Fault, LENGTH_BYTES, frame};
-use crate::request::{Step, Symbols, macros};
+use crate::request::{MilterCommand, Symbols, macros};
 
 /// One connection to a filter: what is to be told it and what it answers. Who has it writes what
 /// [`Dialogue::tell`] gives, reads into [`Dialogue::handle_input`] while an answer is due, and takes that with
@@ -16,7 +16,7 @@ pub struct Dialogue {
     /// What came and was not read.
     unread: Vec<u8>,
     /// To what an answer is due.
-    due: Option<Moment>,
+    due: Option<MilterEvent>,
 }
 
 impl Dialogue {
@@ -28,7 +28,7 @@ impl Dialogue {
 
     /// Whether the filter is told of these moments.
     #[must_use]
-    pub fn is_told(&self, moment: Moment) -> bool {
+    pub fn is_told(&self, moment: MilterEvent) -> bool {
         self.agreed.as_ref().is_some_and(|agreed| agreed.is_told(moment))
     }
 
@@ -57,7 +57,7 @@ impl Dialogue {
     /// The filter has said something that it was not asked.
     pub fn tell(
         &mut self,
-        step: &Step<'_>,
+        step: &MilterCommand<'_>,
         symbols: Symbols<'_>,
         out: &mut Vec<u8>,
     ) -> Result<bool, Fault> {
@@ -84,11 +84,11 @@ impl Dialogue {
         let answer = Answer::read(command, &data, agreed)?;
         let is_fitting = match &answer {
             Answer::Progress => true,
-            Answer::Change(_) => moment == Moment::EndOfBody,
-            Answer::Verdict(Verdict::Skip) => {
-                agreed.may_skip() && matches!(moment, Moment::Header | Moment::Body)
+            Answer::Change(_) => moment == MilterEvent::EndOfBody,
+            Answer::Verdict(FilterDecision::Skip) => {
+                agreed.may_skip() && matches!(moment, MilterEvent::Header | MilterEvent::Body)
             }
-            Answer::Verdict(Verdict::Discard) => moment >= Moment::Mail,
+            Answer::Verdict(FilterDecision::Discard) => moment >= MilterEvent::Mail,
             Answer::Verdict(_) => true,
         };
         if !is_fitting {
@@ -145,7 +145,7 @@ mod tests {
         dialogue
     }
 
-    fn tell(dialogue: &mut Dialogue, step: &Step<'_>) -> (bool, Vec<u8>) {
+    fn tell(dialogue: &mut Dialogue, step: &MilterCommand<'_>) -> (bool, Vec<u8>) {
         let mut out = Vec::new();
         let is_due = dialogue.tell(step, &|_| None, &mut out).unwrap();
         (is_due, out)
@@ -155,25 +155,25 @@ mod tests {
     fn what_was_not_asked_for_is_not_told_and_what_is_not_answered_not_waited_for() {
         // No HELO, and no answers to fields.
         let mut dialogue = agreed(0, 0x2 | 0x80);
-        assert_eq!(tell(&mut dialogue, &Step::Helo("x")), (false, vec![]));
-        let field = Step::Header { name: b"A", value: b" b" };
+        assert_eq!(tell(&mut dialogue, &MilterCommand::Helo("x")), (false, vec![]));
+        let field = MilterCommand::Header { name: b"A", value: b" b" };
         assert_eq!(tell(&mut dialogue, &field), (false, packet(b'L', b"A\0b\0")));
-        assert!(tell(&mut dialogue, &Step::EndOfHeader).0);
+        assert!(tell(&mut dialogue, &MilterCommand::EndOfHeader).0);
         assert_eq!(dialogue.poll_answer(), Ok(None));
         dialogue.handle_input(&packet(b'c', b""));
-        assert_eq!(dialogue.poll_answer(), Ok(Some(Answer::Verdict(Verdict::GoOn))));
+        assert_eq!(dialogue.poll_answer(), Ok(Some(Answer::Verdict(FilterDecision::GoOn))));
     }
 
     #[test]
     fn an_answer_must_fit_what_was_asked() {
         for (step, command, data, fits) in [
-            (Step::Data, b's', &b""[..], false),
-            (Step::Body(b"x"), b's', b"", true),
-            (Step::Helo("x"), b'd', b"", false),
-            (Step::Data, b'd', b"", true),
-            (Step::Data, b'q', b"why\0", false),
-            (Step::EndOfBody, b'q', b"why\0", true),
-            (Step::EndOfBody, b'O', b"", false),
+            (MilterCommand::Data, b's', &b""[..], false),
+            (MilterCommand::Body(b"x"), b's', b"", true),
+            (MilterCommand::Helo("x"), b'd', b"", false),
+            (MilterCommand::Data, b'd', b"", true),
+            (MilterCommand::Data, b'q', b"why\0", false),
+            (MilterCommand::EndOfBody, b'q', b"why\0", true),
+            (MilterCommand::EndOfBody, b'O', b"", false),
         ] {
             let mut dialogue = agreed(0x20, 0x400);
             assert!(tell(&mut dialogue, &step).0);
@@ -182,7 +182,7 @@ mod tests {
             assert_eq!(answer.is_ok(), fits, "{step:?} {answer:?}");
         }
         let mut dialogue = agreed(0, 0);
-        tell(&mut dialogue, &Step::Body(b"x"));
+        tell(&mut dialogue, &MilterCommand::Body(b"x"));
         dialogue.handle_input(&packet(b's', b""));
         assert!(dialogue.poll_answer().is_err(), "it was not negotiated");
     }
@@ -194,9 +194,9 @@ mod tests {
         assert!(dialogue.poll_answer().is_err());
         let mut dialogue = agreed(0, 0);
         dialogue.handle_input(b"\0");
-        assert!(dialogue.tell(&Step::Data, &|_| None, &mut Vec::new()).is_err());
+        assert!(dialogue.tell(&MilterCommand::Data, &|_| None, &mut Vec::new()).is_err());
         let mut dialogue = agreed(0, 0);
-        tell(&mut dialogue, &Step::Data);
+        tell(&mut dialogue, &MilterCommand::Data);
         dialogue.handle_input(&packet(b'c', b"").repeat(2));
         assert!(dialogue.poll_answer().is_err());
     }

@@ -7,7 +7,7 @@ pub const FIELDS_MAX: usize = 10_000;
 
 /// Where a field stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum FieldPosition {
     /// Among those that this server adds before the content.
     Added,
     /// In the content.
@@ -18,7 +18,7 @@ enum Place {
 struct Field {
     /// Its last line end included, if it has one.
     text: Vec<u8>,
-    place: Place,
+    place: FieldPosition,
 }
 
 impl Field {
@@ -47,7 +47,7 @@ impl Header {
     #[must_use]
     pub fn read(added: &[u8], content: &[u8]) -> Option<Header> {
         let mut header = Header::default();
-        for (text, place) in [(added, Place::Added), (content, Place::Content)] {
+        for (text, place) in [(added, FieldPosition::Added), (content, FieldPosition::Content)] {
             for field in mail::header::fields(text) {
                 if header.fields.len() == FIELDS_MAX {
                     return None;
@@ -91,14 +91,15 @@ impl Header {
     }
 
     fn insert(&mut self, at: usize, name: &[u8], value: &[u8], leading_space: bool) {
-        let added = self.fields.iter().take_while(|field| field.place == Place::Added).count();
-        let place = if at <= added { Place::Added } else { Place::Content };
+        let added =
+            self.fields.iter().take_while(|field| field.place == FieldPosition::Added).count();
+        let place = if at <= added { FieldPosition::Added } else { FieldPosition::Content };
         self.fields.insert(at, Field { text: written(name, value, leading_space), place });
         self.note_changed(place);
     }
 
     fn append(&mut self, name: &[u8], value: &[u8], leading_space: bool) {
-        let (text, place) = (written(name, value, leading_space), Place::Content);
+        let (text, place) = (written(name, value, leading_space), FieldPosition::Content);
         self.fields.push(Field { text, place });
         self.note_changed(place);
     }
@@ -114,17 +115,17 @@ impl Header {
         self.note_changed(place);
     }
 
-    fn note_changed(&mut self, place: Place) {
+    fn note_changed(&mut self, place: FieldPosition) {
         match place {
-            Place::Added => self.is_added_changed = true,
-            Place::Content => self.is_content_changed = true,
+            FieldPosition::Added => self.is_added_changed = true,
+            FieldPosition::Content => self.is_content_changed = true,
         }
     }
 
     /// The fields that go before the content, if they are others than they were.
     #[must_use]
     pub fn added(&self) -> Option<Vec<u8>> {
-        self.is_added_changed.then(|| self.text(Place::Added))
+        self.is_added_changed.then(|| self.text(FieldPosition::Added))
     }
 
     /// Whether fields of the content are others than they were.
@@ -136,10 +137,10 @@ impl Header {
     /// The fields of the content.
     #[must_use]
     pub fn content(&self) -> Vec<u8> {
-        self.text(Place::Content)
+        self.text(FieldPosition::Content)
     }
 
-    fn text(&self, place: Place) -> Vec<u8> {
+    fn text(&self, place: FieldPosition) -> Vec<u8> {
         let mut text: Vec<u8> = Vec::new();
         for field in self.fields.iter().filter(|field| field.place == place) {
             if !text.is_empty() && !text.ends_with(b"\n") {

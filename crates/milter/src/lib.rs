@@ -13,10 +13,10 @@ mod negotiation;
 mod packet;
 mod request;
 
-pub use answer::{Answer, Change, REJECTED, Verdict};
+pub use answer::{Answer, Change, FilterDecision, REJECTED};
 pub use dialogue::Dialogue;
 pub use header::{FIELDS_MAX, Header};
-pub use moment::Moment;
+pub use moment::MilterEvent;
 pub use negotiation::{Agreed, VERSION, offer};
 pub use packet::{DATA_BYTES_MAX, Fault, frame};
-pub use request::{BODY_BYTES_MAX, Step, Symbols, abort, quit};
+pub use request::{BODY_BYTES_MAX, MilterCommand, Symbols, abort, quit};

@@ -2,7 +2,7 @@
 
 /// What a filter is told of; in the order of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Moment {
+pub enum MilterEvent {
     Connect,
     Helo,
     Mail,
@@ -20,22 +20,22 @@ pub enum Moment {
 
 /// What the protocol has for a moment: its command, the bit by which a filter says that it is not to be
 /// told of it, the bit by which it says that it won't answer, and the number of its list of macros.
-struct Row(Moment, u8, u32, u32, Option<u32>);
+struct Row(MilterEvent, u8, u32, u32, Option<u32>);
 
 const TABLE: [Row; 9] = [
-    Row(Moment::Connect, b'C', 0x1, 0x1000, Some(0)),
-    Row(Moment::Helo, b'H', 0x2, 0x2000, Some(1)),
-    Row(Moment::Mail, b'M', 0x4, 0x4000, Some(2)),
-    Row(Moment::Rcpt, b'R', 0x8, 0x8000, Some(3)),
-    Row(Moment::Data, b'T', 0x200, 0x1_0000, Some(4)),
-    Row(Moment::Header, b'L', 0x20, 0x80, None),
-    Row(Moment::EndOfHeader, b'N', 0x40, 0x4_0000, Some(6)),
-    Row(Moment::Body, b'B', 0x10, 0x8_0000, None),
+    Row(MilterEvent::Connect, b'C', 0x1, 0x1000, Some(0)),
+    Row(MilterEvent::Helo, b'H', 0x2, 0x2000, Some(1)),
+    Row(MilterEvent::Mail, b'M', 0x4, 0x4000, Some(2)),
+    Row(MilterEvent::Rcpt, b'R', 0x8, 0x8000, Some(3)),
+    Row(MilterEvent::Data, b'T', 0x200, 0x1_0000, Some(4)),
+    Row(MilterEvent::Header, b'L', 0x20, 0x80, None),
+    Row(MilterEvent::EndOfHeader, b'N', 0x40, 0x4_0000, Some(6)),
+    Row(MilterEvent::Body, b'B', 0x10, 0x8_0000, None),
     // A filter is always told of the end, and always answers.
-    Row(Moment::EndOfBody, b'E', 0, 0, Some(5)),
+    Row(MilterEvent::EndOfBody, b'E', 0, 0, Some(5)),
 ];
 
-impl Moment {
+impl MilterEvent {
     fn row(self) -> &'static Row {
         TABLE.iter().find(|row| row.0 == self).unwrap_or(&TABLE[0])
     }
@@ -55,7 +55,7 @@ impl Moment {
     }
 
     /// The moment whose macros have this number.
-    pub(crate) fn with_macros(number: u32) -> Option<Moment> {
+    pub(crate) fn with_macros(number: u32) -> Option<MilterEvent> {
         TABLE.iter().find(|row| row.4 == Some(number)).map(|row| row.0)
     }
 
@@ -63,18 +63,18 @@ impl Moment {
     /// that every filter asks for, and TLS with the sender as well (EHLO comes before it).
     pub(crate) fn usual_macros(self) -> &'static str {
         match self {
-            Moment::Connect => {
+            MilterEvent::Connect => {
                 "j {daemon_name} {daemon_addr} {daemon_port} v _ {client_addr} {client_name} \
                  {client_port} {client_ptr}"
             }
-            Moment::Helo => "{tls_version} {cipher} {cipher_bits}",
-            Moment::Mail => {
+            MilterEvent::Helo => "{tls_version} {cipher} {cipher_bits}",
+            MilterEvent::Mail => {
                 "i {tls_version} {cipher} {cipher_bits} {auth_type} {auth_authen} {mail_addr} \
                  {mail_host} {mail_mailer}"
             }
-            Moment::Rcpt => "i {rcpt_addr} {rcpt_host} {rcpt_mailer}",
-            Moment::Data | Moment::EndOfHeader | Moment::EndOfBody => "i",
-            Moment::Header | Moment::Body => "",
+            MilterEvent::Rcpt => "i {rcpt_addr} {rcpt_host} {rcpt_mailer}",
+            MilterEvent::Data | MilterEvent::EndOfHeader | MilterEvent::EndOfBody => "i",
+            MilterEvent::Header | MilterEvent::Body => "",
         }
     }
 }
@@ -91,7 +91,7 @@ mod tests {
             assert_eq!(bits & (row.2 | row.3), 0, "{:?}", row.0);
             bits |= row.2 | row.3;
         }
-        assert_eq!(Moment::with_macros(5), Some(Moment::EndOfBody));
-        assert_eq!(Moment::with_macros(7), None);
+        assert_eq!(MilterEvent::with_macros(5), Some(MilterEvent::EndOfBody));
+        assert_eq!(MilterEvent::with_macros(7), None);
     }
 }

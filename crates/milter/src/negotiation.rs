@@ -1,6 +1,6 @@
 //! What is negotiated when a connection begins: which moments a filter is told of, and what it may do.
 
-use crate::moment::Moment;
+use crate::moment::MilterEvent;
 use crate::packet::{Data, Fault, put};
 use std::collections::BTreeMap;
 
@@ -37,15 +37,15 @@ const UNANSWERED_UNKNOWN: u32 = 0x2_0000;
 /// All bits of the protocol that may be had here: those of moments, and those above. A filter can't ask
 /// for recipients that were refused (0x800), nor for larger packets.
 fn protocol_bits() -> u32 {
-    const MOMENTS: [Moment; 8] = [
-        Moment::Connect,
-        Moment::Helo,
-        Moment::Mail,
-        Moment::Rcpt,
-        Moment::Data,
-        Moment::Header,
-        Moment::EndOfHeader,
-        Moment::Body,
+    const MOMENTS: [MilterEvent; 8] = [
+        MilterEvent::Connect,
+        MilterEvent::Helo,
+        MilterEvent::Mail,
+        MilterEvent::Rcpt,
+        MilterEvent::Data,
+        MilterEvent::Header,
+        MilterEvent::EndOfHeader,
+        MilterEvent::Body,
     ];
     let moments = MOMENTS.iter().map(|moment| moment.untold() | moment.unanswered());
     moments.fold(SKIP | LEADING_SPACE | NO_UNKNOWN | UNANSWERED_UNKNOWN, |bits, more| bits | more)
@@ -66,7 +66,7 @@ pub struct Agreed {
     actions: u32,
     protocol: u32,
     /// Names of macros that the filter wants at a moment, in place of the usual ones.
-    macros: BTreeMap<Moment, String>,
+    macros: BTreeMap<MilterEvent, String>,
 }
 
 impl Agreed {
@@ -89,7 +89,7 @@ impl Agreed {
         let mut macros = BTreeMap::new();
         while !data.0.is_empty() {
             let (moment, names) = (data.number()?, data.text()?);
-            let moment = Moment::with_macros(moment)
+            let moment = MilterEvent::with_macros(moment)
                 .filter(|_| actions & action::NAME_MACROS != 0)
                 .ok_or(Fault::new("it names macros that it can't have"))?;
             macros.insert(moment, String::from_utf8_lossy(names).into_owned());
@@ -99,12 +99,12 @@ impl Agreed {
 
     /// Whether the filter is told of these moments.
     #[must_use]
-    pub fn is_told(&self, moment: Moment) -> bool {
+    pub fn is_told(&self, moment: MilterEvent) -> bool {
         self.protocol & moment.untold() == 0
     }
 
     /// Whether it answers.
-    pub(crate) fn answers(&self, moment: Moment) -> bool {
+    pub(crate) fn answers(&self, moment: MilterEvent) -> bool {
         self.protocol & moment.unanswered() == 0
     }
 
@@ -123,7 +123,7 @@ impl Agreed {
     }
 
     /// Names of the macros that are told at a moment.
-    pub(crate) fn macros(&self, moment: Moment) -> &str {
+    pub(crate) fn macros(&self, moment: MilterEvent) -> &str {
         self.macros.get(&moment).map_or(moment.usual_macros(), String::as_str)
     }
 }
@@ -149,11 +149,11 @@ mod tests {
     #[test]
     fn only_what_was_offered_is_agreed_on() {
         let agreed = answer([6, 0x13, 0x10_0481], b"").unwrap();
-        assert!(!agreed.is_told(Moment::Connect) && agreed.is_told(Moment::Helo));
-        assert!(!agreed.answers(Moment::Header) && agreed.answers(Moment::Body));
+        assert!(!agreed.is_told(MilterEvent::Connect) && agreed.is_told(MilterEvent::Helo));
+        assert!(!agreed.answers(MilterEvent::Header) && agreed.answers(MilterEvent::Body));
         assert!(agreed.may_skip() && agreed.has_leading_space());
         assert!(agreed.may(action::CHANGE_BODY) && !agreed.may(action::QUARANTINE));
-        assert_eq!(agreed.macros(Moment::Data), "i");
+        assert_eq!(agreed.macros(MilterEvent::Data), "i");
         assert!(answer([2, 0, 0], b"").is_ok());
         for bad in [[1, 0, 0], [7, 0, 0], [6, 0x200, 0], [6, 0, 0x800], [6, 0, 0x1000_0000]] {
             assert!(answer(bad, b"").is_err(), "{bad:?}");
@@ -165,8 +165,11 @@ mod tests {
     fn macros_are_named_by_those_that_may() {
         let named = b"\0\0\0\x02i {auth_authen}\0\0\0\0\x04\0";
         let agreed = answer([6, 0x100, 0], named).unwrap();
-        assert_eq!(agreed.macros(Moment::Mail), "i {auth_authen}");
-        assert_eq!((agreed.macros(Moment::Data), agreed.macros(Moment::EndOfBody)), ("", "i"));
+        assert_eq!(agreed.macros(MilterEvent::Mail), "i {auth_authen}");
+        assert_eq!(
+            (agreed.macros(MilterEvent::Data), agreed.macros(MilterEvent::EndOfBody)),
+            ("", "i")
+        );
         assert!(answer([6, 0, 0], named).is_err());
         for bad in [&b"\0\0\0\x09x\0"[..], b"\0\0\0\x02x", b"\0\0"] {
             assert!(answer([6, 0x100, 0], bad).is_err(), "{bad:?}");

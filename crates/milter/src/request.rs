@@ -1,6 +1,6 @@
 //! What a filter is told.
 
-use crate::moment::Moment;
+use crate::moment::MilterEvent;
 use crate::packet::{DATA_BYTES_MAX, put, put_text};
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ const QUIT: u8 = b'Q';
 
 /// What a filter is told at a moment.
 #[derive(Clone, Copy, Debug)]
-pub enum Step<'a> {
+pub enum MilterCommand<'a> {
     /// A client: its name, as far as it has one, and address.
     Connect {
         name: &'a str,
@@ -42,40 +42,40 @@ pub enum Step<'a> {
 /// What a macro stands for; `None`: it is not known, and not told.
 pub type Symbols<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-impl Step<'_> {
+impl MilterCommand<'_> {
     #[must_use]
-    pub fn moment(&self) -> Moment {
+    pub fn moment(&self) -> MilterEvent {
         match self {
-            Step::Connect { .. } => Moment::Connect,
-            Step::Helo(_) => Moment::Helo,
-            Step::Mail { .. } => Moment::Mail,
-            Step::Rcpt(_) => Moment::Rcpt,
-            Step::Data => Moment::Data,
-            Step::Header { .. } => Moment::Header,
-            Step::EndOfHeader => Moment::EndOfHeader,
-            Step::Body(_) => Moment::Body,
-            Step::EndOfBody => Moment::EndOfBody,
+            MilterCommand::Connect { .. } => MilterEvent::Connect,
+            MilterCommand::Helo(_) => MilterEvent::Helo,
+            MilterCommand::Mail { .. } => MilterEvent::Mail,
+            MilterCommand::Rcpt(_) => MilterEvent::Rcpt,
+            MilterCommand::Data => MilterEvent::Data,
+            MilterCommand::Header { .. } => MilterEvent::Header,
+            MilterCommand::EndOfHeader => MilterEvent::EndOfHeader,
+            MilterCommand::Body(_) => MilterEvent::Body,
+            MilterCommand::EndOfBody => MilterEvent::EndOfBody,
         }
     }
 
     /// Writes it. With `leading_space` the filter has the blank behind the colon of a field.
     pub(crate) fn put(&self, out: &mut Vec<u8>, leading_space: bool) {
         put(out, self.moment().command(), |out| match *self {
-            Step::Connect { name, address, port } => {
+            MilterCommand::Connect { name, address, port } => {
                 put_text(out, name.as_bytes());
                 out.push(if address.is_ipv4() { b'4' } else { b'6' });
                 out.extend_from_slice(&port.to_be_bytes());
                 put_text(out, address.to_string().as_bytes());
             }
-            Step::Helo(name) => put_text(out, name.as_bytes()),
-            Step::Mail { sender, parameters } => {
+            MilterCommand::Helo(name) => put_text(out, name.as_bytes()),
+            MilterCommand::Mail { sender, parameters } => {
                 put_text(out, format!("<{sender}>").as_bytes());
                 parameters.iter().for_each(|parameter| put_text(out, parameter.as_bytes()));
             }
-            Step::Rcpt(recipient) => put_text(out, format!("<{recipient}>").as_bytes()),
-            Step::Data | Step::EndOfHeader | Step::EndOfBody => {}
-            Step::Header { name, value } => put_field(out, name, value, leading_space),
-            Step::Body(piece) => out.extend_from_slice(piece),
+            MilterCommand::Rcpt(recipient) => put_text(out, format!("<{recipient}>").as_bytes()),
+            MilterCommand::Data | MilterCommand::EndOfHeader | MilterCommand::EndOfBody => {}
+            MilterCommand::Header { name, value } => put_field(out, name, value, leading_space),
+            MilterCommand::Body(piece) => out.extend_from_slice(piece),
         });
     }
 }
@@ -101,7 +101,7 @@ fn put_field(out: &mut Vec<u8>, name: &[u8], value: &[u8], leading_space: bool) 
 }
 
 /// Writes what `names` stand for, which belongs to the packet that follows.
-pub(crate) fn macros(out: &mut Vec<u8>, moment: Moment, names: &str, symbols: Symbols<'_>) {
+pub(crate) fn macros(out: &mut Vec<u8>, moment: MilterEvent, names: &str, symbols: Symbols<'_>) {
     let mut known = Vec::new();
     for name in names.split([' ', ',']).filter(|name| !name.is_empty()) {
         let Some(value) = symbols(name) else { continue };
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use crate::packet::frame;
 
-    fn written(step: Step<'_>) -> Vec<u8> {
+    fn written(step: MilterCommand<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         step.put(&mut out, false);
         assert_eq!(frame(&out), Ok(Some(out.len())));
@@ -146,31 +146,31 @@ mod tests {
     #[test]
     fn steps_as_libmilter_reads_them() {
         let address = "192.0.2.1".parse().unwrap();
-        let connect = Step::Connect { name: "unknown", address, port: 258 };
+        let connect = MilterCommand::Connect { name: "unknown", address, port: 258 };
         assert_eq!(written(connect), b"Cunknown\x004\x01\x02192.0.2.1\0");
         let address = "2001:db8::1".parse().unwrap();
-        let connect = Step::Connect { name: "a", address, port: 0 };
+        let connect = MilterCommand::Connect { name: "a", address, port: 0 };
         assert_eq!(written(connect), b"Ca\x006\0\x002001:db8::1\0");
-        assert_eq!(written(Step::Helo("client.test")), b"Hclient.test\0");
-        let mail = Step::Mail { sender: "a@b", parameters: &["SIZE=7"] };
+        assert_eq!(written(MilterCommand::Helo("client.test")), b"Hclient.test\0");
+        let mail = MilterCommand::Mail { sender: "a@b", parameters: &["SIZE=7"] };
         assert_eq!(written(mail), b"M<a@b>\0SIZE=7\0");
-        assert_eq!(written(Step::Mail { sender: "", parameters: &[] }), b"M<>\0");
-        assert_eq!(written(Step::Rcpt("c@d")), b"R<c@d>\0");
-        assert_eq!(written(Step::Data), b"T");
+        assert_eq!(written(MilterCommand::Mail { sender: "", parameters: &[] }), b"M<>\0");
+        assert_eq!(written(MilterCommand::Rcpt("c@d")), b"R<c@d>\0");
+        assert_eq!(written(MilterCommand::Data), b"T");
         let body = vec![b'x'; BODY_BYTES_MAX];
-        assert_eq!(written(Step::Body(&body)).len(), BODY_BYTES_MAX + 1);
+        assert_eq!(written(MilterCommand::Body(&body)).len(), BODY_BYTES_MAX + 1);
     }
 
     #[test]
     fn fields_have_one_blank_less_and_other_line_ends() {
-        let field = Step::Header { name: b"A", value: b" b\r\n\tc\nd\0e\r" };
+        let field = MilterCommand::Header { name: b"A", value: b" b\r\n\tc\nd\0e\r" };
         assert_eq!(written(field), b"LA\0b\n\tc\nde\r\0");
         let mut out = Vec::new();
         field.put(&mut out, true);
         assert_eq!(&out[4..], b"LA\0 b\n\tc\nde\r\0");
         let long = vec![b'x'; 2 * DATA_BYTES_MAX];
         for name in [&b"A"[..], &long] {
-            let bytes = written(Step::Header { name, value: &long }).len() - 1;
+            let bytes = written(MilterCommand::Header { name, value: &long }).len() - 1;
             assert_eq!(bytes, DATA_BYTES_MAX);
         }
     }
@@ -184,11 +184,11 @@ mod tests {
             "{client_addr}" => Some("192.0.2.1".to_owned()),
             _ => None,
         };
-        macros(&mut out, Moment::Connect, "j,_ {client_addr} {x}", &symbols);
+        macros(&mut out, MilterEvent::Connect, "j,_ {client_addr} {x}", &symbols);
         let told = b"DCj\0mx.test\0{client_addr}\x00192.0.2.1\0x\0one\0";
         assert_eq!(&out[4..], told);
         out.clear();
-        macros(&mut out, Moment::Data, "i", &symbols);
+        macros(&mut out, MilterEvent::Data, "i", &symbols);
         assert!(out.is_empty());
     }
 }

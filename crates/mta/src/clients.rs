@@ -4,7 +4,7 @@
 //! as many as he likes. Of /64s a stranger with a /32 has four thousand million: what is remembered
 //! of clients that have no session is bounded, and who did least lately is forgotten first.
 
-use lookup::Asker;
+use lookup::Requester;
 use mail::Mono;
 use queue::Origin;
 use std::collections::BTreeMap;
@@ -284,8 +284,8 @@ pub fn group_of(ip: IpAddr) -> IpAddr {
 
 /// For whom a client's tables are asked.
 #[must_use]
-pub fn asker_of(ip: IpAddr) -> Asker {
-    Asker::Client { site: group_of(ip), network: network_of(ip) }
+pub fn asker_of(ip: IpAddr) -> Requester {
+    Requester::Client { site: group_of(ip), network: network_of(ip) }
 }
 
 /// Whose turn a stranger's message waits for. Nobody who does not know `salt` chooses with whom he shares it.

@@ -10,8 +10,8 @@ pub use settings::{EventFile, EventSettings};
 
 use crate::encryption::Encryption;
 use crate::overrides::Overrides;
-use ::classes::Verdict;
-use auth::checks::Summary;
+use ::classes::ReplyClassification;
+use auth::checks::AuthSummary;
 use auth::iprev;
 use mail::{Envelope, Failure, MessageId, Mono, Reply, RequireTls, Wall};
 use smallvec::SmallVec;
@@ -108,7 +108,7 @@ pub struct Client {
     /// Who says that they are these, if the connection is another's.
     pub proxy: Option<IpAddr>,
     /// What its address is called in the DNS, once that was looked up.
-    pub name: OnceLock<iprev::Outcome>,
+    pub name: OnceLock<iprev::IprevCheck>,
     /// Its EHLO argument; empty before EHLO.
     pub helo: Arc<str>,
     pub listener: Arc<str>,
@@ -178,7 +178,7 @@ events! {
     Received {
         client: Arc<Client>,
         /// What came of the checks of who sends.
-        checked: Summary,
+        checked: AuthSummary,
         /// What it asks of TLS on its way.
         require_tls: RequireTls,
         /// Who signed it here.
@@ -272,7 +272,7 @@ pub struct Trouble {
     /// Why; `None` where it is no longer known.
     pub failure: Option<Arc<Failure>>,
     /// What it means, where it is a peer's words.
-    pub class: Option<Verdict>,
+    pub class: Option<ReplyClassification>,
     /// Attempts made, this one counted.
     pub attempts: u16,
     /// When the next attempt is due, if there is one.

@@ -7,8 +7,8 @@
 
 use crate::pressure::Level;
 use crate::seams::{Lane, Overloaded};
-use lookup::Asker;
-use lookup::turns::{Holders, Waiting};
+use lookup::Requester;
+use lookup::turns::{Holders, QuestionQueue};
 use mail::Mono;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -88,7 +88,7 @@ pub struct Lanes<J> {
 struct Queued<J> {
     since: Mono,
     job: J,
-    asker: Asker,
+    asker: Requester,
     /// There is nothing to be done: it only waits like others.
     is_idle: bool,
 }
@@ -97,7 +97,7 @@ struct Queued<J> {
 #[derive(Debug)]
 struct Line<J> {
     queued: BTreeMap<u64, Queued<J>>,
-    turns: Waiting,
+    turns: QuestionQueue,
     /// By whether there is nothing to be done.
     holders: [Holders<u64>; 2],
     idle: usize,
@@ -199,7 +199,7 @@ impl<J> Lanes<J> {
     /// Too much waits there already.
     pub fn push(
         &mut self,
-        (lane, asker): (Lane, Asker),
+        (lane, asker): (Lane, Requester),
         job: J,
         is_idle: bool,
         now: Mono,
@@ -278,7 +278,7 @@ impl<J> Lanes<J> {
     /// is done usually takes `usual`.
     pub fn note_done(
         &mut self,
-        (lane, asker): (Lane, Asker),
+        (lane, asker): (Lane, Requester),
         began: Mono,
         spent: Option<Spent>,
         usual: Duration,
@@ -300,8 +300,8 @@ impl<J> Lanes<J> {
 
     /// A client has failed: what else of its network waits among strangers waits among those who failed from now on,
     /// so that of all who guess for the first time at once only one of each network is before others.
-    fn demote(&mut self, asker: Asker) {
-        if asker == Asker::Ours {
+    fn demote(&mut self, asker: Requester) {
+        if asker == Requester::Ours {
             return;
         }
         let line = &mut self.strangers.line;
@@ -366,7 +366,7 @@ mod tests {
         {
             let mut lanes = Lanes::new(processors);
             let refill = |lanes: &mut Lanes<u32>, now| {
-                while lanes.push((Lane::Stranger, Asker::Ours), 0, false, now).is_ok() {}
+                while lanes.push((Lane::Stranger, Requester::Ours), 0, false, now).is_ok() {}
             };
             // 100 s of 10 ms each, and what may be owed.
             let done = work(&mut lanes, at(100_000), refill, |_| false).len();
@@ -378,7 +378,7 @@ mod tests {
     fn right_passwords_are_not_paced() {
         let mut lanes = Lanes::new(2);
         let refill = |lanes: &mut Lanes<u32>, now| {
-            while lanes.push((Lane::Stranger, Asker::Ours), 0, false, now).is_ok() {}
+            while lanes.push((Lane::Stranger, Requester::Ours), 0, false, now).is_ok() {}
         };
         assert_eq!(work(&mut lanes, at(10_000), refill, |_| true).len(), 1_000);
     }
@@ -387,18 +387,18 @@ mod tests {
     fn few_mistakes_delay_nobody() {
         let mut lanes = Lanes::new(2);
         for _ in 0..600 {
-            lanes.push((Lane::Stranger, Asker::Ours), 1, false, START).unwrap();
+            lanes.push((Lane::Stranger, Requester::Ours), 1, false, START).unwrap();
             assert_eq!(lanes.next(Crew::Paced, START), Next::Do(1, Lane::Stranger));
             lanes.note_waste(Lane::Stranger, START, MS * 10);
         }
-        lanes.push((Lane::Stranger, Asker::Ours), 2, false, START).unwrap();
+        lanes.push((Lane::Stranger, Requester::Ours), 2, false, START).unwrap();
         assert_eq!(
             lanes.next(Crew::Paced, START),
             Next::Do(2, Lane::Stranger),
             "60 s are owed, as may be"
         );
         lanes.note_waste(Lane::Stranger, START, MS * 10);
-        lanes.push((Lane::Stranger, Asker::Ours), 3, false, START).unwrap();
+        lanes.push((Lane::Stranger, Requester::Ours), 3, false, START).unwrap();
         assert_eq!(lanes.next(Crew::Paced, START), Next::Rest(at(100)));
         assert_eq!(lanes.next(Crew::Paced, at(100)), Next::Do(3, Lane::Stranger));
     }
@@ -406,12 +406,12 @@ mod tests {
     #[test]
     fn known_clients_wait_for_nobody() {
         let mut lanes = Lanes::new(1);
-        while lanes.push((Lane::Stranger, Asker::Ours), 0, false, START).is_ok() {}
-        while lanes.push((Lane::Suspect, Asker::Ours), 1, false, START).is_ok() {}
+        while lanes.push((Lane::Stranger, Requester::Ours), 0, false, START).is_ok() {}
+        while lanes.push((Lane::Suspect, Requester::Ours), 1, false, START).is_ok() {}
         lanes.note_waste(Lane::Stranger, START, Duration::from_secs(100));
         lanes.note_waste(Lane::Suspect, START, Duration::from_secs(100));
         assert!(matches!(lanes.next(Crew::Paced, START), Next::Rest(_)));
-        lanes.push((Lane::Known, Asker::Ours), 2, false, START).unwrap();
+        lanes.push((Lane::Known, Requester::Ours), 2, false, START).unwrap();
         assert_eq!(lanes.waiting(Crew::Prompt), 1);
         assert_eq!(lanes.next(Crew::Prompt, START), Next::Do(2, Lane::Known));
         assert_eq!(lanes.next(Crew::Prompt, START), Next::Nothing);
@@ -421,8 +421,8 @@ mod tests {
     fn strangers_go_before_those_who_failed_who_get_a_turn_all_the_same() {
         let mut lanes = Lanes::new(1);
         for n in 0..6 {
-            lanes.push((Lane::Suspect, Asker::Ours), 100 + n, false, START).unwrap();
-            lanes.push((Lane::Stranger, Asker::Ours), n, false, START).unwrap();
+            lanes.push((Lane::Suspect, Requester::Ours), 100 + n, false, START).unwrap();
+            lanes.push((Lane::Stranger, Requester::Ours), n, false, START).unwrap();
         }
         let done = work(&mut lanes, at(1_000), |_, _| {}, |_| true);
         assert_eq!(done, [0, 1, 2, 100, 3, 4, 5, 101, 102, 103, 104, 105]);
@@ -433,7 +433,7 @@ mod tests {
         let mut lanes = Lanes::new(1);
         for lane in [Lane::Known, Lane::Stranger, Lane::Suspect] {
             let taken = (0..1_000)
-                .filter(|n| lanes.push((lane, Asker::Ours), *n, false, START).is_ok())
+                .filter(|n| lanes.push((lane, Requester::Ours), *n, false, START).is_ok())
                 .count();
             assert_eq!(taken, WAITING_MAX, "{lane:?}");
         }
@@ -442,10 +442,13 @@ mod tests {
         let just_before = Mono((START + WAIT_MAX).0 - 1);
         assert_eq!(lanes.next(Crew::Paced, just_before), Next::Rest(START + WAIT_MAX));
         assert_eq!(
-            lanes.push((Lane::Stranger, Asker::Ours), 0, false, just_before),
+            lanes.push((Lane::Stranger, Requester::Ours), 0, false, just_before),
             Err(Overloaded)
         );
-        assert_eq!(lanes.push((Lane::Stranger, Asker::Ours), 7, false, START + WAIT_MAX), Ok(()));
+        assert_eq!(
+            lanes.push((Lane::Stranger, Requester::Ours), 7, false, START + WAIT_MAX),
+            Ok(())
+        );
         assert!(matches!(lanes.next(Crew::Paced, START + WAIT_MAX), Next::Rest(_)));
         assert_eq!(lanes.waiting(Crew::Paced), 1, "the others have been told");
         assert_eq!(lanes.waiting(Crew::Prompt), WAITING_MAX, "these are not paced");
@@ -455,25 +458,25 @@ mod tests {
     fn suspects_wrong_passwords_leave_strangers_their_own_time() {
         let mut lanes = Lanes::new(1);
         lanes.note_waste(Lane::Suspect, START, Duration::from_secs(100));
-        lanes.push((Lane::Suspect, Asker::Ours), 1, false, START).unwrap();
-        lanes.push((Lane::Stranger, Asker::Ours), 2, false, START).unwrap();
+        lanes.push((Lane::Suspect, Requester::Ours), 1, false, START).unwrap();
+        lanes.push((Lane::Stranger, Requester::Ours), 2, false, START).unwrap();
         assert_eq!(lanes.next(Crew::Paced, START), Next::Do(2, Lane::Stranger));
         assert_eq!(lanes.next(Crew::Paced, START), Next::Rest(START + WAIT_MAX));
         // And the other way round.
         let mut lanes = Lanes::new(1);
         lanes.note_waste(Lane::Stranger, START, Duration::from_secs(100));
-        lanes.push((Lane::Suspect, Asker::Ours), 1, false, START).unwrap();
-        lanes.push((Lane::Stranger, Asker::Ours), 2, false, START).unwrap();
+        lanes.push((Lane::Suspect, Requester::Ours), 1, false, START).unwrap();
+        lanes.push((Lane::Stranger, Requester::Ours), 2, false, START).unwrap();
         assert_eq!(lanes.next(Crew::Paced, START), Next::Do(1, Lane::Suspect));
     }
 
-    fn client(site: u8, last: u8) -> Asker {
+    fn client(site: u8, last: u8) -> Requester {
         let ip = |last| IpAddr::from([198, 18, site, last]);
-        Asker::Client { site: ip(0), network: ip(last) }
+        Requester::Client { site: ip(0), network: ip(last) }
     }
 
     /// Each of a hundred networks guesses as often as it can; somebody with a right password comes each second.
-    fn waits_beside_guesses(lane: Lane, hundred: impl Fn(u8) -> Asker) -> Vec<Duration> {
+    fn waits_beside_guesses(lane: Lane, hundred: impl Fn(u8) -> Requester) -> Vec<Duration> {
         const MINE: u32 = 1_000_000;
         let mut lanes = Lanes::new(2);
         let (mut now, mut waits, mut since) = (START, Vec::new(), None);
@@ -555,16 +558,16 @@ mod tests {
         let Next::Do(_, lane) = lanes.next(Crew::Paced, START) else { panic!("they wait") };
         assert_eq!(lane, Lane::Suspect);
         assert!(lanes.strangers.line.queued.is_empty());
-        lanes.demote(Asker::Ours);
+        lanes.demote(Requester::Ours);
     }
 
     #[test]
     fn guesses_at_nobody_take_turns_and_no_places() {
         let mut lanes = Lanes::new(1);
         let idle = (0..1_000)
-            .filter(|n| lanes.push((Lane::Stranger, Asker::Ours), *n, true, START).is_ok());
+            .filter(|n| lanes.push((Lane::Stranger, Requester::Ours), *n, true, START).is_ok());
         assert_eq!(idle.count(), WAITING_MAX);
-        assert_eq!(lanes.push((Lane::Stranger, Asker::Ours), 2_000, false, START), Ok(()));
+        assert_eq!(lanes.push((Lane::Stranger, Requester::Ours), 2_000, false, START), Ok(()));
         // The first of them is the first to be served: by its turn nobody can tell what it is.
         assert_eq!(lanes.next(Crew::Paced, START), Next::Do(0, Lane::Stranger));
     }

@@ -310,9 +310,9 @@ metric_set! {
     checked_dkim: Grid<dkim::Verdict> = "checked" {check = "dkim"} "Messages from strangers whose sender was checked, by check and verdict.";
     checked_dmarc: Grid<dmarc::Verdict> = "checked" {check = "dmarc"} "Messages from strangers whose sender was checked, by check and verdict.";
     checked_arc: Grid<arc::Verdict> = "checked" {check = "arc"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dnsbl: Grid<dnsbl::Verdict> = "checked" {check = "dnsbl"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dnsbl: Grid<dnsbl::DnsblResult> = "checked" {check = "dnsbl"} "Messages from strangers whose sender was checked, by check and verdict.";
     strangers_refused: Grid<StrangersCheck> = "strangers_refused" {} "Recipients of strangers that were refused before their message, by check.";
-    greylist: Grid<greylist::Verdict> = "greylist" {} "Recipients of strangers that greylisting was asked about, by what it knew: a new one, one that came again too early, one that came again, one that had, a client that often has.";
+    greylist: Grid<greylist::GreylistResult> = "greylist" {} "Recipients of strangers that greylisting was asked about, by what it knew: a new one, one that came again too early, one that came again, one that had, a client that often has.";
     sealed: Grid<SealedChain> = "sealed" {} "Messages that got an ARC seal, by what it says of the chain before it.";
     signatures: Grid<Algorithm> = "signatures" {} "DKIM signatures that were made, by algorithm.";
     unsigned: Grid<UnsignedReason> = "unsigned" {} "Messages that were to be signed and were not: not one author, or no signer for it.";

@@ -1,6 +1,6 @@
 //! What peers' refusals mean, as a shard asks it.
 
-use classes::{Classes, Classifier, Said, Verdict, without_words};
+use classes::{Classes, Classifier, PeerReply, ReplyClassification, without_words};
 use config::shaping::Providers;
 use mail::{Culprit, EnhancedStatus, Failure, Reply};
 use std::cell::RefCell;
@@ -48,7 +48,7 @@ impl ReplyClasses {
 
     /// What a failure means: one in a peer's words only. What this server lacks, or the way to the
     /// peer, is no word of the peer's and has no class.
-    pub(crate) fn of(&self, failure: &Failure) -> Option<Verdict> {
+    pub(crate) fn of(&self, failure: &Failure) -> Option<ReplyClassification> {
         let (Culprit::Peer(peer), Some(heard)) = (&failure.culprit, failure.heard()) else {
             return None;
         };
@@ -56,7 +56,7 @@ impl ReplyClasses {
         let providers = self.providers.borrow();
         let provider = providers.of(host_of(peer));
         let (code, status) = (heard.code, heard.enhanced);
-        classifier.classify(&Said { code, status, provider, text: &heard.text })
+        classifier.classify(&PeerReply { code, status, provider, text: &heard.text })
     }
 }
 

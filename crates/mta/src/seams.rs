@@ -16,7 +16,7 @@ mod warmup;
 
 pub use crate::clients::Lane;
 pub use crate::encryption::{ClientCertificate, DaneTrust, Encryption, HandshakeError, Trust};
-pub use auth::greylist::Book;
+pub use auth::greylist::GreylistLedger;
 pub use authenticators::{
     Authenticators, Checked, Conversation, Heard, Introspection, LoginServer, LoginTerms,
     NoAuthenticators,
@@ -27,11 +27,11 @@ pub use records::AsRecords;
 pub use warmup::{NoTlsReports, NoWarmups, TlsReports, Warmups};
 
 use crate::answer::Answer;
-use auth::greylist::{Rules, Triplet, Verdict};
+use auth::greylist::{GreylistPolicy, GreylistResult, Triplet};
 use auth::tlsa::Tlsa;
 use bytes::Bytes;
 use config::{ClientCertificates, Proxy, TableEntry};
-use lookup::{Asker, Entry, Trouble, TroubleKind};
+use lookup::{Entry, LookupError, LookupErrorKind, Requester};
 use mail::{Mono, Wall};
 use std::cell::RefCell;
 use std::fmt;
@@ -458,7 +458,7 @@ pub trait DomainReports: 'static {
     fn is_on(&self) -> bool;
 
     /// Counts a message. Nobody waits for that.
-    fn note(&self, message: auth::dmarc::reporting::Message);
+    fn note(&self, message: auth::dmarc::reporting::ReportedMessage);
 }
 
 /// A world in which nobody is told anything.
@@ -470,18 +470,18 @@ impl DomainReports for NoDomainReports {
         false
     }
 
-    fn note(&self, _: auth::dmarc::reporting::Message) {}
+    fn note(&self, _: auth::dmarc::reporting::ReportedMessage) {}
 }
 
 /// What all shards know of strangers who came before.
 pub trait Greylist: 'static {
     /// What becomes of a recipient; at once, and written down later.
-    fn judge(&self, rules: &Rules, triplet: &Triplet<'_>, now: Wall) -> Verdict;
+    fn judge(&self, rules: &GreylistPolicy, triplet: &Triplet<'_>, now: Wall) -> GreylistResult;
 }
 
 /// Of a world with one shard, which forgets all at its end.
-impl Greylist for RefCell<Book> {
-    fn judge(&self, rules: &Rules, triplet: &Triplet<'_>, now: Wall) -> Verdict {
+impl Greylist for RefCell<GreylistLedger> {
+    fn judge(&self, rules: &GreylistPolicy, triplet: &Triplet<'_>, now: Wall) -> GreylistResult {
         self.borrow_mut().judge(rules, triplet, now)
     }
 }
@@ -552,7 +552,7 @@ pub trait MailStore: 'static {
 }
 
 /// What a table said of a key; `None`: it does not have it.
-pub type Found = Answer<'static, Result<Option<Arc<Entry>>, Trouble>>;
+pub type Found = Answer<'static, Result<Option<Arc<Entry>>, LookupError>>;
 
 /// Lookup tables, each as it is told: what is made of a key before, and of which others a table is
 /// made, is none of their business.
@@ -563,7 +563,7 @@ pub trait Tables: 'static {
 
     /// The same tables, asked for somebody: in his turn, where others ask as well.
     #[must_use]
-    fn asked_for(&self, _asker: Asker) -> Self
+    fn asked_for(&self, _asker: Requester) -> Self
     where
         Self: Clone,
     {
@@ -577,9 +577,9 @@ pub trait Tables: 'static {
 
     /// The addresses in a file of `directory` or of one below it, with commas between them, as fresh as
     /// a few seconds; `None`: there is no such file. What leads out of the directory is trouble
-    /// ([`TroubleKind::Key`]), as is what is too large or no text.
+    /// ([`LookupErrorKind::Key`]), as is what is too large or no text.
     fn list(&self, _directory: &Path, _file: &Path) -> Found {
-        Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, "there are no files here")))
+        Answer::Now(Err(LookupError::new(LookupErrorKind::Unreachable, "there are no files here")))
     }
 }
 
@@ -589,6 +589,6 @@ pub struct NoTables;
 
 impl Tables for NoTables {
     fn find(&self, _: &TableEntry, _: &str) -> Found {
-        Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, "it is not open")))
+        Answer::Now(Err(LookupError::new(LookupErrorKind::Unreachable, "it is not open")))
     }
 }

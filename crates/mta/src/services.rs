@@ -11,7 +11,7 @@ use crate::seams::{Spawn, Task, Time, World};
 use crate::shared::Shared;
 use crate::stopping::Stopping;
 use crate::watched::Signal;
-use ::classes::Verdict;
+use ::classes::ReplyClassification;
 use mail::{Failure, Mono, Wall};
 #[cfg(feature = "planted")]
 use std::cell::Cell;
@@ -110,7 +110,11 @@ impl<W: World> Services<W> {
     }
 
     /// Counts recipients that are put off for one reason; tells what that means.
-    pub(crate) fn note_deferred(&self, failure: &Failure, recipients: u64) -> Option<Verdict> {
+    pub(crate) fn note_deferred(
+        &self,
+        failure: &Failure,
+        recipients: u64,
+    ) -> Option<ReplyClassification> {
         self.metrics.deferrals.add(recipients);
         let verdict = self.classes.of(failure)?;
         self.shared.class_metrics.deferrals[verdict.class].add(recipients);

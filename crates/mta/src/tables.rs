@@ -4,7 +4,7 @@
 use crate::answer::Answer;
 use crate::seams::{Found, Tables};
 use config::{Composition, ENTRY_TEXT, Rewrite, TableEntry};
-use lookup::{Entry, Trouble, TroubleKind};
+use lookup::{Entry, LookupError, LookupErrorKind};
 use mail::{Class, EnhancedStatus, Failure, Mailbox, is_dot_string};
 use std::borrow::Cow;
 use std::iter;
@@ -78,8 +78,8 @@ fn find_as<T: Tables + Clone>(
             Answer::Now(Ok(found)) => Answer::Now(Ok(found)),
             other => {
                 let table = Arc::clone(table);
-                let named = move |trouble: Trouble| {
-                    Trouble::new(trouble.kind, format!("table {}: {trouble}", table.name))
+                let named = move |trouble: LookupError| {
+                    LookupError::new(trouble.kind, format!("table {}: {trouble}", table.name))
                 };
                 other.then(|found| Answer::Now(found.map_err(named)))
             }
@@ -150,7 +150,7 @@ pub fn find_address<T: Tables + Clone>(
     tables: &T,
     table: &Arc<TableEntry>,
     address: &Mailbox,
-) -> Answer<'static, Result<Option<FoundAddress>, Trouble>> {
+) -> Answer<'static, Result<Option<FoundAddress>, LookupError>> {
     let (by, keys): (Vec<_>, Vec<_>) =
         keys_of(address, table.settings.has_patterns()).into_iter().unzip();
     find_first(tables, table, keys).then(move |found| {
@@ -167,7 +167,7 @@ pub fn has_own_entry<T: Tables + Clone>(
     tables: &T,
     table: &Arc<TableEntry>,
     address: &Mailbox,
-) -> Answer<'static, Result<bool, Trouble>> {
+) -> Answer<'static, Result<bool, LookupError>> {
     find_address(tables, table, address).then(|found| {
         Answer::Now(found.map(|found| found.is_some_and(|found| found.by != FoundBy::Domain)))
     })
@@ -205,7 +205,7 @@ pub async fn entry_of<T: Tables + Clone>(
         ))),
         // RFC 3463 §3.5: X.4.3 is a directory that fails.
         Err(trouble) => Err(NoEntry::Unanswered {
-            is_of_key: trouble.kind == TroubleKind::Key,
+            is_of_key: trouble.kind == LookupErrorKind::Key,
             failure: Failure::local(
                 Class::Transient,
                 EnhancedStatus::new(4, 4, 3),
@@ -233,7 +233,7 @@ pub fn find_owner<T: Tables + Clone>(
     table: &Arc<TableEntry>,
     alias: &Mailbox,
     by: FoundBy,
-) -> Answer<'static, Result<Option<FoundOwner>, Trouble>> {
+) -> Answer<'static, Result<Option<FoundOwner>, LookupError>> {
     let owner = owner_of(alias, by).filter(|_| !table.settings.has_patterns());
     let Some(address) = owner else { return Answer::Now(Ok(None)) };
     let key = keys_of(&address, true).pop().map(|(_, key)| key.text).unwrap_or_default();
@@ -268,7 +268,7 @@ pub fn find_first<T: Tables + Clone>(
     tables: &T,
     table: &Arc<TableEntry>,
     keys: Vec<LookupKey>,
-) -> Answer<'static, Result<Option<FoundKey>, Trouble>> {
+) -> Answer<'static, Result<Option<FoundKey>, LookupError>> {
     find_from(tables.clone(), Arc::clone(table), keys, 0)
 }
 
@@ -277,7 +277,7 @@ fn find_from<T: Tables + Clone>(
     table: Arc<TableEntry>,
     mut keys: Vec<LookupKey>,
     at: usize,
-) -> Answer<'static, Result<Option<FoundKey>, Trouble>> {
+) -> Answer<'static, Result<Option<FoundKey>, LookupError>> {
     let Some(key) = keys.get(at) else { return Answer::Now(Ok(None)) };
     find_as(&tables, &table, &key.text, key.form).then(move |found| match found {
         Ok(Some(entry)) => {

@@ -4,7 +4,7 @@
 //! where any of that would end or stop the process: it is read into memory while it is small, or else a piece at a
 //! time, on the thread that asks only where the system has the piece in memory already (`RWF_NOWAIT`).
 
-use lookup::database::{Content, Unread};
+use lookup::database::{DatabaseBytes, Unread};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read as _};
@@ -21,11 +21,11 @@ const WHOLE_AFAR_BYTES_MAX: u64 = 256 << 20;
 ///
 /// # Errors
 /// As the system says; it is no file.
-pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn Content>> {
+pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn DatabaseBytes>> {
     open_with(path, [WHOLE_BYTES_MAX, WHOLE_AFAR_BYTES_MAX])
 }
 
-fn open_with(path: &Path, [near, afar]: [u64; 2]) -> io::Result<Arc<dyn Content>> {
+fn open_with(path: &Path, [near, afar]: [u64; 2]) -> io::Result<Arc<dyn DatabaseBytes>> {
     let file = File::open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() {
@@ -61,7 +61,7 @@ impl Paged {
     }
 }
 
-impl Content for Paged {
+impl DatabaseBytes for Paged {
     fn bytes_count(&self) -> u64 {
         self.bytes_count
     }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn all(content: &dyn Content) -> Vec<u8> {
+    fn all(content: &dyn DatabaseBytes) -> Vec<u8> {
         let mut bytes = vec![0; usize::try_from(content.bytes_count()).unwrap()];
         content.read(0, &mut bytes).unwrap();
         bytes

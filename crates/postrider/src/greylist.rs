@@ -9,7 +9,7 @@ use crate::mutex::lock;
 use crate::record_file::Unreadable;
 use crate::services::{Adoption, Next, Service};
 use crate::world::clock::wall_now;
-use auth::greylist::{Book, Changes, Rules, Triplet, Verdict};
+use auth::greylist::{Changes, GreylistLedger, GreylistPolicy, GreylistResult, Triplet};
 use config::{Config, Problem};
 use file::File;
 use mail::Wall;
@@ -44,7 +44,7 @@ pub(crate) struct Greylisting(Arc<Inner>);
 
 struct Inner {
     directory: PathBuf,
-    book: Mutex<Book>,
+    book: Mutex<GreylistLedger>,
     keeps: Mutex<Keeps>,
     /// The file and what is to be written to it; locked while the disk is waited for.
     file: Mutex<Option<Kept>>,
@@ -131,7 +131,7 @@ impl Service for Greylisting {
 }
 
 impl Greylist for Greylisting {
-    fn judge(&self, rules: &Rules, triplet: &Triplet<'_>, now: Wall) -> Verdict {
+    fn judge(&self, rules: &GreylistPolicy, triplet: &Triplet<'_>, now: Wall) -> GreylistResult {
         lock(&self.0.book).judge(rules, triplet, now)
     }
 }
@@ -234,9 +234,9 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use auth::greylist::Client;
+    use auth::greylist::ClientIdentity;
 
-    pub(super) const RULES: Rules = Rules {
+    pub(super) const RULES: GreylistPolicy = GreylistPolicy {
         delay: Duration::from_secs(60),
         retry_window: Duration::from_secs(600),
         remember: Duration::from_secs(6_000),
@@ -253,7 +253,8 @@ mod tests {
         );
         let come = |sender: &str| {
             let sender = Some((sender, "far.test"));
-            let triplet = Triplet { client: Client::Domain("far.test"), sender, recipient: "b@c" };
+            let triplet =
+                Triplet { client: ClientIdentity::Domain("far.test"), sender, recipient: "b@c" };
             greylisting.judge(&RULES, &triplet, Wall(1_000));
         };
         let (mut unwritten, mut written) = (Changes::new(), Vec::new());

@@ -1,6 +1,6 @@
 //! The rules by which refusals are classed: the operator's files, and ours.
 
-use classes::{BUILTIN, Classes, FILE_BYTES_MAX, Named, Source};
+use classes::{BUILTIN, Classes, FILE_BYTES_MAX, Named, RuleFile};
 use config::shaping::Providers;
 use config::{Config, Problem, Reader, Section};
 use mta::shaping::Rules;
@@ -58,7 +58,8 @@ fn read_files(config: &Config, providers: Option<&Providers>) -> Result<Arc<Clas
     if !unread.is_empty() {
         return Err(unread);
     }
-    let sources: Vec<Source<'_>> = texts.iter().map(|(name, text)| Source { name, text }).collect();
+    let sources: Vec<RuleFile<'_>> =
+        texts.iter().map(|(name, text)| RuleFile { name, text }).collect();
     let read = Classes::read(&sources);
     let classes = read.map_err(|mistakes| -> Vec<String> {
         mistakes.iter().map(ToString::to_string).collect()

@@ -1,7 +1,7 @@
 //! Ready queues that may send only what they are allowed from outside: asking for it, and giving it back.
 
 use crate::queue::Queue;
-use crate::quota::{Closed, Quota};
+use crate::quota::{Quota, QuotaPause};
 use crate::{Action, ReadyId};
 use mail::Mono;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Queue {
     pub fn handle_no_allowance(&mut self, ready: ReadyId, why: Arc<str>, until: Mono) {
         let quota = self.ready.get_mut(ready.0).and_then(|queue| queue.quota.as_mut());
         if let Some(quota) = quota {
-            quota.close(Closed { why, until });
+            quota.close(QuotaPause { why, until });
             self.mark(ready.0);
             let chunks = self.slab.chunk_count();
             self.sweep.rush(chunks);

@@ -26,7 +26,7 @@ pub(crate) struct Backlog {
     flows: BTreeMap<u32, Box<Flow>>,
     /// What tenants without entries still have to pay for, while others have some: whose messages come
     /// one by one, each to many recipients, waits like the others.
-    owed: BTreeMap<u32, Account>,
+    owed: BTreeMap<u32, DeficitCounter>,
     /// Tenants that may not send now. One stays there without entries: that says that it is parked.
     parked: BTreeMap<u32, Box<Flow>>,
     /// Tenant whose turn it is.
@@ -50,17 +50,17 @@ struct Flow {
     /// Takes since a lower class had its turn, and which that was.
     turn: u8,
     lower: u8,
-    account: Account,
+    account: DeficitCounter,
 }
 
 /// What a tenant may still send in this round, or has to pay for, and what each round brings it.
 #[derive(Clone, Copy)]
-struct Account {
+struct DeficitCounter {
     deficit: i64,
     quantum: i64,
 }
 
-impl Account {
+impl DeficitCounter {
     fn pay(&mut self) {
         self.deficit += self.quantum;
     }
@@ -116,7 +116,7 @@ impl Backlog {
                 let owed = &mut self.owed;
                 let flow = self.flows.entry(tenant).or_insert_with(|| {
                     let deficit = owed.remove(&tenant).map_or(0, |owed| owed.deficit.min(0));
-                    Box::new(Flow::new(Account { deficit, quantum }))
+                    Box::new(Flow::new(DeficitCounter { deficit, quantum }))
                 });
                 (flow, false)
             }
@@ -215,7 +215,7 @@ impl Backlog {
     }
 
     /// A tenant has no entries any more; it still owes what `account` says.
-    fn leave(&mut self, account: Option<(u32, Account)>) {
+    fn leave(&mut self, account: Option<(u32, DeficitCounter)>) {
         if self.flows.is_empty() {
             // Nobody is there to be paid back.
             self.owed.clear();
@@ -320,7 +320,7 @@ impl Backlog {
 }
 
 impl Flow {
-    fn new(account: Account) -> Flow {
+    fn new(account: DeficitCounter) -> Flow {
         Flow {
             classes: Default::default(),
             filled: 0,

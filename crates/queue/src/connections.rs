@@ -1,7 +1,7 @@
 //! What connections ask and report.
 
 use crate::queue::Queue;
-use crate::scheduled::Known;
+use crate::scheduled::RoutingState;
 use crate::slab::{NONE, State};
 use crate::{EntryId, Origin, ReadyId, ScheduledId};
 use mail::{Failure, MessageId, Mono};
@@ -17,7 +17,7 @@ const SIBLINGS_MAX: u32 = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take {
     /// Send this message to these recipients; report each with [`Queue::handle_outcome`].
-    Work(Work),
+    Work(TransactionWork),
     /// There is nothing for it now: report [`Queue::handle_idle`] and wait for
     /// [`crate::Action::Wake`]; if none comes for long, close with [`CloseReason::Idle`].
     Wait,
@@ -27,7 +27,7 @@ pub enum Take {
 
 /// What one transaction carries: recipients of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct TransactionWork {
     /// The message that they are recipients of.
     pub id: MessageId,
     /// Its recipients: entry, index in the envelope, attempts made so far.
@@ -40,11 +40,11 @@ pub struct Work {
     pub allowance: u32,
 }
 
-impl Work {
+impl TransactionWork {
     /// Others of the same, of which these are a part.
     #[must_use]
-    pub fn part(&self, entries: SmallVec<[(EntryId, u32, u16); 1]>) -> Work {
-        Work { entries, ..*self }
+    pub fn part(&self, entries: SmallVec<[(EntryId, u32, u16); 1]>) -> TransactionWork {
+        TransactionWork { entries, ..*self }
     }
 }
 
@@ -134,18 +134,18 @@ impl Queue {
         let entry = &self.slab[slot];
         let queue = &self.scheduled[entry.scheduled];
         match &queue.known {
-            Known::Ready(ways, _) => {
+            RoutingState::Ready(ways, _) => {
                 queue.epoch == self.epoch && ways.contains(ReadyId(entry.ready))
             }
             // While the DNS has trouble the old way is the best there is.
-            Known::Trouble(..) => queue.epoch == self.epoch && !queue.way_lost,
-            Known::Each(_) => queue.epoch == self.epoch && self.is_located(slot),
-            Known::Nothing | Known::Refused(_) => false,
+            RoutingState::Trouble(..) => queue.epoch == self.epoch && !queue.way_lost,
+            RoutingState::Each(_) => queue.epoch == self.epoch && self.is_located(slot),
+            RoutingState::Nothing | RoutingState::Refused(_) => false,
         }
     }
 
     /// Takes an entry and those of the same message that may go along out of the ready queue.
-    fn gather(&mut self, now: Mono, first: u32) -> Work {
+    fn gather(&mut self, now: Mono, first: u32) -> TransactionWork {
         let entry = &self.slab[first];
         let (id, ready, origin) = (entry.id, entry.ready, self.slab.origin(first));
         let since = entry.due;
@@ -168,7 +168,7 @@ impl Queue {
             at = self.slab[at].sibling_next;
             seen += 1;
             if at == NONE || at == first || seen >= SIBLINGS_MAX || entries.len() >= max as usize {
-                return Work { id, entries, origin, since, allowance };
+                return TransactionWork { id, entries, origin, since, allowance };
             }
         }
     }

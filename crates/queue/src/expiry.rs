@@ -6,7 +6,7 @@
 //! could not be delivered.
 
 use crate::queue::Queue;
-use crate::scheduled::Known;
+use crate::scheduled::RoutingState;
 use crate::slab::State;
 use mail::Mono;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Queue {
         let failed_at = match entry.state() {
             State::Scheduled if entry.due > now => return false,
             State::Scheduled => match queue.known {
-                Known::Trouble(..) => Some(queue.answered),
+                RoutingState::Trouble(..) => Some(queue.answered),
                 _ => None,
             },
             State::Ready => {
@@ -130,7 +130,7 @@ impl Queue {
     pub fn set_retry(&mut self, scheduled: crate::ScheduledId, retry: &crate::RetryPolicy) {
         let Some(queue) = self.scheduled.get(scheduled.0) else { return };
         let is_another = *queue.retry != *retry;
-        if matches!(queue.known, Known::Trouble(..)) {
+        if matches!(queue.known, RoutingState::Trouble(..)) {
             // That may be over: nobody waits for the time at which it would have been asked again.
             self.arm(scheduled.0);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// What a hold came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum HoldResult {
     /// It was not held before.
     New,
     /// It was, for another reason.
@@ -22,24 +22,24 @@ pub enum Held {
 impl Queue {
     /// Holds a message, named by one of its recipients: they are not tried until
     /// [`Queue::release`] and do not expire; those in flight are held when they come back.
-    pub fn hold(&mut self, entry: EntryId, reason: &Arc<str>) -> Held {
+    pub fn hold(&mut self, entry: EntryId, reason: &Arc<str>) -> HoldResult {
         if self.slab.get(entry).is_none() {
-            return Held::Gone;
+            return HoldResult::Gone;
         }
-        let mut outcome = Held::Already;
+        let mut outcome = HoldResult::Already;
         for slot in self.slots_of_message(entry.slot) {
             if self.slab[slot].has(HELD) {
                 if self.hold_reason_at(slot) != Some(reason) {
                     self.hold_reasons.give_back(self.slab[slot].previous);
                     self.slab[slot].previous = self.hold_reasons.take(reason);
-                    outcome = if outcome == Held::New { outcome } else { Held::Again };
+                    outcome = if outcome == HoldResult::New { outcome } else { HoldResult::Again };
                 }
                 continue;
             }
             self.detach(slot);
             self.slab[slot].set(HELD, true);
             self.slab[slot].previous = self.hold_reasons.take(reason);
-            outcome = Held::New;
+            outcome = HoldResult::New;
         }
         outcome
     }

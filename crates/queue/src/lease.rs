@@ -34,13 +34,13 @@ pub(crate) const TURN: Duration = Duration::from_secs(1);
 pub struct LeaseMessage {
     pub(crate) limit: Arc<str>,
     /// Who borrows, on the borrowing shard.
-    pub(crate) place: Place,
+    pub(crate) place: BorrowerKey,
     pub(crate) op: LeaseOp,
 }
 
 /// What borrows on a shard, by its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum BorrowerKey {
     Ready(u32),
     Tenant(u32),
 }
@@ -49,14 +49,14 @@ pub(crate) enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Borrower {
     pub(crate) shard: u16,
-    pub(crate) place: Place,
+    pub(crate) place: BorrowerKey,
 }
 
 /// What is asked, lent, returned or recalled.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LeaseOp {
     /// To the owner: so much is still wanted, and that is the limit as this shard knows it.
-    Ask { slots: u32, extra: u32, tokens: u32, terms: Terms },
+    Ask { slots: u32, extra: u32, tokens: u32, terms: LimitTerms },
     /// To a borrower: it may use so many more.
     Grant { slots: u32, tokens: u32 },
     /// To the owner: not needed any more, or recalled.
@@ -67,15 +67,15 @@ pub(crate) enum LeaseOp {
 
 /// The shared limits, and how new they are: each reload counts one up on every shard.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Terms {
+pub(crate) struct LimitTerms {
     pub(crate) epoch: u32,
     pub(crate) connections_max: u32,
     pub(crate) messages_per_second: f64,
 }
 
-impl Terms {
-    pub(crate) fn new(epoch: u32, limit: &NamedLimit) -> Terms {
-        Terms {
+impl LimitTerms {
+    pub(crate) fn new(epoch: u32, limit: &NamedLimit) -> LimitTerms {
+        LimitTerms {
             epoch,
             connections_max: limit.connections_max,
             messages_per_second: limit.messages_per_second,
@@ -166,8 +166,8 @@ struct Party {
 
 /// A named limit on the shard that owns it: what is lent, to whom, and who wants more.
 #[derive(Clone, Debug)]
-pub(crate) struct Pool {
-    terms: Terms,
+pub(crate) struct OwnedLimit {
+    terms: LimitTerms,
     rate: Option<Rate>,
     /// In order; only those that have or want something.
     parties: Vec<Party>,
@@ -181,14 +181,14 @@ pub(crate) struct Pool {
 /// To whom the owner says what.
 pub(crate) type Orders = Vec<(Borrower, LeaseOp)>;
 
-impl Pool {
-    pub(crate) fn new(terms: Terms) -> Pool {
-        Pool {
+impl OwnedLimit {
+    pub(crate) fn new(terms: LimitTerms) -> OwnedLimit {
+        OwnedLimit {
             rate: Rate::new(terms.messages_per_second),
             terms,
             parties: Vec::new(),
-            slot_turn: Borrower { shard: 0, place: Place::Ready(0) },
-            token_turn: Borrower { shard: 0, place: Place::Ready(0) },
+            slot_turn: Borrower { shard: 0, place: BorrowerKey::Ready(0) },
+            token_turn: Borrower { shard: 0, place: BorrowerKey::Ready(0) },
             changed: false,
         }
     }
@@ -208,7 +208,7 @@ impl Pool {
         self.rate.as_ref().map(Rate::next)
     }
 
-    pub(crate) fn adopt(&mut self, now: Mono, terms: Terms) {
+    pub(crate) fn adopt(&mut self, now: Mono, terms: LimitTerms) {
         // A shard that has not reloaded yet must not bring the old limits back.
         if terms.epoch < self.terms.epoch {
             return;

@@ -1,7 +1,7 @@
 //! Slots and tokens of named limits on their way between those who lend and those who borrow.
 
 use crate::Action;
-use crate::lease::{Borrower, LeaseMessage, LeaseOp, Orders, Place, Pool, Terms};
+use crate::lease::{Borrower, BorrowerKey, LeaseMessage, LeaseOp, LimitTerms, Orders, OwnedLimit};
 use crate::named_limit::{Borrowed, Borrows, Limit};
 use crate::queue::Queue;
 use mail::Mono;
@@ -9,29 +9,33 @@ use std::sync::Arc;
 
 impl Queue {
     /// The pool of a limit that this shard owns.
-    pub(crate) fn pool(&self, name: &str) -> Option<&Pool> {
+    pub(crate) fn pool(&self, name: &str) -> Option<&OwnedLimit> {
         let number = self.limit_names.get(name)?;
         self.limits.get(*number).map(|limit| &limit.pool)
     }
 
-    fn borrows_of(&self, place: Place) -> Option<&Borrows> {
+    fn borrows_of(&self, place: BorrowerKey) -> Option<&Borrows> {
         match place {
-            Place::Ready(number) => self.ready.get(number).map(|queue| &queue.borrows),
-            Place::Tenant(number) => self.tenants.table.get(number).map(|tenant| &tenant.borrows),
+            BorrowerKey::Ready(number) => self.ready.get(number).map(|queue| &queue.borrows),
+            BorrowerKey::Tenant(number) => {
+                self.tenants.table.get(number).map(|tenant| &tenant.borrows)
+            }
         }
     }
 
-    fn borrows_of_mut(&mut self, place: Place) -> Option<&mut Borrows> {
+    fn borrows_of_mut(&mut self, place: BorrowerKey) -> Option<&mut Borrows> {
         match place {
-            Place::Ready(number) => self.ready.get_mut(number).map(|queue| &mut queue.borrows),
-            Place::Tenant(number) => {
+            BorrowerKey::Ready(number) => {
+                self.ready.get_mut(number).map(|queue| &mut queue.borrows)
+            }
+            BorrowerKey::Tenant(number) => {
                 self.tenants.table.get_mut(number).map(|tenant| &mut tenant.borrows)
             }
         }
     }
 
     /// Says something about the `at`th limit of a ready queue or tenant to whoever lends it.
-    pub(crate) fn send_to_owner(&mut self, now: Mono, place: Place, at: usize, op: LeaseOp) {
+    pub(crate) fn send_to_owner(&mut self, now: Mono, place: BorrowerKey, at: usize, op: LeaseOp) {
         let Some(borrowed) = self.borrows_of(place).and_then(|borrows| borrows.get(at)) else {
             return;
         };
@@ -80,8 +84,8 @@ impl Queue {
         self.deal_limit(now, number);
     }
 
-    fn own_limit(&mut self, name: &Arc<str>, terms: Terms) -> u32 {
-        let limit = Limit { name: Arc::clone(name), pool: Pool::new(terms), used: Mono(0) };
+    fn own_limit(&mut self, name: &Arc<str>, terms: LimitTerms) -> u32 {
+        let limit = Limit { name: Arc::clone(name), pool: OwnedLimit::new(terms), used: Mono(0) };
         let number = self.limits.insert(limit);
         self.limit_names.insert(Arc::clone(name), number);
         number
@@ -108,7 +112,7 @@ impl Queue {
     }
 
     /// The owner of a limit lends to somebody of this shard, or wants something back.
-    fn handle_owner(&mut self, name: &Arc<str>, owner: u16, place: Place, op: LeaseOp) {
+    fn handle_owner(&mut self, name: &Arc<str>, owner: u16, place: BorrowerKey, op: LeaseOp) {
         let borrows = self.borrows_of_mut(place);
         let borrowed = borrows.and_then(|b| b.iter_mut().find(|b| b.name == *name));
         match (borrowed, op) {
@@ -124,8 +128,8 @@ impl Queue {
             _ => return,
         }
         match place {
-            Place::Ready(ready) => self.mark(ready),
-            Place::Tenant(number) => self.hasten_tenant(number),
+            BorrowerKey::Ready(ready) => self.mark(ready),
+            BorrowerKey::Tenant(number) => self.hasten_tenant(number),
         }
     }
 
@@ -134,7 +138,7 @@ impl Queue {
     }
 
     /// Tells the owners of somebody's limits what changed about them.
-    pub(crate) fn tell_terms(&mut self, now: Mono, place: Place) {
+    pub(crate) fn tell_terms(&mut self, now: Mono, place: BorrowerKey) {
         for at in 0..self.borrows_of(place).map_or(0, Borrows::len) {
             let Some(borrowed) = self.borrows_of(place).and_then(|borrows| borrows.get(at)) else {
                 return;

@@ -57,21 +57,21 @@ mod ways;
 mod why;
 mod window;
 
-pub use connections::{CloseReason, Take, Work};
+pub use connections::{CloseReason, Take, TransactionWork};
 pub use cursor::LOCATING_MAX;
 pub use deadlines::Deadlines;
-pub use hold::Held;
+pub use hold::HoldResult;
 pub use hours::{Hours, Origin};
 pub use limits::{NamedLimit, ReadyLimits};
 pub use listing::{Glance, GlanceState, QueueCounts, ReadyCounts, ScheduledCounts};
-pub use locating::{Located, Locating};
+pub use locating::{HopLookup, HopLookupResult};
 pub use operator::{Retried, Transferred};
 pub use outcome::{Deferred, EntryOutcome};
 pub use queue::{Queue, QueueConfig};
-pub use resolution::{Resolution, Way};
+pub use resolution::{Resolution, WeightedPath};
 pub use retry::RetryPolicy;
 pub use siblings::Siblings;
-pub use suspension::{Standing, Suspension};
+pub use suspension::{SuspendedQueue, Suspension};
 pub use tenant::TenantTerms;
 pub use why::{Blocker, Pause};
 
@@ -170,9 +170,9 @@ pub enum Action {
     /// [`Queue::set_hours`], at once.
     Hours(ScheduledId),
     /// Say whether this stands still yet, with [`Queue::suspend`] or [`Queue::suspend_ready`], at once.
-    Standstill(Standing),
+    Standstill(SuspendedQueue),
     /// Find the next hop of each of these recipients and answer with [`Queue::handle_located`].
-    Locate(Locating),
+    Locate(HopLookup),
     /// Open one more connection for this ready queue (its slot is taken); report with
     /// `handle_opened`, `handle_open_failed`, and in the end `handle_closed`.
     Open(ReadyId),
@@ -190,7 +190,7 @@ pub enum Action {
     /// The entries stay, and are not named again.
     Warn(Vec<EntryDetail>),
     /// A next hop is left alone after failures; one for each step of the back-off.
-    Suspended(Suspended),
+    Suspended(SuspendedHop),
     /// It takes mail again (`recovered`), or nothing waits for it any more.
     Resumed {
         ready: ReadyId,
@@ -219,7 +219,7 @@ pub enum Action {
 
 /// A next hop that is left alone for a while.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Suspended {
+pub struct SuspendedHop {
     pub ready: ReadyId,
     /// The how-manieth pause in a row this is, from 1.
     pub step: u16,

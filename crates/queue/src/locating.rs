@@ -6,7 +6,7 @@
 
 use crate::cursor::LOCATING_MAX;
 use crate::queue::Queue;
-use crate::scheduled::Known;
+use crate::scheduled::RoutingState;
 use crate::slab::State;
 use crate::{Action, Deferred, EntryId, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId};
 use mail::{Failure, MessageId, Mono};
@@ -20,7 +20,7 @@ const MAY_HAVE_MOVED_AFTER: Duration = Duration::from_secs(300);
 
 /// Recipients of one message, each of which has a next hop of its own that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Locating {
+pub struct HopLookup {
     /// The message.
     pub id: MessageId,
     /// The scheduled queue that all of them are in.
@@ -33,7 +33,7 @@ pub struct Locating {
 
 /// What was found out about the next hop of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Located {
+pub enum HopLookupResult {
     /// It goes to this ready queue, which [`Queue::enter_located`] gave.
     At(ReadyId),
     /// Whoever knows gives no answer. The whole scheduled queue waits, and asks again by its retry
@@ -56,7 +56,7 @@ impl Queue {
     pub fn enter_located(
         &mut self,
         now: Mono,
-        locating: &Locating,
+        locating: &HopLookup,
         key: &ReadyKey,
         limits: &ReadyLimits,
         shared: &[NamedLimit],
@@ -76,12 +76,12 @@ impl Queue {
     pub fn handle_located(
         &mut self,
         now: Mono,
-        locating: &Locating,
-        answers: Vec<Located>,
+        locating: &HopLookup,
+        answers: Vec<HopLookupResult>,
     ) -> Vec<Option<Deferred>> {
         let count = u32::try_from(locating.entries.len()).unwrap_or(u32::MAX);
         self.locating.asked = self.locating.asked.saturating_sub(count);
-        let answers = answers.into_iter().chain(std::iter::repeat(Located::Elsewhere));
+        let answers = answers.into_iter().chain(std::iter::repeat(HopLookupResult::Elsewhere));
         let entries = locating.entries.iter().zip(answers);
         entries.map(|((entry, _), answer)| self.located(now, locating, *entry, answer)).collect()
     }
@@ -89,9 +89,9 @@ impl Queue {
     fn located(
         &mut self,
         now: Mono,
-        locating: &Locating,
+        locating: &HopLookup,
         entry: EntryId,
-        answer: Located,
+        answer: HopLookupResult,
     ) -> Option<Deferred> {
         let number = locating.scheduled.0;
         let is_asked = self
@@ -107,23 +107,23 @@ impl Queue {
             return None;
         }
         match answer {
-            Located::At(ready) => self.move_to(now, slot, ready),
-            Located::Silence(failure) => {
+            HopLookupResult::At(ready) => self.move_to(now, slot, ready),
+            HopLookupResult::Silence(failure) => {
                 if self.scheduled[number].located.is_some_and(|at| at >= locating.asked) {
                     return self.defer(now, slot, failure);
                 }
                 self.fall_silent(now, number, failure);
                 self.schedule(slot);
             }
-            Located::Deferred(failure) => return self.defer(now, slot, failure),
-            Located::Refused(failure) => {
+            HopLookupResult::Deferred(failure) => return self.defer(now, slot, failure),
+            HopLookupResult::Refused(failure) => {
                 let detail = self.leave_with_detail(now, slot);
                 self.actions.push_back(Action::Failed(detail, failure));
             }
-            Located::Elsewhere => {
+            HopLookupResult::Elsewhere => {
                 let queue = &mut self.scheduled[number];
-                if matches!(queue.known, Known::Each(_)) {
-                    queue.known = Known::Nothing;
+                if matches!(queue.known, RoutingState::Each(_)) {
+                    queue.known = RoutingState::Nothing;
                     queue.each_since = None;
                 }
                 self.schedule(slot);
@@ -139,10 +139,11 @@ impl Queue {
         let queue = &mut self.scheduled[number];
         queue.troubles = 0;
         queue.located = Some(now);
-        if let Known::Trouble(_, until) = &mut queue.known {
+        if let RoutingState::Trouble(_, until) = &mut queue.known {
             *until = now;
         }
-        let goes_by_recipient = matches!(queue.known, Known::Each(_) | Known::Trouble(..));
+        let goes_by_recipient =
+            matches!(queue.known, RoutingState::Each(_) | RoutingState::Trouble(..));
         if !goes_by_recipient || queue.way_lost || queue.is_suspended(now) {
             self.schedule(slot);
         } else {
@@ -155,13 +156,13 @@ impl Queue {
     /// Nobody says where the entries of a scheduled queue go.
     fn fall_silent(&mut self, now: Mono, number: u32, failure: Arc<Failure>) {
         let queue = &mut self.scheduled[number];
-        if matches!(queue.known, Known::Each(_)) {
+        if matches!(queue.known, RoutingState::Each(_)) {
             queue.troubles = queue.troubles.saturating_add(1);
             queue.answered = now;
             queue.used = now;
             let (retry, troubles) = (Arc::clone(&queue.retry), queue.troubles);
             let until = now + retry.delay(troubles, &mut self.random);
-            self.scheduled[number].known = Known::Trouble(failure, until);
+            self.scheduled[number].known = RoutingState::Trouble(failure, until);
             self.arm(number);
         }
     }
@@ -222,7 +223,7 @@ impl Queue {
     /// The entry of a scheduled queue that is to be located first; what is too old leaves otherwise.
     fn first_to_locate(&self, now: Mono, number: u32) -> Option<u32> {
         let queue = &self.scheduled[number];
-        let is_each = matches!(queue.known, Known::Each(until) if now < until);
+        let is_each = matches!(queue.known, RoutingState::Each(until) if now < until);
         if !is_each || queue.epoch != self.epoch || queue.is_suspended(now) {
             return None;
         }
@@ -231,7 +232,7 @@ impl Queue {
     }
 
     /// Takes an entry, and what is due of the same message and scheduled queue, out of its queue.
-    fn begin_to_locate(&mut self, now: Mono, first: u32) -> Locating {
+    fn begin_to_locate(&mut self, now: Mono, first: u32) -> HopLookup {
         let (id, number) = (self.slab[first].id, self.slab[first].scheduled);
         let room = LOCATING_MAX.saturating_sub(self.locating.asked).max(1);
         let is_due = |slot: &u32| {
@@ -249,6 +250,6 @@ impl Queue {
             self.locating.asked += 1;
         }
         let scheduled = ScheduledId(number);
-        Locating { id, scheduled, entries, asked: now, epoch: self.epoch }
+        HopLookup { id, scheduled, entries, asked: now, epoch: self.epoch }
     }
 }

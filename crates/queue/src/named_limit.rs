@@ -4,7 +4,7 @@
 //! another order share connections and rate; providers, sources and tenants are further names on
 //! the same ready queues. A ready queue obeys all the limits that it names.
 
-use crate::lease::{Pool, Share, Terms, owner_of};
+use crate::lease::{LimitTerms, OwnedLimit, Share, owner_of};
 use crate::limits::{NamedLimit, Rate};
 use mail::Mono;
 use smallvec::SmallVec;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The owner's side of a named limit.
 pub(crate) struct Limit {
     pub(crate) name: Arc<str>,
-    pub(crate) pool: Pool,
+    pub(crate) pool: OwnedLimit,
     /// Last use, for dropping it.
     pub(crate) used: Mono,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Limit {
 #[derive(Clone, Debug)]
 pub(crate) struct Borrowed {
     pub(crate) name: Arc<str>,
-    pub(crate) terms: Terms,
+    pub(crate) terms: LimitTerms,
     /// The shard that lends.
     pub(crate) owner: u16,
     pub(crate) share: Share,
@@ -72,7 +72,7 @@ pub(crate) fn adopt(borrows: &mut Borrows, limits: &[NamedLimit], epoch: u32, sh
         borrowed.retired = !limits.iter().any(|limit| limit.name == borrowed.name);
     }
     for limit in limits {
-        let terms = Terms::new(epoch, limit);
+        let terms = LimitTerms::new(epoch, limit);
         match borrows.binary_search_by(|b| b.name.cmp(&limit.name)) {
             Ok(at) => borrows[at].terms = terms,
             Err(at) => borrows.insert(

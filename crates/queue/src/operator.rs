@@ -2,7 +2,7 @@
 
 use crate::named_limit::Borrowed;
 use crate::queue::Queue;
-use crate::scheduled::Known;
+use crate::scheduled::RoutingState;
 use crate::slab::{HELD, REMOVED, State};
 use crate::why::PLACE_MAX;
 use crate::{Blocker, EntryDetail, EntryId, ReadyId, ScheduledId, Suspension};
@@ -110,14 +110,14 @@ impl Queue {
             self.ready[ready].gate.lift();
             self.mark(ready);
             // Its recipient may be elsewhere by now.
-            if matches!(self.scheduled[number].known, Known::Each(_)) {
+            if matches!(self.scheduled[number].known, RoutingState::Each(_)) {
                 self.reschedule(slot);
             }
             return;
         }
         let queue = &mut self.scheduled[number];
-        if matches!(queue.known, Known::Trouble(..)) {
-            queue.known = Known::Nothing;
+        if matches!(queue.known, RoutingState::Trouble(..)) {
+            queue.known = RoutingState::Nothing;
         }
         let towards = queue.ready();
         if self.slab[slot].due > now {
@@ -134,7 +134,7 @@ impl Queue {
     /// Has it asked again where a scheduled queue's messages go: what has been known for long may be another by now.
     fn look_again(&mut self, now: Mono, number: u32) {
         let queue = &mut self.scheduled[number];
-        let Known::Ready(_, fresh_until) = &mut queue.known else { return };
+        let RoutingState::Ready(_, fresh_until) = &mut queue.known else { return };
         // Those of an operator's order come one after the other.
         if queue.answered + LOOKED_JUST_NOW <= now && *fresh_until < Mono::NEVER {
             *fresh_until = now;
@@ -170,7 +170,7 @@ impl Queue {
         if of.standstill.get().is_some() || of.closed_window(now).is_some() {
             return Vec::new();
         }
-        let Known::Ready(ways, _) = &of.known else { return Vec::new() };
+        let RoutingState::Ready(ways, _) = &of.known else { return Vec::new() };
         let others = ways.iter().filter(|way| way.0 != found.ready);
         let mut all = vec![own];
         for way in others.filter_map(|way| self.ready.get(way.0)) {
@@ -198,10 +198,10 @@ impl Queue {
         }
         let domain = queue.key.domain.clone();
         match &queue.known {
-            Known::Trouble(failure, until) if *until > now => {
+            RoutingState::Trouble(failure, until) if *until > now => {
                 Blocker::ResolutionFailed { domain, failure: failure.clone(), until: *until }
             }
-            Known::Each(_)
+            RoutingState::Each(_)
                 if let (State::Scheduled, Some(pause)) = (entry.state(), &self.paused) =>
             {
                 Blocker::Paused(pause.clone())

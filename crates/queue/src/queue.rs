@@ -356,7 +356,7 @@ impl Queue {
         };
         let of_ready = of_ready.filter(|failure| !failure.may_name_a_recipient());
         let of_resolution = match &queue.known {
-            crate::scheduled::Known::Trouble(failure, _) => Some(failure),
+            crate::scheduled::RoutingState::Trouble(failure, _) => Some(failure),
             _ => None,
         };
         of_ready.or(own).or(of_resolution)

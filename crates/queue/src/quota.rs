@@ -12,14 +12,14 @@ pub(crate) struct Quota {
     until: Mono,
     /// More was asked for, and there is no answer yet.
     pub(crate) is_asked: bool,
-    closed: Option<Closed>,
+    closed: Option<QuotaPause>,
     /// Of all allowances that there were, which this is: what is void by now is given back to none.
     serial: u32,
 }
 
 /// There is nothing to be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Closed {
+pub(crate) struct QuotaPause {
     /// To follow "waiting for".
     pub(crate) why: Arc<str>,
     pub(crate) until: Mono,
@@ -61,13 +61,13 @@ impl Quota {
     }
 
     /// The answer: nothing, for so long.
-    pub(crate) fn close(&mut self, closed: Closed) {
+    pub(crate) fn close(&mut self, closed: QuotaPause) {
         self.is_asked = false;
         self.closed = Some(closed);
     }
 
     /// Why nothing goes, if that is known.
-    pub(crate) fn closed(&self, now: Mono) -> Option<&Closed> {
+    pub(crate) fn closed(&self, now: Mono) -> Option<&QuotaPause> {
         self.closed.as_ref().filter(|closed| closed.until > now)
     }
 
@@ -106,7 +106,7 @@ mod tests {
     fn it_is_closed_until_then_and_open_again_with_a_grant() {
         let mut quota = Quota::new(1);
         quota.is_asked = true;
-        quota.close(Closed { why: "x".into(), until: Mono(10) });
+        quota.close(QuotaPause { why: "x".into(), until: Mono(10) });
         assert!(quota.closed(Mono(9)).is_some() && quota.closed(Mono(10)).is_none());
         assert_eq!(quota.changes_at(Mono(9)), Mono(10));
         assert!(!quota.is_asked);

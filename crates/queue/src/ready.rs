@@ -4,7 +4,7 @@ use crate::backlog::Backlog;
 use crate::limits::{Gate, ReadyLimits, Window};
 use crate::named_limit::{self, Borrowed, Borrows};
 use crate::quota::Quota;
-use crate::suspension::Standstill;
+use crate::suspension::SuspensionState;
 use crate::{Blocker, NamedLimit, ReadyKey};
 use mail::{Failure, Mono};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct Ready {
     pub(crate) gate: Gate,
     pub(crate) window: Window,
     /// An operator stopped it.
-    pub(crate) standstill: Standstill,
+    pub(crate) standstill: SuspensionState,
     /// There will never be mail service: what waits fails, and then the question is open again.
     pub(crate) refused: Option<Arc<Failure>>,
     /// In the list of those to be looked at.
@@ -62,7 +62,7 @@ impl Ready {
             woken: 0,
             last_opening: None,
             gate: Gate::new(),
-            standstill: Standstill::default(),
+            standstill: SuspensionState::default(),
             refused: None,
             dirty: false,
             stalled: false,

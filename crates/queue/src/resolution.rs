@@ -1,20 +1,20 @@
 //! From due to ready: finding out where a scheduled queue's messages go.
 
 use crate::hours::KnownHours;
-use crate::lease::Place;
+use crate::lease::BorrowerKey;
 use crate::lease::hash_of;
 use crate::queue::Queue;
 use crate::ready::Ready;
-use crate::scheduled::Known;
+use crate::scheduled::RoutingState;
 use crate::ways::{Mark, Ways};
-use crate::{Action, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId, Standing};
+use crate::{Action, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId, SuspendedQueue};
 use mail::{Failure, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A way that mail of a scheduled queue may take.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Way {
+pub struct WeightedPath {
     /// The ready queue that it leads to.
     pub key: ReadyKey,
     /// The limits that the ready queue shares with no other.
@@ -31,7 +31,7 @@ pub enum Resolution {
     /// This is where it goes.
     Ready {
         /// The ready queues that its mail is spread over, at least one.
-        ways: Vec<Way>,
+        ways: Vec<WeightedPath>,
         /// Ask again for what falls due after this.
         fresh_until: Mono,
     },
@@ -68,26 +68,26 @@ impl Queue {
             Resolution::Ready { ways, fresh_until } => {
                 let ways = self.enter_ways(now, number, &ways, epoch);
                 // An answer that is stale at once would be asked for again for ever.
-                Known::Ready(ways, fresh_until.max(Mono(now.0.saturating_add(1))))
+                RoutingState::Ready(ways, fresh_until.max(Mono(now.0.saturating_add(1))))
             }
             Resolution::Retry(failure) | Resolution::Unrouted(failure) => {
                 let queue = &mut self.scheduled[number];
                 queue.troubles = queue.troubles.saturating_add(1);
                 let (retry, troubles) = (Arc::clone(&queue.retry), queue.troubles);
-                Known::Trouble(failure, now + retry.delay(troubles, &mut self.random))
+                RoutingState::Trouble(failure, now + retry.delay(troubles, &mut self.random))
             }
-            Resolution::Refuse(failure) => Known::Refused(failure),
+            Resolution::Refuse(failure) => RoutingState::Refused(failure),
             Resolution::Each { fresh_until } => {
-                Known::Each(fresh_until.max(Mono(now.0.saturating_add(1))))
+                RoutingState::Each(fresh_until.max(Mono(now.0.saturating_add(1))))
             }
         };
         let ready = match &known {
-            Known::Ready(ways, _) => ways.iter().collect(),
+            RoutingState::Ready(ways, _) => ways.iter().collect(),
             _ => SmallVec::new(),
         };
         let queue = &mut self.scheduled[number];
         queue.each_since = each_since(&known, queue.each_since, epoch, now);
-        if !matches!(known, Known::Trouble(..) | Known::Each(_)) {
+        if !matches!(known, RoutingState::Trouble(..) | RoutingState::Each(_)) {
             queue.troubles = 0;
         }
         queue.epoch = epoch;
@@ -102,9 +102,9 @@ impl Queue {
         ready
     }
 
-    fn enter_ways(&mut self, now: Mono, number: u32, ways: &[Way], epoch: u32) -> Ways {
+    fn enter_ways(&mut self, now: Mono, number: u32, ways: &[WeightedPath], epoch: u32) -> Ways {
         let mut entered = Ways::default();
-        for Way { key, limits, shared, weight } in ways {
+        for WeightedPath { key, limits, shared, weight } in ways {
             let ready = self.intern_ready(now, key, limits, shared, epoch);
             let retry = Arc::clone(&self.scheduled[number].retry);
             let queue = &mut self.ready[ready];
@@ -117,8 +117,8 @@ impl Queue {
     }
 
     /// One scheduled queue less names these ready queues.
-    pub(crate) fn drop_reference(&mut self, now: Mono, known: &Known) {
-        let Known::Ready(ways, _) = known else { return };
+    pub(crate) fn drop_reference(&mut self, now: Mono, known: &RoutingState) {
+        let RoutingState::Ready(ways, _) = known else { return };
         for ready in ways.iter() {
             if let Some(queue) = self.ready.get_mut(ready.0) {
                 queue.references -= 1;
@@ -168,7 +168,7 @@ impl Queue {
         queue.used = now;
         // What was asked for before a reload must not bring the old limits back.
         if epoch >= queue.epoch && queue.adopt(limits, shared, epoch, self.config.shards) {
-            self.tell_terms(now, Place::Ready(number));
+            self.tell_terms(now, BorrowerKey::Ready(number));
             self.mark(number);
         }
         number
@@ -186,7 +186,7 @@ impl Queue {
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         let epoch = queue.epoch;
         if queue.adopt(limits, shared, epoch, shards) {
-            self.tell_terms(now, Place::Ready(ready.0));
+            self.tell_terms(now, BorrowerKey::Ready(ready.0));
             self.mark(ready.0);
         }
     }
@@ -207,7 +207,7 @@ impl Queue {
     pub fn trouble(&self, scheduled: ScheduledId) -> Option<(u16, Mono, u32)> {
         let queue = self.scheduled.get(scheduled.0)?;
         match &queue.known {
-            Known::Trouble(_, until) => Some((queue.troubles, *until, queue.entries)),
+            RoutingState::Trouble(_, until) => Some((queue.troubles, *until, queue.entries)),
             _ => None,
         }
     }
@@ -238,7 +238,7 @@ impl Queue {
         let at = match (queue.heap.first(), &queue.known) {
             _ if queue.asked || queue.in_line => Mono::NEVER,
             (None, _) => Mono::NEVER,
-            (Some(slot), Known::Trouble(_, until)) if queue.epoch == self.epoch => {
+            (Some(slot), RoutingState::Trouble(_, until)) if queue.epoch == self.epoch => {
                 self.slab[slot].due.max(*until)
             }
             (Some(slot), _) => self.slab[slot].due,
@@ -250,7 +250,8 @@ impl Queue {
     fn stands_still(&mut self, now: Mono, number: u32) -> bool {
         let standstill = &mut self.scheduled[number].standstill;
         if standstill.ask(now) {
-            self.actions.push_back(Action::Standstill(Standing::Scheduled(ScheduledId(number))));
+            self.actions
+                .push_back(Action::Standstill(SuspendedQueue::Scheduled(ScheduledId(number))));
         }
         standstill.get().is_some()
     }
@@ -277,19 +278,19 @@ impl Queue {
         }
         let current = queue.epoch == self.epoch;
         match &queue.known {
-            Known::Ready(..) if let Some(ready) = self.way_of(now, slot) => {
+            RoutingState::Ready(..) if let Some(ready) = self.way_of(now, slot) => {
                 self.detach(slot);
                 self.slab[slot].due = now;
                 self.make_ready(slot, ready, false);
             }
-            Known::Refused(failure) if current => {
+            RoutingState::Refused(failure) if current => {
                 let failure = Arc::clone(failure);
                 let detail = self.leave_with_detail(now, slot);
                 self.actions.push_back(Action::Failed(detail, failure));
                 self.finish_refusing(now, number);
             }
-            Known::Trouble(_, until) if current && now < *until => self.arm(number),
-            Known::Each(until) if current && now < *until => self.line_up(number),
+            RoutingState::Trouble(_, until) if current && now < *until => self.arm(number),
+            RoutingState::Each(until) if current && now < *until => self.line_up(number),
             _ => {
                 self.want_resolution(number);
                 self.arm(number);
@@ -301,8 +302,8 @@ impl Queue {
     fn finish_refusing(&mut self, now: Mono, number: u32) {
         let queue = &mut self.scheduled[number];
         let more = queue.heap.first().is_some_and(|slot| self.slab[slot].due <= now);
-        if !more && matches!(queue.known, Known::Refused(_)) {
-            queue.known = Known::Nothing;
+        if !more && matches!(queue.known, RoutingState::Refused(_)) {
+            queue.known = RoutingState::Nothing;
         }
     }
 
@@ -317,14 +318,14 @@ impl Queue {
 /// Since when each entry of a scheduled queue goes its own way, of which `known` is known from now on.
 /// Trouble in between changes nothing about where they went.
 fn each_since(
-    known: &Known,
+    known: &RoutingState,
     before: Option<(u32, Mono)>,
     epoch: u32,
     now: Mono,
 ) -> Option<(u32, Mono)> {
     match known {
-        Known::Each(_) => before.filter(|(of, _)| *of == epoch).or(Some((epoch, now))),
-        Known::Trouble(..) => before,
-        Known::Nothing | Known::Ready(..) | Known::Refused(_) => None,
+        RoutingState::Each(_) => before.filter(|(of, _)| *of == epoch).or(Some((epoch, now))),
+        RoutingState::Trouble(..) => before,
+        RoutingState::Nothing | RoutingState::Ready(..) | RoutingState::Refused(_) => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::hours::KnownHours;
 use crate::slab::{Slab, State};
-use crate::suspension::Standstill;
+use crate::suspension::SuspensionState;
 use crate::ways::Ways;
 use crate::{Blocker, ReadyId, RetryPolicy, ScheduledKey};
 use mail::{Failure, Mono};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// What is known about where a scheduled queue's messages go.
 #[derive(Clone, Debug)]
-pub(crate) enum Known {
+pub(crate) enum RoutingState {
     /// No answer came yet.
     Nothing,
     /// To one of these ready queues, until then.
@@ -32,7 +32,7 @@ pub(crate) struct Scheduled {
     pub(crate) tenant: u32,
     pub(crate) retry: Arc<RetryPolicy>,
     pub(crate) heap: DueHeap,
-    pub(crate) known: Known,
+    pub(crate) known: RoutingState,
     /// In which epoch the answer was asked for: a reload makes older ones stale.
     pub(crate) epoch: u32,
     /// The epoch of the open question.
@@ -54,7 +54,7 @@ pub(crate) struct Scheduled {
     /// It waits for its turn to have entries located.
     pub(crate) in_line: bool,
     /// An operator stopped it.
-    pub(crate) standstill: Standstill,
+    pub(crate) standstill: SuspensionState,
     /// Of one whose messages may be sent in some hours only.
     pub(crate) hours: Option<KnownHours>,
     /// Last use, for dropping it.
@@ -71,7 +71,7 @@ impl Scheduled {
             tenant,
             retry,
             heap: DueHeap::default(),
-            known: Known::Nothing,
+            known: RoutingState::Nothing,
             epoch: 0,
             asked_epoch: 0,
             asked: false,
@@ -82,7 +82,7 @@ impl Scheduled {
             each_since: None,
             located: None,
             in_line: false,
-            standstill: Standstill::default(),
+            standstill: SuspensionState::default(),
             hours,
             used: JUST_ASKED_FOR,
             last_failure: None,
@@ -93,7 +93,7 @@ impl Scheduled {
     pub(crate) fn fresh(&self, now: Mono, epoch: u32) -> Option<&Ways> {
         match &self.known {
             _ if self.is_suspended(now) => None,
-            Known::Ready(ways, until) if self.epoch == epoch && now < *until => Some(ways),
+            RoutingState::Ready(ways, until) if self.epoch == epoch && now < *until => Some(ways),
             _ => None,
         }
     }
@@ -118,7 +118,7 @@ impl Scheduled {
     /// The ready queues that the last answer named, even if the answer is old.
     pub(crate) fn ready(&self) -> SmallVec<[ReadyId; 1]> {
         match &self.known {
-            Known::Ready(ways, _) => ways.iter().collect(),
+            RoutingState::Ready(ways, _) => ways.iter().collect(),
             _ => SmallVec::new(),
         }
     }

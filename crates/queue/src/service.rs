@@ -1,9 +1,9 @@
 //! Looking at a ready queue: whom to wake, what to open, what to borrow, what to give back.
 
-use crate::lease::{LeaseOp, Place, SPARE_AFTER};
+use crate::lease::{BorrowerKey, LeaseOp, SPARE_AFTER};
 use crate::named_limit::Borrowed;
 use crate::queue::Queue;
-use crate::{Action, ReadyId, Standing, Suspended};
+use crate::{Action, ReadyId, SuspendedHop, SuspendedQueue};
 use mail::Mono;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ struct Demand {
 }
 
 /// What a ready queue still asks of a limit.
-struct Asked {
+struct LeaseRequest {
     slots: u32,
     /// More slots, if they are free.
     extra: u32,
@@ -31,16 +31,16 @@ struct Asked {
 
 /// What a ready queue could use of a limit besides what it uses already.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct LeaseDemand {
     slots: u32,
     /// Any tokens at all.
     tokens: bool,
 }
 
-impl Wanted {
+impl LeaseDemand {
     /// Of a limit that limits nothing, nothing is wanted.
-    fn of(self, borrowed: &Borrowed) -> Wanted {
-        Wanted {
+    fn of(self, borrowed: &Borrowed) -> LeaseDemand {
+        LeaseDemand {
             slots: if borrowed.is_limited() { self.slots } else { 0 },
             tokens: self.tokens && borrowed.is_rated(),
         }
@@ -56,7 +56,7 @@ struct Spare {
 }
 
 impl Spare {
-    fn of(borrowed: &Borrowed, connections: u32, wanted: Wanted) -> Spare {
+    fn of(borrowed: &Borrowed, connections: u32, wanted: LeaseDemand) -> Spare {
         let share = &borrowed.share;
         let needed =
             if borrowed.is_limited() { connections.saturating_add(wanted.slots) } else { 0 };
@@ -101,7 +101,7 @@ impl Queue {
     fn ask_standstill(&mut self, now: Mono, number: u32) -> Mono {
         let standstill = &mut self.ready[number].standstill;
         if standstill.ask(now) {
-            self.actions.push_back(Action::Standstill(Standing::Ready(ReadyId(number))));
+            self.actions.push_back(Action::Standstill(SuspendedQueue::Ready(ReadyId(number))));
         }
         standstill.worth_a_look().unwrap_or(Mono::NEVER)
     }
@@ -119,7 +119,7 @@ impl Queue {
             }
         } else if closed && gate.told != gate.step && queue.backlog.len() > 0 {
             gate.told = gate.step;
-            self.actions.push_back(Action::Suspended(Suspended {
+            self.actions.push_back(Action::Suspended(SuspendedHop {
                 ready: ReadyId(number),
                 step: gate.step,
                 recipients: queue.backlog.total(),
@@ -251,7 +251,7 @@ impl Queue {
             let waiting = queue.backlog.transactions(queue.limits.recipients_per_message);
             let wanted = borrowed.lack_of_tokens(waiting, self.config.shard);
             if wanted > 0 {
-                let asked = Asked { slots: borrowed.share.asked, extra: 0, tokens: wanted };
+                let asked = LeaseRequest { slots: borrowed.share.asked, extra: 0, tokens: wanted };
                 self.ask(now, number, at, asked);
             }
         }
@@ -278,7 +278,7 @@ impl Queue {
                 // ask for each connection; the owner's own queue is near enough to do that.
                 let local = borrowed.owner == self.config.shard;
                 let extra = if local { 0 } else { (max / 4).saturating_sub(target) };
-                let asked = Asked { slots: lack, extra, tokens: share.tokens_asked };
+                let asked = LeaseRequest { slots: lack, extra, tokens: share.tokens_asked };
                 self.ask(now, number, at, asked);
             }
             // Of the next limit no more than this one lets be used.
@@ -287,15 +287,15 @@ impl Queue {
     }
 
     /// Asks the owner of the limit at place `at`; what was asked before is replaced.
-    fn ask(&mut self, now: Mono, number: u32, at: usize, asked: Asked) {
-        let Asked { slots, extra, tokens } = asked;
+    fn ask(&mut self, now: Mono, number: u32, at: usize, asked: LeaseRequest) {
+        let LeaseRequest { slots, extra, tokens } = asked;
         let borrowed = &mut self.ready[number].borrows[at];
         borrowed.share.asked = slots;
         borrowed.share.tokens_asked = tokens;
         let terms = borrowed.terms;
         self.send_to_owner(
             now,
-            Place::Ready(number),
+            BorrowerKey::Ready(number),
             at,
             LeaseOp::Ask { slots, extra, tokens, terms },
         );
@@ -304,7 +304,7 @@ impl Queue {
     /// Gives back what was recalled and is free, and what lies unused. Says when to look again.
     fn give_back(&mut self, now: Mono, number: u32, demand: &Demand) -> Mono {
         let slots = if demand.gated_until.is_some() { 0 } else { demand.unconnected };
-        let mut wanted = Wanted { slots, tokens: self.uses_tokens(now, number) };
+        let mut wanted = LeaseDemand { slots, tokens: self.uses_tokens(now, number) };
         let mut barred = false;
         let mut next = Mono::NEVER;
         for at in 0..self.ready[number].borrows.len() {
@@ -330,7 +330,7 @@ impl Queue {
         now: Mono,
         number: u32,
         at: usize,
-        wanted: Wanted,
+        wanted: LeaseDemand,
         barred: bool,
     ) -> Mono {
         let queue = &mut self.ready[number];
@@ -353,7 +353,7 @@ impl Queue {
         if spare.asks {
             let slots = if wanted.slots == 0 { 0 } else { asked };
             let tokens = if wanted.tokens { tokens_asked } else { 0 };
-            self.ask(now, number, at, Asked { slots, extra: 0, tokens });
+            self.ask(now, number, at, LeaseRequest { slots, extra: 0, tokens });
         }
         self.hand_back(now, number, at, recalled.max(spare.slots), spare.tokens);
         Mono::NEVER
@@ -371,6 +371,6 @@ impl Queue {
         if self.loses_leases && self.ready[number].borrows[at].owner != self.config.shard {
             return;
         }
-        self.send_to_owner(now, Place::Ready(number), at, LeaseOp::Return { slots, tokens });
+        self.send_to_owner(now, BorrowerKey::Ready(number), at, LeaseOp::Return { slots, tokens });
     }
 }

@@ -50,7 +50,7 @@ pub(crate) enum State {
 pub(crate) const STATES: usize = 6;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct QueueEntry {
     pub(crate) id: MessageId,
     /// Microseconds since `Mono(0)`; negative for what is older than the process.
     pub(crate) received_us: i64,
@@ -73,11 +73,11 @@ pub(crate) struct Entry {
     flags: u8,
 }
 
-const _: () = assert!(size_of::<Entry>() == 64);
+const _: () = assert!(size_of::<QueueEntry>() == 64);
 
-impl Entry {
-    fn free(generation: u32, link: u32) -> Entry {
-        Entry {
+impl QueueEntry {
+    fn free(generation: u32, link: u32) -> QueueEntry {
+        QueueEntry {
             id: MessageId(0),
             received_us: 0,
             due: Mono(0),
@@ -154,7 +154,7 @@ impl Entry {
 
 struct Chunk {
     /// Empty while the chunk has no memory.
-    entries: Box<[Entry]>,
+    entries: Box<[QueueEntry]>,
     /// Of each entry, beside it.
     origins: Box<[Origin]>,
     free: u32,
@@ -209,7 +209,7 @@ impl Slab {
 
     /// All entries in use, by slot.
     #[cfg(test)]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &QueueEntry)> + '_ {
         self.chunks.iter().enumerate().filter(|(_, c)| c.live > 0).flat_map(|(i, c)| {
             c.entries
                 .iter()
@@ -229,7 +229,7 @@ impl Slab {
         if chunk.entries.is_empty() {
             let generation = chunk.generation;
             chunk.entries = (0..CHUNK)
-                .map(|i| Entry::free(generation, if i + 1 < CHUNK { i + 1 } else { NONE }))
+                .map(|i| QueueEntry::free(generation, if i + 1 < CHUNK { i + 1 } else { NONE }))
                 .collect();
             chunk.origins = [Origin::OURS; CHUNK as usize].into();
             chunk.free = 0;
@@ -242,7 +242,7 @@ impl Slab {
         chunk.live += 1;
         let full = chunk.free == NONE;
         let older_us = i64::try_from(new.age_before_start.as_micros()).unwrap_or(i64::MAX);
-        *entry = Entry {
+        *entry = QueueEntry {
             id: new.id,
             received_us: i64::try_from(new.received.0).unwrap_or(i64::MAX) - older_us,
             due: new.due,
@@ -251,7 +251,7 @@ impl Slab {
             attempts: new.attempts,
             state_and_priority: (new.priority.min(9) << 3) | State::Held as u8,
             flags: if new.held { HELD } else { 0 } | if new.warned { WARNED } else { 0 },
-            ..Entry::free(entry.generation, NONE)
+            ..QueueEntry::free(entry.generation, NONE)
         };
         if full {
             self.open.pop();
@@ -342,7 +342,7 @@ impl Slab {
     }
 
     /// The entry, unless it is gone.
-    pub(crate) fn get(&self, id: EntryId) -> Option<&Entry> {
+    pub(crate) fn get(&self, id: EntryId) -> Option<&QueueEntry> {
         let chunk = self.chunks.get((id.slot >> CHUNK_BITS) as usize)?;
         let entry = chunk.entries.get((id.slot & (CHUNK - 1)) as usize)?;
         (entry.generation == id.generation && entry.state() != State::Free).then_some(entry)
@@ -358,15 +358,15 @@ impl Slab {
 }
 
 impl Index<u32> for Slab {
-    type Output = Entry;
+    type Output = QueueEntry;
 
-    fn index(&self, slot: u32) -> &Entry {
+    fn index(&self, slot: u32) -> &QueueEntry {
         &self.chunks[(slot >> CHUNK_BITS) as usize].entries[(slot & (CHUNK - 1)) as usize]
     }
 }
 
 impl IndexMut<u32> for Slab {
-    fn index_mut(&mut self, slot: u32) -> &mut Entry {
+    fn index_mut(&mut self, slot: u32) -> &mut QueueEntry {
         &mut self.chunks[(slot >> CHUNK_BITS) as usize].entries[(slot & (CHUNK - 1)) as usize]
     }
 }

@@ -34,7 +34,7 @@ impl fmt::Display for Suspension {
 
 /// What stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum SuspendedQueue {
     /// A scheduled queue.
     Scheduled(ScheduledId),
     /// A ready queue.
@@ -44,14 +44,14 @@ pub enum Standing {
 /// Whether a queue is suspended, and when that ended last. It ends when the owner of the queue says so and not by
 /// itself: most standstills end by the wall clock, which may have been set since they were told.
 #[derive(Debug, Default)]
-pub(crate) struct Standstill {
+pub(crate) struct SuspensionState {
     suspension: Option<Arc<Suspension>>,
     /// The owner is asked whether it is over.
     asked: bool,
     ended: Mono,
 }
 
-impl Standstill {
+impl SuspensionState {
     /// The suspension, if it has not ended.
     pub(crate) fn get(&self) -> Option<&Arc<Suspension>> {
         self.suspension.as_ref()

@@ -4,7 +4,7 @@
 //! not go to any more, and queues that nobody has used for long.
 
 use crate::queue::Queue;
-use crate::scheduled::{JUST_ASKED_FOR, Known};
+use crate::scheduled::{JUST_ASKED_FOR, RoutingState};
 use crate::slab::{State, WARNED};
 use crate::{Action, ReadyId};
 use mail::Mono;
@@ -101,7 +101,7 @@ impl Queue {
         let queue = &self.scheduled[number];
         let current = queue.epoch == self.epoch;
         match &queue.known {
-            Known::Ready(ways, until) if current && ways.contains(ready) => {
+            RoutingState::Ready(ways, until) if current && ways.contains(ready) => {
                 let is_elsewhere = self.may_go_another_way(now, ways, ready);
                 if *until <= now {
                     self.want_resolution(number);
@@ -110,12 +110,12 @@ impl Queue {
                     self.reschedule(slot);
                 }
             }
-            Known::Trouble(_, until) if current && !queue.way_lost => {
+            RoutingState::Trouble(_, until) if current && !queue.way_lost => {
                 if *until <= now {
                     self.want_resolution(number);
                 }
             }
-            Known::Each(until) if current && self.is_located(slot) => {
+            RoutingState::Each(until) if current && self.is_located(slot) => {
                 if *until <= now {
                     self.want_resolution(number);
                 }

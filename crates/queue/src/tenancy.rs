@@ -1,7 +1,7 @@
 //! Tenants' tokens on their way to the ready queues that wait for them.
 
 use crate::TenantTerms;
-use crate::lease::{LeaseOp, Place, SPARE_AFTER};
+use crate::lease::{BorrowerKey, LeaseOp, SPARE_AFTER};
 use crate::queue::Queue;
 use mail::Mono;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ impl Queue {
         let Some(&number) = self.tenants.names.get(name) else { return };
         let (epoch, shards) = (self.epoch, self.config.shards);
         self.tenants.table[number].adopt(terms, epoch, shards);
-        self.tell_terms(now, Place::Tenant(number));
+        self.tell_terms(now, BorrowerKey::Tenant(number));
         self.tenants.mark(number);
     }
 
@@ -78,7 +78,7 @@ impl Queue {
         borrowed.share.tokens_asked = tokens;
         let terms = borrowed.terms;
         let op = LeaseOp::Ask { slots: 0, extra: 0, tokens, terms };
-        self.send_to_owner(now, Place::Tenant(number), at, op);
+        self.send_to_owner(now, BorrowerKey::Tenant(number), at, op);
     }
 
     /// As many ready queues go on as there are tokens, all when nothing waits. Says when to look again.
@@ -130,7 +130,7 @@ impl Queue {
             }
             if tokens > 0 {
                 let op = LeaseOp::Return { slots: 0, tokens };
-                self.send_to_owner(now, Place::Tenant(number), at, op);
+                self.send_to_owner(now, BorrowerKey::Tenant(number), at, op);
             }
         }
         self.tenants.table[number].borrows.retain(|b| !b.retired || !b.share.is_home());

@@ -165,9 +165,9 @@ impl Blocker {
 }
 
 /// So many before it, as part of a sentence.
-struct Before(u32);
+struct QueuePosition(u32);
 
-impl fmt::Display for Before {
+impl fmt::Display for QueuePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => f.write_str("first in line"),
@@ -178,9 +178,9 @@ impl fmt::Display for Before {
 }
 
 /// A failure within a sentence of our own: what we found ourselves needs no "this server".
-struct Told<'a>(&'a Failure);
+struct FailurePhrase<'a>(&'a Failure);
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for FailurePhrase<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.culprit {
             Culprit::Local | Culprit::Conversion(_) => f.write_str(&self.0.text),
@@ -202,14 +202,14 @@ impl fmt::Display for Blocker {
                 write!(f, "the next-hop lookup for {domain}")
             }
             Blocker::ResolutionFailed { domain, failure, .. } => {
-                write!(f, "a next hop for {domain}; the lookup failed: {}", Told(failure))
+                write!(f, "a next hop for {domain}; the lookup failed: {}", FailurePhrase(failure))
             }
             Blocker::ConnectionSlots { next_hop, used, max, before } => {
-                let before = Before(*before);
+                let before = QueuePosition(*before);
                 write!(f, "a connection slot of {next_hop}, {used}/{max} in use, {before}")
             }
             Blocker::Window { next_hop, bears, before } => {
-                let before = Before(*before);
+                let before = QueuePosition(*before);
                 write!(
                     f,
                     "a connection slot of {next_hop}, {bears}/{bears} of its adaptive limit in use, \
@@ -220,17 +220,21 @@ impl fmt::Display for Blocker {
                 write!(f, "a connection to {next_hop}, which is being opened")
             }
             Blocker::OpenBackoff { next_hop, failure: Some(failure), .. } => {
-                write!(f, "a connection to {next_hop}; the last attempt failed: {}", Told(failure))
+                write!(
+                    f,
+                    "a connection to {next_hop}; the last attempt failed: {}",
+                    FailurePhrase(failure)
+                )
             }
             Blocker::OpenBackoff { next_hop, failure: None, .. } => {
                 write!(f, "a connection to {next_hop}; the last ones were lost")
             }
             Blocker::Rate { next_hop, before, .. } => {
-                write!(f, "the message rate limit of {next_hop}, {}", Before(*before))
+                write!(f, "the message rate limit of {next_hop}, {}", QueuePosition(*before))
             }
             Blocker::Allowance { why, .. } => f.write_str(why),
             Blocker::LeaseWait { next_hop, owner, before } => {
-                let before = Before(*before);
+                let before = QueuePosition(*before);
                 write!(f, "a connection slot from shard {owner} for {next_hop}, {before}")
             }
             Blocker::Held { reason } if reason.is_empty() => {
@@ -241,7 +245,7 @@ impl fmt::Display for Blocker {
             Blocker::Paused(pause) => pause.fmt(f),
             Blocker::InFlight => f.write_str("the end of the attempt in progress"),
             Blocker::Turn { next_hop, before } => {
-                write!(f, "its turn at {next_hop}, {}", Before(*before))
+                write!(f, "its turn at {next_hop}, {}", QueuePosition(*before))
             }
         }
     }

@@ -21,7 +21,7 @@ pub use capabilities::Capabilities;
 pub use outbox::{DotSlices, DotStuffer};
 pub use session::ClientSession;
 
-use crate::wishes::By;
+use crate::wishes::ByParameter;
 use mail::dsn::xtext::Envid;
 use mail::{BodyType, ContentFacts, Failure, Mailbox, Mono, Notify, Priority, Reply, Ret};
 use std::time::Duration;
@@ -138,7 +138,7 @@ pub struct Outgoing {
     /// How urgent it is, for peers that offer MT-PRIORITY (RFC 6710).
     pub priority: Option<Priority>,
     /// By when it is to be delivered, for peers that offer DELIVERBY (RFC 2852).
-    pub deliver_by: Option<By>,
+    pub deliver_by: Option<ByParameter>,
     /// How much of the message a failure DSN returns (RFC 3461 §4.3).
     pub ret: Option<Ret>,
     /// The sender's envelope id, still xtext-encoded (RFC 3461 §4.4).
@@ -209,7 +209,7 @@ pub enum Output {
 
 /// What the replies to a transaction say of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lesson {
+pub enum HostQuirk {
     /// It offers CHUNKING and doesn't know BDAT.
     BdatUnusable,
     /// It takes no more recipients than this in a transaction (RFC 5321 §4.5.3.1.10).
@@ -247,7 +247,7 @@ pub enum ClientEvent {
         /// they may be given to the peer again at once, in another.
         untried: Vec<usize>,
         /// What the replies say of the peer, for further transactions with it.
-        lesson: Option<Lesson>,
+        lesson: Option<HostQuirk>,
     },
     /// The session is over and must be closed, unfinished writes included. Inside a transaction
     /// `Done` comes first. `None`: after QUIT, which the session says by itself where a content

@@ -31,7 +31,7 @@ pub use replies::Refused;
 pub use session::ServerSession;
 pub use xclient::{XCLIENT_VALUE_BYTES_MAX, Xclient, XclientName};
 
-use crate::wishes::Wishes;
+use crate::wishes::DeliveryOptions;
 use mail::{BodyType, ContentFacts, Envelope, Mailbox, Recipient};
 use std::fmt;
 use std::sync::Arc;
@@ -137,7 +137,7 @@ pub struct Transaction {
     /// REQUIRETLS was given (RFC 8689).
     pub require_tls: bool,
     /// When and before what it is to be sent.
-    pub wishes: Wishes,
+    pub wishes: DeliveryOptions,
     /// For Received's `with`: SMTP, ESMTP, ESMTPSA, UTF8SMTP, UTF8SMTPS, LMTP, … (RFC 3848).
     pub protocol: &'static str,
     /// EHLO/HELO/LHLO argument: printable ASCII without blanks, at most 255 bytes.
@@ -152,7 +152,7 @@ pub trait ContentSink {
 
 /// How far [`ServerSession::handle_input`] got.
 #[derive(Debug)]
-pub struct Progress {
+pub struct InputProgress {
     /// How many bytes of the input were taken; less than all only when `need` is not `Input`.
     pub consumed: usize,
     /// What the session needs before it can go on.

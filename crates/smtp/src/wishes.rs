@@ -9,13 +9,13 @@ pub const BY_SECONDS_MIN: i64 = 4;
 
 /// What is asked for of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct DeliveryOptions {
     /// How urgent it is.
     pub priority: Option<Priority>,
     /// It is not sent before.
     pub hold: Option<Hold>,
     /// By when it is to be delivered.
-    pub deliver_by: Option<By>,
+    pub deliver_by: Option<ByParameter>,
 }
 
 /// How long a message is held.
@@ -29,7 +29,7 @@ pub enum Hold {
 
 /// The value of BY=.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct By {
+pub struct ByParameter {
     /// From now on; below zero where the time has passed.
     pub seconds: i64,
     /// What becomes of it then.
@@ -66,9 +66,9 @@ impl Hold {
     }
 }
 
-impl By {
+impl ByParameter {
     /// RFC 2852 §4.1: `[-]digits;R`, `…;N`, and a T behind.
-    pub(crate) fn parse(text: &str) -> Option<By> {
+    pub(crate) fn parse(text: &str) -> Option<ByParameter> {
         let (seconds, mode) = text.split_once(';')?;
         let (sign, digits) = match seconds.strip_prefix(['-', '+']) {
             Some(digits) if seconds.starts_with('-') => (-1, digits),
@@ -88,7 +88,7 @@ impl By {
         };
         // There too: what is to be returned has a time in which it may be delivered.
         let is_right = mode == ByMode::Notify || seconds >= BY_SECONDS_MIN;
-        is_right.then_some(By { seconds, mode, is_traced })
+        is_right.then_some(ByParameter { seconds, mode, is_traced })
     }
 
     /// Whether a peer takes it that takes no less than this for what is to be returned.
@@ -121,17 +121,19 @@ mod tests {
     fn what_is_read_is_written() {
         for text in ["120;R", "4;RT", "-5;N", "0;NT", "999999999;N"] {
             let mut out = Vec::new();
-            By::parse(text).unwrap().write_to(&mut out);
+            ByParameter::parse(text).unwrap().write_to(&mut out);
             assert_eq!(String::from_utf8(out).unwrap(), format!(" BY={text}"));
         }
-        let taken = |text| (0..9).filter(|least| By::parse(text).unwrap().is_taken(*least)).count();
+        let taken = |text| {
+            (0..9).filter(|least| ByParameter::parse(text).unwrap().is_taken(*least)).count()
+        };
         assert_eq!((taken("7;R"), taken("4;R"), taken("0;N")), (8, 5, 9));
-        assert_eq!(By::parse("+7;n").map(|by| by.seconds), Some(7));
+        assert_eq!(ByParameter::parse("+7;n").map(|by| by.seconds), Some(7));
         for bad in ["", ";R", "5", "5;", "5;X", "5;RR", "5;RTT", "3;R", "0;R", "-1;R", "1e3;N"] {
-            assert_eq!(By::parse(bad), None, "{bad}");
+            assert_eq!(ByParameter::parse(bad), None, "{bad}");
         }
-        assert_eq!(By::parse("1000000000;N"), None);
-        assert_eq!(By::parse("--1;N"), None);
+        assert_eq!(ByParameter::parse("1000000000;N"), None);
+        assert_eq!(ByParameter::parse("--1;N"), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(crate) struct Blobs {
     used_below: u64,
     /// Numbers from `used_below` on that were used.
     used: BTreeSet<u64>,
-    steps: VecDeque<Step>,
+    steps: VecDeque<BlobAction>,
 }
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ enum Created {
 
 /// What to do about a blob.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum BlobAction {
     Io(Op, BlobIo),
     Complete(Ticket, Completion),
 }
@@ -71,7 +71,7 @@ impl Blobs {
     }
 
     /// The next thing to do.
-    pub(crate) fn poll_step(&mut self) -> Option<Step> {
+    pub(crate) fn poll_step(&mut self) -> Option<BlobAction> {
         self.steps.pop_front()
     }
 
@@ -99,7 +99,7 @@ impl Blobs {
     }
 
     fn refuse(&mut self, ticket: Ticket, refusal: Refusal) {
-        self.steps.push_back(Step::Complete(ticket, Completion::Refused(refusal)));
+        self.steps.push_back(BlobAction::Complete(ticket, Completion::Refused(refusal)));
     }
 
     /// Takes the next piece of a body; the first one makes the file.
@@ -173,7 +173,7 @@ impl Blobs {
                 let step = state.write(blob, piece, false);
                 self.steps.push_back(step);
             }
-            self.steps.push_back(Step::Complete(ticket, Completion::BlobDone));
+            self.steps.push_back(BlobAction::Complete(ticket, Completion::BlobDone));
         }
         self.go_on(blob, sync);
     }
@@ -194,7 +194,7 @@ impl Blobs {
             self.refuse(ticket, refusal);
         } else {
             state.sealed = true;
-            self.steps.push_back(Step::Complete(ticket, Completion::BlobDone));
+            self.steps.push_back(BlobAction::Complete(ticket, Completion::BlobDone));
         }
         self.go_on(blob, sync);
     }
@@ -213,11 +213,11 @@ impl Blobs {
                 state.failed
             };
             if let Some(refusal) = refusal {
-                self.steps.push_back(Step::Complete(ticket, Completion::Refused(refusal)));
+                self.steps.push_back(BlobAction::Complete(ticket, Completion::Refused(refusal)));
             } else {
                 state.in_flight_count += 1;
                 let op = Op::BlobSync { file: state.file.clone(), sync };
-                self.steps.push_back(Step::Io(op, BlobIo::Sync { blob, ticket }));
+                self.steps.push_back(BlobAction::Io(op, BlobIo::Sync { blob, ticket }));
                 return;
             }
         }
@@ -225,7 +225,7 @@ impl Blobs {
             if state.created != Created::No {
                 // A name that comes back after a crash is an orphan, and removed then.
                 let op = Op::Remove { file: state.file.clone(), sync: false };
-                self.steps.push_back(Step::Io(op, BlobIo::Remove));
+                self.steps.push_back(BlobAction::Io(op, BlobIo::Remove));
             }
             self.close(blob);
         }
@@ -255,10 +255,10 @@ impl Blob {
         }
     }
 
-    fn write(&mut self, blob: BlobId, piece: (Ticket, u64, Bytes), create: bool) -> Step {
+    fn write(&mut self, blob: BlobId, piece: (Ticket, u64, Bytes), create: bool) -> BlobAction {
         self.in_flight_count += 1;
         let (ticket, offset, data) = piece;
         let op = Op::BlobWrite { file: self.file.clone(), offset, data, create };
-        Step::Io(op, BlobIo::Write { blob, ticket })
+        BlobAction::Io(op, BlobIo::Write { blob, ticket })
     }
 }

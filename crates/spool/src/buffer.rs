@@ -10,7 +10,7 @@ pub(crate) static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuffer {
     pub small: Vec<u8>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<BufferPart>,
     /// How much of `small` is in `parts` already.
     marked: usize,
     /// Bytes of all parts; what of `small` is not in a part yet comes on top.
@@ -18,7 +18,7 @@ pub(crate) struct WriteBuffer {
 }
 
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum BufferPart {
     /// From and to in [`WriteBuffer::small`].
     Small(usize, usize),
     Large(Bytes),
@@ -34,7 +34,7 @@ impl WriteBuffer {
     pub(crate) fn push_large(&mut self, piece: Bytes) {
         self.mark();
         self.length += piece.len() as u64;
-        self.parts.push(Part::Large(piece));
+        self.parts.push(BufferPart::Large(piece));
     }
 
     /// Adds so many zeros, without copying them.
@@ -50,7 +50,7 @@ impl WriteBuffer {
     /// Closes the run of copied bytes.
     pub(crate) fn mark(&mut self) {
         if self.marked < self.small.len() {
-            self.parts.push(Part::Small(self.marked, self.small.len()));
+            self.parts.push(BufferPart::Small(self.marked, self.small.len()));
             self.length += (self.small.len() - self.marked) as u64;
             self.marked = self.small.len();
         }
@@ -71,8 +71,10 @@ impl WriteBuffer {
             .parts
             .iter()
             .map(|part| match part {
-                Part::Small(from, to) => IoSlice::new(self.small.get(*from..*to).unwrap_or(&[])),
-                Part::Large(piece) => IoSlice::new(piece),
+                BufferPart::Small(from, to) => {
+                    IoSlice::new(self.small.get(*from..*to).unwrap_or(&[]))
+                }
+                BufferPart::Large(piece) => IoSlice::new(piece),
             })
             .collect();
         disk.write_at(file, offset, &mut slices)

@@ -9,13 +9,13 @@ use crate::name::SegmentKey;
 /// Records that wait to be indexed.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
-    entries: Vec<Entry>,
+    entries: Vec<CatalogEntry>,
     /// Record bodies, one after another.
     bytes: Vec<u8>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CatalogEntry {
     id: u64,
     kind: u8,
     /// An accept that no compaction has touched: no other copy of it is anywhere.
@@ -37,7 +37,7 @@ impl Catalog {
     }
 
     fn push(&mut self, id: u64, kind: u8, original: bool) {
-        self.entries.push(Entry { id, kind, original, end: self.bytes.len() });
+        self.entries.push(CatalogEntry { id, kind, original, end: self.bytes.len() });
     }
 
     /// No index batch over what is noted is longer, but for padding.

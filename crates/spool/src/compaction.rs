@@ -7,7 +7,7 @@
 
 use crate::codec::{self, AcceptHead, kind};
 use crate::config::SpoolConfig;
-use crate::index::Entry;
+use crate::index::IndexEntry;
 use crate::io::{Mention, Op};
 use crate::live::Live;
 use crate::table::{IdRange, Segment};
@@ -303,7 +303,7 @@ fn copy(
 
 /// Whether what the victim says of a live message must be said again. A younger accept is a copy, and
 /// brought all that was known with it; so does a younger statement that says all.
-fn is_needed(entry: &Entry, victim: u32) -> bool {
+fn is_needed(entry: &IndexEntry, victim: u32) -> bool {
     entry.segment < victim && entry.stated() <= victim
 }
 

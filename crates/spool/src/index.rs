@@ -16,7 +16,7 @@ const MORE_SAID: u8 = 4;
 const INLINE_MAX: u16 = 64;
 /// What is known of a live message.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct IndexEntry {
     /// Generation of the segment with its newest accept record.
     pub segment: u32,
     /// Where in the segment, in bytes.
@@ -65,9 +65,9 @@ fn unpack(packed: u64) -> Retry {
     Retry { attempts: (packed >> NEXT_TRY_BITS) as u16, next_try }
 }
 
-impl Entry {
-    pub(crate) fn new(at: (u32, u32, u32), recipients_count: u16, blob: bool) -> Entry {
-        let mut entry = Entry {
+impl IndexEntry {
+    pub(crate) fn new(at: (u32, u32, u32), recipients_count: u16, blob: bool) -> IndexEntry {
+        let mut entry = IndexEntry {
             segment: at.0,
             offset: at.1,
             length: at.2,
@@ -267,7 +267,7 @@ impl Entry {
         reasons.release(self.reason);
         reasons.release(self.hold);
         let mut fresh =
-            Entry::new((self.segment, self.offset, self.length), recipients_count, false);
+            IndexEntry::new((self.segment, self.offset, self.length), recipients_count, false);
         fresh.flags = self.flags & BLOB;
         fresh.low = self.low;
         *self = fresh;
@@ -301,7 +301,7 @@ impl Entry {
                 .is_none_or(|more| more.overrides.is_none() && more.retries.is_empty())
     }
 
-    /// The opposite of [`Entry::residue`].
+    /// The opposite of [`IndexEntry::residue`].
     pub(crate) fn set_residue(&mut self, residue: &Residue, reasons: &mut Reasons) {
         let mut open = residue.open.iter().copied().peekable();
         for index in 0..self.recipients_count() {
@@ -346,7 +346,7 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     /// By id without its last 8 bits; each vector ascends.
-    chunks: BTreeMap<u64, Vec<Entry>>,
+    chunks: BTreeMap<u64, Vec<IndexEntry>>,
     count: u64,
 }
 
@@ -357,22 +357,22 @@ impl Index {
 
     /// Memory, approximately, without what few messages need.
     pub(crate) fn bytes(&self) -> u64 {
-        self.count * size_of::<Entry>() as u64 + self.chunks.len() as u64 * 64
+        self.count * size_of::<IndexEntry>() as u64 + self.chunks.len() as u64 * 64
     }
 
-    pub(crate) fn get(&self, id: u64) -> Option<&Entry> {
+    pub(crate) fn get(&self, id: u64) -> Option<&IndexEntry> {
         let chunk = self.chunks.get(&(id >> 8))?;
         chunk.get(chunk.binary_search_by_key(&(id as u8), |entry| entry.low).ok()?)
     }
 
-    pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut Entry> {
+    pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut IndexEntry> {
         let chunk = self.chunks.get_mut(&(id >> 8))?;
         let at = chunk.binary_search_by_key(&(id as u8), |entry| entry.low).ok()?;
         chunk.get_mut(at)
     }
 
     /// Adds a message that is not there yet.
-    pub(crate) fn insert(&mut self, id: u64, mut entry: Entry) {
+    pub(crate) fn insert(&mut self, id: u64, mut entry: IndexEntry) {
         entry.low = id as u8;
         let chunk = self.chunks.entry(id >> 8).or_default();
         if let Err(at) = chunk.binary_search_by_key(&entry.low, |entry| entry.low) {
@@ -381,7 +381,7 @@ impl Index {
         }
     }
 
-    pub(crate) fn remove(&mut self, id: u64) -> Option<Entry> {
+    pub(crate) fn remove(&mut self, id: u64) -> Option<IndexEntry> {
         let chunk = self.chunks.get_mut(&(id >> 8))?;
         let at = chunk.binary_search_by_key(&(id as u8), |entry| entry.low).ok()?;
         let entry = chunk.remove(at);
@@ -396,7 +396,7 @@ impl Index {
 
     /// All ids, ascending.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u64> + '_ {
-        let of_chunk = |(&high, chunk): (&u64, &'_ Vec<Entry>)| {
+        let of_chunk = |(&high, chunk): (&u64, &'_ Vec<IndexEntry>)| {
             chunk.iter().map(|entry| high << 8 | u64::from(entry.low)).collect::<Vec<_>>()
         };
         self.chunks.iter().flat_map(of_chunk)
@@ -434,12 +434,12 @@ mod tests {
 
     #[test]
     fn an_entry_is_small() {
-        assert!(size_of::<Entry>() <= 48);
+        assert!(size_of::<IndexEntry>() <= 48);
     }
 
     #[test]
     fn wide_messages_close_recipient_by_recipient() {
-        let mut entry = Entry::new((1, 2, 3), 200, false);
+        let mut entry = IndexEntry::new((1, 2, 3), 200, false);
         assert_eq!(entry.open_count(), 200);
         assert!(entry.close(0) && entry.close(63) && entry.close(64) && entry.close(199));
         assert!(!entry.close(199) && !entry.close(200));
@@ -449,13 +449,13 @@ mod tests {
 
     #[test]
     fn retries_differ_by_recipient_and_meet_again() {
-        let mut entry = Entry::new((1, 2, 3), 3, false);
+        let mut entry = IndexEntry::new((1, 2, 3), 3, false);
         let tried = |attempts, at| Retry { attempts, next_try: Some(Wall(at)) };
         entry.set_retry(&[1], tried(1, 10));
         assert_eq!(entry.retry(0), Retry::default());
         assert_eq!(entry.retry(1), tried(1, 10));
         let residue = entry.residue(9, &Reasons::default());
-        let mut other = Entry::new((1, 2, 3), 3, false);
+        let mut other = IndexEntry::new((1, 2, 3), 3, false);
         other.set_residue(&residue, &mut Reasons::default());
         assert_eq!(other.retry(1), tried(1, 10));
         entry.set_next_try(Wall(5));
@@ -468,7 +468,8 @@ mod tests {
     #[test]
     fn a_million_held_for_one_reason_keep_it_once_and_nothing_of_their_own() {
         let mut reasons = Reasons::default();
-        let mut entries: Vec<Entry> = (0..3).map(|_| Entry::new((1, 2, 3), 1, false)).collect();
+        let mut entries: Vec<IndexEntry> =
+            (0..3).map(|_| IndexEntry::new((1, 2, 3), 1, false)).collect();
         for entry in &mut entries {
             entry.set_hold(Some("asked by marketing"), &mut reasons);
             assert!(entry.more.is_none() && !entry.is_fresh());
@@ -500,7 +501,7 @@ mod tests {
         let mut index = Index::default();
         let ids: Vec<u64> = (0..2_000).map(|n| n * 7_919 % 2_000).collect();
         for &id in &ids {
-            index.insert(id, Entry::new((id as u32, 0, 0), 1, false));
+            index.insert(id, IndexEntry::new((id as u32, 0, 0), 1, false));
         }
         assert_eq!(index.count(), 2_000);
         assert!(ids.iter().all(|&id| index.get(id).is_some_and(|e| e.segment == id as u32)));

@@ -33,7 +33,7 @@ pub struct Io {
 #[derive(Debug)]
 pub struct IoDone {
     pub(crate) ticket: IoTicket,
-    pub(crate) result: Result<Outcome, DiskError>,
+    pub(crate) result: Result<OpResult, DiskError>,
 }
 
 /// What an [`Io`] does.
@@ -87,7 +87,7 @@ pub(crate) struct Mention {
 
 /// What an [`Op`] that did not fail came to.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum OpResult {
     Done,
     /// The file has its length; nothing was written to it.
     Allocated,
@@ -134,7 +134,7 @@ impl IoDone {
     #[must_use]
     pub fn error(&self) -> Option<&DiskError> {
         match &self.result {
-            Ok(Outcome::PutOff(_, error)) | Err(error) => Some(error),
+            Ok(OpResult::PutOff(_, error)) | Err(error) => Some(error),
             Ok(_) => None,
         }
     }

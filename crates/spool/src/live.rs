@@ -2,7 +2,7 @@
 //! the commit of new records go through the same functions here.
 
 use crate::codec::{AcceptHead, Residue, Retry, SmallRecord, cut};
-use crate::index::{Entry, Index};
+use crate::index::{Index, IndexEntry};
 use crate::reasons::Reasons;
 use crate::record::{Attempt, BlobId, Settle, State};
 use crate::table::SegmentTable;
@@ -45,7 +45,7 @@ impl Live {
             self.segments.move_statement(Some(stated), Some(segment));
             self.segments.depend(segment, old);
         } else {
-            self.index.insert(id, Entry::new(place, count, head.blob.is_some()));
+            self.index.insert(id, IndexEntry::new(place, count, head.blob.is_some()));
             self.segments.move_statement(None, Some(segment));
         }
         if let Some(blob) = head.blob {
@@ -101,7 +101,7 @@ impl Live {
 
     /// An attempt whose record, `bytes` long, is in segment `segment`.
     pub(crate) fn attempt(&mut self, segment: u32, attempt: &Attempt, bytes: u64) {
-        let states = |entry: &Entry| entry.is_stated_by_attempt(&attempt.recipients);
+        let states = |entry: &IndexEntry| entry.is_stated_by_attempt(&attempt.recipients);
         let is_all = self.index.get(attempt.id.0).is_some_and(states);
         self.note_statement(segment, attempt.id, bytes, is_all);
         self.tried(attempt);

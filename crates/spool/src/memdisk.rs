@@ -47,7 +47,7 @@ struct State {
     /// Names as they are on the disk.
     durable: BTreeMap<String, Arc<Mutex<Inode>>>,
     /// Changes of names since the last sync of the directory, in order.
-    changes: Vec<Change>,
+    changes: Vec<DirectoryChange>,
     random: Random,
     faults: Faults,
     capacity_bytes: u64,
@@ -61,7 +61,7 @@ struct State {
 }
 
 #[derive(Debug)]
-enum Change {
+enum DirectoryChange {
     Link(String, Arc<Mutex<Inode>>),
     Rename(String, String),
     Remove(String),
@@ -191,17 +191,17 @@ impl State {
     }
 }
 
-fn apply(names: &mut BTreeMap<String, Arc<Mutex<Inode>>>, change: Change) {
+fn apply(names: &mut BTreeMap<String, Arc<Mutex<Inode>>>, change: DirectoryChange) {
     match change {
-        Change::Link(name, inode) => {
+        DirectoryChange::Link(name, inode) => {
             names.insert(name, inode);
         }
-        Change::Rename(from, to) => {
+        DirectoryChange::Rename(from, to) => {
             if let Some(inode) = names.remove(&from) {
                 names.insert(to, inode);
             }
         }
-        Change::Remove(name) => {
+        DirectoryChange::Remove(name) => {
             names.remove(&name);
         }
     }
@@ -344,7 +344,7 @@ impl Disk for MemDisk {
         state.open()?;
         let inode = Arc::new(Mutex::new(Inode::default()));
         state.names.insert(name.into(), inode.clone());
-        state.changes.push(Change::Link(name.into(), inode));
+        state.changes.push(DirectoryChange::Link(name.into(), inode));
         Ok(())
     }
 
@@ -484,7 +484,7 @@ impl Disk for MemDisk {
         state.open()?;
         let inode = state.names.remove(from).ok_or_else(|| not_found(from))?;
         state.names.insert(to.into(), inode);
-        state.changes.push(Change::Rename(from.into(), to.into()));
+        state.changes.push(DirectoryChange::Rename(from.into(), to.into()));
         Ok(())
     }
 
@@ -493,7 +493,7 @@ impl Disk for MemDisk {
         state.step()?;
         state.open()?;
         state.names.remove(name).ok_or_else(|| not_found(name))?;
-        state.changes.push(Change::Remove(name.into()));
+        state.changes.push(DirectoryChange::Remove(name.into()));
         Ok(())
     }
 

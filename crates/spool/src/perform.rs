@@ -3,7 +3,7 @@
 use crate::buffer::{WriteBuffer, ZEROS};
 use crate::checksums::{self, Piece};
 use crate::disk::{Disk, DiskError, DiskErrorKind, read_full};
-use crate::io::{Io, IoDone, Op, Outcome, SealWrite};
+use crate::io::{Io, IoDone, Op, OpResult, SealWrite};
 use crate::name::FileName;
 use crate::{register, scan};
 use bytes::Bytes;
@@ -18,26 +18,26 @@ impl Io {
 }
 
 impl Op {
-    fn perform(self, disk: &dyn Disk) -> Result<Outcome, DiskError> {
+    fn perform(self, disk: &dyn Disk) -> Result<OpResult, DiskError> {
         match self {
             Op::Commit { seal, file, offset, data, sync } => {
                 perform_commit(disk, seal, file, offset, data, sync)
             }
             Op::Read { file, offset, bytes } => {
-                Ok(Outcome::Data(read_bytes(disk, &file, offset, bytes)?))
+                Ok(OpResult::Data(read_bytes(disk, &file, offset, bytes)?))
             }
             Op::ReadPiece { file, offset, piece } => read_piece(disk, &file, offset, piece),
             Op::ReadMany { file, ranges } => ranges
                 .into_iter()
                 .map(|(offset, bytes)| read_bytes(disk, &file, offset, bytes as usize))
                 .collect::<Result<_, _>>()
-                .map(Outcome::Many),
+                .map(OpResult::Many),
             Op::Scan { file, key, ranges } => {
-                scan::mentioned_ids(disk, &file, key, &ranges).map(Outcome::Scanned)
+                scan::mentioned_ids(disk, &file, key, &ranges).map(OpResult::Scanned)
             }
             Op::Make { file, length, bytes, sync } => {
                 if make(disk, &file, length, sync)? {
-                    return Ok(Outcome::Allocated);
+                    return Ok(OpResult::Allocated);
                 }
                 zero(disk, &file, 0, bytes, sync)
             }
@@ -55,7 +55,7 @@ impl Op {
                     disk.create(&file)?;
                 }
                 disk.write_at(&file, offset, &mut [IoSlice::new(&data)])?;
-                Ok(Outcome::Done)
+                Ok(OpResult::Done)
             }
             Op::BlobSync { file, sync } => {
                 if sync {
@@ -64,18 +64,18 @@ impl Op {
                 sync_dir(disk, sync)
             }
             Op::Register { bytes, sync } => match register::write(disk, &bytes, sync) {
-                Ok(kept) => Ok(Outcome::Registered(kept)),
+                Ok(kept) => Ok(OpResult::Registered(kept)),
                 Err(error) => put_off_if_scarce(error, Op::Register { bytes, sync }),
             },
-            Op::Space => disk.free_bytes().map(Outcome::Free),
+            Op::Space => disk.free_bytes().map(OpResult::Free),
         }
     }
 }
 
 /// What failed for want of a descriptor or of memory is done later, all of it.
-fn put_off_if_scarce(error: DiskError, op: Op) -> Result<Outcome, DiskError> {
+fn put_off_if_scarce(error: DiskError, op: Op) -> Result<OpResult, DiskError> {
     if error.kind == DiskErrorKind::Scarce {
-        Ok(Outcome::PutOff(Box::new(op), error))
+        Ok(OpResult::PutOff(Box::new(op), error))
     } else {
         Err(error)
     }
@@ -88,12 +88,12 @@ fn perform_commit(
     offset: u64,
     data: WriteBuffer,
     sync: bool,
-) -> Result<Outcome, DiskError> {
+) -> Result<OpResult, DiskError> {
     match commit(disk, seal.as_ref(), (&file, offset), &data, sync) {
-        Ok(()) => Ok(Outcome::Written(data)),
+        Ok(()) => Ok(OpResult::Written(data)),
         Err(error) if is_passing(error.kind) => {
             let op = Op::Commit { seal, file, offset, data, sync };
-            Ok(Outcome::PutOff(Box::new(op), error))
+            Ok(OpResult::PutOff(Box::new(op), error))
         }
         Err(error) => Err(error),
     }
@@ -130,11 +130,11 @@ impl SealWrite {
     }
 }
 
-fn sync_dir(disk: &dyn Disk, sync: bool) -> Result<Outcome, DiskError> {
+fn sync_dir(disk: &dyn Disk, sync: bool) -> Result<OpResult, DiskError> {
     if sync {
         disk.sync_dir()?;
     }
-    Ok(Outcome::Done)
+    Ok(OpResult::Done)
 }
 
 fn read_bytes(disk: &dyn Disk, file: &str, offset: u64, bytes: usize) -> Result<Bytes, DiskError> {
@@ -149,12 +149,12 @@ fn read_piece(
     file: &str,
     offset: u64,
     piece: Piece,
-) -> Result<Outcome, DiskError> {
+) -> Result<OpResult, DiskError> {
     let data = read_bytes(disk, file, offset, piece.bytes)?;
     Ok(if checksums::is_right(&data, piece) {
-        Outcome::Data(data)
+        OpResult::Data(data)
     } else {
-        Outcome::Wrong(format!("{file} at {offset}: bad length or checksum").into())
+        OpResult::Wrong(format!("{file} at {offset}: bad length or checksum").into())
     })
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn zero(
     offset: u64,
     bytes: u64,
     sync: bool,
-) -> Result<Outcome, DiskError> {
+) -> Result<OpResult, DiskError> {
     let mut done = 0;
     while done < bytes {
         // A mebibyte a call: few calls, and no large buffer to hold the zeros.
@@ -197,5 +197,5 @@ pub(crate) fn zero(
     if sync {
         disk.sync_data(file)?;
     }
-    Ok(Outcome::Done)
+    Ok(OpResult::Done)
 }

@@ -38,7 +38,7 @@ pub(crate) const UNUSABLE: &str = "neither of its two copies is whole: segments 
 
 /// What the register says of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct RegisterEntry {
     pub salt: u64,
     /// Of the file, in bytes.
     pub length: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Register {
     /// Rises with each write.
     pub sequence: u64,
     /// By generation.
-    pub entries: BTreeMap<u32, Entry>,
+    pub entries: BTreeMap<u32, RegisterEntry>,
     /// All lower numbers may have been used: so much is known even without any segment.
     pub marks: Marks,
 }
@@ -100,7 +100,7 @@ impl Register {
         for entry in bytes.get(HEAD_BYTES..end)?.chunks_exact(ENTRY_BYTES) {
             let (salt, length) = (u64_at(entry, 4)?, u64::from(u32_at(entry, 12)?));
             let end = u64::from(u32_at(entry, 16)?);
-            register.entries.insert(u32_at(entry, 0)?, Entry { salt, length, end });
+            register.entries.insert(u32_at(entry, 0)?, RegisterEntry { salt, length, end });
         }
         register.marks = bytes.get(end..).and_then(decode_marks).unwrap_or_default();
         Some(register)
@@ -136,12 +136,12 @@ impl Register {
     }
 
     /// The entry of exactly this segment.
-    pub(crate) fn get(&self, key: SegmentKey) -> Option<&Entry> {
+    pub(crate) fn get(&self, key: SegmentKey) -> Option<&RegisterEntry> {
         self.entries.get(&key.generation).filter(|entry| entry.salt == key.salt)
     }
 
     /// The same, to be changed.
-    pub(crate) fn get_mut(&mut self, key: SegmentKey) -> Option<&mut Entry> {
+    pub(crate) fn get_mut(&mut self, key: SegmentKey) -> Option<&mut RegisterEntry> {
         self.entries.get_mut(&key.generation).filter(|entry| entry.salt == key.salt)
     }
 
@@ -251,7 +251,8 @@ mod tests {
     use crate::memdisk::MemDisk;
 
     fn register(count: u32) -> Register {
-        let entry = |n: u32| (n, Entry { salt: u64::from(n) << 40, length: 4096, end: n.into() });
+        let entry =
+            |n: u32| (n, RegisterEntry { salt: u64::from(n) << 40, length: 4096, end: n.into() });
         Register {
             sequence: 7,
             entries: (1..=count).map(entry).collect(),

@@ -3,7 +3,7 @@
 use crate::disk::{Disk, DiskError};
 use crate::io::Op;
 use crate::name::SegmentKey;
-use crate::register::{self, Entry, Register};
+use crate::register::{self, Register, RegisterEntry};
 use crate::segment::Marks;
 use crate::table::Segment;
 use std::mem::take;
@@ -48,7 +48,7 @@ impl Registrar {
     }
 
     fn insert(&mut self, key: SegmentKey, length: u64, end: u64) {
-        let entry = Entry { salt: key.salt, length, end };
+        let entry = RegisterEntry { salt: key.salt, length, end };
         self.register.entries.insert(key.generation, entry);
         self.changed = true;
     }

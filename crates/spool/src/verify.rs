@@ -4,12 +4,12 @@ use crate::checksums::{self, Piece};
 use crate::codec::{self, RawRecord, SmallRecord, kind};
 use crate::config::{Damage, RecoveryReport, SpoolError};
 use crate::disk::{Disk, read_around};
-use crate::index::Entry;
+use crate::index::IndexEntry;
 use crate::live::Live;
 use crate::name::{Name, REGISTER, blob_name};
 use crate::record::Meta;
 use crate::recovery::{MISSING, Recovery, wrong_length};
-use crate::scan::{self, Extent, Found};
+use crate::scan::{self, Extent, ScanItem};
 use crate::table::Segment;
 use mail::MessageId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,26 +113,26 @@ impl Verifier {
         let known_end = extent.known_end();
         let mut sequence = None;
         let end = scan::scan(disk, &file, key, length, known_end, &mut |found| match found {
-            Found::Batch(offset, header) => {
+            ScanItem::Batch(offset, header) => {
                 if sequence.is_some_and(|last| header.sequence <= last) {
                     let what = format!("batch {} follows a later one", header.sequence);
                     self.damage(&file, offset, 0, what);
                 }
                 sequence = Some(header.sequence);
             }
-            Found::Record(record) => {
+            ScanItem::Record(record) => {
                 self.report.records_count += 1;
                 if let Err(what) = self.apply(key.generation, &record) {
                     self.damage(&file, record.offset, u64::from(record.length), what);
                 }
             }
-            Found::LoneCopy(record) => {
+            ScanItem::LoneCopy(record) => {
                 if let Some(head) = codec::read_head(&record) {
                     self.accepted.insert(head.id.0);
                     self.live.accept_lone_copy(key.generation, &head);
                 }
             }
-            Found::Damage { offset, bytes, what } => {
+            ScanItem::Damage { offset, bytes, what } => {
                 let last = offset.saturating_add(bytes.saturating_sub(1));
                 self.damaged.push((key.generation, offset, last));
                 self.damage(&file, offset, bytes, what);
@@ -223,7 +223,7 @@ impl Verifier {
         }
     }
 
-    fn lies_in_damage(&self, entry: &Entry) -> bool {
+    fn lies_in_damage(&self, entry: &IndexEntry) -> bool {
         let begin = u64::from(entry.offset);
         let end = begin + u64::from(entry.length);
         let hits = |&(generation, first, last): &(u32, u64, u64)| {
@@ -271,7 +271,7 @@ fn difference(records: &Live, indexed: &Live, id: u64) -> Option<&'static str> {
         (Some(_), None) => return Some("it is not in the index"),
         (None, None) => return None,
     };
-    let place = |entry: &Entry| (entry.segment, entry.offset, entry.length);
+    let place = |entry: &IndexEntry| (entry.segment, entry.offset, entry.length);
     let said = by_records.residue(id, &records.reasons);
     let noted = by_index.residue(id, &indexed.reasons);
     [

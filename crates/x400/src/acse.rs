@@ -21,7 +21,7 @@ pub const DIAGNOSTIC_NO_REASON: u32 = 1;
 
 /// AARQ: an association is wanted.
 #[derive(Clone, Debug)]
-pub struct Request<'a> {
+pub struct AssociateRequest<'a> {
     /// What is to be spoken: an object identifier.
     pub context_name: &'a [u8],
     /// RTSE's.
@@ -43,7 +43,7 @@ pub struct Response<'a> {
 #[derive(Clone, Debug)]
 pub enum Apdu<'a> {
     /// AARQ
-    Request(Request<'a>),
+    Request(AssociateRequest<'a>),
     /// AARE
     Response(Response<'a>),
     /// RLRQ
@@ -84,7 +84,7 @@ impl<'a> Apdu<'a> {
             }
         }
         if value.tag == AARQ {
-            return Ok(Apdu::Request(Request { context_name, user_information }));
+            return Ok(Apdu::Request(AssociateRequest { context_name, user_information }));
         }
         if is_response {
             let missing = crate::ber::BerFault::Missing { wanted: Some(Tag::context(2)) };

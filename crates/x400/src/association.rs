@@ -34,7 +34,7 @@ mod transfers;
 
 pub use crate::rtse::{AbortReason, BindError, Identity, Mode, Password};
 pub use crate::session::ExceptionReason;
-pub use event::{BindRequest, Binding, End, Event, Layer, Phase, Refusal, Violation};
+pub use event::{AssociationEnd, BindRequest, Binding, Event, Layer, Phase, Refusal, Violation};
 pub use initiator::Initiator;
 pub use responder::Responder;
 pub use settings::{

@@ -36,7 +36,7 @@
 //!
 //! **Skimming.** [`Skimmer`] takes a stream that is cut at any octet and says where elements begin and
 //! end, down to a level that the caller chooses and may change on the way; what lies deeper passes as
-//! octets, unread where its length is definite. Feed it what is there, obey each [`Step`], and feed the
+//! octets, unread where its length is definite. Feed it what is there, obey each [`SkimStep`], and feed the
 //! rest; at the end of the stream, [`Skimmer::finish`].
 //!
 //! ```
@@ -74,7 +74,7 @@ mod writer;
 pub use error::{BerError, BerFault};
 pub use oid::{oid_from_text, oid_text};
 pub use reader::{Element, Reader};
-pub use skimmer::{Begin, Skimmed, Skimmer, Step};
+pub use skimmer::{Begin, SkimStep, Skimmed, Skimmer};
 pub(crate) use strings::is_string as is_string_tag;
 pub use strings::{Bits, Segments};
 pub use structure::check_structure;

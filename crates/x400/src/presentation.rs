@@ -119,8 +119,8 @@ impl<'a> ConnectPdu<'a> {
             return Err(BerFault::Missing { wanted: None }.at(0));
         };
         let mut fields = match fields {
-            Fields::X410(fields) => return Ok(ConnectPdu::X410(fields)),
-            Fields::Normal(fields) => fields,
+            PresentationFields::X410(fields) => return Ok(ConnectPdu::X410(fields)),
+            PresentationFields::Normal(fields) => fields,
         };
         let (mut calling, mut called) = (Vec::new(), Vec::new());
         let (mut contexts, mut user_data) = (Vec::new(), None);
@@ -149,8 +149,8 @@ impl<'a> AcceptPdu<'a> {
             return Err(BerFault::Missing { wanted: None }.at(0));
         };
         let mut fields = match fields {
-            Fields::X410(fields) => return Ok(AcceptPdu::X410(fields)),
-            Fields::Normal(fields) => fields,
+            PresentationFields::X410(fields) => return Ok(AcceptPdu::X410(fields)),
+            PresentationFields::Normal(fields) => fields,
         };
         let (mut responding, mut results, mut user_data) = (Vec::new(), Vec::new(), None);
         while let Some(field) = fields.next().transpose()? {
@@ -217,13 +217,13 @@ impl<'a> AbortPdu<'a> {
     }
 }
 
-enum Fields<'a> {
+enum PresentationFields<'a> {
     Normal(Reader<'a>),
     X410(Reader<'a>),
 }
 
 /// The fields of CP or CPA in whichever mode it is.
-fn mode_fields(octets: &[u8]) -> Result<Option<Fields<'_>>, BerError> {
+fn mode_fields(octets: &[u8]) -> Result<Option<PresentationFields<'_>>, BerError> {
     let (mut mode, mut normal, mut x410) = (None, None, None);
     for field in Reader::new(octets).read(Tag::SET)?.children()? {
         let field = field?;
@@ -236,8 +236,8 @@ fn mode_fields(octets: &[u8]) -> Result<Option<Fields<'_>>, BerError> {
         }
     }
     Ok(match mode {
-        Some(X410_MODE) => x410.map(Fields::X410),
-        Some(_) => normal.map(Fields::Normal),
+        Some(X410_MODE) => x410.map(PresentationFields::X410),
+        Some(_) => normal.map(PresentationFields::Normal),
         None => None,
     })
 }

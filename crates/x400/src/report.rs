@@ -3,7 +3,7 @@
 
 use crate::ber::Tag;
 use crate::mts::extension::{Extension, NameAndTime, number};
-use crate::mts::report::{Outcome, ReportedRecipient};
+use crate::mts::report::{ReportType, ReportedRecipient};
 use crate::mts::trace::Supplied;
 use crate::mts::{
     Broken, ContentType, Eits, Extensions, Flags, GlobalDomain, InternalTraceElement,
@@ -84,24 +84,24 @@ pub struct Reporter<'a> {
 
 /// What became of one recipient.
 #[derive(Clone, Copy, Debug)]
-pub struct Verdict<'a> {
+pub struct ReportedOutcome<'a> {
     /// The recipient as it stood in the envelope that came.
     pub recipient: &'a Recipient,
     /// What happened.
-    pub outcome: Outcome,
+    pub outcome: ReportType,
     /// What programs have no field for.
     pub supplementary: Option<&'a str>,
 }
 
-impl Outcome {
+impl ReportType {
     /// The outcome of a failure.
     #[must_use]
-    pub fn failed(why: NonDelivery) -> Outcome {
-        Outcome::Failed { reason: why.reason, diagnostic: why.diagnostic }
+    pub fn failed(why: NonDelivery) -> ReportType {
+        ReportType::Failed { reason: why.reason, diagnostic: why.diagnostic }
     }
 
     fn is_failure(self) -> bool {
-        matches!(self, Outcome::Failed { .. })
+        matches!(self, ReportType::Failed { .. })
     }
 }
 
@@ -111,10 +111,10 @@ impl Outcome {
 pub fn report(
     subject: &Subject,
     reporter: &Reporter<'_>,
-    verdicts: &[Verdict<'_>],
+    verdicts: &[ReportedOutcome<'_>],
     content: Option<&Bytes>,
 ) -> Option<(ReportEnvelope, ReportContent)> {
-    let wanted: Vec<&Verdict<'_>> = verdicts
+    let wanted: Vec<&ReportedOutcome<'_>> = verdicts
         .iter()
         .filter(|verdict| {
             let indicators = verdict.recipient.indicators;
@@ -180,7 +180,7 @@ fn envelope(subject: &Subject, reporter: &Reporter<'_>) -> ReportEnvelope {
 }
 
 fn reported(
-    verdict: &Verdict<'_>,
+    verdict: &ReportedOutcome<'_>,
     subject: &Subject,
     reporter: &Reporter<'_>,
 ) -> ReportedRecipient {

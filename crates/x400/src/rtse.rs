@@ -86,7 +86,7 @@ impl AbortReason {
 
 /// What is said of the association beside the bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct CheckpointTerms {
     /// Checkpoints every so many times 1,024 octets; 0 for none.
     pub checkpoint_kib: u32,
     /// Checkpoints that may be unacknowledged.
@@ -95,33 +95,33 @@ pub struct Terms {
 
 /// RTORQ: an association is wanted.
 #[derive(Clone, Debug)]
-pub struct Request<'a> {
+pub struct OpenRequest<'a> {
     /// Checkpoints and window.
-    pub terms: Terms,
+    pub terms: CheckpointTerms,
     /// A two-way alternate dialogue.
     pub two_way: bool,
     /// X.410 mode's application protocol.
     pub application_protocol: Option<u32>,
     /// What it is for.
-    pub connection: Connection<'a>,
+    pub connection: ConnectionMode<'a>,
 }
 
 /// Whether an association is new.
 #[derive(Clone, Copy, Debug)]
-pub enum Connection<'a> {
+pub enum ConnectionMode<'a> {
     /// It is; with the MTA's bind argument, if there is one.
     Open(Option<Element<'a>>),
     /// It goes on with one that was lost.
     Recover,
 }
 
-impl<'a> Request<'a> {
+impl<'a> OpenRequest<'a> {
     /// Reads RTORQ: in normal mode a SET of its own.
     ///
     /// # Errors
     /// It is none.
     pub fn read(value: Element<'a>) -> Result<Self, BerError> {
-        Request::read_fields(tagged(value, RTORQ)?, value.at)
+        OpenRequest::read_fields(tagged(value, RTORQ)?, value.at)
     }
 
     /// Reads the fields of RTORQ.
@@ -129,7 +129,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// They are none.
     pub fn read_fields(fields: Reader<'a>, at: u64) -> Result<Self, BerError> {
-        let mut terms = Terms { checkpoint_kib: 0, window: WINDOW_UNSAID };
+        let mut terms = CheckpointTerms { checkpoint_kib: 0, window: WINDOW_UNSAID };
         let (mut two_way, mut application_protocol, mut connection) = (false, None, None);
         for field in fields {
             let field = field?;
@@ -140,23 +140,23 @@ impl<'a> Request<'a> {
             } else if field.tag == Tag::context(2) {
                 two_way = field.unsigned(1)? == 1;
             } else if field.tag == Tag::context(3) {
-                connection = Some(Connection::read(field)?);
+                connection = Some(ConnectionMode::read(field)?);
             } else if field.tag == Tag::context(4) {
                 application_protocol = Some(field.unsigned(NUMBER_MAX)?);
             }
         }
         let missing = BerFault::Missing { wanted: Some(Tag::context(3)) };
         let connection = connection.ok_or(missing.at(at))?;
-        Ok(Request { terms, two_way, application_protocol, connection })
+        Ok(OpenRequest { terms, two_way, application_protocol, connection })
     }
 }
 
-impl<'a> Connection<'a> {
+impl<'a> ConnectionMode<'a> {
     /// CHOICE { open [0] ANY, recover [1] SEQUENCE }. Open without data is a primitive [0].
     fn read(field: Element<'a>) -> Result<Self, BerError> {
         let choice = field.only_child()?;
         if choice.tag == Tag::context(1) {
-            return Ok(Connection::Recover);
+            return Ok(ConnectionMode::Recover);
         }
         if choice.tag != Tag::context(0) {
             return Err(
@@ -164,7 +164,7 @@ impl<'a> Connection<'a> {
             );
         }
         if choice.constructed { choice.only_child().map(Some) } else { Ok(None) }
-            .map(Connection::Open)
+            .map(ConnectionMode::Open)
     }
 }
 
@@ -172,7 +172,7 @@ impl<'a> Connection<'a> {
 #[derive(Clone, Debug)]
 pub struct Response<'a> {
     /// Checkpoints and window: these count, in both directions.
-    pub terms: Terms,
+    pub terms: CheckpointTerms,
     /// The MTA's bind result, if there is one.
     pub bind: Option<Element<'a>>,
 }
@@ -191,7 +191,7 @@ impl<'a> Response<'a> {
     /// # Errors
     /// They are none.
     pub fn read_fields(fields: Reader<'a>) -> Result<Self, BerError> {
-        let mut terms = Terms { checkpoint_kib: 0, window: WINDOW_UNSAID };
+        let mut terms = CheckpointTerms { checkpoint_kib: 0, window: WINDOW_UNSAID };
         let mut bind = None;
         for field in fields {
             let field = field?;
@@ -200,7 +200,7 @@ impl<'a> Response<'a> {
             } else if field.tag == Tag::context(1) {
                 terms.window = field.unsigned(NUMBER_MAX)?;
             } else if field.tag == Tag::context(2)
-                && let Connection::Open(value) = Connection::read(field)?
+                && let ConnectionMode::Open(value) = ConnectionMode::read(field)?
             {
                 bind = value;
             }
@@ -271,7 +271,7 @@ fn tagged(value: Element<'_>, wanted: Tag) -> Result<Reader<'_>, BerError> {
 pub fn write_request(
     out: &mut Writer,
     mode: Mode,
-    terms: Terms,
+    terms: CheckpointTerms,
     two_way: bool,
     identity: &Identity,
 ) {
@@ -288,7 +288,7 @@ pub fn write_request(
 }
 
 /// Writes RTOAC: in X.410 mode its fields alone.
-pub fn write_response(out: &mut Writer, mode: Mode, terms: Terms, identity: &Identity) {
+pub fn write_response(out: &mut Writer, mode: Mode, terms: CheckpointTerms, identity: &Identity) {
     wrapped(out, mode, RTOAC, |fields| {
         write_terms(fields, terms);
         fields.constructed(Tag::context(2), |data| {
@@ -318,7 +318,7 @@ fn wrapped(out: &mut Writer, mode: Mode, tag: Tag, fields: impl FnOnce(&mut Writ
     if mode == Mode::Normal { out.constructed(tag, fields) } else { fields(out) }
 }
 
-fn write_terms(fields: &mut Writer, terms: Terms) {
+fn write_terms(fields: &mut Writer, terms: CheckpointTerms) {
     fields.integer(Tag::context(0), i64::from(terms.checkpoint_kib));
     fields.integer(Tag::context(1), i64::from(terms.window));
 }

@@ -11,7 +11,7 @@ pub use framer::{Framer, Outbox};
 pub use reader::{
     TPDU_HEADER_BYTES_MAX, TpduItem, TpduReader, TransportError, USER_DATA_BYTES_MAX,
 };
-pub use tpdu::{Confirm, Disconnect, DisconnectReason, Request, Tpdu, TpduSize};
+pub use tpdu::{Confirm, ConnectionRequest, Disconnect, DisconnectReason, Tpdu, TpduSize};
 
 /// The largest TPDU, header included, without the TPKT's: 511 units of 128 octets (X.224 §13.3.4).
 pub const TPDU_BYTES_MAX: usize = 65_408;

@@ -6,17 +6,17 @@ pub(crate) mod sets;
 pub use sealing::{Sealed, Sealing, Unsealed, seal};
 pub use sets::SETS_MAX;
 
-use crate::dkim::canonical::{Form, write_field};
-use crate::dkim::key::Key;
+use crate::dkim::canonical::{Canonicalization, write_field};
+use crate::dkim::key::VerificationKey;
 use crate::dkim::{
     Verdict as SealVerdict, find_key, fits_body, header_cost, signed_header, verify_seal,
     write_last_field,
 };
 use crate::records::{Records, verdicts};
 use crate::scan::Scanned;
-use crate::together::Pace;
+use crate::together::WorkBudget;
 use aws_lc_rs::digest::{Context, SHA256, digest};
-use sets::{Chain, Said, Whole};
+use sets::{ArcSet, Chain, ChainStatus};
 
 verdicts! {
     /// RFC 8617 §4.4, by the names of RFC 8601.
@@ -30,7 +30,7 @@ verdicts! {
 
 /// What came of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ArcValidation {
     pub verdict: Verdict,
     /// What is wrong with it; empty if nothing is.
     pub reason: String,
@@ -39,8 +39,8 @@ pub struct Outcome {
 }
 
 /// Verifies the chain of a message (RFC 8617 §5.2).
-pub async fn verify<R: Records>(records: &R, message: &Scanned) -> Outcome {
-    let fails = |reason: &str| Outcome {
+pub async fn verify<R: Records>(records: &R, message: &Scanned) -> ArcValidation {
+    let fails = |reason: &str| ArcValidation {
         verdict: Verdict::Fail,
         reason: reason.to_owned(),
         sealers: Vec::new(),
@@ -51,22 +51,22 @@ pub async fn verify<R: Records>(records: &R, message: &Scanned) -> Outcome {
     let sets = match &message.chain {
         Chain::None => {
             let (reason, sealers) = (String::new(), Vec::new());
-            return Outcome { verdict: Verdict::None, reason, sealers };
+            return ArcValidation { verdict: Verdict::None, reason, sealers };
         }
         Chain::Broken(mistake) => return fails(mistake),
         Chain::Whole(sets) => sets,
     };
     match verify_sets(records, message, sets).await {
-        Ok(()) => Outcome {
+        Ok(()) => ArcValidation {
             verdict: Verdict::Pass,
             reason: String::new(),
             sealers: sets.iter().map(|set| set.seal.1.seal.domain.clone()).collect(),
         },
         Err((SealVerdict::TempError, reason)) => {
-            Outcome { verdict: Verdict::TempError, reason, sealers: Vec::new() }
+            ArcValidation { verdict: Verdict::TempError, reason, sealers: Vec::new() }
         }
         Err((SealVerdict::CutShort, reason)) => {
-            Outcome { verdict: Verdict::CutShort, reason, sealers: Vec::new() }
+            ArcValidation { verdict: Verdict::CutShort, reason, sealers: Vec::new() }
         }
         Err((_, reason)) => fails(&reason),
     }
@@ -75,19 +75,19 @@ pub async fn verify<R: Records>(records: &R, message: &Scanned) -> Outcome {
 /// Questions to the DNS about one chain: a key for the newest message signature, and one for each seal.
 pub const LOOKUPS_MAX: u32 = 1 + SETS_MAX;
 
-/// Work that one chain may cost, in units of [`Pace`]: fifty sets with RSA keys of 2,048 bits, or fifteen with
+/// Work that one chain may cost, in units of [`WorkBudget`]: fifty sets with RSA keys of 2,048 bits, or fifteen with
 /// 4,096. Chains in use have three or four; a longer one costs us more than its seals are worth.
 const COST_MAX: u32 = 256;
 
 /// What is left of [`COST_MAX`].
 struct Budget {
     left: u32,
-    pace: Pace,
+    pace: WorkBudget,
 }
 
 impl Budget {
     /// Takes from it what a verification with this key costs.
-    async fn spend(&mut self, key: &Key) -> Result<(), (SealVerdict, String)> {
+    async fn spend(&mut self, key: &VerificationKey) -> Result<(), (SealVerdict, String)> {
         let cost = key.cost();
         self.left = self
             .left
@@ -101,11 +101,11 @@ impl Budget {
 async fn verify_sets<R: Records>(
     records: &R,
     message: &Scanned,
-    sets: &[Whole],
+    sets: &[ArcSet],
 ) -> Result<(), (SealVerdict, String)> {
     let fail = |reason: String| (SealVerdict::Fail, reason);
     for (set, number) in sets.iter().zip(1..) {
-        let expected = if number == 1 { Said::None } else { Said::Pass };
+        let expected = if number == 1 { ChainStatus::None } else { ChainStatus::Pass };
         if set.seal.1.says != expected {
             return Err(fail(format!("seal {number} says that the chain before it is broken")));
         }
@@ -121,7 +121,7 @@ async fn verify_sets<R: Records>(
         let what = format!("{what} {number}");
         move |(verdict, reason): (SealVerdict, String)| (verdict, format!("{what}: {reason}"))
     };
-    let mut budget = Budget { left: COST_MAX, pace: Pace::default() };
+    let mut budget = Budget { left: COST_MAX, pace: WorkBudget::default() };
     let key =
         find_key(records, &signature.seal).await.map_err(of("message signature", sets.len()))?;
     budget.spend(&key).await?;
@@ -136,16 +136,16 @@ async fn verify_sets<R: Records>(
         let key = find_key(records, seal).await.map_err(of("seal", number))?;
         budget.spend(&key).await?;
         signed.clear();
-        write_field(message.field(set.results), Form::Relaxed, &mut signed);
-        write_field(message.field(set.signature.0), Form::Relaxed, &mut signed);
+        write_field(message.field(set.results), Canonicalization::Relaxed, &mut signed);
+        write_field(message.field(set.signature.0), Canonicalization::Relaxed, &mut signed);
         before.update(&signed);
         signed.clear();
-        write_last_field(message.field(set.seal.0), Form::Relaxed, &mut signed);
+        write_last_field(message.field(set.seal.0), Canonicalization::Relaxed, &mut signed);
         let mut whole = before.clone();
         whole.update(&signed);
         verify_seal(&key, seal, &whole.finish(), None).map_err(of("seal", number))?;
         signed.clear();
-        write_field(message.field(set.seal.0), Form::Relaxed, &mut signed);
+        write_field(message.field(set.seal.0), Canonicalization::Relaxed, &mut signed);
         before.update(&signed);
     }
     Ok(())

@@ -3,9 +3,9 @@
 use super::Verdict;
 use super::sets::{Chain, Newest, SETS_MAX};
 use crate::checks::Verdicts;
-use crate::dkim::canonical::{Form, write_field};
+use crate::dkim::canonical::{Canonicalization, write_field};
 use crate::dkim::signing::{content_tags, write_folded};
-use crate::dkim::{SigningIdentity, Unsigned};
+use crate::dkim::{SigningError, SigningIdentity};
 use crate::results::lines_of_set;
 use crate::scan::Scanned;
 
@@ -54,8 +54,8 @@ impl Unsealed {
     }
 }
 
-impl From<Unsigned> for Unsealed {
-    fn from(_: Unsigned) -> Unsealed {
+impl From<SigningError> for Unsealed {
+    fn from(_: SigningError) -> Unsealed {
         Unsealed::Unsigned
     }
 }
@@ -123,7 +123,7 @@ fn sets_before(message: &Scanned) -> Vec<u8> {
     let Chain::Whole(sets) = &message.chain else { return signed };
     for set in sets {
         for field in [set.results, set.signature.0, set.seal.0] {
-            write_field(message.field(field), Form::Relaxed, &mut signed);
+            write_field(message.field(field), Canonicalization::Relaxed, &mut signed);
         }
     }
     signed
@@ -133,7 +133,7 @@ fn sets_before(message: &Scanned) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::arc;
-    use crate::checks::{Asked, Subject, check};
+    use crate::checks::{CheckSelection, Subject, check};
     use crate::dkim::SigningKey;
     use crate::dkim::signing::folded;
     use crate::testing::{Zone, now};
@@ -145,7 +145,8 @@ mod tests {
     use std::sync::Arc;
 
     const NAME: &str = "s._domainkey.mx.test";
-    const ASKED: Asked = Asked { spf: false, dkim: true, dmarc: false, arc: true, iprev: false };
+    const ASKED: CheckSelection =
+        CheckSelection { spf: false, dkim: true, dmarc: false, arc: true, iprev: false };
 
     /// Who seals, and where the key is.
     fn signer() -> (SigningIdentity, Zone) {

@@ -27,11 +27,11 @@ struct Set {
 pub(super) struct SealField {
     pub(super) seal: Seal,
     /// `cv=`.
-    pub(super) says: Said,
+    pub(super) says: ChainStatus,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ChainStatus {
     None,
     Pass,
     Fail,
@@ -50,10 +50,10 @@ pub(crate) enum Chain {
     /// By its form it is none, and why.
     Broken(&'static str),
     /// Its sets in order.
-    Whole(Vec<Whole>),
+    Whole(Vec<ArcSet>),
 }
 
-pub(crate) struct Whole {
+pub(crate) struct ArcSet {
     pub(super) results: usize,
     pub(super) signature: (usize, Signature),
     pub(super) seal: (usize, SealField),
@@ -119,7 +119,7 @@ impl Sets {
     pub(crate) fn newest(&self) -> Option<Newest> {
         let (instance, set) = self.by_instance.last_key_value()?;
         let seal = set.seal.as_ref().and_then(|(_, parsed)| parsed.as_ref().ok());
-        let says_fail = seal.is_some_and(|seal| seal.says == Said::Fail);
+        let says_fail = seal.is_some_and(|seal| seal.says == ChainStatus::Fail);
         Some(Newest { instance: *instance, says_fail })
     }
 
@@ -140,7 +140,7 @@ impl Sets {
             match (signature, seal) {
                 ((at, Ok(signature)), (seal_at, Ok(seal))) => {
                     let seal = (seal_at, seal);
-                    sets.push(Whole { results, signature: (at, signature), seal });
+                    sets.push(ArcSet { results, signature: (at, signature), seal });
                 }
                 ((_, Err(wrong)), _) | (_, (_, Err(wrong))) => return Chain::Broken(wrong),
             }
@@ -165,9 +165,9 @@ fn seal_field(tags: &Tags<'_>) -> Result<SealField, &'static str> {
         return Err("a seal with h= or bh=");
     }
     let says = match tags.get("cv") {
-        Some("none") => Said::None,
-        Some("pass") => Said::Pass,
-        Some("fail") => Said::Fail,
+        Some("none") => ChainStatus::None,
+        Some("pass") => ChainStatus::Pass,
+        Some("fail") => ChainStatus::Fail,
         _ => return Err("a seal without cv="),
     };
     Ok(SealField { seal: Seal::parse(tags)?, says })

@@ -4,16 +4,16 @@ use aws_lc_rs::digest;
 
 /// How much may change on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum Canonicalization {
     Simple,
     Relaxed,
 }
 
-impl Form {
-    pub(crate) fn parse(text: &str) -> Option<Form> {
+impl Canonicalization {
+    pub(crate) fn parse(text: &str) -> Option<Canonicalization> {
         match text {
-            "simple" => Some(Form::Simple),
-            "relaxed" => Some(Form::Relaxed),
+            "simple" => Some(Canonicalization::Simple),
+            "relaxed" => Some(Canonicalization::Relaxed),
             _ => None,
         }
     }
@@ -21,8 +21,8 @@ impl Form {
 
 /// Appends a field, as it stands in the message with its line end, in its canonical form (RFC 6376
 /// §3.4.1, §3.4.2).
-pub(crate) fn write_field(field: &[u8], form: Form, out: &mut Vec<u8>) {
-    if form == Form::Simple {
+pub(crate) fn write_field(field: &[u8], form: Canonicalization, out: &mut Vec<u8>) {
+    if form == Canonicalization::Simple {
         out.extend_from_slice(field);
         return;
     }
@@ -44,7 +44,7 @@ pub(crate) fn write_field(field: &[u8], form: Form, out: &mut Vec<u8>) {
 /// The hash of a body that comes in pieces, in canonical form.
 pub(crate) struct BodyHash {
     context: digest::Context,
-    form: Form,
+    form: Canonicalization,
     /// Octets that are hashed, if not all (`l=`).
     limit: Option<u64>,
     /// Octets of the canonical body so far.
@@ -108,7 +108,7 @@ pub(crate) struct BodyDigest {
 }
 
 impl BodyHash {
-    pub(crate) fn new(form: Form, limit: Option<u64>) -> BodyHash {
+    pub(crate) fn new(form: Canonicalization, limit: Option<u64>) -> BodyHash {
         BodyHash {
             context: digest::Context::new(&digest::SHA256),
             form,
@@ -122,7 +122,7 @@ impl BodyHash {
     }
 
     pub(crate) fn push(&mut self, piece: &[u8]) {
-        let is_relaxed = self.form == Form::Relaxed;
+        let is_relaxed = self.form == Canonicalization::Relaxed;
         let mut rest = piece;
         while let Some(&first) = rest.first() {
             match first {
@@ -195,7 +195,7 @@ impl BodyHash {
         self.settle_cr();
         self.line_ends = 0;
         self.is_after_blank = false;
-        if self.length > 0 || self.form == Form::Simple {
+        if self.length > 0 || self.form == Canonicalization::Simple {
             self.hash(b"\r\n");
         }
         self.context.update(&self.gathered);
@@ -216,13 +216,13 @@ pub(crate) fn is_called(field: &[u8], name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn canonical(form: Form, text: &str) -> String {
+    fn canonical(form: Canonicalization, text: &str) -> String {
         let mut out = Vec::new();
         write_field(text.as_bytes(), form, &mut out);
         String::from_utf8(out).unwrap()
     }
 
-    fn digest_of(form: Form, limit: Option<u64>, pieces: &[&[u8]]) -> BodyDigest {
+    fn digest_of(form: Canonicalization, limit: Option<u64>, pieces: &[&[u8]]) -> BodyDigest {
         let mut hash = BodyHash::new(form, limit);
         pieces.iter().for_each(|piece| hash.push(piece));
         hash.finish()
@@ -235,13 +235,17 @@ mod tests {
     /// RFC 6376 §3.4.5.
     #[test]
     fn the_examples_of_the_standard() {
-        assert_eq!(canonical(Form::Relaxed, "A: X\r\n"), "a:X\r\n");
-        assert_eq!(canonical(Form::Relaxed, "B : Y\t\r\n\tZ  \r\n"), "b:Y Z\r\n");
-        assert_eq!(canonical(Form::Simple, "B : Y\t\r\n\tZ  \r\n"), "B : Y\t\r\n\tZ  \r\n");
+        assert_eq!(canonical(Canonicalization::Relaxed, "A: X\r\n"), "a:X\r\n");
+        assert_eq!(canonical(Canonicalization::Relaxed, "B : Y\t\r\n\tZ  \r\n"), "b:Y Z\r\n");
+        assert_eq!(
+            canonical(Canonicalization::Simple, "B : Y\t\r\n\tZ  \r\n"),
+            "B : Y\t\r\n\tZ  \r\n"
+        );
         let body = b" C \r\nD \t E\r\n\r\n\r\n";
-        for (form, expected) in
-            [(Form::Relaxed, &b" C\r\nD E\r\n"[..]), (Form::Simple, b" C \r\nD \t E\r\n")]
-        {
+        for (form, expected) in [
+            (Canonicalization::Relaxed, &b" C\r\nD E\r\n"[..]),
+            (Canonicalization::Simple, b" C \r\nD \t E\r\n"),
+        ] {
             let length = expected.len() as u64;
             let expected = BodyDigest { hash: sha256(expected), length };
             assert_eq!(digest_of(form, None, &[body]), expected);
@@ -255,20 +259,20 @@ mod tests {
     #[test]
     fn bodies_without_text_and_without_an_end() {
         for (form, body, expected) in [
-            (Form::Simple, &b""[..], &b"\r\n"[..]),
-            (Form::Relaxed, b"", b""),
-            (Form::Simple, b"\r\n\r\n", b"\r\n"),
-            (Form::Relaxed, b" \t\r\n\r\n", b""),
-            (Form::Relaxed, b"a", b"a\r\n"),
-            (Form::Simple, b"a \r\n\r\nb", b"a \r\n\r\nb\r\n"),
-            (Form::Relaxed, b"a\r\n \r\n b ", b"a\r\n\r\n b\r\n"),
-            (Form::Simple, b"a\rb\r", b"a\rb\r\r\n"),
+            (Canonicalization::Simple, &b""[..], &b"\r\n"[..]),
+            (Canonicalization::Relaxed, b"", b""),
+            (Canonicalization::Simple, b"\r\n\r\n", b"\r\n"),
+            (Canonicalization::Relaxed, b" \t\r\n\r\n", b""),
+            (Canonicalization::Relaxed, b"a", b"a\r\n"),
+            (Canonicalization::Simple, b"a \r\n\r\nb", b"a \r\n\r\nb\r\n"),
+            (Canonicalization::Relaxed, b"a\r\n \r\n b ", b"a\r\n\r\n b\r\n"),
+            (Canonicalization::Simple, b"a\rb\r", b"a\rb\r\r\n"),
         ] {
             assert_eq!(digest_of(form, None, &[body]).hash, sha256(expected), "{body:?}");
         }
         let long = [b"x".repeat(GATHERED_BYTES + 1), b" ".to_vec(), b"y".repeat(9)].concat();
         let expected = [&long[..], b"\r\n"].concat();
-        assert_eq!(digest_of(Form::Relaxed, None, &[&long]).hash, sha256(&expected));
+        assert_eq!(digest_of(Canonicalization::Relaxed, None, &[&long]).hash, sha256(&expected));
     }
 
     /// RFC 6376 §3.4.4, step by step over the whole text.
@@ -303,7 +307,7 @@ mod tests {
             step in 1usize..200,
         ) {
             let pieces: Vec<&[u8]> = body.as_bytes().chunks(step).collect();
-            let digest = digest_of(Form::Relaxed, None, &pieces);
+            let digest = digest_of(Canonicalization::Relaxed, None, &pieces);
             let expected = relaxed(body.as_bytes());
             proptest::prop_assert_eq!(digest.length, expected.len() as u64);
             proptest::prop_assert_eq!(digest.hash, sha256(&expected), "{:?}", body);
@@ -312,7 +316,7 @@ mod tests {
 
     #[test]
     fn no_more_than_asked_for_is_hashed_and_all_is_counted() {
-        let digest = digest_of(Form::Simple, Some(4), &[b"abc\r\ndef\r\n"]);
+        let digest = digest_of(Canonicalization::Simple, Some(4), &[b"abc\r\ndef\r\n"]);
         assert_eq!((digest.hash, digest.length), (sha256(b"abc\r"), 10));
     }
 }

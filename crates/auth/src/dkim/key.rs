@@ -17,7 +17,7 @@ const ED25519_COST: u32 = 5;
 
 /// A key that signatures are verified with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct VerificationKey {
     algorithm: Algorithm,
     bytes: Vec<u8>,
     /// `t=s`: the agent's domain must be that of the key.
@@ -26,12 +26,12 @@ pub(crate) struct Key {
     pub(crate) is_testing: bool,
 }
 
-impl Key {
+impl VerificationKey {
     /// The key among the TXT records of its name.
-    pub(crate) fn find(records: &[Vec<u8>]) -> Result<Key, &'static str> {
+    pub(crate) fn find(records: &[Vec<u8>]) -> Result<VerificationKey, &'static str> {
         let mut mistake = "there is no key";
         for record in records {
-            match Key::parse(record) {
+            match VerificationKey::parse(record) {
                 Ok(key) => return Ok(key),
                 Err(wrong) => mistake = wrong,
             }
@@ -48,7 +48,7 @@ impl Key {
         &self.bytes
     }
 
-    fn parse(record: &[u8]) -> Result<Key, &'static str> {
+    fn parse(record: &[u8]) -> Result<VerificationKey, &'static str> {
         let text = std::str::from_utf8(record).map_err(|_| "the key record is not UTF-8")?;
         let tags = Tags::parse(text).ok_or("the key record is not a list of tags")?;
         let is_version = match tags.get("v") {
@@ -77,7 +77,7 @@ impl Key {
         let has_flag =
             |wanted| listed(tags.get("t").unwrap_or_default()).any(|flag| flag == wanted);
         let (is_strict, is_testing) = (has_flag("s"), has_flag("y"));
-        Ok(Key { algorithm, bytes, is_strict, is_testing })
+        Ok(VerificationKey { algorithm, bytes, is_strict, is_testing })
     }
 
     /// Work of one verification, in units of [`crate::together::Pace`]: that of RSA grows with the square of the
@@ -190,7 +190,7 @@ mod tests {
         let verify = |bits, exponent: &[u8]| {
             rsa(bits, exponent).map(|bytes| {
                 let algorithm = Algorithm::RsaSha256;
-                let key = Key { algorithm, bytes, is_strict: false, is_testing: false };
+                let key = VerificationKey { algorithm, bytes, is_strict: false, is_testing: false };
                 key.verify(algorithm, &hash, &[1; 128]).map_err(|why| why.contains("exponent"))
             })
         };
@@ -213,7 +213,7 @@ mod tests {
         let cost = |bits| {
             let [bytes, _] = rsa(bits, usual);
             let algorithm = Algorithm::RsaSha256;
-            Key { algorithm, bytes, is_strict: false, is_testing: false }.cost()
+            VerificationKey { algorithm, bytes, is_strict: false, is_testing: false }.cost()
         };
         assert_eq!([1_024, 2_048, 3_072, 4_096, 8_192].map(cost), [1, 4, 9, 16, 16]);
         for cut in 0..rsa(1_024, usual)[0].len() {
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn keys_are_told_from_what_is_none() {
         let good = b"v=DKIM1; k=ed25519; p=MCowBQ==; t=y:s".to_vec();
-        let key = Key::find(&[b"something else".to_vec(), good]).unwrap();
+        let key = VerificationKey::find(&[b"something else".to_vec(), good]).unwrap();
         assert!(key.is_strict && key.is_testing && key.algorithm == Algorithm::Ed25519Sha256);
         let hash = digest(&SHA256, b"");
         assert!(key.verify(Algorithm::RsaSha256, &hash, b"").is_err());
@@ -239,8 +239,8 @@ mod tests {
             "p=",
             "p=!",
         ] {
-            assert!(Key::parse(bad.as_bytes()).is_err(), "{bad}");
+            assert!(VerificationKey::parse(bad.as_bytes()).is_err(), "{bad}");
         }
-        assert_eq!(Key::find(&[]), Err("there is no key"));
+        assert_eq!(VerificationKey::find(&[]), Err("there is no key"));
     }
 }

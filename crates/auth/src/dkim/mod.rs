@@ -7,17 +7,17 @@ mod published;
 pub(crate) mod signature;
 pub(crate) mod signing;
 
-pub use private_key::{KeyError, SigningKey, Unsigned};
-pub use published::{Finding, findings};
+pub use private_key::{KeyError, SigningError, SigningKey};
+pub use published::{KeyFinding, findings};
 pub use signature::Algorithm;
 pub use signing::{SigningIdentity, sign};
 
 use crate::records::{Records, is_at_or_below, verdicts};
 use crate::scan::{SIGNATURES_MAX, Scanned};
-use crate::together::{Pace, all};
+use crate::together::{WorkBudget, all};
 use aws_lc_rs::digest::{Digest, SHA256, digest};
-use canonical::{Form, is_called, write_field};
-use key::Key;
+use canonical::{Canonicalization, is_called, write_field};
+use key::VerificationKey;
 use signature::{Seal, Signature, without_signature};
 
 verdicts! {
@@ -39,7 +39,7 @@ verdicts! {
 
 /// One signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct DkimVerification {
     pub verdict: Verdict,
     /// What is wrong with it; empty if nothing is.
     pub reason: String,
@@ -57,16 +57,16 @@ pub struct Signer {
     pub algorithm: Algorithm,
 }
 
-impl Outcome {
-    fn unsigned(verdict: Verdict, reason: &str) -> Outcome {
-        Outcome { verdict, reason: reason.to_owned(), signer: None }
+impl DkimVerification {
+    fn unsigned(verdict: Verdict, reason: &str) -> DkimVerification {
+        DkimVerification { verdict, reason: reason.to_owned(), signer: None }
     }
 }
 
 /// What the signatures of a message come to together: pass if one passes, else what may yet become of
 /// one, else what is wrong with the first.
 #[must_use]
-pub fn overall(outcomes: &[Outcome]) -> Verdict {
+pub fn overall(outcomes: &[DkimVerification]) -> Verdict {
     let has = |verdict| outcomes.iter().any(|outcome| outcome.verdict == verdict);
     match outcomes.first() {
         _ if has(Verdict::Pass) => Verdict::Pass,
@@ -81,12 +81,12 @@ pub fn overall(outcomes: &[Outcome]) -> Verdict {
 pub const LOOKUPS_MAX: u32 = SIGNATURES_MAX as u32;
 
 /// What comes of a signature, and why.
-type Why = (Verdict, String);
+type ResultReason = (Verdict, String);
 
 /// Verifies the first signatures of a message; none if it has none. `now` is in seconds since 1970.
-pub async fn verify<R: Records>(records: &R, message: &Scanned, now: u64) -> Vec<Outcome> {
+pub async fn verify<R: Records>(records: &R, message: &Scanned, now: u64) -> Vec<DkimVerification> {
     if let Some(why) = message.unreadable {
-        return vec![Outcome::unsigned(Verdict::PermError, why)];
+        return vec![DkimVerification::unsigned(Verdict::PermError, why)];
     }
     let mut signatures: Vec<_> = message.signatures.iter().enumerate().collect();
     // Those of the author's domain first: they are the ones that count for DMARC.
@@ -98,12 +98,12 @@ pub async fn verify<R: Records>(records: &R, message: &Scanned, now: u64) -> Vec
     // All at once: a name server that is slow to give one key must not take the time of the others.
     let keys = signatures.iter().map(|(_, (_, read))| key_for(records, message, read, now));
     let keys = all(keys).await;
-    let pace = Pace::default();
+    let pace = WorkBudget::default();
     let mut outcomes = Vec::with_capacity(signatures.len());
     for ((place, (field, read)), key) in signatures.into_iter().zip(keys) {
         let outcome = match read {
             Ok(signature) => verify_one(message, *field, signature, key, &pace).await,
-            Err(wrong) => Outcome::unsigned(Verdict::Neutral, wrong),
+            Err(wrong) => DkimVerification::unsigned(Verdict::Neutral, wrong),
         };
         outcomes.push((place, outcome));
     }
@@ -128,7 +128,7 @@ async fn key_for<R: Records>(
     message: &Scanned,
     read: &Result<Signature, &'static str>,
     now: u64,
-) -> Result<(Key, bool), Why> {
+) -> Result<(VerificationKey, bool), ResultReason> {
     let signature = read.as_ref().map_err(|wrong| (Verdict::Neutral, (*wrong).to_owned()))?;
     // RFC 6376 §3.5, x=.
     if signature.expires_at.is_some_and(|expires_at| expires_at < now) {
@@ -143,9 +143,9 @@ async fn verify_one(
     message: &Scanned,
     field: usize,
     signature: &Signature,
-    key: Result<(Key, bool), Why>,
-    pace: &Pace,
-) -> Outcome {
+    key: Result<(VerificationKey, bool), ResultReason>,
+    pace: &WorkBudget,
+) -> DkimVerification {
     let verified = match key {
         Ok((key, is_whole)) => {
             pace.spend(key.cost() + header_cost(message)).await;
@@ -169,10 +169,10 @@ async fn verify_one(
         selector: signature.seal.selector.clone(),
         algorithm: signature.seal.algorithm,
     };
-    Outcome { verdict, reason, signer: Some(signer) }
+    DkimVerification { verdict, reason, signer: Some(signer) }
 }
 
-/// Work of putting a header into the form in which it is signed, at most, in units of [`Pace`].
+/// Work of putting a header into the form in which it is signed, at most, in units of [`WorkBudget`].
 pub(crate) fn header_cost(message: &Scanned) -> u32 {
     const BYTES_OF_UNIT: usize = 4_096;
     u32::try_from(message.header.len() / BYTES_OF_UNIT).unwrap_or(u32::MAX)
@@ -214,7 +214,7 @@ pub(crate) fn signed_header(message: &Scanned, own: usize, signature: &Signature
 fn write_named<'n>(
     fields: &[&[u8]],
     names: impl Iterator<Item = &'n str>,
-    form: Form,
+    form: Canonicalization,
     signed: &mut Vec<u8>,
 ) {
     let mut is_used = vec![false; fields.len()];
@@ -230,7 +230,7 @@ fn write_named<'n>(
 }
 
 /// The field of a signature, which goes without its value and its line end.
-pub(crate) fn write_last_field(field: &[u8], form: Form, signed: &mut Vec<u8>) {
+pub(crate) fn write_last_field(field: &[u8], form: Canonicalization, signed: &mut Vec<u8>) {
     write_field(&without_signature(field), form, signed);
     if signed.ends_with(b"\r\n") {
         signed.truncate(signed.len() - 2);
@@ -238,21 +238,24 @@ pub(crate) fn write_last_field(field: &[u8], form: Form, signed: &mut Vec<u8>) {
 }
 
 /// The key of a signature in the DNS.
-pub(crate) async fn find_key<R: Records>(records: &R, seal: &Seal) -> Result<Key, Why> {
+pub(crate) async fn find_key<R: Records>(
+    records: &R,
+    seal: &Seal,
+) -> Result<VerificationKey, ResultReason> {
     let found = records.txt(&seal.key_name()).await;
     let found = found.map_err(|unanswered| (Verdict::of(&unanswered), unanswered.to_string()))?;
-    Key::find(&found).map_err(|wrong| (Verdict::PermError, wrong.to_owned()))
+    VerificationKey::find(&found).map_err(|wrong| (Verdict::PermError, wrong.to_owned()))
 }
 
 /// Whether what has this hash fits the key. `signature`: with what else it must fit.
 pub(crate) fn verify_seal(
-    key: &Key,
+    key: &VerificationKey,
     seal: &Seal,
     hash: &Digest,
     signature: Option<&Signature>,
-) -> Result<(), Why> {
+) -> Result<(), ResultReason> {
     // RFC 6376 §3.6.1: what fails while its domain is testing is as good as unsigned.
-    let of_key = |(verdict, reason): Why| match key.is_testing {
+    let of_key = |(verdict, reason): ResultReason| match key.is_testing {
         true => (Verdict::None, format!("{reason}; its domain is testing")),
         false => (verdict, reason),
     };

@@ -42,7 +42,7 @@ impl fmt::Display for KeyError {
 
 /// The key made no signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unsigned;
+pub struct SigningError;
 
 /// Nobody is shown it.
 impl fmt::Debug for SigningKey {
@@ -75,13 +75,13 @@ impl SigningKey {
     ///
     /// # Errors
     /// The library makes none.
-    pub fn generate(algorithm: Algorithm) -> Result<SigningKey, Unsigned> {
+    pub fn generate(algorithm: Algorithm) -> Result<SigningKey, SigningError> {
         let pair = match algorithm {
-            Algorithm::RsaSha256 => {
-                Pair::Rsa(Box::new(RsaKeyPair::generate(KeySize::Rsa2048).map_err(|_| Unsigned)?))
-            }
+            Algorithm::RsaSha256 => Pair::Rsa(Box::new(
+                RsaKeyPair::generate(KeySize::Rsa2048).map_err(|_| SigningError)?,
+            )),
             Algorithm::Ed25519Sha256 => {
-                Pair::Ed25519(Box::new(Ed25519KeyPair::generate().map_err(|_| Unsigned)?))
+                Pair::Ed25519(Box::new(Ed25519KeyPair::generate().map_err(|_| SigningError)?))
             }
         };
         Ok(SigningKey(pair))
@@ -127,12 +127,12 @@ impl SigningKey {
     }
 
     /// The signature of what is signed.
-    pub(crate) fn sign(&self, signed: &[u8]) -> Result<Vec<u8>, Unsigned> {
+    pub(crate) fn sign(&self, signed: &[u8]) -> Result<Vec<u8>, SigningError> {
         match &self.0 {
             Pair::Rsa(pair) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
                 pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed, &mut signature)
-                    .map_err(|_| Unsigned)?;
+                    .map_err(|_| SigningError)?;
                 Ok(signature)
             }
             Pair::Ed25519(pair) => {

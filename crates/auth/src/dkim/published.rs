@@ -1,13 +1,13 @@
 //! What the DNS has of a key that signs.
 
-use super::key::Key;
+use super::key::VerificationKey;
 use super::private_key::SigningKey;
 use aws_lc_rs::digest::{SHA256, digest};
 use std::fmt;
 
 /// What is wrong with the records of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum KeyFinding {
     /// There is no TXT record.
     Missing,
     /// There are several: which of them is the key nobody can tell (RFC 6376 §3.6.2.2).
@@ -22,15 +22,15 @@ pub enum Finding {
     Short,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for KeyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Finding::Missing => "there is no record",
-            Finding::Several => "there are several records",
-            Finding::Malformed(why) => why,
-            Finding::Differs => "the record has another key",
-            Finding::Testing => "t=y says that this is a test: take it out",
-            Finding::Short => "the record's RSA key has less than 2048 bits",
+            KeyFinding::Missing => "there is no record",
+            KeyFinding::Several => "there are several records",
+            KeyFinding::Malformed(why) => why,
+            KeyFinding::Differs => "the record has another key",
+            KeyFinding::Testing => "t=y says that this is a test: take it out",
+            KeyFinding::Short => "the record's RSA key has less than 2048 bits",
         })
     }
 }
@@ -40,29 +40,29 @@ const RSA_2048_BYTES: usize = 290;
 
 /// What is wrong with the TXT records by which others should know a key; nothing, if that is empty.
 #[must_use]
-pub fn findings(records: &[Vec<u8>], ours: &SigningKey) -> Vec<Finding> {
+pub fn findings(records: &[Vec<u8>], ours: &SigningKey) -> Vec<KeyFinding> {
     let key = match records {
-        [] => return vec![Finding::Missing],
-        [_] => Key::find(records),
-        _ => return vec![Finding::Several],
+        [] => return vec![KeyFinding::Missing],
+        [_] => VerificationKey::find(records),
+        _ => return vec![KeyFinding::Several],
     };
     let key = match key {
         Ok(key) => key,
-        Err(why) => return vec![Finding::Malformed(why)],
+        Err(why) => return vec![KeyFinding::Malformed(why)],
     };
     let mut findings = Vec::new();
     if key.is_rsa() && key.bytes().len() < RSA_2048_BYTES {
-        findings.push(Finding::Short);
+        findings.push(KeyFinding::Short);
     }
     // Whatever form it has there: whether what is signed verifies.
     let probe = b"probe";
     let signature = ours.sign(probe).unwrap_or_default();
     match key.verify(ours.algorithm(), &digest(&SHA256, probe), &signature) {
         Ok(true) => {}
-        Ok(false) => findings.push(Finding::Differs),
-        Err(why) => findings.push(Finding::Malformed(why)),
+        Ok(false) => findings.push(KeyFinding::Differs),
+        Err(why) => findings.push(KeyFinding::Malformed(why)),
     }
-    findings.extend(key.is_testing.then_some(Finding::Testing));
+    findings.extend(key.is_testing.then_some(KeyFinding::Testing));
     findings
 }
 
@@ -81,16 +81,16 @@ mod tests {
                 findings(&records, &ours)
             };
             assert_eq!(found(&[&record]), []);
-            assert_eq!(found(&[]), [Finding::Missing]);
-            assert_eq!(found(&[&record, "v=spf1 -all"]), [Finding::Several]);
-            assert_eq!(found(&[&format!("{record}; t=y")]), [Finding::Testing]);
-            assert!(matches!(found(&["v=DKIM1; p="])[..], [Finding::Malformed(_)]));
+            assert_eq!(found(&[]), [KeyFinding::Missing]);
+            assert_eq!(found(&[&record, "v=spf1 -all"]), [KeyFinding::Several]);
+            assert_eq!(found(&[&format!("{record}; t=y")]), [KeyFinding::Testing]);
+            assert!(matches!(found(&["v=DKIM1; p="])[..], [KeyFinding::Malformed(_)]));
             let other = SigningKey::generate(algorithm).unwrap().record().unwrap();
-            assert_eq!(found(&[&other]), [Finding::Differs]);
+            assert_eq!(found(&[&other]), [KeyFinding::Differs]);
         }
         let short = "v=DKIM1; p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDwIRP/UC3SBsEmGqZ9ZJW3/DkMoGeLnQg1fWn7/zYtIxN2SnFCjxOCKG9v3b4jYfcTNh5ijSsq631uBItLa7od+v/RtdC2UzJ1lWT947qR+Rcac2gbto/NMqJ0fzfVjH4OuKhitdY9tf6mcwGjaNBcWToIMmPSPDdQPNUYckcQ2QIDAQAB";
         let ours = SigningKey::generate(Algorithm::RsaSha256).unwrap();
-        assert_eq!(findings(&[short.into()], &ours), [Finding::Short, Finding::Differs]);
+        assert_eq!(findings(&[short.into()], &ours), [KeyFinding::Short, KeyFinding::Differs]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The fields that sign: DKIM-Signature (RFC 6376 §3.5), and ARC's, which are like it (RFC 8617
 //! §4.1).
 
-use super::canonical::Form;
+use super::canonical::Canonicalization;
 use crate::records::is_at_or_below;
 use crate::tags::{Tags, is_blank, listed, without_blanks};
 use base64::Engine as _;
@@ -80,8 +80,8 @@ impl Seal {
 #[derive(Clone, Debug)]
 pub(crate) struct Signature {
     pub(crate) seal: Seal,
-    pub(crate) header_form: Form,
-    pub(crate) body_form: Form,
+    pub(crate) header_form: Canonicalization,
+    pub(crate) body_form: Canonicalization,
     /// `bh`.
     pub(crate) body_hash: Vec<u8>,
     /// `l`: octets of the canonical body that are signed, if not all.
@@ -114,7 +114,7 @@ impl Signature {
         let seal = Seal::parse(tags)?;
         let forms = tags.get("c").unwrap_or("simple/simple");
         let (header, body) = forms.split_once('/').unwrap_or((forms, "simple"));
-        let form = |text| Form::parse(text).ok_or("c= is not known");
+        let form = |text| Canonicalization::parse(text).ok_or("c= is not known");
         let fields: Vec<String> =
             listed(tags.get("h").ok_or("no h=")?).map(str::to_owned).collect();
         if fields.len() > SIGNED_FIELDS_MAX {
@@ -199,12 +199,18 @@ mod tests {
         let signature = Signature::parse(GOOD.as_bytes()).unwrap();
         assert_eq!(signature.seal.key_name(), "one._domainkey.example.org");
         assert_eq!(signature.fields, ["From", "To"]);
-        assert_eq!((signature.header_form, signature.body_form), (Form::Simple, Form::Simple));
+        assert_eq!(
+            (signature.header_form, signature.body_form),
+            (Canonicalization::Simple, Canonicalization::Simple)
+        );
         assert_eq!(signature.agent_domain, "example.org");
         let relaxed =
             format!("{GOOD}; c=relaxed; i=me@a.example.org; l=12; x=99999999999999999999");
         let signature = Signature::parse(relaxed.as_bytes()).unwrap();
-        assert_eq!((signature.header_form, signature.body_form), (Form::Relaxed, Form::Simple));
+        assert_eq!(
+            (signature.header_form, signature.body_form),
+            (Canonicalization::Relaxed, Canonicalization::Simple)
+        );
         assert_eq!((signature.body_length, signature.expires_at), (Some(12), Some(u64::MAX)));
     }
 

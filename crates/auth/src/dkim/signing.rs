@@ -1,8 +1,8 @@
 //! Signing: what a signature of ours covers, and the fields that carry it (RFC 6376 §5). ARC's sets are
 //! made of the same (RFC 8617 §4.1).
 
-use super::canonical::{BodyDigest, Form, is_called, write_field};
-use super::private_key::{SigningKey, Unsigned};
+use super::canonical::{BodyDigest, Canonicalization, is_called, write_field};
+use super::private_key::{SigningError, SigningKey};
 use super::{write_last_field, write_named};
 use crate::scan::Scanned;
 use base64::Engine as _;
@@ -74,9 +74,9 @@ impl SigningIdentity {
         &self,
         mut lines: Vec<String>,
         mut before: Vec<u8>,
-    ) -> Result<Vec<String>, Unsigned> {
+    ) -> Result<Vec<String>, SigningError> {
         lines.push("b=".to_owned());
-        write_last_field(&folded(&lines), Form::Relaxed, &mut before);
+        write_last_field(&folded(&lines), Canonicalization::Relaxed, &mut before);
         lines.pop();
         let signature = STANDARD.encode(self.key.sign(&before)?);
         lines.extend(wrapped("b=", signature.as_bytes()));
@@ -96,8 +96,9 @@ pub fn sign(
     message: &Scanned,
     added: &[u8],
     now: u64,
-) -> Result<Vec<Vec<String>>, Unsigned> {
-    let body = message.body_to_sign().filter(|_| message.unreadable.is_none()).ok_or(Unsigned)?;
+) -> Result<Vec<Vec<String>>, SigningError> {
+    let body =
+        message.body_to_sign().filter(|_| message.unreadable.is_none()).ok_or(SigningError)?;
     let (content, signed) = content_tags([added, &message.header], "", body);
     let field = |signer: &SigningIdentity| {
         let mut lines = vec!["DKIM-Signature: v=1;".to_owned()];
@@ -121,7 +122,7 @@ pub(crate) fn content_tags(
         .collect();
     let names = names_of(&fields, more);
     let mut signed = Vec::with_capacity(1024);
-    write_named(&fields, names.iter().copied(), Form::Relaxed, &mut signed);
+    write_named(&fields, names.iter().copied(), Canonicalization::Relaxed, &mut signed);
     let mut lines = vec!["c=relaxed/relaxed;".to_owned()];
     lines.extend(listed(&names));
     lines.push(format!("bh={};", STANDARD.encode(&body.hash)));
@@ -181,14 +182,14 @@ pub(crate) fn folded(lines: &[String]) -> Vec<u8> {
 
 /// A field in its canonical form behind those that are signed already.
 pub(crate) fn write_folded(lines: &[String], signed: &mut Vec<u8>) {
-    write_field(&folded(lines), Form::Relaxed, signed);
+    write_field(&folded(lines), Canonicalization::Relaxed, signed);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::dkim::{Algorithm, SigningKey, Verdict, verify};
-    use crate::scan::{Scan, Wanted};
+    use crate::scan::{Scan, ScanOptions};
     use crate::testing::{self, Zone};
 
     #[test]
@@ -234,12 +235,12 @@ mod tests {
             scan.finish()
         };
         let message = "From: a@a.test\r\nTo: b@b.test\r\nSubject: one\r\n\r\nHello \r\n";
-        let to_sign = scanned(Wanted { to_sign: true, ..Wanted::default() }, message);
+        let to_sign = scanned(ScanOptions { to_sign: true, ..ScanOptions::default() }, message);
         let fields = sign(&signers, &to_sign, b"Date: now\r\n", 1_000).unwrap();
         let text: Vec<u8> = fields.iter().flat_map(|lines| folded(lines)).collect();
         let signed = String::from_utf8(text).unwrap() + "Date: now\r\n" + message;
         let verdicts = |message: &str| {
-            let message = scanned(Wanted { dkim: true, ..Wanted::default() }, message);
+            let message = scanned(ScanOptions { dkim: true, ..ScanOptions::default() }, message);
             let outcomes = testing::now(verify(&zone, &message, 1_000));
             outcomes.into_iter().map(|outcome| outcome.verdict).collect::<Vec<_>>()
         };
@@ -255,8 +256,8 @@ mod tests {
             assert_eq!(verdicts(&changed), [Verdict::Fail; 2], "{from}");
         }
         // One that was not read to be signed is not.
-        let read = scanned(Wanted { dkim: true, ..Wanted::default() }, message);
-        assert_eq!(sign(&signers, &read, b"", 1_000), Err(Unsigned));
+        let read = scanned(ScanOptions { dkim: true, ..ScanOptions::default() }, message);
+        assert_eq!(sign(&signers, &read, b"", 1_000), Err(SigningError));
     }
 
     #[test]

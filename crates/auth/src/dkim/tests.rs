@@ -1,6 +1,6 @@
 use super::*;
 use crate::arc;
-use crate::checks::{Asked, Subject, check};
+use crate::checks::{CheckSelection, Subject, check};
 use crate::testing::{Zone, now};
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
 use base64::Engine as _;
@@ -13,7 +13,7 @@ const KEY: &str = "s._domainkey.a.example";
 fn signed(tags: &str, key_tags: &str, body: &str) -> (String, Zone) {
     let pair = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
     let hash = {
-        let mut hash = canonical::BodyHash::new(Form::Relaxed, None);
+        let mut hash = canonical::BodyHash::new(Canonicalization::Relaxed, None);
         hash.push(body.as_bytes());
         STANDARD.encode(hash.finish().hash)
     };
@@ -23,8 +23,8 @@ fn signed(tags: &str, key_tags: &str, body: &str) -> (String, Zone) {
          bh={hash}; b="
     );
     let mut input = Vec::new();
-    write_field(from.as_bytes(), Form::Relaxed, &mut input);
-    write_last_field(format!("{field}\r\n").as_bytes(), Form::Relaxed, &mut input);
+    write_field(from.as_bytes(), Canonicalization::Relaxed, &mut input);
+    write_last_field(format!("{field}\r\n").as_bytes(), Canonicalization::Relaxed, &mut input);
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &input);
     let signature = STANDARD.encode(pair.sign(digest.as_ref()));
     let key = STANDARD.encode(pair.public_key().as_ref());
@@ -33,8 +33,8 @@ fn signed(tags: &str, key_tags: &str, body: &str) -> (String, Zone) {
     (format!("{field}{signature}\r\n{from}\r\n{body}"), zone)
 }
 
-fn verdicts(zone: &Zone, message: &str, now_s: u64) -> (Vec<Outcome>, arc::Outcome) {
-    let asked = Asked { dkim: true, arc: true, ..Asked::default() };
+fn verdicts(zone: &Zone, message: &str, now_s: u64) -> (Vec<DkimVerification>, arc::ArcValidation) {
+    let asked = CheckSelection { dkim: true, arc: true, ..CheckSelection::default() };
     let mut scan = asked.scan();
     scan.push(message.as_bytes());
     let message = scan.finish();
@@ -157,7 +157,7 @@ struct Slow {
 }
 
 impl Records for Slow {
-    async fn txt(&self, name: &str) -> crate::records::Answer<Vec<u8>> {
+    async fn txt(&self, name: &str) -> crate::records::DnsAnswer<Vec<u8>> {
         if self.is_first.replace(false) {
             std::future::pending::<()>().await;
         }
@@ -168,15 +168,15 @@ impl Records for Slow {
         &self,
         host: &str,
         family: crate::records::Family,
-    ) -> crate::records::Answer<std::net::IpAddr> {
+    ) -> crate::records::DnsAnswer<std::net::IpAddr> {
         self.zone.addresses(host, family).await
     }
 
-    async fn mail_hosts(&self, domain: &str) -> crate::records::Answer<String> {
+    async fn mail_hosts(&self, domain: &str) -> crate::records::DnsAnswer<String> {
         self.zone.mail_hosts(domain).await
     }
 
-    async fn names(&self, address: std::net::IpAddr) -> crate::records::Answer<String> {
+    async fn names(&self, address: std::net::IpAddr) -> crate::records::DnsAnswer<String> {
         self.zone.names(address).await
     }
 }
@@ -185,7 +185,7 @@ impl Records for Slow {
 fn a_slow_key_leaves_the_others_their_time() {
     let (message, zone) = signed("", "", "x\r\n");
     let other = message.split_inclusive("\r\n").next().unwrap().replace("a.example", "b.example");
-    let mut scan = Asked { dkim: true, ..Asked::default() }.scan();
+    let mut scan = CheckSelection { dkim: true, ..CheckSelection::default() }.scan();
     scan.push(format!("{other}{message}").as_bytes());
     let message = scan.finish();
     let slow = Slow { zone, is_first: true.into() };

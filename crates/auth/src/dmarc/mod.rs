@@ -6,8 +6,8 @@ mod published;
 mod record;
 pub mod reporting;
 
-pub use published::{Finding, Published};
-pub use record::Wish;
+pub use published::{PolicyFinding, Published};
+pub use record::RequestedPolicy;
 
 use crate::authors;
 use crate::dkim;
@@ -40,12 +40,12 @@ verdicts! {
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct DmarcEvaluation {
     pub verdict: Verdict,
     /// The author's domain, if there is one.
     pub domain: Option<String>,
     /// What the policy asks for this message, if it fails.
-    pub wish: Wish,
+    pub wish: RequestedPolicy,
     /// What led there.
     pub reason: String,
     /// What whoever published the policy wants to hear of; `None`: nothing.
@@ -72,21 +72,28 @@ struct Policy {
 ///
 /// # Errors
 /// What comes of the message when neither can be found.
-pub async fn discover<R: Records>(records: &R, message: &Scanned) -> Result<Discovered, Outcome> {
-    let domain = author(message).map_err(|(verdict, reason)| Outcome {
+pub async fn discover<R: Records>(
+    records: &R,
+    message: &Scanned,
+) -> Result<Discovered, DmarcEvaluation> {
+    let domain = author(message).map_err(|(verdict, reason)| DmarcEvaluation {
         verdict,
         domain: None,
-        wish: Wish::None,
+        wish: RequestedPolicy::None,
         reason: reason.to_owned(),
         applied: None,
     })?;
     match policy(records, &domain).await {
         Ok(policy) => Ok(Discovered { domain, policy }),
-        Err(unanswered) => Err(Outcome {
+        Err(unanswered) => Err(DmarcEvaluation {
             verdict: Verdict::of(&unanswered),
             domain: Some(domain),
             // Where it was not asked for enough, it may be the strictest.
-            wish: if unanswered.is_our_limit() { Wish::Reject } else { Wish::None },
+            wish: if unanswered.is_our_limit() {
+                RequestedPolicy::Reject
+            } else {
+                RequestedPolicy::None
+            },
             reason: unanswered.to_string(),
             applied: None,
         }),
@@ -117,7 +124,7 @@ fn author(message: &Scanned) -> Result<String, (Verdict, &'static str)> {
 
 /// The policy for a domain (RFC 9989 §4.10.1).
 async fn policy<R: Records>(records: &R, domain: &str) -> Result<Option<Policy>, Unanswered> {
-    let Walked { mut found, unanswered } = walk(records, domain).await?;
+    let TreeWalk { mut found, unanswered } = walk(records, domain).await?;
     let organization = organization(&found, domain);
     let is_of = |name: &str| found.iter().position(|(of, _)| of == name);
     let at = is_of(domain).or_else(|| is_of(&organization)).or(found.len().checked_sub(1));
@@ -128,14 +135,14 @@ async fn policy<R: Records>(records: &R, domain: &str) -> Result<Option<Policy>,
 }
 
 /// What was found on the way up from a domain.
-struct Walked {
+struct TreeWalk {
     /// The policies, the longest name first.
     found: Vec<(String, Record)>,
     /// Why the way was not gone to its end.
     unanswered: Option<Unanswered>,
 }
 
-impl Walked {
+impl TreeWalk {
     /// # Errors
     /// The way was not gone to its end.
     fn whole(self) -> Result<Vec<(String, Record)>, Unanswered> {
@@ -145,7 +152,7 @@ impl Walked {
 
 /// The policies of a domain and of those above it (RFC 9989 §4.10). Silence about a domain above one with a
 /// policy does not take that away.
-async fn walk<R: Records>(records: &R, domain: &str) -> Result<Walked, Unanswered> {
+async fn walk<R: Records>(records: &R, domain: &str) -> Result<TreeWalk, Unanswered> {
     let mut found = Vec::new();
     let mut name = domain;
     for _ in 0..STEPS_MAX {
@@ -155,7 +162,7 @@ async fn walk<R: Records>(records: &R, domain: &str) -> Result<Walked, Unanswere
             Err(unanswered) => {
                 // No organization is as large as a top-level domain.
                 let unanswered = name.contains('.').then_some(unanswered);
-                return Ok(Walked { found, unanswered });
+                return Ok(TreeWalk { found, unanswered });
             }
         };
         if let Some(record) = Record::find(&txt) {
@@ -173,7 +180,7 @@ async fn walk<R: Records>(records: &R, domain: &str) -> Result<Walked, Unanswere
             None => break,
         }
     }
-    Ok(Walked { found, unanswered: None })
+    Ok(TreeWalk { found, unanswered: None })
 }
 
 /// Below which name a domain's organization has all of its own (RFC 9989 §4.10.2).
@@ -199,15 +206,15 @@ fn one_label_below<'d>(above: &str, domain: &'d str) -> &'d str {
 pub async fn evaluate<R: Records>(
     records: &R,
     discovered: Discovered,
-    spf: &spf::Outcome,
-    dkim: &[dkim::Outcome],
+    spf: &spf::SpfEvaluation,
+    dkim: &[dkim::DkimVerification],
     chance: u8,
-) -> Outcome {
+) -> DmarcEvaluation {
     let Discovered { domain, policy } = discovered;
     let Some(policy) = policy else {
         let reason = format!("neither {domain} nor a domain above it has a policy");
-        let (verdict, wish) = (Verdict::None, Wish::None);
-        return Outcome { verdict, domain: Some(domain), wish, reason, applied: None };
+        let (verdict, wish) = (Verdict::None, RequestedPolicy::None);
+        return DmarcEvaluation { verdict, domain: Some(domain), wish, reason, applied: None };
     };
     let (full, cut) = wish(records, &policy, &domain).await;
     let wish = if chance < policy.record.percent { full } else { full.milder() };
@@ -229,12 +236,16 @@ pub async fn evaluate<R: Records>(
         .report_to
         .is_some()
         .then(|| Box::new(Applied { of, record, is_spf_aligned, is_dkim_aligned, is_milder }));
-    Outcome { verdict, domain: Some(domain), wish, reason, applied }
+    DmarcEvaluation { verdict, domain: Some(domain), wish, reason, applied }
 }
 
 /// What the policy asks for mail of a domain that fails. Where a limit of ours kept us from knowing, the strictest
 /// that it may be, and why that is not known.
-async fn wish<R: Records>(records: &R, policy: &Policy, domain: &str) -> (Wish, Option<String>) {
+async fn wish<R: Records>(
+    records: &R,
+    policy: &Policy,
+    domain: &str,
+) -> (RequestedPolicy, Option<String>) {
     let record = &policy.record;
     if policy.of == domain {
         return (record.wish, None);
@@ -287,8 +298,8 @@ async fn aligned<R: Records>(
     records: &R,
     policy: &Policy,
     author: &str,
-    spf: &spf::Outcome,
-    dkim: &[dkim::Outcome],
+    spf: &spf::SpfEvaluation,
+    dkim: &[dkim::DkimVerification],
 ) -> Alignment {
     let mut found = Alignment::default();
     let spf_domain = spf.domain.to_ascii_lowercase();
@@ -306,7 +317,7 @@ async fn aligned<R: Records>(
             Err(why) => found.note_unknown(Verdict::of(&why), why.to_string()),
         }
     }
-    let is_open = |outcome: &&dkim::Outcome| {
+    let is_open = |outcome: &&dkim::DkimVerification| {
         use dkim::Verdict::{CutShort, Pass, TempError};
         matches!(outcome.verdict, Pass | TempError | CutShort)
     };
@@ -332,9 +343,9 @@ async fn aligned<R: Records>(
 fn near<'o>(
     policy: &Policy,
     author: &str,
-    outcomes: impl Iterator<Item = &'o dkim::Outcome>,
-) -> Vec<(&'o str, &'o dkim::Outcome)> {
-    let of_signer = |outcome: &'o dkim::Outcome| {
+    outcomes: impl Iterator<Item = &'o dkim::DkimVerification>,
+) -> Vec<(&'o str, &'o dkim::DkimVerification)> {
+    let of_signer = |outcome: &'o dkim::DkimVerification| {
         outcome.signer.as_ref().map(|signer| (signer.domain.as_str(), outcome))
     };
     let mut near: Vec<_> = outcomes

@@ -1,13 +1,13 @@
 //! What the DNS has of a domain's policy, for those who send in its name.
 
 use super::record::{Record, is_policy};
-use super::{Policy, Wish, belongs, policy};
+use super::{Policy, RequestedPolicy, belongs, policy};
 use crate::records::{Records, Unanswered};
 use std::fmt;
 
 /// Why no policy holds for a domain's mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum PolicyFinding {
     /// Neither the domain nor one above it has one.
     Missing,
     /// The domain has several, which counts for none (RFC 7489 §6.6.3).
@@ -18,15 +18,17 @@ pub enum Finding {
     Unanswered(Unanswered),
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for PolicyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Finding::Missing => f.write_str("there is no policy"),
-            Finding::Several => f.write_str("there are several policies, which count for none"),
-            Finding::Malformed => {
+            PolicyFinding::Missing => f.write_str("there is no policy"),
+            PolicyFinding::Several => {
+                f.write_str("there are several policies, which count for none")
+            }
+            PolicyFinding::Malformed => {
                 f.write_str("the record is no policy: p= is wanted after v=DMARC1")
             }
-            Finding::Unanswered(why) => write!(f, "no answer: {why}"),
+            PolicyFinding::Unanswered(why) => write!(f, "no answer: {why}"),
         }
     }
 }
@@ -43,16 +45,17 @@ impl Published {
     ///
     /// # Errors
     /// There is none.
-    pub async fn find<R: Records>(records: &R, domain: &str) -> Result<Published, Finding> {
-        let own = records.txt(&format!("_dmarc.{domain}")).await.map_err(Finding::Unanswered)?;
+    pub async fn find<R: Records>(records: &R, domain: &str) -> Result<Published, PolicyFinding> {
+        let own =
+            records.txt(&format!("_dmarc.{domain}")).await.map_err(PolicyFinding::Unanswered)?;
         match own.iter().filter(|txt| is_policy(txt)).count() {
             0 => {}
-            1 if Record::find(&own).is_none() => return Err(Finding::Malformed),
+            1 if Record::find(&own).is_none() => return Err(PolicyFinding::Malformed),
             1 => {}
-            _ => return Err(Finding::Several),
+            _ => return Err(PolicyFinding::Several),
         }
-        let policy = policy(records, domain).await.map_err(Finding::Unanswered)?;
-        let policy = policy.ok_or(Finding::Missing)?;
+        let policy = policy(records, domain).await.map_err(PolicyFinding::Unanswered)?;
+        let policy = policy.ok_or(PolicyFinding::Missing)?;
         Ok(Published { domain: domain.to_owned(), policy })
     }
 
@@ -64,7 +67,7 @@ impl Published {
 
     /// What it asks for mail that is not the domain's.
     #[must_use]
-    pub fn wish(&self) -> Wish {
+    pub fn wish(&self) -> RequestedPolicy {
         let record = &self.policy.record;
         if self.policy.of == self.domain { record.wish } else { record.wish_below }
     }

@@ -14,15 +14,15 @@ const FAILURE_OPTIONS_BYTES_MAX: usize = 64;
 
 /// What a domain asks for mail that is not its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wish {
+pub enum RequestedPolicy {
     None,
     Quarantine,
     Reject,
 }
 
-impl Wish {
-    fn parse(text: &str) -> Option<Wish> {
-        [Wish::None, Wish::Quarantine, Wish::Reject]
+impl RequestedPolicy {
+    fn parse(text: &str) -> Option<RequestedPolicy> {
+        [RequestedPolicy::None, RequestedPolicy::Quarantine, RequestedPolicy::Reject]
             .into_iter()
             .find(|wish| wish.as_str().eq_ignore_ascii_case(text))
     }
@@ -30,17 +30,17 @@ impl Wish {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Wish::None => "none",
-            Wish::Quarantine => "quarantine",
-            Wish::Reject => "reject",
+            RequestedPolicy::None => "none",
+            RequestedPolicy::Quarantine => "quarantine",
+            RequestedPolicy::Reject => "reject",
         }
     }
 
     /// What is done to mail that the policy is not applied to in full (RFC 7489 §6.6.4).
-    pub(super) fn milder(self) -> Wish {
+    pub(super) fn milder(self) -> RequestedPolicy {
         match self {
-            Wish::Reject => Wish::Quarantine,
-            Wish::None | Wish::Quarantine => Wish::None,
+            RequestedPolicy::Reject => RequestedPolicy::Quarantine,
+            RequestedPolicy::None | RequestedPolicy::Quarantine => RequestedPolicy::None,
         }
     }
 }
@@ -67,11 +67,11 @@ pub(super) fn is_policy(txt: &[u8]) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     /// `p`.
-    pub(super) wish: Wish,
+    pub(super) wish: RequestedPolicy,
     /// `sp`, or `p`.
-    pub(super) wish_below: Wish,
+    pub(super) wish_below: RequestedPolicy,
     /// `np`, or what `sp` says: for names below that do not exist.
-    pub(super) wish_absent: Wish,
+    pub(super) wish_absent: RequestedPolicy,
     /// `adkim=s`.
     pub(super) is_strict_dkim: bool,
     /// `aspf=s`.
@@ -106,15 +106,15 @@ impl Record {
             value(tag).is_some_and(|value: &str| value.eq_ignore_ascii_case(expected))
         };
         // RFC 7489 §6.6.3, step 6: without a valid wish, but with somebody to report to, none.
-        let wish = value("p").and_then(Wish::parse);
-        let wish = wish.or_else(|| value("rua").map(|_| Wish::None))?;
+        let wish = value("p").and_then(RequestedPolicy::parse);
+        let wish = wish.or_else(|| value("rua").map(|_| RequestedPolicy::None))?;
         let percent = value("pct").filter(|percent| !percent.starts_with('+'));
         let percent = percent.and_then(|percent| percent.parse::<u8>().ok());
-        let wish_below = value("sp").and_then(Wish::parse).unwrap_or(wish);
+        let wish_below = value("sp").and_then(RequestedPolicy::parse).unwrap_or(wish);
         Some(Record {
             wish,
             wish_below,
-            wish_absent: value("np").and_then(Wish::parse).unwrap_or(wish_below),
+            wish_absent: value("np").and_then(RequestedPolicy::parse).unwrap_or(wish_below),
             is_strict_dkim: is("adkim", "s"),
             is_strict_spf: is("aspf", "s"),
             registry: match value("psd") {
@@ -169,7 +169,7 @@ mod tests {
             let record = find(&[mistaken]).expect(mistaken);
             assert_eq!(
                 (record.wish, record.wish_below),
-                (Wish::Reject, Wish::Reject),
+                (RequestedPolicy::Reject, RequestedPolicy::Reject),
                 "{mistaken}"
             );
             assert_eq!(record.report_to.as_deref(), Some("mailto:a@b.test"), "{mistaken}");
@@ -177,7 +177,7 @@ mod tests {
         }
         // An octet that is no text, too.
         let latin = b"v=DMARC1; p=reject; x=\xe9".to_vec();
-        assert_eq!(Record::find(&[latin]).map(|record| record.wish), Some(Wish::Reject));
+        assert_eq!(Record::find(&[latin]).map(|record| record.wish), Some(RequestedPolicy::Reject));
         // What is behind the last tag that is looked at is not.
         let many: String = (0..100).map(|n| format!("t{n}=;")).collect();
         assert_eq!(find(&[&format!("v=DMARC1; {many} p=reject")]), None);
@@ -207,15 +207,21 @@ mod tests {
     #[test]
     fn a_policy_stands_alone_among_other_records() {
         let record = find(&["x", "v=DMARC1; p=Reject; sp=none; adkim=s; pct=30; psd=n"]).unwrap();
-        assert_eq!((record.wish, record.wish_below), (Wish::Reject, Wish::None));
+        assert_eq!(
+            (record.wish, record.wish_below),
+            (RequestedPolicy::Reject, RequestedPolicy::None)
+        );
         assert!(record.is_strict_dkim && !record.is_strict_spf);
         assert_eq!((record.percent, record.registry), (30, Registry::No));
-        assert_eq!(record.wish_absent, Wish::None);
+        assert_eq!(record.wish_absent, RequestedPolicy::None);
         let absent = find(&["v=DMARC1; p=none; np=reject; rua=mailto:a@b.test"]).unwrap();
-        assert_eq!((absent.wish_below, absent.wish_absent), (Wish::None, Wish::Reject));
+        assert_eq!(
+            (absent.wish_below, absent.wish_absent),
+            (RequestedPolicy::None, RequestedPolicy::Reject)
+        );
         assert_eq!(absent.report_to.as_deref(), Some("mailto:a@b.test"));
         assert_eq!(find(&["v=DMARC1; p=none; t=y"]).unwrap().percent, 0);
-        assert_eq!(find(&["v=DMARC1; p=nix; rua=mailto:a@b"]).unwrap().wish, Wish::None);
+        assert_eq!(find(&["v=DMARC1; p=nix; rua=mailto:a@b"]).unwrap().wish, RequestedPolicy::None);
         for none in [
             &["v=DMARC1; p=none", "v=DMARC1; p=reject"][..],
             &["p=none; v=DMARC1"],

@@ -1,7 +1,7 @@
 //! What owners of domains are told of mail in their name: aggregate reports (RFC 7489 §7.2).
 
 use super::record::{ADDRESSES_MAX, Record};
-use super::{Wish, organization, walk};
+use super::{RequestedPolicy, organization, walk};
 use crate::records::{Records, Unanswered};
 use crate::{dkim, spf};
 use mail::Mailbox;
@@ -52,22 +52,22 @@ impl Applied {
 
 /// A message that counts.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub struct ReportedMessage {
     pub applied: Box<Applied>,
     pub source: IpAddr,
-    /// What was done about it: [`Wish::None`] where nothing was.
-    pub disposition: Wish,
+    /// What was done about it: [`RequestedPolicy::None`] where nothing was.
+    pub disposition: RequestedPolicy,
     /// What the policy asked for.
-    pub wish: Wish,
+    pub wish: RequestedPolicy,
     /// The author's domain.
     pub author: String,
     /// That of MAIL FROM; empty for `<>`.
     pub envelope_from: String,
-    pub spf: spf::Outcome,
-    pub dkim: Vec<dkim::Outcome>,
+    pub spf: spf::SpfEvaluation,
+    pub dkim: Vec<dkim::DkimVerification>,
 }
 
-impl Message {
+impl ReportedMessage {
     /// What follows the count in a row, as XML: messages with the same are one row.
     #[must_use]
     pub fn rest_of_row(&self) -> String {
@@ -111,7 +111,7 @@ impl Message {
     /// Why it was not done as the policy asks (RFC 7489 §7.2, appendix C).
     fn reason(&self) -> Option<&'static str> {
         let is_pass = self.applied.is_dkim_aligned || self.applied.is_spf_aligned;
-        let asked = if is_pass { Wish::None } else { self.wish };
+        let asked = if is_pass { RequestedPolicy::None } else { self.wish };
         match self.disposition != asked {
             true => Some("local_policy"),
             false if self.applied.is_milder && !is_pass => Some("sampled_out"),

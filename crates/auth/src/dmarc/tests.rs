@@ -1,31 +1,31 @@
 use super::*;
-use crate::scan::{Scan, Wanted};
+use crate::scan::{Scan, ScanOptions};
 use crate::testing::{Zone, now};
 
 /// A message by this author.
 fn by(from: &str) -> Scanned {
-    let mut scan = Scan::new(Wanted::default());
+    let mut scan = Scan::new(ScanOptions::default());
     scan.push(format!("From: {from}\r\n\r\n").as_bytes());
     scan.finish()
 }
 
-fn spf(verdict: spf::Verdict, domain: &str) -> spf::Outcome {
-    spf::Outcome { verdict, domain: domain.into(), ..spf::Outcome::unknown() }
+fn spf(verdict: spf::Verdict, domain: &str) -> spf::SpfEvaluation {
+    spf::SpfEvaluation { verdict, domain: domain.into(), ..spf::SpfEvaluation::unknown() }
 }
 
-fn dkim(verdict: dkim::Verdict, domain: &str) -> dkim::Outcome {
+fn dkim(verdict: dkim::Verdict, domain: &str) -> dkim::DkimVerification {
     let algorithm = dkim::Algorithm::Ed25519Sha256;
     let signer = dkim::Signer { domain: domain.into(), selector: "s".into(), algorithm };
-    dkim::Outcome { verdict, reason: String::new(), signer: Some(signer) }
+    dkim::DkimVerification { verdict, reason: String::new(), signer: Some(signer) }
 }
 
 fn outcome(
     zone: &Zone,
     from: &str,
-    spf: &spf::Outcome,
-    dkim: &[dkim::Outcome],
+    spf: &spf::SpfEvaluation,
+    dkim: &[dkim::DkimVerification],
     chance: u8,
-) -> Outcome {
+) -> DmarcEvaluation {
     match now(discover(zone, &by(from))) {
         Ok(found) => now(evaluate(zone, found, spf, dkim, chance)),
         Err(outcome) => outcome,
@@ -33,7 +33,7 @@ fn outcome(
 }
 
 /// The verdict and what is wished, without a good SPF or DKIM.
-fn wish_for(zone: &Zone, from: &str) -> (Verdict, Wish) {
+fn wish_for(zone: &Zone, from: &str) -> (Verdict, RequestedPolicy) {
     let none = spf(spf::Verdict::None, "");
     let outcome = outcome(zone, from, &none, &[], 0);
     (outcome.verdict, outcome.wish)
@@ -49,16 +49,16 @@ fn the_policy_is_the_domains_own_or_that_of_its_organization() {
         ("_dmarc.dead.test", "?"),
     ]);
     for (from, expected) in [
-        ("a@a.example", (Verdict::Fail, Wish::Reject)),
-        ("a@x.y.a.example", (Verdict::Fail, Wish::Quarantine)),
-        ("a@own.a.example", (Verdict::Fail, Wish::None)),
-        ("a@b.reg", (Verdict::Fail, Wish::None)),
-        ("a@c.reg", (Verdict::Fail, Wish::Quarantine)),
-        ("a@none.test", (Verdict::None, Wish::None)),
-        ("a@dead.test", (Verdict::TempError, Wish::None)),
-        ("a@a.example, b@none.test", (Verdict::PermError, Wish::None)),
-        ("a@a.example, b@A.example", (Verdict::Fail, Wish::Reject)),
-        ("Nobody:;", (Verdict::None, Wish::None)),
+        ("a@a.example", (Verdict::Fail, RequestedPolicy::Reject)),
+        ("a@x.y.a.example", (Verdict::Fail, RequestedPolicy::Quarantine)),
+        ("a@own.a.example", (Verdict::Fail, RequestedPolicy::None)),
+        ("a@b.reg", (Verdict::Fail, RequestedPolicy::None)),
+        ("a@c.reg", (Verdict::Fail, RequestedPolicy::Quarantine)),
+        ("a@none.test", (Verdict::None, RequestedPolicy::None)),
+        ("a@dead.test", (Verdict::TempError, RequestedPolicy::None)),
+        ("a@a.example, b@none.test", (Verdict::PermError, RequestedPolicy::None)),
+        ("a@a.example, b@A.example", (Verdict::Fail, RequestedPolicy::Reject)),
+        ("Nobody:;", (Verdict::None, RequestedPolicy::None)),
     ] {
         assert_eq!(wish_for(&zone, from), expected, "{from}");
     }
@@ -114,7 +114,7 @@ fn what_may_yet_pass_does_not_fail() {
     let open = dkim(dkim::Verdict::TempError, "a.example");
     let elsewhere = dkim(dkim::Verdict::TempError, "b.example");
     let none = spf(spf::Verdict::None, "");
-    let verdict = |spf: &spf::Outcome, dkim: &[dkim::Outcome]| {
+    let verdict = |spf: &spf::SpfEvaluation, dkim: &[dkim::DkimVerification]| {
         outcome(&zone, "a@a.example", spf, dkim, 0).verdict
     };
     assert_eq!(verdict(&none, std::slice::from_ref(&open)), Verdict::TempError);
@@ -133,9 +133,9 @@ fn a_part_of_all_messages_gets_what_is_milder() {
     let wish = |from, chance| outcome(&zone, from, &none, &[], chance).wish;
     assert_eq!(
         [29, 30].map(|chance| wish("a@a.example", chance)),
-        [Wish::Reject, Wish::Quarantine]
+        [RequestedPolicy::Reject, RequestedPolicy::Quarantine]
     );
-    assert_eq!(wish("a@t.example", 0), Wish::None);
+    assert_eq!(wish("a@t.example", 0), RequestedPolicy::None);
 }
 
 #[test]
@@ -144,9 +144,9 @@ fn names_that_do_not_exist_may_have_a_policy_of_their_own() {
         hosts: vec!["there.a.example"],
         ..Zone::of(&[("_dmarc.a.example", "v=DMARC1; p=none; sp=quarantine; np=reject")])
     };
-    assert_eq!(wish_for(&zone, "a@a.example").1, Wish::None);
-    assert_eq!(wish_for(&zone, "a@there.a.example").1, Wish::Quarantine);
-    assert_eq!(wish_for(&zone, "a@x.a.example").1, Wish::Reject);
+    assert_eq!(wish_for(&zone, "a@a.example").1, RequestedPolicy::None);
+    assert_eq!(wish_for(&zone, "a@there.a.example").1, RequestedPolicy::Quarantine);
+    assert_eq!(wish_for(&zone, "a@x.a.example").1, RequestedPolicy::Reject);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn what_is_wanted_to_be_heard_of_has_both_alignments() {
     ]);
     let pass = spf(spf::Verdict::Pass, "a.example");
     let signed = [dkim(dkim::Verdict::Pass, "a.example")];
-    let applied = |from, spf: &spf::Outcome, dkim: &[dkim::Outcome]| {
+    let applied = |from, spf: &spf::SpfEvaluation, dkim: &[dkim::DkimVerification]| {
         outcome(&zone, from, spf, dkim, 0).applied
     };
     let both = applied("x@y.a.example", &pass, &signed).unwrap();

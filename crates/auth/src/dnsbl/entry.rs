@@ -8,37 +8,37 @@ pub const SCORE_MAX: i32 = 100;
 
 /// A list, what is wanted of it and what that weighs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct DnsblEntry {
     /// In lower case, without a dot at its end.
     pub zone: Box<str>,
-    pub wanted: Wanted,
+    pub wanted: AnswerFilter,
     /// Below 0 it speaks for the client.
     pub score: i32,
 }
 
-impl Entry {
+impl DnsblEntry {
     /// Reads an entry as Postfix writes them (`postscreen_dnsbl_sites`). Without answers all that list
     /// something count, without a score it is 1.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Entry, String> {
+    pub fn parse(text: &str) -> Result<DnsblEntry, String> {
         let (text, score) = match text.rsplit_once('*') {
             Some((text, score)) => (text, score_of(score)?),
             None => (text, 1),
         };
         let (zone, wanted) = match text.split_once('=') {
             Some((zone, wanted)) => {
-                let parsed = Wanted::parse(wanted);
+                let parsed = AnswerFilter::parse(wanted);
                 (zone, parsed.ok_or_else(|| format!("\"{wanted}\" are no answers"))?)
             }
-            None => (text, Wanted::Any),
+            None => (text, AnswerFilter::Any),
         };
         let zone = zone.trim_end_matches('.').to_ascii_lowercase();
         if !is_zone(&zone) {
             return Err(format!("\"{zone}\" is not the name of a list"));
         }
-        Ok(Entry { zone: zone.into(), wanted, score })
+        Ok(DnsblEntry { zone: zone.into(), wanted, score })
     }
 }
 
@@ -63,7 +63,7 @@ type Octet = Vec<(u8, u8)>;
 
 /// Which answers count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum AnswerFilter {
     /// All that say that something is listed.
     Any,
     /// Those that fit.
@@ -76,9 +76,9 @@ pub(super) fn is_refusal(answer: Ipv4Addr) -> bool {
     matches!(answer.octets(), [127, 0, 0, 1] | [127, 255, 255, _])
 }
 
-impl Wanted {
+impl AnswerFilter {
     /// Reads `127.0.0.2`, `127.0.0.[2..11]`, `127.0.[0..255].[1;3]`.
-    pub(super) fn parse(text: &str) -> Option<Wanted> {
+    pub(super) fn parse(text: &str) -> Option<AnswerFilter> {
         let mut octets = [const { Octet::new() }; 4];
         let mut rest = text;
         for (at, octet) in octets.iter_mut().enumerate() {
@@ -87,17 +87,19 @@ impl Wanted {
             }
             (*octet, rest) = one_octet(rest)?;
         }
-        rest.is_empty().then_some(Wanted::Pattern(octets))
+        rest.is_empty().then_some(AnswerFilter::Pattern(octets))
     }
 
     /// Whether an answer counts. RFC 5782 §2.1: only those in 127.0.0.0/8 are answers of a list.
     pub(super) fn has(&self, answer: Ipv4Addr) -> bool {
         match self {
             _ if !answer.is_loopback() => false,
-            Wanted::Any => !is_refusal(answer),
-            Wanted::Pattern(octets) => octets.iter().zip(answer.octets()).all(|(ranges, octet)| {
-                ranges.iter().any(|(from, to)| (*from..=*to).contains(&octet))
-            }),
+            AnswerFilter::Any => !is_refusal(answer),
+            AnswerFilter::Pattern(octets) => {
+                octets.iter().zip(answer.octets()).all(|(ranges, octet)| {
+                    ranges.iter().any(|(from, to)| (*from..=*to).contains(&octet))
+                })
+            }
         }
     }
 }

@@ -3,8 +3,8 @@
 mod entry;
 mod name;
 
-pub use entry::{Entry, SCORE_MAX, Wanted};
-pub use name::{Key, NAME_BYTES_MAX, TestPoint, ZONE_BYTES_MAX};
+pub use entry::{AnswerFilter, DnsblEntry, SCORE_MAX};
+pub use name::{DnsblSubject, NAME_BYTES_MAX, TestPoint, ZONE_BYTES_MAX};
 
 use crate::tags;
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ pub const TEXT_BYTES_MAX: usize = 200;
 
 /// What is looked up in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum By {
+pub enum DnsblIdentity {
     /// The client's address.
     Client,
     /// The name that it gives itself.
@@ -25,11 +25,11 @@ pub enum By {
 
 /// A list that is asked, once, whatever is wanted of its answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct List {
+pub struct DnsList {
     pub zone: Box<str>,
-    pub by: By,
+    pub by: DnsblIdentity,
     /// What answers weigh; at least one.
-    weights: Vec<(Wanted, i32)>,
+    weights: Vec<(AnswerFilter, i32)>,
 }
 
 /// What the answers of a list come to.
@@ -41,15 +41,15 @@ pub struct Weighed {
     pub senseless: Option<Ipv4Addr>,
 }
 
-impl List {
+impl DnsList {
     /// The lists of several entries: each zone is asked once.
     #[must_use]
-    pub fn of(entries: impl IntoIterator<Item = (By, Entry)>) -> Vec<List> {
-        let mut lists: Vec<List> = Vec::new();
-        for (by, Entry { zone, wanted, score }) in entries {
+    pub fn of(entries: impl IntoIterator<Item = (DnsblIdentity, DnsblEntry)>) -> Vec<DnsList> {
+        let mut lists: Vec<DnsList> = Vec::new();
+        for (by, DnsblEntry { zone, wanted, score }) in entries {
             match lists.iter_mut().find(|list| list.zone == zone && list.by == by) {
                 Some(list) => list.weights.push((wanted, score)),
-                None => lists.push(List { zone, by, weights: vec![(wanted, score)] }),
+                None => lists.push(DnsList { zone, by, weights: vec![(wanted, score)] }),
             }
         }
         lists
@@ -82,7 +82,7 @@ impl List {
 
 /// What came of asking lists, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DnsblResult {
     /// None has the client, or none answered.
     None,
     /// Lists speak for it more than against it.
@@ -93,14 +93,14 @@ pub enum Verdict {
     Listed,
 }
 
-impl Verdict {
+impl DnsblResult {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Verdict::None => "none",
-            Verdict::Allowed => "allowed",
-            Verdict::Below => "below",
-            Verdict::Listed => "listed",
+            DnsblResult::None => "none",
+            DnsblResult::Allowed => "allowed",
+            DnsblResult::Below => "below",
+            DnsblResult::Listed => "listed",
         }
     }
 }
@@ -109,16 +109,16 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     pub zone: Box<str>,
-    pub by: By,
+    pub by: DnsblIdentity,
     pub answer: Ipv4Addr,
     pub score: i32,
 }
 
 /// All lists that have a client or one of its domains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing(pub Vec<Listing>);
+pub struct DnsblListings(pub Vec<Listing>);
 
-impl Standing {
+impl DnsblListings {
     /// What all of them weigh.
     #[must_use]
     pub fn score(&self) -> i32 {
@@ -127,12 +127,12 @@ impl Standing {
 
     /// What follows where `threshold` is enough.
     #[must_use]
-    pub fn verdict(&self, threshold: i32) -> Verdict {
+    pub fn verdict(&self, threshold: i32) -> DnsblResult {
         match self.score() {
-            _ if self.0.is_empty() => Verdict::None,
-            score if score >= threshold => Verdict::Listed,
-            score if score < 0 => Verdict::Allowed,
-            _ => Verdict::Below,
+            _ if self.0.is_empty() => DnsblResult::None,
+            score if score >= threshold => DnsblResult::Listed,
+            score if score < 0 => DnsblResult::Allowed,
+            _ => DnsblResult::Below,
         }
     }
 

@@ -11,7 +11,7 @@ pub const ZONE_BYTES_MAX: usize = NAME_BYTES_MAX - 64;
 
 /// What is looked up.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Key {
+pub enum DnsblSubject {
     Address(IpAddr),
     /// In lower case.
     Domain(Box<str>),
@@ -26,10 +26,10 @@ pub enum TestPoint {
     Domain,
 }
 
-impl Key {
+impl DnsblSubject {
     /// A domain, if it is one that a list could have: no literal, no single label.
     #[must_use]
-    pub fn domain(name: &str) -> Option<Key> {
+    pub fn domain(name: &str) -> Option<DnsblSubject> {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         let is_label = |label: &str| {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -38,15 +38,15 @@ impl Key {
         // An address is looked up as one.
         let is_address = name.parse::<Ipv4Addr>().is_ok();
         let is_domain = name.contains('.') && name.split('.').all(is_label);
-        (is_domain && !is_address).then(|| Key::Domain(name.into()))
+        (is_domain && !is_address).then(|| DnsblSubject::Domain(name.into()))
     }
 
     /// The name to ask for; `None`: it would be too long, so no list has it.
     #[must_use]
     pub fn name_in(&self, zone: &str) -> Option<String> {
         let name = match self {
-            Key::Address(address) => reversed(*address) + zone,
-            Key::Domain(domain) => format!("{domain}.{zone}"),
+            DnsblSubject::Address(address) => reversed(*address) + zone,
+            DnsblSubject::Domain(domain) => format!("{domain}.{zone}"),
         };
         (name.len() <= NAME_BYTES_MAX).then_some(name)
     }

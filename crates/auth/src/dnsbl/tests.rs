@@ -1,20 +1,20 @@
 use super::*;
 use proptest::prelude::*;
 
-fn entry(text: &str) -> Entry {
-    Entry::parse(text).unwrap_or_else(|why| panic!("{text}: {why}"))
+fn entry(text: &str) -> DnsblEntry {
+    DnsblEntry::parse(text).unwrap_or_else(|why| panic!("{text}: {why}"))
 }
 
 fn listed(text: &str, answers: &[&str]) -> Weighed {
     let answers: Vec<Ipv4Addr> = answers.iter().map(|answer| answer.parse().unwrap()).collect();
-    List::of([(By::Client, entry(text))])[0].weigh(&answers)
+    DnsList::of([(DnsblIdentity::Client, entry(text))])[0].weigh(&answers)
 }
 
 #[test]
 fn entries_are_read_as_postfix_reads_them() {
     assert_eq!(
         entry("Zen.Example."),
-        Entry { zone: "zen.example".into(), wanted: Wanted::Any, score: 1 }
+        DnsblEntry { zone: "zen.example".into(), wanted: AnswerFilter::Any, score: 1 }
     );
     assert_eq!(entry("a.example*-3").score, -3);
     assert_eq!(entry("a.example*100").score, SCORE_MAX);
@@ -37,12 +37,12 @@ fn entries_are_read_as_postfix_reads_them() {
         "a.example=127.0.0.2.3",
         "a.example=127.0.0.+2",
     ] {
-        assert!(Entry::parse(bad).is_err(), "{bad}");
+        assert!(DnsblEntry::parse(bad).is_err(), "{bad}");
     }
     let longest = format!("{}example", "a.".repeat((ZONE_BYTES_MAX - 7) / 2));
     assert_eq!(longest.len(), ZONE_BYTES_MAX);
-    assert!(Entry::parse(&longest).is_ok());
-    assert!(Entry::parse(&format!("{longest}s")).is_err());
+    assert!(DnsblEntry::parse(&longest).is_ok());
+    assert!(DnsblEntry::parse(&format!("{longest}s")).is_err());
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn answers_count_that_are_wanted() {
 #[test]
 fn a_zone_is_asked_once_and_each_of_its_entries_weighs() {
     let entries = ["a.example=127.0.0.2*3", "b.example", "a.example=127.0.0.[2..3]*2"].map(entry);
-    let lists = List::of(entries.into_iter().map(|entry| (By::Client, entry)));
+    let lists = DnsList::of(entries.into_iter().map(|entry| (DnsblIdentity::Client, entry)));
     assert_eq!(lists.len(), 2);
     let both: Vec<Ipv4Addr> = vec!["127.0.0.3".parse().unwrap(), "127.0.0.2".parse().unwrap()];
     assert_eq!(lists[0].weigh(&both).listed, Some((Ipv4Addr::new(127, 0, 0, 2), 5)));
@@ -76,14 +76,14 @@ fn a_zone_is_asked_once_and_each_of_its_entries_weighs() {
 
 #[test]
 fn names_are_those_of_the_standard() {
-    let name = |address: &str| Key::Address(address.parse().unwrap()).name_in("a.example");
+    let name = |address: &str| DnsblSubject::Address(address.parse().unwrap()).name_in("a.example");
     assert_eq!(name("192.0.2.99").as_deref(), Some("99.2.0.192.a.example"));
     assert_eq!(name("::ffff:192.0.2.99").as_deref(), Some("99.2.0.192.a.example"));
     assert_eq!(
         name("2001:db8:1:2:3:4:567:89ab").as_deref(),
         Some("b.a.9.8.7.6.5.0.4.0.0.0.3.0.0.0.2.0.0.0.1.0.0.0.8.b.d.0.1.0.0.2.a.example")
     );
-    let domain = |name: &str| Key::domain(name)?.name_in("a.example");
+    let domain = |name: &str| DnsblSubject::domain(name)?.name_in("a.example");
     assert_eq!(domain("Mail.Example.ORG.").as_deref(), Some("mail.example.org.a.example"));
     for none in
         ["", "localhost", "[192.0.2.1]", "192.0.2.1", "a b.example", "a..b", "\u{e9}.example"]
@@ -103,19 +103,19 @@ fn scores_add_up_to_a_verdict() {
     let of = |scores: &[i32]| {
         let listing = |score: &i32| Listing {
             zone: format!("{score}.example").into(),
-            by: By::Client,
+            by: DnsblIdentity::Client,
             answer,
             score: *score,
         };
-        Standing(scores.iter().map(listing).collect())
+        DnsblListings(scores.iter().map(listing).collect())
     };
     for (scores, verdict) in [
-        (&[][..], Verdict::None),
-        (&[1, 2], Verdict::Listed),
-        (&[2], Verdict::Below),
-        (&[5, -3], Verdict::Below),
-        (&[2, -2], Verdict::Below),
-        (&[2, -3], Verdict::Allowed),
+        (&[][..], DnsblResult::None),
+        (&[1, 2], DnsblResult::Listed),
+        (&[2], DnsblResult::Below),
+        (&[5, -3], DnsblResult::Below),
+        (&[2, -2], DnsblResult::Below),
+        (&[2, -3], DnsblResult::Allowed),
     ] {
         assert_eq!(of(scores).verdict(3), verdict, "{scores:?}");
     }
@@ -134,10 +134,10 @@ fn what_a_list_says_is_short_and_printable() {
 proptest! {
     #[test]
     fn any_entry_and_any_name_is_read(text: String, name: String, bytes: Vec<u8>) {
-        if let Ok(entry) = Entry::parse(&text) {
+        if let Ok(entry) = DnsblEntry::parse(&text) {
             prop_assert!(entry.zone.len() <= ZONE_BYTES_MAX);
         }
-        if let Some(key) = Key::domain(&name) {
+        if let Some(key) = DnsblSubject::domain(&name) {
             prop_assert!(key.name_in("a.example").is_none_or(|name| name.len() <= NAME_BYTES_MAX));
         }
         prop_assert!(printable(&bytes).is_none_or(|text| text.is_ascii()));

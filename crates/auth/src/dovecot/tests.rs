@@ -8,11 +8,11 @@ fn ready() -> Answers {
     let mut answers = Answers::default();
     answers.handle_input(HELLO.as_bytes()).unwrap();
     let offered = vec!["PLAIN".into(), "SCRAM-SHA-256".into()];
-    assert_eq!(answers.poll_event(), Some(Event::Ready(offered)));
+    assert_eq!(answers.poll_event(), Some(DovecotEvent::Ready(offered)));
     answers
 }
 
-fn answer(line: &str) -> Result<Option<Event>, Malformed> {
+fn answer(line: &str) -> Result<Option<DovecotEvent>, Malformed> {
     let mut answers = ready();
     answers.handle_input(format!("{line}\n").as_bytes())?;
     Ok(answers.poll_event())
@@ -61,7 +61,7 @@ fn answers_are_told_from_trouble() {
         ("CONT\t5\t", Answer::Continue(Vec::new())),
         ("CONT\t5\tcj1h", Answer::Continue(b"r=a".to_vec())),
     ] {
-        assert_eq!(answer(line), Ok(Some(Event::Answer(5, expected))), "{line}");
+        assert_eq!(answer(line), Ok(Some(DovecotEvent::Answer(5, expected))), "{line}");
     }
     for line in ["SPID\t8", "LATER\tx", ""] {
         assert_eq!(answer(line), Ok(None), "{line}");

@@ -1,7 +1,7 @@
 //! Everything that is known, in memory, and what of it is to be written down.
 
 use super::key::{of_client, of_triplet};
-use super::{Key, Record, Rules, State, Triplet, Verdict};
+use super::{GreylistPolicy, GreylistResult, Key, Record, State, Triplet};
 use mail::Wall;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -21,7 +21,7 @@ const RENEWED_EVERY: Duration = Duration::from_secs(86_400);
 
 /// All triplets and clients.
 #[derive(Debug)]
-pub struct Book {
+pub struct GreylistLedger {
     entries: BTreeMap<Key, Record>,
     entries_max: usize,
     /// Those that were looked at last.
@@ -33,16 +33,16 @@ pub struct Book {
 /// Records that are to be written down; without one a key is forgotten.
 pub type Changes = Vec<(Key, Option<Record>)>;
 
-impl Default for Book {
-    fn default() -> Book {
-        Book::with_room(ENTRIES_MAX)
+impl Default for GreylistLedger {
+    fn default() -> GreylistLedger {
+        GreylistLedger::with_room(ENTRIES_MAX)
     }
 }
 
-impl Book {
-    fn with_room(entries_max: usize) -> Book {
+impl GreylistLedger {
+    fn with_room(entries_max: usize) -> GreylistLedger {
         let (entries, changed) = (BTreeMap::new(), BTreeSet::new());
-        Book { entries, entries_max, looked_at: Key::default(), changed }
+        GreylistLedger { entries, entries_max, looked_at: Key::default(), changed }
     }
 
     /// With what was written down and holds, as much as there is room for. Where that is nothing, the
@@ -78,7 +78,12 @@ impl Book {
     }
 
     /// What becomes of a recipient.
-    pub fn judge(&mut self, rules: &Rules, triplet: &Triplet<'_>, now: Wall) -> Verdict {
+    pub fn judge(
+        &mut self,
+        rules: &GreylistPolicy,
+        triplet: &Triplet<'_>,
+        now: Wall,
+    ) -> GreylistResult {
         let until = now.after(rules.remember);
         let client = of_client(triplet.client);
         if let Some(State::Client { passed, counted }) = self.state(&client, now)
@@ -86,28 +91,28 @@ impl Book {
             && passed >= rules.clients_after
         {
             self.renew(client, Record { state: State::Client { passed, counted }, until });
-            return Verdict::Client;
+            return GreylistResult::Client;
         }
         let key = of_triplet(triplet);
         match self.state(&key, now) {
             Some(State::Passed) => {
                 self.renew(key, Record { state: State::Passed, until });
-                Verdict::Known
+                GreylistResult::Known
             }
             Some(State::New(first)) => {
                 // A clock that was put back makes nothing older.
                 let waited = now.since(first);
                 if waited < rules.delay {
-                    return Verdict::Early(rules.delay - waited);
+                    return GreylistResult::Early(rules.delay - waited);
                 }
                 self.keep(key, Record { state: State::Passed, until }, now);
                 self.count(client, until, now);
-                Verdict::Passed(waited)
+                GreylistResult::Passed(waited)
             }
             _ => {
                 let until = now.after(rules.retry_window);
                 self.keep(key, Record { state: State::New(now), until }, now);
-                Verdict::New(rules.delay)
+                GreylistResult::New(rules.delay)
             }
         }
     }
@@ -177,7 +182,7 @@ impl Book {
     }
 
     #[cfg(test)]
-    pub(super) fn of_room(entries_max: usize) -> Book {
-        Book::with_room(entries_max)
+    pub(super) fn of_room(entries_max: usize) -> GreylistLedger {
+        GreylistLedger::with_room(entries_max)
     }
 }

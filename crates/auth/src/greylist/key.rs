@@ -12,7 +12,7 @@ pub type Key = [u8; KEY_BYTES];
 
 /// By what a client is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Client<'a> {
+pub enum ClientIdentity<'a> {
     /// The network that it is in, see [`network`].
     Network(IpAddr),
     /// The domain of the sender, which says that the client may send for it (SPF): pools of servers
@@ -36,7 +36,7 @@ pub fn network(address: IpAddr, ipv4_bits: u8, ipv6_bits: u8) -> IpAddr {
 }
 
 /// The key of a client.
-pub(super) fn of_client(client: Client<'_>) -> Key {
+pub(super) fn of_client(client: ClientIdentity<'_>) -> Key {
     hash(b'c', &[&client_text(client)])
 }
 
@@ -49,10 +49,10 @@ pub(super) fn of_triplet(triplet: &Triplet<'_>) -> Key {
     hash(b't', &[&client_text(triplet.client), &sender, &recipient])
 }
 
-fn client_text(client: Client<'_>) -> String {
+fn client_text(client: ClientIdentity<'_>) -> String {
     match client {
-        Client::Network(network) => network.to_string(),
-        Client::Domain(domain) => format!("@{}", domain.to_lowercase()),
+        ClientIdentity::Network(network) => network.to_string(),
+        ClientIdentity::Domain(domain) => format!("@{}", domain.to_lowercase()),
     }
 }
 
@@ -154,11 +154,14 @@ mod tests {
     #[test]
     fn parts_do_not_run_into_each_other() {
         let key = |local, domain, recipient| {
-            let client = Client::Domain("a.test");
+            let client = ClientIdentity::Domain("a.test");
             of_triplet(&Triplet { client, sender: Some((local, domain)), recipient })
         };
         assert_ne!(key("a", "b", "cd"), key("a", "bc", "d"));
         assert_eq!(key("A", "B", "C"), key("a", "b", "c"));
-        assert_ne!(of_client(Client::Domain("a.test")), of_client(Client::Domain("b.test")));
+        assert_ne!(
+            of_client(ClientIdentity::Domain("a.test")),
+            of_client(ClientIdentity::Domain("b.test"))
+        );
     }
 }

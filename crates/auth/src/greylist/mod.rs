@@ -4,14 +4,14 @@
 mod book;
 mod key;
 
-pub use book::{Book, Changes, ENTRIES_MAX};
-pub use key::{Client, KEY_BYTES, Key, network};
+pub use book::{Changes, ENTRIES_MAX, GreylistLedger};
+pub use key::{ClientIdentity, KEY_BYTES, Key, network};
 use mail::Wall;
 use std::time::Duration;
 
 /// How greylisting is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct GreylistPolicy {
     /// Whoever comes again earlier is put off again.
     pub delay: Duration,
     /// Whoever comes again later comes for the first time.
@@ -25,7 +25,7 @@ pub struct Rules {
 /// Who sends to whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Triplet<'a> {
-    pub client: Client<'a>,
+    pub client: ClientIdentity<'a>,
     /// Local part and domain; `None` is `<>`.
     pub sender: Option<(&'a str, &'a str)>,
     /// The whole address.
@@ -34,7 +34,7 @@ pub struct Triplet<'a> {
 
 /// What becomes of a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum GreylistResult {
     /// The triplet is new: put off for so long.
     New(Duration),
     /// It came again too early: for so long.

@@ -17,7 +17,7 @@ pub const ITERATIONS_MAX: u32 = 5_000_000;
 /// Bytes of a salt.
 pub const SALT_BYTES_MAX: usize = 256;
 
-pub(crate) type Key = [u8; 32];
+pub(crate) type ScramKey = [u8; 32];
 
 /// What everybody is shown of a salt, but for its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ impl Salted {
     /// nothing is stored for him (RFC 5802 §9), and unknown to whoever lacks the `secret`.
     #[must_use]
     pub fn for_user(secret: &[u8], user: &str, form: SaltForm) -> Salted {
-        let blocks = 0..form.bytes.div_ceil(size_of::<Key>()) as u64;
+        let blocks = 0..form.bytes.div_ceil(size_of::<ScramKey>()) as u64;
         let block = |nth: u64| hmac(secret, &[&b"salt"[..], &nth.to_be_bytes(), user.as_bytes()]);
         let mut salt: Vec<u8> = blocks.flat_map(block).collect();
         salt.truncate(form.bytes);
@@ -68,7 +68,7 @@ impl Salted {
 
     /// What a client proves with that it knows the password.
     #[cfg(test)]
-    pub(crate) fn proof(&self, password: &Password, message: &str) -> Key {
+    pub(crate) fn proof(&self, password: &Password, message: &str) -> ScramKey {
         let salted = self.salted_password(password.bytes());
         let client_key = hmac(&*salted, &[b"Client Key"]);
         let mut proof = hmac(&sha256(&client_key), &[message]);
@@ -77,8 +77,8 @@ impl Salted {
     }
 
     /// RFC 5802 §2.2: Hi is PBKDF2 of one block (RFC 8018 §5.2).
-    pub(crate) fn salted_password(&self, password: &[u8]) -> Zeroizing<Key> {
-        let mut salted = Zeroizing::new(Key::default());
+    pub(crate) fn salted_password(&self, password: &[u8]) -> Zeroizing<ScramKey> {
+        let mut salted = Zeroizing::new(ScramKey::default());
         let iterations = NonZeroU32::new(self.iterations).unwrap_or(NonZeroU32::MIN);
         let algorithm = pbkdf2::PBKDF2_HMAC_SHA256;
         pbkdf2::derive(algorithm, iterations, &self.salt, password, &mut *salted);
@@ -97,8 +97,8 @@ impl Salted {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
     pub(crate) salted: Salted,
-    pub(crate) stored: Key,
-    pub(crate) server: Key,
+    pub(crate) stored: ScramKey,
+    pub(crate) server: ScramKey,
 }
 
 /// Nobody is shown them.
@@ -121,7 +121,8 @@ impl Keys {
         let mut fields = text.split(',');
         let iterations: u32 = fields.next()?.parse().ok()?;
         let salt = STANDARD.decode(fields.next()?).ok()?;
-        let mut key = || -> Option<Key> { STANDARD.decode(fields.next()?).ok()?.try_into().ok() };
+        let mut key =
+            || -> Option<ScramKey> { STANDARD.decode(fields.next()?).ok()?.try_into().ok() };
         let (stored, server) = (key()?, key()?);
         let is_form = (ITERATIONS_MIN..=ITERATIONS_MAX).contains(&iterations)
             && (1..=SALT_BYTES_MAX).contains(&salt.len())

@@ -2,7 +2,7 @@
 //! server's side.
 
 use super::scram::unescaped;
-use super::{Failure, user_of};
+use super::{LoginFailure, user_of};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt;
@@ -56,55 +56,55 @@ pub struct Presented {
 }
 
 /// RFC 7628 §3.1: `n,a=USER,^Ahost=…^Aport=…^Aauth=Bearer TOKEN^A^A`.
-pub(super) fn oauthbearer(message: &[u8]) -> Result<Presented, Failure> {
-    let text = std::str::from_utf8(message).map_err(|_| Failure::Form)?;
-    let (header, pairs) = text.split_once(END).ok_or(Failure::Form)?;
+pub(super) fn oauthbearer(message: &[u8]) -> Result<Presented, LoginFailure> {
+    let text = std::str::from_utf8(message).map_err(|_| LoginFailure::Form)?;
+    let (header, pairs) = text.split_once(END).ok_or(LoginFailure::Form)?;
     // RFC 5801 §4: no channel is bound.
     let mut header = header.split(',');
     let (Some("n" | "y"), Some(identity), Some(""), None) =
         (header.next(), header.next(), header.next(), header.next())
     else {
-        return Err(Failure::Form);
+        return Err(LoginFailure::Form);
     };
     let user = match identity.strip_prefix("a=") {
         Some(name) => {
             let name = unescaped(name).and_then(|name| user_of(name.as_bytes()));
-            Some(name.ok_or(Failure::Form)?)
+            Some(name.ok_or(LoginFailure::Form)?)
         }
         None if identity.is_empty() => None,
-        None => return Err(Failure::Form),
+        None => return Err(LoginFailure::Form),
     };
     Ok(Presented { user, token: token_in(pairs)? })
 }
 
 /// `user=USER^Aauth=Bearer TOKEN^A^A`.
-pub(super) fn xoauth2(message: &[u8]) -> Result<Presented, Failure> {
-    let text = std::str::from_utf8(message).map_err(|_| Failure::Form)?;
-    let (user, pairs) = text.split_once(END).ok_or(Failure::Form)?;
+pub(super) fn xoauth2(message: &[u8]) -> Result<Presented, LoginFailure> {
+    let text = std::str::from_utf8(message).map_err(|_| LoginFailure::Form)?;
+    let (user, pairs) = text.split_once(END).ok_or(LoginFailure::Form)?;
     let user = user.strip_prefix("user=").and_then(|user| user_of(user.as_bytes()));
-    Ok(Presented { user: Some(user.ok_or(Failure::Form)?), token: token_in(pairs)? })
+    Ok(Presented { user: Some(user.ok_or(LoginFailure::Form)?), token: token_in(pairs)? })
 }
 
 /// The token of pairs that each end, as all of them do.
-fn token_in(pairs: &str) -> Result<Token, Failure> {
-    let pairs = pairs.strip_suffix(END).ok_or(Failure::Form)?;
+fn token_in(pairs: &str) -> Result<Token, LoginFailure> {
+    let pairs = pairs.strip_suffix(END).ok_or(LoginFailure::Form)?;
     if !pairs.is_empty() && !pairs.ends_with(END) {
-        return Err(Failure::Form);
+        return Err(LoginFailure::Form);
     }
     let mut token = None;
     for pair in pairs.split_terminator(END) {
-        let (key, value) = pair.split_once('=').ok_or(Failure::Form)?;
+        let (key, value) = pair.split_once('=').ok_or(LoginFailure::Form)?;
         if key != "auth" {
             continue;
         }
         // The scheme's case is no matter (RFC 7235 §2.1).
-        let (scheme, value) = value.split_once(' ').ok_or(Failure::Form)?;
+        let (scheme, value) = value.split_once(' ').ok_or(LoginFailure::Form)?;
         if token.is_some() || !scheme.eq_ignore_ascii_case("Bearer") {
-            return Err(Failure::Form);
+            return Err(LoginFailure::Form);
         }
-        token = Some(Token::new(value.trim_matches(' ')).ok_or(Failure::Form)?);
+        token = Some(Token::new(value.trim_matches(' ')).ok_or(LoginFailure::Form)?);
     }
-    token.ok_or(Failure::Form)
+    token.ok_or(LoginFailure::Form)
 }
 
 /// What a client is told of a token that is not taken (RFC 7628 §3.2.2). It answers with nothing of
@@ -197,9 +197,9 @@ mod tests {
             "n,,\u{1}host\u{1}auth=Bearer x\u{1}\u{1}",
             "n,,\u{1}auth=Bearer \u{f6}\u{1}\u{1}",
         ] {
-            assert_eq!(oauthbearer(bad.as_bytes()), Err(Failure::Form), "{bad:?}");
+            assert_eq!(oauthbearer(bad.as_bytes()), Err(LoginFailure::Form), "{bad:?}");
         }
-        assert_eq!(oauthbearer(b"n,,\x01auth=Bearer \xff\x01\x01"), Err(Failure::Form));
+        assert_eq!(oauthbearer(b"n,,\x01auth=Bearer \xff\x01\x01"), Err(LoginFailure::Form));
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
         for bad in
             ["user=\u{1}auth=Bearer x\u{1}\u{1}", "auth=Bearer x\u{1}\u{1}", "user=jo\u{1}\u{1}"]
         {
-            assert_eq!(xoauth2(bad.as_bytes()), Err(Failure::Form), "{bad:?}");
+            assert_eq!(xoauth2(bad.as_bytes()), Err(LoginFailure::Form), "{bad:?}");
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
         let message =
             |bytes: usize| format!("user=jo\u{1}auth=Bearer {}\u{1}\u{1}", "x".repeat(bytes));
         assert!(xoauth2(message(TOKEN_BYTES_MAX).as_bytes()).is_ok());
-        assert_eq!(xoauth2(message(TOKEN_BYTES_MAX + 1).as_bytes()), Err(Failure::Form));
+        assert_eq!(xoauth2(message(TOKEN_BYTES_MAX + 1).as_bytes()), Err(LoginFailure::Form));
         let shown = format!("{:?}", presented(None, "secret"));
         assert!(!shown.contains("secret"), "{shown}");
     }

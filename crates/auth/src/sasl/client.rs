@@ -1,7 +1,7 @@
 //! SASL, the client's side: what it says to prove to a server who it is, as bytes that the protocol has
 //! still to encode.
 
-pub use super::Wrong;
+pub use super::ServerMessageError;
 use super::scram::{ClientFinal, ClientFirst};
 use std::fmt;
 use zeroize::Zeroizing;
@@ -128,17 +128,20 @@ impl Exchange {
     ///
     /// # Errors
     /// What is wrong with it: the exchange is to be cancelled.
-    pub fn handle_challenge(&mut self, challenge: &[u8]) -> Result<Zeroizing<Vec<u8>>, Wrong> {
+    pub fn handle_challenge(
+        &mut self,
+        challenge: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, ServerMessageError> {
         let secret = &self.credentials.secret;
         let (response, next) = match std::mem::replace(&mut self.state, State::Told) {
-            State::Told => return Err(Wrong::Unexpected),
+            State::Told => return Err(ServerMessageError::Unexpected),
             // What servers ask with is not written down anywhere: `Username:`, `User Name\0` and others.
-            State::LoginUser if asks(challenge) == Some(Asked::Password) => {
-                return Err(Wrong::Form);
+            State::LoginUser if asks(challenge) == Some(LoginPrompt::Password) => {
+                return Err(ServerMessageError::Form);
             }
             State::LoginUser => (self.credentials.user.as_bytes().to_vec(), State::LoginPassword),
-            State::LoginPassword if asks(challenge) == Some(Asked::User) => {
-                return Err(Wrong::Unexpected);
+            State::LoginPassword if asks(challenge) == Some(LoginPrompt::User) => {
+                return Err(ServerMessageError::Unexpected);
             }
             State::LoginPassword => (secret.to_vec(), State::Told),
             State::ScramFirst(first) => {
@@ -159,28 +162,28 @@ impl Exchange {
     ///
     /// # Errors
     /// It has not proved what it had to, or was not told all.
-    pub fn handle_success(&self) -> Result<(), Wrong> {
+    pub fn handle_success(&self) -> Result<(), ServerMessageError> {
         match self.state {
             State::Told | State::Token(_) => Ok(()),
-            State::ScramFirst(_) | State::ScramFinal(_) => Err(Wrong::Signature),
-            State::LoginUser | State::LoginPassword => Err(Wrong::Form),
+            State::ScramFirst(_) | State::ScramFinal(_) => Err(ServerMessageError::Signature),
+            State::LoginUser | State::LoginPassword => Err(ServerMessageError::Form),
         }
     }
 }
 
 /// What a challenge of LOGIN is after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum LoginPrompt {
     User,
     Password,
 }
 
-fn asks(challenge: &[u8]) -> Option<Asked> {
+fn asks(challenge: &[u8]) -> Option<LoginPrompt> {
     let text = challenge.to_ascii_lowercase();
     let has = |word: &[u8]| memchr::memmem::find(&text, word).is_some();
     match (has(b"user"), has(b"pass")) {
-        (true, false) => Some(Asked::User),
-        (false, true) => Some(Asked::Password),
+        (true, false) => Some(LoginPrompt::User),
+        (false, true) => Some(LoginPrompt::Password),
         _ => None,
     }
 }
@@ -188,7 +191,7 @@ fn asks(challenge: &[u8]) -> Option<Asked> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sasl::{self, Step};
+    use crate::sasl::{self, ExchangeStep};
 
     fn credentials() -> Credentials {
         Credentials::new("user", b"pencil").unwrap()
@@ -203,17 +206,18 @@ mod tests {
         let (mut plain, initial) = begin(Mechanism::Plain);
         assert_eq!(&**initial.unwrap(), b"\0user\0pencil");
         assert_eq!(plain.handle_success(), Ok(()));
-        assert_eq!(plain.handle_challenge(b""), Err(Wrong::Unexpected));
+        assert_eq!(plain.handle_challenge(b""), Err(ServerMessageError::Unexpected));
         let (mut login, initial) = begin(Mechanism::Login);
         assert_eq!(initial, None);
-        assert_eq!(login.handle_success(), Err(Wrong::Form));
+        assert_eq!(login.handle_success(), Err(ServerMessageError::Form));
         assert_eq!(&**login.handle_challenge(b"User Name\0").unwrap(), b"user");
         assert_eq!(&**login.handle_challenge(b"Password\0").unwrap(), b"pencil");
         assert_eq!(login.handle_success(), Ok(()));
-        assert_eq!(login.handle_challenge(b"Password:"), Err(Wrong::Unexpected));
-        for (first, second, wrong) in
-            [("Password:", "", Wrong::Form), ("Username:", "Username:", Wrong::Unexpected)]
-        {
+        assert_eq!(login.handle_challenge(b"Password:"), Err(ServerMessageError::Unexpected));
+        for (first, second, wrong) in [
+            ("Password:", "", ServerMessageError::Form),
+            ("Username:", "Username:", ServerMessageError::Unexpected),
+        ] {
             let (mut login, _) = begin(Mechanism::Login);
             let said = login.handle_challenge(first.as_bytes());
             let said = said.and_then(|_| login.handle_challenge(second.as_bytes()));
@@ -226,7 +230,7 @@ mod tests {
         let (mut bearer, initial) = begin(Mechanism::OauthBearer);
         assert_eq!(&**initial.unwrap(), b"n,a=user,\x01auth=Bearer pencil\x01\x01");
         assert_eq!(&**bearer.handle_challenge(b"{\"status\":\"invalid_token\"}").unwrap(), b"\x01");
-        assert_eq!(bearer.handle_challenge(b"{}"), Err(Wrong::Unexpected));
+        assert_eq!(bearer.handle_challenge(b"{}"), Err(ServerMessageError::Unexpected));
         let (mut xoauth2, initial) = begin(Mechanism::XOauth2);
         assert_eq!(&**initial.unwrap(), b"user=user\x01auth=Bearer pencil\x01\x01");
         assert_eq!(&**xoauth2.handle_challenge(b"{}").unwrap(), b"");
@@ -242,7 +246,11 @@ mod tests {
         let last = scram.handle_challenge(challenge.as_bytes()).unwrap();
         let proof = "p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
         assert_eq!(&**last, format!("c=biws,r={nonce},{proof}").as_bytes());
-        assert_eq!(scram.handle_success(), Err(Wrong::Signature), "it has not proved anything");
+        assert_eq!(
+            scram.handle_success(),
+            Err(ServerMessageError::Signature),
+            "it has not proved anything"
+        );
         let signature = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
         assert_eq!(&**scram.handle_challenge(signature).unwrap(), b"");
         assert_eq!(scram.handle_success(), Ok(()));
@@ -251,14 +259,23 @@ mod tests {
     #[test]
     fn a_server_that_does_not_know_the_password_is_found_out() {
         for (challenge, wrong) in [
-            ("r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", Wrong::Nonce),
-            ("r=rOprNGfwEbeRWgbNEkqO,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", Wrong::Nonce),
-            ("r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4095", Wrong::Iterations),
-            ("r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=5000001", Wrong::Iterations),
-            ("r=rOprNGfwEbeRWgbNEkqOx,s=,i=4096", Wrong::Form),
-            ("m=x,r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", Wrong::Form),
-            ("", Wrong::Form),
-            ("\u{fe0f}", Wrong::Form),
+            ("r=other,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", ServerMessageError::Nonce),
+            ("r=rOprNGfwEbeRWgbNEkqO,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", ServerMessageError::Nonce),
+            (
+                "r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4095",
+                ServerMessageError::Iterations,
+            ),
+            (
+                "r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=5000001",
+                ServerMessageError::Iterations,
+            ),
+            ("r=rOprNGfwEbeRWgbNEkqOx,s=,i=4096", ServerMessageError::Form),
+            (
+                "m=x,r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
+                ServerMessageError::Form,
+            ),
+            ("", ServerMessageError::Form),
+            ("\u{fe0f}", ServerMessageError::Form),
         ] {
             let (mut scram, _) = begin(Mechanism::ScramSha256);
             let answer = scram.handle_challenge(challenge.as_bytes());
@@ -269,7 +286,7 @@ mod tests {
             let challenge = "r=rOprNGfwEbeRWgbNEkqOx,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
             scram.handle_challenge(challenge.as_bytes()).unwrap();
             let answer = scram.handle_challenge(signature.as_bytes());
-            assert_eq!(answer, Err(Wrong::Signature), "{signature}");
+            assert_eq!(answer, Err(ServerMessageError::Signature), "{signature}");
         }
     }
 
@@ -288,11 +305,11 @@ mod tests {
             let mut step = server.start(initial.as_ref().map(|bytes| &bytes[..]));
             let who = loop {
                 step = match step {
-                    Step::Challenge(challenge) => {
+                    ExchangeStep::Challenge(challenge) => {
                         let response = client.handle_challenge(&challenge).unwrap();
                         server.handle_response(&response)
                     }
-                    Step::Keys(_) => {
+                    ExchangeStep::Keys(_) => {
                         let salted = {
                             use crate::password::scram_keys::{SaltForm, Salted};
                             Salted::for_user(b"secret", "user", SaltForm::default())
@@ -300,13 +317,15 @@ mod tests {
                         let password = crate::password::Password::new(b"pencil").unwrap();
                         server.handle_keys(salted.keys_of(&password))
                     }
-                    Step::Check(claim) => {
+                    ExchangeStep::Check(claim) => {
                         assert!(claim.password.bytes() == b"pencil");
                         break claim.user;
                     }
-                    Step::Proved(user) => break user,
-                    Step::Failed(failure) => panic!("{mechanism:?} {failure:?}"),
-                    Step::Token(_) | Step::External(_) => panic!("{mechanism:?} is none of these"),
+                    ExchangeStep::Proved(user) => break user,
+                    ExchangeStep::Failed(failure) => panic!("{mechanism:?} {failure:?}"),
+                    ExchangeStep::Token(_) | ExchangeStep::External(_) => {
+                        panic!("{mechanism:?} is none of these")
+                    }
                 };
             };
             assert_eq!((&*who, client.handle_success()), ("user", Ok(())), "{mechanism:?}");

@@ -1,9 +1,9 @@
 //! SCRAM-SHA-256 (RFC 5802, RFC 7677), both sides.
 
-use super::{Failure, Wrong, user_of};
+use super::{LoginFailure, ServerMessageError, user_of};
 use crate::digest::{hmac_sha256 as hmac, sha256};
 use crate::password::scram_keys::{
-    ITERATIONS_MAX, ITERATIONS_MIN, Key, Keys, SALT_BYTES_MAX, Salted,
+    ITERATIONS_MAX, ITERATIONS_MIN, Keys, SALT_BYTES_MAX, Salted, ScramKey,
 };
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::Engine as _;
@@ -63,37 +63,38 @@ pub(super) struct Proved {
 }
 
 impl First {
-    pub(super) fn parse(message: &[u8], channel: &Channel) -> Result<First, Failure> {
-        let text = std::str::from_utf8(message).map_err(|_| Failure::Form)?;
+    pub(super) fn parse(message: &[u8], channel: &Channel) -> Result<First, LoginFailure> {
+        let text = std::str::from_utf8(message).map_err(|_| LoginFailure::Form)?;
         let mut fields = text.splitn(3, ',');
         let (Some(binding), Some(identity), Some(bare)) =
             (fields.next(), fields.next(), fields.next())
         else {
-            return Err(Failure::Form);
+            return Err(LoginFailure::Form);
         };
         // RFC 5802 §6: `y` says that the client could bind the channel, and that we don't offer it. If we
         // do, somebody has taken the offer away.
         let exported: &[u8] = match (binding, channel) {
             ("n", Channel::Unbound | Channel::Declined) | ("y", Channel::Unbound) => &[],
-            ("y", Channel::Declined) => return Err(Failure::Channel),
+            ("y", Channel::Declined) => return Err(LoginFailure::Channel),
             (BINDING, Channel::Bound(exported)) => exported,
             // What RFC 5929 has for older TLS is not offered.
-            _ => return Err(Failure::Form),
+            _ => return Err(LoginFailure::Form),
         };
         let mut fields = bare.split(',');
-        let name = fields.next().and_then(|field| field.strip_prefix("n=")).ok_or(Failure::Form)?;
+        let name =
+            fields.next().and_then(|field| field.strip_prefix("n=")).ok_or(LoginFailure::Form)?;
         let nonce =
-            fields.next().and_then(|field| field.strip_prefix("r=")).ok_or(Failure::Form)?;
+            fields.next().and_then(|field| field.strip_prefix("r=")).ok_or(LoginFailure::Form)?;
         let user = unescaped(name).and_then(|name| user_of(name.as_bytes()));
-        let user = user.ok_or(Failure::Form)?;
+        let user = user.ok_or(LoginFailure::Form)?;
         if !is_nonce(nonce) || nonce.len() > NONCE_BYTES_MAX {
-            return Err(Failure::Form);
+            return Err(LoginFailure::Form);
         }
         match identity.strip_prefix("a=").map(unescaped) {
             None if identity.is_empty() => {}
             Some(Some(identity)) if identity == user => {}
-            Some(Some(_)) => return Err(Failure::OtherIdentity),
-            _ => return Err(Failure::Form),
+            Some(Some(_)) => return Err(LoginFailure::OtherIdentity),
+            _ => return Err(LoginFailure::Form),
         }
         let header = text.get(..text.len() - bare.len()).unwrap_or_default();
         let binding = [header.as_bytes(), exported].concat();
@@ -118,23 +119,23 @@ impl First {
 
 impl Challenged {
     /// The client's last message (RFC 5802 §7: client-final-message).
-    pub(super) fn handle_final(self, message: &[u8]) -> Result<Proved, Failure> {
-        let text = std::str::from_utf8(message).map_err(|_| Failure::Form)?;
+    pub(super) fn handle_final(self, message: &[u8]) -> Result<Proved, LoginFailure> {
+        let text = std::str::from_utf8(message).map_err(|_| LoginFailure::Form)?;
         // The proof is the last field, and what stands before it is signed.
-        let (signed, proof) = text.rsplit_once(",p=").ok_or(Failure::Form)?;
+        let (signed, proof) = text.rsplit_once(",p=").ok_or(LoginFailure::Form)?;
         let mut fields = signed.split(',');
         let binding = fields.next().and_then(|field| field.strip_prefix("c="));
         let nonce = fields.next().and_then(|field| field.strip_prefix("r="));
         let binding = binding.and_then(|binding| STANDARD.decode(binding).ok());
-        let proof: Option<Key> = STANDARD.decode(proof).ok().and_then(|p| p.try_into().ok());
+        let proof: Option<ScramKey> = STANDARD.decode(proof).ok().and_then(|p| p.try_into().ok());
         let (Some(binding), Some(nonce), Some(mut proof)) = (binding, nonce, proof) else {
-            return Err(Failure::Form);
+            return Err(LoginFailure::Form);
         };
         if nonce != self.nonce {
-            return Err(Failure::Form);
+            return Err(LoginFailure::Form);
         }
         if binding != self.first.binding {
-            return Err(Failure::Channel);
+            return Err(LoginFailure::Channel);
         }
         // RFC 5802 §3: AuthMessage.
         let parts: [&[u8]; 5] =
@@ -142,7 +143,7 @@ impl Challenged {
         let signature = hmac(&self.keys.stored, &parts);
         proof.iter_mut().zip(signature).for_each(|(key, byte)| *key ^= byte);
         if verify_slices_are_equal(&sha256(&proof), &self.keys.stored).is_err() {
-            return Err(Failure::Proof);
+            return Err(LoginFailure::Proof);
         }
         let server_final = format!("v={}", STANDARD.encode(hmac(&self.keys.server, &parts)));
         Ok(Proved { user: self.first.user, server_final })
@@ -159,7 +160,7 @@ pub(super) struct ClientFirst {
 /// A client that has proved itself, and waits for the server to do so.
 #[derive(Debug)]
 pub(super) struct ClientFinal {
-    signature: Key,
+    signature: ScramKey,
 }
 
 /// RFC 5801 §4: no channel binding, and nobody else's identity.
@@ -183,25 +184,25 @@ impl ClientFirst {
         self,
         challenge: &[u8],
         password: &[u8],
-    ) -> Result<(String, ClientFinal), Wrong> {
-        let text = std::str::from_utf8(challenge).map_err(|_| Wrong::Form)?;
+    ) -> Result<(String, ClientFinal), ServerMessageError> {
+        let text = std::str::from_utf8(challenge).map_err(|_| ServerMessageError::Form)?;
         let mut fields = text.split(',');
         // `m=` first is an extension that must be understood, and none is.
         let mut field = |name: &str| {
-            fields.next().and_then(|field| field.strip_prefix(name)).ok_or(Wrong::Form)
+            fields.next().and_then(|field| field.strip_prefix(name)).ok_or(ServerMessageError::Form)
         };
         let (nonce, salt, iterations) = (field("r=")?, field("s=")?, field("i=")?);
         let is_ours = nonce.strip_prefix(&*self.nonce).is_some_and(is_nonce);
         if !is_ours || nonce.len() > 2 * NONCE_BYTES_MAX {
-            return Err(Wrong::Nonce);
+            return Err(ServerMessageError::Nonce);
         }
-        let salt = STANDARD.decode(salt).map_err(|_| Wrong::Form)?;
+        let salt = STANDARD.decode(salt).map_err(|_| ServerMessageError::Form)?;
         if !(1..=SALT_BYTES_MAX).contains(&salt.len()) {
-            return Err(Wrong::Form);
+            return Err(ServerMessageError::Form);
         }
-        let iterations: u32 = iterations.parse().map_err(|_| Wrong::Form)?;
+        let iterations: u32 = iterations.parse().map_err(|_| ServerMessageError::Form)?;
         if !(ITERATIONS_MIN..=ITERATIONS_MAX).contains(&iterations) {
-            return Err(Wrong::Iterations);
+            return Err(ServerMessageError::Iterations);
         }
         let salted = Salted { salt: salt.into(), iterations }.salted_password(password);
         let client_key = Zeroizing::new(hmac(&*salted, &[b"Client Key"]));
@@ -222,11 +223,11 @@ impl ClientFinal {
     ///
     /// # Errors
     /// It is no proof.
-    pub(super) fn check(&self, message: &[u8]) -> Result<(), Wrong> {
+    pub(super) fn check(&self, message: &[u8]) -> Result<(), ServerMessageError> {
         let signature = message.strip_prefix(b"v=").and_then(|v| STANDARD.decode(v).ok());
         let is_right =
             signature.is_some_and(|found| verify_slices_are_equal(&found, &self.signature).is_ok());
-        if is_right { Ok(()) } else { Err(Wrong::Signature) }
+        if is_right { Ok(()) } else { Err(ServerMessageError::Signature) }
     }
 }
 

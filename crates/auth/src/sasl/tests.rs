@@ -8,23 +8,23 @@ fn begun(mechanism: Mechanism) -> Exchange {
     Exchange::new(mechanism, Channel::Unbound, || "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0".to_owned())
 }
 
-fn check(step: Step) -> Claim {
+fn check(step: ExchangeStep) -> Claim {
     match step {
-        Step::Check(claim) => claim,
+        ExchangeStep::Check(claim) => claim,
         other => panic!("{other:?}"),
     }
 }
 
-fn challenge(step: Step) -> String {
+fn challenge(step: ExchangeStep) -> String {
     match step {
-        Step::Challenge(text) => String::from_utf8(text).unwrap(),
+        ExchangeStep::Challenge(text) => String::from_utf8(text).unwrap(),
         other => panic!("{other:?}"),
     }
 }
 
-fn failure(step: Step) -> Failure {
+fn failure(step: ExchangeStep) -> LoginFailure {
     match step {
-        Step::Failed(failure) => failure,
+        ExchangeStep::Failed(failure) => failure,
         other => panic!("{other:?}"),
     }
 }
@@ -40,15 +40,15 @@ fn plain_has_three_parts() {
     assert_eq!(check(say(b"jo\0jo\0secret")), claim("jo", "secret"));
     assert_eq!(claim("jo", "secret").plain().as_slice(), b"\0jo\0secret");
     assert_eq!(check(say("\0j\u{f6}@x\0p\u{e4}ss".as_bytes())), claim("j\u{f6}@x", "p\u{e4}ss"));
-    assert_eq!(failure(say(b"al\0jo\0secret")), Failure::OtherIdentity);
+    assert_eq!(failure(say(b"al\0jo\0secret")), LoginFailure::OtherIdentity);
     for bad in
         [&b""[..], b"jo", b"\0jo", b"\0jo\0", b"\0\0x", b"\0jo\0a\0b", b"\0j\no\0x", b"\0\xff\0x"]
     {
-        assert_eq!(failure(say(bad)), Failure::Form, "{bad:?}");
+        assert_eq!(failure(say(bad)), LoginFailure::Form, "{bad:?}");
     }
     let longest = |bytes: usize| say(format!("\0{}\0x", "u".repeat(bytes)).as_bytes());
     assert_eq!(check(longest(USER_BYTES_MAX)).user.len(), USER_BYTES_MAX);
-    assert_eq!(failure(longest(USER_BYTES_MAX + 1)), Failure::Form);
+    assert_eq!(failure(longest(USER_BYTES_MAX + 1)), LoginFailure::Form);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn plain_without_initial_response_is_asked_for_one_and_answered_once() {
     let mut exchange = begun(Mechanism::Plain);
     assert_eq!(challenge(exchange.start(None)), "");
     assert_eq!(check(exchange.handle_response(b"\0jo\0x")), claim("jo", "x"));
-    assert_eq!(failure(exchange.handle_response(b"\0jo\0x")), Failure::Form);
+    assert_eq!(failure(exchange.handle_response(b"\0jo\0x")), LoginFailure::Form);
 }
 
 #[test]
@@ -69,11 +69,11 @@ fn login_asks_twice_or_once() {
     assert_eq!(challenge(exchange.start(Some(b"jo"))), "Password:");
     assert_eq!(check(exchange.handle_response(b"secret")), claim("jo", "secret"));
     for bad in [&b""[..], b"a\0b", b"\xff"] {
-        assert_eq!(failure(begun(Mechanism::Login).start(Some(bad))), Failure::Form);
+        assert_eq!(failure(begun(Mechanism::Login).start(Some(bad))), LoginFailure::Form);
     }
     let mut exchange = begun(Mechanism::Login);
     exchange.start(Some(b"jo"));
-    assert_eq!(failure(exchange.handle_response(b"")), Failure::Form);
+    assert_eq!(failure(exchange.handle_response(b"")), LoginFailure::Form);
 }
 
 #[test]
@@ -81,20 +81,20 @@ fn a_token_that_is_refused_is_so_after_a_last_word() {
     let message = b"n,a=jo,\x01auth=Bearer x\x01\x01";
     let mut exchange = begun(Mechanism::OauthBearer);
     assert_eq!(challenge(exchange.start(None)), "");
-    let Step::Token(presented) = exchange.handle_response(message) else { panic!() };
+    let ExchangeStep::Token(presented) = exchange.handle_response(message) else { panic!() };
     assert_eq!(presented.user.as_deref(), Some("jo"));
     let told = challenge(exchange.refuse_token(Some("mail")));
     assert!(told.contains("invalid_token") && told.contains("\"mail\""), "{told}");
-    assert_eq!(failure(exchange.handle_response(b"\x01")), Failure::Proof);
-    assert_eq!(failure(exchange.handle_response(b"\x01")), Failure::Form);
-    assert_eq!(failure(begun(Mechanism::Xoauth2).start(Some(message))), Failure::Form);
-    assert_eq!(failure(begun(Mechanism::Plain).refuse_token(None)), Failure::Form);
+    assert_eq!(failure(exchange.handle_response(b"\x01")), LoginFailure::Proof);
+    assert_eq!(failure(exchange.handle_response(b"\x01")), LoginFailure::Form);
+    assert_eq!(failure(begun(Mechanism::Xoauth2).start(Some(message))), LoginFailure::Form);
+    assert_eq!(failure(begun(Mechanism::Plain).refuse_token(None)), LoginFailure::Form);
 }
 
 #[test]
 fn external_names_somebody_or_nobody() {
-    let named = |step: Step| match step {
-        Step::External(user) => user,
+    let named = |step: ExchangeStep| match step {
+        ExchangeStep::External(user) => user,
         other => panic!("{other:?}"),
     };
     let say = |message: &[u8]| begun(Mechanism::External).start(Some(message));
@@ -103,9 +103,9 @@ fn external_names_somebody_or_nobody() {
     let mut exchange = begun(Mechanism::External);
     assert_eq!(challenge(exchange.start(None)), "");
     assert_eq!(named(exchange.handle_response(b"")), None);
-    assert_eq!(failure(exchange.handle_response(b"")), Failure::Form);
+    assert_eq!(failure(exchange.handle_response(b"")), LoginFailure::Form);
     for bad in [&b"a\0b"[..], b"\xff", &[b'u'; USER_BYTES_MAX + 1]] {
-        assert_eq!(failure(say(bad)), Failure::Form);
+        assert_eq!(failure(say(bad)), LoginFailure::Form);
     }
 }
 
@@ -120,7 +120,7 @@ const PROOF: &str = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
 fn challenged() -> Exchange {
     let mut exchange = begun(Mechanism::ScramSha256);
     let step = exchange.start(Some(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"));
-    assert!(matches!(step, Step::Keys(user) if user == "user"));
+    assert!(matches!(step, ExchangeStep::Keys(user) if user == "user"));
     let text = challenge(exchange.handle_keys(keys()));
     assert_eq!(text, format!("r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"));
     exchange
@@ -131,7 +131,7 @@ fn scram_is_as_rfc_7677_shows_it() {
     let mut exchange = challenged();
     let last = exchange.handle_response(format!("c=biws,r={NONCE},p={PROOF}").as_bytes());
     assert_eq!(challenge(last), "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
-    assert!(matches!(exchange.handle_response(b""), Step::Proved(user) if user == "user"));
+    assert!(matches!(exchange.handle_response(b""), ExchangeStep::Proved(user) if user == "user"));
 }
 
 #[test]
@@ -166,9 +166,9 @@ fn nobody_stands_out_by_his_salt() {
 fn what_is_no_proof_is_none() {
     let failed = |text: String| failure(challenged().handle_response(text.as_bytes()));
     let other = format!("A{}", &PROOF[1..]);
-    assert_eq!(failed(format!("c=biws,r={NONCE},p={other}")), Failure::Proof);
+    assert_eq!(failed(format!("c=biws,r={NONCE},p={other}")), LoginFailure::Proof);
     // What was signed, with another extension in it.
-    assert_eq!(failed(format!("c=biws,r={NONCE},x=y,p={PROOF}")), Failure::Proof);
+    assert_eq!(failed(format!("c=biws,r={NONCE},x=y,p={PROOF}")), LoginFailure::Proof);
     for bad in [
         String::new(),
         format!("c=biws,r={NONCE}"),
@@ -178,24 +178,24 @@ fn what_is_no_proof_is_none() {
         format!("r={NONCE},c=biws,p={PROOF}"),
         format!("c=*,r={NONCE},p=*"),
     ] {
-        assert_eq!(failed(bad.clone()), Failure::Form, "{bad}");
+        assert_eq!(failed(bad.clone()), LoginFailure::Form, "{bad}");
     }
     let mut exchange = challenged();
     exchange.handle_response(format!("c=biws,r={NONCE},p={PROOF}").as_bytes());
-    assert_eq!(failure(exchange.handle_response(b"x")), Failure::Form);
+    assert_eq!(failure(exchange.handle_response(b"x")), LoginFailure::Form);
 }
 
 #[test]
 fn first_messages_are_read_as_rfc_5802_has_them() {
     let first = |text: &str| begun(Mechanism::ScramSha256).start(Some(text.as_bytes()));
     let user = |text: &str| match first(text) {
-        Step::Keys(user) => user,
+        ExchangeStep::Keys(user) => user,
         other => panic!("{text}: {other:?}"),
     };
     assert_eq!(user("y,,n=jo,r=x"), "jo");
     assert_eq!(user("n,a=jo,n=jo,r=x,ext=1"), "jo");
     assert_eq!(user("n,,n=a=2Cb=3Dc,r=x"), "a,b=c");
-    assert_eq!(failure(first("n,a=al,n=jo,r=x")), Failure::OtherIdentity);
+    assert_eq!(failure(first("n,a=al,n=jo,r=x")), LoginFailure::OtherIdentity);
     let long = format!("n,,n=jo,r={}", "x".repeat(257));
     for bad in [
         "",
@@ -214,11 +214,11 @@ fn first_messages_are_read_as_rfc_5802_has_them() {
         "n,b=jo,n=jo,r=x",
         &long,
     ] {
-        assert_eq!(failure(first(bad)), Failure::Form, "{bad}");
+        assert_eq!(failure(first(bad)), LoginFailure::Form, "{bad}");
     }
-    assert!(matches!(first(&long[..long.len() - 1]), Step::Keys(_)));
+    assert!(matches!(first(&long[..long.len() - 1]), ExchangeStep::Keys(_)));
     // No keys were asked for.
-    assert_eq!(failure(begun(Mechanism::Plain).handle_keys(keys())), Failure::Form);
+    assert_eq!(failure(begun(Mechanism::Plain).handle_keys(keys())), LoginFailure::Form);
 }
 
 #[test]
@@ -246,12 +246,14 @@ fn a_first_message_tells_whom_it_is_about() {
 }
 
 /// The answer to the client's last message, which binds `bound`, where the channel exports 7s.
-fn bound(begin: &str, channel: Channel, bound: &[u8]) -> Step {
+fn bound(begin: &str, channel: Channel, bound: &[u8]) -> ExchangeStep {
     let salted = Salted::for_user(b"secret", "jo", SaltForm::default());
     let pencil = Password::new(b"pencil").unwrap();
     let mut exchange = Exchange::new(Mechanism::ScramSha256Plus, channel, || "server".into());
     let bare = "n=jo,r=client";
-    let Step::Keys(_) = exchange.start(Some(format!("{begin}{bare}").as_bytes())) else { panic!() };
+    let ExchangeStep::Keys(_) = exchange.start(Some(format!("{begin}{bare}").as_bytes())) else {
+        panic!()
+    };
     let first = challenge(exchange.handle_keys(salted.keys_of(&pencil)));
     let binding = STANDARD.encode([begin.as_bytes(), bound].concat());
     let signed = format!("c={binding},r=clientserver");
@@ -265,7 +267,7 @@ fn a_proof_is_bound_to_its_channel() {
     let last = bound("p=tls-exporter,,", sevens, &[7; 32]);
     assert!(challenge(last).starts_with("v="));
     for other in [&[8; 32][..], &[7; 31], b""] {
-        assert_eq!(failure(bound("p=tls-exporter,,", sevens, other)), Failure::Channel);
+        assert_eq!(failure(bound("p=tls-exporter,,", sevens, other)), LoginFailure::Channel);
     }
     let first = |mechanism, channel, text: &str| {
         Exchange::new(mechanism, channel, || "server".into()).start(Some(text.as_bytes()))
@@ -278,12 +280,12 @@ fn a_proof_is_bound_to_its_channel() {
         "p=tls-server-end-point,,n=jo,r=x",
         "p=,,n=jo,r=x",
     ] {
-        assert_eq!(plus(bad), Failure::Form, "{bad}");
+        assert_eq!(plus(bad), LoginFailure::Form, "{bad}");
     }
     // Somebody has taken the offer away.
     let plain = |text| first(Mechanism::ScramSha256, Channel::Declined, text);
-    assert_eq!(failure(plain("y,,n=jo,r=x")), Failure::Channel);
-    assert!(matches!(plain("n,,n=jo,r=x"), Step::Keys(_)));
-    assert_eq!(failure(plain("p=tls-exporter,,n=jo,r=x")), Failure::Form);
-    assert_eq!(failure(bound("n,,", Channel::Declined, b"x")), Failure::Channel);
+    assert_eq!(failure(plain("y,,n=jo,r=x")), LoginFailure::Channel);
+    assert!(matches!(plain("n,,n=jo,r=x"), ExchangeStep::Keys(_)));
+    assert_eq!(failure(plain("p=tls-exporter,,n=jo,r=x")), LoginFailure::Form);
+    assert_eq!(failure(bound("n,,", Channel::Declined, b"x")), LoginFailure::Channel);
 }

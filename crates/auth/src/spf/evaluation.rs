@@ -1,9 +1,9 @@
 //! `check_host()` (RFC 7208 §4).
 
-use super::expansion::{Template, Values};
+use super::expansion::{MacroString, Values};
 use super::record::{Directive, Mechanism, Prefixes, Record, is_policy};
-use super::{Identity, Outcome, Question, Verdict};
-use crate::records::{Answer, Family, Records, Unanswered, is_at_or_below};
+use super::{Identity, SpfEvaluation, SpfQuery, Verdict};
+use crate::records::{DnsAnswer, Family, Records, Unanswered, is_at_or_below};
 use std::cell::{Cell, OnceCell};
 use std::future::Future;
 use std::net::IpAddr;
@@ -20,9 +20,9 @@ pub const EXCHANGES_MAX: usize = 10;
 const EXPLANATION_BYTES_MAX: usize = 200;
 
 /// Asks whether the client may send for the domain of the sender, or for the one it named itself.
-pub async fn check<R: Records>(records: &R, question: Question<'_>) -> Outcome {
+pub async fn check<R: Records>(records: &R, question: SpfQuery<'_>) -> SpfEvaluation {
     // RFC 7208 §5: an IPv4 address in IPv6's clothes is one.
-    let question = Question { client: question.client.to_canonical(), ..question };
+    let question = SpfQuery { client: question.client.to_canonical(), ..question };
     let (identity, local, domain) = match &question.sender {
         Some(sender) => (Identity::MailFrom, sender.local, sender.domain),
         None => (Identity::Helo, "", question.helo),
@@ -38,23 +38,24 @@ pub async fn check<R: Records>(records: &R, question: Question<'_>) -> Outcome {
         voids: Cell::new(0),
         client_names: OnceCell::new(),
     };
-    let Found { verdict, reason, explanation } = match check.evaluate(domain.to_owned()).await {
-        Ok(found) => found,
-        Err(Stop { verdict, reason }) => Found { verdict, reason, explanation: None },
-    };
+    let RecordResult { verdict, reason, explanation } =
+        match check.evaluate(domain.to_owned()).await {
+            Ok(found) => found,
+            Err(Stop { verdict, reason }) => RecordResult { verdict, reason, explanation: None },
+        };
     let explanation = match explanation.filter(|_| verdict == Verdict::Fail) {
         Some((template, of)) => check.explain(&template, &of).await,
         None => None,
     };
-    Outcome { verdict, identity, domain: domain.to_owned(), reason, explanation }
+    SpfEvaluation { verdict, identity, domain: domain.to_owned(), reason, explanation }
 }
 
 /// What a record says.
-struct Found {
+struct RecordResult {
     verdict: Verdict,
     reason: String,
     /// The name of the explanation, and the domain whose record names it.
-    explanation: Option<(Template, String)>,
+    explanation: Option<(MacroString, String)>,
 }
 
 /// The check is over, whatever else there is.
@@ -76,7 +77,7 @@ fn wrong(reason: impl Into<String>) -> Stop {
 struct Check<'a, R> {
     records: &'a R,
     sender: (&'a str, &'a str),
-    question: &'a Question<'a>,
+    question: &'a SpfQuery<'a>,
     lookups: Cell<u32>,
     voids: Cell<u32>,
     /// Asked for once, by the first term that needs them.
@@ -88,19 +89,22 @@ impl<R: Records> Check<'_, R> {
     /// they are no more than [`LOOKUPS_MAX`] deep follows from the count of lookups. Never inline: what
     /// one of them takes of the stack would be there for each.
     #[inline(never)]
-    fn evaluate(&self, domain: String) -> Pin<Box<dyn Future<Output = Result<Found, Stop>> + '_>> {
+    fn evaluate(
+        &self,
+        domain: String,
+    ) -> Pin<Box<dyn Future<Output = Result<RecordResult, Stop>> + '_>> {
         Box::pin(self.follow(domain))
     }
 
     /// The same, and those that it redirects to.
-    async fn follow(&self, mut domain: String) -> Result<Found, Stop> {
+    async fn follow(&self, mut domain: String) -> Result<RecordResult, Stop> {
         let mut redirected_by = None;
         loop {
             let Some(record) = self.record(&domain).await? else {
                 let reason = format!("{domain} has no policy");
                 return match redirected_by {
                     Some(by) => Err(wrong(format!("redirect of {by}: {reason}"))),
-                    None => Ok(Found { verdict: Verdict::None, reason, explanation: None }),
+                    None => Ok(RecordResult { verdict: Verdict::None, reason, explanation: None }),
                 };
             };
             for directive in &record.directives {
@@ -108,12 +112,12 @@ impl<R: Records> Check<'_, R> {
                     let Directive { verdict, text, .. } = directive;
                     let reason = format!("\"{text}\" of {domain}");
                     let explanation = record.explanation.clone().map(|name| (name, domain));
-                    return Ok(Found { verdict: *verdict, reason, explanation });
+                    return Ok(RecordResult { verdict: *verdict, reason, explanation });
                 }
             }
             let Some(redirect) = &record.redirect else {
                 let reason = format!("nothing of {domain} matches");
-                return Ok(Found { verdict: Verdict::Neutral, reason, explanation: None });
+                return Ok(RecordResult { verdict: Verdict::Neutral, reason, explanation: None });
             };
             self.count_lookup()?;
             let target = self.expand(redirect, &domain).await?;
@@ -175,7 +179,7 @@ impl<R: Records> Check<'_, R> {
     }
 
     /// RFC 7208 §5.2.
-    async fn includes(&self, target: &Template, domain: &str) -> Result<bool, Stop> {
+    async fn includes(&self, target: &MacroString, domain: &str) -> Result<bool, Stop> {
         let target = self.expand(target, domain).await?;
         let found = self.evaluate(target).await?;
         match found.verdict {
@@ -185,14 +189,14 @@ impl<R: Records> Check<'_, R> {
         }
     }
 
-    async fn target(&self, target: Option<&Template>, domain: &str) -> Result<String, Stop> {
+    async fn target(&self, target: Option<&MacroString>, domain: &str) -> Result<String, Stop> {
         match target {
             Some(target) => self.expand(target, domain).await,
             None => Ok(domain.to_owned()),
         }
     }
 
-    async fn expand(&self, template: &Template, domain: &str) -> Result<String, Stop> {
+    async fn expand(&self, template: &MacroString, domain: &str) -> Result<String, Stop> {
         let client_name = self.client_name_for(template, domain).await?;
         Ok(template.expand_domain(&self.values(domain, client_name.as_deref())))
     }
@@ -204,7 +208,7 @@ impl<R: Records> Check<'_, R> {
     /// RFC 7208 §7.2, `p`: the domain itself among the client's names, else one below it, else any.
     async fn client_name_for(
         &self,
-        template: &Template,
+        template: &MacroString,
         domain: &str,
     ) -> Result<Option<String>, Stop> {
         if !template.needs_client_name() {
@@ -288,11 +292,11 @@ impl<R: Records> Check<'_, R> {
     }
 
     /// RFC 7208 §6.2: whatever is wrong with it, there is none then.
-    async fn explain(&self, name: &Template, domain: &str) -> Option<String> {
+    async fn explain(&self, name: &MacroString, domain: &str) -> Option<String> {
         let name = self.expand(name, domain).await.ok()?;
         let texts = if is_name(&name) { self.records.txt(&name).await.ok()? } else { return None };
         let [text] = texts.as_slice() else { return None };
-        let text = Template::parse(std::str::from_utf8(text).ok()?, true)?;
+        let text = MacroString::parse(std::str::from_utf8(text).ok()?, true)?;
         let client_name = self.client_name_for(&text, domain).await.ok()?;
         let mut text = text.expand(&self.values(domain, client_name.as_deref()));
         text.truncate(text.floor_char_boundary(EXPLANATION_BYTES_MAX));
@@ -313,7 +317,7 @@ enum Host {
 }
 
 /// What the DNS does not answer is nothing; where a limit of ours kept it from being asked, the check is over.
-fn found_of<T>(answer: Answer<T>) -> Result<Vec<T>, Stop> {
+fn found_of<T>(answer: DnsAnswer<T>) -> Result<Vec<T>, Stop> {
     match answer {
         Err(unanswered) if unanswered.is_our_limit() => Err(unanswered.into()),
         answer => Ok(answer.unwrap_or_default()),

@@ -1,6 +1,6 @@
 //! Macros (RFC 7208 §7).
 
-use super::Question;
+use super::SpfQuery;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -12,10 +12,10 @@ const EXPANDED_BYTES_MAX: usize = 4 * 1024;
 
 /// Text with macros in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Template(Vec<Part>);
+pub(super) struct MacroString(Vec<MacroPart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum MacroPart {
     Text(String),
     Macro(Macro),
 }
@@ -33,7 +33,7 @@ struct Macro {
 
 /// What macros stand for.
 pub(super) struct Values<'a> {
-    pub(super) question: &'a Question<'a>,
+    pub(super) question: &'a SpfQuery<'a>,
     /// Local part and domain of the sender.
     pub(super) sender: (&'a str, &'a str),
     /// The domain whose record it is.
@@ -42,10 +42,10 @@ pub(super) struct Values<'a> {
     pub(super) client_name: Option<&'a str>,
 }
 
-impl Template {
+impl MacroString {
     /// Reads a `macro-string`; `is_any_letter`: with those too that make sense only in
     /// explanations.
-    pub(super) fn parse(text: &str, is_any_letter: bool) -> Option<Template> {
+    pub(super) fn parse(text: &str, is_any_letter: bool) -> Option<MacroString> {
         let (mut parts, mut plain) = (Vec::new(), String::new());
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
@@ -68,9 +68,9 @@ impl Template {
                     let letters: &[u8] = if is_any_letter { b"slodipvhcrt" } else { b"slodipvh" };
                     let parsed = Macro::parse(&rest[2..end], letters)?;
                     if !plain.is_empty() {
-                        parts.push(Part::Text(std::mem::take(&mut plain)));
+                        parts.push(MacroPart::Text(std::mem::take(&mut plain)));
                     }
-                    parts.push(Part::Macro(parsed));
+                    parts.push(MacroPart::Macro(parsed));
                     rest = &rest[end + 1..];
                     continue;
                 }
@@ -79,31 +79,31 @@ impl Template {
             rest = &rest[2..];
         }
         if !plain.is_empty() {
-            parts.push(Part::Text(plain));
+            parts.push(MacroPart::Text(plain));
         }
-        Some(Template(parts))
+        Some(MacroString(parts))
     }
 
     /// Reads a `domain-spec`: it ends in a macro or in a label that a top-level domain could have
     /// (RFC 7208 §7.1).
-    pub(super) fn domain(text: &str) -> Option<Template> {
-        let template = Template::parse(text, false)?;
+    pub(super) fn domain(text: &str) -> Option<MacroString> {
+        let template = MacroString::parse(text, false)?;
         match template.0.last()? {
-            Part::Macro(_) => Some(template),
-            Part::Text(_) => is_top_label(text).then_some(template),
+            MacroPart::Macro(_) => Some(template),
+            MacroPart::Text(_) => is_top_label(text).then_some(template),
         }
     }
 
     pub(super) fn needs_client_name(&self) -> bool {
-        self.0.iter().any(|part| matches!(part, Part::Macro(Macro { letter: b'p', .. })))
+        self.0.iter().any(|part| matches!(part, MacroPart::Macro(Macro { letter: b'p', .. })))
     }
 
     pub(super) fn expand(&self, values: &Values<'_>) -> String {
         let mut text = String::new();
         for part in &self.0 {
             match part {
-                Part::Text(plain) => text.push_str(plain),
-                Part::Macro(of) => of.expand(values, &mut text),
+                MacroPart::Text(plain) => text.push_str(plain),
+                MacroPart::Macro(of) => of.expand(values, &mut text),
             }
             if text.len() > EXPANDED_BYTES_MAX {
                 break;
@@ -232,7 +232,7 @@ mod tests {
 
     fn expand(text: &str, client: &str) -> Option<String> {
         let sender = Sender { local: "strong-bad", domain: "email.example.com" };
-        let question = Question {
+        let question = SpfQuery {
             client: client.parse().unwrap(),
             sender: Some(sender),
             helo: "mx.example.com",
@@ -241,7 +241,7 @@ mod tests {
         };
         let (sender, domain) = ((sender.local, sender.domain), sender.domain);
         let values = Values { question: &question, sender, domain, client_name: None };
-        Some(Template::parse(text, true)?.expand(&values))
+        Some(MacroString::parse(text, true)?.expand(&values))
     }
 
     /// The examples of RFC 7208 §7.4.
@@ -272,7 +272,7 @@ mod tests {
         let label = "x".repeat(50);
         let long = |labels: usize| format!("{label}.").repeat(labels) + "%{d1}";
         let sender = Sender { local: "a", domain: "b.test" };
-        let question = Question {
+        let question = SpfQuery {
             client: "192.0.2.1".parse().unwrap(),
             sender: Some(sender),
             helo: "h",
@@ -285,7 +285,7 @@ mod tests {
             domain: sender.domain,
             client_name: None,
         };
-        let expand = |text: &str| Template::domain(text).unwrap().expand_domain(&values).len();
+        let expand = |text: &str| MacroString::domain(text).unwrap().expand_domain(&values).len();
         assert_eq!(expand(&long(4)), 4 * 51 + 4);
         assert_eq!(expand(&long(5)), 4 * 51 + 4);
         assert_eq!(expand(&long(40)), 4 * 51 + 4);
@@ -299,9 +299,9 @@ mod tests {
         for bad in ["%", "%a", "%{", "%{}", "%{x}", "%{d0}", "%{d,x}", "%{dr1}", "\u{e9}", "\t"] {
             assert_eq!(expand(bad, "192.0.2.3"), None, "{bad}");
         }
-        assert_eq!(Template::parse("%{c}", false), None);
+        assert_eq!(MacroString::parse("%{c}", false), None);
         for (domain, is) in [("a.b-c", true), ("a.12", false), ("a", false), ("%{d}", true)] {
-            assert_eq!(Template::domain(domain).is_some(), is, "{domain}");
+            assert_eq!(MacroString::domain(domain).is_some(), is, "{domain}");
         }
     }
 }

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct SpfQuery<'a> {
     /// The client's address.
     pub client: IpAddr,
     /// The reverse-path; `None` is `<>`, and then the name in EHLO is what is asked about.
@@ -54,7 +54,7 @@ pub enum Identity {
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct SpfEvaluation {
     pub verdict: Verdict,
     pub identity: Identity,
     /// The domain that was asked about.
@@ -65,10 +65,10 @@ pub struct Outcome {
     pub explanation: Option<String>,
 }
 
-impl Outcome {
+impl SpfEvaluation {
     /// Of a client that nothing is known of.
-    pub(crate) fn unknown() -> Outcome {
-        Outcome {
+    pub(crate) fn unknown() -> SpfEvaluation {
+        SpfEvaluation {
             verdict: Verdict::None,
             identity: Identity::Helo,
             domain: String::new(),
@@ -82,7 +82,7 @@ impl Outcome {
 mod tests {
     use super::evaluation::check;
     use super::*;
-    use crate::records::{Answer, Family, Records};
+    use crate::records::{DnsAnswer, Family, Records};
     use crate::testing::now;
     use std::net::IpAddr;
 
@@ -95,7 +95,7 @@ mod tests {
     }
 
     impl Records for Dns {
-        async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+        async fn txt(&self, name: &str) -> DnsAnswer<Vec<u8>> {
             Ok(match name {
                 "v4.test" => vec![self.policy.into()],
                 "ok.test" => vec![b"v=spf1 ip6:2001:db8::/32 -all".to_vec()],
@@ -103,7 +103,7 @@ mod tests {
             })
         }
 
-        async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
+        async fn addresses(&self, host: &str, family: Family) -> DnsAnswer<IpAddr> {
             Ok(match (host.get(..2), family) {
                 (Some("v4" | "v6"), Family::V4) => vec![[192, 0, 2, 1].into()],
                 (Some("v6"), Family::V6) => vec![CLIENT.parse().unwrap()],
@@ -111,11 +111,11 @@ mod tests {
             })
         }
 
-        async fn mail_hosts(&self, _domain: &str) -> Answer<String> {
+        async fn mail_hosts(&self, _domain: &str) -> DnsAnswer<String> {
             Ok(self.mail_hosts.iter().map(|host| (*host).to_owned()).collect())
         }
 
-        async fn names(&self, _address: IpAddr) -> Answer<String> {
+        async fn names(&self, _address: IpAddr) -> DnsAnswer<String> {
             Ok(Vec::new())
         }
     }
@@ -131,7 +131,7 @@ mod tests {
             ("v=spf1 a mx a:x.test include:ok.test -all", &["v4a.test"], Verdict::PermError),
             ("v=spf1 mx mx:x.test a:x.test include:ok.test -all", &[], Verdict::PermError),
         ] {
-            let question = Question {
+            let question = SpfQuery {
                 client: CLIENT.parse().unwrap(),
                 sender: Some(Sender { local: "jo", domain: "v4.test" }),
                 helo: "v4.test",

@@ -1,15 +1,15 @@
 //! Records as they are written (RFC 7208 §4.6.1, §5, §6, §12).
 
 use super::Verdict;
-use super::expansion::Template;
+use super::expansion::MacroString;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) directives: Vec<Directive>,
-    pub(super) redirect: Option<Template>,
-    pub(super) explanation: Option<Template>,
+    pub(super) redirect: Option<MacroString>,
+    pub(super) explanation: Option<MacroString>,
 }
 
 /// A mechanism, and what it says of who matches.
@@ -24,14 +24,14 @@ pub(super) struct Directive {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mechanism {
     All,
-    Include(Template),
+    Include(MacroString),
     /// `None`: of the domain itself, here and below.
-    A(Option<Template>, Prefixes),
-    Mx(Option<Template>, Prefixes),
-    Ptr(Option<Template>),
+    A(Option<MacroString>, Prefixes),
+    Mx(Option<MacroString>, Prefixes),
+    Ptr(Option<MacroString>),
     Ip4(Ipv4Addr, u8),
     Ip6(Ipv6Addr, u8),
-    Exists(Template),
+    Exists(MacroString),
 }
 
 /// How many bits of an address count, by family.
@@ -43,7 +43,7 @@ pub(super) struct Prefixes {
 
 /// A term that is no term.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mistake(pub(super) String);
+pub(super) struct TermError(pub(super) String);
 
 /// Whether a TXT record is a policy at all (RFC 7208 §4.5).
 pub(super) fn is_policy(txt: &[u8]) -> bool {
@@ -56,12 +56,12 @@ impl Record {
     ///
     /// # Errors
     /// The first term that is none (RFC 7208 §4.6).
-    pub(super) fn parse(txt: &[u8]) -> Result<Record, Mistake> {
+    pub(super) fn parse(txt: &[u8]) -> Result<Record, TermError> {
         let text = std::str::from_utf8(txt).ok().filter(|text| text.is_ascii());
-        let text = text.ok_or_else(|| Mistake("a record that is not ASCII".into()))?;
+        let text = text.ok_or_else(|| TermError("a record that is not ASCII".into()))?;
         let mut record = Record::default();
         for term in text[6..].split(' ').filter(|term| !term.is_empty()) {
-            let wrong = || Mistake(format!("\"{}\" is no term", term.escape_default()));
+            let wrong = || TermError(format!("\"{}\" is no term", term.escape_default()));
             record.take(term).ok_or_else(wrong)?;
         }
         Ok(record)
@@ -92,12 +92,12 @@ impl Record {
         let place = match name.to_ascii_lowercase().as_str() {
             "redirect" => &mut self.redirect,
             "exp" => &mut self.explanation,
-            _ => return Template::parse(value, true).map(|_| ()),
+            _ => return MacroString::parse(value, true).map(|_| ()),
         };
         if place.is_some() {
             return None;
         }
-        *place = Some(Template::domain(value)?);
+        *place = Some(MacroString::domain(value)?);
         Some(())
     }
 }
@@ -109,10 +109,10 @@ impl Mechanism {
         let argument = rest.strip_prefix(':');
         match name.to_ascii_lowercase().as_str() {
             "all" if rest.is_empty() => Some(Mechanism::All),
-            "include" => Some(Mechanism::Include(Template::domain(argument?)?)),
-            "exists" => Some(Mechanism::Exists(Template::domain(argument?)?)),
+            "include" => Some(Mechanism::Include(MacroString::domain(argument?)?)),
+            "exists" => Some(Mechanism::Exists(MacroString::domain(argument?)?)),
             "ptr" if rest.is_empty() => Some(Mechanism::Ptr(None)),
-            "ptr" => Some(Mechanism::Ptr(Some(Template::domain(argument?)?))),
+            "ptr" => Some(Mechanism::Ptr(Some(MacroString::domain(argument?)?))),
             "a" => hosts(rest).map(|(domain, prefixes)| Mechanism::A(domain, prefixes)),
             "mx" => hosts(rest).map(|(domain, prefixes)| Mechanism::Mx(domain, prefixes)),
             "ip4" => {
@@ -136,7 +136,7 @@ fn network(text: &str, bits_max: u8) -> Option<(&str, u8)> {
 }
 
 /// `":" domain-spec`, prefix lengths, both or neither (RFC 7208 §5.3, §5.4).
-fn hosts(rest: &str) -> Option<(Option<Template>, Prefixes)> {
+fn hosts(rest: &str) -> Option<(Option<MacroString>, Prefixes)> {
     let mut prefixes = Prefixes { v4: 32, v6: 128 };
     let mut domain = rest;
     if let Some((before, bits)) = split_bits(domain, "//") {
@@ -147,7 +147,7 @@ fn hosts(rest: &str) -> Option<(Option<Template>, Prefixes)> {
     }
     match domain {
         "" => Some((None, prefixes)),
-        _ => Some((Some(Template::domain(domain.strip_prefix(':')?)?), prefixes)),
+        _ => Some((Some(MacroString::domain(domain.strip_prefix(':')?)?), prefixes)),
     }
 }
 

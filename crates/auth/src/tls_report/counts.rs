@@ -1,6 +1,6 @@
 //! Sessions of one domain, counted.
 
-use super::session::{Details, Policy, Session};
+use super::session::{Details, Policy, TlsSession};
 use serde::{Deserialize, Serialize};
 
 /// Policies of one domain: hosts with TLSA records of their own are one each.
@@ -12,11 +12,11 @@ pub const DETAILS_MAX: usize = 100;
 /// What was counted of one domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    pub(super) policies: Vec<Counted>,
+    pub(super) policies: Vec<PolicyCounts>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Counted {
+pub(super) struct PolicyCounts {
     pub(super) policy: Policy,
     pub(super) successes: u64,
     pub(super) failures: u64,
@@ -36,7 +36,7 @@ pub enum Added {
 
 impl Counts {
     /// Counts a session, where what is new of it takes no more than `room`.
-    pub fn add(&mut self, session: &Session, room: usize) -> Added {
+    pub fn add(&mut self, session: &TlsSession, room: usize) -> Added {
         let known = self.policies.iter().position(|counted| counted.policy == session.policy);
         let (at, added) = match known {
             Some(at) => (at, 0),
@@ -46,7 +46,7 @@ impl Counts {
                     return Added::Nothing;
                 }
                 let policy = session.policy.clone();
-                self.policies.push(Counted {
+                self.policies.push(PolicyCounts {
                     policy,
                     successes: 0,
                     failures: 0,
@@ -68,7 +68,7 @@ impl Counts {
     /// Octets that all of it takes, about.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let of = |counted: &Counted| {
+        let of = |counted: &PolicyCounts| {
             counted.policy.bytes()
                 + 100
                 + counted.details.iter().map(|(details, _)| details.bytes()).sum::<usize>()
@@ -84,7 +84,7 @@ impl Counts {
     }
 }
 
-impl Counted {
+impl PolicyCounts {
     fn fail(&mut self, details: &Details, room: usize, added: usize) -> Added {
         self.failures += 1;
         if let Some((_, count)) = self.details.iter_mut().find(|(known, _)| known == details) {

@@ -10,9 +10,9 @@ pub use record::{
     DESTINATIONS_MAX, Destination, RECORD_BYTES_MAX, URI_BYTES_MAX, WebAddress, destinations,
     record_name,
 };
-pub use report::Report;
+pub use report::TlsReport;
 pub use session::{
-    Details, POLICY_BYTES_MAX, Policy, PolicyType, ResultType, Session, VALUE_BYTES_MAX,
+    Details, POLICY_BYTES_MAX, Policy, PolicyType, ResultType, TlsSession, VALUE_BYTES_MAX,
 };
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! A report as JSON (RFC 8460 §4.4).
 
-use super::counts::{Counted, Counts};
+use super::counts::{Counts, PolicyCounts};
 use super::session::{Details, Policy};
 use mail::Wall;
 use serde::Serialize;
 
 /// One domain's report about one day.
 #[derive(Clone, Copy, Debug)]
-pub struct Report<'a> {
+pub struct TlsReport<'a> {
     /// Who reports.
     pub organization: &'a str,
     /// An address to ask.
@@ -22,7 +22,7 @@ pub struct Report<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Whole<'a> {
+struct ReportDocument<'a> {
     organization_name: &'a str,
     date_range: DateRange,
     contact_info: &'a str,
@@ -69,12 +69,12 @@ struct CountedDetails<'a> {
     failed_session_count: u64,
 }
 
-impl Report<'_> {
+impl TlsReport<'_> {
     /// The report.
     #[must_use]
     pub fn json(&self) -> Vec<u8> {
         let (start, end) = self.range;
-        let whole = Whole {
+        let whole = ReportDocument {
             organization_name: self.organization,
             date_range: DateRange { start_datetime: seconds(start), end_datetime: seconds(end) },
             contact_info: self.contact,
@@ -85,7 +85,7 @@ impl Report<'_> {
         serde_json::to_vec(&whole).unwrap_or_default()
     }
 
-    fn of<'a>(&'a self, counted: &'a Counted) -> OfPolicy<'a> {
+    fn of<'a>(&'a self, counted: &'a PolicyCounts) -> OfPolicy<'a> {
         let details = counted.details.iter();
         OfPolicy {
             policy: PolicyOfDomain { policy: &counted.policy, policy_domain: self.domain },

@@ -188,7 +188,7 @@ fn value(text: &str) -> Option<Box<str>> {
 
 /// A session that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct TlsSession {
     /// Whose mail it carried, or would have carried: in A-labels and lower case.
     pub domain: Box<str>,
     pub policy: Policy,

@@ -103,8 +103,8 @@ fn sts() -> Policy {
     Policy::sts(Some(&mta_sts::Policy::parse(text.as_bytes()).unwrap()))
 }
 
-fn session(policy: Policy, failure: Option<Details>) -> Session {
-    Session { domain: "company-y.example".into(), policy, failure }
+fn session(policy: Policy, failure: Option<Details>) -> TlsSession {
+    TlsSession { domain: "company-y.example".into(), policy, failure }
 }
 
 fn failed(result_type: ResultType, host: &str) -> Details {
@@ -178,7 +178,7 @@ fn a_report_has_the_shape_of_the_rfcs_example() {
             assert_ne!(counts.add(&session(sts(), failure.clone()), 10_000), Added::Nothing);
         }
     }
-    let report = Report {
+    let report = TlsReport {
         organization: "Company-X",
         contact: "sts-reporting@company-x.example",
         id: "5065427c-23d3-47ca-b6e0-946ea0e8c4be",

@@ -1,6 +1,6 @@
 //! Headers of messages of clients that may relay: what they lack is added, and what nobody is to see is left out.
 
-use mail::field_watch::{FieldWatch, Found};
+use mail::field_watch::{FieldWatch, WatchedField};
 use mail::transfer_encoding::LINE_BYTES_MAX;
 use mail::{Refusal, origin};
 use mta::answer::{Answer, Decision};
@@ -64,7 +64,7 @@ impl<W: World> Stage for FieldStage<W> {
 
 impl<W: World> FieldStage<W> {
     /// Adds what the header lacks, and leaves out what nobody is to see.
-    fn mend(&self, draft: &mut Draft, fields: &[Found]) {
+    fn mend(&self, draft: &mut Draft, fields: &[WatchedField]) {
         let FieldRules { add_missing, origin, remove_bcc } = &self.rules;
         let named = |name: usize| fields.iter().filter(move |field| field.name == name);
         if *remove_bcc {
@@ -99,7 +99,7 @@ impl<W: World> FieldStage<W> {
 }
 
 /// Whether the value has an id in brackets, with an `@` within (RFC 5322 §3.6.4).
-fn is_message_id(field: &Found) -> bool {
+fn is_message_id(field: &WatchedField) -> bool {
     let value = field.value();
     let inner = value.iter().position(|byte| *byte == b'<').and_then(|start| {
         let inner = value.get(start + 1..)?;
@@ -112,7 +112,7 @@ fn is_message_id(field: &Found) -> bool {
 }
 
 /// The value of a From field whose authors lacked a domain; it goes into one line.
-pub(super) fn completed(field: &Found, domain: &str) -> Option<String> {
+pub(super) fn completed(field: &WatchedField, domain: &str) -> Option<String> {
     let value = field.value();
     let text = std::str::from_utf8(&value).ok().filter(|text| text.is_ascii() && !field.is_cut)?;
     let complete = origin::complete(text, domain)?;

@@ -2,7 +2,7 @@
 
 use super::fields::{TOO_MANY_FIELDS, Watch, completed};
 use config::{Config, TableEntry};
-use mail::field_watch::Found;
+use mail::field_watch::WatchedField;
 use mail::{Mailbox, Refusal, address_list, is_dot_string};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
@@ -122,7 +122,11 @@ impl<W: World> Stage for SenderStage<W> {
 
 impl<W: World> SenderStage<W> {
     /// Refuses authors that the user may not send as.
-    fn check_authors(&self, transaction: &TransactionView, fields: &[Found]) -> Decision<'_, ()> {
+    fn check_authors(
+        &self,
+        transaction: &TransactionView,
+        fields: &[WatchedField],
+    ) -> Decision<'_, ()> {
         let Some(senders) = &self.authors else { return Decision::pass() };
         let Some(user) = &transaction.session.client().login else {
             return Answer::Now(Err(NOT_YOUR_NAME));
@@ -146,7 +150,7 @@ impl<W: World> SenderStage<W> {
     }
 
     /// Everybody whom a header names as its author or sender. `None`: that can't be read, or not by all alike.
-    fn authors_of(&self, fields: &[Found]) -> Option<Vec<Mailbox>> {
+    fn authors_of(&self, fields: &[WatchedField]) -> Option<Vec<Mailbox>> {
         let mut authors = Vec::new();
         for field in fields {
             let value = field.value();

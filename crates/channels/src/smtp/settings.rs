@@ -4,7 +4,7 @@ use super::hosts::{HostTerms, Hosts};
 use super::smarthost::{Smarthost, SmarthostText, TlsStart};
 use config::quantity::{Period, write_duration};
 use config::{
-    ChannelSection, Destination, EightBit, Explainer, HostPort, Limits, Reader, SecretFile,
+    ChannelSection, Destination, EightBit, Explainer, HostPort, Reader, RouteLimits, SecretFile,
     Settings, SharedLimits, TlsSources, Values, values_in,
 };
 use mail::{Domain, Mailbox};
@@ -306,8 +306,8 @@ impl Settings for Relay {
         })
     }
 
-    fn limits(&self) -> Limits {
-        Limits {
+    fn limits(&self) -> RouteLimits {
+        RouteLimits {
             shared: Some(SharedLimits {
                 connections_max: self.peer.max_connections,
                 messages_per_second: self.peer.messages_per_second,

@@ -1,8 +1,8 @@
 //! What a policy service answers and a table of access rules says: the actions of Postfix's access(5), as
 //! far as they concern one recipient.
 
-use auth::judgement::Power;
-use lookup::Written;
+use auth::judgement::ActionLimit;
+use lookup::EntryText;
 use mail::{EnhancedStatus, Mailbox, Notify, Recipient, Refusal, RefusalClass};
 use mta::console::Console;
 use mta::ingress::{Resolved, TransactionView};
@@ -81,7 +81,7 @@ impl Action {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn of_entry(entry: &Written<'_>) -> Result<Option<Action>, String> {
+    pub(super) fn of_entry(entry: &EntryText<'_>) -> Result<Option<Action>, String> {
         let by = "an access rule";
         if !entry.goes_on {
             return Action::parse(entry.text, by).map(Some);
@@ -210,23 +210,23 @@ pub(crate) enum Check {
 }
 
 impl Check {
-    pub(crate) fn power(self) -> Power {
+    pub(crate) fn power(self) -> ActionLimit {
         match self {
-            Check::None => Power::None,
-            Check::Mark => Power::Mark,
-            Check::Hold => Power::Hold,
-            Check::Reject => Power::Reject,
+            Check::None => ActionLimit::None,
+            Check::Mark => ActionLimit::Mark,
+            Check::Hold => ActionLimit::Hold,
+            Check::Reject => ActionLimit::Reject,
         }
     }
 }
 
 /// What a check may do, for people; `None`: it is not made.
-pub(crate) fn said(check: &str, power: Power) -> Option<String> {
+pub(crate) fn said(check: &str, power: ActionLimit) -> Option<String> {
     let does = match power {
-        Power::None => return None,
-        Power::Mark => "marks",
-        Power::Hold => "holds",
-        Power::Reject => "refuses",
+        ActionLimit::None => return None,
+        ActionLimit::Mark => "marks",
+        ActionLimit::Hold => "holds",
+        ActionLimit::Reject => "refuses",
     };
     Some(format!("{check} {does}"))
 }
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn an_entry_that_goes_on_with_what_was_matched_is_known_by_its_word() {
-        let of = |text, goes_on| Action::of_entry(&Written { key: None, text, goes_on });
+        let of = |text, goes_on| Action::of_entry(&EntryText { key: None, text, goes_on });
         let word = |text| of(text, true).map(|action| action.and_then(|it| it.word_of_mail()));
         for (text, known) in [
             ("", Ok(None)),

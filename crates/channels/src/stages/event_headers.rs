@@ -2,7 +2,7 @@
 
 use config::Config;
 use mail::FieldWatch;
-use mail::field_watch::Found;
+use mail::field_watch::WatchedField;
 use mta::answer::Decision;
 use mta::console::Console;
 use mta::event::EventSettings;
@@ -66,14 +66,14 @@ impl Stage for EventHeadersStage {
 }
 
 /// The first field of each name, in the order of the names.
-fn noted(names: &[Arc<str>], fields: &[Found]) -> Vec<(Arc<str>, Box<str>)> {
+fn noted(names: &[Arc<str>], fields: &[WatchedField]) -> Vec<(Arc<str>, Box<str>)> {
     let first = |name: usize| fields.iter().find(|field| field.name == name);
     let named = names.iter().enumerate();
     named.filter_map(|(at, name)| Some((Arc::clone(name), shown(first(at)?)))).collect()
 }
 
 /// A value as an event shows it. What is no UTF-8 in it becomes U+FFFD; words that are encoded stay so.
-fn shown(field: &Found) -> Box<str> {
+fn shown(field: &WatchedField) -> Box<str> {
     let value = field.value();
     let text = String::from_utf8_lossy(&value);
     if text.len() <= VALUE_BYTES_MAX && !field.is_cut {

@@ -1,7 +1,7 @@
 //! Constant databases.
 
 use config::{Reader, TableSection, TableSettings};
-use lookup::database::{Content, Database, Unusable};
+use lookup::database::{Database, DatabaseBytes, Unusable};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ impl DatabaseFile {
     ///
     /// # Errors
     /// It is no database, or not all of it, or can't be read.
-    pub fn open(&self, content: Arc<dyn Content>) -> Result<Arc<Database>, Unusable> {
+    pub fn open(&self, content: Arc<dyn DatabaseBytes>) -> Result<Arc<Database>, Unusable> {
         Ok(Arc::new(Database::open(self.path.display().to_string(), content)?))
     }
 }

@@ -3,8 +3,8 @@
 use super::LocalTable;
 use config::{Reader, TableSection, TableSettings};
 use lookup::{
-    CidrTable, Judge, Mistake, PatternSyntax, PatternTable, RULES_BYTES_MAX, TEXT_BYTES_MAX, Table,
-    TextTable,
+    CidrTable, Judge, PatternSyntax, PatternTable, RULES_BYTES_MAX, TEXT_BYTES_MAX, Table,
+    TableFileError, TextTable,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -150,7 +150,11 @@ impl LocalTable for MapFile {
         }
     }
 
-    fn make(&self, content: &[u8], judge: Judge<'_>) -> Result<Arc<dyn Table>, Vec<Mistake>> {
+    fn make(
+        &self,
+        content: &[u8],
+        judge: Judge<'_>,
+    ) -> Result<Arc<dyn Table>, Vec<TableFileError>> {
         Ok(match self.format {
             Format::Text => Arc::new(TextTable::read_judged(content, judge)?),
             Format::Cidr => Arc::new(CidrTable::read_judged(content, judge)?),

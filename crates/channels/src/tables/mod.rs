@@ -9,7 +9,7 @@ use config::{Reader, TableSection, TableSettings};
 pub use database::DatabaseFile;
 pub(crate) use database::DatabaseText;
 pub(crate) use file::{CidrText, FileText, PcreText, RegexpText};
-use lookup::{Judge, Mistake, Table, TextTable, Written, fold};
+use lookup::{EntryText, Judge, Table, TableFileError, TextTable, fold};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,7 +28,8 @@ pub trait LocalTable {
     ///
     /// # Errors
     /// All mistakes in the file, in its order. Those of a table without a file have no line.
-    fn make(&self, content: &[u8], judge: Judge<'_>) -> Result<Arc<dyn Table>, Vec<Mistake>>;
+    fn make(&self, content: &[u8], judge: Judge<'_>)
+    -> Result<Arc<dyn Table>, Vec<TableFileError>>;
 }
 
 /// The table as one that is made of a file's content, or of its settings alone; `None`: it is of another
@@ -87,13 +88,17 @@ impl LocalTable for Inline {
         0
     }
 
-    fn make(&self, _: &[u8], judge: Judge<'_>) -> Result<Arc<dyn Table>, Vec<Mistake>> {
+    fn make(&self, _: &[u8], judge: Judge<'_>) -> Result<Arc<dyn Table>, Vec<TableFileError>> {
         let pairs = || self.pairs.iter().map(|(key, value)| (&**key, &**value));
         let wrong = |(key, text)| {
-            let why = judge(&Written { key: Some(key), text, goes_on: false }).err()?;
-            Some(Mistake { line: 0, column: 0, text: format!("key \"{key}\": {why}").into() })
+            let why = judge(&EntryText { key: Some(key), text, goes_on: false }).err()?;
+            Some(TableFileError {
+                line: 0,
+                column: 0,
+                text: format!("key \"{key}\": {why}").into(),
+            })
         };
-        let mistakes: Vec<Mistake> = pairs().filter_map(wrong).collect();
+        let mistakes: Vec<TableFileError> = pairs().filter_map(wrong).collect();
         if mistakes.is_empty() { Ok(Arc::new(TextTable::inline(pairs()))) } else { Err(mistakes) }
     }
 }

@@ -11,7 +11,7 @@ use mta::delivery::Field;
 use mta::message::{Message, Original};
 use x400::mts::downgrade::{self, NotDowngraded};
 use x400::mts::envelope::message_prefix;
-use x400::mts::relay::{Changes, RecipientChange, relay, relay_report};
+use x400::mts::relay::{EnvelopeRewrite, RecipientChange, relay, relay_report};
 use x400::mts::report::report_prefix;
 use x400::mts::trace::{RoutingAction, Supplied, other_action};
 use x400::mts::{
@@ -108,10 +108,10 @@ fn report_envelope(octets: &[u8], visit: &Visit<'_>) -> Result<Vec<u8>, Failure>
     // One that was made here has it already.
     let known = read.extensions.internal_trace().unwrap_or_default();
     let is_written = known.last() == Some(&internal);
-    let changes = Changes {
+    let changes = EnvelopeRewrite {
         trace: trace.as_ref().filter(|_| !is_written),
         internal_trace: Some(&internal).filter(|_| !is_written),
-        ..Changes::default()
+        ..EnvelopeRewrite::default()
     };
     relay_report(octets, &changes).map_err(|error| unusable(&error))
 }
@@ -126,7 +126,7 @@ fn transfer_envelope(
     let is_redirected = redirection::was_redirected_here(read);
     let (trace, internal) = visit.redirected(is_redirected).elements(&read.trace);
     let recipients = responsibilities(read, indexes);
-    let changes = Changes {
+    let changes = EnvelopeRewrite {
         trace: trace.as_ref(),
         internal_trace: Some(&internal),
         recipients: &recipients,

@@ -4,7 +4,7 @@
 use super::kept::{self, ApduKind, Content, Departure};
 use super::names;
 use crate::x400::section::{GatewayTables, X400, X400Gateway};
-use auth::forged::Renamer;
+use auth::forged::AuthresRenamer;
 use auth::return_path::{ReturnPaths, Returned};
 use bytes::Bytes;
 use config::Config;
@@ -16,8 +16,8 @@ use mta::delivery::{AsMail, MailQuestion};
 use mta::message::{Converted, Original};
 use x400::mixer::status::to_status;
 use x400::mixer::{
-    Gateway, Here, MailEnvelope, MailRecipient, Mappings, NotConverted, Party, Reach, TableKind,
-    Use, dsn_to_report, report_to_mail, to_mail, to_x400,
+    ConversionContext, Gateway, MailEnvelope, MailRecipient, Mappings, NotConverted, Party, Reach,
+    TableKind, Use, dsn_to_report, report_to_mail, to_mail, to_x400,
 };
 use x400::mts::envelope::message_prefix;
 use x400::mts::report::report_prefix;
@@ -170,8 +170,8 @@ impl<'a> Converting<'a> {
         indexes.iter().filter(|one| is_return_path(one)).map(|one| (*one, failure())).collect()
     }
 
-    pub(super) fn here(&self) -> Here<'_> {
-        Here {
+    pub(super) fn here(&self) -> ConversionContext<'_> {
+        ConversionContext {
             gateway: &self.made.gateway,
             domain: &self.domain,
             mta: &self.x400.mta,
@@ -263,7 +263,7 @@ fn has_own_authors(content: &[u8], gateway: &Gateway) -> bool {
 
 /// Results of checks that the message came with don't bear our name (RFC 8601 §5), as in mail that comes by SMTP.
 fn without_our_name(mut content: Vec<u8>, hostname: &Domain) -> Vec<u8> {
-    let (mut renamer, mut clean) = (Renamer::new(hostname.as_str()), Vec::new());
+    let (mut renamer, mut clean) = (AuthresRenamer::new(hostname.as_str()), Vec::new());
     for line in content.split_inclusive(|octet| *octet == b'\n') {
         if renamer.is_done() {
             break;

@@ -7,7 +7,7 @@ use mail::Wall;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use x400::association::{
-    Binding, End, Identity, InitiatorSettings, Mode, Password, Selectors, Timeouts,
+    AssociationEnd, Binding, Identity, InitiatorSettings, Mode, Password, Selectors, Timeouts,
 };
 use x400::mts::UtcTime;
 
@@ -64,7 +64,7 @@ pub(super) fn is_its(identity: &Identity, peer: &X400Peer) -> bool {
 
 /// Why an association to a peer ended, for people.
 #[must_use]
-pub fn association_failure(end: &End, peer: &X400Peer) -> String {
+pub fn association_failure(end: &AssociationEnd, peer: &X400Peer) -> String {
     ended("", end, peer).text.into()
 }
 

@@ -4,7 +4,7 @@ use mail::Wall;
 use x400::mts::extension::{
     Extension, ExtensionKind, NameAndTime, Redirection, RedirectionReason, number,
 };
-use x400::mts::relay::{Changes, RecipientChange, relay};
+use x400::mts::relay::{EnvelopeRewrite, RecipientChange, relay};
 use x400::mts::trace::other_action;
 use x400::mts::{Limits, Recipient, TransferEnvelope, UtcTime};
 
@@ -27,7 +27,7 @@ pub(super) fn redirected(
     if recipients.iter().all(|change| *change == RecipientChange::Keep) {
         return None;
     }
-    let changes = Changes { recipients: &recipients, ..Changes::default() };
+    let changes = EnvelopeRewrite { recipients: &recipients, ..EnvelopeRewrite::default() };
     let octets = relay(octets, &changes).ok()?;
     let envelope = TransferEnvelope::read(&octets, envelope.kind, &Limits::default()).ok()?;
     Some((envelope, octets))

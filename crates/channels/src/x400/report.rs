@@ -4,14 +4,14 @@ use super::kept::{self, ApduKind};
 use super::{acceptance, gateway, names};
 use crate::x400::section::X400;
 use bytes::Bytes;
-use mail::dsn::{Outcome, RecipientReport};
+use mail::dsn::{DsnOutcome, RecipientReport};
 use mail::failure::Unconverted;
 use mail::{Culprit, EnhancedStatus, Failure, Priority, Wall};
 use mta::delivery::{OwnReport, ReportQuestion};
 use x400::mixer::status::to_reason;
 use x400::mts::{self, EnvelopeKind, Limits, Recipient, TransferEnvelope, UtcTime};
 use x400::reasons::NonDelivery;
-use x400::report::{Reporter, Subject, Verdict, report as make};
+use x400::report::{ReportedOutcome, Reporter, Subject, report as make};
 
 /// Reason of who may not send to a recipient (X.411, NonDeliveryReasonCode).
 const RESTRICTED_DELIVERY: u32 = 5;
@@ -40,7 +40,7 @@ pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
             Some(Told::new(ours.get(*index as usize)?, report, kind, question.now))
         })
         .collect();
-    let verdicts: Vec<Verdict<'_>> = told.iter().map(Told::verdict).collect();
+    let verdicts: Vec<ReportedOutcome<'_>> = told.iter().map(Told::verdict).collect();
     let local_id = names::local_id(question.report_id, x400);
     let domain = names::global_domain(&x400.domain);
     let reporter = Reporter {
@@ -65,7 +65,7 @@ pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
 /// What is told of one recipient.
 struct Told<'a> {
     recipient: &'a Recipient,
-    outcome: mts::report::Outcome,
+    outcome: mts::report::ReportType,
     text: Option<String>,
 }
 
@@ -77,31 +77,31 @@ impl<'a> Told<'a> {
         now: Wall,
     ) -> Told<'a> {
         let (outcome, text) = match &report.outcome {
-            Outcome::Failed(failure) => (failed(failure), Some(failure.to_string())),
+            DsnOutcome::Failed(failure) => (failed(failure), Some(failure.to_string())),
             // Time ran out, whatever stood in the way last.
-            Outcome::Expired { failure, .. } | Outcome::Delayed { failure, .. } => {
+            DsnOutcome::Expired { failure, .. } | DsnOutcome::Delayed { failure, .. } => {
                 (failed_with(EnhancedStatus::new(5, 4, 7)), Some(failure.to_string()))
             }
-            Outcome::Delivered(_) | Outcome::Relayed(_) | Outcome::Expanded => {
+            DsnOutcome::Delivered(_) | DsnOutcome::Relayed(_) | DsnOutcome::Expanded => {
                 let time = UtcTime::from(report.last_attempt.unwrap_or(now));
                 let text = (kind == EnvelopeKind::Probe).then(|| PROBED.to_owned());
-                (mts::report::Outcome::Delivered { time, user: PRIVATE_USER }, text)
+                (mts::report::ReportType::Delivered { time, user: PRIVATE_USER }, text)
             }
         };
         Told { recipient, outcome, text }
     }
 
-    fn verdict(&self) -> Verdict<'_> {
+    fn verdict(&self) -> ReportedOutcome<'_> {
         let supplementary = self.text.as_deref();
-        Verdict { recipient: self.recipient, outcome: self.outcome, supplementary }
+        ReportedOutcome { recipient: self.recipient, outcome: self.outcome, supplementary }
     }
 }
 
 /// Reason and diagnostic of a failure: what conversions found, else by its status.
-fn failed(failure: &Failure) -> mts::report::Outcome {
+fn failed(failure: &Failure) -> mts::report::ReportType {
     match failure.culprit {
         Culprit::Conversion(Unconverted { reason, diagnostic }) => {
-            mts::report::Outcome::Failed { reason, diagnostic }
+            mts::report::ReportType::Failed { reason, diagnostic }
         }
         _ => failed_with(failure.status),
     }
@@ -109,8 +109,8 @@ fn failed(failure: &Failure) -> mts::report::Outcome {
 
 /// Reason and diagnostic of a status. What is not authorised is restricted delivery (X.411 §8.3.1.2.1.12), not the
 /// list's permission that RFC 2156 takes it for.
-fn failed_with(status: EnhancedStatus) -> mts::report::Outcome {
-    mts::report::Outcome::failed(match (status.subject, status.detail) {
+fn failed_with(status: EnhancedStatus) -> mts::report::ReportType {
+    mts::report::ReportType::failed(match (status.subject, status.detail) {
         (7, 1) => NonDelivery::bare(RESTRICTED_DELIVERY),
         _ => to_reason(status),
     })
@@ -125,7 +125,7 @@ mod tests {
         for (reason, diagnostic) in [(1, Some(12)), (1, Some(15)), (2, Some(19)), (5, None)] {
             let why = Unconverted { reason, diagnostic };
             let failure = Failure::not_converted(why, EnhancedStatus::new(5, 5, 2), "no");
-            assert_eq!(failed(&failure), mts::report::Outcome::Failed { reason, diagnostic });
+            assert_eq!(failed(&failure), mts::report::ReportType::Failed { reason, diagnostic });
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
             (5, 9, 1, None),
         ] {
             let found = failed_with(EnhancedStatus::new(5, subject, detail));
-            let expected = mts::report::Outcome::Failed { reason, diagnostic };
+            let expected = mts::report::ReportType::Failed { reason, diagnostic };
             assert_eq!(found, expected, "{subject}.{detail}");
         }
     }

@@ -3,8 +3,8 @@
 use super::gateway;
 use super::section::{X400, X400Peer, peer_named, t_selector, who_we_are};
 use config::{
-    ChannelSection, Destination, Explainer, KindsOfMail, Limits, ProtocolSection, ProtocolSettings,
-    Reader, Settings, SharedLimits, Takes,
+    ChannelSection, Destination, Explainer, KindsOfMail, ProtocolSection, ProtocolSettings, Reader,
+    RouteLimits, Settings, SharedLimits, Takes,
 };
 use mail::{Mailbox, Refusal};
 use schemars::JsonSchema;
@@ -102,10 +102,10 @@ impl Settings for Route {
         Destination::Hosts(self.peer.hosts.chunks(1).collect())
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> RouteLimits {
         let shared =
             SharedLimits { connections_max: self.peer.associations_max, messages_per_second: 0.0 };
-        Limits {
+        RouteLimits {
             shared: Some(shared),
             opens_max: OPENS_MAX,
             messages_per_connection: 0,

@@ -7,7 +7,7 @@ use super::kept::Content;
 use crate::x400::section::{X400, X400Mode};
 use bytes::Bytes;
 use config::Config;
-use mail::dsn::{Outcome, RecipientReport, Success};
+use mail::dsn::{DsnOutcome, RecipientReport, Success};
 use mail::{ContentFacts, MessageId, Notify, Refusal, Wall};
 use mta::delivery::ReportQuestion;
 use mta::message::Message;
@@ -192,7 +192,7 @@ fn a_failure_is_reported_to_the_originator() {
     let failure = mail::Failure::local(mail::Class::Permanent, status, "it loops");
     let report = RecipientReport {
         recipient: &original.envelope.recipients[1],
-        outcome: Outcome::Failed(&failure),
+        outcome: DsnOutcome::Failed(&failure),
         last_attempt: None,
     };
     let question = ReportQuestion {
@@ -212,7 +212,7 @@ fn a_failure_is_reported_to_the_originator() {
     assert_eq!(&*said.subject.local, "v1");
     assert_eq!(said.returned_content.as_ref(), Some(&content), "it was wanted back");
     let [recipient] = &said.recipients[..] else { unreachable!("one is reported") };
-    let expected = x400::mts::report::Outcome::Failed { reason: 1, diagnostic: Some(3) };
+    let expected = x400::mts::report::ReportType::Failed { reason: 1, diagnostic: Some(3) };
     assert_eq!((recipient.outcome, recipient.number), (expected, 3));
 }
 
@@ -353,7 +353,7 @@ fn who_probes_is_told_that_nobody_was_asked() {
     let original = message(accepted, Bytes::new());
     let report = RecipientReport {
         recipient: &original.envelope.recipients[0],
-        outcome: Outcome::Delivered(Success::default()),
+        outcome: DsnOutcome::Delivered(Success::default()),
         last_attempt: None,
     };
     let question = ReportQuestion {

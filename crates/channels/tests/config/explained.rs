@@ -2,7 +2,7 @@
 //! the schema: one that is new is asked for here.
 
 use channels::schema;
-use config::{ExplainRequest, InTables, Step};
+use config::{ExplainRequest, ExplainedDecision, InTables};
 use mail::Mailbox;
 use serde_json::Value;
 
@@ -110,7 +110,7 @@ fn write(text: &mut String, keys: &[(String, String)]) -> Vec<(usize, String)> {
     lines
 }
 
-fn explained(text: &str, recipient: &str) -> Vec<Step> {
+fn explained(text: &str, recipient: &str) -> Vec<ExplainedDecision> {
     let config = schema().parse(text, "f.toml").unwrap_or_else(|all| panic!("{text}\n{all}"));
     let recipient = Mailbox::parse_any(recipient).unwrap();
     let request = ExplainRequest {
@@ -216,7 +216,8 @@ fn keys_on_one_line_are_shown_each_with_what_is_written() {
         ("checks.temporary", "defer", 3),
     ] {
         let place = format!("f.toml:{line}");
-        let found: Vec<&Step> = steps.iter().filter(|step| step.what == what).collect();
+        let found: Vec<&ExplainedDecision> =
+            steps.iter().filter(|step| step.what == what).collect();
         let [step] = found.as_slice() else { panic!("{what}: {steps:#?}") };
         assert_eq!((&*step.value, step.decided_by.to_string()), (value, place), "{what}");
     }

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 /// What a listener's protocol is told, and others who have keys there.
-struct Told {
+struct ListenerKeys {
     settings: Arc<dyn ProtocolSettings>,
     takes: Takes,
     sections: Owned,
@@ -102,7 +102,7 @@ impl Resolver<'_> {
         text: &ListenerText,
         tls: ListenerTls,
         (name, address): (Arc<str>, SocketAddr),
-        protocol: Option<Told>,
+        protocol: Option<ListenerKeys>,
     ) -> Option<Listener> {
         let key = |name: &str| format!("{at}.{name}");
         let relay_from = self.relay_from(at, &text.relay_from);
@@ -116,7 +116,7 @@ impl Resolver<'_> {
             64 << 10,
             1 << 40,
         );
-        let Told { settings, takes, sections } = protocol?;
+        let ListenerKeys { settings, takes, sections } = protocol?;
         Some(Listener {
             name,
             kind: text.kind.as_str().into(),
@@ -174,7 +174,7 @@ impl Resolver<'_> {
     }
 
     /// What the listener's protocol is told, and those who have keys of their own there.
-    fn protocol(&mut self, schema: &Schema, at: &str, text: &ListenerText) -> Option<Told> {
+    fn protocol(&mut self, schema: &Schema, at: &str, text: &ListenerText) -> Option<ListenerKeys> {
         let found = schema.protocols().iter().find(|protocol| protocol.kind == text.kind);
         let Some(found) = found else {
             let known = schema.protocols().iter();
@@ -220,7 +220,7 @@ impl Resolver<'_> {
             let written = written.map(|(key, value)| (key.clone(), value.clone())).collect();
             (kind.read)(written, &mut reader, &mut sections);
         }
-        Some(Told { settings: settings?, takes: found.takes, sections })
+        Some(ListenerKeys { settings: settings?, takes: found.takes, sections })
     }
 
     fn relay_from(&mut self, at: &str, written: &[String]) -> Vec<IpNet> {

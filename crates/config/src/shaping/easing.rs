@@ -3,7 +3,7 @@
 use super::pace::{Pace, Set};
 use super::rate::Rate;
 use super::rule::{Action, Rule};
-use super::{Paced, Provider, Shaping, Together};
+use super::{Paced, Provider, ProviderLimits, Shaping};
 use std::sync::Arc;
 
 /// Steps in which limits return.
@@ -136,7 +136,7 @@ impl Shaping {
 
 /// One set of hosts, which nobody knows more of.
 fn backoff_of_hosts(
-    backoff: &Together,
+    backoff: &ProviderLimits,
     paced: &Paced,
     easing: Easing<'_>,
     by: String,
@@ -149,7 +149,7 @@ fn backoff_of_hosts(
 }
 
 fn limit_of(
-    backoff: &Together,
+    backoff: &ProviderLimits,
     (connections, rate): (u32, f64),
     (easing, provider, by): (Easing<'_>, Option<Arc<str>>, String),
 ) -> RuleLimit {

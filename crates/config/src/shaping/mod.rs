@@ -19,16 +19,18 @@ mod tests;
 
 pub use easing::{Easing, QUARTERS, RuleLimit, RuleSet};
 pub use rate::Rate;
-pub use rule::{Action, After, HITS_MAX, Heard, LASTS_MAX, RULES_MAX, Rule, Told};
+pub use rule::{
+    Action, HITS_MAX, HitThreshold, LASTS_MAX, LocatedText, RULES_MAX, Rule, RuleCondition,
+};
 
-use crate::explainer::{Origin, Step};
+use crate::explainer::{ExplainedDecision, Origin};
 use crate::problem::ConfigErrors;
 use crate::route::{DomainPattern, RouteTable};
-use crate::{Limits, Source};
+use crate::{RouteLimits, Source};
 use mail::Domain;
 use mail::map::FixedMap;
-use pace::{Place, Set, in_words};
-use rule::Rules;
+use pace::{FileLine, Set, in_words};
+use rule::ProviderRules;
 
 pub(crate) use pace::Pace;
 use std::collections::BTreeMap;
@@ -72,15 +74,15 @@ impl ShapingFile {
 struct Provider {
     name: Arc<str>,
     /// The line that names it.
-    place: Place,
+    place: FileLine,
     /// `None`: the file does not say.
-    mx: Option<Vec<(DomainPattern, Place)>>,
-    domains: Option<Vec<(DomainPattern, Place)>>,
+    mx: Option<Vec<(DomainPattern, FileLine)>>,
+    domains: Option<Vec<(DomainPattern, FileLine)>>,
     pace: Pace,
-    together: Together,
-    rules: Rules,
+    together: ProviderLimits,
+    rules: ProviderRules,
     /// What is different from a source.
-    sources: BTreeMap<Box<str>, (Place, Pace)>,
+    sources: BTreeMap<Box<str>, (FileLine, Pace)>,
 }
 
 impl Provider {
@@ -100,14 +102,14 @@ impl Provider {
 
 /// What a provider's host sets share.
 #[derive(Clone, Debug, Default)]
-struct Together {
+struct ProviderLimits {
     max_connections: Option<Set<u32>>,
     rates: Option<Set<Vec<Rate>>>,
 }
 
-impl Together {
+impl ProviderLimits {
     /// Takes what a later file says instead.
-    fn change(&mut self, later: Together) {
+    fn change(&mut self, later: ProviderLimits) {
         self.max_connections = later.max_connections.or(self.max_connections.take());
         self.rates = later.rates.or(self.rates.take());
     }
@@ -118,7 +120,7 @@ impl Together {
 pub struct Shaping {
     default: Pace,
     /// Of those who have no provider.
-    default_rules: Rules,
+    default_rules: ProviderRules,
     providers: Vec<Provider>,
     by_mx: RouteTable,
     by_domain: RouteTable,
@@ -165,7 +167,7 @@ impl Shaping {
         let of_providers = self.providers.iter_mut().map(|provider| &mut provider.rules);
         let mut count = 0;
         for rules in std::iter::once(&mut self.default_rules).chain(of_providers) {
-            let too_many = |part: &rule::Part| rule::Incomplete {
+            let too_many = |part: &rule::PartialRule| rule::Incomplete {
                 place: part.place.clone(),
                 message: format!("more than {RULES_MAX} rules"),
                 help: "",
@@ -241,7 +243,7 @@ impl Shaping {
     /// the machine takes) by a route with these limits that sets `own` of them itself.
     pub(crate) fn in_force<'h>(
         &self,
-        (limits, own): (Limits, Option<&Pace>),
+        (limits, own): (RouteLimits, Option<&Pace>),
         source: Option<&str>,
         domain: &Domain,
         hosts: impl Iterator<Item = &'h str>,
@@ -308,11 +310,11 @@ impl Providers {
 /// What holds for a next hop.
 #[derive(Clone, Debug)]
 pub(crate) struct InForce<'a> {
-    limits: Limits,
+    limits: RouteLimits,
     rates: Vec<Rate>,
     apart: Option<String>,
     provider: Option<&'a Provider>,
-    rules: &'a Rules,
+    rules: &'a ProviderRules,
     pace: Pace,
 }
 
@@ -320,7 +322,7 @@ impl InForce<'_> {
     /// As the queue needs it.
     pub(crate) fn paced(self) -> Paced {
         let together = self.provider.map(|provider| {
-            let Together { max_connections, rates } = &provider.together;
+            let ProviderLimits { max_connections, rates } = &provider.together;
             PacedTogether {
                 provider: Arc::clone(&provider.name),
                 connections_max: max_connections.as_ref().map_or(0, |set| set.value),
@@ -332,8 +334,8 @@ impl InForce<'_> {
     }
 
     /// For people: each limit with the line that sets it. Those of the route itself are not among them.
-    pub(crate) fn steps(&self) -> Vec<Step> {
-        let step = |what: &str, value: String, place: &dyn std::fmt::Display| Step {
+    pub(crate) fn steps(&self) -> Vec<ExplainedDecision> {
+        let step = |what: &str, value: String, place: &dyn std::fmt::Display| ExplainedDecision {
             what: what.to_owned(),
             value,
             decided_by: Origin::Line(place.to_string()),
@@ -352,7 +354,7 @@ impl InForce<'_> {
         let rates = together.and_then(|together| together.rates.as_ref());
         steps.extend(rates.map(|set| step("rate together", in_words(&set.value), &set.place)));
         let rules = self.rules.all();
-        let Together { max_connections, rates } = &self.rules.backoff;
+        let ProviderLimits { max_connections, rates } = &self.rules.backoff;
         if rules.iter().any(|rule| rule.action == Action::Backoff) {
             steps.extend(
                 max_connections.as_ref().map(|set| {
@@ -375,7 +377,7 @@ impl InForce<'_> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paced {
     /// Those of the route, with what shaping says instead.
-    pub limits: Limits,
+    pub limits: RouteLimits,
     /// Messages to its set of hosts; each of them holds, beside that of `limits`.
     pub rates: Vec<Rate>,
     /// Domains with the same hosts have other limits: what sets this one apart.
@@ -391,7 +393,7 @@ pub struct Paced {
 impl Paced {
     /// Those of a route that is not shaped.
     #[must_use]
-    pub fn of_route(limits: Limits) -> Paced {
+    pub fn of_route(limits: RouteLimits) -> Paced {
         Paced {
             limits,
             rates: Vec::new(),

@@ -1,18 +1,18 @@
 //! Limits towards a next hop, each with the line that sets it.
 
 use super::rate::Rate;
-use crate::{Limits, SharedLimits};
+use crate::{RouteLimits, SharedLimits};
 use std::fmt;
 use std::sync::Arc;
 
 /// A line of a file: `shaping.toml:7`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FileLine {
     pub(super) file: Arc<str>,
     pub(super) line: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -22,7 +22,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Set<T> {
     pub(super) value: T,
-    pub(super) place: Place,
+    pub(super) place: FileLine,
 }
 
 /// What one level says; the rest is up to those below it.
@@ -39,14 +39,14 @@ pub(crate) struct Pace {
 impl Pace {
     /// Those limits of a route that its file sets, by `line` of a key.
     pub(crate) fn of_route(
-        limits: Limits,
+        limits: RouteLimits,
         file: &Arc<str>,
         line: impl Fn(&str) -> Option<u32>,
     ) -> Pace {
-        fn set<T>(value: T, place: Option<Place>) -> Option<Set<T>> {
+        fn set<T>(value: T, place: Option<FileLine>) -> Option<Set<T>> {
             place.map(|place| Set { value, place })
         }
-        let place = |key: &str| line(key).map(|line| Place { file: Arc::clone(file), line });
+        let place = |key: &str| line(key).map(|line| FileLine { file: Arc::clone(file), line });
         let connections_max = limits.shared.map_or(0, |shared| shared.connections_max);
         // Its rate is a number, and stays beside it.
         let rates = set(Vec::new(), place("messages_per_second"));
@@ -88,7 +88,7 @@ impl Pace {
     }
 
     /// The limits of a route with what this says instead, and the rates of its host sets.
-    pub(super) fn instead_of(&self, limits: Limits) -> (Limits, Vec<Rate>) {
+    pub(super) fn instead_of(&self, limits: RouteLimits) -> (RouteLimits, Vec<Rate>) {
         fn value<T: Copy>(set: &Option<Set<T>>, otherwise: T) -> T {
             set.as_ref().map_or(otherwise, |set| set.value)
         }
@@ -98,7 +98,7 @@ impl Pace {
             // Its own rate, unless there are others instead.
             messages_per_second: if rates.is_empty() { shared.messages_per_second } else { 0.0 },
         });
-        let limits = Limits {
+        let limits = RouteLimits {
             shared,
             opens_max: value(&self.max_opens, limits.opens_max),
             messages_per_connection: value(
@@ -115,7 +115,7 @@ impl Pace {
     }
 
     /// Each key that is set: its name, its value for people, and the line.
-    pub(super) fn shown(&self) -> Vec<(&'static str, String, &Place)> {
+    pub(super) fn shown(&self) -> Vec<(&'static str, String, &FileLine)> {
         let mut shown = Vec::new();
         for (name, set) in [
             ("max_connections", &self.max_connections),

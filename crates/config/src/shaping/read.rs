@@ -1,10 +1,10 @@
 //! Reads a shaping file.
 
-use super::pace::{Pace, Place, Set};
+use super::pace::{FileLine, Pace, Set};
 use super::rate::Rate;
-use super::rule::Rules;
+use super::rule::ProviderRules;
 use super::written::{PaceText, ProviderText, ShapingText, TogetherText};
-use super::{Provider, ShapingFile, Together};
+use super::{Provider, ProviderLimits, ShapingFile};
 use crate::document::Document;
 use crate::json_schema;
 use crate::problem::{ConfigErrors, Problem};
@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 /// What one file says.
 #[derive(Default)]
-pub(super) struct Read {
+pub(super) struct ShapingLayer {
     pub(super) default: Pace,
-    pub(super) default_rules: Rules,
+    pub(super) default_rules: ProviderRules,
     pub(super) providers: Vec<Provider>,
     pub(super) domains: Vec<(Domain, Pace)>,
 }
@@ -28,7 +28,7 @@ pub(super) struct Read {
 ///
 /// # Errors
 /// All that is wrong with it, as far as it can be told at once.
-pub(super) fn read(file: &ShapingFile) -> Result<Read, ConfigErrors> {
+pub(super) fn read(file: &ShapingFile) -> Result<ShapingLayer, ConfigErrors> {
     let json = json_schema::of_file::<ShapingText>();
     let shape = Shape { json: &json, sections: None };
     let refused = |document: &Document, problems| {
@@ -77,7 +77,7 @@ pub(super) struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn file(&mut self, written: &ShapingText) -> Read {
+    fn file(&mut self, written: &ShapingText) -> ShapingLayer {
         let default = self.pace("default", &written.default.pace);
         let of_none = &written.default;
         let default_rules = self.rules("default", &of_none.backoff, &of_none.rule);
@@ -94,7 +94,7 @@ impl Reading<'_> {
                 }
             }
         }
-        Read { default, default_rules, providers, domains }
+        ShapingLayer { default, default_rules, providers, domains }
     }
 
     fn provider(&mut self, name: &str, written: &ProviderText) -> Option<Provider> {
@@ -122,7 +122,7 @@ impl Reading<'_> {
         at: &str,
         key: &str,
         written: Option<&[String]>,
-    ) -> Option<Vec<(DomainPattern, Place)>> {
+    ) -> Option<Vec<(DomainPattern, FileLine)>> {
         let mut patterns = Vec::new();
         for (index, text) in written?.iter().enumerate() {
             let at = format!("{at}.{key}[{index}]");
@@ -143,7 +143,7 @@ impl Reading<'_> {
         &mut self,
         at: &str,
         written: &BTreeMap<String, PaceText>,
-    ) -> BTreeMap<Box<str>, (Place, Pace)> {
+    ) -> BTreeMap<Box<str>, (FileLine, Pace)> {
         let each = |(name, text): (&String, &PaceText)| {
             let at = format!("{at}.source.{name}");
             (name.as_str().into(), (self.place(&at), self.pace(&at, text)))
@@ -151,8 +151,8 @@ impl Reading<'_> {
         written.iter().map(each).collect()
     }
 
-    pub(super) fn together(&mut self, at: &str, written: &TogetherText) -> Together {
-        Together {
+    pub(super) fn together(&mut self, at: &str, written: &TogetherText) -> ProviderLimits {
+        ProviderLimits {
             max_connections: self.set(at, "max_connections", written.max_connections),
             rates: self.rates(at, written.rate.as_deref()),
         }
@@ -199,8 +199,8 @@ impl Reading<'_> {
         Some(Set { value: value?, place: self.place(&format!("{at}.{key}")) })
     }
 
-    pub(super) fn place(&self, path: &str) -> Place {
-        Place {
+    pub(super) fn place(&self, path: &str) -> FileLine {
+        FileLine {
             file: Arc::clone(self.document.file()),
             line: self.document.line(path).unwrap_or(1),
         }
@@ -215,10 +215,10 @@ impl Reading<'_> {
 #[derive(Debug)]
 pub(super) struct Conflict<'a> {
     pub(super) providers: (&'a str, &'a str),
-    pub(super) places: (&'a Place, &'a Place),
+    pub(super) places: (&'a FileLine, &'a FileLine),
 }
 
-type Names<'a> = (&'a str, Option<&'a [(DomainPattern, Place)]>);
+type Names<'a> = (&'a str, Option<&'a [(DomainPattern, FileLine)]>);
 
 /// The first name that two of these providers have.
 pub(super) fn conflict<'a>(
@@ -230,7 +230,7 @@ pub(super) fn conflict<'a>(
         };
         providers.clone().flat_map(of_one)
     };
-    let mut owners: FixedMap<String, (&str, &Place)> = FixedMap::default();
+    let mut owners: FixedMap<String, (&str, &FileLine)> = FixedMap::default();
     for (provider, pattern, place) in names() {
         let before = owners.insert(pattern.to_string(), (provider, place));
         if let Some((other, there)) = before.filter(|(other, _)| *other != provider) {

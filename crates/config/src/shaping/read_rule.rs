@@ -1,17 +1,25 @@
 //! Reads the rules of a shaping file.
 
-use super::Together;
+use super::ProviderLimits;
 use super::read::{Reading, is_name};
-use super::rule::{Action, After, Do, HITS_MAX, Heard, LASTS_MAX, Part, Rules, Told};
+use super::rule::{
+    Action, HITS_MAX, HitThreshold, LASTS_MAX, LocatedText, PartialRule, ProviderRules, RuleAction,
+    RuleCondition,
+};
 use super::written::{ActionText, RuleText, ScopeText, TextsText, TogetherText};
 use crate::quantity::parse_duration;
 use std::time::Duration;
 
 impl Reading<'_> {
     /// The rules of the section `at`, and the pace that they slow down to.
-    pub(super) fn rules(&mut self, at: &str, backoff: &TogetherText, rules: &[RuleText]) -> Rules {
-        let backoff: Together = self.together(&format!("{at}.backoff"), backoff);
-        let mut parts: Vec<Part> = Vec::with_capacity(rules.len());
+    pub(super) fn rules(
+        &mut self,
+        at: &str,
+        backoff: &TogetherText,
+        rules: &[RuleText],
+    ) -> ProviderRules {
+        let backoff: ProviderLimits = self.together(&format!("{at}.backoff"), backoff);
+        let mut parts: Vec<PartialRule> = Vec::with_capacity(rules.len());
         for (index, written) in rules.iter().enumerate() {
             let at = format!("{at}.rule[{index}]");
             let Some(part) = self.rule(&at, written) else { continue };
@@ -21,10 +29,10 @@ impl Reading<'_> {
             }
             parts.push(part);
         }
-        Rules::new(backoff, parts)
+        ProviderRules::new(backoff, parts)
     }
 
-    fn rule(&mut self, at: &str, written: &RuleText) -> Option<Part> {
+    fn rule(&mut self, at: &str, written: &RuleText) -> Option<PartialRule> {
         let RuleText { name, after, lasts, until_delivered, scope, .. } = written;
         if !is_name(name) {
             let help =
@@ -33,7 +41,7 @@ impl Reading<'_> {
             self.error(&at, format!("\"{name}\" is no name for a rule"), help);
             return None;
         }
-        let heard = Heard {
+        let heard = RuleCondition {
             code: self.told_all(at, "code", written.code.as_ref()),
             status: self.told_all(at, "status", written.status.as_ref()),
             pattern: self.told(at, "match", written.matches.as_deref()),
@@ -43,7 +51,7 @@ impl Reading<'_> {
         let after = after.as_deref().and_then(|after| self.after(&format!("{at}.after"), after));
         let lasts = lasts.as_ref().and_then(|text| self.lasts(&format!("{at}.lasts"), &text.0));
         let action = written.action.as_ref();
-        Some(Part {
+        Some(PartialRule {
             name: name.as_str().into(),
             place: self.place(at),
             heard: Some(heard).filter(|heard| !heard.is_nothing()),
@@ -56,12 +64,12 @@ impl Reading<'_> {
         })
     }
 
-    fn told(&self, at: &str, key: &str, text: Option<&str>) -> Option<Told> {
+    fn told(&self, at: &str, key: &str, text: Option<&str>) -> Option<LocatedText> {
         let place = self.place(&format!("{at}.{key}")).to_string().into();
-        Some(Told { text: text?.into(), place })
+        Some(LocatedText { text: text?.into(), place })
     }
 
-    fn told_all(&self, at: &str, key: &str, texts: Option<&TextsText>) -> Vec<Told> {
+    fn told_all(&self, at: &str, key: &str, texts: Option<&TextsText>) -> Vec<LocatedText> {
         let texts = match texts {
             None => return Vec::new(),
             Some(TextsText::One(text)) => std::slice::from_ref(text),
@@ -71,7 +79,7 @@ impl Reading<'_> {
     }
 
     /// `3 in 10m`.
-    fn after(&mut self, at: &str, text: &str) -> Option<After> {
+    fn after(&mut self, at: &str, text: &str) -> Option<HitThreshold> {
         match parse_after(text) {
             Ok(after) => Some(after),
             Err(reason) => {
@@ -92,7 +100,7 @@ impl Reading<'_> {
         None
     }
 
-    fn action(&mut self, at: &str, written: &ActionText) -> Option<Do> {
+    fn action(&mut self, at: &str, written: &ActionText) -> Option<RuleAction> {
         let word = match written {
             ActionText::Set(text) => {
                 let pace = text.set.as_ref().map(|set| self.pace(&format!("{at}.set"), set));
@@ -102,12 +110,12 @@ impl Reading<'_> {
                         "`action = { set = { max_connections = 1 } }`, with any key of a pace";
                     self.error(at, "an action that sets nothing".to_owned(), help);
                 }
-                return pace.map(|pace| Do::Set(Box::new(pace)));
+                return pace.map(|pace| RuleAction::Set(Box::new(pace)));
             }
             ActionText::Word(word) => word.as_str(),
         };
         if word == "none" {
-            return Some(Do::Nothing);
+            return Some(RuleAction::Nothing);
         }
         let known = Action::ALL.into_iter().filter(|action| *action != Action::Set);
         let mut known = known.filter(|action| action.as_str() == word);
@@ -117,7 +125,7 @@ impl Reading<'_> {
                 self.error(at, format!("\"{word}\" in a rule of no provider"), help);
                 None
             }
-            Some(action) => Some(Do::Action(action, self.place(at))),
+            Some(action) => Some(RuleAction::Action(action, self.place(at))),
             None => {
                 let help = "backoff, suspend, { set = { … } }, suspend_tenant, suspend_campaign, \
                             fail_campaign, or none where an earlier file's is not wanted";
@@ -129,7 +137,7 @@ impl Reading<'_> {
 }
 
 /// Reads `3 in 10m`.
-fn parse_after(text: &str) -> Result<After, String> {
+fn parse_after(text: &str) -> Result<HitThreshold, String> {
     const FORM: &str = "so many replies in so long are wanted, such as \"3 in 10m\"";
     let (count, within) = text.split_once(" in ").ok_or(FORM)?;
     let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
@@ -141,7 +149,7 @@ fn parse_after(text: &str) -> Result<After, String> {
     if within.is_zero() || within > LASTS_MAX {
         return Err("24 h at most, and more than nothing".to_owned());
     }
-    Ok(After { count, within })
+    Ok(HitThreshold { count, within })
 }
 
 #[cfg(test)]
@@ -150,7 +158,8 @@ mod tests {
 
     #[test]
     fn how_often_is_a_count_and_a_time() {
-        let after = |count, seconds| Ok(After { count, within: Duration::from_secs(seconds) });
+        let after =
+            |count, seconds| Ok(HitThreshold { count, within: Duration::from_secs(seconds) });
         assert_eq!(parse_after("3 in 10m"), after(3, 600));
         assert_eq!(parse_after("1000 in 24h"), after(1_000, 86_400));
         for bad in [

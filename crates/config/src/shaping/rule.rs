@@ -1,7 +1,7 @@
 //! Rules: what is done when a provider says something.
 
-use super::Together;
-use super::pace::{Pace, Place};
+use super::ProviderLimits;
+use super::pace::{FileLine, Pace};
 use crate::quantity::write_duration;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -80,7 +80,7 @@ impl fmt::Display for Action {
 
 /// So many hits within so long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct After {
+pub struct HitThreshold {
     /// Hits, at least 1.
     pub count: u32,
     /// From the first of them to the last.
@@ -89,7 +89,7 @@ pub struct After {
 
 /// A text that others than the file's reader understand, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct LocatedText {
     /// What stands there.
     pub text: Arc<str>,
     /// `shaping.toml:7`.
@@ -98,20 +98,20 @@ pub struct Told {
 
 /// What a rule listens for: at least one of these, and all that there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct RuleCondition {
     /// One of these codes; none: any.
-    pub code: Vec<Told>,
+    pub code: Vec<LocatedText>,
     /// One of these statuses; none: any, or none.
-    pub status: Vec<Told>,
+    pub status: Vec<LocatedText>,
     /// A pattern on the reply.
-    pub pattern: Option<Told>,
+    pub pattern: Option<LocatedText>,
     /// The reply's class.
-    pub class: Option<Told>,
+    pub class: Option<LocatedText>,
     /// Its kind.
-    pub kind: Option<Told>,
+    pub kind: Option<LocatedText>,
 }
 
-impl Heard {
+impl RuleCondition {
     pub(super) fn is_nothing(&self) -> bool {
         self.pattern.is_none()
             && self.class.is_none()
@@ -129,9 +129,9 @@ pub struct Rule {
     /// The line that names it: `shaping.toml:7`.
     pub place: Arc<str>,
     /// What it listens for.
-    pub heard: Heard,
+    pub heard: RuleCondition,
     /// How often it must be heard; `None`: once.
-    pub after: Option<After>,
+    pub after: Option<HitThreshold>,
     /// What it does.
     pub action: Action,
     /// For how long, the first time.
@@ -148,7 +148,7 @@ impl Rule {
     /// For people: `/unusual rate/, 3 in 10m: backoff for 30m`.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let Heard { code, status, pattern, class, kind } = &self.heard;
+        let RuleCondition { code, status, pattern, class, kind } = &self.heard;
         let mut heard = Vec::new();
         for (what, all) in [("code", code), ("status", status)] {
             let all: Vec<&str> = all.iter().map(|told| &*told.text).collect();
@@ -157,7 +157,7 @@ impl Rule {
         heard.extend(pattern.as_ref().map(|pattern| format!("/{}/", pattern.text)));
         heard.extend(class.as_ref().map(|class| format!("class {}", class.text)));
         heard.extend(kind.as_ref().map(|kind| format!("kind {}", kind.text)));
-        if let Some(After { count, within }) = self.after {
+        if let Some(HitThreshold { count, within }) = self.after {
             heard.push(format!("{count} in {}", write_duration(within)));
         }
         let action = match self.action {
@@ -178,25 +178,25 @@ impl Rule {
 
 /// What one file says of a rule; the rest is up to those before it.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct PartialRule {
     pub(super) name: Arc<str>,
-    pub(super) place: Place,
+    pub(super) place: FileLine,
     /// `None`: as before.
-    pub(super) heard: Option<Heard>,
-    pub(super) after: Option<After>,
-    pub(super) action: Option<Do>,
+    pub(super) heard: Option<RuleCondition>,
+    pub(super) after: Option<HitThreshold>,
+    pub(super) action: Option<RuleAction>,
     pub(super) lasts: Option<Duration>,
-    pub(super) until_delivered: Option<(u32, Place)>,
+    pub(super) until_delivered: Option<(u32, FileLine)>,
     pub(super) is_of_every_source: Option<bool>,
 }
 
 /// An action as it is written.
 #[derive(Clone, Debug)]
-pub(super) enum Do {
+pub(super) enum RuleAction {
     /// Nothing: the rule of an earlier file is not wanted.
     Nothing,
     /// This, as the line says.
-    Action(Action, Place),
+    Action(Action, FileLine),
     /// These limits instead.
     Set(Box<Pace>),
 }
@@ -204,13 +204,13 @@ pub(super) enum Do {
 /// What is wrong with a rule once all files are put together.
 #[derive(Debug)]
 pub(super) struct Incomplete {
-    pub(super) place: Place,
+    pub(super) place: FileLine,
     pub(super) message: String,
     pub(super) help: &'static str,
 }
 
-impl Part {
-    fn change(&mut self, later: Part) {
+impl PartialRule {
+    fn change(&mut self, later: PartialRule) {
         self.place = later.place;
         self.heard = later.heard.or(self.heard.take());
         self.after = later.after.or(self.after);
@@ -221,14 +221,14 @@ impl Part {
     }
 
     /// The rule; `None`: it is not wanted.
-    fn complete(&self, backoff: &Together) -> Result<Option<Rule>, Incomplete> {
-        let wrong = |place: &Place, what: &str, help| {
+    fn complete(&self, backoff: &ProviderLimits) -> Result<Option<Rule>, Incomplete> {
+        let wrong = |place: &FileLine, what: &str, help| {
             let message = format!("rule \"{}\" {what}", self.name);
             Err(Incomplete { place: place.clone(), message, help })
         };
         let (action, set) = match &self.action {
-            Some(Do::Nothing) => return Ok(None),
-            Some(Do::Action(action, place)) => {
+            Some(RuleAction::Nothing) => return Ok(None),
+            Some(RuleAction::Action(action, place)) => {
                 let knows_pace = backoff.max_connections.is_some() || backoff.rates.is_some();
                 if *action == Action::Backoff && !knows_pace {
                     let help =
@@ -237,7 +237,7 @@ impl Part {
                 }
                 (*action, Pace::default())
             }
-            Some(Do::Set(pace)) => (Action::Set, (**pace).clone()),
+            Some(RuleAction::Set(pace)) => (Action::Set, (**pace).clone()),
             None => {
                 let help = "backoff, suspend, { set = { … } }, suspend_tenant, suspend_campaign, \
                             fail_campaign, or none where an earlier file's is not wanted";
@@ -269,19 +269,19 @@ impl Part {
 
 /// The rules of one provider, or of whoever has none, with the pace that they slow down to.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rules {
-    pub(super) backoff: Together,
-    pub(super) parts: Vec<Part>,
+pub(super) struct ProviderRules {
+    pub(super) backoff: ProviderLimits,
+    pub(super) parts: Vec<PartialRule>,
     complete: Vec<Arc<Rule>>,
 }
 
-impl Rules {
-    pub(super) fn new(backoff: Together, parts: Vec<Part>) -> Rules {
-        Rules { backoff, parts, complete: Vec::new() }
+impl ProviderRules {
+    pub(super) fn new(backoff: ProviderLimits, parts: Vec<PartialRule>) -> ProviderRules {
+        ProviderRules { backoff, parts, complete: Vec::new() }
     }
 
     /// Takes what a later file says instead.
-    pub(super) fn change(&mut self, later: Rules) {
+    pub(super) fn change(&mut self, later: ProviderRules) {
         self.backoff.change(later.backoff);
         for part in later.parts {
             match self.parts.iter_mut().find(|known| known.name == part.name) {

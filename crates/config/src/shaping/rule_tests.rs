@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Limits, SharedLimits};
+use crate::{RouteLimits, SharedLimits};
 use std::time::Duration;
 
 const RULES: &str = "\
@@ -79,14 +79,14 @@ fn later_files_change_rules_by_their_names_key_by_key() {
     );
     let shaping = read(&[RULES, "[provider.big]\nbackoff = { max_connections = 3 }\n"]);
     let rule = shaping.rule(Some("big"), "unusual-rate").unwrap();
-    assert_eq!(rule.after, Some(After { count: 3, within: Duration::from_secs(600) }));
+    assert_eq!(rule.after, Some(HitThreshold { count: 3, within: Duration::from_secs(600) }));
     let limit = eased(&shaping, "unusual-rate", 0).by_rules.remove(0);
     assert_eq!((limit.connections_max, limit.per_second), (3, 10.0 / 60.0));
 }
 
 fn paced() -> Paced {
     let shared = Some(SharedLimits { connections_max: 20, messages_per_second: 0.0 });
-    Paced::of_route(Limits { shared, recipients_per_message: 9, ..Limits::default() })
+    Paced::of_route(RouteLimits { shared, recipients_per_message: 9, ..RouteLimits::default() })
 }
 
 fn eased(shaping: &Shaping, rule: &str, quarters: u8) -> Paced {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Limits, SharedLimits};
+use crate::{RouteLimits, SharedLimits};
 
 fn file(name: &str, text: &str) -> ShapingFile {
     ShapingFile { name: name.into(), text: text.into() }
@@ -15,9 +15,9 @@ fn wrong(texts: &[(&str, &str)]) -> String {
     Shaping::read(&files).map(|_| ()).unwrap_err().to_string()
 }
 
-fn route() -> Limits {
+fn route() -> RouteLimits {
     let shared = Some(SharedLimits { connections_max: 20, messages_per_second: 0.0 });
-    Limits { shared, recipients_per_message: 100, ..Limits::default() }
+    RouteLimits { shared, recipients_per_message: 100, ..RouteLimits::default() }
 }
 
 fn in_force(shaping: &Shaping, own: &Pace, domain: &str, hosts: &[&str]) -> Paced {
@@ -39,7 +39,10 @@ const LEVELS: &str = "\
 fn levels_stand_above_each_other() {
     let shaping = read(&[LEVELS]);
     let own = Pace {
-        max_connections: Some(Set { value: 20, place: Place { file: "p.toml".into(), line: 3 } }),
+        max_connections: Some(Set {
+            value: 20,
+            place: FileLine { file: "p.toml".into(), line: 3 },
+        }),
         ..Pace::default()
     };
     let small = in_force(&shaping, &Pace::default(), "a.test", &["mx.a.test"]);

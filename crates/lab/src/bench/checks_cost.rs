@@ -1,12 +1,12 @@
 //! `bench checks`: what the checks of who sends cost for one message, with all records at hand.
 
 use auth::checks::{Subject, Verdicts, check};
-use auth::dkim::{Algorithm, SigningIdentity, SigningKey, Unsigned, sign};
-use auth::judgement::{Judgement, Power, Powers, judge};
-use auth::records::{Answer, Family, Records};
+use auth::dkim::{Algorithm, SigningError, SigningIdentity, SigningKey, sign};
+use auth::judgement::{ActionLimit, ActionLimits, PolicyAction, judge};
+use auth::records::{DnsAnswer, Family, Records};
 use auth::results::lines;
-use auth::scan::{Scan, Wanted};
-use auth::spf::{Question, Sender};
+use auth::scan::{Scan, ScanOptions};
+use auth::spf::{Sender, SpfQuery};
 use comfy_table::{Table, presets};
 use load::cpu::thread_time;
 use load::stop::{CommandError, Outcome};
@@ -39,24 +39,33 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
 const DOMAIN: &str = "news.sender.example";
 
 /// What is checked in a line of the result, and with what the message is signed.
-const KINDS: [(&str, Powers, Algorithm); 5] = [
-    ("spf", Powers { spf: Power::Mark, ..NOTHING }, Algorithm::RsaSha256),
-    ("dkim, RSA 2048", Powers { dkim: Power::Mark, ..NOTHING }, Algorithm::RsaSha256),
-    ("dkim, Ed25519", Powers { dkim: Power::Mark, ..NOTHING }, Algorithm::Ed25519Sha256),
+const KINDS: [(&str, ActionLimits, Algorithm); 5] = [
+    ("spf", ActionLimits { spf: ActionLimit::Mark, ..NOTHING }, Algorithm::RsaSha256),
+    ("dkim, RSA 2048", ActionLimits { dkim: ActionLimit::Mark, ..NOTHING }, Algorithm::RsaSha256),
+    (
+        "dkim, Ed25519",
+        ActionLimits { dkim: ActionLimit::Mark, ..NOTHING },
+        Algorithm::Ed25519Sha256,
+    ),
     ("spf, dkim, dmarc, RSA 2048", ALL, Algorithm::RsaSha256),
     ("spf, dkim, dmarc, Ed25519", ALL, Algorithm::Ed25519Sha256),
 ];
 
-const NOTHING: Powers = Powers {
-    client_name: Power::None,
-    spf: Power::None,
-    dkim: Power::None,
-    dmarc: Power::None,
-    arc: Power::None,
+const NOTHING: ActionLimits = ActionLimits {
+    client_name: ActionLimit::None,
+    spf: ActionLimit::None,
+    dkim: ActionLimit::None,
+    dmarc: ActionLimit::None,
+    arc: ActionLimit::None,
     defers: false,
 };
 
-const ALL: Powers = Powers { spf: Power::Mark, dkim: Power::Mark, dmarc: Power::Reject, ..NOTHING };
+const ALL: ActionLimits = ActionLimits {
+    spf: ActionLimit::Mark,
+    dkim: ActionLimit::Mark,
+    dmarc: ActionLimit::Reject,
+    ..NOTHING
+};
 
 /// The records of the sender, as a cache has them.
 #[derive(Default)]
@@ -69,19 +78,19 @@ impl Cache {
 }
 
 impl Records for Cache {
-    async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+    async fn txt(&self, name: &str) -> DnsAnswer<Vec<u8>> {
         Ok(self.0.get(name).cloned().unwrap_or_default())
     }
 
-    async fn addresses(&self, _host: &str, _family: Family) -> Answer<IpAddr> {
+    async fn addresses(&self, _host: &str, _family: Family) -> DnsAnswer<IpAddr> {
         Ok(vec![CLIENT])
     }
 
-    async fn mail_hosts(&self, domain: &str) -> Answer<String> {
+    async fn mail_hosts(&self, domain: &str) -> DnsAnswer<String> {
         Ok(vec![format!("mx.{domain}")])
     }
 
-    async fn names(&self, _address: IpAddr) -> Answer<String> {
+    async fn names(&self, _address: IpAddr) -> DnsAnswer<String> {
         Ok(vec![format!("mx.{DOMAIN}")])
     }
 }
@@ -93,11 +102,11 @@ struct Case {
 }
 
 impl Case {
-    fn make(algorithm: Algorithm) -> Result<Case, Unsigned> {
+    fn make(algorithm: Algorithm) -> Result<Case, SigningError> {
         let unsigned = message();
         let key = SigningKey::generate(algorithm)?;
         let mut records = Cache::default();
-        records.add(format!("s1._domainkey.{DOMAIN}"), key.record().ok_or(Unsigned)?);
+        records.add(format!("s1._domainkey.{DOMAIN}"), key.record().ok_or(SigningError)?);
         // As senders have it that use somebody's service beside their own hosts: three lookups.
         records.add(DOMAIN.into(), "v=spf1 include:_spf.esp.example mx -all".into());
         records.add("_spf.esp.example".into(), "v=spf1 include:_a.esp.example ~all".into());
@@ -109,7 +118,7 @@ impl Case {
             "_dmarc.sender.example".into(),
             "v=DMARC1; p=reject; rua=mailto:d@sender.example".into(),
         );
-        let mut scan = Scan::new(Wanted { to_sign: true, ..Wanted::default() });
+        let mut scan = Scan::new(ScanOptions { to_sign: true, ..ScanOptions::default() });
         scan.push(&unsigned);
         let signer =
             SigningIdentity { domain: DOMAIN.into(), selector: "s1".into(), key: Arc::new(key) };
@@ -124,12 +133,12 @@ impl Case {
     }
 
     /// All that is done about the message between its first octet and its custody.
-    fn check(&self, powers: &Powers) -> (Verdicts, Judgement) {
+    fn check(&self, powers: &ActionLimits) -> (Verdicts, PolicyAction) {
         let mut scan = powers.asked().scan();
         scan.push(&self.content);
         let message = scan.finish();
         let sender = Sender { local: "news", domain: DOMAIN };
-        let question = Question {
+        let question = SpfQuery {
             client: CLIENT,
             sender: Some(sender),
             helo: "mx.news.sender.example",
@@ -170,7 +179,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// One line of the result.
-struct Line {
+struct CheckCost {
     checks: &'static str,
     /// Processor time for each message, in microseconds.
     us: f64,
@@ -181,7 +190,7 @@ pub(super) fn run(seconds: Option<u64>, as_json: bool) -> Outcome {
     let lasts = Duration::from_secs(seconds.unwrap_or(SECONDS));
     let lines = measure(lasts).map_err(|_| CommandError::new("no key could be made".to_owned()))?;
     if as_json {
-        let to_json = |line: &Line| json!({ "checks": line.checks, "us": line.us });
+        let to_json = |line: &CheckCost| json!({ "checks": line.checks, "us": line.us });
         println!("{}", Value::from_iter(lines.iter().map(to_json)));
         return Ok(ExitCode::SUCCESS);
     }
@@ -194,7 +203,7 @@ pub(super) fn run(seconds: Option<u64>, as_json: bool) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(lasts: Duration) -> Result<Vec<Line>, Unsigned> {
+fn measure(lasts: Duration) -> Result<Vec<CheckCost>, SigningError> {
     let mut lines = Vec::with_capacity(KINDS.len());
     for (checks, powers, algorithm) in KINDS {
         let case = Case::make(algorithm)?;
@@ -208,7 +217,7 @@ fn measure(lasts: Duration) -> Result<Vec<Line>, Unsigned> {
                 break used;
             }
         };
-        lines.push(Line { checks, us: used.as_secs_f64() * 1e6 / f64::from(count) });
+        lines.push(CheckCost { checks, us: used.as_secs_f64() * 1e6 / f64::from(count) });
     }
     Ok(lines)
 }
@@ -216,7 +225,7 @@ fn measure(lasts: Duration) -> Result<Vec<Line>, Unsigned> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use auth::checks::Asked;
+    use auth::checks::CheckSelection;
 
     #[test]
     fn what_is_measured_passes_every_check() {
@@ -224,7 +233,7 @@ mod tests {
             let case = Case::make(algorithm).expect("a case");
             let (verdicts, judgement) = case.check(&powers);
             let summary = verdicts.summary();
-            let Asked { spf, dkim, dmarc, .. } = powers.asked();
+            let CheckSelection { spf, dkim, dmarc, .. } = powers.asked();
             assert_eq!(
                 summary.spf.map(auth::spf::Verdict::as_str),
                 (spf || dmarc).then_some("pass")
@@ -234,7 +243,7 @@ mod tests {
                 (dkim || dmarc).then_some("pass")
             );
             assert_eq!(summary.dmarc.map(auth::dmarc::Verdict::as_str), dmarc.then_some("pass"));
-            assert_eq!(judgement, Judgement::Take, "{checks}");
+            assert_eq!(judgement, PolicyAction::Take, "{checks}");
         }
         let lines = measure(Duration::from_millis(1)).expect("measured");
         assert!(lines.iter().all(|line| line.us > 1.0));

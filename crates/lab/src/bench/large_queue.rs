@@ -3,7 +3,7 @@
 use super::machine::disk_used_bytes;
 use super::measurement::{Figures, accept_seconds, conclude, mark_gave_up, percentiles};
 use super::report::Measurement;
-use super::trial::{Trial, Waited};
+use super::trial::{Trial, WaitResult};
 use crate::stand::{Error, Load, Result, SourceReport};
 use load::stats::Tenths;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub(super) fn measure(
     trial.begin_recording();
     let reference = reference(trial, load, limit, &mut figures)?;
     let intake = intake(trial, load, limit, &mut figures, reference)?;
-    if intake.waited != Waited::Done {
+    if intake.waited != WaitResult::Done {
         return conclude(trial, intake.measurement, intake.waited);
     }
     std::thread::sleep(PAUSE);
@@ -52,7 +52,7 @@ pub(super) fn measure(
         resume(trial, limit, &mut figures)?
     };
     let waited = match waited {
-        Waited::Done => drain(trial, limit, &mut figures)?,
+        WaitResult::Done => drain(trial, limit, &mut figures)?,
         other => other,
     };
     let mut measurement = intake.measurement;
@@ -78,7 +78,7 @@ fn reference(
     let sent = trial.wait_until(limit, Trial::sources_ended)?;
     let reports = trial.finish_sources()?;
     let delivered = trial.wait_for_deliveries(limit)?;
-    if (sent, delivered) != (Waited::Done, Waited::Done) {
+    if (sent, delivered) != (WaitResult::Done, WaitResult::Done) {
         return Err(Error::Server("it doesn't get through the reference load".to_owned()));
     }
     let acked: u64 = reports.iter().map(|report| report.acked).sum();
@@ -91,7 +91,7 @@ fn reference(
 
 struct Intake {
     measurement: Measurement,
-    waited: Waited,
+    waited: WaitResult,
     accepted_before: u64,
     delivered_before: u64,
 }
@@ -147,7 +147,7 @@ fn intake(
 }
 
 /// The next hop is back.
-fn resume(trial: &mut Trial<'_>, limit: Instant, figures: &mut Figures) -> Result<Waited> {
+fn resume(trial: &mut Trial<'_>, limit: Instant, figures: &mut Figures) -> Result<WaitResult> {
     let before = trial.delivered();
     trial.start_sink()?;
     trial.recorder.moment("next hop up");
@@ -165,7 +165,7 @@ fn resume(trial: &mut Trial<'_>, limit: Instant, figures: &mut Figures) -> Resul
 }
 
 /// SIGKILL, and a start with the next hop up.
-fn recover(trial: &mut Trial<'_>, limit: Instant, figures: &mut Figures) -> Result<Waited> {
+fn recover(trial: &mut Trial<'_>, limit: Instant, figures: &mut Figures) -> Result<WaitResult> {
     let before = trial.delivered();
     trial.kill_server()?;
     trial.recorder.moment("SIGKILL");
@@ -183,7 +183,7 @@ fn recover(trial: &mut Trial<'_>, limit: Instant, figures: &mut Figures) -> Resu
 }
 
 /// Until the queue is empty.
-fn drain(trial: &mut Trial<'_>, limit: Instant, figures: &mut Figures) -> Result<Waited> {
+fn drain(trial: &mut Trial<'_>, limit: Instant, figures: &mut Figures) -> Result<WaitResult> {
     let (before, begun) = (trial.delivered(), Instant::now());
     let total = trial.accepted().saturating_sub(before);
     let mut tenths = Tenths::new(total);

@@ -1,7 +1,7 @@
 //! From what was seen on the stand to a measurement.
 
 use super::report::{Better, Ending, Figure, Mark, Measurement, Percentiles, Severity};
-use super::trial::{Snapshot, Trial, Waited};
+use super::trial::{Snapshot, Trial, WaitResult};
 use crate::stand::{Result, SourceReport, join_latencies};
 
 /// Collects figures.
@@ -119,16 +119,16 @@ pub(super) fn mark_gave_up(reports: &[SourceReport]) -> Vec<Mark> {
 pub(super) fn conclude(
     trial: &mut Trial<'_>,
     mut measurement: Measurement,
-    waited: Waited,
+    waited: WaitResult,
 ) -> Result<Measurement> {
     trial.end_recording();
     measurement.series = trial.recorder.series();
     measurement.moments = trial.recorder.moments.clone();
     measurement.account = trial.close()?;
     (measurement.ending, measurement.ending_note) = match waited {
-        Waited::Done => (Ending::Finished, String::new()),
-        Waited::TimedOut => (Ending::TimedOut, "its time was over; it was stopped".to_owned()),
-        Waited::Still => (Ending::Failed, "nothing moved any more; it was stopped".to_owned()),
+        WaitResult::Done => (Ending::Finished, String::new()),
+        WaitResult::TimedOut => (Ending::TimedOut, "its time was over; it was stopped".to_owned()),
+        WaitResult::Still => (Ending::Failed, "nothing moved any more; it was stopped".to_owned()),
     };
     judge(&mut measurement);
     Ok(measurement)
@@ -202,9 +202,9 @@ pub(super) fn failed(contender: &str, why: &str) -> Measurement {
 #[cfg(test)]
 mod tests {
     use super::judge;
-    use crate::bench::report::{Account, Ending, Measurement, Severity};
+    use crate::bench::report::{Ending, Measurement, MessageBalance, Severity};
 
-    fn judged(ending: Ending, account: Account) -> Severity {
+    fn judged(ending: Ending, account: MessageBalance) -> Severity {
         let mut measurement = Measurement { ending, account, ..Measurement::default() };
         judge(&mut measurement);
         measurement.severity()
@@ -212,9 +212,9 @@ mod tests {
 
     #[test]
     fn what_the_account_shows_is_judged() {
-        let good = Account { acknowledged: 10, arrived: 10, ..Account::default() };
+        let good = MessageBalance { acknowledged: 10, arrived: 10, ..MessageBalance::default() };
         assert_eq!(judged(Ending::Finished, good.clone()), Severity::Note);
-        let with = |change: fn(&mut Account)| {
+        let with = |change: fn(&mut MessageBalance)| {
             let mut account = good.clone();
             change(&mut account);
             account

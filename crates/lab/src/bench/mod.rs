@@ -32,7 +32,7 @@ use load::stop::{CommandError, Outcome, StopFlag};
 use load::tls::Handshakes;
 use report::{Manifest, Report, Round, Skipped};
 use run_directory::RunDirectory;
-use scenario::{Case, Kind, Scenario};
+use scenario::{Case, MeasurementKind, Scenario};
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -214,7 +214,8 @@ impl Bench {
         let contenders = named_contenders(options, &scenarios)?;
         check(options)?;
         let postrider = find_postrider(options)?;
-        let Found { contenders, found, skipped } = Found::among(contenders, &postrider)?;
+        let AvailableContenders { contenders, found, skipped } =
+            AvailableContenders::among(contenders, &postrider)?;
         let directory = make_directory(options, name)?;
         let run_directory = RunDirectory::for_reports_in(&directory)?;
         let machine = machine::describe(run_directory.path());
@@ -393,17 +394,20 @@ impl Bench {
 }
 
 /// Which contenders are there to be measured.
-struct Found {
+struct AvailableContenders {
     contenders: Vec<Rc<dyn Contender>>,
     /// The same, as the report describes them.
     found: Vec<report::Contender>,
     skipped: Vec<Skipped>,
 }
 
-impl Found {
+impl AvailableContenders {
     /// # Errors
     /// When none is.
-    fn among(mut contenders: Vec<Rc<dyn Contender>>, postrider: &Path) -> Result<Found> {
+    fn among(
+        mut contenders: Vec<Rc<dyn Contender>>,
+        postrider: &Path,
+    ) -> Result<AvailableContenders> {
         let mut skipped = Vec::new();
         let mut found = Vec::new();
         contenders.retain(|contender| match contender.find(postrider) {
@@ -422,7 +426,7 @@ impl Found {
             let text = "none of the contenders can be measured here";
             return Err(Error::Missing(text.to_owned()));
         }
-        Ok(Found { contenders, found, skipped })
+        Ok(AvailableContenders { contenders, found, skipped })
     }
 }
 
@@ -502,7 +506,7 @@ fn left_out(
     tls: Option<Handshakes>,
     contenders: &[Rc<dyn Contender>],
 ) -> Vec<Skipped> {
-    let kills = case.kind == Kind::LargeQueue { kill: true };
+    let kills = case.kind == MeasurementKind::LargeQueue { kill: true };
     let is_by_dns = matches!(case.egress, Egress::Providers(_));
     let why = |contender: &dyn Contender| {
         if case.keeps_mail() != contender.lookup().is_some() {

@@ -1,6 +1,6 @@
 //! Rounds into medians, and contenders against each other, pair by pair within a round.
 
-use super::report::{Ending, Figure, Measurement, Ratio, Round, Spread, Summary};
+use super::report::{Ending, Figure, FigureSummary, Measurement, Ratio, Round, Spread};
 
 /// The measurements of one contender that count, one for each round.
 fn of<'a>(rounds: &'a [Round], contender: &str) -> impl Iterator<Item = Option<&'a Measurement>> {
@@ -22,13 +22,13 @@ fn figures<'a>(rounds: &'a [Round], contender: &'a str) -> Vec<&'a Figure> {
 }
 
 /// Each figure of each contender over the rounds.
-pub(super) fn summarize(rounds: &[Round], contenders: &[String]) -> Vec<Summary> {
+pub(super) fn summarize(rounds: &[Round], contenders: &[String]) -> Vec<FigureSummary> {
     let mut summaries = Vec::new();
     for contender in contenders {
         for figure in figures(rounds, contender) {
             let values = of(rounds, contender).flatten().filter_map(|m| m.figure(&figure.name));
             let Some(spread) = Spread::of(values.collect()) else { continue };
-            summaries.push(Summary {
+            summaries.push(FigureSummary {
                 contender: contender.clone(),
                 figure: figure.name.clone(),
                 title: figure.title.clone(),

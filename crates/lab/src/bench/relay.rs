@@ -3,7 +3,7 @@
 use super::machine::disk_used_bytes;
 use super::measurement::{Figures, accept_seconds, conclude, mark_gave_up, percentiles};
 use super::report::{Mark, Measurement, Severity};
-use super::trial::{Trial, Waited};
+use super::trial::{Trial, WaitResult};
 use crate::stand::{Load, Result, SourceReport, Tool};
 use load::proc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub(super) fn measure(trial: &mut Trial<'_>, load: &Load, limit: Instant) -> Res
     let disk_used = disk_used_bytes(trial.server_directory());
     let proportional = proc::proportional_bytes(&trial.members());
     let reports = trial.finish_sources()?;
-    let waited = if sent == Waited::Done { trial.wait_for_deliveries(limit)? } else { sent };
+    let waited = if sent == WaitResult::Done { trial.wait_for_deliveries(limit)? } else { sent };
     let deliver_seconds = trial.recorder.seconds();
     let after = trial.last_snapshot();
     // Sources that were stopped finished what they had begun.
@@ -84,7 +84,7 @@ fn resumed_percent(reports: &[SourceReport]) -> f64 {
 
 /// How the intake ended.
 struct Intake {
-    waited: Waited,
+    waited: WaitResult,
     /// Messages per second in each tenth of it.
     by_tenth: Vec<f64>,
     is_cut_off: bool,
@@ -99,8 +99,8 @@ fn take_in(trial: &mut Trial<'_>, load: &Load, limit: Instant) -> Result<Intake>
     let cut_off = load.cut_off.map(|cut_off| Instant::now() + cut_off);
     let until = cut_off.filter(|cut_off| *cut_off < limit);
     let (waited, by_tenth) = trial.wait_for_sources(until.unwrap_or(limit), load.messages)?;
-    if until.is_some() && waited == Waited::TimedOut {
-        return Ok(Intake { waited: Waited::Done, by_tenth: Vec::new(), is_cut_off: true });
+    if until.is_some() && waited == WaitResult::TimedOut {
+        return Ok(Intake { waited: WaitResult::Done, by_tenth: Vec::new(), is_cut_off: true });
     }
     Ok(Intake { waited, by_tenth, is_cut_off: false })
 }

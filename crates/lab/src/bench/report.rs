@@ -134,7 +134,7 @@ pub struct Published {
     pub value: f64,
     /// Its unit.
     pub unit: String,
-    /// Name of the measured figure that it stands beside ([`Summary::figure`]); empty if none.
+    /// Name of the measured figure that it stands beside ([`FigureSummary::figure`]); empty if none.
     pub figure: String,
     /// Name of the case that it belongs to ([`Case::name`]); empty for all.
     pub case: String,
@@ -159,7 +159,7 @@ pub struct Case {
     /// What was measured.
     pub rounds: Vec<Round>,
     /// Each figure of each contender over the rounds.
-    pub summaries: Vec<Summary>,
+    pub summaries: Vec<FigureSummary>,
     /// Each figure of the first contender against every other's, pair by pair within a round.
     pub ratios: Vec<Ratio>,
 }
@@ -280,9 +280,9 @@ pub struct Measurement {
     #[serde(default)]
     pub minutes: Vec<Minute>,
     /// Things that happened at a moment (`egress enabled`, `SIGKILL`), to be drawn into the series.
-    pub moments: Vec<Moment>,
+    pub moments: Vec<TimelineEvent>,
     /// Every message accounted for.
-    pub account: Account,
+    pub account: MessageBalance,
     /// How long the disk took to sync just before.
     pub disk: Option<DiskLatency>,
     /// What makes it doubtful or worthless.
@@ -372,7 +372,7 @@ pub struct Minute {
 
 /// Something that happened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Moment {
+pub struct TimelineEvent {
     /// Seconds since the first byte.
     pub seconds: f64,
     /// What.
@@ -381,7 +381,7 @@ pub struct Moment {
 
 /// Every message accounted for, from the ledgers of sources and sink, or from what lies in mailboxes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Account {
+pub struct MessageBalance {
     /// Recipients that were acknowledged.
     pub acknowledged: u64,
     /// Arrivals at the sink, repeated ones included.
@@ -442,7 +442,7 @@ pub struct Mark {
 
 /// One figure of one contender over all rounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct FigureSummary {
     /// The contender.
     pub contender: String,
     /// [`Figure::name`].

@@ -3,7 +3,7 @@
 use super::machine::probe_disk;
 use super::measurement::failed;
 use super::report::{ConfigFile, Ending, Measurement, Severity};
-use super::scenario::{Case, Kind};
+use super::scenario::{Case, MeasurementKind};
 use super::trial::Trial;
 use super::workload::Site;
 use super::{large_queue, mailboxes, relay, steady_state};
@@ -67,12 +67,14 @@ fn run(
     *files = trial.files();
     let begun = Instant::now();
     let result = match case.kind {
-        Kind::Relay => relay::measure(&mut trial, load, begun + limit(load)),
-        Kind::Mailboxes { .. } => mailboxes::measure(&mut trial, load, begun + limit(load)),
-        Kind::LargeQueue { kill } => {
+        MeasurementKind::Relay => relay::measure(&mut trial, load, begun + limit(load)),
+        MeasurementKind::Mailboxes { .. } => {
+            mailboxes::measure(&mut trial, load, begun + limit(load))
+        }
+        MeasurementKind::LargeQueue { kill } => {
             large_queue::measure(&mut trial, load, kill, begun + limit(load) * 2)
         }
-        Kind::SteadyState(seconds) => {
+        MeasurementKind::SteadyState(seconds) => {
             let interval = Case::interval(seconds, scale);
             let limit = interval * load.sources + 2 * LIMIT_BASE;
             steady_state::measure(&mut trial, load, interval, begun + limit)

@@ -39,7 +39,7 @@ const RELAYS: &[&str] = &["postrider", "floor", "floor-log", "postfix"];
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: MeasurementKind,
     /// At scale 1.
     messages: u64,
     body_bytes: Span,
@@ -55,7 +55,7 @@ pub(super) struct Case {
 
 /// How it is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MeasurementKind {
     Relay,
     /// A source more each so many seconds (at scale 1).
     SteadyState(u64),
@@ -95,7 +95,7 @@ impl Case {
             tls: None,
             seed,
             tool: match self.kind {
-                Kind::Mailboxes { tool, .. } => tool,
+                MeasurementKind::Mailboxes { tool, .. } => tool,
                 _ => Tool::Source,
             },
         }
@@ -105,27 +105,29 @@ impl Case {
     /// takes at this scale.
     pub(super) fn lasts(&self, given: Option<Duration>, scale: f64) -> Option<Duration> {
         match self.kind {
-            Kind::Relay => given,
-            Kind::Mailboxes { seconds, .. } => {
+            MeasurementKind::Relay => given,
+            MeasurementKind::Mailboxes { seconds, .. } => {
                 Some(given.unwrap_or_else(|| Case::interval(seconds, scale)))
             }
-            Kind::SteadyState(_) | Kind::LargeQueue { .. } => None,
+            MeasurementKind::SteadyState(_) | MeasurementKind::LargeQueue { .. } => None,
         }
     }
 
     /// The rate at which messages are offered, where that is for the command line to say.
     pub(super) fn rate(&self, given: Option<f64>) -> Option<f64> {
-        given.filter(|_| matches!(self.kind, Kind::Relay | Kind::Mailboxes { .. }))
+        given.filter(|_| {
+            matches!(self.kind, MeasurementKind::Relay | MeasurementKind::Mailboxes { .. })
+        })
     }
 
     /// How connections are encrypted, where that is for the command line to say.
     pub(super) fn tls(&self, given: Option<Handshakes>) -> Option<Handshakes> {
-        given.filter(|_| self.kind == Kind::Relay && self.ways.is_mail())
+        given.filter(|_| self.kind == MeasurementKind::Relay && self.ways.is_mail())
     }
 
     /// Whether mail is kept in mailboxes, not relayed.
     pub(super) fn keeps_mail(&self) -> bool {
-        matches!(self.kind, Kind::Mailboxes { .. })
+        matches!(self.kind, MeasurementKind::Mailboxes { .. })
     }
 
     /// So many seconds at scale 1 at this scale.
@@ -137,11 +139,11 @@ impl Case {
     pub(super) fn seconds(&self, rates: RoughRates) -> f64 {
         let each = 1.0 / rates.messages + self.body_bytes.max as f64 / rates.bytes;
         match self.kind {
-            Kind::Relay => self.messages as f64 * each,
-            Kind::SteadyState(interval) => (interval * u64::from(self.sources)) as f64,
-            Kind::Mailboxes { seconds, .. } => seconds as f64,
+            MeasurementKind::Relay => self.messages as f64 * each,
+            MeasurementKind::SteadyState(interval) => (interval * u64::from(self.sources)) as f64,
+            MeasurementKind::Mailboxes { seconds, .. } => seconds as f64,
             // In, and out again.
-            Kind::LargeQueue { .. } => self.messages as f64 * each * 2.0,
+            MeasurementKind::LargeQueue { .. } => self.messages as f64 * each * 2.0,
         }
     }
 }
@@ -182,7 +184,7 @@ pub(super) fn all() -> Vec<Scenario> {
 const RELAY: Case = Case {
     name: "local",
     title: "5 sources of 50 sessions",
-    kind: Kind::Relay,
+    kind: MeasurementKind::Relay,
     messages: 500_000,
     body_bytes: Span::of(400),
     sources: 5,
@@ -339,7 +341,7 @@ fn steady_state() -> Scenario {
     let case = |name, title, body_bytes| Case {
         name,
         title,
-        kind: Kind::SteadyState(60),
+        kind: MeasurementKind::SteadyState(60),
         messages: 1_000_000_000,
         body_bytes: Span::of(body_bytes),
         sources: 10,
@@ -381,7 +383,7 @@ fn large_queue() -> Scenario {
     let case = |name, title, kill| Case {
         name,
         title,
-        kind: Kind::LargeQueue { kill },
+        kind: MeasurementKind::LargeQueue { kill },
         messages: 1_000_000,
         body_bytes: Span::of(10_000),
         sources: 5,
@@ -426,7 +428,7 @@ fn directory_mailboxes() -> Scenario {
     let case = |name, title, sessions, tool| Case {
         name,
         title,
-        kind: Kind::Mailboxes { seconds: 600, tool },
+        kind: MeasurementKind::Mailboxes { seconds: 600, tool },
         messages: 1_000_000_000,
         body_bytes: Span { min: 0, max: 10 * 1024 },
         sources: 1,

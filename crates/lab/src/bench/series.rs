@@ -1,6 +1,6 @@
 //! What is written down while a measurement runs: rates, queue, memory, once a second.
 
-use super::report::{Moment, Series};
+use super::report::{Series, TimelineEvent};
 use std::time::{Duration, Instant};
 
 /// Between two samples.
@@ -29,7 +29,7 @@ pub(super) struct Recorder {
     memory: Vec<(f64, f64)>,
     sources: Vec<(f64, f64)>,
     pub(super) rss_peak_bytes: u64,
-    pub(super) moments: Vec<Moment>,
+    pub(super) moments: Vec<TimelineEvent>,
 }
 
 impl Recorder {
@@ -64,7 +64,7 @@ impl Recorder {
 
     /// Notes that something happens now.
     pub(super) fn moment(&mut self, what: impl Into<String>) {
-        self.moments.push(Moment { seconds: self.seconds(), what: what.into() });
+        self.moments.push(TimelineEvent { seconds: self.seconds(), what: what.into() });
     }
 
     /// Takes a sample.

@@ -28,7 +28,7 @@ const HEADER_BYTES: usize = 1_000;
 const CONTENT_BYTES: [usize; 2] = [10_000, 100_000];
 
 /// One line of the result.
-struct Line {
+struct SignatureCost {
     what: String,
     /// Processor time of one, in microseconds.
     us: f64,
@@ -40,7 +40,7 @@ pub(super) fn run(seconds: Option<u64>, as_json: bool) -> Outcome {
     let failed = |_| CommandError::new("no key could be made, or none signed".to_owned());
     let lines = measure(lasts).map_err(failed)?;
     if as_json {
-        let to_json = |line: &Line| json!({ "what": line.what, "us": line.us });
+        let to_json = |line: &SignatureCost| json!({ "what": line.what, "us": line.us });
         println!("{}", Value::from_iter(lines.iter().map(to_json)));
         return Ok(ExitCode::SUCCESS);
     }
@@ -53,7 +53,7 @@ pub(super) fn run(seconds: Option<u64>, as_json: bool) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(lasts: Duration) -> Result<Vec<Line>, Unspecified> {
+fn measure(lasts: Duration) -> Result<Vec<SignatureCost>, Unspecified> {
     let (header, random) = (vec![b'h'; HEADER_BYTES], SystemRandom::new());
     let rsa = rsa_key()?;
     let mut signature = vec![0; rsa.public_modulus_len()];
@@ -87,7 +87,7 @@ fn timed(
     what: String,
     lasts: Duration,
     mut once: impl FnMut() -> Result<(), Unspecified>,
-) -> Result<Line, Unspecified> {
+) -> Result<SignatureCost, Unspecified> {
     let begun = thread_time();
     let mut count = 0u32;
     loop {
@@ -95,7 +95,7 @@ fn timed(
         count += 1;
         let used = thread_time().saturating_sub(begun);
         if used >= lasts {
-            return Ok(Line { what, us: used.as_secs_f64() * 1e6 / f64::from(count) });
+            return Ok(SignatureCost { what, us: used.as_secs_f64() * 1e6 / f64::from(count) });
         }
     }
 }

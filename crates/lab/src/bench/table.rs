@@ -1,6 +1,6 @@
 //! The report as text: for a terminal, and as Markdown for a document.
 
-use crate::bench::report::{Case, Ending, Mark, Report, Scenario, Severity, Spread, Summary};
+use crate::bench::report::{Case, Ending, FigureSummary, Mark, Report, Scenario, Severity, Spread};
 use crate::show::number::{three_digits, with_unit};
 use comfy_table::{Cell, CellAlignment, Color, Table, TableStyle, presets};
 use std::io::IsTerminal as _;
@@ -165,7 +165,7 @@ fn figures_table<'a>(
             let cell = found.find(|summary| summary.figure == *name).map_or("-".to_owned(), value);
             row.push(Cell::new(cell));
         }
-        let sum = |count: fn(&crate::bench::report::Account) -> u64| -> u64 {
+        let sum = |count: fn(&crate::bench::report::MessageBalance) -> u64| -> u64 {
             mine.iter().map(|measurement| count(&measurement.account)).sum()
         };
         row.push(Cell::new(sum(|account| account.missing)));
@@ -192,7 +192,7 @@ fn colored(text: &str, color: Color) -> Cell {
     if std::io::stdout().is_terminal() { cell.fg(color) } else { cell }
 }
 
-fn value(summary: &Summary) -> String {
+fn value(summary: &FigureSummary) -> String {
     let median = summary.spread.median;
     match summary.unit.as_str() {
         "bytes"
@@ -222,7 +222,7 @@ fn mark_line(who: &str, mark: &Mark) -> String {
 mod tests {
     use super::{markdown, text};
     use crate::bench::report::{
-        Account, Case, Contender, Mark, Measurement, Report, Round, Scenario, Severity,
+        Case, Contender, Mark, Measurement, MessageBalance, Report, Round, Scenario, Severity,
     };
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
         let mark = Mark { severity: Severity::Invalid, text: "LOSS: 3".to_owned() };
         let measurement = Measurement {
             contender: "x".to_owned(),
-            account: Account { missing: 3, ..Account::default() },
+            account: MessageBalance { missing: 3, ..MessageBalance::default() },
             marks: vec![mark],
             ..Measurement::default()
         };

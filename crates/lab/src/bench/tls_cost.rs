@@ -5,7 +5,7 @@ use crate::stand::{Error, Result};
 use comfy_table::{Table, presets};
 use load::file;
 use load::stop::{CommandError, Outcome};
-use load::tls::{Client, Handshakes, Server};
+use load::tls::{Handshakes, TlsClient, TlsServer};
 use load::tls_cost::{Conversation, Shape, measure};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -34,7 +34,7 @@ const KINDS: [(Handshakes, KeyKind); 4] = [
 
 /// One line of the result; microseconds of processor time for each message.
 #[derive(Clone, Debug)]
-struct Line {
+struct TlsCost {
     content_bytes: usize,
     handshakes: Handshakes,
     key: KeyKind,
@@ -48,7 +48,7 @@ struct Line {
     resumed_percent: f64,
 }
 
-impl Line {
+impl TlsCost {
     /// What TLS adds for a message that comes in and goes out.
     fn added(&self) -> f64 {
         self.in_tls - self.in_clear + self.out_tls - self.out_clear
@@ -101,7 +101,7 @@ pub(super) fn run(seconds: Option<u64>, as_json: bool) -> Outcome {
     let lasts = Duration::from_secs(seconds.unwrap_or(SECONDS));
     let lines = lines(lasts, SESSIONS).map_err(|error| CommandError::new(error.to_string()))?;
     if as_json {
-        println!("{}", Value::from_iter(lines.iter().map(Line::to_json)));
+        println!("{}", Value::from_iter(lines.iter().map(TlsCost::to_json)));
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new();
@@ -113,7 +113,7 @@ pub(super) fn run(seconds: Option<u64>, as_json: bool) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn lines(lasts: Duration, sessions: usize) -> Result<Vec<Line>> {
+fn lines(lasts: Duration, sessions: usize) -> Result<Vec<TlsCost>> {
     let directory =
         std::env::temp_dir().join(format!("postrider-bench-tls-{}", std::process::id()));
     file::create_directory(&directory)?;
@@ -122,7 +122,7 @@ fn lines(lasts: Duration, sessions: usize) -> Result<Vec<Line>> {
     lines
 }
 
-fn lines_in(directory: &Path, lasts: Duration, sessions: usize) -> Result<Vec<Line>> {
+fn lines_in(directory: &Path, lasts: Duration, sessions: usize) -> Result<Vec<TlsCost>> {
     let ecdsa = Certificate::make(&directory.join("ecdsa"), KeyKind::EcdsaP256)?;
     let rsa = Certificate::make(&directory.join("rsa"), KeyKind::Rsa2048)?;
     let mut lines = Vec::new();
@@ -136,7 +136,7 @@ fn lines_in(directory: &Path, lasts: Duration, sessions: usize) -> Result<Vec<Li
         for (handshakes, key) in KINDS {
             let certificate = if key == KeyKind::EcdsaP256 { &ecdsa } else { &rsa };
             let taken = talk(Shape::OneEach, Some(ends(certificate, handshakes)?))?;
-            let line = Line {
+            let line = TlsCost {
                 content_bytes,
                 handshakes,
                 key,
@@ -153,10 +153,10 @@ fn lines_in(directory: &Path, lasts: Duration, sessions: usize) -> Result<Vec<Li
     Ok(lines)
 }
 
-fn ends(certificate: &Certificate, handshakes: Handshakes) -> Result<(Server, Client)> {
+fn ends(certificate: &Certificate, handshakes: Handshakes) -> Result<(TlsServer, TlsClient)> {
     let failed = |error| Error::Missing(format!("TLS: {error}"));
-    let server = Server::from_files(&certificate.chain, &certificate.key, handshakes);
-    Ok((server.map_err(failed)?, Client::new(handshakes).map_err(failed)?))
+    let server = TlsServer::from_files(&certificate.chain, &certificate.key, handshakes);
+    Ok((server.map_err(failed)?, TlsClient::new(handshakes).map_err(failed)?))
 }
 
 #[cfg(test)]

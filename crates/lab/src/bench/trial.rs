@@ -2,7 +2,7 @@
 
 use super::machine::device_written_bytes;
 use super::minutes::{Minutes, Stock};
-use super::report::{Account, ConfigFile, Mark, Minute, Severity};
+use super::report::{ConfigFile, Mark, MessageBalance, Minute, Severity};
 use super::series::{Recorder, Sample};
 use super::workload::Site;
 use crate::stand::certificate::Encryption;
@@ -12,7 +12,8 @@ use crate::stand::directory::{Lookup, OWNER, Population};
 use crate::stand::egress::NameServer;
 use crate::stand::long_path::LongPath;
 use crate::stand::{
-    Error, ExitReport, Group, Load, MailPlace, MinuteLine, Place, Result, SourceReport, Stand,
+    ControlGroup, Error, ExitReport, Load, MailPlace, MinuteLine, Result, ServerSetup,
+    SourceReport, Stand,
 };
 use load::file;
 use load::listener::free_port;
@@ -43,7 +44,7 @@ const WARM_UP_MAX: u64 = 2000;
 
 /// Why waiting ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waited {
+pub(super) enum WaitResult {
     /// What was waited for is so.
     Done,
     /// The time is over.
@@ -70,7 +71,7 @@ pub(super) struct Snapshot {
 /// A contender on the stand.
 pub(super) struct Trial<'a> {
     contender: &'a dyn Contender,
-    place: Place,
+    place: ServerSetup,
     stand: Stand,
     /// Where users are looked up. Goes after the server.
     directory: Option<Slapd>,
@@ -106,7 +107,7 @@ impl<'a> Trial<'a> {
         let more_sinks = (1..ways.sinks).map(|_| Ok(format!("127.0.0.1:{}", port()?)));
         let more_sinks = more_sinks.collect::<Result<Vec<_>>>()?;
         let own_port = port()?;
-        let place = Place {
+        let place = ServerSetup {
             directory,
             sink: sink.clone(),
             more_sinks: more_sinks.clone(),
@@ -118,7 +119,7 @@ impl<'a> Trial<'a> {
             encryption: site.encryption()?,
             dns: name_server.as_ref().map(|server| server.address().to_owned()),
             mail: None,
-            group: Group::create(&format!("postrider-bench-{own_port}")).map(Rc::new),
+            group: ControlGroup::create(&format!("postrider-bench-{own_port}")).map(Rc::new),
         };
         let mut stand = Stand::new(site.directory.clone(), sink, path);
         stand.planted_loss = site.planted_loss;
@@ -236,7 +237,7 @@ impl<'a> Trial<'a> {
     }
 
     /// The server's group, unless it was there before us.
-    fn group(&self) -> Option<&Group> {
+    fn group(&self) -> Option<&ControlGroup> {
         self.place.group.as_deref().filter(|_| self.contender.running_at().is_none())
     }
 
@@ -252,7 +253,7 @@ impl<'a> Trial<'a> {
     /// What they have used.
     pub(super) fn usage(&self) -> Usage {
         let mut usage = Usage::of(&self.members());
-        if let Some((user, system)) = self.group().and_then(Group::times) {
+        if let Some((user, system)) = self.group().and_then(ControlGroup::times) {
             (usage.user_seconds, usage.system_seconds) = (user, system);
         }
         usage
@@ -392,18 +393,18 @@ impl<'a> Trial<'a> {
         &mut self,
         limit: Instant,
         mut is_so: impl FnMut(&mut Trial<'a>) -> Result<bool>,
-    ) -> Result<Waited> {
+    ) -> Result<WaitResult> {
         self.last_move = Instant::now();
         loop {
             self.step()?;
             if is_so(self)? {
-                return Ok(Waited::Done);
+                return Ok(WaitResult::Done);
             }
             if Instant::now() > limit {
-                return Ok(Waited::TimedOut);
+                return Ok(WaitResult::TimedOut);
             }
             if self.last_move.elapsed() > STILL_MAX {
-                return Ok(Waited::Still);
+                return Ok(WaitResult::Still);
             }
         }
     }
@@ -416,7 +417,7 @@ impl<'a> Trial<'a> {
         &mut self,
         limit: Instant,
         messages: u64,
-    ) -> Result<(Waited, Vec<f64>)> {
+    ) -> Result<(WaitResult, Vec<f64>)> {
         let (before, begun) = (self.accepted(), Instant::now());
         let mut tenths = Tenths::new(messages);
         let waited = self.wait_until(limit, |trial| {
@@ -432,7 +433,7 @@ impl<'a> Trial<'a> {
     ///
     /// # Errors
     /// See [`Trial::wait_until`].
-    pub(super) fn wait_for_time(&mut self, limit: Instant, lasts: Duration) -> Result<Waited> {
+    pub(super) fn wait_for_time(&mut self, limit: Instant, lasts: Duration) -> Result<WaitResult> {
         let begun = Instant::now();
         self.wait_until(limit, |trial| Ok(begun.elapsed() >= lasts || trial.sources_ended()?))
     }
@@ -441,7 +442,7 @@ impl<'a> Trial<'a> {
     ///
     /// # Errors
     /// See [`Trial::wait_until`].
-    pub(super) fn wait_for_deliveries(&mut self, limit: Instant) -> Result<Waited> {
+    pub(super) fn wait_for_deliveries(&mut self, limit: Instant) -> Result<WaitResult> {
         self.wait_until(limit, |trial| Ok(trial.delivered() >= trial.accepted()))
     }
 
@@ -457,7 +458,7 @@ impl<'a> Trial<'a> {
         let sent = self.wait_until(limit, Trial::sources_ended)?;
         self.finish_sources()?;
         let delivered = self.wait_for_deliveries(limit)?;
-        if (sent, delivered) != (Waited::Done, Waited::Done) {
+        if (sent, delivered) != (WaitResult::Done, WaitResult::Done) {
             let (accepted, delivered) = (self.accepted(), self.delivered());
             return Err(Error::Server(format!(
                 "it doesn't get through the {messages} messages of the warm-up: {accepted} accepted, \
@@ -522,7 +523,7 @@ impl<'a> Trial<'a> {
     ///
     /// # Errors
     /// When something doesn't end, or a ledger can't be read.
-    pub(super) fn close(&mut self) -> Result<Account> {
+    pub(super) fn close(&mut self) -> Result<MessageBalance> {
         self.finish_sources()?;
         if self.stand.server().is_some() {
             self.exit_report = self.stand.stop_server()?;
@@ -533,7 +534,7 @@ impl<'a> Trial<'a> {
         }
         let audit = self.stand.audit(FINDINGS_MAX)?;
         let findings = audit.findings().map(|(kind, id, whose)| format!("{kind} {id} {whose}"));
-        Ok(Account {
+        Ok(MessageBalance {
             acknowledged: audit.acked_recipients,
             arrived: audit.arrivals,
             missing: audit.missing.count,

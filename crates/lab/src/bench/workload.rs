@@ -2,7 +2,7 @@
 
 use super::BenchOptions;
 use super::report::Workload;
-use super::scenario::{Case, Kind, Scenario};
+use super::scenario::{Case, MeasurementKind, Scenario};
 use crate::stand::certificate::{Certificate, Encryption, KeyKind};
 use crate::stand::directory::Population;
 use crate::stand::egress::Egress;
@@ -33,7 +33,7 @@ pub(super) fn shown(case: &Case, load: &Load, options: &BenchOptions) -> Workloa
     let keeps_mail = case.keeps_mail();
     Workload {
         messages: match case.kind {
-            Kind::SteadyState(_) => 0,
+            MeasurementKind::SteadyState(_) => 0,
             _ if load.lasts.is_some() => 0,
             _ => load.messages,
         },

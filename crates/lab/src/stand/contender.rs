@@ -2,7 +2,7 @@
 
 use super::directory::Lookup;
 use super::error::{Error, Result};
-use super::place::Place;
+use super::place::ServerSetup;
 use super::server::Server;
 use super::ways::{Protocol, Ways};
 use load::proc;
@@ -53,7 +53,7 @@ pub(crate) trait Contender: Debug {
     ///
     /// # Errors
     /// When it doesn't start.
-    fn start(&self, place: &Place) -> Result<Box<dyn Server>>;
+    fn start(&self, place: &ServerSetup) -> Result<Box<dyn Server>>;
 
     fn rough_rates(&self) -> RoughRates {
         RoughRates { messages: 3000.0, bytes: 60e6 }
@@ -64,12 +64,12 @@ pub(crate) trait Contender: Debug {
         true
     }
 
-    /// Whether it encrypts what comes in and goes out, if [`Place::encryption`] says so.
+    /// Whether it encrypts what comes in and goes out, if [`ServerSetup::encryption`] says so.
     fn encrypts(&self) -> bool {
         false
     }
 
-    /// Whether [`Place::egress`] means anything to it.
+    /// Whether [`ServerSetup::egress`] means anything to it.
     fn limits_connections(&self) -> bool {
         true
     }
@@ -96,7 +96,7 @@ pub(crate) trait Contender: Debug {
     }
 
     /// Where it listens and relays to, if it runs already and is not ours to start.
-    fn running_at(&self) -> Option<Running<'_>> {
+    fn running_at(&self) -> Option<RunningServer<'_>> {
         None
     }
 
@@ -113,7 +113,7 @@ pub(crate) trait Contender: Debug {
 
 /// Where a server is that runs already.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Running<'a> {
+pub(crate) struct RunningServer<'a> {
     /// Where it listens.
     pub(crate) address: &'a str,
     /// Where it relays to: the sink listens there.
@@ -121,7 +121,7 @@ pub(crate) struct Running<'a> {
 }
 
 /// Where it listens.
-pub(crate) fn address(contender: &dyn Contender, place: &Place) -> String {
+pub(crate) fn address(contender: &dyn Contender, place: &ServerSetup) -> String {
     contender.running_at().map_or_else(|| place.address(), |running| running.address.to_owned())
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn address(contender: &dyn Contender, place: &Place) -> String {
 ///
 /// # Errors
 /// When it doesn't start, doesn't listen or doesn't become ready.
-pub(crate) fn put_up(contender: &dyn Contender, place: &Place) -> Result<Box<dyn Server>> {
+pub(crate) fn put_up(contender: &dyn Contender, place: &ServerSetup) -> Result<Box<dyn Server>> {
     let mut server = contender.start(place)?;
     let address = address(contender, place);
     let listens = wait_until_it_listens(&address, server.pid(), place.ways.inbound);

@@ -16,18 +16,18 @@ const KILL_MAX: Duration = Duration::from_secs(10);
 
 /// Removed with all its processes when it is dropped; killed when this program panics.
 #[derive(Debug)]
-pub(crate) struct Group(PathBuf, #[expect(dead_code, reason = "it is dropped")] OnPanic);
+pub(crate) struct ControlGroup(PathBuf, #[expect(dead_code, reason = "it is dropped")] OnPanic);
 
-impl Group {
+impl ControlGroup {
     /// Makes one, if that is possible here. `name` must be unlike that of any other.
-    pub(crate) fn create(name: &str) -> Option<Group> {
+    pub(crate) fn create(name: &str) -> Option<ControlGroup> {
         MOUNTS.iter().map(Path::new).find_map(|mount| {
             // cgroup v2: v1 has no such file at its root.
             mount.join("cgroup.controllers").exists().then_some(())?;
             let path = mount.join(name);
             std::fs::create_dir(&path).ok()?;
             let kill = path.join(KILL);
-            let group = Group(path, OnPanic::new(move || _ = std::fs::write(kill, "1")));
+            let group = ControlGroup(path, OnPanic::new(move || _ = std::fs::write(kill, "1")));
             (group.times().is_some() && group.0.join(KILL).exists()).then_some(group)
         })
     }
@@ -67,7 +67,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
         self.kill();
         // A zombie may hold it for a moment longer.
@@ -80,12 +80,13 @@ impl Drop for Group {
 
 #[cfg(test)]
 mod tests {
-    use super::Group;
+    use super::ControlGroup;
     use std::path::Path;
 
     #[test]
     fn who_slips_away_from_its_parent_is_counted_and_killed_all_the_same() {
-        let Some(group) = Group::create(&format!("postrider-bench-test-{}", std::process::id()))
+        let Some(group) =
+            ControlGroup::create(&format!("postrider-bench-test-{}", std::process::id()))
         else {
             skips::machine(skips::Machine::ControlGroups, "none can be made");
             return;

@@ -23,10 +23,10 @@ pub(crate) mod ways;
 pub use contenders::adapter::Adapter;
 pub use contenders::target::Target;
 pub use error::{Error, Result};
-pub(crate) use group::Group;
+pub(crate) use group::ControlGroup;
 pub(crate) use minutes::MinuteLine;
 pub use place::ConfigFile;
-pub(crate) use place::{MailPlace, Place};
+pub(crate) use place::{MailPlace, ServerSetup};
 pub(crate) use server::{ExitReport, Server};
 pub(crate) use source::{ENDLESS, Load, SourceReport, TENANTS, Tool, join_latencies};
 
@@ -37,8 +37,8 @@ use load::proc::Usage;
 use long_path::LongPath;
 use postal::Postal;
 use serde_json::Value;
-use sink::Sink;
-use source::Source;
+use sink::SinkProcess;
+use source::SourceProcess;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use ways::Ways;
@@ -61,11 +61,11 @@ pub(crate) struct Stand {
     pub(crate) ways: Ways,
     server: Option<Box<dyn Server>>,
     /// Those that run.
-    sinks: Vec<Sink>,
+    sinks: Vec<SinkProcess>,
     /// Goes after the sinks.
     path: Option<LongPath>,
     sinks_started: u32,
-    sources: Vec<Source>,
+    sources: Vec<SourceProcess>,
     postal: Option<Postal>,
     /// Where mail comes to, if the server keeps it.
     mailboxes: Option<Mailboxes>,
@@ -128,7 +128,8 @@ impl Stand {
             let own = sink::arguments(self.ways, number);
             let more: Vec<&str> =
                 own.iter().map(String::as_str).chain(more.iter().copied()).collect();
-            let started = Sink::start(&self.directory, &name, address, self.path.as_ref(), &more)?;
+            let started =
+                SinkProcess::start(&self.directory, &name, address, self.path.as_ref(), &more)?;
             self.sinks.push(started);
         }
         Ok(())
@@ -203,7 +204,7 @@ impl Stand {
         more: &[impl AsRef<std::ffi::OsStr>],
     ) -> Result<()> {
         let protocol = self.ways.inbound;
-        self.sources.push(Source::start(&self.directory, name, protocol, to, more)?);
+        self.sources.push(SourceProcess::start(&self.directory, name, protocol, to, more)?);
         Ok(())
     }
 
@@ -258,7 +259,7 @@ impl Stand {
     /// # Errors
     /// When one doesn't end.
     pub(crate) fn end_sources(&mut self) -> Result<Vec<MinuteLine>> {
-        self.sources.iter_mut().try_for_each(Source::stop)?;
+        self.sources.iter_mut().try_for_each(SourceProcess::stop)?;
         self.postal.iter_mut().try_for_each(Postal::stop)?;
         Ok(self.minutes())
     }
@@ -270,7 +271,7 @@ impl Stand {
     pub(crate) fn finish_sources(&mut self) -> Result<Vec<SourceReport>> {
         self.end_sources()?;
         self.count()?;
-        let reports: Result<Vec<_>> = self.sources.iter().map(Source::report).collect();
+        let reports: Result<Vec<_>> = self.sources.iter().map(SourceProcess::report).collect();
         let mut reports = reports?;
         self.sent.extend(self.sources.drain(..).map(|source| source.ledger));
         if let Some(mut postal) = self.postal.take() {
@@ -303,7 +304,7 @@ impl Stand {
         more: &[impl AsRef<std::ffi::OsStr>],
     ) -> Result<Value> {
         let protocol = self.ways.inbound;
-        let mut source = Source::start(&self.directory, name, protocol, to, more)?;
+        let mut source = SourceProcess::start(&self.directory, name, protocol, to, more)?;
         while !source.has_ended()? {
             std::thread::sleep(STEP / 10);
         }
@@ -319,8 +320,8 @@ impl Stand {
     /// # Errors
     /// When a program has ended that should run.
     pub(crate) fn check_running(&mut self) -> Result<()> {
-        self.sinks.iter_mut().try_for_each(Sink::check_running)?;
-        self.sources.iter_mut().try_for_each(Source::check_running)?;
+        self.sinks.iter_mut().try_for_each(SinkProcess::check_running)?;
+        self.sources.iter_mut().try_for_each(SourceProcess::check_running)?;
         self.server.as_mut().map_or(Ok(()), |server| server.check_running())
     }
 

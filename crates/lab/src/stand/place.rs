@@ -4,7 +4,7 @@ use super::certificate::Encryption;
 use super::directory::Population;
 use super::egress::Egress;
 use super::error::{Error, Result};
-use super::group::Group;
+use super::group::ControlGroup;
 use super::ways::Ways;
 use load::file;
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ impl MailPlace {
 
 /// Where a server works and what it talks to. The same for a restart.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ServerSetup {
     /// Its own, for configuration, spool and logs.
     pub(crate) directory: PathBuf,
     /// The next hop, `HOST:PORT`.
@@ -68,10 +68,10 @@ pub(crate) struct Place {
     /// For one that keeps mail instead of relaying it.
     pub(crate) mail: Option<MailPlace>,
     /// For all its processes, where there is such a thing.
-    pub(crate) group: Option<Rc<Group>>,
+    pub(crate) group: Option<Rc<ControlGroup>>,
 }
 
-impl Place {
+impl ServerSetup {
     /// A command whose processes are counted with the server.
     pub(crate) fn command(&self, program: &Path) -> Command {
         self.group.as_ref().map_or_else(|| Command::new(program), |group| group.command(program))

@@ -15,7 +15,7 @@ const STOP_MAX: Duration = Duration::from_secs(20);
 
 /// The running sink.
 #[derive(Debug)]
-pub(crate) struct Sink {
+pub(crate) struct SinkProcess {
     process: Process,
     pub(crate) ledger: Followed,
 }
@@ -33,7 +33,7 @@ pub(super) fn arguments(ways: Ways, number: u32) -> Vec<String> {
     }
 }
 
-impl Sink {
+impl SinkProcess {
     /// Starts it, with its command and arguments, and waits until it listens. `name` is that of its files.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Sink {
         listen: &str,
         path: Option<&LongPath>,
         more: &[&str],
-    ) -> Result<Sink> {
+    ) -> Result<SinkProcess> {
         let ledger = directory.join(format!("{name}.ledger"));
         file::create(&ledger)?;
         let lab = this_program()?;
@@ -57,7 +57,7 @@ impl Sink {
         command.stderr(file::create(&directory.join(format!("{name}.log")))?);
         let mut process = Process::start("sink", &mut command)?;
         process.read_address()?;
-        Ok(Sink { process, ledger: Followed::sink(ledger) })
+        Ok(SinkProcess { process, ledger: Followed::sink(ledger) })
     }
 
     pub(crate) fn pid(&self) -> u32 {

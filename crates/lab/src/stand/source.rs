@@ -148,7 +148,7 @@ impl Load {
 
 /// A running source.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct SourceProcess {
     process: Option<Process>,
     output: PathBuf,
     /// Once it has ended.
@@ -171,7 +171,7 @@ pub(crate) struct SourceReport {
     pub(crate) exit_code: Option<i32>,
 }
 
-impl Source {
+impl SourceProcess {
     /// Starts one that sends to `to`, with more arguments. `name` is that of its files.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl Source {
         protocol: Protocol,
         to: &str,
         more: &[impl AsRef<std::ffi::OsStr>],
-    ) -> Result<Source> {
+    ) -> Result<SourceProcess> {
         let output = directory.join(format!("{name}.json"));
         let ledger = directory.join(format!("{name}.ledger"));
         let minutes = directory.join(format!("{name}.minutes"));
@@ -200,7 +200,7 @@ impl Source {
         command.stderr(file::create(&directory.join(format!("{name}.log")))?);
         let process = Some(Process::start_with_input("source", &mut command)?);
         let (ledger, minutes) = (Followed::source(ledger), MinuteFile(minutes));
-        Ok(Source { process, output, exit_code: None, ledger, minutes })
+        Ok(SourceProcess { process, output, exit_code: None, ledger, minutes })
     }
 
     /// `pause` or `resume`. One that has ended doesn't mind.

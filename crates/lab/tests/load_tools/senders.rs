@@ -1,7 +1,7 @@
 //! What looks like a sender's world: weighted domains and fields, refusals in providers' words, names.
 
 use super::{Files, LAB, Tool, number, sink, source};
-use load::dialogue::{Dialogue, Event, Offer};
+use load::dialogue::{Dialogue, DialogueEvent, Offer};
 use std::io::{Read, Write};
 use std::process::Command;
 
@@ -68,8 +68,8 @@ fn taken(listener: &std::net::TcpListener) -> String {
             let (used, event) = dialogue.advance(rest, &mut content);
             rest = &rest[used..];
             match event {
-                Event::Quit => return String::from_utf8(content).expect("text"),
-                Event::Input => break,
+                DialogueEvent::Quit => return String::from_utf8(content).expect("text"),
+                DialogueEvent::Input => break,
                 _ => dialogue.accept(),
             }
         }

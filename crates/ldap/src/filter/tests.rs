@@ -1,19 +1,19 @@
 use super::*;
-use crate::ber::Reader;
+use crate::ber::BerReader;
 use proptest::prelude::*;
 
 /// A filter that is sent, in writing: a reader of its own, to compare with.
 fn show(bytes: &[u8]) -> String {
-    let mut reader = Reader::new(bytes);
+    let mut reader = BerReader::new(bytes);
     let shown = show_next(&mut reader);
     assert!(reader.is_empty());
     shown
 }
 
-fn show_next(reader: &mut Reader<'_>) -> String {
+fn show_next(reader: &mut BerReader<'_>) -> String {
     let (tag, body) = reader.element().unwrap();
-    let mut inner = Reader::new(body);
-    let all = |mut inner: Reader<'_>| {
+    let mut inner = BerReader::new(body);
+    let all = |mut inner: BerReader<'_>| {
         let mut out = String::new();
         while !inner.is_empty() {
             out += &show_next(&mut inner);
@@ -36,7 +36,7 @@ fn show_next(reader: &mut Reader<'_>) -> String {
         }
         0xa4 => {
             let attribute = inner.text(OCTETS).unwrap();
-            let mut pieces = Reader::new(inner.expect(SEQUENCE).unwrap());
+            let mut pieces = BerReader::new(inner.expect(SEQUENCE).unwrap());
             let mut out = format!("{attribute}=");
             while !pieces.is_empty() {
                 let (tag, piece) = pieces.element().unwrap();
@@ -63,7 +63,7 @@ fn show_next(reader: &mut Reader<'_>) -> String {
 }
 
 fn sent(filter: &str, key: &str) -> String {
-    let mut writer = Writer::default();
+    let mut writer = BerWriter::default();
     Filter::parse(filter).unwrap().write(&Key::new(key), &mut writer);
     show(&writer.into_bytes())
 }
@@ -168,7 +168,7 @@ proptest! {
     #[test]
     fn no_text_panics(text in "[(&|!)a=*:%s\\\\2<>~]{0,40}", key in ".{0,20}") {
         if let Ok(filter) = Filter::parse(&text) {
-            let mut writer = Writer::default();
+            let mut writer = BerWriter::default();
             filter.write(&Key::new(&key), &mut writer);
             show(&writer.into_bytes());
         }

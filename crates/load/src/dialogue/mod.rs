@@ -28,12 +28,12 @@ pub struct Offer {
 }
 
 /// Where content goes, without the dots that DATA added, in pieces split anywhere.
-pub trait Content {
+pub trait ContentReceiver {
     /// Takes the next piece.
     fn push(&mut self, piece: &[u8]);
 }
 
-impl Content for Vec<u8> {
+impl ContentReceiver for Vec<u8> {
     fn push(&mut self, piece: &[u8]) {
         self.extend_from_slice(piece);
     }
@@ -42,7 +42,7 @@ impl Content for Vec<u8> {
 /// What happened. All but `Input` and `Quit` wait for [`Dialogue::accept`] or
 /// [`Dialogue::refuse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum DialogueEvent {
     /// All input is used up.
     Input,
     /// EHLO or HELO.
@@ -65,7 +65,7 @@ pub enum Event {
 enum State {
     Command,
     /// Inside DATA.
-    Data(End),
+    Data(TerminatorState),
     /// Inside a BDAT chunk. `refused`: read it, drop it, then say this code.
     Chunk {
         left: u64,
@@ -73,12 +73,12 @@ enum State {
         refused: Option<u16>,
     },
     /// An event waits for its answer.
-    Answer(Event),
+    Answer(DialogueEvent),
 }
 
 /// Where a reader of DATA stands in the sequence CRLF . CRLF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum TerminatorState {
     /// Inside a line.
     Middle,
     /// Behind CR.
@@ -174,14 +174,18 @@ impl Dialogue {
         &self.recipients
     }
 
-    /// The recipient of the last [`Event::Rcpt`].
+    /// The recipient of the last [`DialogueEvent::Rcpt`].
     #[must_use]
     pub fn candidate(&self) -> &[u8] {
         &self.candidate
     }
 
     /// Takes input until something happens; says how much it took.
-    pub fn advance(&mut self, input: &[u8], content: &mut impl Content) -> (usize, Event) {
+    pub fn advance(
+        &mut self,
+        input: &[u8],
+        content: &mut impl ContentReceiver,
+    ) -> (usize, DialogueEvent) {
         let mut used = 0;
         loop {
             let rest = input.get(used..).unwrap_or_default();
@@ -200,15 +204,15 @@ impl Dialogue {
         }
     }
 
-    fn command_line(&mut self, input: &[u8]) -> (usize, Option<Event>) {
+    fn command_line(&mut self, input: &[u8]) -> (usize, Option<DialogueEvent>) {
         let Some(end) = memchr(b'\n', input) else {
             self.partial.extend_from_slice(input);
             if self.partial.len() > LINE_BYTES_MAX {
                 self.partial.clear();
                 self.say("500 5.5.2 Line too long");
-                return (input.len(), Some(Event::Quit));
+                return (input.len(), Some(DialogueEvent::Quit));
             }
-            return (input.len(), Some(Event::Input));
+            return (input.len(), Some(DialogueEvent::Input));
         };
         let line = &input[..end];
         let event = if self.partial.is_empty() {
@@ -222,14 +226,14 @@ impl Dialogue {
             event
         };
         if let Some(event) = event
-            && event != Event::Quit
+            && event != DialogueEvent::Quit
         {
             self.state = State::Answer(event);
         }
         (end + 1, event)
     }
 
-    fn command(&mut self, line: &[u8]) -> Option<Event> {
+    fn command(&mut self, line: &[u8]) -> Option<DialogueEvent> {
         let line = line.trim_ascii_end();
         let verb_end = memchr(b' ', line).unwrap_or(line.len());
         let (verb, argument) = line.split_at(verb_end);
@@ -253,10 +257,10 @@ impl Dialogue {
             b"VRFY" => self.say("252 2.0.0 Send it and see"),
             b"QUIT" => {
                 self.say("221 2.0.0 Bye");
-                return Some(Event::Quit);
+                return Some(DialogueEvent::Quit);
             }
             _ if self.offer.starttls && verb.eq_ignore_ascii_case(b"STARTTLS") => {
-                return Some(Event::StartTls);
+                return Some(DialogueEvent::StartTls);
             }
             _ => {
                 self.unknown_count += 1;
@@ -266,11 +270,11 @@ impl Dialogue {
         None
     }
 
-    fn hello(&mut self, extended: bool) -> Event {
+    fn hello(&mut self, extended: bool) -> DialogueEvent {
         self.reset();
         if !extended {
             self.say("250 postrider-lab");
-            return Event::Hello;
+            return DialogueEvent::Hello;
         }
         self.output.extend_from_slice(b"250-postrider-lab\r\n");
         if self.offer.pipelining {
@@ -289,10 +293,10 @@ impl Dialogue {
             self.output.extend_from_slice(b"250-REQUIRETLS\r\n");
         }
         self.say("250-8BITMIME\r\n250-SMTPUTF8\r\n250 ENHANCEDSTATUSCODES");
-        Event::Hello
+        DialogueEvent::Hello
     }
 
-    fn mail(&mut self, argument: &[u8]) -> Option<Event> {
+    fn mail(&mut self, argument: &[u8]) -> Option<DialogueEvent> {
         if self.mail {
             self.say("503 5.5.1 MAIL was given");
             return None;
@@ -303,10 +307,10 @@ impl Dialogue {
         };
         self.candidate.clear();
         self.candidate.extend_from_slice(address);
-        Some(Event::Mail)
+        Some(DialogueEvent::Mail)
     }
 
-    fn rcpt(&mut self, argument: &[u8]) -> Option<Event> {
+    fn rcpt(&mut self, argument: &[u8]) -> Option<DialogueEvent> {
         if !self.mail || self.chunked {
             self.say("503 5.5.1 RCPT has no place here");
             return None;
@@ -317,7 +321,7 @@ impl Dialogue {
                 // A quoted local part may hold a space, which separates recipients here.
                 let bytes = address.iter().map(|&byte| if byte == b' ' { b'?' } else { byte });
                 self.candidate.extend(bytes);
-                Some(Event::Rcpt)
+                Some(DialogueEvent::Rcpt)
             }
             _ => {
                 self.say("501 5.5.4 RCPT TO:<address>");
@@ -326,7 +330,7 @@ impl Dialogue {
         }
     }
 
-    fn start_data(&mut self) -> Option<Event> {
+    fn start_data(&mut self) -> Option<DialogueEvent> {
         if self.chunked || !self.mail {
             self.say("503 5.5.1 DATA has no place here");
             return None;
@@ -336,17 +340,17 @@ impl Dialogue {
             return None;
         }
         self.chunk = None;
-        Some(Event::Data)
+        Some(DialogueEvent::Data)
     }
 
-    fn start_chunk(&mut self, argument: &[u8]) -> Option<Event> {
+    fn start_chunk(&mut self, argument: &[u8]) -> Option<DialogueEvent> {
         let mut words = argument.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
         let size = words.next().and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
         let last = words.next().is_some_and(|word| word.eq_ignore_ascii_case(b"LAST"));
         let Some(left) = size else {
             // What follows can't be told from commands any more.
             self.say("501 5.5.4 BDAT size [LAST]");
-            return Some(Event::Quit);
+            return Some(DialogueEvent::Quit);
         };
         if self.recipients.is_empty() || !self.offer.chunking {
             self.unasked_count += 1;
@@ -358,7 +362,7 @@ impl Dialogue {
             return None;
         }
         self.chunk = Some((left, last));
-        Some(Event::Data)
+        Some(DialogueEvent::Data)
     }
 
     /// A yes to the last event, with its reply in the output.
@@ -367,34 +371,34 @@ impl Dialogue {
         self.state = State::Command;
         match event {
             // The reply to EHLO is already there: its lines are not the caller's business.
-            Event::Hello | Event::Input | Event::Quit => {}
-            Event::Mail => {
+            DialogueEvent::Hello | DialogueEvent::Input | DialogueEvent::Quit => {}
+            DialogueEvent::Mail => {
                 self.mail = true;
                 self.reverse_path.clone_from(&self.candidate);
                 self.say("250 2.1.0 Ok");
             }
-            Event::Rcpt => {
+            DialogueEvent::Rcpt => {
                 if !self.recipients.is_empty() {
                     self.recipients.push(b' ');
                 }
                 self.recipients.extend_from_slice(&self.candidate);
                 self.say("250 2.1.5 Ok");
             }
-            Event::Data => match self.chunk.take() {
+            DialogueEvent::Data => match self.chunk.take() {
                 Some((left, last)) => {
                     self.chunked = true;
                     self.state = State::Chunk { left, last, refused: None };
                 }
                 None => {
                     self.say("354 End with a dot");
-                    self.state = State::Data(End::Start);
+                    self.state = State::Data(TerminatorState::Start);
                 }
             },
-            Event::Message => {
+            DialogueEvent::Message => {
                 self.say("250 2.0.0 Ok");
                 self.reset();
             }
-            Event::StartTls => self.say("220 2.0.0 Go ahead"),
+            DialogueEvent::StartTls => self.say("220 2.0.0 Go ahead"),
         }
     }
 
@@ -411,9 +415,11 @@ impl Dialogue {
         let State::Answer(event) = self.state else { return };
         self.state = State::Command;
         match (event, self.chunk.take()) {
-            (Event::Data, Some((left, last))) => return self.refuse_chunk(left, last, code),
-            (Event::Hello, _) => self.output.clear(),
-            (Event::Message, _) => self.reset(),
+            (DialogueEvent::Data, Some((left, last))) => {
+                return self.refuse_chunk(left, last, code);
+            }
+            (DialogueEvent::Hello, _) => self.output.clear(),
+            (DialogueEvent::Message, _) => self.reset(),
             _ => {}
         }
         self.say_refused(code);
@@ -467,8 +473,8 @@ impl Dialogue {
         last: bool,
         refused: Option<u16>,
         input: &[u8],
-        content: &mut impl Content,
-    ) -> (usize, Option<Event>) {
+        content: &mut impl ContentReceiver,
+    ) -> (usize, Option<DialogueEvent>) {
         let taken = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
         if refused.is_none() {
             content.push(&input[..taken]);
@@ -476,7 +482,7 @@ impl Dialogue {
         let left = left - taken as u64;
         if left > 0 {
             self.state = State::Chunk { left, last, refused };
-            return (taken, Some(Event::Input));
+            return (taken, Some(DialogueEvent::Input));
         }
         self.state = State::Command;
         match refused {
@@ -490,8 +496,8 @@ impl Dialogue {
                 (taken, None)
             }
             None if last => {
-                self.state = State::Answer(Event::Message);
-                (taken, Some(Event::Message))
+                self.state = State::Answer(DialogueEvent::Message);
+                (taken, Some(DialogueEvent::Message))
             }
             None => {
                 self.say("250 2.0.0 Chunk taken");
@@ -503,58 +509,58 @@ impl Dialogue {
     /// Reads on in DATA (RFC 5321 §4.5.2).
     fn data(
         &mut self,
-        mut dot: End,
+        mut dot: TerminatorState,
         input: &[u8],
-        content: &mut impl Content,
-    ) -> (usize, Option<Event>) {
+        content: &mut impl ContentReceiver,
+    ) -> (usize, Option<DialogueEvent>) {
         let mut at = 0;
         while let Some(&byte) = input.get(at) {
             dot = match (dot, byte) {
-                (End::Middle, _) => {
+                (TerminatorState::Middle, _) => {
                     let rest = &input[at..];
                     let (piece, next) = match memmem::find(rest, b"\r\n.") {
                         // The piece ends before the dot.
-                        Some(found) => (&rest[..found + 2], End::Start),
-                        None if rest.ends_with(b"\r\n") => (rest, End::Start),
-                        None if rest.ends_with(b"\r") => (rest, End::Cr),
-                        None => (rest, End::Middle),
+                        Some(found) => (&rest[..found + 2], TerminatorState::Start),
+                        None if rest.ends_with(b"\r\n") => (rest, TerminatorState::Start),
+                        None if rest.ends_with(b"\r") => (rest, TerminatorState::Cr),
+                        None => (rest, TerminatorState::Middle),
                     };
                     content.push(piece);
                     at += piece.len();
                     dot = next;
                     continue;
                 }
-                (End::Cr, b'\n') => {
+                (TerminatorState::Cr, b'\n') => {
                     content.push(b"\n");
-                    End::Start
+                    TerminatorState::Start
                 }
-                (End::Start, b'.') => End::Dot,
+                (TerminatorState::Start, b'.') => TerminatorState::Dot,
                 // Not a part of the sequence: read this byte again as one of a line.
-                (End::Cr | End::Start, _) => {
-                    dot = End::Middle;
+                (TerminatorState::Cr | TerminatorState::Start, _) => {
+                    dot = TerminatorState::Middle;
                     continue;
                 }
-                (End::Dot, b'\r') => End::DotCr,
+                (TerminatorState::Dot, b'\r') => TerminatorState::DotCr,
                 // The dot was stuffed: it is gone, the line goes on.
-                (End::Dot, _) => {
-                    dot = End::Middle;
+                (TerminatorState::Dot, _) => {
+                    dot = TerminatorState::Middle;
                     continue;
                 }
-                (End::DotCr, b'\n') => {
-                    self.state = State::Answer(Event::Message);
-                    return (at + 1, Some(Event::Message));
+                (TerminatorState::DotCr, b'\n') => {
+                    self.state = State::Answer(DialogueEvent::Message);
+                    return (at + 1, Some(DialogueEvent::Message));
                 }
                 // The CR behind the stuffed dot was content, and this byte may follow it.
-                (End::DotCr, _) => {
+                (TerminatorState::DotCr, _) => {
                     content.push(b"\r");
-                    dot = End::Cr;
+                    dot = TerminatorState::Cr;
                     continue;
                 }
             };
             at += 1;
         }
         self.state = State::Data(dot);
-        (at, Some(Event::Input))
+        (at, Some(DialogueEvent::Input))
     }
 }
 

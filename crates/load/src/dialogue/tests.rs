@@ -1,6 +1,6 @@
 //! Dialogues, whole and in pieces.
 
-use super::{Dialogue, Event, Offer};
+use super::{Dialogue, DialogueEvent, Offer};
 
 const OFFER: Offer = Offer {
     chunking: true,
@@ -19,10 +19,10 @@ fn converse(input: &[u8], step: usize) -> (Vec<Vec<u8>>, String) {
             let (used, event) = dialogue.advance(piece, &mut content);
             piece = &piece[used..];
             match event {
-                Event::Input => break,
-                Event::Message => messages.push(std::mem::take(&mut content)),
-                Event::Data => content.clear(),
-                Event::Quit => {
+                DialogueEvent::Input => break,
+                DialogueEvent::Message => messages.push(std::mem::take(&mut content)),
+                DialogueEvent::Data => content.clear(),
+                DialogueEvent::Quit => {
                     let replies = String::from_utf8(dialogue.output().clone());
                     return (messages, replies.expect("replies are ASCII"));
                 }
@@ -81,8 +81,8 @@ fn a_refused_chunk_is_read_to_its_end() {
         let (used, event) = dialogue.advance(input, &mut content);
         input = &input[used..];
         match event {
-            Event::Input => break,
-            Event::Data => dialogue.refuse(452),
+            DialogueEvent::Input => break,
+            DialogueEvent::Data => dialogue.refuse(452),
             _ => dialogue.accept(),
         }
     }
@@ -101,7 +101,7 @@ fn a_refused_chunk_may_be_read_as_commands() {
         let (used, event) = dialogue.advance(input, &mut content);
         input = &input[used..];
         match event {
-            Event::Input => break,
+            DialogueEvent::Input => break,
             _ => dialogue.accept(),
         }
     }
@@ -114,7 +114,7 @@ fn a_refused_chunk_may_be_read_as_commands() {
 fn a_line_without_end_ends_the_session() {
     let mut content = Vec::new();
     let (_, event) = Dialogue::new(OFFER).advance(&[b'x'; 5000], &mut content);
-    assert_eq!(event, Event::Quit);
+    assert_eq!(event, DialogueEvent::Quit);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_session_begins_anew_behind_the_handshake() {
     let mut say = |dialogue: &mut Dialogue, line: &str| {
         dialogue.output().clear();
         let (used, event) = dialogue.advance(line.as_bytes(), &mut content);
-        if event != Event::Input {
+        if event != DialogueEvent::Input {
             dialogue.accept();
         }
         (used, event, String::from_utf8(dialogue.output().clone()).expect("replies are ASCII"))
@@ -133,10 +133,10 @@ fn a_session_begins_anew_behind_the_handshake() {
     assert!(reply.contains("250-STARTTLS\r\n") && !reply.contains("REQUIRETLS"));
     say(&mut dialogue, "MAIL FROM:<a@b>\r\n");
     let (used, event, reply) = say(&mut dialogue, "STARTTLS\r\nNOOP\r\n");
-    assert_eq!((used, event, &reply[..3]), (10, Event::StartTls, "220"));
+    assert_eq!((used, event, &reply[..3]), (10, DialogueEvent::StartTls, "220"));
     dialogue.encrypted();
     assert!(!say(&mut dialogue, "EHLO x\r\n").2.contains("STARTTLS"));
     assert!(say(&mut dialogue, "EHLO x\r\n").2.contains("250-REQUIRETLS\r\n"));
-    assert_eq!(say(&mut dialogue, "MAIL FROM:<a@b>\r\n").1, Event::Mail);
+    assert_eq!(say(&mut dialogue, "MAIL FROM:<a@b>\r\n").1, DialogueEvent::Mail);
     assert!(say(&mut dialogue, "STARTTLS\r\n").2.starts_with("500"));
 }

@@ -49,7 +49,7 @@ pub struct DnsOptions {
 }
 
 /// What all tasks share.
-struct Server {
+struct DnsServer {
     zones: Zones,
     latency: Duration,
     connections: Cell<usize>,
@@ -59,7 +59,7 @@ struct Server {
 pub fn run(options: &DnsOptions) -> Outcome {
     let zones = read(&options.zone).map_err(CommandError::new)?;
     let latency = Duration::from_millis(options.latency);
-    let server = Rc::new(Server { zones, latency, connections: Cell::new(0) });
+    let server = Rc::new(DnsServer { zones, latency, connections: Cell::new(0) });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CommandError::new(format!("runtime: {error}")))?;
     let tasks = LocalSet::new();
@@ -80,7 +80,7 @@ fn read(files: &[PathBuf]) -> Result<Zones, String> {
         .map_err(|mistake| mistake.to_string())
 }
 
-async fn serve(server: Rc<Server>, listen: &str) -> std::io::Result<()> {
+async fn serve(server: Rc<DnsServer>, listen: &str) -> std::io::Result<()> {
     let mut stop = Stop::listen()?;
     let (udp, tcp) = bind(resolve(listen)?).await?;
     println!("listening on {}", tcp.local_addr()?);
@@ -106,7 +106,7 @@ async fn bind(address: SocketAddr) -> std::io::Result<(UdpSocket, TcpListener)> 
     }
 }
 
-async fn over_udp(server: Rc<Server>, socket: Rc<UdpSocket>) {
+async fn over_udp(server: Rc<DnsServer>, socket: Rc<UdpSocket>) {
     let mut buffer = vec![0; 4_096];
     loop {
         // An error is about a packet of before, which its asker did not wait for.
@@ -124,7 +124,7 @@ async fn over_udp(server: Rc<Server>, socket: Rc<UdpSocket>) {
     }
 }
 
-async fn over_tcp(server: Rc<Server>, listener: TcpListener) {
+async fn over_tcp(server: Rc<DnsServer>, listener: TcpListener) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Too many open files, most likely: some will be closed.
@@ -144,7 +144,7 @@ async fn over_tcp(server: Rc<Server>, listener: TcpListener) {
 }
 
 /// RFC 1035 §4.2.2: each message has its length in front.
-async fn converse(server: &Server, mut stream: TcpStream) -> std::io::Result<()> {
+async fn converse(server: &DnsServer, mut stream: TcpStream) -> std::io::Result<()> {
     let mut buffer = Vec::new();
     loop {
         let length = tokio::time::timeout(IDLE_MAX, stream.read_u16()).await??;

@@ -3,7 +3,7 @@
 //! `$ORIGIN` begins a zone, `$TTL` holds for what follows; `@`, relative names, empty owners, quoted
 //! strings, comments and parentheses mean what they mean there. A zone without an SOA gets one.
 
-use crate::words::{Line, Mistake, Wrong};
+use crate::words::{InputFileError, Line, WordError};
 use hickory_proto::rr::rdata::{CNAME, MX, NS, PTR, SOA, TLSA, TXT};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ struct Word {
 }
 
 /// What holds for the lines that follow.
-struct Reader {
+struct ZoneReader {
     zones: Zones,
     origin: Name,
     ttl: u32,
@@ -46,7 +46,7 @@ impl Zones {
     ///
     /// # Errors
     /// The first mistake, with its place.
-    pub fn read(path: &Path, text: &str) -> Result<Zones, Mistake> {
+    pub fn read(path: &Path, text: &str) -> Result<Zones, InputFileError> {
         Zones::read_all([(path, text)].into_iter())
     }
 
@@ -56,10 +56,10 @@ impl Zones {
     /// The first mistake, with its place.
     pub fn read_all<'a>(
         files: impl Iterator<Item = (&'a Path, &'a str)>,
-    ) -> Result<Zones, Mistake> {
+    ) -> Result<Zones, InputFileError> {
         let mut zones = Zones::default();
         for (path, text) in files {
-            let mut reader = Reader { zones, origin: Name::root(), ttl: TTL, owner: None };
+            let mut reader = ZoneReader { zones, origin: Name::root(), ttl: TTL, owner: None };
             reader.file(path, text)?;
             zones = reader.zones;
         }
@@ -138,8 +138,8 @@ fn wildcard_below(name: &Name) -> Option<Name> {
     name.prepend_label("*").ok()
 }
 
-impl Reader {
-    fn file(&mut self, path: &Path, text: &str) -> Result<(), Mistake> {
+impl ZoneReader {
+    fn file(&mut self, path: &Path, text: &str) -> Result<(), InputFileError> {
         let mut open: Option<(Line<'_>, bool, Vec<Word>)> = None;
         for (number, text) in (1..).zip(text.lines()) {
             let line = Line { number, text };
@@ -162,7 +162,7 @@ impl Reader {
     }
 
     /// A line, or several that parentheses make one.
-    fn line(&mut self, is_indented: bool, words: &[Word]) -> Result<(), Wrong> {
+    fn line(&mut self, is_indented: bool, words: &[Word]) -> Result<(), WordError> {
         let Some(first) = words.first() else { return Ok(()) };
         match text_of(first) {
             "$ORIGIN" => {
@@ -214,7 +214,7 @@ impl Reader {
     }
 
     /// What a record says; its words begin at `from`.
-    fn data(&self, kind: &Word, words: &[Word], from: usize) -> Result<RData, Wrong> {
+    fn data(&self, kind: &Word, words: &[Word], from: usize) -> Result<RData, WordError> {
         let word = |n: usize, what| word_at(words, from + n, what);
         let data = match text_of(kind).to_ascii_uppercase().as_str() {
             "A" => match address(word(0, "an IPv4 address")?)? {
@@ -245,7 +245,7 @@ impl Reader {
         Ok(data)
     }
 
-    fn soa(&self, words: &[Word], from: usize) -> Result<RData, Wrong> {
+    fn soa(&self, words: &[Word], from: usize) -> Result<RData, WordError> {
         let word = |n: usize, what| word_at(words, from + n, what);
         let (mname, rname) =
             (self.name(word(0, "a name server")?)?, self.name(word(1, "a mailbox")?)?);
@@ -257,7 +257,7 @@ impl Reader {
     }
 
     /// A name, relative to the origin without a dot at its end.
-    fn name(&self, word: &Word) -> Result<Name, Wrong> {
+    fn name(&self, word: &Word) -> Result<Name, WordError> {
         let text = text_of(word);
         let wrong = || (word.at, format!("`{text}` is no name"));
         if text == "@" {
@@ -281,7 +281,7 @@ fn made_soa(apex: &Name) -> Record {
 }
 
 /// Words of a line, without its comment; counts parentheses into `depth`.
-fn split(line: &str, depth: &mut i32) -> Result<Vec<Word>, Wrong> {
+fn split(line: &str, depth: &mut i32) -> Result<Vec<Word>, WordError> {
     let mut words = Vec::new();
     let mut bytes = line.bytes().enumerate().peekable();
     while let Some((at, byte)) = bytes.next() {
@@ -324,29 +324,29 @@ fn text_of(word: &Word) -> &str {
     std::str::from_utf8(&word.text).unwrap_or_default()
 }
 
-fn word_at<'a>(words: &'a [Word], index: usize, what: &str) -> Result<&'a Word, Wrong> {
+fn word_at<'a>(words: &'a [Word], index: usize, what: &str) -> Result<&'a Word, WordError> {
     let end = words.last().map_or(0, |last| last.at + last.text.len());
     words.get(index).ok_or_else(|| (end, format!("the line ends where {what} is wanted")))
 }
 
-fn nothing_more(words: &[Word], from: usize) -> Result<(), Wrong> {
+fn nothing_more(words: &[Word], from: usize) -> Result<(), WordError> {
     match words.get(from) {
         None => Ok(()),
         Some(word) => Err((word.at, format!("`{}` is too much", text_of(word)))),
     }
 }
 
-fn number<T: std::str::FromStr>(word: &Word) -> Result<T, Wrong> {
+fn number<T: std::str::FromStr>(word: &Word) -> Result<T, WordError> {
     let text = text_of(word);
     text.parse().map_err(|_| (word.at, format!("`{text}` is no number that fits here")))
 }
 
-fn address(word: &Word) -> Result<IpAddr, Wrong> {
+fn address(word: &Word) -> Result<IpAddr, WordError> {
     let text = text_of(word);
     text.parse().map_err(|_| (word.at, format!("`{text}` is no address")))
 }
 
-fn texts(_first: &Word, words: &[Word]) -> Result<RData, Wrong> {
+fn texts(_first: &Word, words: &[Word]) -> Result<RData, WordError> {
     if let Some(long) = words.iter().find(|word| word.text.len() > STRING_BYTES_MAX) {
         return Err((
             long.at,
@@ -356,7 +356,7 @@ fn texts(_first: &Word, words: &[Word]) -> Result<RData, Wrong> {
     Ok(RData::TXT(TXT::from_bytes(words.iter().map(|word| &*word.text).collect())))
 }
 
-fn tlsa(words: &[Word], from: usize) -> Result<RData, Wrong> {
+fn tlsa(words: &[Word], from: usize) -> Result<RData, WordError> {
     let word = |n: usize, what| word_at(words, from + n, what);
     let usage: u8 = number(word(0, "a certificate usage")?)?;
     let selector: u8 = number(word(1, "a selector")?)?;

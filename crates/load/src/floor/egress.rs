@@ -1,6 +1,6 @@
 //! A connection out, kept and used again.
 
-use super::{Floor, Held};
+use super::{Floor, RelayedMessage};
 use crate::source::{Offered, ReplyReader};
 use crate::tool::add;
 use bytes::Buf;
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Content up to this size is copied behind its commands and goes out as one slice.
 const COPY_BYTES_MAX: usize = 8 * 1024;
 
-struct Connection {
+struct EgressConnection {
     /// Content goes out before a recipient has been accepted.
     is_hasty: bool,
     stream: TcpStream,
@@ -53,7 +53,7 @@ pub(super) async fn relay(floor: Rc<Floor>) {
     }
 }
 
-async fn connect(floor: &Floor) -> io::Result<Connection> {
+async fn connect(floor: &Floor) -> io::Result<EgressConnection> {
     let mut stream = TcpStream::connect(floor.to).await?;
     stream.set_nodelay(true)?;
     let mut replies = ReplyReader::default();
@@ -64,12 +64,12 @@ async fn connect(floor: &Floor) -> io::Result<Connection> {
     if greeting != 220 || hello != 250 {
         return Err(io::Error::other("refused"));
     }
-    Ok(Connection { is_hasty: floor.is_hasty, stream, replies, offered, out: Vec::new() })
+    Ok(EgressConnection { is_hasty: floor.is_hasty, stream, replies, offered, out: Vec::new() })
 }
 
-impl Connection {
+impl EgressConnection {
     /// One transaction; the code of its last reply.
-    async fn send(&mut self, held: &Held) -> io::Result<u16> {
+    async fn send(&mut self, held: &RelayedMessage) -> io::Result<u16> {
         self.out.clear();
         let mut commands = 1;
         self.command(b"MAIL FROM:<", &held.reverse_path);

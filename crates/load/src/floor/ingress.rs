@@ -1,21 +1,21 @@
 //! A connection in.
 
-use super::{Floor, Held};
-use crate::dialogue::{Dialogue, Event};
+use super::{Floor, RelayedMessage};
+use crate::dialogue::{Dialogue, DialogueEvent};
 use crate::tool::add;
 use std::rc::Rc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum IngressAction {
     Read,
     /// A message is complete and waits for the log; the input behind it waits too.
     Commit,
     Close,
 }
 
-struct Session {
+struct IngressSession {
     dialogue: Dialogue,
     content: Vec<u8>,
     /// Input behind a message that is being committed.
@@ -25,10 +25,10 @@ struct Session {
 /// Serves one connection to its end.
 pub(super) async fn serve(mut stream: TcpStream, floor: Rc<Floor>) {
     let dialogue = Dialogue::new(floor.offer);
-    let mut session = Session { dialogue, content: Vec::new(), waiting: Vec::new() };
-    let mut next = Next::Read;
+    let mut session = IngressSession { dialogue, content: Vec::new(), waiting: Vec::new() };
+    let mut next = IngressAction::Read;
     loop {
-        while next == Next::Commit {
+        while next == IngressAction::Commit {
             if session.commit(&floor).await.is_err() {
                 return;
             }
@@ -42,11 +42,11 @@ pub(super) async fn serve(mut stream: TcpStream, floor: Rc<Floor>) {
             }
             output.clear();
         }
-        if next == Next::Close {
+        if next == IngressAction::Close {
             return;
         }
         let read = floor.reading.read(&mut stream, |input| match input {
-            [] => Next::Close,
+            [] => IngressAction::Close,
             input => session.take(&floor, input),
         });
         match read.await {
@@ -56,20 +56,20 @@ pub(super) async fn serve(mut stream: TcpStream, floor: Rc<Floor>) {
     }
 }
 
-impl Session {
-    fn take(&mut self, floor: &Floor, mut input: &[u8]) -> Next {
+impl IngressSession {
+    fn take(&mut self, floor: &Floor, mut input: &[u8]) -> IngressAction {
         loop {
             let (used, event) = self.dialogue.advance(input, &mut self.content);
             input = input.get(used..).unwrap_or_default();
             match event {
-                Event::Input => return Next::Read,
-                Event::Quit => return Next::Close,
-                Event::Data => self.content.clear(),
-                Event::Message if floor.waits_for_disk() => {
+                DialogueEvent::Input => return IngressAction::Read,
+                DialogueEvent::Quit => return IngressAction::Close,
+                DialogueEvent::Data => self.content.clear(),
+                DialogueEvent::Message if floor.waits_for_disk() => {
                     self.waiting.extend_from_slice(input);
-                    return Next::Commit;
+                    return IngressAction::Commit;
                 }
-                Event::Message => {
+                DialogueEvent::Message => {
                     let held = self.held();
                     self.dialogue.accept();
                     add(&floor.passage.accepted, 1);
@@ -82,8 +82,8 @@ impl Session {
         }
     }
 
-    fn held(&mut self) -> Held {
-        Held {
+    fn held(&mut self) -> RelayedMessage {
+        RelayedMessage {
             reverse_path: self.dialogue.reverse_path().to_vec(),
             recipients: self.dialogue.recipient_list().to_vec(),
             content: std::mem::take(&mut self.content),

@@ -16,15 +16,15 @@ const ZEROS_BYTES: usize = 1 << 20;
 
 /// Bytes that wait for the next sync, and its number.
 #[derive(Debug, Default)]
-struct Waiting {
+struct UnsyncedBatch {
     bytes: Vec<u8>,
     batch: u64,
 }
 
 /// Shared with the commit thread.
 #[derive(Debug, Default)]
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct LogState {
+    waiting: Mutex<UnsyncedBatch>,
     filled: Condvar,
     /// Batches below this are durable.
     synced: AtomicU64,
@@ -35,7 +35,7 @@ struct Shared {
 /// Writes batches, syncs, and wakes who waited.
 #[derive(Debug)]
 pub(super) struct Log {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     /// Who waits for which batch, in order.
     sessions: RefCell<VecDeque<(u64, oneshot::Sender<()>)>>,
 }
@@ -55,7 +55,7 @@ impl Log {
             left -= piece;
         }
         file.sync_all()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(LogState::default());
         let committing = Arc::clone(&shared);
         let thread = thread::Builder::new().name("commit".to_owned());
         let size = bytes.max(ZEROS_BYTES as u64);
@@ -112,7 +112,7 @@ impl Log {
 }
 
 /// The commit thread: for ever, or until an error.
-fn write_batches(file: &File, size: u64, shared: &Shared) -> io::Result<()> {
+fn write_batches(file: &File, size: u64, shared: &LogState) -> io::Result<()> {
     let mut bytes = Vec::new();
     let mut at = 0;
     loop {

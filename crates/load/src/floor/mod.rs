@@ -65,7 +65,7 @@ pub struct FloorOptions {
 
 /// A message between its two connections.
 #[derive(Debug, Default)]
-struct Held {
+struct RelayedMessage {
     reverse_path: Vec<u8>,
     /// One space between two.
     recipients: Vec<u8>,
@@ -80,7 +80,7 @@ struct Floor {
     is_hasty: bool,
     to: SocketAddr,
     reading: ReadBuffer,
-    passage: Passage<Held>,
+    passage: Passage<RelayedMessage>,
     log: Option<Log>,
     cost: KnownCost,
 }

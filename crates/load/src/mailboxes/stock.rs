@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 /// Files that were seen.
 #[derive(Debug, Default)]
 pub struct Stock {
-    known: BTreeMap<PathBuf, Known>,
+    known: BTreeMap<PathBuf, IndexedFile>,
 }
 
 /// What is known of a file.
 #[derive(Debug)]
-struct Known {
+struct IndexedFile {
     stamp: Stamp,
     id: String,
     state: ArrivalState,
@@ -74,8 +74,8 @@ impl Stock {
 }
 
 impl Look {
-    fn add(&mut self, path: &Path, address: &str, file: &Known) {
-        let Known { id, state, .. } = file;
+    fn add(&mut self, path: &Path, address: &str, file: &IndexedFile) {
+        let IndexedFile { id, state, .. } = file;
         let damaged = if *state == ArrivalState::Damaged { " damaged" } else { "" };
         // Writing to a String can't fail.
         let _ = writeln!(self.ledger, "{id} {address}{damaged}");
@@ -88,7 +88,7 @@ impl Look {
 }
 
 /// Reads a file unless it is the one that is known.
-fn read(path: &Path, known: Option<Known>) -> Result<Known, FileError> {
+fn read(path: &Path, known: Option<IndexedFile>) -> Result<IndexedFile, FileError> {
     let stamp = Stamp::of(&std::fs::metadata(path).map_err(FileError::at(path))?);
     if let Some(known) = known
         && known.stamp == stamp
@@ -97,7 +97,7 @@ fn read(path: &Path, known: Option<Known>) -> Result<Known, FileError> {
     }
     let message = std::fs::read(path).map_err(FileError::at(path))?;
     let (id, state) = identify(&message);
-    Ok(Known { stamp, id, state })
+    Ok(IndexedFile { stamp, id, state })
 }
 
 fn files_if_any(directory: &Path) -> Result<Vec<PathBuf>, FileError> {

@@ -1,6 +1,6 @@
 //! O/R addresses (X.411 §18): from text to octets and back.
 
-use super::ber::{Element, children, element};
+use super::ber::{BerElement, children, element};
 use std::fmt::Write as _;
 use std::str::FromStr;
 
@@ -192,7 +192,7 @@ pub(super) fn ledger_name(or_name: &[u8]) -> String {
 }
 
 fn standard(content: &[u8], set: &mut impl FnMut(&str, &[u8])) {
-    for Element { tag, content } in children(content) {
+    for BerElement { tag, content } in children(content) {
         let inner = || children(content).next().map_or(&[][..], |inner| inner.content);
         match tag {
             0x61 => set("C", inner()),
@@ -202,7 +202,7 @@ fn standard(content: &[u8], set: &mut impl FnMut(&str, &[u8])) {
             0x83 => set("O", content),
             0x84 => set("UA-ID", content),
             0xa5 => {
-                for Element { tag, content } in children(content) {
+                for BerElement { tag, content } in children(content) {
                     let key = match tag {
                         0x80 => "S",
                         0x81 => "G",

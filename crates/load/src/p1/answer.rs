@@ -1,7 +1,7 @@
 //! What a peer says when an association begins or breaks, read tolerantly.
 
 use super::ber::{children, find, read, unsigned};
-use super::bind::{Asked, Contexts, Mode, Who};
+use super::bind::{BindRequirements, Contexts, Mode, MtaCredentials};
 use super::spdu::{self, Spdu};
 
 /// A window may be so large; more would be no limit.
@@ -10,12 +10,12 @@ const WINDOW_MAX: u32 = 65_535;
 const CHECKPOINT_KIB_MAX: u32 = 1 << 20;
 
 /// Who is named in MTABindArgument or MTABindResult.
-fn who(bind: &[u8]) -> Option<Who> {
+fn who(bind: &[u8]) -> Option<MtaCredentials> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let name = find(bind, &[0x80])?;
     // IA5 or octets.
     let password = children(find(bind, &[0xa1])?).next()?;
-    Some(Who { name: text(name), password: text(password.content) })
+    Some(MtaCredentials { name: text(name), password: text(password.content) })
 }
 
 /// Checkpoint size and window of RTORQ or RTOAC; what is left out has its default (X.228 §9).
@@ -29,12 +29,12 @@ fn sizes(parameters: &[u8]) -> (u32, u32) {
 ///
 /// # Errors
 /// What keeps it from being understood.
-pub(super) fn asked(connect: &Spdu<'_>) -> Result<Asked, String> {
+pub(super) fn asked(connect: &Spdu<'_>) -> Result<BindRequirements, String> {
     let wrong = |what: &str| format!("CONNECT without {what}");
     let cp = find(connect.user_data(), &[0x31]).ok_or_else(|| wrong("presentation data (CP)"))?;
     let mode = find(cp, &[0xa0, 0x80]).and_then(unsigned);
     let reference = |code| connect.parameter(code).unwrap_or_default().to_vec();
-    let mut asked = Asked {
+    let mut asked = BindRequirements {
         mode: Mode::Normal,
         contexts: Contexts { acse: 0, rtse: 0, mtse: 0 },
         offers: Vec::new(),
@@ -76,7 +76,7 @@ pub(super) fn asked(connect: &Spdu<'_>) -> Result<Asked, String> {
 }
 
 /// Notes the offered contexts; `None`: one that is needed is missing.
-fn offers(parameters: &[u8], asked: &mut Asked) -> Option<()> {
+fn offers(parameters: &[u8], asked: &mut BindRequirements) -> Option<()> {
     for offer in children(find(parameters, &[0xa4])?) {
         let id = find(offer.content, &[0x02]).and_then(unsigned)?;
         let place = asked.contexts.place(find(offer.content, &[0x06])?);
@@ -94,7 +94,7 @@ fn offers(parameters: &[u8], asked: &mut Asked) -> Option<()> {
 pub(super) struct Accepted {
     pub(super) checkpoint_kib: u32,
     pub(super) window: u32,
-    pub(super) who: Option<Who>,
+    pub(super) who: Option<MtaCredentials>,
 }
 
 /// What an ACCEPT answers.

@@ -1,7 +1,7 @@
 //! MTS-APDUs that came (X.411 §12): whose message it is, whom it is for, and whether its content is whole.
 
 use super::address::ledger_name;
-use super::ber::{Element, children, find, read};
+use super::ber::{BerElement, children, find, read};
 use super::bind::Mode;
 use super::message::{DIGEST_BYTES, ID_BYTES, TEXT_PATH, digest, field};
 use crate::ledger::ArrivalState;
@@ -37,8 +37,8 @@ pub(super) fn unwrap(stream: &[u8], mode: Mode) -> Result<&[u8], String> {
     let wrapped = match mode {
         Mode::X410 | Mode::X4101984 => return Ok(stream),
         Mode::Normal => match read(stream) {
-            Some((Element { tag: 0x28, content }, _)) => content,
-            Some((Element { tag, .. }, _)) => {
+            Some((BerElement { tag: 0x28, content }, _)) => content,
+            Some((BerElement { tag, .. }, _)) => {
                 return Err(format!("{tag:#04x} instead of EXTERNAL"));
             }
             None => return Err("an EXTERNAL that can't be read".to_owned()),
@@ -52,7 +52,7 @@ pub(super) fn unwrap(stream: &[u8], mode: Mode) -> Result<&[u8], String> {
 /// # Errors
 /// What keeps it from being understood.
 pub(super) fn apdu(bytes: &[u8]) -> Result<Apdu, String> {
-    let (Element { tag, content }, _) = read(bytes).ok_or("an APDU that can't be read")?;
+    let (BerElement { tag, content }, _) = read(bytes).ok_or("an APDU that can't be read")?;
     match tag {
         0xa0 => message(content).map(Apdu::Message),
         0xa1 => Ok(Apdu::Report),
@@ -90,7 +90,7 @@ fn message(parts: &[u8]) -> Result<Arrived, String> {
 }
 
 /// Mail that a gateway has made a message of: its header fields are in the heading.
-fn by_fields(content: Element<'_>, local: Option<String>) -> (Option<String>, ArrivalState) {
+fn by_fields(content: BerElement<'_>, local: Option<String>) -> (Option<String>, ArrivalState) {
     let mut joined = Vec::new();
     let flat = match content.tag {
         0x04 => content.content,
@@ -123,9 +123,9 @@ fn recipients(envelope: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::bind::Contexts;
-    use super::super::message::{Priority, Sender, Template};
+    use super::super::message::{MessageTemplate, Priority, Sender};
     use super::*;
-    use crate::source::{Body, BodyKind};
+    use crate::source::{BodyKind, PreparedBody};
 
     const ID: &str = "0123456789abc.def-00000000000001";
 
@@ -139,10 +139,10 @@ mod tests {
         }
     }
 
-    fn stream(mode: Mode, body: &Body) -> (Vec<u8>, Template) {
+    fn stream(mode: Mode, body: &PreparedBody) -> (Vec<u8>, MessageTemplate) {
         let recipients = ["/S=user{n}/O=Sink/PRMD=Lab/C=GB/", "/DD.RFC-822=u(a)d.grey/O=gw/C=GB/"];
         let recipients = recipients.map(|text| text.parse().unwrap());
-        let template = Template::new(&sender(mode), &recipients, body);
+        let template = MessageTemplate::new(&sender(mode), &recipients, body);
         let mut out = Vec::new();
         template.fill(ID, 42, &body.raw, &mut out);
         out.extend_from_slice(&body.raw);
@@ -160,7 +160,7 @@ mod tests {
     fn what_a_template_makes_is_read_again() {
         for mode in [Mode::Normal, Mode::X410, Mode::X4101984] {
             for bytes in [0, 2, 100, 1000, 70_000, 200_000] {
-                let body = Body::generate(BodyKind::Plain, bytes, 1);
+                let body = PreparedBody::generate(BodyKind::Plain, bytes, 1);
                 let (stream, template) = stream(mode, &body);
                 let arrived = arrived(&stream, mode).unwrap();
                 assert_eq!((arrived.id.as_deref(), arrived.state), (Some(ID), ArrivalState::Whole));
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn any_octet_of_the_content_that_changes_is_damage() {
-        let body = Body::generate(BodyKind::Plain, 300, 1);
+        let body = PreparedBody::generate(BodyKind::Plain, 300, 1);
         let (mut stream, _) = stream(Mode::X410, &body);
         let content = arrived(&stream, Mode::X410).unwrap().content_bytes;
         for at in stream.len() - content..stream.len() {
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn mail_from_a_gateway_is_known_by_its_fields() {
-        let body = Body::generate(BodyKind::Plain, 300, 1);
+        let body = PreparedBody::generate(BodyKind::Plain, 300, 1);
         let (mut stream, _) = stream(Mode::X410, &body);
         // Another MTS identifier and content-identifier, as a gateway makes them.
         for place in marks(&stream, ID.as_bytes()).into_iter().take(1) {
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(apdu(&[0xa1, 0]), Ok(Apdu::Report));
         assert_eq!(apdu(&[0xa2, 0]), Ok(Apdu::Probe));
         assert!(apdu(&[0xa3, 0]).is_err() && apdu(&[]).is_err());
-        let body = Body::generate(BodyKind::Plain, 300, 1);
+        let body = PreparedBody::generate(BodyKind::Plain, 300, 1);
         let (stream, _) = stream(Mode::Normal, &body);
         for cut in 0..stream.len() {
             assert!(arrived(&stream[..cut], Mode::Normal).is_err(), "{cut}");

@@ -1,9 +1,9 @@
 //! The calling end of an association.
 
 use super::answer;
-use super::bind::{self, Contexts, Reference, Who, Wishes};
+use super::bind::{self, AssociationParameters, Contexts, MtaCredentials, Reference};
 use super::plan::{Agreed, Plan};
-use super::spdu::{self, Kind, Spdu, spdu};
+use super::spdu::{self, Spdu, SpduKind, spdu};
 use super::tpkt::{self, Control, Framed, Frames};
 use crate::listener::ReadBuffer;
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 pub(super) struct Dial {
     pub(super) to: SocketAddr,
     pub(super) t_selector: Vec<u8>,
-    pub(super) wishes: Wishes,
+    pub(super) wishes: AssociationParameters,
     pub(super) tpdu_bytes: u32,
     /// Whom the answer must name, if anybody.
     pub(super) their_name: Option<String>,
@@ -31,7 +31,7 @@ pub(super) struct Dial {
 
 /// What the other end says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
+enum ResponderReply {
     Confirm { reference: [u8; 2], sizes: tpkt::Sizes },
     Accept(answer::Accepted),
     MinorAck(u32),
@@ -57,7 +57,7 @@ pub(super) struct Association {
     /// The other end's, of the transport connection.
     reference: [u8; 2],
     frames: Frames,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<ResponderReply>,
     agreed: Agreed,
     plan: Plan,
     out: Vec<u8>,
@@ -86,7 +86,8 @@ impl Association {
         };
         let request = tpkt::connection_request(&dial.t_selector, dial.tpdu_bytes);
         association.write(&request).await?;
-        let Answer::Confirm { reference, sizes } = association.answer(reading).await? else {
+        let ResponderReply::Confirm { reference, sizes } = association.answer(reading).await?
+        else {
             return Err("no CC to CR".to_owned());
         };
         association.reference = reference;
@@ -95,7 +96,7 @@ impl Association {
         let connect = bind::connect(&dial.wishes, &Reference::new(&dial.time));
         // In as many TPDUs as it takes: a stream of none has nothing but this before it.
         association.write_tsdu(&connect).await?;
-        let Answer::Accept(accepted) = association.answer(reading).await? else {
+        let ResponderReply::Accept(accepted) = association.answer(reading).await? else {
             return Err("neither ACCEPT nor REFUSE to CONNECT".to_owned());
         };
         check(dial, accepted.who.as_ref())?;
@@ -134,9 +135,9 @@ impl Association {
                 continue;
             }
             match self.answer(reading).await? {
-                Answer::MinorAck(serial) => confirmed = confirmed.max(serial).min(sent),
-                Answer::EndAck if sent == parts => return Ok(Sent::Acked),
-                Answer::Exception(reason) => return self.discard(reason, reading).await,
+                ResponderReply::MinorAck(serial) => confirmed = confirmed.max(serial).min(sent),
+                ResponderReply::EndAck if sent == parts => return Ok(Sent::Acked),
+                ResponderReply::Exception(reason) => return self.discard(reason, reading).await,
                 other => return Err(format!("{other:?} in an activity")),
             }
         }
@@ -148,9 +149,9 @@ impl Association {
         self.write_tsdu(&spdu(&spdu::GT, spdu::DISCARD, &[&parameter])).await?;
         loop {
             match self.answer(reading).await? {
-                Answer::DiscardAck => return Ok(Sent::Refused(reason)),
+                ResponderReply::DiscardAck => return Ok(Sent::Refused(reason)),
                 // They were on their way.
-                Answer::MinorAck(_) => {}
+                ResponderReply::MinorAck(_) => {}
                 other => return Err(format!("{other:?} to a discard")),
             }
         }
@@ -182,7 +183,7 @@ impl Association {
     }
 
     /// The next answer.
-    async fn answer(&mut self, reading: &ReadBuffer) -> Result<Answer, String> {
+    async fn answer(&mut self, reading: &ReadBuffer) -> Result<ResponderReply, String> {
         loop {
             if let Some(answer) = self.answers.pop_front() {
                 return Ok(answer);
@@ -198,7 +199,7 @@ impl Association {
 fn take(
     mut input: &[u8],
     frames: &mut Frames,
-    answers: &mut VecDeque<Answer>,
+    answers: &mut VecDeque<ResponderReply>,
     agreed: Agreed,
 ) -> Result<(), String> {
     if input.is_empty() {
@@ -210,7 +211,9 @@ fn take(
         let answer = match framed {
             Framed::Input => None,
             Framed::Control => match tpkt::control(frames.control())? {
-                Control::Confirm { reference, sizes } => Some(Answer::Confirm { reference, sizes }),
+                Control::Confirm { reference, sizes } => {
+                    Some(ResponderReply::Confirm { reference, sizes })
+                }
                 Control::Disconnect(why) => return Err(why),
                 Control::Request { .. } => return Err("CR from the end that was called".to_owned()),
             },
@@ -221,23 +224,25 @@ fn take(
     Ok(())
 }
 
-fn read(spdu: &Spdu<'_>, agreed: Agreed) -> Result<Option<Answer>, String> {
+fn read(spdu: &Spdu<'_>, agreed: Agreed) -> Result<Option<ResponderReply>, String> {
     Ok(match spdu.kind {
-        Kind::Accept => Some(Answer::Accept(answer::accepted(spdu, agreed.mode)?)),
-        Kind::Refuse => return Err(answer::refused(spdu).1),
-        Kind::Abort => return Err(answer::aborted(spdu)),
-        Kind::MinorAck => Some(Answer::MinorAck(spdu.serial().unwrap_or(0))),
-        Kind::ActivityEndAck => Some(Answer::EndAck),
-        Kind::ExceptionData => Some(Answer::Exception(spdu.octet(spdu::REASON).unwrap_or(0))),
-        Kind::DiscardAck => Some(Answer::DiscardAck),
-        Kind::Disconnect => Some(Answer::Disconnected),
+        SpduKind::Accept => Some(ResponderReply::Accept(answer::accepted(spdu, agreed.mode)?)),
+        SpduKind::Refuse => return Err(answer::refused(spdu).1),
+        SpduKind::Abort => return Err(answer::aborted(spdu)),
+        SpduKind::MinorAck => Some(ResponderReply::MinorAck(spdu.serial().unwrap_or(0))),
+        SpduKind::ActivityEndAck => Some(ResponderReply::EndAck),
+        SpduKind::ExceptionData => {
+            Some(ResponderReply::Exception(spdu.octet(spdu::REASON).unwrap_or(0)))
+        }
+        SpduKind::DiscardAck => Some(ResponderReply::DiscardAck),
+        SpduKind::Disconnect => Some(ResponderReply::Disconnected),
         // It would like to send: this end only does.
-        Kind::PleaseTokens => None,
+        SpduKind::PleaseTokens => None,
         other => return Err(format!("{other:?} from the end that was called")),
     })
 }
 
-fn check(dial: &Dial, who: Option<&Who>) -> Result<(), String> {
+fn check(dial: &Dial, who: Option<&MtaCredentials>) -> Result<(), String> {
     let name = who.map_or("", |who| &who.name);
     let password = who.map_or("", |who| &who.password);
     if let Some(expected) = dial.their_name.as_ref().filter(|expected| *expected != name) {

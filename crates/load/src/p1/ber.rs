@@ -36,12 +36,12 @@ pub(super) fn integer(tag: u8, value: u32) -> Vec<u8> {
 
 /// An element: the first octet of its identifier, and its contents (without the end-of-contents octets).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Element<'a> {
+pub(super) struct BerElement<'a> {
     pub(super) tag: u8,
     pub(super) content: &'a [u8],
 }
 
-impl Element<'_> {
+impl BerElement<'_> {
     /// Calls `piece` with the octets of a string, of each of its segments if it is constructed (X.690 §8.7.3).
     pub(super) fn for_each_piece(self, piece: &mut impl FnMut(&[u8])) {
         self.pieces_down_to(DEPTH_MAX, piece);
@@ -57,11 +57,11 @@ impl Element<'_> {
 }
 
 /// The first element, and what is behind it.
-pub(super) fn read(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
+pub(super) fn read(bytes: &[u8]) -> Option<(BerElement<'_>, &[u8])> {
     read_down_to(bytes, DEPTH_MAX)
 }
 
-fn read_down_to(bytes: &[u8], depth: u32) -> Option<(Element<'_>, &[u8])> {
+fn read_down_to(bytes: &[u8], depth: u32) -> Option<(BerElement<'_>, &[u8])> {
     let (&tag, mut rest) = bytes.split_first()?;
     if tag & 0x1f == 0x1f {
         // A number above 30 takes more octets, all but the last with the first bit set (X.690 §8.1.2.4).
@@ -83,11 +83,11 @@ fn read_down_to(bytes: &[u8], depth: u32) -> Option<(Element<'_>, &[u8])> {
         }
     };
     let (content, rest) = rest.split_at_checked(length)?;
-    Some((Element { tag, content }, rest))
+    Some((BerElement { tag, content }, rest))
 }
 
 /// Contents that end with end-of-contents octets (X.690 §8.1.5), which only constructed ones can.
-fn indefinite(tag: u8, contents: &[u8], depth: u32) -> Option<(Element<'_>, &[u8])> {
+fn indefinite(tag: u8, contents: &[u8], depth: u32) -> Option<(BerElement<'_>, &[u8])> {
     let mut rest = contents;
     if tag & 0x20 == 0 {
         return None;
@@ -95,14 +95,14 @@ fn indefinite(tag: u8, contents: &[u8], depth: u32) -> Option<(Element<'_>, &[u8
     loop {
         if let Some(behind) = rest.strip_prefix(&[0, 0]) {
             let content = contents.get(..contents.len() - rest.len())?;
-            return Some((Element { tag, content }, behind));
+            return Some((BerElement { tag, content }, behind));
         }
         rest = read_down_to(rest, depth)?.1;
     }
 }
 
 /// The elements one after the other; ends early where one can't be read.
-pub(super) fn children(content: &[u8]) -> impl Iterator<Item = Element<'_>> {
+pub(super) fn children(content: &[u8]) -> impl Iterator<Item = BerElement<'_>> {
     let mut rest = content;
     std::iter::from_fn(move || {
         let (element, behind) = read(rest)?;

@@ -71,19 +71,19 @@ impl Contexts {
 
 /// Who somebody says to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Who {
+pub(super) struct MtaCredentials {
     pub(super) name: String,
     pub(super) password: String,
 }
 
 /// What an association is to be like.
 #[derive(Clone, Debug)]
-pub(super) struct Wishes {
+pub(super) struct AssociationParameters {
     pub(super) mode: Mode,
     /// In units of 1,024 octets; 0: none.
     pub(super) checkpoint_kib: u32,
     pub(super) window: u32,
-    pub(super) who: Who,
+    pub(super) who: MtaCredentials,
     pub(super) s_selector: Vec<u8>,
     pub(super) p_selector: Vec<u8>,
 }
@@ -136,7 +136,7 @@ fn external(context: u32, value: &[u8]) -> Vec<u8> {
 
 /// MTABindArgument or MTABindResult (X.411 §12.1.1.1.1): IA5 password in X.410 mode, octets in the other, as
 /// others do.
-fn credentials(who: &Who, mode: Mode) -> Vec<u8> {
+fn credentials(who: &MtaCredentials, mode: Mode) -> Vec<u8> {
     let tag = if mode == Mode::Normal { 0x04 } else { 0x16 };
     let password = element(0xa1, &[&element(tag, &[who.password.as_bytes()])]);
     element(0xa1, &[&element(0x80, &[who.name.as_bytes()]), &password])
@@ -164,7 +164,7 @@ fn connect_item(version: u8) -> Vec<u8> {
 }
 
 /// CONNECT.
-pub(super) fn connect(wishes: &Wishes, reference: &Reference) -> Vec<u8> {
+pub(super) fn connect(wishes: &AssociationParameters, reference: &Reference) -> Vec<u8> {
     let bind = credentials(&wishes.who, wishes.mode);
     let sizes = sizes(wishes.checkpoint_kib, wishes.window);
     let user_data = match wishes.mode {
@@ -218,7 +218,7 @@ fn mode_selector(mode: u32) -> Vec<u8> {
 
 /// What a CONNECT asks, as far as its answer depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct BindRequirements {
     pub(super) mode: Mode,
     pub(super) contexts: Contexts,
     /// Abstract syntaxes in their order: whether we take them.
@@ -229,13 +229,17 @@ pub(super) struct Asked {
     pub(super) takes_turns: bool,
     /// Resumes a transfer.
     pub(super) recovers: bool,
-    pub(super) who: Option<Who>,
+    pub(super) who: Option<MtaCredentials>,
     pub(super) reference: Vec<u8>,
     pub(super) common_reference: Vec<u8>,
 }
 
 /// ACCEPT to a CONNECT.
-pub(super) fn accept(asked: &Asked, checkpoint_kib: u32, who: &Who) -> Vec<u8> {
+pub(super) fn accept(
+    asked: &BindRequirements,
+    checkpoint_kib: u32,
+    who: &MtaCredentials,
+) -> Vec<u8> {
     let bind = credentials(who, asked.mode);
     let sizes = [integer(0x80, checkpoint_kib), integer(0x81, asked.window)].concat();
     let user_data = match asked.mode {
@@ -267,7 +271,7 @@ pub(super) fn accept(asked: &Asked, checkpoint_kib: u32, who: &Who) -> Vec<u8> {
     spdu(&[], spdu::ACCEPT, &parameters.each_ref().map(Vec::as_slice))
 }
 
-fn identification(asked: &Asked) -> Vec<u8> {
+fn identification(asked: &BindRequirements) -> Vec<u8> {
     let mut items = Vec::new();
     for (code, value) in [
         (spdu::CALLED_REFERENCE, &asked.reference),
@@ -290,7 +294,7 @@ fn results(offers: &[bool]) -> Vec<u8> {
 }
 
 /// REFUSE with an MTABindError (X.411 §12.1.1.1.3); `None`: an activity can't be resumed.
-pub(super) fn refuse(asked: &Asked, error: Option<u8>) -> Vec<u8> {
+pub(super) fn refuse(asked: &BindRequirements, error: Option<u8>) -> Vec<u8> {
     let user_data = match asked.mode {
         Mode::Normal => {
             let rtorj = match error {

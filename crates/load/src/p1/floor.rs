@@ -5,9 +5,9 @@
 
 use super::apdu::unwrap;
 use super::association::{Association, Dial, Sent};
-use super::bind::{Who, transfer_head};
+use super::bind::{MtaCredentials, transfer_head};
 use super::options::PeerOptions;
-use super::responder::{Event, Responder, Rules};
+use super::responder::{Responder, ResponderEvent, ResponderPolicy};
 use super::tpkt::TPDU_BYTES_PREFERRED_MAX;
 use crate::listener::ReadBuffer;
 use crate::stop::{CommandError, Outcome};
@@ -40,7 +40,7 @@ pub struct P1FloorOptions {
 
 #[derive(Debug)]
 struct Floor {
-    rules: Rules,
+    rules: ResponderPolicy,
     dial: Dial,
     reading: ReadBuffer,
     /// APDUs.
@@ -52,9 +52,9 @@ struct Floor {
 pub fn run(options: &P1FloorOptions) -> Outcome {
     let PeerOptions { name, password, .. } = &options.peer;
     let floor = Rc::new(Floor {
-        rules: Rules {
+        rules: ResponderPolicy {
             t_selector: None,
-            who: Who { name: name.clone(), password: password.clone() },
+            who: MtaCredentials { name: name.clone(), password: password.clone() },
             their_name: None,
             their_password: None,
             checkpoint_kib: 0,
@@ -103,21 +103,21 @@ fn take(floor: &Floor, responder: &mut Responder, mut input: &[u8]) -> bool {
         let (used, event) = responder.advance(&floor.rules, input);
         input = input.get(used..).unwrap_or_default();
         match event {
-            Event::Input => return true,
-            Event::Close(_) => return false,
-            Event::End => {
+            ResponderEvent::Input => return true,
+            ResponderEvent::Close(_) => return false,
+            ResponderEvent::End => {
                 match unwrap(responder.stream(), responder.mode().unwrap_or_default()) {
                     Ok(apdu) => floor.passage.put(apdu.to_vec()),
                     Err(_) => add(&floor.unreadable, 1),
                 }
                 add(&floor.passage.accepted, 1);
             }
-            Event::Bind
-            | Event::Start
-            | Event::Content
-            | Event::Checkpoint
-            | Event::Discard
-            | Event::Release => {}
+            ResponderEvent::Bind
+            | ResponderEvent::Start
+            | ResponderEvent::Content
+            | ResponderEvent::Checkpoint
+            | ResponderEvent::Discard
+            | ResponderEvent::Release => {}
         }
         responder.accept(&floor.rules);
     }

@@ -3,7 +3,7 @@
 use super::address::{NUMBER_DIGITS, NUMBER_MARK, OrAddress, ledger_name};
 use super::ber::{element, integer, push_header};
 use super::bind::{Mode, transfer_head};
-use crate::source::{BODY_FIELD, Body, ID_FIELD};
+use crate::source::{BODY_FIELD, ID_FIELD, PreparedBody};
 use std::ops::Range;
 
 /// Octets of a message's identifier, for its place is fixed; a local identifier has at most 32 (X.411 Annex B).
@@ -45,7 +45,7 @@ pub(super) struct Sender {
 /// A message without the octets in which it differs from others, and without the text of its body, which comes
 /// behind it.
 #[derive(Clone, Debug)]
-pub(super) struct Template {
+pub(super) struct MessageTemplate {
     head: Vec<u8>,
     ids: Vec<usize>,
     numbers: Vec<usize>,
@@ -57,9 +57,13 @@ pub(super) struct Template {
     recipients: Vec<String>,
 }
 
-impl Template {
+impl MessageTemplate {
     /// To these recipients, with a body of this text.
-    pub(super) fn new(sender: &Sender, recipients: &[OrAddress], body: &Body) -> Template {
+    pub(super) fn new(
+        sender: &Sender,
+        recipients: &[OrAddress],
+        body: &PreparedBody,
+    ) -> MessageTemplate {
         let checksum = crc32c::crc32c(&body.raw);
         let content = content_head(sender, recipients, body.raw.len(), checksum);
         let content_bytes = content.len() + body.raw.len();
@@ -75,7 +79,7 @@ impl Template {
         head.extend(content);
         let names = recipients.iter().map(|recipient| ledger_name(&recipient.or_name()));
         let mark = String::from("_").repeat(NUMBER_DIGITS);
-        Template {
+        MessageTemplate {
             ids: marks(&head, ID_MARK, ID_BYTES),
             numbers: marks(&head, NUMBER_MARK, NUMBER_DIGITS),
             digest: marks(&head, DIGEST_MARK, DIGEST_BYTES).first().copied().unwrap_or(0),

@@ -1,7 +1,7 @@
 //! What is said of a peer on the command line.
 
 use super::association::Dial;
-use super::bind::{Mode, Who, Wishes};
+use super::bind::{AssociationParameters, Mode, MtaCredentials};
 use super::tpkt::TPDU_BYTES_PREFERRED_MAX;
 use crate::listener::resolve;
 use std::str::FromStr;
@@ -99,11 +99,11 @@ impl PeerOptions {
         Ok(Dial {
             to: resolve(&self.to).map_err(|error| format!("{}: {error}", self.to))?,
             t_selector: self.t_selector.0.clone(),
-            wishes: Wishes {
+            wishes: AssociationParameters {
                 mode: self.mode,
                 checkpoint_kib: self.checkpoint_kib,
                 window: self.window,
-                who: Who { name: self.name.clone(), password: self.password.clone() },
+                who: MtaCredentials { name: self.name.clone(), password: self.password.clone() },
                 s_selector: self.s_selector.0.clone(),
                 p_selector: self.p_selector.0.clone(),
             },

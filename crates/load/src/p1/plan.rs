@@ -26,7 +26,7 @@ pub(super) struct Agreed {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum PlanPiece {
     /// Of the literals.
     Literal(Range<usize>),
     /// Of the stream.
@@ -37,7 +37,7 @@ enum Piece {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     literals: Vec<u8>,
-    pieces: Vec<Piece>,
+    pieces: Vec<PlanPiece>,
     /// How many pieces there are up to each checkpoint, and up to the end.
     ends: Vec<usize>,
 }
@@ -91,7 +91,7 @@ impl Plan {
             let of_stream = at..at + (bytes - now.len());
             at = of_stream.end;
             if !of_stream.is_empty() {
-                self.pieces.push(Piece::Stream(of_stream));
+                self.pieces.push(PlanPiece::Stream(of_stream));
             }
             if bytes == left {
                 return;
@@ -103,8 +103,8 @@ impl Plan {
         // What is written up to a checkpoint ends there.
         let is_new = self.ends.last().is_some_and(|&end| end == self.pieces.len());
         match self.pieces.last_mut() {
-            Some(Piece::Literal(last)) if !is_new => last.end = range.end,
-            _ => self.pieces.push(Piece::Literal(range)),
+            Some(PlanPiece::Literal(last)) if !is_new => last.end = range.end,
+            _ => self.pieces.push(PlanPiece::Literal(range)),
         }
     }
 
@@ -141,10 +141,12 @@ impl Plan {
         Ok(())
     }
 
-    fn slices<'a>(&'a self, piece: &Piece, [first, second]: [&'a [u8]; 2]) -> [&'a [u8]; 2] {
+    fn slices<'a>(&'a self, piece: &PlanPiece, [first, second]: [&'a [u8]; 2]) -> [&'a [u8]; 2] {
         match piece {
-            Piece::Literal(range) => [self.literals.get(range.clone()).unwrap_or_default(), &[]],
-            Piece::Stream(range) => {
+            PlanPiece::Literal(range) => {
+                [self.literals.get(range.clone()).unwrap_or_default(), &[]]
+            }
+            PlanPiece::Stream(range) => {
                 let split = first.len();
                 let of_first = range.start.min(split)..range.end.min(split);
                 let of_second = range.start.max(split) - split..range.end.max(split) - split;
@@ -179,7 +181,7 @@ fn data_prefix(mode: Mode, bytes: usize) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spdu::{Kind, Spdu};
+    use super::super::spdu::{Spdu, SpduKind};
     use super::super::tpkt::{Framed, Frames};
     use super::*;
 
@@ -245,11 +247,11 @@ mod tests {
                         data.extend_from_slice(content.unwrap_or_default());
                     }
                     assert!(data == stream, "{agreed:?} {split}");
-                    assert_eq!(kinds[0], (Kind::ActivityStart, None));
+                    assert_eq!(kinds[0], (SpduKind::ActivityStart, None));
                     let last = kinds.len() - 1;
-                    assert_eq!(kinds[last], (Kind::ActivityEnd, Some(expected as u32)));
+                    assert_eq!(kinds[last], (SpduKind::ActivityEnd, Some(expected as u32)));
                     for number in 1..expected {
-                        assert_eq!(kinds[2 * number], (Kind::Minor, Some(number as u32)));
+                        assert_eq!(kinds[2 * number], (SpduKind::Minor, Some(number as u32)));
                     }
                 }
             }

@@ -5,8 +5,8 @@
 
 use super::answer::{aborted, asked};
 use super::ber;
-use super::bind::{self, Asked, Mode, Who};
-use super::spdu::{self, Kind, Spdu, spdu};
+use super::bind::{self, BindRequirements, Mode, MtaCredentials};
+use super::spdu::{self, Spdu, SpduKind, spdu};
 use super::tpkt::{self, Control, Framed, Frames};
 
 /// The longest message that is taken; a load tool keeps it in memory until it is whole.
@@ -22,11 +22,11 @@ const UNRECOVERABLE: u8 = 6;
 
 /// Whom and what an answering end takes.
 #[derive(Clone, Debug)]
-pub(super) struct Rules {
+pub(super) struct ResponderPolicy {
     /// None: whatever selector is called.
     pub(super) t_selector: Option<Vec<u8>>,
     /// What we answer with.
-    pub(super) who: Who,
+    pub(super) who: MtaCredentials,
     /// None: whoever it is.
     pub(super) their_name: Option<String>,
     pub(super) their_password: Option<String>,
@@ -37,7 +37,7 @@ pub(super) struct Rules {
 
 /// What the other end wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum ResponderEvent {
     /// All input is used up.
     Input,
     /// To bind.
@@ -60,7 +60,7 @@ pub(super) enum Event {
 
 /// What waits for an answer, with the serial number that it bears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waiting {
+enum OutstandingReply {
     Bind,
     Checkpoint(u32),
     End(u32),
@@ -84,8 +84,8 @@ pub(super) struct Responder {
     frames: Frames,
     output: Vec<u8>,
     stage: Stage,
-    asked: Option<Asked>,
-    waiting: Option<Waiting>,
+    asked: Option<BindRequirements>,
+    waiting: Option<OutstandingReply>,
     stream: Vec<u8>,
     /// All tokens are ours.
     has_turn: bool,
@@ -122,13 +122,17 @@ impl Responder {
     }
 
     /// Takes input up to the next event: so many octets were used.
-    pub(super) fn advance(&mut self, rules: &Rules, mut input: &[u8]) -> (usize, Event) {
+    pub(super) fn advance(
+        &mut self,
+        rules: &ResponderPolicy,
+        mut input: &[u8],
+    ) -> (usize, ResponderEvent) {
         let before = input.len();
         loop {
             let framed = self.frames.advance(input).and_then(|(used, framed)| {
                 input = input.get(used..).unwrap_or_default();
                 match framed {
-                    Framed::Input => Ok(Some(Event::Input)),
+                    Framed::Input => Ok(Some(ResponderEvent::Input)),
                     Framed::Control => self.handle_control(rules),
                     Framed::Tsdu => self.handle_tsdu(rules),
                 }
@@ -140,18 +144,21 @@ impl Responder {
                     if self.stage != Stage::Connecting {
                         tpkt::push_tsdu(&mut self.output, &bind::abort(), self.tpdu_bytes);
                     }
-                    return (before - input.len(), Event::Close(Some(why)));
+                    return (before - input.len(), ResponderEvent::Close(Some(why)));
                 }
             }
         }
     }
 
-    fn handle_control(&mut self, rules: &Rules) -> Result<Option<Event>, String> {
+    fn handle_control(
+        &mut self,
+        rules: &ResponderPolicy,
+    ) -> Result<Option<ResponderEvent>, String> {
         match tpkt::control(self.frames.control())? {
             Control::Request { reference, called, sizes } if self.stage == Stage::Connecting => {
                 if rules.t_selector.as_ref().is_some_and(|selector| *selector != called) {
                     self.output.extend(tpkt::disconnect_request(reference, 2));
-                    return Ok(Some(Event::Close(Some("unknown T-selector".to_owned()))));
+                    return Ok(Some(ResponderEvent::Close(Some("unknown T-selector".to_owned()))));
                 }
                 let (confirm, agreed) =
                     tpkt::connection_confirm(reference, sizes, rules.tpdu_bytes);
@@ -162,7 +169,7 @@ impl Responder {
             }
             Control::Disconnect(why) => {
                 let is_in_order = matches!(self.stage, Stage::Connected | Stage::Bound);
-                Ok(Some(Event::Close((!is_in_order).then_some(why))))
+                Ok(Some(ResponderEvent::Close((!is_in_order).then_some(why))))
             }
             Control::Request { .. } | Control::Confirm { .. } => {
                 Err("CR or CC on an open transport connection".to_owned())
@@ -170,58 +177,60 @@ impl Responder {
         }
     }
 
-    fn handle_tsdu(&mut self, rules: &Rules) -> Result<Option<Event>, String> {
+    fn handle_tsdu(&mut self, rules: &ResponderPolicy) -> Result<Option<ResponderEvent>, String> {
         let spdu = Spdu::read(self.frames.tsdu())?;
         let kind = spdu.kind;
         let serial = spdu.serial().unwrap_or(0);
         let event = match (self.stage, kind) {
-            (Stage::Connected, Kind::Connect) => {
+            (Stage::Connected, SpduKind::Connect) => {
                 let asked = asked(&spdu)?;
                 return Ok(self.handle_connect(rules, asked));
             }
-            (Stage::Bound, Kind::ActivityStart) => {
+            (Stage::Bound, SpduKind::ActivityStart) => {
                 self.stream.clear();
                 self.stage = Stage::InActivity;
-                Event::Start
+                ResponderEvent::Start
             }
-            (Stage::Bound, Kind::ActivityResume) => {
+            (Stage::Bound, SpduKind::ActivityResume) => {
                 self.except(UNRECOVERABLE);
                 return Ok(None);
             }
-            (Stage::InActivity, Kind::Data) => {
+            (Stage::InActivity, SpduKind::Data) => {
                 let content = content(&spdu, self.asked.as_ref())?;
                 gather(&mut self.stream, content)?;
-                Event::Content
+                ResponderEvent::Content
             }
-            (Stage::InActivity, Kind::Minor) => {
-                self.waiting = Some(Waiting::Checkpoint(serial));
-                Event::Checkpoint
+            (Stage::InActivity, SpduKind::Minor) => {
+                self.waiting = Some(OutstandingReply::Checkpoint(serial));
+                ResponderEvent::Checkpoint
             }
-            (Stage::InActivity, Kind::ActivityEnd) => {
-                self.waiting = Some(Waiting::End(serial));
-                Event::End
+            (Stage::InActivity, SpduKind::ActivityEnd) => {
+                self.waiting = Some(OutstandingReply::End(serial));
+                ResponderEvent::End
             }
-            (Stage::InActivity | Stage::Excepted, Kind::Discard | Kind::Interrupt) => {
+            (Stage::InActivity | Stage::Excepted, SpduKind::Discard | SpduKind::Interrupt) => {
                 self.break_off(kind);
-                Event::Discard
+                ResponderEvent::Discard
             }
-            (Stage::Excepted, Kind::Data | Kind::Minor | Kind::ActivityEnd) => return Ok(None),
-            (Stage::Bound, Kind::GiveTokensConfirm)
-            | (_, Kind::GiveTokens | Kind::GiveTokensAck | Kind::PleaseTokens) => {
+            (Stage::Excepted, SpduKind::Data | SpduKind::Minor | SpduKind::ActivityEnd) => {
+                return Ok(None);
+            }
+            (Stage::Bound, SpduKind::GiveTokensConfirm)
+            | (_, SpduKind::GiveTokens | SpduKind::GiveTokensAck | SpduKind::PleaseTokens) => {
                 self.handle_tokens(kind);
                 return Ok(None);
             }
-            (Stage::Bound, Kind::Finish) => {
+            (Stage::Bound, SpduKind::Finish) => {
                 if let Some(asked) = &self.asked {
                     let answer = bind::disconnect(asked.mode, asked.contexts);
                     tpkt::push_tsdu(&mut self.output, &answer, self.tpdu_bytes);
                 }
-                Event::Release
+                ResponderEvent::Release
             }
-            (_, Kind::Abort) => {
+            (_, SpduKind::Abort) => {
                 let why = aborted(&spdu);
                 self.say(&[], spdu::ABORT_ACCEPT);
-                return Ok(Some(Event::Close(Some(why))));
+                return Ok(Some(ResponderEvent::Close(Some(why))));
             }
             (stage, kind) => return Err(format!("{kind:?} while {stage:?}")),
         };
@@ -229,9 +238,9 @@ impl Responder {
     }
 
     /// The activity ends here, discarded or interrupted.
-    fn break_off(&mut self, kind: Kind) {
+    fn break_off(&mut self, kind: SpduKind) {
         let answer = match kind {
-            Kind::Discard => spdu::DISCARD_ACK,
+            SpduKind::Discard => spdu::DISCARD_ACK,
             _ => spdu::INTERRUPT_ACK,
         };
         self.stage = Stage::Bound;
@@ -239,19 +248,24 @@ impl Responder {
     }
 
     /// The turn is taken when it is given, and given back when it is asked for (X.225 §7.11, §7.12).
-    fn handle_tokens(&mut self, kind: Kind) {
-        if kind == Kind::GiveTokensConfirm {
+    fn handle_tokens(&mut self, kind: SpduKind) {
+        if kind == SpduKind::GiveTokensConfirm {
             self.has_turn = true;
             self.say(&[], spdu::GIVE_TOKENS_ACK);
         }
-        if kind == Kind::PleaseTokens && std::mem::take(&mut self.has_turn) {
+        if kind == SpduKind::PleaseTokens && std::mem::take(&mut self.has_turn) {
             self.say(&[], spdu::GIVE_TOKENS_CONFIRM);
         }
     }
 
     /// Refuses at once what the rules don't allow.
-    fn handle_connect(&mut self, rules: &Rules, asked: Asked) -> Option<Event> {
-        let named = |told: fn(&Who) -> &String, expected: &Option<String>| match expected {
+    fn handle_connect(
+        &mut self,
+        rules: &ResponderPolicy,
+        asked: BindRequirements,
+    ) -> Option<ResponderEvent> {
+        let named = |told: fn(&MtaCredentials) -> &String, expected: &Option<String>| match expected
+        {
             None => true,
             Some(expected) => asked.who.as_ref().is_some_and(|who| told(who) == expected),
         };
@@ -263,10 +277,10 @@ impl Responder {
             (false, true) => None,
         };
         self.asked = Some(asked);
-        self.waiting = Some(Waiting::Bind);
-        let Some((error, why)) = refusal else { return Some(Event::Bind) };
+        self.waiting = Some(OutstandingReply::Bind);
+        let Some((error, why)) = refusal else { return Some(ResponderEvent::Bind) };
         self.refuse_bind(error);
-        Some(Event::Close(Some(why.to_owned())))
+        Some(ResponderEvent::Close(Some(why.to_owned())))
     }
 
     fn refuse_bind(&mut self, error: Option<u8>) {
@@ -276,16 +290,16 @@ impl Responder {
     }
 
     /// Accepts the event.
-    pub(super) fn accept(&mut self, rules: &Rules) {
+    pub(super) fn accept(&mut self, rules: &ResponderPolicy) {
         match self.waiting.take() {
-            Some(Waiting::Bind) => {
+            Some(OutstandingReply::Bind) => {
                 let Some(asked) = &self.asked else { return };
                 let answer = bind::accept(asked, checkpoint_kib(rules, asked), &rules.who);
                 tpkt::push_tsdu(&mut self.output, &answer, self.tpdu_bytes);
                 self.stage = Stage::Bound;
             }
-            Some(Waiting::Checkpoint(serial)) => self.confirm(spdu::MINOR_ACK, serial),
-            Some(Waiting::End(serial)) => {
+            Some(OutstandingReply::Checkpoint(serial)) => self.confirm(spdu::MINOR_ACK, serial),
+            Some(OutstandingReply::End(serial)) => {
                 self.stage = Stage::Bound;
                 self.confirm(spdu::ACTIVITY_END_ACK, serial);
             }
@@ -296,8 +310,8 @@ impl Responder {
     /// Refuses the event: a bind by an MTABindError, a transfer by the reason of an exception.
     pub(super) fn refuse(&mut self, reason: u8) {
         match self.waiting.take() {
-            Some(Waiting::Bind) => self.refuse_bind(Some(reason)),
-            Some(Waiting::Checkpoint(_) | Waiting::End(_)) => self.except(reason),
+            Some(OutstandingReply::Bind) => self.refuse_bind(Some(reason)),
+            Some(OutstandingReply::Checkpoint(_) | OutstandingReply::End(_)) => self.except(reason),
             None => {}
         }
     }
@@ -321,7 +335,7 @@ impl Responder {
 }
 
 /// The answer to a proposal: at most what is proposed, if anything is (X.228 §7.1.2).
-fn checkpoint_kib(rules: &Rules, asked: &Asked) -> u32 {
+fn checkpoint_kib(rules: &ResponderPolicy, asked: &BindRequirements) -> u32 {
     match (rules.checkpoint_kib, asked.checkpoint_kib) {
         (0, proposed) => proposed,
         (own, 0) => own,
@@ -339,8 +353,10 @@ fn gather(stream: &mut Vec<u8>, content: &[u8]) -> Result<(), String> {
 }
 
 /// What DT carries: in normal mode the octet string of RTTR in its presentation context.
-fn content<'a>(spdu: &Spdu<'a>, asked: Option<&Asked>) -> Result<&'a [u8], String> {
-    let Some(Asked { mode: Mode::Normal, contexts, .. }) = asked else { return Ok(spdu.data) };
+fn content<'a>(spdu: &Spdu<'a>, asked: Option<&BindRequirements>) -> Result<&'a [u8], String> {
+    let Some(BindRequirements { mode: Mode::Normal, contexts, .. }) = asked else {
+        return Ok(spdu.data);
+    };
     let read = || {
         let list = ber::find(spdu.data, &[0x61, 0x30])?;
         let context = ber::find(list, &[0x02]).and_then(ber::unsigned)?;

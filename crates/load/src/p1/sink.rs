@@ -5,14 +5,14 @@ mod fault;
 pub use fault::{P1Drop, P1Phase, P1Refuse};
 
 use super::apdu::{Apdu, Arrived, apdu, unwrap};
-use super::bind::{Mode, Who};
+use super::bind::{Mode, MtaCredentials};
 use super::options::Selector;
-use super::responder::{Event, Responder, Rules};
+use super::responder::{Responder, ResponderEvent, ResponderPolicy};
 use super::tpkt::TPDU_BYTES_PREFERRED_MAX;
 use crate::listener::ReadBuffer;
 use crate::random::Random;
 use crate::stop::Outcome;
-use crate::tool::{Arrivals, End, add, failed, receive};
+use crate::tool::{Arrivals, EndCondition, add, failed, receive};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -93,8 +93,8 @@ pub struct P1SinkOptions {
 
 /// What all sessions share.
 #[derive(Debug)]
-struct Sink {
-    rules: Rules,
+struct P1Sink {
+    rules: ResponderPolicy,
     delay: Duration,
     refusals: Vec<P1Refuse>,
     drops: Vec<P1Drop>,
@@ -112,14 +112,17 @@ struct Sink {
     is_json: bool,
 }
 
-impl Sink {
-    fn new(options: &P1SinkOptions) -> std::io::Result<Sink> {
+impl P1Sink {
+    fn new(options: &P1SinkOptions) -> std::io::Result<P1Sink> {
         let P1SinkOptions { expect, linger, idle_exit, .. } = *options;
-        let end = End { expect, linger, idle_exit };
-        Ok(Sink {
-            rules: Rules {
+        let end = EndCondition { expect, linger, idle_exit };
+        Ok(P1Sink {
+            rules: ResponderPolicy {
                 t_selector: options.t_selector.as_ref().map(|selector| selector.0.clone()),
-                who: Who { name: options.name.clone(), password: options.password.clone() },
+                who: MtaCredentials {
+                    name: options.name.clone(),
+                    password: options.password.clone(),
+                },
                 their_name: options.their_name.clone(),
                 their_password: options.their_password.clone(),
                 checkpoint_kib: options.checkpoint_kib,
@@ -183,7 +186,7 @@ impl Sink {
     }
 }
 
-impl crate::tool::Sink for Sink {
+impl crate::tool::SinkTool for P1Sink {
     fn arrivals(&self) -> &Arrivals {
         &self.arrivals
     }
@@ -222,12 +225,12 @@ impl crate::tool::Sink for Sink {
 
 /// The command.
 pub fn run(options: &P1SinkOptions) -> Outcome {
-    receive(Sink::new(options).map_err(failed("ledger"))?, &options.listen)
+    receive(P1Sink::new(options).map_err(failed("ledger"))?, &options.listen)
 }
 
 /// What to do after input was taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum ResponderAction {
     Read,
     /// Write the answers, then close.
     Close,
@@ -236,10 +239,10 @@ enum Next {
 }
 
 /// Serves one association to its end. An error of the network ends it like the peer's closing does.
-async fn serve_one(mut stream: TcpStream, sink: &Sink) {
+async fn serve_one(mut stream: TcpStream, sink: &P1Sink) {
     let mut responder = Responder::new();
-    let mut next = Next::Read;
-    while next != Next::Break {
+    let mut next = ResponderAction::Read;
+    while next != ResponderAction::Break {
         let output = responder.output();
         if !output.is_empty() {
             if !sink.delay.is_zero() {
@@ -252,7 +255,7 @@ async fn serve_one(mut stream: TcpStream, sink: &Sink) {
             // Only now: the last acknowledgement must be out before the sink ends.
             sink.arrivals.end_if_complete();
         }
-        if next == Next::Close {
+        if next == ResponderAction::Close {
             return;
         }
         match sink.reading.read(&mut stream, |input| take(sink, &mut responder, input)).await {
@@ -265,33 +268,33 @@ async fn serve_one(mut stream: TcpStream, sink: &Sink) {
 }
 
 /// Takes all of the input.
-fn take(sink: &Sink, responder: &mut Responder, mut input: &[u8]) -> Next {
+fn take(sink: &P1Sink, responder: &mut Responder, mut input: &[u8]) -> ResponderAction {
     if input.is_empty() {
-        return Next::Close;
+        return ResponderAction::Close;
     }
     loop {
         let (used, event) = responder.advance(&sink.rules, input);
         input = input.get(used..).unwrap_or_default();
         let phase = match event {
-            Event::Input => return Next::Read,
-            Event::Close(why) => {
+            ResponderEvent::Input => return ResponderAction::Read,
+            ResponderEvent::Close(why) => {
                 why.into_iter().for_each(|why| sink.note_end(why));
-                return Next::Close;
+                return ResponderAction::Close;
             }
-            Event::Release | Event::Discard => continue,
-            Event::Bind => P1Phase::Bind,
-            Event::Start => P1Phase::Start,
-            Event::Content => P1Phase::Content,
-            Event::Checkpoint => P1Phase::Checkpoint,
-            Event::End => P1Phase::End,
+            ResponderEvent::Release | ResponderEvent::Discard => continue,
+            ResponderEvent::Bind => P1Phase::Bind,
+            ResponderEvent::Start => P1Phase::Start,
+            ResponderEvent::Content => P1Phase::Content,
+            ResponderEvent::Checkpoint => P1Phase::Checkpoint,
+            ResponderEvent::End => P1Phase::End,
         };
         if sink.drops(phase) {
-            return Next::Break;
+            return ResponderAction::Break;
         }
         if let Some(reason) = sink.refusal(phase) {
             responder.refuse(reason);
             if phase == P1Phase::Bind {
-                return Next::Close;
+                return ResponderAction::Close;
             }
             continue;
         }

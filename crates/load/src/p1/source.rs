@@ -2,12 +2,12 @@
 
 use super::address::OrAddress;
 use super::association::{Association, Dial, Sent as Transferred};
-use super::message::{ID_BYTES, Priority, Sender, Template};
+use super::message::{ID_BYTES, MessageTemplate, Priority, Sender};
 use super::options::PeerOptions;
 use crate::ledger::{Fate, Sent};
 use crate::listener::ReadBuffer;
 use crate::random::Random;
-use crate::source::{Body, BodyKind, Conduct, Course, Span, Ticket, sizes};
+use crate::source::{BodyKind, Conduct, PreparedBody, SourceRun, Span, Ticket, sizes};
 use crate::stop::{CommandError, Outcome};
 use crate::tls::HandshakeCount;
 use std::cell::{Cell, RefCell};
@@ -97,8 +97,8 @@ pub struct P1SourceOptions {
 /// A text, and a template for each choice of recipients.
 #[derive(Debug)]
 struct Size {
-    body: Body,
-    templates: Vec<Template>,
+    body: PreparedBody,
+    templates: Vec<MessageTemplate>,
 }
 
 /// What all sessions of a run share.
@@ -115,7 +115,7 @@ struct Run {
     timeout: Duration,
     reading: ReadBuffer,
     next_id: Cell<u64>,
-    course: Course,
+    course: SourceRun,
 }
 
 impl P1SourceOptions {
@@ -142,8 +142,9 @@ impl P1SourceOptions {
             false => self.recipient.chunks(1).collect(),
         };
         let size = |(bytes, seed)| {
-            let body = Body::generate(BodyKind::Plain, bytes, seed);
-            let template = |recipients: &&[OrAddress]| Template::new(&sender, recipients, &body);
+            let body = PreparedBody::generate(BodyKind::Plain, bytes, seed);
+            let template =
+                |recipients: &&[OrAddress]| MessageTemplate::new(&sender, recipients, &body);
             let templates = choices.iter().map(template).collect();
             Size { body, templates }
         };
@@ -159,7 +160,7 @@ impl P1SourceOptions {
             timeout: Duration::from_secs(self.timeout),
             reading: ReadBuffer::default(),
             next_id: Cell::new(0),
-            course: Course::new(self.messages, self.rate, self.ledger.as_deref())?,
+            course: SourceRun::new(self.messages, self.rate, self.ledger.as_deref())?,
         })
     }
 }
@@ -174,7 +175,7 @@ pub fn run(options: &P1SourceOptions) -> Outcome {
         minutes: options.minutes.clone(),
     };
     let course = run.course.clone();
-    let stopped = course.run(&conduct, || Session::new(Rc::clone(&run)).run())?;
+    let stopped = course.run(&conduct, || P1SourceSession::new(Rc::clone(&run)).run())?;
     let tally = course.tally.borrow();
     if options.json {
         let size = options.body_bytes.to_string();
@@ -187,21 +188,21 @@ pub fn run(options: &P1SourceOptions) -> Outcome {
 
 /// A message between the choice of its identifier and the record of its fate. However the session ends, also by
 /// being dropped, the fate is recorded.
-struct Message<'a> {
+struct P1Message<'a> {
     run: &'a Run,
     ticket: Ticket,
     number: u64,
     id: String,
     size: &'a Size,
-    template: &'a Template,
+    template: &'a MessageTemplate,
     /// Content may have gone out.
     begun: bool,
     settled: bool,
 }
 
-impl<'a> Message<'a> {
+impl<'a> P1Message<'a> {
     /// `None` without a template.
-    fn new(run: &'a Run, ticket: Ticket) -> Option<Message<'a>> {
+    fn new(run: &'a Run, ticket: Ticket) -> Option<P1Message<'a>> {
         let number = run.next_id.get();
         run.next_id.set(number + 1);
         let width = ID_BYTES.saturating_sub(run.run_id.len());
@@ -214,7 +215,7 @@ impl<'a> Message<'a> {
         };
         let template = size.templates.get((number % size.templates.len() as u64) as usize)?;
         let id = format!("{}{number:0width$}", run.run_id);
-        Some(Message { run, ticket, number, id, size, template, begun: false, settled: false })
+        Some(P1Message { run, ticket, number, id, size, template, begun: false, settled: false })
     }
 
     /// Records the fate.
@@ -232,7 +233,7 @@ impl<'a> Message<'a> {
     }
 }
 
-impl Drop for Message<'_> {
+impl Drop for P1Message<'_> {
     fn drop(&mut self) {
         if !self.settled {
             self.settle(if self.begun { Fate::Unknown } else { Fate::Unsent });
@@ -241,25 +242,31 @@ impl Drop for Message<'_> {
 }
 
 /// An association, and how much was sent over it.
-struct Open {
+struct OpenAssociation {
     association: Association,
     sent: u64,
     sent_max: u64,
 }
 
 /// A session: one association after the other.
-struct Session {
+struct P1SourceSession {
     run: Rc<Run>,
-    open: Option<Open>,
+    open: Option<OpenAssociation>,
     head: Vec<u8>,
     /// Since when nothing has succeeded.
     failing_since: Option<Instant>,
     backoff: Duration,
 }
 
-impl Session {
-    fn new(run: Rc<Run>) -> Session {
-        Session { run, open: None, head: Vec::new(), failing_since: None, backoff: Duration::ZERO }
+impl P1SourceSession {
+    fn new(run: Rc<Run>) -> P1SourceSession {
+        P1SourceSession {
+            run,
+            open: None,
+            head: Vec::new(),
+            failing_since: None,
+            backoff: Duration::ZERO,
+        }
     }
 
     /// Sends until there are no tickets left, or no association can be had.
@@ -276,7 +283,7 @@ impl Session {
     /// Sends one message. `false`: gave up.
     async fn send(&mut self, run: &Run, ticket: Ticket) -> bool {
         let Some(mut open) = self.connect(run).await else { return false };
-        let Some(mut message) = Message::new(run, ticket) else { return false };
+        let Some(mut message) = P1Message::new(run, ticket) else { return false };
         open.sent += 1;
         let body = &message.size.body.raw;
         message.template.fill(&message.id, message.number, body, &mut self.head);
@@ -306,7 +313,7 @@ impl Session {
     }
 
     /// The open association, or a new one.
-    async fn connect(&mut self, run: &Run) -> Option<Open> {
+    async fn connect(&mut self, run: &Run) -> Option<OpenAssociation> {
         if let Some(open) = self.open.take() {
             return Some(open);
         }
@@ -319,7 +326,7 @@ impl Session {
                     run.course.tally.borrow_mut().connected(begun.elapsed());
                     let drawn =
                         run.per_association.map(|span| span.draw(&mut run.random.borrow_mut()));
-                    return Some(Open {
+                    return Some(OpenAssociation {
                         association,
                         sent: 0,
                         sent_max: drawn.unwrap_or(u64::MAX),

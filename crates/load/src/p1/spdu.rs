@@ -47,7 +47,7 @@ pub(super) const DT: [u8; 2] = [1, 0];
 
 /// What an SPDU is: its identifier, read by where it stands (X.225 §8.2, tables 7 and 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SpduKind {
     Connect,
     Accept,
     Refuse,
@@ -77,7 +77,7 @@ pub(super) enum Kind {
 /// An SPDU with its parameters, and the user information of DT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spdu<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: SpduKind,
     parameters: &'a [u8],
     pub(super) data: &'a [u8],
 }
@@ -97,7 +97,7 @@ impl<'a> Spdu<'a> {
         let (identifier, parameters, data) = first(rest)?;
         let kind = second(identifier)
             .ok_or_else(|| format!("SPDU {identifier} behind that which handles tokens"))?;
-        if kind != Kind::Data && !data.is_empty() {
+        if kind != SpduKind::Data && !data.is_empty() {
             return Err("SPDUs in an extended concatenation, which was not agreed upon".to_owned());
         }
         Ok(Spdu { kind, parameters, data })
@@ -125,38 +125,38 @@ impl<'a> Spdu<'a> {
     }
 }
 
-fn alone(identifier: u8) -> Option<Kind> {
+fn alone(identifier: u8) -> Option<SpduKind> {
     Some(match identifier {
-        CONNECT => Kind::Connect,
-        ACCEPT => Kind::Accept,
-        REFUSE => Kind::Refuse,
-        FINISH => Kind::Finish,
-        DISCONNECT => Kind::Disconnect,
-        ABORT => Kind::Abort,
-        ABORT_ACCEPT => Kind::AbortAccept,
-        1 => Kind::GiveTokens,
-        2 => Kind::PleaseTokens,
-        GIVE_TOKENS_CONFIRM => Kind::GiveTokensConfirm,
-        GIVE_TOKENS_ACK => Kind::GiveTokensAck,
+        CONNECT => SpduKind::Connect,
+        ACCEPT => SpduKind::Accept,
+        REFUSE => SpduKind::Refuse,
+        FINISH => SpduKind::Finish,
+        DISCONNECT => SpduKind::Disconnect,
+        ABORT => SpduKind::Abort,
+        ABORT_ACCEPT => SpduKind::AbortAccept,
+        1 => SpduKind::GiveTokens,
+        2 => SpduKind::PleaseTokens,
+        GIVE_TOKENS_CONFIRM => SpduKind::GiveTokensConfirm,
+        GIVE_TOKENS_ACK => SpduKind::GiveTokensAck,
         _ => return None,
     })
 }
 
-fn second(identifier: u8) -> Option<Kind> {
+fn second(identifier: u8) -> Option<SpduKind> {
     Some(match identifier {
-        1 => Kind::Data,
-        ACTIVITY_START => Kind::ActivityStart,
-        29 => Kind::ActivityResume,
-        ACTIVITY_END => Kind::ActivityEnd,
-        ACTIVITY_END_ACK => Kind::ActivityEndAck,
-        MINOR => Kind::Minor,
-        MINOR_ACK => Kind::MinorAck,
-        25 => Kind::Interrupt,
-        INTERRUPT_ACK => Kind::InterruptAck,
-        DISCARD => Kind::Discard,
-        DISCARD_ACK => Kind::DiscardAck,
-        0 => Kind::ExceptionReport,
-        EXCEPTION_DATA => Kind::ExceptionData,
+        1 => SpduKind::Data,
+        ACTIVITY_START => SpduKind::ActivityStart,
+        29 => SpduKind::ActivityResume,
+        ACTIVITY_END => SpduKind::ActivityEnd,
+        ACTIVITY_END_ACK => SpduKind::ActivityEndAck,
+        MINOR => SpduKind::Minor,
+        MINOR_ACK => SpduKind::MinorAck,
+        25 => SpduKind::Interrupt,
+        INTERRUPT_ACK => SpduKind::InterruptAck,
+        DISCARD => SpduKind::Discard,
+        DISCARD_ACK => SpduKind::DiscardAck,
+        0 => SpduKind::ExceptionReport,
+        EXCEPTION_DATA => SpduKind::ExceptionData,
         _ => return None,
     })
 }
@@ -255,25 +255,25 @@ mod tests {
     #[test]
     fn an_identifier_is_read_by_where_it_stands() {
         for (hex, kind) in [
-            ("01002d052903020101", Kind::ActivityStart),
-            ("010001006103", Kind::Data),
-            ("010031032a0131", Kind::Minor),
-            ("020032032a0131", Kind::MinorAck),
-            ("010029032a0132", Kind::ActivityEnd),
-            ("02002a032a0132", Kind::ActivityEndAck),
-            ("0200300332 0105", Kind::ExceptionData),
-            ("01003903320105", Kind::Discard),
-            ("02003a00", Kind::DiscardAck),
-            ("01001903320101", Kind::Interrupt),
-            ("02001a00", Kind::InterruptAck),
-            ("1903110105", Kind::Abort),
-            ("1a00", Kind::AbortAccept),
-            ("1500", Kind::GiveTokensConfirm),
-            ("1600", Kind::GiveTokensAck),
-            ("0100", Kind::GiveTokens),
-            ("0211100101c10c610a3008020103a003020100", Kind::PleaseTokens),
-            ("0903110101", Kind::Finish),
-            ("0a00", Kind::Disconnect),
+            ("01002d052903020101", SpduKind::ActivityStart),
+            ("010001006103", SpduKind::Data),
+            ("010031032a0131", SpduKind::Minor),
+            ("020032032a0131", SpduKind::MinorAck),
+            ("010029032a0132", SpduKind::ActivityEnd),
+            ("02002a032a0132", SpduKind::ActivityEndAck),
+            ("0200300332 0105", SpduKind::ExceptionData),
+            ("01003903320105", SpduKind::Discard),
+            ("02003a00", SpduKind::DiscardAck),
+            ("01001903320101", SpduKind::Interrupt),
+            ("02001a00", SpduKind::InterruptAck),
+            ("1903110105", SpduKind::Abort),
+            ("1a00", SpduKind::AbortAccept),
+            ("1500", SpduKind::GiveTokensConfirm),
+            ("1600", SpduKind::GiveTokensAck),
+            ("0100", SpduKind::GiveTokens),
+            ("0211100101c10c610a3008020103a003020100", SpduKind::PleaseTokens),
+            ("0903110101", SpduKind::Finish),
+            ("0a00", SpduKind::Disconnect),
         ] {
             let bytes = octets(&hex.replace(' ', ""));
             assert_eq!(Spdu::read(&bytes).map(|spdu| spdu.kind), Ok(kind), "{hex}");
@@ -291,7 +291,7 @@ mod tests {
                     657461840101";
         let bytes = octets(ping);
         let spdu = Spdu::read(&bytes).unwrap();
-        assert_eq!(spdu.kind, Kind::Connect);
+        assert_eq!(spdu.kind, SpduKind::Connect);
         assert_eq!(spdu.parameter(CALLING_REFERENCE), Some(&[0x14, 2, b'v', b'm'][..]));
         assert_eq!(
             (spdu.octet(VERSION), spdu.parameter(REQUIREMENTS)),

@@ -3,9 +3,9 @@
 use super::answer::{Accepted, aborted, accepted, asked, refused};
 use super::apdu::{Apdu, apdu, unwrap};
 use super::ber::element;
-use super::bind::{self, Contexts, Mode, Reference, Who, Wishes};
-use super::responder::{Event, Responder, Rules};
-use super::spdu::{Kind, Spdu};
+use super::bind::{self, AssociationParameters, Contexts, Mode, MtaCredentials, Reference};
+use super::responder::{Responder, ResponderEvent, ResponderPolicy};
+use super::spdu::{Spdu, SpduKind};
 use super::tpkt::{self, Framed, Frames};
 use crate::ledger::ArrivalState;
 
@@ -38,12 +38,12 @@ fn tsdus(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     found
 }
 
-fn who(name: &str, password: &str) -> Who {
-    Who { name: name.to_owned(), password: password.to_owned() }
+fn who(name: &str, password: &str) -> MtaCredentials {
+    MtaCredentials { name: name.to_owned(), password: password.to_owned() }
 }
 
-fn rules() -> Rules {
-    Rules {
+fn rules() -> ResponderPolicy {
+    ResponderPolicy {
         t_selector: None,
         who: who("a.test", "secreta"),
         their_name: None,
@@ -67,7 +67,7 @@ const ABORTED: &str = include_str!("../../tests/p1/ab_user.hex");
 #[derive(Debug, PartialEq)]
 struct Played {
     /// But those of content.
-    events: Vec<Event>,
+    events: Vec<ResponderEvent>,
     answers: Vec<u8>,
     transfers: Vec<(Mode, Vec<u8>)>,
 }
@@ -79,14 +79,14 @@ fn play(calling: &[u8], step: usize) -> Played {
         loop {
             let (used, event) = responder.advance(&rules, piece);
             piece = &piece[used..];
-            if event == Event::Input {
+            if event == ResponderEvent::Input {
                 break;
             }
-            if event == Event::End {
+            if event == ResponderEvent::End {
                 transfers.push((responder.mode().unwrap(), responder.stream().to_vec()));
             }
             responder.accept(&rules);
-            if event != Event::Content {
+            if event != ResponderEvent::Content {
                 events.push(event);
             }
         }
@@ -106,9 +106,13 @@ fn captured_conversations_are_answered_as_they_were() {
         let [calling, called] = conversation(text);
         let whole = play(&calling, calling.len());
         let Played { events, answers, transfers } = &whole;
-        let mut expected = vec![Event::Bind, Event::Start];
-        expected.resize(2 + checkpoints, Event::Checkpoint);
-        expected.extend([Event::End, Event::Release, Event::Close(None)]);
+        let mut expected = vec![ResponderEvent::Bind, ResponderEvent::Start];
+        expected.resize(2 + checkpoints, ResponderEvent::Checkpoint);
+        expected.extend([
+            ResponderEvent::End,
+            ResponderEvent::Release,
+            ResponderEvent::Close(None),
+        ]);
         assert_eq!(*events, expected);
         // But for the names, that is: the answer to the bind is looked at elsewhere.
         let (ours, theirs) = (tsdus(answers), tsdus(&called));
@@ -151,9 +155,9 @@ fn first(text: &str, end: usize) -> Vec<u8> {
     tsdus(&conversation(text)[end]).swap_remove(0)
 }
 
-fn wishes(mode: Mode, checkpoint_kib: u32, who: Who) -> Wishes {
+fn wishes(mode: Mode, checkpoint_kib: u32, who: MtaCredentials) -> AssociationParameters {
     let (s_selector, p_selector) = (Vec::new(), Vec::new());
-    Wishes { mode, checkpoint_kib, window: 3, who, s_selector, p_selector }
+    AssociationParameters { mode, checkpoint_kib, window: 3, who, s_selector, p_selector }
 }
 
 #[test]
@@ -258,10 +262,10 @@ fn refusals_and_aborts_say_why() {
 #[test]
 fn sequences_that_others_read_are_read_here() {
     let expected = [
-        ("rtse_abort", Kind::Abort),
-        ("provider_abort_ppdu", Kind::Abort),
-        ("session_protocol_abort", Kind::Abort),
-        ("mia_late", Kind::MinorAck),
+        ("rtse_abort", SpduKind::Abort),
+        ("provider_abort_ppdu", SpduKind::Abort),
+        ("session_protocol_abort", SpduKind::Abort),
+        ("mia_late", SpduKind::MinorAck),
     ];
     for line in include_str!("../../tests/p1/session.txt").lines() {
         let [name, end, hex] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
@@ -272,7 +276,7 @@ fn sequences_that_others_read_are_read_here() {
             {
                 assert_eq!(spdu.kind, *kind);
             }
-            if spdu.kind == Kind::Abort {
+            if spdu.kind == SpduKind::Abort {
                 let why = aborted(&spdu);
                 assert!(why.starts_with("aborted by ") && why != "aborted by the user", "{why}");
             }
@@ -293,21 +297,24 @@ fn what_is_out_of_order_is_aborted_and_bad_names_are_refused() {
         let (used, event) = responder.advance(&strict, rest);
         rest = &rest[used..];
         match event {
-            Event::Close(why) => break why,
+            ResponderEvent::Close(why) => break why,
             _ => responder.accept(&strict),
         }
     };
     assert_eq!(end.as_deref(), Some("wrong name or password"));
     let output = std::mem::take(responder.output());
-    assert_eq!(Spdu::read(&tsdus(&output)[0]).map(|spdu| spdu.kind), Ok(Kind::Refuse));
+    assert_eq!(Spdu::read(&tsdus(&output)[0]).map(|spdu| spdu.kind), Ok(SpduKind::Refuse));
     // Content before an activity.
     let mut input = tpkt::connection_request(b"", 2048);
     tpkt::push_tsdu(&mut input, &first(PY_TO_PP, 0), 2048);
     tpkt::push_tsdu(&mut input, &octets("010029032a0131"), 2048);
     let Played { events, answers, .. } = play(&input, input.len());
-    assert!(matches!(&events[..], [Event::Bind, Event::Close(Some(_))]), "{events:?}");
+    assert!(
+        matches!(&events[..], [ResponderEvent::Bind, ResponderEvent::Close(Some(_))]),
+        "{events:?}"
+    );
     let last = tsdus(&answers).pop().unwrap();
-    assert_eq!(Spdu::read(&last).map(|spdu| spdu.kind), Ok(Kind::Abort));
+    assert_eq!(Spdu::read(&last).map(|spdu| spdu.kind), Ok(SpduKind::Abort));
 }
 
 #[test]
@@ -326,8 +333,8 @@ fn random_octets_never_panic() {
             let (used, event) = responder.advance(&rules(), rest);
             rest = &rest[used..];
             match event {
-                Event::Close(_) | Event::Input => break,
-                Event::End => {
+                ResponderEvent::Close(_) | ResponderEvent::Input => break,
+                ResponderEvent::End => {
                     let mode = responder.mode().unwrap();
                     let _ = unwrap(responder.stream(), mode).and_then(apdu);
                 }

@@ -1,6 +1,6 @@
 //! What is kept of a message while it comes: its header, and the length and checksum of its body.
 
-use crate::dialogue::Content;
+use crate::dialogue::ContentReceiver;
 use crate::ledger::ArrivalState;
 use crate::source::{BODY_FIELD, ID_FIELD};
 use memchr::memmem;
@@ -63,7 +63,7 @@ impl Incoming {
     }
 }
 
-impl Content for Incoming {
+impl ContentReceiver for Incoming {
     fn push(&mut self, piece: &[u8]) {
         self.bytes += piece.len() as u64;
         if self.in_body {
@@ -105,9 +105,9 @@ fn field<'a>(header: &'a [u8], name: &str) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::Incoming;
-    use crate::dialogue::Content;
+    use crate::dialogue::ContentReceiver;
     use crate::ledger::ArrivalState;
-    use crate::source::{Body, BodyKind};
+    use crate::source::{BodyKind, PreparedBody};
 
     fn incoming(message: &[u8], step: usize) -> Incoming {
         let mut incoming = Incoming::default();
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn id_and_checksum_are_found_however_the_message_is_split() {
-        let body = Body::generate(BodyKind::Plain, 200, 1);
+        let body = PreparedBody::generate(BodyKind::Plain, 200, 1);
         let mut message = b"Received: from X-Postrider-Lab-Id: no\r\n\tby x\r\n".to_vec();
         body.write_header(&mut message, "run-7", "a@b", "c@d", "date");
         message.extend_from_slice(&body.raw);

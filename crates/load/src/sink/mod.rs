@@ -11,8 +11,8 @@ use crate::dialogue::Offer;
 use crate::listener::ReadBuffer;
 use crate::random::Random;
 use crate::stop::Outcome;
-use crate::tls::{HandshakeCount, Handshakes, Server};
-use crate::tool::{Arrivals, End, add, failed, receive};
+use crate::tls::{HandshakeCount, Handshakes, TlsServer};
+use crate::tool::{Arrivals, EndCondition, add, failed, receive};
 use replies::{Replies, Reply};
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -91,7 +91,7 @@ pub struct SinkOptions {
 #[derive(Debug)]
 struct Sink {
     offer: Offer,
-    tls: Option<Server>,
+    tls: Option<TlsServer>,
     handshakes: HandshakeCount,
     latency: Duration,
     refusals: Vec<Refuse>,
@@ -106,12 +106,13 @@ struct Sink {
 impl Sink {
     fn new(options: &SinkOptions) -> std::io::Result<Sink> {
         let files = options.tls_certificate.as_deref().zip(options.tls_key.as_deref());
-        let tls = files
-            .map(|(certificate, key)| Server::from_files(certificate, key, options.tls_handshakes));
+        let tls = files.map(|(certificate, key)| {
+            TlsServer::from_files(certificate, key, options.tls_handshakes)
+        });
         let tls = tls.transpose()?;
         let replies = options.replies.as_deref().map(Replies::read).transpose();
         let SinkOptions { expect, linger, idle_exit, .. } = *options;
-        let end = End { expect, linger, idle_exit };
+        let end = EndCondition { expect, linger, idle_exit };
         Ok(Sink {
             offer: Offer {
                 chunking: !options.no_chunking,
@@ -160,7 +161,7 @@ impl Sink {
     }
 }
 
-impl crate::tool::Sink for Sink {
+impl crate::tool::SinkTool for Sink {
     fn arrivals(&self) -> &Arrivals {
         &self.arrivals
     }

@@ -7,7 +7,7 @@
 
 use super::fault::{Phase, permille};
 use crate::random::Random;
-use crate::words::{Mistake, Words, Wrong, lines};
+use crate::words::{InputFileError, WordError, Words, lines};
 use std::path::Path;
 
 /// Octets of a line of a reply, its end included (RFC 5321 §4.5.3.1.5).
@@ -51,7 +51,7 @@ impl Domains {
 
 /// Replies of one stage for the same domains: one draw decides among them.
 #[derive(Clone, Debug)]
-struct Group {
+struct ReplyGroup {
     phase: Phase,
     domains: Domains,
     /// Each with its share of a thousand; what is left is accepted.
@@ -67,7 +67,7 @@ pub(super) struct Reply {
 
 /// All replies of a file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Replies(Vec<Group>);
+pub(super) struct Replies(Vec<ReplyGroup>);
 
 impl Replies {
     /// Reads a file.
@@ -76,7 +76,7 @@ impl Replies {
         Replies::parse(path, &text).map_err(|mistake| mistake.to_string())
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Replies, Mistake> {
+    fn parse(path: &Path, text: &str) -> Result<Replies, InputFileError> {
         let mut replies = Replies::default();
         for line in lines(text, '#') {
             replies.add(line.text).map_err(|wrong| line.wrong(path, wrong))?;
@@ -84,7 +84,7 @@ impl Replies {
         Ok(replies)
     }
 
-    fn add(&mut self, line: &str) -> Result<(), Wrong> {
+    fn add(&mut self, line: &str) -> Result<(), WordError> {
         let mut words = Words::new(line);
         let (at, word) = words.next("a stage")?;
         let phase: Phase = word.parse().map_err(|why| (at, why))?;
@@ -101,11 +101,11 @@ impl Replies {
         }
         let (at, text) = words.rest();
         let reply = Reply::read(text).map_err(|(within, why)| (at + within, why))?;
-        let is_same = |group: &&mut Group| group.phase == phase && group.domains == domains;
+        let is_same = |group: &&mut ReplyGroup| group.phase == phase && group.domains == domains;
         let group = match self.0.iter_mut().find(is_same) {
             Some(group) => group,
             None => {
-                self.0.push(Group { phase, domains, replies: Vec::new() });
+                self.0.push(ReplyGroup { phase, domains, replies: Vec::new() });
                 self.0.last_mut().ok_or((0, String::new()))?
             }
         };
@@ -139,7 +139,7 @@ impl Replies {
 
 impl Reply {
     /// Reads `550 5.1.1 words`; `\n` stands between lines.
-    fn read(text: &str) -> Result<Reply, Wrong> {
+    fn read(text: &str) -> Result<Reply, WordError> {
         let (code, words) = text.split_once(' ').unwrap_or((text, ""));
         let number = code.parse().ok().filter(|code| (400..600).contains(code));
         let code = number.ok_or_else(|| (0, format!("{code:?} is not a code from 400 to 599")))?;

@@ -3,14 +3,14 @@
 use super::message::Incoming;
 use super::replies::domain_of;
 use super::{Phase, Sink};
-use crate::dialogue::{Dialogue, Event};
+use crate::dialogue::{Dialogue, DialogueEvent};
 use crate::wire::Wire;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 /// What to do after input was taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum SessionAction {
     Read,
     /// Write the replies, then close.
     Close,
@@ -32,12 +32,12 @@ pub(super) async fn serve(stream: TcpStream, sink: &Sink) {
     let mut stream = Wire::Clear(stream);
     let dialogue = Dialogue::new(sink.offer);
     let mut session = Session { dialogue, message: Incoming::default(), cut: false };
-    let mut next = Next::Read;
+    let mut next = SessionAction::Read;
     if let Some(reply) = sink.reply(Phase::Connect, "") {
         session.dialogue.greet_in_words(&reply.wire(""));
-        next = Next::Close;
+        next = SessionAction::Close;
     }
-    while next != Next::Break {
+    while next != SessionAction::Break {
         let output = session.dialogue.output();
         if !output.is_empty() {
             if !sink.latency.is_zero() {
@@ -50,10 +50,10 @@ pub(super) async fn serve(stream: TcpStream, sink: &Sink) {
             // Only now: the last reply must be out before the sink ends.
             sink.arrivals.end_if_complete();
         }
-        if next == Next::Close {
+        if next == SessionAction::Close {
             return;
         }
-        if next == Next::Encrypt {
+        if next == SessionAction::Encrypt {
             let (Wire::Clear(clear), Some(server)) = (stream, &sink.tls) else { return };
             let Ok(encrypted) = server.encrypt(clear, &sink.handshakes).await else { return };
             session.dialogue.encrypted();
@@ -70,33 +70,33 @@ pub(super) async fn serve(stream: TcpStream, sink: &Sink) {
 
 impl Session {
     /// Takes all of the input.
-    fn take(&mut self, sink: &Sink, mut input: &[u8]) -> Next {
+    fn take(&mut self, sink: &Sink, mut input: &[u8]) -> SessionAction {
         if input.is_empty() {
-            return Next::Close;
+            return SessionAction::Close;
         }
         loop {
             let (used, event) = self.dialogue.advance(input, &mut self.message);
             input = input.get(used..).unwrap_or_default();
             if self.cut && self.message.bytes > 0 {
-                return Next::Break;
+                return SessionAction::Break;
             }
             let phase = match event {
-                Event::Input => return Next::Read,
-                Event::Quit => return Next::Close,
+                DialogueEvent::Input => return SessionAction::Read,
+                DialogueEvent::Quit => return SessionAction::Close,
                 // RFC 3207 §4.2: what a stranger could have put behind it is no part of the session.
-                Event::StartTls if !input.is_empty() => return Next::Break,
-                Event::StartTls => {
+                DialogueEvent::StartTls if !input.is_empty() => return SessionAction::Break,
+                DialogueEvent::StartTls => {
                     self.dialogue.accept();
-                    return Next::Encrypt;
+                    return SessionAction::Encrypt;
                 }
-                Event::Hello => Phase::Ehlo,
-                Event::Mail => Phase::Mail,
-                Event::Rcpt => Phase::Rcpt,
-                Event::Data => Phase::Data,
-                Event::Message => Phase::Dot,
+                DialogueEvent::Hello => Phase::Ehlo,
+                DialogueEvent::Mail => Phase::Mail,
+                DialogueEvent::Rcpt => Phase::Rcpt,
+                DialogueEvent::Data => Phase::Data,
+                DialogueEvent::Message => Phase::Dot,
             };
             if sink.drops(phase) {
-                return Next::Break;
+                return SessionAction::Break;
             }
             if let Some(code) = sink.refusal(phase) {
                 self.dialogue.refuse(code);
@@ -105,16 +105,16 @@ impl Session {
             if let Some(reply) = self.reply(sink, phase) {
                 // RFC 5321 §3.8: 421 ends the session.
                 if reply == 421 {
-                    return Next::Close;
+                    return SessionAction::Close;
                 }
                 continue;
             }
             match event {
-                Event::Data => {
+                DialogueEvent::Data => {
                     self.message.clear();
                     self.cut = sink.drops(Phase::Content);
                 }
-                Event::Message => self.record(sink),
+                DialogueEvent::Message => self.record(sink),
                 _ => {}
             }
             self.dialogue.accept();

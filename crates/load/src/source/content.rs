@@ -30,7 +30,7 @@ pub enum BodyKind {
 
 /// A body, ready to be sent.
 #[derive(Debug)]
-pub struct Body {
+pub struct PreparedBody {
     /// As the message has it.
     pub raw: Vec<u8>,
     /// As DATA carries it: dots stuffed, the final dot behind it.
@@ -41,12 +41,12 @@ pub struct Body {
     checksum: u32,
 }
 
-impl Body {
+impl PreparedBody {
     /// `body_bytes` bytes, in lines that end with CRLF; 1 is impossible.
     // The simulator makes many, and is optimised where this crate isn't.
     #[inline]
     #[must_use]
-    pub fn generate(kind: BodyKind, body_bytes: usize, seed: u64) -> Body {
+    pub fn generate(kind: BodyKind, body_bytes: usize, seed: u64) -> PreparedBody {
         let mut random = Random::new(seed);
         let mut raw = Vec::with_capacity(body_bytes);
         let mut wire = Vec::with_capacity(body_bytes + 64);
@@ -67,7 +67,7 @@ impl Body {
         }
         wire.extend_from_slice(b".\r\n");
         let checksum = crc32c::crc32c(&raw);
-        Body { wire, eight_bit: kind == BodyKind::Eightbit, checksum, raw }
+        PreparedBody { wire, eight_bit: kind == BodyKind::Eightbit, checksum, raw }
     }
 
     /// Writes the header of one message, with the empty line behind it.
@@ -85,7 +85,7 @@ impl Body {
 
 /// The bodies of a run.
 #[derive(Debug)]
-pub struct Bodies(Vec<Body>);
+pub struct Bodies(Vec<PreparedBody>);
 
 /// The sizes of a run's bodies and what each is generated from: one, or 64 that are spread evenly from the least
 /// to the most; one byte becomes two.
@@ -104,11 +104,11 @@ impl Bodies {
     #[must_use]
     pub fn generate(kind: BodyKind, span: Span, seed: u64) -> Bodies {
         let bodies = sizes(span, seed).into_iter();
-        Bodies(bodies.map(|(bytes, seed)| Body::generate(kind, bytes, seed)).collect())
+        Bodies(bodies.map(|(bytes, seed)| PreparedBody::generate(kind, bytes, seed)).collect())
     }
 
     /// One of them, each as likely as the others.
-    pub fn draw(&self, random: &mut Random) -> &Body {
+    pub fn draw(&self, random: &mut Random) -> &PreparedBody {
         match self.0.as_slice() {
             [one] => one,
             several => &several[random.below(several.len() as u64) as usize],
@@ -160,14 +160,14 @@ fn line(kind: BodyKind, chars: usize, random: &mut Random, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bodies, Body, BodyKind, Span};
+    use super::{Bodies, BodyKind, PreparedBody, Span};
     use crate::random::Random;
 
     #[test]
     fn bodies_have_their_exact_size_and_only_good_lines() {
         for kind in [BodyKind::Plain, BodyKind::Dots, BodyKind::Eightbit] {
             for bytes in (0..400).filter(|&bytes| bytes != 1).chain([65_536]) {
-                let body = Body::generate(kind, bytes, 3);
+                let body = PreparedBody::generate(kind, bytes, 3);
                 assert_eq!(body.raw.len(), bytes, "{kind:?}");
                 for line in body.raw.split_inclusive(|&byte| byte == b'\n') {
                     let text = line.strip_suffix(b"\r\n").expect("ends with CRLF");
@@ -200,18 +200,18 @@ mod tests {
 
     #[test]
     fn same_seed_same_body() {
-        let body = |seed| Body::generate(BodyKind::Plain, 1000, seed).raw;
+        let body = |seed| PreparedBody::generate(BodyKind::Plain, 1000, seed).raw;
         assert_eq!(body(1), body(1));
         assert_ne!(body(1), body(2));
     }
 
     #[test]
     fn each_kind_is_what_it_says() {
-        let dots = Body::generate(BodyKind::Dots, 10_000, 1);
+        let dots = PreparedBody::generate(BodyKind::Dots, 10_000, 1);
         assert!(dots.raw.windows(4).any(|window| window == b"\n.\r\n"), "no line of one dot");
         assert!(dots.wire.len() > dots.raw.len() + 20);
         assert!(dots.wire.ends_with(b"\r\n.\r\n"));
-        let eight_bit = Body::generate(BodyKind::Eightbit, 10_000, 1);
+        let eight_bit = PreparedBody::generate(BodyKind::Eightbit, 10_000, 1);
         assert!(eight_bit.raw.iter().filter(|byte| !byte.is_ascii()).count() > 1000);
         assert!(std::str::from_utf8(&eight_bit.raw).is_ok());
     }

@@ -18,7 +18,7 @@ const LEDGER_INTERVAL: Duration = Duration::from_millis(50);
 
 /// When messages go out, and what became of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Course {
+pub(crate) struct SourceRun {
     pub(crate) pace: Rc<Pace>,
     pub(crate) tally: Rc<RefCell<Tally>>,
     pub(crate) ledger: Rc<RefCell<LedgerWriter>>,
@@ -36,7 +36,7 @@ pub(crate) struct Conduct {
     pub(crate) minutes: Option<PathBuf>,
 }
 
-impl Course {
+impl SourceRun {
     /// For `messages` messages, from now.
     ///
     /// # Errors
@@ -45,10 +45,10 @@ impl Course {
         messages: u64,
         rate: Option<f64>,
         ledger: Option<&Path>,
-    ) -> Result<Course, String> {
+    ) -> Result<SourceRun, String> {
         let pace = Pace::new(messages, rate);
         let ledger = LedgerWriter::create(ledger).map_err(|error| format!("ledger: {error}"))?;
-        Ok(Course {
+        Ok(SourceRun {
             tally: Rc::new(RefCell::new(Tally::new(pace.start(), messages))),
             pace: Rc::new(pace),
             ledger: Rc::new(RefCell::new(ledger)),

@@ -22,15 +22,15 @@ pub struct VariedField {
 
 /// All that a run adds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fields {
+pub(super) struct ExtraFields {
     fixed: Vec<FixedField>,
     varied: Vec<VariedField>,
     seed: u64,
 }
 
-impl Fields {
-    pub(super) fn new(fixed: &[FixedField], varied: &[VariedField], seed: u64) -> Fields {
-        Fields { fixed: fixed.to_vec(), varied: varied.to_vec(), seed }
+impl ExtraFields {
+    pub(super) fn new(fixed: &[FixedField], varied: &[VariedField], seed: u64) -> ExtraFields {
+        ExtraFields { fixed: fixed.to_vec(), varied: varied.to_vec(), seed }
     }
 
     /// Appends those of a message.
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn lines(fields: &Fields, message: u64) -> Vec<String> {
+    fn lines(fields: &ExtraFields, message: u64) -> Vec<String> {
         let mut out = Vec::new();
         fields.write(message, &mut out);
         String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
@@ -121,7 +121,7 @@ mod tests {
     fn fields_are_fixed_or_drawn_by_weight() {
         let fixed = ["X-Campaign: spring".parse().unwrap(), "X-Number:{n}".parse().unwrap()];
         let varied = ["X-Tenant=acme*3|globex".parse().unwrap(), "X-Pool=p{4}".parse().unwrap()];
-        let fields = Fields::new(&fixed, &varied, 1);
+        let fields = ExtraFields::new(&fixed, &varied, 1);
         assert_eq!(lines(&fields, 7)[..2], ["X-Campaign: spring", "X-Number: 7"]);
         assert_eq!(lines(&fields, 7), lines(&fields, 7));
         let mut counts = BTreeMap::<String, u32>::new();
@@ -134,7 +134,7 @@ mod tests {
         assert!((1_800..2_200).contains(&counts["X-Pool: p3"]), "{counts:?}");
         assert_eq!(counts.len(), 6);
         // Another seed, other draws.
-        let other = Fields::new(&fixed, &varied, 2);
+        let other = ExtraFields::new(&fixed, &varied, 2);
         assert!((0..100).any(|message| lines(&other, message) != lines(&fields, message)));
     }
 

@@ -11,8 +11,8 @@ mod session;
 mod span;
 
 pub(crate) use content::sizes;
-pub use content::{BODY_FIELD, Bodies, Body, BodyKind, ID_FIELD};
-pub(crate) use course::{Conduct, Course};
+pub use content::{BODY_FIELD, Bodies, BodyKind, ID_FIELD, PreparedBody};
+pub(crate) use course::{Conduct, SourceRun};
 pub use fields::{FixedField, VariedField};
 pub use pace::{Pace, Ticket};
 pub use recipients::Recipients;
@@ -22,9 +22,9 @@ pub use span::Span;
 use crate::listener::resolve;
 use crate::random::{Random, weight};
 use crate::stop::{CommandError, Outcome};
-use crate::tls::{Client, HandshakeCount, Handshakes};
+use crate::tls::{HandshakeCount, Handshakes, TlsClient};
 use crate::words::{Line, Words, lines};
-use fields::Fields;
+use fields::ExtraFields;
 use session::{Run, Session};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -183,14 +183,14 @@ impl SourceOptions {
 
     fn prepare(&self) -> Result<Run, String> {
         self.check()?;
-        let course = Course::new(self.messages, self.rate, self.ledger.as_deref())?;
+        let course = SourceRun::new(self.messages, self.rate, self.ledger.as_deref())?;
         let now = SystemTime::now();
         let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Run {
             to: resolve(&self.to).map_err(|error| format!("{}: {error}", self.to))?,
             from: self.from.clone(),
             recipients: self.recipients()?,
-            fields: Fields::new(&self.header, &self.vary, self.seed),
+            fields: ExtraFields::new(&self.header, &self.vary, self.seed),
             bodies: Bodies::generate(self.body_kind, self.body_bytes, self.seed),
             random: RefCell::new(Random::new(self.seed)),
             date: date(now),
@@ -202,7 +202,7 @@ impl SourceOptions {
             chunking: self.chunking,
             tls: self
                 .tls
-                .map(Client::new)
+                .map(TlsClient::new)
                 .transpose()
                 .map_err(|error| format!("--tls: {error}"))?,
             handshakes: HandshakeCount::default(),

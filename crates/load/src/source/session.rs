@@ -1,15 +1,15 @@
 //! One session: connects, sends, connects again.
 
-use super::content::{Bodies, Body};
-use super::course::Course;
-use super::fields::Fields;
+use super::content::{Bodies, PreparedBody};
+use super::course::SourceRun;
+use super::fields::ExtraFields;
 use super::pace::Ticket;
 use super::recipients::Recipients;
 use super::reply::{Offered, ReplyReader};
 use super::span::Span;
 use crate::ledger::{Fate, Sent};
 use crate::random::Random;
-use crate::tls::{Client, HandshakeCount};
+use crate::tls::{HandshakeCount, TlsClient};
 use crate::wire::Wire;
 use bytes::Buf;
 use std::cell::{Cell, RefCell};
@@ -35,7 +35,7 @@ pub(super) struct Run {
     pub(super) from: String,
     pub(super) recipients: Recipients,
     /// Beside those that each message has.
-    pub(super) fields: Fields,
+    pub(super) fields: ExtraFields,
     pub(super) bodies: Bodies,
     /// What is drawn.
     pub(super) random: RefCell<Random>,
@@ -47,13 +47,13 @@ pub(super) struct Run {
     pub(super) pipelining: bool,
     pub(super) chunking: bool,
     /// Connections are encrypted.
-    pub(super) tls: Option<Client>,
+    pub(super) tls: Option<TlsClient>,
     pub(super) handshakes: HandshakeCount,
     /// How long a session tries to connect without a success.
     pub(super) reconnect: Duration,
     /// For a connection to be ready and for a transaction to end.
     pub(super) timeout: Duration,
-    pub(super) course: Course,
+    pub(super) course: SourceRun,
     pub(super) next_id: Cell<u64>,
 }
 
@@ -64,7 +64,7 @@ struct Message<'a> {
     ticket: Ticket,
     number: u64,
     id: String,
-    body: &'a Body,
+    body: &'a PreparedBody,
     /// Address and whether it was refused.
     recipients: Vec<(String, bool)>,
     /// Content may have gone out.
@@ -143,7 +143,7 @@ struct Connection {
 
 /// What a reply leaves of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum After {
+enum ConnectionUse {
     Usable,
     /// The transaction was opened and not finished: RSET comes first.
     NeedsReset,
@@ -151,8 +151,8 @@ enum After {
     Closing,
 }
 
-fn after(code: u16) -> After {
-    if code == 421 { After::Closing } else { After::Usable }
+fn after(code: u16) -> ConnectionUse {
+    if code == 421 { ConnectionUse::Closing } else { ConnectionUse::Usable }
 }
 
 fn is_positive(code: u16) -> bool {
@@ -163,7 +163,7 @@ fn is_positive(code: u16) -> bool {
 pub(super) struct Session {
     run: Rc<Run>,
     /// Remembers sessions of its own, as a client of its own would.
-    tls: Option<Client>,
+    tls: Option<TlsClient>,
     replies: ReplyReader,
     out: Vec<u8>,
     connection: Option<Connection>,
@@ -175,7 +175,7 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(run: Rc<Run>) -> Session {
         Session {
-            tls: run.tls.as_ref().map(Client::another),
+            tls: run.tls.as_ref().map(TlsClient::another),
             run,
             replies: ReplyReader::default(),
             out: Vec::new(),
@@ -211,10 +211,10 @@ impl Session {
             let done = message.settled || message.begun;
             drop(message);
             match result {
-                Ok(Ok(After::Usable)) => self.connection = Some(connection),
-                Ok(Ok(After::NeedsReset)) => self.clear(connection).await,
+                Ok(Ok(ConnectionUse::Usable)) => self.connection = Some(connection),
+                Ok(Ok(ConnectionUse::NeedsReset)) => self.clear(connection).await,
                 // The peer said that it closes: no breakage.
-                Ok(Ok(After::Closing)) => {}
+                Ok(Ok(ConnectionUse::Closing)) => {}
                 Ok(Err(error)) => run.course.tally.borrow_mut().broken(&error.to_string()),
                 Err(_elapsed) => run.course.tally.borrow_mut().broken("timed out"),
             }
@@ -362,7 +362,7 @@ impl Session {
         &mut self,
         connection: &mut Connection,
         message: &mut Message<'_>,
-    ) -> io::Result<After> {
+    ) -> io::Result<ConnectionUse> {
         let run = message.run;
         let chunking = run.chunking && connection.offered.chunking;
         let pipelining = run.pipelining && connection.offered.pipelining;
@@ -404,7 +404,11 @@ impl Session {
             (code, refusal) => {
                 let (code, phase) = refusal.unwrap_or((code, "DATA"));
                 message.refused(code, phase);
-                Ok(if after(code) == After::Usable { After::NeedsReset } else { After::Closing })
+                Ok(if after(code) == ConnectionUse::Usable {
+                    ConnectionUse::NeedsReset
+                } else {
+                    ConnectionUse::Closing
+                })
             }
         }
     }
@@ -439,7 +443,7 @@ impl Session {
         connection: &mut Connection,
         message: &mut Message<'_>,
         chunking: bool,
-    ) -> io::Result<After> {
+    ) -> io::Result<ConnectionUse> {
         let code = self.ask(connection).await?;
         if !is_positive(code) {
             message.refused(code, "MAIL");
@@ -463,14 +467,22 @@ impl Session {
             && (code == 421 || message.recipients.iter().all(|(_, refused)| *refused))
         {
             message.refused(code, "RCPT");
-            return Ok(if code == 421 { After::Closing } else { After::NeedsReset });
+            return Ok(if code == 421 {
+                ConnectionUse::Closing
+            } else {
+                ConnectionUse::NeedsReset
+            });
         }
         if !chunking {
             self.out.extend_from_slice(b"DATA\r\n");
             let code = self.ask(connection).await?;
             if code != 354 {
                 message.refused(code, "DATA");
-                return Ok(if code == 421 { After::Closing } else { After::NeedsReset });
+                return Ok(if code == 421 {
+                    ConnectionUse::Closing
+                } else {
+                    ConnectionUse::NeedsReset
+                });
             }
         }
         message.begun = true;
@@ -532,7 +544,7 @@ impl Session {
         connection: &mut Connection,
         message: &mut Message<'_>,
         refusal: Option<(u16, &'static str)>,
-    ) -> io::Result<After> {
+    ) -> io::Result<ConnectionUse> {
         let code = self.replies.read(&mut connection.stream, |_| {}).await?;
         match refusal {
             Some((code, phase)) => message.refused(code, phase),
@@ -544,7 +556,7 @@ impl Session {
             None => message.refused(code, "content"),
         }
         Ok(match (after(code), refusal) {
-            (After::Usable, Some(_)) => After::NeedsReset,
+            (ConnectionUse::Usable, Some(_)) => ConnectionUse::NeedsReset,
             (after, _) => after,
         })
     }
@@ -556,7 +568,7 @@ async fn write(stream: &mut Wire, bytes: &[u8]) -> io::Result<()> {
     stream.flush().await
 }
 
-fn mail_command(run: &Run, body: &Body, offered: Offered, out: &mut Vec<u8>) {
+fn mail_command(run: &Run, body: &PreparedBody, offered: Offered, out: &mut Vec<u8>) {
     out.extend_from_slice(b"MAIL FROM:<");
     out.extend_from_slice(run.from.as_bytes());
     let eight_bit = body.eight_bit && offered.eight_bit;

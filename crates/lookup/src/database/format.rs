@@ -45,7 +45,7 @@ pub(super) const RECORDS_END_MAX: u64 = 1 << 48;
 
 /// What is decided before a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Making {
+pub struct DatabaseOptions {
     /// Random: nobody can choose keys that all have the same place, and no piece of another file
     /// passes for a piece of this one.
     pub salt: [u8; 16],
@@ -57,7 +57,7 @@ pub struct Making {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    pub(super) making: Making,
+    pub(super) making: DatabaseOptions,
     pub(super) keys_count: u64,
     pub(super) records_end: u64,
     pub(super) index_start: u64,
@@ -201,7 +201,7 @@ impl Header {
     }
 
     fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
-        let making = Making {
+        let making = DatabaseOptions {
             salt: bytes.get(16..32)?.try_into().ok()?,
             made: Wall(u64_at(bytes, 32)?),
             folds_case: u32_at(bytes, 12)? == 1,
@@ -287,7 +287,7 @@ mod tests {
 
     fn header() -> Header {
         Header {
-            making: Making { salt: *b"0123456789abcdef", made: Wall(7), folds_case: true },
+            making: DatabaseOptions { salt: *b"0123456789abcdef", made: Wall(7), folds_case: true },
             keys_count: 3,
             records_end: 200,
             index_start: 256,

@@ -3,7 +3,7 @@
 use super::format::{BUCKET_BYTES, HEADER_BYTES, Header, Salted, Unusable};
 use super::index::{Bucket, home};
 use super::record::{self, RECORD_BYTES_MAX};
-use crate::{Entry, Table, Trouble, TroubleKind, fold};
+use crate::{Entry, LookupError, LookupErrorKind, Table, fold};
 use mail::Wall;
 use std::borrow::Cow;
 use std::fmt;
@@ -19,7 +19,7 @@ const WINDOW_BYTES: usize = 256 << 10;
 /// before it is asked for.
 pub struct Database {
     name: Box<str>,
-    content: Arc<dyn Content>,
+    content: Arc<dyn DatabaseBytes>,
     header: Header,
     salted: Salted,
 }
@@ -28,14 +28,14 @@ pub struct Database {
 enum Miss {
     /// The disk would have to be asked.
     Away,
-    Trouble(Trouble),
+    Trouble(LookupError),
 }
 
 impl Miss {
     /// Where all is waited for.
-    fn trouble(self) -> Trouble {
+    fn trouble(self) -> LookupError {
         match self {
-            Miss::Away => Trouble::new(TroubleKind::Wrong, "it is not in memory"),
+            Miss::Away => LookupError::new(LookupErrorKind::Wrong, "it is not in memory"),
             Miss::Trouble(trouble) => trouble,
         }
     }
@@ -48,7 +48,7 @@ impl Database {
     /// It is no database, or not all of it, or can't be read.
     pub fn open(
         name: impl Into<Box<str>>,
-        content: Arc<dyn Content>,
+        content: Arc<dyn DatabaseBytes>,
     ) -> Result<Database, Unusable> {
         let bytes_count = content.bytes_count();
         let mut begin = [0; HEADER_BYTES];
@@ -74,7 +74,7 @@ impl Database {
 
     /// All entries with their keys, in the order in which they were written; those that came twice, twice.
     /// Ends with the first that is damaged.
-    pub fn entries(&self) -> impl Iterator<Item = Result<(Box<str>, Entry), Trouble>> {
+    pub fn entries(&self) -> impl Iterator<Item = Result<(Box<str>, Entry), LookupError>> {
         let mut offset = HEADER_BYTES as u64;
         let mut window = Window::default();
         std::iter::from_fn(move || {
@@ -113,7 +113,7 @@ impl Database {
             Unread::Short => Miss::Trouble(self.damage(format_args!("{why}"))),
             Unread::Failed(_) => {
                 let text = format!("{} can't be read: {why}", self.name);
-                Miss::Trouble(Trouble::new(TroubleKind::Wrong, text))
+                Miss::Trouble(LookupError::new(LookupErrorKind::Wrong, text))
             }
         })
     }
@@ -174,8 +174,8 @@ impl Database {
         Miss::Trouble(self.damage(format_args!("the record at byte {offset}")))
     }
 
-    fn damage(&self, what: fmt::Arguments<'_>) -> Trouble {
-        Trouble::new(TroubleKind::Wrong, format!("{} is damaged ({what})", self.name))
+    fn damage(&self, what: fmt::Arguments<'_>) -> LookupError {
+        LookupError::new(LookupErrorKind::Wrong, format!("{} is damaged ({what})", self.name))
     }
 }
 
@@ -215,11 +215,11 @@ impl Window {
 }
 
 impl Table for Database {
-    fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+    fn find(&self, key: &str) -> Result<Option<Entry>, LookupError> {
         self.look_up(key, true).map_err(Miss::trouble)
     }
 
-    fn find_now(&self, key: &str) -> Option<Result<Option<Entry>, Trouble>> {
+    fn find_now(&self, key: &str) -> Option<Result<Option<Entry>, LookupError>> {
         match self.look_up(key, false) {
             Ok(found) => Some(Ok(found)),
             Err(Miss::Away) => None,
@@ -242,7 +242,7 @@ impl fmt::Debug for Database {
 }
 
 /// A file, or what was read of one. It may change or go at any time: whatever is read is checked.
-pub trait Content: Send + Sync {
+pub trait DatabaseBytes: Send + Sync {
     /// How many bytes there were when it was opened.
     fn bytes_count(&self) -> u64;
 
@@ -255,7 +255,7 @@ pub trait Content: Send + Sync {
     /// The same, if nobody has to be waited for.
     ///
     /// # Errors
-    /// As [`Content::read`]; [`Unread::Away`]: a disk would have to be asked.
+    /// As [`DatabaseBytes::read`]; [`Unread::Away`]: a disk would have to be asked.
     fn read_now(&self, offset: u64, into: &mut [u8]) -> Result<(), Unread> {
         self.read(offset, into)
     }
@@ -282,7 +282,7 @@ impl fmt::Display for Unread {
     }
 }
 
-impl Content for Vec<u8> {
+impl DatabaseBytes for Vec<u8> {
     fn bytes_count(&self) -> u64 {
         self.len() as u64
     }

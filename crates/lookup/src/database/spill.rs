@@ -16,7 +16,7 @@ const PLACE_BYTES: usize = 24;
 
 /// Where a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct RecordPosition {
     /// Of its key.
     pub(super) hash: u64,
     pub(super) offset: u64,
@@ -29,13 +29,13 @@ pub(super) struct Place {
 pub(super) struct Spill<S> {
     file: S,
     end: u64,
-    parts: Vec<Part>,
+    parts: Vec<SpillPartition>,
     bytes: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
-struct Part {
-    places: Vec<Place>,
+struct SpillPartition {
+    places: Vec<RecordPosition>,
     /// Where in the file its chunks begin.
     chunks: Vec<u64>,
 }
@@ -43,11 +43,11 @@ struct Part {
 impl<S: Read + Write + Seek> Spill<S> {
     /// `file` is empty.
     pub(super) fn new(file: S) -> Spill<S> {
-        let parts = (0..PARTS).map(|_| Part::default()).collect();
+        let parts = (0..PARTS).map(|_| SpillPartition::default()).collect();
         Spill { file, end: 0, parts, bytes: Vec::new() }
     }
 
-    pub(super) fn push(&mut self, place: Place) -> io::Result<()> {
+    pub(super) fn push(&mut self, place: RecordPosition) -> io::Result<()> {
         // The upper 8 bits: below PARTS.
         let part = &mut self.parts[(place.hash >> 56) as usize];
         part.places.push(place);
@@ -67,8 +67,8 @@ impl<S: Read + Write + Seek> Spill<S> {
     }
 
     /// Takes a part out, in the order of hashes, equal ones in the order of their records.
-    pub(super) fn take(&mut self, part: usize) -> io::Result<Vec<Place>> {
-        let Part { mut places, chunks } = std::mem::take(&mut self.parts[part]);
+    pub(super) fn take(&mut self, part: usize) -> io::Result<Vec<RecordPosition>> {
+        let SpillPartition { mut places, chunks } = std::mem::take(&mut self.parts[part]);
         places.reserve_exact(chunks.len() * CHUNK_PLACES);
         self.bytes.resize(CHUNK_PLACES * PLACE_BYTES, 0);
         for begin in chunks {
@@ -76,7 +76,11 @@ impl<S: Read + Write + Seek> Spill<S> {
             self.file.read_exact(&mut self.bytes)?;
             for bytes in self.bytes.chunks_exact(PLACE_BYTES) {
                 let number = |at| u64_at(bytes, at).unwrap_or_default();
-                places.push(Place { hash: number(0), offset: number(8), line: number(16) });
+                places.push(RecordPosition {
+                    hash: number(0),
+                    offset: number(8),
+                    line: number(16),
+                });
             }
         }
         places.sort_unstable();
@@ -95,7 +99,7 @@ mod tests {
         let count = 700_000u64;
         for n in 0..count {
             let hash = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) & !1;
-            spill.push(Place { hash, offset: n, line: n + 1 }).unwrap();
+            spill.push(RecordPosition { hash, offset: n, line: n + 1 }).unwrap();
         }
         assert!(spill.end > count * 16, "{}", spill.end);
         let mut all = Vec::new();
@@ -112,10 +116,10 @@ mod tests {
     fn little_stays_in_memory() {
         let mut spill = Spill::new(Cursor::new(Vec::new()));
         for n in 0..CHUNK_PLACES as u64 - 1 {
-            spill.push(Place { hash: 0, offset: n, line: 0 }).unwrap();
+            spill.push(RecordPosition { hash: 0, offset: n, line: 0 }).unwrap();
         }
         assert_eq!(spill.end, 0);
-        spill.push(Place { hash: 0, offset: 9_999, line: 0 }).unwrap();
+        spill.push(RecordPosition { hash: 0, offset: 9_999, line: 0 }).unwrap();
         assert_eq!(spill.end, (CHUNK_PLACES * PLACE_BYTES) as u64);
         assert_eq!(spill.take(0).unwrap().len(), CHUNK_PLACES);
     }

@@ -1,11 +1,11 @@
 //! Writes a database.
 
 use super::format::{
-    BUCKET_BYTES, HEADER_BYTES, Header, Making, RECORDS_END_MAX, Salted, WriteError,
+    BUCKET_BYTES, DatabaseOptions, HEADER_BYTES, Header, RECORDS_END_MAX, Salted, WriteError,
 };
 use super::index::{IndexWriter, homes_count};
 use super::record::{self, HEAD_BYTES};
-use super::spill::{PARTS, Place, Spill};
+use super::spill::{PARTS, RecordPosition, Spill};
 use crate::{Entry, fold};
 use std::borrow::Cow;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -19,12 +19,12 @@ const BUFFER_BYTES: usize = 1 << 20;
 ///
 /// It takes about 6 MiB of memory and, at the end, a tenth of a byte for each key.
 #[derive(Debug)]
-pub struct Writer<F: Write, S> {
+pub struct DatabaseWriter<F: Write, S> {
     out: BufWriter<F>,
     /// Where the next record begins.
     offset: u64,
     spill: Spill<S>,
-    making: Making,
+    making: DatabaseOptions,
     salted: Salted,
     count: u64,
     record: Vec<u8>,
@@ -32,7 +32,7 @@ pub struct Writer<F: Write, S> {
 
 /// What was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Summary {
+pub struct DatabaseSummary {
     /// Keys, each counted once.
     pub keys_count: u64,
     /// Entries that were left out, since their key came before.
@@ -52,15 +52,15 @@ pub struct Duplicate<'a> {
     pub line: u64,
 }
 
-impl<F: Read + Write + Seek, S: Read + Write + Seek> Writer<F, S> {
+impl<F: Read + Write + Seek, S: Read + Write + Seek> DatabaseWriter<F, S> {
     /// Both files are empty.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn new(file: F, spill: S, making: Making) -> io::Result<Writer<F, S>> {
+    pub fn new(file: F, spill: S, making: DatabaseOptions) -> io::Result<DatabaseWriter<F, S>> {
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
         out.write_all(&[0; HEADER_BYTES])?;
-        Ok(Writer {
+        Ok(DatabaseWriter {
             out,
             offset: HEADER_BYTES as u64,
             spill: Spill::new(spill),
@@ -86,7 +86,7 @@ impl<F: Read + Write + Seek, S: Read + Write + Seek> Writer<F, S> {
         }
         self.out.write_all(&self.record)?;
         let hash = self.salted.hash(key.as_bytes());
-        self.spill.push(Place { hash, offset: self.offset, line })?;
+        self.spill.push(RecordPosition { hash, offset: self.offset, line })?;
         self.offset = next;
         self.count += 1;
         Ok(())
@@ -100,7 +100,7 @@ impl<F: Read + Write + Seek, S: Read + Write + Seek> Writer<F, S> {
     pub fn finish(
         mut self,
         tell: &mut dyn FnMut(Duplicate<'_>),
-    ) -> Result<(F, Summary), WriteError> {
+    ) -> Result<(F, DatabaseSummary), WriteError> {
         let records_end = self.offset;
         let index_start = records_end.next_multiple_of(BUCKET_BYTES as u64);
         // Less than a bucket.
@@ -133,7 +133,7 @@ impl<F: Read + Write + Seek, S: Read + Write + Seek> Writer<F, S> {
         self.out.seek(SeekFrom::Start(0))?;
         self.out.write_all(&header.write())?;
         let file = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        let summary = Summary {
+        let summary = DatabaseSummary {
             keys_count,
             duplicates_count: self.count - keys_count,
             file_bytes: index_start + buckets_count * BUCKET_BYTES as u64,
@@ -145,7 +145,7 @@ impl<F: Read + Write + Seek, S: Read + Write + Seek> Writer<F, S> {
     fn put_alike(
         &mut self,
         index: &mut IndexWriter,
-        alike: &[Place],
+        alike: &[RecordPosition],
         tell: &mut dyn FnMut(Duplicate<'_>),
     ) -> io::Result<u64> {
         let mut known: Vec<(String, u64)> = Vec::new();

@@ -7,29 +7,30 @@ use proptest::prelude::*;
 const TIMEOUT: Duration = Duration::from_secs(20);
 const US: Duration = Duration::from_micros(1);
 
-fn desk(requests_max: usize, batch_max: usize, waiting_max: usize) -> Desk {
-    Desk::new(DeskLimits { requests_max, batch_max, waiting_max, timeout: TIMEOUT })
+fn desk(requests_max: usize, batch_max: usize, waiting_max: usize) -> Coalescer {
+    Coalescer::new(DeskLimits { requests_max, batch_max, waiting_max, timeout: TIMEOUT })
 }
 
-fn trouble(kind: TroubleKind) -> Trouble {
-    Trouble::new(kind, format!("{kind:?}"))
+fn trouble(kind: LookupErrorKind) -> LookupError {
+    LookupError::new(kind, format!("{kind:?}"))
 }
 
-fn keys(request: &Request) -> Vec<&str> {
+fn keys(request: &LookupRequest) -> Vec<&str> {
     request.keys.iter().map(|key| &**key).collect()
 }
 
-fn drain(desk: &mut Desk) -> Vec<Answered> {
+fn drain(desk: &mut Coalescer) -> Vec<Answered> {
     std::iter::from_fn(|| desk.poll_answered()).collect()
 }
 
 /// Asks until the desk takes the server to be silent; the last key is `last`.
-fn silence(desk: &mut Desk, now: Mono, last: &str) {
+fn silence(desk: &mut Coalescer, now: Mono, last: &str) {
     for n in 1..=FAILURES_MAX {
         let key = if n == FAILURES_MAX { last.to_owned() } else { format!("dead{n}") };
-        desk.handle_question(now, &key, (Ticket(1_000_000 + u64::from(n)), Asker::Ours)).unwrap();
+        desk.handle_question(now, &key, (Ticket(1_000_000 + u64::from(n)), Requester::Ours))
+            .unwrap();
         let request = desk.poll_request(now).unwrap();
-        let dead = Err(trouble(TroubleKind::Unreachable));
+        let dead = Err(trouble(LookupErrorKind::Unreachable));
         desk.handle_answers(now, request.id, vec![dead; request.keys.len()]);
         assert_eq!(desk.is_silent(), n == FAILURES_MAX);
     }
@@ -40,10 +41,10 @@ fn silence(desk: &mut Desk, now: Mono, last: &str) {
 fn ten_thousand_equal_keys_are_one_request() {
     let mut desk = desk(16, 8, 10_000);
     for n in 0..10_000 {
-        assert_eq!(desk.handle_question(Mono(n), "a", (Ticket(n), Asker::Ours)), Ok(()));
+        assert_eq!(desk.handle_question(Mono(n), "a", (Ticket(n), Requester::Ours)), Ok(()));
     }
-    let busy = desk.handle_question(Mono(1), "a", (Ticket(10_000), Asker::Ours)).unwrap_err();
-    assert_eq!(busy.kind, TroubleKind::Busy);
+    let busy = desk.handle_question(Mono(1), "a", (Ticket(10_000), Requester::Ours)).unwrap_err();
+    assert_eq!(busy.kind, LookupErrorKind::Busy);
     let request = desk.poll_request(Mono(10_000)).unwrap();
     assert_eq!((keys(&request), desk.poll_request(Mono(10_000))), (vec!["a"], None));
     desk.handle_answers(Mono(20_000), request.id, vec![Ok(Some(Entry::text("x")))]);
@@ -59,14 +60,14 @@ fn ten_thousand_equal_keys_are_one_request() {
 fn requests_and_batches_are_bounded_and_first_come_is_first_asked() {
     let mut desk = desk(2, 3, 100);
     for n in 0..10_u64 {
-        desk.handle_question(Mono(0), &n.to_string(), (Ticket(n), Asker::Ours)).unwrap();
+        desk.handle_question(Mono(0), &n.to_string(), (Ticket(n), Requester::Ours)).unwrap();
     }
     let one = desk.poll_request(Mono(1)).unwrap();
     let two = desk.poll_request(Mono(1)).unwrap();
     assert_eq!((keys(&one), keys(&two)), (vec!["0", "1", "2"], vec!["3", "4", "5"]));
     assert_eq!(desk.poll_request(Mono(1)), None, "two are under way");
     // Whoever asks for a key that is under way waits for that, not for a turn.
-    desk.handle_question(Mono(2), "4", (Ticket(10), Asker::Ours)).unwrap();
+    desk.handle_question(Mono(2), "4", (Ticket(10), Requester::Ours)).unwrap();
     desk.handle_answers(Mono(3), two.id, vec![Ok(None); 3]);
     let tickets: Vec<u64> =
         drain(&mut desk).iter().flat_map(|a| &a.tickets).map(|ticket| ticket.0).collect();
@@ -83,26 +84,26 @@ fn requests_and_batches_are_bounded_and_first_come_is_first_asked() {
 #[test]
 fn limits_of_nothing_count_as_one() {
     let mut desk = desk(0, 0, 0);
-    assert_eq!(desk.handle_question(Mono(0), "a", (Ticket(0), Asker::Ours)), Ok(()));
-    assert!(desk.handle_question(Mono(0), "b", (Ticket(1), Asker::Ours)).is_err());
+    assert_eq!(desk.handle_question(Mono(0), "a", (Ticket(0), Requester::Ours)), Ok(()));
+    assert!(desk.handle_question(Mono(0), "b", (Ticket(1), Requester::Ours)).is_err());
     assert_eq!(desk.poll_request(Mono(0)).map(|request| request.keys.len()), Some(1));
 }
 
 #[test]
 fn each_question_waits_for_so_long_and_no_longer() {
     let mut desk = desk(1, 1, 10);
-    desk.handle_question(Mono(0), "a", (Ticket(0), Asker::Ours)).unwrap();
+    desk.handle_question(Mono(0), "a", (Ticket(0), Requester::Ours)).unwrap();
     let request = desk.poll_request(Mono(5)).unwrap();
     assert_eq!(request.until, Mono(5) + TIMEOUT);
-    desk.handle_question(Mono(7), "b", (Ticket(1), Asker::Ours)).unwrap();
-    desk.handle_question(Mono(9), "a", (Ticket(2), Asker::Ours)).unwrap();
+    desk.handle_question(Mono(7), "b", (Ticket(1), Requester::Ours)).unwrap();
+    desk.handle_question(Mono(9), "a", (Ticket(2), Requester::Ours)).unwrap();
     assert_eq!(desk.poll_deadline(), Mono(0) + TIMEOUT);
     desk.handle_timeout(Mono(0) + TIMEOUT - US);
     assert_eq!(desk.poll_answered(), None);
     desk.handle_timeout(Mono(0) + TIMEOUT);
     let answered = desk.poll_answered().unwrap();
     assert_eq!(answered.tickets, [Ticket(0)]);
-    assert_eq!(answered.answer.unwrap_err().kind, TroubleKind::Timeout);
+    assert_eq!(answered.answer.unwrap_err().kind, LookupErrorKind::Timeout);
     desk.handle_timeout(Mono(8) + TIMEOUT);
     assert_eq!(desk.poll_answered().map(|answered| answered.tickets), Some(vec![Ticket(1)]));
     // Who waited in vain for a turn says nothing about the server.
@@ -115,12 +116,12 @@ fn each_question_waits_for_so_long_and_no_longer() {
 #[test]
 fn an_answer_that_comes_too_late_for_all_is_still_given_to_be_kept() {
     let mut desk = desk(1, 1, 10);
-    desk.handle_question(Mono(0), "a", (Ticket(0), Asker::Ours)).unwrap();
+    desk.handle_question(Mono(0), "a", (Ticket(0), Requester::Ours)).unwrap();
     let request = desk.poll_request(Mono(5)).unwrap();
     desk.handle_abandoned(Ticket(0));
     desk.handle_abandoned(Ticket(0));
     assert_eq!((desk.waiting_count(), desk.requests_count()), (0, 1));
-    desk.handle_question(Mono(6), "b", (Ticket(1), Asker::Ours)).unwrap();
+    desk.handle_question(Mono(6), "b", (Ticket(1), Requester::Ours)).unwrap();
     desk.handle_abandoned(Ticket(1));
     desk.handle_answers(Mono(7), request.id, vec![Ok(None)]);
     let answered = desk.poll_answered().unwrap();
@@ -132,7 +133,7 @@ fn an_answer_that_comes_too_late_for_all_is_still_given_to_be_kept() {
 fn one_who_stops_waiting_takes_nothing_from_the_others() {
     let mut desk = desk(1, 1, 10);
     for n in 0..3 {
-        desk.handle_question(Mono(0), "a", (Ticket(n), Asker::Ours)).unwrap();
+        desk.handle_question(Mono(0), "a", (Ticket(n), Requester::Ours)).unwrap();
     }
     desk.handle_abandoned(Ticket(0));
     let request = desk.poll_request(Mono(1)).unwrap();
@@ -145,24 +146,24 @@ fn one_who_stops_waiting_takes_nothing_from_the_others() {
 fn half_an_answer_is_none() {
     for count in [0, 1, 3] {
         let mut desk = desk(1, 2, 10);
-        desk.handle_question(Mono(0), "a", (Ticket(0), Asker::Ours)).unwrap();
-        desk.handle_question(Mono(0), "b", (Ticket(1), Asker::Ours)).unwrap();
+        desk.handle_question(Mono(0), "a", (Ticket(0), Requester::Ours)).unwrap();
+        desk.handle_question(Mono(0), "b", (Ticket(1), Requester::Ours)).unwrap();
         let request = desk.poll_request(Mono(0)).unwrap();
         desk.handle_answers(Mono(1), request.id, vec![Ok(None); count]);
         for answered in drain(&mut desk) {
             let trouble = answered.answer.unwrap_err();
-            assert_eq!(trouble.kind, TroubleKind::Wrong);
+            assert_eq!(trouble.kind, LookupErrorKind::Wrong);
             assert_eq!(&*trouble.text, format!("{count} answers for 2 keys"));
         }
-        assert_eq!(desk.trouble().map(|trouble| trouble.kind), Some(TroubleKind::Wrong));
+        assert_eq!(desk.trouble().map(|trouble| trouble.kind), Some(LookupErrorKind::Wrong));
     }
 }
 
 #[test]
 fn a_key_with_an_odd_answer_or_a_busy_pool_is_no_silence() {
     let mut desk = desk(1, 1, 10);
-    for (n, kind) in (0..).zip([TroubleKind::Key, TroubleKind::Busy].repeat(50)) {
-        desk.handle_question(Mono(0), "a", (Ticket(n), Asker::Ours)).unwrap();
+    for (n, kind) in (0..).zip([LookupErrorKind::Key, LookupErrorKind::Busy].repeat(50)) {
+        desk.handle_question(Mono(0), "a", (Ticket(n), Requester::Ours)).unwrap();
         let request = desk.poll_request(Mono(0)).unwrap();
         desk.handle_answers(Mono(0), request.id, vec![Err(trouble(kind))]);
         assert_eq!(desk.poll_answered().map(|answered| answered.answer), Some(Err(trouble(kind))));
@@ -174,31 +175,31 @@ fn a_key_with_an_odd_answer_or_a_busy_pool_is_no_silence() {
 fn nobody_waits_for_a_server_that_is_silent() {
     let mut desk = desk(3, 1, 10);
     let now = Mono(1_000);
-    desk.handle_question(now, "hangs", (Ticket(0), Asker::Ours)).unwrap();
+    desk.handle_question(now, "hangs", (Ticket(0), Requester::Ours)).unwrap();
     let hangs = desk.poll_request(now).unwrap();
     for n in 1..5_u64 {
-        desk.handle_question(now, &format!("k{n}"), (Ticket(n), Asker::Ours)).unwrap();
+        desk.handle_question(now, &format!("k{n}"), (Ticket(n), Requester::Ours)).unwrap();
     }
     for _ in 0..FAILURES_MAX {
         if let Some(request) = desk.poll_request(now) {
-            desk.handle_answers(now, request.id, vec![Err(trouble(TroubleKind::Wrong))]);
+            desk.handle_answers(now, request.id, vec![Err(trouble(LookupErrorKind::Wrong))]);
         }
     }
     assert!(!desk.is_silent(), "four have failed");
-    desk.handle_question(now, "k5", (Ticket(5), Asker::Ours)).unwrap();
+    desk.handle_question(now, "k5", (Ticket(5), Requester::Ours)).unwrap();
     let last = desk.poll_request(now).unwrap();
-    desk.handle_question(now, "k6", (Ticket(6), Asker::Ours)).unwrap();
-    desk.handle_question(now, "k7", (Ticket(7), Asker::Ours)).unwrap();
+    desk.handle_question(now, "k6", (Ticket(6), Requester::Ours)).unwrap();
+    desk.handle_question(now, "k7", (Ticket(7), Requester::Ours)).unwrap();
     drain(&mut desk);
-    desk.handle_answers(now, last.id, vec![Err(trouble(TroubleKind::Wrong))]);
+    desk.handle_answers(now, last.id, vec![Err(trouble(LookupErrorKind::Wrong))]);
     let tickets: Vec<Ticket> = drain(&mut desk).into_iter().flat_map(|a| a.tickets).collect();
     assert_eq!(tickets, [5, 6, 7].map(Ticket), "those who waited are told at once");
-    let refused = desk.handle_question(now, "hangs", (Ticket(8), Asker::Ours)).unwrap_err();
-    assert_eq!(refused, trouble(TroubleKind::Wrong));
+    let refused = desk.handle_question(now, "hangs", (Ticket(8), Requester::Ours)).unwrap_err();
+    assert_eq!(refused, trouble(LookupErrorKind::Wrong));
     // An answer to what was asked before ends it as well.
     desk.handle_answers(now, hangs.id, vec![Ok(None)]);
     assert_eq!((desk.is_silent(), desk.trouble()), (false, None));
-    assert_eq!(desk.handle_question(now, "k8", (Ticket(9), Asker::Ours)), Ok(()));
+    assert_eq!(desk.handle_question(now, "k8", (Ticket(9), Requester::Ours)), Ok(()));
 }
 
 #[test]
@@ -212,7 +213,7 @@ fn one_probe_goes_out_by_itself_with_the_key_that_was_refused_last() {
     assert_eq!(keys(&probe), ["last"], "nobody has asked since");
     assert_eq!((desk.poll_request(due), desk.poll_deadline()), (None, Mono::NEVER));
     for (n, key) in (0..).zip(["poison", "a", "b"]) {
-        let refused = desk.handle_question(due, key, (Ticket(n), Asker::Ours));
+        let refused = desk.handle_question(due, key, (Ticket(n), Requester::Ours));
         assert!(refused.is_err(), "half open is not open");
     }
     desk.handle_silence(due, probe.id);
@@ -224,7 +225,7 @@ fn one_probe_goes_out_by_itself_with_the_key_that_was_refused_last() {
     desk.handle_answers(due, probe.id, vec![Ok(Some(Entry::text("x")))]);
     let kept = desk.poll_answered().unwrap();
     assert_eq!((&*kept.key, kept.tickets.len(), kept.asked), ("b", 0, due));
-    assert_eq!(desk.handle_question(due, "c", (Ticket(9), Asker::Ours)), Ok(()));
+    assert_eq!(desk.handle_question(due, "c", (Ticket(9), Requester::Ours)), Ok(()));
     assert_eq!(desk.poll_request(due).map(|request| request.keys.len()), Some(1));
 }
 
@@ -236,7 +237,7 @@ fn a_probe_waits_for_room_without_a_deadline_that_has_passed() {
     let due = now + PAUSE_FIRST;
     let probe = desk.poll_request(due).unwrap();
     assert_eq!((desk.poll_request(due), desk.poll_deadline()), (None, Mono::NEVER));
-    desk.handle_answers(due, probe.id, vec![Err(trouble(TroubleKind::Busy))]);
+    desk.handle_answers(due, probe.id, vec![Err(trouble(LookupErrorKind::Busy))]);
     assert_eq!(desk.poll_deadline(), due + PAUSE_FIRST, "nothing was found out");
     assert!(desk.is_silent());
 }
@@ -244,7 +245,7 @@ fn a_probe_waits_for_room_without_a_deadline_that_has_passed() {
 #[test]
 fn a_probe_of_an_earlier_silence_is_none_of_the_next() {
     let mut desk = desk(9, 1, 100);
-    desk.handle_question(Mono(0), "hangs", (Ticket(0), Asker::Ours)).unwrap();
+    desk.handle_question(Mono(0), "hangs", (Ticket(0), Requester::Ours)).unwrap();
     let hangs = desk.poll_request(Mono(0)).unwrap();
     silence(&mut desk, Mono(0), "x");
     let now = Mono(0) + PAUSE_FIRST;
@@ -260,13 +261,13 @@ fn a_probe_of_an_earlier_silence_is_none_of_the_next() {
 fn who_asks_after_a_flush_gets_an_answer_from_after_it() {
     let mut desk = desk(4, 1, 10);
     for (n, key) in (0..).zip(["a", "b"]) {
-        desk.handle_question(Mono(0), key, (Ticket(n), Asker::Ours)).unwrap();
+        desk.handle_question(Mono(0), key, (Ticket(n), Requester::Ours)).unwrap();
     }
     let old = [desk.poll_request(Mono(0)).unwrap(), desk.poll_request(Mono(0)).unwrap()];
-    desk.handle_question(Mono(0), "c", (Ticket(2), Asker::Ours)).unwrap();
+    desk.handle_question(Mono(0), "c", (Ticket(2), Requester::Ours)).unwrap();
     desk.handle_forgotten(Some("a"));
     for (n, key) in (3..).zip(["a", "b", "c"]) {
-        desk.handle_question(Mono(1), key, (Ticket(n), Asker::Ours)).unwrap();
+        desk.handle_question(Mono(1), key, (Ticket(n), Requester::Ours)).unwrap();
     }
     let third = desk.poll_request(Mono(1)).unwrap();
     let fourth = desk.poll_request(Mono(1)).unwrap();
@@ -277,7 +278,7 @@ fn who_asks_after_a_flush_gets_an_answer_from_after_it() {
     let tickets: Vec<Vec<Ticket>> = drain(&mut desk).into_iter().map(|a| a.tickets).collect();
     assert_eq!(tickets, [vec![Ticket(0)], vec![Ticket(1), Ticket(4)]]);
     desk.handle_forgotten(None);
-    desk.handle_question(Mono(3), "a", (Ticket(6), Asker::Ours)).unwrap();
+    desk.handle_question(Mono(3), "a", (Ticket(6), Requester::Ours)).unwrap();
     assert_eq!(desk.poll_request(Mono(3)).map(|request| request.keys), Some(["a".into()].into()));
 }
 
@@ -307,20 +308,20 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// The answer of a server to a key; the last two are no answers of one.
-fn answer_of(key: &str, what: u8) -> Result<Option<Entry>, Trouble> {
+fn answer_of(key: &str, what: u8) -> Result<Option<Entry>, LookupError> {
     match what {
         0 => Ok(Some(Entry::text(key))),
         1 => Ok(None),
-        2 => Err(trouble(TroubleKind::Key)),
-        3 => Err(trouble(TroubleKind::Unreachable)),
-        4 => Err(trouble(TroubleKind::Busy)),
-        _ => Err(trouble(TroubleKind::Wrong)),
+        2 => Err(trouble(LookupErrorKind::Key)),
+        3 => Err(trouble(LookupErrorKind::Unreachable)),
+        4 => Err(trouble(LookupErrorKind::Busy)),
+        _ => Err(trouble(LookupErrorKind::Wrong)),
     }
 }
 
 /// What a desk must do, written down without any cleverness.
 struct Model {
-    desk: Desk,
+    desk: Coalescer,
     now: Mono,
     next_ticket: u64,
     /// Those who wait: the key, the request that asks for it, and when they give up.
@@ -329,7 +330,7 @@ struct Model {
     line: Vec<String>,
     /// Keys under way that may be joined.
     joinable: BTreeMap<String, RequestId>,
-    under_way: Vec<Request>,
+    under_way: Vec<LookupRequest>,
     failures: u32,
     is_silent: bool,
 }
@@ -337,7 +338,7 @@ struct Model {
 impl Model {
     fn new(limits: DeskLimits) -> Model {
         Model {
-            desk: Desk::new(limits),
+            desk: Coalescer::new(limits),
             now: Mono(0),
             next_ticket: 0,
             open: BTreeMap::new(),
@@ -352,8 +353,8 @@ impl Model {
     fn ask(&mut self, key: &str) {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        match self.desk.handle_question(self.now, key, (ticket, Asker::Ours)) {
-            Err(trouble) if trouble.kind == TroubleKind::Busy && !self.is_silent => {
+        match self.desk.handle_question(self.now, key, (ticket, Requester::Ours)) {
+            Err(trouble) if trouble.kind == LookupErrorKind::Busy && !self.is_silent => {
                 assert_eq!(self.open.len(), self.desk.limits.waiting_max);
             }
             Err(_) => assert!(self.is_silent),
@@ -415,25 +416,25 @@ impl Model {
         self.expect_turned_away();
     }
 
-    fn silence(&mut self, request: &Request) {
-        let silence = Err(trouble(TroubleKind::Timeout));
+    fn silence(&mut self, request: &LookupRequest) {
+        let silence = Err(trouble(LookupErrorKind::Timeout));
         self.judge(std::slice::from_ref(&silence));
         self.desk.handle_silence(self.now, request.id);
         for key in &request.keys {
             let answered = self.next_answered();
             assert_eq!(&answered.key, key);
-            assert_eq!(answered.answer.as_ref().unwrap_err().kind, TroubleKind::Timeout);
+            assert_eq!(answered.answer.as_ref().unwrap_err().kind, LookupErrorKind::Timeout);
             self.close(&answered, Some(request.id));
         }
         self.expect_turned_away();
     }
 
-    fn judge(&mut self, answers: &[Result<Option<Entry>, Trouble>]) {
+    fn judge(&mut self, answers: &[Result<Option<Entry>, LookupError>]) {
         let kinds = answers.iter().map(|answer| answer.as_ref().err().map(|t| t.kind));
-        let kinds: Vec<Option<TroubleKind>> = kinds.collect();
-        if kinds.contains(&None) || kinds.contains(&Some(TroubleKind::Key)) {
+        let kinds: Vec<Option<LookupErrorKind>> = kinds.collect();
+        if kinds.contains(&None) || kinds.contains(&Some(LookupErrorKind::Key)) {
             (self.failures, self.is_silent) = (0, false);
-        } else if kinds.iter().any(|kind| *kind != Some(TroubleKind::Busy)) {
+        } else if kinds.iter().any(|kind| *kind != Some(LookupErrorKind::Busy)) {
             self.failures += 1;
             self.is_silent |= self.failures >= FAILURES_MAX;
         }
@@ -487,14 +488,14 @@ impl Model {
         for (_, ticket) in late {
             let answered = self.next_answered();
             assert_eq!(answered.tickets, [ticket]);
-            assert_eq!(answered.answer.unwrap_err().kind, TroubleKind::Timeout);
+            assert_eq!(answered.answer.unwrap_err().kind, LookupErrorKind::Timeout);
             self.leave(ticket);
         }
         let (over, rest) = std::mem::take(&mut self.under_way)
             .into_iter()
             .partition(|request| request.until <= self.now);
         self.under_way = rest;
-        let over: Vec<Request> = over;
+        let over: Vec<LookupRequest> = over;
         for request in over {
             self.silence(&request);
         }

@@ -11,11 +11,11 @@ mod perl_class;
 mod posix;
 
 use super::lines::{Lines, is_space};
-use super::mistake::{Mistake, too_large};
-use super::rules::{Builder, RULES_BYTES_MAX, Rules, Wrong, negation, skip_space};
-use super::table::{Judge, Written};
-use super::template::{Part, Template};
-use super::{Entry, Table, Trouble, TroubleKind, table};
+use super::mistake::{TableFileError, too_large};
+use super::rules::{Builder, RULES_BYTES_MAX, RuleError, Rules, negation, skip_space};
+use super::table::{EntryText, Judge};
+use super::template::{Template, TemplatePart};
+use super::{Entry, LookupError, LookupErrorKind, Table, table};
 use output::Translated;
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -52,7 +52,10 @@ impl PatternTable {
     /// # Errors
     /// All mistakes. Postfix leaves a wrong rule out; here none is used, as those below it would mean
     /// something else.
-    pub fn read(content: &[u8], syntax: PatternSyntax) -> Result<PatternTable, Vec<Mistake>> {
+    pub fn read(
+        content: &[u8],
+        syntax: PatternSyntax,
+    ) -> Result<PatternTable, Vec<TableFileError>> {
         PatternTable::read_judged(content, syntax, &table::any)
     }
 
@@ -64,7 +67,7 @@ impl PatternTable {
         content: &[u8],
         syntax: PatternSyntax,
         judge: Judge<'_>,
-    ) -> Result<PatternTable, Vec<Mistake>> {
+    ) -> Result<PatternTable, Vec<TableFileError>> {
         if content.len() > RULES_BYTES_MAX {
             return Err(too_large(content.len(), RULES_BYTES_MAX));
         }
@@ -85,7 +88,7 @@ impl PatternTable {
 }
 
 impl Table for PatternTable {
-    fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+    fn find(&self, key: &str) -> Result<Option<Entry>, LookupError> {
         let key = key.as_bytes();
         let found = self.rules.first(|p| p.regex.is_match(key) != p.is_negated);
         match found {
@@ -98,14 +101,14 @@ impl Table for PatternTable {
 
 impl Pattern {
     /// Puts what the groups have matched in its place. A group that took no part is empty.
-    fn fill(&self, parts: &[Part], key: &[u8]) -> Result<Entry, Trouble> {
+    fn fill(&self, parts: &[TemplatePart], key: &[u8]) -> Result<Entry, LookupError> {
         let captures = self.regex.captures(key);
         let (mut text, mut filled) = (Vec::new(), Vec::new());
         let end_of = |text: &[u8]| u32::try_from(text.len()).unwrap_or(u32::MAX);
         for part in parts {
             match part {
-                Part::Text(fixed) => text.extend_from_slice(fixed.as_bytes()),
-                Part::Group(number) => {
+                TemplatePart::Text(fixed) => text.extend_from_slice(fixed.as_bytes()),
+                TemplatePart::Group(number) => {
                     let group = captures.as_ref().and_then(|captures| captures.get(*number));
                     let start = end_of(&text);
                     text.extend_from_slice(group.map(|group| group.as_bytes()).unwrap_or_default());
@@ -114,13 +117,13 @@ impl Pattern {
             }
         }
         String::from_utf8(text).map(|text| Entry::filled(text, filled)).map_err(|_| {
-            Trouble::new(TroubleKind::Key, "a group of the pattern cuts a character in two")
+            LookupError::new(LookupErrorKind::Key, "a group of the pattern cuts a character in two")
         })
     }
 }
 
 /// Reads what stands behind an `if`.
-fn read_test(text: &[u8], from: usize, syntax: PatternSyntax) -> Result<Pattern, Wrong> {
+fn read_test(text: &[u8], from: usize, syntax: PatternSyntax) -> Result<Pattern, RuleError> {
     let (pattern, _, end) = read_pattern(text, from, syntax)?;
     let behind = skip_space(text, end);
     if behind < text.len() {
@@ -135,13 +138,13 @@ fn read_rule(
     text: &[u8],
     syntax: PatternSyntax,
     judge: Judge<'_>,
-) -> Result<(Pattern, Template), Wrong> {
+) -> Result<(Pattern, Template), RuleError> {
     let (pattern, groups, end) = read_pattern(text, 0, syntax)?;
     let groups = (!pattern.is_negated).then_some(groups);
     let from = skip_space(text, end);
     let answer = Template::read(text, from, groups)?;
     let (text, goes_on) = answer.fixed_part();
-    judge(&Written { key: None, text, goes_on }).map_err(|why| (from, why))?;
+    judge(&EntryText { key: None, text, goes_on }).map_err(|why| (from, why))?;
     Ok((pattern, answer))
 }
 
@@ -150,7 +153,7 @@ fn read_pattern(
     text: &[u8],
     from: usize,
     syntax: PatternSyntax,
-) -> Result<(Pattern, usize, usize), Wrong> {
+) -> Result<(Pattern, usize, usize), RuleError> {
     let (is_negated, start) = negation(text, from);
     let Some(delimiter) = text.get(start).copied() else {
         return Err((text.len(), "a pattern is missing".to_owned()));

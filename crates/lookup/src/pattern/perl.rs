@@ -1,7 +1,7 @@
 //! Perl's regular expressions, as PCRE has them without UTF: Postfix's `pcre` tables.
 
 use super::super::lines::is_space;
-use super::super::rules::Wrong;
+use super::super::rules::RuleError;
 use super::bytes::ByteSet;
 use super::output::{Output, Translated, number};
 use super::perl_class::{self, Escape};
@@ -63,7 +63,7 @@ impl Flags {
 }
 
 /// Translates a pattern.
-pub(super) fn translate(pattern: &[u8], flags: Flags) -> Result<Translated, Wrong> {
+pub(super) fn translate(pattern: &[u8], flags: Flags) -> Result<Translated, RuleError> {
     let options = flags.options;
     let mut perl = Perl { pattern, options, at: 0, open: Vec::new(), out: Output::default() };
     while let Some(byte) = perl.peek(0) {
@@ -102,7 +102,7 @@ impl Perl<'_> {
     }
 
     /// Reads what begins with this byte.
-    fn read(&mut self, byte: u8) -> Result<(), Wrong> {
+    fn read(&mut self, byte: u8) -> Result<(), RuleError> {
         let from = self.at;
         self.at += 1;
         let Options { ignore_case, lines, dot_all, spaced, .. } = self.options;
@@ -157,7 +157,7 @@ impl Perl<'_> {
         (self.pattern.get(at) == Some(&b'}')).then_some((min, max, at + 1))
     }
 
-    fn repeat(&mut self, from: usize, min: u32, max: Option<u32>) -> Result<(), Wrong> {
+    fn repeat(&mut self, from: usize, min: u32, max: Option<u32>) -> Result<(), RuleError> {
         if self.out.repeatable() != Some(false) {
             return Err((from, "nothing stands before this that could be repeated".to_owned()));
         }
@@ -180,7 +180,7 @@ impl Perl<'_> {
         Ok(())
     }
 
-    fn escape(&mut self, from: usize) -> Result<(), Wrong> {
+    fn escape(&mut self, from: usize) -> Result<(), RuleError> {
         let (escape, end) = perl_class::escape(self.pattern, from)?;
         self.at = end;
         match escape {
@@ -216,7 +216,7 @@ impl Perl<'_> {
     }
 
     /// A letter behind a backslash that means a place, or what can't be done.
-    fn letter(&mut self, letter: u8, from: usize) -> Result<(), Wrong> {
+    fn letter(&mut self, letter: u8, from: usize) -> Result<(), RuleError> {
         match letter {
             b'b' => self.out.assertion(r"\b"),
             b'B' => self.out.assertion(r"\B"),
@@ -236,7 +236,7 @@ impl Perl<'_> {
     }
 
     /// Opens a group, or reads what only looks like one.
-    fn open(&mut self, from: usize) -> Result<(), Wrong> {
+    fn open(&mut self, from: usize) -> Result<(), RuleError> {
         if self.peek(0) == Some(b'*') {
             return Err((from, "patterns can't have verbs (`(*`)".to_owned()));
         }
@@ -268,14 +268,14 @@ impl Perl<'_> {
         Ok(())
     }
 
-    fn open_as(&mut self, from: usize, is_counted: bool) -> Result<(), Wrong> {
+    fn open_as(&mut self, from: usize, is_counted: bool) -> Result<(), RuleError> {
         let start = self.out.open(is_counted);
         self.open.push(Group { at: from, start, options: self.options });
         Ok(())
     }
 
     /// A group with a name, which nothing can use.
-    fn named(&mut self, from: usize, skip: usize, close: u8) -> Result<(), Wrong> {
+    fn named(&mut self, from: usize, skip: usize, close: u8) -> Result<(), RuleError> {
         let name = self.rest().get(skip..).unwrap_or_default();
         let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let len = name.iter().take_while(|byte| is_name(byte)).count();
@@ -288,7 +288,7 @@ impl Perl<'_> {
     }
 
     /// `(?i-s)` for what follows in this group, `(?i-s:` for a group of its own.
-    fn set_options(&mut self, from: usize) -> Result<(), Wrong> {
+    fn set_options(&mut self, from: usize) -> Result<(), RuleError> {
         let mut options = self.options;
         let mut is_on = true;
         let end = loop {

@@ -1,6 +1,6 @@
 //! Escapes and bracket expressions of Perl's syntax: `\x41`, `\d`, `[^\w.-]`.
 
-use super::super::rules::Wrong;
+use super::super::rules::RuleError;
 use super::bytes::ByteSet;
 
 /// What a backslash and the bytes behind it stand for.
@@ -18,7 +18,7 @@ pub(super) enum Escape {
 }
 
 /// Reads the escape whose backslash stands at `from`; returns where it ends too.
-pub(super) fn escape(pattern: &[u8], from: usize) -> Result<(Escape, usize), Wrong> {
+pub(super) fn escape(pattern: &[u8], from: usize) -> Result<(Escape, usize), RuleError> {
     let at = from + 1;
     let Some(letter) = pattern.get(at).copied() else {
         return Err((from, "nothing stands behind this backslash".to_owned()));
@@ -61,7 +61,7 @@ fn vertical(byte: &u8) -> bool {
 }
 
 /// `\cA`, `\x41`, `\x{41}`, `\o{101}`, `\0101`.
-fn numbered(pattern: &[u8], from: usize, letter: u8) -> Result<(Escape, usize), Wrong> {
+fn numbered(pattern: &[u8], from: usize, letter: u8) -> Result<(Escape, usize), RuleError> {
     let at = from + 2;
     let wrong = || Err((from, format!("`\\{}` is followed by no byte", char::from(letter))));
     if letter == b'c' {
@@ -114,7 +114,7 @@ pub(super) fn read(
     pattern: &[u8],
     from: usize,
     ignore_case: bool,
-) -> Result<(ByteSet, usize), Wrong> {
+) -> Result<(ByteSet, usize), RuleError> {
     if let Some(mark @ (b':' | b'.' | b'=')) = pattern.get(from).copied()
         && let Some((name, _)) = marked(pattern, from, mark)
         && name.iter().all(u8::is_ascii_alphabetic)
@@ -141,7 +141,7 @@ pub(super) fn read(
     Ok((if is_negated { set.inverse() } else { set }, at + 1))
 }
 
-enum Element {
+enum ClassElement {
     Byte(u8),
     Set(ByteSet),
     /// `\E` alone.
@@ -154,45 +154,49 @@ fn read_element(
     at: usize,
     ignore_case: bool,
     set: &mut ByteSet,
-) -> Result<usize, Wrong> {
+) -> Result<usize, RuleError> {
     let (first, end) = element(pattern, at, ignore_case)?;
     let is_range = pattern.get(end) == Some(&b'-')
         && pattern.get(end + 1).is_some_and(|byte| *byte != b']')
-        && !matches!(first, Element::Nothing);
+        && !matches!(first, ClassElement::Nothing);
     if !is_range {
         match first {
-            Element::Byte(byte) => set.insert(byte),
-            Element::Set(other) => set.add(other),
-            Element::Nothing => {}
+            ClassElement::Byte(byte) => set.insert(byte),
+            ClassElement::Set(other) => set.add(other),
+            ClassElement::Nothing => {}
         }
         return Ok(end);
     }
     match (first, element(pattern, end + 1, ignore_case)?) {
-        (Element::Byte(first), (Element::Byte(last), range_end)) if first <= last => {
+        (ClassElement::Byte(first), (ClassElement::Byte(last), range_end)) if first <= last => {
             set.add(ByteSet::of(|byte| (first..=last).contains(byte)));
             Ok(range_end)
         }
-        (Element::Byte(_), (Element::Byte(_), _)) => {
+        (ClassElement::Byte(_), (ClassElement::Byte(_), _)) => {
             Err((at, "this is not a range: its end stands before its start".to_owned()))
         }
         _ => Err((at, "a range goes from one byte to another".to_owned())),
     }
 }
 
-fn element(pattern: &[u8], at: usize, ignore_case: bool) -> Result<(Element, usize), Wrong> {
+fn element(
+    pattern: &[u8],
+    at: usize,
+    ignore_case: bool,
+) -> Result<(ClassElement, usize), RuleError> {
     let byte = pattern.get(at).copied().unwrap_or_default();
     match (byte, pattern.get(at + 1)) {
         (b'[', Some(mark @ (b':' | b'.' | b'='))) => {
             let Some((name, end)) = marked(pattern, at + 1, *mark) else {
-                return Ok((Element::Byte(byte), at + 1));
+                return Ok((ClassElement::Byte(byte), at + 1));
             };
             let (is_negated, name) = match name.strip_prefix(b"^") {
                 Some(name) => (true, name),
                 None => (false, name),
             };
             match ByteSet::named(name, ignore_case).filter(|_| *mark == b':') {
-                Some(set) if is_negated => Ok((Element::Set(set.inverse()), end)),
-                Some(set) => Ok((Element::Set(set), end)),
+                Some(set) if is_negated => Ok((ClassElement::Set(set.inverse()), end)),
+                Some(set) => Ok((ClassElement::Set(set), end)),
                 None => {
                     let name = String::from_utf8_lossy(name).into_owned();
                     Err((at, format!("there is no class of bytes named \"{name}\"")))
@@ -202,14 +206,14 @@ fn element(pattern: &[u8], at: usize, ignore_case: bool) -> Result<(Element, usi
         (b'\\', _) => {
             let (escape, end) = escape(pattern, at)?;
             let element = match escape {
-                Escape::Byte(byte) => Element::Byte(byte),
-                Escape::Set(set) => Element::Set(set),
+                Escape::Byte(byte) => ClassElement::Byte(byte),
+                Escape::Set(set) => ClassElement::Set(set),
                 // A backspace, in brackets.
-                Escape::Letter(b'b') => Element::Byte(0x08),
+                Escape::Letter(b'b') => ClassElement::Byte(0x08),
                 Escape::Digits(_, Some((byte, octal_end))) => {
-                    return Ok((Element::Byte(byte), octal_end));
+                    return Ok((ClassElement::Byte(byte), octal_end));
                 }
-                Escape::QuoteEnd => Element::Nothing,
+                Escape::QuoteEnd => ClassElement::Nothing,
                 Escape::Quote | Escape::Letter(_) | Escape::Digits(..) => {
                     let letter = pattern.get(at + 1).copied().map_or(' ', char::from);
                     return Err((at, format!("`\\{letter}` can't stand in brackets")));
@@ -217,7 +221,7 @@ fn element(pattern: &[u8], at: usize, ignore_case: bool) -> Result<(Element, usi
             };
             Ok((element, end))
         }
-        _ => Ok((Element::Byte(byte), at + 1)),
+        _ => Ok((ClassElement::Byte(byte), at + 1)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! POSIX regular expressions (IEEE Std 1003.1, chapter 9), as the GNU C library has them: Postfix's
 //! `regexp` tables.
 
-use super::super::rules::Wrong;
+use super::super::rules::RuleError;
 use super::bytes::ByteSet;
 use super::output::{Output, Translated, number};
 
@@ -52,7 +52,7 @@ enum Token {
 }
 
 /// Translates a pattern.
-pub(super) fn translate(pattern: &[u8], flags: Flags) -> Result<Translated, Wrong> {
+pub(super) fn translate(pattern: &[u8], flags: Flags) -> Result<Translated, RuleError> {
     let mut posix =
         Posix { pattern, flags, at: 0, is_start: true, open: Vec::new(), out: Output::default() };
     while posix.at < pattern.len() {
@@ -134,7 +134,7 @@ impl Posix<'_> {
         rest.is_empty() || rest.starts_with(b"\\)") || rest.starts_with(b"\\|")
     }
 
-    fn write(&mut self, token: Token, from: usize) -> Result<(), Wrong> {
+    fn write(&mut self, token: Token, from: usize) -> Result<(), RuleError> {
         let Flags { ignore_case, lines, .. } = self.flags;
         match token {
             Token::Byte(byte) => self.out.byte(byte, ignore_case),
@@ -165,7 +165,7 @@ impl Posix<'_> {
         Ok(())
     }
 
-    fn repeat(&mut self, from: usize, min: u32, max: Option<u32>) -> Result<(), Wrong> {
+    fn repeat(&mut self, from: usize, min: u32, max: Option<u32>) -> Result<(), RuleError> {
         match self.out.repeatable() {
             Some(is_repeated) if self.flags.extended || !is_repeated => {
                 self.out.repeat(min, max, false);
@@ -176,7 +176,7 @@ impl Posix<'_> {
     }
 
     /// What stands in braces: `{2}`, `{2,}`, `{2,5}`, and with GNU `{,5}`.
-    fn brace(&mut self, from: usize) -> Result<(u32, Option<u32>), Wrong> {
+    fn brace(&mut self, from: usize) -> Result<(u32, Option<u32>), RuleError> {
         let wrong = || Err((from, "braces hold one number, or two with a comma".to_owned()));
         let min = number(self.pattern, self.at);
         self.at = min.map_or(self.at, |(_, end)| end);
@@ -203,7 +203,7 @@ impl Posix<'_> {
         Ok((min, max))
     }
 
-    fn gnu(&mut self, letter: u8, from: usize) -> Result<(), Wrong> {
+    fn gnu(&mut self, letter: u8, from: usize) -> Result<(), RuleError> {
         let word = ByteSet::named(b"word", false).unwrap_or_default();
         let space = ByteSet::named(b"space", false).unwrap_or_default();
         match letter {
@@ -231,14 +231,14 @@ impl Posix<'_> {
 }
 
 /// An element between the brackets, and where it ends.
-enum Element {
+enum BracketElement {
     Byte(u8),
     Set(ByteSet),
 }
 
 /// Reads a bracket expression (`[^a-z[:digit:]_]`) from behind the opening bracket; returns the set and
 /// where its brackets end.
-fn bracket(pattern: &[u8], from: usize, flags: Flags) -> Result<(ByteSet, usize), Wrong> {
+fn bracket(pattern: &[u8], from: usize, flags: Flags) -> Result<(ByteSet, usize), RuleError> {
     let is_negated = pattern.get(from) == Some(&b'^');
     let start = from + usize::from(is_negated);
     let mut set = ByteSet::default();
@@ -276,14 +276,14 @@ fn read_element(
     at: usize,
     flags: Flags,
     set: &mut ByteSet,
-) -> Result<usize, Wrong> {
+) -> Result<usize, RuleError> {
     let (first, end) = element(pattern, at, flags)?;
     let is_range =
         pattern.get(end) == Some(&b'-') && pattern.get(end + 1).is_some_and(|byte| *byte != b']');
     if !is_range {
         match first {
-            Element::Byte(byte) => set.insert(byte),
-            Element::Set(other) => set.add(other),
+            BracketElement::Byte(byte) => set.insert(byte),
+            BracketElement::Set(other) => set.add(other),
         }
         return Ok(end);
     }
@@ -291,7 +291,9 @@ fn read_element(
     // The GNU C library compares bounds in upper case where case is ignored: `[A-z]` is `[A-Z]`.
     let bound = |byte: u8| if flags.ignore_case { byte.to_ascii_uppercase() } else { byte };
     match (first, last) {
-        (Element::Byte(first), Element::Byte(last)) if bound(first) <= bound(last) => {
+        (BracketElement::Byte(first), BracketElement::Byte(last))
+            if bound(first) <= bound(last) =>
+        {
             set.add(ByteSet::of(|byte| (bound(first)..=bound(last)).contains(byte)));
             Ok(range_end)
         }
@@ -300,11 +302,11 @@ fn read_element(
 }
 
 /// A byte, `[:name:]`, `[.x.]` or `[=x=]`.
-fn element(pattern: &[u8], at: usize, flags: Flags) -> Result<(Element, usize), Wrong> {
+fn element(pattern: &[u8], at: usize, flags: Flags) -> Result<(BracketElement, usize), RuleError> {
     let byte = pattern.get(at).copied().unwrap_or_default();
     let mark = match pattern.get(at + 1) {
         Some(mark @ (b':' | b'.' | b'=')) if byte == b'[' => *mark,
-        _ => return Ok((Element::Byte(byte), at + 1)),
+        _ => return Ok((BracketElement::Byte(byte), at + 1)),
     };
     let inside = pattern.get(at + 2..).unwrap_or_default();
     let Some(len) = inside.windows(2).position(|pair| pair == [mark, b']']) else {
@@ -317,10 +319,10 @@ fn element(pattern: &[u8], at: usize, flags: Flags) -> Result<(Element, usize), 
     match (mark, name) {
         (b':', b"ascii" | b"word") => wrong("there is no class of bytes named"),
         (b':', _) => match ByteSet::named(name, flags.ignore_case) {
-            Some(set) => Ok((Element::Set(set), end)),
+            Some(set) => Ok((BracketElement::Set(set), end)),
             None => wrong("there is no class of bytes named"),
         },
-        (_, [byte]) => Ok((Element::Byte(*byte), end)),
+        (_, [byte]) => Ok((BracketElement::Byte(*byte), end)),
         _ => wrong("there is no collating element named"),
     }
 }

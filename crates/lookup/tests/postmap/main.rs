@@ -7,7 +7,7 @@
 mod case;
 
 use case::{Ask, Case};
-use lookup::{CidrTable, Mistake, PatternSyntax, PatternTable, Table, TextTable};
+use lookup::{CidrTable, PatternSyntax, PatternTable, Table, TableFileError, TextTable};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -36,7 +36,7 @@ fn cases(kind: &str) -> Vec<Case> {
     Case::read_all(&text)
 }
 
-fn make(kind: &str, content: &[u8]) -> Result<Box<dyn Table>, Vec<Mistake>> {
+fn make(kind: &str, content: &[u8]) -> Result<Box<dyn Table>, Vec<TableFileError>> {
     Ok(match kind {
         "texthash" => Box::new(TextTable::read(content)?),
         "cidr" => Box::new(CidrTable::read(content)?),

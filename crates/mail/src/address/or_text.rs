@@ -27,7 +27,7 @@ pub struct Pair {
 
 /// Which characters separate attributes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum AttributeSeparator {
     /// `/` or `;`, in any mixture.
     Slashes,
     /// Only `;`: a value may have a `/`.
@@ -41,9 +41,9 @@ enum Form {
 pub fn split(text: &str, attributes_max: usize) -> Result<Vec<Pair>, AddressError> {
     let trimmed = text.trim_start();
     let form = if !trimmed.starts_with('/') && trimmed.contains(';') {
-        Form::Semicolons
+        AttributeSeparator::Semicolons
     } else {
-        Form::Slashes
+        AttributeSeparator::Slashes
     };
     let mut pairs = Vec::new();
     let mut rest = Cursor { text, offset: text.len() - trimmed.len(), form };
@@ -62,7 +62,7 @@ pub fn split(text: &str, attributes_max: usize) -> Result<Vec<Pair>, AddressErro
 struct Cursor<'t> {
     text: &'t str,
     offset: usize,
-    form: Form,
+    form: AttributeSeparator,
 }
 
 impl<'t> Cursor<'t> {
@@ -71,7 +71,7 @@ impl<'t> Cursor<'t> {
     }
 
     fn separates(&self, c: char) -> bool {
-        c == ';' || (c == '/' && self.form == Form::Slashes)
+        c == ';' || (c == '/' && self.form == AttributeSeparator::Slashes)
     }
 
     fn skip_separators(&mut self) {
@@ -106,7 +106,7 @@ impl<'t> Cursor<'t> {
         };
         self.offset += value;
         let mut value = self.value();
-        if self.form == Form::Semicolons {
+        if self.form == AttributeSeparator::Semicolons {
             trim(&mut value);
         }
         trim(&mut key);
@@ -131,7 +131,7 @@ impl<'t> Cursor<'t> {
                     chars.next();
                     value.push((c, true));
                 }
-                ('/', Some('=')) if self.form == Form::Slashes => {
+                ('/', Some('=')) if self.form == AttributeSeparator::Slashes => {
                     chars.next();
                     value.push(('=', true));
                 }

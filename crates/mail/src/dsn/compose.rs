@@ -1,9 +1,9 @@
 //! Writing a report: multipart/report with a text for people, the delivery status for programs,
 //! and what is returned of the message (RFC 6522, RFC 3464, RFC 6533).
 
-use super::original::Part;
+use super::original::OriginalPart;
 use super::text::{Text, cut};
-use super::{Outcome, RECIPIENTS_MAX, RecipientReport, Report, xtext};
+use super::{DsnOutcome, RECIPIENTS_MAX, RecipientReport, Report, xtext};
 use crate::{Culprit, EnhancedStatus, Failure, Mailbox, header};
 use memchr::memmem;
 use std::net::IpAddr;
@@ -107,12 +107,13 @@ impl Report<'_> {
     }
 
     fn subject(&self) -> &'static str {
-        let has = |wanted: fn(&Outcome) -> bool| self.recipients.iter().any(|r| wanted(&r.outcome));
+        let has =
+            |wanted: fn(&DsnOutcome) -> bool| self.recipients.iter().any(|r| wanted(&r.outcome));
         if has(|o| o.action() == "failed") {
             "Your message could not be delivered"
-        } else if has(|o| matches!(o, Outcome::Delayed { .. })) {
+        } else if has(|o| matches!(o, DsnOutcome::Delayed { .. })) {
             "Your message is delayed"
-        } else if has(|o| matches!(o, Outcome::Delivered(_))) {
+        } else if has(|o| matches!(o, DsnOutcome::Delivered(_))) {
             "Your message was delivered"
         } else {
             "Your message was passed on"
@@ -134,7 +135,7 @@ impl Report<'_> {
         named: &[&RecipientReport<'_>],
         original_header: &[u8],
         global: bool,
-    ) -> Part {
+    ) -> OriginalPart {
         let mut text = Text::new(global);
         text.paragraph("", &format!("This is the mail server {}.", self.hostname));
         for number in 0..SECTIONS {
@@ -168,7 +169,7 @@ impl Report<'_> {
                 self.hostname
             ),
         );
-        Part {
+        OriginalPart {
             content_type: if global {
                 "text/plain; charset=utf-8"
             } else {
@@ -200,7 +201,7 @@ impl Report<'_> {
     }
 
     /// The part for programs (RFC 3464 §2).
-    fn status(&self, named: &[&RecipientReport<'_>], global: bool) -> Part {
+    fn status(&self, named: &[&RecipientReport<'_>], global: bool) -> OriginalPart {
         let mut text = Text::new(global);
         if let Some(envid) = self.envid.and_then(xtext::decode_envid) {
             text.exact_field("Original-Envelope-Id", &envid);
@@ -216,7 +217,7 @@ impl Report<'_> {
             recipient_status(&mut text, recipient);
         }
         let is_ascii = text.out.is_ascii();
-        Part {
+        OriginalPart {
             // RFC 6533 §3: the other form is for what this one can't hold.
             content_type: if is_ascii {
                 "message/delivery-status"
@@ -230,7 +231,7 @@ impl Report<'_> {
     }
 
     /// A boundary that occurs in none of the parts, whatever a stranger wrote into the message.
-    fn boundary(&self, parts: &[Part]) -> String {
+    fn boundary(&self, parts: &[OriginalPart]) -> String {
         let prefix = format!("postrider-{}-", self.report_id);
         let mut taken: Vec<u32> = Vec::new();
         for part in parts {
@@ -252,32 +253,32 @@ impl Report<'_> {
 /// Parts of the text, in their order.
 const SECTIONS: u8 = 5;
 
-fn section(outcome: &Outcome) -> u8 {
+fn section(outcome: &DsnOutcome) -> u8 {
     match outcome {
-        Outcome::Failed(_) | Outcome::Expired { .. } => 0,
-        Outcome::Delayed { .. } => 1,
-        Outcome::Delivered(_) => 2,
-        Outcome::Relayed(_) => 3,
-        Outcome::Expanded => 4,
+        DsnOutcome::Failed(_) | DsnOutcome::Expired { .. } => 0,
+        DsnOutcome::Delayed { .. } => 1,
+        DsnOutcome::Delivered(_) => 2,
+        DsnOutcome::Relayed(_) => 3,
+        DsnOutcome::Expanded => 4,
     }
 }
 
-fn introduction(outcome: &Outcome) -> &'static str {
+fn introduction(outcome: &DsnOutcome) -> &'static str {
     match outcome {
-        Outcome::Failed(_) | Outcome::Expired { .. } => {
+        DsnOutcome::Failed(_) | DsnOutcome::Expired { .. } => {
             "Your message could not be delivered to the following recipient(s). No more attempts \
              will be made."
         }
-        Outcome::Delayed { .. } => {
+        DsnOutcome::Delayed { .. } => {
             "Your message has not been delivered yet to the following recipient(s). You need not \
              send it again: this server keeps trying."
         }
-        Outcome::Delivered(_) => "Your message was delivered to the following recipient(s).",
-        Outcome::Relayed(_) => {
+        DsnOutcome::Delivered(_) => "Your message was delivered to the following recipient(s).",
+        DsnOutcome::Relayed(_) => {
             "Your message was passed on for the following recipient(s) to a server that doesn't \
              report deliveries. You may hear no more about it."
         }
-        Outcome::Expanded => {
+        DsnOutcome::Expanded => {
             "Your message was passed on to the members of the following list(s). You may hear no \
              more about it."
         }
@@ -301,10 +302,10 @@ fn explain_recipient(text: &mut Text, report: &RecipientReport) {
             None => text.paragraph("    ", &format!("{}: {}", failure.culprit, failure.text)),
         }
     }
-    if let Outcome::Delayed { retry_until, .. } = report.outcome {
+    if let DsnOutcome::Delayed { retry_until, .. } = report.outcome {
         text.paragraph("    ", &format!("It will be tried until {}.", retry_until.rfc5322()));
     }
-    if let Outcome::Expired { after, .. } = report.outcome {
+    if let DsnOutcome::Expired { after, .. } = report.outcome {
         text.paragraph("    ", &format!("It was tried for {}.", in_words(after)));
     }
     if let Some(success) = report.outcome.success() {
@@ -389,7 +390,7 @@ fn recipient_status(text: &mut Text, report: &RecipientReport) {
     if let Some(last_attempt) = report.last_attempt {
         text.field("Last-Attempt-Date", &last_attempt.rfc5322());
     }
-    if let Outcome::Delayed { retry_until, .. } = report.outcome {
+    if let DsnOutcome::Delayed { retry_until, .. } = report.outcome {
         text.field("Will-Retry-Until", &retry_until.rfc5322());
     }
 }

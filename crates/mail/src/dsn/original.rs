@@ -17,7 +17,7 @@ pub enum Original<'a> {
 
 /// The last part, made.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct OriginalPart {
     pub(super) content_type: &'static str,
     pub(super) encoding: &'static str,
     pub(super) description: &'static str,
@@ -44,7 +44,7 @@ impl Original<'_> {
     }
 
     /// `header` is what [`Original::header`] found; `global` allows the types of RFC 6532.
-    pub(super) fn part(&self, header: &[u8], global: bool) -> Part {
+    pub(super) fn part(&self, header: &[u8], global: bool) -> OriginalPart {
         if let Original::Full(pieces) = self {
             let mut scanner = ContentScanner::default();
             pieces.iter().for_each(|piece| scanner.push(piece));
@@ -52,7 +52,7 @@ impl Original<'_> {
             let fits = facts.body_bytes as usize <= FULL_BYTES_MAX && (global || !facts.has_8bit);
             if fits && !facts.has_nul && facts.longest_line as usize <= LINE_BYTES_MAX {
                 // RFC 2046 §5.2.1: no encoding but 7bit and 8bit is allowed for message/rfc822.
-                return Part {
+                return OriginalPart {
                     content_type: if global && !header.is_ascii() {
                         "message/global"
                     } else {
@@ -68,7 +68,7 @@ impl Original<'_> {
     }
 }
 
-fn header_part(header: &[u8], global: bool) -> Part {
+fn header_part(header: &[u8], global: bool) -> OriginalPart {
     let description = "The header of your message";
     let mut scanner = ContentScanner::default();
     scanner.push(header);
@@ -76,14 +76,14 @@ fn header_part(header: &[u8], global: bool) -> Part {
     let is_plain = !facts.has_nul && facts.longest_line as usize <= LINE_BYTES_MAX;
     if is_plain && !facts.has_8bit {
         let body = with_crlf(header.to_vec());
-        Part { content_type: "text/rfc822-headers", encoding: "7bit", description, body }
+        OriginalPart { content_type: "text/rfc822-headers", encoding: "7bit", description, body }
     } else if is_plain && global && std::str::from_utf8(header).is_ok() {
         let body = with_crlf(header.to_vec());
-        Part { content_type: "message/global-headers", encoding: "8bit", description, body }
+        OriginalPart { content_type: "message/global-headers", encoding: "8bit", description, body }
     } else {
         // RFC 6522 §4: broken headers may be encoded with quoted-printable.
         let body = quoted_printable(&with_crlf(header.to_vec()));
-        Part {
+        OriginalPart {
             content_type: "text/rfc822-headers",
             encoding: "quoted-printable",
             description,

@@ -55,7 +55,7 @@ fn a_failure_word_for_word() {
         (recipient("User@example.net", Some("rfc822;u+2B1@x.net")), no_such_user());
     let recipients = [RecipientReport {
         recipient: &user,
-        outcome: Outcome::Failed(&failure),
+        outcome: DsnOutcome::Failed(&failure),
         last_attempt: Some(NOW),
     }];
     let golden = include_str!("golden_failure.eml").replace('\n', "\r\n");
@@ -72,11 +72,11 @@ fn status_of_each_outcome() {
     let reply = Reply::new(250, (2, 1, 5), "saved");
     let success = Success { peer: Some("192.0.2.7:24"), reply: Some(&reply) };
     let outcomes = [
-        Outcome::Failed(&local),
-        Outcome::Delayed { failure: &timeout, retry_until: NOW },
-        Outcome::Delivered(success),
-        Outcome::Relayed(Success::default()),
-        Outcome::Expanded,
+        DsnOutcome::Failed(&local),
+        DsnOutcome::Delayed { failure: &timeout, retry_until: NOW },
+        DsnOutcome::Delivered(success),
+        DsnOutcome::Relayed(Success::default()),
+        DsnOutcome::Expanded,
     ];
     let recipients: Vec<_> = users
         .iter()
@@ -131,7 +131,7 @@ fn internationalised_reports() {
     failure.reply = Some(Reply::new(550, (5, 1, 1), "kein Empfänger"));
     let recipients = [RecipientReport {
         recipient: &user,
-        outcome: Outcome::Failed(&failure),
+        outcome: DsnOutcome::Failed(&failure),
         last_attempt: None,
     }];
     let content: [&[u8]; 2] = ["Subject: Grüße\r\n\r\n".as_bytes(), "Körper\r\n".as_bytes()];
@@ -159,7 +159,7 @@ fn an_ascii_sender_gets_an_ascii_report() {
     let failure = Failure::local(Class::Permanent, EnhancedStatus::new(5, 0, 0), "nö\r\nX: y");
     let recipients = [RecipientReport {
         recipient: &user,
-        outcome: Outcome::Failed(&failure),
+        outcome: DsnOutcome::Failed(&failure),
         last_attempt: None,
     }];
     let mut report = report(&to, &recipients);
@@ -179,7 +179,7 @@ fn only_addresses_make_a_report_international() {
     let failure = no_such_user();
     let recipients = [RecipientReport {
         recipient: &user,
-        outcome: Outcome::Failed(&failure),
+        outcome: DsnOutcome::Failed(&failure),
         last_attempt: None,
     }];
     let content: [&[u8]; 1] = ["Subject: Grüße\r\n\r\nKörper\r\n".as_bytes()];
@@ -203,7 +203,7 @@ fn a_mailbox_here_says_nothing_in_smtp() {
     let to = mailbox("sender@example.com");
     let user = recipient("user@example.net", None);
     let reply = Reply::new(250, (2, 0, 0), "delivered to the mailbox");
-    let outcome = Outcome::Delivered(Success { peer: None, reply: Some(&reply) });
+    let outcome = DsnOutcome::Delivered(Success { peer: None, reply: Some(&reply) });
     let recipients = [RecipientReport { recipient: &user, outcome, last_attempt: None }];
     let content = compose(&report(&to, &recipients));
     let status = parse(part(&content, "message/delivery-status").as_bytes());
@@ -225,7 +225,7 @@ fn what_ran_out_of_time_says_how_long_it_was_tried() {
         (0, "0 seconds"),
     ] {
         let after = Duration::from_secs(seconds);
-        let outcome = Outcome::Expired { failure: &failure, after };
+        let outcome = DsnOutcome::Expired { failure: &failure, after };
         let recipients = [RecipientReport { recipient: &user, outcome, last_attempt: None }];
         let content = compose(&report(&to, &recipients));
         let text = part(&content, "text/plain; charset=us-ascii");
@@ -242,8 +242,8 @@ fn a_report_about_many_names_a_hundred_and_counts_the_rest() {
     let failure = no_such_user();
     let outcomes = |n: usize| match n {
         // What failed is named before what did not, wherever it stands.
-        0..900 => Outcome::Delivered(Success::default()),
-        _ => Outcome::Failed(&failure),
+        0..900 => DsnOutcome::Delivered(Success::default()),
+        _ => DsnOutcome::Failed(&failure),
     };
     let about = |count: usize| {
         let recipients: Vec<_> = users[1_000 - count..]
@@ -271,7 +271,7 @@ fn a_report_about_many_names_a_hundred_and_counts_the_rest() {
         .iter()
         .map(|recipient| RecipientReport {
             recipient,
-            outcome: Outcome::Failed(&failure),
+            outcome: DsnOutcome::Failed(&failure),
             last_attempt: None,
         })
         .collect();
@@ -296,7 +296,7 @@ fn the_longest_report_fits_the_smallest_segment() {
         .iter()
         .map(|recipient| RecipientReport {
             recipient,
-            outcome: Outcome::Failed(&failure),
+            outcome: DsnOutcome::Failed(&failure),
             last_attempt: Some(NOW),
         })
         .collect();
@@ -318,7 +318,7 @@ fn forged_parameters_are_left_out() {
     let failure = no_such_user();
     let recipients = [RecipientReport {
         recipient: &user,
-        outcome: Outcome::Failed(&failure),
+        outcome: DsnOutcome::Failed(&failure),
         last_attempt: None,
     }];
     let mut report = report(&to, &recipients);
@@ -337,7 +337,7 @@ fn a_boundary_that_is_in_the_message_is_not_used() {
     let failure = no_such_user();
     let recipients = [RecipientReport {
         recipient: &user,
-        outcome: Outcome::Failed(&failure),
+        outcome: DsnOutcome::Failed(&failure),
         last_attempt: None,
     }];
     let mut report = report(&to, &recipients);
@@ -393,9 +393,9 @@ proptest! {
         ];
         let success = Success { peer: Some(&words), reply: Some(&reply) };
         let outcomes = [
-            Outcome::Failed(&failures[0]),
-            Outcome::Delayed { failure: &failures[1], retry_until: NOW },
-            Outcome::Delivered(success),
+            DsnOutcome::Failed(&failures[0]),
+            DsnOutcome::Delayed { failure: &failures[1], retry_until: NOW },
+            DsnOutcome::Delivered(success),
         ];
         let recipients =
             outcomes.map(|outcome| RecipientReport { recipient: &user, outcome, last_attempt: None });
@@ -421,7 +421,7 @@ proptest! {
         };
         let status = parse(part(&text, kind).as_bytes());
         prop_assert_eq!(status.recipients.len(), 3);
-        let read: Vec<_> = status.recipients.iter().map(Group::status).collect();
+        let read: Vec<_> = status.recipients.iter().map(FieldGroup::status).collect();
         let given: Vec<_> = recipients.iter().map(|r| Some(r.outcome.status())).collect();
         prop_assert_eq!(read, given);
     }

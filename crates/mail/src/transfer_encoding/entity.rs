@@ -6,7 +6,7 @@ pub(super) const ENCODING: &str = "Content-Transfer-Encoding";
 
 /// What a body is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EntityKind {
     /// Lines of text: quoted-printable keeps them readable.
     Text,
     /// Anything else that is no structure.
@@ -38,7 +38,7 @@ pub(super) enum Label {
 /// A message or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entity {
-    pub(super) kind: Kind,
+    pub(super) kind: EntityKind,
     pub(super) label: Label,
     pub(super) has_version: bool,
     pub(super) has_type: bool,
@@ -53,7 +53,7 @@ impl Entity {
     pub(super) fn read(fields: &[u8], is_digest: bool) -> Entity {
         let (mut content_type, mut encoding) = (None, None);
         let mut entity = Entity {
-            kind: Kind::Opaque,
+            kind: EntityKind::Opaque,
             label: Label::SevenBit,
             has_version: false,
             has_type: false,
@@ -91,20 +91,20 @@ impl Entity {
             !matches!(entity.label, Label::SevenBit | Label::EightBit) && entity.is_structure();
         // Of a multipart in quoted-printable or base64 the label is wrong wherever a boundary shows, and
         // where none does nothing is touched.
-        let is_read = entity.label != Label::Encoded && entity.kind != Kind::Message;
+        let is_read = entity.label != Label::Encoded && entity.kind != EntityKind::Message;
         if is_encoded && !is_read {
-            entity.kind = Kind::Opaque;
+            entity.kind = EntityKind::Opaque;
         }
         entity
     }
 
     fn is_structure(&self) -> bool {
-        matches!(self.kind, Kind::Message | Kind::Multipart { .. })
+        matches!(self.kind, EntityKind::Message | EntityKind::Multipart { .. })
     }
 
     /// Its label says 8-bit, and may be changed.
     pub(super) fn is_relabelled(&self) -> bool {
-        self.label == Label::EightBit && !self.is_signed && self.kind != Kind::Opaque
+        self.label == Label::EightBit && !self.is_signed && self.kind != EntityKind::Opaque
     }
 }
 
@@ -133,40 +133,40 @@ fn label(field: &Field<'_>) -> Label {
 }
 
 /// RFC 2045 §5.1, §5.2; RFC 2046 §5.1.5 for digests.
-fn kind(field: Option<&Field<'_>>, is_digest: bool) -> Kind {
+fn kind(field: Option<&Field<'_>>, is_digest: bool) -> EntityKind {
     let Some(field) = field else {
-        return if is_digest { Kind::Message } else { Kind::Text };
+        return if is_digest { EntityKind::Message } else { EntityKind::Text };
     };
     let value = field.unfolded();
     // RFC 2045 §5.2: what says nothing is text; `text` alone, or nothing at all, does.
     let Some(slash) = memchr::memchr(b'/', &value) else {
         let word = token(&value);
         let is_text = word.is_empty() || word.eq_ignore_ascii_case(b"text");
-        return if is_text { Kind::Text } else { Kind::Opaque };
+        return if is_text { EntityKind::Text } else { EntityKind::Opaque };
     };
     let (major, minor) = (header::trim(&value[..slash]), token(&value[slash + 1..]));
     let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
     if is(major, "text") {
-        Kind::Text
+        EntityKind::Text
     } else if is(major, "message") {
         let prefix = minor.get(..6).unwrap_or_default();
         match minor {
-            _ if is(minor, "rfc822") || is(minor, "news") => Kind::Message,
+            _ if is(minor, "rfc822") || is(minor, "news") => EntityKind::Message,
             // RFC 6532 §3.7, RFC 6533 §4 to §6: these may be encoded.
-            _ if is(prefix, "global") => Kind::Text,
-            _ => Kind::Opaque,
+            _ if is(prefix, "global") => EntityKind::Text,
+            _ => EntityKind::Opaque,
         }
     } else if is(major, "multipart") {
         match boundary(&value[slash + 1..]) {
-            Some(boundary) => Kind::Multipart {
+            Some(boundary) => EntityKind::Multipart {
                 boundary,
                 is_signed: is(minor, "signed"),
                 is_digest: is(minor, "digest"),
             },
-            None => Kind::Opaque,
+            None => EntityKind::Opaque,
         }
     } else {
-        Kind::Other
+        EntityKind::Other
     }
 }
 

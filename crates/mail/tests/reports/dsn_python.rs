@@ -1,7 +1,7 @@
 //! Reports as a stranger reads them: Python's email package, which shares no code with ours.
 
 use mail::dsn::xtext::Envid;
-use mail::dsn::{Original, Outcome, RecipientReport, Report};
+use mail::dsn::{DsnOutcome, Original, RecipientReport, Report};
 use mail::{Envelope, Failure, Mailbox, MessageId, Notify, Recipient, Reply, Step, Wall};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -64,7 +64,7 @@ fn compose(envelope: &Envelope, original: Original) -> Vec<u8> {
         .iter()
         .map(|recipient| RecipientReport {
             recipient,
-            outcome: Outcome::Failed(&failure),
+            outcome: DsnOutcome::Failed(&failure),
             last_attempt: None,
         })
         .collect();

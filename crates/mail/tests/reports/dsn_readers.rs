@@ -3,7 +3,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use mail::dsn::{Original, Outcome, RecipientReport, Report, Success};
+use mail::dsn::{DsnOutcome, Original, RecipientReport, Report, Success};
 use mail::{EnhancedStatus, Failure, Mailbox, MessageId, Notify, Recipient, Reply, Step, Wall};
 use std::io::Write as _;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn flufl(content: &[u8]) -> String {
     run(Command::new("/usr/bin/python3").args(["-c", FLUFL]), content)
 }
 
-fn compose(outcomes: &[(&str, Outcome<'_>)], content: &[u8], smtputf8: bool) -> Vec<u8> {
+fn compose(outcomes: &[(&str, DsnOutcome<'_>)], content: &[u8], smtputf8: bool) -> Vec<u8> {
     let users: Vec<Recipient> = outcomes
         .iter()
         .map(|(address, _)| Recipient {
@@ -91,12 +91,12 @@ fn bare(code: u16, text: &'static str, step: Step) -> Failure {
 fn a_bare_refusal_of_a_recipient_is_a_hard_bounce() {
     for (code, text) in [(550, "no such user here"), (550, "Invalid recipient: <a@b.test>")] {
         let failure = bare(code, text, Step::RcptTo);
-        let content = compose(&[("a@b.test", Outcome::Failed(&failure))], HEADER, false);
+        let content = compose(&[("a@b.test", DsnOutcome::Failed(&failure))], HEADER, false);
         assert_eq!(sisimai(&content), "a@b.test|failed|userunknown|0|5.1.1", "{text}");
         assert_eq!(flufl(&content), "|a@b.test");
     }
     let spam = bare(554, "looks like spam", Step::FinalDot);
-    let content = compose(&[("a@b.test", Outcome::Failed(&spam))], HEADER, false);
+    let content = compose(&[("a@b.test", DsnOutcome::Failed(&spam))], HEADER, false);
     assert_eq!(flufl(&content), "|a@b.test");
     assert!(sisimai(&content).ends_with("|5.0.0"), "what is said of the content is no address's");
 }
@@ -109,16 +109,16 @@ fn each_recipient_is_read_as_what_became_of_it() {
     let saved = Reply::new(250, (2, 1, 5), "saved");
     let content = compose(
         &[
-            ("full@b.test", Outcome::Failed(&full)),
+            ("full@b.test", DsnOutcome::Failed(&full)),
             (
                 "late@b.test",
-                Outcome::Delayed { failure: &refused, retry_until: Wall(1_795_955_873_000) },
+                DsnOutcome::Delayed { failure: &refused, retry_until: Wall(1_795_955_873_000) },
             ),
             (
                 "old@b.test",
-                Outcome::Expired { failure: &refused, after: Duration::from_secs(432_000) },
+                DsnOutcome::Expired { failure: &refused, after: Duration::from_secs(432_000) },
             ),
-            ("here@b.test", Outcome::Delivered(Success { peer: None, reply: Some(&saved) })),
+            ("here@b.test", DsnOutcome::Delivered(Success { peer: None, reply: Some(&saved) })),
         ],
         HEADER,
         false,
@@ -133,7 +133,7 @@ fn each_recipient_is_read_as_what_became_of_it() {
 fn a_report_on_internationalised_mail_between_ordinary_addresses_is_an_ordinary_one() {
     let failure = bare(550, "no such user here", Step::RcptTo);
     let header = "Subject: Grüße\r\n\r\n".as_bytes();
-    let content = compose(&[("a@b.test", Outcome::Failed(&failure))], header, true);
+    let content = compose(&[("a@b.test", DsnOutcome::Failed(&failure))], header, true);
     assert_eq!(flufl(&content), "|a@b.test");
     assert_eq!(sisimai(&content), "a@b.test|failed|userunknown|0|5.1.1");
 }
@@ -141,7 +141,7 @@ fn a_report_on_internationalised_mail_between_ordinary_addresses_is_an_ordinary_
 #[test]
 fn notmuch_shows_all_parts() {
     let failure = bare(550, "no such user here", Step::RcptTo);
-    let content = compose(&[("a@b.test", Outcome::Failed(&failure))], HEADER, false);
+    let content = compose(&[("a@b.test", DsnOutcome::Failed(&failure))], HEADER, false);
     let dir = tempdir();
     std::fs::create_dir_all(dir.join("mail/new")).unwrap();
     std::fs::create_dir_all(dir.join("mail/cur")).unwrap();

@@ -7,7 +7,7 @@ use crate::seams::{Spawn as _, World};
 use bytes::Bytes;
 use config::Config;
 use mail::{Class, EnhancedStatus, Failure, MessageId, Reply};
-use queue::{Origin, Work};
+use queue::{Origin, TransactionWork};
 use spool::LoadError;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -42,7 +42,11 @@ pub enum AsMail {
 impl<W: World> Slot<W> {
     /// As [`Slot::load_in_turn`], for a channel of internet mail: what came as something else is converted.
     /// `None`: the work is concluded, or put off.
-    pub async fn load_mail(&self, place: Option<InLine>, work: &Work) -> Option<Rc<Message>> {
+    pub async fn load_mail(
+        &self,
+        place: Option<InLine>,
+        work: &TransactionWork,
+    ) -> Option<Rc<Message>> {
         let message = match self.load_in_turn(place, work.id).await {
             Ok(message) => message,
             Err(why) => {
@@ -68,7 +72,7 @@ impl<W: World> Slot<W> {
         &self,
         place: InLine,
         message: Rc<Message>,
-        work: &Work,
+        work: &TransactionWork,
     ) -> Option<Rc<Message>> {
         let (room, message) = match self.room_in_turn(place, message, work.origin).await {
             Ok(both) => both,

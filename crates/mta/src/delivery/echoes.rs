@@ -7,7 +7,7 @@ use crate::reply_classes::leave_out_of;
 use crate::seams::World;
 use mail::dsn::xtext;
 use mail::{Failure, Mailbox, Recipient, Reply, Step};
-use queue::{ReadyId, Work};
+use queue::{ReadyId, TransactionWork};
 
 /// Recipients whose names are left out of what a peer says of a transaction.
 const RECIPIENTS_MAX: usize = 100;
@@ -16,7 +16,7 @@ const RECIPIENTS_MAX: usize = 100;
 pub(super) fn leave_out<W: World>(
     delivery: &Delivery<W>,
     ready: ReadyId,
-    (message, work): (&Message, &Work),
+    (message, work): (&Message, &TransactionWork),
     outcomes: &mut [Result<Reply, Failure>],
 ) {
     #[cfg(feature = "planted")]

@@ -10,7 +10,7 @@ use crate::message::Message;
 use crate::metrics::RecipientOutcome;
 use crate::seams::World;
 use mail::{Class, EnhancedStatus, Failure};
-use queue::{EntryDetail, EntryOutcome, Work};
+use queue::{EntryDetail, EntryOutcome, TransactionWork};
 use spool::{Settle, SettleKind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -155,14 +155,14 @@ pub(crate) fn warn<W: World>(delivery: &Rc<Delivery<W>>, late: Vec<EntryDetail>)
 }
 
 /// Gives work back untouched: it was not this message's fault.
-pub(super) fn give_back<W: World>(delivery: &Delivery<W>, work: &Work) {
+pub(super) fn give_back<W: World>(delivery: &Delivery<W>, work: &TransactionWork) {
     for (entry, _, _) in &work.entries {
         let _ = delivery.schedule.outcome(*entry, EntryOutcome::Untried);
     }
 }
 
 /// Gives work back that no peer has heard of.
-pub(super) fn give_back_unnamed<W: World>(delivery: &Delivery<W>, work: &Work) {
+pub(super) fn give_back_unnamed<W: World>(delivery: &Delivery<W>, work: &TransactionWork) {
     for (entry, _, _) in &work.entries {
         let _ = delivery.schedule.outcome(*entry, EntryOutcome::Unnamed(work.allowance));
     }

@@ -8,14 +8,14 @@ use crate::seams::World;
 use crate::shaping::{Key, Origin, Words};
 use config::shaping::{Action, Rule};
 use mail::{Failure, Mailbox, Reply, Step};
-use queue::{ReadyId, ReadyKey, Work};
+use queue::{ReadyId, ReadyKey, TransactionWork};
 
 /// What became of the recipients of a transaction, without what we said in it ([`super::echoes`]). A rule is heard
 /// once of it, however many were refused.
 pub(super) fn outcomes<W: World>(
     delivery: &Delivery<W>,
     ready: ReadyId,
-    (message, work): (&Message, &Work),
+    (message, work): (&Message, &TransactionWork),
     outcomes: &[Result<Reply, Failure>],
 ) {
     let shaped = &delivery.schedule.shaped;

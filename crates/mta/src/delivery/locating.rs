@@ -15,15 +15,15 @@ use crate::seams::World;
 use crate::tables::{self, FoundAddress, NoEntry};
 use config::{Destination, HostPort, Route, TableEntry};
 use mail::{Class, EnhancedStatus, Failure, Mailbox};
-use queue::{Located, Locating};
+use queue::{HopLookup, HopLookupResult};
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// Where a recipient is: at hosts, in groups as the route's channel has them, or nowhere that is known.
-type Place = Result<Vec<Vec<HostPort>>, Located>;
+type Place = Result<Vec<Vec<HostPort>>, HopLookupResult>;
 
 /// Finds out where these recipients are, and tells the queue.
-pub(crate) fn start_locating<W: World>(delivery: &Rc<Delivery<W>>, locating: Locating) {
+pub(crate) fn start_locating<W: World>(delivery: &Rc<Delivery<W>>, locating: HopLookup) {
     let task = Rc::clone(delivery);
     delivery.services.spawn(async move {
         let active = task.router.active();
@@ -43,15 +43,15 @@ pub(crate) fn start_locating<W: World>(delivery: &Rc<Delivery<W>>, locating: Loc
 async fn route_of<W: World>(
     delivery: &Delivery<W>,
     active: &Rc<Active>,
-    locating: &Locating,
-) -> Result<(Arc<Route>, Arc<TableEntry>), Located> {
+    locating: &HopLookup,
+) -> Result<(Arc<Route>, Arc<TableEntry>), HopLookupResult> {
     let key = delivery.schedule.queue().scheduled_key(locating.scheduled).cloned();
-    let key = key.ok_or(Located::Elsewhere)?;
+    let key = key.ok_or(HopLookupResult::Elsewhere)?;
     let route = route_of_key(delivery.services.world.tables(), active, &key).get().await;
-    let route = route.map_err(|trouble| Located::Silence(unanswered(&trouble)))?;
+    let route = route.map_err(|trouble| HopLookupResult::Silence(unanswered(&trouble)))?;
     let route = route.filter(|route| route.channel.destination() == Destination::ByEntry);
-    let route = route.ok_or(Located::Elsewhere)?;
-    let table = route.recipients.clone().ok_or(Located::Elsewhere)?;
+    let route = route.ok_or(HopLookupResult::Elsewhere)?;
+    let table = route.recipients.clone().ok_or(HopLookupResult::Elsewhere)?;
     Ok((route, table))
 }
 
@@ -60,11 +60,13 @@ async fn places<W: World>(
     delivery: &Delivery<W>,
     route: &Route,
     table: &Arc<TableEntry>,
-    locating: &Locating,
+    locating: &HopLookup,
 ) -> Vec<Place> {
     let recipients = match recipients_of(delivery, locating).await {
         Ok(recipients) => recipients,
-        Err(failure) => return vec![Err(Located::Deferred(failure)); locating.entries.len()],
+        Err(failure) => {
+            return vec![Err(HopLookupResult::Deferred(failure)); locating.entries.len()];
+        }
     };
     let tables = delivery.services.world.tables();
     if let [recipient] = &*recipients {
@@ -81,7 +83,7 @@ async fn places<W: World>(
 /// Their addresses. Nothing of the message is kept, which may have to be read for them.
 async fn recipients_of<W: World>(
     delivery: &Delivery<W>,
-    locating: &Locating,
+    locating: &HopLookup,
 ) -> Result<Vec<Mailbox>, Arc<Failure>> {
     let messages = &delivery.custody.messages;
     let who = Who::other(delivery.services.number, locating.scheduled.0);
@@ -102,16 +104,18 @@ async fn recipients_of<W: World>(
 
 fn place_of(route: &Route, table: &TableEntry, found: Result<FoundAddress, NoEntry>) -> Place {
     let found = found.map_err(|why| match why {
-        NoEntry::Gone(failure) => Located::Refused(Arc::new(failure)),
-        NoEntry::Unanswered { failure, is_of_key: true } => Located::Deferred(Arc::new(failure)),
-        NoEntry::Unanswered { failure, .. } => Located::Silence(Arc::new(failure)),
+        NoEntry::Gone(failure) => HopLookupResult::Refused(Arc::new(failure)),
+        NoEntry::Unanswered { failure, is_of_key: true } => {
+            HopLookupResult::Deferred(Arc::new(failure))
+        }
+        NoEntry::Unanswered { failure, .. } => HopLookupResult::Silence(Arc::new(failure)),
     })?;
     let hosts = route.channel.hosts_by_entry(&|name| tables::values_of(&found.entry, name));
     hosts.map_err(|why| {
         let text = format!("no next hop: {why} (table {}, key {})", table.name, found.key);
         // RFC 3463 §3.4: X.3.5, the system is configured wrongly. A table can be put right.
         let status = EnhancedStatus::new(4, 3, 5);
-        Located::Deferred(Arc::new(Failure::local(Class::Transient, status, text)))
+        HopLookupResult::Deferred(Arc::new(Failure::local(Class::Transient, status, text)))
     })
 }
 
@@ -120,22 +124,26 @@ fn enter<W: World>(
     delivery: &Delivery<W>,
     active: &Active,
     route: &Route,
-    locating: &Locating,
+    locating: &HopLookup,
     place: Place,
-) -> Located {
+) -> HopLookupResult {
     match place {
         Ok(hosts) => {
             let hosts = host_groups(hosts.iter().map(Vec::as_slice));
             let config = &active.config;
             let ready = enter_located(&delivery.schedule, locating, config, route, hosts);
-            ready.map_or(Located::Elsewhere, Located::At)
+            ready.map_or(HopLookupResult::Elsewhere, HopLookupResult::At)
         }
         Err(nowhere) => nowhere,
     }
 }
 
 /// Tells the queue, and records whom it puts off.
-async fn conclude<W: World>(delivery: &Delivery<W>, locating: &Locating, answers: Vec<Located>) {
+async fn conclude<W: World>(
+    delivery: &Delivery<W>,
+    locating: &HopLookup,
+    answers: Vec<HopLookupResult>,
+) {
     let failures: Vec<Option<Arc<Failure>>> = answers.iter().map(failure_of).collect();
     let is_named = delivery.services.events.is_on() && failures.iter().any(Option::is_some);
     // For the event, which names it.
@@ -151,9 +159,11 @@ async fn conclude<W: World>(delivery: &Delivery<W>, locating: &Locating, answers
 }
 
 /// Why a recipient is put off, if it is.
-fn failure_of(answer: &Located) -> Option<Arc<Failure>> {
+fn failure_of(answer: &HopLookupResult) -> Option<Arc<Failure>> {
     match answer {
-        Located::Silence(failure) | Located::Deferred(failure) => Some(Arc::clone(failure)),
-        Located::At(_) | Located::Refused(_) | Located::Elsewhere => None,
+        HopLookupResult::Silence(failure) | HopLookupResult::Deferred(failure) => {
+            Some(Arc::clone(failure))
+        }
+        HopLookupResult::At(_) | HopLookupResult::Refused(_) | HopLookupResult::Elsewhere => None,
     }
 }

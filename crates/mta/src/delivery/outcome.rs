@@ -9,7 +9,7 @@ use crate::message::Message;
 use crate::metrics::Came;
 use crate::seams::World;
 use mail::{Class, EnhancedStatus, Failure, MessageId, Mono, Reply};
-use queue::{Deferred, EntryId, EntryOutcome, Work};
+use queue::{Deferred, EntryId, EntryOutcome, TransactionWork};
 use spool::{Attempt, LoadError, Record, Settle, SettleKind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ struct Sorted {
 pub(crate) fn conclude<W: World>(
     delivery: &Rc<Delivery<W>>,
     message: &Rc<Message>,
-    work: &Work,
+    work: &TransactionWork,
     outcomes: Vec<Result<Reply, Failure>>,
     context: &AttemptContext,
 ) {
@@ -229,7 +229,7 @@ fn reason(failure: &Failure) -> Box<str> {
 /// the peer's fault, and not forgotten.
 pub(crate) fn unreadable<W: World>(
     delivery: &Rc<Delivery<W>>,
-    work: &Work,
+    work: &TransactionWork,
     part: &str,
     why: &LoadError,
 ) {

@@ -26,7 +26,7 @@ use crate::stopping::StopGuard;
 use bytes::Bytes;
 use config::{Config, Source};
 use mail::{Failure, Mailbox, MessageId, Mono, Reply, Step, Wall};
-use queue::{CloseReason, EntryId, Origin, ReadyId, Take, Work};
+use queue::{CloseReason, EntryId, Origin, ReadyId, Take, TransactionWork};
 use spool::{BlobId, LoadError};
 use std::cell::{Cell, RefMut};
 use std::future::poll_fn;
@@ -290,7 +290,7 @@ impl<W: World> Slot<W> {
     }
 
     /// Work was taken, after it waited in vain for a worker: others wait behind it.
-    pub fn note_behind(&self, work: &Work) {
+    pub fn note_behind(&self, work: &TransactionWork) {
         let now = self.now();
         let is_due = self.behind.get().is_none_or(|at| now.since(at) >= NOTED_EVERY);
         if now.since(work.since) < BEHIND_AFTER || !is_due {
@@ -387,12 +387,12 @@ impl<W: World> Slot<W> {
     }
 
     /// Takes recipients back whose turn it is still: they were not tried.
-    pub fn give_back(&self, work: &Work) {
+    pub fn give_back(&self, work: &TransactionWork) {
         give_back(&self.delivery, work);
     }
 
     /// The same, and no peer has heard of them: they are not counted where their source warms up.
-    pub fn give_back_unnamed(&self, work: &Work) {
+    pub fn give_back_unnamed(&self, work: &TransactionWork) {
         give_back_unnamed(&self.delivery, work);
     }
 
@@ -523,7 +523,7 @@ impl<W: World> Slot<W> {
     pub fn conclude(
         &self,
         message: &Rc<Message>,
-        work: &Work,
+        work: &TransactionWork,
         mut outcomes: Vec<Result<Reply, Failure>>,
         context: &AttemptContext,
     ) {
@@ -538,14 +538,19 @@ impl<W: World> Slot<W> {
     pub fn leave_out_own(
         &self,
         message: &Message,
-        work: &Work,
+        work: &TransactionWork,
         outcomes: &mut [Result<Reply, Failure>],
     ) {
         echoes::leave_out(&self.delivery, self.ready, (message, work), outcomes);
     }
 
     /// Has rules of shaping hear what a host said of a transaction, whatever is made of it.
-    pub fn heard(&self, message: &Message, work: &Work, outcomes: &[Result<Reply, Failure>]) {
+    pub fn heard(
+        &self,
+        message: &Message,
+        work: &TransactionWork,
+        outcomes: &[Result<Reply, Failure>],
+    ) {
         hearing::outcomes(&self.delivery, self.ready, (message, work), outcomes);
     }
 
@@ -559,7 +564,7 @@ impl<W: World> Slot<W> {
 
     /// A part of the message, its `record` or its `body`, could not be read back from the spool:
     /// not the peer's fault, and tried again.
-    pub fn unreadable(&self, work: &Work, part: &str, why: &LoadError) {
+    pub fn unreadable(&self, work: &TransactionWork, part: &str, why: &LoadError) {
         outcome::unreadable(&self.delivery, work, part, why);
     }
 

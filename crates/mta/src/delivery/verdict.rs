@@ -7,7 +7,7 @@ use crate::metrics::{Came, Concerned, Metrics, RecipientOutcome, RequireTlsLack}
 use crate::routing::require_tls::{ENCRYPTION_NEEDED, REQUIRETLS_NEEDED};
 use crate::seams::World;
 use crate::services::Services;
-use mail::dsn::{Outcome, Success};
+use mail::dsn::{DsnOutcome, Success};
 use mail::{Class, Domain, EnhancedStatus, Failure, Notify, Reply, RequireTls, Wall};
 use queue::EntryId;
 use spool::SettleKind;
@@ -176,22 +176,22 @@ impl Judged {
     }
 
     /// As its report puts it, once what only the message knows is filled in.
-    pub(crate) fn outcome(&self) -> Option<Outcome<'_>> {
+    pub(crate) fn outcome(&self) -> Option<DsnOutcome<'_>> {
         Some(match &self.verdict {
-            Verdict::Failed(failure) => Outcome::Failed(failure),
+            Verdict::Failed(failure) => DsnOutcome::Failed(failure),
             Verdict::Expired { failure: Some(failure), after } => {
-                Outcome::Expired { failure, after: *after }
+                DsnOutcome::Expired { failure, after: *after }
             }
             Verdict::Delayed { failure: Some(failure), give_up_at, .. } => {
-                Outcome::Delayed { failure, retry_until: *give_up_at }
+                DsnOutcome::Delayed { failure, retry_until: *give_up_at }
             }
             Verdict::Expired { failure: None, .. } | Verdict::Delayed { failure: None, .. } => {
                 return None;
             }
             Verdict::Delivered(reply) => {
-                Outcome::Delivered(Success { peer: None, reply: Some(reply) })
+                DsnOutcome::Delivered(Success { peer: None, reply: Some(reply) })
             }
-            Verdict::Relayed(reply) => Outcome::Relayed(Success {
+            Verdict::Relayed(reply) => DsnOutcome::Relayed(Success {
                 peer: self.hop.as_ref().map(|hop| &*hop.peer),
                 reply: Some(reply),
             }),

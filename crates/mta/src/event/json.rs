@@ -5,7 +5,7 @@ use super::{
 };
 use crate::encryption::Encryption;
 use crate::overrides::Overrides;
-use auth::checks::Summary;
+use auth::checks::AuthSummary;
 use mail::{EnhancedStatus, Failure, MessageId, Reply, RequireTls, Wall};
 use std::net::IpAddr;
 
@@ -175,7 +175,7 @@ fn client_fields(line: &mut Line<'_>, client: &Client) {
 }
 
 /// A field for each check that was made.
-fn checked_fields(line: &mut Line<'_>, checked: &Summary) {
+fn checked_fields(line: &mut Line<'_>, checked: &AuthSummary) {
     let words = [
         ("iprev", checked.iprev.map(auth::iprev::Verdict::as_str)),
         ("spf", checked.spf.map(auth::spf::Verdict::as_str)),
@@ -183,7 +183,7 @@ fn checked_fields(line: &mut Line<'_>, checked: &Summary) {
         ("dmarc", checked.dmarc.map(auth::dmarc::Verdict::as_str)),
         ("arc", checked.arc.map(auth::arc::Verdict::as_str)),
         ("sealed", checked.sealed.map(auth::arc::Verdict::as_str)),
-        ("dnsbl", checked.dnsbl.map(auth::dnsbl::Verdict::as_str)),
+        ("dnsbl", checked.dnsbl.map(auth::dnsbl::DnsblResult::as_str)),
     ];
     for (check, verdict) in words {
         if let Some(verdict) = verdict {

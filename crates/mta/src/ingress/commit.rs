@@ -12,7 +12,7 @@ use crate::holding::HeldShare;
 use crate::message::{Message, MessageBody};
 use crate::routing::addresses::resolve_postmasters;
 use crate::seams::World;
-use auth::checks::Summary;
+use auth::checks::AuthSummary;
 use auth::{dmarc, spf};
 use bytes::Bytes;
 use config::Config;
@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 struct Accepted {
     message: Rc<Message>,
     client: Arc<event::Client>,
-    checked: Summary,
+    checked: AuthSummary,
     signed: event::Signed,
     headers: event::Headers,
     hold: Option<Arc<str>>,
@@ -135,7 +135,7 @@ fn tell<W: World>(ingress: &Ingress<W>, message: &Message, position: u64, kind: 
 }
 
 /// Whether SPF or DMARC says that the sender is who it says it is.
-fn is_vouched(checked: &Summary) -> bool {
+fn is_vouched(checked: &AuthSummary) -> bool {
     checked.spf == Some(spf::Verdict::Pass) || checked.dmarc == Some(dmarc::Verdict::Pass)
 }
 

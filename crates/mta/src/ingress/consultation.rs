@@ -5,7 +5,7 @@ use crate::routing::find;
 use crate::seams::Tables;
 use crate::tables::{self, FoundBy};
 use config::{Config, Decision};
-use lookup::{Entry, Trouble};
+use lookup::{Entry, LookupError};
 use mail::{Mailbox, Refusal};
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ async fn ask<T: Tables + Clone>(
     recipient: &Mailbox,
     decision: Decision,
     consulted: &mut Consulted,
-) -> Result<(), Trouble> {
+) -> Result<(), LookupError> {
     let route = decision.route().and_then(|route| config.routes.get(route));
     let Some(route) = route.filter(|_| decision.is_accepted()) else { return Ok(()) };
     // The postmaster has a mailbox, whatever tables say (RFC 5321 §4.5.1).

@@ -13,7 +13,7 @@ use crate::routing::{Active, find};
 use crate::seams::{Tables as _, World};
 use crate::services::Services;
 use config::Route;
-use lookup::Trouble;
+use lookup::LookupError;
 use mail::{Mailbox, Mono, Recipient, Refusal};
 use std::pin::pin;
 use std::rc::Rc;
@@ -151,7 +151,7 @@ impl<W: World> Asked<W> {
         self,
         recipient: &Recipient,
         original: Option<Mailbox>,
-        in_tables: Result<Option<usize>, Trouble>,
+        in_tables: Result<Option<usize>, LookupError>,
     ) -> Decision<'static, Resolved> {
         let in_tables = match in_tables {
             Ok(in_tables) => in_tables,

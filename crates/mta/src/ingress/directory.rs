@@ -17,7 +17,7 @@ use crate::routing::{Active, find};
 use crate::seams::{Tables as _, Time as _, World};
 use crate::tables::{self, FoundAddress, FoundBy, FoundOwner, TAG_DELIMITER, split_tag};
 use config::{Route, TableEntry};
-use lookup::{Asker, Entry, Trouble, TroubleKind};
+use lookup::{Entry, LookupError, LookupErrorKind, Requester};
 use mail::{Mailbox, Recipient, Refusal, is_dot_string};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -60,7 +60,7 @@ pub(super) struct Turns {
     line: Arc<Line>,
     who: Who,
     standing: Standing,
-    asker: Asker,
+    asker: Requester,
 }
 
 impl Turns {
@@ -76,7 +76,7 @@ impl Turns {
     /// For reports of this server.
     fn of_ours(line: &Arc<Line>) -> Turns {
         let who = Who::new(0, 0).of(line::Owner::named("reports", "of ours"));
-        Turns { line: Arc::clone(line), who, standing: Standing::Good, asker: Asker::Ours }
+        Turns { line: Arc::clone(line), who, standing: Standing::Good, asker: Requester::Ours }
     }
 }
 
@@ -359,7 +359,7 @@ impl<W: World> Directory<W> {
         match self.tables.list(directory, Path::new(path)).get().await {
             Ok(Some(members)) => Ok(members),
             Ok(None) => Err(self.bad_list(alias, path, format_args!("there is no such file"))),
-            Err(trouble) if trouble.kind == TroubleKind::Key => {
+            Err(trouble) if trouble.kind == LookupErrorKind::Key => {
                 Err(self.bad_list(alias, path, format_args!("{trouble}")))
             }
             Err(trouble) => Err(self.failed(&trouble)),
@@ -438,7 +438,7 @@ impl<W: World> Directory<W> {
         Some(Mailbox::parse(&tagged, true).unwrap_or(member))
     }
 
-    fn failed(&self, trouble: &Trouble) -> Refusal {
+    fn failed(&self, trouble: &LookupError) -> Refusal {
         refusals::no_answer(&*self.console, trouble)
     }
 }

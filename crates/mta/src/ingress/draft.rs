@@ -9,7 +9,7 @@ use crate::facts::RecipientRecords;
 use crate::holding::HeldShare;
 use crate::own_fields::OwnFields;
 use crate::steering::Steering;
-use auth::checks::Summary;
+use auth::checks::AuthSummary;
 use bytes::Bytes;
 use config::{Tenancy, Tenants};
 use mail::{ContentFacts, Envelope, Mailbox, MessageId, Omitted, Recipient, Refusal, RequireTls};
@@ -254,9 +254,9 @@ impl Draft {
     }
 
     /// What came of the checks of who sends.
-    pub fn note_checked(&mut self, checked: Summary) {
+    pub fn note_checked(&mut self, checked: AuthSummary) {
         let dnsbl = self.additions.checked.dnsbl;
-        self.additions.checked = Summary { dnsbl, ..checked };
+        self.additions.checked = AuthSummary { dnsbl, ..checked };
     }
 
     /// The domain of its author, and whether SPF or DKIM passed for the domain of its sender.
@@ -266,7 +266,7 @@ impl Draft {
     }
 
     /// What lists in the DNS say of the client.
-    pub fn note_listed(&mut self, verdict: auth::dnsbl::Verdict) {
+    pub fn note_listed(&mut self, verdict: auth::dnsbl::DnsblResult) {
         self.additions.checked.dnsbl = Some(verdict);
     }
 
@@ -323,7 +323,7 @@ pub(super) struct Additions {
     /// Those that are no recipients yet.
     pub(super) recipients: Vec<Recipient>,
     /// What came of the checks of who sends.
-    pub(super) checked: Summary,
+    pub(super) checked: AuthSummary,
     /// Who signed it.
     pub(super) signed: Signed,
     /// What its event says of its header.
@@ -392,7 +392,7 @@ pub(super) struct HoldRoom {
 /// What the events of a message say of it.
 #[derive(Debug)]
 pub(super) struct Told {
-    pub(super) checked: Summary,
+    pub(super) checked: AuthSummary,
     pub(super) signed: Signed,
     pub(super) headers: Headers,
     pub(super) hold: Option<Arc<str>>,

@@ -5,7 +5,7 @@ use super::{Ingress, refusals};
 use crate::routing::{Active, find};
 use crate::seams::{Tables, World};
 use config::{Config, Destination, Route};
-use lookup::Trouble;
+use lookup::LookupError;
 use mail::{Domain, Envelope, Refusal, Wall};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ async fn is_ours<T: Tables + Clone>(
     tables: &T,
     active: &Rc<Active>,
     domain: &Domain,
-) -> Result<bool, Trouble> {
+) -> Result<bool, LookupError> {
     if *domain == active.config.hostname {
         return Ok(true);
     }
@@ -69,7 +69,7 @@ impl<T: Tables + Clone> OwnDomains<T> {
     ///
     /// # Errors
     /// A table gives no answer.
-    pub async fn has(&self, domain: &Domain) -> Result<bool, Trouble> {
+    pub async fn has(&self, domain: &Domain) -> Result<bool, LookupError> {
         is_ours(&self.tables, &self.active, domain).await
     }
 }

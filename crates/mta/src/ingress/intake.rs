@@ -8,7 +8,7 @@ use crate::budget::Share;
 use crate::custody::Custody;
 use crate::seams::{Time, World};
 use crate::services::Services;
-use auth::forged::Renamer;
+use auth::forged::AuthresRenamer;
 use bytes::Bytes;
 use mail::header::RelayFields;
 use mail::header_end::{Added, HeaderEnd};
@@ -42,7 +42,7 @@ pub struct Intake<W: World> {
     /// What they keep draws on the budget of bodies; `None`: it drew nothing yet.
     observed: Option<Share>,
     /// Who renames fields that speak in our name; until the header is over.
-    renamer: Option<Renamer>,
+    renamer: Option<AuthresRenamer>,
     /// Ends the header where all readers see its end; until it has.
     header_end: Option<HeaderEnd>,
     /// What that has put in.
@@ -246,7 +246,7 @@ impl<W: World> Intake<W> {
     /// Has fields renamed that speak in the name of this server. Those who look on see them as they
     /// came.
     pub(super) fn rename_forged(&mut self, server: &str) {
-        self.renamer = Some(Renamer::new(server));
+        self.renamer = Some(AuthresRenamer::new(server));
     }
 
     /// Content is internet mail: its header ends with an empty line, for all who look on as well.

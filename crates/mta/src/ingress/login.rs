@@ -18,7 +18,7 @@ use auth::password::scram_keys::{Keys, SaltForm, Salted};
 use auth::password::{Stored, Unusable};
 use auth::sasl::Claim;
 use config::TableEntry;
-use lookup::{Asker, Entry, Trouble};
+use lookup::{Entry, LookupError, Requester};
 use mail::Refusal;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -133,7 +133,7 @@ impl<W: World> Connection<W> {
     }
 
     /// In whose turn something is done for the client.
-    fn asker(&self) -> Asker {
+    fn asker(&self) -> Requester {
         asker_of(self.session.client().address.ip())
     }
 
@@ -311,7 +311,7 @@ impl<W: World> Connection<W> {
     }
 
     /// The source of logins gives no answer.
-    pub(super) fn nobody_knows(&self, trouble: &Trouble) -> Refusal {
+    pub(super) fn nobody_knows(&self, trouble: &LookupError) -> Refusal {
         let console = &self.ingress.services.console;
         console.warn("logins", format_args!("nobody can log in: {trouble}"));
         self.login_deferred()

@@ -9,7 +9,7 @@ use crate::answer::{Answer, Later};
 use crate::seams::{Checked, Conversation, Heard, Introspection, LoginServer, LoginTerms, World};
 use auth::sasl::Claim;
 use auth::sasl::bearer::Presented;
-use lookup::Trouble;
+use lookup::LookupError;
 use mail::Refusal;
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl<W: World> Connection<W> {
         &mut self,
         logins: &Logins,
         attempt: &mut Attempt,
-        heard: Later<'static, Result<Heard, Trouble>>,
+        heard: Later<'static, Result<Heard, LookupError>>,
     ) -> Result<Elsewhere, Refusal> {
         let heard = self.heard(heard).await.inspect_err(|_| attempt.forgive())?;
         match heard {
@@ -180,7 +180,7 @@ impl<W: World> Connection<W> {
     /// Waits for what a server says.
     pub(super) async fn heard<T: 'static>(
         &self,
-        heard: Later<'static, Result<T, Trouble>>,
+        heard: Later<'static, Result<T, LookupError>>,
     ) -> Result<T, Refusal> {
         let services = &self.ingress.services;
         let heard = Answer::later(async move { Ok(heard.await) });

@@ -101,7 +101,7 @@ impl<W: World> Connection<W> {
     /// Whoever speaks from now on is this client, as one says who is believed: nothing holds that was
     /// decided about the one before, whose transactions the protocol has dropped. Whether it may proceed is asked of
     /// [`Connection::admit`] next. Its name need not be looked up if it is said.
-    pub fn announce(&mut self, address: SocketAddr, name: Option<iprev::Outcome>) {
+    pub fn announce(&mut self, address: SocketAddr, name: Option<iprev::IprevCheck>) {
         let before = Arc::clone(self.session.client());
         let listener = Arc::clone(self.session.listener());
         let count = ClientCount::new(&self.ingress, self.count.socket, &listener, address.ip());

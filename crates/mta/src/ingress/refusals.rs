@@ -1,9 +1,9 @@
 //! What the core refuses, each in one place.
 
 use crate::console::Console;
-use auth::srs::Mistake;
+use auth::srs::SrsError;
 use config::NotYours;
-use lookup::Trouble;
+use lookup::LookupError;
 use mail::Refusal;
 use spool::Completion;
 
@@ -117,13 +117,13 @@ pub(super) const REFUSED_BEFORE: Refusal = Refusal::transient((7, 0), TOO_MUCH_R
 pub(super) const REFUSALS: Refusal = Refusal::transient((7, 1), TOO_MUCH_REFUSED);
 
 /// A table that must be asked gives no answer: says why, and refuses for now what depends on it.
-pub fn no_answer(console: &dyn Console, trouble: &Trouble) -> Refusal {
+pub fn no_answer(console: &dyn Console, trouble: &LookupError) -> Refusal {
     console.debug("tables", format_args!("{trouble}"));
     NO_ANSWER
 }
 
 /// A sender that was rewritten here, or looks so, and stands for nobody.
-pub(super) fn no_way_back(mistake: Mistake) -> Refusal {
+pub(super) fn no_way_back(mistake: SrsError) -> Refusal {
     Refusal::permanent((1, 1), mistake.text())
 }
 

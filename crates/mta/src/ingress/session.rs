@@ -92,7 +92,7 @@ impl Session {
     }
 
     /// What was found of the name of the client's address; what was found first counts.
-    pub fn note_name(&self, found: iprev::Outcome) {
+    pub fn note_name(&self, found: iprev::IprevCheck) {
         let _ = self.client.name.set(found);
     }
 

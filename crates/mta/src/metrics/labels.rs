@@ -2,12 +2,12 @@
 
 use super::{Grid, Label, Metrics};
 use crate::clients::Lane;
-use auth::checks::Summary;
+use auth::checks::AuthSummary;
 use auth::dkim::Algorithm;
 use auth::{arc, dkim, dmarc, dnsbl, greylist, iprev, spf};
 use classes::ReplyClass;
 use config::shaping::Action;
-use lookup::TroubleKind;
+use lookup::LookupErrorKind;
 
 // What a limit of our own cut short is counted as what it is to the sender: for the time being.
 crate::label! { iprev::Verdict, "verdict":
@@ -23,9 +23,9 @@ None = "none", Pass = "pass", Fail = "fail", TempError | CutShort = "temperror",
 PermError = "permerror" }
 crate::label! { arc::Verdict, "verdict":
 None = "none", Pass = "pass", Fail = "fail", TempError | CutShort = "temperror" }
-crate::label! { dnsbl::Verdict, "verdict":
+crate::label! { dnsbl::DnsblResult, "verdict":
 None = "none", Allowed = "allowed", Below = "below", Listed = "listed" }
-crate::label! { greylist::Verdict, "verdict":
+crate::label! { greylist::GreylistResult, "verdict":
 New = "new", Early = "early", Passed = "passed", Known = "known", Client = "client" }
 crate::label! { Algorithm, "algorithm":
 RsaSha256 = "rsa-sha256", Ed25519Sha256 = "ed25519-sha256" }
@@ -34,7 +34,7 @@ crate::label! { Action, "action":
 Backoff = "backoff", Set = "set", Suspend = "suspend", SuspendTenant = "suspend_tenant",
 SuspendCampaign = "suspend_campaign", FailCampaign = "fail_campaign" }
 
-crate::label! { TroubleKind, "kind":
+crate::label! { LookupErrorKind, "kind":
 Unreachable = "unreachable", Timeout = "timeout", Wrong = "wrong", Key = "key", Busy = "busy" }
 
 impl super::Label for ReplyClass {
@@ -99,7 +99,7 @@ labels! {
 
 impl Metrics {
     /// Counts the verdict of each check that was made.
-    pub fn count_checked(&self, checked: &Summary) {
+    pub fn count_checked(&self, checked: &AuthSummary) {
         fn count<V: Label>(grid: &Grid<V>, verdict: Option<V>) {
             if let Some(verdict) = verdict {
                 grid[verdict].inc();

@@ -11,7 +11,7 @@ use crate::metrics::RecipientOutcome;
 use crate::schedule::application::look_again;
 use crate::seams::World;
 use mail::MessageId;
-use queue::{EntryId, Glance, Held, Retried, ScheduledKey};
+use queue::{EntryId, Glance, HoldResult, Retried, ScheduledKey};
 use spool::{Completion, Record, Settle, SettleKind, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -169,7 +169,7 @@ impl<W: World> Operator<W> {
         let now = self.services.now();
         let mut queue = self.schedule.queue_mut();
         match reason {
-            Some(reason) => queue.hold(entry, reason) != Held::Gone,
+            Some(reason) => queue.hold(entry, reason) != HoldResult::Gone,
             None => queue.release(now, entry),
         }
     }

@@ -5,14 +5,14 @@ use crate::answer::Answer;
 use crate::seams::Tables;
 use crate::tables::find;
 use config::{Config, Route};
-use lookup::Trouble;
+use lookup::LookupError;
 use mail::{Domain, Wall};
 use queue::ScheduledKey;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// The first route whose table has a domain, of those that come before what the file names for it.
-pub(crate) type InTables = Answer<'static, Result<Option<usize>, Trouble>>;
+pub(crate) type InTables = Answer<'static, Result<Option<usize>, LookupError>>;
 
 /// The first route whose table has this domain, if that decides.
 pub(crate) fn in_tables<T: Tables + Clone>(
@@ -52,7 +52,7 @@ pub(crate) async fn in_tables_of<T: Tables + Clone>(
     tables: &T,
     config: &Arc<Config>,
     domain: &Domain,
-) -> Result<Option<usize>, Trouble> {
+) -> Result<Option<usize>, LookupError> {
     let active = Rc::new(Active::new(Arc::clone(config), ("start", Wall(0))));
     in_tables(tables, &active, domain).get().await
 }
@@ -62,7 +62,7 @@ pub(crate) fn route_of_key<T: Tables + Clone>(
     tables: &T,
     active: &Rc<Active>,
     key: &ScheduledKey,
-) -> Answer<'static, Result<Option<Arc<Route>>, Trouble>> {
+) -> Answer<'static, Result<Option<Arc<Route>>, LookupError>> {
     if active.domain_tables.is_empty() || active.chosen_route_of(key).is_some() {
         return Answer::Now(Ok(active.route_of_key(key).cloned()));
     }

@@ -20,7 +20,8 @@ use config::shaping::Paced;
 use config::{Config, Destination, Pool, Route, Source};
 use mail::{Culprit, Domain, Mono};
 use queue::{
-    Deferred, Located, Locating, ReadyId, ReadyKey, Resolution, ScheduledId, ScheduledKey, Way,
+    Deferred, HopLookup, HopLookupResult, ReadyId, ReadyKey, Resolution, ScheduledId, ScheduledKey,
+    WeightedPath,
 };
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -114,7 +115,7 @@ fn enter<W: World>(
     }
     let way = |Place { weight, key, usual, .. }: &Place| {
         let (limits, shared) = schedule.shaped.limits(config, key, usual);
-        Way { key: key.clone(), limits, shared, weight: *weight }
+        WeightedPath { key: key.clone(), limits, shared, weight: *weight }
     };
     let ways = each.iter().map(way).collect();
     let seen = each.iter().map(|place| HopSeen {
@@ -182,7 +183,7 @@ fn learn<W: World>(schedule: &Rc<Schedule<W>>, ready: ReadyId, key: &ReadyKey, h
 /// now.
 pub(crate) fn enter_located<W: World>(
     schedule: &Rc<Schedule<W>>,
-    locating: &Locating,
+    locating: &HopLookup,
     config: &Config,
     route: &Route,
     hosts: Vec<HostGroup>,
@@ -202,12 +203,12 @@ pub(crate) fn enter_located<W: World>(
 /// recorded of those that were deferred, in the order of the entries.
 pub(crate) fn answer_located<W: World>(
     schedule: &Rc<Schedule<W>>,
-    locating: &Locating,
-    answers: Vec<Located>,
+    locating: &HopLookup,
+    answers: Vec<HopLookupResult>,
 ) -> Vec<Option<Deferred>> {
     let (now, scheduled) = (schedule.services.now(), locating.scheduled);
     let silence = answers.iter().find_map(|answer| match answer {
-        Located::Silence(failure) => Some(Arc::clone(failure)),
+        HopLookupResult::Silence(failure) => Some(Arc::clone(failure)),
         _ => None,
     });
     let (deferred, before, after, domain) = {

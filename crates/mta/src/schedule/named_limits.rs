@@ -130,7 +130,7 @@ fn add(limits: &mut Vec<NamedLimit>, mut first: NamedLimit, rates: &[Rate]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::Limits;
+    use config::RouteLimits;
     use std::sync::Arc;
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         let shared = Some(SharedLimits { connections_max: 5, messages_per_second: 0.0 });
         let rate = |text| Rate::parse(text).unwrap();
         let paced = Paced {
-            limits: Limits { shared, ..Limits::default() },
+            limits: RouteLimits { shared, ..RouteLimits::default() },
             rates: vec![rate("10/s"), rate("3600/h")],
             apart: Some("domain x.test".to_owned()),
             together: Some(PacedTogether {
@@ -146,7 +146,7 @@ mod tests {
                 connections_max: 0,
                 rates: vec![rate("60/m")],
             }),
-            ..Paced::of_route(Limits::default())
+            ..Paced::of_route(RouteLimits::default())
         };
         let found = named_limits("mx:out:a:25".to_owned(), &paced, Some("ip-1"));
         let found: Vec<(&str, u32, f64)> =
@@ -179,7 +179,7 @@ mod tests {
         let paced = Paced {
             sets: vec![set("rule few (a.toml:9), 1/4 returned", Some(9), None)],
             by_rules: vec![limit(Some("big"), true), limit(Some("big"), false), limit(None, false)],
-            ..Paced::of_route(Limits { shared, ..Limits::default() })
+            ..Paced::of_route(RouteLimits { shared, ..RouteLimits::default() })
         };
         let found = named_limits("mx:out:a:25".to_owned(), &paced, Some("ip-1"));
         let names: Vec<&str> = found.iter().map(|limit| &*limit.name).collect();
@@ -214,7 +214,10 @@ mod tests {
             let paced = Paced {
                 sets: vec![by_rule],
                 rates: rates(usual.1),
-                ..Paced::of_route(Limits { shared: Some(of(usual.0)), ..Limits::default() })
+                ..Paced::of_route(RouteLimits {
+                    shared: Some(of(usual.0)),
+                    ..RouteLimits::default()
+                })
             };
             let found = named_limits("h".to_owned(), &paced, None).into_iter();
             let told = found
@@ -237,7 +240,7 @@ mod tests {
         let limits = |sets: &[RuleSet]| {
             let paced = Paced {
                 sets: sets.to_vec(),
-                ..Paced::of_route(Limits { shared: Some(usual), ..Limits::default() })
+                ..Paced::of_route(RouteLimits { shared: Some(usual), ..RouteLimits::default() })
             };
             let found = named_limits("h".to_owned(), &paced, None).into_iter();
             found
@@ -258,13 +261,14 @@ mod tests {
     #[test]
     fn without_shaping_there_is_the_route_s_own_as_it_was() {
         let shared = Some(SharedLimits { connections_max: 5, messages_per_second: 2.5 });
-        let paced = Paced::of_route(Limits { shared, ..Limits::default() });
+        let paced = Paced::of_route(RouteLimits { shared, ..RouteLimits::default() });
         let found = named_limits("mx:out:a:25".to_owned(), &paced, None);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!((&*only.name, only.connections_max), ("mx:out:a:25", 5));
         assert_eq!(only.messages_per_second, 2.5);
         assert!(
-            named_limits("here".to_owned(), &Paced::of_route(Limits::default()), None).is_empty()
+            named_limits("here".to_owned(), &Paced::of_route(RouteLimits::default()), None)
+                .is_empty()
         );
     }
 }

@@ -19,7 +19,7 @@ use crate::routing::require_tls::{Terms, vouched};
 use crate::seams::{Dns, World};
 use auth::mta_sts::Policy;
 use config::{Config, Destination, HostPort, Pool, Route};
-use lookup::Trouble;
+use lookup::LookupError;
 use mail::{Class, Domain, EnhancedStatus, Failure, RequireTls};
 use queue::{Resolution, ScheduledId, ScheduledKey};
 use std::rc::Rc;
@@ -194,7 +194,7 @@ fn fresh_for(dns: &impl Dns, domain: &Domain) -> Duration {
 }
 
 /// No table says which route it is. RFC 3463 §3.5: 4.4.3, directory server failure.
-pub(crate) fn unanswered(trouble: &Trouble) -> Arc<Failure> {
+pub(crate) fn unanswered(trouble: &LookupError) -> Arc<Failure> {
     let text = format!("route lookup failed: {trouble}");
     Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 3), text))
 }

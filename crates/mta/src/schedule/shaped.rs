@@ -11,7 +11,7 @@ use crate::seams::World;
 use crate::services::Services;
 use crate::shaping::Rules;
 use config::shaping::{Action, Easing, Paced};
-use config::{Config, Limits};
+use config::{Config, RouteLimits};
 use mail::{Class, EnhancedStatus, Failure, Wall};
 use queue::{NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId, ScheduledKey};
 use std::borrow::Cow;
@@ -182,7 +182,7 @@ pub(crate) fn failure_of(effect: &Effect) -> Arc<Failure> {
 }
 
 /// Limits of a ready queue alone.
-pub(super) fn limits_of(limits: Limits) -> ReadyLimits {
+pub(super) fn limits_of(limits: RouteLimits) -> ReadyLimits {
     ReadyLimits {
         opens_max: limits.opens_max,
         messages_per_connection: limits.messages_per_connection,

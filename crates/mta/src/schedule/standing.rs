@@ -7,7 +7,7 @@ use crate::routing::hop::NextHop;
 use crate::seams::{Time, World};
 use crate::window::Window;
 use mail::Mono;
-use queue::{Hours, ReadyId, ReadyKey, ScheduledId, ScheduledKey, Standing};
+use queue::{Hours, ReadyId, ReadyKey, ScheduledId, ScheduledKey, SuspendedQueue};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,15 +91,15 @@ pub(super) fn suspend_resolved<W: World>(
 }
 
 /// The time of a standstill has come: it is over, or goes on where the wall clock by which it ends was set back.
-pub(crate) fn look_again<W: World>(schedule: &Schedule<W>, of: Standing) {
+pub(crate) fn look_again<W: World>(schedule: &Schedule<W>, of: SuspendedQueue) {
     match of {
-        Standing::Scheduled(id) => {
+        SuspendedQueue::Scheduled(id) => {
             let key = schedule.queue().scheduled_key(id).cloned();
             if let Some(key) = key {
                 suspend_scheduled(schedule, id, &key);
             }
         }
-        Standing::Ready(id) => {
+        SuspendedQueue::Ready(id) => {
             let key = schedule.queue().ready_key(id).cloned();
             if let Some(key) = key {
                 suspend_hop(schedule, id, &key);

@@ -9,7 +9,7 @@
 use super::Schedule;
 use crate::seams::World;
 use auth::mta_sts::{Mode, Policy};
-use auth::tls_report::{self, Details, ResultType, Session};
+use auth::tls_report::{self, Details, ResultType, TlsSession};
 use mail::{Domain, Failure};
 use queue::{ReadyId, ScheduledId};
 use std::cell::RefCell;
@@ -93,7 +93,7 @@ pub(super) fn excluded<W: World>(
     policy: Arc<Policy>,
 ) {
     let Some(reported) = reported(schedule, domain, Some(policy)) else { return };
-    schedule.services.world.tls_reports().note(Session {
+    schedule.services.world.tls_reports().note(TlsSession {
         domain: reported.name,
         policy: tls_report::Policy::sts(reported.policy.as_deref()),
         failure: Some(Details::new(ResultType::ValidationFailure).because(&failure.text)),

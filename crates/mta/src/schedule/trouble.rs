@@ -5,13 +5,13 @@ use super::Schedule;
 use crate::event::{Kind, Suspension};
 use crate::seams::World;
 use mail::Failure;
-use queue::{ReadyId, ScheduledId, Suspended};
+use queue::{ReadyId, ScheduledId, SuspendedHop};
 use std::sync::Arc;
 
 /// The queue leaves a next hop alone.
-pub(crate) fn tell_suspended<W: World>(schedule: &Schedule<W>, suspended: &Suspended) {
+pub(crate) fn tell_suspended<W: World>(schedule: &Schedule<W>, suspended: &SuspendedHop) {
     let Some(target) = target_of(schedule, suspended.ready) else { return };
-    let Suspended { step, recipients, failure, until, .. } = suspended;
+    let SuspendedHop { step, recipients, failure, until, .. } = suspended;
     suspend(schedule, &target, (*step, *recipients), failure.clone(), *until);
 }
 

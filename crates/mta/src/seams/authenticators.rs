@@ -4,7 +4,7 @@ use crate::answer::{Answer, Later};
 use auth::sasl::Claim;
 use auth::sasl::bearer::Token;
 use config::{HostPort, TableEntry, WebPlace};
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ pub struct Checked {
 /// A login that a server is asked about in several steps. Dropped, it is given up.
 pub trait Conversation {
     /// The client's answer to a challenge.
-    fn go_on(self: Box<Self>, response: Vec<u8>) -> Later<'static, Result<Heard, Trouble>>;
+    fn go_on(self: Box<Self>, response: Vec<u8>) -> Later<'static, Result<Heard, LookupError>>;
 }
 
 /// Shown in nobody's log.
@@ -105,7 +105,7 @@ pub trait Authenticators {
         server: &LoginServer,
         claim: Claim,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Checked, Trouble>>;
+    ) -> Later<'static, Result<Checked, LookupError>>;
 
     /// The entry that a directory has of a user, for logins that were proved before, and how it calls him.
     fn entry(
@@ -113,7 +113,7 @@ pub trait Authenticators {
         _server: &LoginServer,
         _user: String,
         _terms: LoginTerms,
-    ) -> Later<'static, Result<Checked, Trouble>> {
+    ) -> Later<'static, Result<Checked, LookupError>> {
         Box::pin(async { Err(nobody()) })
     }
 
@@ -123,7 +123,7 @@ pub trait Authenticators {
         server: &Arc<Introspection>,
         token: Token,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Option<String>, Trouble>>;
+    ) -> Later<'static, Result<Option<String>, LookupError>>;
 
     /// Has the server speak with the client.
     fn begin(
@@ -132,15 +132,15 @@ pub trait Authenticators {
         mechanism: &'static str,
         initial: Option<Vec<u8>>,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Heard, Trouble>>;
+    ) -> Later<'static, Result<Heard, LookupError>>;
 }
 
 /// A world without such servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAuthenticators;
 
-fn nobody() -> Trouble {
-    Trouble::new(TroubleKind::Unreachable, "there are no servers here")
+fn nobody() -> LookupError {
+    LookupError::new(LookupErrorKind::Unreachable, "there are no servers here")
 }
 
 impl Authenticators for NoAuthenticators {
@@ -153,7 +153,7 @@ impl Authenticators for NoAuthenticators {
         _: &LoginServer,
         _: Claim,
         _: LoginTerms,
-    ) -> Later<'static, Result<Checked, Trouble>> {
+    ) -> Later<'static, Result<Checked, LookupError>> {
         Box::pin(async { Err(nobody()) })
     }
 
@@ -162,7 +162,7 @@ impl Authenticators for NoAuthenticators {
         _: &Arc<Introspection>,
         _: Token,
         _: LoginTerms,
-    ) -> Later<'static, Result<Option<String>, Trouble>> {
+    ) -> Later<'static, Result<Option<String>, LookupError>> {
         Box::pin(async { Err(nobody()) })
     }
 
@@ -172,7 +172,7 @@ impl Authenticators for NoAuthenticators {
         _: &'static str,
         _: Option<Vec<u8>>,
         _: LoginTerms,
-    ) -> Later<'static, Result<Heard, Trouble>> {
+    ) -> Later<'static, Result<Heard, LookupError>> {
         Box::pin(async { Err(nobody()) })
     }
 }

@@ -3,7 +3,7 @@
 use super::Lane;
 use crate::answer::{Answer, Later};
 use auth::dkim::SigningKey;
-use lookup::Asker;
+use lookup::Requester;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub trait Hashing: 'static {
     /// Too much waits already in this lane, or it has waited too long: it is not done.
     fn run<T: Send + 'static>(
         &self,
-        of: (Lane, Asker),
+        of: (Lane, Requester),
         work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static;
 
@@ -43,7 +43,7 @@ pub trait Hashing: 'static {
     /// As [`Hashing::run`] has them; the places that they take are not those of checks.
     fn take_turn(
         &self,
-        of: (Lane, Asker),
+        of: (Lane, Requester),
     ) -> impl Future<Output = Result<(), Overloaded>> + 'static;
 
     /// How long a check takes once its turn has come: the last one did.
@@ -60,7 +60,7 @@ pub struct NoHashing;
 impl Hashing for NoHashing {
     fn run<T: Send + 'static>(
         &self,
-        _of: (Lane, Asker),
+        _of: (Lane, Requester),
         _work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
         std::future::ready(Err(Overloaded))
@@ -68,7 +68,7 @@ impl Hashing for NoHashing {
 
     fn take_turn(
         &self,
-        _of: (Lane, Asker),
+        _of: (Lane, Requester),
     ) -> impl Future<Output = Result<(), Overloaded>> + 'static {
         std::future::ready(Err(Overloaded))
     }

@@ -1,7 +1,7 @@
 //! The DNS as those ask it who check senders.
 
 use super::{Dns, DnsError, Mx};
-use auth::records::{Answer, Family, Records, Unanswered};
+use auth::records::{DnsAnswer, Family, Records, Unanswered};
 use std::net::IpAddr;
 
 /// A DNS for checks of senders.
@@ -10,7 +10,7 @@ pub struct AsRecords<'a, D>(pub &'a D);
 
 /// What does not exist has no records; that nothing was left to ask with is our own limit, any other trouble no
 /// answer.
-fn answer<T>(said: Result<Vec<T>, DnsError>) -> Answer<T> {
+fn answer<T>(said: Result<Vec<T>, DnsError>) -> DnsAnswer<T> {
     match said {
         Ok(records) => Ok(records),
         Err(DnsError::NoSuchDomain | DnsError::NoRecords) => Ok(Vec::new()),
@@ -19,13 +19,13 @@ fn answer<T>(said: Result<Vec<T>, DnsError>) -> Answer<T> {
     }
 }
 
-fn of_family(said: Result<Vec<IpAddr>, DnsError>, family: Family) -> Answer<IpAddr> {
+fn of_family(said: Result<Vec<IpAddr>, DnsError>, family: Family) -> DnsAnswer<IpAddr> {
     let mut addresses = answer(said)?;
     addresses.retain(|address| Family::of(*address) == family);
     Ok(addresses)
 }
 
-fn in_order(said: Result<Vec<Mx>, DnsError>) -> Answer<String> {
+fn in_order(said: Result<Vec<Mx>, DnsError>) -> DnsAnswer<String> {
     let mut hosts = answer(said)?;
     hosts.sort_by_key(|mx| mx.preference);
     Ok(hosts.into_iter().map(|mx| mx.host).collect())
@@ -34,40 +34,40 @@ fn in_order(said: Result<Vec<Mx>, DnsError>) -> Answer<String> {
 /// What is answered without asking anybody, because it is remembered.
 impl<D: Dns> AsRecords<'_, D> {
     #[must_use]
-    pub fn txt_at_hand(&self, name: &str) -> Option<Answer<Vec<u8>>> {
+    pub fn txt_at_hand(&self, name: &str) -> Option<DnsAnswer<Vec<u8>>> {
         self.0.txt_at_hand(name).map(answer)
     }
 
     #[must_use]
-    pub fn addresses_at_hand(&self, host: &str, family: Family) -> Option<Answer<IpAddr>> {
+    pub fn addresses_at_hand(&self, host: &str, family: Family) -> Option<DnsAnswer<IpAddr>> {
         self.0.addresses_at_hand(host).map(|said| of_family(said, family))
     }
 
     #[must_use]
-    pub fn mail_hosts_at_hand(&self, domain: &str) -> Option<Answer<String>> {
+    pub fn mail_hosts_at_hand(&self, domain: &str) -> Option<DnsAnswer<String>> {
         self.0.mx_at_hand(domain).map(in_order)
     }
 
     #[must_use]
-    pub fn names_at_hand(&self, address: IpAddr) -> Option<Answer<String>> {
+    pub fn names_at_hand(&self, address: IpAddr) -> Option<DnsAnswer<String>> {
         self.0.names_at_hand(address).map(answer)
     }
 }
 
 impl<D: Dns> Records for AsRecords<'_, D> {
-    async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+    async fn txt(&self, name: &str) -> DnsAnswer<Vec<u8>> {
         answer(self.0.txt(name).await)
     }
 
-    async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
+    async fn addresses(&self, host: &str, family: Family) -> DnsAnswer<IpAddr> {
         of_family(self.0.addresses(host).await, family)
     }
 
-    async fn mail_hosts(&self, domain: &str) -> Answer<String> {
+    async fn mail_hosts(&self, domain: &str) -> DnsAnswer<String> {
         in_order(self.0.mx(domain).await)
     }
 
-    async fn names(&self, address: IpAddr) -> Answer<String> {
+    async fn names(&self, address: IpAddr) -> DnsAnswer<String> {
         answer(self.0.names(address).await)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::warmup::{Allowance, Answered, Ask, Asked, Book, CourseKey, Tried};
-use auth::tls_report::Session;
+use auth::tls_report::TlsSession;
 use mail::Wall;
 use std::cell::RefCell;
 
@@ -62,7 +62,7 @@ pub trait TlsReports: 'static {
     fn is_on(&self) -> bool;
 
     /// Counts a session. Nobody waits for that.
-    fn note(&self, session: Session);
+    fn note(&self, session: TlsSession);
 
     /// So many sessions are not counted, for there are too many.
     fn leave_out(&self, count: u64);
@@ -77,7 +77,7 @@ impl TlsReports for NoTlsReports {
         false
     }
 
-    fn note(&self, _: Session) {}
+    fn note(&self, _: TlsSession) {}
 
     fn leave_out(&self, _: u64) {}
 }

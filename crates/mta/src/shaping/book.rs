@@ -3,7 +3,7 @@
 use super::rules::{Rules, Words};
 use crate::control::{Effect, Lift};
 use crate::line::Owner;
-use config::shaping::{After, LASTS_MAX, QUARTERS, Rule};
+use config::shaping::{HitThreshold, LASTS_MAX, QUARTERS, Rule};
 use mail::Wall;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -181,9 +181,9 @@ impl Book {
     fn hits(&mut self, now: Wall, rule: &Rule, key: &Key, from: Origin<'_>) -> Hits {
         // A next hop, a tenant or a campaign is told by mail of its own.
         let is_wide = key.next_hop.is_none() && !rule.action.is_of_party();
-        let After { count, within } = match rule.after {
+        let HitThreshold { count, within } = match rule.after {
             Some(after) => after,
-            None if is_wide => After { count: 1, within: rule.lasts },
+            None if is_wide => HitThreshold { count: 1, within: rule.lasts },
             None => return Hits::Enough,
         };
         if !self.heard.contains_key(key) && self.heard.len() >= COUNTS_MAX {

@@ -1,10 +1,10 @@
 //! Rules that are ready to be asked.
 
 use ::classes::{
-    CodePattern, FailureKind, Pattern, REPLY_BYTES_MAX, ReplyClass, Said, StatusPattern, Verdict,
-    one_line,
+    CodePattern, FailureKind, Pattern, PeerReply, REPLY_BYTES_MAX, ReplyClass, ReplyClassification,
+    StatusPattern, one_line,
 };
-use config::shaping::{Rule, Told};
+use config::shaping::{LocatedText, Rule};
 use mail::{Culprit, EnhancedStatus, Failure};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl<'a> Words<'a> {
             return None;
         }
         let (code, status, text) = (heard.code, heard.enhanced, &*heard.text);
-        let asked = Said { code, status, provider: None, text };
+        let asked = PeerReply { code, status, provider: None, text };
         Some(Words {
             peer,
             reply: reply_of(failure),
@@ -131,7 +131,7 @@ impl Heard {
     }
 
     /// Whether these words are meant, whose class is `verdict`.
-    pub(crate) fn matches(&self, words: &Words<'_>, verdict: Option<Verdict>) -> bool {
+    pub(crate) fn matches(&self, words: &Words<'_>, verdict: Option<ReplyClassification>) -> bool {
         (self.codes.is_empty() || self.codes.iter().any(|code| code.matches(words.code)))
             && (self.statuses.is_empty()
                 || self.statuses.iter().any(|status| status.matches(words.status)))
@@ -142,11 +142,11 @@ impl Heard {
 }
 
 fn read<T>(
-    told: &Option<Told>,
+    told: &Option<LocatedText>,
     read: impl FnOnce(&str) -> Result<T, String>,
     mistakes: &mut Vec<String>,
 ) -> Option<T> {
-    let Told { text, place } = told.as_ref()?;
+    let LocatedText { text, place } = told.as_ref()?;
     match read(text) {
         Ok(read) => Some(read),
         Err(why) => {
@@ -157,7 +157,7 @@ fn read<T>(
 }
 
 fn read_all<T>(
-    told: &[Told],
+    told: &[LocatedText],
     read: impl Fn(&str) -> Result<T, String>,
     mistakes: &mut Vec<String>,
 ) -> Vec<T> {
@@ -206,7 +206,7 @@ pub(super) mod tests {
         let heard = |failure: &Failure| -> Vec<&str> {
             let Some(words) = Words::of(failure) else { return Vec::new() };
             let reply = failure.reply.as_ref().unwrap();
-            let said = ::classes::Said {
+            let said = ::classes::PeerReply {
                 code: reply.code,
                 status: reply.enhanced,
                 provider: None,

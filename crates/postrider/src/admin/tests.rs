@@ -44,7 +44,7 @@ fn tables() -> TableNumbers {
     let [users, odd] = [RemoteMetrics::default(), RemoteMetrics::default()];
     users.hits.add(5);
     users.request_time.observe(Duration::from_millis(3));
-    odd.troubles[lookup::TroubleKind::Busy].inc();
+    odd.troubles[lookup::LookupErrorKind::Busy].inc();
     sets.remote = vec![("users".into(), Arc::new(users)), ("a \"b\"".into(), Arc::new(odd))];
     sets.snapshots = vec![("people".into(), Arc::default())];
     TableNumbers::new(move || sets.clone())

@@ -4,7 +4,7 @@ use super::load;
 use crate::cli::{ClassifyArgs, exit};
 use crate::reply_classes;
 use crate::terminal::clean;
-use classes::{Classes, REPLY_BYTES_MAX, Said, Verdict, read_reply};
+use classes::{Classes, PeerReply, REPLY_BYTES_MAX, ReplyClassification, read_reply};
 use config::shaping::Providers;
 use serde_json::json;
 use std::io::Read as _;
@@ -50,7 +50,7 @@ fn classify(args: &ClassifyArgs) -> Result<ExitCode, String> {
         (None, Some(host)) => providers.of(host),
         (None, None) => None,
     };
-    let said = Said { code, status, provider, text: &words };
+    let said = PeerReply { code, status, provider, text: &words };
     let verdict =
         classes.classify(&said).ok_or_else(|| format!("{code} is no refusal: it has no class"))?;
     super::print(&if args.json {
@@ -68,7 +68,7 @@ fn read_input() -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn as_text(classes: &Classes, verdict: &Verdict, provider: Option<&str>) -> String {
+fn as_text(classes: &Classes, verdict: &ReplyClassification, provider: Option<&str>) -> String {
     let by = match verdict.rule.and_then(|rule| classes.place(rule)) {
         Some(place) => format!("{}, line {}", clean(place.file), place.line),
         None => "no rule matches".to_owned(),
@@ -82,7 +82,11 @@ fn as_text(classes: &Classes, verdict: &Verdict, provider: Option<&str>) -> Stri
     )
 }
 
-fn as_json(classes: &Classes, verdict: &Verdict, provider: Option<&str>) -> serde_json::Value {
+fn as_json(
+    classes: &Classes,
+    verdict: &ReplyClassification,
+    provider: Option<&str>,
+) -> serde_json::Value {
     let place = verdict.rule.and_then(|rule| classes.place(rule));
     json!({
         "class": verdict.class.as_str(),

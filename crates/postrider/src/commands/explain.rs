@@ -10,8 +10,8 @@ use crate::world::clock::Start;
 use crate::world::resolver::Resolver;
 use channels::{AccessQuestion, ConsultedAccess, consult_access};
 use config::{
-    Config, Destination, ENTRY_TEXT, ExplainRequest, Explanation, InTables, Listener, NamedValues,
-    Origin, Step, TableLookup, TlsSources,
+    Config, Destination, ENTRY_TEXT, ExplainRequest, ExplainedDecision, Explanation, InTables,
+    Listener, NamedValues, Origin, TableLookup, TlsSources,
 };
 use lookup::Entry;
 use mail::{Class, Domain};
@@ -67,7 +67,11 @@ fn explanation_of(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanatio
     let mut explanation = explanation(&as_mail, config)?;
     explanation.recipient = args.recipient.to_string();
     let value = format!("it is internet mail for {mailbox}");
-    let step = Step { what: "gateway".into(), value, decided_by: Origin::Rule("RFC 2156 4.3") };
+    let step = ExplainedDecision {
+        what: "gateway".into(),
+        value,
+        decided_by: Origin::Rule("RFC 2156 4.3"),
+    };
     explanation.steps.insert(0, step);
     Ok(explanation)
 }

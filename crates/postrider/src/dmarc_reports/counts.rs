@@ -1,7 +1,7 @@
 //! What was counted of the domains below one policy.
 
 use crate::daily_reports::Counted;
-use auth::dmarc::reporting::Message;
+use auth::dmarc::reporting::ReportedMessage;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -44,16 +44,16 @@ fn bytes_of(row: &str) -> usize {
 
 /// Room is counted in octets: strangers choose what is in rows, up to six thousand octets in each.
 impl Counted for Domain {
-    type Note = Message;
+    type Note = ReportedMessage;
     const DOMAINS_MAX: usize = 10_000;
     const ROOM_OF_DOMAIN: usize = 4 << 20;
     const ROOM: usize = 32 << 20;
 
-    fn domain_of(message: &Message) -> &str {
+    fn domain_of(message: &ReportedMessage) -> &str {
         &message.applied.of
     }
 
-    fn add(&mut self, message: &Message, room: usize) -> bool {
+    fn add(&mut self, message: &ReportedMessage, room: usize) -> bool {
         let (published, report_to) = (message.applied.published(), message.applied.report_to());
         let row = format!("{} {}", message.source, message.rest_of_row());
         if let Some(count) = self.rows.get_mut(&row) {
@@ -82,9 +82,9 @@ impl Counted for Domain {
 mod tests {
     use super::*;
     use crate::daily_reports::{Day, Sent};
-    use auth::checks::{Asked, Subject, Verdicts, check};
-    use auth::dmarc::Wish;
-    use auth::records::{Answer, Family, Records};
+    use auth::checks::{CheckSelection, Subject, Verdicts, check};
+    use auth::dmarc::RequestedPolicy;
+    use auth::records::{DnsAnswer, Family, Records};
     use std::fs;
     use std::net::IpAddr;
 
@@ -92,27 +92,27 @@ mod tests {
     struct Policies;
 
     impl Records for Policies {
-        async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+        async fn txt(&self, name: &str) -> DnsAnswer<Vec<u8>> {
             let record = b"v=DMARC1; p=reject; rua=mailto:r@a.test".to_vec();
             Ok(if name.starts_with("_dmarc.") { vec![record] } else { Vec::new() })
         }
 
-        async fn addresses(&self, _: &str, _: Family) -> Answer<IpAddr> {
+        async fn addresses(&self, _: &str, _: Family) -> DnsAnswer<IpAddr> {
             Ok(Vec::new())
         }
 
-        async fn mail_hosts(&self, _: &str) -> Answer<String> {
+        async fn mail_hosts(&self, _: &str) -> DnsAnswer<String> {
             Ok(Vec::new())
         }
 
-        async fn names(&self, _: IpAddr) -> Answer<String> {
+        async fn names(&self, _: IpAddr) -> DnsAnswer<String> {
             Ok(Vec::new())
         }
     }
 
     /// A message in the name of a domain, from the nth address.
-    fn message(domain: &str, n: usize) -> Message {
-        let asked = Asked { dmarc: true, ..Asked::default() };
+    fn message(domain: &str, n: usize) -> ReportedMessage {
+        let asked = CheckSelection { dmarc: true, ..CheckSelection::default() };
         let mut scan = asked.scan();
         scan.push(format!("From: a@{domain}\r\n\r\n").as_bytes());
         let scanned = scan.finish();
@@ -120,10 +120,10 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let verdicts: Verdicts = runtime.block_on(check(&Policies, asked, subject));
         let dmarc = verdicts.dmarc.unwrap();
-        Message {
+        ReportedMessage {
             applied: dmarc.applied.unwrap(),
             source: IpAddr::from(u32::try_from(n).unwrap().to_be_bytes()),
-            disposition: Wish::Reject,
+            disposition: RequestedPolicy::Reject,
             wish: dmarc.wish,
             author: domain.to_owned(),
             envelope_from: String::new(),

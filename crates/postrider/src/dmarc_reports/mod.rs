@@ -5,7 +5,7 @@ mod counts;
 mod sending;
 
 use crate::daily_reports::{DAY_MS, Daily, Inner, Kind, Report, Terms, check_texts};
-use auth::dmarc::reporting::Message;
+use auth::dmarc::reporting::ReportedMessage;
 use config::{Config, Reader, Section};
 use counts::Domain;
 use mail::Mailbox;
@@ -27,7 +27,7 @@ impl Kind for Dmarc {
     const ABOUT: &'static str = "dmarc_reports";
     const THREADS: [&'static str; 2] = ["dmarc-counts", "dmarc-reports"];
     const NOTES: &'static str = "messages";
-    type Note = Message;
+    type Note = ReportedMessage;
     type Domain = Domain;
     type Settings = DmarcSender;
 
@@ -53,7 +53,7 @@ impl DomainReports for DmarcReporting {
         Daily::is_on(self)
     }
 
-    fn note(&self, message: Message) {
+    fn note(&self, message: ReportedMessage) {
         Daily::note(self, message);
     }
 }

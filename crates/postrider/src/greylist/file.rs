@@ -44,16 +44,17 @@ impl File {
 mod tests {
     use super::super::tests::RULES;
     use super::*;
-    use auth::greylist::{Book, Client, Triplet};
+    use auth::greylist::{ClientIdentity, GreylistLedger, Triplet};
     use mail::Wall;
 
     /// A book that knows so many senders.
-    fn book(count: u32) -> Book {
-        let mut book = Book::default();
+    fn book(count: u32) -> GreylistLedger {
+        let mut book = GreylistLedger::default();
         for n in 0..count {
             let sender = format!("s{}", char::from_u32(0x4E00 + n).expect("a letter"));
             let sender = Some((sender.as_str(), "far.test"));
-            let triplet = Triplet { client: Client::Domain("far.test"), sender, recipient: "b@c" };
+            let triplet =
+                Triplet { client: ClientIdentity::Domain("far.test"), sender, recipient: "b@c" };
             book.judge(&RULES, &triplet, Wall(1_000));
         }
         book

@@ -4,7 +4,7 @@ use super::turns::{LoginLines, place};
 use crate::tables::{Seed, Verdict, Verifier, verifier};
 use auth::sasl::Claim;
 use config::TableEntry;
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use mta::answer::Later;
 use mta::line::Line;
 use mta::seams::{Checked, LoginTerms};
@@ -33,7 +33,7 @@ struct Note {
     user: Box<str>,
     /// `None`: only the user's entry is asked for.
     claim: Option<Claim>,
-    answer: oneshot::Sender<Result<Verdict, Trouble>>,
+    answer: oneshot::Sender<Result<Verdict, LookupError>>,
 }
 
 impl Directory {
@@ -59,7 +59,7 @@ impl Directory {
         table: &TableEntry,
         claim: Claim,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Checked, Trouble>> {
+    ) -> Later<'static, Result<Checked, LookupError>> {
         let called = claim.user.clone();
         let said = self.ask(table, &called, Some(claim), terms);
         Box::pin(async move {
@@ -75,7 +75,7 @@ impl Directory {
         table: &TableEntry,
         user: &str,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Checked, Trouble>> {
+    ) -> Later<'static, Result<Checked, LookupError>> {
         let said = self.ask(table, user, None, terms);
         Box::pin(async move {
             let Verdict { entry, user, .. } = said.await?;
@@ -89,7 +89,7 @@ impl Directory {
         user: &str,
         claim: Option<Claim>,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Verdict, Trouble>> {
+    ) -> Later<'static, Result<Verdict, LookupError>> {
         let (shared, user) = (Arc::clone(&self.0), rewritten(&table.rewrite, user).into());
         Box::pin(async move {
             let (permit, patience) = place(&shared.logins, terms).await?;
@@ -100,10 +100,12 @@ impl Directory {
             drop(permit);
             match said {
                 Ok(Ok(said)) => said,
-                Ok(Err(_)) => Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping")),
+                Ok(Err(_)) => {
+                    Err(LookupError::new(LookupErrorKind::Unreachable, "the server is stopping"))
+                }
                 Err(_) => {
                     let text = format!("no answer within {patience:?}");
-                    Err(Trouble::new(TroubleKind::Timeout, text))
+                    Err(LookupError::new(LookupErrorKind::Timeout, text))
                 }
             }
         })

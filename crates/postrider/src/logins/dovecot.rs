@@ -10,7 +10,7 @@ use auth::dovecot::{self, Answer as Said, Login};
 use auth::sasl::Claim;
 use config::HostPort;
 use link::{Driver, Note};
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use mta::answer::{Answer, Later};
 use mta::line::{Line, Permit};
 use mta::seams::{Checked, Conversation, Heard, LoginTerms};
@@ -93,7 +93,7 @@ impl Dovecot {
         &self,
         claim: &Claim,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Checked, Trouble>> {
+    ) -> Later<'static, Result<Checked, LookupError>> {
         let begun = self.begin("PLAIN", Some(claim.plain().as_slice()), terms);
         Box::pin(async move {
             match begun.await? {
@@ -102,7 +102,7 @@ impl Dovecot {
                 }
                 Heard::Refused(entry) => Ok(Checked { user: None, entry }),
                 Heard::Challenge(..) | Heard::TooLong => {
-                    Err(Trouble::new(TroubleKind::Wrong, "it wants more than a password"))
+                    Err(LookupError::new(LookupErrorKind::Wrong, "it wants more than a password"))
                 }
             }
         })
@@ -114,7 +114,7 @@ impl Dovecot {
         mechanism: &'static str,
         initial: Option<&[u8]>,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Heard, Trouble>> {
+    ) -> Later<'static, Result<Heard, LookupError>> {
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
         let LoginTerms { remote, local, .. } = terms;
         let line = match (Login { id, mechanism, initial, remote, local }).line() {
@@ -148,7 +148,7 @@ struct Talk {
 }
 
 impl Talk {
-    async fn say(mut self: Box<Self>, line: String, is_first: bool) -> Result<Heard, Trouble> {
+    async fn say(mut self: Box<Self>, line: String, is_first: bool) -> Result<Heard, LookupError> {
         let (answer, answered) = oneshot::channel();
         let note = Note::Say { id: self.id, line, is_first, answer };
         // Without a driver the answer's sender is gone with the note, which says enough.
@@ -156,11 +156,14 @@ impl Talk {
         let wait = self.patience;
         let said = match timeout(wait, answered).await {
             Ok(said) => said.unwrap_or_else(|_| {
-                Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping"))
+                Err(LookupError::new(LookupErrorKind::Unreachable, "the server is stopping"))
             }),
             Err(_) => {
                 let _ = self.shared.notes.send(Note::Silent { id: self.id, waited: wait });
-                Err(Trouble::new(TroubleKind::Timeout, format!("no answer within {wait:?}")))
+                Err(LookupError::new(
+                    LookupErrorKind::Timeout,
+                    format!("no answer within {wait:?}"),
+                ))
             }
         };
         self.is_open = matches!(said, Ok(Said::Continue(_)));
@@ -168,13 +171,13 @@ impl Talk {
             Said::Continue(challenge) => Ok(Heard::Challenge(challenge, self)),
             Said::Accepted(user) => Ok(Heard::Accepted(user)),
             Said::Refused(user) => Ok(Heard::Refused(user)),
-            Said::Unavailable => Err(Trouble::new(TroubleKind::Wrong, "it can't tell now")),
+            Said::Unavailable => Err(LookupError::new(LookupErrorKind::Wrong, "it can't tell now")),
         }
     }
 }
 
 impl Conversation for Talk {
-    fn go_on(self: Box<Self>, response: Vec<u8>) -> Later<'static, Result<Heard, Trouble>> {
+    fn go_on(self: Box<Self>, response: Vec<u8>) -> Later<'static, Result<Heard, LookupError>> {
         match dovecot::response(self.id, &response) {
             Ok(line) => Box::pin(self.say(line, false)),
             Err(dovecot::TooLong) => Box::pin(async { Ok(Heard::TooLong) }),

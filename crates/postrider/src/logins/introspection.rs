@@ -12,7 +12,7 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Request, StatusCode};
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use mta::line::Line;
 use mta::seams::{Introspection, LoginTerms};
 use rustls::ClientConfig;
@@ -80,7 +80,7 @@ impl Introspector {
         self,
         token: Token,
         terms: LoginTerms,
-    ) -> Result<Option<String>, Trouble> {
+    ) -> Result<Option<String>, LookupError> {
         let key = token.digest();
         let known = lock(&self.0.known)
             .get(&key)
@@ -94,7 +94,7 @@ impl Introspector {
             Ok(asked) => asked?,
             Err(_) => {
                 let text = format!("no answer within {patience:?}");
-                return Err(Trouble::new(TroubleKind::Timeout, text));
+                return Err(LookupError::new(LookupErrorKind::Timeout, text));
             }
         };
         let (user, lasts) = match verdict {
@@ -111,9 +111,9 @@ impl Introspector {
         Ok(user)
     }
 
-    async fn ask(&self, token: &Token, terms: LoginTerms) -> Result<Verdict, Trouble> {
-        let unreachable = |why: String| Trouble::new(TroubleKind::Unreachable, why);
-        let wrong = |why: String| Trouble::new(TroubleKind::Wrong, why);
+    async fn ask(&self, token: &Token, terms: LoginTerms) -> Result<Verdict, LookupError> {
+        let unreachable = |why: String| LookupError::new(LookupErrorKind::Unreachable, why);
+        let wrong = |why: String| LookupError::new(LookupErrorKind::Wrong, why);
         let settings = &self.0.settings;
         let _turn = place(&self.0.questions, terms).await?;
         let authorization = self.authorization().await.map_err(unreachable)?;

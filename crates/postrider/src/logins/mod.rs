@@ -15,14 +15,14 @@ use config::{HostPort, TableEntry};
 use directory::Directory;
 use dovecot::Dovecot;
 use introspection::Introspector;
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use mta::answer::{Answer, Later};
 use mta::seams::{Authenticators, Checked, Heard, Introspection, LoginServer, LoginTerms};
 use servers::LoginServers;
 use std::sync::Arc;
 
 impl LoginServers {
-    fn dovecot(&self, registry: &Registry, at: &HostPort) -> Result<Dovecot, Trouble> {
+    fn dovecot(&self, registry: &Registry, at: &HostPort) -> Result<Dovecot, LookupError> {
         let mut all = lock(&self.dovecots);
         if let Some(known) = all.get(at) {
             return Ok(known.clone());
@@ -38,7 +38,7 @@ impl LoginServers {
         &self,
         registry: &Registry,
         table: &Arc<TableEntry>,
-    ) -> Result<Directory, Trouble> {
+    ) -> Result<Directory, LookupError> {
         let mut all = lock(&self.directories);
         if let Some(known) = all.get(&table.name).filter(|known| known.is_of(table)) {
             return Ok(known.clone());
@@ -61,8 +61,8 @@ impl LoginServers {
     }
 }
 
-fn no_thread(why: String) -> Trouble {
-    Trouble::new(TroubleKind::Unreachable, why)
+fn no_thread(why: String) -> LookupError {
+    LookupError::new(LookupErrorKind::Unreachable, why)
 }
 
 impl Authenticators for ShardTables {
@@ -81,7 +81,7 @@ impl Authenticators for ShardTables {
         server: &LoginServer,
         claim: Claim,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Checked, Trouble>> {
+    ) -> Later<'static, Result<Checked, LookupError>> {
         let (registry, name) = (self.registry(), server.to_string());
         let checked = match server {
             LoginServer::Dovecot(at) => {
@@ -101,10 +101,10 @@ impl Authenticators for ShardTables {
         server: &LoginServer,
         user: String,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Checked, Trouble>> {
+    ) -> Later<'static, Result<Checked, LookupError>> {
         let LoginServer::Directory(table) = server else {
             let text = format!("{server} names no entries");
-            return Box::pin(async move { Err(Trouble::new(TroubleKind::Wrong, text)) });
+            return Box::pin(async move { Err(LookupError::new(LookupErrorKind::Wrong, text)) });
         };
         let (registry, name) = (self.registry(), server.to_string());
         let directory = registry.logins.directory(registry, table);
@@ -117,7 +117,7 @@ impl Authenticators for ShardTables {
         server: &Arc<Introspection>,
         token: Token,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Option<String>, Trouble>> {
+    ) -> Later<'static, Result<Option<String>, LookupError>> {
         let introspector = self.registry().logins.introspector(server);
         let name = format!("introspection at {}", server.at.authority);
         Box::pin(async move {
@@ -132,10 +132,10 @@ impl Authenticators for ShardTables {
         mechanism: &'static str,
         initial: Option<Vec<u8>>,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Heard, Trouble>> {
+    ) -> Later<'static, Result<Heard, LookupError>> {
         let LoginServer::Dovecot(at) = server else {
             let text = format!("{server} speaks no mechanism");
-            return Box::pin(async move { Err(Trouble::new(TroubleKind::Wrong, text)) });
+            return Box::pin(async move { Err(LookupError::new(LookupErrorKind::Wrong, text)) });
         };
         let (registry, name) = (self.registry(), server.to_string());
         let dovecot = registry.logins.dovecot(registry, at);
@@ -145,6 +145,6 @@ impl Authenticators for ShardTables {
 }
 
 /// Trouble with the server's name before it.
-fn named(server: &str, trouble: &Trouble) -> Trouble {
-    Trouble::new(trouble.kind, format!("{server}: {trouble}"))
+fn named(server: &str, trouble: &LookupError) -> LookupError {
+    LookupError::new(trouble.kind, format!("{server}: {trouble}"))
 }

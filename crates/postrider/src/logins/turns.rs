@@ -2,7 +2,7 @@
 //! left, however many others wait for its answers.
 
 use crate::mutex::lock;
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use mta::line::{Line, Owner, Parts, Permit, Standing, Who};
 use mta::pressure::{Gauge, Level};
 use mta::problems::Moment;
@@ -55,13 +55,13 @@ const AT_ONCE: Duration = Duration::from_millis(10);
 pub(super) async fn place(
     line: &Arc<Line>,
     terms: LoginTerms,
-) -> Result<(Permit, Duration), Trouble> {
+) -> Result<(Permit, Duration), LookupError> {
     let began = Instant::now();
     let client = terms.remote.ip();
     let who = Who::new(0, 0).of(Owner::network(client)).within(Owner::site(client));
     let standing = if terms.is_known { Standing::Good } else { Standing::Unknown };
     let place = timeout(terms.patience, line.join(who, standing, 1)).await;
-    let busy = |_| Trouble::new(TroubleKind::Busy, "too many logins are under way");
+    let busy = |_| LookupError::new(LookupErrorKind::Busy, "too many logins are under way");
     let (place, waited) = (place.map_err(busy)?, began.elapsed());
     let waited = if waited < AT_ONCE { Duration::ZERO } else { waited };
     Ok((place, terms.patience.saturating_sub(waited)))

@@ -8,7 +8,7 @@ use crate::kept_file::StateFiles;
 use crate::mutex::lock;
 use crate::world::clock::wall_now;
 use auth::mta_sts::Policy;
-use auth::tls_report::{self, Details, ResultType, Session};
+use auth::tls_report::{self, Details, ResultType, TlsSession};
 use mail::Mono;
 use mta::lack;
 use mta::line::{Line, Owner, Parts, Permit, Standing, Standings, Who};
@@ -466,7 +466,7 @@ impl<S: Source> Keeper<S> {
             return;
         }
         let failure = Some(Details::new(result).because(why));
-        reports.note(Session {
+        reports.note(TlsSession {
             domain: domain.into(),
             policy: tls_report::Policy::sts(None),
             failure,

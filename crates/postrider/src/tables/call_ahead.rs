@@ -10,7 +10,7 @@ use super::connections::{Connections, in_turn};
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};
 use conversation::Conversation;
-use lookup::{Backend, Entry, Fetch, Trouble};
+use lookup::{Backend, Entry, Fetch, LookupError};
 use mail::Mailbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -131,7 +131,7 @@ impl Backend for Driver {
 
 impl Driver {
     /// The entry of an address that is there is the address. What is none is not asked for.
-    async fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+    async fn find(&self, key: &str) -> Result<Option<Entry>, LookupError> {
         let Ok(recipient) = Mailbox::parse(key, true) else { return Ok(None) };
         let wait = self.ahead.connect_timeout.get();
         let open = async || {

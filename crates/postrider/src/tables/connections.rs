@@ -2,7 +2,7 @@
 
 pub(super) use crate::secret_place::aside;
 use crate::secret_place::first_line_aside;
-use lookup::{Answers, Entry, Trouble, TroubleKind};
+use lookup::{Answers, Entry, LookupError, LookupErrorKind};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::path::Path;
@@ -36,17 +36,17 @@ struct Kept<C> {
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The server answered; the connection is as good as before.
-    Answered(Trouble),
+    Answered(LookupError),
     /// The connection was closed before anything of an answer came: it may have been so before the
     /// request.
-    Gone(Trouble),
+    Gone(LookupError),
     /// Nothing more can be asked on it.
-    Broken(Trouble),
+    Broken(LookupError),
 }
 
 impl Failure {
     /// What there is to tell.
-    pub(super) fn into_trouble(self) -> Trouble {
+    pub(super) fn into_trouble(self) -> LookupError {
         let (Failure::Answered(trouble) | Failure::Gone(trouble) | Failure::Broken(trouble)) = self;
         trouble
     }
@@ -69,9 +69,9 @@ impl<C> Connections<C> {
     /// Asks over a connection that is there, and over a new one when it turns out to be closed.
     pub(super) async fn ask<A>(
         &self,
-        open: impl AsyncFn() -> Result<C, Trouble>,
+        open: impl AsyncFn() -> Result<C, LookupError>,
         question: impl AsyncFn(&mut C) -> Result<A, Failure>,
-    ) -> Result<A, Trouble> {
+    ) -> Result<A, LookupError> {
         loop {
             let now = Instant::now();
             let kept = self.take(now);
@@ -86,7 +86,7 @@ impl<C> Connections<C> {
                 Err(Failure::Gone(_)) if is_kept => continue,
                 Err(Failure::Gone(trouble) | Failure::Broken(trouble)) => {
                     // Too much of an answer is one.
-                    self.is_answering.set(trouble.kind == TroubleKind::Key);
+                    self.is_answering.set(trouble.kind == LookupErrorKind::Key);
                     return Err(trouble);
                 }
             };
@@ -119,7 +119,7 @@ impl<C> Connections<C> {
 /// The answers of a server that takes one key at a time.
 pub(super) async fn in_turn(
     keys: &[Box<str>],
-    find: impl AsyncFn(&str) -> Result<Option<Entry>, Trouble>,
+    find: impl AsyncFn(&str) -> Result<Option<Entry>, LookupError>,
 ) -> Answers {
     let mut answers = Vec::with_capacity(keys.len());
     for key in keys {
@@ -145,8 +145,8 @@ mod tests {
     use super::super::testing::run;
     use super::*;
 
-    fn trouble(text: &str) -> Trouble {
-        Trouble::new(TroubleKind::Wrong, text)
+    fn trouble(text: &str) -> LookupError {
+        LookupError::new(LookupErrorKind::Wrong, text)
     }
 
     #[test]

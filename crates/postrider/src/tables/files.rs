@@ -5,7 +5,7 @@ use crate::file_stamp::{Seen, Stamp};
 use channels::{DatabaseFile, EntryJudge};
 use config::TableEntry;
 use lookup::database::Database;
-use lookup::{MISTAKES_MAX, Table, Written};
+use lookup::{EntryText, MISTAKES_MAX, Table};
 use mta::console::Console;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -38,9 +38,9 @@ pub(super) fn open(entry: &TableEntry, judge: Option<&EntryJudge>) -> Result<Ope
         let sentence = format!("nobody answers for tables of the kind `{}`", entry.kind);
         return Err(vec![sentence]);
     };
-    let judge = |written: &Written<'_>| judge.map_or(Ok(()), |judge| judge.judge(written));
+    let judge = |written: &EntryText<'_>| judge.map_or(Ok(()), |judge| judge.judge(written));
     let Some(path) = local.path() else {
-        let sentences = |mistakes: Vec<lookup::Mistake>| {
+        let sentences = |mistakes: Vec<lookup::TableFileError>| {
             mistakes.into_iter().map(|mistake| mistake.text.into()).collect::<Vec<String>>()
         };
         return Ok((local.make(&[], &judge).map_err(sentences)?, None));
@@ -94,7 +94,7 @@ fn open_database(
 /// The first entries that can't be used. What is damaged is found when it is asked for.
 fn unusable(database: &Database, judge: &EntryJudge) -> Vec<String> {
     let wrong = |(key, entry): (Box<str>, lookup::Entry)| {
-        let written = Written { key: Some(&key), text: &entry.text, goes_on: false };
+        let written = EntryText { key: Some(&key), text: &entry.text, goes_on: false };
         judge.judge(&written).err().map(|why| format!("key \"{key}\": {why}"))
     };
     database.entries().map_while(Result::ok).filter_map(wrong).take(MISTAKES_MAX).collect()

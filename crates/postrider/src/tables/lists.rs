@@ -3,7 +3,7 @@
 use crate::under_way::UnderWay;
 use crate::world::clock::wall_now;
 use config::TableCache;
-use lookup::{Backend, Entry, Fetch, Trouble, TroubleKind};
+use lookup::{Backend, Entry, Fetch, LookupError, LookupErrorKind};
 use mta::problems::{Conditions, Found};
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
@@ -54,9 +54,12 @@ impl Lists {
         Box::new(Lists { places: Arc::new(Semaphore::new(READS_MAX)), under_way, troubles })
     }
 
-    async fn read(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+    async fn read(&self, key: &str) -> Result<Option<Entry>, LookupError> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            return Err(Trouble::new(TroubleKind::Timeout, "files that are read do not answer"));
+            return Err(LookupError::new(
+                LookupErrorKind::Timeout,
+                "files that are read do not answer",
+            ));
         };
         let (directory, file) = key.split_once(DELIMITER).unwrap_or_default();
         let (directory, file) = (PathBuf::from(directory), PathBuf::from(file));
@@ -75,9 +78,9 @@ impl Lists {
                 let text = format!("the list {about} can't be read: {error}");
                 let step = "mend the file; mail for it is deferred";
                 self.troubles.set(Found::warning(about, text).next_step(step), wall_now());
-                Err(Trouble::new(TroubleKind::Key, error.to_string()))
+                Err(LookupError::new(LookupErrorKind::Key, error.to_string()))
             }
-            Err(_) => Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping")),
+            Err(_) => Err(LookupError::new(LookupErrorKind::Unreachable, "the server is stopping")),
         }
     }
 }
@@ -233,7 +236,7 @@ mod tests {
             found
         };
         place.write("staff", b"j\xf6@x.test");
-        assert_eq!(lists.read(&key).await.expect_err("no text").kind, TroubleKind::Key);
+        assert_eq!(lists.read(&key).await.expect_err("no text").kind, LookupErrorKind::Key);
         assert_eq!(problems().len(), 1);
         assert!(problems()[0].about().ends_with("/lists/staff"), "{:?}", problems());
         place.write("staff", b"jo@x.test");
@@ -250,6 +253,6 @@ mod tests {
     async fn a_file_that_hangs_keeps_its_place_and_no_more_are_tried() {
         let lists = Lists { places: Arc::new(Semaphore::new(0)), ..lists() };
         let trouble = lists.read("/x\0/x/y").await.expect_err("no answer");
-        assert_eq!(trouble.kind, TroubleKind::Timeout);
+        assert_eq!(trouble.kind, LookupErrorKind::Timeout);
     }
 }

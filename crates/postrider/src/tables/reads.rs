@@ -2,7 +2,7 @@
 //! gone. Shards never wait for one; threads of their own do.
 
 use crate::mutex::lock;
-use lookup::{Entry, Trouble, TroubleKind};
+use lookup::{Entry, LookupError, LookupErrorKind};
 use mta::answer::Answer;
 use mta::console::Console;
 use mta::seams::Found;
@@ -53,17 +53,17 @@ impl Reads {
     /// An answer, with a word on the console if it is trouble.
     pub(super) fn told(
         &self,
-        found: Result<Option<Entry>, Trouble>,
-    ) -> Result<Option<Arc<Entry>>, Trouble> {
+        found: Result<Option<Entry>, LookupError>,
+    ) -> Result<Option<Arc<Entry>>, LookupError> {
         if let Err(trouble) = &found
-            && trouble.kind != TroubleKind::Key
+            && trouble.kind != LookupErrorKind::Key
         {
             self.tell(trouble);
         }
         found.map(|entry| entry.map(Arc::new))
     }
 
-    fn tell(&self, trouble: &Trouble) {
+    fn tell(&self, trouble: &LookupError) {
         let now = Instant::now();
         let mut told = lock(&self.0.told);
         if told.is_none_or(|at| now.saturating_duration_since(at) >= TOLD_EVERY) {
@@ -77,7 +77,7 @@ impl Reads {
     /// What `find` says, on another thread.
     pub(super) fn later(
         &self,
-        find: impl FnOnce() -> Result<Option<Entry>, Trouble> + Send + 'static,
+        find: impl FnOnce() -> Result<Option<Entry>, LookupError> + Send + 'static,
     ) -> Found {
         let reads = self.clone();
         Answer::later(async move {
@@ -92,10 +92,12 @@ impl Reads {
             };
             let found = match timeout(reads.0.read_max, read).await {
                 Ok(Some(found)) => found,
-                Ok(None) => Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping")),
+                Ok(None) => {
+                    Err(LookupError::new(LookupErrorKind::Unreachable, "the server is stopping"))
+                }
                 Err(_) => {
                     let text = format!("its file did not answer within {:?}", reads.0.read_max);
-                    Err(Trouble::new(TroubleKind::Timeout, text))
+                    Err(LookupError::new(LookupErrorKind::Timeout, text))
                 }
             };
             reads.told(found)
@@ -132,7 +134,7 @@ mod tests {
                 let _ = lock(&released).recv();
                 Ok(None)
             });
-            assert_eq!(hung.get().await.unwrap_err().kind, TroubleKind::Timeout);
+            assert_eq!(hung.get().await.unwrap_err().kind, LookupErrorKind::Timeout);
         }
         assert_eq!(reads.0.places.available_permits(), 0);
         drop(release);

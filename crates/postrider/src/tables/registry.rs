@@ -17,7 +17,7 @@ use crate::under_way::UnderWay;
 use crate::world::clock::{Start, wall_now};
 use channels::EntryJudge;
 use config::{Config, Problem, TableCache, TableEntry};
-use lookup::{Asker, Backend, Table, Trouble, TroubleKind};
+use lookup::{Backend, LookupError, LookupErrorKind, Requester, Table};
 use mta::answer::Answer;
 use mta::console::Console;
 use mta::pressure::{Gauge, Level, Seen};
@@ -392,7 +392,7 @@ impl LiveTable {
 #[derive(Clone)]
 pub(crate) struct ShardTables {
     seen: Rc<InForce>,
-    asker: Asker,
+    asker: Requester,
 }
 
 struct InForce {
@@ -406,7 +406,7 @@ impl ShardTables {
         let generation = registry.generation.load(Ordering::Acquire);
         let live = RefCell::new(registry.live());
         let seen = Rc::new(InForce { registry, generation: Cell::new(generation), live });
-        ShardTables { seen, asker: Asker::Ours }
+        ShardTables { seen, asker: Requester::Ours }
     }
 
     /// All that the process has.
@@ -443,12 +443,12 @@ impl Tables for ShardTables {
                 }
             },
             Some(Source::Composed) | None => {
-                Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, "it is not open")))
+                Answer::Now(Err(LookupError::new(LookupErrorKind::Unreachable, "it is not open")))
             }
         }
     }
 
-    fn asked_for(&self, asker: Asker) -> ShardTables {
+    fn asked_for(&self, asker: Requester) -> ShardTables {
         ShardTables { asker, ..self.clone() }
     }
 
@@ -461,7 +461,7 @@ impl Tables for ShardTables {
             Some(lists) => lists.find_for(self.asker, &lists::key(directory, file)),
             None => {
                 let text = "no route has `include`";
-                Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, text)))
+                Answer::Now(Err(LookupError::new(LookupErrorKind::Unreachable, text)))
             }
         }
     }

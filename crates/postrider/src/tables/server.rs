@@ -3,7 +3,7 @@
 use super::connections::{Connections, Failure, in_turn};
 use super::text::words;
 use config::{Host, HostPort, Reader};
-use lookup::{Backend, Entry, Fetch, Trouble, TroubleKind};
+use lookup::{Backend, Entry, Fetch, LookupError, LookupErrorKind};
 use std::future::{Future, poll_fn};
 use std::ops::Range;
 use std::pin::Pin;
@@ -68,7 +68,7 @@ impl Server {
     }
 
     /// Opens a connection. Names are resolved as the system does, all addresses are tried.
-    pub(super) async fn connect(&self, timeout: Duration) -> Result<Box<dyn Wire>, Trouble> {
+    pub(super) async fn connect(&self, timeout: Duration) -> Result<Box<dyn Wire>, LookupError> {
         within(self, timeout, async { self.open().await.map_err(|error| error.to_string()) }).await
     }
 
@@ -90,18 +90,18 @@ pub(crate) async fn within<C>(
     server: &dyn fmt::Display,
     timeout: Duration,
     open: impl Future<Output = Result<C, String>>,
-) -> Result<C, Trouble> {
+) -> Result<C, LookupError> {
     let why = match tokio::time::timeout(timeout, open).await {
         Ok(Ok(connection)) => return Ok(connection),
         Ok(Err(why)) => words(why.as_bytes()),
         Err(_) => format!("no connection within {timeout:?}"),
     };
-    Err(Trouble::new(TroubleKind::Unreachable, format!("{server}: {why}")))
+    Err(LookupError::new(LookupErrorKind::Unreachable, format!("{server}: {why}")))
 }
 
 /// Finds the end of an answer: the place of what it says; `None` until all of it is there. Bytes after
 /// an answer, which nobody asked for, are trouble too.
-pub(super) type Frame = fn(&[u8]) -> Result<Option<Range<usize>>, Trouble>;
+pub(super) type Frame = fn(&[u8]) -> Result<Option<Range<usize>>, LookupError>;
 
 /// Sends a request and reads its answer.
 pub(super) async fn exchange(
@@ -110,7 +110,10 @@ pub(super) async fn exchange(
     frame: Frame,
 ) -> Result<Box<[u8]>, Failure> {
     let gone = |error: &dyn fmt::Display| {
-        Failure::Gone(Trouble::new(TroubleKind::Unreachable, words(error.to_string().as_bytes())))
+        Failure::Gone(LookupError::new(
+            LookupErrorKind::Unreachable,
+            words(error.to_string().as_bytes()),
+        ))
     };
     if has_news(wire).await {
         return Err(gone(&"closed the connection, or said more than was asked"));
@@ -124,7 +127,7 @@ pub(super) async fn exchange(
         }
         if read == 0 {
             let text = "closed the connection in the middle of its answer";
-            return Err(Failure::Broken(Trouble::new(TroubleKind::Wrong, text)));
+            return Err(Failure::Broken(LookupError::new(LookupErrorKind::Wrong, text)));
         }
         if let Some(place) = frame(&answer).map_err(Failure::Broken)? {
             return Ok(answer.get(place).unwrap_or_default().into());
@@ -148,19 +151,19 @@ pub(super) trait Dialogue: Clone + 'static {
     ///
     /// # Errors
     /// There is none for this key.
-    fn question(&self, key: &str) -> Result<Vec<u8>, Trouble>;
+    fn question(&self, key: &str) -> Result<Vec<u8>, LookupError>;
 
     /// The place of the reply's content; `None`: more of it is to come.
     ///
     /// # Errors
     /// It is no reply, or too long.
-    fn content(bytes: &[u8]) -> Result<Option<Range<usize>>, Trouble>;
+    fn content(bytes: &[u8]) -> Result<Option<Range<usize>>, LookupError>;
 
     /// What a reply says.
     ///
     /// # Errors
     /// That there is no answer.
-    fn answer(reply: &[u8]) -> Result<Option<Entry>, Trouble>;
+    fn answer(reply: &[u8]) -> Result<Option<Entry>, LookupError>;
 }
 
 /// Which server is asked in this protocol.
@@ -194,7 +197,7 @@ impl<D: Dialogue> Backend for Driver<D> {
 }
 
 impl<D: Dialogue> Driver<D> {
-    async fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+    async fn find(&self, key: &str) -> Result<Option<Entry>, LookupError> {
         let Asked { server, connect_timeout, dialogue } = &self.asked;
         let question = dialogue.question(key)?;
         let open = async || server.connect(*connect_timeout).await;

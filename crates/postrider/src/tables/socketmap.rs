@@ -5,7 +5,7 @@ use super::server::{Asked, CONNECT_TIMEOUT, Dialogue, Server};
 use super::text::{value, words};
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};
-use lookup::{Backend, Entry, Trouble, TroubleKind};
+use lookup::{Backend, Entry, LookupError, LookupErrorKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -93,23 +93,23 @@ impl Socketmap {
 struct Map(Box<str>);
 
 impl Dialogue for Map {
-    fn question(&self, key: &str) -> Result<Vec<u8>, Trouble> {
+    fn question(&self, key: &str) -> Result<Vec<u8>, LookupError> {
         let Map(map) = self;
         Ok(format!("{}:{map} {key},", map.len() + 1 + key.len()).into_bytes())
     }
 
-    fn content(bytes: &[u8]) -> Result<Option<Range<usize>>, Trouble> {
+    fn content(bytes: &[u8]) -> Result<Option<Range<usize>>, LookupError> {
         netstring(bytes)
     }
 
-    fn answer(reply: &[u8]) -> Result<Option<Entry>, Trouble> {
+    fn answer(reply: &[u8]) -> Result<Option<Entry>, LookupError> {
         answer(reply)
     }
 }
 
 /// The place of a netstring's content.
-fn netstring(bytes: &[u8]) -> Result<Option<Range<usize>>, Trouble> {
-    let wrong = |what: &str| Err(Trouble::new(TroubleKind::Wrong, what));
+fn netstring(bytes: &[u8]) -> Result<Option<Range<usize>>, LookupError> {
+    let wrong = |what: &str| Err(LookupError::new(LookupErrorKind::Wrong, what));
     let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let ends = bytes.get(digits);
     if digits > LENGTH_DIGITS_MAX
@@ -125,7 +125,7 @@ fn netstring(bytes: &[u8]) -> Result<Option<Range<usize>>, Trouble> {
         bytes.iter().take(digits).fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
     if length > REPLY_BYTES_MAX {
         let text = format!("the reply has {length} bytes; {REPLY_BYTES_MAX} are taken");
-        return Err(Trouble::new(TroubleKind::Key, text));
+        return Err(LookupError::new(LookupErrorKind::Key, text));
     }
     let start = digits + 1;
     let end = start + length;
@@ -138,17 +138,17 @@ fn netstring(bytes: &[u8]) -> Result<Option<Range<usize>>, Trouble> {
 }
 
 /// What a reply says (socketmap_table(5), REPLY FORMAT).
-fn answer(reply: &[u8]) -> Result<Option<Entry>, Trouble> {
+fn answer(reply: &[u8]) -> Result<Option<Entry>, LookupError> {
     let space = reply.iter().position(|byte| *byte == b' ');
     let (status, rest) = reply.split_at(space.unwrap_or(reply.len()));
     let data = rest.get(1..).unwrap_or_default();
     let kind = match status {
         b"OK" if space.is_some() => return Ok(Some(Entry::text(value(data)?))),
         b"NOTFOUND" => return Ok(None),
-        b"TIMEOUT" => TroubleKind::Timeout,
-        _ => TroubleKind::Wrong,
+        b"TIMEOUT" => LookupErrorKind::Timeout,
+        _ => LookupErrorKind::Wrong,
     };
-    Err(Trouble::new(kind, words(reply)))
+    Err(LookupError::new(kind, words(reply)))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::server::{Asked, CONNECT_TIMEOUT, Dialogue, Server};
 use super::text::{value, words};
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};
-use lookup::{Backend, Entry, Trouble, TroubleKind};
+use lookup::{Backend, Entry, LookupError, LookupErrorKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -71,21 +71,21 @@ impl TcpTable {
 struct Lines;
 
 impl Dialogue for Lines {
-    fn question(&self, key: &str) -> Result<Vec<u8>, Trouble> {
+    fn question(&self, key: &str) -> Result<Vec<u8>, LookupError> {
         request(key)
     }
 
-    fn content(bytes: &[u8]) -> Result<Option<Range<usize>>, Trouble> {
+    fn content(bytes: &[u8]) -> Result<Option<Range<usize>>, LookupError> {
         line(bytes)
     }
 
-    fn answer(reply: &[u8]) -> Result<Option<Entry>, Trouble> {
+    fn answer(reply: &[u8]) -> Result<Option<Entry>, LookupError> {
         answer(reply)
     }
 }
 
 /// The question for a key (tcp_table(5), ENCODING).
-fn request(key: &str) -> Result<Vec<u8>, Trouble> {
+fn request(key: &str) -> Result<Vec<u8>, LookupError> {
     let mut line = b"get ".to_vec();
     for byte in key.bytes() {
         match byte {
@@ -95,27 +95,27 @@ fn request(key: &str) -> Result<Vec<u8>, Trouble> {
     }
     line.push(b'\n');
     if line.len() > LINE_BYTES_MAX {
-        return Err(Trouble::new(TroubleKind::Key, "the key is too long for a tcp table"));
+        return Err(LookupError::new(LookupErrorKind::Key, "the key is too long for a tcp table"));
     }
     Ok(line)
 }
 
 /// The place of a line's text.
-fn line(bytes: &[u8]) -> Result<Option<Range<usize>>, Trouble> {
+fn line(bytes: &[u8]) -> Result<Option<Range<usize>>, LookupError> {
     match bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') {
         Some(end) if end + 1 == bytes.len() => Ok(Some(0..end)),
-        Some(_) => Err(Trouble::new(TroubleKind::Wrong, "there is more than one reply")),
+        Some(_) => Err(LookupError::new(LookupErrorKind::Wrong, "there is more than one reply")),
         None if bytes.len() < LINE_BYTES_MAX => Ok(None),
         None => {
             let text = format!("the reply has more than {LINE_BYTES_MAX} bytes");
-            Err(Trouble::new(TroubleKind::Key, text))
+            Err(LookupError::new(LookupErrorKind::Key, text))
         }
     }
 }
 
 /// What a reply says (tcp_table(5), REPLY FORMAT).
-fn answer(reply: &[u8]) -> Result<Option<Entry>, Trouble> {
-    let wrong = |text: &[u8]| Trouble::new(TroubleKind::Wrong, words(text));
+fn answer(reply: &[u8]) -> Result<Option<Entry>, LookupError> {
+    let wrong = |text: &[u8]| LookupError::new(LookupErrorKind::Wrong, words(text));
     match reply.split_at_checked(4) {
         Some((b"200 ", text)) => {
             let text = decoded(text).ok_or_else(|| wrong(reply))?;

@@ -3,7 +3,7 @@
 
 use crate::mutex::lock;
 use config::{TableEntry, TableSection};
-use lookup::{Answers, Backend, Entry, Trouble};
+use lookup::{Answers, Backend, Entry, LookupError};
 use mta::console::{Console, Level};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fmt;
@@ -46,7 +46,7 @@ pub(super) fn table<S: TableSection>(line: &str) -> Result<Arc<TableEntry>, Vec<
 }
 
 /// The answer to one key.
-pub(super) async fn find(backend: &dyn Backend, key: &str) -> Result<Option<Entry>, Trouble> {
+pub(super) async fn find(backend: &dyn Backend, key: &str) -> Result<Option<Entry>, LookupError> {
     let answers = ask(backend, &[key]).await;
     answers.into_iter().next().expect("an answer for a key")
 }
@@ -62,7 +62,7 @@ pub(super) async fn ask(backend: &dyn Backend, keys: &[&str]) -> Answers {
 }
 
 /// An answer that is one text.
-pub(super) fn text(text: &str) -> Result<Option<Entry>, Trouble> {
+pub(super) fn text(text: &str) -> Result<Option<Entry>, LookupError> {
     Ok(Some(Entry::text(text)))
 }
 

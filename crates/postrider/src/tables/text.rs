@@ -1,6 +1,6 @@
 //! What servers say, as text that can be shown and used.
 
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 
 /// So much of a server's words is shown.
 const WORDS_BYTES_MAX: usize = 300;
@@ -14,8 +14,9 @@ pub(super) fn words(text: &[u8]) -> String {
 
 /// A value of an answer. It becomes part of paths, addresses and replies: it is UTF-8, on one line, and
 /// has no control characters but tabs.
-pub(super) fn value(bytes: &[u8]) -> Result<Box<str>, Trouble> {
-    let wrong = |what: &str| Err(Trouble::new(TroubleKind::Key, format!("the answer {what}")));
+pub(super) fn value(bytes: &[u8]) -> Result<Box<str>, LookupError> {
+    let wrong =
+        |what: &str| Err(LookupError::new(LookupErrorKind::Key, format!("the answer {what}")));
     let Ok(text) = std::str::from_utf8(bytes) else { return wrong("is not UTF-8") };
     match text.chars().find(|c| c.is_control() && *c != '\t') {
         Some(c) => wrong(&format!("has a control character (U+{:04X})", u32::from(c))),
@@ -39,7 +40,7 @@ mod tests {
         assert_eq!(&*value("für\tdich".as_bytes()).unwrap(), "für\tdich");
         assert_eq!(&*value(b"").unwrap(), "");
         for bad in [&b"a\r\nRCPT TO:<b>"[..], b"a\0", b"\x7f", b"\xc2\x85", b"\xff"] {
-            assert_eq!(value(bad).unwrap_err().kind, TroubleKind::Key, "{bad:?}");
+            assert_eq!(value(bad).unwrap_err().kind, LookupErrorKind::Key, "{bad:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ mod settings;
 
 use crate::daily_reports::{Counted, DAY_MS, Daily, Inner, Kind, Report, Terms, moment_within};
 use crate::peer_tls::PeerTls;
-use auth::tls_report::{Added, Counts, Session};
+use auth::tls_report::{Added, Counts, TlsSession};
 use config::Config;
 use mta::metrics::{Counter, Grid, MetricSet};
 use mta::seams::TlsReports;
@@ -63,7 +63,7 @@ impl Kind for Tls {
     const ABOUT: &'static str = "tls_reports";
     const THREADS: [&'static str; 2] = ["tls-counts", "tls-reports"];
     const NOTES: &'static str = "sessions";
-    type Note = Session;
+    type Note = TlsSession;
     type Domain = Domain;
     type Settings = Settings;
 
@@ -108,7 +108,7 @@ impl TlsReports for TlsReporting {
         Daily::is_on(self)
     }
 
-    fn note(&self, session: Session) {
+    fn note(&self, session: TlsSession) {
         Daily::note(self, session);
     }
 
@@ -123,16 +123,16 @@ pub(crate) struct Domain(Counts);
 
 /// Room is counted in octets. Nearly all domains have one policy and a failure or two.
 impl Counted for Domain {
-    type Note = Session;
+    type Note = TlsSession;
     const DOMAINS_MAX: usize = 50_000;
     const ROOM_OF_DOMAIN: usize = 64 << 10;
     const ROOM: usize = 32 << 20;
 
-    fn domain_of(session: &Session) -> &str {
+    fn domain_of(session: &TlsSession) -> &str {
         &session.domain
     }
 
-    fn add(&mut self, session: &Session, room: usize) -> bool {
+    fn add(&mut self, session: &TlsSession, room: usize) -> bool {
         matches!(self.0.add(session, room), Added::Whole(_))
     }
 
@@ -147,10 +147,10 @@ mod tests {
     use crate::daily_reports::Day;
     use auth::tls_report::{Details, Policy, ResultType};
 
-    fn session(domain: &str, host: usize) -> Session {
+    fn session(domain: &str, host: usize) -> TlsSession {
         let mut details = Details::new(ResultType::CertificateExpired);
         details.receiving_mx_hostname = Some(format!("mx{host}.{domain}").into());
-        Session { domain: domain.into(), policy: Policy::none(), failure: Some(details) }
+        TlsSession { domain: domain.into(), policy: Policy::none(), failure: Some(details) }
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub(super) const MEDIA_TYPE: &str = "application/tlsrpt+gzip";
 pub(super) fn json(report: &Report<'_, Tls>) -> Vec<u8> {
     let section = &report.terms.settings.section;
     let (begin, end) = report.range();
-    tls_report::Report {
+    tls_report::TlsReport {
         organization: &section.organization_name,
         contact: section.contact.as_str(),
         id: &id(report),

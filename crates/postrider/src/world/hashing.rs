@@ -3,7 +3,7 @@
 //! started when the first password is checked: a server without logins has none.
 
 use crate::mutex::lock;
-use lookup::Asker;
+use lookup::Requester;
 use mail::Mono;
 use mta::hashing_lanes::{Crew, Lanes, Next, Spent};
 use mta::pressure::{Gauge, Seen};
@@ -27,7 +27,7 @@ const NICE: i32 = 10;
 /// Something to be done, or only a turn to be taken.
 struct Job {
     lane: Lane,
-    asker: Asker,
+    asker: Requester,
     /// What it came to; `None`: there was nothing to be done.
     work: Box<dyn FnOnce() -> Option<Hashed<()>> + Send>,
 }
@@ -213,7 +213,7 @@ fn processor_time() -> Duration {
 impl Hashing for HashingThreads {
     fn run<T: Send + 'static>(
         &self,
-        (lane, asker): (Lane, Asker),
+        (lane, asker): (Lane, Requester),
         work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
         let (answer, answered) = oneshot::channel();
@@ -235,7 +235,7 @@ impl Hashing for HashingThreads {
 
     fn take_turn(
         &self,
-        (lane, asker): (Lane, Asker),
+        (lane, asker): (Lane, Requester),
     ) -> impl Future<Output = Result<(), Overloaded>> + 'static {
         let (answer, answered) = oneshot::channel();
         let work = move || {
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(hashing.0.desk.lock().prompt.started, 0, "nobody has asked yet");
         let (go, wait_for_go) = mpsc::channel::<()>();
         let (begun, has_begun) = mpsc::channel();
-        let first = hashing.run((Lane::Known, Asker::Ours), move || {
+        let first = hashing.run((Lane::Known, Requester::Ours), move || {
             begun.send(()).unwrap();
             wait_for_go.recv().unwrap();
             right(0)
@@ -292,7 +292,7 @@ mod tests {
         has_begun.recv().unwrap();
         let mut waiting = Vec::new();
         for n in 1.. {
-            waiting.push(hashing.run((Lane::Known, Asker::Ours), move || right(n)));
+            waiting.push(hashing.run((Lane::Known, Requester::Ours), move || right(n)));
             if hashing.0.desk.lock().lanes.waiting(Crew::Prompt) < waiting.len() {
                 break;
             }
@@ -304,7 +304,7 @@ mod tests {
         for (n, waiting) in waiting.into_iter().enumerate() {
             assert_eq!(wait(waiting), Ok(n + 1));
         }
-        assert_eq!(wait(hashing.run((Lane::Known, Asker::Ours), || right(7))), Ok(7));
+        assert_eq!(wait(hashing.run((Lane::Known, Requester::Ours), || right(7))), Ok(7));
         let state = hashing.0.desk.lock();
         assert_eq!((state.prompt.started, state.paced.started), (1, 0));
     }
@@ -315,11 +315,11 @@ mod tests {
         let (go, wait_for_go) = mpsc::channel::<()>();
         let (done, was_done) = mpsc::channel();
         let first =
-            hashing.run((Lane::Known, Asker::Ours), move || right(wait_for_go.recv().is_ok()));
-        drop(hashing.run((Lane::Known, Asker::Ours), move || right(done.send(()).is_ok())));
+            hashing.run((Lane::Known, Requester::Ours), move || right(wait_for_go.recv().is_ok()));
+        drop(hashing.run((Lane::Known, Requester::Ours), move || right(done.send(()).is_ok())));
         go.send(()).unwrap();
         assert_eq!(wait(first), Ok(true));
-        assert_eq!(wait(hashing.run((Lane::Known, Asker::Ours), || right(7))), Ok(7));
+        assert_eq!(wait(hashing.run((Lane::Known, Requester::Ours), || right(7))), Ok(7));
         assert!(was_done.try_recv().is_err());
     }
 
@@ -327,12 +327,12 @@ mod tests {
     fn a_known_client_is_done_with_while_all_others_wait() {
         let hashing = HashingThreads::with_threads(1, 1);
         let (go, wait_for_go) = mpsc::channel::<()>();
-        let guess = hashing.run((Lane::Suspect, Asker::Ours), move || {
+        let guess = hashing.run((Lane::Suspect, Requester::Ours), move || {
             wait_for_go.recv().unwrap();
             Hashed { answer: (), is_wasted: true, has_failed: true }
         });
-        let other = hashing.run((Lane::Stranger, Asker::Ours), || right(1));
-        assert_eq!(wait(hashing.run((Lane::Known, Asker::Ours), || right(2))), Ok(2));
+        let other = hashing.run((Lane::Stranger, Requester::Ours), || right(1));
+        assert_eq!(wait(hashing.run((Lane::Known, Requester::Ours), || right(2))), Ok(2));
         go.send(()).unwrap();
         assert_eq!(wait(guess), Ok(()));
         assert_eq!(wait(other), Ok(1), "so little is owed that it is no rest");

@@ -7,9 +7,9 @@ use crate::support::peer::{Peer, Taken};
 use crate::support::server::{self, CONFIG, Server};
 use crate::support::spool_files::wall_now;
 use crate::support::{Files, config_with, wait_until};
-use auth::checks::{Asked, Subject, check};
+use auth::checks::{CheckSelection, Subject, check};
 use auth::dkim::{Algorithm, SigningKey, Verdict};
-use auth::records::{Answer, Family, Records};
+use auth::records::{DnsAnswer, Family, Records};
 use mail::Wall;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -45,20 +45,20 @@ const PHASE_AFTER: usize = 2;
 struct Published(BTreeMap<String, String>);
 
 impl Records for Published {
-    async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+    async fn txt(&self, name: &str) -> DnsAnswer<Vec<u8>> {
         let selector = name.split_once("._domainkey.").map_or("", |(selector, _)| selector);
         Ok(self.0.get(selector).map(|record| record.clone().into_bytes()).into_iter().collect())
     }
 
-    async fn addresses(&self, _: &str, _: Family) -> Answer<IpAddr> {
+    async fn addresses(&self, _: &str, _: Family) -> DnsAnswer<IpAddr> {
         Ok(Vec::new())
     }
 
-    async fn mail_hosts(&self, _: &str) -> Answer<String> {
+    async fn mail_hosts(&self, _: &str) -> DnsAnswer<String> {
         Ok(Vec::new())
     }
 
-    async fn names(&self, _: IpAddr) -> Answer<String> {
+    async fn names(&self, _: IpAddr) -> DnsAnswer<String> {
         Ok(Vec::new())
     }
 }
@@ -203,7 +203,7 @@ fn allowed(sent: &Sent, at: u64, rotation: Wall) -> Vec<String> {
 
 /// Who signed a message, by what is verified, and when.
 fn verified(published: &Published, message: &[u8], at: u64) -> (String, String) {
-    let asked = Asked { dkim: true, ..Asked::default() };
+    let asked = CheckSelection { dkim: true, ..CheckSelection::default() };
     let mut scan = asked.scan();
     scan.push(message);
     let message = scan.finish();

@@ -3,7 +3,7 @@
 use super::client::{Client, FRIEND, STRANGER};
 use super::node::{Node, config, play};
 use super::peer::Peer;
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -197,7 +197,7 @@ fn a_table_that_speaks_nonsense_or_nothing_puts_recipients_off() {
     play(|| async {
         let entries = [("odd@ours.test", "FILTER smtp:x"), ("empty@ours.test", "")];
         let node = start(&rule("a", "recipient", ""), &entries).await;
-        let gone = Trouble::new(TroubleKind::Unreachable, "connection refused");
+        let gone = LookupError::new(LookupErrorKind::Unreachable, "connection refused");
         node.world.set_entry("a", "silent@ours.test", Err(gone));
         let mut client = begin(&node, "me@source.test").await;
         for (to, reply) in [

@@ -4,7 +4,7 @@ use super::client::{Client, FRIEND, STRANGER, submit};
 use super::node::{Node, config, play};
 use super::peer::Peer;
 use super::world::{LISTS, TestWorld};
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ aliases = { table = \"aliases\" }\nmaildir = { path = \"/mail/{local}\" }\n\
 [[route]]\ndomains = { table = \"domains\" }\nmaildir = { path = \"/hosted/{domain}/{local}\" }\n\
 [[route]]\nsmtp = { hosts = [\"192.0.2.1:25\"] }";
 
-fn gone() -> Trouble {
-    Trouble::new(TroubleKind::Unreachable, "connection refused")
+fn gone() -> LookupError {
+    LookupError::new(LookupErrorKind::Unreachable, "connection refused")
 }
 
 fn entries(world: &TestWorld, table: &str, entries: &[(&str, &str)]) {
@@ -309,7 +309,7 @@ fn files_that_are_not_allowed_or_not_right_put_recipients_off() {
     play(|| async {
         let node = start_with_lists().await;
         let many = (0..20_000).map(|n| format!("m{n}@away.test")).collect::<Vec<_>>().join(",");
-        let wrong = Trouble::new(TroubleKind::Key, "byte 7 is not UTF-8");
+        let wrong = LookupError::new(LookupErrorKind::Key, "byte 7 is not UTF-8");
         node.world.set_entry(LISTS, "/lists/torn", Err(wrong));
         node.world.set_entry(LISTS, "/lists/slow", Err(gone()));
         for (file, said) in [("many", &*many), ("odd", "|/bin/sh"), ("empty", "")] {

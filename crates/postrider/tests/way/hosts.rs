@@ -3,7 +3,7 @@
 use super::client::{Client, FRIEND, submit};
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use mta::commands::{ControlRequest, QueueList};
 use mta::control::{BlockerKind, Filter, QueueItem};
 use std::time::Duration;
@@ -42,8 +42,8 @@ fn put(node: &Node, user: &str, hosts: &[&str]) {
     node.world.set_values("users", &format!("{user}@ours.test"), &[("mailhost", hosts)]);
 }
 
-fn refused() -> Trouble {
-    Trouble::new(TroubleKind::Unreachable, "connection refused")
+fn refused() -> LookupError {
+    LookupError::new(LookupErrorKind::Unreachable, "connection refused")
 }
 
 /// Whom a peer took mail for.
@@ -175,7 +175,7 @@ fn one_key_without_an_answer_stops_nobody_else() {
         let mut client = Client::connect(&node, FRIEND).await;
         client.say("MAIL FROM:<me@source.test>").await;
         client.say("RCPT TO:<jo@ours.test>").await;
-        let odd = Trouble::new(TroubleKind::Key, "two entries");
+        let odd = LookupError::new(LookupErrorKind::Key, "two entries");
         node.world.set_entry("users", "jo@ours.test", Err(odd));
         client.content("Subject: x\r\n\r\n").await;
         node.wait_for("deferred", 1).await;

@@ -6,7 +6,7 @@ use super::submission::{config, host, node, plain, reply_to};
 use auth::password::{HASHED_BYTES_MAX, PASSWORD_BYTES_MAX};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use mta::metrics::HistogramSnapshot;
 use mta::seams::Lane;
 use std::net::IpAddr;
@@ -81,7 +81,7 @@ fn any_number_may_log_in_at_once_who_are_right() {
 fn lack_of_ours_is_no_failure_of_theirs() {
     play(|| async {
         let node = node("max_sessions_per_address = 1000\nlogin_failures_per_hour = 5").await;
-        let gone = Trouble::new(TroubleKind::Unreachable, "it is down");
+        let gone = LookupError::new(LookupErrorKind::Unreachable, "it is down");
         node.world.set_entry("passwords", "jo", Err(gone));
         let replies = at_once(&node, 100, |_| STRANGER, |_| plain("jo", "right")).await;
         assert_eq!(beginning(&replies, "454 4.7.0 Nobody can log in now"), 100, "{replies:?}");

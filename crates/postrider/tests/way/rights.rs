@@ -266,7 +266,7 @@ fn a_login_that_nobody_can_look_up_waits() {
     play(|| async {
         let node = node(&submission(TABLE)).await;
         let mut client = logged_in(&node).await;
-        let down = lookup::Trouble::new(lookup::TroubleKind::Unreachable, "it is down");
+        let down = lookup::LookupError::new(lookup::LookupErrorKind::Unreachable, "it is down");
         node.world.set_entry("passwords", "jo", Err(down));
         reload(&node, &submission(TABLE)).await;
         let reply = client.say("MAIL FROM:<jo@x.test>").await;

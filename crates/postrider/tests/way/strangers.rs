@@ -132,8 +132,8 @@ fn lists_weigh_for_and_against() {
         let field = "Authentication-Results: relay.test;\n\
                      \tdnswl=pass dns.zone=ok.example policy.ip=127.0.0.3\n";
         assert!(allowed.contains(field), "{allowed}");
-        assert_eq!(node.metrics.checked_dnsbl[auth::dnsbl::Verdict::Listed].get(), 1);
-        assert_eq!(node.metrics.checked_dnsbl[auth::dnsbl::Verdict::Below].get(), 2);
+        assert_eq!(node.metrics.checked_dnsbl[auth::dnsbl::DnsblResult::Listed].get(), 1);
+        assert_eq!(node.metrics.checked_dnsbl[auth::dnsbl::DnsblResult::Below].get(), 2);
     });
 }
 
@@ -405,11 +405,11 @@ fn who_is_new_is_put_off_and_known_when_it_comes_again() {
         let metrics = &node.metrics;
         let wait = Duration::ZERO;
         let verdicts = [
-            greylist::Verdict::New(wait),
-            greylist::Verdict::Early(wait),
-            greylist::Verdict::Passed(wait),
-            greylist::Verdict::Known,
-            greylist::Verdict::Client,
+            greylist::GreylistResult::New(wait),
+            greylist::GreylistResult::Early(wait),
+            greylist::GreylistResult::Passed(wait),
+            greylist::GreylistResult::Known,
+            greylist::GreylistResult::Client,
         ];
         let counts = verdicts.map(|verdict| metrics.greylist[verdict].get());
         assert_eq!(counts, [4, 1, 2, 1, 2]);

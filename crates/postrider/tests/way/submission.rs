@@ -5,7 +5,7 @@ use super::node::{Node, play};
 use super::peer::Peer;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use mta::seams::ClientCertificate;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -122,7 +122,7 @@ fn users_have_their_own_senders() {
             assert!(reply.starts_with(code), "{sender}: {reply}");
             client.say("RSET").await;
         }
-        let gone = Trouble::new(TroubleKind::Unreachable, "it is down");
+        let gone = LookupError::new(LookupErrorKind::Unreachable, "it is down");
         node.world.set_entry("senders", "jo", Err(gone));
         let reply = client.say("MAIL FROM:<jo@x.test>").await;
         assert!(reply.starts_with("451 4.4.3"), "{reply}");
@@ -212,7 +212,7 @@ fn a_user_whose_password_is_guessed_from_everywhere_is_closed_for_a_while() {
 fn nobody_is_told_that_a_password_is_wrong_when_nobody_knows() {
     play(|| async {
         let node = node("").await;
-        let gone = Trouble::new(TroubleKind::Unreachable, "it is down");
+        let gone = LookupError::new(LookupErrorKind::Unreachable, "it is down");
         node.world.set_entry("passwords", "jo", Err(gone));
         let mut client = Client::connect(&node, STRANGER).await;
         let later = "454 4.7.0 Nobody can log in now; try again later";
@@ -350,7 +350,7 @@ fn who_has_a_known_certificate_may_relay_where_that_is_so() {
         let shown = auth::fingerprint::Fingerprint::of(CERTIFICATE).to_string();
         node.world.set_entry("passwords", &shown, Ok("branch"));
         assert!(may_relay().await.starts_with("250"));
-        let gone = Trouble::new(TroubleKind::Unreachable, "it is down");
+        let gone = LookupError::new(LookupErrorKind::Unreachable, "it is down");
         node.world.set_entry("passwords", &shown, Err(gone));
         assert!(may_relay().await.starts_with("550 5.7.1"));
     });

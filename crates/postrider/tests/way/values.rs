@@ -2,7 +2,7 @@
 
 use super::client::{Client, STRANGER, submit};
 use super::node::{Node, config, play};
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -161,7 +161,7 @@ fn a_table_that_gives_no_answer_puts_its_recipients_off_and_no_others() {
         let addresses: Vec<&str> = silent.iter().map(String::as_str).collect();
         let mut client = accepted(&node, &addresses).await;
         for address in &silent {
-            let gone = Trouble::new(TroubleKind::Unreachable, "connection refused");
+            let gone = LookupError::new(LookupErrorKind::Unreachable, "connection refused");
             world.set_entry("users", address, Err(gone));
         }
         client.content(CONTENT).await;

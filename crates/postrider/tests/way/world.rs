@@ -12,13 +12,13 @@ use authenticators::TestAuthenticators;
 use config::{ClientCertificates, TableEntry};
 use dns::TestDns;
 use hashing::HashingHere;
-use lookup::{Entry, Trouble};
+use lookup::{Entry, LookupError};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
-    Authenticators, Book, ClientCertificate, DnsError, Egress, Encryption, Endpoint, Found,
-    Listener, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies, Stream, Tables, Trust, Warmups,
-    World,
+    Authenticators, ClientCertificate, DnsError, Egress, Encryption, Endpoint, Found,
+    GreylistLedger, Listener, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies, Stream, Tables,
+    Trust, Warmups, World,
 };
 use mta::warmup;
 use std::cell::{Cell, RefCell};
@@ -60,7 +60,7 @@ struct Seams {
     spawn: LocalTasks,
     store: Mailboxes,
     tables: TestTables,
-    greylist: RefCell<Book>,
+    greylist: RefCell<GreylistLedger>,
     warmups: RefCell<warmup::Book>,
     hashing: HashingHere,
     authenticators: TestAuthenticators,
@@ -195,7 +195,7 @@ impl TestWorld {
     }
 
     /// What a table says of a key.
-    pub(crate) fn set_entry(&self, table: &str, key: &str, answer: Result<&str, Trouble>) {
+    pub(crate) fn set_entry(&self, table: &str, key: &str, answer: Result<&str, LookupError>) {
         let answer = answer.map(|text| Arc::new(Entry::text(text)));
         let key = (table.to_owned(), key.to_owned());
         self.0.tables.0.entries.borrow_mut().insert(key, answer);
@@ -278,7 +278,7 @@ impl World for TestWorld {
     type Hashing = HashingHere;
     type Policies = NoPolicies;
     type DomainReports = NoDomainReports;
-    type Greylist = RefCell<Book>;
+    type Greylist = RefCell<GreylistLedger>;
 
     fn net(&self) -> &TestNet {
         &self.0.net
@@ -311,7 +311,7 @@ impl World for TestWorld {
         &NoDomainReports
     }
 
-    fn greylist(&self) -> &RefCell<Book> {
+    fn greylist(&self) -> &RefCell<GreylistLedger> {
         &self.0.greylist
     }
 
@@ -449,7 +449,7 @@ impl Stream for Pipe {
 }
 
 /// What a table says of a key that it has.
-type Said = Result<Arc<Entry>, Trouble>;
+type Said = Result<Arc<Entry>, LookupError>;
 
 /// In the place of a table: files of addresses, by their paths.
 pub(crate) const LISTS: &str = "(lists)";

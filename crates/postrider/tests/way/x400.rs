@@ -14,7 +14,7 @@ use x400::association::{
     Responder, ResponderSettings,
 };
 use x400::mts::reader::read_whole;
-use x400::mts::report::Outcome;
+use x400::mts::report::ReportType;
 use x400::mts::{ApduEvent, Limits, ReportContent};
 
 pub(crate) const MESSAGE: &[u8] =
@@ -252,7 +252,7 @@ impl Hub {
 }
 
 /// Outcomes of a report, by the numbers of recipients.
-fn reported(apdu: &[u8]) -> Vec<(u32, Outcome)> {
+fn reported(apdu: &[u8]) -> Vec<(u32, ReportType)> {
     let (event, content) = read_whole(apdu, Limits::default()).expect("an APDU");
     assert!(matches!(event, ApduEvent::Report { envelope: Ok(_), .. }), "{event:?}");
     let report = ReportContent::read(&content, &Limits::default()).expect("a report");
@@ -351,7 +351,7 @@ fn what_is_deferred_waits_and_what_is_too_old_is_reported() {
         // An hour from when the world began, at 11:26:40.
         let early = Duration::from_secs(3_780);
         assert!(first.get().is_some_and(|after| after > early), "{first:?}");
-        let failed = Outcome::Failed { reason: 1, diagnostic: Some(5) };
+        let failed = ReportType::Failed { reason: 1, diagnostic: Some(5) };
         assert_eq!(reported(&hub.taken()[0]), [(1, failed), (3, failed)]);
     });
 }
@@ -363,7 +363,7 @@ fn a_critical_extension_is_reported_and_a_probe_answered_as_if_delivered() {
         let hub = Hub::at(&node, |_| Answer::Take);
         Caller::bound(&node).await.transfer(CRITICAL).await;
         wait_until("a report", || !hub.taken().is_empty()).await;
-        let failed = Outcome::Failed { reason: 1, diagnostic: Some(18) };
+        let failed = ReportType::Failed { reason: 1, diagnostic: Some(18) };
         assert_eq!(reported(&hub.taken()[0]), [(1, failed)]);
         // The report goes to TestC by the hub, what is for TestB stays here.
         let both = here()
@@ -376,7 +376,7 @@ fn a_critical_extension_is_reported_and_a_probe_answered_as_if_delivered() {
         wait_until("another report", || of_two().is_some()).await;
         let outcomes = of_two().unwrap_or_default();
         let is_delivered =
-            |(_, outcome): &(u32, Outcome)| matches!(outcome, Outcome::Delivered { .. });
+            |(_, outcome): &(u32, ReportType)| matches!(outcome, ReportType::Delivered { .. });
         assert!(outcomes.len() == 2 && outcomes.iter().all(is_delivered), "{outcomes:?}");
     });
 }
@@ -392,7 +392,7 @@ fn what_a_rule_of_access_refuses_is_restricted_and_without_an_answer_it_waits_at
         let mut caller = Caller::bound(&node).await;
         caller.transfer(MESSAGE).await;
         wait_until("a report", || !hub.taken().is_empty()).await;
-        let restricted = Outcome::Failed { reason: 5, diagnostic: None };
+        let restricted = ReportType::Failed { reason: 5, diagnostic: None };
         assert_eq!(reported(&hub.taken()[0]), [(1, restricted)]);
         node.world.set_entry("a", "hub", Ok("DEFER"));
         caller.offer(MESSAGE).await;

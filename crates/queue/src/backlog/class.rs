@@ -11,7 +11,7 @@ const OWED_MAX: i64 = 1_024;
 
 /// Entries in the order in which they came.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct List {
+pub(super) struct EntryList {
     pub(super) head: u32,
     pub(super) tail: u32,
 }
@@ -27,21 +27,21 @@ pub(super) struct Links {
 
 #[derive(Debug, Default)]
 pub(super) struct Class {
-    ours: List,
+    ours: EntryList,
     strangers: Option<Box<Strangers>>,
     /// What strangers have had more than others while both waited.
     ahead: i64,
 }
 
-type Strangers = Turns<u16, u16, List>;
+type Strangers = Turns<u16, u16, EntryList>;
 
-impl Default for List {
-    fn default() -> List {
-        List { head: NONE, tail: NONE }
+impl Default for EntryList {
+    fn default() -> EntryList {
+        EntryList { head: NONE, tail: NONE }
     }
 }
 
-impl List {
+impl EntryList {
     fn is_empty(self) -> bool {
         self.head == NONE
     }
@@ -62,7 +62,7 @@ impl Class {
     }
 
     /// The list that an entry is about to be put into.
-    pub(super) fn list_of(&mut self, origin: Origin) -> &mut List {
+    pub(super) fn list_of(&mut self, origin: Origin) -> &mut EntryList {
         let Some((site, network)) = origin.parts() else { return &mut self.ours };
         self.strangers.get_or_insert_default().enter(site, network)
     }

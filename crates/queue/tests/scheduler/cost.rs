@@ -6,7 +6,7 @@
 use crate::world::{SECOND, entry, failure, limits, policy, ready_key, scheduled_key};
 use mail::Mono;
 use queue::{
-    Action, EntryOutcome, Queue, QueueConfig, ReadyId, Resolution, ScheduledId, Take, Way,
+    Action, EntryOutcome, Queue, QueueConfig, ReadyId, Resolution, ScheduledId, Take, WeightedPath,
 };
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn resident() -> (i64, i64) {
 
 fn answer(queue: &mut Queue, now: Mono, scheduled: ScheduledId, hop: &str) {
     let answer = Resolution::Ready {
-        ways: vec![Way {
+        ways: vec![WeightedPath {
             key: ready_key(hop),
             limits: limits().own(),
             shared: vec![limits().shared(hop)],

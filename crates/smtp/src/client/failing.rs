@@ -2,7 +2,7 @@
 
 use super::reply::{RawReply, ReplyError};
 use super::session::ClientSession;
-use super::transaction::{State, Verdict};
+use super::transaction::{PeerDecision, State};
 use mail::{Class, Culprit, EnhancedStatus, Failure, Step};
 use std::borrow::Cow;
 
@@ -22,11 +22,11 @@ impl ClientSession {
             EnhancedStatus::new(4, 4, 2),
             format!("{how} while {doing}"),
         );
-        self.fail(failure, Verdict::Missing);
+        self.fail(failure, PeerDecision::Missing);
     }
 
     /// The peer broke the protocol.
-    pub(super) fn fail_protocol(&mut self, text: &str, verdict: Verdict) {
+    pub(super) fn fail_protocol(&mut self, text: &str, verdict: PeerDecision) {
         let failure = self.own_failure((4, 5, 0), text);
         self.fail(failure, verdict);
     }
@@ -36,7 +36,7 @@ impl ClientSession {
             self.close(None);
             return;
         }
-        self.fail_protocol(error.text(), Verdict::Missing);
+        self.fail_protocol(error.text(), PeerDecision::Missing);
     }
 
     /// A reply that nothing asked for, or of a kind that the command can't have.
@@ -53,7 +53,7 @@ impl ClientSession {
         let mut failure = self.own_failure((4, 5, 0), text);
         failure.reply = Some(raw.to_reply());
         if !self.forgive(&failure) {
-            self.fail(failure, Verdict::Missing);
+            self.fail(failure, PeerDecision::Missing);
         }
     }
 

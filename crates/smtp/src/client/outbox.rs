@@ -7,7 +7,7 @@ const BUFFER_BYTES_KEPT: usize = 16_384;
 
 /// What the driver has written to its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum FlushedOutput {
     #[default]
     Nothing,
     Commands,
@@ -25,7 +25,7 @@ pub(super) struct Outbox {
     /// Content not yet given to the driver, and where in `buffer` it stands.
     content: Option<(usize, Output)>,
     /// What the driver is writing.
-    writing: Written,
+    writing: FlushedOutput,
 }
 
 impl Outbox {
@@ -63,11 +63,11 @@ impl Outbox {
 
     /// The driver has something that it has not written to its end.
     pub(super) fn is_writing(&self) -> bool {
-        self.writing != Written::Nothing
+        self.writing != FlushedOutput::Nothing
     }
 
     pub(super) fn is_sending_content(&self) -> bool {
-        self.writing == Written::Content || self.content.is_some()
+        self.writing == FlushedOutput::Content || self.content.is_some()
     }
 
     /// Gives the driver all that it hasn't been given, unless it is writing.
@@ -77,7 +77,7 @@ impl Outbox {
         }
         let (start, end) = (self.polled, self.buffer.len());
         self.polled = end;
-        self.writing = Written::Commands;
+        self.writing = FlushedOutput::Commands;
         let mut rest = start;
         if let Some((at, content)) = self.content.take() {
             if at > start {
@@ -85,7 +85,7 @@ impl Outbox {
             }
             out.push(content);
             rest = at;
-            self.writing = Written::Content;
+            self.writing = FlushedOutput::Content;
         }
         if end > rest {
             out.push(Output::Bytes { start: rest, end });
@@ -98,9 +98,9 @@ impl Outbox {
     }
 
     /// The driver has written what it was given; returns what that was.
-    pub(super) fn handle_written(&mut self) -> Written {
+    pub(super) fn handle_written(&mut self) -> FlushedOutput {
         let written = std::mem::take(&mut self.writing);
-        if written != Written::Nothing && !self.has_unpolled() {
+        if written != FlushedOutput::Nothing && !self.has_unpolled() {
             self.buffer.clear();
             self.buffer.shrink_to(BUFFER_BYTES_KEPT);
             self.polled = 0;

@@ -1,9 +1,9 @@
 //! The session: what comes in, what goes out, when it gives up. What the replies mean is in
 //! `opening` (greeting to `Ready`) and `transaction`.
 
-use super::outbox::{Outbox, Written};
+use super::outbox::{FlushedOutput, Outbox};
 use super::reply::{RawReply, ReplyLimits, ReplyReader};
-use super::transaction::{Ending, State, Transaction, Verdict};
+use super::transaction::{Ending, PeerDecision, RunningTransaction, State};
 use super::{Capabilities, ClientConfig, ClientEvent, Lesser, Outgoing, Output};
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Mono};
 use std::borrow::Cow;
@@ -33,9 +33,9 @@ pub struct ClientSession {
     /// Why it is less than what the peer usually has, if it is.
     pub(super) lesser: Option<Lesser>,
     /// The transaction whose replies come next.
-    pub(super) transaction: Option<Transaction>,
+    pub(super) transaction: Option<RunningTransaction>,
     /// Transactions sent behind it before its replies were there, each after a RSET.
-    pub(super) following: VecDeque<Transaction>,
+    pub(super) following: VecDeque<RunningTransaction>,
     pub(super) outbox: Outbox,
     /// The begun reply in `reader` began before the last command was sent.
     is_stale: bool,
@@ -187,7 +187,7 @@ impl ClientSession {
             _ => {
                 let status = EnhancedStatus::new(4, 3, 2);
                 let failure = Failure::local(Class::Transient, status, "the session was ended");
-                self.settle_all(&failure, Verdict::Missing);
+                self.settle_all(&failure, PeerDecision::Missing);
                 self.close(None);
             }
         }
@@ -213,7 +213,10 @@ impl ClientSession {
         while self.state != State::Closed {
             if self.state == State::Handshake && !rest.is_empty() {
                 // RFC 3207 §6: what was injected in clear must not count as said under TLS.
-                self.fail_protocol("bytes in clear after the reply to STARTTLS", Verdict::Missing);
+                self.fail_protocol(
+                    "bytes in clear after the reply to STARTTLS",
+                    PeerDecision::Missing,
+                );
                 break;
             }
             match reader.next(&mut rest, limits) {
@@ -242,7 +245,7 @@ impl ClientSession {
         // RFC 5321 §3.8: a server that must shut down says 421 at any moment.
         if raw.code == 421 {
             let failure = self.peer_failure(raw);
-            return self.fail(failure, Verdict::Refused);
+            return self.fail(failure, PeerDecision::Refused);
         }
         if self.is_unasked() && !self.is_refusal_of_content(raw) {
             return self.fail_unexpected(raw);
@@ -333,9 +336,9 @@ impl ClientSession {
             self.outbox.forget();
         }
         match self.outbox.handle_written() {
-            Written::Nothing => return,
-            Written::Commands => {}
-            Written::Content => {
+            FlushedOutput::Nothing => return,
+            FlushedOutput::Commands => {}
+            FlushedOutput::Content => {
                 let latest = self.following.back_mut().or(self.transaction.as_mut());
                 latest.into_iter().for_each(|transaction| transaction.is_content_written = true);
             }
@@ -456,9 +459,9 @@ impl ClientSession {
     }
 
     /// The recipients that are open get `failure`, and the session is over.
-    pub(super) fn fail(&mut self, failure: Failure, verdict: Verdict) {
+    pub(super) fn fail(&mut self, failure: Failure, verdict: PeerDecision) {
         let is_of_tls = matches!(self.state, State::StartTls | State::Handshake);
-        self.is_starttls_broken |= is_of_tls && verdict == Verdict::Missing;
+        self.is_starttls_broken |= is_of_tls && verdict == PeerDecision::Missing;
         self.settle_all(&failure, verdict);
         self.close(Some(failure));
     }
@@ -467,16 +470,16 @@ impl ClientSession {
     /// client say QUIT even then, and §3.1 has a server that greets with 554 wait for it.
     pub(super) fn part(&mut self, failure: Failure) {
         if self.outbox.is_sending_content() {
-            return self.fail(failure, Verdict::Refused);
+            return self.fail(failure, PeerDecision::Refused);
         }
-        self.settle_all(&failure, Verdict::Refused);
+        self.settle_all(&failure, PeerDecision::Refused);
         self.parting = Some(failure);
         self.drop_offers();
         self.say_quit();
     }
 
     /// Ends all transactions with the failure that ends the session.
-    pub(super) fn settle_all(&mut self, failure: &Failure, verdict: Verdict) {
+    pub(super) fn settle_all(&mut self, failure: &Failure, verdict: PeerDecision) {
         while self.transaction.is_some() {
             self.settle_open(Err(failure.clone()), verdict);
             self.transaction = self.following.pop_front();
@@ -499,7 +502,7 @@ impl ClientSession {
     /// Whether the fault is there, and keeps the session from failing.
     pub(super) fn forgive(&mut self, failure: &Failure) -> bool {
         if self.forgives && self.transaction.is_some() {
-            self.settle_all(failure, Verdict::Missing);
+            self.settle_all(failure, PeerDecision::Missing);
             self.state = State::Idle;
             self.deadline = Mono::NEVER;
             self.push_event(ClientEvent::Ready);

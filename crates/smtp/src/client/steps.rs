@@ -10,9 +10,10 @@ use super::command::{
 };
 use super::reply::RawReply;
 use super::session::ClientSession;
-use super::transaction::{Ending, State, Transaction, Verdict};
+use super::transaction::{Ending, PeerDecision, RunningTransaction, State};
 use super::{
-    CONTENT_TIME_MAX, ClientEvent, Lesson, Outgoing, Output, RequireTls, SLOWEST_BYTES_PER_SECOND,
+    CONTENT_TIME_MAX, ClientEvent, HostQuirk, Outgoing, Output, RequireTls,
+    SLOWEST_BYTES_PER_SECOND,
 };
 use mail::{Class, EnhancedStatus, Failure, Mono, Reply};
 use std::time::Duration;
@@ -73,10 +74,10 @@ enum Leftover {
     Anything,
 }
 
-impl Transaction {
+impl RunningTransaction {
     /// A recipient is refused beside others that were accepted: what that says of transactions with the
     /// peer, if it says nothing of the recipient.
-    fn lesson_of(&self, index: usize, failure: &Failure) -> Option<Lesson> {
+    fn lesson_of(&self, index: usize, failure: &Failure) -> Option<HostQuirk> {
         if self.accepted_count == 0 {
             return None;
         }
@@ -84,9 +85,9 @@ impl Transaction {
         let domain = |at: usize| Some(self.outgoing.recipients.get(at)?.mailbox.domain());
         let first = (0..index).find(|at| self.outcomes.get(*at).is_some_and(Option::is_none))?;
         if domain(first) != domain(index) && is_of_other_domain(failure) {
-            return Some(Lesson::DomainsMax(1));
+            return Some(HostQuirk::DomainsMax(1));
         }
-        is_too_many(failure).then_some(Lesson::RecipientsMax(self.accepted_count))
+        is_too_many(failure).then_some(HostQuirk::RecipientsMax(self.accepted_count))
     }
 
     /// The transaction is refused for its many recipients, behind these: half as many may go.
@@ -100,7 +101,7 @@ impl Transaction {
         let open = outcomes.filter(|(_, outcome)| outcome.is_none()).map(|(index, _)| index);
         self.untried.extend(open);
         self.untried.sort_unstable();
-        self.lesson = Some(Lesson::RecipientsMax(self.accepted_count / 2));
+        self.lesson = Some(HostQuirk::RecipientsMax(self.accepted_count / 2));
     }
 }
 
@@ -124,7 +125,7 @@ impl ClientSession {
             return self.refuse(transaction.outcomes.into_iter().flatten().collect());
         }
         self.push_envelope(&transaction);
-        let Transaction { is_pipelined, is_bdat, .. } = transaction;
+        let RunningTransaction { is_pipelined, is_bdat, .. } = transaction;
         let bytes = content_bytes(&transaction.outgoing);
         transaction.is_content_said =
             self.may_be_unasked(&transaction.outgoing) && is_pipelined && is_bdat;
@@ -137,12 +138,13 @@ impl ClientSession {
         self.transaction = Some(transaction);
     }
 
-    fn transaction_of(&self, now: Mono, outgoing: Outgoing) -> Transaction {
+    fn transaction_of(&self, now: Mono, outgoing: Outgoing) -> RunningTransaction {
         let seconds = content_bytes(&outgoing) / SLOWEST_BYTES_PER_SECOND;
         let content_time = Duration::from_secs(seconds).min(CONTENT_TIME_MAX);
         let until = now + self.config.transaction_timeout + content_time;
         let is_smtputf8 = self.offered.smtputf8 && MailNeeds::of(&outgoing).smtputf8;
-        let mut transaction = Transaction { is_smtputf8, ..Transaction::new(outgoing, until) };
+        let mut transaction =
+            RunningTransaction { is_smtputf8, ..RunningTransaction::new(outgoing, until) };
         if !self.offered.smtputf8 {
             // RFC 6531 §3.2: only who needs it can't be reached.
             let is_any = transaction.outgoing.recipients.iter().any(|r| needs_smtputf8(&r.mailbox));
@@ -163,8 +165,8 @@ impl ClientSession {
     }
 
     /// MAIL, and the RCPTs that don't wait for its reply.
-    fn push_envelope(&mut self, transaction: &Transaction) {
-        let Transaction { outgoing, is_smtputf8, .. } = transaction;
+    fn push_envelope(&mut self, transaction: &RunningTransaction) {
+        let RunningTransaction { outgoing, is_smtputf8, .. } = transaction;
         push_mail(self.outbox.commands(), outgoing, &self.offered, *is_smtputf8);
         if transaction.is_pipelined {
             let mut index = transaction.next_said(0);
@@ -199,7 +201,7 @@ impl ClientSession {
     pub(super) fn follow(&mut self, now: Mono, outgoing: Outgoing) {
         // If the one before it fails, its envelope is still there (RFC 3030 §2).
         self.outbox.commands().extend_from_slice(b"RSET\r\n");
-        let transaction = Transaction {
+        let transaction = RunningTransaction {
             is_pipelined: true,
             is_bdat: true,
             is_content_said: true,
@@ -365,7 +367,7 @@ impl ClientSession {
             };
             if is_wanted {
                 let failure = self.too_many_or(raw);
-                self.settle_open(Err(failure), Verdict::Refused);
+                self.settle_open(Err(failure), PeerDecision::Refused);
                 self.end(leftover);
             } else {
                 self.finish(leftover);
@@ -425,7 +427,7 @@ impl ClientSession {
         if !is_written {
             // What is left of the content can't be taken back, so nothing can follow it.
             let failure = self.peer_failure(raw);
-            return self.fail(failure, Verdict::Refused);
+            return self.fail(failure, PeerDecision::Refused);
         }
         if !is_wanted {
             return self.finish(Leftover::Envelope);
@@ -439,7 +441,7 @@ impl ClientSession {
             self.settle_next(index, outcome);
         } else {
             let leftover = self.leftover_after_final(outcome.is_ok());
-            self.settle_open(outcome, Verdict::Refused);
+            self.settle_open(outcome, PeerDecision::Refused);
             self.end(leftover);
         }
     }
@@ -471,10 +473,10 @@ impl ClientSession {
             let open = outcomes.filter(|(_, outcome)| outcome.is_none()).map(|(index, _)| index);
             transaction.untried.extend(open);
             transaction.untried.sort_unstable();
-            transaction.lesson = Some(Lesson::BdatUnusable);
+            transaction.lesson = Some(HostQuirk::BdatUnusable);
         }
         if is_written {
-            self.settle_open(Err(failure), Verdict::Refused);
+            self.settle_open(Err(failure), PeerDecision::Refused);
             self.end(if self.config.unasked_content {
                 Leftover::Envelope
             } else {
@@ -482,7 +484,7 @@ impl ClientSession {
             });
         } else {
             // What is left of the content is not written.
-            self.settle_all(&failure, Verdict::Refused);
+            self.settle_all(&failure, PeerDecision::Refused);
             self.close(None);
         }
     }
@@ -520,27 +522,28 @@ impl ClientSession {
 
     /// All recipients have their outcomes.
     fn finish(&mut self, leftover: Leftover) {
-        self.settle(None, Verdict::Refused);
+        self.settle(None, PeerDecision::Refused);
         self.end(leftover);
     }
 
     /// Gives `Done`; `outcome` is for the recipients that have none.
-    pub(super) fn settle_open(&mut self, outcome: Result<Reply, Failure>, verdict: Verdict) {
+    pub(super) fn settle_open(&mut self, outcome: Result<Reply, Failure>, verdict: PeerDecision) {
         self.settle(Some(outcome), verdict);
     }
 
-    fn settle(&mut self, mut outcome: Option<Result<Reply, Failure>>, verdict: Verdict) {
+    fn settle(&mut self, mut outcome: Option<Result<Reply, Failure>>, verdict: PeerDecision) {
         let may_have_content = self.is_content_written();
         let Some(transaction) = self.transaction.take() else { return };
         let mut open_count = transaction.outcomes.iter().filter(|o| o.is_none()).count();
         debug_assert!(open_count == 0 || outcome.is_some());
-        let doubtful = verdict == Verdict::Missing && may_have_content && open_count > 0;
+        let doubtful = verdict == PeerDecision::Missing && may_have_content && open_count > 0;
         let mut give = || {
             open_count -= 1;
             // The last one needs no copy.
             if open_count == 0 { outcome.take() } else { outcome.clone() }
         };
-        let Transaction { outcomes, is_answered: answered, untried, lesson, .. } = transaction;
+        let RunningTransaction { outcomes, is_answered: answered, untried, lesson, .. } =
+            transaction;
         let outcomes = outcomes.into_iter().filter_map(|o| o.or_else(&mut give)).collect();
         self.push_done(outcomes, Ending { doubtful, answered, untried, lesson });
     }

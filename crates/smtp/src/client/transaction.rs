@@ -1,12 +1,12 @@
 //! A transaction on its way: what was said of it, and what its recipients were answered.
 
 use super::command::needs_smtputf8;
-use super::{Lesson, Outgoing};
+use super::{HostQuirk, Outgoing};
 use mail::{Failure, Mono, Reply};
 
 /// The transaction that is running.
 #[derive(Debug)]
-pub(super) struct Transaction {
+pub(super) struct RunningTransaction {
     pub(super) outgoing: Outgoing,
     /// `None`: open, that is not answered yet or accepted.
     pub(super) outcomes: Vec<Option<Result<Reply, Failure>>>,
@@ -32,14 +32,14 @@ pub(super) struct Transaction {
     pub(super) unsaid: Vec<usize>,
     /// As in `ClientEvent::Done`.
     pub(super) untried: Vec<usize>,
-    pub(super) lesson: Option<Lesson>,
+    pub(super) lesson: Option<HostQuirk>,
     /// When it has taken too long.
     pub(super) until: Mono,
 }
 
-impl Transaction {
-    pub(super) fn new(outgoing: Outgoing, until: Mono) -> Transaction {
-        Transaction {
+impl RunningTransaction {
+    pub(super) fn new(outgoing: Outgoing, until: Mono) -> RunningTransaction {
+        RunningTransaction {
             outcomes: vec![None; outgoing.recipients.len()],
             outgoing,
             is_smtputf8: false,
@@ -126,12 +126,12 @@ pub(super) struct Ending {
     pub(super) doubtful: bool,
     pub(super) answered: bool,
     pub(super) untried: Vec<usize>,
-    pub(super) lesson: Option<Lesson>,
+    pub(super) lesson: Option<HostQuirk>,
 }
 
 /// Whether a failure leaves open what became of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum PeerDecision {
     /// The peer said no.
     Refused,
     /// The peer did not answer.

@@ -2,17 +2,17 @@
 
 use super::ServerConfig;
 use super::content::ContentReader;
-use super::open_recipients::Answer;
+use super::open_recipients::RecipientAnswer;
 use super::replies;
 use super::replies::About;
-use super::session::{Awaited, Greeting, Phase, ServerSession};
+use super::session::{Greeting, PendingNeed, Phase, ServerSession};
 use mail::{Mono, Recipient, Reply};
 use std::sync::Arc;
 
 impl ServerSession {
     /// `Err` is the reply that refuses.
     pub fn answer_mail(&mut self, now: Mono, answer: Result<(), Reply>) {
-        if self.take_awaited(now, |awaited| awaited == Awaited::Mail).is_none() {
+        if self.take_awaited(now, |awaited| awaited == PendingNeed::Mail).is_none() {
             return;
         }
         match answer {
@@ -52,7 +52,7 @@ impl ServerSession {
     }
 
     /// The first of the open recipients has its reply.
-    fn finish_recipient(&mut self, given: Recipient, answer: Answer) {
+    fn finish_recipient(&mut self, given: Recipient, answer: RecipientAnswer) {
         if let Err(reply) = answer {
             let recipient = Some(given.mailbox.as_str());
             return self.refuse_recipient(About { recipient, ..About::step("RCPT") }, &reply);
@@ -69,21 +69,21 @@ impl ServerSession {
     /// a refused DATA the transaction stays open: the client may send DATA again. After a refused
     /// BDAT it has failed (RFC 3030 §2), and `Abandon` follows.
     pub fn answer_data(&mut self, now: Mono, answer: Result<(), Reply>) {
-        let is_data = |awaited| matches!(awaited, Awaited::Data | Awaited::Chunk(_));
+        let is_data = |awaited| matches!(awaited, PendingNeed::Data | PendingNeed::Chunk(_));
         match (self.take_awaited(now, is_data), answer) {
-            (Some(Awaited::Data), Ok(())) => {
+            (Some(PendingNeed::Data), Ok(())) => {
                 self.output.extend_from_slice(replies::DATA_GO);
                 let ends_with_lf = self.lines.ended_with_lf();
                 self.reader = Some(ContentReader::data(&self.config, ends_with_lf));
                 self.phase = Phase::Data;
                 self.start_transfer(now);
             }
-            (Some(Awaited::Chunk(chunk)), Ok(())) => {
+            (Some(PendingNeed::Chunk(chunk)), Ok(())) => {
                 self.reader = Some(ContentReader::bdat(&self.config));
                 self.phase = Phase::Chunk { chunk, left: chunk.octets };
                 self.start_transfer(now);
             }
-            (Some(Awaited::Chunk(chunk)), Err(reply)) => self.start_drop(now, chunk, reply),
+            (Some(PendingNeed::Chunk(chunk)), Err(reply)) => self.start_drop(now, chunk, reply),
             (Some(_), Err(reply)) => self.refuse(About::step("DATA"), &reply),
             _ => {}
         }
@@ -93,7 +93,7 @@ impl ServerSession {
     /// does not wait for the answer may be sending somebody else's text, and after a refusal its
     /// lines would be commands (RFC 2920 §3.1: DATA is the last of a group). 503, and the end.
     pub fn refuse_early_content(&mut self, now: Mono) {
-        if self.take_awaited(now, |awaited| awaited == Awaited::Data).is_some() {
+        if self.take_awaited(now, |awaited| awaited == PendingNeed::Data).is_some() {
             self.refuse(About::step("DATA"), &replies::sequence("Content came before 354"));
             self.cut = true;
             self.phase = Phase::Closing;
@@ -115,8 +115,9 @@ impl ServerSession {
     /// As [`ServerSession::answer_message`], but for LMTP, with a reply for each RCPT that was
     /// accepted, in their order; the last one serves all that lack one. SMTP takes the first.
     pub fn answer_recipients(&mut self, now: Mono, replies: &[Reply]) {
-        let is_message = |awaited| matches!(awaited, Awaited::Message { .. });
-        let Some(Awaited::Message { replies: count }) = self.take_awaited(now, is_message) else {
+        let is_message = |awaited| matches!(awaited, PendingNeed::Message { .. });
+        let Some(PendingNeed::Message { replies: count }) = self.take_awaited(now, is_message)
+        else {
             return;
         };
         debug_assert!(!replies.is_empty(), "a message needs a reply");
@@ -135,8 +136,8 @@ impl ServerSession {
     pub(super) fn take_awaited(
         &mut self,
         now: Mono,
-        fits: impl Fn(Awaited) -> bool,
-    ) -> Option<Awaited> {
+        fits: impl Fn(PendingNeed) -> bool,
+    ) -> Option<PendingNeed> {
         match self.phase {
             Phase::Answer(awaited) if fits(awaited) => {
                 self.wait_for_command(now);

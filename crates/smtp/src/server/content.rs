@@ -22,7 +22,7 @@ use mail::{ContentFacts, ContentScanner, Reply};
 
 /// Where the reader stands in the stream. What is withheld is not in the sink yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum StreamPosition {
     /// DATA only: first on a line.
     LineStart,
     /// DATA only: behind a dot that was first on a line; it is withheld.
@@ -38,7 +38,7 @@ enum At {
 /// Reads the content of one message.
 #[derive(Debug)]
 pub(super) struct ContentReader {
-    at: At,
+    at: StreamPosition,
     /// DATA: dots are stuffed and end the content. BDAT: they are plain octets.
     dots: bool,
     /// DATA of a client whose command lines end with LF alone: so do its lines here, and the content.
@@ -64,13 +64,18 @@ pub(super) struct ContentReader {
 impl ContentReader {
     /// A reader for what follows 354.
     pub(super) fn data(config: &super::ServerConfig, takes_lf: bool) -> ContentReader {
-        ContentReader { at: At::LineStart, dots: true, takes_lf, ..ContentReader::bdat(config) }
+        ContentReader {
+            at: StreamPosition::LineStart,
+            dots: true,
+            takes_lf,
+            ..ContentReader::bdat(config)
+        }
     }
 
     /// A reader for all chunks of a message.
     pub(super) fn bdat(config: &super::ServerConfig) -> ContentReader {
         ContentReader {
-            at: At::Text,
+            at: StreamPosition::Text,
             dots: false,
             takes_lf: false,
             bare_newline: config.bare_newline,
@@ -95,7 +100,7 @@ impl ContentReader {
         let (mut run, mut at) = (0, 0);
         while let Some(&byte) = input.get(at) {
             match self.at {
-                At::Text => {
+                StreamPosition::Text => {
                     let rest = input.get(at..).unwrap_or_default();
                     let whole = self.whole_lines(rest);
                     if whole > 0 {
@@ -119,36 +124,40 @@ impl ContentReader {
                     at = newline + 1;
                     run = at;
                     if rest.get(length) == Some(&b'\r') {
-                        self.at = At::Cr;
+                        self.at = StreamPosition::Cr;
                     } else {
                         self.bare(sink);
                         self.at = self.behind_lf();
                     }
                 }
-                At::LineStart if byte == b'.' => {
+                StreamPosition::LineStart if byte == b'.' => {
                     self.emit(input.get(run..at).unwrap_or_default(), sink);
                     at += 1;
                     run = at;
-                    self.at = At::LineStartDot;
+                    self.at = StreamPosition::LineStartDot;
                 }
-                At::LineStartDot if byte == b'\r' => {
+                StreamPosition::LineStartDot if byte == b'\r' => {
                     at += 1;
                     run = at;
-                    self.at = At::LineStartDotCr;
+                    self.at = StreamPosition::LineStartDotCr;
                 }
-                At::LineStartDot if byte == b'\n' && self.takes_lf => return Some(at + 1),
-                At::LineStart | At::LineStartDot => self.at = At::Text,
-                At::LineStartDotCr if byte == b'\n' => return Some(at + 1),
-                At::Cr if byte == b'\n' => {
+                StreamPosition::LineStartDot if byte == b'\n' && self.takes_lf => {
+                    return Some(at + 1);
+                }
+                StreamPosition::LineStart | StreamPosition::LineStartDot => {
+                    self.at = StreamPosition::Text
+                }
+                StreamPosition::LineStartDotCr if byte == b'\n' => return Some(at + 1),
+                StreamPosition::Cr if byte == b'\n' => {
                     self.emit(b"\r\n", sink);
                     self.end_line();
                     at += 1;
                     run = at;
                     self.at = self.behind_crlf();
                 }
-                At::LineStartDotCr | At::Cr => {
+                StreamPosition::LineStartDotCr | StreamPosition::Cr => {
                     self.bare(sink);
-                    self.at = At::Text;
+                    self.at = StreamPosition::Text;
                 }
             }
         }
@@ -158,9 +167,9 @@ impl ContentReader {
 
     /// The last chunk is complete: a CR that was withheld has no LF to come.
     pub(super) fn end_chunks(&mut self, sink: &mut dyn ContentSink) {
-        if self.at == At::Cr {
+        if self.at == StreamPosition::Cr {
             self.bare(sink);
-            self.at = At::Text;
+            self.at = StreamPosition::Text;
         }
     }
 
@@ -202,12 +211,12 @@ impl ContentReader {
         }
     }
 
-    fn behind_crlf(&self) -> At {
-        if self.dots { At::LineStart } else { At::Text }
+    fn behind_crlf(&self) -> StreamPosition {
+        if self.dots { StreamPosition::LineStart } else { StreamPosition::Text }
     }
 
-    fn behind_lf(&self) -> At {
-        if self.takes_lf { self.behind_crlf() } else { At::Text }
+    fn behind_lf(&self) -> StreamPosition {
+        if self.takes_lf { self.behind_crlf() } else { StreamPosition::Text }
     }
 
     /// Goes over lines that end with CRLF, as nearly all do, the open one first: the length of

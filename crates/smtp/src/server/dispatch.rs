@@ -4,14 +4,14 @@ use super::command::{self, LineError, Verb};
 use super::parameters::{Chunk, MailParameters, RcptParameters};
 use super::recipients::merge;
 use super::replies::{About, Offers};
-use super::session::{Awaited, Greeting, Phase, ServerSession};
+use super::session::{Greeting, PendingNeed, Phase, ServerSession};
 use super::{MailCommand, Need, Transaction, content, parameters, replies};
 use mail::{ContentFacts, Envelope, Mailbox, Mono, Notify, Recipient, Reply};
 use std::borrow::Cow;
 use std::sync::Arc;
 
 /// `Err` is the reply that refuses the command.
-type Outcome = Result<Option<Need>, Reply>;
+type CommandResult = Result<Option<Need>, Reply>;
 
 impl ServerSession {
     /// Performs the command on a line.
@@ -67,7 +67,7 @@ impl ServerSession {
         self.count_command().then(|| self.ask(recipient))
     }
 
-    fn perform(&mut self, now: Mono, verb: Verb, argument: &str) -> Outcome {
+    fn perform(&mut self, now: Mono, verb: Verb, argument: &str) -> CommandResult {
         if self.greeting == Greeting::Refused && !matches!(verb, Verb::Quit | Verb::Bdat) {
             return Err(replies::sequence("No service here; send QUIT"));
         }
@@ -114,7 +114,7 @@ impl ServerSession {
         }
     }
 
-    fn say(&mut self, line: &[u8]) -> Outcome {
+    fn say(&mut self, line: &[u8]) -> CommandResult {
         self.output.extend_from_slice(line);
         Ok(None)
     }
@@ -129,7 +129,7 @@ impl ServerSession {
     }
 
     /// RFC 5321 §4.1.1.1, §4.1.4; LHLO: RFC 2033 §4.1. A good one resets the session.
-    fn hello(&mut self, verb: Verb, argument: &str) -> Outcome {
+    fn hello(&mut self, verb: Verb, argument: &str) -> CommandResult {
         if self.config.lmtp != (verb == Verb::Lhlo) {
             let text = if self.config.lmtp {
                 "This is LMTP; send LHLO"
@@ -183,7 +183,7 @@ impl ServerSession {
     }
 
     /// RFC 5321 §4.1.1.2.
-    fn mail(&mut self, argument: &str) -> Outcome {
+    fn mail(&mut self, argument: &str) -> CommandResult {
         let Some(helo) = self.helo.clone() else {
             let text = if self.config.lmtp { "Send LHLO first" } else { "Send EHLO first" };
             return Err(replies::sequence(text));
@@ -232,13 +232,13 @@ impl ServerSession {
             helo,
         }));
         self.chunks_failed = false;
-        self.phase = Phase::Answer(Awaited::Mail);
+        self.phase = Phase::Answer(PendingNeed::Mail);
         let MailParameters { size, smtputf8, require_tls, .. } = given;
         Ok(Some(Need::Mail(MailCommand { reverse_path, size, body, smtputf8, require_tls })))
     }
 
     /// RFC 5321 §4.1.1.3.
-    fn rcpt(&mut self, argument: &str) -> Outcome {
+    fn rcpt(&mut self, argument: &str) -> CommandResult {
         if self.transaction.is_none() {
             return Err(replies::sequence("Send MAIL first"));
         }
@@ -294,26 +294,26 @@ impl ServerSession {
     }
 
     /// RFC 5321 §4.1.1.4.
-    fn data(&mut self, argument: &str) -> Outcome {
+    fn data(&mut self, argument: &str) -> CommandResult {
         no_argument(argument)?;
         if self.reader.is_some() {
             // RFC 3030 §2: the two are not mixed.
             return Err(replies::sequence("BDAT was begun; go on with it or send RSET"));
         }
         let recipients = self.ready_for_content()?;
-        self.phase = Phase::Answer(Awaited::Data);
+        self.phase = Phase::Answer(PendingNeed::Data);
         Ok(Some(Need::Data { recipients, waits_for_354: true }))
     }
 
     /// RFC 3030 §2. Whatever is wrong with it, the octets that it announces are read first.
-    fn bdat(&mut self, now: Mono, argument: &str) -> Outcome {
+    fn bdat(&mut self, now: Mono, argument: &str) -> CommandResult {
         let Some(chunk) = Chunk::parse(argument) else {
             self.lost_chunk();
             return Ok(None);
         };
         match self.admit_chunk(chunk) {
             Ok(recipients) if self.reader.is_none() => {
-                self.phase = Phase::Answer(Awaited::Chunk(chunk));
+                self.phase = Phase::Answer(PendingNeed::Chunk(chunk));
                 return Ok(Some(Need::Data { recipients, waits_for_354: false }));
             }
             Ok(_) => {
@@ -367,7 +367,7 @@ impl ServerSession {
     }
 
     /// RFC 3207 §4.
-    fn starttls(&mut self, argument: &str) -> Outcome {
+    fn starttls(&mut self, argument: &str) -> CommandResult {
         if !self.config.starttls {
             return Err(replies::unimplemented());
         }

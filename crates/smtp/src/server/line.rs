@@ -33,7 +33,7 @@ struct Overlong {
 
 /// What the reader found.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line<'a> {
+pub(super) enum LineInput<'a> {
     /// All input was taken and the line is not complete.
     Incomplete,
     /// A line without its CRLF.
@@ -47,13 +47,13 @@ pub(super) enum Line<'a> {
 
 impl LineReader {
     /// Takes one line from the front of `input`.
-    pub(super) fn take<'a>(&mut self, input: &mut &'a [u8], rules: LineRules) -> Line<'a> {
+    pub(super) fn take<'a>(&mut self, input: &mut &'a [u8], rules: LineRules) -> LineInput<'a> {
         let LineRules { bytes_max, takes_lf } = rules;
         let bytes = *input;
         if std::mem::take(&mut self.is_put_back) {
             return match self.overlong.take() {
-                Some(Overlong { is_bdat, .. }) => Line::TooLong { is_bdat },
-                None => Line::Complete(Cow::Owned(std::mem::take(&mut self.partial))),
+                Some(Overlong { is_bdat, .. }) => LineInput::TooLong { is_bdat },
+                None => LineInput::Complete(Cow::Owned(std::mem::take(&mut self.partial))),
             };
         }
         if let Some(overlong) = self.overlong {
@@ -62,22 +62,22 @@ impl LineReader {
         let Some(end) = line_end(self.partial.last().copied(), bytes, takes_lf) else {
             *input = &[];
             self.keep(bytes, bytes_max);
-            return Line::Incomplete;
+            return LineInput::Incomplete;
         };
         let (line, rest) = bytes.split_at(end);
         *input = rest;
         if self.partial.len() + end > bytes_max {
             let is_bdat = self.begins_as_bdat(line);
             self.partial = Vec::new();
-            return Line::TooLong { is_bdat };
+            return LineInput::TooLong { is_bdat };
         }
         if self.partial.is_empty() {
-            return Line::Complete(Cow::Borrowed(self.without_end(line)));
+            return LineInput::Complete(Cow::Borrowed(self.without_end(line)));
         }
         let mut whole = std::mem::take(&mut self.partial);
         whole.extend_from_slice(line);
         whole.truncate(self.without_end(&whole).len());
-        Line::Complete(Cow::Owned(whole))
+        LineInput::Complete(Cow::Owned(whole))
     }
 
     /// Returns true if the line that was taken last ended with LF alone.
@@ -92,12 +92,12 @@ impl LineReader {
     }
 
     /// Puts back the line that was taken last: the next call takes it again.
-    pub(super) fn put_back(&mut self, line: Line<'_>) {
+    pub(super) fn put_back(&mut self, line: LineInput<'_>) {
         self.is_put_back = true;
         match line {
-            Line::Incomplete => self.is_put_back = false,
-            Line::Complete(line) => self.partial = line.into_owned(),
-            Line::TooLong { is_bdat } => {
+            LineInput::Incomplete => self.is_put_back = false,
+            LineInput::Complete(line) => self.partial = line.into_owned(),
+            LineInput::TooLong { is_bdat } => {
                 self.overlong = Some(Overlong { last: b'\n', is_bdat });
             }
         }
@@ -118,18 +118,23 @@ impl LineReader {
         }
     }
 
-    fn skip<'a>(&mut self, input: &mut &'a [u8], overlong: Overlong, takes_lf: bool) -> Line<'a> {
+    fn skip<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+        overlong: Overlong,
+        takes_lf: bool,
+    ) -> LineInput<'a> {
         let bytes = *input;
         if let Some(end) = line_end(Some(overlong.last), bytes, takes_lf) {
             *input = &bytes[end..];
             self.overlong = None;
-            return Line::TooLong { is_bdat: overlong.is_bdat };
+            return LineInput::TooLong { is_bdat: overlong.is_bdat };
         }
         if let Some(&last) = bytes.last() {
             self.overlong = Some(Overlong { last, ..overlong });
         }
         *input = &[];
-        Line::Incomplete
+        LineInput::Incomplete
     }
 
     fn begins_as_bdat(&self, rest: &[u8]) -> bool {
@@ -156,8 +161,8 @@ mod tests {
         LineRules { bytes_max, takes_lf: false }
     }
 
-    fn complete(line: &[u8]) -> Line<'_> {
-        Line::Complete(Cow::Borrowed(line))
+    fn complete(line: &[u8]) -> LineInput<'_> {
+        LineInput::Complete(Cow::Borrowed(line))
     }
 
     #[test]
@@ -166,10 +171,10 @@ mod tests {
         let mut input: &[u8] = b"a\nb\rc\r\rd\n\r\n\r\nrest";
         assert_eq!(reader.take(&mut input, rules(100)), complete(b"a\nb\rc\r\rd\n"));
         assert_eq!(reader.take(&mut input, rules(100)), complete(b""));
-        assert_eq!(reader.take(&mut input, rules(100)), Line::Incomplete);
+        assert_eq!(reader.take(&mut input, rules(100)), LineInput::Incomplete);
         assert_eq!(input, b"");
         let mut input: &[u8] = b"\r";
-        assert_eq!(reader.take(&mut input, rules(100)), Line::Incomplete);
+        assert_eq!(reader.take(&mut input, rules(100)), LineInput::Incomplete);
         let mut input: &[u8] = b"\nx";
         assert_eq!(reader.take(&mut input, rules(100)), complete(b"rest"));
         assert_eq!(input, b"x");
@@ -187,8 +192,8 @@ mod tests {
                 for mut part in line.chunks(piece) {
                     assert!(found.is_none(), "ended early");
                     match reader.take(&mut part, rules(10)) {
-                        Line::Incomplete => assert!(reader.partial.len() <= 10),
-                        other => found = Some(matches!(other, Line::Complete(_))),
+                        LineInput::Incomplete => assert!(reader.partial.len() <= 10),
+                        other => found = Some(matches!(other, LineInput::Complete(_))),
                     }
                 }
                 assert_eq!(found, Some(fits), "length {length} in pieces of {piece}");
@@ -199,15 +204,15 @@ mod tests {
 
     #[test]
     fn a_line_that_is_put_back_comes_again_before_any_input() {
-        let too_long = |is_bdat| Line::TooLong { is_bdat };
+        let too_long = |is_bdat| LineInput::TooLong { is_bdat };
         for line in [complete(b"NOOP"), complete(b""), too_long(true), too_long(false)] {
             let mut reader = LineReader::default();
             let mut input: &[u8] = b"rest\r\n";
             for _ in 0..2 {
                 match &line {
-                    Line::Complete(line) => reader.put_back(complete(line)),
-                    Line::TooLong { is_bdat } => reader.put_back(too_long(*is_bdat)),
-                    Line::Incomplete => unreachable!("not among the cases"),
+                    LineInput::Complete(line) => reader.put_back(complete(line)),
+                    LineInput::TooLong { is_bdat } => reader.put_back(too_long(*is_bdat)),
+                    LineInput::Incomplete => unreachable!("not among the cases"),
                 }
                 assert_eq!(reader.take(&mut input, rules(10)), line);
             }
@@ -220,11 +225,11 @@ mod tests {
     fn an_overlong_bdat_is_known_as_one() {
         for piece in [1, 3, 4, 40] {
             let mut reader = LineReader::default();
-            let mut last = Line::Incomplete;
+            let mut last = LineInput::Incomplete;
             for mut part in b"bDat 1                  \r\n".chunks(piece) {
                 last = reader.take(&mut part, rules(10));
             }
-            assert_eq!(last, Line::TooLong { is_bdat: true });
+            assert_eq!(last, LineInput::TooLong { is_bdat: true });
         }
     }
 
@@ -237,12 +242,12 @@ mod tests {
                 let mut rest = piece;
                 while !rest.is_empty() {
                     match reader.take(&mut rest, rules) {
-                        Line::Incomplete => {}
-                        Line::Complete(line) => {
+                        LineInput::Incomplete => {}
+                        LineInput::Complete(line) => {
                             let line = String::from_utf8_lossy(&line).into_owned();
                             seen.push((line, reader.ended_with_lf()));
                         }
-                        Line::TooLong { .. } => seen.push(("long".to_owned(), true)),
+                        LineInput::TooLong { .. } => seen.push(("long".to_owned(), true)),
                     }
                 }
             }

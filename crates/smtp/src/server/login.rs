@@ -1,9 +1,9 @@
 //! AUTH (RFC 4954): carries what a SASL mechanism says; what it says is not known here.
 
-use super::line::{Line, LineRules};
+use super::line::{LineInput, LineRules};
 use super::replies;
 use super::replies::About;
-use super::session::{Awaited, Greeting, Phase, ServerSession};
+use super::session::{Greeting, PendingNeed, Phase, ServerSession};
 use super::{LoginSaid, Need};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -58,7 +58,7 @@ impl ServerSession {
             Some("=") => Some(Vec::new()),
             Some(text) => Some(STANDARD.decode(text).map_err(|_| undecodable())?),
         };
-        self.phase = Phase::Answer(Awaited::Login);
+        self.phase = Phase::Answer(PendingNeed::Login);
         Ok(Some(Need::Login(LoginSaid::Begin { mechanism, initial })))
     }
 
@@ -74,14 +74,14 @@ impl ServerSession {
     pub(super) fn take_response(&mut self, now: Mono, rest: &mut &[u8]) -> Option<Need> {
         let rules = LineRules { bytes_max: LOGIN_LINE_BYTES_MAX, takes_lf: self.config.takes_lf() };
         let refusal = match self.lines.take(rest, rules) {
-            Line::Incomplete => return Some(Need::Input),
-            Line::TooLong { .. } => {
+            LineInput::Incomplete => return Some(Need::Input),
+            LineInput::TooLong { .. } => {
                 Reply::new(500, (5, 5, 6), "Authentication exchange line is too long")
             }
-            Line::Complete(line) if *line == *b"*" => Reply::new(501, (5, 7, 0), "Cancelled"),
-            Line::Complete(line) => match STANDARD.decode(&*line) {
+            LineInput::Complete(line) if *line == *b"*" => Reply::new(501, (5, 7, 0), "Cancelled"),
+            LineInput::Complete(line) => match STANDARD.decode(&*line) {
                 Ok(response) => {
-                    self.phase = Phase::Answer(Awaited::Login);
+                    self.phase = Phase::Answer(PendingNeed::Login);
                     return Some(Need::Login(LoginSaid::Response(response)));
                 }
                 Err(_) => undecodable(),
@@ -94,7 +94,7 @@ impl ServerSession {
 
     /// The answer to [`Need::Login`].
     pub fn answer_login(&mut self, now: Mono, answer: LoginAnswer) {
-        if self.take_awaited(now, |awaited| awaited == Awaited::Login).is_none() {
+        if self.take_awaited(now, |awaited| awaited == PendingNeed::Login).is_none() {
             return;
         }
         match answer {

@@ -4,7 +4,7 @@ use mail::{Mailbox, Recipient, Reply};
 use std::collections::VecDeque;
 
 /// The driver's answer to one RCPT.
-pub(super) type Answer = Result<(), Reply>;
+pub(super) type RecipientAnswer = Result<(), Reply>;
 
 /// No answer is owed for the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) struct OpenRecipients {
     /// The number of the first one that is open.
     first: u32,
     /// All but the latest. Answers wait here for those before them; the first has none.
-    earlier: VecDeque<(Recipient, Option<Answer>)>,
+    earlier: VecDeque<(Recipient, Option<RecipientAnswer>)>,
     /// The latest, as long as it is not answered: a driver that answers before it goes on needs no
     /// queue.
     latest: Option<Recipient>,
@@ -50,8 +50,8 @@ impl OpenRecipients {
     pub(super) fn answer(
         &mut self,
         number: u32,
-        answer: Answer,
-    ) -> Result<Option<(Recipient, Answer)>, NotOpen> {
+        answer: RecipientAnswer,
+    ) -> Result<Option<(Recipient, RecipientAnswer)>, NotOpen> {
         let at = number.wrapping_sub(self.first) as usize;
         if at == self.earlier.len() {
             let recipient = self.latest.take().ok_or(NotOpen)?;
@@ -70,7 +70,7 @@ impl OpenRecipients {
     }
 
     /// Takes the first recipient off if it is answered.
-    pub(super) fn take_answered(&mut self) -> Option<(Recipient, Answer)> {
+    pub(super) fn take_answered(&mut self) -> Option<(Recipient, RecipientAnswer)> {
         let answer = self.earlier.front_mut()?.1.take()?;
         let (recipient, _) = self.earlier.pop_front()?;
         self.first = self.first.wrapping_add(1);

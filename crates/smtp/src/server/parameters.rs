@@ -2,7 +2,7 @@
 //! RFC 6531, RFC 6710, RFC 8689).
 
 use super::ServerConfig;
-use crate::wishes::{By, Hold, Wishes};
+use crate::wishes::{ByParameter, DeliveryOptions, Hold};
 use mail::dsn::xtext::{self, Envid};
 use mail::{BodyType, Notify, Priority, Reply, Ret};
 
@@ -18,7 +18,7 @@ pub(super) struct MailParameters {
     pub(super) require_tls: bool,
     pub(super) ret: Option<Ret>,
     pub(super) envid: Option<Envid>,
-    pub(super) wishes: Wishes,
+    pub(super) wishes: DeliveryOptions,
     /// Who the client says the message is from (RFC 4954 §5): nothing is made of it.
     auth: Option<()>,
 }
@@ -84,7 +84,7 @@ impl MailParameters {
             let priority = Priority::parse(value).ok_or_else(|| invalid("MT-PRIORITY"))?;
             once("MT-PRIORITY", self.wishes.priority.replace(priority))?;
         } else if is("BY") && config.deliver_by {
-            let by = By::parse(value).ok_or_else(|| invalid("BY"))?;
+            let by = ByParameter::parse(value).ok_or_else(|| invalid("BY"))?;
             once("BY", self.wishes.deliver_by.replace(by))?;
         } else if let (true, Some(max)) = (is("HOLDFOR") || is("HOLDUNTIL"), config.future_release)
         {

@@ -1,13 +1,13 @@
 //! The session's state and its ways in and out; what each command does is in [`super::dispatch`].
 
 use super::content::ContentReader;
-use super::line::{Line, LineReader, LineRules};
+use super::line::{LineInput, LineReader, LineRules};
 use super::open_recipients::OpenRecipients;
 use super::parameters::Chunk;
 use super::recipients::RecipientIndex;
 use super::replies;
 use super::replies::Refused;
-use super::{ContentSink, Need, Progress, ServerConfig, Transaction};
+use super::{ContentSink, InputProgress, Need, ServerConfig, Transaction};
 use mail::{Mono, Reply};
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ pub(super) enum Phase {
     /// The next input is a command line.
     Command,
     /// The driver's answer to a need.
-    Answer(Awaited),
+    Answer(PendingNeed),
     /// The next input is a line of an exchange that AUTH has begun.
     Response,
     /// Content up to the final dot.
@@ -94,7 +94,7 @@ pub(super) enum Phase {
 
 /// The need that was not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Awaited {
+pub(super) enum PendingNeed {
     Login,
     Xclient,
     Mail,
@@ -186,7 +186,7 @@ impl ServerSession {
         now: Mono,
         input: &[u8],
         sink: &mut dyn ContentSink,
-    ) -> Progress {
+    ) -> InputProgress {
         if self.output.is_empty() && self.output.capacity() > OUTPUT_KEPT_BYTES_MAX {
             self.output = Vec::new();
         }
@@ -213,7 +213,7 @@ impl ServerSession {
                 }
             };
             if let Some(need) = need {
-                return Progress { consumed: input.len() - rest.len(), need };
+                return InputProgress { consumed: input.len() - rest.len(), need };
             }
         }
     }
@@ -225,10 +225,10 @@ impl ServerSession {
         };
         let line = self.lines.take(rest, rules);
         match line {
-            Line::Incomplete => Some(Need::Input),
+            LineInput::Incomplete => Some(Need::Input),
             line if !self.open.is_empty() => Some(self.take_further(now, line)),
-            Line::Complete(line) => self.handle_line(now, &line),
-            Line::TooLong { is_bdat } => {
+            LineInput::Complete(line) => self.handle_line(now, &line),
+            LineInput::TooLong { is_bdat } => {
                 self.lost_line(now, "Line too long", is_bdat);
                 None
             }
@@ -236,8 +236,8 @@ impl ServerSession {
     }
 
     /// While recipients are open: a command that cannot be performed yet comes again.
-    fn take_further(&mut self, now: Mono, line: Line<'_>) -> Need {
-        if let Line::Complete(line) = &line
+    fn take_further(&mut self, now: Mono, line: LineInput<'_>) -> Need {
+        if let LineInput::Complete(line) = &line
             && let Some(need) = self.open_further(now, line)
         {
             return need;
@@ -328,8 +328,8 @@ impl ServerSession {
     #[must_use]
     pub fn in_transaction(&self) -> bool {
         match self.phase {
-            Phase::Answer(Awaited::Mail) | Phase::Closing => false,
-            Phase::Answer(Awaited::Message { .. }) => true,
+            Phase::Answer(PendingNeed::Mail) | Phase::Closing => false,
+            Phase::Answer(PendingNeed::Message { .. }) => true,
             _ => self.transaction.is_some(),
         }
     }

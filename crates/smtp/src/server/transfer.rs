@@ -3,7 +3,7 @@
 use super::content::ContentReader;
 use super::parameters::Chunk;
 use super::replies::About;
-use super::session::{Awaited, Phase, ServerSession};
+use super::session::{PendingNeed, Phase, ServerSession};
 use super::{ContentSink, Need, replies};
 use mail::{Mono, Reply};
 
@@ -115,7 +115,7 @@ impl ServerSession {
             transaction.facts = reader.facts();
             self.messages = self.messages.saturating_add(1);
             self.forget_recipients();
-            self.phase = Phase::Answer(Awaited::Message { replies });
+            self.phase = Phase::Answer(PendingNeed::Message { replies });
             return Need::Message(transaction);
         }
         self.wait_for_command(now);

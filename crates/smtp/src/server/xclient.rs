@@ -4,7 +4,7 @@ use super::Need;
 use super::ServerConfig;
 use super::dispatch::fit_name;
 use super::replies;
-use super::session::{Awaited, Greeting, Phase, ServerSession};
+use super::session::{Greeting, PendingNeed, Phase, ServerSession};
 use mail::dsn::xtext;
 use mail::{Mono, Reply};
 use std::borrow::Cow;
@@ -183,7 +183,7 @@ impl ServerSession {
             return Err(replies::sequence("No XCLIENT within a transaction"));
         }
         let said = Xclient::parse(argument, self.config.logins.is_some())?;
-        self.phase = Phase::Answer(Awaited::Xclient);
+        self.phase = Phase::Answer(PendingNeed::Xclient);
         Ok(Some(Need::Xclient(Box::new(said))))
     }
 
@@ -197,7 +197,7 @@ impl ServerSession {
         said: &Xclient,
         is_believed: bool,
     ) {
-        if self.take_awaited(now, |awaited| awaited == Awaited::Xclient).is_none() {
+        if self.take_awaited(now, |awaited| awaited == PendingNeed::Xclient).is_none() {
             return;
         }
         // A user who is logged in speaks for himself, wherever he connects from.

@@ -3,7 +3,7 @@
 use super::envelope::{
     envelope_bytes, meta_bytes, put_envelope, put_meta, read_envelope, read_meta,
 };
-use super::field::Reader;
+use super::field::FieldReader;
 use crate::record::{Accept, BlobId, Body, RECIPIENTS_MAX};
 use crate::request::{Loaded, LoadedBody};
 use bytes::Bytes;
@@ -87,7 +87,7 @@ pub(super) struct AcceptParts<'a> {
 }
 
 pub(super) fn read_parts(body: &[u8]) -> Option<AcceptParts<'_>> {
-    let mut r = Reader { rest: body };
+    let mut r = FieldReader { rest: body };
     let (id, received_at) = (MessageId(r.u64()?), Wall(r.u64()?));
     let (body_bytes, dot_lines, longest_line) = (r.u64()?, r.u64()?, r.u32()?);
     let (flags, recipients_count) = (r.u32()?, r.u32()?);

@@ -1,7 +1,7 @@
 //! Envelope and meta inside an accept record.
 
 use super::field::{
-    Reader, optional_bytes, put_optional, put_text, put_varint, text_bytes, varint_bytes,
+    FieldReader, optional_bytes, put_optional, put_text, put_varint, text_bytes, varint_bytes,
 };
 use crate::record::{Meta, tag};
 use bytes::Bytes;
@@ -39,7 +39,7 @@ pub(super) fn envelope_bytes(envelope: &Envelope) -> usize {
 }
 
 pub(super) fn read_envelope(bytes: &[u8], count: u32) -> Option<Envelope> {
-    let mut r = Reader { rest: bytes };
+    let mut r = FieldReader { rest: bytes };
     let flags = r.u8()?;
     let mailbox = |text: &str| Mailbox::parse_any(text).ok();
     let reverse_path = match r.optional()? {
@@ -70,7 +70,7 @@ pub(super) fn read_envelope(bytes: &[u8], count: u32) -> Option<Envelope> {
 
 /// The domain in the text of each recipient, without building the mailboxes.
 pub(super) fn envelope_domains(envelope: &[u8], count: u32) -> Option<SmallVec<[&str; 4]>> {
-    let mut r = Reader { rest: envelope };
+    let mut r = FieldReader { rest: envelope };
     r.u8()?;
     r.optional()?;
     r.optional()?;
@@ -97,7 +97,7 @@ pub(super) fn meta_bytes(meta: &Meta) -> usize {
 
 /// What the queue needs of a meta: all but what only a channel does, which may be long.
 pub(super) fn meta_of_queue(bytes: &[u8]) -> Cow<'_, [u8]> {
-    let mut r = Reader { rest: bytes };
+    let mut r = FieldReader { rest: bytes };
     let mut others = Vec::new();
     let mut is_kept = false;
     loop {
@@ -122,7 +122,7 @@ pub(super) fn meta_of_queue(bytes: &[u8]) -> Cow<'_, [u8]> {
 }
 
 pub(super) fn read_meta(bytes: &[u8]) -> Option<Meta> {
-    let mut r = Reader { rest: bytes };
+    let mut r = FieldReader { rest: bytes };
     let mut fields = Vec::new();
     while !r.rest.is_empty() {
         let tag = r.u16()?;

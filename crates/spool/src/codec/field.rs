@@ -45,11 +45,11 @@ pub(crate) fn cut(text: &str) -> &str {
 
 /// Takes values off the front; `None` when there are too few bytes or they make no sense.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reader<'a> {
+pub(super) struct FieldReader<'a> {
     pub rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;

@@ -2,7 +2,7 @@
 
 use super::accept::{HAS_BLOB, NULL_PATH, read_parts};
 use super::envelope::{envelope_domains, meta_of_queue, read_meta};
-use super::field::{Reader, put_optional};
+use super::field::{FieldReader, put_optional};
 use super::frame::{RawRecord, kind};
 use crate::record::{BlobId, Meta, RECIPIENTS_MAX};
 use mail::{Domain, MessageId, Wall};
@@ -31,7 +31,7 @@ pub(crate) struct AcceptHead {
 
 /// What recovery hands to the queue of an accept record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Summary {
+pub(crate) struct AcceptSummary {
     pub received_at: Wall,
     pub meta: Meta,
     pub reverse_path_is_null: bool,
@@ -93,7 +93,7 @@ struct IndexedParts<'a> {
 }
 
 fn read_indexed(body: &[u8]) -> Option<(AcceptHead, IndexedParts<'_>)> {
-    let mut r = Reader { rest: body };
+    let mut r = FieldReader { rest: body };
     let (id, received_at) = (MessageId(r.u64()?), Wall(r.u64()?));
     let (body_bytes, offset, length) = (r.u64()?, r.u64()?, r.u32()?);
     let (flags, recipients_count, meta) = (r.u32()?, r.u32()?, r.u32()? as usize);
@@ -129,14 +129,14 @@ pub(crate) fn read_head(record: &RawRecord<'_>) -> Option<AcceptHead> {
 pub(crate) fn read_summary(
     record: &RawRecord<'_>,
     intern: &mut dyn FnMut(&str) -> Option<Domain>,
-) -> Option<Summary> {
+) -> Option<AcceptSummary> {
     if record.kind != kind::INDEXED {
         let parts = read_parts(record.body)?;
         let mut domains = Vec::with_capacity(parts.recipients_count as usize);
         for domain in envelope_domains(parts.envelope, parts.recipients_count)? {
             domains.push(intern(domain)?);
         }
-        return Some(Summary {
+        return Some(AcceptSummary {
             received_at: parts.received_at,
             meta: read_meta(&meta_of_queue(parts.meta))?,
             reverse_path_is_null: parts.flags & NULL_PATH != 0,
@@ -146,7 +146,7 @@ pub(crate) fn read_summary(
     }
     let (head, parts) = read_indexed(record.body)?;
     let mut domains: Vec<Domain> = Vec::with_capacity(head.recipients_count as usize);
-    let mut r = Reader { rest: parts.domains };
+    let mut r = FieldReader { rest: parts.domains };
     for _ in 0..head.recipients_count {
         let domain = match r.optional()? {
             Some(text) => intern(text)?,
@@ -154,7 +154,7 @@ pub(crate) fn read_summary(
         };
         domains.push(domain);
     }
-    Some(Summary {
+    Some(AcceptSummary {
         received_at: parts.received_at,
         meta: read_meta(&meta_of_queue(parts.meta))?,
         reverse_path_is_null: parts.null_path,

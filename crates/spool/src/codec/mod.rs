@@ -21,7 +21,7 @@ pub(crate) use frame::{
 };
 use indexed::INDEXED_FIXED_BYTES;
 pub(crate) use indexed::{
-    AcceptHead, IndexSource, Summary, index_source, put_indexed, read_head, read_summary,
+    AcceptHead, AcceptSummary, IndexSource, index_source, put_indexed, read_head, read_summary,
 };
 pub(crate) use small::{
     Residue, Retry, SmallRecord, put_attempt, put_residue, put_settle, put_state, read_small,

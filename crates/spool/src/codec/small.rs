@@ -1,6 +1,6 @@
 //! Records without content: attempts, settles, states, and what compaction says again.
 
-use super::field::{Reader, cut, put_optional, put_text, put_varint};
+use super::field::{FieldReader, cut, put_optional, put_text, put_varint};
 use super::frame::kind;
 use crate::record::{Attempt, Settle, SettleKind, State};
 use mail::{MessageId, Wall};
@@ -123,7 +123,7 @@ pub(crate) fn put_residue(out: &mut Vec<u8>, residue: &Residue) {
 
 /// A record without content; `None` when it is malformed or of an unknown kind.
 pub(crate) fn read_small(kind: u8, body: &[u8]) -> Option<SmallRecord> {
-    let mut r = Reader { rest: body };
+    let mut r = FieldReader { rest: body };
     let id = MessageId(r.u64()?);
     Some(match kind {
         kind::ATTEMPT => {
@@ -161,7 +161,7 @@ fn read_settle_kind(byte: u8) -> Option<SettleKind> {
     })
 }
 
-fn read_state(id: MessageId, r: &mut Reader<'_>) -> Option<State> {
+fn read_state(id: MessageId, r: &mut FieldReader<'_>) -> Option<State> {
     let flags = r.u8()?;
     let hold = if flags & 1 != 0 { Some(r.optional()?.map(Box::from)) } else { None };
     let next_try = if flags & 2 != 0 { Some(Wall(r.u64()?)) } else { None };
@@ -170,12 +170,12 @@ fn read_state(id: MessageId, r: &mut Reader<'_>) -> Option<State> {
     Some(State { id, hold, next_try, overrides, delay_notice_sent })
 }
 
-fn read_retry(r: &mut Reader<'_>) -> Option<Retry> {
+fn read_retry(r: &mut FieldReader<'_>) -> Option<Retry> {
     let attempts = r.u16()?;
     Some(Retry { attempts, next_try: r.varint()?.checked_sub(1).map(Wall) })
 }
 
-fn read_residue(id: MessageId, r: &mut Reader<'_>) -> Option<Residue> {
+fn read_residue(id: MessageId, r: &mut FieldReader<'_>) -> Option<Residue> {
     let delay_notice_sent = r.u8()? != 0;
     let retry = read_retry(r)?;
     let hold = r.optional()?.map(Box::from);

@@ -1,14 +1,14 @@
 //! The second pass: each message that has open recipients is handed over.
 
 use super::read::Recovery;
-use crate::codec::{self, AcceptHead, RawRecord, Summary, kind};
+use crate::codec::{self, AcceptHead, AcceptSummary, RawRecord, kind};
 use crate::disk::{Disk, DiskError};
-use crate::index::Entry;
+use crate::index::IndexEntry;
 use crate::live::Live;
 use crate::name::{SegmentKey, blob_name};
 use crate::record::BlobId;
 use crate::request::{RecoveredMessage, RecoveredRecipient};
-use crate::scan::{self, Found};
+use crate::scan::{self, ScanItem};
 use mail::{Domain, Mailbox, MessageId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,7 +105,7 @@ fn visit_segment(
         return index.iter().try_for_each(|place| place.visit(disk, &file, key, visit));
     }
     scan::scan(disk, &file, key, length, end, &mut |found| {
-        if let Found::Record(record) | Found::LoneCopy(record) = found {
+        if let ScanItem::Record(record) | ScanItem::LoneCopy(record) = found {
             visit(&record);
         }
     })?;
@@ -120,8 +120,8 @@ pub(crate) fn wrong_length(id: MessageId, body_bytes: u64, found: u64) -> Option
 
 fn recovered_message(
     head: &AcceptHead,
-    summary: Summary,
-    entry: &Entry,
+    summary: AcceptSummary,
+    entry: &IndexEntry,
     live: &Live,
 ) -> RecoveredMessage {
     let open = entry

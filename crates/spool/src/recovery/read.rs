@@ -9,7 +9,7 @@ use crate::live::Live;
 use crate::name::{Name, REGISTER, SegmentKey, blob_name};
 use crate::record::BlobId;
 use crate::register::Register;
-use crate::scan::{self, Extent, Found, ScanEnd};
+use crate::scan::{self, Extent, ScanEnd, ScanItem};
 use crate::segment::{Header, Marks, SegmentEnd};
 use crate::table::Segment;
 use mail::MessageId;
@@ -75,7 +75,7 @@ type Scanner = fn(
     SegmentKey,
     u64,
     Option<u64>,
-    &mut dyn FnMut(Found<'_>),
+    &mut dyn FnMut(ScanItem<'_>),
 ) -> Result<ScanEnd, DiskError>;
 
 impl Recovery {
@@ -205,20 +205,20 @@ impl Recovery {
         let mut is_used = false;
         let scan = self.scanner();
         let end = scan(disk, &file, key, length, known_end, &mut |found| match found {
-            Found::Batch(_, header) => {
+            ScanItem::Batch(_, header) => {
                 is_used = true;
                 self.note_batch(&header);
             }
-            Found::Record(record) => {
+            ScanItem::Record(record) => {
                 if !self.apply(key.generation, &record) {
                     damages.push(malformed(&record));
                 }
             }
-            Found::LoneCopy(record) => match codec::read_head(&record) {
+            ScanItem::LoneCopy(record) => match codec::read_head(&record) {
                 Some(head) => self.live.accept_lone_copy(key.generation, &head),
                 None => damages.push(malformed(&record)),
             },
-            Found::Damage { offset, bytes, what } => damages.push((offset, bytes, what)),
+            ScanItem::Damage { offset, bytes, what } => damages.push((offset, bytes, what)),
         })?;
         self.report.scanned_segments_count += 1;
         self.report.torn_count += u64::from(end.torn);

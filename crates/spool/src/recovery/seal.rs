@@ -10,7 +10,7 @@ use crate::config::SpoolConfig;
 use crate::disk::{Disk, DiskError, read_around};
 use crate::io::SealWrite;
 use crate::name::{SegmentKey, damaged_name};
-use crate::scan::{self, Found};
+use crate::scan::{self, ScanItem};
 use crate::segment::{Footer, SegmentEnd};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -167,13 +167,13 @@ fn unindexed(
     let mut catalog = Catalog::default();
     let mut previous_index = 0;
     let walked = scan::scan(disk, file, key, length, Some(end), &mut |found| match found {
-        Found::Batch(offset, header) if header.is_index => {
+        ScanItem::Batch(offset, header) if header.is_index => {
             previous_index = offset;
             catalog.clear();
         }
-        Found::Record(record) => note_record(&mut catalog, &record),
+        ScanItem::Record(record) => note_record(&mut catalog, &record),
         // With damage none is written.
-        Found::Batch(..) | Found::LoneCopy(_) | Found::Damage { .. } => {}
+        ScanItem::Batch(..) | ScanItem::LoneCopy(_) | ScanItem::Damage { .. } => {}
     })?;
     Ok((!walked.damaged).then_some((catalog, previous_index)))
 }

@@ -9,4 +9,4 @@ pub(crate) use index::find_index;
 pub(crate) use survey::{Extent, mentioned_ids, read_ends, survey};
 #[cfg(feature = "planted")]
 pub(crate) use walk::scan_trusting;
-pub(crate) use walk::{Found, ScanEnd, cut, scan};
+pub(crate) use walk::{ScanEnd, ScanItem, cut, scan};

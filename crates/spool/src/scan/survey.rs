@@ -1,14 +1,14 @@
 //! All segments at a glance, and the register: what is there, and what is missing.
 
 use super::index::find_index;
-use super::walk::{Found, scan};
+use super::walk::{ScanItem, scan};
 use super::window::read_range;
 use crate::block::{SECTOR_BYTES, u64_at};
 use crate::codec::{RawRecord, kind, read_head};
 use crate::disk::{Disk, DiskError, DiskErrorKind};
 use crate::io::Mention;
 use crate::name::SegmentKey;
-use crate::register::{Entry, Register, UNUSABLE};
+use crate::register::{Register, RegisterEntry, UNUSABLE};
 use crate::segment::{Footer, Header};
 use crate::table::IdRange;
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,7 +81,7 @@ fn goes_on_without(register: &Register, extents: &[Extent]) -> bool {
 
 /// Where the register says that the data of `extent` ends, if it says so. `said_end` is what the
 /// segment after it says.
-fn entered_end(entry: &mut Entry, extent: &Extent, said_end: Option<u64>) -> Option<u64> {
+fn entered_end(entry: &mut RegisterEntry, extent: &Extent, said_end: Option<u64>) -> Option<u64> {
     let is_cut = extent.footer.is_none() && extent.length < entry.length;
     if entry.end == 0 && said_end.is_none() && is_cut {
         // Files are made in their full length, and cut only behind their footer: all that is gone
@@ -175,7 +175,7 @@ pub(crate) fn mentioned_ids(
         }
     } else {
         let end = scan(disk, file, key, length, extent.known_end(), &mut |found| {
-            if let Found::Record(record) | Found::LoneCopy(record) = found {
+            if let ScanItem::Record(record) | ScanItem::LoneCopy(record) = found {
                 note(&record);
             }
         })?;

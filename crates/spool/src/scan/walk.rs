@@ -12,7 +12,7 @@ use std::io::IoSlice;
 
 /// What a walk comes across, in order.
 #[derive(Debug)]
-pub(crate) enum Found<'a> {
+pub(crate) enum ScanItem<'a> {
     /// The header of a batch with at least one valid record, or of an index batch.
     Batch(u64, BatchHeader),
     /// A record of the batch found last, index batches left out.
@@ -51,7 +51,7 @@ pub(crate) fn scan(
     key: SegmentKey,
     length: u64,
     known_end: Option<u64>,
-    visit: &mut dyn FnMut(Found<'_>),
+    visit: &mut dyn FnMut(ScanItem<'_>),
 ) -> Result<ScanEnd, DiskError> {
     Walk::new(disk, file, key, length).scan(known_end, visit)
 }
@@ -64,7 +64,7 @@ pub(crate) fn scan_trusting(
     key: SegmentKey,
     length: u64,
     known_end: Option<u64>,
-    visit: &mut dyn FnMut(Found<'_>),
+    visit: &mut dyn FnMut(ScanItem<'_>),
 ) -> Result<ScanEnd, DiskError> {
     let mut walk = Walk::new(disk, file, key, length);
     walk.trusts_torn = true;
@@ -103,12 +103,12 @@ impl<'a> Walk<'a> {
     fn scan(
         &mut self,
         known_end: Option<u64>,
-        visit: &mut dyn FnMut(Found<'_>),
+        visit: &mut dyn FnMut(ScanItem<'_>),
     ) -> Result<ScanEnd, DiskError> {
         let mut result = self.scan_readable(known_end, visit)?;
         for (offset, bytes) in self.window.unreadable_runs() {
             (result.damaged, result.unreadable) = (true, true);
-            visit(Found::Damage { offset, bytes, what: format!("{bytes} bytes can't be read") });
+            visit(ScanItem::Damage { offset, bytes, what: format!("{bytes} bytes can't be read") });
         }
         Ok(result)
     }
@@ -117,7 +117,7 @@ impl<'a> Walk<'a> {
     fn scan_readable(
         &mut self,
         known_end: Option<u64>,
-        visit: &mut dyn FnMut(Found<'_>),
+        visit: &mut dyn FnMut(ScanItem<'_>),
     ) -> Result<ScanEnd, DiskError> {
         if known_end.is_some_and(|known| known > self.limit) {
             // The file has lost its end: no footer comes after its data.
@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
             let offset = result.end;
             let batch = self.batch(offset)?;
             if let Some((header, true)) = batch {
-                visit(Found::Batch(offset, header));
+                visit(ScanItem::Batch(offset, header));
                 self.visit_whole(offset, &header, visit)?;
                 result.proven = result.proven.max(header.synced_offset);
                 result.end += header.total_bytes;
@@ -147,7 +147,7 @@ impl<'a> Walk<'a> {
             result.damaged = true;
             let bytes = known - limit;
             let what = format!("the file ends {bytes} bytes before its data");
-            visit(Found::Damage { offset: limit, bytes, what });
+            visit(ScanItem::Damage { offset: limit, bytes, what });
         }
         Ok(result)
     }
@@ -157,7 +157,7 @@ impl<'a> Walk<'a> {
         &mut self,
         known_end: Option<u64>,
         result: &mut ScanEnd,
-        visit: &mut dyn FnMut(Found<'_>),
+        visit: &mut dyn FnMut(ScanItem<'_>),
     ) -> Result<bool, DiskError> {
         if let Some(header) = self.segment_header()? {
             result.end = header.first_offset;
@@ -170,7 +170,7 @@ impl<'a> Walk<'a> {
             if let Some(bytes) = known_end {
                 result.damaged = true;
                 let what = format!("nothing of its {bytes} bytes can be read");
-                visit(Found::Damage { offset: 0, bytes, what });
+                visit(ScanItem::Damage { offset: 0, bytes, what });
             } else {
                 result.torn = self.is_begun(0)?;
             }
@@ -184,7 +184,7 @@ impl<'a> Walk<'a> {
         }
         result.damaged = true;
         let what = "the segment's header is damaged".into();
-        visit(Found::Damage { offset: 0, bytes: SECTOR_BYTES, what });
+        visit(ScanItem::Damage { offset: 0, bytes: SECTOR_BYTES, what });
         result.end = found;
         Ok(true)
     }
@@ -197,7 +197,7 @@ impl<'a> Walk<'a> {
         header: Option<BatchHeader>,
         known: u64,
         result: &mut ScanEnd,
-        visit: &mut dyn FnMut(Found<'_>),
+        visit: &mut dyn FnMut(ScanItem<'_>),
     ) -> Result<bool, DiskError> {
         let offset = result.end;
         let after = offset + header.map_or(SECTOR_BYTES, |header| header.total_bytes);
@@ -211,13 +211,13 @@ impl<'a> Walk<'a> {
         }
         result.damaged = true;
         if let Some(header) = header {
-            visit(Found::Batch(offset, header));
+            visit(ScanItem::Batch(offset, header));
             self.salvage(offset, &header, visit)?;
             result.end = after;
         } else {
             result.end = next.unwrap_or(known.max(after));
             let bytes = result.end - offset;
-            visit(Found::Damage { offset, bytes, what: format!("{bytes} bytes are no batch") });
+            visit(ScanItem::Damage { offset, bytes, what: format!("{bytes} bytes are no batch") });
         }
         Ok(true)
     }
@@ -291,7 +291,7 @@ impl<'a> Walk<'a> {
         &mut self,
         offset: u64,
         header: &BatchHeader,
-        visit: &mut dyn FnMut(Found<'_>),
+        visit: &mut dyn FnMut(ScanItem<'_>),
     ) -> Result<(), DiskError> {
         if header.is_index {
             return Ok(());
@@ -299,7 +299,7 @@ impl<'a> Walk<'a> {
         let key = self.key;
         let (payload, at) = self.payload(offset, header)?;
         for record in records(payload, key, at).flatten() {
-            visit(Found::Record(record));
+            visit(ScanItem::Record(record));
         }
         #[cfg(feature = "planted")]
         visit_torn(payload, key, at, header, visit);
@@ -313,7 +313,7 @@ impl<'a> Walk<'a> {
         &mut self,
         offset: u64,
         header: &BatchHeader,
-        visit: &mut dyn FnMut(Found<'_>),
+        visit: &mut dyn FnMut(ScanItem<'_>),
     ) -> Result<(), DiskError> {
         let key = self.key;
         let (payload, at) = self.payload(offset, header)?;
@@ -326,7 +326,7 @@ impl<'a> Walk<'a> {
         } else {
             format!("{lost} of {} records are damaged", header.records_count)
         };
-        visit(Found::Damage { offset, bytes, what });
+        visit(ScanItem::Damage { offset, bytes, what });
         if header.is_index {
             return Ok(());
         }
@@ -360,7 +360,7 @@ impl<'a> Walk<'a> {
 fn visit_groups(
     all: &[Result<RawRecord<'_>, u64>],
     is_short: bool,
-    visit: &mut dyn FnMut(Found<'_>),
+    visit: &mut dyn FnMut(ScanItem<'_>),
 ) {
     let begins = |item: &Result<RawRecord<'_>, u64>| item.as_ref().is_ok_and(|r| r.first);
     let mut from = 0;
@@ -373,9 +373,9 @@ fn visit_groups(
             && !(is_short && to == all.len());
         for record in group.iter().flatten() {
             match record.kind {
-                _ if whole => visit(Found::Record(*record)),
-                kind::ACCEPT => visit(Found::Record(*record)),
-                kind::COPY => visit(Found::LoneCopy(*record)),
+                _ if whole => visit(ScanItem::Record(*record)),
+                kind::ACCEPT => visit(ScanItem::Record(*record)),
+                kind::COPY => visit(ScanItem::LoneCopy(*record)),
                 _ => {}
             }
         }
@@ -390,7 +390,7 @@ fn visit_torn(
     key: SegmentKey,
     offset: u64,
     header: &BatchHeader,
-    visit: &mut dyn FnMut(Found<'_>),
+    visit: &mut dyn FnMut(ScanItem<'_>),
 ) {
     if is_whole(payload, key, offset, header) {
         return;
@@ -401,7 +401,7 @@ fn visit_torn(
     {
         at += record.length as usize;
         if read_record(rest, key, record.offset).is_err() {
-            visit(Found::Record(record));
+            visit(ScanItem::Record(record));
         }
     }
 }

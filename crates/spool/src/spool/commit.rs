@@ -1,10 +1,10 @@
 //! Batches: what waits is put together, written, and answered when it is durable.
 
 use super::admission::SubmitKind;
-use super::{Commit, Spool, Stalled, Waiting};
+use super::{BulkPurpose, Commit, Spool, Stalled};
 use crate::blob::BlobIo;
 use crate::disk::{DiskError, DiskErrorKind};
-use crate::io::{Io, Op, Outcome, SealWrite};
+use crate::io::{Io, Op, OpResult, SealWrite};
 use crate::name::blob_name;
 use crate::record::{Body, Record};
 use crate::request::{Completion, Refusal, Ticket};
@@ -118,11 +118,11 @@ impl Spool {
     pub(super) fn handle_commit_done(
         &mut self,
         commit: Commit,
-        result: Result<Outcome, DiskError>,
+        result: Result<OpResult, DiskError>,
     ) {
         match result {
             Ok(outcome) => {
-                if let Outcome::Written(mut buffer) = outcome {
+                if let OpResult::Written(mut buffer) = outcome {
                     buffer.clear();
                     self.buffer = Some(buffer);
                 }
@@ -135,7 +135,7 @@ impl Spool {
                 }
                 for blob in commit.dropped_blobs {
                     let op = Op::Remove { file: blob_name(blob.0), sync: false };
-                    self.push_bulk(op, Waiting::Blob(BlobIo::Remove));
+                    self.push_bulk(op, BulkPurpose::Blob(BlobIo::Remove));
                 }
                 if self.space.written_bytes >= self.config.segment_bytes / 16 {
                     self.ask_for_space();

@@ -1,9 +1,9 @@
 //! Messages and pieces of blobs that are read back.
 
-use super::{Spool, Waiting};
+use super::{BulkPurpose, Spool};
 use crate::codec;
 use crate::disk::{DiskError, DiskErrorKind};
-use crate::io::{Op, Outcome};
+use crate::io::{Op, OpResult};
 use crate::name::SegmentKey;
 use crate::record::LoadError;
 use crate::request::{Completion, Loaded, Ticket};
@@ -34,7 +34,7 @@ impl Spool {
         };
         segment.readers_count += 1;
         let op = Op::Read { file: segment.file.clone(), offset, bytes: length as usize };
-        self.push_bulk(op, Waiting::Load { ticket, id, segment: generation, offset });
+        self.push_bulk(op, BulkPurpose::Load { ticket, id, segment: generation, offset });
     }
 
     pub(super) fn handle_loaded(
@@ -42,13 +42,13 @@ impl Spool {
         ticket: Ticket,
         id: MessageId,
         place: (u32, u64),
-        result: Result<Outcome, DiskError>,
+        result: Result<OpResult, DiskError>,
     ) {
         let Some(segment) = self.live.segments.get_mut(place.0) else { return };
         segment.readers_count = segment.readers_count.saturating_sub(1);
         let key = segment.key;
         let completion = match result {
-            Ok(Outcome::Data(data)) => match decode(&data, key, place.1, id) {
+            Ok(OpResult::Data(data)) => match decode(&data, key, place.1, id) {
                 Some(mut loaded) => {
                     let entry = self.live.index.get(id.0);
                     let reason = entry.and_then(|entry| entry.reason(&self.live.reasons));
@@ -69,10 +69,10 @@ impl Spool {
 }
 
 /// What a read of a piece of a blob comes to.
-pub(super) fn blob_data(result: Result<Outcome, DiskError>) -> Completion {
+pub(super) fn blob_data(result: Result<OpResult, DiskError>) -> Completion {
     match result {
-        Ok(Outcome::Data(data)) => Completion::BlobData(data),
-        Ok(Outcome::Wrong(what)) => Completion::LoadFailed(LoadError::Damaged(what)),
+        Ok(OpResult::Data(data)) => Completion::BlobData(data),
+        Ok(OpResult::Wrong(what)) => Completion::LoadFailed(LoadError::Damaged(what)),
         Err(error) if error.kind == DiskErrorKind::NotFound => {
             Completion::LoadFailed(LoadError::Damaged(error.text))
         }

@@ -50,7 +50,7 @@ pub struct Spool {
     /// Kept from batch to batch.
     buffer: Option<WriteBuffer>,
     bulk: VecDeque<Io>,
-    waiting: BTreeMap<IoTicket, Waiting>,
+    waiting: BTreeMap<IoTicket, BulkPurpose>,
     next_ticket: u64,
     pub(crate) next_generation: u32,
     completions: VecDeque<(Ticket, Completion)>,
@@ -88,7 +88,7 @@ struct Stalled {
 
 /// What an operation of the bulk lane was for.
 #[derive(Debug)]
-enum Waiting {
+enum BulkPurpose {
     Load { ticket: Ticket, id: MessageId, segment: u32, offset: u64 },
     BlobRead { ticket: Ticket },
     Blob(BlobIo),
@@ -219,8 +219,11 @@ impl Spool {
     /// background (preparing segments, compaction) may be broken off at any time.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let asked = |waiting: &Waiting| {
-            matches!(waiting, Waiting::Load { .. } | Waiting::BlobRead { .. } | Waiting::Blob(_))
+        let asked = |waiting: &BulkPurpose| {
+            matches!(
+                waiting,
+                BulkPurpose::Load { .. } | BulkPurpose::BlobRead { .. } | BulkPurpose::Blob(_)
+            )
         };
         self.commit.is_none()
             && self.pending.is_empty()
@@ -280,7 +283,7 @@ impl Spool {
         IoTicket(self.next_ticket)
     }
 
-    fn push_bulk(&mut self, op: Op, waiting: Waiting) {
+    fn push_bulk(&mut self, op: Op, waiting: BulkPurpose) {
         let ticket = self.ticket();
         self.waiting.insert(ticket, waiting);
         self.bulk.push_back(Io { ticket, op });

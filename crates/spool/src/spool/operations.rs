@@ -1,16 +1,16 @@
 //! Operations that were performed: each goes to what it was for, and what is due next begins.
 
 use super::load::blob_data;
-use super::{Spool, Waiting};
-use crate::blob::{BlobIo, Step};
+use super::{BulkPurpose, Spool};
+use crate::blob::{BlobAction, BlobIo};
 use crate::disk::DiskError;
-use crate::io::{Io, IoDone, Outcome};
+use crate::io::{Io, IoDone, OpResult};
 
 impl Spool {
     /// Takes the result of an operation.
     pub fn handle_io_done(&mut self, done: IoDone) {
         let done = match done.result {
-            Ok(Outcome::PutOff(op, error)) => {
+            Ok(OpResult::PutOff(op, error)) => {
                 return self.put_off(Io { ticket: done.ticket, op: *op }, &error);
             }
             result => IoDone { ticket: done.ticket, result },
@@ -30,35 +30,35 @@ impl Spool {
         self.go_on();
     }
 
-    fn handle_bulk_done(&mut self, waiting: Waiting, result: Result<Outcome, DiskError>) {
+    fn handle_bulk_done(&mut self, waiting: BulkPurpose, result: Result<OpResult, DiskError>) {
         let sync = self.is_sync();
         match (waiting, result) {
-            (Waiting::Load { ticket, id, segment, offset }, result) => {
+            (BulkPurpose::Load { ticket, id, segment, offset }, result) => {
                 self.handle_loaded(ticket, id, (segment, offset), result);
             }
-            (Waiting::BlobRead { ticket }, result) => {
+            (BulkPurpose::BlobRead { ticket }, result) => {
                 self.complete(ticket, blob_data(result));
             }
-            (Waiting::Blob(BlobIo::Write { blob, ticket }), result) => {
+            (BulkPurpose::Blob(BlobIo::Write { blob, ticket }), result) => {
                 self.blobs.handle_written(blob, ticket, result.as_ref().err(), sync);
                 if result.is_err() {
                     self.ask_for_space();
                 }
             }
-            (Waiting::Blob(BlobIo::Sync { blob, ticket }), result) => {
+            (BulkPurpose::Blob(BlobIo::Sync { blob, ticket }), result) => {
                 // No accept names it yet: this blob fails and no more.
                 self.blobs.handle_synced(blob, ticket, result.as_ref().err(), sync);
             }
-            (Waiting::Blob(BlobIo::Remove) | Waiting::RemoveUnfinished, _) => {}
-            (Waiting::Space, result) => self.handle_space(result),
-            (Waiting::Register, Ok(outcome)) => {
-                self.registrar.handle_written(matches!(outcome, Outcome::Registered(true)));
+            (BulkPurpose::Blob(BlobIo::Remove) | BulkPurpose::RemoveUnfinished, _) => {}
+            (BulkPurpose::Space, result) => self.handle_space(result),
+            (BulkPurpose::Register, Ok(outcome)) => {
+                self.registrar.handle_written(matches!(outcome, OpResult::Registered(true)));
                 self.keep_register();
             }
-            (Waiting::Register, Err(error)) => self.poison(&error),
-            (Waiting::CompactionRead | Waiting::CompactionScan, result) => match result {
-                Ok(Outcome::Many(records)) => self.compaction.handle_read(records),
-                Ok(Outcome::Scanned(found)) => {
+            (BulkPurpose::Register, Err(error)) => self.poison(&error),
+            (BulkPurpose::CompactionRead | BulkPurpose::CompactionScan, result) => match result {
+                Ok(OpResult::Many(records)) => self.compaction.handle_read(records),
+                Ok(OpResult::Scanned(found)) => {
                     self.compaction.handle_scanned(&found, &self.live);
                 }
                 _ => self.compaction.handle_failed(&mut self.live),
@@ -70,8 +70,8 @@ impl Spool {
     pub(super) fn drive_blobs(&mut self) {
         while let Some(step) = self.blobs.poll_step() {
             match step {
-                Step::Io(op, io) => self.push_bulk(op, Waiting::Blob(io)),
-                Step::Complete(ticket, completion) => self.complete(ticket, completion),
+                BlobAction::Io(op, io) => self.push_bulk(op, BulkPurpose::Blob(io)),
+                BlobAction::Complete(ticket, completion) => self.complete(ticket, completion),
             }
         }
     }

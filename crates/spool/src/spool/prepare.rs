@@ -1,8 +1,8 @@
 //! Makes segments ready ahead of need: zero-writes files, gives them their names.
 
-use super::{Spool, Waiting};
+use super::{BulkPurpose, Spool};
 use crate::disk::{DiskError, DiskErrorKind};
-use crate::io::{Op, Outcome};
+use crate::io::{Op, OpResult};
 use crate::name::{SegmentKey, spare_name, unfinished_name};
 use crate::space::ZERO_STEP_BYTES;
 
@@ -20,7 +20,7 @@ impl Spool {
             self.space.next_written = self.space.written.remove(&spare);
             let (from, to) = (spare_name(spare), key.name());
             let op = Op::Rename { from, to, sync: self.is_sync() };
-            self.push_bulk(op, Waiting::NameSegment { key });
+            self.push_bulk(op, BulkPurpose::NameSegment { key });
         }
         let coming = self.space.coming_count();
         if coming >= self.config.spare_segments_max || self.space.zeroing.is_some() {
@@ -63,18 +63,18 @@ impl Spool {
         } else {
             Op::Zero { file, offset, bytes, sync }
         };
-        self.push_bulk(op, Waiting::Zero { generation, done: offset + bytes });
+        self.push_bulk(op, BulkPurpose::Zero { generation, done: offset + bytes });
     }
 
     /// A file was zero-written, renamed or removed.
     pub(super) fn handle_file_done(
         &mut self,
-        waiting: Waiting,
-        result: Result<Outcome, DiskError>,
+        waiting: BulkPurpose,
+        result: Result<OpResult, DiskError>,
     ) {
         match waiting {
-            Waiting::Zero { generation, done } => self.handle_zeroed(generation, done, result),
-            Waiting::NameSpare { generation } => {
+            BulkPurpose::Zero { generation, done } => self.handle_zeroed(generation, done, result),
+            BulkPurpose::NameSpare { generation } => {
                 self.space.zeroing = None;
                 match result {
                     Ok(_) => {
@@ -85,7 +85,7 @@ impl Spool {
                 }
                 self.ask_for_space();
             }
-            Waiting::NameSegment { key } => {
+            BulkPurpose::NameSegment { key } => {
                 self.space.naming = false;
                 match result {
                     Ok(_) => {
@@ -97,7 +97,7 @@ impl Spool {
                     Err(error) => self.poison(&error),
                 }
             }
-            Waiting::Retire { generation, spare } => {
+            BulkPurpose::Retire { generation, spare } => {
                 self.space.recycling_count -= usize::from(spare);
                 match result {
                     Ok(_) => {
@@ -121,14 +121,14 @@ impl Spool {
         self.space.note_ready();
     }
 
-    fn handle_zeroed(&mut self, generation: u32, done: u64, result: Result<Outcome, DiskError>) {
+    fn handle_zeroed(&mut self, generation: u32, done: u64, result: Result<OpResult, DiskError>) {
         let from = unfinished_name(generation);
-        let is_allocated = matches!(result, Ok(Outcome::Allocated));
+        let is_allocated = matches!(result, Ok(OpResult::Allocated));
         if let Err(error) = result {
             // No promise depends on this file: try again when there is space.
             self.space.zeroing = None;
             self.space.note_failed(error.kind == DiskErrorKind::Full);
-            self.push_bulk(Op::Remove { file: from, sync: false }, Waiting::RemoveUnfinished);
+            self.push_bulk(Op::Remove { file: from, sync: false }, BulkPurpose::RemoveUnfinished);
         } else if done < self.config.segment_bytes && !is_allocated {
             self.space.zeroing = Some((generation, done));
             self.zero_step(generation, done);
@@ -137,7 +137,7 @@ impl Spool {
                 self.space.written.insert(generation);
             }
             let op = Op::Rename { from, to: spare_name(generation), sync: self.is_sync() };
-            self.push_bulk(op, Waiting::NameSpare { generation });
+            self.push_bulk(op, BulkPurpose::NameSpare { generation });
         }
     }
 
@@ -145,13 +145,13 @@ impl Spool {
         if !self.space.asking && self.memory.is_none() {
             self.space.asking = true;
             self.space.written_bytes = 0;
-            self.push_bulk(Op::Space, Waiting::Space);
+            self.push_bulk(Op::Space, BulkPurpose::Space);
         }
     }
 
-    pub(super) fn handle_space(&mut self, result: Result<Outcome, DiskError>) {
+    pub(super) fn handle_space(&mut self, result: Result<OpResult, DiskError>) {
         self.space.asking = false;
-        if let Ok(Outcome::Free(bytes)) = result {
+        if let Ok(OpResult::Free(bytes)) = result {
             let (reserve, segment) = (self.reserve_bytes(), self.config.segment_bytes);
             self.space.handle_free(bytes, reserve, segment);
         }

@@ -1,6 +1,6 @@
 //! Segments that nothing needs any more leave: first the register, then the directory.
 
-use super::{Spool, Waiting};
+use super::{BulkPurpose, Spool};
 use crate::io::{Io, Op};
 use crate::name::{damaged_name, spare_name};
 use crate::registrar::Leaving;
@@ -45,12 +45,12 @@ impl Spool {
     /// Writes the register when it has changed, and makes an end of what it no longer names.
     pub(super) fn keep_register(&mut self) {
         for Leaving { generation, spare, op } in self.registrar.take_struck() {
-            self.push_bulk(op, Waiting::Retire { generation, spare });
+            self.push_bulk(op, BulkPurpose::Retire { generation, spare });
         }
         self.registrar.note_marks(self.writer.marks(&self.live));
         if let Some(bytes) = self.registrar.poll_write() {
             let op = Op::Register { bytes, sync: self.is_sync() };
-            self.push_bulk(op, Waiting::Register);
+            self.push_bulk(op, BulkPurpose::Register);
         }
     }
 
@@ -68,8 +68,8 @@ impl Spool {
         self.compaction.choose(&self.live, percent, tight, room);
         if let Some(op) = self.compaction.poll_op(&mut self.live, &self.config) {
             let waiting = match op {
-                Op::Scan { .. } => Waiting::CompactionScan,
-                _ => Waiting::CompactionRead,
+                Op::Scan { .. } => BulkPurpose::CompactionScan,
+                _ => BulkPurpose::CompactionRead,
             };
             self.push_bulk(op, waiting);
         } else {

@@ -1,7 +1,7 @@
 //! Requests as they come in: each is taken up or refused.
 
 use super::admission::{Submit, SubmitKind};
-use super::{Spool, Waiting};
+use super::{BulkPurpose, Spool};
 use crate::codec;
 use crate::io::Op;
 use crate::name::blob_name;
@@ -30,7 +30,7 @@ impl Spool {
             }
             Request::BlobRead { ticket, blob, offset, piece } => {
                 let op = Op::ReadPiece { file: blob_name(blob.0), offset, piece };
-                self.push_bulk(op, Waiting::BlobRead { ticket });
+                self.push_bulk(op, BulkPurpose::BlobRead { ticket });
             }
             Request::BlobDrop { blob } => {
                 let sync = self.is_sync();

@@ -1,7 +1,7 @@
 //! Aborts said and heard.
 
 use super::settings::Contexts;
-use super::{AbortReason, End, Layer};
+use super::{AbortReason, AssociationEnd, Layer};
 use crate::acse::{self, Apdu};
 use crate::presentation::{
     AbortPdu, REASON_UNEXPECTED, provider_abort_pdu, user_abort_pdu, write_pdv,
@@ -47,8 +47,8 @@ pub(super) fn spdu(
 }
 
 /// What an AB says: which layer of the peer aborts, and RTSE's reason. What can't be read says less.
-pub(super) fn heard(user_data: &[u8]) -> End {
-    let by = |layer, reason| End::AbortedByPeer { layer, reason };
+pub(super) fn heard(user_data: &[u8]) -> AssociationEnd {
+    let by = |layer, reason| AssociationEnd::AbortedByPeer { layer, reason };
     match AbortPdu::read(user_data) {
         Err(_) => by(Layer::Session, None),
         Ok(AbortPdu::Provider(_)) => by(Layer::Presentation, None),

@@ -3,8 +3,8 @@
 use super::abort::Breach;
 use super::settings::Contexts;
 use super::transfers::{Receiving, Sending};
-use super::{End, Event, Layer, Phase, Timeouts, Violation, abort};
-use crate::rtse::{AbortReason, Mode, Terms};
+use super::{AssociationEnd, Event, Layer, Phase, Timeouts, Violation, abort};
+use crate::rtse::{AbortReason, CheckpointTerms, Mode};
 use crate::session::{SessionItem, Spdu, TsduReader};
 use crate::x224::{
     Disconnect, DisconnectReason, Framer, Outbox, TPDU_BYTES_MAX, Tpdu, TpduItem, TpduReader,
@@ -78,7 +78,7 @@ pub(super) struct Core {
     /// `None` until it is known.
     pub(super) mode: Option<Mode>,
     pub(super) contexts: Contexts,
-    pub(super) terms: Terms,
+    pub(super) terms: CheckpointTerms,
     pub(super) two_way: bool,
     pub(super) turn: Turn,
     /// The peer asked for the turn.
@@ -132,7 +132,7 @@ impl Core {
             peer_reference: 0,
             mode: None,
             contexts: Contexts::OURS,
-            terms: Terms { checkpoint_kib: 0, window: 1 },
+            terms: CheckpointTerms { checkpoint_kib: 0, window: 1 },
             two_way: false,
             turn,
             is_turn_wanted: false,
@@ -225,7 +225,7 @@ impl Core {
     }
 
     /// The association is over; said once.
-    pub(super) fn end(&mut self, end: End, stage: Stage) {
+    pub(super) fn end(&mut self, end: AssociationEnd, stage: Stage) {
         if !self.has_ended {
             self.has_ended = true;
             self.events.push_back(Event::Ended(end));
@@ -238,7 +238,7 @@ impl Core {
     /// Aborts with the reason of the layer whose protocol was broken.
     pub(super) fn breach(&mut self, breach: Breach) {
         let Breach { layer, text } = breach;
-        let end = End::Violation(Violation { layer, text });
+        let end = AssociationEnd::Violation(Violation { layer, text });
         if layer == Layer::Transport || self.stage == Stage::Closing {
             // There is no one to say it to.
             return self.end(end, Stage::Closed);
@@ -248,7 +248,7 @@ impl Core {
     }
 
     /// Aborts for a reason of ours.
-    pub(super) fn abort(&mut self, reason: AbortReason, end: End) {
+    pub(super) fn abort(&mut self, reason: AbortReason, end: AssociationEnd) {
         match self.stage {
             Stage::Closed => {}
             Stage::Closing => self.stage = Stage::Closed,
@@ -269,7 +269,11 @@ impl Core {
     }
 
     pub(super) fn handle_eof(&mut self) {
-        let end = if self.stage == Stage::Releasing { End::Released } else { End::Lost };
+        let end = if self.stage == Stage::Releasing {
+            AssociationEnd::Released
+        } else {
+            AssociationEnd::Lost
+        };
         if self.stage != Stage::Closed {
             self.end(end, Stage::Closed);
         }
@@ -321,7 +325,7 @@ impl Core {
         }
         let Some(phase) = self.waits_for() else { return };
         self.touch(now);
-        self.abort(AbortReason::TemporaryProblem, End::TimedOut(phase));
+        self.abort(AbortReason::TemporaryProblem, AssociationEnd::TimedOut(phase));
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::abort::Breach;
 use super::core::{Core, Stage, Turn};
-use super::transfers::Step;
-use super::{End, Event, ExceptionReason, abort};
+use super::transfers::ActivityState;
+use super::{AssociationEnd, Event, ExceptionReason, abort};
 use crate::acse;
 use crate::ber::{Tag, Writer};
 use crate::presentation::write_pdv;
@@ -69,7 +69,7 @@ impl Core {
     fn is_awaited(&self, spdu: &Spdu) -> bool {
         match (spdu, self.sending.step) {
             (Spdu::PleaseTokens { .. } | Spdu::GiveTokens { .. }, _) => false,
-            (_, Step::Discard(_)) => matches!(spdu, Spdu::ActivityDiscardAck),
+            (_, ActivityState::Discard(_)) => matches!(spdu, Spdu::ActivityDiscardAck),
             (Spdu::MinorSyncAck(serial), _) => *serial > self.sending.acknowledged,
             _ => true,
         }
@@ -165,7 +165,7 @@ impl Core {
         }
         let user_data = self.release_data(acse::released);
         self.say(&Spdu::Disconnect { user_data });
-        self.end(End::Released, Stage::Closing);
+        self.end(AssociationEnd::Released, Stage::Closing);
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl Core {
         match spdu {
             Spdu::Disconnect { .. } => {
                 self.say_disconnect(DisconnectReason::Normal, "");
-                self.end(End::Released, Stage::Closed);
+                self.end(AssociationEnd::Released, Stage::Closed);
                 Ok(())
             }
             Spdu::Abort { user_data, .. } => {
@@ -198,14 +198,14 @@ impl Core {
     pub(super) fn disconnected(&mut self) {
         match self.stage {
             Stage::Closing => self.stage = Stage::Closed,
-            Stage::Releasing => self.end(End::Released, Stage::Closed),
+            Stage::Releasing => self.end(AssociationEnd::Released, Stage::Closed),
             Stage::AwaitRequest
             | Stage::AwaitConfirm
             | Stage::AwaitConnect
             | Stage::Deciding
             | Stage::AwaitAccept
             | Stage::Open
-            | Stage::Closed => self.end(End::Lost, Stage::Closed),
+            | Stage::Closed => self.end(AssociationEnd::Lost, Stage::Closed),
         }
     }
 }

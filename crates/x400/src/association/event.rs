@@ -32,7 +32,7 @@ pub enum Event {
     TurnGiven,
     /// The association is over. An APDU that was under way, either way, was not transferred. Flush the
     /// output and go on until `is_closed`.
-    Ended(End),
+    Ended(AssociationEnd),
 }
 
 /// How somebody binds (responder).
@@ -133,7 +133,7 @@ impl fmt::Display for Phase {
 
 /// How an association ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum AssociationEnd {
     /// In order.
     Released,
     /// The bind was refused: by the peer (initiator), or by us (responder).
@@ -183,21 +183,23 @@ impl fmt::Display for Violation {
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for AssociationEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            End::Released => f.write_str("released"),
-            End::Refused(refusal) => write!(f, "refused ({}): {}", refusal.layer, refusal.text),
-            End::AbortedByPeer { layer, reason: Some(reason) } => {
+            AssociationEnd::Released => f.write_str("released"),
+            AssociationEnd::Refused(refusal) => {
+                write!(f, "refused ({}): {}", refusal.layer, refusal.text)
+            }
+            AssociationEnd::AbortedByPeer { layer, reason: Some(reason) } => {
                 write!(f, "aborted by the peer ({layer}): {reason:?}")
             }
-            End::AbortedByPeer { layer, reason: None } => {
+            AssociationEnd::AbortedByPeer { layer, reason: None } => {
                 write!(f, "aborted by the peer ({layer})")
             }
-            End::Violation(violation) => write!(f, "protocol error: {violation}"),
-            End::TimedOut(phase) => write!(f, "timed out: waited for {phase}"),
-            End::AbortedByUs(reason) => write!(f, "aborted: {reason:?}"),
-            End::Lost => f.write_str("the connection is lost"),
+            AssociationEnd::Violation(violation) => write!(f, "protocol error: {violation}"),
+            AssociationEnd::TimedOut(phase) => write!(f, "timed out: waited for {phase}"),
+            AssociationEnd::AbortedByUs(reason) => write!(f, "aborted: {reason:?}"),
+            AssociationEnd::Lost => f.write_str("the connection is lost"),
         }
     }
 }

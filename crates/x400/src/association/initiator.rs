@@ -5,20 +5,23 @@ use super::core::{Core, Item, OUR_REFERENCE, Role, Stage};
 use super::dialogue::out_of_order;
 use super::settings::Contexts;
 use super::{
-    BindError, Binding, CHECKPOINT_KIB_MAX, End, Event, InitiatorSettings, Layer, Refusal,
-    Selectors, WINDOW_MAX, abort,
+    AssociationEnd, BindError, Binding, CHECKPOINT_KIB_MAX, Event, InitiatorSettings, Layer,
+    Refusal, Selectors, WINDOW_MAX, abort,
 };
 use crate::acse::{self, Apdu};
 use crate::presentation::{
     AcceptPdu, ContextResult, Pdv, RefusePdu, connect_pdu, write_pdv, x410_pdu,
 };
 use crate::rtse::{
-    self, Credentials, MTS_TRANSFER, Mode, Terms, read_refusal, read_refusal_fields, write_request,
+    self, CheckpointTerms, Credentials, MTS_TRANSFER, Mode, read_refusal, read_refusal_fields,
+    write_request,
 };
 use crate::session::{
     Accept, Connect, REQUIREMENTS, Reference, Refuse, RefuseReason, Spdu, VERSION_1, VERSION_2,
 };
-use crate::x224::{Confirm, Disconnect, DisconnectReason, Framer, Request, Tpdu, TpduSize};
+use crate::x224::{
+    Confirm, ConnectionRequest, Disconnect, DisconnectReason, Framer, Tpdu, TpduSize,
+};
 use mail::Mono;
 
 const T61_STRING: u8 = 0x14;
@@ -45,7 +48,7 @@ impl Initiator {
         let mut core = Core::new(Role::Initiator, settings.timeouts, now);
         core.mode = Some(settings.mode);
         core.two_way = settings.two_way;
-        let request = Request {
+        let request = ConnectionRequest {
             source: OUR_REFERENCE,
             is_class_0: true,
             called: settings.called.t.clone(),
@@ -93,7 +96,7 @@ impl Initiator {
                 Spdu::Accept(accept) => self.accept(&accept),
                 Spdu::Refuse(refuse) => {
                     self.core.say_disconnect(DisconnectReason::Normal, "");
-                    self.core.end(End::Refused(refusal(&refuse)), Stage::Closed);
+                    self.core.end(AssociationEnd::Refused(refusal(&refuse)), Stage::Closed);
                     Ok(())
                 }
                 Spdu::Abort { user_data, .. } => {
@@ -118,7 +121,7 @@ impl Initiator {
         let text = format!("{:?} {words}", disconnect.reason).trim_end().to_string();
         let is_permanent = !disconnect.reason.is_temporary();
         let refusal = Refusal { layer: Layer::Transport, error: None, is_permanent, text };
-        self.core.end(End::Refused(refusal), Stage::Closed);
+        self.core.end(AssociationEnd::Refused(refusal), Stage::Closed);
     }
 
     fn confirm(&mut self, confirm: &Confirm) -> Result<(), Breach> {
@@ -153,7 +156,7 @@ impl Initiator {
 
     fn connect_data(&self) -> Vec<u8> {
         let InitiatorSettings { mode, identity, two_way, .. } = &self.settings;
-        let terms = Terms {
+        let terms = CheckpointTerms {
             checkpoint_kib: self.settings.checkpoint_kib.min(CHECKPOINT_KIB_MAX),
             window: self.settings.window.clamp(1, WINDOW_MAX),
         };
@@ -202,7 +205,7 @@ impl Initiator {
         let response = response.map_err(no_rtoac)?;
         let credentials = response.bind.map(Credentials::read_result).transpose();
         let credentials = credentials.map_err(no_rtoac)?.unwrap_or_default();
-        self.core.terms = Terms {
+        self.core.terms = CheckpointTerms {
             checkpoint_kib: response.terms.checkpoint_kib.min(CHECKPOINT_KIB_MAX),
             window: response.terms.window.clamp(1, WINDOW_MAX),
         };

@@ -140,7 +140,7 @@ macro_rules! methods {
             /// Ends the association at once.
             pub fn abort(&mut self, reason: $crate::association::AbortReason, now: mail::Mono) {
                 self.core.touch(now);
-                self.core.abort(reason, $crate::association::End::AbortedByUs(reason));
+                self.core.abort(reason, $crate::association::AssociationEnd::AbortedByUs(reason));
             }
         }
     };

@@ -5,7 +5,7 @@ use super::core::{Core, Item, OUR_REFERENCE, Role, Stage};
 use super::dialogue::out_of_order;
 use super::settings::Contexts;
 use super::{
-    BindError, BindRequest, CHECKPOINT_KIB_MAX, End, Event, Identity, Layer, Refusal,
+    AssociationEnd, BindError, BindRequest, CHECKPOINT_KIB_MAX, Event, Identity, Layer, Refusal,
     ResponderSettings, Selectors, WINDOW_MAX, abort,
 };
 use crate::acse::{self, Apdu, DIAGNOSTIC_CONTEXT_NAME, DIAGNOSTIC_NO_REASON};
@@ -15,14 +15,14 @@ use crate::presentation::{
     x410_pdu, x410_refusal_or_abort,
 };
 use crate::rtse::{
-    self, Connection, Credentials, MTA_RTSE, MTS_TRANSFER, MTSE, Mode, Terms, write_refusal,
-    write_response,
+    self, CheckpointTerms, ConnectionMode, Credentials, MTA_RTSE, MTS_TRANSFER, MTSE, Mode,
+    write_refusal, write_response,
 };
 use crate::session::{
     Accept, CONNECT_EXTENDED_BYTES_MAX, Connect, REQUIREMENTS, Reference, Refuse, RefuseReason,
     Spdu, VERSION_1, VERSION_2,
 };
-use crate::x224::{Confirm, DisconnectReason, Framer, Request, Tpdu};
+use crate::x224::{Confirm, ConnectionRequest, DisconnectReason, Framer, Tpdu};
 use mail::Mono;
 
 /// Our reference in session connections: a T.61 string in BER, as others send it.
@@ -30,7 +30,7 @@ const REFERENCE: &[u8] = &[0x14, 0x03, b'm', b't', b'a'];
 
 /// What a bind is answered with.
 #[derive(Debug, Default)]
-struct Answer {
+struct BindReply {
     /// The reference that both have in common.
     common: Vec<u8>,
     /// The version chosen.
@@ -46,7 +46,7 @@ struct Answer {
 pub struct Responder {
     core: Core,
     settings: ResponderSettings,
-    answer: Answer,
+    answer: BindReply,
     calling_t: Vec<u8>,
 }
 
@@ -70,7 +70,7 @@ impl Responder {
     #[must_use]
     pub fn new(settings: ResponderSettings, now: Mono) -> Self {
         let core = Core::new(Role::Responder, settings.timeouts, now);
-        Responder { core, settings, answer: Answer::default(), calling_t: Vec::new() }
+        Responder { core, settings, answer: BindReply::default(), calling_t: Vec::new() }
     }
 
     /// Accepts the bind, as this MTA. Only behind [`Event::Bind`].
@@ -156,7 +156,7 @@ impl Responder {
         self.core.say(&Spdu::Refuse(Box::new(refuse)));
         let is_permanent = error.is_none_or(BindError::is_permanent);
         let refusal = Refusal { layer, error, is_permanent, text: text.into() };
-        self.core.end(End::Refused(refusal), Stage::Closing);
+        self.core.end(AssociationEnd::Refused(refusal), Stage::Closing);
     }
 
     fn step(&mut self) -> Result<bool, Breach> {
@@ -205,7 +205,7 @@ impl Responder {
         }
     }
 
-    fn request(&mut self, request: Request) {
+    fn request(&mut self, request: ConnectionRequest) {
         self.core.peer_reference = request.source;
         let selectors = &self.settings.t_selectors;
         let is_ours = selectors.is_empty() || selectors.contains(&request.called);
@@ -218,7 +218,7 @@ impl Responder {
             self.core.say_disconnect(reason, text);
             let (layer, text) = (Layer::Transport, text.to_string());
             let refusal = Refusal { layer, error: None, is_permanent: true, text };
-            return self.core.end(End::Refused(refusal), Stage::Closing);
+            return self.core.end(AssociationEnd::Refused(refusal), Stage::Closing);
         }
         let (size, tpdu_bytes) = request.size.answer(self.settings.tpdu_bytes);
         self.core.framer = Framer::new(tpdu_bytes);
@@ -282,13 +282,13 @@ impl Responder {
                 self.choose_contexts(&contexts)?;
                 let rtorq = self.application(user_data)?;
                 let request =
-                    rtse::Request::read(rtorq.value).map_err(|_| self.unreadable_rtorq())?;
+                    rtse::OpenRequest::read(rtorq.value).map_err(|_| self.unreadable_rtorq())?;
                 self.bind(Mode::Normal, &request, Selectors { p: calling_p, ..calling })
             }
             ConnectPdu::X410(fields) => {
                 self.core.mode = Some(Mode::X410);
-                let request =
-                    rtse::Request::read_fields(fields, 0).map_err(|_| self.unreadable_rtorq())?;
+                let request = rtse::OpenRequest::read_fields(fields, 0)
+                    .map_err(|_| self.unreadable_rtorq())?;
                 let mode = match request.application_protocol {
                     Some(12) => Mode::X410,
                     Some(1) | None => Mode::X410Of1984,
@@ -375,12 +375,12 @@ impl Responder {
     fn bind(
         &mut self,
         mode: Mode,
-        request: &rtse::Request<'_>,
+        request: &rtse::OpenRequest<'_>,
         calling: Selectors,
     ) -> Result<BindRequest, Refused> {
         let value = match request.connection {
-            Connection::Open(value) => value,
-            Connection::Recover => {
+            ConnectionMode::Open(value) => value,
+            ConnectionMode::Recover => {
                 let (error, layer) = (BindError::CannotRecover, Layer::ReliableTransfer);
                 return Err(self.refused_by_mta(error, layer, "RTSE's recover, which we don't do"));
             }
@@ -394,8 +394,8 @@ impl Responder {
             Some(Err(_)) => return Err(self.unreadable_rtorq()),
             None => Credentials::default(),
         };
-        let Terms { checkpoint_kib, window } = request.terms;
-        self.core.terms = Terms {
+        let CheckpointTerms { checkpoint_kib, window } = request.terms;
+        self.core.terms = CheckpointTerms {
             checkpoint_kib: match (checkpoint_kib, self.settings.checkpoint_kib) {
                 (kib, 0) | (0, kib) => kib.min(CHECKPOINT_KIB_MAX),
                 (theirs, ours) => theirs.min(ours),

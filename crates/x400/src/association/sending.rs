@@ -2,7 +2,7 @@
 
 use super::abort::Breach;
 use super::core::{Core, Stage, Turn};
-use super::transfers::{Sending, Step};
+use super::transfers::{ActivityState, Sending};
 use super::{Event, ExceptionReason};
 use crate::ber::{Tag, Writer};
 use crate::rtse::{Mode, apdu_front, rttr_front};
@@ -24,7 +24,7 @@ impl Core {
         }
         let activities = self.sending.activities.saturating_add(1);
         self.sending = Sending { activities, apdu_left: apdu_bytes, ..Sending::default() };
-        self.sending.step = Step::Slices;
+        self.sending.step = ActivityState::Slices;
         self.sending.is_first_slice = true;
         self.sending.stream_left = apdu_bytes;
         let mut id = Writer::new();
@@ -40,7 +40,7 @@ impl Core {
 
     /// Octets beyond the length that was said are dropped.
     pub(super) fn push_content(&mut self, mut octets: Bytes) {
-        if self.sending.step != Step::Slices {
+        if self.sending.step != ActivityState::Slices {
             return;
         }
         let left = usize::try_from(self.sending.apdu_left).unwrap_or(usize::MAX);
@@ -54,7 +54,7 @@ impl Core {
 
     /// Frames what is there, as far as the window lets it.
     fn pump(&mut self) {
-        while self.sending.step == Step::Slices {
+        while self.sending.step == ActivityState::Slices {
             if self.sending.slice_left == 0 && !self.next_slice() {
                 return;
             }
@@ -75,7 +75,7 @@ impl Core {
         let left = self.sending.stream_left;
         if left == 0 {
             let serial = self.sending.said.next();
-            self.sending.step = Step::End(serial);
+            self.sending.step = ActivityState::End(serial);
             self.say(&Spdu::ActivityEnd(serial));
             return false;
         }
@@ -108,15 +108,15 @@ impl Core {
 
     pub(super) fn minor_sync_ack(&mut self, serial: Serial) -> Result<(), Breach> {
         match self.sending.step {
-            Step::Slices | Step::End(_) if serial <= self.sending.said => {
+            ActivityState::Slices | ActivityState::End(_) if serial <= self.sending.said => {
                 // One acknowledges all before it.
                 self.sending.acknowledged = self.sending.acknowledged.max(serial);
                 self.pump();
                 Ok(())
             }
             // What was under way when we gave it up.
-            Step::Discard(_) => Ok(()),
-            Step::Idle | Step::Slices | Step::End(_) => {
+            ActivityState::Discard(_) => Ok(()),
+            ActivityState::Idle | ActivityState::Slices | ActivityState::End(_) => {
                 Err(Breach::session(format!("checkpoint {serial} was not said")))
             }
         }
@@ -124,14 +124,14 @@ impl Core {
 
     pub(super) fn activity_end_ack(&mut self, serial: Serial) -> Result<(), Breach> {
         match self.sending.step {
-            Step::End(said) if said == serial => {
+            ActivityState::End(said) if said == serial => {
                 self.sending.clear();
                 self.events.push_back(Event::Acknowledged);
                 self.give_wanted_turn();
                 Ok(())
             }
-            Step::Discard(_) => Ok(()),
-            Step::Idle | Step::Slices | Step::End(_) => {
+            ActivityState::Discard(_) => Ok(()),
+            ActivityState::Idle | ActivityState::Slices | ActivityState::End(_) => {
                 Err(Breach::session(format!("the end of an activity, {serial}, was not said")))
             }
         }
@@ -140,21 +140,21 @@ impl Core {
     /// The peer can't take it: it is given up, so that the association can be used further.
     pub(super) fn exception(&mut self, reason: ExceptionReason) -> Result<(), Breach> {
         match self.sending.step {
-            Step::Slices | Step::End(_) => {
+            ActivityState::Slices | ActivityState::End(_) => {
                 // The peer's session takes no more data than it must (X.225, state 20).
                 self.framer.cut_short(&mut self.out);
                 self.say_discard(reason);
                 Ok(())
             }
-            Step::Discard(_) => Ok(()),
-            Step::Idle => Err(Breach::session("an exception outside an activity")),
+            ActivityState::Discard(_) => Ok(()),
+            ActivityState::Idle => Err(Breach::session("an exception outside an activity")),
         }
     }
 
     /// Gives the APDU up, since the caller can't go on. The slice that has begun must be whole: the peer's
     /// presentation reads it.
     pub(super) fn discard(&mut self, reason: ExceptionReason) {
-        if matches!(self.sending.step, Step::Slices | Step::End(_)) {
+        if matches!(self.sending.step, ActivityState::Slices | ActivityState::End(_)) {
             self.framer.fill(&mut self.out);
             self.say_discard(reason);
         }
@@ -162,12 +162,12 @@ impl Core {
 
     fn say_discard(&mut self, reason: ExceptionReason) {
         self.sending.clear();
-        self.sending.step = Step::Discard(reason);
+        self.sending.step = ActivityState::Discard(reason);
         self.say(&Spdu::ActivityDiscard(reason));
     }
 
     pub(super) fn activity_discard_ack(&mut self) -> Result<(), Breach> {
-        let Step::Discard(reason) = self.sending.step else {
+        let ActivityState::Discard(reason) = self.sending.step else {
             return Err(Breach::session("the acknowledgement of nothing discarded"));
         };
         self.sending.clear();

@@ -86,7 +86,7 @@ impl Activity {
 
 /// How far our activity is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ActivityState {
     #[default]
     Idle,
     /// Slices go out.
@@ -100,7 +100,7 @@ pub(super) enum Step {
 /// Our side of a transfer.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
-    pub(super) step: Step,
+    pub(super) step: ActivityState,
     /// Activities so far; the number is the identifier.
     pub(super) activities: u32,
     /// Given by the caller, not framed yet.
@@ -119,7 +119,7 @@ pub(super) struct Sending {
 
 impl Sending {
     pub(super) fn is_idle(&self) -> bool {
-        self.step == Step::Idle
+        self.step == ActivityState::Idle
     }
 
     /// Nothing is under way any more.
@@ -135,17 +135,17 @@ impl Sending {
     /// What is waited for.
     pub(super) fn phase(&self, window: u32) -> Option<Phase> {
         match self.step {
-            Step::Idle => None,
-            Step::Slices if self.slice_left == 0 && self.is_window_full(window) => {
+            ActivityState::Idle => None,
+            ActivityState::Slices if self.slice_left == 0 && self.is_window_full(window) => {
                 Some(Phase::Window)
             }
-            Step::Slices | Step::End(_) => Some(Phase::Acknowledge),
-            Step::Discard(_) => Some(Phase::Answer),
+            ActivityState::Slices | ActivityState::End(_) => Some(Phase::Acknowledge),
+            ActivityState::Discard(_) => Some(Phase::Answer),
         }
     }
 
     /// The caller is to give more: nothing that it gave waits for the window.
     pub(super) fn wants_content(&self) -> bool {
-        self.step == Step::Slices && self.apdu_left > 0 && self.queue.is_empty()
+        self.step == ActivityState::Slices && self.apdu_left > 0 && self.queue.is_empty()
     }
 }

@@ -43,7 +43,7 @@ pub enum Skimmed {
 
 /// One step through the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct SkimStep {
     /// How many octets of the input were taken.
     pub consumed: usize,
     /// What they are.
@@ -51,7 +51,7 @@ pub struct Step {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct ElementFrame {
     /// `None` is an indefinite length.
     end: Option<u64>,
     /// Where whatever is around it ends, at the latest.
@@ -72,7 +72,7 @@ pub struct Skimmer {
     /// A header that is cut.
     head: [u8; HEADER_BYTES_MAX],
     head_bytes: usize,
-    open: Vec<Open>,
+    open: Vec<ElementFrame>,
     /// Contents to come that hold no element to look at.
     pass: u64,
 }
@@ -120,7 +120,7 @@ impl Skimmer {
     ///
     /// # Errors
     /// The stream is no BER. The skimmer can't be used any more.
-    pub fn step(&mut self, input: &[u8]) -> Result<Step, BerError> {
+    pub fn step(&mut self, input: &[u8]) -> Result<SkimStep, BerError> {
         if self.pass > 0 {
             let consumed = usize::try_from(self.pass).unwrap_or(usize::MAX).min(input.len());
             self.pass -= consumed as u64;
@@ -138,7 +138,7 @@ impl Skimmer {
             }
         }
         if input.is_empty() {
-            return Ok(Step { consumed: 0, what: Skimmed::NeedInput });
+            return Ok(SkimStep { consumed: 0, what: Skimmed::NeedInput });
         }
         self.header(input)
     }
@@ -162,9 +162,9 @@ impl Skimmer {
         })
     }
 
-    fn took(&mut self, consumed: usize, what: Skimmed) -> Step {
+    fn took(&mut self, consumed: usize, what: Skimmed) -> SkimStep {
         self.at = self.at.saturating_add(consumed as u64);
-        Step { consumed, what }
+        SkimStep { consumed, what }
     }
 
     /// What lies directly in the element that is open (or outside all) is for the caller to see.
@@ -172,7 +172,7 @@ impl Skimmer {
         self.open.last().is_none_or(|top| top.is_reported)
     }
 
-    fn header(&mut self, input: &[u8]) -> Result<Step, BerError> {
+    fn header(&mut self, input: &[u8]) -> Result<SkimStep, BerError> {
         let at = self.at.saturating_sub(self.head_bytes as u64);
         let (header, consumed) = match self.gather(input) {
             Ok(found) => found,
@@ -189,8 +189,8 @@ impl Skimmer {
         self.head_bytes = 0;
         if header.is_end() {
             return match self.open.last() {
-                Some(Open { end: None, .. }) => Ok(self.close(consumed)),
-                Some(Open { end: Some(_), .. }) | None => Err(BerFault::StrayEnd.at(at)),
+                Some(ElementFrame { end: None, .. }) => Ok(self.close(consumed)),
+                Some(ElementFrame { end: Some(_), .. }) | None => Err(BerFault::StrayEnd.at(at)),
             };
         }
         self.begin(header, at, consumed)
@@ -218,7 +218,7 @@ impl Skimmer {
         Ok((None, input.len()))
     }
 
-    fn begin(&mut self, header: Header, at: u64, consumed: usize) -> Result<Step, BerError> {
+    fn begin(&mut self, header: Header, at: u64, consumed: usize) -> Result<SkimStep, BerError> {
         let depth = self.open.len() + 1;
         if depth > self.nesting_max {
             return Err(BerFault::TooDeep.at(at));
@@ -237,7 +237,7 @@ impl Skimmer {
         }
         if is_reported || end.is_none() {
             let limit = end.unwrap_or(limit);
-            self.open.push(Open { end, limit, at, contents_at, is_reported });
+            self.open.push(ElementFrame { end, limit, at, contents_at, is_reported });
         }
         let (tag, constructed, length) = (header.tag, header.constructed, header.length);
         let what = if is_reported {
@@ -248,7 +248,7 @@ impl Skimmer {
         Ok(self.took(consumed, what))
     }
 
-    fn close(&mut self, consumed: usize) -> Step {
+    fn close(&mut self, consumed: usize) -> SkimStep {
         let depth = self.open.len();
         let was_reported = self.open.pop().is_some_and(|top| top.is_reported);
         let at = self.at.saturating_add(consumed as u64);

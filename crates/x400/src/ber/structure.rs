@@ -7,7 +7,7 @@ use super::{BerError, BerFault, Class, NESTING_MAX, Tag};
 
 /// A constructed element that has not ended.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenElement {
     at: usize,
     /// Where it ends; of an indefinite length at the latest.
     limit: usize,
@@ -21,8 +21,8 @@ struct Open {
 /// # Errors
 /// With the first element that is broken.
 pub fn check_structure(octets: &[u8]) -> Result<(), BerError> {
-    let mut around: Vec<Open> = Vec::with_capacity(NESTING_MAX);
-    let whole = Open { at: 0, limit: octets.len(), is_indefinite: false, is_string: false };
+    let mut around: Vec<OpenElement> = Vec::with_capacity(NESTING_MAX);
+    let whole = OpenElement { at: 0, limit: octets.len(), is_indefinite: false, is_string: false };
     let (mut open, mut at) = (whole, 0);
     loop {
         while at == open.limit && !open.is_indefinite {
@@ -71,7 +71,7 @@ pub fn check_structure(octets: &[u8]) -> Result<(), BerError> {
         if header.constructed {
             around.push(open);
             let (limit, is_indefinite) = (begins + contents.len(), header.length.is_none());
-            open = Open { at, limit, is_indefinite, is_string: is_string(header.tag) };
+            open = OpenElement { at, limit, is_indefinite, is_string: is_string(header.tag) };
             at = begins;
         } else {
             at = begins + contents.len();

@@ -1,8 +1,8 @@
 //! Body parts to MIME (RFC 2157).
 
 use super::entity::{Entity, FIELDS_MAX};
-use super::output::{Fields, Part, crlf, is_fit};
-use super::{Here, heading_to_mail, words};
+use super::output::{MimeHeader, MimePart, crlf, is_fit};
+use super::{ConversionContext, heading_to_mail, words};
 use crate::ber::{Reader, Tag, oid_text};
 use crate::content;
 use crate::content::body::ExtendedData;
@@ -16,7 +16,7 @@ const HARPOON: &str = "mime-version:";
 const HEADER_PART: &str = "rfc-822-headers:";
 
 /// The body of a message as one MIME part, and fields that were in it.
-pub(super) fn body(ipm: &Ipm, here: &Here<'_>) -> (Part, Vec<String>) {
+pub(super) fn body(ipm: &Ipm, here: &ConversionContext<'_>) -> (MimePart, Vec<String>) {
     let mut parts = &ipm.body[..];
     let mut fields = Vec::new();
     // A gateway to 1984 puts fields that have no place into a first part.
@@ -39,20 +39,20 @@ fn header_part(text: &[u8]) -> Vec<String> {
     .collect()
 }
 
-fn joined(heading: &Heading, parts: &[BodyPart], here: &Here<'_>) -> Part {
+fn joined(heading: &Heading, parts: &[BodyPart], here: &ConversionContext<'_>) -> MimePart {
     let multipart = heading.extension(content::MULTIPART).and_then(multipart_type);
     match (parts, multipart) {
-        ([], None) => Part::text("text/plain; charset=us-ascii", b""),
+        ([], None) => MimePart::text("text/plain; charset=us-ascii", b""),
         ([one], None) => part(one, here),
         (many, multipart) => {
-            let converted: Vec<Part> = many.iter().map(|one| part(one, here)).collect();
+            let converted: Vec<MimePart> = many.iter().map(|one| part(one, here)).collect();
             let is_digest = !converted.is_empty() && converted.iter().all(|part| part.is_message);
             let subtype = match multipart {
                 Some((subtype, _)) => subtype,
                 None if is_digest => "digest".to_owned(),
                 None => "mixed".to_owned(),
             };
-            Part::multipart(&subtype, "", &converted, here.local_id)
+            MimePart::multipart(&subtype, "", &converted, here.local_id)
         }
     }
 }
@@ -73,27 +73,27 @@ fn begins(text: &[u8], word: &str) -> bool {
     text.get(..word.len()).is_some_and(|front| front.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-fn part(body_part: &BodyPart, here: &Here<'_>) -> Part {
+fn part(body_part: &BodyPart, here: &ConversionContext<'_>) -> MimePart {
     match body_part {
         BodyPart::Ia5 { text, .. } if begins(text, HARPOON) => harpoon(text),
         BodyPart::Ia5 { text, .. } => {
             // Programs write Latin-1 into it, against the rules; that is still more than nothing.
             let charset = if text.is_ascii() { "us-ascii" } else { "iso-8859-1" };
-            Part::text(&format!("text/plain; charset={charset}"), text)
+            MimePart::text(&format!("text/plain; charset={charset}"), text)
         }
         BodyPart::Teletex(pages) => teletex_pages(pages),
-        BodyPart::Bilateral(octets) => Part::octets("application/octet-stream", octets),
+        BodyPart::Bilateral(octets) => MimePart::octets("application/octet-stream", octets),
         BodyPart::Message(message) => forwarded(message, here),
         BodyPart::Extended(extended) => self::extended(extended),
         BodyPart::Other(element) => {
             let tag = Reader::new(element).peek().ok().flatten().map_or(0, |tag| tag.number);
-            Part::octets(&format!("application/x400-bp; bp-type={tag}"), element)
+            MimePart::octets(&format!("application/x400-bp; bp-type={tag}"), element)
         }
     }
 }
 
 /// A MIME entity in a text: as it is, where mail can have it so.
-fn harpoon(text: &Bytes) -> Part {
+fn harpoon(text: &Bytes) -> MimePart {
     let entity = Entity::parse(text);
     let body = crlf(entity.body);
     let encoding = entity.field("Content-Transfer-Encoding").map(str::trim);
@@ -106,10 +106,10 @@ fn harpoon(text: &Bytes) -> Part {
         true => None,
         false => match entity.decoded().filter(|_| !is_structured) {
             Some(decoded) => Some(decoded),
-            None => return Part::octets("application/octet-stream", text),
+            None => return MimePart::octets("application/octet-stream", text),
         },
     };
-    let mut part = Part::default();
+    let mut part = MimePart::default();
     let fields: Vec<String> =
         entity.fields.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     part.content_fields(fields.iter().map(String::as_str));
@@ -126,7 +126,7 @@ fn harpoon(text: &Bytes) -> Part {
 }
 
 /// Pages are divided by form feeds (RFC 2157 §6.7), in a character set that others read.
-fn teletex_pages(pages: &[Bytes]) -> Part {
+fn teletex_pages(pages: &[Bytes]) -> MimePart {
     let mut text = String::new();
     for page in pages {
         for (index, line) in page.split(|&octet| octet == b'\n').enumerate() {
@@ -138,17 +138,17 @@ fn teletex_pages(pages: &[Bytes]) -> Part {
         }
         text.push('\u{c}');
     }
-    Part::text("text/plain; charset=utf-8", text.as_bytes())
+    MimePart::text("text/plain; charset=utf-8", text.as_bytes())
 }
 
-fn forwarded(message: &Forwarded, here: &Here<'_>) -> Part {
+fn forwarded(message: &Forwarded, here: &ConversionContext<'_>) -> MimePart {
     let ipm = &message.ipm;
     if let Some((_, false)) = ipm.heading.extension(content::MULTIPART).and_then(multipart_type) {
         return joined(&ipm.heading, &ipm.body, here);
     }
-    let mut part = Part { is_message: true, ..Part::default() };
+    let mut part = MimePart { is_message: true, ..MimePart::default() };
     part.fields.field("Content-Type", "message/rfc822");
-    let mut inner = Fields::default();
+    let mut inner = MimeHeader::default();
     if let Some(time) = message.delivery_time {
         inner.field("Delivery-Date", &time.to_rfc5322());
     }
@@ -160,13 +160,13 @@ fn forwarded(message: &Forwarded, here: &Here<'_>) -> Part {
     part
 }
 
-fn extended(extended: &Extended) -> Part {
+fn extended(extended: &Extended) -> MimePart {
     if let Some(text) = GeneralText::read(extended) {
         let charset = match text.part {
             Some(part) => format!("iso-8859-{part}"),
             None => "us-ascii".to_owned(),
         };
-        return Part::text(&format!("text/plain; charset={charset}"), &text.text);
+        return MimePart::text(&format!("text/plain; charset={charset}"), &text.text);
     }
     if let Some(file) = FileTransfer::read(extended) {
         return self::file(&file);
@@ -175,11 +175,11 @@ fn extended(extended: &Extended) -> Part {
         return part;
     }
     let content_type = format!("application/x400-bp; bp-type={}", oid_text(&extended.oid));
-    Part::octets(&content_type, &extended.encoded)
+    MimePart::octets(&content_type, &extended.encoded)
 }
 
-fn file(file: &FileTransfer) -> Part {
-    let mut part = Part::default();
+fn file(file: &FileTransfer) -> MimePart {
+    let mut part = MimePart::default();
     if file.application.as_deref() == Some(content::MIME_FILE) {
         part.content_fields(file.fields.iter().map(String::as_str));
         part.carry(&file.data);
@@ -224,7 +224,7 @@ fn file(file: &FileTransfer) -> Part {
 }
 
 /// RFC 2157 §3.1.2; `None`: it is none.
-fn mime_body_part(extended: &Extended) -> Option<Part> {
+fn mime_body_part(extended: &Extended) -> Option<MimePart> {
     if extended.oid != content::MIME_DATA {
         return None;
     }
@@ -248,7 +248,7 @@ fn mime_body_part(extended: &Extended) -> Option<Part> {
             if is_quoted { value } else { format!("\"{}\"", value.replace(['"', '\\'], "")) };
         content_type.push_str(&format!("; {name}={value}"));
     }
-    let mut part = Part::default();
+    let mut part = MimePart::default();
     part.fields.field("Content-Type", &content_type);
     let mut fields = Vec::new();
     for field in all.read(Tag::SEQUENCE).ok()?.children().ok()? {

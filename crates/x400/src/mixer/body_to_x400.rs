@@ -1,6 +1,6 @@
 //! MIME bodies to body parts (RFC 2157).
 
-use super::budget::{ELEMENTS_MAX, Work, elements};
+use super::budget::{ConversionBudget, ELEMENTS_MAX, elements};
 use super::entity::{ContentType, Entity, FIELDS_MAX, parse_parameters};
 use super::heading_to_x400::{self, Mapped};
 use super::trace::parse_date;
@@ -19,7 +19,7 @@ pub const DEPTH_MAX: usize = 5;
 
 /// A body and what it consists of.
 #[derive(Default)]
-pub(super) struct Body {
+pub(super) struct ConvertedBody {
     pub parts: Vec<BodyPart>,
     pub has_text: bool,
     pub eits: Vec<Bytes>,
@@ -29,11 +29,11 @@ pub(super) struct Body {
 /// Maps the body of a message; `mapped` gets what of it belongs into the heading.
 pub(super) fn body(
     message: &Entity<'_>,
-    work: &Work<'_>,
+    work: &ConversionBudget<'_>,
     mapped: &mut Mapped,
     depth: usize,
-) -> Result<Body, NotConverted> {
-    let mut body = Body::default();
+) -> Result<ConvertedBody, NotConverted> {
+    let mut body = ConvertedBody::default();
     match nested(message, depth) {
         Some(parts) => {
             // RFC 2157 §6.6: what is no plain mixture says so.
@@ -69,11 +69,11 @@ fn nested<'a>(entity: &Entity<'a>, depth: usize) -> Option<Vec<Entity<'a>>> {
     entity.parts().filter(|parts| !parts.is_empty())
 }
 
-impl Body {
+impl ConvertedBody {
     fn part(
         &mut self,
         entity: &Entity<'_>,
-        work: &Work<'_>,
+        work: &ConversionBudget<'_>,
         depth: usize,
     ) -> Result<(), NotConverted> {
         work.spend_part()?;
@@ -91,7 +91,7 @@ impl Body {
     fn converted(
         &mut self,
         entity: &Entity<'_>,
-        work: &Work<'_>,
+        work: &ConversionBudget<'_>,
         depth: usize,
     ) -> Result<Option<BodyPart>, NotConverted> {
         let content_type = &entity.content_type;
@@ -177,7 +177,7 @@ impl Body {
     fn message(
         &mut self,
         inner: &Entity<'_>,
-        work: &Work<'_>,
+        work: &ConversionBudget<'_>,
         depth: usize,
     ) -> Result<BodyPart, NotConverted> {
         let mut mapped = heading_to_x400::map(inner, work);
@@ -197,7 +197,7 @@ impl Body {
         &mut self,
         content_type: &ContentType,
         parts: &[Entity<'_>],
-        work: &Work<'_>,
+        work: &ConversionBudget<'_>,
         depth: usize,
     ) -> Result<BodyPart, NotConverted> {
         let subtype = &content_type.subtype;
@@ -208,7 +208,7 @@ impl Body {
             "parallel" => "Body Parts interpreted in parallel".to_owned(),
             other => format!("Multipart Message ({other})"),
         };
-        let mut inner = Body::default();
+        let mut inner = ConvertedBody::default();
         for part in parts {
             inner.part(part, work, depth)?;
         }
@@ -225,7 +225,7 @@ impl Body {
         Ok(BodyPart::Message(Box::new(Forwarded { ipm, ..Forwarded::default() })))
     }
 
-    fn absorb(&mut self, inner: &Body) {
+    fn absorb(&mut self, inner: &ConvertedBody) {
         self.has_text |= inner.has_text;
         self.needs_1988 |= inner.needs_1988;
         for eit in &inner.eits {

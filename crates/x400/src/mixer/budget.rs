@@ -1,7 +1,7 @@
 //! What a message may become: budgets that all headings and bodies within it have in common. Each field, and each
 //! message within another, could have as much as a limit of its own allows.
 
-use super::{Here, NotConverted};
+use super::{ConversionContext, NotConverted};
 use crate::ber::{BerError, Reader};
 use crate::reasons::Cause;
 use std::cell::Cell;
@@ -16,15 +16,15 @@ pub const ALL_PARTS_MAX: usize = 10_000;
 pub const ELEMENTS_MAX: usize = 500_000;
 
 /// One conversion to X.400: who converts, and what is left of the budgets.
-pub(super) struct Work<'a> {
-    pub here: &'a Here<'a>,
+pub(super) struct ConversionBudget<'a> {
+    pub here: &'a ConversionContext<'a>,
     items: Cell<usize>,
     parts: Cell<usize>,
 }
 
-impl<'a> Work<'a> {
-    pub(super) fn new(here: &'a Here<'a>) -> Work<'a> {
-        Work { here, items: Cell::new(ITEMS_MAX), parts: Cell::new(ALL_PARTS_MAX) }
+impl<'a> ConversionBudget<'a> {
+    pub(super) fn new(here: &'a ConversionContext<'a>) -> ConversionBudget<'a> {
+        ConversionBudget { here, items: Cell::new(ITEMS_MAX), parts: Cell::new(ALL_PARTS_MAX) }
     }
 
     /// How many more addresses and identifiers there may be.

@@ -1,14 +1,16 @@
 //! Delivery status notifications to reports (RFC 2156 §5.1.8).
 
-use super::budget::Work;
+use super::budget::ConversionBudget;
 use super::entity::Entity;
 use super::trace::parse_date;
-use super::{CONTENT_BYTES_MAX, Here, Use, body_to_x400, heading_to_x400, status, trace};
+use super::{
+    CONTENT_BYTES_MAX, ConversionContext, Use, body_to_x400, heading_to_x400, status, trace,
+};
 use crate::ber::{Tag, Writer};
 use crate::content;
 use crate::content::{Content, Ipm};
 use crate::mts::recipient::ReportRequest;
-use crate::mts::report::{Outcome, ReportedRecipient};
+use crate::mts::report::{ReportType, ReportedRecipient};
 use crate::mts::{
     ContentType, Extension, ExtensionKind, Extensions, Flags, MtsIdentifier, RecipientIndicators,
     ReportContent, ReportEnvelope, UtcTime,
@@ -16,7 +18,7 @@ use crate::mts::{
 use crate::or_name::OrAddress;
 use bytes::Bytes;
 use mail::EnhancedStatus;
-use mail::dsn::{DeliveryStatus, Group};
+use mail::dsn::{DeliveryStatus, FieldGroup};
 
 /// Recipients of a DSN that are reported at most; of more it is a message, too.
 pub const RECIPIENTS_MAX: usize = 1_000;
@@ -39,7 +41,11 @@ pub struct FromDsn {
 
 /// Converts a DSN that goes to this address. `None`: the message is none.
 #[must_use]
-pub fn dsn_to_report(here: &Here<'_>, destination: &OrAddress, message: &[u8]) -> Option<FromDsn> {
+pub fn dsn_to_report(
+    here: &ConversionContext<'_>,
+    destination: &OrAddress,
+    message: &[u8],
+) -> Option<FromDsn> {
     let entity = Entity::parse(message);
     let is_report = entity.content_type.is("multipart", "report")
         && entity
@@ -79,7 +85,11 @@ pub fn dsn_to_report(here: &Here<'_>, destination: &OrAddress, message: &[u8]) -
     Some(FromDsn { report: Some((envelope, content)), subject: known, has_others })
 }
 
-fn envelope(here: &Here<'_>, destination: &OrAddress, entity: &Entity<'_>) -> ReportEnvelope {
+fn envelope(
+    here: &ConversionContext<'_>,
+    destination: &OrAddress,
+    entity: &Entity<'_>,
+) -> ReportEnvelope {
     let eits = trace::mixer_eits(true, Vec::new());
     let trace = trace::of_header(entity, &here.gateway.address, eits, here);
     ReportEnvelope {
@@ -106,7 +116,7 @@ fn subject(says: &DeliveryStatus, parts: &[Entity<'_>]) -> Option<MtsIdentifier>
 }
 
 fn content(
-    here: &Here<'_>,
+    here: &ConversionContext<'_>,
     entity: &Entity<'_>,
     says: &DeliveryStatus,
     (identifier, recipients): (Option<MtsIdentifier>, Vec<ReportedRecipient>),
@@ -125,7 +135,7 @@ fn content(
         let text = format!("{}{envid}", super::to_x400::ENVID);
         extensions.push(Extension::content_correlator(&text.chars().take(512).collect::<String>()));
     }
-    let has_failure = recipients.iter().any(|r| matches!(r.outcome, Outcome::Failed { .. }));
+    let has_failure = recipients.iter().any(|r| matches!(r.outcome, ReportType::Failed { .. }));
     let returned = has_failure.then(|| whole(here, entity)).flatten();
     ReportContent {
         // A subject must be named; one that nobody knows is better than a report that is lost.
@@ -142,8 +152,8 @@ fn content(
 }
 
 /// The DSN itself as a message: so nothing of it is lost (§5.1.8.1).
-fn whole(here: &Here<'_>, entity: &Entity<'_>) -> Option<Bytes> {
-    let work = Work::new(here);
+fn whole(here: &ConversionContext<'_>, entity: &Entity<'_>) -> Option<Bytes> {
+    let work = ConversionBudget::new(here);
     let mut mapped = heading_to_x400::map(entity, &work);
     let body = body_to_x400::body(entity, &work, &mut mapped, 0).ok()?;
     let ipm = Ipm { heading: mapped.heading, body: body.parts };
@@ -173,8 +183,8 @@ fn field_list<'f>(
 
 /// One recipient; `None`: its action makes no report.
 fn reported(
-    here: &Here<'_>,
-    group: &Group,
+    here: &ConversionContext<'_>,
+    group: &FieldGroup,
     number: u32,
     arrival: UtcTime,
 ) -> Option<ReportedRecipient> {
@@ -193,9 +203,9 @@ fn reported(
     let (outcome, request) = match action.as_str() {
         // RFC 2156's own examples say "failure".
         "failed" | "failure" => {
-            (Outcome::failed(status::to_reason(status)), ReportRequest::NonDelivery)
+            (ReportType::failed(status::to_reason(status)), ReportRequest::NonDelivery)
         }
-        "delivered" => (Outcome::Delivered { time: arrival, user: 0 }, ReportRequest::Both),
+        "delivered" => (ReportType::Delivered { time: arrival, user: 0 }, ReportRequest::Both),
         _ => return None,
     };
     let intended = address("Original-Recipient");

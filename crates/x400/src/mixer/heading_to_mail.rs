@@ -1,7 +1,7 @@
 //! A heading to header fields (RFC 2156 §5.3.4).
 
-use super::output::{Fields, is_name};
-use super::{Here, mailbox, message_id, words};
+use super::output::{MimeHeader, is_name};
+use super::{ConversionContext, mailbox, message_id, words};
 use crate::ber::{Reader, oid_text};
 use crate::content;
 use crate::content::heading::{
@@ -49,7 +49,12 @@ const ONCE: [&str; 11] = [
 ];
 
 /// Writes the fields of a heading. In a message that lies within another, the list may have the date.
-pub(super) fn write(heading: &Heading, here: &Here<'_>, is_nested: bool, out: &mut Fields) {
+pub(super) fn write(
+    heading: &Heading,
+    here: &ConversionContext<'_>,
+    is_nested: bool,
+    out: &mut MimeHeader,
+) {
     let list = heading.extension(content::FIELD_LIST).and_then(file_transfer::read_field_list);
     let list = list.unwrap_or_default();
     // An identifier that X.400 had no room for came along whole.
@@ -86,7 +91,7 @@ pub(super) fn write(heading: &Heading, here: &Here<'_>, is_nested: bool, out: &m
 }
 
 /// Writes fields that came as text, but for those that are the gateway's or stand in `out` already.
-pub(super) fn listed(list: &[String], is_nested: bool, out: &mut Fields) {
+pub(super) fn listed(list: &[String], is_nested: bool, out: &mut MimeHeader) {
     // Looked for once: the header may be long, and the list, too.
     let mut said = ONCE.map(|name| mail::header::find(&out.0, name).is_some());
     for field in list {
@@ -116,7 +121,7 @@ fn is_field(field: &str, name: &str) -> bool {
 }
 
 /// Who wrote it: the originator, or those who authorized it and the originator as Sender.
-fn writers(heading: &Heading, here: &Here<'_>, out: &mut Fields) {
+fn writers(heading: &Heading, here: &ConversionContext<'_>, out: &mut MimeHeader) {
     if heading.authorizing_users.is_empty() {
         if let Some(originator) = &heading.originator {
             out.field("From", &descriptor(originator, here));
@@ -129,7 +134,7 @@ fn writers(heading: &Heading, here: &Here<'_>, out: &mut Fields) {
     }
 }
 
-fn simple(heading: &Heading, out: &mut Fields) {
+fn simple(heading: &Heading, out: &mut MimeHeader) {
     for (name, time) in [("Expires", heading.expiry), ("Reply-By", heading.reply_by)] {
         if let Some(time) = time {
             out.field(name, &time.to_rfc5322());
@@ -154,7 +159,7 @@ fn simple(heading: &Heading, out: &mut Fields) {
 }
 
 /// The extensions that have a field, and the names of those that have none.
-fn extensions(all: &[HeadingExtension], out: &mut Fields) {
+fn extensions(all: &[HeadingExtension], out: &mut MimeHeader) {
     let mut discarded = Vec::new();
     for extension in all {
         if extension.oid == content::LANGUAGES {
@@ -195,7 +200,12 @@ fn auto_submitted(extension: &HeadingExtension) -> &'static str {
     }
 }
 
-fn descriptors(name: &str, all: &[OrDescriptor], here: &Here<'_>, out: &mut Fields) {
+fn descriptors(
+    name: &str,
+    all: &[OrDescriptor],
+    here: &ConversionContext<'_>,
+    out: &mut MimeHeader,
+) {
     if !all.is_empty() {
         let all: Vec<String> = all.iter().map(|one| descriptor(one, here)).collect();
         out.field(name, &all.join(", "));
@@ -209,7 +219,12 @@ const REQUESTS: [(u8, &str); 3] = [
     (2, " (IPM Return Requested)"),
 ];
 
-fn recipients(name: &str, all: &[RecipientSpecifier], here: &Here<'_>, out: &mut Fields) {
+fn recipients(
+    name: &str,
+    all: &[RecipientSpecifier],
+    here: &ConversionContext<'_>,
+    out: &mut MimeHeader,
+) {
     if all.is_empty() {
         return;
     }
@@ -229,7 +244,7 @@ fn recipients(name: &str, all: &[RecipientSpecifier], here: &Here<'_>, out: &mut
 }
 
 /// A mailbox (§4.7.2).
-pub(super) fn descriptor(descriptor: &OrDescriptor, here: &Here<'_>) -> String {
+pub(super) fn descriptor(descriptor: &OrDescriptor, here: &ConversionContext<'_>) -> String {
     let display = descriptor.free_form_name.as_ref().map(|octets| {
         // Encoded words may have come from the other side, where teletex had no characters for them.
         words::decode(&teletex::to_text(octets))
@@ -262,7 +277,7 @@ mod tests {
             ARC-Authentication-Results: i=1|Resent-From: a@b|RESENT-ANYTHING: x|Delivered-To: a@b|\
             Bcc: a@b|Date: now|DomainKey-Signature: x";
         let list: Vec<String> = trace.split('|').map(str::to_owned).collect();
-        let mut out = Fields::default();
+        let mut out = MimeHeader::default();
         listed(&list, false, &mut out);
         // What is no name of a field is none.
         assert_eq!(String::from_utf8_lossy(&out.0), "");
@@ -270,7 +285,7 @@ mod tests {
         listed(&others.map(str::to_owned), false, &mut out);
         assert_eq!(String::from_utf8_lossy(&out.0).lines().count(), others.len());
         // A message within another keeps what it had.
-        let mut nested = Fields::default();
+        let mut nested = MimeHeader::default();
         listed(&list, true, &mut nested);
         let kept = String::from_utf8_lossy(&nested.0).into_owned();
         assert!(kept.contains("DKIM-Signature") && kept.contains("Date: now"), "{kept}");

@@ -1,10 +1,10 @@
 //! Header fields to a heading (RFC 2156 §5.1.3, §5.1.7).
 
-use super::budget::{ITEMS_MAX, Work};
+use super::budget::{ConversionBudget, ITEMS_MAX};
 use super::entity::Entity;
 use super::mailbox::{self, ListedMailbox};
 use super::trace::parse_date;
-use super::{Here, Use, message_id, words};
+use super::{ConversionContext, Use, message_id, words};
 use crate::ber::Tag;
 use crate::content;
 use crate::content::heading::{
@@ -56,7 +56,7 @@ pub(super) struct Mapped {
 }
 
 /// Maps all fields; those that have no place make the field list.
-pub(super) fn map(message: &Entity<'_>, work: &Work<'_>) -> Mapped {
+pub(super) fn map(message: &Entity<'_>, work: &ConversionBudget<'_>) -> Mapped {
     let here = work.here;
     let mut mapped = Mapped {
         has_sender: message
@@ -94,7 +94,7 @@ impl Mapped {
         }
     }
 
-    fn addresses(&mut self, name: &str, value: &str, work: &Work<'_>) -> bool {
+    fn addresses(&mut self, name: &str, value: &str, work: &ConversionBudget<'_>) -> bool {
         let known = ["From", "Sender", "Reply-To", "To", "Cc", "Bcc"];
         let Some(field) = known.iter().find(|known| known.eq_ignore_ascii_case(name)) else {
             return false;
@@ -127,7 +127,7 @@ impl Mapped {
         true
     }
 
-    fn identifiers(&mut self, name: &str, value: &str, work: &Work<'_>) -> bool {
+    fn identifiers(&mut self, name: &str, value: &str, work: &ConversionBudget<'_>) -> bool {
         let lower = name.to_ascii_lowercase();
         if !["message-id", "in-reply-to", "references", "supersedes", "obsoletes"]
             .contains(&lower.as_str())
@@ -234,7 +234,7 @@ impl Mapped {
         all().all(|code| code.len() == 2)
     }
 
-    fn envelope(&mut self, name: &str, value: &str, here: &Here<'_>) -> bool {
+    fn envelope(&mut self, name: &str, value: &str, here: &ConversionContext<'_>) -> bool {
         let word = value.trim().to_ascii_lowercase();
         match name.to_ascii_lowercase().as_str() {
             "priority" => {
@@ -272,7 +272,7 @@ fn put<T>(place: &mut Option<T>, value: Option<T>) -> bool {
     is_there
 }
 
-fn dl_element(value: &str, here: &Here<'_>) -> Option<NameAndTime> {
+fn dl_element(value: &str, here: &ConversionContext<'_>) -> Option<NameAndTime> {
     let (list, rest) = value
         .rsplit_once(';')
         .filter(|(_, end)| !end.trim().is_empty())
@@ -294,7 +294,7 @@ fn human(value: &str, chars_max: usize) -> Bytes {
 }
 
 /// A mailbox of a field (§4.7.1). `None`: its address has no place in X.400.
-fn descriptor(listed: &ListedMailbox, here: &Here<'_>) -> Option<OrDescriptor> {
+fn descriptor(listed: &ListedMailbox, here: &ConversionContext<'_>) -> Option<OrDescriptor> {
     let formal_name = match &listed.address {
         Some(address) => Some(here.gateway.to_or_address(address, Use::Other)?.into()),
         None => None,

@@ -41,7 +41,7 @@ pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Who converts, where and when.
 #[derive(Clone, Copy, Debug)]
-pub struct Here<'a> {
+pub struct ConversionContext<'a> {
     /// Names and tables.
     pub gateway: &'a Gateway,
     /// Our domain in X.400.
@@ -86,7 +86,7 @@ impl fmt::Display for NotConverted {
 
 impl std::error::Error for NotConverted {}
 
-impl Here<'_> {
+impl ConversionContext<'_> {
     fn or_address(&self, party: &Party<'_>, usage: Use) -> Option<OrAddress> {
         match party {
             Party::Mail(mail) => self.gateway.to_or_address(mail, usage),

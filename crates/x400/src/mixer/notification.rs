@@ -1,12 +1,17 @@
 //! Notifications as texts (RFC 2156 §5.3.5).
 
-use super::output::{Fields, Part, finished};
-use super::{Here, body_to_mail, heading_to_mail, message_id, trace};
+use super::output::{MimeHeader, MimePart, finished};
+use super::{ConversionContext, body_to_mail, heading_to_mail, message_id, trace};
 use crate::ber::oid_text;
 use crate::content::{Ipm, Ipn, IpnKind};
 
 /// Writes the header and the body of a notification to these addresses.
-pub(super) fn write(ipn: &Ipn, here: &Here<'_>, to: &[&str], out: &mut Fields) -> Part {
+pub(super) fn write(
+    ipn: &Ipn,
+    here: &ConversionContext<'_>,
+    to: &[&str],
+    out: &mut MimeHeader,
+) -> MimePart {
     let is_receipt = matches!(ipn.kind, IpnKind::Receipt { .. });
     if let Some(originator) = &ipn.originator {
         out.field("From", &heading_to_mail::descriptor(originator, here));
@@ -27,17 +32,17 @@ pub(super) fn write(ipn: &Ipn, here: &Here<'_>, to: &[&str], out: &mut Fields) -
         out.field("Discarded-X400-IPMS-Extensions", &all.join(", "));
     }
     let (text, returned) = text(ipn, here);
-    let explanation = Part::text("text/plain; charset=us-ascii", text.as_bytes());
+    let explanation = MimePart::text("text/plain; charset=us-ascii", text.as_bytes());
     match returned {
         Some(ipm) => {
             let message = returned_message(ipm, here);
-            Part::multipart("mixed", "", &[explanation, message], here.local_id)
+            MimePart::multipart("mixed", "", &[explanation, message], here.local_id)
         }
         None => explanation,
     }
 }
 
-fn text<'n>(ipn: &'n Ipn, here: &Here<'_>) -> (String, Option<&'n Ipm>) {
+fn text<'n>(ipn: &'n Ipn, here: &ConversionContext<'_>) -> (String, Option<&'n Ipm>) {
     let recipient = ipn.preferred_recipient.as_ref().or(ipn.originator.as_ref());
     let recipient = recipient.map(|one| heading_to_mail::descriptor(one, here)).unwrap_or_default();
     let mut text = format!("Your message to: {recipient}\r\n");
@@ -85,10 +90,10 @@ fn text<'n>(ipn: &'n Ipn, here: &Here<'_>) -> (String, Option<&'n Ipm>) {
     (text, returned)
 }
 
-fn returned_message(ipm: &Ipm, here: &Here<'_>) -> Part {
-    let mut part = Part { is_message: true, ..Part::default() };
+fn returned_message(ipm: &Ipm, here: &ConversionContext<'_>) -> MimePart {
+    let mut part = MimePart { is_message: true, ..MimePart::default() };
     part.fields.field("Content-Type", "message/rfc822");
-    let mut inner = Fields::default();
+    let mut inner = MimeHeader::default();
     heading_to_mail::write(&ipm.heading, here, true, &mut inner);
     let (body, _) = body_to_mail::body(ipm, here);
     part.body = finished(inner, body);

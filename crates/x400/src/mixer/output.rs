@@ -11,9 +11,9 @@ const LINE_BYTES_MAX: usize = 998;
 
 /// A header that is written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fields(pub Vec<u8>);
+pub(super) struct MimeHeader(pub Vec<u8>);
 
-impl Fields {
+impl MimeHeader {
     /// Writes a field: one line folded at blanks, none of which is lost, as some stand in addresses. What is no printable
     /// ASCII becomes a question mark, so that no value ends its field.
     pub(super) fn field(&mut self, name: &str, value: &str) {
@@ -66,17 +66,17 @@ pub(super) fn is_name(name: &str) -> bool {
 
 /// A part of a MIME message: its Content fields, and its body as it is sent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Part {
-    pub fields: Fields,
+pub(super) struct MimePart {
+    pub fields: MimeHeader,
     pub body: Vec<u8>,
     /// It is a message; a multipart of these alone is a digest.
     pub is_message: bool,
 }
 
-impl Part {
+impl MimePart {
     /// A text; `charset` is that of the octets. Line ends become CRLF.
-    pub(super) fn text(content_type: &str, octets: &[u8]) -> Part {
-        let mut part = Part::default();
+    pub(super) fn text(content_type: &str, octets: &[u8]) -> MimePart {
+        let mut part = MimePart::default();
         part.fields.field("Content-Type", content_type);
         let body = crlf(octets);
         if is_seven_bit(&body) {
@@ -89,8 +89,8 @@ impl Part {
     }
 
     /// Octets.
-    pub(super) fn octets(content_type: &str, octets: &[u8]) -> Part {
-        let mut part = Part::default();
+    pub(super) fn octets(content_type: &str, octets: &[u8]) -> MimePart {
+        let mut part = MimePart::default();
         part.fields.field("Content-Type", content_type);
         part.base64(octets);
         part
@@ -127,7 +127,7 @@ impl Part {
             self.body = body;
             return;
         }
-        let mut fields = Fields::default();
+        let mut fields = MimeHeader::default();
         fields.field("Content-Type", "application/octet-stream");
         for field in mail::header::fields(&self.fields.0) {
             if !field.name.eq_ignore_ascii_case(b"Content-Type") {
@@ -150,9 +150,14 @@ impl Part {
     }
 
     /// A multipart of these.
-    pub(super) fn multipart(subtype: &str, parameters: &str, parts: &[Part], seed: &str) -> Part {
+    pub(super) fn multipart(
+        subtype: &str,
+        parameters: &str,
+        parts: &[MimePart],
+        seed: &str,
+    ) -> MimePart {
         let boundary = boundary(parts, seed);
-        let mut whole = Part::default();
+        let mut whole = MimePart::default();
         whole.fields.field(
             "Content-Type",
             &format!("multipart/{subtype};{parameters} boundary=\"{boundary}\""),
@@ -172,12 +177,12 @@ impl Part {
 /// One that stands in no part. If somebody guessed the first, the next is made of what the parts say, which has to say it
 /// then: each costs a look at all of them.
 /// Header and body, with a header that says at least whom it is for.
-pub(super) fn finished(mut out: Fields, body: Part) -> Vec<u8> {
+pub(super) fn finished(mut out: MimeHeader, body: MimePart) -> Vec<u8> {
     out.field("MIME-Version", "1.0");
     [&out.0[..], &body.fields.0, b"\r\n", &body.body].concat()
 }
 
-fn boundary(parts: &[Part], seed: &str) -> String {
+fn boundary(parts: &[MimePart], seed: &str) -> String {
     let seed: String = seed.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
     let mut number = 0_u64;
     loop {
@@ -263,7 +268,7 @@ mod tests {
     use super::*;
 
     fn carried(content_type: &str, octets: &[u8]) -> (String, Vec<u8>) {
-        let mut part = Part::default();
+        let mut part = MimePart::default();
         part.content_fields([format!("Content-Type: {content_type}").as_str(), "Content-ID: <1>"]);
         part.carry(octets);
         (String::from_utf8(part.fields.0).unwrap(), part.body)

@@ -1,10 +1,10 @@
 //! Reports to delivery status notifications (RFC 2156 §5.3.8).
 
-use super::output::{Fields, Part, finished};
+use super::output::{MimeHeader, MimePart, finished};
 use super::to_mail::{Mail, MailTo, is_mapped, returned};
-use super::{Here, status, trace};
+use super::{ConversionContext, status, trace};
 use crate::ber::oid_text;
-use crate::mts::report::{Outcome, ReportedRecipient};
+use crate::mts::report::{ReportType, ReportedRecipient};
 use crate::mts::{ExtensionKind, Extensions, ReportContent, ReportEnvelope};
 use crate::or_name::OrName;
 use crate::reasons::NonDelivery;
@@ -17,9 +17,13 @@ const USERS: [&str; 7] = ["public", "private", "ms", "dl", "pdau", "physical-rec
 
 /// Converts a report. Its recipient is the one that the report goes to; the reverse-path is null.
 #[must_use]
-pub fn report_to_mail(here: &Here<'_>, envelope: &ReportEnvelope, content: &ReportContent) -> Mail {
+pub fn report_to_mail(
+    here: &ConversionContext<'_>,
+    envelope: &ReportEnvelope,
+    content: &ReportContent,
+) -> Mail {
     let to = here.gateway.to_mail(&envelope.destination.address);
-    let mut out = Fields::default();
+    let mut out = MimeHeader::default();
     out.raw(&trace::gateway_field(&here.gateway.domain, here.now));
     let internal = envelope.extensions.internal_trace().unwrap_or_default();
     for field in trace::to_fields(&envelope.trace, &internal) {
@@ -42,18 +46,19 @@ pub fn report_to_mail(here: &Here<'_>, envelope: &ReportEnvelope, content: &Repo
         .as_ref()
         .and_then(|octets| returned(here, content.content_type.as_ref(), octets));
     let mut parts = vec![
-        Part::text(
+        MimePart::text(
             "text/plain; charset=us-ascii",
             explanation(here, content, original.is_some()).as_bytes(),
         ),
         delivery_status(here, envelope, content),
     ];
     if let Some(original) = original {
-        let mut part = Part { body: original, ..Part::default() };
+        let mut part = MimePart { body: original, ..MimePart::default() };
         part.fields.field("Content-Type", "message/rfc822");
         parts.push(part);
     }
-    let body = Part::multipart("report", " report-type=delivery-status;", &parts, here.local_id);
+    let body =
+        MimePart::multipart("report", " report-type=delivery-status;", &parts, here.local_id);
     Mail {
         originator: None,
         recipients: vec![MailTo { index: 0, address: to, notify: Notify::NEVER, original: None }],
@@ -65,10 +70,10 @@ pub fn report_to_mail(here: &Here<'_>, envelope: &ReportEnvelope, content: &Repo
 }
 
 fn is_failure(recipient: &ReportedRecipient) -> bool {
-    matches!(recipient.outcome, Outcome::Failed { .. })
+    matches!(recipient.outcome, ReportType::Failed { .. })
 }
 
-fn subject(here: &Here<'_>, content: &ReportContent) -> String {
+fn subject(here: &ConversionContext<'_>, content: &ReportContent) -> String {
     let failures = content.recipients.iter().filter(|r| is_failure(r)).count();
     let status = match failures {
         0 => "success",
@@ -87,14 +92,14 @@ fn specified(recipient: &ReportedRecipient) -> &OrName {
     recipient.intended.as_ref().unwrap_or(&recipient.actual)
 }
 
-fn mailbox(here: &Here<'_>, name: &OrName) -> String {
+fn mailbox(here: &ConversionContext<'_>, name: &OrName) -> String {
     here.gateway.to_mail(&name.address).unwrap_or_else(|| name.address.to_string())
 }
 
 fn why(recipient: &ReportedRecipient) -> Option<NonDelivery> {
     match recipient.outcome {
-        Outcome::Failed { reason, diagnostic } => Some(NonDelivery { reason, diagnostic }),
-        Outcome::Delivered { .. } => None,
+        ReportType::Failed { reason, diagnostic } => Some(NonDelivery { reason, diagnostic }),
+        ReportType::Delivered { .. } => None,
     }
 }
 
@@ -105,7 +110,7 @@ fn correlator(content: &ReportContent) -> Option<String> {
 }
 
 /// For people (dr-user-info).
-fn explanation(here: &Here<'_>, content: &ReportContent, is_returned: bool) -> String {
+fn explanation(here: &ConversionContext<'_>, content: &ReportContent, is_returned: bool) -> String {
     let mut text = String::from("This report relates to your message:\r\n");
     let correlator = correlator(content).filter(|text| !text.starts_with(super::to_x400::ENVID));
     let known = correlator.or_else(|| content.content_identifier.as_deref().map(Into::into));
@@ -131,11 +136,11 @@ fn explanation(here: &Here<'_>, content: &ReportContent, is_returned: bool) -> S
                     text.push_str(&format!("        {more}\r\n"));
                 }
             }
-            (Outcome::Delivered { time, .. }, None) => {
+            (ReportType::Delivered { time, .. }, None) => {
                 text.push_str("Your message was successfully delivered to:\r\n");
                 text.push_str(&format!("        {mailbox} at {}\r\n", time.to_rfc5322()));
             }
-            (Outcome::Failed { .. }, None) => {}
+            (ReportType::Failed { .. }, None) => {}
         }
         text.push_str("\r\n");
     }
@@ -152,8 +157,12 @@ fn explanation(here: &Here<'_>, content: &ReportContent, is_returned: bool) -> S
 }
 
 /// For programs (RFC 3464, with the fields that RFC 2156 adds).
-fn delivery_status(here: &Here<'_>, envelope: &ReportEnvelope, content: &ReportContent) -> Part {
-    let mut out = Fields::default();
+fn delivery_status(
+    here: &ConversionContext<'_>,
+    envelope: &ReportEnvelope,
+    content: &ReportContent,
+) -> MimePart {
+    let mut out = MimeHeader::default();
     let internal = envelope.extensions.internal_trace().unwrap_or_default();
     let reporter = match (internal.first(), envelope.trace.first()) {
         (Some(mta), _) => format!("{} in {}", mta.mta, mta.domain),
@@ -203,12 +212,12 @@ fn delivery_status(here: &Here<'_>, envelope: &ReportEnvelope, content: &ReportC
         out.0.extend_from_slice(b"\r\n");
         recipient_fields(here, recipient, &mut out);
     }
-    let mut part = Part { body: out.0, ..Part::default() };
+    let mut part = MimePart { body: out.0, ..MimePart::default() };
     part.fields.field("Content-Type", "message/delivery-status");
     part
 }
 
-fn discarded(all: &[&Extensions], out: &mut Fields) {
+fn discarded(all: &[&Extensions], out: &mut MimeHeader) {
     let names: Vec<String> = all
         .iter()
         .flat_map(|extensions| &extensions.0)
@@ -223,7 +232,11 @@ fn discarded(all: &[&Extensions], out: &mut Fields) {
     }
 }
 
-fn recipient_fields(here: &Here<'_>, recipient: &ReportedRecipient, out: &mut Fields) {
+fn recipient_fields(
+    here: &ConversionContext<'_>,
+    recipient: &ReportedRecipient,
+    out: &mut MimeHeader,
+) {
     let named = specified(recipient);
     if let Some(mailbox) = here.gateway.to_mail(&named.address) {
         out.field("Original-Recipient", &format!("rfc822; {mailbox}"));
@@ -237,7 +250,7 @@ fn recipient_fields(here: &Here<'_>, recipient: &ReportedRecipient, out: &mut Fi
         out.field("X400-Redirect-Recipient", &format!("x400; {actual}"));
     }
     match (recipient.outcome, why(recipient)) {
-        (Outcome::Delivered { time, user }, _) => {
+        (ReportType::Delivered { time, user }, _) => {
             out.field("Action", "delivered");
             out.field("Status", "2.0.0");
             out.field("X400-Delivery-Time", &time.to_rfc5322());
@@ -245,7 +258,7 @@ fn recipient_fields(here: &Here<'_>, recipient: &ReportedRecipient, out: &mut Fi
                 usize::try_from(user).ok().and_then(|user| USERS.get(user)).unwrap_or(&"other");
             out.field("X400-Type-of-MTS-User", &format!("{name} ({user})"));
         }
-        (Outcome::Failed { .. }, Some(why)) => {
+        (ReportType::Failed { .. }, Some(why)) => {
             out.field("Action", "failed");
             out.field("Status", &status::to_status(why).to_string());
             let mut code = format!("x400; Reason {} ({})", why.reason, why.reason_name());
@@ -254,7 +267,7 @@ fn recipient_fields(here: &Here<'_>, recipient: &ReportedRecipient, out: &mut Fi
             }
             out.field("Diagnostic-Code", &code);
         }
-        (Outcome::Failed { .. }, None) => {}
+        (ReportType::Failed { .. }, None) => {}
     }
     if let Some(eits) = &recipient.converted {
         out.field("X400-Converted-EITs", &format!("{};", trace::encoded_info(eits)));

@@ -1,9 +1,10 @@
 //! X.400 to internet mail (RFC 2156 §5.3): messages and notifications.
 
 use super::budget::{ELEMENTS_MAX, elements};
-use super::output::{Fields, Part, finished};
+use super::output::{MimeHeader, MimePart, finished};
 use super::{
-    CONTENT_BYTES_MAX, Here, NotConverted, body_to_mail, heading_to_mail, notification, trace,
+    CONTENT_BYTES_MAX, ConversionContext, NotConverted, body_to_mail, heading_to_mail,
+    notification, trace,
 };
 use crate::ber::oid_text;
 use crate::content::{Content, Ipm};
@@ -58,7 +59,7 @@ const DISCARDED_MAX: usize = 100;
 /// # Errors
 /// Why it can't be converted, as a report says it.
 pub fn to_mail(
-    here: &Here<'_>,
+    here: &ConversionContext<'_>,
     envelope: &TransferEnvelope,
     recipients: &[usize],
     content: &Bytes,
@@ -70,7 +71,7 @@ pub fn to_mail(
         .iter()
         .filter_map(|&index| Some(mail_to(index, envelope.recipients.get(index)?, here)))
         .collect();
-    let mut out = Fields::default();
+    let mut out = MimeHeader::default();
     envelope_fields(here, envelope, originator.as_deref(), &to, &mut out);
     let body = match &content_read {
         Content::Message(ipm) => message(ipm, here, originator.as_deref(), &mut out),
@@ -142,7 +143,7 @@ fn kind_text(kind: &ExtensionKind) -> String {
 }
 
 /// A recipient with what appendix A 3.2 makes of its indicators.
-fn mail_to(index: usize, recipient: &Recipient, here: &Here<'_>) -> MailTo {
+fn mail_to(index: usize, recipient: &Recipient, here: &ConversionContext<'_>) -> MailTo {
     let notify = match recipient.indicators.user_request() {
         ReportRequest::None => Notify::NEVER,
         ReportRequest::NonDelivery => Notify::FAILURE,
@@ -163,11 +164,11 @@ fn addresses(to: &[MailTo]) -> Vec<&str> {
 }
 
 fn envelope_fields(
-    here: &Here<'_>,
+    here: &ConversionContext<'_>,
     envelope: &TransferEnvelope,
     originator: Option<&str>,
     to: &[MailTo],
-    out: &mut Fields,
+    out: &mut MimeHeader,
 ) {
     out.raw(&trace::gateway_field(&here.gateway.domain, here.now));
     for field in trace::to_fields(&envelope.trace, &envelope.internal_trace()) {
@@ -209,7 +210,7 @@ fn envelope_fields(
     discarded(std::iter::once(&envelope.extensions).chain(all), out);
 }
 
-fn extension_fields(here: &Here<'_>, extensions: &Extensions, out: &mut Fields) {
+fn extension_fields(here: &ConversionContext<'_>, extensions: &Extensions, out: &mut MimeHeader) {
     if let Ok(Some(time)) = extensions.latest_delivery_time() {
         out.field("Latest-Delivery-Time", &time.to_rfc5322());
     }
@@ -228,7 +229,7 @@ fn extension_fields(here: &Here<'_>, extensions: &Extensions, out: &mut Fields) 
 }
 
 /// Extensions that are left out: the message's own, and those of the recipients that get it here.
-fn discarded<'e>(all: impl Iterator<Item = &'e Extensions>, out: &mut Fields) {
+fn discarded<'e>(all: impl Iterator<Item = &'e Extensions>, out: &mut MimeHeader) {
     let mut names: Vec<String> = Vec::new();
     for extension in all.flat_map(|extensions| &extensions.0) {
         let is_known = matches!(extension.kind, ExtensionKind::Standard(n) if MAPPED.contains(&n));
@@ -243,12 +244,17 @@ fn discarded<'e>(all: impl Iterator<Item = &'e Extensions>, out: &mut Fields) {
 }
 
 /// Header and body of an interpersonal message.
-fn message(ipm: &Ipm, here: &Here<'_>, originator: Option<&str>, out: &mut Fields) -> Part {
+fn message(
+    ipm: &Ipm,
+    here: &ConversionContext<'_>,
+    originator: Option<&str>,
+    out: &mut MimeHeader,
+) -> MimePart {
     heading_to_mail::write(&ipm.heading, here, false, out);
     let (body, fields) = body_to_mail::body(ipm, here);
     heading_to_mail::listed(&fields, false, out);
     // RFC 2156 §5.3.2: there is always a From, and a recipient field.
-    let has = |out: &Fields, name| mail::header::find(&out.0, name).is_some();
+    let has = |out: &MimeHeader, name| mail::header::find(&out.0, name).is_some();
     if !has(out, "From") {
         out.field("From", originator.unwrap_or("MAILER-DAEMON:;"));
     }
@@ -260,13 +266,13 @@ fn message(ipm: &Ipm, here: &Here<'_>, originator: Option<&str>, out: &mut Field
 
 /// A content that a report gives back, as a message (§5.3.8); `None`: it is none.
 pub(super) fn returned(
-    here: &Here<'_>,
+    here: &ConversionContext<'_>,
     content_type: Option<&ContentType>,
     content: &Bytes,
 ) -> Option<Vec<u8>> {
     content_type.is_none_or(ContentType::is_interpersonal).then_some(())?;
     let Ok(Content::Message(ipm)) = read(content) else { return None };
-    let mut out = Fields::default();
+    let mut out = MimeHeader::default();
     let body = message(&ipm, here, None, &mut out);
     Some(finished(out, body))
 }

@@ -1,9 +1,11 @@
 //! Internet mail to X.400 (RFC 2156 §5.1): envelope and content.
 
-use super::budget::Work;
+use super::budget::ConversionBudget;
 use super::entity::{Entity, FIELDS_MAX};
 use super::heading_to_x400::{self, Mapped};
-use super::{CONTENT_BYTES_MAX, Here, NotConverted, Party, Use, body_to_x400, trace, words};
+use super::{
+    CONTENT_BYTES_MAX, ConversionContext, NotConverted, Party, Use, body_to_x400, trace, words,
+};
 use crate::content::{Content, Ipm};
 use crate::mts::extension::{NameAndTime, Redirection, RedirectionReason, number};
 use crate::mts::recipient::ReportRequest;
@@ -84,7 +86,10 @@ pub fn request_of(notify: Notify) -> ReportRequest {
 
 /// Those whom the next MTA would answer for, by index, but who have no form in X.400.
 #[must_use]
-pub fn refused(here: &Here<'_>, envelope: &MailEnvelope<'_>) -> Vec<(usize, NotConverted)> {
+pub fn refused(
+    here: &ConversionContext<'_>,
+    envelope: &MailEnvelope<'_>,
+) -> Vec<(usize, NotConverted)> {
     let theirs = envelope.recipients.iter().enumerate().filter(|(_, one)| one.is_responsible);
     theirs.filter_map(|(index, one)| Some((index, recipient(one, 0, here).err()?))).collect()
 }
@@ -95,7 +100,7 @@ pub fn refused(here: &Here<'_>, envelope: &MailEnvelope<'_>) -> Vec<(usize, NotC
 /// # Errors
 /// Why it can't be converted, as a report says it; or it could for none whom the next MTA answers for.
 pub fn to_x400(
-    here: &Here<'_>,
+    here: &ConversionContext<'_>,
     envelope: &MailEnvelope<'_>,
     message: &[u8],
 ) -> Result<(TransferEnvelope, Vec<u8>), NotConverted> {
@@ -118,7 +123,7 @@ pub fn to_x400(
     let originator = originator.ok_or_else(|| {
         NotConverted::new(Cause::InvalidArguments, "the originator has no O/R address")
     })?;
-    let work = Work::new(here);
+    let work = ConversionBudget::new(here);
     let mut mapped = heading_to_x400::map(&entity, &work);
     let body = body_to_x400::body(&entity, &work, &mut mapped, 0)?;
     let eits = trace::mixer_eits(body.has_text, body.eits);
@@ -209,7 +214,7 @@ fn correlator(entity: &Entity<'_>, envid: Option<&str>) -> String {
 /// Those who have a form, with their numbers among all.
 fn recipients(
     envelope: &MailEnvelope<'_>,
-    here: &Here<'_>,
+    here: &ConversionContext<'_>,
 ) -> Result<Vec<Recipient>, NotConverted> {
     let all = envelope.recipients.iter().zip(1..);
     let made = all.filter_map(|(one, number)| recipient(one, number, here).ok());
@@ -223,7 +228,7 @@ fn recipients(
 }
 
 /// Why somebody can't be a recipient.
-fn no_address(party: &Party<'_>, here: &Here<'_>) -> NotConverted {
+fn no_address(party: &Party<'_>, here: &ConversionContext<'_>) -> NotConverted {
     match party {
         Party::Mail(mail) if here.gateway.would_come_back(mail) => NotConverted::new(
             Cause::RestrictedDelivery,
@@ -236,7 +241,7 @@ fn no_address(party: &Party<'_>, here: &Here<'_>) -> NotConverted {
 fn recipient(
     recipient: &MailRecipient<'_>,
     number: u32,
-    here: &Here<'_>,
+    here: &ConversionContext<'_>,
 ) -> Result<Recipient, NotConverted> {
     let address = here
         .or_address(&recipient.party, Use::Other)

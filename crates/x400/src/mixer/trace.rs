@@ -1,6 +1,6 @@
 //! Trace both ways (RFC 2156 §5.1.6, §5.3.7): Received and X400-Received fields, trace and internal trace.
 
-use super::Here;
+use super::ConversionContext;
 use super::entity::Entity;
 use crate::content::EIT_MIXER;
 use crate::mts::trace::{Attempted, RoutingAction, Supplied, other_action};
@@ -54,7 +54,7 @@ pub(super) fn of_header(
     message: &Entity<'_>,
     originator: &OrAddress,
     converted: Eits,
-    here: &Here<'_>,
+    here: &ConversionContext<'_>,
 ) -> Trace {
     let mut trace = Trace { external: Vec::new(), internal: Vec::new() };
     let fields: Vec<&(String, String)> = message.fields.iter().rev().collect();

@@ -71,7 +71,7 @@ impl Default for ContentType {
 
 /// Fields as they are found; which are mandatory is asked at the end.
 #[derive(Default)]
-struct Fields {
+struct EnvelopeFields {
     identifier: Option<MtsIdentifier>,
     originator: Option<OrName>,
     content_type: Option<ContentType>,
@@ -94,7 +94,7 @@ impl TransferEnvelope {
         kind: EnvelopeKind,
         limits: &Limits,
     ) -> Result<TransferEnvelope, Box<Broken>> {
-        let mut fields = Fields::default();
+        let mut fields = EnvelopeFields::default();
         fields.rest.kind = kind;
         let mut problem = None;
         match element.children().field("envelope") {
@@ -124,7 +124,7 @@ impl TransferEnvelope {
         let mut reader = Reader::new(octets);
         match reader.any().and_then(|element| reader.end().map(|()| element)).field("envelope") {
             Ok(element) => TransferEnvelope::decode(&element, kind, limits),
-            Err(error) => Err(Fields::default().into_broken(error)),
+            Err(error) => Err(EnvelopeFields::default().into_broken(error)),
         }
     }
 
@@ -225,7 +225,7 @@ impl TransferEnvelope {
     }
 }
 
-impl Fields {
+impl EnvelopeFields {
     fn take(&mut self, part: &Element<'_>, limits: &Limits) -> Result<(), DecodeError> {
         let at = part.at;
         match part.tag {
@@ -311,11 +311,11 @@ impl Fields {
 
     fn finish(mut self, at: u64) -> Result<TransferEnvelope, Box<Broken>> {
         let missing = match &self {
-            Fields { identifier: None, .. } => Some("message-identifier"),
-            Fields { originator: None, .. } => Some("originator-name"),
-            Fields { content_type: None, .. } => Some("content-type"),
-            Fields { trace: None, .. } => Some("trace-information"),
-            Fields { recipients: None, .. } => Some(RECIPIENTS_FIELD),
+            EnvelopeFields { identifier: None, .. } => Some("message-identifier"),
+            EnvelopeFields { originator: None, .. } => Some("originator-name"),
+            EnvelopeFields { content_type: None, .. } => Some("content-type"),
+            EnvelopeFields { trace: None, .. } => Some("trace-information"),
+            EnvelopeFields { recipients: None, .. } => Some(RECIPIENTS_FIELD),
             _ => None,
         };
         if let Some(field) = missing {

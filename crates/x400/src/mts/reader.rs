@@ -57,7 +57,7 @@ impl From<DecodeError> for ReadError {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ApduType {
     Message,
     Report,
     Probe,
@@ -80,7 +80,7 @@ enum State {
 pub struct ApduReader {
     limits: Limits,
     skimmer: Skimmer,
-    kind: Option<Kind>,
+    kind: Option<ApduType>,
     state: State,
     /// Octets of the envelope, or of a header that is cut.
     kept: BytesMut,
@@ -144,7 +144,7 @@ impl ApduReader {
                 Skimmed::Octets => self.octets(taken)?,
                 Skimmed::End { depth, .. } => {
                     // The end of the APDU is nobody's but a probe's, which has no envelope of its own.
-                    if depth > 1 || self.kind == Some(Kind::Probe) {
+                    if depth > 1 || self.kind == Some(ApduType::Probe) {
                         self.keep(&taken, false)?;
                     }
                     self.end(depth)?;
@@ -195,7 +195,7 @@ impl ApduReader {
 
     /// Whether content octets come as they are, headers and all.
     fn passes_raw(&self) -> bool {
-        self.kind == Some(Kind::Report) && self.state == State::Content
+        self.kind == Some(ApduType::Report) && self.state == State::Content
     }
 
     /// Keeps octets of headers and ends, where they are wanted.
@@ -236,9 +236,11 @@ impl ApduReader {
     fn begin(&mut self, begin: &Begin) -> Result<(), ReadError> {
         match begin.depth {
             1 => self.begin_apdu(begin),
-            2 if self.kind != Some(Kind::Probe) => self.begin_part(begin),
+            2 if self.kind != Some(ApduType::Probe) => self.begin_part(begin),
             2 => Ok(()),
-            _ if self.kind == Some(Kind::Report) => Ok(self.fields.begin(begin, &self.limits)?),
+            _ if self.kind == Some(ApduType::Report) => {
+                Ok(self.fields.begin(begin, &self.limits)?)
+            }
             // A segment of the content, or the string that has segments in it.
             _ if begin.tag == Tag::OCTET_STRING => Ok(()),
             _ => Err(Fault::Unknown.of("content", begin.at).into()),
@@ -250,15 +252,15 @@ impl ApduReader {
             return Err(Fault::Unknown.of("a second mts-apdu", begin.at).into());
         }
         self.kind = Some(match begin.tag {
-            MESSAGE => Kind::Message,
-            REPORT => Kind::Report,
-            PROBE => Kind::Probe,
+            MESSAGE => ApduType::Message,
+            REPORT => ApduType::Report,
+            PROBE => ApduType::Probe,
             _ => return Err(Fault::Unknown.of(FIELD, begin.at).into()),
         });
         if !begin.constructed {
             return Err(Fault::Value("not constructed").of(FIELD, begin.at).into());
         }
-        if self.kind != Some(Kind::Probe) {
+        if self.kind != Some(ApduType::Probe) {
             self.kept.clear();
         }
         Ok(())
@@ -266,7 +268,7 @@ impl ApduReader {
 
     fn begin_part(&mut self, begin: &Begin) -> Result<(), ReadError> {
         let is_right = match (&self.state, self.kind) {
-            (State::Envelope, _) | (_, Some(Kind::Report)) => {
+            (State::Envelope, _) | (_, Some(ApduType::Report)) => {
                 begin.tag == Tag::SET && begin.constructed
             }
             _ => begin.tag == Tag::OCTET_STRING,
@@ -282,7 +284,7 @@ impl ApduReader {
             State::BetweenParts { octets } => {
                 self.announce(octets, begin.length);
                 let header = self.kept.split().freeze();
-                if self.kind == Some(Kind::Report) {
+                if self.kind == Some(ApduType::Report) {
                     self.push_content(header);
                     self.skimmer.set_levels(NESTING_MAX);
                 } else if begin.constructed {
@@ -316,7 +318,7 @@ impl ApduReader {
 
     fn end(&mut self, depth: usize) -> Result<(), ReadError> {
         match (depth, &self.state, self.kind) {
-            (1, State::Envelope, Some(Kind::Probe)) => {
+            (1, State::Envelope, Some(ApduType::Probe)) => {
                 let octets = self.kept.split().freeze();
                 let read = TransferEnvelope::read_strictly;
                 let envelope = read(&octets, EnvelopeKind::Probe, &self.limits);
@@ -328,12 +330,12 @@ impl ApduReader {
                 });
                 self.state = State::Done;
             }
-            (2, State::Envelope, Some(Kind::Message | Kind::Report)) => {
+            (2, State::Envelope, Some(ApduType::Message | ApduType::Report)) => {
                 self.state = State::BetweenParts { octets: self.kept.split().freeze() };
             }
             (1, State::Content, _) => self.state = State::Done,
             (1, _, _) => return Err(Fault::Missing.of(self.part(), self.skimmer.at()).into()),
-            (2, State::Content, Some(Kind::Report)) => {
+            (2, State::Content, Some(ApduType::Report)) => {
                 self.flush();
                 let checked = self.fields.finish(&self.limits);
                 if checked.is_err() {
@@ -342,7 +344,7 @@ impl ApduReader {
                 }
                 checked?;
             }
-            (_, State::Content, Some(Kind::Report)) => self.fields.end(depth),
+            (_, State::Content, Some(ApduType::Report)) => self.fields.end(depth),
             // The content of a message, or a segment of it.
             _ => {}
         }
@@ -350,7 +352,7 @@ impl ApduReader {
     }
 
     fn announce(&mut self, octets: Bytes, content_bytes: Option<u64>) {
-        let event = if self.kind == Some(Kind::Report) {
+        let event = if self.kind == Some(ApduType::Report) {
             let envelope = ReportEnvelope::read_strictly(&octets).map(Box::new);
             ApduEvent::Report { octets, envelope }
         } else {

@@ -25,7 +25,7 @@ pub enum RecipientChange {
 
 /// What changes in an envelope.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Changes<'a> {
+pub struct EnvelopeRewrite<'a> {
     /// Appended to trace-information: our visit, once for each domain.
     pub trace: Option<&'a TraceElement>,
     /// Appended to internal-trace-information: our MTA.
@@ -40,7 +40,7 @@ pub struct Changes<'a> {
 ///
 /// # Errors
 /// The octets are no envelope.
-pub fn relay(envelope: &[u8], changes: &Changes<'_>) -> Result<Vec<u8>, DecodeError> {
+pub fn relay(envelope: &[u8], changes: &EnvelopeRewrite<'_>) -> Result<Vec<u8>, DecodeError> {
     rewrite(envelope, changes, EXTENSIONS)
 }
 
@@ -48,13 +48,20 @@ pub fn relay(envelope: &[u8], changes: &Changes<'_>) -> Result<Vec<u8>, DecodeEr
 ///
 /// # Errors
 /// The octets are no envelope.
-pub fn relay_report(envelope: &[u8], changes: &Changes<'_>) -> Result<Vec<u8>, DecodeError> {
-    rewrite(envelope, &Changes { recipients: &[], ..*changes }, super::report::ENVELOPE_EXTENSIONS)
+pub fn relay_report(
+    envelope: &[u8],
+    changes: &EnvelopeRewrite<'_>,
+) -> Result<Vec<u8>, DecodeError> {
+    rewrite(
+        envelope,
+        &EnvelopeRewrite { recipients: &[], ..*changes },
+        super::report::ENVELOPE_EXTENSIONS,
+    )
 }
 
 fn rewrite(
     envelope: &[u8],
-    changes: &Changes<'_>,
+    changes: &EnvelopeRewrite<'_>,
     extensions_tag: Tag,
 ) -> Result<Vec<u8>, DecodeError> {
     const FIELD: &str = "envelope";
@@ -89,7 +96,7 @@ fn rewrite(
 
 fn append_trace(
     part: &Element<'_>,
-    changes: &Changes<'_>,
+    changes: &EnvelopeRewrite<'_>,
     out: &mut Writer,
 ) -> Result<(), DecodeError> {
     let Some(element) = changes.trace else {
@@ -107,7 +114,7 @@ fn append_trace(
 /// The extensions that there are, in their order, and behind them the new ones.
 fn extensions(
     part: Option<&Element<'_>>,
-    changes: &Changes<'_>,
+    changes: &EnvelopeRewrite<'_>,
     tag: Tag,
     out: &mut Writer,
 ) -> Result<(), DecodeError> {

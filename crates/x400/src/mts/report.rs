@@ -67,7 +67,7 @@ pub struct ReportedRecipient {
     /// Into what it was converted before.
     pub converted: Option<Eits>,
     /// What happened.
-    pub outcome: Outcome,
+    pub outcome: ReportType,
     /// Who the originator named, if that was another.
     pub intended: Option<OrName>,
     /// What programs have no field for.
@@ -78,7 +78,7 @@ pub struct ReportedRecipient {
 
 /// What happened to the message (X.411, ReportType).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ReportType {
     /// It was delivered.
     Delivered {
         /// When.
@@ -383,7 +383,7 @@ impl ReportedRecipient {
 struct LastTrace {
     arrival: UtcTime,
     converted: Option<Eits>,
-    outcome: Outcome,
+    outcome: ReportType,
 }
 
 impl LastTrace {
@@ -405,7 +405,7 @@ impl LastTrace {
                 }
                 tag if tag == Tag::context(1) => {
                     let choice = part.only_child().field("report-type")?;
-                    once(&mut outcome, Outcome::decode(&choice)?, "report-type", at)?;
+                    once(&mut outcome, ReportType::decode(&choice)?, "report-type", at)?;
                 }
                 // A field of a later edition.
                 _ => {}
@@ -420,8 +420,8 @@ impl LastTrace {
     }
 }
 
-impl Outcome {
-    fn decode(choice: &Element<'_>) -> Result<Outcome, DecodeError> {
+impl ReportType {
+    fn decode(choice: &Element<'_>) -> Result<ReportType, DecodeError> {
         const FIELD: &str = "report-type";
         let (mut first, mut second) = (None, None);
         for part in choice.children().field(FIELD)? {
@@ -437,14 +437,14 @@ impl Outcome {
         }
         let first = first.ok_or_else(|| Fault::Missing.of(FIELD, choice.at))?;
         match choice.tag {
-            tag if tag == Tag::context(0) => Ok(Outcome::Delivered {
+            tag if tag == Tag::context(0) => Ok(ReportType::Delivered {
                 time: UtcTime::decode(&first, "message-delivery-time")?,
                 user: second.unwrap_or_default(),
             }),
             tag if tag == Tag::context(1) => {
                 const FIELD: &str = "non-delivery-reason-code";
                 let reason = first.unsigned(u32::MAX).field(FIELD)?;
-                Ok(Outcome::Failed { reason, diagnostic: second })
+                Ok(ReportType::Failed { reason, diagnostic: second })
             }
             _ => Err(Fault::Unknown.of(FIELD, choice.at)),
         }
@@ -452,18 +452,20 @@ impl Outcome {
 
     fn encode(self, writer: &mut Writer) {
         match self {
-            Outcome::Delivered { time, user } => writer.constructed(Tag::context(0), |set| {
+            ReportType::Delivered { time, user } => writer.constructed(Tag::context(0), |set| {
                 time.encode(set, Tag::context(0));
                 if user != 0 {
                     set.integer(Tag::context(1), i64::from(user));
                 }
             }),
-            Outcome::Failed { reason, diagnostic } => writer.constructed(Tag::context(1), |set| {
-                set.integer(Tag::context(0), i64::from(reason));
-                if let Some(diagnostic) = diagnostic {
-                    set.integer(Tag::context(1), i64::from(diagnostic));
-                }
-            }),
+            ReportType::Failed { reason, diagnostic } => {
+                writer.constructed(Tag::context(1), |set| {
+                    set.integer(Tag::context(0), i64::from(reason));
+                    if let Some(diagnostic) = diagnostic {
+                        set.integer(Tag::context(1), i64::from(diagnostic));
+                    }
+                })
+            }
         }
     }
 }

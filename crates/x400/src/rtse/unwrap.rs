@@ -1,7 +1,7 @@
 //! Takes off what is around an APDU that comes in pieces: user data and OCTET STRING of each slice (RTTR),
 //! then the EXTERNAL around all slices.
 
-use crate::ber::{Begin, BerError, NESTING_MAX, Skimmed, Skimmer, Step, Tag};
+use crate::ber::{Begin, BerError, NESTING_MAX, SkimStep, Skimmed, Skimmer, Tag};
 use crate::presentation::USER_DATA;
 use bytes::Bytes;
 use std::fmt;
@@ -95,7 +95,7 @@ impl RttrReader {
     /// It is no RTTR.
     pub fn read(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, UnwrapError> {
         loop {
-            let Step { consumed, what } = self.skimmer.step(input)?;
+            let SkimStep { consumed, what } = self.skimmer.step(input)?;
             let octets = input.split_to(consumed.min(input.len()));
             match what {
                 Skimmed::NeedInput => return Ok(None),
@@ -158,11 +158,11 @@ pub struct ApduUnwrapper {
     context: i64,
     id: ContextId,
     role: Role,
-    place: Place,
+    place: ExternalPosition,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ExternalPosition {
     /// Before the APDU.
     Front,
     /// In [0], whose contents the skimmer looks through for their end.
@@ -184,7 +184,7 @@ impl ApduUnwrapper {
             context: mtse_context,
             id: ContextId::default(),
             role: Role::Nothing,
-            place: Place::Front,
+            place: ExternalPosition::Front,
         }
     }
 
@@ -195,19 +195,19 @@ impl ApduUnwrapper {
     /// It is no EXTERNAL with an APDU.
     pub fn read(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, UnwrapError> {
         loop {
-            if self.place == Place::Broken {
+            if self.place == ExternalPosition::Broken {
                 let octets = input.split_to(input.len());
                 return Ok((!octets.is_empty()).then_some(octets));
             }
-            if self.place == Place::Behind {
+            if self.place == ExternalPosition::Behind {
                 input.clear();
                 return Ok(None);
             }
             let holds_zero = self.skimmer.holds_zero();
             let step = match self.skimmer.step(input) {
                 Ok(step) => step,
-                Err(_) if self.place == Place::Apdu => {
-                    self.place = Place::Broken;
+                Err(_) if self.place == ExternalPosition::Apdu => {
+                    self.place = ExternalPosition::Broken;
                     if holds_zero {
                         return Ok(Some(Bytes::from_static(&[0])));
                     }
@@ -220,7 +220,7 @@ impl ApduUnwrapper {
                 Skimmed::NeedInput => return Ok(None),
                 Skimmed::Begin(begin) => self.begin(begin)?,
                 Skimmed::End { depth, .. } if depth == 1 || self.has_apdu_ended(depth) => {
-                    self.place = Place::Behind;
+                    self.place = ExternalPosition::Behind;
                 }
                 Skimmed::End { .. } => {}
                 Skimmed::Octets => match self.role {
@@ -233,12 +233,12 @@ impl ApduUnwrapper {
     }
 
     fn has_apdu_ended(&self, depth: usize) -> bool {
-        depth == 2 && matches!(self.place, Place::Apdu | Place::Octets)
+        depth == 2 && matches!(self.place, ExternalPosition::Apdu | ExternalPosition::Octets)
     }
 
     fn begin(&mut self, begin: Begin) -> Result<(), UnwrapError> {
         let wrong = UnwrapError::Element { tag: begin.tag, at: begin.at };
-        if self.place == Place::Octets {
+        if self.place == ExternalPosition::Octets {
             if !begin.constructed {
                 self.role = Role::Content;
             }
@@ -254,7 +254,7 @@ impl ApduUnwrapper {
             if self.id.bytes > 0 && !self.id.is(self.context) {
                 return Err(UnwrapError::Context(self.id.value));
             }
-            self.place = if is_apdu { Place::Apdu } else { Place::Octets };
+            self.place = if is_apdu { ExternalPosition::Apdu } else { ExternalPosition::Octets };
             if is_apdu || !begin.constructed {
                 self.role = Role::Content;
             } else {

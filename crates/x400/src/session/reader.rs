@@ -18,7 +18,7 @@ pub enum SessionItem {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum SpduPosition {
     /// Before the first SPDU, or in it.
     #[default]
     First,
@@ -33,7 +33,7 @@ enum Place {
 /// Reads TSDUs one after another; holds one SPDU at most.
 #[derive(Clone, Debug, Default)]
 pub struct TsduReader {
-    place: Place,
+    place: SpduPosition,
     buffer: Vec<u8>,
     /// What stands alone or first, until it is known which.
     held: Option<Spdu>,
@@ -53,7 +53,7 @@ impl TsduReader {
     /// Between two TSDUs.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.place == Place::First && self.buffer.is_empty()
+        self.place == SpduPosition::First && self.buffer.is_empty()
     }
 
     /// Takes from the front of a piece of a TSDU (`is_last` says whether it ends it) what it needs for the
@@ -69,15 +69,15 @@ impl TsduReader {
     ) -> Result<Option<SessionItem>, SessionError> {
         loop {
             match self.place {
-                Place::Data => return Ok(self.data(input, is_last)),
-                Place::End if !input.is_empty() => {
+                SpduPosition::Data => return Ok(self.data(input, is_last)),
+                SpduPosition::End if !input.is_empty() => {
                     let si = input.first().copied().unwrap_or(0);
                     return Err(SessionError::Concatenation(si));
                 }
-                Place::End => return Ok(if is_last { self.end() } else { None }),
-                Place::First | Place::Second => {}
+                SpduPosition::End => return Ok(if is_last { self.end() } else { None }),
+                SpduPosition::First | SpduPosition::Second => {}
             }
-            if self.place == Place::Second && self.buffer.is_empty() && input.is_empty() {
+            if self.place == SpduPosition::Second && self.buffer.is_empty() && input.is_empty() {
                 return Ok(if is_last { self.end() } else { None });
             }
             if !self.gather(input)? {
@@ -94,7 +94,7 @@ impl TsduReader {
         let is_ssdu_end = is_last && self.ends_ssdu;
         if is_last {
             self.is_ssdu_open = !self.ends_ssdu;
-            self.place = Place::First;
+            self.place = SpduPosition::First;
         }
         (is_ssdu_end || !octets.is_empty())
             .then_some(SessionItem::Data { octets, is_last: is_ssdu_end })
@@ -102,7 +102,7 @@ impl TsduReader {
 
     /// The TSDU ends behind an SPDU that is no DATA.
     fn end(&mut self) -> Option<SessionItem> {
-        self.place = Place::First;
+        self.place = SpduPosition::First;
         self.held.take().map(SessionItem::Spdu)
     }
 
@@ -135,10 +135,10 @@ impl TsduReader {
         let buffer = std::mem::take(&mut self.buffer);
         let Some((&si, rest)) = buffer.split_first() else { return Err(SessionError::Cut) };
         let Some((_, octets)) = parameters::length(rest) else { return Err(SessionError::Cut) };
-        if self.place == Place::First {
+        if self.place == SpduPosition::First {
             let spdu = parse::first(si, octets)?;
             let is_category_0 = matches!(spdu, Spdu::GiveTokens { .. } | Spdu::PleaseTokens { .. });
-            self.place = if is_category_0 { Place::Second } else { Place::End };
+            self.place = if is_category_0 { SpduPosition::Second } else { SpduPosition::End };
             self.held = Some(spdu);
             return Ok(None);
         }
@@ -153,7 +153,7 @@ impl TsduReader {
                 return Err(SessionError::Enclosure);
             }
             self.ends_ssdu = ends;
-            self.place = Place::Data;
+            self.place = SpduPosition::Data;
             return Ok(None);
         }
         let spdu = parse::second(si, octets)?;
@@ -167,7 +167,7 @@ impl TsduReader {
             return Err(SessionError::Concatenation(si));
         }
         self.held = Some(spdu);
-        self.place = Place::End;
+        self.place = SpduPosition::End;
         Ok(before.filter(|spdu| matches!(spdu, Spdu::PleaseTokens { tokens, .. } if *tokens != 0)))
     }
 }

@@ -55,7 +55,7 @@ impl std::error::Error for TransportError {}
 
 /// Where in a packet the reader is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum TpduPosition {
     /// In the TPKT's header and the TPDU's.
     Header,
     /// In the user data of a TPDU that is no DT: so many octets to come.
@@ -67,7 +67,7 @@ enum Place {
 /// Reads TPDUs from a stream that is cut anywhere; holds a header and a control TPDU's user data at most.
 #[derive(Clone, Debug)]
 pub struct TpduReader {
-    place: Place,
+    place: TpduPosition,
     /// The TPKT's header, the length indicator and the TPDU's header, as far as they came.
     header: Vec<u8>,
     user_data: Vec<u8>,
@@ -75,7 +75,11 @@ pub struct TpduReader {
 
 impl Default for TpduReader {
     fn default() -> Self {
-        TpduReader { place: Place::Header, header: Vec::with_capacity(16), user_data: Vec::new() }
+        TpduReader {
+            place: TpduPosition::Header,
+            header: Vec::with_capacity(16),
+            user_data: Vec::new(),
+        }
     }
 }
 
@@ -83,7 +87,7 @@ impl TpduReader {
     /// Within no packet.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.place == Place::Header && self.header.is_empty()
+        self.place == TpduPosition::Header && self.header.is_empty()
     }
 
     /// Takes from the front of the input what it needs for the next item; `None` when that is all of it.
@@ -92,13 +96,13 @@ impl TpduReader {
     /// The stream makes no sense any more.
     pub fn read(&mut self, input: &mut Bytes) -> Result<Option<TpduItem>, TransportError> {
         // A DT may be empty and not the last one: then what stands behind it has come, too.
-        while self.place != Place::Header || self.read_header(input)? {
+        while self.place != TpduPosition::Header || self.read_header(input)? {
             let item = match self.place {
-                Place::Header => None,
-                Place::Data(bytes, ends) => self.read_data(bytes, ends, input),
-                Place::UserData(bytes) => self.read_user_data(bytes, input)?,
+                TpduPosition::Header => None,
+                TpduPosition::Data(bytes, ends) => self.read_data(bytes, ends, input),
+                TpduPosition::UserData(bytes) => self.read_user_data(bytes, input)?,
             };
-            if item.is_some() || self.place != Place::Header {
+            if item.is_some() || self.place != TpduPosition::Header {
                 return Ok(item);
             }
         }
@@ -111,7 +115,7 @@ impl TpduReader {
         if left == 0 {
             self.begin();
         } else {
-            self.place = Place::Data(left, ends);
+            self.place = TpduPosition::Data(left, ends);
         }
         let is_last = ends && left == 0;
         (is_last || !octets.is_empty()).then_some(TpduItem::Data { octets, is_last })
@@ -125,7 +129,7 @@ impl TpduReader {
         let octets = input.split_to(bytes.min(input.len()));
         self.user_data.extend_from_slice(&octets);
         if octets.len() < bytes {
-            self.place = Place::UserData(bytes - octets.len());
+            self.place = TpduPosition::UserData(bytes - octets.len());
             return Ok(None);
         }
         let header = self.header.get(tpkt::HEADER_BYTES + 1..).unwrap_or_default();
@@ -136,7 +140,7 @@ impl TpduReader {
     }
 
     fn begin(&mut self) {
-        self.place = Place::Header;
+        self.place = TpduPosition::Header;
         self.header.clear();
         self.user_data = Vec::new();
     }
@@ -160,10 +164,12 @@ impl TpduReader {
         let behind =
             tpkt::tpdu_bytes(*packet).map_err(TransportError::Tpkt)?.saturating_sub(tpdu.len());
         self.place = match tpdu {
-            [2, code, end] if *code & 0xF0 == DATA => Place::Data(behind, end & END_OF_TSDU != 0),
+            [2, code, end] if *code & 0xF0 == DATA => {
+                TpduPosition::Data(behind, end & END_OF_TSDU != 0)
+            }
             [_, code, ..] if *code & 0xF0 == DATA => return Err(TransportError::Tpdu(*code)),
             _ if behind > USER_DATA_BYTES_MAX => return Err(TransportError::UserData(behind)),
-            _ => Place::UserData(behind),
+            _ => TpduPosition::UserData(behind),
         };
         Ok(true)
     }

@@ -23,7 +23,7 @@ const ALTERNATIVES: u8 = 0xC7;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tpdu {
     /// CR.
-    Request(Request),
+    Request(ConnectionRequest),
     /// CC.
     Confirm(Confirm),
     /// DR.
@@ -93,7 +93,7 @@ impl TpduSize {
 
 /// CR: somebody calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct ConnectionRequest {
     /// The caller's reference, which every answer repeats.
     pub source: u16,
     /// Class 0 is proposed, or an alternative.
@@ -205,7 +205,7 @@ impl Tpdu {
         match (code & 0xF0, rest) {
             (0xE0, [_, _, s1, s2, class, parameters @ ..]) => {
                 let found = Parameters::read(parameters)?;
-                Some(Tpdu::Request(Request {
+                Some(Tpdu::Request(ConnectionRequest {
                     source: u16::from_be_bytes([*s1, *s2]),
                     is_class_0: class >> 4 == 0 || found.has_class_0,
                     called: found.called,

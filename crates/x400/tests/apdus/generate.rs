@@ -5,7 +5,7 @@ use mail::{Random, Wall};
 use x400::content::{BodyPart, Content, Heading, Ipm, IpmIdentifier};
 use x400::mts::extension::{Extension, NameAndTime, Redirection, RedirectionReason, number};
 use x400::mts::recipient::ReportRequest;
-use x400::mts::report::{Outcome, ReportedRecipient};
+use x400::mts::report::{ReportType, ReportedRecipient};
 use x400::mts::trace::{Attempted, RoutingAction, Supplied};
 use x400::mts::{
     ContentType, Eits, EnvelopeKind, ExtensionKind, Extensions, Flags, GlobalDomain,
@@ -323,9 +323,9 @@ impl Generator {
             arrival: g.time(),
             converted: g.maybe(Self::eits),
             outcome: if g.chance() {
-                Outcome::Delivered { time: g.time(), user: g.random.below(7) as u32 }
+                ReportType::Delivered { time: g.time(), user: g.random.below(7) as u32 }
             } else {
-                Outcome::Failed {
+                ReportType::Failed {
                     reason: g.random.below(9) as u32,
                     diagnostic: g.maybe(|g| g.random.below(79) as u32),
                 }

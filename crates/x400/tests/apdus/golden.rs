@@ -4,7 +4,7 @@ use crate::{events, file, joined, message, report};
 use bytes::Bytes;
 use x400::mts::extension::{RedirectionReason, Stage, number};
 use x400::mts::recipient::ReportRequest;
-use x400::mts::report::Outcome;
+use x400::mts::report::ReportType;
 use x400::mts::trace::{Attempted, RoutingAction, other_action};
 use x400::mts::{
     ApduEvent, ApduReader, ContentType, EnvelopeKind, ExtensionKind, Flags, Limits, Priority,
@@ -114,7 +114,7 @@ fn a_real_mta() {
     let (envelope, _, content) = report(&file("pp_ndr_fix"));
     assert!(!envelope.trace.is_empty());
     let [recipient] = &content.recipients[..] else { panic!("{content:?}") };
-    assert_eq!(recipient.outcome, Outcome::Failed { reason: 1, diagnostic: Some(0) });
+    assert_eq!(recipient.outcome, ReportType::Failed { reason: 1, diagnostic: Some(0) });
     assert_eq!(recipient.supplementary.as_deref(), Some("Unknown local user 'nobody'"));
     assert_eq!(recipient.number, 1);
 }
@@ -215,9 +215,9 @@ fn a_report_of_both_kinds() {
     assert_eq!(&*content.subject.local, "v1");
     assert_eq!(content.subject_trace.len(), 2);
     let [delivered, failed] = &content.recipients[..] else { panic!("two recipients") };
-    let Outcome::Delivered { time, user } = delivered.outcome else { panic!("{delivered:?}") };
+    let ReportType::Delivered { time, user } = delivered.outcome else { panic!("{delivered:?}") };
     assert_eq!((time.to_text().as_str(), user), ("261122060000Z", 2));
-    assert_eq!(failed.outcome, Outcome::Failed { reason: 1, diagnostic: Some(7) });
+    assert_eq!(failed.outcome, ReportType::Failed { reason: 1, diagnostic: Some(7) });
     assert_eq!(failed.supplementary.as_deref(), Some("Mailbox is full"));
     let intended = failed.intended.as_ref().expect("the one who was meant");
     assert!(intended.address.domain_defined("RFC-822").is_some());

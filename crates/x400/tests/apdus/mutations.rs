@@ -5,7 +5,7 @@ use crate::generate::Generator;
 use crate::{file, joined};
 use bytes::Bytes;
 use mail::Random;
-use x400::mts::relay::{Changes, relay, relay_report};
+use x400::mts::relay::{EnvelopeRewrite, relay, relay_report};
 use x400::mts::{ApduEvent, ApduReader, Extensions, Limits, ReportContent};
 
 const GOLDEN: [&str; 8] = [
@@ -181,12 +181,12 @@ fn passed_on(octets: &[u8], pieces: usize) -> Option<Vec<u8>> {
                 values_are_read(&recipient.extensions);
             }
             values_are_read(&envelope.extensions);
-            Some(relay(octets, &Changes::default()).expect("an envelope"))
+            Some(relay(octets, &EnvelopeRewrite::default()).expect("an envelope"))
         }
         [ApduEvent::Report { octets, envelope }, ApduEvent::Content(content)] => {
             values_are_read(&envelope.as_ref().ok()?.extensions);
             ReportContent::read(content, &Limits::default()).expect("a report's content");
-            let envelope = relay_report(octets, &Changes::default()).expect("an envelope");
+            let envelope = relay_report(octets, &EnvelopeRewrite::default()).expect("an envelope");
             Some([&envelope[..], content].concat())
         }
         _ => None,

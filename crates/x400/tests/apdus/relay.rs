@@ -3,7 +3,7 @@
 use crate::{file, message};
 use x400::mts::envelope::message_prefix;
 use x400::mts::extension::{Extension, NameAndTime, Redirection, RedirectionReason};
-use x400::mts::relay::{Changes, RecipientChange, relay, relay_report};
+use x400::mts::relay::{EnvelopeRewrite, RecipientChange, relay, relay_report};
 use x400::mts::trace::Supplied;
 use x400::mts::{GlobalDomain, InternalTraceElement, TraceElement, UtcTime};
 use x400::or_name::OrAddress;
@@ -27,11 +27,11 @@ fn without_changes_every_octet_stays() {
         "probe",
     ] {
         let (_, octets, _) = message(&file(name));
-        assert_eq!(relay(&octets, &Changes::default()).expect(name), octets, "{name}");
+        assert_eq!(relay(&octets, &EnvelopeRewrite::default()).expect(name), octets, "{name}");
     }
     // Only the lengths around what came are written anew.
     let (envelope, octets, _) = message(&file("pp_message"));
-    let again = relay(&octets, &Changes::default()).expect("an envelope");
+    let again = relay(&octets, &EnvelopeRewrite::default()).expect("an envelope");
     let (again, ..) = message(&[message_prefix(&again, 0)].concat());
     assert_eq!(again, envelope);
 }
@@ -43,8 +43,11 @@ fn a_visit_is_added_and_all_else_stays() {
         InternalTraceElement { domain: domain(), mta: "relay".into(), supplied: supplied() };
     for name in ["py_message", "pp_message", "message_extensions", "py_message_shuf", "probe"] {
         let (before, octets, _) = message(&file(name));
-        let changes =
-            Changes { trace: Some(&trace), internal_trace: Some(&internal), ..Changes::default() };
+        let changes = EnvelopeRewrite {
+            trace: Some(&trace),
+            internal_trace: Some(&internal),
+            ..EnvelopeRewrite::default()
+        };
         let changed = relay(&octets, &changes).expect(name);
         let apdu = if name == "probe" { changed } else { message_prefix(&changed, 0) };
         let (mut after, ..) = message(&apdu);
@@ -67,7 +70,8 @@ fn responsibility_moves_and_nothing_else_of_a_recipient_does() {
     let (before, octets, _) = message(&file("message_extensions"));
     let changes = [RecipientChange::Responsibility(false), RecipientChange::Responsibility(true)];
     let changed =
-        relay(&octets, &Changes { recipients: &changes, ..Changes::default() }).expect("changed");
+        relay(&octets, &EnvelopeRewrite { recipients: &changes, ..EnvelopeRewrite::default() })
+            .expect("changed");
     assert_eq!(changed.len(), octets.len());
     let differ = changed.iter().zip(&octets).filter(|(a, b)| a != b).count();
     assert_eq!(differ, 2, "one octet for each of two recipients");
@@ -80,7 +84,8 @@ fn responsibility_moves_and_nothing_else_of_a_recipient_does() {
     let (_, octets, _) = message(&file("pp_message"));
     let changes = [RecipientChange::Responsibility(false)];
     let changed =
-        relay(&octets, &Changes { recipients: &changes, ..Changes::default() }).expect("changed");
+        relay(&octets, &EnvelopeRewrite { recipients: &changes, ..EnvelopeRewrite::default() })
+            .expect("changed");
     let (after, ..) = message(&message_prefix(&changed, 0));
     assert!(!after.recipients[0].indicators.is_responsible());
 }
@@ -98,7 +103,8 @@ fn a_recipient_is_redirected_and_another_left_out() {
     new.name = OrAddress::parse("/CN=Duty/O=Beta/PRMD=TestB/C=GB/").expect("an address").into();
     let changes = [RecipientChange::Replace(Box::new(new.clone())), RecipientChange::Drop];
     let changed =
-        relay(&octets, &Changes { recipients: &changes, ..Changes::default() }).expect("changed");
+        relay(&octets, &EnvelopeRewrite { recipients: &changes, ..EnvelopeRewrite::default() })
+            .expect("changed");
     let (after, ..) = message(&message_prefix(&changed, 0));
     assert_eq!(after.recipients, [new, before.recipients[2].clone()]);
     assert_eq!(after.recipients[0].extensions.redirection_history().expect("readable"), history);
@@ -110,7 +116,8 @@ fn an_extension_is_replaced_in_its_place() {
     let (before, octets, _) = message(&file("message_extensions"));
     let new = [Extension::content_correlator("another"), Extension::history(26, &[])];
     let changed =
-        relay(&octets, &Changes { extensions: &new, ..Changes::default() }).expect("changed");
+        relay(&octets, &EnvelopeRewrite { extensions: &new, ..EnvelopeRewrite::default() })
+            .expect("changed");
     let (after, ..) = message(&message_prefix(&changed, 0));
     let place =
         |e: &x400::mts::TransferEnvelope| e.extensions.0.iter().position(|x| x.kind == new[0].kind);
@@ -125,11 +132,14 @@ fn a_report_gets_its_visit_too() {
     let trace = TraceElement { domain: domain(), supplied: supplied() };
     let internal =
         InternalTraceElement { domain: domain(), mta: "relay".into(), supplied: supplied() };
-    let changes =
-        Changes { trace: Some(&trace), internal_trace: Some(&internal), ..Changes::default() };
+    let changes = EnvelopeRewrite {
+        trace: Some(&trace),
+        internal_trace: Some(&internal),
+        ..EnvelopeRewrite::default()
+    };
     let changed = relay_report(&octets, &changes).expect("changed");
     let after = x400::mts::ReportEnvelope::read(&changed).expect("an envelope");
     assert_eq!(after.trace.len(), before.trace.len() + 1);
     assert_eq!(after.extensions.internal_trace().expect("readable").len(), 2);
-    assert_eq!(relay_report(&octets, &Changes::default()).expect("same"), octets);
+    assert_eq!(relay_report(&octets, &EnvelopeRewrite::default()).expect("same"), octets);
 }

@@ -4,19 +4,19 @@ use crate::{file, message};
 use bytes::Bytes;
 use x400::mts::extension::{Extension, NameAndTime, number};
 use x400::mts::recipient::ReportRequest;
-use x400::mts::report::{Outcome, report_prefix};
+use x400::mts::report::{ReportType, report_prefix};
 use x400::mts::{
     GlobalDomain, Limits, RecipientIndicators, ReportContent, TransferEnvelope, UtcTime,
 };
 use x400::or_name::OrAddress;
 use x400::reasons::Cause;
 use x400::report::{
-    RETURNED_BYTES_MAX, Reporter, SUPPLEMENTARY_CHARS_MAX, Subject, Verdict, report,
+    RETURNED_BYTES_MAX, ReportedOutcome, Reporter, SUPPLEMENTARY_CHARS_MAX, Subject, report,
 };
 
 fn made(
     envelope: &TransferEnvelope,
-    verdicts: &[Verdict<'_>],
+    verdicts: &[ReportedOutcome<'_>],
     content: Option<&Bytes>,
 ) -> Option<(x400::mts::ReportEnvelope, ReportContent)> {
     let domain = GlobalDomain { country: "GB".into(), admd: " ".into(), prmd: Some("Ours".into()) };
@@ -31,14 +31,14 @@ fn made(
     Some((envelope, content))
 }
 
-fn failed(cause: Cause) -> Outcome {
-    Outcome::failed(cause.non_delivery())
+fn failed(cause: Cause) -> ReportType {
+    ReportType::failed(cause.non_delivery())
 }
 
 #[test]
 fn only_what_was_asked_for() {
     let (mut envelope, ..) = message(&file("py_message"));
-    let delivered = Outcome::Delivered { time: mail::Wall(1_795_000_000_000).into(), user: 0 };
+    let delivered = ReportType::Delivered { time: mail::Wall(1_795_000_000_000).into(), user: 0 };
     for (request, of_failure, of_delivery) in [
         (ReportRequest::None, false, false),
         (ReportRequest::NonDelivery, true, false),
@@ -47,8 +47,11 @@ fn only_what_was_asked_for() {
     ] {
         envelope.recipients[0].indicators = RecipientIndicators::new(true, request);
         for (outcome, wanted) in [(failed(Cause::Loop), of_failure), (delivered, of_delivery)] {
-            let verdict =
-                Verdict { recipient: &envelope.recipients[0], outcome, supplementary: None };
+            let verdict = ReportedOutcome {
+                recipient: &envelope.recipients[0],
+                outcome,
+                supplementary: None,
+            };
             assert_eq!(
                 made(&envelope, &[verdict], None).is_some(),
                 wanted,
@@ -64,14 +67,14 @@ fn both_kinds_in_one_with_what_the_originator_knows_it_by() {
     let (envelope, _, content) = message(&file("message_extensions"));
     let time = UtcTime::parse(b"261125075959Z").expect("a time");
     let verdicts = [
-        Verdict {
+        ReportedOutcome {
             recipient: &envelope.recipients[0],
             outcome: failed(Cause::UnknownName),
             supplementary: Some("550 5.1.1 <bob_x>: \"no\" such user;\r\n\u{e9}"),
         },
-        Verdict {
+        ReportedOutcome {
             recipient: &envelope.recipients[2],
-            outcome: Outcome::Delivered { time, user: 2 },
+            outcome: ReportType::Delivered { time, user: 2 },
             supplementary: None,
         },
     ];
@@ -89,12 +92,12 @@ fn both_kinds_in_one_with_what_the_originator_knows_it_by() {
     assert_eq!(report.extensions.internal_trace().expect("readable")[0].mta, "relay".into());
     assert!(report.extensions.standard(number::REPORTING_MTA_NAME).is_some());
     let [bob, mail] = &says.recipients[..] else { panic!("two recipients") };
-    assert_eq!(bob.outcome, Outcome::Failed { reason: 1, diagnostic: Some(0) });
+    assert_eq!(bob.outcome, ReportType::Failed { reason: 1, diagnostic: Some(0) });
     assert_eq!(bob.supplementary.as_deref(), Some("550 5.1.1 'bob x': 'no' such user,  ?"));
     // It was redirected before it came here.
     assert_eq!(bob.intended.as_ref(), Some(&envelope.recipients[2].name));
     assert_eq!((bob.number, mail.number), (1, 3));
-    assert_eq!(mail.outcome, Outcome::Delivered { time, user: 2 });
+    assert_eq!(mail.outcome, ReportType::Delivered { time, user: 2 });
 }
 
 #[test]
@@ -102,10 +105,11 @@ fn content_comes_back_only_with_failures_and_when_it_is_wanted() {
     let (mut envelope, _, content) = message(&file("message_extensions"));
     envelope.recipients[0].indicators = RecipientIndicators::new(true, ReportRequest::Both);
     let returned = |envelope: &TransferEnvelope, outcome, content: &Bytes| {
-        let verdict = Verdict { recipient: &envelope.recipients[0], outcome, supplementary: None };
+        let verdict =
+            ReportedOutcome { recipient: &envelope.recipients[0], outcome, supplementary: None };
         made(envelope, &[verdict], Some(content)).expect("a report").1.returned_content.is_some()
     };
-    let delivered = Outcome::Delivered { time: mail::Wall(1_795_000_000_000).into(), user: 0 };
+    let delivered = ReportType::Delivered { time: mail::Wall(1_795_000_000_000).into(), user: 0 };
     assert!(returned(&envelope, failed(Cause::Loop), &content));
     assert!(!returned(&envelope, delivered, &content));
     assert!(returned(&envelope, failed(Cause::Loop), &Bytes::from(vec![0; RETURNED_BYTES_MAX])));
@@ -128,7 +132,7 @@ fn a_list_is_told_in_the_place_of_the_originator() {
     let lists = [list("/CN=outer/C=GB/"), list("/CN=inner/C=GB/")];
     envelope.extensions.set(Extension::history(number::DL_EXPANSION_HISTORY, &lists));
     let long = "x".repeat(SUPPLEMENTARY_CHARS_MAX + 1);
-    let verdict = Verdict {
+    let verdict = ReportedOutcome {
         recipient: &envelope.recipients[0],
         outcome: failed(Cause::RestrictedDelivery),
         supplementary: Some(&long),
@@ -144,7 +148,7 @@ fn a_list_is_told_in_the_place_of_the_originator() {
         says.recipients[0].supplementary.as_ref().map(|s| s.len()),
         Some(SUPPLEMENTARY_CHARS_MAX)
     );
-    assert_eq!(says.recipients[0].outcome, Outcome::Failed { reason: 5, diagnostic: None });
+    assert_eq!(says.recipients[0].outcome, ReportType::Failed { reason: 5, diagnostic: None });
 }
 
 #[test]

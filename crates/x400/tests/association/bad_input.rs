@@ -1,7 +1,7 @@
 //! Bad input below the APDUs: what is answered, and that the association ends.
 
 use crate::hex::{hex, packet};
-use x400::association::{End, Event, InitiatorSettings, Layer, ResponderSettings};
+use x400::association::{AssociationEnd, Event, InitiatorSettings, Layer, ResponderSettings};
 use x400::testing::driver::{Driver, initiator, initiator_settings, responder};
 use x400::testing::said::names;
 use x400::testing::talk::Talk;
@@ -38,13 +38,16 @@ enum Ends {
 
 fn check(name: &str, events: &[Event], ends: Ends) {
     match (events.last(), ends) {
-        (Some(Event::Ended(End::Violation(violation))), Ends::Breach(layer)) => {
+        (Some(Event::Ended(AssociationEnd::Violation(violation))), Ends::Breach(layer)) => {
             assert_eq!(violation.layer, layer, "{name}: {violation}");
         }
-        (Some(Event::Ended(End::Refused(refusal))), Ends::Refused(layer)) => {
+        (Some(Event::Ended(AssociationEnd::Refused(refusal))), Ends::Refused(layer)) => {
             assert_eq!(refusal.layer, layer, "{name}: {refusal:?}");
         }
-        (Some(Event::Ended(End::Lost | End::AbortedByPeer { .. })), Ends::Otherwise) => {}
+        (
+            Some(Event::Ended(AssociationEnd::Lost | AssociationEnd::AbortedByPeer { .. })),
+            Ends::Otherwise,
+        ) => {}
         (other, _) => panic!("{name}: {other:?} where it must be {ends:?}"),
     }
 }

@@ -4,8 +4,8 @@
 use crate::hex::{hex, packet};
 use bytes::Bytes;
 use x400::association::{
-    AbortReason, BindError, End, Event, InitiatorSettings, Layer, Mode, Refusal, ResponderSettings,
-    Selectors,
+    AbortReason, AssociationEnd, BindError, Event, InitiatorSettings, Layer, Mode, Refusal,
+    ResponderSettings, Selectors,
 };
 use x400::ber::{Reader, Tag};
 use x400::session::Spdu;
@@ -126,7 +126,11 @@ fn our_responder_answers_recorded_initiators_as_the_recorded_responder_did() {
             assert_eq!(driver.received.len(), 1);
         } else {
             assert_eq!(names(&driver.output), capture.answers(), "{name}");
-            assert_eq!(driver.events.last(), Some(&Event::Ended(End::Released)), "{name}");
+            assert_eq!(
+                driver.events.last(),
+                Some(&Event::Ended(AssociationEnd::Released)),
+                "{name}"
+            );
             assert!(driver.machine.is_closed(), "{name}: the initiator disconnected");
         }
         assert_eq!(driver.received.len(), capture.apdus, "{name}");
@@ -186,7 +190,11 @@ fn our_initiator_says_what_recorded_initiators_said() {
             let acknowledged =
                 driver.events.iter().filter(|event| **event == Event::Acknowledged).count();
             assert_eq!(acknowledged, capture.apdus, "{name}");
-            assert_eq!(driver.events.last(), Some(&Event::Ended(End::Released)), "{name}");
+            assert_eq!(
+                driver.events.last(),
+                Some(&Event::Ended(AssociationEnd::Released)),
+                "{name}"
+            );
             assert!(driver.machine.is_closed(), "{name}");
             let ours: Vec<String> = names(&driver.output);
             let theirs: Vec<String> = names(&capture.side(true));
@@ -243,7 +251,7 @@ fn a_wrong_password_is_told_by_pp() {
             is_permanent: true,
             text: "Authentication".into(),
         };
-        assert_eq!(driver.events, [Event::Ended(End::Refused(refusal))]);
+        assert_eq!(driver.events, [Event::Ended(AssociationEnd::Refused(refusal))]);
         assert_eq!(names(&driver.output), ["CR", "CN", "DR 128"]);
         assert!(driver.machine.is_closed());
     }
@@ -256,7 +264,7 @@ fn pp_aborts_within_an_activity() {
         driver.policy.to_send = vec![Bytes::from_static(&[0xA0, 0x00])];
         driver.run();
         driver.feed_cut(&packet(&hex(include_str!("golden/ab_user.hex"))), piece);
-        let end = End::AbortedByPeer {
+        let end = AssociationEnd::AbortedByPeer {
             layer: Layer::ReliableTransfer,
             reason: Some(AbortReason::UserError),
         };
@@ -275,7 +283,7 @@ fn pp_knows_no_such_t_selector() {
         let mut driver = initiator(initiator_settings());
         driver.run();
         driver.feed_cut(&octets, piece);
-        let [Event::Ended(End::Refused(refusal))] = &driver.events[..] else {
+        let [Event::Ended(AssociationEnd::Refused(refusal))] = &driver.events[..] else {
             panic!("{:?}", driver.events)
         };
         assert_eq!(refusal.layer, Layer::Transport);
@@ -397,7 +405,7 @@ fn a_responder_hears_the_vectors() {
 
 #[test]
 fn an_initiator_hears_the_vectors() {
-    let aborted = |layer, reason| Event::Ended(End::AbortedByPeer { layer, reason });
+    let aborted = |layer, reason| Event::Ended(AssociationEnd::AbortedByPeer { layer, reason });
     let temporary = Some(AbortReason::TemporaryProblem);
     let rows = [
         ("rtse_abort", aborted(Layer::ReliableTransfer, temporary), true),

@@ -8,8 +8,8 @@ use x400::session::{
     Accept, Connect, Reference, Refuse, RefuseReason, Serial, SessionItem, Spdu, TsduReader,
 };
 use x400::x224::{
-    Confirm, Disconnect, DisconnectReason, Request, TPDU_BYTES_MAX, Tpdu, TpduItem, TpduReader,
-    TpduSize,
+    Confirm, ConnectionRequest, Disconnect, DisconnectReason, TPDU_BYTES_MAX, Tpdu, TpduItem,
+    TpduReader, TpduSize,
 };
 
 fn read_tpdu(octets: &[u8], piece: usize) -> Tpdu {
@@ -28,7 +28,7 @@ fn read_tpdu(octets: &[u8], piece: usize) -> Tpdu {
 fn tpdus_are_read_as_they_were_written() {
     let size = TpduSize { code: Some(0x0B), preferred: Some(511) };
     let rows = [
-        Tpdu::Request(Request {
+        Tpdu::Request(ConnectionRequest {
             source: 0x36FE,
             is_class_0: true,
             called: b"x400in88".to_vec(),

@@ -3,7 +3,9 @@
 use crate::hex::{hex, packet};
 use bytes::Bytes;
 use std::time::Duration;
-use x400::association::{End, Event, InitiatorSettings, Phase, ResponderSettings, Timeouts};
+use x400::association::{
+    AssociationEnd, Event, InitiatorSettings, Phase, ResponderSettings, Timeouts,
+};
 use x400::session::SPDU_BYTES_MAX;
 use x400::testing::driver::{initiator, initiator_settings, responder};
 use x400::testing::said::names;
@@ -35,7 +37,7 @@ fn bound(two_way: bool) -> Talk {
 }
 
 fn timed_out(phase: Phase) -> Event {
-    Event::Ended(End::TimedOut(phase))
+    Event::Ended(AssociationEnd::TimedOut(phase))
 }
 
 #[test]
@@ -189,9 +191,9 @@ fn a_connection_that_is_lost() {
     talk.initiator.policy.to_send = vec![Bytes::from(vec![0xA0; 100])];
     talk.initiator.run();
     talk.initiator.close();
-    assert_eq!(talk.initiator.events.last(), Some(&Event::Ended(End::Lost)));
+    assert_eq!(talk.initiator.events.last(), Some(&Event::Ended(AssociationEnd::Lost)));
     talk.responder.close();
-    assert_eq!(talk.responder.events.last(), Some(&Event::Ended(End::Lost)));
+    assert_eq!(talk.responder.events.last(), Some(&Event::Ended(AssociationEnd::Lost)));
 }
 
 #[test]

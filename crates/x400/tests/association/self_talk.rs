@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use x400::association::{
-    AbortReason, BindError, End, Event, ExceptionReason, InitiatorSettings, Layer, Mode,
+    AbortReason, AssociationEnd, BindError, Event, ExceptionReason, InitiatorSettings, Layer, Mode,
     ResponderSettings, Selectors,
 };
 use x400::testing::driver::{initiator, initiator_settings, responder};
@@ -32,8 +32,8 @@ fn transferred(talk: &Talk, apdus: &[Bytes]) {
     let acknowledged =
         talk.initiator.events.iter().filter(|event| **event == Event::Acknowledged).count();
     assert_eq!(acknowledged, apdus.len());
-    assert_eq!(talk.initiator.events.last(), Some(&Event::Ended(End::Released)));
-    assert_eq!(talk.responder.events.last(), Some(&Event::Ended(End::Released)));
+    assert_eq!(talk.initiator.events.last(), Some(&Event::Ended(AssociationEnd::Released)));
+    assert_eq!(talk.responder.events.last(), Some(&Event::Ended(AssociationEnd::Released)));
 }
 
 #[test]
@@ -156,7 +156,8 @@ fn a_bind_is_refused_with_its_reason() {
                 let answer: Vec<u8> = machine.take_output().concat();
                 talk.initiator.feed(&answer);
             }
-            let Some(Event::Ended(End::Refused(refusal))) = talk.initiator.events.last() else {
+            let Some(Event::Ended(AssociationEnd::Refused(refusal))) = talk.initiator.events.last()
+            else {
                 panic!("{:?}", talk.initiator.events)
             };
             // X.410 mode has one word for all that concerns security.
@@ -205,7 +206,7 @@ fn an_apdu_is_refused_and_the_next_one_taken() {
             talk.initiator.policy.releases = true;
             talk.run(&[usize::MAX]);
             assert_eq!(talk.responder.received, [apdu(5_000)]);
-            assert_eq!(talk.initiator.events.last(), Some(&Event::Ended(End::Released)));
+            assert_eq!(talk.initiator.events.last(), Some(&Event::Ended(AssociationEnd::Released)));
         }
     }
 }
@@ -282,8 +283,8 @@ fn both_transfer_when_they_have_the_turn() {
         // Release needs the turn: it is asked for, and given.
         talk.initiator.machine.release(talk.initiator.now);
         talk.run(&[usize::MAX]);
-        assert_eq!(talk.initiator.events.last(), Some(&Event::Ended(End::Released)));
-        assert_eq!(talk.responder.events.last(), Some(&Event::Ended(End::Released)));
+        assert_eq!(talk.initiator.events.last(), Some(&Event::Ended(AssociationEnd::Released)));
+        assert_eq!(talk.responder.events.last(), Some(&Event::Ended(AssociationEnd::Released)));
     }
 }
 
@@ -299,9 +300,9 @@ fn an_abort_says_why() {
         let (layer, reason) = (Layer::ReliableTransfer, Some(AbortReason::TemporaryProblem));
         assert_eq!(
             talk.initiator.events.last(),
-            Some(&Event::Ended(End::AbortedByPeer { layer, reason }))
+            Some(&Event::Ended(AssociationEnd::AbortedByPeer { layer, reason }))
         );
-        let ours = End::AbortedByUs(AbortReason::TemporaryProblem);
+        let ours = AssociationEnd::AbortedByUs(AbortReason::TemporaryProblem);
         assert_eq!(talk.responder.events.last(), Some(&Event::Ended(ours)));
         assert!(talk.responder.machine.is_closed() && talk.initiator.machine.is_closed());
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use mail::Notify;
 use x400::content::Content;
 use x400::mixer::{
-    Gateway, Here, MailEnvelope, MailRecipient, Mappings, Party, TableKind, to_x400,
+    ConversionContext, Gateway, MailEnvelope, MailRecipient, Mappings, Party, TableKind, to_x400,
 };
 use x400::mts::reader::read_whole;
 use x400::mts::{ApduEvent, GlobalDomain, Limits, TransferEnvelope, UtcTime};
@@ -37,9 +37,15 @@ impl World {
         }
     }
 
-    fn here(&self) -> Here<'_> {
+    fn here(&self) -> ConversionContext<'_> {
         let now = UtcTime::parse(b"261125080000Z").expect("a time");
-        Here { gateway: &self.gateway, domain: &self.domain, mta: "relay", now, local_id: "id-1" }
+        ConversionContext {
+            gateway: &self.gateway,
+            domain: &self.domain,
+            mta: "relay",
+            now,
+            local_id: "id-1",
+        }
     }
 
     /// A message to bob and to somebody of the internet, of whom the gateway has only bob.

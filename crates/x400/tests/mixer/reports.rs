@@ -5,7 +5,7 @@ use x400::mixer::dsn_to_report::RECIPIENTS_MAX;
 use x400::mixer::entity::Entity;
 use x400::mixer::{dsn_to_report, report_to_mail};
 use x400::mts::reader::read_whole;
-use x400::mts::report::{Outcome, report_prefix};
+use x400::mts::report::{ReportType, report_prefix};
 use x400::mts::{ApduEvent, Extension, Limits, ReportContent, ReportEnvelope};
 use x400::or_name::OrAddress;
 
@@ -107,10 +107,10 @@ fn and_back() {
     let (envelope_again, again) = from.report.expect("a report");
     assert_eq!(again.subject, content.subject);
     assert_eq!(envelope_again.destination.address, envelope.destination.address);
-    let outcomes: Vec<Outcome> = again.recipients.iter().map(|r| r.outcome).collect();
+    let outcomes: Vec<ReportType> = again.recipients.iter().map(|r| r.outcome).collect();
     assert!(matches!(
         outcomes[..],
-        [Outcome::Delivered { .. }, Outcome::Failed { reason: 1, diagnostic: Some(7) }]
+        [ReportType::Delivered { .. }, ReportType::Failed { reason: 1, diagnostic: Some(7) }]
     ));
     assert_eq!(again.recipients.iter().map(|r| r.number).collect::<Vec<_>>(), [1, 2]);
     assert!(again.returned_content.is_some());
@@ -144,7 +144,7 @@ fn a_dsn_is_a_report_and_perhaps_a_message() {
     assert_eq!(envelope.identifier.to_string(), "[/PRMD=Example/ADMD= /C=GB/;id-1]");
     assert_eq!(content.subject.to_string(), "[/PRMD=TestC/ADMD= /C=GB/;v1]");
     let [failed, delivered] = &content.recipients[..] else { panic!("two recipients") };
-    assert_eq!(failed.outcome, Outcome::Failed { reason: 1, diagnostic: Some(0) });
+    assert_eq!(failed.outcome, ReportType::Failed { reason: 1, diagnostic: Some(0) });
     assert_eq!(failed.actual.address.domain_defined("RFC-822"), Some("user(a)example.net"));
     let intended = failed.intended.as_ref().expect("the first");
     assert_eq!(intended.address.domain_defined("RFC-822"), Some("first(a)example.net"));

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use x400::association::{End, Event, InitiatorSettings, Mode, ResponderSettings};
+use x400::association::{AssociationEnd, Event, InitiatorSettings, Mode, ResponderSettings};
 use x400::ber::{Reader, Tag};
 use x400::testing::driver::initiator_settings;
 
@@ -63,7 +63,11 @@ fn a_client_in_python_transfers() {
             let said = assert_success(&command.output().expect("python3"), "p1client.py");
             assert!(said.contains("sent"), "{said}");
             let driver = answering.join().expect("answered");
-            assert_eq!(driver.events.last(), Some(&Event::Ended(End::Released)), "{words:?}");
+            assert_eq!(
+                driver.events.last(),
+                Some(&Event::Ended(AssociationEnd::Released)),
+                "{words:?}"
+            );
             let Some(Event::Bind(bind)) = driver.events.first() else { panic!("no bind") };
             assert_eq!(bind.identity.name.as_deref(), Some("client.test"));
             assert_eq!(bind.two_way, words.contains(&"--twa"));
@@ -100,7 +104,7 @@ fn a_peer_in_node_transfers_to_us() {
     // It writes the APDU again, without defaults.
     assert_eq!(driver.received.len(), 2);
     assert!(driver.received.iter().all(|received| Reader::new(received).any().is_ok()));
-    assert_eq!(driver.events.last(), Some(&Event::Ended(End::Released)));
+    assert_eq!(driver.events.last(), Some(&Event::Ended(AssociationEnd::Released)));
 }
 
 /// A peer that listens: its port, and the lines it prints.
@@ -150,7 +154,11 @@ fn we_transfer_to_a_peer_in_node() {
                 ..initiator_settings()
             };
             let driver = call(listening.port, settings, apdus.clone());
-            assert_eq!(driver.events.last(), Some(&Event::Ended(End::Released)), "{mode:?}");
+            assert_eq!(
+                driver.events.last(),
+                Some(&Event::Ended(AssociationEnd::Released)),
+                "{mode:?}"
+            );
             let bound = listening.line();
             match mode {
                 Mode::Normal => {

@@ -7,7 +7,7 @@ use mta::ingress::{Intake, Transaction};
 use mta::seams::{Stream, World};
 use mta::services::SCRATCH_BYTES;
 use mta::stopping::Stopping;
-use smtp::server::{ContentSink, Need, Progress, ServerSession};
+use smtp::server::{ContentSink, InputProgress, Need, ServerSession};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -270,7 +270,7 @@ fn feed(
     sink: &mut dyn ContentSink,
     now: Mono,
     input: &[u8],
-) -> Progress {
+) -> InputProgress {
     let mut consumed = 0;
     loop {
         let rest = &input[consumed..];

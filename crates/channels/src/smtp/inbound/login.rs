@@ -6,7 +6,7 @@ use super::settings::Submission;
 use crate::logins::{Speaker, is_offered, speaker};
 use auth::sasl::bearer::Presented;
 use auth::sasl::scram::Channel;
-use auth::sasl::{self, Exchange, Failure, Mechanism, Step};
+use auth::sasl::{self, Exchange, ExchangeStep, LoginFailure, Mechanism};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use mail::{Refusal, Reply};
@@ -148,7 +148,7 @@ impl<W: World> Session<W> {
         &mut self,
         submission: &Submission,
         mut exchange: Box<Exchange>,
-        step: Step,
+        step: ExchangeStep,
     ) -> Result<LoginAnswer, Refusal> {
         let answer = self.follow(submission, &mut exchange, step).await?;
         self.dialogue.under_way = Some(UnderWay::Here(exchange));
@@ -214,18 +214,18 @@ impl<W: World> Session<W> {
         &mut self,
         submission: &Submission,
         exchange: &mut Exchange,
-        step: Step,
+        step: ExchangeStep,
     ) -> Result<LoginAnswer, Refusal> {
         let logins = &submission.logins;
         Ok(match step {
-            Step::Challenge(challenge) => LoginAnswer::Challenge(challenge),
-            Step::Check(claim) => {
+            ExchangeStep::Challenge(challenge) => LoginAnswer::Challenge(challenge),
+            ExchangeStep::Check(claim) => {
                 self.dialogue.user = Some(claim.user.as_str().into());
                 let terms = self.terms(submission);
                 self.connection.log_in_with(logins, claim, terms).await?;
                 LoginAnswer::Accepted
             }
-            Step::Keys(user) => {
+            ExchangeStep::Keys(user) => {
                 self.dialogue.user = Some(user.as_str().into());
                 let mut attempt = self.connection.begin_login(logins, Some(&user)).await?;
                 let keys = self.connection.scram_keys(logins, &user, &mut attempt).await;
@@ -233,31 +233,33 @@ impl<W: World> Session<W> {
                 let keys = keys.inspect_err(|_| attempt.forgive())?;
                 self.dialogue.attempt = Some(attempt);
                 match exchange.handle_keys(keys) {
-                    Step::Challenge(challenge) => LoginAnswer::Challenge(challenge),
+                    ExchangeStep::Challenge(challenge) => LoginAnswer::Challenge(challenge),
                     _ => bad_form(),
                 }
             }
-            Step::Proved(_) => match self.dialogue.attempt.take() {
+            ExchangeStep::Proved(_) => match self.dialogue.attempt.take() {
                 Some(mut attempt) => {
                     self.connection.proved(&mut attempt);
                     LoginAnswer::Accepted
                 }
                 None => bad_form(),
             },
-            Step::Token(presented) => self.take_token(submission, exchange, presented).await?,
-            Step::External(named) => self.take_certificate(named),
-            Step::Failed(Failure::Proof) => match self.dialogue.attempt.take() {
+            ExchangeStep::Token(presented) => {
+                self.take_token(submission, exchange, presented).await?
+            }
+            ExchangeStep::External(named) => self.take_certificate(named),
+            ExchangeStep::Failed(LoginFailure::Proof) => match self.dialogue.attempt.take() {
                 Some(mut attempt) => {
                     self.dialogue.user = attempt.user().map(Box::from);
                     return Err(self.connection.login_failed(logins, &mut attempt).await);
                 }
                 None => bad_form(),
             },
-            Step::Failed(Failure::OtherIdentity) => other_identity(),
-            Step::Failed(Failure::Channel) => {
+            ExchangeStep::Failed(LoginFailure::OtherIdentity) => other_identity(),
+            ExchangeStep::Failed(LoginFailure::Channel) => {
                 refused(535, (5, 7, 8), "Your connection does not end where ours begins")
             }
-            Step::Failed(Failure::Form) => bad_form(),
+            ExchangeStep::Failed(LoginFailure::Form) => bad_form(),
         })
     }
 
@@ -296,7 +298,7 @@ impl<W: World> Session<W> {
         }
         self.dialogue.attempt = Some(attempt);
         Ok(match exchange.refuse_token(tokens.scope.as_deref()) {
-            Step::Challenge(challenge) => LoginAnswer::Challenge(challenge),
+            ExchangeStep::Challenge(challenge) => LoginAnswer::Challenge(challenge),
             _ => bad_form(),
         })
     }

@@ -13,7 +13,7 @@ use mta::seams::{LoginTerms, Net, World};
 use mta::steering::Steering;
 use mta::stopping::Stopping;
 use smtp::server::{MailCommand, Need, ServerSession};
-use smtp::wishes::{By, Hold, Wishes};
+use smtp::wishes::{ByParameter, DeliveryOptions, Hold};
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -386,12 +386,12 @@ impl<W: World> Session<W> {
 }
 
 /// What the parameters of MAIL ask for, as times of day.
-fn steering_of(wishes: Wishes, now: Wall) -> Steering {
+fn steering_of(wishes: DeliveryOptions, now: Wall) -> Steering {
     let hold = wishes.hold.map(|hold| match hold {
         Hold::For(time) => now.after(time),
         Hold::Until(at) => at,
     });
-    let deliver_by = wishes.deliver_by.map(|By { seconds, mode, is_traced }| {
+    let deliver_by = wishes.deliver_by.map(|ByParameter { seconds, mode, is_traced }| {
         let at = Wall(now.0.saturating_add_signed(seconds.saturating_mul(1_000)));
         DeliverBy { at, mode, is_traced }
     });

@@ -71,10 +71,10 @@ impl<W: World> Session<W> {
 }
 
 /// What is said of a name, as if it had been looked up here.
-fn found_of(name: &XclientName) -> iprev::Outcome {
+fn found_of(name: &XclientName) -> iprev::IprevCheck {
     match name {
-        XclientName::Is(name) => iprev::Outcome::of_name(name),
-        XclientName::Unavailable => iprev::Outcome::without_name(iprev::Verdict::PermError),
-        XclientName::NotNow => iprev::Outcome::without_name(iprev::Verdict::TempError),
+        XclientName::Is(name) => iprev::IprevCheck::of_name(name),
+        XclientName::Unavailable => iprev::IprevCheck::without_name(iprev::Verdict::PermError),
+        XclientName::NotNow => iprev::IprevCheck::without_name(iprev::Verdict::TempError),
     }
 }

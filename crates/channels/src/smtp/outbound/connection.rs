@@ -18,8 +18,8 @@ use mta::line::{InLine, Permit};
 use mta::message::{Message, SentBy};
 use mta::routing::hop::NextHop;
 use mta::seams::{Endpoint, World};
-use queue::{CloseReason, Origin, Take, Work};
-use smtp::client::{ClientEvent, Lesson, Outgoing, RequireTls};
+use queue::{CloseReason, Origin, Take, TransactionWork};
+use smtp::client::{ClientEvent, HostQuirk, Outgoing, RequireTls};
 use spool::LoadError;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -59,7 +59,7 @@ struct Connection<W: World> {
 
 /// A transaction that was started.
 struct InFlight {
-    work: Work,
+    work: TransactionWork,
     message: Rc<Message>,
     /// The spool could not read its body to the end: the connection was cut there.
     unreadable: Option<LoadError>,
@@ -71,7 +71,7 @@ struct Done {
     doubtful: bool,
     answered: bool,
     untried: Vec<usize>,
-    lesson: Option<Lesson>,
+    lesson: Option<HostQuirk>,
 }
 
 /// What became of transactions since one was waited for.
@@ -149,7 +149,7 @@ impl<W: World> Connection<W> {
 
     /// The next message for this connection; waits for one as long as idling is allowed. `None`:
     /// it is time to QUIT.
-    async fn next_work(&mut self, hop: &NextHop) -> Option<Work> {
+    async fn next_work(&mut self, hop: &NextHop) -> Option<TransactionWork> {
         let until = self.slot.now() + relay_of(hop).peer.idle_timeout.get();
         // Who has several goes when others wait for their first.
         if self.carried > 0 && self.permit.must_go() {
@@ -205,7 +205,7 @@ impl<W: World> Connection<W> {
     ///
     /// # Errors
     /// Why the connection must be closed.
-    async fn carry(&mut self, work: Work, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
+    async fn carry(&mut self, work: TransactionWork, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
         self.begin(work, hop).await?;
         loop {
             self.begin_others(hop).await?;
@@ -238,7 +238,7 @@ impl<W: World> Connection<W> {
     }
 
     /// Leaves as many recipients in the transaction as the peer takes, and gives the others back.
-    fn limit_recipients(&self, work: &mut Work, hop: &NextHop) {
+    fn limit_recipients(&self, work: &mut TransactionWork, hop: &NextHop) {
         let offered =
             self.dialogue.wire.session.capabilities().recipients_max.map(|max| max as usize);
         let learnt = hop.memory::<Memory>().lessons.recipients_max(self.slot.now(), &self.peer);
@@ -251,7 +251,7 @@ impl<W: World> Connection<W> {
 
     /// Leaves the recipients that get the message from the same sender as the first of them, and gives the
     /// others back: a transaction has one.
-    fn keep_one_sender(&self, message: &Message, work: &mut Work) {
+    fn keep_one_sender(&self, message: &Message, work: &mut TransactionWork) {
         let mut senders = work.entries.iter().map(|(_, index, _)| message.sent_by(*index));
         let Some(first) = senders.next() else { return };
         if senders.all(|other| other == first) {
@@ -266,7 +266,7 @@ impl<W: World> Connection<W> {
 
     /// Leaves recipients of as many domains as the peer takes in a transaction (RFC 9422 §4.3), those of the
     /// first among them, and gives the others back.
-    fn limit_domains(&self, message: &Message, work: &mut Work, hop: &NextHop) {
+    fn limit_domains(&self, message: &Message, work: &mut TransactionWork, hop: &NextHop) {
         let offered = self.dialogue.wire.session.capabilities().domains_max.map(|max| max as usize);
         let learnt = hop.memory::<Memory>().lessons.domains_max(self.slot.now(), &self.peer);
         let max = offered.unwrap_or(usize::MAX).min(learnt.unwrap_or(usize::MAX)).max(1);
@@ -304,7 +304,7 @@ impl<W: World> Connection<W> {
     /// Why the connection must be closed; nothing is in flight then.
     async fn place_to_load(
         &mut self,
-        work: &Work,
+        work: &TransactionWork,
         hop: &Rc<NextHop>,
     ) -> Result<Option<InLine>, CloseReason> {
         let mut place = self.slot.place_to_load(work.id, work.origin);
@@ -334,7 +334,7 @@ impl<W: World> Connection<W> {
     /// Why the connection must be closed; nothing is in flight then.
     async fn load(
         &mut self,
-        work: &Work,
+        work: &TransactionWork,
         hop: &Rc<NextHop>,
     ) -> Result<Option<Rc<Message>>, CloseReason> {
         let place = self.place_to_load(work, hop).await?;
@@ -360,7 +360,11 @@ impl<W: World> Connection<W> {
     }
 
     /// Starts a transaction, as soon as those in flight let it.
-    async fn begin(&mut self, mut work: Work, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
+    async fn begin(
+        &mut self,
+        mut work: TransactionWork,
+        hop: &Rc<NextHop>,
+    ) -> Result<(), CloseReason> {
         self.limit_recipients(&mut work, hop);
         let message = match self.load(&work, hop).await {
             Ok(Some(message)) => message,
@@ -413,7 +417,12 @@ impl<W: World> Connection<W> {
     }
 
     /// The transaction, as it is asked for.
-    fn outgoing(&self, message: &Rc<Message>, work: &Work, hop: &Rc<NextHop>) -> Outgoing {
+    fn outgoing(
+        &self,
+        message: &Rc<Message>,
+        work: &TransactionWork,
+        hop: &Rc<NextHop>,
+    ) -> Outgoing {
         let mut outgoing = dialogue::outgoing(message, work, self.slot.wall());
         outgoing.require_tls = self.require_tls(message, hop);
         if let Some((entry, index, _)) = work.entries.first() {

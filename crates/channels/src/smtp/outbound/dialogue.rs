@@ -7,9 +7,9 @@ use mail::{ByMode, DeliverBy, Mono, Wall};
 use mta::delivery::Slot;
 use mta::message::Message;
 use mta::seams::{Stream, World};
-use queue::Work;
+use queue::TransactionWork;
 use smtp::client::{ClientEvent, Outgoing, OutgoingRecipient, Output, RequireTls};
-use smtp::wishes::By;
+use smtp::wishes::ByParameter;
 use spool::LoadError;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -147,7 +147,7 @@ impl<W: World> Dialogue<W> {
 }
 
 /// What is said of a message at this time of day, but for what hangs on the hop and on its recipient.
-pub(super) fn outgoing(message: &Message, work: &Work, now: Wall) -> Outgoing {
+pub(super) fn outgoing(message: &Message, work: &TransactionWork, now: Wall) -> Outgoing {
     let envelope = &message.envelope;
     let recipients = work
         .entries
@@ -178,11 +178,11 @@ pub(super) fn outgoing(message: &Message, work: &Work, now: Wall) -> Outgoing {
 }
 
 /// RFC 2852 §4.1.3: the time that is left. What is to be returned has some, or it would have been.
-fn left_of(by: DeliverBy, now: Wall) -> By {
+fn left_of(by: DeliverBy, now: Wall) -> ByParameter {
     let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     let left = seconds(by.at.since(now)) - seconds(now.since(by.at));
     let least = if by.mode == ByMode::Return { 1 } else { i64::MIN };
-    By { seconds: left.max(least), mode: by.mode, is_traced: by.is_traced }
+    ByParameter { seconds: left.max(least), mode: by.mode, is_traced: by.is_traced }
 }
 
 #[cfg(test)]

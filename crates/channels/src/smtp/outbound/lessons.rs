@@ -2,7 +2,7 @@
 
 use mail::Mono;
 use mta::seams::Endpoint;
-use smtp::client::Lesson;
+use smtp::client::HostQuirk;
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ const LESSONS_MAX: usize = 64;
 
 /// By the host's address, the latest last.
 #[derive(Debug, Default)]
-pub(super) struct Lessons(RefCell<Vec<(Endpoint, Lesson, Mono)>>);
+pub(super) struct Lessons(RefCell<Vec<(Endpoint, HostQuirk, Mono)>>);
 
 impl Lessons {
     /// Keeps what a transaction has taught; of the same kind only the latest.
-    pub(super) fn learn(&self, now: Mono, peer: &Endpoint, lesson: Lesson) {
+    pub(super) fn learn(&self, now: Mono, peer: &Endpoint, lesson: HostQuirk) {
         let mut all = self.0.borrow_mut();
-        let kind = std::mem::discriminant::<Lesson>;
-        let is_same = |other: &Lesson| kind(other) == kind(&lesson);
+        let kind = std::mem::discriminant::<HostQuirk>;
+        let is_same = |other: &HostQuirk| kind(other) == kind(&lesson);
         all.retain(|(whose, what, until)| now < *until && !(whose == peer && is_same(what)));
         if all.len() == LESSONS_MAX {
             all.remove(0);
@@ -32,13 +32,13 @@ impl Lessons {
 
     /// The host offers CHUNKING and doesn't know BDAT.
     pub(super) fn is_bdat_unusable(&self, now: Mono, peer: &Endpoint) -> bool {
-        self.find(now, peer, |lesson| (lesson == Lesson::BdatUnusable).then_some(())).is_some()
+        self.find(now, peer, |lesson| (lesson == HostQuirk::BdatUnusable).then_some(())).is_some()
     }
 
     /// The most recipients that the host takes in a transaction, as far as it has shown.
     pub(super) fn recipients_max(&self, now: Mono, peer: &Endpoint) -> Option<usize> {
         self.find(now, peer, |lesson| match lesson {
-            Lesson::RecipientsMax(max) => Some(max),
+            HostQuirk::RecipientsMax(max) => Some(max),
             _ => None,
         })
     }
@@ -46,12 +46,17 @@ impl Lessons {
     /// The same of domains of recipients.
     pub(super) fn domains_max(&self, now: Mono, peer: &Endpoint) -> Option<usize> {
         self.find(now, peer, |lesson| match lesson {
-            Lesson::DomainsMax(max) => Some(max),
+            HostQuirk::DomainsMax(max) => Some(max),
             _ => None,
         })
     }
 
-    fn find<T>(&self, now: Mono, peer: &Endpoint, is: impl Fn(Lesson) -> Option<T>) -> Option<T> {
+    fn find<T>(
+        &self,
+        now: Mono,
+        peer: &Endpoint,
+        is: impl Fn(HostQuirk) -> Option<T>,
+    ) -> Option<T> {
         let all = self.0.borrow();
         let own = all.iter().filter(|(whose, _, until)| whose == peer && now < *until);
         own.into_iter().find_map(|(_, lesson, _)| is(*lesson))
@@ -67,11 +72,11 @@ mod tests {
     fn lessons_are_of_one_host_and_fade() {
         let host = |n: u16| Endpoint::Tcp(SocketAddr::from(([192, 0, 2, 1], n)));
         let lessons = Lessons::default();
-        lessons.learn(Mono(0), &host(1), Lesson::BdatUnusable);
-        lessons.learn(Mono(0), &host(1), Lesson::RecipientsMax(7));
-        lessons.learn(Mono(1), &host(1), Lesson::RecipientsMax(5));
-        lessons.learn(Mono(1), &host(2), Lesson::DomainsMax(1));
-        lessons.learn(Mono(2), &host(2), Lesson::DomainsMax(1));
+        lessons.learn(Mono(0), &host(1), HostQuirk::BdatUnusable);
+        lessons.learn(Mono(0), &host(1), HostQuirk::RecipientsMax(7));
+        lessons.learn(Mono(1), &host(1), HostQuirk::RecipientsMax(5));
+        lessons.learn(Mono(1), &host(2), HostQuirk::DomainsMax(1));
+        lessons.learn(Mono(2), &host(2), HostQuirk::DomainsMax(1));
         assert_eq!(lessons.0.borrow().len(), 3);
         assert_eq!(lessons.domains_max(Mono(2), &host(2)), Some(1));
         assert_eq!(lessons.domains_max(Mono(2), &host(1)), None);
@@ -84,7 +89,7 @@ mod tests {
         assert_eq!(lessons.recipients_max(later, &host(1)), Some(5));
         assert_eq!(lessons.recipients_max(Mono(1) + LESSON_LASTS, &host(1)), None);
         for n in 0..=LESSONS_MAX as u16 {
-            lessons.learn(Mono(3), &host(100 + n), Lesson::BdatUnusable);
+            lessons.learn(Mono(3), &host(100 + n), HostQuirk::BdatUnusable);
         }
         assert_eq!(lessons.0.borrow().len(), LESSONS_MAX);
         assert!(!lessons.is_bdat_unusable(Mono(4), &host(100)));

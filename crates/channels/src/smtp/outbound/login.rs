@@ -2,11 +2,11 @@
 
 use super::dialogue::Dialogue;
 use crate::smtp::smarthost_login::{Identity, Login, credentials_of};
-use auth::sasl::client::{Credentials, Exchange, Mechanism, Wrong};
+use auth::sasl::client::{Credentials, Exchange, Mechanism, ServerMessageError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use config::TableEntry;
-use lookup::Asker;
+use lookup::Requester;
 use mail::{Class, Culprit, EnhancedStatus, Failure};
 use mta::delivery::Slot;
 use mta::routing::hosts::Host;
@@ -62,7 +62,7 @@ impl LoginDialogue {
                     response
                 })
             }
-            None => Err(Ended::Wrong(Wrong::Unexpected)),
+            None => Err(Ended::Wrong(ServerMessageError::Unexpected)),
         };
         let session = &mut dialogue.wire.session;
         match answered {
@@ -79,7 +79,7 @@ impl LoginDialogue {
     ) {
         let proved = match self.under_way.take() {
             Some((_, exchange)) => exchange.handle_success(),
-            None => Err(Wrong::Unexpected),
+            None => Err(ServerMessageError::Unexpected),
         };
         let session = &mut dialogue.wire.session;
         match proved {
@@ -93,7 +93,7 @@ impl LoginDialogue {
 
 /// Why an exchange does not go on.
 enum Ended {
-    Wrong(Wrong),
+    Wrong(ServerMessageError),
     /// More passwords wait to be hashed than may.
     Overloaded,
 }
@@ -125,7 +125,7 @@ async fn answered<W: World>(
         // It hashes the password thousands of times: no shard waits for that.
         Mechanism::ScramSha256 => {
             let hashing = slot.world().hashing();
-            let of = (Lane::Known, Asker::Ours);
+            let of = (Lane::Known, Requester::Ours);
             let done = hashing.run(of, move || Hashed {
                 answer: answer(),
                 is_wasted: false,

@@ -4,13 +4,13 @@
 use super::content::StreamOf;
 use super::relay_of;
 use auth::mta_sts::Mode;
-use auth::tls_report::{Details, Policy, ResultType, Session};
+use auth::tls_report::{Details, Policy, ResultType, TlsSession};
 use mail::Failure;
 use mta::delivery::{Slot, TlsDomain};
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::Host;
 use mta::seams::{DnsError, Encryption, Endpoint, HandshakeError, Net, World};
-use queue::Work;
+use queue::TransactionWork;
 use smtp::client::ClientSession;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -115,7 +115,7 @@ fn note_waiting<W: World>(slot: &Slot<W>, of: impl Fn(&TlsDomain) -> (Policy, De
     let domains = slot.waiting_domains();
     for domain in domains.iter().take(DOMAINS_MAX) {
         let (policy, details) = of(domain);
-        reports.note(Session { domain: domain.name.clone(), policy, failure: Some(details) });
+        reports.note(TlsSession { domain: domain.name.clone(), policy, failure: Some(details) });
     }
     reports.leave_out(domains.len().saturating_sub(DOMAINS_MAX) as u64);
 }
@@ -134,7 +134,12 @@ pub(super) struct TlsResult {
 
 impl TlsResult {
     /// It carries a message to these recipients: it counts for their domains.
-    pub(super) fn carry<W: World>(&mut self, slot: &Slot<W>, stream: &StreamOf<W>, work: &Work) {
+    pub(super) fn carry<W: World>(
+        &mut self,
+        slot: &Slot<W>,
+        stream: &StreamOf<W>,
+        work: &TransactionWork,
+    ) {
         for (entry, _, _) in &work.entries {
             let Some(domain) = slot.domain_of(*entry) else { continue };
             if !self.told.insert(domain.name.clone()) {
@@ -143,7 +148,7 @@ impl TlsResult {
             let (policy, failure) =
                 (self.trial.policy(&domain), self.failure(slot, stream, &domain));
             if let Some(reports) = slot.tls_reports() {
-                reports.note(Session { domain: domain.name.clone(), policy, failure });
+                reports.note(TlsSession { domain: domain.name.clone(), policy, failure });
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::stages::action::Action;
 use crate::stages::is_for_listener;
 use crate::stages::keys::By;
 use config::{Config, Listener, TableEntry};
-use lookup::Written;
+use lookup::EntryText;
 use std::sync::Arc;
 
 /// Judges the entries of one table by the rules that ask it.
@@ -74,7 +74,7 @@ impl EntryJudge {
     ///
     /// # Errors
     /// Why not.
-    pub fn judge(&self, entry: &Written<'_>) -> Result<(), String> {
+    pub fn judge(&self, entry: &EntryText<'_>) -> Result<(), String> {
         let Some(action) = Action::of_entry(entry)? else { return Ok(()) };
         let Some(word) = action.word_of_mail() else { return Ok(()) };
         let foreign = self.rules.iter().find_map(|rule| rule.foreign_for(entry.key));

@@ -7,13 +7,13 @@ mod turns;
 
 use super::lookups::{CHECKS_TIME_MAX, LOOKUPS_MAX, Limits, Lookups};
 use auth::checks::{Shares, Subject, Verdicts, check_apart};
-use auth::dmarc::Wish;
-use auth::dmarc::reporting::Message;
+use auth::dmarc::RequestedPolicy;
+use auth::dmarc::reporting::ReportedMessage;
 use auth::iprev::{self, NAMES_MAX};
-use auth::judgement::{Judgement, Power, judge};
+use auth::judgement::{ActionLimit, PolicyAction, judge};
 use auth::results::lines;
 use auth::scan::{Scan, Scanned};
-use auth::spf::{Question, Sender};
+use auth::spf::{Sender, SpfQuery};
 use auth::{arc, dkim, dmarc};
 use config::Config;
 use mail::{Recipient, RefusalClass};
@@ -157,9 +157,9 @@ impl<W: World> Stage for Checker<W> {
                 self.world.domain_reports().note(message);
             }
             match judgement {
-                Judgement::Take => {}
-                Judgement::Hold(reason) => draft.hold(&reason),
-                Judgement::Refuse(refusal) => return Err(refusal),
+                PolicyAction::Take => {}
+                PolicyAction::Hold(reason) => draft.hold(&reason),
+                PolicyAction::Refuse(refusal) => return Err(refusal),
             }
             if CheckRules::seal_at(transaction.session.listener()).is_some() {
                 draft.leave(Box::new(Verified { message, verdicts }));
@@ -181,7 +181,7 @@ impl<W: World> Checker<W> {
         let sender = sender.map(|sender| (sender.local_unquoted(), ascii_domain(sender)));
         let time = self.world.time();
         let now = time.wall().0 / 1_000;
-        let question = Question {
+        let question = SpfQuery {
             client: client.address.ip(),
             sender: sender.as_ref().map(|(local, domain)| Sender { local, domain }),
             helo: &client.helo,
@@ -259,8 +259,8 @@ impl<W: World> Stage for ClientNames<W> {
         let power = checks.powers.client_name;
         let refusal = found.refusal(checks.powers.defers);
         let refusal = refusal.filter(|_| match found.verdict {
-            iprev::Verdict::TempError | iprev::Verdict::CutShort => power >= Power::Hold,
-            _ => power == Power::Reject,
+            iprev::Verdict::TempError | iprev::Verdict::CutShort => power >= ActionLimit::Hold,
+            _ => power == ActionLimit::Reject,
         });
         let is_postmaster = recipient.mailbox.domain_str().is_empty();
         Answer::Now(refusal.filter(|_| !is_postmaster).map_or(Ok(None), Err))
@@ -271,18 +271,20 @@ impl<W: World> Stage for ClientNames<W> {
 fn reported(
     transaction: &TransactionView,
     verdicts: &Verdicts,
-    judgement: &Judgement,
-) -> Option<Message> {
+    judgement: &PolicyAction,
+) -> Option<ReportedMessage> {
     let dmarc = verdicts.dmarc.as_ref()?;
     let sender = transaction.sender.as_ref();
-    Some(Message {
+    Some(ReportedMessage {
         applied: dmarc.applied.clone()?,
         source: transaction.session.client().address.ip(),
         disposition: match judgement {
-            Judgement::Take => Wish::None,
-            Judgement::Hold(_) => Wish::Quarantine,
-            Judgement::Refuse(refusal) if refusal.class == RefusalClass::Transient => return None,
-            Judgement::Refuse(_) => Wish::Reject,
+            PolicyAction::Take => RequestedPolicy::None,
+            PolicyAction::Hold(_) => RequestedPolicy::Quarantine,
+            PolicyAction::Refuse(refusal) if refusal.class == RefusalClass::Transient => {
+                return None;
+            }
+            PolicyAction::Refuse(_) => RequestedPolicy::Reject,
         },
         wish: dmarc.wish,
         author: dmarc.domain.clone()?,

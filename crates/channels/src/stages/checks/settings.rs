@@ -3,8 +3,8 @@
 use super::seal::{Seal, SealText};
 use crate::stages::action::{Check, said};
 use crate::stages::strangers::settings::{DnsblText, Exempt, GreylistText, Strangers};
-use auth::checks::Asked;
-use auth::judgement::Powers;
+use auth::checks::CheckSelection;
+use auth::judgement::ActionLimits;
 use config::{Explainer, Listener, ListenerSection, Reader, TableRefText, Takes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,7 +68,7 @@ impl CheckRules {
     /// What is checked at a listener of messages from strangers; `None`: nothing.
     pub(super) fn checks_at(listener: &Listener) -> Option<&Checks> {
         let checks = &listener.of::<CheckRules>()?.checks;
-        (checks.powers.asked() != Asked::default()).then_some(checks)
+        (checks.powers.asked() != CheckSelection::default()).then_some(checks)
     }
 
     /// In whose name messages that were checked at a listener are sealed; `None`: they are not.
@@ -148,7 +148,7 @@ enum Temporary {
 impl Checks {
     /// Those that are made, and how much each may do.
     fn explain(&self, strangers: Option<&Strangers>, explainer: &mut Explainer<'_>) {
-        let Powers { client_name, spf, dkim, dmarc, arc, .. } = self.powers;
+        let ActionLimits { client_name, spf, dkim, dmarc, arc, .. } = self.powers;
         let made = [
             ("client_name", client_name),
             ("spf", spf),
@@ -168,7 +168,7 @@ impl Checks {
 /// What is checked, and how much that may do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Checks {
-    pub(crate) powers: Powers,
+    pub(crate) powers: ActionLimits,
 }
 
 impl ChecksText {
@@ -191,7 +191,7 @@ impl ChecksText {
 
     fn read(&self) -> Checks {
         Checks {
-            powers: Powers {
+            powers: ActionLimits {
                 client_name: self.client_name.power(),
                 spf: self.spf.power(),
                 dkim: self.dkim.power(),

@@ -2,7 +2,7 @@
 
 mod turns;
 
-use auth::records::{Answer, Family, Records, Unanswered};
+use auth::records::{DnsAnswer, Family, Records, Unanswered};
 use mail::Mono;
 use mta::alarm::Alarm;
 use mta::answer::Later;
@@ -61,9 +61,9 @@ impl<'a, W: World> Lookups<'a, W> {
     async fn ask<T>(
         &self,
         zone: Owner,
-        at_hand: Option<Answer<T>>,
-        question: Later<'_, Answer<T>>,
-    ) -> Answer<T> {
+        at_hand: Option<DnsAnswer<T>>,
+        question: Later<'_, DnsAnswer<T>>,
+    ) -> DnsAnswer<T> {
         // What is remembered is no question: it needs no place, and is not counted.
         if let Some(answer) = at_hand {
             return answer;
@@ -80,8 +80,8 @@ impl<'a, W: World> Lookups<'a, W> {
     async fn ask_in_time<T>(
         &self,
         zone: Owner,
-        question: Later<'_, Answer<T>>,
-    ) -> Result<Answer<T>, &'static str> {
+        question: Later<'_, DnsAnswer<T>>,
+    ) -> Result<DnsAnswer<T>, &'static str> {
         let left = self.left.get().checked_sub(1).ok_or("too many lookups for one message")?;
         self.left.set(left);
         let in_turn = async {
@@ -108,18 +108,18 @@ fn boxed<'q, Q: Future + 'q>(ask: impl FnOnce() -> Q) -> Later<'q, Q::Output> {
 }
 
 impl<W: World> Records for Lookups<'_, W> {
-    async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+    async fn txt(&self, name: &str) -> DnsAnswer<Vec<u8>> {
         let dns = self.dns();
         self.ask(Owner::zone(name), dns.txt_at_hand(name), boxed(|| dns.txt(name))).await
     }
 
-    async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
+    async fn addresses(&self, host: &str, family: Family) -> DnsAnswer<IpAddr> {
         let dns = self.dns();
         let at_hand = dns.addresses_at_hand(host, family);
         self.ask(Owner::zone(host), at_hand, boxed(|| dns.addresses(host, family))).await
     }
 
-    async fn mail_hosts(&self, domain: &str) -> Answer<String> {
+    async fn mail_hosts(&self, domain: &str) -> DnsAnswer<String> {
         let dns = self.dns();
         self.ask(
             Owner::zone(domain),
@@ -129,7 +129,7 @@ impl<W: World> Records for Lookups<'_, W> {
         .await
     }
 
-    async fn names(&self, address: IpAddr) -> Answer<String> {
+    async fn names(&self, address: IpAddr) -> DnsAnswer<String> {
         let dns = self.dns();
         self.ask(Owner::network(address), dns.names_at_hand(address), boxed(|| dns.names(address)))
             .await

@@ -2,7 +2,7 @@
 //!
 //! Strangers decide which servers answer, and how late. A question that has waited for a moment makes way for others.
 
-use auth::records::Answer;
+use auth::records::DnsAnswer;
 use mail::Mono;
 use mta::alarm::Alarm;
 use mta::answer::Later;
@@ -100,8 +100,8 @@ impl<'t> Turn<'t> {
         &self,
         time: &impl Time,
         zone: Owner,
-        mut question: Later<'_, Answer<T>>,
-    ) -> Option<Answer<T>> {
+        mut question: Later<'_, DnsAnswer<T>>,
+    ) -> Option<DnsAnswer<T>> {
         let mut place = self.wait(zone, time.now()).await;
         let soon = time.now() + self.turns.silence;
         let mut answer = Alarm::new(time.clone()).within(|_| soon, question.as_mut()).await;

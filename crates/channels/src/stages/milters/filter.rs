@@ -4,7 +4,7 @@ use super::link::{Heard, Link, Trouble};
 use super::message::{Fate, Halt, Known, Message, NO_NAME, Wanted, address_of};
 use super::settings::{Milter, OnFailure};
 use mail::{Mailbox, Mono, Refusal};
-use milter::{Step, Verdict};
+use milter::{FilterDecision, MilterCommand};
 use mta::console::Console;
 use mta::ingress::Draft;
 use mta::seams::{Encryption, World};
@@ -84,7 +84,8 @@ impl<W: World> Filter<W> {
     /// The session begins.
     pub(super) async fn connect(&mut self, known: &Known<'_>, until: Mono) -> Result<(), Refusal> {
         let address = address_of(known.session);
-        let step = Step::Connect { name: NO_NAME, address: address.ip(), port: address.port() };
+        let step =
+            MilterCommand::Connect { name: NO_NAME, address: address.ip(), port: address.port() };
         self.introduced = None;
         let link = Link::open(&self.shared.world, &self.shared.milter, until).await;
         let verdict = match link {
@@ -117,7 +118,7 @@ impl<W: World> Filter<W> {
         let client = known.session.client();
         let introduced = (Arc::clone(&client.helo), client.tls);
         if self.standing == Standing::Ready && self.introduced.as_ref() != Some(&introduced) {
-            let verdict = self.ask(&Step::Helo(&introduced.0), known, until).await;
+            let verdict = self.ask(&MilterCommand::Helo(&introduced.0), known, until).await;
             self.heed_of_session(verdict, known)?;
             self.introduced = Some(introduced);
         }
@@ -127,7 +128,7 @@ impl<W: World> Filter<W> {
         let sender = known.transaction.and_then(|transaction| transaction.sender.as_ref());
         let sender = sender.map_or("", Mailbox::as_str);
         self.standing = Standing::Busy;
-        let verdict = self.ask(&Step::Mail { sender, parameters }, known, until).await;
+        let verdict = self.ask(&MilterCommand::Mail { sender, parameters }, known, until).await;
         self.heed(verdict, known)
     }
 
@@ -143,10 +144,10 @@ impl<W: World> Filter<W> {
             Standing::Expecting => return Err(TOO_LATE),
             _ => return self.stands(),
         }
-        let verdict = self.ask(&Step::Rcpt(recipient.as_str()), known, until).await;
+        let verdict = self.ask(&MilterCommand::Rcpt(recipient.as_str()), known, until).await;
         match verdict {
             // The others go on.
-            Ok(Verdict::Refuse(refusal)) => {
+            Ok(FilterDecision::Refuse(refusal)) => {
                 self.note(None);
                 Err(refused(refusal, known))
             }
@@ -159,7 +160,7 @@ impl<W: World> Filter<W> {
         if self.standing != Standing::Busy {
             return self.stands();
         }
-        let verdict = self.ask(&Step::Data, known, until).await;
+        let verdict = self.ask(&MilterCommand::Data, known, until).await;
         self.standing = Standing::Expecting;
         self.heed(verdict, known)
     }
@@ -206,11 +207,11 @@ impl<W: World> Filter<W> {
         let leading_space = link.dialogue.agreed().is_some_and(milter::Agreed::has_leading_space);
         self.link = Some(link);
         match verdict {
-            Verdict::Refuse(refusal) => {
+            FilterDecision::Refuse(refusal) => {
                 self.note(None);
                 Err(refused(refusal, known))
             }
-            Verdict::Discard => {
+            FilterDecision::Discard => {
                 self.note(None);
                 Ok(Fate::Discarded)
             }
@@ -239,15 +240,15 @@ impl<W: World> Filter<W> {
     /// Tells a step before the content; what comes of it.
     async fn ask(
         &mut self,
-        step: &Step<'_>,
+        step: &MilterCommand<'_>,
         known: &Known<'_>,
         until: Mono,
-    ) -> Result<Verdict, Trouble> {
+    ) -> Result<FilterDecision, Trouble> {
         let mut link = self.link.take().ok_or_else(|| "its connection is gone".to_owned())?;
         let timeout = self.shared.milter.command_timeout;
         let symbols = |name: &str| known.symbol(name);
         let verdict = match link.tell(step, &symbols, timeout, until).await? {
-            false => Verdict::GoOn,
+            false => FilterDecision::GoOn,
             true => match link.hear(timeout, until).await? {
                 Heard::Verdict(verdict) => verdict,
                 Heard::Change(_) => return Err("a change before the end".to_owned()),
@@ -260,11 +261,11 @@ impl<W: World> Filter<W> {
     /// What follows from an answer about the session.
     fn heed_of_session(
         &mut self,
-        verdict: Result<Verdict, Trouble>,
+        verdict: Result<FilterDecision, Trouble>,
         known: &Known<'_>,
     ) -> Result<(), Refusal> {
         match verdict {
-            Ok(Verdict::Accept) => {
+            Ok(FilterDecision::Accept) => {
                 self.note(None);
                 // It is told nothing more: the connection is of no use.
                 (self.link, self.standing) = (None, Standing::Satisfied);
@@ -284,7 +285,7 @@ impl<W: World> Filter<W> {
     /// What follows from an answer about the message.
     fn heed(
         &mut self,
-        verdict: Result<Verdict, Trouble>,
+        verdict: Result<FilterDecision, Trouble>,
         known: &Known<'_>,
     ) -> Result<(), Refusal> {
         let verdict = match verdict {
@@ -293,10 +294,10 @@ impl<W: World> Filter<W> {
         };
         match verdict {
             // Whether all goes well shows at the end.
-            Verdict::GoOn | Verdict::Skip => return Ok(()),
-            Verdict::Accept => self.standing = Standing::Done,
-            Verdict::Discard => self.standing = Standing::Discarding,
-            Verdict::Refuse(refusal) => {
+            FilterDecision::GoOn | FilterDecision::Skip => return Ok(()),
+            FilterDecision::Accept => self.standing = Standing::Done,
+            FilterDecision::Discard => self.standing = Standing::Discarding,
+            FilterDecision::Refuse(refusal) => {
                 self.note(None);
                 self.standing = Standing::Refused(refusal.clone());
                 return Err(refused(refusal, known));

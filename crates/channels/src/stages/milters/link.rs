@@ -2,7 +2,10 @@
 
 use super::settings::Milter;
 use mail::Mono;
-use milter::{Answer, Change, Dialogue, Moment, Step, Symbols, Verdict, abort, offer, quit};
+use milter::{
+    Answer, Change, Dialogue, FilterDecision, MilterCommand, MilterEvent, Symbols, abort, offer,
+    quit,
+};
 use mta::alarm::Alarm;
 use mta::seams::{Egress, Net, Stream, Time, World};
 use std::future::poll_fn;
@@ -22,7 +25,7 @@ pub(super) type Trouble = String;
 /// What a filter said besides its verdict.
 pub(super) enum Heard {
     Change(Change),
-    Verdict(Verdict),
+    Verdict(FilterDecision),
 }
 
 /// A connection on which it was agreed what is told. Dropped, it is closed.
@@ -65,7 +68,7 @@ impl<W: World> Link<W> {
     /// which [`Link::hear`] is called.
     pub(super) async fn tell(
         &mut self,
-        step: &Step<'_>,
+        step: &MilterCommand<'_>,
         symbols: Symbols<'_>,
         timeout: Duration,
         until: Mono,
@@ -104,7 +107,7 @@ impl<W: World> Link<W> {
         abort(&mut self.unwritten);
     }
 
-    pub(super) fn is_told(&self, moment: Moment) -> bool {
+    pub(super) fn is_told(&self, moment: MilterEvent) -> bool {
         self.dialogue.is_told(moment)
     }
 

@@ -3,7 +3,7 @@
 use super::link::{Heard, Link, Trouble};
 use bytes::Bytes;
 use mail::{Mailbox, Mono, Notify, Recipient, Refusal};
-use milter::{BODY_BYTES_MAX, Change, Header, Moment, Step, Verdict};
+use milter::{BODY_BYTES_MAX, Change, FilterDecision, Header, MilterCommand, MilterEvent};
 use mta::ingress::{Draft, Gathered, Gathering, Session, TransactionView};
 use mta::seams::World;
 use std::net::SocketAddr;
@@ -105,17 +105,17 @@ impl Message {
         draft: &Draft,
         known: &Known<'_>,
         times: (Duration, Mono),
-    ) -> Result<(Verdict, Option<Wanted>), Halt> {
+    ) -> Result<(FilterDecision, Option<Wanted>), Halt> {
         let mut telling = Telling { link, known, times };
         for (name, value) in self.header.fields() {
-            match telling.step(&Step::Header { name, value }).await? {
-                Verdict::GoOn => {}
-                Verdict::Skip => break,
+            match telling.step(&MilterCommand::Header { name, value }).await? {
+                FilterDecision::GoOn => {}
+                FilterDecision::Skip => break,
                 verdict => return Ok((verdict, None)),
             }
         }
-        match telling.step(&Step::EndOfHeader).await? {
-            Verdict::GoOn | Verdict::Skip => {}
+        match telling.step(&MilterCommand::EndOfHeader).await? {
+            FilterDecision::GoOn | FilterDecision::Skip => {}
             verdict => return Ok((verdict, None)),
         }
         if let Some(verdict) = self.tell_body(&mut telling, draft).await? {
@@ -130,8 +130,8 @@ impl Message {
         &self,
         telling: &mut Telling<'_, '_, W>,
         draft: &Draft,
-    ) -> Result<Option<Verdict>, Halt> {
-        if !telling.link.is_told(Moment::Body) {
+    ) -> Result<Option<FilterDecision>, Halt> {
+        if !telling.link.is_told(MilterEvent::Body) {
             return Ok(None);
         }
         let mut offset = 0;
@@ -141,9 +141,9 @@ impl Message {
                 return Ok(None);
             }
             for piece in piece.chunks(BODY_BYTES_MAX) {
-                match telling.step(&Step::Body(piece)).await? {
-                    Verdict::GoOn => {}
-                    Verdict::Skip => return Ok(None),
+                match telling.step(&MilterCommand::Body(piece)).await? {
+                    FilterDecision::GoOn => {}
+                    FilterDecision::Skip => return Ok(None),
                     verdict => return Ok(Some(verdict)),
                 }
             }
@@ -225,10 +225,10 @@ impl Message {
 }
 
 /// Where a header ends behind which nothing stands; what begins like a field and is none is body.
-fn all_header(text: &[u8]) -> mail::header::End {
+fn all_header(text: &[u8]) -> mail::header::HeaderBoundary {
     let last = mail::header::fields(text).last();
     let end = last.map_or(0, |field| field.range.end);
-    mail::header::End { fields_end: end, body_start: end }
+    mail::header::HeaderBoundary { fields_end: end, body_start: end }
 }
 
 /// One filter that is told a message.
@@ -240,11 +240,11 @@ struct Telling<'a, 'k, W: World> {
 }
 
 impl<W: World> Telling<'_, '_, W> {
-    async fn step(&mut self, step: &Step<'_>) -> Result<Verdict, Halt> {
+    async fn step(&mut self, step: &MilterCommand<'_>) -> Result<FilterDecision, Halt> {
         let (timeout, until) = self.times;
         let symbols = |name: &str| self.known.symbol(name);
         if !self.link.tell(step, &symbols, timeout, until).await? {
-            return Ok(Verdict::GoOn);
+            return Ok(FilterDecision::GoOn);
         }
         match self.link.hear(timeout, until).await? {
             Heard::Verdict(verdict) => Ok(verdict),
@@ -253,12 +253,12 @@ impl<W: World> Telling<'_, '_, W> {
     }
 
     /// The end of the message: what is to be changed, and the verdict.
-    async fn end(self, draft: &Draft) -> Result<(Verdict, Wanted), Halt> {
+    async fn end(self, draft: &Draft) -> Result<(FilterDecision, Wanted), Halt> {
         let (timeout, until) = self.times;
         let symbols = |name: &str| self.known.symbol(name);
         let mut wanted = Wanted::default();
         let mut body: Option<OtherBody> = None;
-        self.link.tell(&Step::EndOfBody, &symbols, timeout, until).await?;
+        self.link.tell(&MilterCommand::EndOfBody, &symbols, timeout, until).await?;
         let listener = self.known.session.listener();
         let body_bytes_max = listener.max_message_bytes;
         let verdict = loop {

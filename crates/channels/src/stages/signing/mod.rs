@@ -13,7 +13,7 @@ pub(crate) use settings::{Signer, SignerText};
 use crate::stages::scanned;
 use auth::authors::{NoAuthor, domain_of_author};
 use auth::dkim::{SigningIdentity, sign};
-use auth::scan::{Scan, Scanned, Wanted};
+use auth::scan::{Scan, ScanOptions, Scanned};
 use bytes::Bytes;
 use config::{Config, Listener, StageSection as _, StageSettings, Tenant, Unsigned};
 use keys::KeyTables;
@@ -89,7 +89,7 @@ struct Reader(Scan);
 
 impl Reader {
     fn new() -> Reader {
-        Reader(Scan::new(Wanted { to_sign: true, ..Wanted::default() }))
+        Reader(Scan::new(ScanOptions { to_sign: true, ..ScanOptions::default() }))
     }
 }
 

@@ -4,7 +4,7 @@
 mod settings;
 
 use config::{Config, Pool};
-use mail::field_watch::Found;
+use mail::field_watch::WatchedField;
 use mail::{FieldWatch, Refusal, Wall};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
@@ -83,7 +83,7 @@ impl<W: World> Stage for SteeringStage<W> {
 }
 
 impl<W: World> SteeringStage<W> {
-    fn steer(&self, draft: &mut Draft, fields: &[Found]) -> Result<(), Refusal> {
+    fn steer(&self, draft: &mut Draft, fields: &[WatchedField]) -> Result<(), Refusal> {
         let now = self.world.time().wall();
         for (at, field) in fields.iter().enumerate() {
             let name = &*self.names[field.name];

@@ -8,8 +8,8 @@ use super::lists::{Lists, Subject};
 use super::parts::Parts;
 use super::questions::{Memo, of_sender};
 use super::settings::Strangers;
-use auth::dnsbl::{Standing, Verdict};
-use auth::judgement::Power;
+use auth::dnsbl::{DnsblListings, DnsblResult};
+use auth::judgement::ActionLimit;
 use auth::records::{Family, Records, Unanswered};
 use auth::results::allowed;
 use mail::{Mailbox, Recipient, Refusal, RefusalClass};
@@ -95,7 +95,7 @@ impl<W: World> Desk<W> {
         )?;
         match &self.greylister {
             // For whom lists speak, they know.
-            Some(greylister) if verdict != Verdict::Allowed => {
+            Some(greylister) if verdict != DnsblResult::Allowed => {
                 let put_off = greylister.check(transaction, recipient).await;
                 counted(put_off, &metrics.strangers_refused[StrangersCheck::Greylist])
             }
@@ -145,19 +145,21 @@ impl<W: World> Desk<W> {
         found.await.copied().unwrap_or_else(|cut| cut)
     }
 
-    async fn check_lists(&self, transaction: &TransactionView) -> Result<Verdict, Refusal> {
-        let Some(lists) = &self.lists else { return Ok(Verdict::None) };
+    async fn check_lists(&self, transaction: &TransactionView) -> Result<DnsblResult, Refusal> {
+        let Some(lists) = &self.lists else { return Ok(DnsblResult::None) };
         let subject = subject(transaction);
         let (standing, verdict, is_cut) = lists.standing(&subject).await;
         match (verdict, lists.power()) {
-            (Verdict::Listed, Power::Reject) => Err(lists.refusal(&subject, &standing).await),
-            (Verdict::Listed, Power::Hold) => {
+            (DnsblResult::Listed, ActionLimit::Reject) => {
+                Err(lists.refusal(&subject, &standing).await)
+            }
+            (DnsblResult::Listed, ActionLimit::Hold) => {
                 let zone = standing.worst().map_or("", |worst| &worst.zone);
                 transaction.hold(&format!("listed by {zone}"));
                 Ok(verdict)
             }
             // What our own limit kept from being asked could have turned the stranger away.
-            (_, Power::Reject | Power::Hold) if is_cut => Err(NOT_ASKED),
+            (_, ActionLimit::Reject | ActionLimit::Hold) if is_cut => Err(NOT_ASKED),
             _ => Ok(verdict),
         }
     }
@@ -177,7 +179,7 @@ impl<W: World> Desk<W> {
         }
     }
 
-    fn tell(&self, subject: &Subject, standing: &Standing, draft: &mut Draft) {
+    fn tell(&self, subject: &Subject, standing: &DnsblListings, draft: &mut Draft) {
         for warning in Lists::<W>::warnings(subject, standing) {
             draft.prepend(&warning);
         }
@@ -202,13 +204,17 @@ fn counted<T>(checked: Result<T, Refusal>, counter: &Counter) -> Result<T, Refus
 }
 
 /// What a check may do about what it found.
-fn object(power: Power, transaction: &TransactionView, refusal: Refusal) -> Result<(), Refusal> {
+fn object(
+    power: ActionLimit,
+    transaction: &TransactionView,
+    refusal: Refusal,
+) -> Result<(), Refusal> {
     match power {
-        Power::Reject => return Err(refusal),
+        ActionLimit::Reject => return Err(refusal),
         // The silence of the DNS is no reason to wait for an operator.
-        Power::Hold if refusal.class == RefusalClass::Transient => {}
-        Power::Hold => transaction.hold(&refusal.text),
-        Power::None | Power::Mark => {}
+        ActionLimit::Hold if refusal.class == RefusalClass::Transient => {}
+        ActionLimit::Hold => transaction.hold(&refusal.text),
+        ActionLimit::None | ActionLimit::Mark => {}
     }
     Ok(())
 }

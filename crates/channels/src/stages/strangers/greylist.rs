@@ -4,8 +4,8 @@ use super::super::checks::ascii_domain;
 use super::parts::Parts;
 use super::questions::{Memo, of_sender};
 use super::settings::Greylist;
-use auth::greylist::{Client, Triplet, Verdict, network};
-use auth::spf::{self, Question, Sender};
+use auth::greylist::{ClientIdentity, GreylistResult, Triplet, network};
+use auth::spf::{self, Sender, SpfQuery};
 use mail::{Mailbox, Recipient, Refusal};
 use mta::ingress::{TransactionView, no_answer};
 use mta::seams::{Greylist as _, Time, World};
@@ -47,9 +47,13 @@ impl<W: World> Greylister<W> {
         let sender = sender.as_ref().map(|(local, domain)| (&**local, domain.as_str()));
         let client = match sender {
             Some((_, domain)) if self.is_sent_for(transaction, domain).await => {
-                Client::Domain(domain)
+                ClientIdentity::Domain(domain)
             }
-            _ => Client::Network(network(client, self.told.ipv4_prefix, self.told.ipv6_prefix)),
+            _ => ClientIdentity::Network(network(
+                client,
+                self.told.ipv4_prefix,
+                self.told.ipv6_prefix,
+            )),
         };
         let recipient = address(&recipient.mailbox);
         let triplet = Triplet { client, sender, recipient: &recipient };
@@ -57,8 +61,8 @@ impl<W: World> Greylister<W> {
         let verdict = world.greylist().judge(&self.told.rules, &triplet, now);
         transaction.session.metrics().greylist[verdict].inc();
         match verdict {
-            Verdict::New(wait) | Verdict::Early(wait) => Err(put_off(wait)),
-            Verdict::Passed(_) | Verdict::Known | Verdict::Client => Ok(()),
+            GreylistResult::New(wait) | GreylistResult::Early(wait) => Err(put_off(wait)),
+            GreylistResult::Passed(_) | GreylistResult::Known | GreylistResult::Client => Ok(()),
         }
     }
 
@@ -73,7 +77,7 @@ impl<W: World> Greylister<W> {
         let time = world.time();
         let lookups = of_sender(&self.parts.of_senders, world, ip);
         // The local part is left out: a policy may let it decide, and each sender would cost questions.
-        let question = Question {
+        let question = SpfQuery {
             client: ip,
             sender: Some(Sender { local: "postmaster", domain }),
             helo,

@@ -4,8 +4,10 @@
 use super::parts::Parts;
 use super::questions::Memo;
 use super::settings::Dnsbl;
-use auth::dnsbl::{By, Key, List, Listing, Standing, TestPoint, Verdict, printable};
-use auth::judgement::Power;
+use auth::dnsbl::{
+    DnsList, DnsblIdentity, DnsblListings, DnsblResult, DnsblSubject, Listing, TestPoint, printable,
+};
+use auth::judgement::ActionLimit;
 use mail::{Mono, Refusal};
 use mta::alarm::Alarm;
 use mta::answer::{Later, all};
@@ -62,7 +64,7 @@ pub(super) struct Lists<W: World> {
     told: Dnsbl,
     /// In the order of `told`.
     health: Vec<Health>,
-    known: Memo<(By, Key), Rc<[Listing]>>,
+    known: Memo<(DnsblIdentity, DnsblSubject), Rc<[Listing]>>,
     /// What lists say in words, by the name that they have.
     words: Memo<String, Option<String>>,
 }
@@ -111,20 +113,22 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    fn key(&self, by: By) -> Option<Key> {
+    fn key(&self, by: DnsblIdentity) -> Option<DnsblSubject> {
         match by {
-            By::Client => Some(Key::Address(self.client.to_canonical())),
-            By::Helo => Key::domain(&self.helo),
-            By::Sender => self.sender_domain.as_deref().and_then(Key::domain),
+            DnsblIdentity::Client => Some(DnsblSubject::Address(self.client.to_canonical())),
+            DnsblIdentity::Helo => DnsblSubject::domain(&self.helo),
+            DnsblIdentity::Sender => self.sender_domain.as_deref().and_then(DnsblSubject::domain),
         }
     }
 
     /// For people.
-    fn name(&self, by: By) -> String {
+    fn name(&self, by: DnsblIdentity) -> String {
         match by {
-            By::Client => format!("[{}]", self.client.to_canonical()),
-            By::Helo => format!("Your name {}", self.helo),
-            By::Sender => format!("The domain {}", self.sender_domain.as_deref().unwrap_or("")),
+            DnsblIdentity::Client => format!("[{}]", self.client.to_canonical()),
+            DnsblIdentity::Helo => format!("Your name {}", self.helo),
+            DnsblIdentity::Sender => {
+                format!("The domain {}", self.sender_domain.as_deref().unwrap_or(""))
+            }
         }
     }
 }
@@ -136,19 +140,19 @@ impl<W: World> Lists<W> {
     }
 
     /// What is done with what they have.
-    pub(super) fn power(&self) -> Power {
+    pub(super) fn power(&self) -> ActionLimit {
         self.told.power
     }
 
     /// Whether any could speak for a client.
     pub(super) fn may_allow(&self) -> bool {
-        self.told.lists.iter().any(List::may_allow)
+        self.told.lists.iter().any(DnsList::may_allow)
     }
 
     /// Which lists have the client or one of its domains, what follows, and whether our own limit kept some from
     /// being asked.
-    pub(super) async fn standing(&self, subject: &Subject) -> (Standing, Verdict, bool) {
-        let kinds = [By::Client, By::Helo, By::Sender];
+    pub(super) async fn standing(&self, subject: &Subject) -> (DnsblListings, DnsblResult, bool) {
+        let kinds = [DnsblIdentity::Client, DnsblIdentity::Helo, DnsblIdentity::Sender];
         let kinds = kinds.into_iter().filter(|by| self.told.lists.iter().any(|l| l.by == *by));
         let asked = kinds.filter_map(|by| Some((by, subject.key(by)?)));
         let who = who_is(subject.client);
@@ -158,7 +162,7 @@ impl<W: World> Lists<W> {
         let known = found.iter().flat_map(|found| match found {
             Ok(found) | Err(found) => found.iter().cloned(),
         });
-        let standing = Standing(known.collect());
+        let standing = DnsblListings(known.collect());
         let verdict = standing.verdict(self.told.threshold);
         (standing, verdict, is_cut)
     }
@@ -166,12 +170,22 @@ impl<W: World> Lists<W> {
     /// Asks about an address ahead, if there is anything to ask.
     pub(super) async fn look_up(&self, client: IpAddr) {
         // What is cut short is asked again when it is needed.
-        let _ =
-            self.listings(By::Client, Key::Address(client.to_canonical()), who_is(client)).await;
+        let _ = self
+            .listings(
+                DnsblIdentity::Client,
+                DnsblSubject::Address(client.to_canonical()),
+                who_is(client),
+            )
+            .await;
     }
 
     /// Those that have a key, asked once for all who want to know it now.
-    async fn listings(&self, by: By, key: Key, who: Who) -> Result<Rc<[Listing]>, Cut> {
+    async fn listings(
+        &self,
+        by: DnsblIdentity,
+        key: DnsblSubject,
+        who: Who,
+    ) -> Result<Rc<[Listing]>, Cut> {
         let now = self.parts.world.time().now();
         let place = self.known.place((by, key.clone()), now);
         let found = place.get_or_try_init(|| async {
@@ -195,9 +209,9 @@ impl<W: World> Lists<W> {
     /// It was not its turn in time.
     async fn ask(
         &self,
-        list: &List,
+        list: &DnsList,
         health: &Health,
-        key: &Key,
+        key: &DnsblSubject,
         turn: Turn,
     ) -> Result<Option<Listing>, DnsError> {
         let Some(name) = key.name_in(&list.zone) else { return Ok(None) };
@@ -226,12 +240,13 @@ impl<W: World> Lists<W> {
     }
 
     /// Whether a list has everything, which is how dead ones are. Looked at when it has something.
-    async fn is_dead(&self, list: &List, health: &Health, turn: Turn) -> bool {
+    async fn is_dead(&self, list: &DnsList, health: &Health, turn: Turn) -> bool {
         let now = self.parts.world.time().now();
         if let Some((_, is_dead)) = health.is_dead.get().filter(|(until, _)| now < *until) {
             return is_dead;
         }
-        let point = if list.by == By::Client { TestPoint::Address } else { TestPoint::Domain };
+        let point =
+            if list.by == DnsblIdentity::Client { TestPoint::Address } else { TestPoint::Domain };
         let name = point.name_in(&list.zone);
         let question = self.parts.world.dns().ipv4_addresses(&name);
         let said = self.question(health, question, turn).await;
@@ -272,7 +287,7 @@ impl<W: World> Lists<W> {
     }
 
     /// Tells the operator of a list that is of no use, now and then.
-    fn complain(&self, list: &List, health: &Health, why: fmt::Arguments<'_>) {
+    fn complain(&self, list: &DnsList, health: &Health, why: fmt::Arguments<'_>) {
         let now = self.parts.world.time().now();
         if health.quiet_until.get().is_none_or(|until| now >= until) {
             health.quiet_until.set(Some(now + COMPLAINTS_EVERY));
@@ -282,7 +297,7 @@ impl<W: World> Lists<W> {
     }
 
     /// The refusal of a client that lists speak against, in the words of the one that does most.
-    pub(super) async fn refusal(&self, subject: &Subject, standing: &Standing) -> Refusal {
+    pub(super) async fn refusal(&self, subject: &Subject, standing: &DnsblListings) -> Refusal {
         let Some(worst) = standing.worst() else { return Refusal::permanent((7, 1), "Listed") };
         let mut text = format!("{} is listed by {}", subject.name(worst.by), worst.zone);
         if let Some(words) = self.words(subject, worst).await {
@@ -308,7 +323,7 @@ impl<W: World> Lists<W> {
     }
 
     /// Fields for the message: the lists that speak against it.
-    pub(super) fn warnings(subject: &Subject, standing: &Standing) -> Vec<String> {
+    pub(super) fn warnings(subject: &Subject, standing: &DnsblListings) -> Vec<String> {
         let against = standing.0.iter().filter(|listing| listing.score > 0);
         let warning = |listing: &Listing| {
             let (name, zone) = (subject.name(listing.by), &listing.zone);

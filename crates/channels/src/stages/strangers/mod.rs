@@ -12,7 +12,7 @@ use super::keys::{By, Part, Subject};
 use crate::stages::checks::CheckRules;
 use config::{Config, TableEntry};
 use desk::Desk;
-use lookup::Trouble;
+use lookup::LookupError;
 use mail::Recipient;
 use mta::answer::{Answer, Decision};
 use mta::clients::asker_of;
@@ -174,7 +174,7 @@ impl Exempt {
         tables: &T,
         transaction: &TransactionView,
         recipient: &Recipient,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, LookupError> {
         let tables = &tables.asked_for(asker_of(transaction.session.client().address.ip()));
         let subject = Subject {
             client: Some(transaction.session.client().address.ip()),
@@ -193,7 +193,7 @@ async fn is_in<T: Tables + Clone>(
     table: Option<&Arc<TableEntry>>,
     part: Part,
     subject: &Subject<'_>,
-) -> Result<bool, Trouble> {
+) -> Result<bool, LookupError> {
     let Some(table) = table else { return Ok(false) };
     let keys = By::One(part).keys(subject, table.settings.has_patterns(), false);
     Ok(find_first(tables, table, keys).get().await?.is_some())

@@ -9,7 +9,7 @@ pub(crate) use greylist::Greylist;
 pub(crate) use greylist::GreylistText;
 
 use crate::stages::action::said;
-use auth::judgement::Power;
+use auth::judgement::ActionLimit;
 use config::{Reader, TableEntry, TableRefText};
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use std::sync::Arc;
 pub(crate) struct Strangers {
     /// Whom all of it does not concern.
     pub(crate) exempt: Exempt,
-    pub(crate) own_domains: Power,
-    pub(crate) sender_domain: Power,
+    pub(crate) own_domains: ActionLimit,
+    pub(crate) sender_domain: ActionLimit,
     /// `None`: no list is asked.
     pub(crate) dnsbl: Option<Dnsbl>,
     /// `None`: nobody is put off.

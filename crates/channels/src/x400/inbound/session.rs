@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use x400::association::{
-    AbortReason, BindError, BindRequest, End, Event, ExceptionReason, Responder,
+    AbortReason, AssociationEnd, BindError, BindRequest, Event, ExceptionReason, Responder,
 };
 
 /// So long who shows a wrong name or password waits for the answer.
@@ -507,8 +507,8 @@ impl<W: World> Session<W> {
         self.transaction = None;
     }
 
-    fn ended(&mut self, end: &End) {
-        if *end == End::Released {
+    fn ended(&mut self, end: &AssociationEnd) {
+        if *end == AssociationEnd::Released {
             self.note_heard();
         }
         self.forget();
@@ -522,9 +522,12 @@ impl<W: World> Session<W> {
 }
 
 /// Whether somebody should look into it: what ends in order, or with a connection that is gone, is no news.
-pub(crate) fn is_worth_a_line(end: &End) -> bool {
+pub(crate) fn is_worth_a_line(end: &AssociationEnd) -> bool {
     match end {
-        End::Released | End::Lost | End::AbortedByUs(_) => false,
-        End::Refused(_) | End::AbortedByPeer { .. } | End::Violation(_) | End::TimedOut(_) => true,
+        AssociationEnd::Released | AssociationEnd::Lost | AssociationEnd::AbortedByUs(_) => false,
+        AssociationEnd::Refused(_)
+        | AssociationEnd::AbortedByPeer { .. }
+        | AssociationEnd::Violation(_)
+        | AssociationEnd::TimedOut(_) => true,
     }
 }

@@ -17,13 +17,13 @@ use mta::message::Message;
 use mta::planted::Planted;
 use mta::routing::hop::NextHop;
 use mta::seams::{Stream as _, World};
-use queue::{CloseReason, Take, Work};
+use queue::{CloseReason, Take, TransactionWork};
 use spool::LoadError;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use x400::association::{AbortReason, End, Event, ExceptionReason};
+use x400::association::{AbortReason, AssociationEnd, Event, ExceptionReason};
 use x400::mixer::CONTENT_BYTES_MAX;
 
 /// So long an attempt may take, as long as the peer gets on with it: a message of a gigabyte takes that at 2 Mbit/s.
@@ -35,7 +35,7 @@ const RECIPIENT_BYTES: usize = 256;
 /// What an attempt is about.
 struct Told<'a> {
     message: &'a Rc<Message>,
-    work: &'a Work,
+    work: &'a TransactionWork,
     /// Recipients that were not sent, whatever the peer says: by index.
     refused: &'a [(u32, Failure)],
 }
@@ -102,7 +102,7 @@ impl<W: World> Drop for Association<W> {
 
 impl<W: World> Association<W> {
     /// The next message; waits for one as long as idling is allowed. `None`: it is time to release.
-    async fn next_work(&mut self, hop: &NextHop) -> Option<Work> {
+    async fn next_work(&mut self, hop: &NextHop) -> Option<TransactionWork> {
         let until = self.slot.now() + self.settings.idle_timeout;
         // Who has several goes when others wait for their first.
         if self.carried > 0 && self.permit.must_go() {
@@ -150,7 +150,7 @@ impl<W: World> Association<W> {
     ///
     /// # Errors
     /// Why the association can't be used further.
-    async fn carry(&mut self, work: Work, hop: &NextHop) -> Result<(), CloseReason> {
+    async fn carry(&mut self, work: TransactionWork, hop: &NextHop) -> Result<(), CloseReason> {
         let Made { message, outcome } = match self.make(&work, hop).await {
             Ok(made) => made,
             Err((what, why)) => {
@@ -221,7 +221,7 @@ impl<W: World> Association<W> {
                 Event::Ended(end) => {
                     let failure = trouble::ended(&self.place, &end, &self.settings);
                     // Some abort for a message that they can't read or route.
-                    let is_of_message = matches!(end, End::AbortedByPeer { .. });
+                    let is_of_message = matches!(end, AssociationEnd::AbortedByPeer { .. });
                     self.conclude(told, Err(failure.clone()), is_of_message);
                     if !is_of_message {
                         self.slot.throttled(failure);
@@ -243,7 +243,7 @@ impl<W: World> Association<W> {
 
     /// When the attempt is given up that begins now: however it goes on, and where the message becomes too old
     /// meanwhile, for it is to be reported then. What is too old by now has its last try.
-    fn attempt_end(&self, work: &Work) -> Mono {
+    fn attempt_end(&self, work: &TransactionWork) -> Mono {
         let now = self.slot.now();
         let expiries = work.entries.iter().filter_map(|(entry, ..)| self.slot.expiry(*entry));
         expiries.filter(|at| *at > now).fold(now + ATTEMPT_MAX, Mono::min)
@@ -260,7 +260,11 @@ impl<W: World> Association<W> {
     ///
     /// # Errors
     /// What of it can't be read, and why.
-    async fn make(&self, work: &Work, hop: &NextHop) -> Result<Made, (&'static str, LoadError)> {
+    async fn make(
+        &self,
+        work: &TransactionWork,
+        hop: &NextHop,
+    ) -> Result<Made, (&'static str, LoadError)> {
         let of_record = |why| ("record", why);
         let place = self.slot.place_to_load(work.id, work.origin);
         let message = self.slot.load_in_turn(place, work.id).await.map_err(of_record)?;
@@ -290,7 +294,7 @@ impl<W: World> Association<W> {
     async fn departure(
         &self,
         message: &Message,
-        work: &Work,
+        work: &TransactionWork,
         x400: &Arc<X400>,
     ) -> Result<Result<Departure, Failure>, LoadError> {
         let indexes: Vec<u32> = work.entries.iter().map(|(_, index, _)| *index).collect();
@@ -322,7 +326,7 @@ impl<W: World> Association<W> {
     async fn send(
         &mut self,
         mut cargo: Cargo,
-        work: &Work,
+        work: &TransactionWork,
         hop: &NextHop,
     ) -> Result<Option<Event>, LoadError> {
         self.wire.machine.begin_transfer(cargo.bytes(), self.slot.now());

@@ -2,7 +2,7 @@
 
 use crate::x400::section::X400Peer;
 use mail::{Class, Culprit, EnhancedStatus, Failure};
-use x400::association::{BindError, End, ExceptionReason, Refusal};
+use x400::association::{AssociationEnd, BindError, ExceptionReason, Refusal};
 
 /// The peer did not take an APDU. It may later.
 pub(super) fn not_taken(peer: &str, reason: ExceptionReason) -> Failure {
@@ -19,14 +19,17 @@ pub(super) fn not_taken(peer: &str, reason: ExceptionReason) -> Failure {
 }
 
 /// The association ended before the peer had answered for an APDU, or while it was opened.
-pub(in crate::x400) fn ended(peer: &str, end: &End, settings: &X400Peer) -> Failure {
+pub(in crate::x400) fn ended(peer: &str, end: &AssociationEnd, settings: &X400Peer) -> Failure {
     match end {
-        End::Refused(refusal) => refused(peer, refusal, settings),
-        End::AbortedByPeer { .. } => {
+        AssociationEnd::Refused(refusal) => refused(peer, refusal, settings),
+        AssociationEnd::AbortedByPeer { .. } => {
             said(peer, EnhancedStatus::new(4, 4, 2), format!("the association was {end}"))
         }
-        End::Violation(_) => said(peer, EnhancedStatus::new(4, 5, 0), end.to_string()),
-        End::Released | End::TimedOut(_) | End::AbortedByUs(_) | End::Lost => {
+        AssociationEnd::Violation(_) => said(peer, EnhancedStatus::new(4, 5, 0), end.to_string()),
+        AssociationEnd::Released
+        | AssociationEnd::TimedOut(_)
+        | AssociationEnd::AbortedByUs(_)
+        | AssociationEnd::Lost => {
             Failure::network(peer, EnhancedStatus::new(4, 4, 2), end.to_string())
         }
     }

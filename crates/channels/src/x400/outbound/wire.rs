@@ -11,7 +11,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use x400::association::{AbortReason, End, Event, Initiator};
+use x400::association::{AbortReason, AssociationEnd, Event, Initiator};
 
 /// Last words that are not written by then are not said. Longer than the machine itself waits for an answer to its
 /// release.
@@ -51,7 +51,7 @@ impl<W: World> Wire<W> {
             self.unwritten.extend(self.machine.take_output());
             if self.unwritten.is_empty() {
                 if self.machine.is_closed() {
-                    return Some(Event::Ended(End::Lost));
+                    return Some(Event::Ended(AssociationEnd::Lost));
                 }
                 if more.is_some() && self.machine.wants_content() {
                     return None;

@@ -1,9 +1,9 @@
 //! Which plots a case has.
 
 use crate::bench::report::{
-    Better, Case, Measurement, Percentiles, Report, Series, Spread, Summary,
+    Better, Case, FigureSummary, Measurement, Percentiles, Report, Series, Spread,
 };
-use crate::show::plot::{Bar, BarChart, Drawing, Line, LinePlot};
+use crate::show::plot::{Bar, BarChart, Drawing, LinePlot, PlotLine};
 
 /// A plot with a name that is unique in its case.
 pub(super) struct Chart {
@@ -64,7 +64,7 @@ fn figure_charts(report: &Report, case: &Case) -> Vec<Chart> {
         }
     }
     let chart = |name: &str| {
-        let of_name = |summary: &&Summary| summary.figure == name;
+        let of_name = |summary: &&FigureSummary| summary.figure == name;
         let first = case.summaries.iter().find(of_name)?;
         let bars = case.summaries.iter().filter(of_name);
         let bars = bars.map(|summary| bar(report, case, &summary.contender, &summary.spread));
@@ -105,7 +105,7 @@ fn intake_chart(report: &Report, case: &Case) -> Option<Chart> {
         Some((contender, points.collect::<Vec<_>>()))
     });
     let measured: Vec<(&str, Vec<(f64, f64)>)> = measured.collect();
-    let lines = measured.iter().map(|(contender, points)| Line {
+    let lines = measured.iter().map(|(contender, points)| PlotLine {
         label: contender,
         colour: colour(report, contender),
         points,
@@ -124,12 +124,12 @@ fn intake_chart(report: &Report, case: &Case) -> Option<Chart> {
 fn rate_charts(case: &Case) -> Vec<Chart> {
     let chart = |(contender, round, measurement): (&str, u32, &Measurement)| {
         let rates = measurement.series.iter().filter(|series| is_rate(series));
-        let lines = rates.enumerate().map(|(n, series)| Line {
+        let lines = rates.enumerate().map(|(n, series)| PlotLine {
             label: &series.title,
             colour: n,
             points: &series.points,
         });
-        let lines: Vec<Line<'_>> = lines.collect();
+        let lines: Vec<PlotLine<'_>> = lines.collect();
         let moments = measurement.moments.iter().map(|moment| (moment.seconds, &*moment.what));
         let title = format!("{contender}, round {round}");
         let moments = moments.take(MOMENTS_MAX).collect();
@@ -157,7 +157,7 @@ fn series_charts(report: &Report, case: &Case) -> Vec<Chart> {
         });
         let of_name: Vec<(&str, &Series)> = of_name.collect();
         let (_, first) = of_name.first()?;
-        let lines = of_name.iter().map(|(contender, series)| Line {
+        let lines = of_name.iter().map(|(contender, series)| PlotLine {
             label: contender,
             colour: colour(report, contender),
             points: &series.points,

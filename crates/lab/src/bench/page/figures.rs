@@ -1,6 +1,6 @@
 //! The table of a case's figures: a row each, a column for each contender.
 
-use crate::bench::report::{Better, Case, Published, Summary};
+use crate::bench::report::{Better, Case, FigureSummary, Published};
 use crate::show;
 use crate::show::number::{short, unit_name};
 use maud::{Markup, html};
@@ -16,9 +16,9 @@ pub(super) fn hint(better: Better) -> Option<&'static str> {
 
 /// The figures that a case has, in the order in which they come first: those that are compared, or
 /// those that only describe.
-fn figures(case: &Case, compared: bool) -> Vec<&Summary> {
-    let mut figures: Vec<&Summary> = vec![];
-    let wanted = |summary: &&Summary| (summary.better != Better::Neither) == compared;
+fn figures(case: &Case, compared: bool) -> Vec<&FigureSummary> {
+    let mut figures: Vec<&FigureSummary> = vec![];
+    let wanted = |summary: &&FigureSummary| (summary.better != Better::Neither) == compared;
     for summary in case.summaries.iter().filter(wanted) {
         if !figures.iter().any(|known| known.figure == summary.figure) {
             figures.push(summary);
@@ -73,9 +73,10 @@ fn draw_contender(case: &Case, contender: &str) -> Markup {
     }
 }
 
-fn draw_summary(case: &Case, contender: &str, figure: &Summary) -> Markup {
-    let same =
-        |summary: &&Summary| summary.contender == contender && summary.figure == figure.figure;
+fn draw_summary(case: &Case, contender: &str, figure: &FigureSummary) -> Markup {
+    let same = |summary: &&FigureSummary| {
+        summary.contender == contender && summary.figure == figure.figure
+    };
     let class = if case.is_invalid(contender) { "wrong" } else { "" };
     match case.summaries.iter().find(same) {
         Some(summary) => show::spread_cell(&summary.spread, &summary.unit, class),
@@ -84,7 +85,7 @@ fn draw_summary(case: &Case, contender: &str, figure: &Summary) -> Markup {
 }
 
 /// What others measured elsewhere, in the row of what it stands beside.
-fn draw_published_cell(figure: &Summary, published: &[&Published], server: &str) -> Markup {
+fn draw_published_cell(figure: &FigureSummary, published: &[&Published], server: &str) -> Markup {
     let here = published.iter().filter(|one| one.server == server && one.figure == figure.figure);
     let values: Vec<String> = here.map(|one| published_value(one)).collect();
     html! {

@@ -1,9 +1,9 @@
 //! A report with some of everything, for tests.
 
 use crate::bench::report::{
-    Account, Better, Case, ConfigFile, Contender, DiskLatency, Ending, FORMAT, Figure, Machine,
-    Manifest, Mark, Measurement, Minute, Moment, Percentiles, Published, Ratio, Report, Round,
-    Scenario, Series, Severity, Skipped, Spread, Summary, Workload,
+    Better, Case, ConfigFile, Contender, DiskLatency, Ending, FORMAT, Figure, FigureSummary,
+    Machine, Manifest, Mark, Measurement, MessageBalance, Minute, Percentiles, Published, Ratio,
+    Report, Round, Scenario, Series, Severity, Skipped, Spread, TimelineEvent, Workload,
 };
 
 const RATE: &str = "delivered_per_second";
@@ -143,7 +143,7 @@ fn case(name: &str) -> Case {
     let of = |n: usize, figure: usize| {
         let Figure { name, title, unit, better, .. } = figures(n, 1).swap_remove(figure);
         let contender = CONTENDERS[n].0.to_owned();
-        Summary { contender, figure: name, title, unit, better, spread: all(n, figure) }
+        FigureSummary { contender, figure: name, title, unit, better, spread: all(n, figure) }
     };
     let pair = |n: usize, figure: usize| {
         let Figure { name, title, better, .. } = figures(n, 1).swap_remove(figure);
@@ -226,10 +226,14 @@ fn measurement(case: &str, n: usize, round: u32) -> Measurement {
             mailboxes: 97,
         }],
         moments: vec![
-            Moment { seconds: 6.0, what: "egress enabled".into() },
-            Moment { seconds: 31.0, what: "SIGKILL".into() },
+            TimelineEvent { seconds: 6.0, what: "egress enabled".into() },
+            TimelineEvent { seconds: 31.0, what: "SIGKILL".into() },
         ],
-        account: Account { acknowledged: 20_000, arrived: 20_000, ..Account::default() },
+        account: MessageBalance {
+            acknowledged: 20_000,
+            arrived: 20_000,
+            ..MessageBalance::default()
+        },
         disk: Some(DiskLatency { count: 100, p50_us: 812.0, p90_us: 1_420.0, max_us: 9_000.0 }),
         marks: invalid.into_iter().collect(),
     }

@@ -1,6 +1,6 @@
 //! Switching X.400, and the gateway to mail.
 
-use super::{Case, ISODE, Kind, RELAY, Scenario, published};
+use super::{Case, ISODE, MeasurementKind, RELAY, Scenario, published};
 use crate::stand::egress::Egress;
 use crate::stand::ways::{Protocol, Ways};
 use load::source::Span;
@@ -28,7 +28,7 @@ fn steady_cases(missing: Option<&'static str>) -> Vec<Case> {
     let case = |name, title, body_bytes| Case {
         name,
         title,
-        kind: Kind::SteadyState(300),
+        kind: MeasurementKind::SteadyState(300),
         messages: 1_000_000_000,
         body_bytes: Span::of(body_bytes),
         missing,
@@ -98,7 +98,7 @@ pub(super) fn large_queue() -> Scenario {
     let case = |name, title, kill| Case {
         name,
         title,
-        kind: Kind::LargeQueue { kill },
+        kind: MeasurementKind::LargeQueue { kill },
         messages: 1_000_000,
         body_bytes: Span::of(10_000),
         sources: 5,

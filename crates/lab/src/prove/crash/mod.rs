@@ -11,8 +11,8 @@ use load::ledger::Audit;
 use load::random::Random;
 use load::stop::{CommandError, Outcome};
 use maildirs::{Judgement, Maildirs};
-use moment::Moment;
-use report::{Aftermath, Kill, Report};
+use moment::KillPoint;
+use report::{Aftermath, CrashReport, Kill};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -152,7 +152,7 @@ pub fn run(options: &CrashOptions) -> Outcome {
     Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn crash(options: &CrashOptions) -> Result<Report> {
+fn crash(options: &CrashOptions) -> Result<CrashReport> {
     let mut random = Random::new(options.seed);
     let mut proof = start(options)?;
     let mut kills = Vec::new();
@@ -177,7 +177,7 @@ fn crash(options: &CrashOptions) -> Result<Report> {
     let drained = begun.elapsed();
     let (audit, mailboxes) = proof.account(&left)?;
     let duplicates_max = kills.len() as u64 * options.duplicates_per_kill_max();
-    Ok(Report { seed: options.seed, kills, drained, left, audit, mailboxes, duplicates_max })
+    Ok(CrashReport { seed: options.seed, kills, drained, left, audit, mailboxes, duplicates_max })
 }
 
 /// What runs, and the disks it runs on.
@@ -241,7 +241,7 @@ impl Proof {
                 Ok(("lull", maildirs.wait_for_lull()?))
             }
             _ => {
-                let moment = Moment::of_cycle(cycle, random, EXTRA_MAX_MS);
+                let moment = KillPoint::of_cycle(cycle, random, EXTRA_MAX_MS);
                 Ok((moment.name(), moment.wait(&self.relay.spool)?))
             }
         }

@@ -12,7 +12,7 @@ const WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// A moment of a relay's life, as its spool directory shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
+pub(super) enum KillPoint {
     /// No sign, only time.
     Any(Duration),
     /// A segment is full, another was begun.
@@ -27,29 +27,29 @@ pub(super) enum Moment {
     Release,
 }
 
-impl Moment {
+impl KillPoint {
     /// All kinds, in turn.
-    pub(super) fn of_cycle(cycle: u64, random: &mut Random, any_max_ms: u64) -> Moment {
+    pub(super) fn of_cycle(cycle: u64, random: &mut Random, any_max_ms: u64) -> KillPoint {
         match cycle % 8 {
             // Most often the one that is hardest to hit.
-            0 | 3 | 6 => Moment::Compaction(Duration::from_micros(1_000 + random.below(4_000))),
-            1 => Moment::Blob,
-            2 => Moment::Seal,
-            4 => Moment::Release,
-            5 => Moment::Any(Duration::from_millis(random.below(any_max_ms + 1))),
-            _ => Moment::Preparation,
+            0 | 3 | 6 => KillPoint::Compaction(Duration::from_micros(1_000 + random.below(4_000))),
+            1 => KillPoint::Blob,
+            2 => KillPoint::Seal,
+            4 => KillPoint::Release,
+            5 => KillPoint::Any(Duration::from_millis(random.below(any_max_ms + 1))),
+            _ => KillPoint::Preparation,
         }
     }
 
     /// For people.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Moment::Any(_) => "any",
-            Moment::Seal => "seal",
-            Moment::Compaction(_) => "compaction",
-            Moment::Preparation => "preparation",
-            Moment::Blob => "blob write",
-            Moment::Release => "release",
+            KillPoint::Any(_) => "any",
+            KillPoint::Seal => "seal",
+            KillPoint::Compaction(_) => "compaction",
+            KillPoint::Preparation => "preparation",
+            KillPoint::Blob => "blob write",
+            KillPoint::Release => "release",
         }
     }
 
@@ -59,14 +59,14 @@ impl Moment {
     /// When the directory can't be read.
     pub(super) fn wait(self, spool: &Path) -> Result<bool> {
         let (ending, appears) = match self {
-            Moment::Any(wait) => {
+            KillPoint::Any(wait) => {
                 std::thread::sleep(wait);
                 return Ok(true);
             }
-            Moment::Seal | Moment::Compaction(_) => (".segment", true),
-            Moment::Preparation => (".new", true),
-            Moment::Blob => (".blob", true),
-            Moment::Release => (".segment", false),
+            KillPoint::Seal | KillPoint::Compaction(_) => (".segment", true),
+            KillPoint::Preparation => (".new", true),
+            KillPoint::Blob => (".blob", true),
+            KillPoint::Release => (".segment", false),
         };
         let before = names(spool, ending)?;
         let begun = Instant::now();
@@ -74,7 +74,7 @@ impl Moment {
             let now = names(spool, ending)?;
             let come = if appears { !now.is_subset(&before) } else { !before.is_subset(&now) };
             if come {
-                if let Moment::Compaction(wait) = self {
+                if let KillPoint::Compaction(wait) = self {
                     std::thread::sleep(wait);
                 }
                 return Ok(true);

@@ -66,7 +66,7 @@ impl fmt::Display for Kill {
 
 /// The whole run.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct CrashReport {
     pub(super) seed: u64,
     pub(super) kills: Vec<Kill>,
     /// How long it took, from the last start on, to deliver everything.
@@ -79,7 +79,7 @@ pub(super) struct Report {
     pub(super) duplicates_max: u64,
 }
 
-impl Report {
+impl CrashReport {
     pub(super) fn is_good(&self) -> bool {
         let looks = self.kills.iter().map(|kill| &kill.aftermath.verified).chain([&self.left]);
         self.judgements().all(Judgement::is_good)

@@ -44,7 +44,7 @@ impl Client {
     ///
     /// # Errors
     /// When the relay doesn't offer STARTTLS, or the handshake fails.
-    pub(super) fn encrypted(mut self, client: &tls::Client) -> Result<Client> {
+    pub(super) fn encrypted(mut self, client: &tls::TlsClient) -> Result<Client> {
         self.say("EHLO probe.test")?;
         let reply = self.say("STARTTLS")?;
         if !reply.starts_with("220") {

@@ -79,7 +79,7 @@ pub(super) fn examine(
 }
 
 /// Opens so many sessions that are idle after EHLO.
-fn open(sessions: u32, relay: &Relay, tls: Option<&tls::Client>) -> Result<Vec<Client>> {
+fn open(sessions: u32, relay: &Relay, tls: Option<&tls::TlsClient>) -> Result<Vec<Client>> {
     let mut held = Vec::new();
     for number in 0..sessions {
         let from = Ipv4Addr::new(127, 0, 0, 2 + (number / PER_ADDRESS) as u8);
@@ -100,9 +100,9 @@ fn open(sessions: u32, relay: &Relay, tls: Option<&tls::Client>) -> Result<Vec<C
 }
 
 /// The section of a certificate that is made for it, and what connects to it.
-fn encryption(relay: &Relay) -> Result<(String, tls::Client)> {
+fn encryption(relay: &Relay) -> Result<(String, tls::TlsClient)> {
     let certificate = Certificate::make(&relay.directory().join("tls"), KeyKind::EcdsaP256)?;
-    let client = tls::Client::new(Handshakes::Full);
+    let client = tls::TlsClient::new(Handshakes::Full);
     Ok((certificate.section(), client.map_err(|error| Error::Server(format!("TLS: {error}")))?))
 }
 

@@ -8,7 +8,7 @@ mod prompt;
 
 pub use p1::Arrival;
 
-use super::executor::Group;
+use super::executor::TaskGroup;
 use super::names::{DEAD_DOMAIN, OR_DEAD, OR_NOWHERE, SENDER_DOMAIN, UNKNOWN_USER};
 use super::network::Network;
 use super::trace::Trace;
@@ -54,7 +54,7 @@ struct Submission {
 #[derive(Clone, Copy, Debug)]
 struct Copy {
     /// The process that sent it.
-    group: Group,
+    group: TaskGroup,
     connection: u64,
     /// Where in what the peer wrote the reply to the message ends.
     reply_end: u64,
@@ -86,7 +86,7 @@ struct Records {
     /// Notices of delay, likewise.
     delayed: BTreeMap<String, BTreeSet<String>>,
     /// Recipients that were refused for good, with the transaction in which the node named them last, and when.
-    refused: BTreeMap<String, (u64, Transaction)>,
+    refused: BTreeMap<String, (u64, TransactionKey)>,
     /// First arrivals, but for reports.
     arrived_us: BTreeMap<String, u64>,
     /// When processes began.
@@ -95,11 +95,11 @@ struct Records {
     mails: BTreeMap<String, u32>,
     violations: Vec<Violation>,
     /// Logs that a write or sync has failed of, by process: each may have kept a message that was refused.
-    failed_logs: BTreeMap<Group, usize>,
+    failed_logs: BTreeMap<TaskGroup, usize>,
 }
 
 /// A connection, and the number of a transaction on it.
-pub type Transaction = (u64, u64);
+pub type TransactionKey = (u64, u64);
 
 /// What is allowed to happen.
 #[derive(Clone, Debug)]
@@ -203,7 +203,7 @@ impl Account {
 
     /// From now on refused messages may arrive: a write or sync of a log of this process has failed, and what
     /// the disk holds is not known.
-    pub fn handle_failed_log(&self, life: Group) {
+    pub fn handle_failed_log(&self, life: TaskGroup) {
         *self.records.borrow_mut().failed_logs.entry(life).or_default() += 1;
     }
 
@@ -250,7 +250,7 @@ impl Account {
 
     /// A next hop has refused a recipient for good, which the node named at `written_us`. (Who is slow refuses
     /// what another host has refused meanwhile, because the node has long given that connection up.)
-    pub fn handle_refused(&self, recipient: &str, transaction: Transaction, written_us: u64) {
+    pub fn handle_refused(&self, recipient: &str, transaction: TransactionKey, written_us: u64) {
         let mut records = self.records.borrow_mut();
         let last = (written_us, transaction);
         let known = records.refused.entry(recipient.to_owned()).or_insert(last);
@@ -275,7 +275,7 @@ impl Account {
         reverse_path: &str,
         recipients: &[String],
         content: &[u8],
-        from: (Group, u64),
+        from: (TaskGroup, u64),
         reply_end: u64,
     ) {
         let copy = Copy { group: from.0, connection: from.1, reply_end, apdu_start: None };
@@ -416,7 +416,7 @@ impl Account {
     /// no host any more when a crash had lost the refusal.)
     fn check_moments(&self) {
         let records = self.records();
-        let mut moments: BTreeMap<(&str, Transaction), BTreeSet<&String>> = BTreeMap::new();
+        let mut moments: BTreeMap<(&str, TransactionKey), BTreeSet<&String>> = BTreeMap::new();
         let is_of_peer = |(recipient, _): &(&String, _)| !records.hostless.contains(*recipient);
         for (recipient, (_, transaction)) in records.refused.iter().filter(is_of_peer) {
             let reports = records.failed.get(recipient).into_iter().flatten();
@@ -448,12 +448,12 @@ impl Account {
 
     fn check_duplicates(&self, network: &Network, bounds: &Bounds) {
         let mut unexplained = Vec::new();
-        let mut by_crash: BTreeMap<Group, usize> = BTreeMap::new();
+        let mut by_crash: BTreeMap<TaskGroup, usize> = BTreeMap::new();
         let records = self.records();
         for (key, copies) in &records.copies {
             // A copy whose reply the node never read was lost to it. It may even arrive after the
             // next one: a slow peer reads what a closed connection left behind.
-            let mut known: BTreeMap<Group, u64> = BTreeMap::new();
+            let mut known: BTreeMap<TaskGroup, u64> = BTreeMap::new();
             // What was sent to several lives of the node may be as many messages there.
             let mut excused = records.excused(key);
             for copy in copies {

@@ -3,7 +3,7 @@
 //! Hosts of two that end every transaction without a verdict: whoever was given to such a host goes to the other one
 //! next (RFC 5321 §5.1).
 
-use super::executor::Group;
+use super::executor::TaskGroup;
 use super::plan::Hop;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,11 +22,11 @@ const PROBES_MAX: u32 = 9;
 
 /// Mail that has ready queues of its own: of this life of the node, and whether it asks for TLS all the way
 /// (RFC 8689). Of both kinds each shard has one, which learns by itself what the hop says.
-type Kind = (Group, bool);
+type QueueKind = (TaskGroup, bool);
 
 /// When a next hop refused MAIL because it defers everything, by kind of mail and host.
 #[derive(Debug, Default)]
-pub struct Deferred(RefCell<BTreeMap<(Kind, IpAddr), Vec<u64>>>);
+pub struct Deferred(RefCell<BTreeMap<(QueueKind, IpAddr), Vec<u64>>>);
 
 /// Transactions within a minute to a hop that defers everything, at most, of each kind of mail: on each shard
 /// the cohorts that it takes to learn so, those that are under way then, and the probes.
@@ -38,7 +38,7 @@ pub fn attempts_max(hop: &Hop, shards: u16) -> usize {
 
 impl Deferred {
     /// `host` deferred what the node wrote at `at_us`, of mail that asks for TLS all the way or does not.
-    pub fn note(&self, host: IpAddr, life: Group, asks_for_tls: bool, at_us: u64) {
+    pub fn note(&self, host: IpAddr, life: TaskGroup, asks_for_tls: bool, at_us: u64) {
         self.0.borrow_mut().entry(((life, asks_for_tls), host)).or_default().push(at_us);
     }
 
@@ -47,7 +47,7 @@ impl Deferred {
     pub fn exceeded(&self, hop: &Hop, shards: u16) -> Vec<String> {
         let noted = self.0.borrow();
         let max = attempts_max(hop, shards);
-        let kinds: BTreeSet<Kind> = noted.keys().map(|&(kind, _)| kind).collect();
+        let kinds: BTreeSet<QueueKind> = noted.keys().map(|&(kind, _)| kind).collect();
         let mut wrong = Vec::new();
         for kind in kinds {
             let of = |host: &std::net::SocketAddr| noted.get(&(kind, host.ip()));
@@ -83,11 +83,11 @@ const IN_A_ROW_MAX: u32 = 2;
 
 /// How often in a row messages were named to a host that fails, by process and sender.
 #[derive(Debug, Default)]
-pub struct Stumbles(RefCell<BTreeMap<(Group, String), u32>>);
+pub struct Stumbles(RefCell<BTreeMap<(TaskGroup, String), u32>>);
 
 impl Stumbles {
     /// MAIL from this sender has come to one of the two. What is wrong with that, for people.
-    pub fn note(&self, life: Group, sender: &str, fails: bool) -> Option<String> {
+    pub fn note(&self, life: TaskGroup, sender: &str, fails: bool) -> Option<String> {
         if sender.is_empty() {
             return None;
         }
@@ -112,9 +112,9 @@ mod tests {
     #[test]
     fn in_a_row_is_between_two_of_the_other_host() {
         let stumbles = Stumbles::default();
-        let note = |fails| stumbles.note(Group(1), "m1@back.test", fails).is_some();
+        let note = |fails| stumbles.note(TaskGroup(1), "m1@back.test", fails).is_some();
         assert!([true, true, false, true, true, true].map(note)[5]);
-        let other = |fails| stumbles.note(Group(1), "m2@back.test", fails).is_some();
+        let other = |fails| stumbles.note(TaskGroup(1), "m2@back.test", fails).is_some();
         assert_eq!([true, true, false, true, true, false].map(other), [false; 6]);
     }
 }

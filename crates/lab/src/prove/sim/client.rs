@@ -1,7 +1,7 @@
 //! Clients: hand in messages of all sizes in all ways, and believe nothing but replies.
 
 use super::account::{Account, Fate};
-use super::directory::{Directory, Told};
+use super::directory::{Directory, RecipientReply};
 use super::executor::{Executor, OUTSIDE};
 use super::handshake;
 use super::names::{
@@ -11,7 +11,7 @@ use super::network::{SimNet, SimStream};
 use super::p1::P1World;
 use super::plan::{CROWD_FROM_US, Plan, RECIPIENTS_MAX};
 use load::random::Random;
-use load::source::{Body, BodyKind};
+use load::source::{BodyKind, PreparedBody};
 use mta::seams::{Egress, Endpoint, Net as _};
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
@@ -60,7 +60,7 @@ impl Clients {
     }
 
     /// Where mail for those arrives who were accepted, by what was said to all.
-    fn accepted(&self, letter: &Letter, told: &[Told]) -> Vec<String> {
+    fn accepted(&self, letter: &Letter, told: &[RecipientReply]) -> Vec<String> {
         if let Some(directory) = &self.directory {
             directory.check_told(&letter.recipients, told);
         }
@@ -119,11 +119,11 @@ struct Client {
     shared: Rc<Clients>,
     random: Random,
     from: IpAddr,
-    session: Option<Session>,
+    session: Option<SenderSession>,
     habit: Habit,
 }
 
-struct Session {
+struct SenderSession {
     stream: SimStream,
     executor: Executor,
     input: Vec<u8>,
@@ -141,7 +141,7 @@ struct Letter {
     sender: String,
     recipients: Vec<String>,
     header: Vec<u8>,
-    body: Body,
+    body: PreparedBody,
 }
 
 impl Client {
@@ -253,7 +253,7 @@ impl Client {
         Ok(fate == Fate::Acknowledged)
     }
 
-    async fn connect(&mut self) -> io::Result<Session> {
+    async fn connect(&mut self) -> io::Result<SenderSession> {
         let to = Endpoint::Tcp(SocketAddr::new(NODE, 25));
         let executor = self.shared.executor.clone();
         let from = Egress { address: Some(self.from), proxy: None };
@@ -262,7 +262,7 @@ impl Client {
             stream = self.shared.net.connect(&to, from) => stream?,
             () = executor.sleep(30_000_000) => return Err(ErrorKind::TimedOut.into()),
         };
-        let mut session = Session {
+        let mut session = SenderSession {
             stream,
             executor,
             input: Vec::new(),
@@ -352,7 +352,7 @@ impl Client {
             1 => BodyKind::Dots,
             _ => BodyKind::Eightbit,
         };
-        let body = Body::generate(kind, bytes as usize, random.next_u64());
+        let body = PreparedBody::generate(kind, bytes as usize, random.next_u64());
         // Left out of what arrives.
         let tenant = self.shared.plan.tenant_of(number);
         let tenant = tenant.map_or(String::new(), |tenant| format!("X-Tenant: t{tenant}\r\n"));
@@ -369,7 +369,7 @@ impl Client {
     }
 }
 
-impl Session {
+impl SenderSession {
     async fn hello(&mut self) -> io::Result<String> {
         self.stream.write_all(b"EHLO client.test\r\n").await?;
         let (code, lines) = self.reply().await?;
@@ -390,7 +390,7 @@ impl Session {
     }
 
     /// MAIL and RCPT; gives what was said to each recipient, and nothing without a transaction.
-    async fn envelope(&mut self, letter: &Letter) -> io::Result<Vec<Told>> {
+    async fn envelope(&mut self, letter: &Letter) -> io::Result<Vec<RecipientReply>> {
         let (name, sender) = (&letter.name, &letter.sender);
         let body = if letter.body.eight_bit { " BODY=8BITMIME" } else { "" };
         let tls = if self.requires_tls(letter) { " REQUIRETLS" } else { "" };
@@ -406,7 +406,7 @@ impl Session {
             }
             let since_us = self.executor.now_us();
             let (code, text) = self.reply().await?;
-            told.push(Told { code, text, waited_us: self.executor.now_us() - since_us });
+            told.push(RecipientReply { code, text, waited_us: self.executor.now_us() - since_us });
         }
         let begun = told.remove(0);
         Ok(if begun.code == 250 { told } else { Vec::new() })

@@ -1,6 +1,6 @@
 //! `postrider-lab sim`.
 
-use super::{Outcome, Plan, Plant, pool, run as run_seed};
+use super::{Plan, Plant, RunResult, pool, run as run_seed};
 use load::progress::Progress;
 use load::stop;
 use std::process::ExitCode;
@@ -72,7 +72,7 @@ pub fn run(options: &SimOptions) -> stop::Outcome {
     Ok(ExitCode::FAILURE)
 }
 
-fn summarise(outcome: &Outcome) {
+fn summarise(outcome: &RunResult) {
     let totals = &outcome.totals;
     println!("{}", Plan::new(outcome.seed));
     println!(
@@ -88,7 +88,7 @@ fn summarise(outcome: &Outcome) {
 }
 
 /// Says what is wrong, which faults there were, and what happened to the message concerned.
-fn explain(outcome: &Outcome, plant: Option<Plant>) {
+fn explain(outcome: &RunResult, plant: Option<Plant>) {
     println!("{}", Plan::new(outcome.seed));
     for violation in &outcome.violations {
         println!("VIOLATED: {}", violation.text);

@@ -4,7 +4,7 @@ use super::account::Account;
 use super::executor::Executor;
 use super::plan::{DirectoryPlan, Health, Plan};
 use load::random::Random;
-use lookup::{Answers, Entry, PAUSE_MAX, Trouble, TroubleKind};
+use lookup::{Answers, Entry, LookupError, LookupErrorKind, PAUSE_MAX};
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -27,7 +27,7 @@ const LOOKED_UP_WITHIN: Duration = Duration::from_secs(300 + 120);
 
 /// What is asked of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum DirectoryTable {
     /// Who is there; an entry is the last part of the mailbox's path.
     Users,
     /// Whom an address stands for.
@@ -36,7 +36,7 @@ pub enum Asked {
 
 /// What a client was told of a recipient, and after how long.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct RecipientReply {
     /// The reply's code.
     pub code: u16,
     /// All its lines.
@@ -72,7 +72,7 @@ impl Directory {
     }
 
     /// Answers a request, in its time.
-    pub async fn answer(&self, asked: Asked, keys: &[Box<str>]) -> Answers {
+    pub async fn answer(&self, asked: DirectoryTable, keys: &[Box<str>]) -> Answers {
         let health = self.plan.health(self.executor.now_us());
         let after_us = match health {
             Health::Well | Health::Gone | Health::Babbling => {
@@ -83,28 +83,30 @@ impl Directory {
         };
         self.executor.sleep(after_us).await;
         let one = |key: &str| match health {
-            Health::Gone => Err(Trouble::new(TroubleKind::Unreachable, "connection refused")),
+            Health::Gone => {
+                Err(LookupError::new(LookupErrorKind::Unreachable, "connection refused"))
+            }
             Health::Babbling if self.random.borrow_mut().below(2) == 0 => {
-                Err(Trouble::new(TroubleKind::Wrong, "that is no answer"))
+                Err(LookupError::new(LookupErrorKind::Wrong, "that is no answer"))
             }
             _ => Ok(self.entry(asked, key)),
         };
         keys.iter().map(|key| one(key)).collect()
     }
 
-    fn entry(&self, asked: Asked, key: &str) -> Option<Entry> {
+    fn entry(&self, asked: DirectoryTable, key: &str) -> Option<Entry> {
         match asked {
-            Asked::Users if self.plan.has(key) => match self.plan.places_of(key) {
+            DirectoryTable::Users if self.plan.has(key) => match self.plan.places_of(key) {
                 Some(places) => Some(Entry::text(places.value(key, self.executor.now_us()))),
                 None => key.rsplit_once('@').map(|(local, _)| Entry::text(local)),
             },
-            Asked::Users => None,
-            Asked::Aliases => self.plan.alias(key).map(Entry::text),
+            DirectoryTable::Users => None,
+            DirectoryTable::Aliases => self.plan.alias(key).map(Entry::text),
         }
     }
 
     /// A question has no answer: that must have a reason.
-    pub fn check_trouble(&self, trouble: &Trouble) {
+    pub fn check_trouble(&self, trouble: &LookupError) {
         let now_us = self.executor.now_us();
         let before = self.plan.illnesses.iter().filter(|illness| illness.from_us <= now_us);
         let last_us = before.map(|illness| illness.until_us).max().unwrap_or(0);
@@ -134,7 +136,7 @@ impl Directory {
     }
 
     /// What was said to the recipients of one message must be true.
-    pub fn check_told(&self, recipients: &[String], told: &[Told]) {
+    pub fn check_told(&self, recipients: &[String], told: &[RecipientReply]) {
         let is_governed =
             |to: &String| to.rsplit_once('@').is_some_and(|(_, domain)| self.plan.governs(domain));
         let is_untouched = !recipients.iter().any(is_governed);
@@ -151,7 +153,7 @@ impl Directory {
         }
     }
 
-    fn check_recipient(&self, to: &str, told: &Told) {
+    fn check_recipient(&self, to: &str, told: &RecipientReply) {
         let (has, text) = (self.plan.has(to), told.text.trim_end());
         if has && told.code >= 500 && !self.plan.may_lack_route(to) {
             self.account.violate_about(to, &format!("is in the directory and was refused: {text}"));

@@ -6,9 +6,9 @@
 
 use super::LOWERED_US;
 use super::account::Account;
-use super::executor::{Executor, Group, OUTSIDE, wall_ms};
+use super::executor::{Executor, OUTSIDE, TaskGroup, wall_ms};
 use super::network::Network;
-use super::paces::{self, Begun};
+use super::paces::{self, StartedTransaction};
 use super::plan::{Plan, RulePlan, Word};
 use super::rates::worst_stretch;
 use super::ready_queues::ReadyQueues;
@@ -35,20 +35,20 @@ pub struct Effects {
     plan: Rc<Plan>,
     wall_offset_ms: Rc<Cell<i64>>,
     /// The life of the node that there is.
-    life: Cell<Group>,
+    life: Cell<TaskGroup>,
     /// What stands in the file.
     kept: RefCell<Vec<Effect>>,
     /// In the order in which they came.
-    held: RefCell<Vec<Held>>,
+    held: RefCell<Vec<RecordedEffect>>,
 }
 
 /// An effect that was written.
 #[derive(Debug)]
-struct Held {
+struct RecordedEffect {
     effect: Effect,
     word: Word,
     /// The life of the node that wrote it, and when.
-    by: (Group, u64),
+    by: (TaskGroup, u64),
     /// It was seen to end, or to begin anew.
     is_over: bool,
     /// It was given up too soon: that was told.
@@ -56,7 +56,7 @@ struct Held {
     /// Something was sent in spite of it: that was told.
     is_broken: bool,
     /// What it slows down, by life of the node.
-    begun: BTreeMap<Group, Vec<u64>>,
+    begun: BTreeMap<TaskGroup, Vec<u64>>,
 }
 
 /// Which rule it is of, and whom it concerns.
@@ -65,7 +65,7 @@ fn concerns(effect: &Effect) -> [Option<&str>; 4] {
     [Some(rule), next_hop.as_deref(), source.as_deref(), tenant.as_deref()]
 }
 
-impl Held {
+impl RecordedEffect {
     fn is_same(&self, effect: &Effect) -> bool {
         let own = &self.effect;
         concerns(own) == concerns(effect) && own.renewed == effect.renewed
@@ -76,7 +76,7 @@ impl Held {
     }
 
     /// From when on it must hold for this life of the node, if `grace_us` is what takes its time.
-    fn since_us(&self, life: Group, grace_us: u64) -> u64 {
+    fn since_us(&self, life: TaskGroup, grace_us: u64) -> u64 {
         let (by, at_us) = self.by;
         match life.cmp(&by) {
             Ordering::Less => u64::MAX,
@@ -126,7 +126,7 @@ impl Effects {
     }
 
     /// This life of the node has written these.
-    pub fn keep(&self, life: Group, effects: Vec<Effect>) {
+    pub fn keep(&self, life: TaskGroup, effects: Vec<Effect>) {
         let now_ms = self.now_ms();
         let mut held = self.held.borrow_mut();
         for known in held.iter_mut().filter(|known| !known.is_over) {
@@ -151,7 +151,7 @@ impl Effects {
             let is_known = held.iter().any(|known| known.is_same(effect));
             if let Some(word) = word.filter(|_| !is_known) {
                 self.check_said(word);
-                held.push(Held {
+                held.push(RecordedEffect {
                     effect: effect.clone(),
                     word,
                     by: (life, self.executor.now_us()),
@@ -190,7 +190,7 @@ impl Effects {
     }
 
     /// A life of the node begins.
-    pub fn begin(&self, life: Group) {
+    pub fn begin(&self, life: TaskGroup) {
         self.life.set(life);
         self.cap();
     }
@@ -210,7 +210,7 @@ impl Effects {
     }
 
     /// Until which time of the simulation it holds, if it does.
-    fn until_us(&self, held: &Held) -> Option<u64> {
+    fn until_us(&self, held: &RecordedEffect) -> Option<u64> {
         let left_ms = held.effect.until.0.checked_sub(self.now_ms() + ROUNDED_MS)?;
         (!held.is_over).then(|| self.executor.now_us() + left_ms * 1_000)
     }
@@ -235,8 +235,8 @@ impl Effects {
     }
 
     /// The node began a transaction.
-    pub fn note(&self, begun: Begun<'_>) {
-        let Begun { life, between: (from, to), sender, at_us } = begun;
+    pub fn note(&self, begun: StartedTransaction<'_>) {
+        let StartedTransaction { life, between: (from, to), sender, at_us } = begun;
         let Some(pace) = &self.plan.pace else { return };
         if !self.plan.provider_hosts().iter().any(|host| host.ip() == to) {
             return;
@@ -272,7 +272,7 @@ impl Effects {
 
     /// Whether all that this life sends to a host of the provider is concerned: of one that other mail has another way
     /// to nobody sees which it was.
-    fn is_way(&self, effect: &Effect, life: Group, to: IpAddr) -> bool {
+    fn is_way(&self, effect: &Effect, life: TaskGroup, to: IpAddr) -> bool {
         let Some(next_hop) = &effect.next_hop else { return true };
         self.plan.order_of(next_hop).is_some_and(|order| self.queues.has_one_way(life, to, &order))
     }

@@ -15,10 +15,10 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// Tasks that end together, as those of a process do when it crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Group(pub u32);
+pub struct TaskGroup(pub u32);
 
 /// What is outside the node: clients, peers, the scenario itself.
-pub const OUTSIDE: Group = Group(0);
+pub const OUTSIDE: TaskGroup = TaskGroup(0);
 
 /// The wall clock when the simulated world begins: 2026-11-18. (It jumps by adding to it.)
 const WALL_MS: u64 = 1_795_000_000_000;
@@ -61,7 +61,7 @@ impl Wake for TaskWaker {
 }
 
 struct Task {
-    group: Group,
+    group: TaskGroup,
     /// `None` while it is being polled.
     future: Option<Boxed>,
     waker: Arc<TaskWaker>,
@@ -80,7 +80,7 @@ struct Core {
     tasks: RefCell<BTreeMap<u64, Task>>,
     timers: RefCell<BTreeMap<TimerKey, Timer>>,
     /// Groups that have ended: nothing starts in them any more.
-    ended: RefCell<BTreeSet<Group>>,
+    ended: RefCell<BTreeSet<TaskGroup>>,
     now_us: Cell<u64>,
     /// Numbers tasks and timers.
     next: Cell<u64>,
@@ -140,7 +140,7 @@ impl Executor {
     }
 
     /// Starts a task; in a group that has ended it is dropped.
-    pub fn spawn(&self, group: Group, task: impl Future<Output = ()> + 'static) {
+    pub fn spawn(&self, group: TaskGroup, task: impl Future<Output = ()> + 'static) {
         if self.0.ended.borrow().contains(&group) {
             return;
         }
@@ -231,7 +231,7 @@ impl Executor {
     }
 
     /// Drops all tasks of a group where they stand. Not to be called from one of them.
-    pub fn end(&self, group: Group) {
+    pub fn end(&self, group: TaskGroup) {
         self.0.ended.borrow_mut().insert(group);
         let ids: Vec<u64> = {
             let tasks = self.0.tasks.borrow();
@@ -246,7 +246,7 @@ impl Executor {
 
     /// Drops everything: tasks hold the executor, so that nothing would ever be freed.
     pub fn clear(&self) {
-        let groups: BTreeSet<Group> = self.0.tasks.borrow().values().map(|t| t.group).collect();
+        let groups: BTreeSet<TaskGroup> = self.0.tasks.borrow().values().map(|t| t.group).collect();
         for group in groups {
             self.end(group);
         }
@@ -329,16 +329,16 @@ mod tests {
         let executor = Executor::default();
         let held = Rc::new(());
         let (inner, kept) = (executor.clone(), Rc::clone(&held));
-        executor.spawn(Group(1), async move {
+        executor.spawn(TaskGroup(1), async move {
             let _kept = kept;
             inner.sleep(1_000).await;
             unreachable!("the group ended before");
         });
         let end = executor.clone();
-        executor.call_at(500, move || end.end(Group(1)));
+        executor.call_at(500, move || end.end(TaskGroup(1)));
         executor.run(|| false);
         assert_eq!(Rc::strong_count(&held), 1);
-        executor.spawn(Group(1), async { unreachable!("nothing starts in it") });
+        executor.spawn(TaskGroup(1), async { unreachable!("nothing starts in it") });
         assert!(!executor.run(|| false));
     }
 

@@ -3,7 +3,7 @@
 //! come.
 
 use super::account::Account;
-use super::executor::{Executor, Group};
+use super::executor::{Executor, TaskGroup};
 use super::open_files::OpenFiles;
 use super::plant::Plant;
 use super::trace::Trace;
@@ -190,7 +190,7 @@ fn wake(inbox: &SharedInbox) {
 
 struct State {
     executor: Executor,
-    group: Group,
+    group: TaskGroup,
     trace: Rc<Trace>,
     account: Rc<Account>,
     disk: Rc<SimDisk>,
@@ -232,7 +232,7 @@ pub struct LogParts {
     /// Runs its tasks.
     pub executor: Executor,
     /// The process.
-    pub group: Group,
+    pub group: TaskGroup,
     /// Where it is noted what happens.
     pub trace: Rc<Trace>,
     /// Who is told that it has failed.

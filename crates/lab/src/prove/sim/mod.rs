@@ -4,7 +4,7 @@
 //! [`run`] plays one history: clients hand in messages, next hops defer them, the process crashes
 //! at some step and comes back on what the disk kept, and in the end all faults heal and the queue
 //! must drain. The [`account`] then says whether all that was promised came true. The same seed
-//! gives the same history, which [`Outcome::hash`] proves.
+//! gives the same history, which [`RunResult::hash`] proves.
 
 pub mod account;
 pub mod attempts;
@@ -46,7 +46,7 @@ use attempts::{Deferred, Stumbles};
 use client::Clients;
 use directory::Directory;
 use effects::Effects;
-use executor::{Executor, Group, OUTSIDE};
+use executor::{Executor, OUTSIDE, TaskGroup};
 use inspector::{Inspected, Inspector};
 use load::random::Random;
 use log::SimDisk;
@@ -103,7 +103,7 @@ const DISK_BYTES: u64 = 64 << 20;
 
 /// What came of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RunResult {
     /// Where it all came from.
     pub seed: u64,
     /// Of everything that happened.
@@ -122,17 +122,17 @@ pub struct Outcome {
 
 /// Plays the history of one seed.
 #[must_use]
-pub fn run(seed: u64, plant: Option<Plant>, with_text: bool) -> Outcome {
+pub fn run(seed: u64, plant: Option<Plant>, with_text: bool) -> RunResult {
     play(Plan::new(seed), plant, with_text)
 }
 
 /// The same in a world without what was added last ([`Plan::early`]).
 #[must_use]
-pub fn run_early(seed: u64) -> Outcome {
+pub fn run_early(seed: u64) -> RunResult {
     play(Plan::early(seed), None, false)
 }
 
-fn play(plan: Plan, plant: Option<Plant>, with_text: bool) -> Outcome {
+fn play(plan: Plan, plant: Option<Plant>, with_text: bool) -> RunResult {
     let mut simulation = Simulation::new(plan, plant, with_text);
     if let Err(text) = simulation.play() {
         simulation.environment.account.violate(None, text);
@@ -275,7 +275,7 @@ impl Simulation {
         self.check_rates();
         self.check_attempts();
         self.stop(&node);
-        self.environment.executor.end(Group(self.lives));
+        self.environment.executor.end(TaskGroup(self.lives));
         self.verify();
         Ok(())
     }
@@ -323,7 +323,7 @@ impl Simulation {
         self.lives += 1;
         self.environment.network.forget_queues();
         self.limit(0);
-        let group = Group(self.lives);
+        let group = TaskGroup(self.lives);
         self.begin_pace(group);
         self.environment.promises.begin(group);
         // What the start needs is there.
@@ -579,11 +579,11 @@ impl Simulation {
         }
     }
 
-    fn outcome(self) -> Outcome {
+    fn outcome(self) -> RunResult {
         let Environment { executor, trace, account, .. } = &self.environment;
         let totals = account.totals();
         executor.clear();
-        Outcome {
+        RunResult {
             seed: self.plan.seed,
             hash: trace.hash(),
             events_count: trace.events_count(),

@@ -3,12 +3,12 @@
 use super::account::Account;
 use super::directory::Directory;
 use super::effects::Effects;
-use super::executor::{Executor, Group, wall_ms};
+use super::executor::{Executor, TaskGroup, wall_ms};
 use super::log::{LogParts, SimDisk, SimLog};
 use super::names::NODE;
 use super::network::{Network, SimAccepted};
 use super::open_files::OpenFiles;
-use super::plan::Limits;
+use super::plan::ResourceLimits;
 use super::plant::Plant;
 use super::promises::Promises;
 use super::ready_queues::ReadyQueues;
@@ -72,7 +72,7 @@ pub struct Environment {
     /// A fault to plant.
     pub plant: Option<Plant>,
     /// What the node may use.
-    pub limits: Limits,
+    pub limits: ResourceLimits,
     /// Who has the recipients of some routes.
     pub directory: Option<Rc<Directory>>,
     /// The descriptors of its process.
@@ -89,7 +89,7 @@ pub struct Environment {
 
 /// A running node.
 pub struct Node {
-    group: Group,
+    group: TaskGroup,
     logs: Vec<SimLog>,
     /// Budgets and counts.
     pub shared: Arc<Shared>,
@@ -98,7 +98,7 @@ pub struct Node {
     running: Vec<Rc<Shard<SimWorld>>>,
     metrics: Vec<Arc<Metrics>>,
     account: Rc<Account>,
-    limits: Limits,
+    limits: ResourceLimits,
     warmups: Rc<SimWarmups>,
     /// Who waits for memory.
     memory_waits: RefCell<MemoryWaits>,
@@ -125,7 +125,7 @@ impl Node {
     ///
     /// # Errors
     /// A sentence: what could not be recovered or bound.
-    pub fn start(environment: &Environment, group: Group) -> Result<Node, String> {
+    pub fn start(environment: &Environment, group: TaskGroup) -> Result<Node, String> {
         let (shards, mails): (Vec<_>, Vec<_>) =
             (0..environment.shards).map(|_| mpsc::unbounded_channel()).unzip();
         let (logs, recovered) = open_logs(environment, group, &shards)?;
@@ -249,8 +249,11 @@ impl Node {
         Ok(())
     }
 
-    fn console(&self, environment: &Environment) -> Rc<Lines> {
-        Rc::new(Lines { trace: Rc::clone(&environment.trace), alive: Rc::clone(&self.alive) })
+    fn console(&self, environment: &Environment) -> Rc<TraceConsole> {
+        Rc::new(TraceConsole {
+            trace: Rc::clone(&environment.trace),
+            alive: Rc::clone(&self.alive),
+        })
     }
 
     fn shard(
@@ -371,7 +374,7 @@ impl Node {
 
     /// Looks at what the node uses of what it may use.
     pub fn check_limits(&self) {
-        let Limits { unsettled, sessions, .. } = self.limits;
+        let ResourceLimits { unsettled, sessions, .. } = self.limits;
         for text in self.logs.iter().filter_map(SimLog::false_alarm) {
             self.account.violate(None, text);
         }
@@ -440,7 +443,7 @@ type Recovered = Vec<Vec<RecoveredMessage>>;
 /// All logs, and what each shard finds in them. All are read before one is opened.
 fn open_logs(
     environment: &Environment,
-    group: Group,
+    group: TaskGroup,
     shards: &[ShardSender<SimAccepted>],
 ) -> Result<(Vec<SimLog>, Recovered), String> {
     let mut recovered: Recovered = shards.iter().map(|_| Vec::new()).collect();
@@ -466,7 +469,7 @@ fn read_log(environment: &Environment, number: usize) -> Result<(Opening, u64), 
 
 fn open_log(
     environment: &Environment,
-    group: Group,
+    group: TaskGroup,
     (number, (opening, seed)): (usize, (Opening, u64)),
     shards: &[ShardSender<SimAccepted>],
     recovered: &mut Recovered,
@@ -546,12 +549,12 @@ impl EventSink for Events {
 }
 
 /// So does what the node has to say about itself.
-struct Lines {
+struct TraceConsole {
     trace: Rc<Trace>,
     alive: Rc<Cell<bool>>,
 }
 
-impl Console for Lines {
+impl Console for TraceConsole {
     fn shows(&self, level: Level) -> bool {
         self.alive.get() && level <= Level::Info
     }

@@ -2,7 +2,7 @@
 //! those of one tenant, over all next hops and shards of the node.
 
 use super::LOWERED_US;
-use super::executor::Group;
+use super::executor::TaskGroup;
 use super::plan::{PacePlan, PaceTerms, Plan};
 use super::rates::{RateSteps, worst_stretch};
 use super::ready_queues::ReadyQueues;
@@ -12,9 +12,9 @@ use std::net::IpAddr;
 
 /// One transaction that began.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun<'a> {
+pub struct StartedTransaction<'a> {
     /// Whose life of the node it is.
-    pub life: Group,
+    pub life: TaskGroup,
     /// From where and where to.
     pub between: (IpAddr, IpAddr),
     /// What MAIL says.
@@ -25,7 +25,7 @@ pub struct Begun<'a> {
 
 /// Of whom a rate is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Of {
+enum RateOwner {
     /// Mail from this address to the provider.
     Source(IpAddr),
     /// The tenant of this number.
@@ -35,26 +35,26 @@ enum Of {
 /// When transactions began, by life of the node, and what held then.
 #[derive(Debug, Default)]
 pub struct Paces {
-    begun: RefCell<BTreeMap<(Group, Of), Vec<u64>>>,
+    begun: RefCell<BTreeMap<(TaskGroup, RateOwner), Vec<u64>>>,
     /// By life of the node: from when on which of the plan's terms hold.
-    terms: RefCell<BTreeMap<Group, Vec<(u64, usize)>>>,
+    terms: RefCell<BTreeMap<TaskGroup, Vec<(u64, usize)>>>,
 }
 
 impl Paces {
     /// These terms of the plan hold for this life of the node from now on.
-    pub fn change(&self, life: Group, at_us: u64, terms: usize) {
+    pub fn change(&self, life: TaskGroup, at_us: u64, terms: usize) {
         self.terms.borrow_mut().entry(life).or_default().push((at_us, terms));
     }
 
     /// The node began a transaction.
-    pub fn note(&self, plan: &Plan, begun: Begun<'_>) {
-        let Begun { life, between: (from, to), sender, at_us } = begun;
+    pub fn note(&self, plan: &Plan, begun: StartedTransaction<'_>) {
+        let StartedTransaction { life, between: (from, to), sender, at_us } = begun;
         let mut noted = self.begun.borrow_mut();
         if plan.provider_hosts().iter().any(|host| host.ip() == to) {
-            noted.entry((life, Of::Source(from))).or_default().push(at_us);
+            noted.entry((life, RateOwner::Source(from))).or_default().push(at_us);
         }
         if let Some(tenant) = number_of(sender).and_then(|number| plan.tenant_of(number)) {
-            noted.entry((life, Of::Tenant(tenant))).or_default().push(at_us);
+            noted.entry((life, RateOwner::Tenant(tenant))).or_default().push(at_us);
         }
     }
 
@@ -72,8 +72,8 @@ impl Paces {
                 worst_stretch(&times_us, |at_us| limit.rate.allowed_at(at_us), extra_at)
             {
                 let whose = match of {
-                    Of::Source(from) => format!("to the provider from {from}"),
-                    Of::Tenant(number) => format!("of tenant t{number}"),
+                    RateOwner::Source(from) => format!("to the provider from {from}"),
+                    RateOwner::Tenant(number) => format!("of tenant t{number}"),
                 };
                 wrong.push(format!(
                     "{count} transactions {whose} by {life:?} from {from_us} to {to_us} us, at {:?} \
@@ -90,14 +90,14 @@ impl Paces {
         &self,
         plan: &Plan,
         pace: &PacePlan,
-        (life, of): (Group, Of),
+        (life, of): (TaskGroup, RateOwner),
         queues: &ReadyQueues,
     ) -> Limit {
         let terms = self.terms.borrow();
         let changes: &[(u64, usize)] = terms.get(&life).map_or(&[(0, 0)], Vec::as_slice);
         let per_second = |terms: &PaceTerms| match of {
-            Of::Source(_) => terms.per_second,
-            Of::Tenant(number) => terms.tenants[number],
+            RateOwner::Source(_) => terms.per_second,
+            RateOwner::Tenant(number) => terms.tenants[number],
         };
         let in_force: Vec<&PaceTerms> =
             changes.iter().map(|&(_, number)| pace.terms_after(number)).collect();
@@ -112,12 +112,12 @@ impl Paces {
             .collect();
         let most = in_force.iter().map(|terms| per_second(terms)).max().unwrap_or(0);
         let extra = match of {
-            Of::Source(_) => {
+            RateOwner::Source(_) => {
                 let connections = in_force.iter().map(|terms| terms.connections_max).max();
                 let (_, lead_there) = named(plan, queues, life);
                 of_source(plan, most, (1, lead_there), connections.unwrap_or(0))
             }
-            Of::Tenant(_) => of_tenant(plan, most),
+            RateOwner::Tenant(_) => of_tenant(plan, most),
         };
         // Each change lets a burst go that was not used.
         let bursts = (changes.len() as u32 - 1) * burst(most);
@@ -139,7 +139,7 @@ pub(super) fn number_of(sender: &str) -> Option<u64> {
 
 /// Sets of the provider's hosts that the DNS has named to a life of the node, and ready queues of each shard that
 /// lead there, of one source.
-pub(super) fn named(plan: &Plan, queues: &ReadyQueues, life: Group) -> (u32, u32) {
+pub(super) fn named(plan: &Plan, queues: &ReadyQueues, life: TaskGroup) -> (u32, u32) {
     let hosts = plan.provider_hosts().iter().map(|host| host.ip()).collect();
     let sets = queues.sets(life, &hosts);
     let sources = plan.pace.as_ref().map_or(1, |pace| pace.sources.len() as u32);
@@ -199,7 +199,10 @@ mod tests {
                 let sender = format!("m{}@back.test", n * pace.terms[0].tenants.len() as u64);
                 let at_us = n * 1_000_000 / per_second;
                 let between = (IpAddr::from([10, 0, 0, 1]), host(n as usize));
-                paces.note(&plan, Begun { life: Group(1), between, sender: &sender, at_us });
+                paces.note(
+                    &plan,
+                    StartedTransaction { life: TaskGroup(1), between, sender: &sender, at_us },
+                );
             }
             let executor = crate::prove::sim::executor::Executor::default();
             let trace = crate::prove::sim::trace::Trace::new(executor.clone(), false);

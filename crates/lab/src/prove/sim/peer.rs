@@ -10,13 +10,13 @@ use super::executor::{Executor, OUTSIDE, wall_ms};
 use super::handshake::{self, Certificate};
 use super::names::is_unknown;
 use super::network::{Network, SimStream};
-use super::paces::{Begun, Paces};
-use super::plan::{FaultRates, Hop, Plan, Step, TlsIllness, Word, key_of};
+use super::paces::{Paces, StartedTransaction};
+use super::plan::{DialoguePhase, FaultRates, Hop, Plan, TlsIllness, Word, key_of};
 use super::plant::Plant;
-use super::promises::{Promises, Sight, offers_requiretls};
+use super::promises::{ObservedDelivery, Promises, offers_requiretls};
 use super::rates::Beginnings;
 use super::warming::{self, Warmed};
-use load::dialogue::{Dialogue, Event, Offer};
+use load::dialogue::{Dialogue, DialogueEvent, Offer};
 use load::random::Random;
 use mta::seams::{Listener as _, Net as _};
 use std::cell::{Cell, RefCell};
@@ -87,7 +87,7 @@ pub fn start(peers: &Rc<Peers>, hop: &Rc<Hop>, host: SocketAddr) {
     let (task, hop) = (Rc::clone(peers), Rc::clone(hop));
     peers.executor.spawn(OUTSIDE, async move {
         let (down_us, up_us) = hop.down_us;
-        if stumbling::manner_at(&task, &hop, host.ip(), Step::Connect).is_some() {
+        if stumbling::manner_at(&task, &hop, host.ip(), DialoguePhase::Connect).is_some() {
             task.executor.sleep_until(task.plan.heal_us).await;
         }
         listen(&task, &hop, host, down_us).await;
@@ -118,7 +118,7 @@ async fn listen(peers: &Rc<Peers>, hop: &Rc<Hop>, host: SocketAddr, until_us: u6
 }
 
 /// What to do after a step.
-enum Next {
+enum PeerAction {
     Read,
     /// Write the replies, then go on with the input.
     Reply,
@@ -152,7 +152,7 @@ async fn serve(
     if stumbling::greet((peers, hop, host.ip()), &mut stream).await? {
         return Ok(());
     }
-    let mut session = Session::new(peers, hop, host);
+    let mut session = PeerSession::new(peers, hop, host);
     if peers.draws(hop, peers.fault_rates.peer_garble / 4) {
         session.dialogue.output().clear();
         return babble(peers, &mut stream, b"220-and another thing\r\n").await;
@@ -175,9 +175,9 @@ async fn serve(
             return Ok(());
         }
         match session.answer(&mut stream, &buffer[..count]).await? {
-            Then::ReadOn => {}
-            Then::Close => return Ok(()),
-            Then::Abort => {
+            ConnectionFate::ReadOn => {}
+            ConnectionFate::Close => return Ok(()),
+            ConnectionFate::Abort => {
                 stream.abort();
                 return Ok(());
             }
@@ -186,13 +186,13 @@ async fn serve(
 }
 
 /// What becomes of a connection after what came was answered.
-enum Then {
+enum ConnectionFate {
     ReadOn,
     Close,
     Abort,
 }
 
-struct Session {
+struct PeerSession {
     peers: Rc<Peers>,
     dialogue: Dialogue,
     content: Vec<u8>,
@@ -202,7 +202,7 @@ struct Session {
     taken_bytes: u64,
     /// Those that began.
     transactions_count: u64,
-    /// Chunks and lines that should not have come; see [`Session::check_content`].
+    /// Chunks and lines that should not have come; see [`PeerSession::check_content`].
     strange_count: u64,
     /// What was replied to what can't be known any more.
     garbled: bool,
@@ -224,14 +224,14 @@ struct Session {
 const DRIP_BYTES: usize = 8;
 const DRIP_US: u64 = 900_000;
 
-impl Session {
-    fn new(peers: &Rc<Peers>, hop: &Rc<Hop>, host: SocketAddr) -> Session {
+impl PeerSession {
+    fn new(peers: &Rc<Peers>, hop: &Rc<Hop>, host: SocketAddr) -> PeerSession {
         let Hop { chunking, pipelining, discards, .. } = **hop;
         let tls_illness = tls_illness(peers, hop, host);
         let starttls = hop.tls.is_some() && tls_illness != Some(TlsIllness::Lacks);
         let requiretls = offers_requiretls(host.ip());
         let offer = Offer { chunking, pipelining, dsn: true, discards, starttls, requiretls };
-        Session {
+        PeerSession {
             peers: Rc::clone(peers),
             dialogue: Dialogue::new(offer),
             content: Vec::new(),
@@ -250,54 +250,58 @@ impl Session {
     }
 
     /// Does with `input` what it asks for, and what the faults want.
-    async fn answer(&mut self, stream: &mut SimStream, mut input: &[u8]) -> std::io::Result<Then> {
+    async fn answer(
+        &mut self,
+        stream: &mut SimStream,
+        mut input: &[u8],
+    ) -> std::io::Result<ConnectionFate> {
         loop {
             let (used, next) = self.take(stream, input);
             input = &input[used..];
             match next {
-                Next::Read => return Ok(Then::ReadOn),
-                Next::Reply => {
+                PeerAction::Read => return Ok(ConnectionFate::ReadOn),
+                PeerAction::Reply => {
                     self.reply(stream).await?;
                     self.peers.pause(30_000).await;
                 }
-                Next::Mute => {
+                PeerAction::Mute => {
                     self.reply(stream).await?;
                     self.mute = true;
                 }
-                Next::Babble => {
+                PeerAction::Babble => {
                     // What was replied before is there.
                     self.reply(stream).await?;
                     babble(&self.peers, stream, b"250-and another thing\r\n").await?;
                 }
-                Next::Encrypt => {
+                PeerAction::Encrypt => {
                     self.reply(stream).await?;
                     return self.encrypt(stream).await;
                 }
-                Next::Close => {
+                PeerAction::Close => {
                     self.reply(stream).await?;
-                    return Ok(Then::Close);
+                    return Ok(ConnectionFate::Close);
                 }
-                Next::Break if self.peers.fault_rates.peer_halves => {
+                PeerAction::Break if self.peers.fault_rates.peer_halves => {
                     // It takes what comes, and nobody learns of it.
                     self.fall_silent();
                     stream.shut_down();
                 }
-                Next::Break => return Ok(Then::Abort),
+                PeerAction::Break => return Ok(ConnectionFate::Abort),
             }
         }
     }
 
     /// Shakes hands, or what there is instead. What came behind STARTTLS is dropped.
-    async fn encrypt(&mut self, stream: &mut SimStream) -> std::io::Result<Then> {
+    async fn encrypt(&mut self, stream: &mut SimStream) -> std::io::Result<ConnectionFate> {
         if self.tls_illness == Some(TlsIllness::Injects) {
             stream.write_all(b"250 2.0.0 Go on in clear\r\n").await?;
         }
         self.taken_bytes += handshake::await_hello(stream).await?;
         match self.tls_illness {
-            Some(TlsIllness::Breaks) => return Ok(Then::Close),
+            Some(TlsIllness::Breaks) => return Ok(ConnectionFate::Close),
             Some(TlsIllness::Silent) => {
                 while stream.read(&mut [0; 64]).await? > 0 {}
-                return Ok(Then::Close);
+                return Ok(ConnectionFate::Close);
             }
             _ => {}
         }
@@ -315,7 +319,7 @@ impl Session {
         handshake::show(stream, &certificate).await?;
         self.dialogue.encrypted();
         self.shown = Some(certificate);
-        Ok(Then::ReadOn)
+        Ok(ConnectionFate::ReadOn)
     }
 
     fn drips(&self) -> bool {
@@ -347,7 +351,7 @@ impl Session {
     }
 
     /// Says how much of the input it took.
-    fn take(&mut self, stream: &SimStream, input: &[u8]) -> (usize, Next) {
+    fn take(&mut self, stream: &SimStream, input: &[u8]) -> (usize, PeerAction) {
         let mut taken = 0;
         loop {
             let (used, event) = self.dialogue.advance(&input[taken..], &mut self.content);
@@ -355,19 +359,19 @@ impl Session {
             self.taken_bytes += used as u64;
             self.check_content();
             match event {
-                Event::Input => return (taken, Next::Read),
-                Event::Quit => return (taken, Next::Close),
+                DialogueEvent::Input => return (taken, PeerAction::Read),
+                DialogueEvent::Quit => return (taken, PeerAction::Close),
                 _ => {}
             }
-            if event == Event::Mail {
+            if event == DialogueEvent::Mail {
                 self.note_beginning(stream.id());
                 self.transactions_count += 1;
             }
             self.note_carried(event, stream.id());
-            if event == Event::Rcpt && self.peers.plan.pace.is_some() {
+            if event == DialogueEvent::Rcpt && self.peers.plan.pace.is_some() {
                 self.note_recipient(stream.id());
             }
-            if matches!(event, Event::Mail | Event::Rcpt) {
+            if matches!(event, DialogueEvent::Mail | DialogueEvent::Rcpt) {
                 self.check_promises(event, stream.id());
             }
             if let Some(next) = self.stumble(event, stream) {
@@ -379,7 +383,7 @@ impl Session {
             self.garbled |= garbles;
             self.decide(event, stream, drops);
             if drops {
-                return (taken, Next::Break);
+                return (taken, PeerAction::Break);
             }
             if garbles
                 && !self.mute
@@ -387,18 +391,18 @@ impl Session {
             {
                 return (taken, next);
             }
-            if event == Event::StartTls && !garbles && !self.refuses_tls() && !self.mute {
-                return (taken, Next::Encrypt);
+            if event == DialogueEvent::StartTls && !garbles && !self.refuses_tls() && !self.mute {
+                return (taken, PeerAction::Encrypt);
             }
             if self.hop.dribbles {
-                return (taken, Next::Reply);
+                return (taken, PeerAction::Reply);
             }
         }
     }
 
     /// Accepts what was said or refuses it; `drops`: the connection breaks before anybody reads that.
-    fn decide(&mut self, event: Event, stream: &SimStream, drops: bool) {
-        if event == Event::Message && !self.draws(self.peers.fault_rates.peer_refuse) {
+    fn decide(&mut self, event: DialogueEvent, stream: &SimStream, drops: bool) {
+        if event == DialogueEvent::Message && !self.draws(self.peers.fault_rates.peer_refuse) {
             // The envelope is forgotten once it is accepted.
             let envelope = self.envelope();
             self.dialogue.accept();
@@ -407,12 +411,12 @@ impl Session {
             let lost = drops || self.garbled;
             let reply_end = if lost { NEVER_REPLIED } else { stream.written_bytes() + output };
             self.record(&envelope, stream.id(), reply_end);
-        } else if let Some(word) = self.word().filter(|_| event == Event::Mail) {
+        } else if let Some(word) = self.word().filter(|_| event == DialogueEvent::Mail) {
             self.dialogue.refuse_in_words(450, word.reply());
         } else if let Some(words) = self.echo(event) {
             self.dialogue.refuse_in_words(450, words.as_bytes());
         } else if let Some(code) = self.refusal(event) {
-            if event == Event::Rcpt && code / 100 == 5 {
+            if event == DialogueEvent::Rcpt && code / 100 == 5 {
                 self.note_refused(stream.id());
             }
             self.dialogue.refuse(code);
@@ -421,28 +425,28 @@ impl Session {
         }
     }
 
-    fn accept(&mut self, event: Event) {
-        if event == Event::Data {
+    fn accept(&mut self, event: DialogueEvent) {
+        if event == DialogueEvent::Data {
             self.content.clear();
         }
-        self.has_recipient |= event == Event::Rcpt;
+        self.has_recipient |= event == DialogueEvent::Rcpt;
         self.dialogue.accept();
     }
 
     /// Makes something wrong of the reply that begins at `begin` of the output: text that is no
     /// reply, a code that the command can't have; or says that silence or a reply without an end is
     /// to follow.
-    fn garble(&mut self, event: Event, begin: usize) -> Option<Next> {
+    fn garble(&mut self, event: DialogueEvent, begin: usize) -> Option<PeerAction> {
         let how = self.peers.random.borrow_mut().below(5);
         let output = self.dialogue.output();
         output.truncate(begin);
         match (how, event) {
             (0, _) => output.extend_from_slice(b"What do you mean?\r\n"),
-            (1 | 2, Event::Mail | Event::Rcpt | Event::Message) => {
+            (1 | 2, DialogueEvent::Mail | DialogueEvent::Rcpt | DialogueEvent::Message) => {
                 output.extend_from_slice(b"354 Go on\r\n");
             }
-            (1..=3, _) => return Some(Next::Mute),
-            _ => return Some(Next::Babble),
+            (1..=3, _) => return Some(PeerAction::Mute),
+            _ => return Some(PeerAction::Babble),
         }
         None
     }
@@ -458,7 +462,7 @@ impl Session {
                 network.source_of(connection).filter(|_| self.peers.plan.pace.is_some())
             {
                 let between = (from, self.host);
-                let begun = Begun { life: group, between, sender: &sender, at_us };
+                let begun = StartedTransaction { life: group, between, sender: &sender, at_us };
                 self.peers.paces.note(&self.peers.plan, begun);
                 self.peers.effects.note(begun);
             }
@@ -491,14 +495,15 @@ impl Session {
     }
 
     /// What names a sender or a recipient came as it was to come.
-    fn check_promises(&self, event: Event, connection: u64) {
+    fn check_promises(&self, event: DialogueEvent, connection: u64) {
         let network = &self.peers.network;
         let written_us = network.written_by_client_at(connection, self.taken_bytes);
         if let (Some(life), Some(at_us)) = (network.client_of(connection), written_us) {
-            let sight = Sight { host: self.host, shown: self.shown.as_ref(), life, at_us };
+            let sight =
+                ObservedDelivery { host: self.host, shown: self.shown.as_ref(), life, at_us };
             let address = String::from_utf8_lossy(self.dialogue.candidate());
             match event {
-                Event::Mail => self.peers.promises.check_sender(&address, sight),
+                DialogueEvent::Mail => self.peers.promises.check_sender(&address, sight),
                 _ => self.peers.promises.check_recipient(&address, sight),
             }
         }
@@ -536,7 +541,7 @@ impl Session {
         self.peers.executor.now_us() < self.hop.defers_all_until_us
     }
 
-    fn refusal(&self, event: Event) -> Option<u16> {
+    fn refusal(&self, event: DialogueEvent) -> Option<u16> {
         let defers = self.peers.executor.now_us() < self.hop.defers_until_us;
         let refuses = || self.draws(self.peers.fault_rates.peer_refuse);
         let for_now = match self.peers.plant {
@@ -544,14 +549,18 @@ impl Session {
             _ => 451,
         };
         match event {
-            Event::Rcpt if self.hop.refuses || is_unknown(self.dialogue.candidate()) => Some(550),
-            Event::Rcpt if defers => Some(450),
-            Event::Hello if self.draws(self.peers.fault_rates.peer_refuse / 4) => Some(421),
-            Event::StartTls if self.refuses_tls() => Some(454),
-            Event::Mail if self.defers_all() => Some(450),
-            Event::Mail | Event::Rcpt | Event::Data if refuses() => Some(for_now),
+            DialogueEvent::Rcpt if self.hop.refuses || is_unknown(self.dialogue.candidate()) => {
+                Some(550)
+            }
+            DialogueEvent::Rcpt if defers => Some(450),
+            DialogueEvent::Hello if self.draws(self.peers.fault_rates.peer_refuse / 4) => Some(421),
+            DialogueEvent::StartTls if self.refuses_tls() => Some(454),
+            DialogueEvent::Mail if self.defers_all() => Some(450),
+            DialogueEvent::Mail | DialogueEvent::Rcpt | DialogueEvent::Data if refuses() => {
+                Some(for_now)
+            }
             // Drawn before.
-            Event::Message => Some(452),
+            DialogueEvent::Message => Some(452),
             _ => None,
         }
     }

@@ -18,12 +18,12 @@ mod x400;
 pub use act::{Act, ActKind, Crash, CrashKind, DiskFailure};
 pub use directory::{DirectoryPlan, Health, Illness};
 pub use dns::{Mood, Zones};
-pub use file::{Horizon, Limits};
+pub use file::{Horizon, ResourceLimits};
 pub use mire::Mire;
 pub use pace::{PacePlan, PaceTerms, WarmupPlan};
-pub use places::Places;
+pub use places::UserLocations;
 pub use rules::{Anger, RulePlan, Word};
-pub use stumble::{Manner, Step, Stumble};
+pub use stumble::{DialoguePhase, Manner, Stumble};
 pub use tls::{NOBODYS_KEY, TlsIllness, TlsPlan, TlsaPlan, key_of};
 pub use variety::{CROWD_DOMAIN, CROWD_FROM_US, Crowd};
 pub use x400::{P1ClientFaults, P1ClientPlan, P1Peer, P1PeerFaults, X400Plan};
@@ -77,7 +77,7 @@ pub struct Plan {
     /// What the network does until then, in thousandths.
     pub fault_rates: FaultRates,
     /// Changed configurations: [`ActKind::Change`] counts them.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RouteChange>,
     /// Changed zones: [`ActKind::Zones`] counts them.
     pub zone_changes: Vec<ZoneChange>,
     /// Some senders can't be told anything: their next hop refuses reports, or is dead.
@@ -87,7 +87,7 @@ pub struct Plan {
     /// Many small domains; with them there is a domain that is well.
     pub crowd: Option<Crowd>,
     /// What the process may have open.
-    pub parts: Option<Parts>,
+    pub parts: Option<DescriptorLimits>,
     /// Lookups at once, as the configuration says.
     pub lookups_max: Option<u32>,
     /// A directory has the recipients of some routes.
@@ -100,7 +100,7 @@ pub struct Plan {
 
 /// What the process may have open.
 #[derive(Clone, Copy, Debug)]
-pub struct Parts {
+pub struct DescriptorLimits {
     /// Descriptors in all, those not counted that are there from the start.
     pub files_max: u64,
     /// Connections to next hops.
@@ -111,7 +111,7 @@ pub struct Parts {
 
 /// A route that reads otherwise from now on.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct RouteChange {
     /// Whose route: a number in [`Plan::hops`].
     pub hop: usize,
     /// All shards together.
@@ -348,7 +348,7 @@ impl Plan {
             at_us += random.below(self.heal_us - at_us);
             let kind = ActKind::Change(self.changes.len());
             self.acts.push(Act { at_us, kind });
-            self.changes.push(Change {
+            self.changes.push(RouteChange {
                 hop,
                 connections_max,
                 in_flight_max,
@@ -499,9 +499,9 @@ impl Plan {
 
     /// What the node may use.
     #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> ResourceLimits {
         let transactions = u64::from(self.in_flight_max() + BOX_CONNECTIONS_MAX);
-        Limits {
+        ResourceLimits {
             // Transactions that are under way when the limit is reached come to their end.
             unsettled: u64::from(self.unsettled_max).max(u64::from(self.shards))
                 + transactions * self.recipients_max(),

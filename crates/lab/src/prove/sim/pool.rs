@@ -1,6 +1,6 @@
 //! Many seeds on many threads, each on one.
 
-use super::{Outcome, Plant, run};
+use super::{Plant, RunResult, run};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ pub fn play(
     jobs: usize,
     plant: Option<Plant>,
     with_text: bool,
-    mut take: impl FnMut(Outcome) -> bool,
+    mut take: impl FnMut(RunResult) -> bool,
 ) {
     let next = AtomicU64::new(seeds.start);
     let (send, outcomes) = mpsc::sync_channel(jobs.max(1));

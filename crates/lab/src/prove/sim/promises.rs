@@ -3,7 +3,7 @@
 //! another certificate, where what is in force forbids it, and nothing to a host that is left out.
 
 use super::account::{Account, name_of};
-use super::executor::{Executor, Group};
+use super::executor::{Executor, TaskGroup};
 use super::handshake::Certificate;
 use super::plan::{Hop, NOBODYS_KEY, Plan, TlsPlan, TlsaPlan, key_of};
 use super::ready_queues::{ReadyQueues, TlsSays, in_order};
@@ -25,7 +25,7 @@ const PAGE_US: u64 = 3_000_000;
 
 /// A policy that the node keeps, over the ends of its process too.
 #[derive(Clone, Debug)]
-struct Kept {
+struct CachedPolicy {
     /// Of the record that it was fetched for.
     id: String,
     until_us: u64,
@@ -42,7 +42,7 @@ struct RouteSays {
 
 /// What a life of the node was told.
 #[derive(Debug, Default)]
-struct Told {
+struct ObservedPolicies {
     since_us: u64,
     /// The policies of a domain, or that it has none.
     policies: BTreeMap<String, Vec<Option<Arc<Policy>>>>,
@@ -66,8 +66,8 @@ pub struct Promises {
     account: Rc<Account>,
     queues: Rc<ReadyQueues>,
     random: RefCell<Random>,
-    kept: RefCell<BTreeMap<String, Kept>>,
-    told: RefCell<BTreeMap<Group, Told>>,
+    kept: RefCell<BTreeMap<String, CachedPolicy>>,
+    told: RefCell<BTreeMap<TaskGroup, ObservedPolicies>>,
     /// From when on the configuration had so many changes.
     configured: RefCell<Vec<(u64, usize)>>,
 }
@@ -101,13 +101,13 @@ impl Demand {
 
 /// What came to a host, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight<'a> {
+pub struct ObservedDelivery<'a> {
     /// The host.
     pub host: IpAddr,
     /// What it has shown, if the connection is encrypted.
     pub shown: Option<&'a Certificate>,
     /// Who wrote it.
-    pub life: Group,
+    pub life: TaskGroup,
     /// When.
     pub at_us: u64,
 }
@@ -140,8 +140,9 @@ impl Promises {
     }
 
     /// A life of the node begins.
-    pub fn begin(&self, life: Group) {
-        let told = Told { since_us: self.executor.now_us(), ..Told::default() };
+    pub fn begin(&self, life: TaskGroup) {
+        let told =
+            ObservedPolicies { since_us: self.executor.now_us(), ..ObservedPolicies::default() };
         self.told.borrow_mut().insert(life, told);
     }
 
@@ -186,7 +187,7 @@ impl Promises {
 impl Promises {
     /// The MX records of a domain, of which it is noted that they were told.
     #[must_use]
-    pub fn vouch(&self, life: Group, domain: &str, records: Vec<Mx>) -> Vouched<Vec<Mx>> {
+    pub fn vouch(&self, life: TaskGroup, domain: &str, records: Vec<Mx>) -> Vouched<Vec<Mx>> {
         if let Some(told) = self.told.borrow_mut().get_mut(&life) {
             let names = records.iter().map(|mx| (mx.preference, mx.host.clone())).collect();
             told.hosts.entry(domain.to_owned()).or_default().insert(names);
@@ -245,7 +246,12 @@ impl Promises {
 /// The policies that the node fetches and keeps. (The program's own cache is tested elsewhere.)
 impl Promises {
     /// What the node is told of a domain's policy.
-    pub async fn policy(&self, life: Group, domain: &str, id: Option<&str>) -> Option<Arc<Policy>> {
+    pub async fn policy(
+        &self,
+        life: TaskGroup,
+        domain: &str,
+        id: Option<&str>,
+    ) -> Option<Arc<Policy>> {
         let kept = self.kept_policy(domain);
         let policy = match (id, kept) {
             (Some(id), kept) if kept.as_ref().is_none_or(|kept| kept.id != id) => {
@@ -258,12 +264,12 @@ impl Promises {
         policy
     }
 
-    fn kept_policy(&self, domain: &str) -> Option<Kept> {
+    fn kept_policy(&self, domain: &str) -> Option<CachedPolicy> {
         let now_us = self.executor.now_us();
         self.kept.borrow().get(domain).filter(|kept| now_us < kept.until_us).cloned()
     }
 
-    async fn fetch(&self, domain: &str, id: &str) -> Option<Kept> {
+    async fn fetch(&self, domain: &str, id: &str) -> Option<CachedPolicy> {
         let after_us = self.random.borrow_mut().below(PAGE_US);
         self.executor.sleep(after_us).await;
         let now_us = self.executor.now_us();
@@ -275,13 +281,13 @@ impl Promises {
         let (_, promise) = tls.promise(which, now_us)?;
         let policy = Arc::new(Policy::parse(promise.text().as_bytes()).ok()?);
         let until_us = now_us + promise.seconds * 1_000_000;
-        let kept = Kept { id: id.to_owned(), until_us, policy };
+        let kept = CachedPolicy { id: id.to_owned(), until_us, policy };
         self.kept.borrow_mut().insert(domain.to_owned(), kept.clone());
         Some(kept)
     }
 
     /// What is left of the domain's hosts is a set of its own.
-    fn note_policy(&self, life: Group, domain: &str, policy: Option<Arc<Policy>>) {
+    fn note_policy(&self, life: TaskGroup, domain: &str, policy: Option<Arc<Policy>>) {
         let mut told = self.told.borrow_mut();
         let Some(told) = told.get_mut(&life) else { return };
         if let Some(policy) = policy.as_ref().filter(|policy| policy.mode != Mode::None) {
@@ -305,7 +311,7 @@ impl Promises {
 /// The law.
 impl Promises {
     /// RCPT for this recipient has come to a host.
-    pub fn check_recipient(&self, recipient: &str, sight: Sight<'_>) {
+    pub fn check_recipient(&self, recipient: &str, sight: ObservedDelivery<'_>) {
         self.check_required(recipient, sight);
         if let Some(demands) = self.broken(recipient, sight) {
             let how = how(sight.shown);
@@ -316,7 +322,7 @@ impl Promises {
 
     /// MAIL from this sender has come to a host: it is about a recipient of the sender's message whom the
     /// host may have.
-    pub fn check_sender(&self, sender: &str, sight: Sight<'_>) {
+    pub fn check_sender(&self, sender: &str, sight: ObservedDelivery<'_>) {
         if let Some(recipient) = self.account.recipients_of(name_of(sender)).first() {
             self.check_required(recipient, sight);
         }
@@ -332,7 +338,7 @@ impl Promises {
 
     /// What asks for TLS all the way goes to hosts that are who they should be by a certificate, or by their TLSA
     /// records, and that promise the same (RFC 8689 §4.2.1).
-    fn check_required(&self, recipient: &str, sight: Sight<'_>) {
+    fn check_required(&self, recipient: &str, sight: ObservedDelivery<'_>) {
         if self.account.is_tls_required(recipient) && !self.may_require(sight) {
             let how = how(sight.shown);
             let what = format!("asks for TLS all the way and came to {} {how}", sight.host);
@@ -340,7 +346,7 @@ impl Promises {
         }
     }
 
-    fn may_require(&self, sight: Sight<'_>) -> bool {
+    fn may_require(&self, sight: ObservedDelivery<'_>) -> bool {
         let Some(shown) = sight.shown.filter(|_| offers_requiretls(sight.host)) else {
             return false;
         };
@@ -363,7 +369,7 @@ impl Promises {
     }
 
     /// All that was in force for a recipient, if none of it allows what was seen.
-    fn broken(&self, recipient: &str, sight: Sight<'_>) -> Option<Vec<Demand>> {
+    fn broken(&self, recipient: &str, sight: ObservedDelivery<'_>) -> Option<Vec<Demand>> {
         let (demands, names) = self.demands(recipient, sight)?;
         let is_allowed = demands.iter().any(|demand| demand.is_met(sight.shown, &names));
         (!is_allowed).then_some(demands)
@@ -371,7 +377,11 @@ impl Promises {
 
     /// All that was in force for a recipient at a host when something was written there, or shortly before, and
     /// what the host is called; `None`: the recipient's domain has no business there, or promises nothing.
-    fn demands(&self, recipient: &str, sight: Sight<'_>) -> Option<(Vec<Demand>, Vec<String>)> {
+    fn demands(
+        &self,
+        recipient: &str,
+        sight: ObservedDelivery<'_>,
+    ) -> Option<(Vec<Demand>, Vec<String>)> {
         let domain = recipient.rsplit_once('@')?.1;
         let (number, which) = self.hop_of(domain)?;
         let told = self.told.borrow();

@@ -1,7 +1,7 @@
 //! The judge of message rates: transactions that begin towards one next hop, over all its
 //! connections and all shards of the node.
 
-use super::executor::Group;
+use super::executor::TaskGroup;
 use super::network::HostSet;
 use super::plan::Hop;
 use super::ready_queues::{NamedSet, ReadyQueues, groups_of, queues_of};
@@ -41,11 +41,11 @@ impl RateLimit {
 
 /// When transactions began, by life of the node and host.
 #[derive(Debug, Default)]
-pub struct Beginnings(RefCell<BTreeMap<(Group, IpAddr), Vec<u64>>>);
+pub struct Beginnings(RefCell<BTreeMap<(TaskGroup, IpAddr), Vec<u64>>>);
 
 impl Beginnings {
     /// The node began a transaction with `host`: it wrote MAIL at `at_us`.
-    pub fn note(&self, host: IpAddr, group: Group, at_us: u64) {
+    pub fn note(&self, host: IpAddr, group: TaskGroup, at_us: u64) {
         self.0.borrow_mut().entry((group, host)).or_default().push(at_us);
     }
 
@@ -55,7 +55,7 @@ impl Beginnings {
         let hosts: Vec<IpAddr> = hop.hosts.iter().map(|host| host.ip()).collect();
         let groups = if hop.by_mx { groups_of(&hosts) } else { vec![hosts] };
         let only = NamedSet { since_us: 0, queues: queues_of(hop.tls.is_some()) };
-        let lives: BTreeSet<Group> = self.0.borrow().keys().map(|&(group, _)| group).collect();
+        let lives: BTreeSet<TaskGroup> = self.0.borrow().keys().map(|&(group, _)| group).collect();
         let mut wrong = Vec::new();
         for life in lives {
             for hosts in &groups {
@@ -78,7 +78,7 @@ impl Beginnings {
     }
 
     /// When this life of the node began transactions with these hosts, in order.
-    fn times_us(&self, life: Group, hosts: &HostSet) -> Vec<u64> {
+    fn times_us(&self, life: TaskGroup, hosts: &HostSet) -> Vec<u64> {
         let beginnings = self.0.borrow();
         let of = |&host: &IpAddr| beginnings.get(&(life, host)).into_iter().flatten();
         let mut times_us: Vec<u64> = hosts.iter().flat_map(of).copied().collect();

@@ -6,7 +6,7 @@
 //! that the DNS has named to a life of the node. It can't see which of them a connection is for,
 //! only its host: each group of hosts gets as much as the sets with one of these hosts allow.
 
-use super::executor::{Executor, Group};
+use super::executor::{Executor, TaskGroup};
 use super::network::{HostSet, Network};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,13 +26,13 @@ pub struct TlsSays {
 
 /// Hosts in the order in which they are tried, those of equal preference together, and what is said of TLS: where
 /// either differs so does the ready queue, though what is shared by the set of hosts is the same.
-type Way = (Vec<HostSet>, Option<TlsSays>);
+type HostPath = (Vec<HostSet>, Option<TlsSays>);
 
 /// A set of hosts that the DNS has named.
 #[derive(Debug)]
 struct Set {
     since_us: u64,
-    ways: BTreeSet<Way>,
+    ways: BTreeSet<HostPath>,
 }
 
 /// The same, as judges see it. Limits and rates belong to it.
@@ -51,7 +51,7 @@ pub struct ReadyQueues {
     network: Network,
     /// Each has ready queues of its own.
     sources: u32,
-    named: RefCell<BTreeMap<Group, BTreeMap<HostSet, Set>>>,
+    named: RefCell<BTreeMap<TaskGroup, BTreeMap<HostSet, Set>>>,
 }
 
 impl ReadyQueues {
@@ -62,7 +62,7 @@ impl ReadyQueues {
     }
 
     /// The DNS names hosts in this order to this life of the node, now, or a domain's policy leaves these of them.
-    pub fn name(&self, group: Group, order: Vec<HostSet>, tls: Option<TlsSays>) {
+    pub fn name(&self, group: TaskGroup, order: Vec<HostSet>, tls: Option<TlsSays>) {
         let hosts: HostSet = order.iter().flatten().copied().collect();
         if hosts.is_empty() {
             return;
@@ -77,17 +77,17 @@ impl ReadyQueues {
 
     /// Whether all that this life sends to a host has this way, the next hop of a ready queue.
     #[must_use]
-    pub fn has_one_way(&self, group: Group, host: IpAddr, order: &[HostSet]) -> bool {
+    pub fn has_one_way(&self, group: TaskGroup, host: IpAddr, order: &[HostSet]) -> bool {
         let named = self.named.borrow();
         let mut sets = named.get(&group).into_iter().flatten();
-        let is_other = |(known, _): &Way| known != order;
+        let is_other = |(known, _): &HostPath| known != order;
         order.iter().any(|hosts| hosts.contains(&host))
             && !sets.any(|(hosts, set)| hosts.contains(&host) && set.ways.iter().any(is_other))
     }
 
     /// The sets of this life that have one of these hosts, once for each source.
     #[must_use]
-    pub fn sets(&self, group: Group, hosts: &HostSet) -> Vec<NamedSet> {
+    pub fn sets(&self, group: TaskGroup, hosts: &HostSet) -> Vec<NamedSet> {
         let named = self.named.borrow();
         let sets = named.get(&group).into_iter().flatten();
         let with_one = sets.filter(|(set, _)| !set.is_disjoint(hosts));
@@ -139,7 +139,7 @@ mod tests {
         let hosts = [1, 2].map(|n| IpAddr::from([10, 0, 0, n]));
         let (one, both) = (HostSet::from([hosts[0]]), HostSet::from(hosts));
         let [first, second] = hosts.map(|host| HostSet::from([host]));
-        let life = Group(1);
+        let life = TaskGroup(1);
         for order in [vec![both.clone()], vec![one.clone()], vec![both.clone()], Vec::new()] {
             queues.name(life, order, None);
         }
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(count(life, &one), 2);
         assert_eq!(count(life, &both), 2);
         assert_eq!(count(life, &second), 1);
-        assert_eq!(count(Group(2), &both), 0);
+        assert_eq!(count(TaskGroup(2), &both), 0);
         let queues_there = || queues.sets(life, &second)[0].queues;
         assert_eq!(queues_there(), 1);
         queues.name(life, vec![second.clone(), first.clone()], None);

@@ -1,6 +1,6 @@
 //! Configurations that change during a run, and the clock, which is set.
 
-use super::executor::{Executor, Group, wall_ms};
+use super::executor::{Executor, TaskGroup, wall_ms};
 use super::node::Node;
 use super::plan::{Hop, Plan};
 use super::plant::Plant;
@@ -66,13 +66,13 @@ impl Simulation {
         self.configure();
         let (environment, terms) = (&self.environment, pace.terms_after(number));
         environment.network.limit_sources(terms.connections_max, LOWERED_US);
-        self.peers.paces.change(Group(self.lives), environment.executor.now_us(), number);
+        self.peers.paces.change(TaskGroup(self.lives), environment.executor.now_us(), number);
         environment.effects.set_rules(&terms.rules);
         node.reload(environment);
     }
 
     /// A life of the node begins, with what is shared now.
-    pub(super) fn begin_pace(&self, life: Group) {
+    pub(super) fn begin_pace(&self, life: TaskGroup) {
         let Some(pace) = &self.plan.pace else { return };
         let (environment, number) = (&self.environment, self.paces.get());
         environment.network.limit_sources(pace.terms_after(number).connections_max, 0);

@@ -1,12 +1,13 @@
 //! The tables of one process: caches and desks as the program has them, before a simulated
 //! directory.
 
-use super::directory::{Asked, Directory, PATIENCE};
-use super::executor::{Executor, Group};
+use super::directory::{Directory, DirectoryTable, PATIENCE};
+use super::executor::{Executor, TaskGroup};
 use super::plant::Plant;
 use config::TableEntry;
 use lookup::{
-    Answers, Asker, Cache, Cached, Desk, DeskLimits, Entry, Request, RequestId, Ticket, Trouble,
+    Answers, Cache, Cached, Coalescer, DeskLimits, Entry, LookupError, LookupRequest, RequestId,
+    Requester, Ticket,
 };
 use mail::Mono;
 use mta::answer::Answer;
@@ -21,29 +22,33 @@ use tokio::sync::{Notify, oneshot};
 const WAITING_MAX: usize = 1_000;
 
 /// What is said of a key in the end.
-type Said = Result<Option<Arc<Entry>>, Trouble>;
+type TableReply = Result<Option<Arc<Entry>>, LookupError>;
 
 /// The tables of one process, for all its shards; none where there is no directory.
 #[derive(Clone, Debug, Default)]
-pub struct SimTables(BTreeMap<&'static str, Rc<Clerk>>);
+pub struct SimTables(BTreeMap<&'static str, Rc<LookupWorker>>);
 
 impl SimTables {
     /// Starts them as tasks of `group`.
     #[must_use]
     pub fn start(
         executor: &Executor,
-        group: Group,
+        group: TaskGroup,
         directory: Option<&Rc<Directory>>,
         plant: Option<Plant>,
     ) -> SimTables {
         let Some(directory) = directory else { return SimTables::default() };
         let start = |(name, asked)| {
-            let clerk = Clerk::new(executor, (group, asked), directory, plant);
+            let clerk = LookupWorker::new(executor, (group, asked), directory, plant);
             let task = Rc::clone(&clerk);
             executor.spawn(group, async move { task.run().await });
             (name, clerk)
         };
-        SimTables([("users", Asked::Users), ("aliases", Asked::Aliases)].map(start).into())
+        SimTables(
+            [("users", DirectoryTable::Users), ("aliases", DirectoryTable::Aliases)]
+                .map(start)
+                .into(),
+        )
     }
 }
 
@@ -58,27 +63,27 @@ impl Tables for SimTables {
 
 /// Who asks the directory for one table.
 #[derive(Debug)]
-struct Clerk {
+struct LookupWorker {
     executor: Executor,
-    group: Group,
-    asked: Asked,
+    group: TaskGroup,
+    asked: DirectoryTable,
     directory: Rc<Directory>,
     plant: Option<Plant>,
     cache: Cache,
-    desk: RefCell<Desk>,
-    waiters: RefCell<BTreeMap<Ticket, oneshot::Sender<Said>>>,
+    desk: RefCell<Coalescer>,
+    waiters: RefCell<BTreeMap<Ticket, oneshot::Sender<TableReply>>>,
     next_ticket: Cell<u64>,
     /// There is something to do.
     wake: Notify,
 }
 
-impl Clerk {
+impl LookupWorker {
     fn new(
         executor: &Executor,
-        (group, asked): (Group, Asked),
+        (group, asked): (TaskGroup, DirectoryTable),
         directory: &Rc<Directory>,
         plant: Option<Plant>,
-    ) -> Rc<Clerk> {
+    ) -> Rc<LookupWorker> {
         let plan = &directory.plan;
         let limits = DeskLimits {
             requests_max: plan.requests_max,
@@ -86,14 +91,14 @@ impl Clerk {
             waiting_max: WAITING_MAX,
             timeout: PATIENCE,
         };
-        Rc::new(Clerk {
+        Rc::new(LookupWorker {
             executor: executor.clone(),
             group,
             asked,
             directory: Rc::clone(directory),
             plant,
             cache: Cache::new(plan.entries_max, plan.lifetimes, 0),
-            desk: RefCell::new(Desk::new(limits)),
+            desk: RefCell::new(Coalescer::new(limits)),
             waiters: RefCell::default(),
             next_ticket: Cell::new(0),
             wake: Notify::new(),
@@ -122,29 +127,30 @@ impl Clerk {
     }
 
     /// What is made of trouble: nothing, unless a fault is planted.
-    fn without_answer(&self, trouble: Trouble) -> Said {
+    fn without_answer(&self, trouble: LookupError) -> TableReply {
         self.directory.check_trouble(&trouble);
         match self.plant {
             Some(Plant::SilenceIsNo) => Ok(None),
-            Some(Plant::SilenceIsYes) if self.asked == Asked::Users => {
+            Some(Plant::SilenceIsYes) if self.asked == DirectoryTable::Users => {
                 Ok(Some(Arc::new(Entry::text("anybody"))))
             }
             _ => Err(trouble),
         }
     }
 
-    fn ask(self: &Rc<Self>, key: &str) -> Question {
+    fn ask(self: &Rc<Self>, key: &str) -> PendingLookup {
         let ticket = Ticket(self.next_ticket.get());
         self.next_ticket.set(ticket.0 + 1);
         let (answer, answered) = oneshot::channel();
-        let taken = self.desk.borrow_mut().handle_question(self.now(), key, (ticket, Asker::Ours));
+        let taken =
+            self.desk.borrow_mut().handle_question(self.now(), key, (ticket, Requester::Ours));
         match taken {
             Ok(()) => drop(self.waiters.borrow_mut().insert(ticket, answer)),
             // The other end is there still.
             Err(trouble) => drop(answer.send(Err(trouble))),
         }
         self.wake.notify_one();
-        Question { ticket, answered, clerk: Rc::clone(self) }
+        PendingLookup { ticket, answered, clerk: Rc::clone(self) }
     }
 
     /// Works until the process ends.
@@ -172,7 +178,7 @@ impl Clerk {
     }
 
     /// Makes a request, until it is answered or its time is over.
-    async fn fetch(&self, Request { id, mut keys, until }: Request) {
+    async fn fetch(&self, LookupRequest { id, mut keys, until }: LookupRequest) {
         if self.plant == Some(Plant::AnothersEntry) {
             keys.iter_mut().for_each(|key| *key = format!("another-{key}").into());
         }
@@ -211,14 +217,14 @@ impl Clerk {
 }
 
 /// A question that waits for its answer. Dropped before, it is abandoned.
-struct Question {
+struct PendingLookup {
     ticket: Ticket,
-    answered: oneshot::Receiver<Said>,
-    clerk: Rc<Clerk>,
+    answered: oneshot::Receiver<TableReply>,
+    clerk: Rc<LookupWorker>,
 }
 
-impl Question {
-    async fn answer(mut self) -> Said {
+impl PendingLookup {
+    async fn answer(mut self) -> TableReply {
         match (&mut self.answered).await {
             Ok(said) => said,
             Err(_) => unreachable!("a clerk answers every question that it has taken"),
@@ -226,7 +232,7 @@ impl Question {
     }
 }
 
-impl Drop for Question {
+impl Drop for PendingLookup {
     fn drop(&mut self) {
         self.clerk.waiters.borrow_mut().remove(&self.ticket);
         self.clerk.desk.borrow_mut().handle_abandoned(self.ticket);

@@ -28,10 +28,10 @@ pub type WarmupFile = Rc<RefCell<BTreeMap<CourseKey, Record>>>;
 
 /// The book of one life of the node.
 #[derive(Debug)]
-pub struct SimWarmups(Rc<Inner>);
+pub struct SimWarmups(Rc<WarmupModel>);
 
 #[derive(Debug)]
-struct Inner {
+struct WarmupModel {
     executor: Executor,
     wall_offset_ms: Rc<Cell<i64>>,
     random: RefCell<Random>,
@@ -52,7 +52,7 @@ impl SimWarmups {
     ) -> Rc<SimWarmups> {
         let kept: Vec<(CourseKey, Record)> =
             file.borrow().iter().map(|(key, record)| (key.clone(), *record)).collect();
-        Rc::new(SimWarmups(Rc::new(Inner {
+        Rc::new(SimWarmups(Rc::new(WarmupModel {
             executor: executor.clone(),
             wall_offset_ms: Rc::clone(wall_offset_ms),
             random: RefCell::new(Random::new(seed)),
@@ -72,7 +72,7 @@ impl SimWarmups {
     }
 }
 
-impl Inner {
+impl WarmupModel {
     fn store(&self, changes: &Changes) {
         let mut file = self.file.borrow_mut();
         for change in changes {

@@ -2,7 +2,7 @@
 //! a file of its own.)
 
 use super::account::Account;
-use super::executor::{self, Executor, Group, wall_ms};
+use super::executor::{self, Executor, TaskGroup, wall_ms};
 use super::network::{HostSet, SimNet};
 use super::open_files::OpenFiles;
 use super::plan::{Mood, Zones};
@@ -17,9 +17,9 @@ use bytes::Bytes;
 use load::random::Random;
 use mail::{Mono, Wall};
 use mta::seams::{
-    Book, Dns, DnsError, HostSecurity, MailStore, MailboxError, MailboxPlace, Mx, NoDomainReports,
-    NoHashing, Policies, PolicyQuestion, Sleep, Spawn, Task, Time, Unfetched, Vouched, Warmups,
-    World,
+    Dns, DnsError, GreylistLedger, HostSecurity, MailStore, MailboxError, MailboxPlace, Mx,
+    NoDomainReports, NoHashing, Policies, PolicyQuestion, Sleep, Spawn, Task, Time, Unfetched,
+    Vouched, Warmups, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ struct Seams {
     spawn: SimSpawn,
     store: SimStore,
     tables: SimTables,
-    greylist: RefCell<Book>,
+    greylist: RefCell<GreylistLedger>,
     warmups: Rc<SimWarmups>,
     policies: SimPolicies,
 }
@@ -88,7 +88,7 @@ impl World for SimWorld {
     type Hashing = NoHashing;
     type Policies = SimPolicies;
     type DomainReports = NoDomainReports;
-    type Greylist = RefCell<Book>;
+    type Greylist = RefCell<GreylistLedger>;
 
     fn net(&self) -> &SimNet {
         &self.0.net
@@ -126,7 +126,7 @@ impl World for SimWorld {
         &NoDomainReports
     }
 
-    fn greylist(&self) -> &RefCell<Book> {
+    fn greylist(&self) -> &RefCell<GreylistLedger> {
         &self.0.greylist
     }
 
@@ -209,13 +209,13 @@ impl Sleep for SimSleep {
 #[derive(Clone, Debug)]
 pub struct SimSpawn {
     executor: Executor,
-    group: Group,
+    group: TaskGroup,
 }
 
 impl SimSpawn {
     /// For tasks of this group.
     #[must_use]
-    pub fn new(executor: Executor, group: Group) -> SimSpawn {
+    pub fn new(executor: Executor, group: TaskGroup) -> SimSpawn {
         SimSpawn { executor, group }
     }
 }
@@ -257,17 +257,17 @@ impl DnsFaults {
 }
 
 /// A question that is under way.
-struct Asked(Rc<DnsFaults>);
+struct DnsQueryGuard(Rc<DnsFaults>);
 
-impl Asked {
-    fn new(faults: &Rc<DnsFaults>) -> Asked {
+impl DnsQueryGuard {
+    fn new(faults: &Rc<DnsFaults>) -> DnsQueryGuard {
         faults.asked.set(faults.asked.get() + 1);
         faults.most.set(faults.most.get().max(faults.asked.get()));
-        Asked(Rc::clone(faults))
+        DnsQueryGuard(Rc::clone(faults))
     }
 }
 
-impl Drop for Asked {
+impl Drop for DnsQueryGuard {
     fn drop(&mut self) {
         self.0.asked.set(self.0.asked.get() - 1);
     }
@@ -283,7 +283,7 @@ pub struct SimDns {
     faults: Rc<DnsFaults>,
     random: Rc<RefCell<Random>>,
     /// Who asks, and who is told what was answered.
-    asker: (Group, Rc<ReadyQueues>),
+    asker: (TaskGroup, Rc<ReadyQueues>),
     /// Each question takes one.
     files: Arc<OpenFiles>,
     /// What DNSSEC vouches for.
@@ -297,7 +297,7 @@ impl SimDns {
         executor: Executor,
         faults: Rc<DnsFaults>,
         seed: u64,
-        asker: (Group, Rc<ReadyQueues>),
+        asker: (TaskGroup, Rc<ReadyQueues>),
         files: Arc<OpenFiles>,
         promises: Rc<Promises>,
     ) -> SimDns {
@@ -321,7 +321,7 @@ impl SimDns {
         answer: impl Fn(&Zones) -> Option<Vec<T>>,
     ) -> Result<Vec<T>, DnsError> {
         let Ok(_file) = self.files.open() else { return Err(DnsError::Lack) };
-        let _asked = Asked::new(&self.faults);
+        let _asked = DnsQueryGuard::new(&self.faults);
         if self.is_below(name, |zones| zones.spared) {
             self.executor.sleep(300).await;
             return answer(&self.faults.zones.borrow()).ok_or(DnsError::NoSuchDomain);
@@ -434,7 +434,7 @@ impl Dns for SimDns {
 /// Policies as they are kept and fetched.
 #[derive(Clone, Debug)]
 pub struct SimPolicies {
-    life: Group,
+    life: TaskGroup,
     promises: Rc<Promises>,
 }
 

@@ -29,14 +29,14 @@ pub struct LinePlot<'a> {
     /// Unit of the values.
     pub unit: &'a str,
     /// The lines.
-    pub lines: Vec<Line<'a>>,
+    pub lines: Vec<PlotLine<'a>>,
     /// What happened when.
     pub moments: Vec<(f64, &'a str)>,
 }
 
 /// One line.
 #[derive(Clone, Debug)]
-pub struct Line<'a> {
+pub struct PlotLine<'a> {
     /// Its name in the legend.
     pub label: &'a str,
     /// Number of its colour.
@@ -169,7 +169,7 @@ fn across_scale(across: &str, max: f64) -> Scale {
     }
 }
 
-fn draw_line(line: &Line<'_>, frame: &Frame) -> Markup {
+fn draw_line(line: &PlotLine<'_>, frame: &Frame) -> Markup {
     let points = thinned(line.points);
     let place = |point: &(f64, f64)| (length(frame.x(point.0)), length(frame.y(point.1)));
     let colour = colour(line.colour);

@@ -8,7 +8,7 @@ mod bars;
 mod lines;
 
 pub use bars::{Bar, BarChart};
-pub use lines::{Line, LinePlot};
+pub use lines::{LinePlot, PlotLine};
 
 use super::printable;
 use maud::{Markup, PreEscaped, html};

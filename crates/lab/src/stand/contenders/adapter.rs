@@ -3,7 +3,7 @@
 
 use crate::stand::contender::{Contender, Durability};
 use crate::stand::error::{Error, Result};
-use crate::stand::place::{ConfigFile, Place};
+use crate::stand::place::{ConfigFile, ServerSetup};
 use crate::stand::server::{ExitReport, MainProcess, Server};
 use crate::stand::system;
 use load::file::{self, FileError};
@@ -75,7 +75,7 @@ impl Contender for Adapter {
         self.version()
     }
 
-    fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
+    fn start(&self, place: &ServerSetup) -> Result<Box<dyn Server>> {
         let config = place.directory.join(CONFIG);
         file::create_directory(&config)?;
         let path = place.directory.join("adapter.log");
@@ -85,12 +85,12 @@ impl Contender for Adapter {
         let errors = log.try_clone().map_err(FileError::at(&path))?;
         command.stdout(log).stderr(errors);
         let process = MainProcess::start("adapter", &mut command)?;
-        Ok(Box::new(Running { adapter: self.clone(), place: place.clone(), process }))
+        Ok(Box::new(AdapterServer { adapter: self.clone(), place: place.clone(), process }))
     }
 }
 
 /// What a script is told.
-fn environment(command: &mut Command, place: &Place) {
+fn environment(command: &mut Command, place: &ServerSetup) {
     let (sink_host, sink_port) = place.next_hop();
     let connections = place.egress.in_sum().unwrap_or(CONNECTIONS_MAX);
     command
@@ -106,13 +106,13 @@ fn environment(command: &mut Command, place: &Place) {
         .env("BENCH_ROUTES", place.egress.domains().to_string());
 }
 
-struct Running {
+struct AdapterServer {
     adapter: Adapter,
-    place: Place,
+    place: ServerSetup,
     process: MainProcess,
 }
 
-impl Server for Running {
+impl Server for AdapterServer {
     fn pid(&self) -> u32 {
         self.process.pid()
     }

@@ -2,7 +2,7 @@
 
 use crate::stand::contender::{Contender, Durability, RoughRates};
 use crate::stand::error::{Error, Result};
-use crate::stand::place::{ConfigFile, Place};
+use crate::stand::place::{ConfigFile, ServerSetup};
 use crate::stand::server::{Daemon, ExitReport, MainProcess, Server};
 use crate::stand::system;
 use load::file;
@@ -17,10 +17,10 @@ const PROGRAMS: [&str; 2] = ["exim4", "exim"];
 
 const CONFIG: &str = "exim.conf";
 
-struct Running {
+struct EximServer {
     daemon: Box<Daemon>,
     program: PathBuf,
-    place: Place,
+    place: ServerSetup,
 }
 
 /// The contender.
@@ -44,7 +44,7 @@ impl Contender for Exim {
         version()
     }
 
-    fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
+    fn start(&self, place: &ServerSetup) -> Result<Box<dyn Server>> {
         start(place)
     }
 
@@ -82,7 +82,7 @@ fn find() -> Result<(PathBuf, String)> {
     Err(Error::Missing(missing.to_owned()))
 }
 
-fn config(place: &Place) -> String {
+fn config(place: &ServerSetup) -> String {
     let directory = place.directory.display();
     let (host, sink_port) = place.next_hop();
     let port = place.port;
@@ -124,7 +124,7 @@ begin retry
     )
 }
 
-fn start(place: &Place) -> Result<Box<dyn Server>> {
+fn start(place: &ServerSetup) -> Result<Box<dyn Server>> {
     let (program, _) = find()?;
     let directory = &place.directory;
     // Its processes run as a user of its own, who must write here.
@@ -136,10 +136,10 @@ fn start(place: &Place) -> Result<Box<dyn Server>> {
     command.stdout(Stdio::null()).stderr(file::create(&directory.join("exim.log"))?);
     let process = MainProcess::start("exim", &mut command)?;
     let daemon = Box::new(Daemon { process, files, stop_max: STOP_MAX });
-    Ok(Box::new(Running { daemon, program, place: place.clone() }))
+    Ok(Box::new(EximServer { daemon, program, place: place.clone() }))
 }
 
-impl Server for Running {
+impl Server for EximServer {
     fn pid(&self) -> u32 {
         self.daemon.pid()
     }
@@ -172,12 +172,12 @@ impl Server for Running {
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, config};
+    use super::{ServerSetup, config};
     use std::path::PathBuf;
 
     #[test]
     fn the_configuration_has_the_ports_and_the_next_hop() {
-        let place = Place {
+        let place = ServerSetup {
             encryption: None,
             directory: PathBuf::from("/x"),
             sink: "198.18.0.1:4025".to_owned(),

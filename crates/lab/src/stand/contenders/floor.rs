@@ -2,7 +2,7 @@
 
 use crate::stand::contender::{Contender, Durability, RoughRates};
 use crate::stand::error::Result;
-use crate::stand::place::{ConfigFile, Place};
+use crate::stand::place::{ConfigFile, ServerSetup};
 use crate::stand::server::{Daemon, MainProcess, Server};
 use load::file;
 use load::process::this_program;
@@ -25,11 +25,11 @@ const KNOWN_WRITE_BYTES: u32 = 256 * 1024;
 #[derive(Debug)]
 pub(crate) struct Floor {
     name: &'static str,
-    form: Form,
+    form: FloorVariant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum FloorVariant {
     InMemory,
     /// With a synced log.
     WithLog,
@@ -41,29 +41,29 @@ enum Form {
 
 impl Floor {
     pub(crate) fn in_memory() -> Floor {
-        Floor { name: "floor", form: Form::InMemory }
+        Floor { name: "floor", form: FloorVariant::InMemory }
     }
 
     pub(crate) fn with_log() -> Floor {
-        Floor { name: "floor-log", form: Form::WithLog }
+        Floor { name: "floor-log", form: FloorVariant::WithLog }
     }
 
     pub(crate) fn hasty() -> Floor {
-        Floor { name: "floor-log-unasked", form: Form::Hasty }
+        Floor { name: "floor-log-unasked", form: FloorVariant::Hasty }
     }
 
     pub(crate) fn of_known_cost() -> Floor {
-        Floor { name: "known-cost", form: Form::KnownCost }
+        Floor { name: "known-cost", form: FloorVariant::KnownCost }
     }
 
     /// The arguments that make the form.
     fn arguments(&self, directory: &Path) -> Vec<OsString> {
         let file = |name: &str| directory.join(name).into_os_string();
         match self.form {
-            Form::InMemory => Vec::new(),
-            Form::WithLog => vec!["--log".into(), file("log")],
-            Form::Hasty => vec!["--log".into(), file("log"), "--unasked-content".into()],
-            Form::KnownCost => vec![
+            FloorVariant::InMemory => Vec::new(),
+            FloorVariant::WithLog => vec!["--log".into(), file("log")],
+            FloorVariant::Hasty => vec!["--log".into(), file("log"), "--unasked-content".into()],
+            FloorVariant::KnownCost => vec![
                 "--burn-us".into(),
                 KNOWN_CPU_US.to_string().into(),
                 "--ballast-bytes".into(),
@@ -82,12 +82,14 @@ impl Contender for Floor {
 
     fn title(&self) -> String {
         match self.form {
-            Form::InMemory => "bare relay in memory: the limit".to_owned(),
-            Form::WithLog => "bare relay with a synced log: the limit with durability".to_owned(),
-            Form::Hasty => {
+            FloorVariant::InMemory => "bare relay in memory: the limit".to_owned(),
+            FloorVariant::WithLog => {
+                "bare relay with a synced log: the limit with durability".to_owned()
+            }
+            FloorVariant::Hasty => {
                 "bare relay with a synced log, content before a recipient is accepted".to_owned()
             }
-            Form::KnownCost => format!(
+            FloorVariant::KnownCost => format!(
                 "bare relay that burns {KNOWN_CPU_US} µs and writes {KNOWN_WRITE_BYTES} bytes a \
                  message"
             ),
@@ -96,11 +98,11 @@ impl Contender for Floor {
 
     fn durability(&self) -> Durability {
         let (word, sentence) = match self.form {
-            Form::InMemory => ("memory", "250 for what is in memory only"),
-            Form::WithLog | Form::Hasty => {
+            FloorVariant::InMemory => ("memory", "250 for what is in memory only"),
+            FloorVariant::WithLog | FloorVariant::Hasty => {
                 ("sync", "250 after fdatasync, one for all that wait; the log can't be read again")
             }
-            Form::KnownCost => ("memory", "its writes are ballast"),
+            FloorVariant::KnownCost => ("memory", "its writes are ballast"),
         };
         Durability { word, sentence }
     }
@@ -109,7 +111,7 @@ impl Contender for Floor {
         Ok(env!("CARGO_PKG_VERSION").to_owned())
     }
 
-    fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
+    fn start(&self, place: &ServerSetup) -> Result<Box<dyn Server>> {
         let mut command = place.command(&this_program()?);
         let connections = place.egress.in_sum().unwrap_or(CONNECTIONS_MAX).to_string();
         command.args(["floor", "--connections", &connections, "--listen", &place.address()]);
@@ -120,8 +122,8 @@ impl Contender for Floor {
     fn rough_rates(&self) -> RoughRates {
         match self.form {
             // Its known cost, on a core.
-            Form::KnownCost => RoughRates { messages: 100.0, bytes: 60e6 },
-            Form::InMemory | Form::WithLog | Form::Hasty => {
+            FloorVariant::KnownCost => RoughRates { messages: 100.0, bytes: 60e6 },
+            FloorVariant::InMemory | FloorVariant::WithLog | FloorVariant::Hasty => {
                 RoughRates { messages: 3000.0, bytes: 60e6 }
             }
         }
@@ -136,7 +138,7 @@ impl Contender for Floor {
 pub(super) fn start(
     name: &'static str,
     command: &mut Command,
-    place: &Place,
+    place: &ServerSetup,
 ) -> Result<Box<dyn Server>> {
     let text = format!("{command:?}\n");
     command.stdout(Stdio::piped()).stderr(file::create(&place.directory.join("floor.log"))?);

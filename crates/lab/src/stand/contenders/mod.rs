@@ -15,7 +15,7 @@ use super::contender::Contender;
 use super::directory::Lookup;
 use super::error::{Error, Result};
 use super::ways::Protocol;
-use crate::stand::place::Place;
+use crate::stand::place::ServerSetup;
 use auth::dkim::{Algorithm, SigningKey};
 use floor::Floor;
 use load::file::FileError;
@@ -78,7 +78,7 @@ pub(crate) fn named(name: &str, given: &[Rc<dyn Contender>]) -> Result<Rc<dyn Co
 const DOMAIN: &str = "esp.bench.grey";
 
 /// Makes a key, which nobody but its user can read; gives where it is.
-fn make_key(place: &Place, name: &str, algorithm: Algorithm) -> Result<String> {
+fn make_key(place: &ServerSetup, name: &str, algorithm: Algorithm) -> Result<String> {
     let lacking = || Error::Missing(format!("no key for {} could be made", algorithm.as_str()));
     let key = SigningKey::generate(algorithm).map_err(|_| lacking())?;
     let pem = key.pem().ok_or_else(lacking)?;

@@ -4,7 +4,7 @@
 
 use crate::stand::contender::{Contender, Durability, RoughRates};
 use crate::stand::error::{Error, Result};
-use crate::stand::place::Place;
+use crate::stand::place::ServerSetup;
 use crate::stand::server::{Daemon, MainProcess, Server};
 use load::file;
 use std::path::Path;
@@ -43,7 +43,7 @@ impl Contender for OpenSmtpd {
         version()
     }
 
-    fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
+    fn start(&self, place: &ServerSetup) -> Result<Box<dyn Server>> {
         start(place)
     }
 
@@ -73,7 +73,7 @@ fn version() -> Result<String> {
     Ok(version.trim().to_owned())
 }
 
-fn config(place: &Place) -> String {
+fn config(place: &ServerSetup) -> String {
     let (port, sink) = (place.port, &place.sink);
     format!(
         "listen on 127.0.0.1 port {port} hostname relay.bench.grey
@@ -83,7 +83,7 @@ match from any for any action \"out\"
     )
 }
 
-fn start(place: &Place) -> Result<Box<dyn Server>> {
+fn start(place: &ServerSetup) -> Result<Box<dyn Server>> {
     let directory = &place.directory;
     for name in ["spool", "run"] {
         file::create_directory(&directory.join(name))?;

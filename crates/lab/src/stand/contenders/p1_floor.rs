@@ -2,7 +2,7 @@
 
 use crate::stand::contender::{Contender, Durability};
 use crate::stand::error::Result;
-use crate::stand::place::Place;
+use crate::stand::place::ServerSetup;
 use crate::stand::server::Server;
 use crate::stand::ways::{PASSWORD, Protocol, SERVER_NAME, Ways};
 use load::process::this_program;
@@ -37,7 +37,7 @@ impl Contender for P1Floor {
         (!wanted.is_mail() && wanted.sinks == 1).then(|| wanted.all_by(Protocol::P1))
     }
 
-    fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
+    fn start(&self, place: &ServerSetup) -> Result<Box<dyn Server>> {
         let mut command = place.command(&this_program()?);
         let associations = place.egress.in_sum().unwrap_or(ASSOCIATIONS_MAX).to_string();
         let tpdu = place.ways.tpdu_bytes.to_string();

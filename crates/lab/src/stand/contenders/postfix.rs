@@ -3,7 +3,7 @@
 
 use crate::stand::contender::{Contender, Durability, RoughRates};
 use crate::stand::error::{Error, Result};
-use crate::stand::place::{ConfigFile, Place};
+use crate::stand::place::{ConfigFile, ServerSetup};
 use crate::stand::server::{ExitReport, MainProcess, Server};
 use crate::stand::system;
 use load::file::{self, FileError};
@@ -21,7 +21,7 @@ const POSTFIX: &str = "/usr/sbin/postfix";
 
 const STOP_MAX: Duration = Duration::from_secs(30);
 
-struct Running {
+struct PostfixServer {
     pid: u32,
     /// The process that all descend from, where something runs beside it.
     _wrapper: Option<MainProcess>,
@@ -39,11 +39,11 @@ struct ShortName(PathBuf);
 
 impl ShortName {
     /// The one of a server's directory, which nothing leads to yet.
-    fn of(place: &Place) -> PathBuf {
+    fn of(place: &ServerSetup) -> PathBuf {
         std::env::temp_dir().join(format!("postfix-bench-{}", place.port))
     }
 
-    fn make(place: &Place) -> Result<ShortName> {
+    fn make(place: &ServerSetup) -> Result<ShortName> {
         let name = ShortName::of(place);
         // Of a run on the same port that was killed.
         let _ = std::fs::remove_file(&name);
@@ -79,7 +79,7 @@ impl Contender for Postfix {
         version()
     }
 
-    fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
+    fn start(&self, place: &ServerSetup) -> Result<Box<dyn Server>> {
         let tls_services = match &place.encryption {
             Some(_) => TLS_SERVICES,
             None => "",
@@ -109,7 +109,7 @@ fn version() -> Result<String> {
 }
 
 /// What a Postfix of ours has in `main.cf`, whatever it does with mail.
-fn main_cf(place: &Place) -> String {
+fn main_cf(place: &ServerSetup) -> String {
     let directory = place.directory.display();
     let short = ShortName::of(place);
     let short = short.display();
@@ -139,7 +139,7 @@ alias_database =
 }
 
 /// What a relay has there besides.
-pub(super) fn relay_cf(place: &Place) -> String {
+pub(super) fn relay_cf(place: &ServerSetup) -> String {
     let (host, port) = place.next_hop();
     let concurrency = place.egress.in_sum().unwrap_or(250);
     // Its own default is 5.
@@ -154,7 +154,7 @@ relayhost = [{host}]:{port}
 
 /// What it has there if mail is encrypted. Sessions are resumed by tickets where mail comes in, by a
 /// cache where it goes out; a resumed one is what a sink without tickets never grants.
-fn tls_cf(place: &Place) -> String {
+fn tls_cf(place: &ServerSetup) -> String {
     let Some(encryption) = &place.encryption else { return String::new() };
     let (chain, key) =
         (encryption.certificate.chain.display(), encryption.certificate.key.display());
@@ -168,7 +168,7 @@ smtp_tls_session_cache_database = btree:${{data_directory}}/smtp_scache
     )
 }
 
-fn master_cf(place: &Place) -> String {
+fn master_cf(place: &ServerSetup) -> String {
     let port = place.port;
     format!(
         "{port} inet n - n - - smtpd
@@ -198,7 +198,7 @@ postlog unix-dgram n - n - 1 postlogd
 /// Starts one with more in its `main.cf` and `master.cf` than all have, and with kinds of tables that
 /// it loads.
 pub(super) fn start(
-    place: &Place,
+    place: &ServerSetup,
     main: &str,
     master: &str,
     dynamic_maps: &str,
@@ -207,13 +207,13 @@ pub(super) fn start(
     let config = place.directory.join("config");
     run(place.command(Path::new(POSTFIX)), &config, &["start"])?;
     let pid = wait_for_pid(&place.directory.join("queue/pid/master.pid"))?;
-    Ok(Running::new(pid, None, config, (short, files)))
+    Ok(PostfixServer::new(pid, None, config, (short, files)))
 }
 
 /// Starts one with a program beside it whose time counts as its own: both descend from a shell, which ends the
 /// program when Postfix has ended.
 pub(super) fn start_beside(
-    place: &Place,
+    place: &ServerSetup,
     main: &str,
     program: [&str; 4],
 ) -> Result<Box<dyn Server>> {
@@ -227,12 +227,12 @@ pub(super) fn start_beside(
     let output = log.try_clone().map_err(FileError::at(&config))?;
     let wrapper = MainProcess::start("postfix", command.stdout(output).stderr(log))?;
     wait_for_pid(&place.directory.join("queue/pid/master.pid"))?;
-    Ok(Running::new(wrapper.pid(), Some(wrapper), config, (short, files)))
+    Ok(PostfixServer::new(wrapper.pid(), Some(wrapper), config, (short, files)))
 }
 
 /// Its directories and files.
 fn prepare(
-    place: &Place,
+    place: &ServerSetup,
     main: &str,
     master: &str,
     dynamic_maps: &str,
@@ -274,19 +274,19 @@ fn wait_for_pid(file: &Path) -> Result<u32> {
     }
 }
 
-impl Running {
+impl PostfixServer {
     fn new(
         pid: u32,
         wrapper: Option<MainProcess>,
         config: PathBuf,
         (short, files): (ShortName, Vec<ConfigFile>),
-    ) -> Box<Running> {
+    ) -> Box<PostfixServer> {
         let running = Some(OnPanic::new(move || tree::kill(pid)));
-        Box::new(Running { pid, _wrapper: wrapper, running, config, files, _short: short })
+        Box::new(PostfixServer { pid, _wrapper: wrapper, running, config, files, _short: short })
     }
 }
 
-impl Server for Running {
+impl Server for PostfixServer {
     fn pid(&self) -> u32 {
         self.pid
     }
@@ -322,7 +322,7 @@ impl Server for Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for PostfixServer {
     fn drop(&mut self) {
         if self.running.is_some() {
             tree::kill(self.pid);

@@ -3,7 +3,7 @@
 use super::{DOMAIN, make_key, postfix};
 use crate::stand::contender::{Contender, Durability, RoughRates};
 use crate::stand::error::{Error, Result};
-use crate::stand::place::Place;
+use crate::stand::place::ServerSetup;
 use crate::stand::server::Server;
 use auth::dkim::Algorithm;
 use load::listener::free_port;
@@ -42,7 +42,7 @@ impl Contender for PostfixOpendkim {
         Err(Error::Missing(help.to_owned()))
     }
 
-    fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
+    fn start(&self, place: &ServerSetup) -> Result<Box<dyn Server>> {
         let port = free_port().map_err(|error| Error::Missing(error.to_string()))?;
         let conf = settings(place, port)?;
         // What can't be signed is put off, never sent bare: such a run shows it.
@@ -62,7 +62,7 @@ impl Contender for PostfixOpendkim {
 }
 
 /// Writes what OpenDKIM needs: it signs all that this machine sends.
-fn settings(place: &Place, port: u16) -> Result<String> {
+fn settings(place: &ServerSetup, port: u16) -> Result<String> {
     let key = make_key(place, "opendkim.pem", Algorithm::RsaSha256)?;
     place.write("opendkim.keys", &format!("bench {DOMAIN}:s1:{key}\n"))?;
     place.write("opendkim.signers", "* bench\n")?;

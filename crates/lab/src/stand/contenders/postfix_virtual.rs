@@ -5,7 +5,7 @@ use super::postfix;
 use crate::stand::contender::{Contender, Durability, RoughRates};
 use crate::stand::directory::{DOMAIN, Lookup, OWNER, Population, slapd};
 use crate::stand::error::{Error, Result};
-use crate::stand::place::{MailPlace, Place};
+use crate::stand::place::{MailPlace, ServerSetup};
 use crate::stand::server::Server;
 use crate::stand::system;
 use load::file::{self, FileError};
@@ -70,7 +70,7 @@ impl Contender for PostfixVirtual {
         postfix::Postfix.find(postrider)
     }
 
-    fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
+    fn start(&self, place: &ServerSetup) -> Result<Box<dyn Server>> {
         let mail = place.mail()?;
         let map = match self.lookup {
             Lookup::Text => format!("texthash:{}", mail.population.text().display()),
@@ -122,7 +122,7 @@ fn database(population: &Population) -> Result<PathBuf> {
 }
 
 /// As ldap_table(5) has it.
-fn ldap(place: &Place, mail: &MailPlace) -> Result<PathBuf> {
+fn ldap(place: &ServerSetup, mail: &MailPlace) -> Result<PathBuf> {
     let text = format!(
         "server_host = ldap://{}
 version = 3

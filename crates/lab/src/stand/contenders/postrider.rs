@@ -10,7 +10,7 @@ use crate::stand::contender::{Contender, Durability};
 use crate::stand::directory::{Lookup, slapd};
 use crate::stand::egress::{Egress, domain};
 use crate::stand::error::{Error, Result};
-use crate::stand::place::{ConfigFile, Place};
+use crate::stand::place::{ConfigFile, ServerSetup};
 use crate::stand::server::{ExitReport, MainProcess, Server};
 use crate::stand::system;
 use crate::stand::ways::{Protocol, Ways};
@@ -33,7 +33,7 @@ const CONFIG: &str = "postrider.toml";
 /// Connections to the next hop.
 const CONNECTIONS_MAX: u32 = 50;
 
-struct Running {
+struct PostriderServer {
     process: MainProcess,
     admin: String,
     control: [PathBuf; 2],
@@ -113,7 +113,7 @@ impl Postrider {
         Postrider { lookup: Some(lookup), ..Postrider::durable(name, "sync") }
     }
 
-    fn routes(&self, place: &Place) -> Result<String> {
+    fn routes(&self, place: &ServerSetup) -> Result<String> {
         match (self.lookup, place.egress) {
             (Some(lookup), _) => mail::routes(place, lookup),
             (None, Egress::Providers(providers)) => {
@@ -129,7 +129,7 @@ impl Postrider {
     }
 
     /// What is in front of the routes: of the listener, whose section ends there, and those who sign.
-    fn signers(&self, place: &Place) -> Result<String> {
+    fn signers(&self, place: &ServerSetup) -> Result<String> {
         // What nobody signs is refused: a run that relays mail bare shows it.
         let mut text =
             if self.signs_by.is_empty() { "" } else { "unsigned = \"refuse\"\n\n" }.to_owned();
@@ -191,7 +191,7 @@ impl Contender for Postrider {
         version(postrider)
     }
 
-    fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
+    fn start(&self, place: &ServerSetup) -> Result<Box<dyn Server>> {
         let users_to_copy = match self.lookup {
             Some(Lookup::Snapshot) => Some(place.mail()?.population.count()),
             _ => None,
@@ -255,7 +255,7 @@ fn version(program: &Path) -> Result<String> {
 }
 
 fn start(
-    place: &Place,
+    place: &ServerSetup,
     durability: &str,
     sections: (&str, &str),
     users_to_copy: Option<u64>,
@@ -265,7 +265,7 @@ fn start(
     command.args(["serve", "--config", CONFIG]).current_dir(&place.directory);
     command.stdout(Stdio::null()).stderr(file::create(&place.directory.join("postrider.log"))?);
     let process = MainProcess::start("postrider", &mut command)?;
-    Ok(Box::new(Running {
+    Ok(Box::new(PostriderServer {
         process,
         admin: format!("127.0.0.1:{}", place.admin_port),
         control: [place.postrider.clone(), place.directory.join(CONFIG)],
@@ -276,7 +276,7 @@ fn start(
 }
 
 /// Everything goes to the next hop.
-fn relay_routes(place: &Place, egress: Egress, in_flight: u32) -> String {
+fn relay_routes(place: &ServerSetup, egress: Egress, in_flight: u32) -> String {
     let sink = &place.sink;
     let tls = if place.encryption.is_some() { "required" } else { "off" };
     let in_flight = match in_flight {
@@ -299,7 +299,7 @@ fn relay_routes(place: &Place, egress: Egress, in_flight: u32) -> String {
 }
 
 /// With more keys before the first section, and what follows the listener's keys.
-fn config(place: &Place, durability: &str, (head, sections): (&str, &str)) -> String {
+fn config(place: &ServerSetup, durability: &str, (head, sections): (&str, &str)) -> String {
     let directory = place.directory.display();
     let (address, admin) = (place.address(), place.admin_port);
     // The directory's path may be too long for a socket: whoever runs this chooses it.
@@ -330,7 +330,7 @@ control = "{control}"
     )
 }
 
-impl Server for Running {
+impl Server for PostriderServer {
     fn pid(&self) -> u32 {
         self.process.pid()
     }

@@ -1,8 +1,8 @@
 //! A server that runs already, and whose next hop is the sink.
 
-use crate::stand::contender::{Contender, Durability, Running, greeting};
+use crate::stand::contender::{Contender, Durability, RunningServer, greeting};
 use crate::stand::error::{Error, Result};
-use crate::stand::place::Place;
+use crate::stand::place::ServerSetup;
 use crate::stand::server::{ExitReport, Server};
 use load::proc;
 use std::path::Path;
@@ -65,7 +65,7 @@ impl Contender for Target {
         greeting(address).map_err(|error| Error::Missing(format!("{address}: {error}")))
     }
 
-    fn start(&self, _: &Place) -> Result<Box<dyn Server>> {
+    fn start(&self, _: &ServerSetup) -> Result<Box<dyn Server>> {
         Ok(Box::new(self.clone()))
     }
 
@@ -77,8 +77,8 @@ impl Contender for Target {
         false
     }
 
-    fn running_at(&self) -> Option<Running<'_>> {
-        Some(Running { address: &self.address, sink: &self.sink })
+    fn running_at(&self) -> Option<RunningServer<'_>> {
+        Some(RunningServer { address: &self.address, sink: &self.sink })
     }
 }
 

@@ -83,7 +83,7 @@ impl Carrier {
     ) -> std::io::Result<Carrier> {
         let counters = Arc::new(Counters::default());
         let stop = Arc::new(AtomicBool::new(false));
-        let way = Way {
+        let way = PathDirection {
             from,
             to,
             delay,
@@ -126,14 +126,14 @@ impl Drop for Carrier {
 }
 
 /// A packet under way.
-struct Held {
+struct DelayedPacket {
     /// When it arrives.
     due: Instant,
     packet: Box<[u8]>,
 }
 
 /// What the thread of one direction knows.
-struct Way {
+struct PathDirection {
     from: Arc<File>,
     to: Arc<File>,
     delay: Duration,
@@ -141,12 +141,12 @@ struct Way {
     loss: u64,
     random: Random,
     /// In the order of arrival, which the same delay for all makes the order of departure.
-    held: VecDeque<Held>,
+    held: VecDeque<DelayedPacket>,
     buffer: Box<[u8; PACKET_BYTES_MAX]>,
     counters: Arc<Counters>,
 }
 
-impl Way {
+impl PathDirection {
     fn run(mut self, stop: &AtomicBool) {
         come_first();
         while !stop.load(Ordering::Relaxed) {
@@ -178,7 +178,7 @@ impl Way {
                 count(&self.counters.overflowed, 1);
             } else {
                 let packet = self.buffer[..length].into();
-                self.held.push_back(Held { due: now + self.delay, packet });
+                self.held.push_back(DelayedPacket { due: now + self.delay, packet });
             }
         }
         true

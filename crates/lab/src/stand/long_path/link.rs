@@ -16,7 +16,7 @@ use std::sync::Arc;
 const DEVICE_PACKETS_MAX: &str = "16384";
 
 /// One end: a device in this network or in the namespace.
-struct End<'a> {
+struct LinkEnd<'a> {
     device: &'a str,
     /// Where, for `ip` and `tc`; nothing is here.
     place: Vec<&'a str>,
@@ -124,15 +124,15 @@ fn ends<'a>(
     far: &'a str,
     namespace: &'a str,
     (near_address, far_address): (Ipv4Addr, Ipv4Addr),
-) -> [End<'a>; 2] {
+) -> [LinkEnd<'a>; 2] {
     [
-        End { device: near, place: vec![], address: near_address },
-        End { device: far, place: vec!["-netns", namespace], address: far_address },
+        LinkEnd { device: near, place: vec![], address: near_address },
+        LinkEnd { device: far, place: vec!["-netns", namespace], address: far_address },
     ]
 }
 
 /// Gives a device its address and switches it on.
-fn raise(end: &End<'_>) -> Result<()> {
+fn raise(end: &LinkEnd<'_>) -> Result<()> {
     let address = format!("{}/30", end.address);
     ip(&[&end.place[..], &["address", "add", &address, "dev", end.device]].concat())?;
     ip(&[&end.place[..], &["link", "set", "dev", end.device, "up"]].concat())?;

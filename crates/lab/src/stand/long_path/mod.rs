@@ -62,20 +62,20 @@ impl std::error::Error for Unavailable {}
 
 /// How packets are delayed and lost.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
+pub enum PathEmulation {
     /// By the kernel's queueing discipline of that name, which draws its losses itself.
     Netem,
     /// By two threads of ours between two TUN devices; the seed decides what is lost.
     Tun,
 }
 
-impl Kind {
+impl PathEmulation {
     /// `netem` or `tun`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Netem => "netem",
-            Kind::Tun => "tun",
+            PathEmulation::Netem => "netem",
+            PathEmulation::Tun => "tun",
         }
     }
 }
@@ -84,7 +84,7 @@ impl Kind {
 /// the namespace.
 #[derive(Debug)]
 pub struct LongPath {
-    kind: Kind,
+    kind: PathEmulation,
     near: Ipv4Addr,
     far: Ipv4Addr,
     // The devices go first: with the namespace the kernel would take them behind our back.
@@ -103,20 +103,20 @@ impl LongPath {
     /// removed first.
     pub fn start(shape: PathShape, seed: u64) -> Result<LongPath, Unavailable> {
         let settings = Settings { shape, seed };
-        LongPath::of_kind(Kind::Netem, &settings).or_else(|netem| {
-            LongPath::of_kind(Kind::Tun, &settings).map_err(|tun| {
+        LongPath::of_kind(PathEmulation::Netem, &settings).or_else(|netem| {
+            LongPath::of_kind(PathEmulation::Tun, &settings).map_err(|tun| {
                 if netem.0 == tun.0 { tun } else { Unavailable(format!("{netem}; {tun}")) }
             })
         })
     }
 
-    fn of_kind(kind: Kind, settings: &Settings) -> Result<LongPath, Unavailable> {
+    fn of_kind(kind: PathEmulation, settings: &Settings) -> Result<LongPath, Unavailable> {
         check_machine()?;
         LongPath::make(kind, settings)
             .map_err(|error| Unavailable(format!("no path by {}: {error}", kind.name())))
     }
 
-    fn make(kind: Kind, settings: &Settings) -> error::Result<LongPath> {
+    fn make(kind: PathEmulation, settings: &Settings) -> error::Result<LongPath> {
         remove_stale()?;
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         let routes = ip(&["-j", "-4", "route", "show", "table", "all"])?;
@@ -129,15 +129,15 @@ impl LongPath {
         let (near, far) = free.ok_or_else(all_used)?;
         let namespace = NetworkNamespace::new(n)?;
         let link = match kind {
-            Kind::Netem => Link::netem(&namespace, settings, (near, far))?,
-            Kind::Tun => Link::tun(&namespace, settings, (near, far))?,
+            PathEmulation::Netem => Link::netem(&namespace, settings, (near, far))?,
+            PathEmulation::Tun => Link::tun(&namespace, settings, (near, far))?,
         };
         Ok(LongPath { kind, near, far, link, namespace })
     }
 
     /// How packets are delayed and lost.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> PathEmulation {
         self.kind
     }
 
@@ -180,7 +180,7 @@ impl LongPath {
             back.dropped,
         );
         // The kernel doesn't say how punctual it was.
-        if self.kind == Kind::Tun {
+        if self.kind == PathEmulation::Tun {
             let late_ms = late_max_us as f64 / 1e3;
             let cpu_seconds = (out.cpu_us + back.cpu_us) as f64 / 1e6;
             text += &format!(
@@ -222,7 +222,7 @@ fn check_machine() -> Result<(), Unavailable> {
 mod tests {
     use super::measure::{accept, connect, joined, listen, round_trips};
     use super::network_namespace::{NetworkNamespace, ip, remove_stale};
-    use super::{Kind, LongPath, PathShape, Settings};
+    use super::{LongPath, PathEmulation, PathShape, Settings};
     use std::io::{self, Read, Write};
     use std::sync::{Mutex, MutexGuard, PoisonError};
     use std::time::{Duration, Instant};
@@ -240,7 +240,7 @@ mod tests {
     fn paths(loss: f64) -> Vec<LongPath> {
         let settings = Settings { shape: PathShape { rtt: RTT, loss }, seed: 7 };
         let _alone = removal();
-        let kinds = [Kind::Netem, Kind::Tun].into_iter();
+        let kinds = [PathEmulation::Netem, PathEmulation::Tun].into_iter();
         let paths = kinds.filter_map(|kind| match LongPath::of_kind(kind, &settings) {
             Ok(path) => Some(path),
             Err(unavailable) => {

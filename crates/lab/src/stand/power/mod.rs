@@ -40,12 +40,12 @@ pub(crate) struct Disk {
     served_at: PathBuf,
     /// Where ext4 is mounted.
     pub(crate) path: PathBuf,
-    running: Option<Running>,
+    running: Option<PowerSession>,
 }
 
 /// From one power cut to the next.
 #[derive(Debug)]
-struct Running {
+struct PowerSession {
     image: Arc<Mutex<Image>>,
     session: BackgroundSession,
     device: String,
@@ -111,7 +111,7 @@ impl Disk {
         let names = [text(&self.path), device.clone(), text(&self.served_at)];
         let on_panic = OnPanic::new(move || let_go(&names));
         self.running =
-            Some(Running { image, session, device: device.clone(), _on_panic: on_panic });
+            Some(PowerSession { image, session, device: device.clone(), _on_panic: on_panic });
         system("mount", &["-t", "ext4", "-o", "noatime", &device, &text(&self.path)])?;
         Ok(())
     }

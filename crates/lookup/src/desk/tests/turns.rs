@@ -3,28 +3,28 @@
 use super::*;
 use std::net::{IpAddr, Ipv6Addr};
 
-fn client(site: u16, network: u16) -> Asker {
+fn client(site: u16, network: u16) -> Requester {
     let ip = |network| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, site, network, 0, 0, 0, 0));
-    Asker::Client { site: ip(0), network: ip(network) }
+    Requester::Client { site: ip(0), network: ip(network) }
 }
 
 /// A server that answers so many requests in a turn, and strangers who ask for as much as they can.
 struct Pressed {
-    desk: Desk,
+    desk: Coalescer,
     now: Mono,
     next: u64,
-    strangers: Vec<Asker>,
+    strangers: Vec<Requester>,
     answered: BTreeSet<Ticket>,
     refused: BTreeSet<Ticket>,
 }
 
 impl Pressed {
-    fn new(strangers: Vec<Asker>) -> Pressed {
+    fn new(strangers: Vec<Requester>) -> Pressed {
         let (answered, refused) = Default::default();
         Pressed { desk: desk(4, 1, 1_000), now: Mono(0), next: 0, strangers, answered, refused }
     }
 
-    fn ask(&mut self, asker: Asker) -> Ticket {
+    fn ask(&mut self, asker: Requester) -> Ticket {
         self.next += 1;
         let ticket = Ticket(self.next);
         let key = format!("k{}", self.next);
@@ -44,7 +44,7 @@ impl Pressed {
                 }
             }
         }
-        let requests: Vec<Request> =
+        let requests: Vec<LookupRequest> =
             std::iter::from_fn(|| self.desk.poll_request(self.now)).collect();
         for request in requests {
             let answers: Answers = request.keys.iter().map(|_| Ok(None)).collect();
@@ -59,7 +59,7 @@ impl Pressed {
     }
 
     /// How many turns each of a hundred questions of somebody else waits.
-    fn waits_of(&mut self, asker: Asker) -> Vec<u64> {
+    fn waits_of(&mut self, asker: Requester) -> Vec<u64> {
         (0..5).for_each(|_| self.turn());
         let mut waits = Vec::new();
         for _ in 0..100 {
@@ -80,10 +80,10 @@ impl Pressed {
 #[test]
 fn a_hundred_networks_leave_turns_to_others() {
     // Of one customer, then of a hundred, who are four in a turn.
-    let of_one: Vec<Asker> = (0..100).map(|n| client(1, n)).collect();
-    let of_many: Vec<Asker> = (0..100).map(|n| client(n, 1)).collect();
+    let of_one: Vec<Requester> = (0..100).map(|n| client(1, n)).collect();
+    let of_many: Vec<Requester> = (0..100).map(|n| client(n, 1)).collect();
     for (strangers, most) in [(of_one, 1), (of_many, 26)] {
-        for asker in [client(500, 1), Asker::Ours] {
+        for asker in [client(500, 1), Requester::Ours] {
             let waits = Pressed::new(strangers.clone()).waits_of(asker);
             assert!(waits.iter().all(|turns| *turns <= most), "{most}: {waits:?}");
         }
@@ -93,7 +93,7 @@ fn a_hundred_networks_leave_turns_to_others() {
 #[test]
 fn the_last_question_of_whoever_has_most_gives_way() {
     let mut desk = desk(1, 1, 4);
-    let ask = |desk: &mut Desk, n: u64, asker| {
+    let ask = |desk: &mut Coalescer, n: u64, asker| {
         desk.handle_question(Mono(0), &format!("k{n}"), (Ticket(n), asker)).is_ok()
     };
     for n in 0..3 {
@@ -104,7 +104,10 @@ fn the_last_question_of_whoever_has_most_gives_way() {
     assert!(!ask(&mut desk, 4, client(1, 1)), "it has most itself");
     assert!(ask(&mut desk, 5, client(2, 1)));
     let gone = desk.poll_answered().unwrap();
-    assert_eq!((gone.tickets, gone.answer.unwrap_err().kind), (vec![Ticket(2)], TroubleKind::Busy));
+    assert_eq!(
+        (gone.tickets, gone.answer.unwrap_err().kind),
+        (vec![Ticket(2)], LookupErrorKind::Busy)
+    );
     assert!(!ask(&mut desk, 6, client(1, 2)), "the other of its site has as much");
     assert!(ask(&mut desk, 7, client(3, 1)));
     assert_eq!(desk.poll_answered().unwrap().tickets, [Ticket(1)]);

@@ -58,7 +58,7 @@ fn client() -> Arc<Client> {
     Arc::new(Client {
         address: "[::ffff:192.0.2.7]:4711".parse().unwrap(),
         proxy: Some("::ffff:10.0.0.2".parse().unwrap()),
-        name: auth::iprev::Outcome::of_name("mail.example").into(),
+        name: auth::iprev::IprevCheck::of_name("mail.example").into(),
         helo: "ev\u{1b}[2Jil\u{9b}\"\\".into(),
         listener: "relay".into(),
         protocol: "ESMTP",
@@ -82,10 +82,10 @@ fn hop() -> Arc<Hop> {
 
 #[test]
 fn received_lists_all_recipients_on_one_line() {
-    let checked = Summary {
+    let checked = AuthSummary {
         spf: Some(auth::spf::Verdict::SoftFail),
         dmarc: Some(auth::dmarc::Verdict::Pass),
-        ..Summary::default()
+        ..AuthSummary::default()
     };
     let require_tls = RequireTls::Yes;
     let signed: crate::event::Signed =
@@ -128,7 +128,7 @@ fn terminal_controls_never_reach_the_log_raw() {
         &event(
             Kind::Received {
                 client: client(),
-                checked: Summary::default(),
+                checked: AuthSummary::default(),
                 require_tls: RequireTls::Unsaid,
                 signed: None,
                 headers: None,
@@ -172,7 +172,7 @@ fn trouble() -> Trouble {
     Trouble {
         hop: Some(hop()),
         failure: Some(Arc::new(failure)),
-        class: Some(::classes::Verdict {
+        class: Some(::classes::ReplyClassification {
             class: ::classes::ReplyClass::MailboxFull,
             kind: ::classes::FailureKind::Soft,
             rule: None,

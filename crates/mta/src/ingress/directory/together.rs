@@ -8,7 +8,7 @@ use crate::routing::expansions::{Expanded, Outcome};
 use crate::seams::{Spawn as _, Tables as _, Time as _, World};
 use crate::tables::{FoundAddress, FoundBy, split_tag};
 use crate::watched::Watched;
-use lookup::Asker;
+use lookup::Requester;
 use mail::Mailbox;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl<W: World> Directory<W> {
         begun: Watched<Option<Outcome>>,
     ) {
         let who = Who::new(0, 0).of(line::Owner::named("list", key.1.as_str()));
-        let turns = Turns { who, asker: Asker::Ours, ..self.turns.clone() };
+        let turns = Turns { who, asker: Requester::Ours, ..self.turns.clone() };
         let tables = self.world.tables().asked_for(turns.asker);
         let list = Directory { turns, tables, debt: None, ..self };
         let (entry, now) = (Arc::clone(&found.entry), list.world.time().now());

@@ -1,7 +1,7 @@
 //! The DNS, and what it said.
 
 use crate::world::resolver::Resolver;
-use auth::records::{Answer, Family, Records};
+use auth::records::{DnsAnswer, Family, Records};
 use mta::seams::AsRecords;
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ pub(super) struct Answered {
     pub(super) kind: &'static str,
     pub(super) name: String,
     /// Records as text, or why there is no answer.
-    pub(super) records: Answer<String>,
+    pub(super) records: DnsAnswer<String>,
 }
 
 impl Told {
@@ -42,9 +42,9 @@ impl Told {
         &self,
         kind: &'static str,
         name: &str,
-        said: Answer<T>,
+        said: DnsAnswer<T>,
         shown: impl Fn(&T) -> String,
-    ) -> Answer<T> {
+    ) -> DnsAnswer<T> {
         let records = said.as_ref().map(|records| records.iter().map(shown).collect());
         let records = records.map_err(Clone::clone);
         self.answers.borrow_mut().push(Answered { kind, name: name.to_owned(), records });
@@ -53,23 +53,23 @@ impl Told {
 }
 
 impl Records for Told {
-    async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+    async fn txt(&self, name: &str) -> DnsAnswer<Vec<u8>> {
         let said = AsRecords(&self.dns).txt(name).await;
         self.note("TXT", name, said, |text| String::from_utf8_lossy(text).into_owned())
     }
 
-    async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
+    async fn addresses(&self, host: &str, family: Family) -> DnsAnswer<IpAddr> {
         let said = AsRecords(&self.dns).addresses(host, family).await;
         let kind = if family == Family::V4 { "A" } else { "AAAA" };
         self.note(kind, host, said, IpAddr::to_string)
     }
 
-    async fn mail_hosts(&self, domain: &str) -> Answer<String> {
+    async fn mail_hosts(&self, domain: &str) -> DnsAnswer<String> {
         let said = AsRecords(&self.dns).mail_hosts(domain).await;
         self.note("MX", domain, said, String::clone)
     }
 
-    async fn names(&self, address: IpAddr) -> Answer<String> {
+    async fn names(&self, address: IpAddr) -> DnsAnswer<String> {
         let said = AsRecords(&self.dns).names(address).await;
         self.note("PTR", &address.to_string(), said, String::clone)
     }

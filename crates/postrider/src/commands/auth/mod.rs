@@ -7,8 +7,8 @@ use super::load;
 use crate::cli::{AuthArgs, AuthCheckArgs, AuthCommand, exit};
 use crate::world::clock::wall_now;
 use crate::world::resolver::Resolver;
-use auth::checks::{Asked, Subject, check};
-use auth::spf::{Question, Sender};
+use auth::checks::{CheckSelection, Subject, check};
+use auth::spf::{Sender, SpfQuery};
 use config::Config;
 use lookups::Told;
 use shown::Shown;
@@ -43,7 +43,7 @@ fn checked(args: &AuthCheckArgs, config: &Config) -> Result<Shown, String> {
     let content = content.map_err(|error| format!("cannot read {path}: {error}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let asked = Asked { spf: true, dkim: true, dmarc: true, arc: true, iprev: false };
+    let asked = CheckSelection { spf: true, dkim: true, dmarc: true, arc: true, iprev: false };
     let mut scan = asked.scan();
     scan.push(&with_crlf(content));
     let message = scan.finish();
@@ -52,7 +52,7 @@ fn checked(args: &AuthCheckArgs, config: &Config) -> Result<Shown, String> {
         (from.local_unquoted(), domain.unwrap_or_else(|_| from.domain_str().to_owned()))
     });
     let now = wall_now().0 / 1_000;
-    let question = args.client_ip.map(|client| Question {
+    let question = args.client_ip.map(|client| SpfQuery {
         client,
         sender: sender.as_ref().map(|(local, domain)| Sender { local, domain }),
         helo: &args.helo,

@@ -7,7 +7,9 @@ use crate::file_content;
 use crate::replacement::{Replacement, salt};
 use crate::terminal::clean;
 use crate::world::clock::wall_now;
-use lookup::database::{self, Database, Duplicate, Making, Summary, WriteError, Writer};
+use lookup::database::{
+    self, Database, DatabaseOptions, DatabaseSummary, DatabaseWriter, Duplicate, WriteError,
+};
 use lookup::{Entry, Table};
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -25,7 +27,7 @@ const READ_BYTES: usize = 256 << 10;
 /// What a build came to.
 #[derive(Debug)]
 pub(super) struct Built {
-    pub(super) summary: Summary,
+    pub(super) summary: DatabaseSummary,
     duplicates: BTreeMap<u64, Twice>,
     took: Duration,
 }
@@ -87,8 +89,8 @@ pub(super) fn build(args: &BuildArgs) -> Result<Built, Failure> {
         .map_err(|error| format!("cannot read {}: {error}", args.from.display()))?;
     let replacement = Replacement::create(&args.to, meta.as_ref())?;
     let scratch = replacement.scratch().map_err(|error| replacement.wrong(&error))?;
-    let making = Making { salt: salt()?, made: wall_now(), folds_case: !args.keep_case };
-    let mut writer = Writer::new(replacement.file(), scratch, making)
+    let making = DatabaseOptions { salt: salt()?, made: wall_now(), folds_case: !args.keep_case };
+    let mut writer = DatabaseWriter::new(replacement.file(), scratch, making)
         .map_err(|error| replacement.wrong(&error))?;
     let mut progress = Progress::new(meta.map(|meta| meta.len()).filter(|bytes| *bytes > 0));
     let reader = BufReader::with_capacity(READ_BYTES, progress.reading(reader));
@@ -153,7 +155,7 @@ fn keep(duplicates: &mut BTreeMap<u64, Twice>, duplicate: Duplicate<'_>) {
 }
 
 /// Opens the new file as a server will.
-fn check(path: &Path, summary: &Summary) -> Result<(), String> {
+fn check(path: &Path, summary: &DatabaseSummary) -> Result<(), String> {
     let bytes = file_content::open(path).map_err(|error| error.to_string())?;
     let database = Database::open("it", bytes).map_err(|error| error.to_string())?;
     if database.keys_count() != Some(summary.keys_count) {
@@ -167,7 +169,7 @@ fn tell(args: &BuildArgs, outcome: &Result<Built, Failure>) {
     let from = args.from.display();
     match outcome {
         Ok(built) => {
-            let Summary { keys_count, duplicates_count, file_bytes } = built.summary;
+            let DatabaseSummary { keys_count, duplicates_count, file_bytes } = built.summary;
             for (line, Twice { key, first_line }) in &built.duplicates {
                 let key = clean(key);
                 eprintln!("{from}:{line}: warning: \"{key}\" stands on line {first_line} already");

@@ -12,7 +12,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use x400::association::{Binding, End, Event, Initiator};
+use x400::association::{AssociationEnd, Binding, Event, Initiator};
 
 /// How often the clock is looked at while nothing comes.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -89,7 +89,7 @@ fn bind(mut stream: TcpStream, peer: &X400Peer) -> Result<String, String> {
                     answered = Some(accepted(*binding, peer, began.elapsed())?);
                     machine.release(now());
                 }
-                Event::Ended(End::Released) => {
+                Event::Ended(AssociationEnd::Released) => {
                     return answered.ok_or_else(|| "it released the association".to_owned());
                 }
                 Event::Ended(end) => return Err(channels::association_failure(&end, peer)),

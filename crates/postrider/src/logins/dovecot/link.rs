@@ -2,8 +2,8 @@
 
 use super::{Offer, process};
 use crate::tables::{Server, Wire, within};
-use auth::dovecot::{self, Answer, Answers, Event};
-use lookup::{Trouble, TroubleKind};
+use auth::dovecot::{self, Answer, Answers, DovecotEvent};
+use lookup::{LookupError, LookupErrorKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const READ_BYTES: usize = 4 << 10;
 
 /// What is said of a step.
-pub(super) type Said = Result<Answer, Trouble>;
+pub(super) type Said = Result<Answer, LookupError>;
 
 /// What logins tell the driver.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) enum Note {
 }
 
 impl Note {
-    fn refuse(self, trouble: &Trouble) {
+    fn refuse(self, trouble: &LookupError) {
         if let Note::Say { answer, .. } = self {
             // Who has gone since is not told.
             let _ = answer.send(Err(trouble.clone()));
@@ -97,8 +97,8 @@ impl Driver {
         loop {
             if let Some(event) = answers.poll_event() {
                 return match event {
-                    Event::Ready(offered) => Ok((wire, answers, offered)),
-                    Event::Answer(..) => Err("an answer to nothing".to_owned()),
+                    DovecotEvent::Ready(offered) => Ok((wire, answers, offered)),
+                    DovecotEvent::Answer(..) => Err("an answer to nothing".to_owned()),
                 };
             }
             input.clear();
@@ -175,7 +175,7 @@ impl Default for Link {
 impl Link {
     /// # Errors
     /// The server is silent: nothing is to be had on this connection.
-    fn take(&mut self, note: Note) -> Result<(), Trouble> {
+    fn take(&mut self, note: Note) -> Result<(), LookupError> {
         match note {
             Note::Connect => {}
             Note::Say { id, line, is_first, answer } => {
@@ -192,7 +192,7 @@ impl Link {
             Note::Silent { id, waited } => {
                 if self.heard.elapsed() >= waited {
                     let text = format!("nothing was heard for {waited:?}");
-                    return Err(Trouble::new(TroubleKind::Timeout, text));
+                    return Err(LookupError::new(LookupErrorKind::Timeout, text));
                 }
                 self.give_up(id);
             }
@@ -212,12 +212,12 @@ impl Link {
 
     /// # Errors
     /// What the server said is no answer.
-    fn handle(&mut self, answers: &mut Answers, input: &[u8]) -> Result<(), Trouble> {
+    fn handle(&mut self, answers: &mut Answers, input: &[u8]) -> Result<(), LookupError> {
         self.heard = Instant::now();
-        let wrong = |text: &str| Trouble::new(TroubleKind::Wrong, text);
+        let wrong = |text: &str| LookupError::new(LookupErrorKind::Wrong, text);
         answers.handle_input(input).map_err(|why| wrong(why.0))?;
         while let Some(event) = answers.poll_event() {
-            let Event::Answer(id, answer) = event else { continue };
+            let DovecotEvent::Answer(id, answer) = event else { continue };
             let Some(waiter) = self.waiting.remove(&id) else {
                 // It was given up meanwhile, or never asked.
                 let was_said = self.said.as_ref().is_some_and(|said| said.contains(&id));
@@ -236,13 +236,13 @@ impl Link {
     }
 
     /// Nobody gets an answer any more.
-    fn close(self, trouble: &Trouble) {
+    fn close(self, trouble: &LookupError) {
         for waiter in self.waiting.into_values() {
             let _ = waiter.send(Err(trouble.clone()));
         }
     }
 }
 
-fn lost(text: &str) -> Trouble {
-    Trouble::new(TroubleKind::Unreachable, text)
+fn lost(text: &str) -> LookupError {
+    LookupError::new(LookupErrorKind::Unreachable, text)
 }

@@ -93,7 +93,7 @@ fn claim(user: &str) -> Claim {
 fn checked(
     dovecot: &Dovecot,
     user: &str,
-) -> tokio::task::JoinHandle<Result<Option<String>, Trouble>> {
+) -> tokio::task::JoinHandle<Result<Option<String>, LookupError>> {
     let checked = dovecot.check(&claim(user), terms());
     spawn_local(async move { checked.await.map(|checked| checked.user) })
 }
@@ -116,7 +116,7 @@ fn logins_share_a_connection_and_answers_find_theirs() {
         assert_eq!(ed.await.unwrap(), Ok(Some("ed@x".into())));
         assert_eq!(al.await.unwrap(), Ok(None));
         peer.say(&format!("FAIL\t{}\tuser=jo\ttemp\n", ids[0])).await;
-        assert_eq!(jo.await.unwrap().unwrap_err().kind, TroubleKind::Wrong);
+        assert_eq!(jo.await.unwrap().unwrap_err().kind, LookupErrorKind::Wrong);
     });
 }
 
@@ -161,7 +161,7 @@ fn what_is_no_answer_ends_the_connection_and_the_next_login_has_another() {
             let jo = checked(&dovecot, "jo");
             last.begun().await;
             last.say(said).await;
-            assert_eq!(jo.await.unwrap().unwrap_err().kind, TroubleKind::Wrong, "{said:?}");
+            assert_eq!(jo.await.unwrap().unwrap_err().kind, LookupErrorKind::Wrong, "{said:?}");
             assert_eq!(last.line().await, "");
             let again = checked(&dovecot, "jo");
             let mut peer = server.greet().await;
@@ -186,7 +186,7 @@ fn a_connection_that_ends_is_opened_again() {
         peer.say(&format!("CONT\t{id}\t\n")).await;
         let Heard::Challenge(_, talk) = begun.await.unwrap().unwrap() else { panic!() };
         drop(peer);
-        assert_eq!(jo.await.unwrap().unwrap_err().kind, TroubleKind::Unreachable);
+        assert_eq!(jo.await.unwrap().unwrap_err().kind, LookupErrorKind::Unreachable);
         // Another connection knows nothing of what was begun on the last one.
         let al = checked(&dovecot, "al");
         let mut peer = server.greet().await;
@@ -204,7 +204,7 @@ fn a_connection_that_ends_is_opened_again() {
                 other => assert!(other.is_err(), "{other:?}"),
             }
         };
-        assert_eq!(trouble.kind, TroubleKind::Unreachable);
+        assert_eq!(trouble.kind, LookupErrorKind::Unreachable);
         assert!(dovecot.offered().get().await.is_some(), "as it was said last");
         std::fs::remove_file(&path).unwrap();
     });
@@ -226,7 +226,7 @@ fn a_greeting_that_is_none_is_trouble() {
             drop(peer);
             assert_eq!(
                 jo.await.unwrap().unwrap_err().kind,
-                TroubleKind::Unreachable,
+                LookupErrorKind::Unreachable,
                 "{greeting:?}"
             );
             assert!(dovecot.offered().get().await.is_none());
@@ -243,13 +243,16 @@ fn who_never_answers_is_left() {
         let jo = checked(&dovecot, "jo");
         peer.begun().await;
         let trouble = jo.await.unwrap().unwrap_err();
-        assert_eq!((trouble.kind, &*trouble.text), (TroubleKind::Timeout, "no answer within 2s"));
+        assert_eq!(
+            (trouble.kind, &*trouble.text),
+            (LookupErrorKind::Timeout, "no answer within 2s")
+        );
         assert_eq!(peer.line().await, "", "the connection was given up");
         // A handshake that has no end.
         let jo = checked(&dovecot, "jo");
         let silent = server.accept().await;
         let trouble = jo.await.unwrap().unwrap_err();
-        assert_eq!(trouble.kind, TroubleKind::Timeout, "{trouble}");
+        assert_eq!(trouble.kind, LookupErrorKind::Timeout, "{trouble}");
         drop(silent);
     });
 }

@@ -5,7 +5,7 @@ use crate::tables::connections;
 use crate::tables::server::{Wire, has_news};
 use crate::tables::text::words;
 use crate::world::clock::Start;
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use mail::{Failure, Mailbox, Mono, Step};
 use smtp::client::{ClientConfig, ClientEvent, ClientSession, Output};
 use std::future::Future;
@@ -97,7 +97,10 @@ impl Conversation {
     ) -> Result<bool, connections::Failure> {
         if self.is_gone().await {
             let text = "closed the connection, or said more than was asked";
-            return Err(connections::Failure::Gone(Trouble::new(TroubleKind::Unreachable, text)));
+            return Err(connections::Failure::Gone(LookupError::new(
+                LookupErrorKind::Unreachable,
+                text,
+            )));
         }
         self.session.probe(self.now(), sender, recipient);
         let (outcome, is_answered) = self.outcome().await;
@@ -244,18 +247,18 @@ fn is_of_recipient(failure: &Failure) -> bool {
 }
 
 /// What a failure that is no answer means for the other questions.
-fn trouble_of(failure: &Failure) -> Trouble {
+fn trouble_of(failure: &Failure) -> LookupError {
     let code = failure.reply.as_ref().map(|reply| reply.code);
     let kind = match (failure.step, code) {
         // Of others it may well say something.
-        (Some(Step::RcptTo), Some(code)) if code != 421 => TroubleKind::Key,
+        (Some(Step::RcptTo), Some(code)) if code != 421 => LookupErrorKind::Key,
         // RFC 6531 §3.6: it has no name that this host understands.
-        _ if failure.status.subject == 6 => TroubleKind::Key,
+        _ if failure.status.subject == 6 => LookupErrorKind::Key,
         // RFC 3463 §3.5: the connection.
-        (_, None) if failure.status.subject == 4 => TroubleKind::Unreachable,
-        _ => TroubleKind::Wrong,
+        (_, None) if failure.status.subject == 4 => LookupErrorKind::Unreachable,
+        _ => LookupErrorKind::Wrong,
     };
-    Trouble::new(kind, words(failure.to_string().as_bytes()))
+    LookupError::new(kind, words(failure.to_string().as_bytes()))
 }
 
 /// A session that ended without a reason.

@@ -6,7 +6,7 @@ use crate::tables::server::{Server, Wire};
 use crate::tables::text::words;
 use channels::settings::{Relay, RouteTls};
 use config::{Config, Destination, Host, HostPort, Settings, TableEntry};
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use mail::Domain;
 use mta::seams::Trust;
 use rustls::pki_types::ServerName;
@@ -66,7 +66,7 @@ impl AskedHop {
         &self,
         wait: Duration,
         first: usize,
-    ) -> Result<(usize, Conversation), Trouble> {
+    ) -> Result<(usize, Conversation), LookupError> {
         let hosts = self.hosts();
         let mut why = "the route has no hosts".to_owned();
         for index in (first..hosts.len()).chain(0..first) {
@@ -78,7 +78,7 @@ impl AskedHop {
                 Err(text) => why = text,
             }
         }
-        Err(Trouble::new(TroubleKind::Unreachable, why))
+        Err(LookupError::new(LookupErrorKind::Unreachable, why))
     }
 
     async fn open_host(&self, host: &HostPort) -> Result<Conversation, String> {

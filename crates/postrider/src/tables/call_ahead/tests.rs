@@ -4,7 +4,7 @@ use super::super::testing::{find, run, serve_at, text};
 use super::*;
 use crate::mutex::lock;
 use config::{Config, ConfigErrors};
-use lookup::TroubleKind;
+use lookup::LookupErrorKind;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
@@ -99,7 +99,7 @@ fn heard(heard: &Heard, count: usize) -> Vec<String> {
     lock(heard).clone()
 }
 
-fn trouble(answer: Result<Option<Entry>, Trouble>) -> (TroubleKind, String) {
+fn trouble(answer: Result<Option<Entry>, LookupError>) -> (LookupErrorKind, String) {
     let trouble = answer.expect_err("no answer");
     (trouble.kind, trouble.text.into())
 }
@@ -158,47 +158,47 @@ fn only_what_is_said_of_the_address_is_a_no() {
         for key in ["500@x.test", "503@x.test", "530@x.test", "450@x.test", "452@x.test"] {
             let (kind, words) = trouble(find(&*backend, key).await);
             let begin = format!("127.0.0.1:{port} said: {} ", &key[..3]);
-            assert_eq!((kind, words.starts_with(&begin)), (TroubleKind::Key, true), "{words}");
+            assert_eq!((kind, words.starts_with(&begin)), (LookupErrorKind::Key, true), "{words}");
         }
         // Without SMTPUTF8 this address can't be said (RFC 6531).
-        assert_eq!(trouble(find(&*backend, "\u{fc}@x.test").await).0, TroubleKind::Key);
+        assert_eq!(trouble(find(&*backend, "\u{fc}@x.test").await).0, LookupErrorKind::Key);
     });
 }
 
 #[test]
 fn what_fails_before_the_recipient_says_nothing_of_it() {
-    let scripts: [(Script, TroubleKind, &str); 9] = [
-        (|_| None, TroubleKind::Unreachable, "waiting for the greeting"),
-        (|_| Some("554 5.7.1 Not you\r\n"), TroubleKind::Unreachable, "554 5.7.1 Not you"),
-        (|_| Some("HTTP/1.1 400 Bad Request\r\n"), TroubleKind::Unreachable, "not a reply"),
+    let scripts: [(Script, LookupErrorKind, &str); 9] = [
+        (|_| None, LookupErrorKind::Unreachable, "waiting for the greeting"),
+        (|_| Some("554 5.7.1 Not you\r\n"), LookupErrorKind::Unreachable, "554 5.7.1 Not you"),
+        (|_| Some("HTTP/1.1 400 Bad Request\r\n"), LookupErrorKind::Unreachable, "not a reply"),
         (
             |c| if c.starts_with("EHLO") { Some("554 No\r\n") } else { usual(c) },
-            TroubleKind::Unreachable,
+            LookupErrorKind::Unreachable,
             "554 No",
         ),
         (
             |c| if c.starts_with("MAIL") { Some("550 5.7.1 No reports\r\n") } else { usual(c) },
-            TroubleKind::Wrong,
+            LookupErrorKind::Wrong,
             "550 5.7.1 No reports (in reply to MAIL FROM command)",
         ),
         (
             |c| if c.starts_with("MAIL") { Some("451 4.3.0 Later\r\n") } else { usual(c) },
-            TroubleKind::Wrong,
+            LookupErrorKind::Wrong,
             "451 4.3.0 Later (in reply to MAIL FROM command)",
         ),
         (
             |c| if c.starts_with("RCPT") { Some("421 4.3.2 Going\r\n") } else { usual(c) },
-            TroubleKind::Wrong,
+            LookupErrorKind::Wrong,
             "421 4.3.2 Going",
         ),
         (
             |c| if c.starts_with("RCPT") { Some("yes, sure\r\n") } else { usual(c) },
-            TroubleKind::Wrong,
+            LookupErrorKind::Wrong,
             "not a reply",
         ),
         (
             |c| if c.starts_with("RCPT") { None } else { usual(c) },
-            TroubleKind::Unreachable,
+            LookupErrorKind::Unreachable,
             "waiting for the reply to RCPT TO",
         ),
     ];
@@ -219,7 +219,7 @@ fn half_a_reply_is_none_and_is_not_waited_for_without_end() {
         "smtp = {{ hosts = [\"127.0.0.1:{port}\"], tls = \"off\", command_timeout = \"300ms\" }}"
     );
     let (kind, text) = run(async { trouble(find(&*backend(&channel, ""), "jo@x.test").await) });
-    assert_eq!(kind, TroubleKind::Unreachable, "{text}");
+    assert_eq!(kind, LookupErrorKind::Unreachable, "{text}");
     assert!(text.contains("timed out while waiting for the reply to RCPT TO"), "{text}");
 }
 
@@ -351,7 +351,7 @@ fn tls_is_asked_for_as_the_route_has_it() {
     run(async {
         for tls in ["required", "verified"] {
             let (kind, text) = trouble(find(&*backend(&channel(tls), ""), "jo@x.test").await);
-            assert_eq!(kind, TroubleKind::Unreachable, "{text}");
+            assert_eq!(kind, LookupErrorKind::Unreachable, "{text}");
         }
         // The handshake fails, and it goes in clear.
         let opportunistic = backend(&channel("opportunistic"), "");

@@ -5,7 +5,7 @@ use super::groups::Groups;
 use super::settings::LdapSettings;
 use crate::tables::text;
 use ldap::Key;
-use lookup::{Answers, Backend, Entry, Fetch, Trouble, TroubleKind};
+use lookup::{Answers, Backend, Entry, Fetch, LookupError, LookupErrorKind};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl LdapBackend {
         self.directory.pool.connections()
     }
 
-    async fn answer(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+    async fn answer(&self, key: &str) -> Result<Option<Entry>, LookupError> {
         let directory = &self.directory;
         let key = Key::new(key);
         let LdapSettings { base, scope, filter, attributes, members, .. } = &*directory.settings;
@@ -46,7 +46,7 @@ impl LdapBackend {
                 return Ok(None);
             }
             let text = format!("the directory has no entry \"{name}\", where searches begin");
-            return Err(Trouble::new(TroubleKind::Wrong, text));
+            return Err(LookupError::new(LookupErrorKind::Wrong, text));
         };
         let leaves = if members.is_empty() {
             found
@@ -74,14 +74,14 @@ impl Backend for LdapBackend {
 }
 
 /// The values of these attributes, of all entries; `None`: there are none.
-fn entry(attributes: &[Box<str>], found: &[ldap::Entry]) -> Result<Option<Entry>, Trouble> {
+fn entry(attributes: &[Box<str>], found: &[ldap::Entry]) -> Result<Option<Entry>, LookupError> {
     let mut fields = Vec::with_capacity(attributes.len());
     for name in attributes {
         let mut values: Vec<Box<str>> = Vec::new();
         for entry in found {
             for value in entry.values(name) {
-                let value = text::value(value).map_err(|Trouble { kind, text }| {
-                    Trouble::new(kind, format!("{}: {name}: {text}", entry.dn))
+                let value = text::value(value).map_err(|LookupError { kind, text }| {
+                    LookupError::new(kind, format!("{}: {name}: {text}", entry.dn))
                 })?;
                 values.push(value);
             }

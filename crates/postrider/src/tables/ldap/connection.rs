@@ -2,7 +2,7 @@
 
 use super::opening::Stream;
 use ldap::{Entry, Op, Outcome, Response, Search};
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The connection is gone: another one may know.
-    Lost(Trouble),
+    Lost(LookupError),
     /// There are more entries than may be.
     TooMany,
 }
@@ -63,7 +63,7 @@ struct State {
     out: Vec<u8>,
     last_id: i32,
     /// Why nothing can be asked any more.
-    gone: Option<Trouble>,
+    gone: Option<LookupError>,
     /// Nobody wants it any more.
     is_left: bool,
 }
@@ -121,7 +121,7 @@ impl Connection {
     }
 
     /// Gives it up: all searches under way are lost.
-    pub(super) fn close(&self, trouble: Trouble) {
+    pub(super) fn close(&self, trouble: LookupError) {
         self.shared.close(trouble);
     }
 
@@ -147,7 +147,7 @@ impl Connection {
         let _abandon = Abandon { shared: &self.shared, id };
         answered.await.unwrap_or_else(|_| {
             let text = "the connection was given up";
-            Err(Failure::Lost(Trouble::new(TroubleKind::Unreachable, text)))
+            Err(Failure::Lost(LookupError::new(LookupErrorKind::Unreachable, text)))
         })
     }
 }
@@ -197,7 +197,7 @@ impl State {
 
 impl Shared {
     /// All searches are lost, and no new ones are taken.
-    fn close(&self, trouble: Trouble) {
+    fn close(&self, trouble: LookupError) {
         let waiting = {
             let mut state = self.state.borrow_mut();
             state.gone.get_or_insert_with(|| trouble.clone());
@@ -210,14 +210,14 @@ impl Shared {
     }
 
     /// Takes one message of the server, of so many bytes.
-    fn handle(&self, response: Response, bytes: usize) -> Result<(), Trouble> {
+    fn handle(&self, response: Response, bytes: usize) -> Result<(), LookupError> {
         let Response { id, op, .. } = response;
         let mut state = self.state.borrow_mut();
         match op {
             // Notice of disconnection (RFC 4511 §4.4.1).
             Op::Extended(outcome) if id == 0 => {
                 let text = format!("the server ended the connection: {outcome}");
-                return Err(Trouble::new(TroubleKind::Unreachable, text));
+                return Err(LookupError::new(LookupErrorKind::Unreachable, text));
             }
             Op::Entry(entry) => {
                 // Of a search that was abandoned, there may be more.
@@ -264,8 +264,8 @@ async fn read(shared: Rc<Shared>, mut stream: ReadHalf<Box<dyn Stream>>) {
 }
 
 /// Takes the whole messages from `bytes`.
-fn take_messages(shared: &Shared, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
-    let wrong = |error: ldap::Malformed| Trouble::new(TroubleKind::Wrong, error.0);
+fn take_messages(shared: &Shared, bytes: &mut Vec<u8>) -> Result<(), LookupError> {
+    let wrong = |error: ldap::Malformed| LookupError::new(LookupErrorKind::Wrong, error.0);
     let mut taken = 0;
     loop {
         let rest = bytes.get(taken..).unwrap_or_default();
@@ -313,6 +313,6 @@ async fn write(shared: Rc<Shared>, mut stream: WriteHalf<Box<dyn Stream>>) {
     }
 }
 
-fn lost(text: &str) -> Trouble {
-    Trouble::new(TroubleKind::Unreachable, text)
+fn lost(text: &str) -> LookupError {
+    LookupError::new(LookupErrorKind::Unreachable, text)
 }

@@ -4,7 +4,7 @@ use super::connection::{Failure, Found};
 use super::pool::{Lease, Pool};
 use super::settings::LdapSettings;
 use ldap::{Filter, Key, Scope, Search, code};
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Drop for GivenUp<'_> {
         let waited = self.asked.elapsed();
         if waited >= SUSPICIOUS && self.lease.connection.heard() <= self.asked {
             let text = format!("no answer within {waited:.1?}");
-            let trouble = Trouble::new(TroubleKind::Timeout, text);
+            let trouble = LookupError::new(LookupErrorKind::Timeout, text);
             let trouble = self.directory.named(self.lease, &trouble);
             self.directory.pool.failed(self.lease, &trouble);
         }
@@ -58,9 +58,9 @@ enum Verdict {
     /// The entries that were found; `None`: there is no such base.
     Entries(Option<Vec<ldap::Entry>>),
     /// Another server may know.
-    Elsewhere(Trouble),
+    Elsewhere(LookupError),
     /// Nobody else would say anything else.
-    Final(Trouble),
+    Final(LookupError),
 }
 
 impl Directory {
@@ -75,7 +75,7 @@ impl Directory {
     pub(super) async fn search(
         &self,
         question: Question<'_>,
-    ) -> Result<Option<Vec<ldap::Entry>>, Trouble> {
+    ) -> Result<Option<Vec<ldap::Entry>>, LookupError> {
         // A connection may have been closed while it was idle, and then each server may fail.
         let mut chances = self.settings.servers.len();
         loop {
@@ -124,7 +124,7 @@ impl Directory {
             }
             Err(_) => {
                 let text = format!("no answer within {wait:?}");
-                let trouble = self.named(lease, &Trouble::new(TroubleKind::Timeout, text));
+                let trouble = self.named(lease, &LookupError::new(LookupErrorKind::Timeout, text));
                 // Nothing at all: it may be gone without a word.
                 if lease.connection.heard() <= asked {
                     self.pool.failed(lease, &trouble);
@@ -137,33 +137,33 @@ impl Directory {
 
     fn judge(&self, lease: &Lease<'_>, found: Found) -> Verdict {
         let Found { entries, outcome } = found;
-        let trouble = |kind| self.named(lease, &Trouble::new(kind, outcome.to_string()));
+        let trouble = |kind| self.named(lease, &LookupError::new(kind, outcome.to_string()));
         match outcome.code {
             code::SUCCESS => Verdict::Entries(Some(entries)),
             code::NO_SUCH_OBJECT | code::INVALID_DN_SYNTAX => Verdict::Entries(None),
             code::SIZE_LIMIT_EXCEEDED | code::ADMIN_LIMIT_EXCEEDED => {
                 Verdict::Final(self.too_many())
             }
-            code::TIME_LIMIT_EXCEEDED => Verdict::Final(trouble(TroubleKind::Timeout)),
+            code::TIME_LIMIT_EXCEEDED => Verdict::Final(trouble(LookupErrorKind::Timeout)),
             code::BUSY | code::UNAVAILABLE | code::UNWILLING_TO_PERFORM => {
-                let trouble = trouble(TroubleKind::Wrong);
+                let trouble = trouble(LookupErrorKind::Wrong);
                 self.pool.failed(lease, &trouble);
                 Verdict::Elsewhere(trouble)
             }
-            _ => Verdict::Final(trouble(TroubleKind::Wrong)),
+            _ => Verdict::Final(trouble(LookupErrorKind::Wrong)),
         }
     }
 
-    fn too_many(&self) -> Trouble {
+    fn too_many(&self) -> LookupError {
         let text = format!(
             "the key finds more than {} entries, or more than the server gives",
             self.settings.results_max
         );
-        Trouble::new(TroubleKind::Key, text)
+        LookupError::new(LookupErrorKind::Key, text)
     }
 
     /// The trouble with the server's name before it.
-    fn named(&self, lease: &Lease<'_>, trouble: &Trouble) -> Trouble {
+    fn named(&self, lease: &Lease<'_>, trouble: &LookupError) -> LookupError {
         match self.settings.servers.get(lease.connection.server) {
             // It may have come from another search of the same connection, which named it.
             Some(server) if !trouble.text.starts_with(&*server.to_string()) => trouble.of(server),

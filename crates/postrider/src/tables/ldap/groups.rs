@@ -2,7 +2,7 @@
 
 use super::directory::{Directory, Question};
 use ldap::{Entry, Filter, Key, Scope};
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use tokio::task::JoinSet;
@@ -30,7 +30,7 @@ impl Groups {
     ///
     /// # Errors
     /// There are too many, or too deep; or a search failed.
-    pub(super) async fn leaves(mut self, found: Vec<Entry>) -> Result<Vec<Entry>, Trouble> {
+    pub(super) async fn leaves(mut self, found: Vec<Entry>) -> Result<Vec<Entry>, LookupError> {
         for entry in found {
             if self.meet(&entry.dn)? {
                 self.place(entry, 0)?;
@@ -49,18 +49,18 @@ impl Groups {
     }
 
     /// Whether the name is new.
-    fn meet(&mut self, name: &str) -> Result<bool, Trouble> {
+    fn meet(&mut self, name: &str) -> Result<bool, LookupError> {
         let is_new = self.met.insert(ldap::normalise(name));
         let members_max = self.directory.settings.members_max;
         if self.met.len() > members_max {
             let text = format!("the group has more than {members_max} entries");
-            return Err(Trouble::new(TroubleKind::Key, text));
+            return Err(LookupError::new(LookupErrorKind::Key, text));
         }
         Ok(is_new)
     }
 
     /// Puts an entry among the leaves, or its members among those to be read.
-    fn place(&mut self, entry: Entry, depth: u32) -> Result<(), Trouble> {
+    fn place(&mut self, entry: Entry, depth: u32) -> Result<(), LookupError> {
         let directory = Rc::clone(&self.directory);
         let members = directory.settings.members.iter().flat_map(|name| entry.values(name));
         let mut is_group = false;
@@ -68,14 +68,14 @@ impl Groups {
             is_group = true;
             let Ok(name) = std::str::from_utf8(member) else {
                 let text = format!("{}: the name of a member is not UTF-8", entry.dn);
-                return Err(Trouble::new(TroubleKind::Key, text));
+                return Err(LookupError::new(LookupErrorKind::Key, text));
             };
             if !self.meet(name)? {
                 continue;
             }
             if depth >= directory.settings.depth_max {
                 let text = format!("{}: more than {depth} groups in each other", entry.dn);
-                return Err(Trouble::new(TroubleKind::Key, text));
+                return Err(LookupError::new(LookupErrorKind::Key, text));
             }
             self.ahead.push_back((name.to_owned(), depth + 1));
         }
@@ -86,7 +86,7 @@ impl Groups {
     }
 
     /// Reads the next members, in their order. One that is not there is left out.
-    async fn read_some(&mut self) -> Result<Vec<(String, u32, Entry)>, Trouble> {
+    async fn read_some(&mut self) -> Result<Vec<(String, u32, Entry)>, LookupError> {
         let mut reads = JoinSet::new();
         let count = self.ahead.len().min(READ_AT_ONCE);
         for (place, (name, depth)) in self.ahead.drain(..count).enumerate() {
@@ -101,7 +101,8 @@ impl Groups {
         }
         let mut read = Vec::with_capacity(count);
         while let Some(done) = reads.join_next().await {
-            let gone = |_| Trouble::new(TroubleKind::Unreachable, "the search was given up");
+            let gone =
+                |_| LookupError::new(LookupErrorKind::Unreachable, "the search was given up");
             let (place, name, depth, found) = done.map_err(gone)?;
             if let Some(entry) = found?.and_then(|found| found.into_iter().next()) {
                 read.push((place, (name, depth, entry)));

@@ -5,7 +5,7 @@ use super::settings::{BindSettings, LdapSettings, Secret};
 use super::tls;
 use crate::tables::connections;
 use ldap::{BindAs, Op, Outcome, Response, code};
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use socket2::{SockRef, TcpKeepalive};
 use std::fmt::Display;
 use std::io;
@@ -31,7 +31,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
 pub(super) async fn open(
     settings: &LdapSettings,
     server: &Server,
-) -> Result<Box<dyn Stream>, Trouble> {
+) -> Result<Box<dyn Stream>, LookupError> {
     let opened = open_unnamed(settings, server).await;
     opened.map_err(|trouble| trouble.of(server))
 }
@@ -39,7 +39,7 @@ pub(super) async fn open(
 async fn open_unnamed(
     settings: &LdapSettings,
     server: &Server,
-) -> Result<Box<dyn Stream>, Trouble> {
+) -> Result<Box<dyn Stream>, LookupError> {
     let wait = settings.connect_timeout;
     let mut stream: Box<dyn Stream> = match server {
         Server::Unix(path) => {
@@ -68,7 +68,7 @@ async fn open_unnamed(
     Ok(stream)
 }
 
-async fn connect(wait: Duration, at: &HostPort) -> Result<TcpStream, Trouble> {
+async fn connect(wait: Duration, at: &HostPort) -> Result<TcpStream, LookupError> {
     let stream = within(wait, "connecting", TcpStream::connect((&*at.host, at.port))).await?;
     let prepared = stream.set_nodelay(true).and_then(|()| {
         SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))
@@ -81,11 +81,12 @@ async fn encrypt(
     settings: &LdapSettings,
     at: &HostPort,
     plain: TcpStream,
-) -> Result<TlsStream<TcpStream>, Trouble> {
+) -> Result<TlsStream<TcpStream>, LookupError> {
     let files = settings.tls.clone();
     let connector =
         connections::aside(&settings.tls.files(), move || Ok(tls::connector(&files))).await;
-    let connector = connector.map_err(|why| Trouble::new(TroubleKind::Unreachable, why))??;
+    let connector =
+        connector.map_err(|why| LookupError::new(LookupErrorKind::Unreachable, why))??;
     let handshake = connector.connect(tls::name(&at.host)?, plain);
     within(settings.connect_timeout, "TLS", handshake).await
 }
@@ -93,7 +94,7 @@ async fn encrypt(
 async fn bind(
     stream: &mut Box<dyn Stream>,
     bind: &BindSettings,
-) -> io::Result<Result<(), Trouble>> {
+) -> io::Result<Result<(), LookupError>> {
     let (request, who) = match bind {
         BindSettings::External => (ldap::bind(2, BindAs::External), "EXTERNAL"),
         BindSettings::Simple { dn, password } => {
@@ -117,12 +118,12 @@ async fn bind(
 
 /// The password. One from a file is not empty: it would bind as nobody, and the server would say that
 /// all is well (RFC 4513 §5.1.2).
-async fn secret(secret: &Secret) -> Result<String, Trouble> {
+async fn secret(secret: &Secret) -> Result<String, LookupError> {
     match secret {
         Secret::Here(password) => Ok(password.clone()),
         Secret::File(path) => {
             let read = connections::read(path).await.map(|password| password.to_string());
-            read.map_err(|why| Trouble::new(TroubleKind::Unreachable, why))
+            read.map_err(|why| LookupError::new(LookupErrorKind::Unreachable, why))
         }
     }
 }
@@ -159,25 +160,25 @@ async fn within<T>(
     wait: Duration,
     step: &str,
     done: impl Future<Output = io::Result<T>>,
-) -> Result<T, Trouble> {
+) -> Result<T, LookupError> {
     match timeout(wait, done).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(unreachable(step, error)),
         Err(_) => {
             let text = format!("{step}: no answer within {wait:?}");
-            Err(Trouble::new(TroubleKind::Unreachable, text))
+            Err(LookupError::new(LookupErrorKind::Unreachable, text))
         }
     }
 }
 
-fn unreachable(step: &str, error: impl Display) -> Trouble {
-    Trouble::new(TroubleKind::Unreachable, format!("{step}: {error}"))
+fn unreachable(step: &str, error: impl Display) -> LookupError {
+    LookupError::new(LookupErrorKind::Unreachable, format!("{step}: {error}"))
 }
 
-fn refused(what: &str, outcome: &Outcome) -> Trouble {
-    Trouble::new(TroubleKind::Unreachable, format!("{what}: {outcome}"))
+fn refused(what: &str, outcome: &Outcome) -> LookupError {
+    LookupError::new(LookupErrorKind::Unreachable, format!("{what}: {outcome}"))
 }
 
-fn nonsense(text: &str) -> Trouble {
-    Trouble::new(TroubleKind::Wrong, text)
+fn nonsense(text: &str) -> LookupError {
+    LookupError::new(LookupErrorKind::Wrong, text)
 }

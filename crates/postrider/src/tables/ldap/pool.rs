@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use super::opening;
 use super::settings::LdapSettings;
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ struct Standing {
     /// It is not tried before.
     away_until: Cell<Option<Instant>>,
     /// Why the last attempt failed.
-    trouble: RefCell<Option<Trouble>>,
+    trouble: RefCell<Option<LookupError>>,
 }
 
 /// A connection for one search.
@@ -81,8 +81,8 @@ impl Pool {
     ///
     /// # Errors
     /// No server lets us in; the text says why not, of each.
-    pub(super) async fn lease(self: &Rc<Self>) -> Result<Lease<'_>, Trouble> {
-        let closed = |_| Trouble::new(TroubleKind::Busy, "the table is no longer in use");
+    pub(super) async fn lease(self: &Rc<Self>) -> Result<Lease<'_>, LookupError> {
+        let closed = |_| LookupError::new(LookupErrorKind::Busy, "the table is no longer in use");
         let permit = self.searches.acquire().await.map_err(closed)?;
         loop {
             if let Some(connection) = self.least_loaded() {
@@ -107,7 +107,7 @@ impl Pool {
 
     /// What a lease's search was: lost with the connection, which may have been idle for too long. One
     /// that never answered speaks against its server.
-    pub(super) fn lost(&self, lease: &Lease<'_>, trouble: &Trouble) {
+    pub(super) fn lost(&self, lease: &Lease<'_>, trouble: &LookupError) {
         if lease.connection.has_proved() {
             self.connections.borrow_mut().retain(|c| c.is_open());
         } else {
@@ -116,7 +116,7 @@ impl Pool {
     }
 
     /// What a lease's search was: the server can't, and is to be left alone for a while.
-    pub(super) fn failed(&self, lease: &Lease<'_>, trouble: &Trouble) {
+    pub(super) fn failed(&self, lease: &Lease<'_>, trouble: &LookupError) {
         let server = lease.connection.server;
         for connection in self.connections.borrow().iter().filter(|c| c.server == server) {
             connection.close(trouble.clone());
@@ -126,7 +126,7 @@ impl Pool {
         self.put_away(server, trouble);
     }
 
-    fn put_away(&self, server: usize, trouble: &Trouble) {
+    fn put_away(&self, server: usize, trouble: &LookupError) {
         let Some(standing) = self.servers.get(server) else { return };
         let failures = standing.failures.get();
         standing.failures.set(failures.saturating_add(1));
@@ -162,7 +162,7 @@ impl Pool {
     }
 
     /// Opens a connection to the first of so many servers that lets us in.
-    async fn open(&self, servers: usize) -> Result<(), Trouble> {
+    async fn open(&self, servers: usize) -> Result<(), LookupError> {
         for (n, standing) in self.servers.iter().enumerate().take(servers) {
             let Some(server) = self.settings.servers.get(n) else { continue };
             if !standing.may_be_tried() {
@@ -190,12 +190,12 @@ impl Pool {
     }
 
     /// What is wrong with each server.
-    fn why_not(&self) -> Trouble {
-        let known: Vec<Trouble> =
+    fn why_not(&self) -> LookupError {
+        let known: Vec<LookupError> =
             self.servers.iter().filter_map(|standing| standing.trouble.borrow().clone()).collect();
-        let kind = known.first().map_or(TroubleKind::Unreachable, |trouble| trouble.kind);
+        let kind = known.first().map_or(LookupErrorKind::Unreachable, |trouble| trouble.kind);
         let texts: Vec<&str> = known.iter().map(|trouble| &*trouble.text).collect();
-        Trouble::new(kind, texts.join("; "))
+        LookupError::new(kind, texts.join("; "))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::settings::TlsSettings;
 use crate::{mutex, pem};
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use std::fmt::Display;
@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 ///
 /// # Errors
 /// A file that can't be read, or has not what it should.
-pub(super) fn connector(settings: &TlsSettings) -> Result<TlsConnector, Trouble> {
+pub(super) fn connector(settings: &TlsSettings) -> Result<TlsConnector, LookupError> {
     let versions = ClientConfig::builder_with_provider(mutex::provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable("TLS", error))?;
@@ -31,11 +31,11 @@ pub(super) fn connector(settings: &TlsSettings) -> Result<TlsConnector, Trouble>
 }
 
 /// The name that a server's certificate must have.
-pub(super) fn name(host: &str) -> Result<ServerName<'static>, Trouble> {
+pub(super) fn name(host: &str) -> Result<ServerName<'static>, LookupError> {
     ServerName::try_from(host.to_owned()).map_err(|error| unusable(host, error))
 }
 
-fn roots(settings: &TlsSettings) -> Result<RootCertStore, Trouble> {
+fn roots(settings: &TlsSettings) -> Result<RootCertStore, LookupError> {
     if let Some(path) = &settings.ca_file {
         return pem::roots(path).map_err(unreadable);
     }
@@ -45,10 +45,10 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, Trouble> {
     Ok(roots)
 }
 
-fn unusable(what: &str, error: impl Display) -> Trouble {
+fn unusable(what: &str, error: impl Display) -> LookupError {
     unreadable(format!("{what}: {error}"))
 }
 
-fn unreadable(why: String) -> Trouble {
-    Trouble::new(TroubleKind::Unreachable, why)
+fn unreadable(why: String) -> LookupError {
+    LookupError::new(LookupErrorKind::Unreachable, why)
 }

@@ -5,7 +5,7 @@ use super::directory::{Directory, Question};
 use super::opening::{self, Stream};
 use super::settings::LdapSettings;
 use ldap::{BindAs, Filter, Key, Op, Outcome, Scope, code};
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Verifier {
     ///
     /// # Errors
     /// No server says.
-    pub(crate) async fn check(&self, user: &str, password: &[u8]) -> Result<Verdict, Trouble> {
+    pub(crate) async fn check(&self, user: &str, password: &[u8]) -> Result<Verdict, LookupError> {
         // It would bind as nobody, and the server would say that all is well (RFC 4513 §5.1.2).
         if password.is_empty() {
             return Ok(Verdict { is_his: false, entry: None, user: None });
@@ -84,13 +84,13 @@ impl Verifier {
     ///
     /// # Errors
     /// No server says.
-    pub(crate) async fn find(&self, user: &str) -> Result<Verdict, Trouble> {
+    pub(crate) async fn find(&self, user: &str) -> Result<Verdict, LookupError> {
         let (entry, user) = self.entry_of(user).await?.unzip();
         Ok(Verdict { is_his: false, entry, user: user.flatten() })
     }
 
     /// The name of a user's entry, and the user's in it.
-    async fn entry_of(&self, user: &str) -> Result<Option<(String, Option<String>)>, Trouble> {
+    async fn entry_of(&self, user: &str) -> Result<Option<(String, Option<String>)>, LookupError> {
         let LdapSettings { base, scope, filter, .. } = &self.settings;
         let key = Key::new(user);
         if !self.settings.asks_for(&key) {
@@ -111,19 +111,20 @@ impl Verifier {
                 Err(none) if none.is_empty() => return Ok(None),
                 Err(several) => {
                     let text = format!("{} entries are found for user {user:?}", several.len());
-                    return Err(Trouble::new(TroubleKind::Key, text));
+                    return Err(LookupError::new(LookupErrorKind::Key, text));
                 }
             }
         };
         // A bind without a name is nobody's, too (RFC 4513 §5.1.1).
         match found.0.is_empty() {
-            true => Err(Trouble::new(TroubleKind::Wrong, "the user's entry has no name")),
+            true => Err(LookupError::new(LookupErrorKind::Wrong, "the user's entry has no name")),
             false => Ok(Some(found)),
         }
     }
 
-    async fn bind(&self, dn: &str, password: &[u8]) -> Result<bool, Trouble> {
-        let closed = |_| Trouble::new(TroubleKind::Busy, "the directory is no longer asked");
+    async fn bind(&self, dn: &str, password: &[u8]) -> Result<bool, LookupError> {
+        let closed =
+            |_| LookupError::new(LookupErrorKind::Busy, "the directory is no longer asked");
         let _permit = self.binds.acquire().await.map_err(closed)?;
         // One that was idle may have been closed: that says nothing of its server.
         if let Some(idle) = self.take_idle()
@@ -144,9 +145,9 @@ impl Verifier {
                 }
             }
         }
-        let kind = troubles.first().map_or(TroubleKind::Unreachable, |trouble| trouble.kind);
+        let kind = troubles.first().map_or(LookupErrorKind::Unreachable, |trouble| trouble.kind);
         let texts: Vec<&str> = troubles.iter().map(|trouble| &*trouble.text).collect();
-        Err(Trouble::new(kind, texts.join("; ")))
+        Err(LookupError::new(kind, texts.join("; ")))
     }
 
     /// A connection that may still be open.
@@ -172,17 +173,22 @@ impl Verifier {
         }
     }
 
-    async fn bind_at(&self, server: usize, dn: &str, password: &[u8]) -> Result<bool, Trouble> {
+    async fn bind_at(&self, server: usize, dn: &str, password: &[u8]) -> Result<bool, LookupError> {
         let Some(at) = self.settings.servers.get(server) else { return Ok(false) };
         let stream = opening::open(&self.settings, at).await?;
         // Those before may have been used to open it.
         let idle = Idle { stream, last_id: 2, since: Instant::now() };
-        let named = |Trouble { kind, text }| Trouble::new(kind, format!("{at}: {text}"));
+        let named = |LookupError { kind, text }| LookupError::new(kind, format!("{at}: {text}"));
         self.bind_on(idle, dn, password).await.map_err(named)
     }
 
     /// One bind after the other on a connection (RFC 4511 §4.2.1); it is kept for the next user.
-    async fn bind_on(&self, mut idle: Idle, dn: &str, password: &[u8]) -> Result<bool, Trouble> {
+    async fn bind_on(
+        &self,
+        mut idle: Idle,
+        dn: &str,
+        password: &[u8],
+    ) -> Result<bool, LookupError> {
         idle.last_id = idle.last_id.checked_add(1).unwrap_or(1);
         let request = ldap::bind(idle.last_id, BindAs::Simple { dn, password });
         let wait = self.settings.timeout;
@@ -191,18 +197,23 @@ impl Verifier {
             Ok(Ok(op)) => op,
             Ok(Err(error)) => {
                 let text = format!("the bind of a user: {error}");
-                return Err(Trouble::new(TroubleKind::Unreachable, text));
+                return Err(LookupError::new(LookupErrorKind::Unreachable, text));
             }
             Err(_) => {
                 let text = format!("the bind of a user: no answer within {wait:?}");
-                return Err(Trouble::new(TroubleKind::Timeout, text));
+                return Err(LookupError::new(LookupErrorKind::Timeout, text));
             }
         };
         let is_his = match op {
             Op::Bind(outcome) => judge(&outcome)?,
             // Farewell (RFC 4511 §4.4.1).
             Op::Extended(outcome) => return Err(refused(&outcome)),
-            _ => return Err(Trouble::new(TroubleKind::Wrong, "its answer to a bind is none")),
+            _ => {
+                return Err(LookupError::new(
+                    LookupErrorKind::Wrong,
+                    "its answer to a bind is none",
+                ));
+            }
         };
         idle.since = Instant::now();
         let mut kept = self.idle.borrow_mut();
@@ -228,7 +239,7 @@ fn user_in(entry: &ldap::Entry) -> Option<String> {
 
 /// What a server says of a password (RFC 4511 appendix A). That the entry is gone, has no password, or is
 /// locked is the user's matter; all else is the server's.
-fn judge(outcome: &Outcome) -> Result<bool, Trouble> {
+fn judge(outcome: &Outcome) -> Result<bool, LookupError> {
     match outcome.code {
         code::SUCCESS => Ok(true),
         code::INVALID_CREDENTIALS
@@ -240,6 +251,6 @@ fn judge(outcome: &Outcome) -> Result<bool, Trouble> {
     }
 }
 
-fn refused(outcome: &Outcome) -> Trouble {
-    Trouble::new(TroubleKind::Wrong, format!("the bind of a user: {outcome}"))
+fn refused(outcome: &Outcome) -> LookupError {
+    LookupError::new(LookupErrorKind::Wrong, format!("the bind of a user: {outcome}"))
 }

@@ -9,7 +9,7 @@ use super::connections;
 use super::connections::{Connections, Failure};
 use super::server::within;
 use super::text::{value, words};
-use lookup::{Answers, Backend, Entry, Fetch, Trouble, TroubleKind};
+use lookup::{Answers, Backend, Entry, Fetch, LookupError, LookupErrorKind};
 use resp::{Reply, Session, command};
 use zeroize::Zeroizing;
 
@@ -65,7 +65,7 @@ impl Driver {
     async fn ask_each(&self, questions: &[Vec<u8>]) -> Answers {
         match self.ask(questions).await {
             Ok(answers) => answers,
-            Err(trouble) if trouble.kind == TroubleKind::Key && questions.len() > 1 => {
+            Err(trouble) if trouble.kind == LookupErrorKind::Key && questions.len() > 1 => {
                 let mut answers = Vec::with_capacity(questions.len());
                 for question in questions {
                     match self.ask(std::slice::from_ref(question)).await {
@@ -79,7 +79,7 @@ impl Driver {
         }
     }
 
-    async fn ask(&self, questions: &[Vec<u8>]) -> Result<Answers, Trouble> {
+    async fn ask(&self, questions: &[Vec<u8>]) -> Result<Answers, LookupError> {
         if questions.is_empty() {
             return Ok(Vec::new());
         }
@@ -123,7 +123,7 @@ impl Driver {
     }
 
     /// What a reply says of a key.
-    fn entry(&self, reply: Reply) -> Result<Option<Entry>, Trouble> {
+    fn entry(&self, reply: Reply) -> Result<Option<Entry>, LookupError> {
         let fields = &self.settings.fields;
         let values = match reply {
             Reply::Nil => return Ok(None),
@@ -132,7 +132,7 @@ impl Driver {
             }
             Reply::Values(values) if !fields.is_empty() && values.len() == fields.len() => values,
             Reply::Error(error) => return Err(error_of(&error)),
-            _ => return Err(Trouble::new(TroubleKind::Wrong, NOT_ASKED_FOR)),
+            _ => return Err(LookupError::new(LookupErrorKind::Wrong, NOT_ASKED_FOR)),
         };
         if values.iter().all(Option::is_none) {
             return Ok(None);
@@ -164,14 +164,14 @@ async fn tell(session: &mut Session, command: &[u8]) -> Result<(), String> {
 }
 
 /// What an error means, whose first word is its kind.
-fn error_of(error: &[u8]) -> Trouble {
+fn error_of(error: &[u8]) -> LookupError {
     let kind = match error.split(|byte| *byte == b' ').next() {
         // The key is there, and is a list or a hash where a text is wanted, or the other way round.
-        Some(b"WRONGTYPE") => TroubleKind::Key,
-        Some(b"NOAUTH" | b"WRONGPASS") => TroubleKind::Unreachable,
-        _ => TroubleKind::Wrong,
+        Some(b"WRONGTYPE") => LookupErrorKind::Key,
+        Some(b"NOAUTH" | b"WRONGPASS") => LookupErrorKind::Unreachable,
+        _ => LookupErrorKind::Wrong,
     };
-    Trouble::new(kind, words(error))
+    LookupError::new(kind, words(error))
 }
 
 #[cfg(test)]

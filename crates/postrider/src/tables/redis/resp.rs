@@ -3,7 +3,7 @@
 use super::super::connections::Failure;
 use super::super::server::{Wire, has_news};
 use super::super::text::words;
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use std::fmt;
 use std::io;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -136,7 +136,10 @@ fn number(text: &[u8]) -> Option<usize> {
 }
 
 fn gone(error: &dyn fmt::Display) -> Failure {
-    Failure::Gone(Trouble::new(TroubleKind::Unreachable, words(error.to_string().as_bytes())))
+    Failure::Gone(LookupError::new(
+        LookupErrorKind::Unreachable,
+        words(error.to_string().as_bytes()),
+    ))
 }
 
 fn broken_off(error: &io::Error) -> Failure {
@@ -151,12 +154,12 @@ fn no_reply(line: &[u8]) -> Failure {
 }
 
 fn wrong(text: &str) -> Failure {
-    Failure::Broken(Trouble::new(TroubleKind::Wrong, text))
+    Failure::Broken(LookupError::new(LookupErrorKind::Wrong, text))
 }
 
-fn too_much() -> Trouble {
+fn too_much() -> LookupError {
     let text = format!("the answer has a value of more than {VALUE_BYTES_MAX} bytes");
-    Trouble::new(TroubleKind::Key, text)
+    LookupError::new(LookupErrorKind::Key, text)
 }
 
 #[cfg(test)]

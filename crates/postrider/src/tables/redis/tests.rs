@@ -66,12 +66,12 @@ impl Server {
         format!("server = \"redis://127.0.0.1:{}\"", self.port)
     }
 
-    fn trouble(&self, kind: TroubleKind, words: &str) -> Result<Option<Entry>, Trouble> {
-        Err(Trouble::new(kind, format!("127.0.0.1:{}: {words}", self.port)))
+    fn trouble(&self, kind: LookupErrorKind, words: &str) -> Result<Option<Entry>, LookupError> {
+        Err(LookupError::new(kind, format!("127.0.0.1:{}: {words}", self.port)))
     }
 }
 
-fn fields(fields: &[(&str, &[&str])]) -> Result<Option<Entry>, Trouble> {
+fn fields(fields: &[(&str, &[&str])]) -> Result<Option<Entry>, LookupError> {
     let of = |values: &[&str]| values.iter().map(|value| Box::from(*value)).collect();
     let fields = fields.iter().map(|(name, values)| (Box::from(*name), of(values)));
     Ok(Some(Entry::fields(fields.collect::<Vec<_>>())))
@@ -134,7 +134,7 @@ fn what_one_key_has_too_much_of_is_no_trouble_of_the_others() {
         let wrong_type = "WRONGTYPE Operation against a key holding the wrong kind of value";
         let keys = ["good", "longest", "longer", "list", "lines", "bytes", "none"];
         let answers = ask(&*driver, &keys).await;
-        let key = |words| server.trouble(TroubleKind::Key, words);
+        let key = |words| server.trouble(LookupErrorKind::Key, words);
         assert_eq!(answers[..3], [text("yes"), text(&longest), key(too_much)]);
         assert_eq!(answers[3], key(wrong_type));
         assert_eq!(answers[4], key("the answer has a control character (U+000D)"));
@@ -184,10 +184,13 @@ fn who_is_let_in_is_the_servers_business() {
         let tcp = server.keys();
         let driver = with(&tcp, "");
         let words = "NOAUTH Authentication required.";
-        assert_eq!(find(&*driver, "key").await, server.trouble(TroubleKind::Unreachable, words));
+        assert_eq!(
+            find(&*driver, "key").await,
+            server.trouble(LookupErrorKind::Unreachable, words)
+        );
         let driver = with(&format!("{tcp}, password_file = \"FILE\""), "wrong");
         let refused = find(&*driver, "key").await.unwrap_err();
-        assert_eq!(refused.kind, TroubleKind::Unreachable);
+        assert_eq!(refused.kind, LookupErrorKind::Unreachable);
         assert!(refused.text.contains("WRONGPASS invalid username-password pair"), "{refused}");
         // The password is mended without a reload.
         std::fs::write(&file, "secret\n").expect("a file");
@@ -197,7 +200,7 @@ fn who_is_let_in_is_the_servers_business() {
         let driver = with(&reader, "letmein");
         assert_eq!(find(&*driver, "key").await, text("five"));
         let denied = find(&*driver, "other").await.unwrap_err();
-        assert_eq!(denied.kind, TroubleKind::Wrong);
+        assert_eq!(denied.kind, LookupErrorKind::Wrong);
         assert!(denied.text.contains("NOPERM"), "{denied}");
         let socket = server.dir.path().join("socket");
         let keys = format!("server = \"unix:{}\", database = 5", socket.display());
@@ -206,7 +209,7 @@ fn who_is_let_in_is_the_servers_business() {
         assert_eq!(driver.server(), Some(format!("unix:{}", socket.display())));
         let none = with(&format!("{tcp}, password_file = \"/nonexistent\""), "");
         let words = "password_file /nonexistent: No such file or directory (os error 2)";
-        assert_eq!(find(&*none, "key").await, server.trouble(TroubleKind::Unreachable, words));
+        assert_eq!(find(&*none, "key").await, server.trouble(LookupErrorKind::Unreachable, words));
     });
 }
 
@@ -219,7 +222,7 @@ fn a_server_that_is_stopped_comes_back() {
         assert_eq!(find(&*driver, "key").await, text("one"));
         drop(server.process.take());
         let away = find(&*driver, "key").await.unwrap_err();
-        assert_eq!(away.kind, TroubleKind::Unreachable);
+        assert_eq!(away.kind, LookupErrorKind::Unreachable);
         assert!(away.text.contains("Connection refused"), "{away}");
         assert_eq!(driver.server(), None);
         server.process = Some(server.run());
@@ -247,7 +250,7 @@ fn what_is_no_answer_is_told() {
         assert!(trouble.text.starts_with(&format!("127.0.0.1:{port}: ")), "{trouble}");
         trouble
     };
-    assert_eq!(trouble_of("").kind, TroubleKind::Unreachable);
+    assert_eq!(trouble_of("").kind, LookupErrorKind::Unreachable);
     // Who has something to say at once is heard, though nothing was asked.
     let port = serve(move |_, mut stream| {
         let _ = stream.write_all(b"-ERR max number of clients reached\r\n");
@@ -271,7 +274,7 @@ fn what_is_no_answer_is_told() {
         "-ERR broken\r\n",
     ] {
         let trouble = trouble_of(answer);
-        assert_eq!(trouble.kind, TroubleKind::Wrong, "{answer:?}: {trouble}");
+        assert_eq!(trouble.kind, LookupErrorKind::Wrong, "{answer:?}: {trouble}");
     }
 }
 

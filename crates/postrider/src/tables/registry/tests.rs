@@ -65,7 +65,7 @@ impl Stand {
                 let tables = ShardTables::new(registry).asked_for(asker_of(hostile(n % 100)));
                 for turn in 0.. {
                     let said = tables.find(&entry, &format!("hostile-{n}-{turn}"));
-                    if matches!(said.get().await, Err(trouble) if trouble.kind == TroubleKind::Busy)
+                    if matches!(said.get().await, Err(trouble) if trouble.kind == LookupErrorKind::Busy)
                     {
                         tokio::time::sleep(Duration::from_millis(10)).await;
                     }

@@ -5,8 +5,8 @@ use super::shared::{Said, Shared};
 use crate::mutex::lock;
 use crate::world::clock::{Clock, seed_of, wall_now};
 use lookup::{
-    Answers, Asker, Backend, Cached, Desk, DeskLimits, Judgement, Request, RequestId, Ticket,
-    Trouble,
+    Answers, Backend, Cached, Coalescer, DeskLimits, Judgement, LookupError, LookupRequest,
+    RequestId, Requester, Ticket,
 };
 use mta::alarm::Alarm;
 use mta::console::{self, Console};
@@ -25,7 +25,7 @@ const NOTES_MAX: usize = 256;
 #[derive(Debug)]
 pub(super) enum Note {
     /// A question.
-    Ask { key: Box<str>, ticket: Ticket, asker: Asker, answer: oneshot::Sender<Said> },
+    Ask { key: Box<str>, ticket: Ticket, asker: Requester, answer: oneshot::Sender<Said> },
     /// Nobody waits for its answer any more.
     Abandon(Ticket),
     /// What was said of this key, or of all, counts no more.
@@ -40,7 +40,7 @@ pub(super) struct Clerk {
     shared: Arc<Shared>,
     backend: Rc<dyn Backend>,
     console: Arc<dyn Console + Send + Sync>,
-    desk: Desk,
+    desk: Coalescer,
     requests_max: u64,
     clock: Clock,
     waiters: BTreeMap<Ticket, oneshot::Sender<Said>>,
@@ -61,7 +61,7 @@ impl Clerk {
             shared,
             backend,
             console,
-            desk: Desk::new(limits),
+            desk: Coalescer::new(limits),
             requests_max: limits.requests_max as u64,
             clock,
             waiters: BTreeMap::new(),
@@ -111,7 +111,7 @@ impl Clerk {
     fn handle_question(
         &mut self,
         key: &str,
-        (ticket, asker): (Ticket, Asker),
+        (ticket, asker): (Ticket, Requester),
         answer: oneshot::Sender<Said>,
     ) {
         let now = self.shared.now();
@@ -209,7 +209,7 @@ impl Clerk {
         }
     }
 
-    fn tell(&self, trouble: Option<&Trouble>) {
+    fn tell(&self, trouble: Option<&LookupError>) {
         let name = &self.shared.name;
         match trouble {
             Some(why) => self.console.line(
@@ -227,7 +227,7 @@ impl Clerk {
 }
 
 /// Makes a request, until it is answered or its time is over.
-async fn fetch(backend: &dyn Backend, shared: &Shared, request: Request) -> Done {
+async fn fetch(backend: &dyn Backend, shared: &Shared, request: LookupRequest) -> Done {
     let began = Instant::now();
     let patience = request.until.since(shared.now());
     let answers = tokio::time::timeout(patience, ask(backend, shared, &request.keys)).await;

@@ -5,7 +5,7 @@ use super::metrics::RemoteMetrics;
 use super::shared::{Said, Shared};
 use super::status::RemoteStatus;
 use crate::mutex::lock;
-use lookup::{Asker, Cached, Ticket, Trouble, TroubleKind};
+use lookup::{Cached, LookupError, LookupErrorKind, Requester, Ticket};
 use mail::Wall;
 use mta::answer::Answer;
 use mta::pressure::Level;
@@ -32,7 +32,7 @@ impl Remote {
     /// The same for nobody in particular.
     #[cfg(test)]
     pub(crate) fn find(&self, key: &str) -> Found {
-        self.find_for(Asker::Ours, key)
+        self.find_for(Requester::Ours, key)
     }
 
     /// What the table says of a key: at once from the cache; else the server is asked, from now on, and
@@ -40,7 +40,7 @@ impl Remote {
     /// when the server gives none at once.
     ///
     /// It is asked for somebody, in whose turn the server is asked.
-    pub(crate) fn find_for(&self, asker: Asker, key: &str) -> Found {
+    pub(crate) fn find_for(&self, asker: Requester, key: &str) -> Found {
         let metrics = &self.shared.metrics;
         let stale = match self.known(key) {
             Cached::Fresh(entry, _) => {
@@ -71,7 +71,7 @@ impl Remote {
         self.shared.cache.get(key, self.shared.now())
     }
 
-    fn ask(&self, asker: Asker, key: &str) -> Question {
+    fn ask(&self, asker: Requester, key: &str) -> Question {
         let ticket = Ticket(self.shared.next_ticket.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
         // Without a clerk the answer's sender is gone with the note, which says enough.
@@ -145,7 +145,7 @@ impl Question {
 
     fn said(said: Result<Said, oneshot::error::RecvError>) -> Said {
         said.unwrap_or_else(|_| {
-            Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping"))
+            Err(LookupError::new(LookupErrorKind::Unreachable, "the server is stopping"))
         })
     }
 }

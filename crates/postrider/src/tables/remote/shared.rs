@@ -4,13 +4,13 @@ use super::metrics::RemoteMetrics;
 use super::status::Seen;
 use crate::world::clock::Start;
 use config::TableCache;
-use lookup::{Cache, Doubt, Entry, Lifetimes, Trouble};
+use lookup::{Cache, Doubt, Entry, Lifetimes, LookupError};
 use mail::Mono;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 /// What is said of a key in the end.
-pub(super) type Said = Result<Option<Arc<Entry>>, Trouble>;
+pub(super) type Said = Result<Option<Arc<Entry>>, LookupError>;
 
 /// What a table's handles and its clerk have in common.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! How a table whose answers come from elsewhere is, for `postrider table list`.
 
 use super::metrics::RemoteMetrics;
-use lookup::{CacheCounts, Trouble};
+use lookup::{CacheCounts, LookupError};
 use mail::Wall;
 use mta::metrics::{Bounds as _, CommitBounds, HistogramSnapshot, Label as _};
 use mta::pressure::Level;
@@ -13,7 +13,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     /// Why the last request had no answer, and since when none has had one.
-    pub(super) trouble: Option<(Wall, Trouble)>,
+    pub(super) trouble: Option<(Wall, LookupError)>,
     /// It is left alone, but for a probe now and then.
     pub(super) is_silent: bool,
     /// The one that answers.
@@ -138,7 +138,7 @@ fn quantile(seen: &HistogramSnapshot, rank: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lookup::TroubleKind;
+    use lookup::LookupErrorKind;
     use std::time::Duration;
 
     #[test]
@@ -162,8 +162,8 @@ mod tests {
     #[test]
     fn a_table_in_trouble_says_since_when_and_why() {
         let metrics = RemoteMetrics::default();
-        metrics.troubles[TroubleKind::Timeout].add(3);
-        let trouble = Trouble::new(TroubleKind::Unreachable, "connection refused");
+        metrics.troubles[LookupErrorKind::Timeout].add(3);
+        let trouble = LookupError::new(LookupErrorKind::Unreachable, "connection refused");
         let seen = Seen { trouble: Some((Wall(0), trouble)), is_silent: true, ..Seen::default() };
         let status = RemoteStatus::new(&metrics, CacheCounts { entries: 2, bytes: 9 }, &seen);
         let json = serde_json::to_value(&status).unwrap();

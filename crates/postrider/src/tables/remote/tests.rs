@@ -8,7 +8,7 @@ use crate::mutex::lock;
 use crate::tables::testing::Lines;
 use crate::world::clock::Start;
 use config::TableCache;
-use lookup::{Answers, Backend, Cached, Entry, Fetch, PAUSE_FIRST, Trouble, TroubleKind};
+use lookup::{Answers, Backend, Cached, Entry, Fetch, LookupError, LookupErrorKind, PAUSE_FIRST};
 use mta::answer::Answer;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -67,10 +67,10 @@ impl Server {
     }
 
     fn answers(mode: Mode, keys: &[Box<str>]) -> Answers {
-        let trouble = |kind, text: &str| Err(Trouble::new(kind, text));
+        let trouble = |kind, text: &str| Err(LookupError::new(kind, text));
         let answer = |key: &str| match mode {
-            Mode::Dead => trouble(TroubleKind::Unreachable, "connection refused"),
-            Mode::Wrong => trouble(TroubleKind::Wrong, "not an answer"),
+            Mode::Dead => trouble(LookupErrorKind::Unreachable, "connection refused"),
+            Mode::Wrong => trouble(LookupErrorKind::Wrong, "not an answer"),
             Mode::Empty => Ok(None),
             _ if key.starts_with("no") => Ok(None),
             _ => Ok(Some(Entry::text(key))),
@@ -217,7 +217,7 @@ fn text(said: &Said) -> Option<&str> {
     said.as_ref().unwrap().as_deref().map(|entry| &*entry.text)
 }
 
-fn kind(said: &Said) -> TroubleKind {
+fn kind(said: &Said) -> LookupErrorKind {
     said.as_ref().unwrap_err().kind
 }
 
@@ -314,7 +314,7 @@ fn a_server_that_dies_leaves_stale_answers_and_comes_back_without_a_restart() {
                 }
                 let unknown: Vec<String> = (0..200).map(|n| format!("new{thread}-{n}")).collect();
                 for answer in all_said(remote, &unknown) {
-                    assert_eq!(kind(&answer), TroubleKind::Unreachable);
+                    assert_eq!(kind(&answer), LookupErrorKind::Unreachable);
                 }
             });
         }
@@ -350,14 +350,14 @@ fn a_server_that_hangs_holds_a_question_for_so_long_and_then_nobody() {
     let keys: Vec<String> = (0..100).map(|n| format!("user{n}")).collect();
     let began = Instant::now();
     for answer in all_said(&stand.remote, &keys) {
-        assert_eq!(kind(&answer), TroubleKind::Timeout);
+        assert_eq!(kind(&answer), LookupErrorKind::Timeout);
     }
     assert!(began.elapsed() >= timeout);
     stand.until("it is taken to be silent", Stand::is_silent);
     let began = Instant::now();
     for n in 0..100 {
         assert_eq!(text(&said(&stand.remote, "known")), Some("known"));
-        assert_eq!(kind(&said(&stand.remote, &format!("new{n}"))), TroubleKind::Timeout);
+        assert_eq!(kind(&said(&stand.remote, &format!("new{n}"))), LookupErrorKind::Timeout);
     }
     assert!(began.elapsed() < Duration::from_secs(5), "at once, a hundred times");
     assert!(server.under_way_max.load(Ordering::Relaxed) <= 16);
@@ -376,7 +376,7 @@ fn wrong_and_half_answers_are_trouble_and_never_absence() {
         let stand = Stand::with_batches(&server, &cache(), 4);
         let keys: Vec<String> = (0..20).map(|n| format!("no{n}")).collect();
         for answer in all_said(&stand.remote, &keys) {
-            assert_eq!(kind(&answer), TroubleKind::Wrong, "{mode:?}");
+            assert_eq!(kind(&answer), LookupErrorKind::Wrong, "{mode:?}");
         }
         let status = stand.status();
         assert_eq!((status.cached, status.troubles.get("wrong")), (0, Some(&20)), "{mode:?}");
@@ -393,7 +393,7 @@ fn a_slow_server_under_a_flood_is_not_taken_for_a_dead_one() {
     let answers = all_said(&stand.remote, &keys);
     let count =
         |wanted| answers.iter().filter(|a| a.as_ref().is_err_and(|t| t.kind == wanted)).count();
-    let (busy, late) = (count(TroubleKind::Busy), count(TroubleKind::Timeout));
+    let (busy, late) = (count(LookupErrorKind::Busy), count(LookupErrorKind::Timeout));
     assert!(busy > 0 && late > 0, "{busy} {late}");
     for (key, answer) in keys.iter().zip(&answers).filter(|(_, answer)| answer.is_ok()) {
         assert_eq!(text(answer), Some(&**key));
@@ -461,8 +461,8 @@ fn the_end_of_the_thread_answers_all_who_wait() {
     assert!(began.elapsed() < Duration::from_secs(5), "it waits for nobody");
     assert!(server.is_driver_gone.load(Ordering::Relaxed));
     assert_eq!(server.under_way.load(Ordering::Relaxed), 0);
-    assert_eq!(kind(&block_on(waiting.get())), TroubleKind::Unreachable);
-    assert_eq!(kind(&said(&stand.remote, "other")), TroubleKind::Unreachable);
+    assert_eq!(kind(&block_on(waiting.get())), LookupErrorKind::Unreachable);
+    assert_eq!(kind(&said(&stand.remote, "other")), LookupErrorKind::Unreachable);
     assert_eq!(stand.remote.flush(), 0);
 }
 
@@ -537,7 +537,7 @@ fn a_server_that_comes_back_without_its_data_refuses_nobody() {
         std::thread::sleep(Duration::from_millis(5));
         server.set(Mode::Empty);
         for key in ["jo", "who was never asked for", "ann"] {
-            assert_eq!(kind(&said(&stand.remote, key)), TroubleKind::Wrong, "{key}");
+            assert_eq!(kind(&said(&stand.remote, key)), LookupErrorKind::Wrong, "{key}");
         }
         let lines = stand.lines();
         assert!(lines.iter().any(|line| line.contains("does not count")), "{lines:?}");

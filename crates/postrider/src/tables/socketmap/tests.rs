@@ -57,8 +57,8 @@ fn backend(port: u16) -> Box<dyn Backend> {
     table.settings.of::<Socketmap>().expect("its settings").backend()
 }
 
-fn trouble(kind: TroubleKind, port: u16, words: &str) -> Result<Option<Entry>, Trouble> {
-    Err(Trouble::new(kind, format!("127.0.0.1:{port}: {words}")))
+fn trouble(kind: LookupErrorKind, port: u16, words: &str) -> Result<Option<Entry>, LookupError> {
+    Err(LookupError::new(kind, format!("127.0.0.1:{port}: {words}")))
 }
 
 #[test]
@@ -127,11 +127,11 @@ fn every_status_has_its_meaning() {
         assert_eq!(find("nobody@far.test").await, Ok(None));
         assert_eq!(find("empty").await, text(""));
         let words = "TEMP the database is away";
-        assert_eq!(find("later").await, trouble(TroubleKind::Wrong, port, words));
-        assert_eq!(find("slow").await, trouble(TroubleKind::Timeout, port, "TIMEOUT"));
-        assert_eq!(find("never").await, trouble(TroubleKind::Wrong, port, "PERM no such map"));
+        assert_eq!(find("later").await, trouble(LookupErrorKind::Wrong, port, words));
+        assert_eq!(find("slow").await, trouble(LookupErrorKind::Timeout, port, "TIMEOUT"));
+        assert_eq!(find("never").await, trouble(LookupErrorKind::Wrong, port, "PERM no such map"));
         let words = "the answer has a control character (U+000D)";
-        assert_eq!(find("lines").await, trouble(TroubleKind::Key, port, words));
+        assert_eq!(find("lines").await, trouble(LookupErrorKind::Key, port, words));
         // All on one connection: the server takes one after the other.
         assert_eq!(find("you@far.test").await, text("box@near.test, other@near.test"));
     });
@@ -145,7 +145,7 @@ fn a_reply_of_100000_bytes_is_taken_and_none_that_is_longer() {
         let long = find(&*backend, "long").await.unwrap().unwrap();
         assert_eq!(long.text.len(), REPLY_BYTES_MAX - 3);
         let words = "the reply has 100001 bytes; 100000 are taken";
-        assert_eq!(find(&*backend, "longer").await, trouble(TroubleKind::Key, port, words));
+        assert_eq!(find(&*backend, "longer").await, trouble(LookupErrorKind::Key, port, words));
         assert_eq!(find(&*backend, "empty").await, text(""));
     });
 }
@@ -169,7 +169,7 @@ fn a_server_that_closes_comes_back_or_stays_away() {
         }
         // Until the thread that listened is gone, connections are taken and then reset.
         let gone = find(&*backend, "empty").await.unwrap_err();
-        assert_eq!(gone.kind, TroubleKind::Unreachable, "{gone}");
+        assert_eq!(gone.kind, LookupErrorKind::Unreachable, "{gone}");
         let refused = find(&*backend, "empty").await.unwrap_err();
         assert!(refused.text.contains("Connection refused"), "{refused}");
         assert_eq!(backend.server(), None);
@@ -185,23 +185,33 @@ fn what_is_no_answer_is_told_and_ends_the_connection() {
     let half = "closed the connection in the middle of its answer";
     let silent = "closed the connection without an answer";
     for (reply, closes, kind, words) in [
-        ("", true, TroubleKind::Unreachable, silent),
-        ("8:OK x", true, TroubleKind::Wrong, half),
-        ("8", true, TroubleKind::Wrong, half),
+        ("", true, LookupErrorKind::Unreachable, silent),
+        ("8:OK x", true, LookupErrorKind::Wrong, half),
+        ("8", true, LookupErrorKind::Wrong, half),
         (
             "220 mail.test ESMTP\r\n",
             false,
-            TroubleKind::Wrong,
+            LookupErrorKind::Wrong,
             "the reply is no netstring: 220 mail.test ESMTP",
         ),
-        (":OK x,", false, TroubleKind::Wrong, "the reply is no netstring: :OK x,"),
-        ("4:OK x;", false, TroubleKind::Wrong, "the reply is no netstring: no comma at its end"),
-        ("4:OK x,4:OK y,", false, TroubleKind::Wrong, "there is more than one reply"),
-        ("9999999999:", false, TroubleKind::Wrong, "the reply is no netstring: 9999999999:"),
-        ("999999999:", false, TroubleKind::Key, "the reply has 999999999 bytes; 100000 are taken"),
-        ("2:OK,", false, TroubleKind::Wrong, "OK"),
-        ("0:,", false, TroubleKind::Wrong, ""),
-        ("9:WHATEVER ,", false, TroubleKind::Wrong, "WHATEVER"),
+        (":OK x,", false, LookupErrorKind::Wrong, "the reply is no netstring: :OK x,"),
+        (
+            "4:OK x;",
+            false,
+            LookupErrorKind::Wrong,
+            "the reply is no netstring: no comma at its end",
+        ),
+        ("4:OK x,4:OK y,", false, LookupErrorKind::Wrong, "there is more than one reply"),
+        ("9999999999:", false, LookupErrorKind::Wrong, "the reply is no netstring: 9999999999:"),
+        (
+            "999999999:",
+            false,
+            LookupErrorKind::Key,
+            "the reply has 999999999 bytes; 100000 are taken",
+        ),
+        ("2:OK,", false, LookupErrorKind::Wrong, "OK"),
+        ("0:,", false, LookupErrorKind::Wrong, ""),
+        ("9:WHATEVER ,", false, LookupErrorKind::Wrong, "WHATEVER"),
     ] {
         let port = serve_answer(reply.into(), closes);
         let backend = backend(port);
@@ -270,7 +280,7 @@ fn a_server_that_does_not_let_us_in_is_not_waited_for() {
     let table = table::<SocketmapText>(&line).unwrap();
     let backend = table.settings.of::<Socketmap>().unwrap().backend();
     let trouble = run(async { find(&*backend, "key").await }).unwrap_err();
-    assert_eq!(trouble.kind, TroubleKind::Unreachable);
+    assert_eq!(trouble.kind, LookupErrorKind::Unreachable);
     assert_eq!(&*trouble.text, format!("{address}: no connection within 300ms"));
 }
 
@@ -283,7 +293,7 @@ fn a_unix_socket_serves_too() {
     let backend = table.settings.of::<Socketmap>().unwrap().backend();
     run(async {
         let away = find(&*backend, "empty").await.unwrap_err();
-        assert_eq!(away.kind, TroubleKind::Unreachable);
+        assert_eq!(away.kind, LookupErrorKind::Unreachable);
         assert!(away.text.starts_with(&format!("unix:{}: ", path.display())), "{away}");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         std::thread::spawn(move || {

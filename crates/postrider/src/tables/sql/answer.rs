@@ -2,7 +2,7 @@
 
 use super::databases::Dialect;
 use crate::tables::text::value;
-use lookup::{Entry, Trouble, TroubleKind};
+use lookup::{Entry, LookupError, LookupErrorKind};
 use sqlx::{Column as _, ColumnIndex, Row as _};
 
 /// No answer has more rows.
@@ -34,7 +34,7 @@ impl<'f> Gathering<'f> {
     ///
     /// # Errors
     /// It is one too many, or has no such column, or a value that is no text.
-    pub(super) fn row<D: Dialect>(&mut self, row: &D::Row) -> Result<(), Trouble>
+    pub(super) fn row<D: Dialect>(&mut self, row: &D::Row) -> Result<(), LookupError>
     where
         usize: ColumnIndex<D::Row>,
     {
@@ -58,7 +58,7 @@ impl<'f> Gathering<'f> {
         Ok(())
     }
 
-    fn find_columns<D: Dialect>(&mut self, row: &D::Row) -> Result<(), Trouble> {
+    fn find_columns<D: Dialect>(&mut self, row: &D::Row) -> Result<(), LookupError> {
         let columns = row.columns();
         if self.names.is_empty() {
             self.columns = (0..columns.len()).collect();
@@ -88,6 +88,6 @@ impl<'f> Gathering<'f> {
     }
 }
 
-fn trouble(text: String) -> Trouble {
-    Trouble::new(TroubleKind::Key, text)
+fn trouble(text: String) -> LookupError {
+    LookupError::new(LookupErrorKind::Key, text)
 }

@@ -13,7 +13,7 @@ use super::server::within;
 use super::text::words;
 use answer::Gathering;
 use databases::Dialect;
-use lookup::{Backend, Entry, Fetch, Trouble, TroubleKind};
+use lookup::{Backend, Entry, Fetch, LookupError, LookupErrorKind};
 use settings::Database;
 use sqlx::mysql::MySql;
 use sqlx::postgres::Postgres;
@@ -57,7 +57,7 @@ where
         Box::new(Driver::<D> { settings, options, connections: Connections::new() })
     }
 
-    async fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+    async fn find(&self, key: &str) -> Result<Option<Entry>, LookupError> {
         let Some(values) = self.settings.query.values(key) else { return Ok(None) };
         let server = &self.settings.url;
         let open = async || within(server, self.settings.connect_timeout, self.open()).await;
@@ -133,13 +133,13 @@ fn told<D: Dialect>(error: &Error) -> String {
 
 /// What an error means for its request and its connection.
 fn failure<D: Dialect>(error: &Error) -> Failure {
-    let trouble = |kind| Trouble::new(kind, told::<D>(error));
+    let trouble = |kind| LookupError::new(kind, told::<D>(error));
     let code = match error {
         Error::Io(_) | Error::WorkerCrashed => {
-            return Failure::Gone(trouble(TroubleKind::Unreachable));
+            return Failure::Gone(trouble(LookupErrorKind::Unreachable));
         }
         Error::Database(error) => D::code(&**error).unwrap_or_default(),
-        _ => return Failure::Broken(trouble(TroubleKind::Wrong)),
+        _ => return Failure::Broken(trouble(LookupErrorKind::Wrong)),
     };
     D::failure(&code, trouble)
 }

@@ -1,6 +1,6 @@
 //! The query of a table: places for the key become parameters, never text.
 
-use ldap::{Key, Part};
+use ldap::{Key, KeyComponent};
 use std::iter::Peekable;
 use std::str::CharIndices;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) struct Query {
     /// With the server's marks where parameters stand.
     pub(super) sql: Arc<str>,
     /// What the parameters are, in their order.
-    pub(super) parameters: Box<[Part]>,
+    pub(super) parameters: Box<[KeyComponent]>,
 }
 
 /// What is wrong with a query, and how it would be right.
@@ -125,7 +125,7 @@ struct Reading<'t> {
     flavour: Flavour,
     chars: Peekable<CharIndices<'t>>,
     sql: String,
-    parameters: Vec<Part>,
+    parameters: Vec<KeyComponent>,
 }
 
 impl Reading<'_> {
@@ -171,7 +171,7 @@ impl Reading<'_> {
     fn place(&mut self, at: usize) -> Result<(), Mistake> {
         let letter = self.chars.next().map(|(_, letter)| letter);
         let shown = format!("%{}", letter.map(String::from).unwrap_or_default());
-        let Some(part) = letter.and_then(Part::of_letter) else {
+        let Some(part) = letter.and_then(KeyComponent::of_letter) else {
             if letter == Some('%') {
                 self.sql.push('%');
                 return Ok(());
@@ -222,7 +222,7 @@ impl Reading<'_> {
                 ('%', Some('%')) => {
                     self.chars.next();
                 }
-                ('%', Some(letter)) if Part::of_letter(letter).is_some() => {
+                ('%', Some(letter)) if KeyComponent::of_letter(letter).is_some() => {
                     return mistake(format!("\"%{letter}\" stands in quotes"), NO_QUOTES);
                 }
                 ('%', _) => return mistake("a single percent sign stands in quotes", PLACES),
@@ -256,7 +256,10 @@ mod tests {
         let text = "SELECT a FROM t WHERE l = %u AND d=%d OR (a,%s) LIKE 'x%%' -- %s\n;  ";
         let query = Query::parse(text, Postgres).unwrap();
         assert_eq!(&*query.sql, "SELECT a FROM t WHERE l = $1 AND d=$2 OR (a,$3) LIKE 'x%'");
-        assert_eq!(*query.parameters, [Part::Local, Part::Domain, Part::Whole]);
+        assert_eq!(
+            *query.parameters,
+            [KeyComponent::Local, KeyComponent::Domain, KeyComponent::Whole]
+        );
         assert_eq!(query.values("u@d"), Some(vec!["u", "d", "u@d"]));
         assert_eq!(query.values("d"), None);
         let query = Query::parse("SELECT a FROM t WHERE tld = %1 AND name = %2", Sqlite).unwrap();

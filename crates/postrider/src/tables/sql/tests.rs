@@ -45,7 +45,7 @@ fn settings(keys: &str) -> Sql {
     table.settings.of::<Sql>().expect("its settings").clone()
 }
 
-fn fields(fields: &[(&str, &[&str])]) -> Result<Option<Entry>, Trouble> {
+fn fields(fields: &[(&str, &[&str])]) -> Result<Option<Entry>, LookupError> {
     let of = |values: &[&str]| values.iter().map(|value| Box::from(*value)).collect();
     let fields = fields.iter().map(|(name, values)| (Box::from(*name), of(values)));
     Ok(Some(Entry::fields(fields.collect::<Vec<_>>())))
@@ -118,7 +118,7 @@ async fn limits_hold(keys: &str, list: &str) {
     let thousand = find(&*driver, "thousand").await.unwrap().expect("a list");
     assert_eq!(thousand.values("member").len(), 1_000);
     let more = find(&*driver, "more").await.unwrap_err();
-    assert_eq!(more.kind, TroubleKind::Key);
+    assert_eq!(more.kind, LookupErrorKind::Key);
     assert!(more.text.ends_with(": the answer has more than 1000 rows"), "{more}");
     assert!(driver.server().is_some(), "the server is well");
     let text = "SELECT text FROM lists WHERE name = %s";
@@ -126,12 +126,12 @@ async fn limits_hold(keys: &str, list: &str) {
     let long = find(&*driver, "long100000").await.unwrap().expect("a text");
     assert_eq!(long.text.len(), 100_000);
     let longer = find(&*driver, "long100001").await.unwrap_err();
-    assert_eq!(longer.kind, TroubleKind::Key);
+    assert_eq!(longer.kind, LookupErrorKind::Key);
     assert!(longer.text.ends_with(": the answer has more than 100000 bytes"), "{longer}");
     let note = "SELECT note FROM users WHERE address = %s";
     let driver = settings(&format!("{keys}, query = \"{note}\"")).backend();
     let lines = find(&*driver, "lines@far.test").await.unwrap_err();
-    assert_eq!(lines.kind, TroubleKind::Key);
+    assert_eq!(lines.kind, LookupErrorKind::Key);
     assert!(lines.text.contains("control character (U+000A)"), "{lines}");
     // None of them was the last that was answered.
     assert_eq!(find(&*driver, "you@far.test").await, Ok(None));
@@ -139,12 +139,12 @@ async fn limits_hold(keys: &str, list: &str) {
 
 async fn mistakes_are_told(keys: &str) {
     for (query, more, kind, words) in [
-        ("SELECT a FROM nowhere WHERE k = %s", "", TroubleKind::Wrong, "nowhere"),
-        ("SELEC a FROM users WHERE k = %s", "", TroubleKind::Wrong, "syntax"),
+        ("SELECT a FROM nowhere WHERE k = %s", "", LookupErrorKind::Wrong, "nowhere"),
+        ("SELEC a FROM users WHERE k = %s", "", LookupErrorKind::Wrong, "syntax"),
         (
             "SELECT mailbox FROM users WHERE address = %s",
             ", fields = [\"quota\"]",
-            TroubleKind::Key,
+            LookupErrorKind::Key,
             ": the answer has no column \"quota\"",
         ),
     ] {
@@ -166,7 +166,7 @@ async fn comes_back(keys: &str, start: impl Fn() -> Process, process: Process, s
     assert_eq!(find(&*driver, "you@far.test").await, you);
     process.end(signal);
     let away = find(&*driver, "you@far.test").await.unwrap_err();
-    assert_eq!(away.kind, TroubleKind::Unreachable, "{away}");
+    assert_eq!(away.kind, LookupErrorKind::Unreachable, "{away}");
     assert!(away.text.contains("onnection refused"), "{away}");
     assert_eq!(driver.server(), None);
     let process = start();
@@ -178,11 +178,11 @@ async fn comes_back(keys: &str, start: impl Fn() -> Process, process: Process, s
 }
 
 /// A server that was killed listens before it lets anybody in.
-async fn found_soon(driver: &dyn Backend, key: &str, wanted: &Result<Option<Entry>, Trouble>) {
+async fn found_soon(driver: &dyn Backend, key: &str, wanted: &Result<Option<Entry>, LookupError>) {
     for _ in 0..300 {
         let answer = find(driver, key).await;
         match &answer {
-            Err(trouble) if trouble.kind == TroubleKind::Unreachable => {}
+            Err(trouble) if trouble.kind == LookupErrorKind::Unreachable => {}
             _ => return assert_eq!(&answer, wanted),
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -262,7 +262,7 @@ async fn postgresql_answers_alone(keys: &str, url: &str, path: &str) {
         driver("SELECT member FROM lists WHERE number = CAST(%s AS integer) AND name = 'list'");
     for bad in ["one", "1\0"] {
         let trouble = find(&*numbers, bad).await.unwrap_err();
-        assert_eq!(trouble.kind, TroubleKind::Key, "{trouble}");
+        assert_eq!(trouble.kind, LookupErrorKind::Key, "{trouble}");
     }
     assert_eq!(find(&*numbers, "3").await, fields(&[("member", &["b@far.test"])]));
     // The statement that was prepared is not what the table is any more.
@@ -278,10 +278,10 @@ async fn postgresql_answers_alone(keys: &str, url: &str, path: &str) {
     let limited = "ALTER ROLE admin SET statement_timeout = '300ms'";
     admin.execute(limited).await.unwrap();
     let late = find(&*slow, "x").await.unwrap_err();
-    assert_eq!(late.kind, TroubleKind::Timeout, "{late}");
+    assert_eq!(late.kind, LookupErrorKind::Timeout, "{late}");
     admin.execute("ALTER ROLE admin RESET statement_timeout").await.unwrap();
     let stamped = find(&*driver("SELECT now(), %s"), "x").await.unwrap_err();
-    assert_eq!(stamped.kind, TroubleKind::Key);
+    assert_eq!(stamped.kind, LookupErrorKind::Key);
     let words = "column \"now\": a value of type TIMESTAMPTZ is no text: cast it in the query";
     assert!(stamped.text.ends_with(words), "{stamped}");
     // Who has the wrong password is not let in, until it is mended.
@@ -289,7 +289,7 @@ async fn postgresql_answers_alone(keys: &str, url: &str, path: &str) {
     let keys = format!("url = \"{url}\", password_file = \"{path}/other\"");
     let driver = settings(&format!("{keys}, query = \"SELECT %s AS word\"")).backend();
     let refused = find(&*driver, "x").await.unwrap_err();
-    assert_eq!(refused.kind, TroubleKind::Unreachable);
+    assert_eq!(refused.kind, LookupErrorKind::Unreachable);
     assert!(
         refused.text.contains("password authentication failed for user \"admin\""),
         "{refused}"
@@ -345,14 +345,14 @@ fn mariadb_answers() {
         let driver =
             settings(&format!("url = \"{url}\", password_file = \"{other}\", {query}")).backend();
         let refused = find(&*driver, "x").await.unwrap_err();
-        assert_eq!(refused.kind, TroubleKind::Unreachable);
+        assert_eq!(refused.kind, LookupErrorKind::Unreachable);
         assert!(refused.text.contains("Access denied for user 'reader'"), "{refused}");
         std::fs::write(&other, "secret").unwrap();
         let sum = fields(&[("sum", &["5000000000.00"]), ("word", &["x"])]);
         assert_eq!(find(&*driver, "x").await, sum);
         let stamped = settings(&format!("{keys}, query = \"SELECT now() AS now, %s\"")).backend();
         let stamped = find(&*stamped, "x").await.unwrap_err();
-        assert_eq!(stamped.kind, TroubleKind::Key);
+        assert_eq!(stamped.kind, LookupErrorKind::Key);
         assert!(
             stamped.text.contains("column \"now\": a value of type DATETIME is no text"),
             "{stamped}"
@@ -370,7 +370,7 @@ fn sqlite_answers() {
     run(async {
         let driver = settings(&format!("{keys}, {query}")).backend();
         let missing = find(&*driver, "you@far.test").await.unwrap_err();
-        assert_eq!(missing.kind, TroubleKind::Unreachable);
+        assert_eq!(missing.kind, LookupErrorKind::Unreachable);
         assert!(missing.text.contains("unable to open database file"), "{missing}");
         assert!(!file.exists(), "it is not for us to make");
         let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&file);
@@ -378,7 +378,7 @@ fn sqlite_answers() {
         fill::<Sqlite>(connected(&options).await, "TEXT").await;
         answers_as_all_do(&keys, "1").await;
         let bytes = settings(&format!("{keys}, query = \"SELECT x'ff', %s\"")).backend();
-        assert_eq!(find(&*bytes, "x").await.unwrap_err().kind, TroubleKind::Key);
+        assert_eq!(find(&*bytes, "x").await.unwrap_err().kind, LookupErrorKind::Key);
         let writes = settings(&format!("{keys}, query = \"DELETE FROM users WHERE address = %s\""));
         let refused = find(&*writes.backend(), "you@far.test").await.unwrap_err();
         assert!(refused.text.contains("readonly"), "{refused}");
@@ -394,7 +394,7 @@ fn sqlite_answers() {
         writer.execute("BEGIN EXCLUSIVE").await.unwrap();
         let hasty = settings(&format!("{keys}, connect_timeout = \"200ms\", {query}")).backend();
         let busy = find(&*hasty, "you@far.test").await.unwrap_err();
-        assert_eq!(busy.kind, TroubleKind::Timeout, "{busy}");
+        assert_eq!(busy.kind, LookupErrorKind::Timeout, "{busy}");
         writer.execute("COMMIT").await.unwrap();
         assert!(find(&*hasty, "you@far.test").await.is_ok());
         std::fs::write(&file, "this is no database, however long it may be".repeat(100)).unwrap();

@@ -32,8 +32,8 @@ fn backend(port: u16) -> Box<dyn Backend> {
     table.settings.of::<TcpTable>().expect("its settings").backend()
 }
 
-fn trouble(kind: TroubleKind, port: u16, words: &str) -> Result<Option<Entry>, Trouble> {
-    Err(Trouble::new(kind, format!("127.0.0.1:{port}: {words}")))
+fn trouble(kind: LookupErrorKind, port: u16, words: &str) -> Result<Option<Entry>, LookupError> {
+    Err(LookupError::new(kind, format!("127.0.0.1:{port}: {words}")))
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn every_code_has_its_meaning() {
         assert_eq!(find("bare").await, Ok(None));
         assert_eq!(find("nobody").await, Ok(None));
         let words = "400 the database is away";
-        assert_eq!(find("later").await, trouble(TroubleKind::Wrong, port, words));
-        assert_eq!(find("bent").await, trouble(TroubleKind::Wrong, port, "200 50%"));
+        assert_eq!(find("later").await, trouble(LookupErrorKind::Wrong, port, words));
+        assert_eq!(find("bent").await, trouble(LookupErrorKind::Wrong, port, "200 50%"));
         let longest = find("longest").await.unwrap().unwrap();
         assert_eq!(longest.text.len(), LINE_BYTES_MAX - 5);
         // No key is a second question.
@@ -128,13 +128,13 @@ fn what_a_stranger_is_looked_up_by_is_one_line() {
 fn a_line_has_4096_bytes_there_and_back() {
     assert_eq!(request(&"k".repeat(LINE_BYTES_MAX - 5)).unwrap().len(), LINE_BYTES_MAX);
     for long in ["k".repeat(LINE_BYTES_MAX - 4), "%".repeat(LINE_BYTES_MAX / 3)] {
-        assert_eq!(request(&long).unwrap_err().kind, TroubleKind::Key);
+        assert_eq!(request(&long).unwrap_err().kind, LookupErrorKind::Key);
     }
     let text = "x".repeat(LINE_BYTES_MAX - 5);
     let port = serve_answer(format!("200 {text}x\n").into(), false);
     let words = "the reply has more than 4096 bytes";
     let answer = run(async { find(&*backend(port), "key").await });
-    assert_eq!(answer, trouble(TroubleKind::Key, port, words));
+    assert_eq!(answer, trouble(LookupErrorKind::Key, port, words));
 }
 
 #[test]
@@ -142,15 +142,15 @@ fn what_is_no_answer_is_told_and_ends_the_connection() {
     let half = "closed the connection in the middle of its answer";
     let silent = "closed the connection without an answer";
     for (reply, closes, kind, words) in [
-        ("", true, TroubleKind::Unreachable, silent),
-        ("200 bo", true, TroubleKind::Wrong, half),
-        ("200 a\n200 b\n", false, TroubleKind::Wrong, "there is more than one reply"),
-        ("200\n", false, TroubleKind::Wrong, "200"),
-        ("250 2.0.0 Ok\r\n", false, TroubleKind::Wrong, "250 2.0.0 Ok"),
-        ("\n", false, TroubleKind::Wrong, ""),
-        ("200 %ff\n", false, TroubleKind::Key, "the answer is not UTF-8"),
-        ("200 a%0Ab\n", false, TroubleKind::Key, "the answer has a control character (U+000A)"),
-        ("200 %+1\n", false, TroubleKind::Wrong, "200 %+1"),
+        ("", true, LookupErrorKind::Unreachable, silent),
+        ("200 bo", true, LookupErrorKind::Wrong, half),
+        ("200 a\n200 b\n", false, LookupErrorKind::Wrong, "there is more than one reply"),
+        ("200\n", false, LookupErrorKind::Wrong, "200"),
+        ("250 2.0.0 Ok\r\n", false, LookupErrorKind::Wrong, "250 2.0.0 Ok"),
+        ("\n", false, LookupErrorKind::Wrong, ""),
+        ("200 %ff\n", false, LookupErrorKind::Key, "the answer is not UTF-8"),
+        ("200 a%0Ab\n", false, LookupErrorKind::Key, "the answer has a control character (U+000A)"),
+        ("200 %+1\n", false, LookupErrorKind::Wrong, "200 %+1"),
     ] {
         let port = serve_answer(reply.into(), closes);
         let answer = run(async { find(&*backend(port), "key").await });

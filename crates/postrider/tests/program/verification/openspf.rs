@@ -6,7 +6,7 @@ use crate::support::client::Client;
 use crate::support::name_server::{Fault, NameServer};
 use crate::support::server::Server;
 use crate::support::{Files, config_with};
-use auth::spf::{Question, Sender, check};
+use auth::spf::{Sender, SpfQuery, check};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -46,7 +46,7 @@ fn the_openspf_suite_gets_its_results() {
 fn differs(zone: &Zone, test: &Value) -> Option<String> {
     let from = test["mailfrom"].as_str().unwrap();
     let (local, domain) = from.rsplit_once('@').unwrap_or(("", from));
-    let question = Question {
+    let question = SpfQuery {
         client: test["host"].as_str().unwrap().parse().unwrap(),
         sender: (!from.is_empty()).then_some(Sender { local, domain }),
         helo: test["helo"].as_str().unwrap(),

@@ -6,7 +6,7 @@ use super::rspamd::Rspamd;
 use super::zone::{Zone, now};
 use crate::interop::place::is_possible;
 use crate::support::Files;
-use auth::checks::{Asked, Subject, Verdicts, check};
+use auth::checks::{CheckSelection, Subject, Verdicts, check};
 use serde_json::Value;
 use std::process::Command;
 
@@ -27,7 +27,7 @@ fn made(rspamd: Option<&Rspamd>) -> Value {
 pub(super) fn verdicts(zone: &Zone, message: &Value, step: usize) -> Verdicts {
     let message: Vec<u8> =
         message.as_str().unwrap().chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect();
-    let asked = Asked { dkim: true, arc: true, ..Asked::default() };
+    let asked = CheckSelection { dkim: true, arc: true, ..CheckSelection::default() };
     let mut scan = asked.scan();
     message.chunks(step).for_each(|piece| scan.push(piece));
     let message = scan.finish();

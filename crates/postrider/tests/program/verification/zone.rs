@@ -1,6 +1,6 @@
 //! A zone in memory, that the checks ask.
 
-use auth::records::{Answer, Family, Records, Unanswered};
+use auth::records::{DnsAnswer, Family, Records, Unanswered};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ impl Zone {
         Zone(names.collect())
     }
 
-    fn find(&self, name: &str, kind: &str) -> Answer<Value> {
+    fn find(&self, name: &str, kind: &str) -> DnsAnswer<Value> {
         let name = name.to_ascii_lowercase();
         let Some(records) = self.0.get(&name) else { return Ok(Vec::new()) };
         let has = |kind: &str| records.iter().any(|record| record.get(kind).is_some());
@@ -55,24 +55,24 @@ pub(super) fn text(data: &Value) -> Vec<u8> {
 }
 
 impl Records for Zone {
-    async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+    async fn txt(&self, name: &str) -> DnsAnswer<Vec<u8>> {
         Ok(self.find(name, "TXT")?.iter().map(text).collect())
     }
 
-    async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
+    async fn addresses(&self, host: &str, family: Family) -> DnsAnswer<IpAddr> {
         let kind = if family == Family::V4 { "A" } else { "AAAA" };
         let addresses = self.find(host, kind)?;
         let address = |data: &Value| data.as_str().expect("text").parse().expect("an address");
         Ok(addresses.iter().map(address).collect())
     }
 
-    async fn mail_hosts(&self, domain: &str) -> Answer<String> {
+    async fn mail_hosts(&self, domain: &str) -> DnsAnswer<String> {
         let mut hosts = self.find(domain, "MX")?;
         hosts.sort_by_key(|data| data[0].as_i64());
         Ok(hosts.iter().map(|data| data[1].as_str().expect("a host").to_owned()).collect())
     }
 
-    async fn names(&self, address: IpAddr) -> Answer<String> {
+    async fn names(&self, address: IpAddr) -> DnsAnswer<String> {
         let name = match address {
             IpAddr::V4(address) => {
                 let [a, b, c, d] = address.octets();

@@ -6,7 +6,7 @@ use x400::ber::{Reader, Tag, Writer};
 use x400::mts::envelope::message_prefix;
 use x400::mts::extension::criticality;
 use x400::mts::recipient::ReportRequest;
-use x400::mts::report::{Outcome, ReportedRecipient, report_prefix};
+use x400::mts::report::{ReportType, ReportedRecipient, report_prefix};
 use x400::mts::trace::{RoutingAction, Supplied};
 use x400::mts::{
     ContentType, EnvelopeKind, Extension, Flags, GlobalDomain, InternalTraceElement, MtsIdentifier,
@@ -302,7 +302,7 @@ fn report_content() -> ReportContent {
         indicators: recipient.indicators,
         arrival: Supplied::default().arrival,
         converted: None,
-        outcome: Outcome::Failed { reason: 1, diagnostic: Some(0) },
+        outcome: ReportType::Failed { reason: 1, diagnostic: Some(0) },
         intended: None,
         supplementary: None,
         extensions: Default::default(),

@@ -3,7 +3,7 @@
 
 use x400::acse::Apdu;
 use x400::mts::reader::read_whole;
-use x400::mts::report::Outcome;
+use x400::mts::report::ReportType;
 use x400::mts::{ApduEvent, EnvelopeKind, Limits, ReportContent};
 use x400::presentation::{AbortPdu, RefusePdu};
 use x400::rtse::{read_abort, read_abort_fields, read_refusal, read_refusal_fields};
@@ -76,12 +76,12 @@ pub(crate) fn apdu(octets: &[u8]) -> String {
             let Ok(report) = ReportContent::read(&content, &Limits::default()) else {
                 return "report whose content makes no sense".to_owned();
             };
-            let outcome = |outcome: &Outcome| match outcome {
-                Outcome::Delivered { .. } => "delivered".to_owned(),
-                Outcome::Failed { reason, diagnostic: Some(diagnostic) } => {
+            let outcome = |outcome: &ReportType| match outcome {
+                ReportType::Delivered { .. } => "delivered".to_owned(),
+                ReportType::Failed { reason, diagnostic: Some(diagnostic) } => {
                     format!("{reason}/{diagnostic}")
                 }
-                Outcome::Failed { reason, diagnostic: None } => format!("{reason}/-"),
+                ReportType::Failed { reason, diagnostic: None } => format!("{reason}/-"),
             };
             let mut recipients: Vec<String> =
                 report.recipients.iter().map(|recipient| outcome(&recipient.outcome)).collect();

@@ -10,7 +10,7 @@ use x400::association::{
 };
 use x400::rtse::{apdu_front, rttr_front};
 use x400::session::{Serial, Spdu};
-use x400::x224::{Confirm, Framer, Outbox, Request, TPDU_BYTES_MAX, Tpdu, TpduSize};
+use x400::x224::{Confirm, ConnectionRequest, Framer, Outbox, TPDU_BYTES_MAX, Tpdu, TpduSize};
 
 /// The contexts that our own CN proposes.
 const RTSE_CONTEXT: i64 = 3;
@@ -119,7 +119,8 @@ fn data(rest: &str) -> Vec<u8> {
 fn request(called: &str) -> Vec<u8> {
     let size = TpduSize::offer(TPDU_BYTES_MAX);
     let called = called.as_bytes().to_vec();
-    let request = Request { source: 1, is_class_0: true, called, calling: Vec::new(), size };
+    let request =
+        ConnectionRequest { source: 1, is_class_0: true, called, calling: Vec::new(), size };
     Tpdu::Request(request).packet()
 }
 

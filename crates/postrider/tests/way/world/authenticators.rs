@@ -3,7 +3,7 @@
 use super::TestWorld;
 use auth::sasl::Claim;
 use auth::sasl::bearer::Token;
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use mta::answer::{Answer, Later};
 use mta::seams::{
     Authenticators, Checked, Heard, Introspection, LoginServer, LoginTerms, NoAuthenticators,
@@ -58,9 +58,9 @@ impl TestWorld {
 }
 
 impl TestAuthenticators {
-    fn answer<T: 'static>(&self, answer: T) -> Later<'static, Result<T, Trouble>> {
+    fn answer<T: 'static>(&self, answer: T) -> Later<'static, Result<T, LookupError>> {
         let answer = match self.is_away.get() {
-            true => Err(Trouble::new(TroubleKind::Unreachable, "it is away")),
+            true => Err(LookupError::new(LookupErrorKind::Unreachable, "it is away")),
             false => Ok(answer),
         };
         Box::pin(async { answer })
@@ -77,7 +77,7 @@ impl Authenticators for TestAuthenticators {
         _: &LoginServer,
         claim: Claim,
         _: LoginTerms,
-    ) -> Later<'static, Result<Checked, Trouble>> {
+    ) -> Later<'static, Result<Checked, LookupError>> {
         let entry = self.entries.borrow().get(&claim.user).cloned();
         self.checked.set(self.checked.get() + 1);
         let password = self.password.borrow();
@@ -91,7 +91,7 @@ impl Authenticators for TestAuthenticators {
         _: &LoginServer,
         user: String,
         _: LoginTerms,
-    ) -> Later<'static, Result<Checked, Trouble>> {
+    ) -> Later<'static, Result<Checked, LookupError>> {
         self.answer(Checked { user: None, entry: self.entries.borrow().get(&user).cloned() })
     }
 
@@ -100,7 +100,7 @@ impl Authenticators for TestAuthenticators {
         _: &Arc<Introspection>,
         _: Token,
         _: LoginTerms,
-    ) -> Later<'static, Result<Option<String>, Trouble>> {
+    ) -> Later<'static, Result<Option<String>, LookupError>> {
         self.answer(self.token.borrow().clone())
     }
 
@@ -110,7 +110,7 @@ impl Authenticators for TestAuthenticators {
         _: &'static str,
         _: Option<Vec<u8>>,
         _: LoginTerms,
-    ) -> Later<'static, Result<Heard, Trouble>> {
+    ) -> Later<'static, Result<Heard, LookupError>> {
         self.answer(Heard::Accepted("jo".to_owned()))
     }
 }

@@ -1,7 +1,7 @@
 //! Where passwords are hashed: at once, or by two crews that take turns as the server's threads do.
 
 use super::TestWorld;
-use lookup::Asker;
+use lookup::Requester;
 use mail::Mono;
 use mta::answer::Later;
 use mta::hashing_lanes::{Crew, Lanes, Next, Spent};
@@ -57,7 +57,7 @@ impl TestWorld {
 type Done = (Hashed<()>, Box<dyn FnOnce() + Send>);
 
 struct Job {
-    of: (Lane, Asker),
+    of: (Lane, Requester),
     /// `None`: there was nothing to be done.
     work: Box<dyn FnOnce() -> Option<Done> + Send>,
 }
@@ -145,7 +145,7 @@ impl HashingHere {
 impl Hashing for HashingHere {
     fn run<T: Send + 'static>(
         &self,
-        of: (Lane, Asker),
+        of: (Lane, Requester),
         work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
         if self.takes.get().is_zero() {
@@ -168,7 +168,7 @@ impl Hashing for HashingHere {
 
     fn take_turn(
         &self,
-        of: (Lane, Asker),
+        of: (Lane, Requester),
     ) -> impl Future<Output = Result<(), Overloaded>> + 'static {
         self.turns.borrow_mut().push(of.0);
         if self.takes.get().is_zero() {

@@ -5,7 +5,7 @@ use crate::world::{SECOND, entry, limits, policy, ready_key};
 use mail::Mono;
 use queue::{
     Action, Blocker, EntryOutcome, NewEntry, ReadyId, ReadyKey, Resolution, ScheduledId,
-    Suspension, Take, Way,
+    Suspension, Take, WeightedPath,
 };
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ fn waiting(recipients: u32, sources: &[&str]) -> One {
         one.push_with(&policy(), new);
     }
     one.poll();
-    let way = |source: &&str| Way {
+    let way = |source: &&str| WeightedPath {
         key: ReadyKey { source: Arc::from(*source), ..ready_key("mx") },
         limits: limits().own(),
         shared: vec![limits().shared(source)],
         weight: 1,
     };
-    let ways: Vec<Way> = sources.iter().map(way).collect();
+    let ways: Vec<WeightedPath> = sources.iter().map(way).collect();
     let answer = Resolution::Ready { ways, fresh_until: one.now + SECOND * 100_000 };
     let ready = one.queue.handle_resolved(one.now, ScheduledId(0), answer);
     assert_eq!(one.queue.need_allowance(one.now, ready[0], true), 0);

@@ -4,21 +4,21 @@ use super::one::{One, READY, work};
 use crate::world::{SECOND, entry, failure, limits, policy, ready_key, scheduled_key};
 use mail::{MessageId, Mono};
 use queue::{
-    Action, Blocker, EntryOutcome, LOCATING_MAX, Located, Locating, NewEntry, Pause, ReadyId,
-    Resolution, Retried, RetryPolicy, ScheduledId, Take,
+    Action, Blocker, EntryOutcome, HopLookup, HopLookupResult, LOCATING_MAX, NewEntry, Pause,
+    ReadyId, Resolution, Retried, RetryPolicy, ScheduledId, Take,
 };
 
 /// What a queue asks when all its entries go where their recipients are.
 impl One {
     /// Answers the open question; gives the next questions.
-    fn each(&mut self) -> Vec<Locating> {
+    fn each(&mut self) -> Vec<HopLookup> {
         let answer = Resolution::Each { fresh_until: Mono::NEVER };
         self.queue.handle_resolved(self.now, ScheduledId(0), answer);
         self.questions()
     }
 
     /// The questions that are to be asked now, and nothing else is to be done.
-    fn questions(&mut self) -> Vec<Locating> {
+    fn questions(&mut self) -> Vec<HopLookup> {
         let question = |action: Action| match action {
             Action::Locate(locating) => locating,
             other => panic!("{other:?}"),
@@ -26,15 +26,15 @@ impl One {
         self.poll().into_iter().map(question).collect()
     }
 
-    fn enter(&mut self, locating: &Locating, hop: &str) -> Located {
+    fn enter(&mut self, locating: &HopLookup, hop: &str) -> HopLookupResult {
         let (own, shared) = (limits().own(), [limits().shared(hop)]);
         let key = ready_key(hop);
         let ready = self.queue.enter_located(self.now, locating, &key, &own, &shared);
-        ready.map_or(Located::Elsewhere, Located::At)
+        ready.map_or(HopLookupResult::Elsewhere, HopLookupResult::At)
     }
 
     /// All of these recipients are at one hop.
-    fn at(&mut self, locating: &Locating, hop: &str) -> Vec<Action> {
+    fn at(&mut self, locating: &HopLookup, hop: &str) -> Vec<Action> {
         let at = self.enter(locating, hop);
         let deferred =
             self.queue.handle_located(self.now, locating, vec![at; locating.entries.len()]);
@@ -43,14 +43,18 @@ impl One {
     }
 
     /// The same answer for all.
-    fn answer(&mut self, locating: &Locating, answer: Located) -> Vec<Option<queue::Deferred>> {
+    fn answer(
+        &mut self,
+        locating: &HopLookup,
+        answer: HopLookupResult,
+    ) -> Vec<Option<queue::Deferred>> {
         let answers = vec![answer; locating.entries.len()];
         self.queue.handle_located(self.now, locating, answers)
     }
 }
 
 /// One message whose recipient is asked for.
-fn asked(retry: &RetryPolicy) -> (One, queue::EntryId, Locating) {
+fn asked(retry: &RetryPolicy) -> (One, queue::EntryId, HopLookup) {
     let mut one = One::new();
     let id = one.push_with(retry, entry(1, one.now));
     one.poll();
@@ -114,7 +118,7 @@ fn scheduled_queues_take_turns_to_have_entries_located() {
     }
     let questions = one.questions();
     assert_eq!(questions.len(), LOCATING_MAX as usize);
-    let of_b = |questions: &[Locating]| {
+    let of_b = |questions: &[HopLookup]| {
         questions.iter().filter(|question| question.scheduled == ScheduledId(1)).count()
     };
     assert_eq!(of_b(&questions), 3, "nobody waits behind all of another's");
@@ -217,9 +221,9 @@ fn a_reload_asks_for_all_again() {
     assert!(matches!(actions[..], [Action::Resolve(_)]), "{actions:?}");
     assert_eq!(one.queue.counts().ready, 0);
     // What was asked for before the reload is not used.
-    assert_eq!(one.enter(&questions[0], "b1"), Located::Elsewhere);
+    assert_eq!(one.enter(&questions[0], "b1"), HopLookupResult::Elsewhere);
     for question in questions {
-        one.answer(&question, Located::At(READY));
+        one.answer(&question, HopLookupResult::At(READY));
     }
     assert_eq!(one.queue.counts().ready, 0);
     assert_eq!(one.each().len(), LOCATING_MAX as usize);
@@ -250,7 +254,7 @@ fn a_directory_that_gives_no_answer_stops_the_queue_and_touches_no_message() {
     for trouble in 1..=5 {
         assert_eq!(questions.len(), LOCATING_MAX as usize);
         for question in questions.drain(..) {
-            let recorded = one.answer(&question, Located::Silence(failure("no answer")));
+            let recorded = one.answer(&question, HopLookupResult::Silence(failure("no answer")));
             assert_eq!(recorded, [None], "nothing of the message");
         }
         assert_eq!(one.poll(), []);
@@ -280,7 +284,8 @@ fn a_key_that_alone_has_no_answer_stops_nobody() {
     let questions = one.each();
     one.now = one.now + SECOND;
     assert_eq!(one.at(&questions[1], "b1"), [Action::Open(READY)]);
-    let recorded = one.answer(&questions[0], Located::Silence(failure("no answer in time")));
+    let recorded =
+        one.answer(&questions[0], HopLookupResult::Silence(failure("no answer in time")));
     assert_eq!(recorded[0].map(|deferred| deferred.attempts), Some(1));
     assert!(matches!(one.queue.why(one.now, ids[0]), Some(Blocker::Scheduled { .. })));
     one.push(3);
@@ -295,7 +300,10 @@ fn what_has_no_host_is_deferred_and_who_is_gone_fails() {
     }
     one.poll();
     let question = one.each().remove(0);
-    let answers = vec![Located::Deferred(failure("no host")), Located::Refused(failure("gone"))];
+    let answers = vec![
+        HopLookupResult::Deferred(failure("no host")),
+        HopLookupResult::Refused(failure("gone")),
+    ];
     let recorded = one.queue.handle_located(one.now, &question, answers);
     assert!(recorded[0].is_some_and(|deferred| deferred.attempts == 1) && recorded[1].is_none());
     let actions = one.poll();
@@ -319,7 +327,7 @@ fn what_is_too_old_has_its_last_try_and_is_given_up() {
     one.poll();
     let question = one.each().remove(0);
     assert_eq!(one.later(SECOND * 5), [], "it is being asked for");
-    one.answer(&question, Located::Silence(failure("no answer")));
+    one.answer(&question, HopLookupResult::Silence(failure("no answer")));
     let expired = one.later(SECOND);
     let [Action::Expired(detail)] = &expired[..] else { panic!("{expired:?}") };
     assert_eq!(detail.last_failure, Some(failure("no answer")));
@@ -329,7 +337,7 @@ fn what_is_too_old_has_its_last_try_and_is_given_up() {
     one.push_with(&retry, new);
     one.poll();
     let question = one.each().remove(0);
-    assert_eq!(one.answer(&question, Located::Deferred(failure("no host"))), [None]);
+    assert_eq!(one.answer(&question, HopLookupResult::Deferred(failure("no host"))), [None]);
     assert!(matches!(one.poll()[..], [Action::Expired(_)]));
 }
 
@@ -339,12 +347,12 @@ fn an_operator_reaches_what_is_being_asked_for() {
     assert_eq!(one.queue.retry(one.now, id), Retried::Due);
     one.queue.hold(id, &"wait".into());
     assert_eq!(one.queue.counts().held, 1);
-    one.answer(&question, Located::At(READY));
+    one.answer(&question, HopLookupResult::At(READY));
     assert_eq!(one.queue.counts().held, 1, "the answer is late");
     assert!(one.queue.release(one.now, id));
     let question = one.questions().remove(0);
     assert!(one.queue.remove(one.now, id).is_some());
-    one.answer(&question, Located::Deferred(failure("no host")));
+    one.answer(&question, HopLookupResult::Deferred(failure("no host")));
     assert_eq!(one.poll(), []);
     assert_eq!(one.queue.counts().scheduled, 0);
     // Room was given back each time.
@@ -386,7 +394,7 @@ fn a_suspended_domain_keeps_what_was_found() {
 #[test]
 fn a_queue_that_leads_elsewhere_is_asked_where() {
     let (mut one, _, question) = asked(&policy());
-    one.answer(&question, Located::Elsewhere);
+    one.answer(&question, HopLookupResult::Elsewhere);
     assert_eq!(one.poll(), [Action::Resolve(ScheduledId(0))]);
     assert_eq!(one.resolve("mx", &limits()), [Action::Open(READY)]);
 }

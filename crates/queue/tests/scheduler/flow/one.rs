@@ -4,7 +4,7 @@ use crate::world::{Limits, SECOND, entry, policy, ready_key, scheduled_key};
 use mail::Mono;
 use queue::{
     Action, EntryOutcome, Queue, QueueConfig, ReadyId, Resolution, RetryPolicy, ScheduledId, Take,
-    Way, Work,
+    TransactionWork, WeightedPath,
 };
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ impl One {
     pub(crate) fn resolve(&mut self, hop: &str, limits: &Limits) -> Vec<Action> {
         let scheduled = ScheduledId(0);
         let answer = Resolution::Ready {
-            ways: vec![Way {
+            ways: vec![WeightedPath {
                 key: ready_key(hop),
                 limits: limits.own(),
                 shared: vec![limits.shared(hop)],
@@ -79,7 +79,7 @@ impl One {
 
     pub(crate) fn outcome(
         &mut self,
-        work: &Work,
+        work: &TransactionWork,
         outcome: &EntryOutcome,
     ) -> Option<queue::Deferred> {
         let mut last = None;
@@ -91,7 +91,7 @@ impl One {
 }
 
 /// The work that must be there.
-pub(crate) fn work(take: Take) -> Work {
+pub(crate) fn work(take: Take) -> TransactionWork {
     match take {
         Take::Work(work) => work,
         other => panic!("no work but {other:?}"),

@@ -4,8 +4,8 @@ use super::one::{One, READY, work};
 use crate::world::{Limits, SECOND, entry, failure, limits, policy, scheduled_key};
 use mail::MessageId;
 use queue::{
-    Action, Blocker, EntryOutcome, Held, NewEntry, ReadyId, Resolution, Retried, RetryPolicy,
-    ScheduledId, Standing, Suspension, Take, Transferred,
+    Action, Blocker, EntryOutcome, HoldResult, NewEntry, ReadyId, Resolution, Retried, RetryPolicy,
+    ScheduledId, SuspendedQueue, Suspension, Take, Transferred,
 };
 
 #[test]
@@ -16,10 +16,10 @@ fn an_operator_holds_releases_and_removes() {
     one.poll();
     one.resolve("mx", &Limits { connections_max: 1, ..limits() });
     let flying = work(one.open(READY));
-    assert_eq!(one.queue.hold(first, &"spam".into()), Held::New);
-    assert_eq!(one.queue.hold(second, &"spam".into()), Held::New);
-    assert_eq!(one.queue.hold(second, &"spam".into()), Held::Already);
-    assert_eq!(one.queue.hold(second, &"no spam".into()), Held::Again);
+    assert_eq!(one.queue.hold(first, &"spam".into()), HoldResult::New);
+    assert_eq!(one.queue.hold(second, &"spam".into()), HoldResult::New);
+    assert_eq!(one.queue.hold(second, &"spam".into()), HoldResult::Already);
+    assert_eq!(one.queue.hold(second, &"no spam".into()), HoldResult::Again);
     assert_eq!(one.queue.hold_reason(second).as_deref(), Some("no spam"));
     assert_eq!(one.queue.retry(one.now, second), Retried::Held);
     assert!(matches!(one.queue.take(one.now, READY, 1), Take::Wait));
@@ -232,7 +232,10 @@ fn what_is_suspended_waits_and_does_not_expire() {
     for _ in 0..45 {
         assert_eq!(one.later(SECOND), []);
     }
-    assert_eq!(one.later(SECOND * 5), [Action::Standstill(Standing::Scheduled(ScheduledId(0)))]);
+    assert_eq!(
+        one.later(SECOND * 5),
+        [Action::Standstill(SuspendedQueue::Scheduled(ScheduledId(0)))]
+    );
     one.queue.suspend(one.now, ScheduledId(0), None);
     let actions = one.poll();
     assert!(actions.contains(&Action::Wake(READY)), "{actions:?}");
@@ -249,7 +252,8 @@ fn a_standstill_whose_time_has_come_goes_on_until_its_owner_says_that_it_is_over
     let why = |one: &One, id| matches!(one.queue.why(one.now, id), Some(Blocker::Suspended(_)));
     // Of the scheduled queue all lies at the next hop, where no connection takes it back.
     one.queue.handle_open_failed(one.now, READY, failure("refused"));
-    let (scheduled, ready) = (Standing::Scheduled(ScheduledId(0)), Standing::Ready(READY));
+    let (scheduled, ready) =
+        (SuspendedQueue::Scheduled(ScheduledId(0)), SuspendedQueue::Ready(READY));
     let suspended = suspension(&one, 50);
     one.queue.suspend(one.now, ScheduledId(0), suspended.clone());
     one.queue.suspend_ready(one.now, READY, suspended);

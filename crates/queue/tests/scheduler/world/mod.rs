@@ -10,9 +10,9 @@ pub use samples::{Limits, entry, failure, hosts_of, limits, policy, ready_key, s
 use mail::{MessageId, Mono, Random};
 use queue::lease::LeaseMessage;
 use queue::{
-    Action, CloseReason, EntryId, EntryOutcome, LOCATING_MAX, Located, Locating, NewEntry, Queue,
-    QueueConfig, ReadyId, ReadyKey, Resolution, RetryPolicy, ScheduledId, ScheduledKey, Standing,
-    Take, Way, Work,
+    Action, CloseReason, EntryId, EntryOutcome, HopLookup, HopLookupResult, LOCATING_MAX, NewEntry,
+    Queue, QueueConfig, ReadyId, ReadyKey, Resolution, RetryPolicy, ScheduledId, ScheduledKey,
+    SuspendedQueue, Take, TransactionWork, WeightedPath,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl Weather {
 
 enum Doing {
     Opening,
-    Working(Work),
+    Working(TransactionWork),
     Idle,
 }
 
@@ -113,7 +113,7 @@ pub struct Shard {
     pub queue: Queue,
     connections: Vec<Connection>,
     resolving: Vec<(Mono, ScheduledId)>,
-    locating: Vec<(Mono, Locating)>,
+    locating: Vec<(Mono, HopLookup)>,
     pub settled: Vec<(Mono, EntryId)>,
     pub expired: Vec<(Mono, queue::EntryDetail)>,
     pub failed: usize,
@@ -220,8 +220,10 @@ impl World {
                 shard.resolving.push((until, scheduled));
             }
             Action::Hours(_) => panic!("no queue here has a window"),
-            Action::Standstill(Standing::Scheduled(id)) => shard.queue.suspend(self.now, id, None),
-            Action::Standstill(Standing::Ready(id)) => {
+            Action::Standstill(SuspendedQueue::Scheduled(id)) => {
+                shard.queue.suspend(self.now, id, None)
+            }
+            Action::Standstill(SuspendedQueue::Ready(id)) => {
                 shard.queue.suspend_ready(self.now, id, None);
             }
             Action::Allowance { .. } | Action::Spare { .. } => panic!("none needs one"),
@@ -382,7 +384,7 @@ impl World {
                 Resolution::Each { fresh_until: self.now + SECOND * 60 }
             } else {
                 Resolution::Ready {
-                    ways: vec![Way {
+                    ways: vec![WeightedPath {
                         key: ready_key(&key),
                         limits: limits.own(),
                         shared: [limits.shared(&hosts)].into_iter().chain(provider).collect(),
@@ -400,22 +402,24 @@ impl World {
         let shard = &mut self.shards[number];
         let (due, rest) = shard.locating.drain(..).partition(|(at, _)| *at <= self.now);
         shard.locating = rest;
-        let due: Vec<(Mono, Locating)> = due;
+        let due: Vec<(Mono, HopLookup)> = due;
         for (_, locating) in due {
             let mut answers = Vec::new();
             for (_, recipient) in &locating.entries {
                 let hop = (locating.id.0 + u64::from(*recipient)) % self.weather.hops;
                 let hop = format!("hop{hop}");
                 answers.push(match self.random.hits(self.weather.resolve_fails) {
-                    true if self.random.below(2) == 0 => Located::Silence(failure("no answer")),
-                    true => Located::Deferred(failure("no host")),
+                    true if self.random.below(2) == 0 => {
+                        HopLookupResult::Silence(failure("no answer"))
+                    }
+                    true => HopLookupResult::Deferred(failure("no host")),
                     false => {
                         let (key, limits) = (ready_key(&hop), &self.weather.limits);
                         let shared = [limits.shared(&hop)];
                         let queue = &mut shard.queue;
                         let own = limits.own();
                         let ready = queue.enter_located(self.now, &locating, &key, &own, &shared);
-                        ready.map_or(Located::Elsewhere, Located::At)
+                        ready.map_or(HopLookupResult::Elsewhere, HopLookupResult::At)
                     }
                 });
             }
@@ -442,7 +446,7 @@ impl World {
         }
     }
 
-    fn outcome(&mut self, number: usize, index: usize, work: &Work) {
+    fn outcome(&mut self, number: usize, index: usize, work: &TransactionWork) {
         let shard = &mut self.shards[number];
         let ready = shard.connections[index].ready;
         let lost = self.random.hits(self.weather.lost);

@@ -14,7 +14,7 @@ use mta::message::Message;
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::Others;
 use mta::seams::World;
-use queue::{CloseReason, Work};
+use queue::{CloseReason, TransactionWork};
 use smallvec::SmallVec;
 use smtp::client::{ClientEvent, Lesser};
 use std::rc::Rc;
@@ -209,7 +209,12 @@ impl<W: World> Connection<W> {
 
     /// The recipients, by their places, that another host is asked to take at once: this one can't have the
     /// message, which says nothing of it otherwise.
-    fn pass_over(&mut self, work: &Work, bearing: &Bearing, hop: &NextHop) -> Vec<usize> {
+    fn pass_over(
+        &mut self,
+        work: &TransactionWork,
+        bearing: &Bearing,
+        hop: &NextHop,
+    ) -> Vec<usize> {
         let others = hop.hosts_count().saturating_sub(1);
         if others == 0 {
             return Vec::new();
@@ -230,7 +235,7 @@ impl<W: World> Connection<W> {
     /// the next attempt begins with another.
     fn next_host_takes(
         &mut self,
-        work: &Work,
+        work: &TransactionWork,
         (done, bearing): (&Done, &Bearing),
         hop: &NextHop,
         finished: &mut Finished,
@@ -294,7 +299,7 @@ impl<W: World> Connection<W> {
 
     /// Whether the last attempt of a transaction ended here without a verdict, and it has not been elsewhere
     /// since, where there is another place. This connection is over then.
-    pub(super) fn is_avoided(&mut self, work: &Work, hop: &NextHop) -> bool {
+    pub(super) fn is_avoided(&mut self, work: &TransactionWork, hop: &NextHop) -> bool {
         let (now, memory) = (self.slot.now(), hop.memory::<Memory>());
         let has_another = || {
             self.seat.has_another_host()
@@ -327,7 +332,7 @@ impl<W: World> Connection<W> {
     }
 }
 
-fn transaction(work: &Work) -> Transaction {
+fn transaction(work: &TransactionWork) -> Transaction {
     (work.id, work.entries.first().map_or(0, |(_, index, _)| *index))
 }
 
@@ -351,7 +356,7 @@ fn lost(failure: &Option<Failure>, count: usize) -> Vec<Result<mail::Reply, Fail
 /// others in `work`, with their outcomes.
 fn give_back_untried<W: World>(
     slot: &Slot<W>,
-    work: &mut Work,
+    work: &mut TransactionWork,
     outcomes: Vec<Result<mail::Reply, Failure>>,
     untried: &[usize],
 ) -> Vec<Result<mail::Reply, Failure>> {

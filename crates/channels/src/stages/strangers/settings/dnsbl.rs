@@ -1,8 +1,8 @@
 //! Which lists in the DNS are asked about strangers.
 
 use crate::stages::action::Check;
-use auth::dnsbl::{By, Entry, List};
-use auth::judgement::Power;
+use auth::dnsbl::{DnsList, DnsblEntry, DnsblIdentity};
+use auth::judgement::ActionLimit;
 use config::Reader;
 use config::quantity::Period;
 use schemars::JsonSchema;
@@ -91,9 +91,9 @@ impl<'de> Visitor<'de> for ListsOrTable {
 /// Which lists are asked, and what follows.
 #[derive(Clone, Debug)]
 pub(crate) struct Dnsbl {
-    pub(crate) lists: Vec<List>,
+    pub(crate) lists: Vec<DnsList>,
     pub(crate) threshold: i32,
-    pub(crate) power: Power,
+    pub(crate) power: ActionLimit,
     /// Wait for one answer.
     pub(crate) timeout: Duration,
 }
@@ -112,20 +112,20 @@ impl DnsblText {
             ),
         };
         let kinds = [
-            (By::Client, &table.lists),
-            (By::Helo, &table.helo_lists),
-            (By::Sender, &table.sender_lists),
+            (DnsblIdentity::Client, &table.lists),
+            (DnsblIdentity::Helo, &table.helo_lists),
+            (DnsblIdentity::Sender, &table.sender_lists),
         ];
         let mut entries = Vec::new();
         for ((by, texts), key) in kinds.into_iter().zip(keys) {
             for (index, text) in texts.iter().enumerate() {
-                match Entry::parse(text) {
+                match DnsblEntry::parse(text) {
                     Ok(entry) => entries.push((by, entry)),
                     Err(why) => reader.error(&format!("{key}[{index}]"), why, HELP),
                 }
             }
         }
-        let lists = List::of(entries);
+        let lists = DnsList::of(entries);
         if lists.len() > LISTS_MAX {
             let message = format!("no more than {LISTS_MAX} lists are asked about one client");
             reader.error("checks.dnsbl", message, "");

@@ -1,7 +1,7 @@
 //! Whether and how strangers who come for the first time are put off.
 
 use super::{Exempt, ExemptText};
-use auth::greylist::Rules;
+use auth::greylist::GreylistPolicy;
 use config::quantity::Period;
 use config::{Reader, TableRefText};
 use schemars::JsonSchema;
@@ -100,7 +100,7 @@ impl<'de> Visitor<'de> for WordOrTable {
 /// How greylisting is done.
 #[derive(Clone, Debug)]
 pub(crate) struct Greylist {
-    pub(crate) rules: Rules,
+    pub(crate) rules: GreylistPolicy,
     /// Bits of IPv4 addresses.
     pub(crate) ipv4_prefix: u8,
     /// Bits of IPv6 addresses.
@@ -124,7 +124,7 @@ impl GreylistText {
         ] {
             reader.check_timeout(&format!("{at}.{key}"), period);
         }
-        let rules = Rules {
+        let rules = GreylistPolicy {
             delay: table.delay.get(),
             retry_window: table.retry_window.get(),
             remember: table.remember.get(),

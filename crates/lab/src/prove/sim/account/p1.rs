@@ -2,7 +2,7 @@
 //! responsibility for whom it was sent there. (What has no place in X.400 of 1984 is left out for MTAs of 1984.)
 
 use super::{Account, Copy, Records, fails, name_of};
-use crate::prove::sim::executor::Group;
+use crate::prove::sim::executor::TaskGroup;
 use crate::prove::sim::names::{OR_BACK, OR_NOWHERE};
 use crate::prove::sim::network::Network;
 use crate::prove::sim::plan::{P1Peer, X400Plan};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use x400::association::Mode;
 use x400::mts::downgrade::to_1984;
 use x400::mts::extension::{ExtensionKind, number};
-use x400::mts::report::{Outcome, ReportedRecipient};
+use x400::mts::report::{ReportType, ReportedRecipient};
 use x400::mts::{
     MtsIdentifier, Recipient, ReportContent, ReportEnvelope, TraceElement, TransferEnvelope,
 };
@@ -22,7 +22,7 @@ pub(super) struct Transfer {
     content_bytes: u64,
     checksum: u32,
     /// The lives of the node to which all of it may have come, and how often.
-    lives: BTreeMap<Group, usize>,
+    lives: BTreeMap<TaskGroup, usize>,
 }
 
 /// Where something has arrived, and from whom.
@@ -31,7 +31,7 @@ pub struct Arrival<'a> {
     /// At which MTA.
     pub at: &'a P1Peer,
     /// The life of the node that sent it.
-    pub life: Group,
+    pub life: TaskGroup,
     /// On which connection.
     pub connection: u64,
     /// Where in what the MTA wrote the acknowledgement ends.
@@ -78,7 +78,7 @@ impl Records {
     /// sender's.)
     pub(super) fn excused(&self, address: &str) -> usize {
         let Some(transfer) = self.transfers.get(name_of(address)) else { return 0 };
-        let kept = |(life, &times): (&Group, &usize)| {
+        let kept = |(life, &times): (&TaskGroup, &usize)| {
             times.min(1 + self.failed_logs.get(life).copied().unwrap_or(0))
         };
         transfer.lives.iter().map(kept).sum::<usize>().saturating_sub(1)
@@ -102,7 +102,7 @@ impl Account {
     }
 
     /// The last octets of it are sent to this life of the node.
-    pub fn note_transfer(&self, name: &str, life: Group) {
+    pub fn note_transfer(&self, name: &str, life: TaskGroup) {
         if let Some(transfer) = self.records.borrow_mut().transfers.get_mut(name) {
             *transfer.lives.entry(life).or_default() += 1;
         }
@@ -233,7 +233,7 @@ fn wrong_report(
         true => 0,
         false => 5,
     };
-    let expected = Outcome::Failed { reason: 1, diagnostic: Some(diagnostic) };
+    let expected = ReportType::Failed { reason: 1, diagnostic: Some(diagnostic) };
     let indicators = recipient.indicators;
     let mistakes = [
         (to != envelope.originator.address.to_string(), "another has sent it"),

@@ -1,6 +1,6 @@
 //! A connection: two bounded pipes with what is under way in them.
 
-use crate::prove::sim::executor::Group;
+use crate::prove::sim::executor::TaskGroup;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::task::Waker;
@@ -32,7 +32,7 @@ pub(super) struct Pipe {
     pub(super) read_bytes: u64,
     /// How far each write went, and when it was.
     pub(super) writes: Vec<(u64, u64)>,
-    pub(super) reads: Vec<Read>,
+    pub(super) reads: Vec<StreamRead>,
     /// The writer's close has arrived.
     pub(super) ended: bool,
     pub(super) reader: Option<Waker>,
@@ -41,7 +41,7 @@ pub(super) struct Pipe {
 
 /// One read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Read {
+pub(super) struct StreamRead {
     /// How far it went.
     pub(super) end: u64,
     pub(super) at_us: u64,
@@ -72,7 +72,7 @@ pub(super) struct Carried {
 #[derive(Debug)]
 pub(super) struct Connection {
     /// Whose the ends are.
-    pub(super) owners: [Group; 2],
+    pub(super) owners: [TaskGroup; 2],
     /// The client's address.
     pub(super) from: IpAddr,
     pub(super) to: SocketAddr,

@@ -45,7 +45,7 @@ impl Network {
 
 /// How many of these connections count towards a limit no more.
 pub(super) fn count<'a>(
-    watch: &Watch,
+    watch: &ConnectionLimit,
     connections: impl Iterator<Item = &'a Connection>,
     now_us: u64,
 ) -> u32 {
@@ -66,7 +66,7 @@ pub type HostSet = BTreeSet<IpAddr>;
 
 /// A limit on connections towards a set of addresses.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct ConnectionLimit {
     pub(super) addresses: Vec<SocketAddr>,
     /// Of the connections that come from there only; `None`: of all.
     pub(super) from: Option<IpAddr>,
@@ -94,7 +94,7 @@ pub enum Queues {
     Named(u32),
 }
 
-impl Watch {
+impl ConnectionLimit {
     /// Whether a connection from `from` to `to` counts.
     pub(super) fn counts(&self, from: IpAddr, to: &SocketAddr) -> bool {
         self.addresses.contains(to) && self.from.is_none_or(|own| own == from)

@@ -11,10 +11,10 @@ pub use leaving::{HostSet, Queues};
 pub use net::{SimAccepted, SimListener, SimNet};
 pub use stream::SimStream;
 
-use super::executor::{Executor, Group};
+use super::executor::{Executor, TaskGroup};
 use super::trace::Trace;
 use connection::{Connection, Side};
-use leaving::Watch;
+use leaving::ConnectionLimit;
 use load::random::Random;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -39,7 +39,7 @@ pub struct NetworkFaults {
 
 #[derive(Debug)]
 struct Backlog {
-    owner: Group,
+    owner: TaskGroup,
     waiting: VecDeque<(u64, SocketAddr)>,
     waker: Option<Waker>,
 }
@@ -52,7 +52,7 @@ struct State {
     connections: BTreeMap<u64, Connection>,
     next: u64,
     next_port: u16,
-    watches: Vec<Watch>,
+    watches: Vec<ConnectionLimit>,
     /// The way there is good, whatever goes wrong elsewhere.
     well: BTreeSet<IpAddr>,
     /// Connects to these are swallowed while there are [`NetworkFaults::tarpits`].
@@ -65,7 +65,7 @@ impl State {
     }
 }
 
-struct Inner {
+struct NetworkState {
     executor: Executor,
     trace: Rc<Trace>,
     state: RefCell<State>,
@@ -73,7 +73,7 @@ struct Inner {
 
 /// The network; clones are the same one.
 #[derive(Clone)]
-pub struct Network(Rc<Inner>);
+pub struct Network(Rc<NetworkState>);
 
 impl std::fmt::Debug for Network {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -85,7 +85,7 @@ impl Network {
     /// A network without connections and faults.
     #[must_use]
     pub fn new(executor: Executor, trace: Rc<Trace>, seed: u64) -> Network {
-        Network(Rc::new(Inner {
+        Network(Rc::new(NetworkState {
             executor,
             trace,
             state: RefCell::new(State {
@@ -140,7 +140,7 @@ impl Network {
         max: u32,
         queues: Queues,
     ) {
-        self.0.state.borrow_mut().watches.push(Watch {
+        self.0.state.borrow_mut().watches.push(ConnectionLimit {
             addresses,
             from,
             max,
@@ -159,7 +159,7 @@ impl Network {
     pub fn limit(&self, addresses: &[SocketAddr], max: u32, more: u32, grace_us: u64) {
         let now_us = self.0.executor.now_us();
         let mut state = self.0.state.borrow_mut();
-        let is_one = |watch: &&mut Watch| {
+        let is_one = |watch: &&mut ConnectionLimit| {
             watch.from.is_none() && watch.addresses.iter().any(|to| addresses.contains(to))
         };
         for watch in state.watches.iter_mut().filter(is_one) {
@@ -171,7 +171,7 @@ impl Network {
     pub fn leave(&self, addresses: &[SocketAddr], domains: &[String]) {
         let now_us = self.0.executor.now_us();
         let mut state = self.0.state.borrow_mut();
-        let is_one = |watch: &&mut Watch| {
+        let is_one = |watch: &&mut ConnectionLimit| {
             watch.from.is_none() && watch.addresses.iter().any(|to| addresses.contains(to))
         };
         for watch in state.watches.iter_mut().filter(is_one) {
@@ -199,7 +199,9 @@ impl Network {
     /// The DNS has named these hosts together: that is so many ready queues more.
     pub fn add_queues(&self, hosts: &HostSet, more: u32) {
         let mut state = self.0.state.borrow_mut();
-        let is_one = |watch: &&mut Watch| watch.addresses.iter().any(|to| hosts.contains(&to.ip()));
+        let is_one = |watch: &&mut ConnectionLimit| {
+            watch.addresses.iter().any(|to| hosts.contains(&to.ip()))
+        };
         for watch in state.watches.iter_mut().filter(is_one) {
             if let Queues::Named(count) = &mut watch.queues {
                 *count += more;
@@ -219,7 +221,7 @@ impl Network {
     #[must_use]
     pub fn exceeded(&self) -> Vec<String> {
         let state = self.0.state.borrow();
-        let told = |watch: &Watch| {
+        let told = |watch: &ConnectionLimit| {
             let (most, max) = watch.exceeded?;
             let from = watch.from.map_or(String::new(), |from| format!(" from {from}"));
             let to = watch.addresses[0];
@@ -229,7 +231,7 @@ impl Network {
     }
 
     /// The ends that belong to `group` vanish without a word; the others learn it sooner or later.
-    pub fn crash(&self, group: Group) {
+    pub fn crash(&self, group: TaskGroup) {
         let mut broken = Vec::new();
         {
             let state = &mut *self.0.state.borrow_mut();
@@ -272,13 +274,13 @@ impl Network {
 
     /// Whose the client's end of a connection is.
     #[must_use]
-    pub fn client_of(&self, connection: u64) -> Option<Group> {
+    pub fn client_of(&self, connection: u64) -> Option<TaskGroup> {
         self.0.state.borrow().connections.get(&connection).map(|connection| connection.owners[0])
     }
 
     /// Whose the server's end of a connection is.
     #[must_use]
-    pub fn server_of(&self, connection: u64) -> Option<Group> {
+    pub fn server_of(&self, connection: u64) -> Option<TaskGroup> {
         self.0.state.borrow().connections.get(&connection).map(|connection| connection.owners[1])
     }
 

@@ -1,9 +1,9 @@
 //! The network as the tasks of one process see it: listening and connecting.
 
 use super::connection::{Connection, Pieces, Side};
-use super::stream::{Counted, SimStream};
+use super::stream::{ConnectionGuard, SimStream};
 use super::{Backlog, Network};
-use crate::prove::sim::executor::Group;
+use crate::prove::sim::executor::TaskGroup;
 use crate::prove::sim::handshake;
 use crate::prove::sim::names::NODE_NAME;
 use crate::prove::sim::open_files::{OpenFile, OpenFiles};
@@ -27,7 +27,7 @@ const SWALLOWED_US: u64 = 3_600_000_000;
 #[derive(Clone, Debug)]
 pub struct SimNet {
     network: Network,
-    group: Group,
+    group: TaskGroup,
     local: IpAddr,
     /// What connections take of.
     files: Arc<OpenFiles>,
@@ -42,14 +42,14 @@ pub struct SimAccepted(u64, OpenFile);
 pub struct SimListener {
     network: Network,
     address: SocketAddr,
-    group: Group,
+    group: TaskGroup,
     files: Arc<OpenFiles>,
 }
 
 impl Network {
     /// A view of the network for tasks of one group, whose address is `local`.
     #[must_use]
-    pub fn attach(&self, group: Group, local: IpAddr) -> SimNet {
+    pub fn attach(&self, group: TaskGroup, local: IpAddr) -> SimNet {
         SimNet { network: self.clone(), group, local, files: OpenFiles::new() }
     }
 }
@@ -92,7 +92,7 @@ impl SimNet {
         to: SocketAddr,
         from: SocketAddr,
         latency_us: u64,
-        (counted, file): (Counted, OpenFile),
+        (counted, file): (ConnectionGuard, OpenFile),
     ) -> io::Result<SimStream> {
         let inner = &self.network.0;
         let state = &mut *inner.state.borrow_mut();

@@ -1,7 +1,7 @@
 //! Who waited for an answer in vain, by what was written and read when.
 
 use super::Network;
-use super::connection::{Pipe, Read, Side};
+use super::connection::{Pipe, Side, StreamRead};
 
 impl Network {
     /// Whether the client's end of a connection gave up what it had begun to write behind its first `start_bytes`,
@@ -29,7 +29,7 @@ impl Network {
 fn longest_silence_us(client: &Pipe, server: &Pipe, start_bytes: u64, reply_end: u64) -> u64 {
     let reads = &server.reads;
     let heard = reads.get(reads.partition_point(|read| read.end < reply_end));
-    let Some(&Read { written_bytes: said_bytes, .. }) = heard else { return 0 };
+    let Some(&StreamRead { written_bytes: said_bytes, .. }) = heard else { return 0 };
     let silence_us = |pair: &[(u64, u64)]| {
         let &[(before_bytes, before_us), (end_bytes, at_us)] = pair else { return 0 };
         if before_bytes <= start_bytes || end_bytes > said_bytes {
@@ -54,7 +54,7 @@ mod tests {
 
     /// The bind is answered at 1 s, and this is read later.
     fn server(later: &[(u64, u64, u64)]) -> Pipe {
-        let read = |&(end, at_us, written_bytes)| Read { end, at_us, written_bytes };
+        let read = |&(end, at_us, written_bytes)| StreamRead { end, at_us, written_bytes };
         let reads = [&[(90, 1_000_000, 100)], later].concat();
         Pipe { reads: reads.iter().map(read).collect(), ..Pipe::default() }
     }

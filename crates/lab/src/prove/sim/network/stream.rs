@@ -1,6 +1,6 @@
 //! One end of a connection, with what a task does at it.
 
-use super::connection::{Connection, Pieces, Read, Side};
+use super::connection::{Connection, Pieces, Side, StreamRead};
 use super::{Network, leaving};
 use crate::prove::sim::open_files::OpenFile;
 use mta::seams::Stream;
@@ -14,13 +14,13 @@ const PIPE_BYTES_MAX: usize = 64 * 1024;
 
 /// A connection that counts towards a limit while it lives.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct ConnectionGuard {
     network: Network,
     from: IpAddr,
     to: SocketAddr,
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let mut state = self.network.0.state.borrow_mut();
         let (from, to) = (self.from, self.to);
@@ -32,7 +32,7 @@ impl Drop for Counted {
 
 impl Network {
     /// Counts a connection from `from` towards `to` from its first packet on.
-    pub(super) fn count(&self, from: IpAddr, to: SocketAddr) -> Counted {
+    pub(super) fn count(&self, from: IpAddr, to: SocketAddr) -> ConnectionGuard {
         let now_us = self.0.executor.now_us();
         let state = &mut *self.0.state.borrow_mut();
         for watch in state.watches.iter_mut().filter(|watch| watch.counts(from, &to)) {
@@ -44,7 +44,7 @@ impl Network {
                 watch.exceeded = (open > allowed).then_some((open, allowed));
             }
         }
-        Counted { network: self.clone(), from, to }
+        ConnectionGuard { network: self.clone(), from, to }
     }
 }
 
@@ -55,7 +55,7 @@ pub struct SimStream {
     id: u64,
     local: SocketAddr,
     side: Side,
-    _counted: Option<Counted>,
+    _counted: Option<ConnectionGuard>,
     _file: OpenFile,
 }
 
@@ -65,7 +65,7 @@ impl SimStream {
         network: Network,
         id: u64,
         (local, side): (SocketAddr, Side),
-        counted: Option<Counted>,
+        counted: Option<ConnectionGuard>,
         file: OpenFile,
     ) -> SimStream {
         SimStream { network, id, local, side, _counted: counted, _file: file }
@@ -164,7 +164,7 @@ impl Stream for SimStream {
         };
         io::Read::read_exact(&mut pipe.arrived, &mut buffer[..count])?;
         pipe.read_bytes += count as u64;
-        pipe.reads.push(Read { end: pipe.read_bytes, at_us: now_us, written_bytes });
+        pipe.reads.push(StreamRead { end: pipe.read_bytes, at_us: now_us, written_bytes });
         if let Some(waker) = pipe.writer.take() {
             waker.wake();
         }

@@ -14,7 +14,7 @@ use mta::seams::{Egress, Endpoint, Net as _};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use x400::association::{
-    AbortReason, BindError, Binding, End, Event, Initiator, InitiatorSettings, Refusal,
+    AbortReason, AssociationEnd, BindError, Binding, Event, Initiator, InitiatorSettings, Refusal,
 };
 use x400::mts::UtcTime;
 
@@ -38,7 +38,7 @@ pub(super) fn start(world: &Rc<P1World>, number: usize) {
     let plan = world.plan.clients[number];
     let seed = world.peers.plan.seed ^ (number as u64 + 1) << 50;
     world.busy.set(world.busy.get() + 1);
-    let mut client = Client {
+    let mut client = P1Client {
         world: Rc::clone(world),
         random: Random::new(seed),
         from: IpAddr::from([10, 3, 1, number as u8 + 1]),
@@ -53,7 +53,7 @@ pub(super) fn start(world: &Rc<P1World>, number: usize) {
     });
 }
 
-struct Client {
+struct P1Client {
     world: Rc<P1World>,
     random: Random,
     from: IpAddr,
@@ -72,9 +72,9 @@ enum Fault {
 }
 
 /// What was heard of an APDU, and the association if it can be used further.
-type Heard = (Fate, Option<Wire<Initiator>>);
+type TransferResult = (Fate, Option<Wire<Initiator>>);
 
-impl Client {
+impl P1Client {
     async fn run(&mut self) {
         let plan = Rc::clone(&self.world.peers.plan);
         for _ in 0..self.plan.messages {
@@ -205,8 +205,8 @@ impl Client {
     }
 
     /// Who shows its password is not told that it is wrong.
-    fn check_refused(&self, end: &End, is_wrong: bool) {
-        if let End::Refused(Refusal { error: Some(BindError::Authentication), .. }) = end
+    fn check_refused(&self, end: &AssociationEnd, is_wrong: bool) {
+        if let AssociationEnd::Refused(Refusal { error: Some(BindError::Authentication), .. }) = end
             && !is_wrong
         {
             let text = format!("{} is not let in with its own password", self.peer.name);
@@ -225,7 +225,7 @@ impl Client {
         all.into_iter().find(|(_, permille)| self.world.draws(*permille)).map(|(fault, _)| fault)
     }
 
-    async fn transfer(&mut self, mut wire: Wire<Initiator>, letter: &Letter) -> Heard {
+    async fn transfer(&mut self, mut wire: Wire<Initiator>, letter: &Letter) -> TransferResult {
         let mut octets = letter.apdu();
         let first = 1 + self.random.below(octets.len() as u64 - 1) as usize;
         let now = wire.now();
@@ -261,7 +261,7 @@ impl Client {
         mut wire: Wire<Initiator>,
         fault: Fault,
         until_us: u64,
-    ) -> Result<Wire<Initiator>, Heard> {
+    ) -> Result<Wire<Initiator>, TransferResult> {
         while let Some(event) = wire.event_until(until_us).await {
             match event {
                 // The node does not want it, whatever else it is to be told.
@@ -299,7 +299,7 @@ impl Client {
     }
 
     /// What the node says to what was sent; then the connection is cut.
-    async fn hear(mut wire: Wire<Initiator>, until_us: u64) -> Heard {
+    async fn hear(mut wire: Wire<Initiator>, until_us: u64) -> TransferResult {
         loop {
             match wire.event_until(until_us).await {
                 Some(Event::Acknowledged) => return (Fate::Acknowledged, Some(wire)),

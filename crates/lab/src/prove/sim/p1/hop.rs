@@ -60,12 +60,12 @@ enum Fault {
 
 /// What becomes of the association.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum AssociationFate {
     GoOn,
     Cut,
 }
 
-struct Session {
+struct ResponderSession {
     world: Rc<P1World>,
     peer: P1Peer,
     wire: Wire<Responder>,
@@ -92,7 +92,8 @@ async fn serve(world: &Rc<P1World>, number: usize, stream: SimStream) {
     let mut wire = Wire::new(world, stream, machine);
     wire.is_slow = world.draws(faults.slow);
     let world = Rc::clone(world);
-    let mut session = Session { world, peer, wire, octets: Vec::new(), fault: None, start: 0 };
+    let mut session =
+        ResponderSession { world, peer, wire, octets: Vec::new(), fault: None, start: 0 };
     loop {
         // The node says nothing between what it has said before and an APDU.
         let start = session.wire.read_bytes();
@@ -112,27 +113,27 @@ async fn serve(world: &Rc<P1World>, number: usize, stream: SimStream) {
             Event::TurnTaken => {
                 let now = session.wire.now();
                 session.wire.machine.give_turn(now);
-                Then::GoOn
+                AssociationFate::GoOn
             }
             Event::Ended(_) => return session.wire.close().await,
             Event::ActivityDropped
             | Event::TurnGiven
             | Event::Bound(_)
             | Event::Acknowledged
-            | Event::NotTaken(_) => Then::GoOn,
+            | Event::NotTaken(_) => AssociationFate::GoOn,
         };
-        if then == Then::Cut {
+        if then == AssociationFate::Cut {
             return session.wire.cut();
         }
     }
 }
 
-impl Session {
+impl ResponderSession {
     fn faults(&self) -> P1PeerFaults {
         self.world.plan.peer_faults
     }
 
-    fn bind(&mut self, request: &BindRequest) -> Then {
+    fn bind(&mut self, request: &BindRequest) -> AssociationFate {
         if request.identity != node_to(&self.peer) {
             let text = format!("the node binds to {} as {:?}", self.peer.name, request.identity);
             self.world.account().violate(None, text);
@@ -146,7 +147,7 @@ impl Session {
             true => self.wire.machine.refuse(BindError::Busy, now),
             false => self.wire.machine.accept(&identity(&self.peer.mta(), &password), now),
         }
-        Then::GoOn
+        AssociationFate::GoOn
     }
 
     fn draw_fault(&self) -> Option<(Fault, usize)> {
@@ -169,25 +170,25 @@ impl Session {
     }
 
     /// What goes wrong comes to pass once it is time.
-    async fn suffer(&mut self, is_complete: bool) -> Then {
+    async fn suffer(&mut self, is_complete: bool) -> AssociationFate {
         let is_due = |(_, after): &mut (Fault, usize)| is_complete || self.octets.len() >= *after;
-        let Some((fault, _)) = self.fault.take_if(is_due) else { return Then::GoOn };
+        let Some((fault, _)) = self.fault.take_if(is_due) else { return AssociationFate::GoOn };
         let (now, count) = (self.wire.now(), self.octets.len());
         let text = format!("{fault:?} behind {count} octets of the node's");
         self.world.account().handle_fault(&self.peer, &text);
         match fault {
-            Fault::Cut | Fault::Lose => return Then::Cut,
+            Fault::Cut | Fault::Lose => return AssociationFate::Cut,
             Fault::Unable => {
                 self.wire.machine.refuse_apdu(ExceptionReason::TemporarilyUnable, now);
             }
             Fault::Abort => self.wire.machine.abort(AbortReason::UserError, now),
             Fault::Silent => self.world.pause(SILENCE_US).await,
         }
-        Then::GoOn
+        AssociationFate::GoOn
     }
 
     /// The whole APDU is there.
-    async fn complete(&mut self) -> Then {
+    async fn complete(&mut self) -> AssociationFate {
         let fault = self.fault.map(|(fault, _)| fault);
         match fault {
             None | Some(Fault::Lose) => {}

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use x400::association::{End, Event, Initiator, Responder, Timeouts};
+use x400::association::{AssociationEnd, Event, Initiator, Responder, Timeouts};
 
 /// What is read at once.
 const READ_BYTES: usize = 16 * 1024;
@@ -88,7 +88,7 @@ pub(super) struct Wire<M> {
 }
 
 /// What went on.
-enum Progress {
+enum WireProgress {
     Read,
     Other,
 }
@@ -137,13 +137,13 @@ impl<M: Machine> Wire<M> {
             }
             self.gather();
             if self.machine.is_closed() && (self.unwritten.is_empty() || self.has_ended) {
-                return Event::Ended(End::Lost);
+                return Event::Ended(AssociationEnd::Lost);
             }
             match self.progress().await {
-                Ok(Progress::Read) if self.is_slow && !self.world.is_healed() => {
+                Ok(WireProgress::Read) if self.is_slow && !self.world.is_healed() => {
                     self.world.pause(SLOW_US).await;
                 }
-                Ok(Progress::Read | Progress::Other) => {}
+                Ok(WireProgress::Read | WireProgress::Other) => {}
                 Err(_) => {
                     self.has_ended = true;
                     self.machine.handle_eof();
@@ -174,21 +174,21 @@ impl<M: Machine> Wire<M> {
         self.stream.abort();
     }
 
-    async fn progress(&mut self) -> io::Result<Progress> {
+    async fn progress(&mut self) -> io::Result<WireProgress> {
         let until_us = self.machine.next_deadline().map_or(u64::MAX, |deadline| deadline.0);
         let mut time = pin!(self.world.executor().sleep_until(until_us));
         poll_fn(|cx| {
             let progress = self.poll_stream(cx);
             if progress.is_pending() && time.as_mut().poll(cx).is_ready() {
                 self.machine.handle_deadline(self.now());
-                return Poll::Ready(Ok(Progress::Other));
+                return Poll::Ready(Ok(WireProgress::Other));
             }
             progress
         })
         .await
     }
 
-    fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Progress>> {
+    fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<WireProgress>> {
         let mut has_written = false;
         while !self.unwritten.is_empty() {
             match self.stream.poll_write(cx, &[IoSlice::new(&self.unwritten)]) {
@@ -201,7 +201,7 @@ impl<M: Machine> Wire<M> {
             }
         }
         if has_written && self.unwritten.is_empty() {
-            return Poll::Ready(Ok(Progress::Other));
+            return Poll::Ready(Ok(WireProgress::Other));
         }
         let mut buffer = [0; READ_BYTES];
         let most = if self.is_slow { SLOW_BYTES } else { READ_BYTES };
@@ -210,7 +210,7 @@ impl<M: Machine> Wire<M> {
             Poll::Ready(Ok(count)) => {
                 let now = self.now();
                 self.machine.handle_input(Bytes::copy_from_slice(&buffer[..count]), now);
-                Poll::Ready(Ok(Progress::Read))
+                Poll::Ready(Ok(WireProgress::Read))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => Poll::Pending,

@@ -1,15 +1,20 @@
 //! What a host does that ends every session or transaction at one step.
 
-use super::{Next, Peers, Session};
+use super::{PeerAction, PeerSession, Peers};
 use crate::prove::sim::account::NEVER_REPLIED;
-use crate::prove::sim::executor::Group;
+use crate::prove::sim::executor::TaskGroup;
 use crate::prove::sim::network::SimStream;
-use crate::prove::sim::plan::{Hop, Manner, Mire, Step};
-use load::dialogue::Event;
+use crate::prove::sim::plan::{DialoguePhase, Hop, Manner, Mire};
+use load::dialogue::DialogueEvent;
 use std::net::IpAddr;
 
 /// What a host does at a step, if it is the one that fails there.
-pub(super) fn manner_at(peers: &Peers, hop: &Hop, host: IpAddr, step: Step) -> Option<Manner> {
+pub(super) fn manner_at(
+    peers: &Peers,
+    hop: &Hop,
+    host: IpAddr,
+    step: DialoguePhase,
+) -> Option<Manner> {
     let is_first = hop.hosts.first().is_some_and(|first| first.ip() == host);
     let stumble = hop.stumble.filter(|_| is_first && !peers.healed.get())?;
     (stumble.step == step).then_some(stumble.manner)
@@ -20,7 +25,9 @@ pub(super) async fn greet(
     (peers, hop, host): (&Peers, &Hop, IpAddr),
     stream: &mut SimStream,
 ) -> std::io::Result<bool> {
-    let Some(manner) = manner_at(peers, hop, host, Step::Greeting) else { return Ok(false) };
+    let Some(manner) = manner_at(peers, hop, host, DialoguePhase::Greeting) else {
+        return Ok(false);
+    };
     match manner {
         Manner::HangsUp => {}
         Manner::Silent => while stream.read(&mut [0; 64]).await? > 0 {},
@@ -31,34 +38,38 @@ pub(super) async fn greet(
     Ok(true)
 }
 
-impl Session {
+impl PeerSession {
     /// Fails, if it is the host that does so there.
-    pub(super) fn stumble(&mut self, event: Event, stream: &SimStream) -> Option<Next> {
+    pub(super) fn stumble(
+        &mut self,
+        event: DialogueEvent,
+        stream: &SimStream,
+    ) -> Option<PeerAction> {
         let step = match event {
-            Event::Hello => Step::Hello,
-            Event::Mail => Step::Mail,
-            Event::Rcpt => Step::Rcpt,
-            Event::Data => Step::Data,
-            Event::Message => Step::Content,
+            DialogueEvent::Hello => DialoguePhase::Hello,
+            DialogueEvent::Mail => DialoguePhase::Mail,
+            DialogueEvent::Rcpt => DialoguePhase::Rcpt,
+            DialogueEvent::Data => DialoguePhase::Data,
+            DialogueEvent::Message => DialoguePhase::Content,
             _ => return None,
         };
         let manner = manner_at(&self.peers, &self.hop, self.host, step)?;
         let begin = self.dialogue.output().len();
         match manner {
-            Manner::Refuses if step == Step::Hello => {
+            Manner::Refuses if step == DialoguePhase::Hello => {
                 self.dialogue.refuse(550);
-                return Some(Next::Reply);
+                return Some(PeerAction::Reply);
             }
             Manner::ShutsDown | Manner::Refuses => {
                 self.dialogue.refuse(421);
-                return Some(Next::Close);
+                return Some(PeerAction::Close);
             }
             Manner::HangsUp | Manner::Silent | Manner::Nonsense => {}
         }
         // Of a content nobody knows then whether it was taken. It was.
         let envelope = self.envelope();
         self.dialogue.accept();
-        if step == Step::Content {
+        if step == DialoguePhase::Content {
             self.record(&envelope, stream.id(), NEVER_REPLIED);
         }
         let output = self.dialogue.output();
@@ -66,18 +77,18 @@ impl Session {
         match manner {
             Manner::Silent => {
                 self.garbled = true;
-                Some(Next::Mute)
+                Some(PeerAction::Mute)
             }
             Manner::Nonsense => {
                 output.extend_from_slice(b"What do you mean?\r\n");
-                Some(Next::Close)
+                Some(PeerAction::Close)
             }
-            _ => Some(Next::Break),
+            _ => Some(PeerAction::Break),
         }
     }
 
     /// MAIL has come to a host of two, one of which fails.
-    pub(super) fn note_stumble(&self, life: Group, sender: &str) {
+    pub(super) fn note_stumble(&self, life: TaskGroup, sender: &str) {
         let (peers, hop) = (&self.peers, &self.hop);
         let Some(stumble) = hop.stumble else { return };
         let fails = manner_at(peers, hop, self.host, stumble.step).is_some();
@@ -87,23 +98,23 @@ impl Session {
     }
 }
 
-impl Session {
+impl PeerSession {
     /// The judges of connections and memory learn of a transaction.
-    pub(super) fn note_carried(&self, event: Event, connection: u64) {
+    pub(super) fn note_carried(&self, event: DialogueEvent, connection: u64) {
         let network = &self.peers.network;
         match event {
-            Event::Mail => {
+            DialogueEvent::Mail => {
                 let at_us = network.written_by_client_at(connection, self.taken_bytes);
                 network.note_mail(connection, at_us.unwrap_or(0));
                 let sender = String::from_utf8_lossy(self.dialogue.candidate());
                 self.peers.account.note_mail(&sender);
             }
-            Event::Rcpt => {
+            DialogueEvent::Rcpt => {
                 let recipient = String::from_utf8_lossy(self.dialogue.candidate());
                 let domain = recipient.rsplit('@').next().unwrap_or_default();
                 network.note_domain(connection, domain);
             }
-            Event::Message => network.note_content(connection),
+            DialogueEvent::Message => network.note_content(connection),
             _ => {}
         }
     }
@@ -112,11 +123,12 @@ impl Session {
 /// Of a thousand recipients so many are put off with their own name.
 const ECHO_PERMILLE: u16 = 150;
 
-impl Session {
+impl PeerSession {
     /// A reply that puts a recipient off and repeats its name, words that rules listen for included.
-    pub(super) fn echo(&self, event: Event) -> Option<String> {
+    pub(super) fn echo(&self, event: DialogueEvent) -> Option<String> {
         let echoes = self.peers.plan.pace.as_ref().is_some_and(|pace| pace.echo.is_some());
-        if event != Event::Rcpt || !echoes || !self.hop.by_mx || !self.draws(ECHO_PERMILLE) {
+        if event != DialogueEvent::Rcpt || !echoes || !self.hop.by_mx || !self.draws(ECHO_PERMILLE)
+        {
             return None;
         }
         // Of whole addresses nobody hears anything, whosever they are.
@@ -126,7 +138,7 @@ impl Session {
     }
 }
 
-impl Session {
+impl PeerSession {
     /// It reads nothing until all heals.
     pub(super) fn is_mute(&self) -> bool {
         let is_one = self.hop.is_crowd() && self.peers.plan.mire() == Some(Mire::Mute);

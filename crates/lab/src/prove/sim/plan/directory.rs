@@ -1,6 +1,6 @@
 //! The directory of some worlds: whose recipients it has, and when it is ill.
 
-use super::{BY_MX, Places, Plan, SECOND_US};
+use super::{BY_MX, Plan, SECOND_US, UserLocations};
 use crate::prove::sim::names::{BOX_DOMAIN, SENDER_DOMAIN, SPREAD_DOMAIN, UNKNOWN_USER};
 use load::random::Random;
 use lookup::Lifetimes;
@@ -60,7 +60,7 @@ pub struct DirectoryPlan {
     /// Keys in one request.
     pub batch_max: usize,
     /// Where the users of [`SPREAD_DOMAIN`] are, if there are any.
-    pub places: Option<Places>,
+    pub places: Option<UserLocations>,
 }
 
 impl Plan {
@@ -150,7 +150,7 @@ impl DirectoryPlan {
     }
 
     /// Has the users of a hop, and where they are.
-    pub(super) fn add_spread(&mut self, hop: usize, places: Places) {
+    pub(super) fn add_spread(&mut self, hop: usize, places: UserLocations) {
         self.hops.push(hop);
         self.domains.push(SPREAD_DOMAIN.to_owned());
         self.places = Some(places);
@@ -158,7 +158,7 @@ impl DirectoryPlan {
 
     /// Where the users of this address's domain are, if that is asked.
     #[must_use]
-    pub fn places_of(&self, address: &str) -> Option<&Places> {
+    pub fn places_of(&self, address: &str) -> Option<&UserLocations> {
         self.places.as_ref().filter(|_| address.ends_with(SPREAD_DOMAIN))
     }
 

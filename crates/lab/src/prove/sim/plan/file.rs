@@ -1,8 +1,8 @@
 //! What the node is told: its configuration file, and what the DNS says.
 
 use super::{
-    BY_MX, CROWD_DOMAIN, DirectoryPlan, Hop, Mire, PacePlan, Parts, Plan, SESSIONS_MAX, X400Plan,
-    ZoneChange, Zones, mx_name,
+    BY_MX, CROWD_DOMAIN, DescriptorLimits, DirectoryPlan, Hop, Mire, PacePlan, Plan, SESSIONS_MAX,
+    X400Plan, ZoneChange, Zones, mx_name,
 };
 use crate::prove::sim::names::{BOX_DOMAIN, DEAD_DOMAIN, NODE, NODE_NAME, OR_DEAD, WELL_DOMAIN};
 use crate::prove::sim::plant::Plant;
@@ -200,13 +200,13 @@ impl Horizon {
 
 /// What the node may use.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ResourceLimits {
     /// Delivered recipients whose settle is not durable.
     pub unsettled: u64,
     /// Client sessions.
     pub sessions: u64,
     /// How its descriptors are divided.
-    pub parts: Option<Parts>,
+    pub parts: Option<DescriptorLimits>,
     /// Of those in small domains who wait for memory somebody gets some within this time, in microseconds.
     pub memory_within_us: Option<u64>,
 }

@@ -10,7 +10,7 @@ const HOSTS: u8 = 3;
 
 /// Where the users of one domain are, as the directory has it.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct UserLocations {
     hosts: Vec<SocketAddr>,
     /// When each third of the users goes to the next host, in microseconds, in order.
     moves_us: Vec<u64>,
@@ -39,13 +39,13 @@ impl Plan {
         let wrong_from_us = random.below(self.heal_us);
         let wrong_us = (wrong_from_us, wrong_from_us + random.below(self.heal_us - wrong_from_us));
         let hosts = spread.hosts.clone();
-        directory.add_spread(self.hops.len(), Places { hosts, moves_us, wrong_us });
+        directory.add_spread(self.hops.len(), UserLocations { hosts, moves_us, wrong_us });
         self.hops.push(spread);
         self.domains.push(SPREAD_DOMAIN.to_owned());
     }
 }
 
-impl Places {
+impl UserLocations {
     /// The value of a user's entry at that time.
     #[must_use]
     pub fn value(&self, address: &str, at_us: u64) -> String {
@@ -86,7 +86,7 @@ mod tests {
     fn users_move_and_were_where_they_have_been() {
         let host = |n: u8| SocketAddr::new(IpAddr::from([10, 3, 0, n]), 25);
         let hosts: Vec<SocketAddr> = (1..=HOSTS).map(host).collect();
-        let places = Places { hosts, moves_us: vec![10, 20], wrong_us: (30, 40) };
+        let places = UserLocations { hosts, moves_us: vec![10, 20], wrong_us: (30, 40) };
         let user = |n: u32| format!("u{n}@{SPREAD_DOMAIN}");
         let at = |n: u32, at_us| places.host(&user(n), at_us).expect("a host").ip();
         let moved: Vec<u32> = (0..300).filter(|&n| at(n, 9) != at(n, 10)).collect();

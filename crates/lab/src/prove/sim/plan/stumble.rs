@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 /// Where it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum DialoguePhase {
     /// The connection.
     Connect,
     /// The greeting.
@@ -24,8 +24,15 @@ pub enum Step {
     Content,
 }
 
-const STEPS: [Step; 7] =
-    [Step::Connect, Step::Greeting, Step::Hello, Step::Mail, Step::Rcpt, Step::Data, Step::Content];
+const STEPS: [DialoguePhase; 7] = [
+    DialoguePhase::Connect,
+    DialoguePhase::Greeting,
+    DialoguePhase::Hello,
+    DialoguePhase::Mail,
+    DialoguePhase::Rcpt,
+    DialoguePhase::Data,
+    DialoguePhase::Content,
+];
 
 /// How.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +56,7 @@ const MANNERS: [Manner; 5] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stumble {
     /// Where.
-    pub step: Step,
+    pub step: DialoguePhase,
     /// How.
     pub manner: Manner,
 }

@@ -1,7 +1,7 @@
 //! TLS of next hops: what routes ask of them, what hosts can do, and what DNSSEC and domains promise.
 
 use super::dns::mx_name;
-use super::{Act, ActKind, BY_MX, Change, Hop, Plan};
+use super::{Act, ActKind, BY_MX, Hop, Plan, RouteChange};
 use load::random::Random;
 use std::net::IpAddr;
 
@@ -159,7 +159,7 @@ impl Plan {
         let hop = random.below(HOPS as u64) as usize;
         let now = &self.hops_after(self.changes.len())[hop];
         let same_hosts = |other: &usize| self.hops[*other].hosts == now.hosts;
-        self.changes.push(Change {
+        self.changes.push(RouteChange {
             hop,
             connections_max: now.connections_max,
             in_flight_max: now.in_flight_max,

@@ -3,8 +3,8 @@
 //! and among them one that is well.
 
 use super::{
-    Act, ActKind, BY_MX, Change, CrashKind, DiskFailure, Hop, Mire, Mood, Parts, Plan, SECOND_US,
-    Zones, hop, mx_name,
+    Act, ActKind, BY_MX, CrashKind, DescriptorLimits, DiskFailure, Hop, Mire, Mood, Plan,
+    RouteChange, SECOND_US, Zones, hop, mx_name,
 };
 use crate::prove::sim::names::WELL_DOMAIN;
 use load::random::Random;
@@ -102,7 +102,7 @@ impl Plan {
         self.traffic_us = self.traffic_us.max(40 * SECOND_US);
         self.heal_us = self.heal_us.max(self.traffic_us + 5 * SECOND_US);
         let egress_max = 8 + random.below(6);
-        self.parts = Some(Parts { files_max: u64::MAX, egress_max, lookups_max: 64 });
+        self.parts = Some(DescriptorLimits { files_max: u64::MAX, egress_max, lookups_max: 64 });
     }
 
     /// Few descriptors, and moments with none at all.
@@ -110,7 +110,7 @@ impl Plan {
         let files_max = 16 + random.below(40);
         let egress_max = 3 + random.below(files_max / 3);
         let lookups_max = 1 + random.below(6) as u32;
-        self.parts = Some(Parts { files_max, egress_max, lookups_max });
+        self.parts = Some(DescriptorLimits { files_max, egress_max, lookups_max });
         let mut at_us = 0;
         while random.below(3) > 0 && at_us < self.heal_us {
             at_us += random.below(self.heal_us - at_us + 1);
@@ -176,7 +176,14 @@ impl Plan {
             self.acts.push(Act { at_us, kind: ActKind::Change(self.changes.len()) });
             let Hop { connections_max, in_flight_max, .. } = hops[hop];
             let tls = None;
-            self.changes.push(Change { hop, connections_max, in_flight_max, goes_to, gone, tls });
+            self.changes.push(RouteChange {
+                hop,
+                connections_max,
+                in_flight_max,
+                goes_to,
+                gone,
+                tls,
+            });
         }
     }
 

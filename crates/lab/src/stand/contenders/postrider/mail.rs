@@ -3,7 +3,7 @@
 use crate::stand::directory::slapd::{PATH_ATTRIBUTE, PEOPLE};
 use crate::stand::directory::{DOMAIN, Lookup, OWNER};
 use crate::stand::error::{Error, Result};
-use crate::stand::place::Place;
+use crate::stand::place::ServerSetup;
 use crate::stand::system;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub(super) fn shown(lookup: Lookup) -> &'static str {
 ///
 /// # Errors
 /// When a database can't be built.
-pub(super) fn routes(place: &Place, lookup: Lookup) -> Result<String> {
+pub(super) fn routes(place: &ServerSetup, lookup: Lookup) -> Result<String> {
     let table = table(place, lookup)?;
     let root = place.mail()?.root.display();
     Ok(format!(
@@ -51,7 +51,7 @@ maildir = {{ path = "{root}/{{domain}}/{{local}}", user = "{OWNER}", group = "{O
     ))
 }
 
-fn table(place: &Place, lookup: Lookup) -> Result<String> {
+fn table(place: &ServerSetup, lookup: Lookup) -> Result<String> {
     let population = &place.mail()?.population;
     match lookup {
         Lookup::Text => Ok(format!("file = {{ path = \"{}\" }}", population.text().display())),
@@ -67,7 +67,7 @@ fn table(place: &Place, lookup: Lookup) -> Result<String> {
     }
 }
 
-fn ldap(place: &Place, mode: &str) -> Result<String> {
+fn ldap(place: &ServerSetup, mode: &str) -> Result<String> {
     Ok(format!(
         "ldap = {{ {mode}servers = [\"ldap://{}\"], base = \"{PEOPLE}\", filter = \"(mail=%s)\", \
          attributes = [\"{PATH_ATTRIBUTE}\"] }}",
@@ -124,7 +124,7 @@ impl Copied {
 }
 
 /// Built by Postrider's own command.
-fn database(place: &Place) -> Result<PathBuf> {
+fn database(place: &ServerSetup) -> Result<PathBuf> {
     let population = &place.mail()?.population;
     population.once("users.db", |path| {
         let mut build = Command::new(&place.postrider);

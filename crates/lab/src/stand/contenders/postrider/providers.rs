@@ -2,7 +2,7 @@
 
 use crate::stand::egress::Providers;
 use crate::stand::error::{Error, Result};
-use crate::stand::place::Place;
+use crate::stand::place::ServerSetup;
 use crate::stand::source::{TENANT_FIELD, TENANTS, tenant};
 use std::fmt::Write as _;
 
@@ -20,7 +20,11 @@ const RATE: &str = "1_000_000/s";
 ///
 /// # Errors
 /// When nothing answers for the DNS, or a file can't be written.
-pub(super) fn sections(place: &Place, providers: Providers, is_shaped: bool) -> Result<String> {
+pub(super) fn sections(
+    place: &ServerSetup,
+    providers: Providers,
+    is_shaped: bool,
+) -> Result<String> {
     let none = || Error::Missing("no name server runs".to_owned());
     let dns = place.dns.as_deref().ok_or_else(none)?;
     let (_, port) = place.next_hop();

@@ -2,7 +2,7 @@
 
 use crate::stand::certificate::{Certificate, KeyKind};
 use crate::stand::error::{Error, Result};
-use crate::stand::place::{ConfigFile, Place};
+use crate::stand::place::{ConfigFile, ServerSetup};
 use crate::stand::server::{ExitReport, Server};
 use load::file;
 use load::listener::free_port;
@@ -32,7 +32,7 @@ pub(super) struct Submission {
 impl Submission {
     /// # Errors
     /// When no port is free, or no certificate can be made.
-    pub(super) fn at_free_port(place: &Place) -> Result<Submission> {
+    pub(super) fn at_free_port(place: &ServerSetup) -> Result<Submission> {
         let port = free_port().map_err(|error| Error::Missing(error.to_string()))?;
         Ok(Submission {
             address: format!("127.0.0.1:{port}"),

@@ -2,7 +2,7 @@
 
 use super::CONNECTIONS_MAX;
 use crate::stand::egress::{Egress, domain};
-use crate::stand::place::Place;
+use crate::stand::place::ServerSetup;
 use crate::stand::ways::{
     GATEWAY, PASSWORD, Protocol, SERVER_NAME, SOURCE_NAME, or_domain, sink_name,
 };
@@ -14,7 +14,7 @@ const SOURCES_MAX: u32 = 10;
 pub(super) const LISTENER: &str = "kind = \"p1\"\n";
 
 /// Who we are, our peers, and the routes to the sinks.
-pub(super) fn sections(place: &Place) -> String {
+pub(super) fn sections(place: &ServerSetup) -> String {
     let ways = place.ways;
     let mut text = String::new();
     if !ways.is_mail() {
@@ -66,7 +66,7 @@ fn peer(name: &str, keys: &str) -> String {
 }
 
 /// Whose mail goes to a sink.
-fn recipients(place: &Place, sink: u32) -> String {
+fn recipients(place: &ServerSetup, sink: u32) -> String {
     let ways = place.ways;
     match (ways.inbound, ways.outbound) {
         (Protocol::P1, Protocol::P1) => format!("or_addresses = [\"{}\"]\n", or_domain(sink)),
@@ -85,8 +85,8 @@ mod tests {
     use crate::stand::ways::Ways;
     use std::path::PathBuf;
 
-    fn place(ways: Ways, egress: Egress) -> Place {
-        Place {
+    fn place(ways: Ways, egress: Egress) -> ServerSetup {
+        ServerSetup {
             encryption: None,
             directory: PathBuf::from("/x"),
             sink: "127.0.0.1:4001".to_owned(),

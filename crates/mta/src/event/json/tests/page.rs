@@ -19,14 +19,14 @@ fn full_hop() -> Arc<Hop> {
 }
 
 fn received() -> Kind {
-    let checked = Summary {
+    let checked = AuthSummary {
         iprev: Some(iprev::Verdict::Pass),
         spf: Some(spf::Verdict::Pass),
         dkim: Some(dkim::Verdict::Pass),
         dmarc: Some(dmarc::Verdict::Pass),
         arc: Some(arc::Verdict::Pass),
         sealed: Some(arc::Verdict::Pass),
-        dnsbl: Some(dnsbl::Verdict::Listed),
+        dnsbl: Some(dnsbl::DnsblResult::Listed),
     };
     Kind::Received {
         client: full_client(),

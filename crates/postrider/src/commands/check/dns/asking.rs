@@ -1,6 +1,6 @@
 //! The DNS, asked no longer than it answers, and how far the questions are.
 
-use auth::records::{Answer, Family, Records, Unanswered};
+use auth::records::{DnsAnswer, Family, Records, Unanswered};
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ impl<R> Asking<R> {
     }
 
     /// What came of a question, if it is asked at all.
-    async fn ask<T>(&self, question: impl AsyncFnOnce(&R) -> Answer<T>) -> Answer<T> {
+    async fn ask<T>(&self, question: impl AsyncFnOnce(&R) -> DnsAnswer<T>) -> DnsAnswer<T> {
         if self.unanswered.get() >= SILENCE_MAX {
             return Err(Unanswered::NoAnswer("not asked: the name servers do not answer".into()));
         }
@@ -34,19 +34,19 @@ impl<R> Asking<R> {
 }
 
 impl<R: Records> Records for Asking<R> {
-    async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+    async fn txt(&self, name: &str) -> DnsAnswer<Vec<u8>> {
         self.ask(async |dns| dns.txt(name).await).await
     }
 
-    async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
+    async fn addresses(&self, host: &str, family: Family) -> DnsAnswer<IpAddr> {
         self.ask(async |dns| dns.addresses(host, family).await).await
     }
 
-    async fn mail_hosts(&self, domain: &str) -> Answer<String> {
+    async fn mail_hosts(&self, domain: &str) -> DnsAnswer<String> {
         self.ask(async |dns| dns.mail_hosts(domain).await).await
     }
 
-    async fn names(&self, address: IpAddr) -> Answer<String> {
+    async fn names(&self, address: IpAddr) -> DnsAnswer<String> {
         self.ask(async |dns| dns.names(address).await).await
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     struct Dead(Cell<u32>);
 
     impl Records for Dead {
-        async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+        async fn txt(&self, name: &str) -> DnsAnswer<Vec<u8>> {
             self.0.set(self.0.get() + 1);
             if name == "here.test" {
                 Ok(Vec::new())
@@ -94,15 +94,15 @@ mod tests {
             }
         }
 
-        async fn addresses(&self, _: &str, _: Family) -> Answer<IpAddr> {
+        async fn addresses(&self, _: &str, _: Family) -> DnsAnswer<IpAddr> {
             Ok(Vec::new())
         }
 
-        async fn mail_hosts(&self, _: &str) -> Answer<String> {
+        async fn mail_hosts(&self, _: &str) -> DnsAnswer<String> {
             Ok(Vec::new())
         }
 
-        async fn names(&self, _: IpAddr) -> Answer<String> {
+        async fn names(&self, _: IpAddr) -> DnsAnswer<String> {
             Ok(Vec::new())
         }
     }

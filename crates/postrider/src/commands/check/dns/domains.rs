@@ -48,8 +48,10 @@ async fn policy<R: Records>(records: &R, named: &Named) -> Finding {
         Err(why) => {
             let wrong = finding(Severity::Error, why.to_string());
             return match why {
-                dmarc::Finding::Unanswered(_) => wrong,
-                dmarc::Finding::Missing | dmarc::Finding::Several | dmarc::Finding::Malformed => {
+                dmarc::PolicyFinding::Unanswered(_) => wrong,
+                dmarc::PolicyFinding::Missing
+                | dmarc::PolicyFinding::Several
+                | dmarc::PolicyFinding::Malformed => {
                     let record = format!("v=DMARC1; p=none; rua=mailto:postmaster@{domain}");
                     wrong.publish(txt(&format!("_dmarc.{domain}"), &record))
                 }

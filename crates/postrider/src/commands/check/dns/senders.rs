@@ -3,7 +3,7 @@
 use super::addresses::Sending;
 use super::finding::{Finding, Severity, txt};
 use auth::records::Records;
-use auth::spf::{Question, Sender, Verdict, check};
+use auth::spf::{Sender, SpfQuery, Verdict, check};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -47,7 +47,7 @@ pub(super) async fn senders<R: Records>(
             Identity::Ehlo(name) => (None, name),
         };
         let (client, receiver, now) = (sending.address, asker.name, asker.now);
-        let outcome = check(records, Question { client, sender, helo, receiver, now }).await;
+        let outcome = check(records, SpfQuery { client, sender, helo, receiver, now }).await;
         let group = groups.entry(outcome.verdict.as_str()).or_insert_with(|| Group {
             severity: severity(identity, outcome.verdict),
             reason: outcome.reason,

@@ -8,8 +8,8 @@ use super::item::{Id, Item, hex, unhex};
 use crate::file_content;
 use crate::replacement::{Replacement, salt};
 use crate::world::clock::wall_now;
-use lookup::database::{Database, Making, WriteError, Writer};
-use lookup::{Entry, Field, Table as _, Trouble};
+use lookup::database::{Database, DatabaseOptions, DatabaseWriter, WriteError};
+use lookup::{Entry, Field, LookupError, Table as _};
 use mail::Wall;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -119,7 +119,7 @@ impl Stored {
         key: &str,
         entries_max: usize,
         waits: bool,
-    ) -> Result<Option<EntriesOfKey>, Trouble> {
+    ) -> Result<Option<EntriesOfKey>, LookupError> {
         let mut entries = Vec::new();
         for number in (0..).take(entries_max) {
             let name = record_name(number, key);
@@ -137,7 +137,7 @@ impl Stored {
     }
 
     /// Every key of every entry: its name, the key, its fields.
-    pub(super) fn keys(&self) -> impl Iterator<Item = Result<KeyOfEntry, Trouble>> {
+    pub(super) fn keys(&self) -> impl Iterator<Item = Result<KeyOfEntry, LookupError>> {
         self.database.entries().filter_map(|read| match read {
             Ok((name, _)) if &*name == ABOUT || name.starts_with(BY_ID) => None,
             Ok((name, entry)) => {
@@ -154,11 +154,11 @@ impl Stored {
         self.database.find(&id_name(id)).is_ok_and(|found| found.is_some())
     }
 
-    fn read(&self, text: &str) -> Result<Id, Trouble> {
+    fn read(&self, text: &str) -> Result<Id, LookupError> {
         let id = unhex(text).and_then(|bytes| Id::try_from(bytes).ok());
         id.ok_or_else(|| {
             let text = "the snapshot has a record that no snapshot has";
-            Trouble::new(lookup::TroubleKind::Wrong, text)
+            LookupError::new(lookup::LookupErrorKind::Wrong, text)
         })
     }
 }
@@ -174,7 +174,7 @@ fn record_name(number: u32, key: &str) -> String {
 /// A file that is being written.
 pub(super) struct Builder {
     replacement: Replacement,
-    writer: Writer<File, File>,
+    writer: DatabaseWriter<File, File>,
     hashers: [RandomState; 2],
     /// How often a key has come, by 96 bits of hash: two that have the same are one key. 16 bytes for each,
     /// and as much again where the map has just grown.
@@ -196,8 +196,8 @@ impl Builder {
         let replacement = Replacement::create(path, None)?;
         let files = || Ok((replacement.file().try_clone()?, replacement.scratch()?));
         let (file, scratch) = files().map_err(|error: std::io::Error| replacement.wrong(&error))?;
-        let making = Making { salt: salt()?, made: wall_now(), folds_case: false };
-        let writer = Writer::new(file, scratch, making);
+        let making = DatabaseOptions { salt: salt()?, made: wall_now(), folds_case: false };
+        let writer = DatabaseWriter::new(file, scratch, making);
         let writer = writer.map_err(|error| replacement.wrong(&error))?;
         Ok(Builder {
             replacement,

@@ -8,10 +8,10 @@ use super::shared::Mode;
 use super::talk::Talk;
 use super::view::View;
 use ldap::{
-    Ask, Beside, EntryState, Filter, Key, Op, Response, SYNC_OID, Scope, Search, SyncInfo,
-    SyncNews, code,
+    EntryState, Filter, Key, Op, RequestControl, Response, ResponseControl, SYNC_OID, Scope,
+    Search, SyncInfo, SyncNews, code,
 };
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -30,11 +30,11 @@ pub(super) enum End {
     Unable,
     /// It can't go on from where we are: all is to be read.
     Lost,
-    Failed(Trouble),
+    Failed(LookupError),
 }
 
-impl From<Trouble> for End {
-    fn from(trouble: Trouble) -> End {
+impl From<LookupError> for End {
+    fn from(trouble: LookupError) -> End {
         End::Failed(trouble)
     }
 }
@@ -65,7 +65,7 @@ impl Talk {
     ///
     /// # Errors
     /// It doesn't answer.
-    pub(super) async fn tells_of_changes(&mut self) -> Result<bool, Trouble> {
+    pub(super) async fn tells_of_changes(&mut self) -> Result<bool, LookupError> {
         let wanted = ["supportedControl".into()];
         let id = self.ask_root(&wanted).await?;
         let mut tells = false;
@@ -85,7 +85,7 @@ impl Talk {
     }
 
     /// Asks for these attributes of the server's root (RFC 4512 §5.1).
-    async fn ask_root(&mut self, wanted: &[Box<str>]) -> Result<i32, Trouble> {
+    async fn ask_root(&mut self, wanted: &[Box<str>]) -> Result<i32, LookupError> {
         let filter = Filter::any();
         let search = Search {
             base: "",
@@ -108,7 +108,7 @@ impl Keeper {
     pub(super) async fn follow(&mut self, talk: &mut Talk) -> Result<Outcome, End> {
         let known = self.shared.view().filter(|view| view.is_of(talk.server()));
         let cookie = known.as_ref().and_then(|view| view.cookie());
-        let ask = Ask::Sync { cookie: cookie.as_deref() };
+        let ask = RequestControl::Sync { cookie: cookie.as_deref() };
         let id = talk.send(&self.shared.question.search(), Some(&ask)).await?;
         let begun = std::time::Instant::now();
         let outcome = match known.filter(|_| cookie.is_some()) {
@@ -222,7 +222,7 @@ impl Keeper {
             }
             let now = Instant::now();
             if pulse.is_some_and(|(_, until)| until <= now) {
-                return End::Failed(talk.trouble(TroubleKind::Timeout, "it is silent"));
+                return End::Failed(talk.trouble(LookupErrorKind::Timeout, "it is silent"));
             }
             if pulse.is_none() && next_pulse <= now {
                 match talk.ask_root(&["1.1".into()]).await {
@@ -307,7 +307,7 @@ fn heard(
         // Notice of disconnection (RFC 4511 §4.4.1).
         (Op::Extended(outcome), _) if response.id == 0 => Err(refused(talk, &outcome).into()),
         _ if response.id != id => Ok(None),
-        (Op::Entry(entry), Some(Beside::State { uuid, state, cookie })) => {
+        (Op::Entry(entry), Some(ResponseControl::State { uuid, state, cookie })) => {
             let mut heard = Heard { cookie, ..nothing };
             match state {
                 EntryState::Present => heard.met.push(uuid),
@@ -321,7 +321,7 @@ fn heard(
             Ok(Some(heard))
         }
         (Op::Entry(_), _) => {
-            Err(talk.trouble(TroubleKind::Wrong, "an entry without its state").into())
+            Err(talk.trouble(LookupErrorKind::Wrong, "an entry without its state").into())
         }
         (Op::News(info), _) => Ok(Some(of_info(info, nothing))),
         (Op::Done(outcome), _) => match outcome.code {

@@ -3,7 +3,7 @@
 use crate::tables::ldap::settings::LdapSettings;
 use crate::tables::text;
 use ldap::{EntryUuid, Key, Keyed, Search};
-use lookup::{Entry, Field, Trouble, TroubleKind, fold};
+use lookup::{Entry, Field, LookupError, LookupErrorKind, fold};
 
 /// What an entry is called: what the server calls it (RFC 4530), or a number of ours.
 pub(super) type Id = EntryUuid;
@@ -102,8 +102,8 @@ impl Question {
     }
 
     /// One answer of all entries that a key finds, as a live directory would give it.
-    pub(super) fn answer(&self, found: Vec<Box<[Field]>>) -> Result<Option<Entry>, Trouble> {
-        let trouble = |why: &str| Err(Trouble::new(TroubleKind::Key, why));
+    pub(super) fn answer(&self, found: Vec<Box<[Field]>>) -> Result<Option<Entry>, LookupError> {
+        let trouble = |why: &str| Err(LookupError::new(LookupErrorKind::Key, why));
         let mut all: Vec<Field> = Vec::new();
         for fields in found {
             for (name, values) in fields {

@@ -11,7 +11,7 @@ use crate::file_disk;
 use crate::mutex::lock;
 use crate::tables::ldap::server::Server;
 use crate::world::clock::wall_now;
-use lookup::{Trouble, TroubleKind};
+use lookup::{LookupError, LookupErrorKind};
 use mta::console::{Console, Level};
 use std::fs::{self, File};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -55,7 +55,7 @@ pub(super) struct Keeper {
 pub(super) enum Outcome {
     Taken,
     Unchanged,
-    Doubted(Trouble),
+    Doubted(LookupError),
 }
 
 impl Keeper {
@@ -106,21 +106,21 @@ impl Keeper {
     }
 
     /// Reads from the first server that gives all.
-    async fn read_from_any(&mut self) -> Result<(), Trouble> {
+    async fn read_from_any(&mut self) -> Result<(), LookupError> {
         let shared = Arc::clone(&self.shared);
-        let mut troubles: Vec<Trouble> = Vec::new();
+        let mut troubles: Vec<LookupError> = Vec::new();
         for server in &shared.question.settings.servers {
             match self.read_from(server).await {
                 Ok(()) => return Ok(()),
                 Err(trouble) => troubles.push(trouble),
             }
         }
-        let kind = troubles.first().map_or(TroubleKind::Unreachable, |trouble| trouble.kind);
+        let kind = troubles.first().map_or(LookupErrorKind::Unreachable, |trouble| trouble.kind);
         let texts: Vec<&str> = troubles.iter().map(|trouble| &*trouble.text).collect();
-        Err(Trouble::new(kind, texts.join("; ")))
+        Err(LookupError::new(kind, texts.join("; ")))
     }
 
-    async fn read_from(&mut self, server: &Server) -> Result<(), Trouble> {
+    async fn read_from(&mut self, server: &Server) -> Result<(), LookupError> {
         let shared = Arc::clone(&self.shared);
         let mut talk = Talk::open(&shared.question.settings, server).await?;
         if talk.tells_of_changes().await? {
@@ -133,7 +133,7 @@ impl Keeper {
                         view.forget_cookie();
                     }
                     let text = "the server can't tell what has changed since: all is read anew";
-                    return Err(talk.trouble(TroubleKind::Wrong, text));
+                    return Err(talk.trouble(LookupErrorKind::Wrong, text));
                 }
                 Err(End::Unable) => {}
             }
@@ -168,13 +168,13 @@ impl Keeper {
         &mut self,
         builder: Builder,
         cookie: Option<(&str, Vec<u8>)>,
-    ) -> Result<Outcome, Trouble> {
+    ) -> Result<Outcome, LookupError> {
         if builder.entries == 0 && builder.bare > 0 {
             let text = format!(
                 "{} entries were found, and none shows its key: may it be read?",
                 builder.bare
             );
-            return Err(Trouble::new(TroubleKind::Wrong, text));
+            return Err(LookupError::new(LookupErrorKind::Wrong, text));
         }
         let known = self.shared.view();
         let (before, after) = (known.as_ref().map(|view| view.entries()), builder.entries);
@@ -215,7 +215,7 @@ impl Keeper {
         let text = format!(
             "{after} entries where there were {before}: not believed until it says so again"
         );
-        Some(Outcome::Doubted(Trouble::new(TroubleKind::Wrong, text)))
+        Some(Outcome::Doubted(LookupError::new(LookupErrorKind::Wrong, text)))
     }
 
     /// What we have is what there is.
@@ -250,7 +250,7 @@ impl Keeper {
         }
     }
 
-    fn fail(&self, trouble: Trouble) {
+    fn fail(&self, trouble: LookupError) {
         self.shared.metrics().failures.inc();
         let mut seen = lock(&self.shared.seen);
         if seen.trouble.is_none() {

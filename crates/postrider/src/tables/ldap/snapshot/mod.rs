@@ -17,7 +17,7 @@ use super::settings::{LdapSettings, SnapshotSettings};
 use crate::mutex::lock;
 use item::Question;
 use keeper::{Keeper, Place};
-use lookup::{Entry, Trouble};
+use lookup::{Entry, LookupError};
 use mail::Wall;
 use mta::console::Console;
 use shared::Shared;
@@ -99,12 +99,12 @@ impl Snapshot {
     ///
     /// # Errors
     /// It was never read, or its answer is none.
-    pub(crate) fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+    pub(crate) fn find(&self, key: &str) -> Result<Option<Entry>, LookupError> {
         self.shared.find(key, true).map(Option::flatten)
     }
 
     /// The same, if nobody has to be waited for; else `None`.
-    pub(crate) fn find_now(&self, key: &str) -> Option<Result<Option<Entry>, Trouble>> {
+    pub(crate) fn find_now(&self, key: &str) -> Option<Result<Option<Entry>, LookupError>> {
         self.shared.find(key, false).transpose()
     }
 

@@ -3,8 +3,8 @@
 use super::file::Builder;
 use super::item::{Id, Question};
 use super::talk::Talk;
-use ldap::{Ask, Beside, Op, Outcome, code};
-use lookup::{Trouble, TroubleKind};
+use ldap::{Op, Outcome, RequestControl, ResponseControl, code};
+use lookup::{LookupError, LookupErrorKind};
 
 /// Entries in one page.
 const PAGE_ENTRIES: i32 = 1_000;
@@ -17,10 +17,10 @@ pub(super) async fn read(
     talk: &mut Talk,
     question: &Question,
     builder: &mut Builder,
-) -> Result<(), Trouble> {
+) -> Result<(), LookupError> {
     let (mut cookie, mut count) = (Vec::new(), 0u128);
     loop {
-        let ask = Ask::Page { entries: PAGE_ENTRIES, cookie: &cookie };
+        let ask = RequestControl::Page { entries: PAGE_ENTRIES, cookie: &cookie };
         let id = talk.send(&question.search(), Some(&ask)).await?;
         let next = loop {
             let response = talk.next().await?;
@@ -40,7 +40,7 @@ pub(super) async fn read(
             }
         };
         match next {
-            Some(Beside::Page(next)) if !next.is_empty() => cookie = next,
+            Some(ResponseControl::Page(next)) if !next.is_empty() => cookie = next,
             // It was the last page, or the server has given all at once.
             _ => return Ok(()),
         }
@@ -48,7 +48,7 @@ pub(super) async fn read(
 }
 
 /// What a refusal means for who wants everything.
-pub(super) fn refused(talk: &Talk, outcome: &Outcome) -> Trouble {
+pub(super) fn refused(talk: &Talk, outcome: &Outcome) -> LookupError {
     let more = match outcome.code {
         code::SIZE_LIMIT_EXCEEDED | code::ADMIN_LIMIT_EXCEEDED => {
             "; it must give all entries to whom the table binds as (OpenLDAP: `limits`)"
@@ -56,10 +56,10 @@ pub(super) fn refused(talk: &Talk, outcome: &Outcome) -> Trouble {
         code::NO_SUCH_OBJECT => "; it has no entry where searches begin",
         _ => "",
     };
-    talk.trouble(TroubleKind::Wrong, &format!("{outcome}{more}"))
+    talk.trouble(LookupErrorKind::Wrong, &format!("{outcome}{more}"))
 }
 
 /// Trouble that is no server's.
-pub(super) fn of_file(why: String) -> Trouble {
-    Trouble::new(TroubleKind::Wrong, why)
+pub(super) fn of_file(why: String) -> LookupError {
+    LookupError::new(LookupErrorKind::Wrong, why)
 }

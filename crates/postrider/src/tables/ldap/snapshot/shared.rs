@@ -4,7 +4,7 @@ use super::item::Question;
 use super::view::View;
 use crate::mutex::lock;
 use crate::world::clock::wall_now;
-use lookup::{Entry, Trouble, TroubleKind};
+use lookup::{Entry, LookupError, LookupErrorKind};
 use mail::Wall;
 use mta::control::TableSnapshot;
 use mta::metrics::{Counter, Gauge};
@@ -56,7 +56,7 @@ pub(super) struct Seen {
     /// When entries were last seen to have changed, and what had.
     pub(super) changed: Option<(Wall, String)>,
     /// Why it is no newer, and since when.
-    pub(super) trouble: Option<(Wall, Trouble)>,
+    pub(super) trouble: Option<(Wall, LookupError)>,
     /// Why the file that was there is of no use, until there is another one.
     pub(super) unusable: Option<(Wall, String)>,
 }
@@ -71,16 +71,20 @@ impl Shared {
     ///
     /// # Errors
     /// Nothing was ever read, or as [`View::find`].
-    pub(super) fn find(&self, key: &str, waits: bool) -> Result<Option<Option<Entry>>, Trouble> {
+    pub(super) fn find(
+        &self,
+        key: &str,
+        waits: bool,
+    ) -> Result<Option<Option<Entry>>, LookupError> {
         match self.view() {
             Some(view) => view.find(&self.question, key, waits).inspect_err(|trouble| {
-                if trouble.kind == TroubleKind::Wrong {
+                if trouble.kind == LookupErrorKind::Wrong {
                     self.is_damaged.store(true, Ordering::Relaxed);
                 }
             }),
             None => {
                 let text = "the directory has never been read to its end yet";
-                Err(Trouble::new(TroubleKind::Unreachable, text))
+                Err(LookupError::new(LookupErrorKind::Unreachable, text))
             }
         }
     }

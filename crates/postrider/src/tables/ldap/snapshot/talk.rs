@@ -4,8 +4,8 @@ use super::super::connection::MESSAGE_BYTES_MAX;
 use super::super::opening::{self, Stream};
 use super::super::server::Server;
 use super::super::settings::LdapSettings;
-use ldap::{Ask, Response, Search};
-use lookup::{Trouble, TroubleKind};
+use ldap::{RequestControl, Response, Search};
+use lookup::{LookupError, LookupErrorKind};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
@@ -31,7 +31,10 @@ impl Talk {
     ///
     /// # Errors
     /// As [`opening::open`].
-    pub(super) async fn open(settings: &LdapSettings, server: &Server) -> Result<Talk, Trouble> {
+    pub(super) async fn open(
+        settings: &LdapSettings,
+        server: &Server,
+    ) -> Result<Talk, LookupError> {
         let stream = opening::open(settings, server).await?;
         let (server, patience) = (server.to_string(), settings.timeout);
         Ok(Talk { stream, server, bytes: Vec::new(), taken: 0, next_id: FIRST_ID, patience })
@@ -54,8 +57,8 @@ impl Talk {
     pub(super) async fn send(
         &mut self,
         search: &Search<'_>,
-        ask: Option<&Ask<'_>>,
-    ) -> Result<i32, Trouble> {
+        ask: Option<&RequestControl<'_>>,
+    ) -> Result<i32, LookupError> {
         let id = self.next_id;
         self.next_id = id.checked_add(1).unwrap_or(FIRST_ID);
         let request = search.request(id, ask);
@@ -65,7 +68,7 @@ impl Talk {
         };
         match timeout(self.patience, sent).await {
             Ok(Ok(())) => Ok(id),
-            Ok(Err(error)) => Err(self.trouble(TroubleKind::Unreachable, &error.to_string())),
+            Ok(Err(error)) => Err(self.trouble(LookupErrorKind::Unreachable, &error.to_string())),
             Err(_) => Err(self.silent()),
         }
     }
@@ -74,7 +77,7 @@ impl Talk {
     ///
     /// # Errors
     /// Nothing comes, the connection is gone, or it says what is no LDAP.
-    pub(super) async fn next(&mut self) -> Result<Response, Trouble> {
+    pub(super) async fn next(&mut self) -> Result<Response, LookupError> {
         timeout(self.patience, self.wait_next()).await.unwrap_or_else(|_| Err(self.silent()))
     }
 
@@ -82,7 +85,7 @@ impl Talk {
     ///
     /// # Errors
     /// The connection is gone, or it says what is no LDAP.
-    pub(super) async fn wait_next(&mut self) -> Result<Response, Trouble> {
+    pub(super) async fn wait_next(&mut self) -> Result<Response, LookupError> {
         loop {
             if let Some(response) = self.take()? {
                 return Ok(response);
@@ -93,19 +96,19 @@ impl Talk {
             match self.stream.read_buf(&mut self.bytes).await {
                 Ok(0) => {
                     let text = "the server closed the connection";
-                    return Err(self.trouble(TroubleKind::Unreachable, text));
+                    return Err(self.trouble(LookupErrorKind::Unreachable, text));
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    return Err(self.trouble(TroubleKind::Unreachable, &error.to_string()));
+                    return Err(self.trouble(LookupErrorKind::Unreachable, &error.to_string()));
                 }
             }
         }
     }
 
     /// A message that is there.
-    fn take(&mut self) -> Result<Option<Response>, Trouble> {
-        let wrong = |error: ldap::Malformed| self.trouble(TroubleKind::Wrong, error.0);
+    fn take(&mut self) -> Result<Option<Response>, LookupError> {
+        let wrong = |error: ldap::Malformed| self.trouble(LookupErrorKind::Wrong, error.0);
         let rest = self.bytes.get(self.taken..).unwrap_or_default();
         let Some(frame) = ldap::frame(rest, MESSAGE_BYTES_MAX).map_err(wrong)? else {
             return Ok(None);
@@ -117,11 +120,11 @@ impl Talk {
     }
 
     /// Trouble with the server's name before it.
-    pub(super) fn trouble(&self, kind: TroubleKind, text: &str) -> Trouble {
-        Trouble::new(kind, format!("{}: {text}", self.server))
+    pub(super) fn trouble(&self, kind: LookupErrorKind, text: &str) -> LookupError {
+        LookupError::new(kind, format!("{}: {text}", self.server))
     }
 
-    fn silent(&self) -> Trouble {
-        self.trouble(TroubleKind::Timeout, &format!("nothing within {:?}", self.patience))
+    fn silent(&self) -> LookupError {
+        self.trouble(LookupErrorKind::Timeout, &format!("nothing within {:?}", self.patience))
     }
 }

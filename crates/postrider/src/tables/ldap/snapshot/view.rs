@@ -4,7 +4,7 @@ use super::file::{About, Stored};
 use super::item::{Id, Item, Question};
 use super::overlay::Overlay;
 use crate::tables::ldap::settings::LdapSettings;
-use lookup::{Entry, Field, Trouble, TroubleKind};
+use lookup::{Entry, Field, LookupError, LookupErrorKind};
 use mail::Wall;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -73,7 +73,7 @@ impl View {
     ///
     /// # Errors
     /// The file is damaged.
-    pub(super) fn ids(&self) -> Result<Vec<Id>, Trouble> {
+    pub(super) fn ids(&self) -> Result<Vec<Id>, LookupError> {
         let mut ids = Vec::new();
         self.each(&mut |item| {
             ids.push(item.id);
@@ -88,8 +88,8 @@ impl View {
     /// The file is damaged, or `take` says so.
     pub(super) fn each(
         &self,
-        take: &mut dyn FnMut(&Item) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+        take: &mut dyn FnMut(&Item) -> Result<(), LookupError>,
+    ) -> Result<(), LookupError> {
         let overlay = self.overlay();
         // The keys of an entry stand side by side.
         let mut last: Option<Item> = None;
@@ -135,7 +135,7 @@ impl View {
         question: &Question,
         key: &str,
         waits: bool,
-    ) -> Result<Option<Option<Entry>>, Trouble> {
+    ) -> Result<Option<Option<Entry>>, LookupError> {
         let LdapSettings { results_max, .. } = &question.settings;
         let sought = question.sought(key);
         // Before the lock is taken: a file may hang. Those of which the overlay knows better are no more than
@@ -159,7 +159,7 @@ impl View {
                 }
                 if met.len() >= *results_max {
                     let text = format!("the key finds more than {results_max} entries");
-                    return Err(Trouble::new(TroubleKind::Key, text));
+                    return Err(LookupError::new(LookupErrorKind::Key, text));
                 }
                 met.push(id);
                 found.push(fields);

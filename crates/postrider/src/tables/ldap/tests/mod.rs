@@ -16,14 +16,14 @@ mod snapshots;
 use super::backend::LdapBackend;
 use super::{LdapSettings, LdapText};
 use ::config::Config;
-use lookup::{Backend as _, Entry, Trouble, TroubleKind};
+use lookup::{Backend as _, Entry, LookupError, LookupErrorKind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 
-type Answer = Result<Option<Entry>, Trouble>;
+type Answer = Result<Option<Entry>, LookupError>;
 
 /// A file with a table whose `ldap` is this.
 fn file(ldap: &str) -> String {
@@ -69,7 +69,7 @@ async fn text(backend: &LdapBackend, key: &str) -> String {
     match ask(backend, key).await {
         Ok(Some(entry)) => entry.text.into(),
         Ok(None) => "-".to_owned(),
-        Err(Trouble { kind, text }) => format!("{kind:?}: {text}"),
+        Err(LookupError { kind, text }) => format!("{kind:?}: {text}"),
     }
 }
 
@@ -93,6 +93,6 @@ async fn becomes(backend: &LdapBackend, key: &str, wanted: &str) {
     panic!("{key}: {} and not {wanted}", text(backend, key).await);
 }
 
-fn kind(answer: &Answer) -> Option<TroubleKind> {
+fn kind(answer: &Answer) -> Option<LookupErrorKind> {
     answer.as_ref().err().map(|trouble| trouble.kind)
 }

@@ -2,7 +2,7 @@
 
 use super::peer::{DONE, Peer, answer_each, element, entry, message, outcome, request};
 use super::{LdapBackend, ask, backend, becomes, kind, run, text};
-use lookup::TroubleKind;
+use lookup::LookupErrorKind;
 use std::cell::Cell;
 use std::future::pending;
 use std::rc::Rc;
@@ -42,7 +42,7 @@ fn garbage_is_no_answer() {
         for (name, bytes) in cases {
             let peer = always(move |_| bytes.clone()).await;
             let answer = ask(&users(&peer), "joe").await;
-            assert_eq!(kind(&answer), Some(TroubleKind::Wrong), "{name}: {answer:?}");
+            assert_eq!(kind(&answer), Some(LookupErrorKind::Wrong), "{name}: {answer:?}");
             let text = answer.unwrap_err().text;
             assert!(text.starts_with(&peer.url), "{name}: {text}");
         }
@@ -75,7 +75,7 @@ fn a_server_that_says_nothing_is_waited_for_so_long() {
         // At each chance: the connection may have been to blame.
         assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
         assert!(
-            matches!(kind(&answer), Some(TroubleKind::Timeout | TroubleKind::Unreachable)),
+            matches!(kind(&answer), Some(LookupErrorKind::Timeout | LookupErrorKind::Unreachable)),
             "{answer:?}"
         );
         let text = answer.unwrap_err().text.to_string();
@@ -99,7 +99,7 @@ fn half_an_answer_is_none() {
         // The entry, and then nothing.
         let half = always(|id| message(id, &entry(b"x"))).await;
         let answer = ask(&users(&half), "joe").await;
-        assert_eq!(kind(&answer), Some(TroubleKind::Timeout), "{answer:?}");
+        assert_eq!(kind(&answer), Some(LookupErrorKind::Timeout), "{answer:?}");
         // The entry, and the connection ends within the next message.
         let cut = Peer::new(|mut stream, _| async move {
             if let Some((id, _)) = request(&mut stream).await {
@@ -109,7 +109,7 @@ fn half_an_answer_is_none() {
         })
         .await;
         let answer = ask(&users(&cut), "joe").await;
-        assert_eq!(kind(&answer), Some(TroubleKind::Unreachable), "{answer:?}");
+        assert_eq!(kind(&answer), Some(LookupErrorKind::Unreachable), "{answer:?}");
         assert!(answer.unwrap_err().text.contains("closed the connection"));
     });
 }
@@ -201,7 +201,7 @@ fn more_than_was_asked_for_is_no_answer() {
         let endless = |n: usize| move |id| message(id, &entry(b"x")).repeat(n);
         let peer = always(endless(101)).await;
         let answer = ask(&users(&peer), "joe").await;
-        assert_eq!(kind(&answer), Some(TroubleKind::Key), "{answer:?}");
+        assert_eq!(kind(&answer), Some(LookupErrorKind::Key), "{answer:?}");
         // What came before the first answer could be anybody's.
         let peer = Peer::new(|mut stream, _| async move {
             if let Some((id, _)) = request(&mut stream).await {

@@ -3,7 +3,7 @@
 use super::slapd::{Slapd, is_possible};
 use super::{ask, backend, becomes, kind, run, text};
 use crate::tables::testing::unprivileged::free_port;
-use lookup::{Backend as _, TroubleKind};
+use lookup::{Backend as _, LookupErrorKind};
 
 #[test]
 fn a_server_is_stopped_and_back() {
@@ -16,7 +16,7 @@ fn a_server_is_stopped_and_back() {
         assert_eq!(text(&users, "joe@example.test").await, "/srv/mail/joe");
         slapd.stop();
         let answer = ask(&users, "joe@example.test").await;
-        assert_eq!(kind(&answer), Some(TroubleKind::Unreachable), "{answer:?}");
+        assert_eq!(kind(&answer), Some(LookupErrorKind::Unreachable), "{answer:?}");
         let text = answer.unwrap_err().text;
         assert!(text.starts_with(&slapd.url()) && text.contains("refused"), "{text}");
         assert_eq!(users.server(), None);
