@@ -2,7 +2,7 @@
 
 use auth::dkim::SigningKey;
 use mail::Mono;
-use mta::line::{Permit, Standing};
+use mta::line::{Permit, TrustLevel};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::Context;
@@ -83,8 +83,8 @@ impl HeldMemory {
     ) -> (bool, Mono) {
         // Whoever is not known to answer is doubtful as soon as its connection is.
         let (kept_for, silence) = match memory.standing() {
-            Standing::Good => (KEPT_FOR, SILENCE),
-            Standing::Unknown | Standing::Doubtful => (self.kept_for, KEPT_FOR),
+            TrustLevel::Good => (KEPT_FOR, SILENCE),
+            TrustLevel::Unknown | TrustLevel::Doubtful => (self.kept_for, KEPT_FOR),
         };
         let (kept_until, silent_at) = (self.since + kept_for, self.since + silence);
         if now < kept_until {

@@ -18,7 +18,7 @@ pub use key_file::KeyFile;
 pub use protocols::protocols;
 pub use smtp::settings;
 pub use stages::{
-    AccessQuestion, ConsultedAccess, EntryJudge, SigningName, SigningScope, asks_for_greylisting,
+    AccessDryRun, AccessQuestion, EntryJudge, SigningName, SigningScope, asks_for_greylisting,
     consult_access, entry_judge, lookups_at_once, milter_connections,
 };
 pub use tables::{DatabaseFile, LocalTable, local};

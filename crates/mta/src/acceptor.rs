@@ -6,7 +6,7 @@
 use crate::console::Console;
 use crate::inbox::{ShardMessage, ShardSender};
 use crate::seams::{Listener, Net, Time, World};
-use crate::shared::Shared;
+use crate::shared::SharedState;
 use crate::watched::Watcher;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ pub async fn run<W: World>(
     world: W,
     mut listener: <W::Net as Net>::Listener,
     index: usize,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     shards: Vec<ShardSender<<W::Net as Net>::Accepted>>,
     console: Rc<dyn Console>,
     mut stop: Watcher<bool>,
@@ -65,7 +65,7 @@ pub async fn run<W: World>(
     }
 }
 
-fn least_loaded(shared: &Shared) -> usize {
+fn least_loaded(shared: &SharedState) -> usize {
     let loads = shared.sessions.iter().map(|count| count.load(Ordering::Relaxed));
     loads.enumerate().min_by_key(|(_, count)| *count).map_or(0, |(shard, _)| shard)
 }

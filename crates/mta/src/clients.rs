@@ -37,7 +37,7 @@ const DEBT_MAX_US: u64 = 10 * MINUTE_US;
 const PROVEN_US: u64 = 3_600_000_000;
 
 /// Whose client: the listener's index, the client's network.
-type Key = (usize, IpAddr);
+type ListenerNetwork = (usize, IpAddr);
 
 /// What is counted by the minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub struct Clients {
     all: AtomicU32,
     listeners: Vec<AtomicU32>,
     // Addresses are chosen by strangers: an ordered map can't be flooded with collisions.
-    parts: Vec<Mutex<BTreeMap<Key, Record>>>,
+    parts: Vec<Mutex<BTreeMap<ListenerNetwork, Record>>>,
 }
 
 /// How many sessions there may be for one more to be let in, that one included.
@@ -113,7 +113,7 @@ impl Clients {
         }
     }
 
-    fn part(&self, network: IpAddr) -> MutexGuard<'_, BTreeMap<Key, Record>> {
+    fn part(&self, network: IpAddr) -> MutexGuard<'_, BTreeMap<ListenerNetwork, Record>> {
         let last = match network {
             IpAddr::V4(ip) => ip.octets()[3],
             IpAddr::V6(ip) => ip.octets()[7],
@@ -311,11 +311,15 @@ pub fn network_of(ip: IpAddr) -> IpAddr {
 }
 
 /// The record of a client; room for a new one is made at the cost of those who did least lately.
-fn entry(part: &mut BTreeMap<Key, Record>, key: Key, now: Mono) -> &mut Record {
+fn entry(
+    part: &mut BTreeMap<ListenerNetwork, Record>,
+    key: ListenerNetwork,
+    now: Mono,
+) -> &mut Record {
     if part.len() >= REMEMBERED_MAX && !part.contains_key(&key) {
         part.retain(|_, record| record.sessions > 0 || record.over_us() > now.0);
         // Half of them at once, so that this is seldom done.
-        let mut idle: Vec<(u64, Key)> = part
+        let mut idle: Vec<(u64, ListenerNetwork)> = part
             .iter()
             .filter(|(_, record)| record.sessions == 0)
             .map(|(key, record)| (record.over_us(), *key))

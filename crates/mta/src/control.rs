@@ -21,7 +21,7 @@ pub use selection::{Filter, Select};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 pub(crate) use summary::Counting;
-pub use summary::{AGE_BUCKETS, AgeGroup, Group, Summary};
+pub use summary::{AGE_BUCKETS, AgeGroup, Summary, SummaryRow};
 pub(crate) use suspension::longest;
 pub use suspension::{QueueResume, QueueSuspend, Suspension};
 pub use tables::{
@@ -378,7 +378,7 @@ pub struct SourceItem {
     /// Providers and sets of hosts that something was sent to since it began to warm up, some of them if there are
     /// more than a thousand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub courses: Vec<CourseItem>,
+    pub courses: Vec<WarmupItem>,
     /// How many there are.
     #[serde(default)]
     pub courses_count: u64,
@@ -386,7 +386,7 @@ pub struct SourceItem {
 
 /// How far a source has come with a provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CourseItem {
+pub struct WarmupItem {
     /// The provider, or the set of hosts.
     pub towards: String,
     /// Which day of the warm-up, from 1.

@@ -66,7 +66,7 @@ pub type Recipients = SmallVec<[u32; 2]>;
 pub struct Event {
     pub at: Wall,
     /// To which message; `None` for what was refused before it became one.
-    pub message: Option<Message>,
+    pub message: Option<EventMessage>,
     /// To which of its recipients; empty where it concerns the message as a whole. Each becomes a
     /// line of its own.
     pub recipients: Recipients,
@@ -75,7 +75,7 @@ pub struct Event {
 
 /// The message an event is about.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub struct EventMessage {
     pub id: MessageId,
     /// The record from which the event derives, when it has one.
     pub position: Option<Position>,
@@ -191,13 +191,13 @@ events! {
     /// The next hop took responsibility.
     Relayed(Box<Done>) = "relayed",
     /// Not now; will be tried again.
-    Deferred(Box<Trouble>) = "deferred",
+    Deferred(Box<FailedAttempt>) = "deferred",
     /// Failed for good.
-    Failed(Box<Trouble>) = "failed",
+    Failed(Box<FailedAttempt>) = "failed",
     /// Given up for its age.
-    Expired(Box<Trouble>) = "expired",
+    Expired(Box<FailedAttempt>) = "expired",
     /// The sender was told that delivery takes longer.
-    Delayed(Box<Trouble>) = "delayed",
+    Delayed(Box<FailedAttempt>) = "delayed",
     /// Accepted, and nothing was kept: 250 was sent.
     Discarded(Box<Discarded>) = "discarded",
     /// Waits for an operator.
@@ -235,9 +235,9 @@ events! {
         step: u16,
     } = "resumed",
     /// A rule of shaping took effect, or did again.
-    Shaped(Box<Shaped>) = "shaped",
+    Shaped(Box<ShapingEvent>) = "shaped",
     /// What a rule did is over; why: `time`, `delivered`, `lifted`, `rule`.
-    Unshaped(Box<Shaped>, &'static str) = "unshaped",
+    Unshaped(Box<ShapingEvent>, &'static str) = "unshaped",
     /// Events were lost: the queue to the event log was full. The spool still has the records.
     Lost {
         count: u64,
@@ -266,7 +266,7 @@ pub struct Done {
 
 /// An attempt or a wait that did not succeed.
 #[derive(Clone, Debug)]
-pub struct Trouble {
+pub struct FailedAttempt {
     /// Where it was to go; `None` before that was known.
     pub hop: Option<Arc<Hop>>,
     /// Why; `None` where it is no longer known.
@@ -296,7 +296,7 @@ pub struct Suspension {
 
 /// What a rule of shaping did.
 #[derive(Clone, Debug)]
-pub struct Shaped {
+pub struct ShapingEvent {
     /// Its name.
     pub rule: String,
     /// Its line, `shaping.toml:7`.

@@ -51,7 +51,7 @@ impl Crew {
 
 /// What one of a crew does next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next<J> {
+pub enum WorkerStep<J> {
     /// The lane is that in which it waited in the end, which pays for it.
     Do(J, Lane),
     /// Looks again then.
@@ -60,8 +60,8 @@ pub enum Next<J> {
     Nothing,
 }
 
-fn do_next<J>(job: Option<J>, lane: Lane) -> Next<J> {
-    job.map_or(Next::Nothing, |job| Next::Do(job, lane))
+fn do_next<J>(job: Option<J>, lane: Lane) -> WorkerStep<J> {
+    job.map_or(WorkerStep::Nothing, |job| WorkerStep::Do(job, lane))
 }
 
 /// What a job came to.
@@ -77,7 +77,7 @@ pub struct Spent {
 /// All that waits.
 #[derive(Debug)]
 pub struct Lanes<J> {
-    known: Line<J>,
+    known: LaneQueue<J>,
     strangers: PacedLane<J>,
     suspects: PacedLane<J>,
     processors: u64,
@@ -95,7 +95,7 @@ struct Queued<J> {
 
 /// What waits in one lane, by number: the first came first.
 #[derive(Debug)]
-struct Line<J> {
+struct LaneQueue<J> {
     queued: BTreeMap<u64, Queued<J>>,
     turns: QuestionQueue,
     /// By whether there is nothing to be done.
@@ -104,10 +104,10 @@ struct Line<J> {
     next: u64,
 }
 
-impl<J> Line<J> {
-    fn new() -> Line<J> {
+impl<J> LaneQueue<J> {
+    fn new() -> LaneQueue<J> {
         let (queued, turns, holders) = Default::default();
-        Line { queued, turns, holders, idle: 0, next: 0 }
+        LaneQueue { queued, turns, holders, idle: 0, next: 0 }
     }
 
     /// When the oldest came; `None`: nobody waits.
@@ -154,14 +154,14 @@ impl<J> Line<J> {
 
 #[derive(Debug)]
 struct PacedLane<J> {
-    line: Line<J>,
+    line: LaneQueue<J>,
     /// When all is paid that wrong passwords took.
     paid: Mono,
 }
 
 impl<J> PacedLane<J> {
     fn new() -> PacedLane<J> {
-        PacedLane { line: Line::new(), paid: Mono(0) }
+        PacedLane { line: LaneQueue::new(), paid: Mono(0) }
     }
 
     /// When the next in it may be served; `None`: nobody waits.
@@ -185,7 +185,7 @@ impl<J> Lanes<J> {
     #[must_use]
     pub fn new(processors: usize) -> Lanes<J> {
         Lanes {
-            known: Line::new(),
+            known: LaneQueue::new(),
             strangers: PacedLane::new(),
             suspects: PacedLane::new(),
             processors: u64::try_from(processors).unwrap_or(u64::MAX).max(1),
@@ -238,7 +238,7 @@ impl<J> Lanes<J> {
         let waits = |queued: &&Queued<J>| queued.since + SOON <= now;
         let waiting: usize =
             lines.iter().map(|line| line.queued.values().take_while(waits).count()).sum();
-        let most = |line: &&Line<J>| {
+        let most = |line: &&LaneQueue<J>| {
             let most = line.holders.iter().filter_map(Holders::most);
             most.max_by_key(|(_, count)| *count)
         };
@@ -249,20 +249,20 @@ impl<J> Lanes<J> {
     }
 
     /// What one of a crew does next.
-    pub fn next(&mut self, crew: Crew, now: Mono) -> Next<J> {
+    pub fn next(&mut self, crew: Crew, now: Mono) -> WorkerStep<J> {
         match crew {
             Crew::Prompt => do_next(self.known.pop(), Lane::Known),
             Crew::Paced => self.next_paced(now),
         }
     }
 
-    fn next_paced(&mut self, now: Mono) -> Next<J> {
+    fn next_paced(&mut self, now: Mono) -> WorkerStep<J> {
         self.strangers.expire(now);
         self.suspects.expire(now);
         let ready = [self.strangers.served_at(), self.suspects.served_at()];
-        let Some(first) = ready.into_iter().flatten().min() else { return Next::Nothing };
+        let Some(first) = ready.into_iter().flatten().min() else { return WorkerStep::Nothing };
         if first > now {
-            return Next::Rest(first);
+            return WorkerStep::Rest(first);
         }
         let is_ready = ready.map(|at| at.is_some_and(|at| at <= now));
         self.turns = (self.turns + 1) % SUSPECTS_TURN;
@@ -345,7 +345,7 @@ mod tests {
         while now < until {
             refill(lanes, now);
             match lanes.next(Crew::Paced, now) {
-                Next::Do(job, _) => {
+                WorkerStep::Do(job, _) => {
                     let began = now;
                     now = now + MS * 10;
                     if !is_right(job) {
@@ -353,8 +353,8 @@ mod tests {
                     }
                     done.push(job);
                 }
-                Next::Rest(then) => now = then,
-                Next::Nothing => break,
+                WorkerStep::Rest(then) => now = then,
+                WorkerStep::Nothing => break,
             }
         }
         done
@@ -388,19 +388,19 @@ mod tests {
         let mut lanes = Lanes::new(2);
         for _ in 0..600 {
             lanes.push((Lane::Stranger, Requester::Ours), 1, false, START).unwrap();
-            assert_eq!(lanes.next(Crew::Paced, START), Next::Do(1, Lane::Stranger));
+            assert_eq!(lanes.next(Crew::Paced, START), WorkerStep::Do(1, Lane::Stranger));
             lanes.note_waste(Lane::Stranger, START, MS * 10);
         }
         lanes.push((Lane::Stranger, Requester::Ours), 2, false, START).unwrap();
         assert_eq!(
             lanes.next(Crew::Paced, START),
-            Next::Do(2, Lane::Stranger),
+            WorkerStep::Do(2, Lane::Stranger),
             "60 s are owed, as may be"
         );
         lanes.note_waste(Lane::Stranger, START, MS * 10);
         lanes.push((Lane::Stranger, Requester::Ours), 3, false, START).unwrap();
-        assert_eq!(lanes.next(Crew::Paced, START), Next::Rest(at(100)));
-        assert_eq!(lanes.next(Crew::Paced, at(100)), Next::Do(3, Lane::Stranger));
+        assert_eq!(lanes.next(Crew::Paced, START), WorkerStep::Rest(at(100)));
+        assert_eq!(lanes.next(Crew::Paced, at(100)), WorkerStep::Do(3, Lane::Stranger));
     }
 
     #[test]
@@ -410,11 +410,11 @@ mod tests {
         while lanes.push((Lane::Suspect, Requester::Ours), 1, false, START).is_ok() {}
         lanes.note_waste(Lane::Stranger, START, Duration::from_secs(100));
         lanes.note_waste(Lane::Suspect, START, Duration::from_secs(100));
-        assert!(matches!(lanes.next(Crew::Paced, START), Next::Rest(_)));
+        assert!(matches!(lanes.next(Crew::Paced, START), WorkerStep::Rest(_)));
         lanes.push((Lane::Known, Requester::Ours), 2, false, START).unwrap();
         assert_eq!(lanes.waiting(Crew::Prompt), 1);
-        assert_eq!(lanes.next(Crew::Prompt, START), Next::Do(2, Lane::Known));
-        assert_eq!(lanes.next(Crew::Prompt, START), Next::Nothing);
+        assert_eq!(lanes.next(Crew::Prompt, START), WorkerStep::Do(2, Lane::Known));
+        assert_eq!(lanes.next(Crew::Prompt, START), WorkerStep::Nothing);
     }
 
     #[test]
@@ -440,7 +440,7 @@ mod tests {
         lanes.note_waste(Lane::Stranger, START, Duration::from_secs(100));
         lanes.note_waste(Lane::Suspect, START, Duration::from_secs(100));
         let just_before = Mono((START + WAIT_MAX).0 - 1);
-        assert_eq!(lanes.next(Crew::Paced, just_before), Next::Rest(START + WAIT_MAX));
+        assert_eq!(lanes.next(Crew::Paced, just_before), WorkerStep::Rest(START + WAIT_MAX));
         assert_eq!(
             lanes.push((Lane::Stranger, Requester::Ours), 0, false, just_before),
             Err(Overloaded)
@@ -449,7 +449,7 @@ mod tests {
             lanes.push((Lane::Stranger, Requester::Ours), 7, false, START + WAIT_MAX),
             Ok(())
         );
-        assert!(matches!(lanes.next(Crew::Paced, START + WAIT_MAX), Next::Rest(_)));
+        assert!(matches!(lanes.next(Crew::Paced, START + WAIT_MAX), WorkerStep::Rest(_)));
         assert_eq!(lanes.waiting(Crew::Paced), 1, "the others have been told");
         assert_eq!(lanes.waiting(Crew::Prompt), WAITING_MAX, "these are not paced");
     }
@@ -460,14 +460,14 @@ mod tests {
         lanes.note_waste(Lane::Suspect, START, Duration::from_secs(100));
         lanes.push((Lane::Suspect, Requester::Ours), 1, false, START).unwrap();
         lanes.push((Lane::Stranger, Requester::Ours), 2, false, START).unwrap();
-        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(2, Lane::Stranger));
-        assert_eq!(lanes.next(Crew::Paced, START), Next::Rest(START + WAIT_MAX));
+        assert_eq!(lanes.next(Crew::Paced, START), WorkerStep::Do(2, Lane::Stranger));
+        assert_eq!(lanes.next(Crew::Paced, START), WorkerStep::Rest(START + WAIT_MAX));
         // And the other way round.
         let mut lanes = Lanes::new(1);
         lanes.note_waste(Lane::Stranger, START, Duration::from_secs(100));
         lanes.push((Lane::Suspect, Requester::Ours), 1, false, START).unwrap();
         lanes.push((Lane::Stranger, Requester::Ours), 2, false, START).unwrap();
-        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(1, Lane::Suspect));
+        assert_eq!(lanes.next(Crew::Paced, START), WorkerStep::Do(1, Lane::Suspect));
     }
 
     fn client(site: u8, last: u8) -> Requester {
@@ -494,7 +494,7 @@ mod tests {
                 since = Some(now);
             }
             match lanes.next(Crew::Paced, now) {
-                Next::Do(job, _) => {
+                WorkerStep::Do(job, _) => {
                     let began = now;
                     now = now + MS * 5;
                     if job == MINE {
@@ -504,8 +504,8 @@ mod tests {
                         lanes.note_waste(lane, began, MS * 5);
                     }
                 }
-                Next::Rest(then) => now = then.min(now + MS * 10),
-                Next::Nothing => now = now + MS,
+                WorkerStep::Rest(then) => now = then.min(now + MS * 10),
+                WorkerStep::Nothing => now = now + MS,
             }
             let lost = since.is_some_and(|since| now.since(since) > WAIT_MAX);
             assert!(!lost, "it was told to come again");
@@ -544,7 +544,7 @@ mod tests {
         }
         lanes.push((Lane::Stranger, client(200, 1)), 200, false, START).expect("there is room");
         let mut before = 0;
-        while let Next::Do(job, _) = lanes.next(Crew::Paced, START) {
+        while let WorkerStep::Do(job, _) = lanes.next(Crew::Paced, START) {
             if job == 200 {
                 break;
             }
@@ -555,7 +555,7 @@ mod tests {
         assert!(before <= 140, "{before}");
         assert_eq!(lanes.waiting(Crew::Paced), 300 - before, "nothing is lost");
         // What they guess from then on is paid for where they wait.
-        let Next::Do(_, lane) = lanes.next(Crew::Paced, START) else { panic!("they wait") };
+        let WorkerStep::Do(_, lane) = lanes.next(Crew::Paced, START) else { panic!("they wait") };
         assert_eq!(lane, Lane::Suspect);
         assert!(lanes.strangers.line.queued.is_empty());
         lanes.demote(Requester::Ours);
@@ -569,6 +569,6 @@ mod tests {
         assert_eq!(idle.count(), WAITING_MAX);
         assert_eq!(lanes.push((Lane::Stranger, Requester::Ours), 2_000, false, START), Ok(()));
         // The first of them is the first to be served: by its turn nobody can tell what it is.
-        assert_eq!(lanes.next(Crew::Paced, START), Next::Do(0, Lane::Stranger));
+        assert_eq!(lanes.next(Crew::Paced, START), WorkerStep::Do(0, Lane::Stranger));
     }
 }

@@ -46,7 +46,7 @@ impl Amount {
 
 /// The account that held mail is charged to, beside that of all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Account {
+pub(crate) enum HoldAccount {
     Network(IpAddr),
     /// In lower case.
     Domain(Arc<str>),
@@ -54,13 +54,13 @@ pub(crate) enum Account {
     Peer(Arc<str>),
 }
 
-impl Account {
+impl HoldAccount {
     /// The accounts of a message: its client's network, its sender's and its author's domain.
-    pub(crate) fn of(client: Option<IpAddr>, domains: [&str; 2]) -> Box<[Account]> {
-        let network = client.map(|ip| Account::Network(network_of(ip)));
-        let mut accounts: Vec<Account> = network.into_iter().collect();
+    pub(crate) fn of(client: Option<IpAddr>, domains: [&str; 2]) -> Box<[HoldAccount]> {
+        let network = client.map(|ip| HoldAccount::Network(network_of(ip)));
+        let mut accounts: Vec<HoldAccount> = network.into_iter().collect();
         for domain in domains.into_iter().filter(|domain| !domain.is_empty()) {
-            let account = Account::Domain(domain.to_ascii_lowercase().into());
+            let account = HoldAccount::Domain(domain.to_ascii_lowercase().into());
             if !accounts.contains(&account) {
                 accounts.push(account);
             }
@@ -88,7 +88,7 @@ pub struct Holdings {
 struct State {
     all: Amount,
     // Addresses and domains are chosen by others: an ordered map can't be flooded with collisions.
-    accounts: BTreeMap<Account, Amount>,
+    accounts: BTreeMap<HoldAccount, Amount>,
 }
 
 impl Holdings {
@@ -128,9 +128,9 @@ impl Holdings {
     #[must_use]
     pub fn of_peers(&self) -> Vec<(Arc<str>, Amount)> {
         let state = self.lock();
-        let of_peer = |(account, amount): (&Account, &Amount)| match account {
-            Account::Peer(name) => Some((Arc::clone(name), *amount)),
-            Account::Network(_) | Account::Domain(_) => None,
+        let of_peer = |(account, amount): (&HoldAccount, &Amount)| match account {
+            HoldAccount::Peer(name) => Some((Arc::clone(name), *amount)),
+            HoldAccount::Network(_) | HoldAccount::Domain(_) => None,
         };
         state.accounts.iter().filter_map(of_peer).collect()
     }
@@ -140,9 +140,9 @@ impl Holdings {
         let state = self.lock();
         let (account, held) = state.accounts.iter().max_by_key(|(_, held)| held.recipients)?;
         let name = match account {
-            Account::Network(ip) => ip.to_string(),
-            Account::Domain(domain) => domain.to_string(),
-            Account::Peer(name) => name.to_string(),
+            HoldAccount::Network(ip) => ip.to_string(),
+            HoldAccount::Domain(domain) => domain.to_string(),
+            HoldAccount::Peer(name) => name.to_string(),
         };
         Some((name, held.recipients))
     }
@@ -150,7 +150,7 @@ impl Holdings {
     /// Room for a message, if all of its accounts have it.
     pub(crate) fn try_take(
         self: &Arc<Holdings>,
-        accounts: Box<[Account]>,
+        accounts: Box<[HoldAccount]>,
         amount: Amount,
     ) -> Result<HeldShare, Full> {
         let (all_max, one_max) = (self.max(), self.part(HELD_OF_ONE));
@@ -168,7 +168,7 @@ impl Holdings {
     /// Room for a message that the spool held at the start, whatever the limits.
     pub(crate) fn take(
         self: &Arc<Holdings>,
-        accounts: Box<[Account]>,
+        accounts: Box<[HoldAccount]>,
         amount: Amount,
     ) -> HeldShare {
         self.charge(&mut self.lock(), accounts, amount)
@@ -177,7 +177,7 @@ impl Holdings {
     fn charge(
         self: &Arc<Holdings>,
         state: &mut State,
-        accounts: Box<[Account]>,
+        accounts: Box<[HoldAccount]>,
         amount: Amount,
     ) -> HeldShare {
         state.all = state.all.plus(amount);
@@ -193,7 +193,7 @@ impl Holdings {
 #[derive(Debug)]
 pub(crate) struct HeldShare {
     holdings: Arc<Holdings>,
-    accounts: Box<[Account]>,
+    accounts: Box<[HoldAccount]>,
     amount: Amount,
 }
 
@@ -221,8 +221,8 @@ mod tests {
         Holdings::new(&Budget::new(queued_max), vec![Arc::new(log)])
     }
 
-    fn accounts(client: u8, sender: &str, author: &str) -> Box<[Account]> {
-        Account::of(Some(IpAddr::from([192, 0, 2, client])), [sender, author])
+    fn accounts(client: u8, sender: &str, author: &str) -> Box<[HoldAccount]> {
+        HoldAccount::of(Some(IpAddr::from([192, 0, 2, client])), [sender, author])
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
     fn a_peer_has_a_hundredth_and_is_named_as_long_as_it_holds_anything() {
         let holdings = holdings(200, 0);
         let one = Amount { recipients: 1, bytes: 7 };
-        let take = |peer: &str| holdings.try_take([Account::Peer(peer.into())].into(), one);
+        let take = |peer: &str| holdings.try_take([HoldAccount::Peer(peer.into())].into(), one);
         let held = [take("hub"), take("hub"), take("far")].map(Result::unwrap);
         assert_eq!(take("hub").err(), Some(Full::One));
         let two = Amount { recipients: 2, bytes: 14 };
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn all_together_have_a_tenth_of_recipients_and_bytes() {
-        let of = |n: u8| Account::of(Some(IpAddr::from([192, 0, 2, n])), ["", ""]);
+        let of = |n: u8| HoldAccount::of(Some(IpAddr::from([192, 0, 2, n])), ["", ""]);
         let few = holdings(100, 0);
         let one = Amount { recipients: 1, bytes: 1 };
         let held: Vec<_> = (0..30).filter_map(|n| few.try_take(of(n), one).ok()).collect();

@@ -2,7 +2,7 @@
 
 use crate::commands::ControlRequest;
 use crate::control::{ShardAnswer, Suspension};
-pub use crate::ingress::OwnMessage;
+pub use crate::ingress::GeneratedMessage;
 use config::Config;
 use queue::lease::LeaseMessage;
 use spool::{Completion, Ticket};
@@ -36,7 +36,7 @@ pub enum ShardMessage<A> {
     Suspensions(Arc<[Suspension]>),
     Reload(Arc<Config>),
     /// A message of this server's own.
-    Own(Box<OwnMessage>),
+    Own(Box<GeneratedMessage>),
     /// Stop: transactions get `grace_ms`, then 421.
     Stop {
         grace_ms: u64,

@@ -8,7 +8,7 @@
 //! silent lately: a stranger has as many names as he likes, and not as many zones and networks. That such
 //! answered makes no other hop good.
 
-use crate::line::{Owners, Standing, Standings, Who};
+use crate::line::{FairKey, Owners, Standings, TrustLevel};
 use mail::Mono;
 use queue::ReadyKey;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(crate) struct KnownHops(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    by_key: BTreeMap<ReadyKey, Known>,
+    by_key: BTreeMap<ReadyKey, HopHealth>,
     next_number: u32,
     /// Zones and networks of hosts.
     owners: Standings<u64>,
@@ -44,36 +44,36 @@ impl State {
         let mut same = self.by_key.range(first..).take_while(|(other, _)| {
             (&other.source, &other.next_hop) == (&key.source, &key.next_hop)
         });
-        same.any(|(_, known)| known.standing(now) == Standing::Good)
+        same.any(|(_, known)| known.standing(now) == TrustLevel::Good)
     }
 }
 
 #[derive(Debug)]
-struct Known {
-    who: Who,
+struct HopHealth {
+    who: FairKey,
     /// Shards that have a ready queue for it.
     shards: u16,
     /// When it accepted or rejected something, or nothing was heard of it, and which of both was last.
-    last: Option<(Mono, Standing)>,
+    last: Option<(Mono, TrustLevel)>,
 }
 
-impl Known {
-    fn standing(&self, now: Mono) -> Standing {
-        Standing::of_last(self.last, now)
+impl HopHealth {
+    fn standing(&self, now: Mono) -> TrustLevel {
+        TrustLevel::of_last(self.last, now)
     }
 }
 
 impl KnownHops {
     /// A shard has a ready queue for this one from now on: what it is called in lines.
-    pub(crate) fn enter(&self, key: &ReadyKey) -> Who {
+    pub(crate) fn enter(&self, key: &ReadyKey) -> FairKey {
         let mut state = self.lock();
         if let Some(known) = state.by_key.get_mut(key) {
             known.shards = known.shards.saturating_add(1);
             return known.who;
         }
-        let who = Who::hop(state.next_number);
+        let who = FairKey::hop(state.next_number);
         state.next_number = state.next_number.wrapping_add(1);
-        state.by_key.insert(key.clone(), Known { who, shards: 1, last: None });
+        state.by_key.insert(key.clone(), HopHealth { who, shards: 1, last: None });
         who
     }
 
@@ -92,16 +92,16 @@ impl KnownHops {
     pub(crate) fn note_opening(&self, key: &ReadyKey, opened: bool, now: Mono) {
         if let Some(known) = self.lock().by_key.get_mut(key) {
             match (opened, known.standing(now)) {
-                (false, _) => known.last = Some((now, Standing::Doubtful)),
-                (true, Standing::Doubtful) => known.last = None,
-                (true, Standing::Good | Standing::Unknown) => {}
+                (false, _) => known.last = Some((now, TrustLevel::Doubtful)),
+                (true, TrustLevel::Doubtful) => known.last = None,
+                (true, TrustLevel::Good | TrustLevel::Unknown) => {}
             }
         }
     }
 
     /// It has accepted or rejected a recipient or a content: it is [good](Standing::Good) for an hour; or a
     /// transaction waits in vain: it is doubtful.
-    pub(crate) fn note(&self, key: &ReadyKey, standing: Standing, now: Mono) {
+    pub(crate) fn note(&self, key: &ReadyKey, standing: TrustLevel, now: Mono) {
         if let Some(known) = self.lock().by_key.get_mut(key) {
             known.last = Some((now, standing));
         }
@@ -110,25 +110,25 @@ impl KnownHops {
     /// What any shard knows of it. Before anything is, it is enough what is known of the same hosts from the same
     /// source, for mail that asks for other TLS or has other limits: that they answer hangs on neither. That
     /// they did not says nothing: it may have been for want of TLS.
-    pub(crate) fn standing(&self, key: &ReadyKey, now: Mono) -> Standing {
+    pub(crate) fn standing(&self, key: &ReadyKey, now: Mono) -> TrustLevel {
         let state = self.lock();
-        let own = state.by_key.get(key).map_or(Standing::Unknown, |known| known.standing(now));
+        let own = state.by_key.get(key).map_or(TrustLevel::Unknown, |known| known.standing(now));
         match own {
-            Standing::Unknown if state.is_good_otherwise(key, now) => Standing::Good,
+            TrustLevel::Unknown if state.is_good_otherwise(key, now) => TrustLevel::Good,
             own => own,
         }
     }
 
     /// A host has accepted or rejected something, or was silent: what its zone and its network are from then on. Returns
     /// true if one of them is doubtful that was not.
-    pub(crate) fn note_host(&self, owners: Owners, standing: Standing, now: Mono) -> bool {
+    pub(crate) fn note_host(&self, owners: Owners, standing: TrustLevel, now: Mono) -> bool {
         let mut state = self.lock();
         let mut is_news = false;
         for owner in owners {
             match standing {
-                Standing::Good => state.owners.note_answer(owner, now),
+                TrustLevel::Good => state.owners.note_answer(owner, now),
                 _ => {
-                    is_news |= state.owners.of(owner, now) != Standing::Doubtful;
+                    is_news |= state.owners.of(owner, now) != TrustLevel::Doubtful;
                     state.owners.note_silence(owner, now);
                 }
             }
@@ -137,12 +137,12 @@ impl KnownHops {
     }
 
     /// What a host counts as of whose next hop nothing is known.
-    pub(crate) fn standing_of_host(&self, owners: Owners, now: Mono) -> Standing {
+    pub(crate) fn standing_of_host(&self, owners: Owners, now: Mono) -> TrustLevel {
         let state = self.lock();
-        let is_doubtful = |owner: u64| state.owners.of(owner, now) == Standing::Doubtful;
+        let is_doubtful = |owner: u64| state.owners.of(owner, now) == TrustLevel::Doubtful;
         match owners.into_iter().any(is_doubtful) {
-            true => Standing::Doubtful,
-            false => Standing::Unknown,
+            true => TrustLevel::Doubtful,
+            false => TrustLevel::Unknown,
         }
     }
 
@@ -176,16 +176,16 @@ mod tests {
             hops.enter(known);
         }
         hops.note_opening(&strict, false, NOW);
-        assert_eq!(hops.standing(&plain, NOW), Standing::Unknown, "TLS may be what was missing");
-        hops.note(&plain, Standing::Good, NOW);
-        assert_eq!(hops.standing(&strict, NOW), Standing::Doubtful, "it knows better");
-        assert_eq!(hops.standing(&other, NOW), Standing::Unknown, "they may mind the other");
+        assert_eq!(hops.standing(&plain, NOW), TrustLevel::Unknown, "TLS may be what was missing");
+        hops.note(&plain, TrustLevel::Good, NOW);
+        assert_eq!(hops.standing(&strict, NOW), TrustLevel::Doubtful, "it knows better");
+        assert_eq!(hops.standing(&other, NOW), TrustLevel::Unknown, "they may mind the other");
         hops.leave(&strict);
         hops.enter(&strict);
-        assert_eq!(hops.standing(&strict, NOW), Standing::Good);
+        assert_eq!(hops.standing(&strict, NOW), TrustLevel::Good);
         let far = key("", "b", "");
         hops.enter(&far);
-        assert_eq!(hops.standing(&far, NOW), Standing::Unknown);
+        assert_eq!(hops.standing(&far, NOW), TrustLevel::Unknown);
     }
 
     #[test]
@@ -195,16 +195,20 @@ mod tests {
         let who = hops.enter(&one);
         assert_eq!(hops.enter(&one), who, "one place for all shards");
         assert_ne!(hops.enter(&other), who);
-        hops.note(&one, Standing::Good, NOW);
-        assert_eq!(hops.standing(&one, NOW), Standing::Good);
-        assert_eq!(hops.standing(&other, NOW), Standing::Unknown);
+        hops.note(&one, TrustLevel::Good, NOW);
+        assert_eq!(hops.standing(&one, NOW), TrustLevel::Good);
+        assert_eq!(hops.standing(&other, NOW), TrustLevel::Unknown);
         hops.note_opening(&one, false, NOW);
         hops.leave(&one);
-        assert_eq!(hops.standing(&one, NOW), Standing::Doubtful, "the other shard is still there");
+        assert_eq!(
+            hops.standing(&one, NOW),
+            TrustLevel::Doubtful,
+            "the other shard is still there"
+        );
         hops.leave(&one);
-        assert_eq!(hops.standing(&one, NOW), Standing::Unknown);
-        hops.note(&one, Standing::Good, NOW);
-        assert_eq!(hops.standing(&one, NOW), Standing::Unknown, "nobody has a queue for it");
+        assert_eq!(hops.standing(&one, NOW), TrustLevel::Unknown);
+        hops.note(&one, TrustLevel::Good, NOW);
+        assert_eq!(hops.standing(&one, NOW), TrustLevel::Unknown, "nobody has a queue for it");
     }
 
     #[test]
@@ -212,21 +216,21 @@ mod tests {
         let hops = KnownHops::default();
         let owners = |zone: &str, ip: &str| {
             let network = Owner::network(ip.parse().expect("an address"));
-            Who::hop(1).of(network).within(Owner::zone(zone)).owners()
+            FairKey::hop(1).of(network).within(Owner::zone(zone)).owners()
         };
         let one = owners("a.wild.test", "2001:db8::1");
-        assert_eq!(hops.standing_of_host(one, NOW), Standing::Unknown);
-        assert!(hops.note_host(one, Standing::Doubtful, NOW));
-        assert!(!hops.note_host(one, Standing::Doubtful, NOW), "it was before");
+        assert_eq!(hops.standing_of_host(one, NOW), TrustLevel::Unknown);
+        assert!(hops.note_host(one, TrustLevel::Doubtful, NOW));
+        assert!(!hops.note_host(one, TrustLevel::Doubtful, NOW), "it was before");
         for doubtful in [owners("b.wild.test", "192.0.2.1"), owners("other.test", "2001:db8::2")] {
-            assert_eq!(hops.standing_of_host(doubtful, NOW), Standing::Doubtful);
+            assert_eq!(hops.standing_of_host(doubtful, NOW), TrustLevel::Doubtful);
         }
         let far = owners("far.test", "2001:db8:0:1::1");
-        assert_eq!(hops.standing_of_host(far, NOW), Standing::Unknown);
-        hops.note_host(one, Standing::Good, NOW);
-        assert_eq!(hops.standing_of_host(one, NOW), Standing::Unknown, "names are free");
-        assert!(hops.note_host(one, Standing::Doubtful, NOW));
-        assert_eq!(hops.standing_of_host(one, NOW + GOOD_FOR), Standing::Unknown);
+        assert_eq!(hops.standing_of_host(far, NOW), TrustLevel::Unknown);
+        hops.note_host(one, TrustLevel::Good, NOW);
+        assert_eq!(hops.standing_of_host(one, NOW), TrustLevel::Unknown, "names are free");
+        assert!(hops.note_host(one, TrustLevel::Doubtful, NOW));
+        assert_eq!(hops.standing_of_host(one, NOW + GOOD_FOR), TrustLevel::Unknown);
     }
 
     #[test]
@@ -235,16 +239,16 @@ mod tests {
         let one = key("", "a", "");
         hops.enter(&one);
         hops.note_opening(&one, true, NOW);
-        assert_eq!(hops.standing(&one, NOW), Standing::Unknown);
+        assert_eq!(hops.standing(&one, NOW), TrustLevel::Unknown);
         hops.note_opening(&one, false, NOW);
-        assert_eq!(hops.standing(&one, NOW), Standing::Doubtful);
+        assert_eq!(hops.standing(&one, NOW), TrustLevel::Doubtful);
         hops.note_opening(&one, true, NOW);
-        assert_eq!(hops.standing(&one, NOW), Standing::Unknown, "it is back");
-        hops.note(&one, Standing::Good, NOW);
+        assert_eq!(hops.standing(&one, NOW), TrustLevel::Unknown, "it is back");
+        hops.note(&one, TrustLevel::Good, NOW);
         hops.note_opening(&one, true, NOW);
-        assert_eq!(hops.standing(&one, NOW), Standing::Good);
-        assert_eq!(hops.standing(&one, NOW + GOOD_FOR), Standing::Unknown);
-        hops.note(&one, Standing::Doubtful, NOW);
-        assert_eq!(hops.standing(&one, NOW), Standing::Doubtful);
+        assert_eq!(hops.standing(&one, NOW), TrustLevel::Good);
+        assert_eq!(hops.standing(&one, NOW + GOOD_FOR), TrustLevel::Unknown);
+        hops.note(&one, TrustLevel::Doubtful, NOW);
+        assert_eq!(hops.standing(&one, NOW), TrustLevel::Doubtful);
     }
 }

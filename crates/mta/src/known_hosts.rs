@@ -27,18 +27,18 @@ pub struct Offers {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Shown {
+struct HostRecord {
     offers: Option<(Offers, Mono)>,
     encrypted_until: Option<Mono>,
 }
 
 /// Name or address of a host, and its port.
-type Key = (Arc<str>, u16);
+type HostPortKey = (Arc<str>, u16);
 
 /// The memory; a lock that is taken when a connection is opened, and where mail needs what not every host takes.
 #[derive(Debug)]
 pub struct KnownHosts {
-    by_host: Mutex<Recent<Key, Shown>>,
+    by_host: Mutex<Recent<HostPortKey, HostRecord>>,
     /// The smallest limit of size that any host has named: what is no larger needs no look.
     size_min: AtomicU64,
 }
@@ -82,12 +82,12 @@ impl KnownHosts {
         until.is_some_and(|until| now < until)
     }
 
-    fn shown(&self, name: &Arc<str>, port: u16) -> Option<Shown> {
+    fn shown(&self, name: &Arc<str>, port: u16) -> Option<HostRecord> {
         let mut hosts = self.by_host.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.get(&(Arc::clone(name), port))
     }
 
-    fn change(&self, name: &Arc<str>, port: u16, change: impl FnOnce(&mut Shown)) {
+    fn change(&self, name: &Arc<str>, port: u16, change: impl FnOnce(&mut HostRecord)) {
         let mut hosts = self.by_host.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (Arc::clone(name), port);
         let mut shown = hosts.get(&key).unwrap_or_default();

@@ -4,7 +4,7 @@
 //! below a zone got none makes all others below it doubtful: one dead zone with ten thousand names is
 //! asked as one, and leaves most of the lookups to the others.
 
-use crate::line::{Owner, Standing, Standings};
+use crate::line::{Owner, Standings, TrustLevel};
 use mail::Mono;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,13 +25,13 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Question(u64);
+pub(crate) struct LookupHash(u64);
 
-impl Question {
-    pub(crate) fn new(kind: &'static str, name: &str) -> Question {
+impl LookupHash {
+    pub(crate) fn new(kind: &'static str, name: &str) -> LookupHash {
         let mut hasher = DefaultHasher::new();
         (kind, name.to_ascii_lowercase()).hash(&mut hasher);
-        Question(hasher.finish())
+        LookupHash(hasher.finish())
     }
 }
 
@@ -44,9 +44,9 @@ struct Failed {
 
 #[derive(Debug)]
 struct State {
-    names: Standings<Question>,
+    names: Standings<LookupHash>,
     zones: Standings<Owner>,
-    failed: BTreeMap<Question, Failed>,
+    failed: BTreeMap<LookupHash, Failed>,
 }
 
 /// What the shards know of names together.
@@ -65,20 +65,20 @@ impl Default for KnownNames {
 
 impl KnownNames {
     /// Why a name is not asked for at the moment.
-    pub(crate) fn failure(&self, question: Question, now: Mono) -> Option<String> {
+    pub(crate) fn failure(&self, question: LookupHash, now: Mono) -> Option<String> {
         let state = self.lock();
         let failed = state.failed.get(&question).filter(|failed| now < failed.until)?;
         Some(failed.why.to_string())
     }
 
     /// What is known of a name below `zone`.
-    pub(crate) fn standing(&self, question: Question, zone: Owner, now: Mono) -> Standing {
+    pub(crate) fn standing(&self, question: LookupHash, zone: Owner, now: Mono) -> TrustLevel {
         let state = self.lock();
         match state.names.of(question, now) {
-            Standing::Unknown => match state.zones.of(zone, now) {
+            TrustLevel::Unknown => match state.zones.of(zone, now) {
                 // That names below it were answered says nothing of others: it may have as many as
                 // it likes.
-                Standing::Good => Standing::Unknown,
+                TrustLevel::Good => TrustLevel::Unknown,
                 other => other,
             },
             known => known,
@@ -86,7 +86,7 @@ impl KnownNames {
     }
 
     /// A name was answered, if only by "there is no such name".
-    pub(crate) fn answered(&self, question: Question, zone: Owner, now: Mono) {
+    pub(crate) fn answered(&self, question: LookupHash, zone: Owner, now: Mono) {
         let mut state = self.lock();
         state.failed.remove(&question);
         state.names.note_answer(question, now);
@@ -96,7 +96,7 @@ impl KnownNames {
     /// A name was not answered, after `took`.
     pub(crate) fn unanswered(
         &self,
-        question: Question,
+        question: LookupHash,
         zone: Owner,
         (now, took): (Mono, Duration),
         why: &str,
@@ -134,8 +134,8 @@ mod tests {
     const SECOND: u64 = 1_000_000;
     const LONG: Duration = Duration::from_secs(10);
 
-    fn of(name: &str) -> (Question, Owner) {
-        (Question::new("mx", name), Owner::zone(name))
+    fn of(name: &str) -> (LookupHash, Owner) {
+        (LookupHash::new("mx", name), Owner::zone(name))
     }
 
     #[test]
@@ -165,18 +165,18 @@ mod tests {
         let ((a, wild), (b, _), (known, _)) =
             (of("a.wild.test"), of("b.wild.test"), of("wild.test"));
         names.answered(known, wild, Mono(0));
-        assert_eq!(names.standing(a, wild, Mono(0)), Standing::Unknown);
+        assert_eq!(names.standing(a, wild, Mono(0)), TrustLevel::Unknown);
         names.unanswered(a, wild, (Mono(0), Duration::ZERO), "SERVFAIL");
-        assert_eq!(names.standing(b, wild, Mono(0)), Standing::Unknown, "it was no silence");
+        assert_eq!(names.standing(b, wild, Mono(0)), TrustLevel::Unknown, "it was no silence");
         names.unanswered(a, wild, (Mono(0), LONG), "timed out");
         for doubtful in [a, b] {
-            assert_eq!(names.standing(doubtful, wild, Mono(0)), Standing::Doubtful);
+            assert_eq!(names.standing(doubtful, wild, Mono(0)), TrustLevel::Doubtful);
         }
-        assert_eq!(names.standing(known, wild, Mono(0)), Standing::Good);
+        assert_eq!(names.standing(known, wild, Mono(0)), TrustLevel::Good);
         names.answered(b, wild, Mono(1));
-        assert_eq!(names.standing(of("c.wild.test").0, wild, Mono(1)), Standing::Unknown);
+        assert_eq!(names.standing(of("c.wild.test").0, wild, Mono(1)), TrustLevel::Unknown);
         let (other, zone) = of("a.other.test");
-        assert_eq!(names.standing(other, zone, Mono(0)), Standing::Unknown);
+        assert_eq!(names.standing(other, zone, Mono(0)), TrustLevel::Unknown);
     }
 
     #[test]

@@ -19,11 +19,11 @@ mod turns;
 mod who;
 
 pub use standings::{GOOD_FOR, Standings};
-pub use state::Parts;
+pub use state::SemaphoreLimits;
 use state::{Grant, Obstacle, State};
 pub(crate) use who::Owners;
 use who::Path;
-pub use who::{Name, Owner, Standing, Who, zone_of};
+pub use who::{FairKey, Name, Owner, TrustLevel, zone_of};
 
 use mail::Mono;
 use std::pin::Pin;
@@ -33,7 +33,7 @@ use std::task::{Context, Poll};
 
 /// A place in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WaitPosition {
     /// Those before it.
     pub before: u64,
     /// All who wait.
@@ -42,7 +42,7 @@ pub struct Place {
 
 /// An amount that is given out in turn.
 #[derive(Debug)]
-pub struct Line {
+pub struct FairSemaphore {
     state: Mutex<State>,
     /// Somebody waits for what others hold.
     short: AtomicBool,
@@ -51,11 +51,11 @@ pub struct Line {
     waiting: AtomicU64,
 }
 
-impl Line {
+impl FairSemaphore {
     /// Nobody in it yet.
     #[must_use]
-    pub fn new(parts: Parts) -> Arc<Line> {
-        Arc::new(Line {
+    pub fn new(parts: SemaphoreLimits) -> Arc<FairSemaphore> {
+        Arc::new(FairSemaphore {
             state: Mutex::new(State::new(parts)),
             short: AtomicBool::new(false),
             tight: AtomicBool::new(false),
@@ -65,24 +65,34 @@ impl Line {
 
     /// Joins the line for `amount`. Of one that is larger than all there is, all is enough.
     #[must_use]
-    pub fn join(self: &Arc<Line>, who: Who, standing: Standing, amount: u64) -> InLine {
+    pub fn join(
+        self: &Arc<FairSemaphore>,
+        who: FairKey,
+        standing: TrustLevel,
+        amount: u64,
+    ) -> PermitWaiter {
         let mut state = self.lock();
         let ticket = state.join(who, standing, amount);
         self.serve(&mut state);
-        InLine { line: Arc::clone(self), ticket: Some(ticket), who: who.path }
+        PermitWaiter { line: Arc::clone(self), ticket: Some(ticket), who: who.path }
     }
 
     /// The same for one who does not wait: what is left now, if it is his turn at once.
     #[must_use]
-    pub fn try_take(self: &Arc<Line>, who: Who, standing: Standing, amount: u64) -> Option<Permit> {
+    pub fn try_take(
+        self: &Arc<FairSemaphore>,
+        who: FairKey,
+        standing: TrustLevel,
+        amount: u64,
+    ) -> Option<Permit> {
         self.join(who, standing, amount).served()
     }
 
     /// Where those of `who` stand, if any of them waits.
     #[must_use]
-    pub fn place(&self, who: Who) -> Option<Place> {
+    pub fn place(&self, who: FairKey) -> Option<WaitPosition> {
         let state = self.lock();
-        Some(Place { before: state.tree.before(who.path)?, waiting: state.waiting })
+        Some(WaitPosition { before: state.tree.before(who.path)?, waiting: state.waiting })
     }
 
     /// Whoever belongs to `owner` and waits is doubtful from now on, as far as nothing was known of him: whom strangers
@@ -118,12 +128,12 @@ impl Line {
 
     /// How much there is.
     #[must_use]
-    pub fn parts(&self) -> Parts {
+    pub fn parts(&self) -> SemaphoreLimits {
         self.lock().parts
     }
 
     /// Sets how much there is, at a reload.
-    pub fn set_parts(&self, parts: Parts) {
+    pub fn set_parts(&self, parts: SemaphoreLimits) {
         let mut state = self.lock();
         state.set_parts(parts);
         self.serve(&mut state);
@@ -191,14 +201,14 @@ impl Line {
 
 /// A place in the line; dropped, it is given up.
 #[derive(Debug)]
-pub struct InLine {
-    line: Arc<Line>,
+pub struct PermitWaiter {
+    line: Arc<FairSemaphore>,
     /// `None` once the permit was handed over.
     ticket: Option<u64>,
     who: Path,
 }
 
-impl InLine {
+impl PermitWaiter {
     /// Whether its turn has come already.
     #[must_use]
     pub fn is_served(&self) -> bool {
@@ -213,7 +223,7 @@ impl InLine {
     }
 }
 
-impl Future for InLine {
+impl Future for PermitWaiter {
     type Output = Permit;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit> {
@@ -232,7 +242,7 @@ impl Future for InLine {
     }
 }
 
-impl Drop for InLine {
+impl Drop for PermitWaiter {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
         let mut state = self.line.lock();
@@ -249,7 +259,7 @@ impl Drop for InLine {
 /// What somebody got; given back when dropped.
 #[derive(Debug)]
 pub struct Permit {
-    line: Arc<Line>,
+    line: Arc<FairSemaphore>,
     grant: Grant,
     leaving: bool,
     /// Since when it is not used, as the line knows.
@@ -257,7 +267,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    fn new(line: &Arc<Line>, grant: Grant) -> Permit {
+    fn new(line: &Arc<FairSemaphore>, grant: Grant) -> Permit {
         Permit { line: Arc::clone(line), grant, leaving: false, idle: None }
     }
 
@@ -275,23 +285,23 @@ impl Permit {
 
     /// What its holder counts as.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> TrustLevel {
         self.grant.standing
     }
 
     /// Its holder is well: it counts with the good ones from now on, and so do those of its name
     /// who wait.
     pub fn prove(&mut self) {
-        self.count_as(Standing::Good);
+        self.count_as(TrustLevel::Good);
     }
 
     /// Its holder is silent: it counts with the doubtful ones from now on, and so do those of its
     /// name who wait.
     pub fn doubt(&mut self) {
-        self.count_as(Standing::Doubtful);
+        self.count_as(TrustLevel::Doubtful);
     }
 
-    fn count_as(&mut self, standing: Standing) {
+    fn count_as(&mut self, standing: TrustLevel) {
         if self.grant.standing != standing {
             let line = Arc::clone(&self.line);
             self.change(&mut line.lock(), Grant { standing, ..self.grant });
@@ -300,12 +310,12 @@ impl Permit {
 
     /// Gives it back, and joins the line for another amount.
     #[must_use]
-    pub fn exchange(self, amount: u64) -> InLine {
+    pub fn exchange(self, amount: u64) -> PermitWaiter {
         let (line, Grant { who, standing, .. }) = (Arc::clone(&self.line), self.grant);
         // Before it is given back: until then the line knows how its owners are called.
-        let ticket = Some(line.lock().join(Who::known(who), standing, amount));
+        let ticket = Some(line.lock().join(FairKey::known(who), standing, amount));
         drop(self);
-        InLine { line, ticket, who }
+        PermitWaiter { line, ticket, who }
     }
 
     /// Gives back all but `amount`.

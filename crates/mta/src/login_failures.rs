@@ -28,7 +28,7 @@ const HOUR_US: u64 = 3_600_000_000;
 
 /// Whose failures are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Who {
+pub(crate) enum LoginSubject {
     /// An IPv4 address, or an IPv6 /64.
     Client(IpAddr),
     /// Of a name, whether or not there is such a user, what is needed to know it again: it may be
@@ -36,31 +36,31 @@ pub(crate) enum Who {
     User(u64),
 }
 
-impl Who {
-    pub(crate) fn client(ip: IpAddr) -> Who {
-        Who::Client(network_of(ip))
+impl LoginSubject {
+    pub(crate) fn client(ip: IpAddr) -> LoginSubject {
+        LoginSubject::Client(network_of(ip))
     }
 
     /// A user by the key that is looked up for him. Case and blanks make no other user, as in tables
     /// and directories.
-    pub(crate) fn user(key: &str) -> Who {
-        Who::hashed("key", &prepared(key))
+    pub(crate) fn user(key: &str) -> LoginSubject {
+        LoginSubject::hashed("key", &prepared(key))
     }
 
     /// A user by what the source of logins itself calls what it found: the same however he was spelled.
-    pub(crate) fn entry(name: &str) -> Who {
-        Who::hashed("entry", name)
+    pub(crate) fn entry(name: &str) -> LoginSubject {
+        LoginSubject::hashed("entry", name)
     }
 
-    fn hashed(kind: &str, text: &str) -> Who {
+    fn hashed(kind: &str, text: &str) -> LoginSubject {
         let mut hasher = DefaultHasher::new();
         (kind, text).hash(&mut hasher);
-        Who::User(hasher.finish())
+        LoginSubject::User(hasher.finish())
     }
 }
 
 /// Failures of somebody that are allowed within an hour; 0: no limit.
-pub(crate) type Limit = (Who, u32);
+pub(crate) type Limit = (LoginSubject, u32);
 
 /// What is known of one of them.
 #[derive(Debug, Default)]
@@ -134,14 +134,14 @@ impl Record {
 #[derive(Debug)]
 pub(crate) enum Obstacle {
     /// As many have failed as may.
-    Exhausted(Who),
+    Exhausted(LoginSubject),
     /// They would be, if all failed that are under way: it may be tried again when one has ended.
-    Full(Who, oneshot::Receiver<()>),
+    Full(LoginSubject, oneshot::Receiver<()>),
 }
 
 /// What is remembered of each.
 #[derive(Debug, Default)]
-pub(crate) struct LoginFailures(Mutex<BTreeMap<Who, Record>>);
+pub(crate) struct LoginFailures(Mutex<BTreeMap<LoginSubject, Record>>);
 
 /// The room that an attempt has taken. Dropped, it is a failure.
 #[derive(Debug)]
@@ -208,7 +208,7 @@ impl LoginFailures {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Who, Record>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<LoginSubject, Record>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -233,7 +233,7 @@ impl Charge {
             let is_recent = |failed_us: u64| failed_us.saturating_add(SUSPECT_US) > now.0;
             record.lost_us > 0
                 || record.forgiven_us > now.0
-                || matches!(who, Who::User(_)) && record.failed_us.is_some_and(is_recent)
+                || matches!(who, LoginSubject::User(_)) && record.failed_us.is_some_and(is_recent)
         })
     }
 
@@ -265,7 +265,7 @@ fn each_us(per_hour: u32) -> Option<u64> {
 }
 
 /// Forgets who is forgiven, and if those are few, half of all. Who is under way is needed.
-fn make_room(remembered: &mut BTreeMap<Who, Record>, now: Mono) {
+fn make_room(remembered: &mut BTreeMap<LoginSubject, Record>, now: Mono) {
     remembered.retain(|_, record| {
         record.settle(now);
         record.is_needed(now.0)
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn an_hours_worth_may_fail_and_then_one_at_a_time() {
         let failures = Arc::<LoginFailures>::default();
-        let who = Who::client([192, 0, 2, 1].into());
+        let who = LoginSubject::client([192, 0, 2, 1].into());
         for _ in 0..60 {
             assert!(!failures.is_exhausted((who, 60), START));
             assert!(fail(&failures, (who, 60), START));
@@ -309,7 +309,7 @@ mod tests {
         assert!(matches!(failures.begin(&[(who, 60)], START), Err(Obstacle::Exhausted(_))));
         assert!(failures.is_exhausted((who, 60), Mono(after(60).0 - 1)));
         assert!(!failures.is_exhausted((who, 60), after(60)));
-        let other = Who::client([192, 0, 2, 2].into());
+        let other = LoginSubject::client([192, 0, 2, 2].into());
         assert!(!failures.is_exhausted((other, 60), START));
         assert!(!failures.is_exhausted((who, 0), START), "no limit");
         assert!(fail(&failures, (who, 0), START));
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn what_is_under_way_together_is_no_more_than_may_fail() {
         let failures = Arc::<LoginFailures>::default();
-        let limit = (Who::user("jo"), 3);
+        let limit = (LoginSubject::user("jo"), 3);
         let mut open: Vec<Charge> =
             (0..3).map(|_| failures.begin(&[limit], START).unwrap()).collect();
         assert!(!failures.is_exhausted(limit, START), "none has failed");
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn whoever_goes_away_before_the_answer_has_failed() {
         let failures = Arc::<LoginFailures>::default();
-        let limit = (Who::user("jo"), 2);
+        let limit = (LoginSubject::user("jo"), 2);
         let open = [0, 1].map(|_| failures.begin(&[limit], START).unwrap());
         drop(open);
         assert!(failures.is_exhausted(limit, after(4_000)), "it is forgiven from now on");
@@ -356,7 +356,8 @@ mod tests {
     #[test]
     fn what_follows_failures_is_known_until_they_are_forgiven() {
         let failures = Arc::<LoginFailures>::default();
-        let (client, user) = ((Who::client([192, 0, 2, 1].into()), 60), (Who::user("jo"), 120));
+        let (client, user) =
+            ((LoginSubject::client([192, 0, 2, 1].into()), 60), (LoginSubject::user("jo"), 120));
         let follows = |of: &[Limit], now| {
             let charge = failures.begin(of, now).unwrap();
             let follows = charge.follows_failures(now);
@@ -378,7 +379,8 @@ mod tests {
     #[test]
     fn whoever_succeeds_leaves_nothing_behind() {
         let failures = Arc::<LoginFailures>::default();
-        let of = [(Who::client([192, 0, 2, 1].into()), 60), (Who::user("jo"), 120)];
+        let of =
+            [(LoginSubject::client([192, 0, 2, 1].into()), 60), (LoginSubject::user("jo"), 120)];
         failures.begin(&of, START).unwrap().forgive();
         assert!(failures.lock().is_empty());
     }
@@ -386,7 +388,8 @@ mod tests {
     #[test]
     fn one_is_asked_for_no_room_when_the_other_has_none() {
         let failures = Arc::<LoginFailures>::default();
-        let (client, user) = ((Who::client([192, 0, 2, 1].into()), 9), (Who::user("jo"), 1));
+        let (client, user) =
+            ((LoginSubject::client([192, 0, 2, 1].into()), 9), (LoginSubject::user("jo"), 1));
         assert!(fail(&failures, user, START));
         let refused = failures.begin(&[client, user], START);
         assert!(matches!(refused, Err(Obstacle::Exhausted(who)) if who == user.0));
@@ -396,42 +399,42 @@ mod tests {
         assert!(charge.extend(client, START).is_ok(), "it has that room already");
         assert_eq!(failures.lock()[&client.0].open, 1);
         assert!(matches!(charge.extend(user, START), Err(Obstacle::Exhausted(_))));
-        charge.extend((Who::user("al"), 1), START).unwrap();
+        charge.extend((LoginSubject::user("al"), 1), START).unwrap();
         charge.keep(START);
-        assert!(failures.is_exhausted((Who::user("al"), 1), START));
+        assert!(failures.is_exhausted((LoginSubject::user("al"), 1), START));
     }
 
     #[test]
     fn a_64_is_one_client_and_a_user_is_known_however_he_is_written() {
-        let client = |text: &str| Who::client(text.parse().unwrap());
+        let client = |text: &str| LoginSubject::client(text.parse().unwrap());
         assert_eq!(client("2001:db8:0:1::1"), client("2001:db8:0:1:ffff::2"));
         assert_ne!(client("2001:db8:0:1::1"), client("2001:db8:0:2::1"));
         assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
         for written in ["Jones", "JONES", "jone\u{17f}", " jones", "jones  "] {
-            assert_eq!(Who::user(written), Who::user("jones"), "{written}");
+            assert_eq!(LoginSubject::user(written), LoginSubject::user("jones"), "{written}");
         }
-        assert_eq!(Who::user("jo  ann"), Who::user("Jo Ann"));
-        assert_ne!(Who::user("jo"), Who::user("al"));
-        assert_ne!(Who::user("jo"), Who::entry("jo"));
+        assert_eq!(LoginSubject::user("jo  ann"), LoginSubject::user("Jo Ann"));
+        assert_ne!(LoginSubject::user("jo"), LoginSubject::user("al"));
+        assert_ne!(LoginSubject::user("jo"), LoginSubject::entry("jo"));
     }
 
     #[test]
     fn whoever_makes_up_users_has_no_more_remembered() {
         let failures = Arc::<LoginFailures>::default();
-        let victim = (Who::user("victim"), 10);
+        let victim = (LoginSubject::user("victim"), 10);
         (0..10).for_each(|_| assert!(fail(&failures, victim, START)));
-        let open = failures.begin(&[(Who::user("open"), 10)], START).unwrap();
+        let open = failures.begin(&[(LoginSubject::user("open"), 10)], START).unwrap();
         for n in 0..3 * REMEMBERED_MAX as u64 {
-            fail(&failures, (Who::User(n), 1_000), Mono(START.0 + n));
+            fail(&failures, (LoginSubject::User(n), 1_000), Mono(START.0 + n));
             assert!(failures.lock().len() <= REMEMBERED_MAX);
         }
         assert!(failures.is_exhausted(victim, START), "who failed more is remembered longer");
-        assert_eq!(failures.lock()[&Who::user("open")].open, 1);
+        assert_eq!(failures.lock()[&LoginSubject::user("open")].open, 1);
         open.forgive();
         // The worst: all at one moment.
         let failures = Arc::<LoginFailures>::default();
         for n in 0..2 * REMEMBERED_MAX as u64 {
-            fail(&failures, (Who::User(n), 10), START);
+            fail(&failures, (LoginSubject::User(n), 10), START);
         }
         assert!(failures.lock().len() <= REMEMBERED_MAX);
     }

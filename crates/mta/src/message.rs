@@ -1,7 +1,7 @@
 //! A message in memory.
 
 use crate::event;
-use crate::facts::{Kept, KeptOwner};
+use crate::facts::{KeptOwner, StoredFacts};
 use crate::line::Permit;
 use crate::overrides::Overrides;
 use bytes::Bytes;
@@ -110,13 +110,13 @@ impl Original {
     /// As [`Message::kept_of_x400`].
     #[must_use]
     pub fn kept_of_x400(&self) -> Option<&Bytes> {
-        Kept::of(&self.meta).x400()
+        StoredFacts::of(&self.meta).x400()
     }
 
     /// As [`Message::is_from_stranger`].
     #[must_use]
     pub fn is_from_stranger(&self) -> bool {
-        Kept::of(&self.meta).is_from_stranger()
+        StoredFacts::of(&self.meta).is_from_stranger()
     }
 }
 
@@ -179,8 +179,8 @@ impl Message {
     }
 
     /// What is kept of it beside envelope and content.
-    pub(crate) fn kept(&self) -> Kept<'_> {
-        Kept::of(&self.meta)
+    pub(crate) fn kept(&self) -> StoredFacts<'_> {
+        StoredFacts::of(&self.meta)
     }
 
     /// Prefix and body: what a mailbox holds or a BDAT counts.
@@ -410,7 +410,7 @@ impl Message {
 
     /// As it was read back from the spool.
     pub fn from_loaded(loaded: Loaded) -> Message {
-        let omitted = Kept::of(&loaded.meta).omitted();
+        let omitted = StoredFacts::of(&loaded.meta).omitted();
         let omitted = omitted.map(|ranges| ranges.within(loaded.facts.body_bytes));
         Message {
             id: loaded.id,
@@ -457,13 +457,13 @@ impl Message {
     }
 
     /// As events show it.
-    pub fn in_events(&self) -> event::Message {
+    pub fn in_events(&self) -> event::EventMessage {
         self.in_events_with(self.overrides.as_deref())
     }
 
     /// The same once an operator has chosen this.
-    pub(crate) fn in_events_with(&self, overrides: Option<&Overrides>) -> event::Message {
-        event::Message {
+    pub(crate) fn in_events_with(&self, overrides: Option<&Overrides>) -> event::EventMessage {
+        event::EventMessage {
             id: self.id,
             position: None,
             envelope: Some(Arc::clone(&self.envelope)),

@@ -13,7 +13,7 @@ pub use labels::{
     DsnAction, HoldEnd, QueueState, RecipientOutcome, RefusalReason, RequireTlsLack, SealedChain,
     StrangersCheck, TlsPolicy, UnsignedReason,
 };
-pub(crate) use parties::{Came, Concerned};
+pub(crate) use parties::{AttemptOutcome, PartyLabels};
 pub use parties::{NamedParties, NamedWarmups, PartyMetrics, SendingMetrics};
 
 use crate::clients::Lane;
@@ -217,24 +217,24 @@ impl Value {
 }
 
 /// Something that can be read out as a [`Value`].
-pub trait Read {
+pub trait Metric {
     /// What it says now.
     fn read(&self) -> Value;
 }
 
-impl Read for Counter {
+impl Metric for Counter {
     fn read(&self) -> Value {
         Value::Counter(self.get())
     }
 }
 
-impl Read for Gauge {
+impl Metric for Gauge {
     fn read(&self) -> Value {
         Value::Gauge(self.get())
     }
 }
 
-impl<B: Bounds> Read for Histogram<B> {
+impl<B: Bounds> Metric for Histogram<B> {
     fn read(&self) -> Value {
         Value::Histogram(self.snapshot())
     }

@@ -20,7 +20,7 @@ pub struct OwnMailbox(Mutex<State>);
 struct State {
     /// `None`: a route takes the postmaster's mail.
     path: Option<PathBuf>,
-    found: Found,
+    found: MailboxUsage,
     /// Accepted since the last look, and between that and the one before: in part it was found.
     recent: u64,
     before: u64,
@@ -28,7 +28,7 @@ struct State {
 
 /// What a look at the mailbox found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct MailboxUsage {
     pub messages: u64,
     pub bytes: u64,
 }
@@ -59,7 +59,7 @@ impl OwnMailbox {
     }
 
     /// Somebody has looked into it.
-    pub fn note(&self, found: Found) {
+    pub fn note(&self, found: MailboxUsage) {
         let mut state = self.lock();
         state.found = found;
         state.before = std::mem::take(&mut state.recent);
@@ -67,7 +67,7 @@ impl OwnMailbox {
 
     /// What the last look found, where mail is kept in it.
     #[must_use]
-    pub fn found(&self) -> Option<Found> {
+    pub fn found(&self) -> Option<MailboxUsage> {
         let state = self.lock();
         state.path.is_some().then_some(state.found)
     }
@@ -118,13 +118,13 @@ mod tests {
         assert!(mailbox.is_full());
         assert_eq!(mailbox.take(0), Err(Full::Now));
         // What is on its way when somebody looks is in the mailbox at the next look but one.
-        mailbox.note(Found::default());
+        mailbox.note(MailboxUsage::default());
         assert_eq!(mailbox.take(0), Err(Full::Now));
-        mailbox.note(Found { messages: 1, bytes: most });
+        mailbox.note(MailboxUsage { messages: 1, bytes: most });
         assert!(!mailbox.is_full());
         assert_eq!((mailbox.take(0), mailbox.take(0)), (Ok(()), Err(Full::Now)));
-        mailbox.note(Found::default());
-        mailbox.note(Found::default());
+        mailbox.note(MailboxUsage::default());
+        mailbox.note(MailboxUsage::default());
         assert_eq!(mailbox.take(most), Ok(()));
     }
 }

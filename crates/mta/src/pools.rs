@@ -36,7 +36,7 @@ pub enum PoolId {
 
 /// Something of which there is a limited amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pool {
+pub struct ResourcePool {
     pub id: PoolId,
     /// What it is.
     pub name: &'static str,
@@ -52,7 +52,7 @@ pub struct Pool {
     pub test: &'static str,
 }
 
-impl Pool {
+impl ResourcePool {
     /// By what metrics and problems have it.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -118,7 +118,7 @@ pub fn page() -> String {
          | pool | what | how much | shares | beyond | when it is scarce | test |\n|---|---|---|---|---|---|---|\n",
     );
     for pool in POOLS {
-        let Pool { id: _, name, amount, share, beyond, next_step, test } = pool;
+        let ResourcePool { id: _, name, amount, share, beyond, next_step, test } = pool;
         let word = pool.word();
         let _ = writeln!(
             page,

@@ -4,11 +4,11 @@
 //! What waits behind workers that are all busy. A ready queue has its part of them: what waits there waits in no line.
 
 use crate::holding::Holdings;
-use crate::line::Line;
+use crate::line::FairSemaphore;
 use crate::metrics::PoolMetrics;
 use crate::own_mailbox::OwnMailbox;
-use crate::pools::{POOLS, Pool, PoolId};
-use crate::problems::{Found, Moment, ProblemKind};
+use crate::pools::{POOLS, PoolId, ResourcePool};
+use crate::problems::{ClockReading, DetectedProblem, ProblemKind};
 use crate::seats::Seats;
 use config::quantity::write_size;
 use mail::Mono;
@@ -60,7 +60,7 @@ impl Level {
 
 /// What shows how things stand with a pool, or with a part of it. It never waits.
 pub trait Gauge: Send + Sync {
-    fn level(&self, now: Moment) -> Level;
+    fn level(&self, now: ClockReading) -> Level;
 
     /// Who holds most of it, and how much.
     fn most(&self) -> Option<(String, u64)> {
@@ -68,25 +68,25 @@ pub trait Gauge: Send + Sync {
     }
 }
 
-impl Gauge for Line {
-    fn level(&self, _now: Moment) -> Level {
+impl Gauge for FairSemaphore {
+    fn level(&self, _now: ClockReading) -> Level {
         let (used, max, waiting) = (self.used(), self.parts().max, self.waiting());
         Level { used, max, waiting, is_full: false }
     }
 
     fn most(&self) -> Option<(String, u64)> {
-        Line::most(self).map(|(name, held)| (name.as_str().to_owned(), held))
+        FairSemaphore::most(self).map(|(name, held)| (name.as_str().to_owned(), held))
     }
 }
 
 impl Gauge for Behind {
-    fn level(&self, now: Moment) -> Level {
+    fn level(&self, now: ClockReading) -> Level {
         Level { waiting: self.waiting(now.mono), ..Level::default() }
     }
 }
 
 impl Gauge for Seats {
-    fn level(&self, _now: Moment) -> Level {
+    fn level(&self, _now: ClockReading) -> Level {
         // Nobody waits: others give way. What strangers may have, nine in ten, is taken.
         let (used, max) = (u64::from(self.count()), u64::from(self.max()));
         Level { used, max, waiting: 0, is_full: used >= max - max / 10 }
@@ -98,7 +98,7 @@ impl Gauge for Seats {
 }
 
 impl Gauge for Holdings {
-    fn level(&self, _now: Moment) -> Level {
+    fn level(&self, _now: ClockReading) -> Level {
         let (held, max) = (self.held(), self.max());
         let is_full = |held: u64, max: u64| {
             held.saturating_mul(100) >= max.saturating_mul(HELD_PERCENT) && held > 0
@@ -113,15 +113,15 @@ impl Gauge for Holdings {
 }
 
 /// A gauge that is made of a function.
-pub struct Seen<F>(pub F);
+pub struct FnGauge<F>(pub F);
 
-impl<F: Fn(Moment) -> (Level, Option<(String, u64)>) + Send + Sync> Gauge for Seen<F> {
-    fn level(&self, now: Moment) -> Level {
+impl<F: Fn(ClockReading) -> (Level, Option<(String, u64)>) + Send + Sync> Gauge for FnGauge<F> {
+    fn level(&self, now: ClockReading) -> Level {
         (self.0)(now).0
     }
 
     fn most(&self) -> Option<(String, u64)> {
-        (self.0)(Moment::default()).1
+        (self.0)(ClockReading::default()).1
     }
 }
 
@@ -135,7 +135,7 @@ struct TurnedAway {
 
 /// Pressure that is shown.
 #[derive(Clone, Copy, Debug)]
-struct Shown {
+struct PressurePeriod {
     since: Mono,
     until: Mono,
     /// Those turned away before it began.
@@ -148,7 +148,7 @@ pub struct Pressures {
     /// Those that nobody else keeps.
     kept: Mutex<Vec<Arc<dyn Gauge>>>,
     turned_away: BTreeMap<PoolId, TurnedAway>,
-    shown: Mutex<BTreeMap<PoolId, Shown>>,
+    shown: Mutex<BTreeMap<PoolId, PressurePeriod>>,
 }
 
 impl Default for Pressures {
@@ -200,8 +200,8 @@ impl Pressures {
 
     /// Numbers of all pools that somebody shows, by name.
     #[must_use]
-    pub fn metrics(&self, now: Moment) -> Vec<(Arc<str>, Arc<PoolMetrics>)> {
-        let numbers = |pool: &Pool| {
+    pub fn metrics(&self, now: ClockReading) -> Vec<(Arc<str>, Arc<PoolMetrics>)> {
+        let numbers = |pool: &ResourcePool| {
             let (level, _) = self.look(pool.id, now)?;
             let (metrics, away) = (PoolMetrics::default(), self.turned_away.get(&pool.id));
             metrics.used.set_u64(level.used);
@@ -215,7 +215,7 @@ impl Pressures {
     }
 
     /// How things stand, and who could say who holds most. `None`: nobody shows it.
-    fn look(&self, id: PoolId, now: Moment) -> Option<(Level, Vec<Arc<dyn Gauge>>)> {
+    fn look(&self, id: PoolId, now: ClockReading) -> Option<(Level, Vec<Arc<dyn Gauge>>)> {
         let gauges: Vec<Arc<dyn Gauge>> = {
             let gauges = lock(&self.gauges);
             gauges.iter().filter(|(of, _)| *of == id).filter_map(|(_, one)| one.upgrade()).collect()
@@ -225,7 +225,7 @@ impl Pressures {
     }
 
     /// Whether pressure is to be shown.
-    fn shown(&self, id: PoolId, level: Level, now: Mono) -> Option<Shown> {
+    fn shown(&self, id: PoolId, level: Level, now: Mono) -> Option<PressurePeriod> {
         let away = self.turned_away.get(&id);
         let count = away.map_or(0, |away| away.count.load(Ordering::Relaxed));
         let last = away.and_then(|away| away.last.load(Ordering::Relaxed).checked_sub(1));
@@ -236,16 +236,16 @@ impl Pressures {
         let known = all.get(&id).copied().filter(|shown| shown.until > now);
         let Some(until) = until.max(known.map(|known| known.until)).filter(|until| *until > now)
         else {
-            all.insert(id, Shown { since: now, until: Mono(0), before: count });
+            all.insert(id, PressurePeriod { since: now, until: Mono(0), before: count });
             return None;
         };
         let before = all.get(&id).map_or(0, |before| before.before);
-        let shown = Shown { since: known.map_or(now, |known| known.since), until, before };
+        let shown = PressurePeriod { since: known.map_or(now, |known| known.since), until, before };
         all.insert(id, shown);
         Some(shown)
     }
 
-    fn found(&self, pool: &Pool, now: Moment) -> Option<Found> {
+    fn found(&self, pool: &ResourcePool, now: ClockReading) -> Option<DetectedProblem> {
         let (level, gauges) = self.look(pool.id, now)?;
         let shown = self.shown(pool.id, level, now.mono)?;
         let amount = |n: u64| if pool.is_octets() { write_size(n) } else { n.to_string() };
@@ -266,7 +266,7 @@ impl Pressures {
             Some((_, held)) => _ = write!(text, "; one holds {}", amount(held)),
             None => {}
         }
-        let found = Found::warning(pool.word(), text).next_step(pool.next_step);
+        let found = DetectedProblem::warning(pool.word(), text).next_step(pool.next_step);
         Some(if now.mono.since(shown.since) < LASTS { found.quietly() } else { found })
     }
 }
@@ -276,7 +276,7 @@ impl ProblemKind for Pressures {
         "pool"
     }
 
-    fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         POOLS.iter().filter_map(|pool| self.found(pool, now)).for_each(found);
     }
 }
@@ -287,14 +287,14 @@ impl ProblemKind for OwnMailbox {
         "postmaster_mail"
     }
 
-    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         let (Some(path), Some(seen)) = (self.path(), self.found()) else { return };
         if seen.messages > 0 {
             let (messages, size) = (seen.messages, write_size(seen.bytes));
             let text =
                 format!("the postmaster has {messages} messages ({size}) in {}", path.display());
             let next_step = "read them, or give the postmaster's mail a route";
-            found(Found::warning("", text).next_step(next_step).quietly());
+            found(DetectedProblem::warning("", text).next_step(next_step).quietly());
         }
     }
 }
@@ -311,13 +311,13 @@ pub(crate) const NOTED_EVERY: Duration = Duration::from_millis(500);
 const BEHIND_FOR: Duration = Duration::from_secs(5);
 
 /// By shard and ready queue.
-type Key = (u16, ReadyId);
+type ShardReadyQueue = (u16, ReadyId);
 
 #[derive(Debug, Default)]
-pub(crate) struct Behind(Mutex<BTreeMap<Key, (u32, Mono)>>);
+pub(crate) struct Behind(Mutex<BTreeMap<ShardReadyQueue, (u32, Mono)>>);
 
 impl Behind {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, (u32, Mono)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ShardReadyQueue, (u32, Mono)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -2,7 +2,7 @@
 //! console are made from it, at the moment of asking.
 //!
 //! A kind of problem is a [`ProblemKind`] and one line that registers it. Whoever asks does so from outside the thread
-//! that may hang, so a kind looks at numbers that others leave ([`Watch`], [`Conditions`], counters), and never waits
+//! that may hang, so a kind looks at numbers that others leave ([`Watchdog`], [`Conditions`], counters), and never waits
 //! for a file, a peer or a lock that is held while somebody does.
 
 pub use crate::control::{Problem, Severity};
@@ -19,7 +19,7 @@ const TEXT_BYTES_MAX: usize = 512;
 
 /// What a kind has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct DetectedProblem {
     severity: Severity,
     about: String,
     text: String,
@@ -28,25 +28,36 @@ pub struct Found {
     is_quiet: bool,
 }
 
-impl Found {
+impl DetectedProblem {
     /// Mail is refused or stands still.
     #[must_use]
-    pub fn error(about: impl Into<String>, text: impl Into<String>) -> Found {
-        Found::new(Severity::Error, about, text)
+    pub fn error(about: impl Into<String>, text: impl Into<String>) -> DetectedProblem {
+        DetectedProblem::new(Severity::Error, about, text)
     }
 
     /// Mail goes on.
     #[must_use]
-    pub fn warning(about: impl Into<String>, text: impl Into<String>) -> Found {
-        Found::new(Severity::Warning, about, text)
+    pub fn warning(about: impl Into<String>, text: impl Into<String>) -> DetectedProblem {
+        DetectedProblem::new(Severity::Warning, about, text)
     }
 
     /// As bad as `severity` says.
     #[must_use]
-    pub fn new(severity: Severity, about: impl Into<String>, text: impl Into<String>) -> Found {
+    pub fn new(
+        severity: Severity,
+        about: impl Into<String>,
+        text: impl Into<String>,
+    ) -> DetectedProblem {
         let cut = |text: String| text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned();
         let (about, text) = (cut(about.into()), cut(text.into()));
-        Found { severity, about, text, next_step: String::new(), since: None, is_quiet: false }
+        DetectedProblem {
+            severity,
+            about,
+            text,
+            next_step: String::new(),
+            since: None,
+            is_quiet: false,
+        }
     }
 
     /// What it is about.
@@ -57,26 +68,26 @@ impl Found {
 
     /// What to do about it.
     #[must_use]
-    pub fn next_step(self, next_step: impl Into<String>) -> Found {
-        Found { next_step: next_step.into(), ..self }
+    pub fn next_step(self, next_step: impl Into<String>) -> DetectedProblem {
+        DetectedProblem { next_step: next_step.into(), ..self }
     }
 
     /// It has no line on the console (yet).
     #[must_use]
-    pub fn quietly(self) -> Found {
-        Found { is_quiet: true, ..self }
+    pub fn quietly(self) -> DetectedProblem {
+        DetectedProblem { is_quiet: true, ..self }
     }
 
     /// Since when, where that is known. Otherwise it is when it was found first.
     #[must_use]
-    pub fn since(self, since: Wall) -> Found {
-        Found { since: Some(since), ..self }
+    pub fn since(self, since: Wall) -> DetectedProblem {
+        DetectedProblem { since: Some(since), ..self }
     }
 }
 
 /// The moment of asking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moment {
+pub struct ClockReading {
     pub mono: Mono,
     pub wall: Wall,
 }
@@ -87,7 +98,7 @@ pub trait ProblemKind: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Finds what is wrong now. It must not wait.
-    fn find(&self, now: Moment, found: &mut dyn FnMut(Found));
+    fn find(&self, now: ClockReading, found: &mut dyn FnMut(DetectedProblem));
 
     /// Whether its problems have lines of their own on the console.
     fn has_own_lines(&self) -> bool {
@@ -125,21 +136,21 @@ impl Problems {
 
     /// What is wrong now, the worst first.
     #[must_use]
-    pub fn ask(&self, now: Moment) -> Vec<Problem> {
+    pub fn ask(&self, now: ClockReading) -> Vec<Problem> {
         self.found(now, |_| true, |_| true)
     }
 
     /// The same without those that have lines of their own on the console.
     #[must_use]
-    pub fn ask_for_console(&self, now: Moment) -> Vec<Problem> {
+    pub fn ask_for_console(&self, now: ClockReading) -> Vec<Problem> {
         self.found(now, |kind| !kind.has_own_lines(), |found| !found.is_quiet)
     }
 
     fn found(
         &self,
-        now: Moment,
+        now: ClockReading,
         is_asked: impl Fn(&dyn ProblemKind) -> bool,
-        is_wanted: impl Fn(&Found) -> bool,
+        is_wanted: impl Fn(&DetectedProblem) -> bool,
     ) -> Vec<Problem> {
         let mut kinds = lock(&self.kinds).clone();
         kinds.retain(|kind| is_asked(&**kind));
@@ -155,10 +166,10 @@ impl Problems {
             !asked.contains(name) || here.contains(&(*name, about.as_str()))
         });
         all.retain(|(_, found)| is_wanted(found));
-        let as_problem = |(name, found): (&'static str, Found)| {
+        let as_problem = |(name, found): (&'static str, DetectedProblem)| {
             let known = since.entry((name, found.about.clone())).or_insert(now.wall);
             let since = found.since.unwrap_or(*known);
-            let Found { severity, about, text, next_step, .. } = found;
+            let DetectedProblem { severity, about, text, next_step, .. } = found;
             let kind = name.to_owned();
             Problem { kind, severity, about, text, next_step, since }
         };
@@ -172,7 +183,7 @@ impl Problems {
 #[derive(Clone, Debug)]
 pub struct Conditions {
     name: &'static str,
-    all: Arc<Mutex<BTreeMap<String, Found>>>,
+    all: Arc<Mutex<BTreeMap<String, DetectedProblem>>>,
 }
 
 impl Conditions {
@@ -183,12 +194,12 @@ impl Conditions {
     }
 
     /// This is wrong from now on, instead of what else was wrong with the same thing. It is `now`.
-    pub fn set(&self, found: Found, now: Wall) {
+    pub fn set(&self, found: DetectedProblem, now: Wall) {
         let mut all = lock(&self.all);
         let since = all.get(&found.about).map_or(now, |known| known.since.unwrap_or(now));
         if all.len() < CONDITIONS_MAX || all.contains_key(&found.about) {
             let since = Some(found.since.unwrap_or(since));
-            all.insert(found.about.clone(), Found { since, ..found });
+            all.insert(found.about.clone(), DetectedProblem { since, ..found });
         }
     }
 
@@ -208,7 +219,7 @@ impl ProblemKind for Conditions {
         self.name
     }
 
-    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         lock(&self.all).values().cloned().for_each(found);
     }
 }
@@ -216,12 +227,12 @@ impl ProblemKind for Conditions {
 /// Something that is done over and over by a thread, each time within moments: when it is not, the thread can't say
 /// so itself.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct Watchdog {
     /// When it was begun, and one more; 0: it is not being done.
     begun: AtomicU64,
 }
 
-impl Watch {
+impl Watchdog {
     /// It is begun.
     pub fn begin(&self, now: Mono) {
         self.begun.store(now.0.saturating_add(1), Ordering::Relaxed);
@@ -248,20 +259,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn at(ms: u64) -> Moment {
-        Moment { mono: Mono(ms * 1_000), wall: Wall(ms) }
+    fn at(ms: u64) -> ClockReading {
+        ClockReading { mono: Mono(ms * 1_000), wall: Wall(ms) }
     }
 
-    struct Hanging(Watch);
+    struct Hanging(Watchdog);
 
     impl ProblemKind for Hanging {
         fn name(&self) -> &'static str {
             "hanging"
         }
 
-        fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
+        fn find(&self, now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
             if self.0.under_way(now.mono).is_some_and(|time| time >= Duration::from_secs(1)) {
-                found(Found::error("", "it hangs").next_step("look at it"));
+                found(DetectedProblem::error("", "it hangs").next_step("look at it"));
             }
         }
 
@@ -275,8 +286,9 @@ mod tests {
         let problems = Problems::default();
         let files = problems.conditions("file");
         assert_eq!(problems.ask(at(0)), []);
-        files.set(Found::warning("a", "can't be written").next_step("make room"), Wall(5));
-        files.set(Found::warning("a", "can't be read"), Wall(6));
+        files
+            .set(DetectedProblem::warning("a", "can't be written").next_step("make room"), Wall(5));
+        files.set(DetectedProblem::warning("a", "can't be read"), Wall(6));
         let [one] = &problems.ask(at(9))[..] else { panic!() };
         assert_eq!((one.kind.as_str(), one.about.as_str()), ("file", "a"));
         assert_eq!((one.text.as_str(), one.since), ("can't be read", Wall(5)));
@@ -289,7 +301,10 @@ mod tests {
         let problems = Problems::default();
         let files = problems.conditions("file");
         for n in 0..2 * CONDITIONS_MAX {
-            files.set(Found::warning(n.to_string(), "x".repeat(2 * TEXT_BYTES_MAX)), Wall(0));
+            files.set(
+                DetectedProblem::warning(n.to_string(), "x".repeat(2 * TEXT_BYTES_MAX)),
+                Wall(0),
+            );
         }
         let all = problems.ask(at(0));
         assert_eq!(all.len(), CONDITIONS_MAX);
@@ -299,8 +314,8 @@ mod tests {
     #[test]
     fn what_hangs_is_seen_from_outside_and_the_worst_comes_first() {
         let problems = Problems::default();
-        problems.conditions("file").set(Found::warning("a", "b"), Wall(0));
-        let hanging = Arc::new(Hanging(Watch::default()));
+        problems.conditions("file").set(DetectedProblem::warning("a", "b"), Wall(0));
+        let hanging = Arc::new(Hanging(Watchdog::default()));
         problems.register(Arc::clone(&hanging) as Arc<dyn ProblemKind>);
         hanging.0.begin(Mono(0));
         assert_eq!(problems.ask(at(999)).len(), 1);

@@ -18,11 +18,13 @@ pub use crate::clients::Lane;
 pub use crate::encryption::{ClientCertificate, DaneTrust, Encryption, HandshakeError, Trust};
 pub use auth::greylist::GreylistLedger;
 pub use authenticators::{
-    Authenticators, Checked, Conversation, Heard, Introspection, LoginServer, LoginTerms,
+    Authenticators, Checked, Conversation, Introspection, LoginReply, LoginServer, LoginTerms,
     NoAuthenticators,
 };
 pub use hashing::{Hashed, Hashing, KeyFiles, NoHashing, NoKeyFiles, Overloaded, ReadKey};
-pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace, required_directory};
+pub use mailbox::{
+    Keeping, MailFolder, MailboxError, MailboxPlace, SystemAccount, required_directory,
+};
 pub use records::AsRecords;
 pub use warmup::{NoTlsReports, NoWarmups, TlsReports, Warmups};
 
@@ -552,14 +554,14 @@ pub trait MailStore: 'static {
 }
 
 /// What a table said of a key; `None`: it does not have it.
-pub type Found = Answer<'static, Result<Option<Arc<Entry>>, LookupError>>;
+pub type EntryLookup = Answer<'static, Result<Option<Arc<Entry>>, LookupError>>;
 
 /// Lookup tables, each as it is told: what is made of a key before, and of which others a table is
 /// made, is none of their business.
 pub trait Tables: 'static {
     /// What the table says of a key: at once if that is at hand, else later, with a deadline of its
     /// own.
-    fn find(&self, table: &TableEntry, key: &str) -> Found;
+    fn find(&self, table: &TableEntry, key: &str) -> EntryLookup;
 
     /// The same tables, asked for somebody: in his turn, where others ask as well.
     #[must_use]
@@ -578,7 +580,7 @@ pub trait Tables: 'static {
     /// The addresses in a file of `directory` or of one below it, with commas between them, as fresh as
     /// a few seconds; `None`: there is no such file. What leads out of the directory is trouble
     /// ([`LookupErrorKind::Key`]), as is what is too large or no text.
-    fn list(&self, _directory: &Path, _file: &Path) -> Found {
+    fn list(&self, _directory: &Path, _file: &Path) -> EntryLookup {
         Answer::Now(Err(LookupError::new(LookupErrorKind::Unreachable, "there are no files here")))
     }
 }
@@ -588,7 +590,7 @@ pub trait Tables: 'static {
 pub struct NoTables;
 
 impl Tables for NoTables {
-    fn find(&self, _: &TableEntry, _: &str) -> Found {
+    fn find(&self, _: &TableEntry, _: &str) -> EntryLookup {
         Answer::Now(Err(LookupError::new(LookupErrorKind::Unreachable, "it is not open")))
     }
 }

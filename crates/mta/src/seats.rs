@@ -43,7 +43,7 @@ fn network_and_group(ip: IpAddr) -> (IpAddr, IpAddr) {
 }
 
 /// How many it holds, its oldest place, and which it is: the last in this order gives way.
-type Key = (u32, Reverse<u64>, IpAddr);
+type EvictionKey = (u32, Reverse<u64>, IpAddr);
 
 /// Places of one rank, unproven or proven, in each array.
 const RANKS: usize = 2;
@@ -52,27 +52,27 @@ const RANKS: usize = 2;
 struct Network {
     count: u32,
     tickets: [BTreeSet<u64>; RANKS],
-    keys: [Option<Key>; RANKS],
+    keys: [Option<EvictionKey>; RANKS],
 }
 
 #[derive(Debug, Default)]
-struct Group {
+struct NetworkGroup {
     count: u32,
     networks: BTreeMap<IpAddr, Network>,
-    order: [BTreeSet<Key>; RANKS],
-    keys: [Option<Key>; RANKS],
+    order: [BTreeSet<EvictionKey>; RANKS],
+    keys: [Option<EvictionKey>; RANKS],
 }
 
 /// Those of one listener.
 #[derive(Debug, Default)]
-struct Pool {
+struct ListenerSeats {
     count: u32,
-    groups: BTreeMap<IpAddr, Group>,
-    order: [BTreeSet<Key>; RANKS],
+    groups: BTreeMap<IpAddr, NetworkGroup>,
+    order: [BTreeSet<EvictionKey>; RANKS],
 }
 
 #[derive(Debug)]
-struct Held {
+struct SeatHolder {
     pool: usize,
     network: IpAddr,
     group: IpAddr,
@@ -84,8 +84,8 @@ struct Held {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    held: FixedMap<u64, Held>,
-    pools: BTreeMap<usize, Pool>,
+    held: FixedMap<u64, SeatHolder>,
+    pools: BTreeMap<usize, ListenerSeats>,
 }
 
 /// Places, over all shards.
@@ -104,7 +104,7 @@ impl Default for Seats {
 
 /// How many places there may be.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct SeatLimits {
     /// Of all together.
     pub all: u32,
     /// Of one network of strangers.
@@ -130,7 +130,7 @@ impl Seats {
     /// The group of networks that holds most at one listener, with its width in bits, and how much.
     pub(crate) fn most(&self) -> Option<(IpAddr, u8, u32)> {
         let state = self.lock();
-        let first = |pool: &Pool| {
+        let first = |pool: &ListenerSeats| {
             let most = pool.order.iter().filter_map(|order| order.last()).max()?;
             Some((most.0, most.2))
         };
@@ -154,7 +154,7 @@ impl Seats {
         pool: usize,
         ip: IpAddr,
         rank: Rank,
-        limits: Limits,
+        limits: SeatLimits,
     ) -> Option<Seat> {
         let mut state = self.lock();
         let (network, group) = network_and_group(ip);
@@ -207,7 +207,7 @@ impl Seats {
         state.next += 1;
         let (call, called) = oneshot::channel();
         let is_busy = Arc::<AtomicBool>::default();
-        let held = Held { pool, network, group, rank, is_busy: Arc::clone(&is_busy), call };
+        let held = SeatHolder { pool, network, group, rank, is_busy: Arc::clone(&is_busy), call };
         state.put_in(ticket, held);
         let (seats, rank, called) = (Arc::clone(self), Cell::new(rank), Some(called));
         Seat { seats, ticket, rank, is_busy, called, has_displaced: false }
@@ -295,19 +295,19 @@ impl State {
         }
     }
 
-    fn put_in(&mut self, ticket: u64, held: Held) {
+    fn put_in(&mut self, ticket: u64, held: SeatHolder) {
         self.index(ticket, &held, true);
         self.held.insert(ticket, held);
     }
 
-    fn take_out(&mut self, ticket: u64) -> Option<Held> {
+    fn take_out(&mut self, ticket: u64) -> Option<SeatHolder> {
         let held = self.held.remove(&ticket)?;
         self.index(ticket, &held, false);
         Some(held)
     }
 
     /// Counts a place, or counts it no more.
-    fn index(&mut self, ticket: u64, held: &Held, is_there: bool) {
+    fn index(&mut self, ticket: u64, held: &SeatHolder, is_there: bool) {
         let one = |count: &mut u32| {
             *count = if is_there { *count + 1 } else { count.saturating_sub(1) };
         };
@@ -342,7 +342,11 @@ impl State {
     }
 }
 
-fn replace(order: &mut BTreeSet<Key>, known: &mut Option<Key>, key: Option<Key>) {
+fn replace(
+    order: &mut BTreeSet<EvictionKey>,
+    known: &mut Option<EvictionKey>,
+    key: Option<EvictionKey>,
+) {
     if *known != key {
         known.take().map(|old| order.remove(&old));
         order.extend(key);
@@ -386,7 +390,7 @@ impl Seat {
         }
         let mut state = self.seats.lock();
         let Some(held) = state.take_out(self.ticket) else { return };
-        state.put_in(self.ticket, Held { rank, ..held });
+        state.put_in(self.ticket, SeatHolder { rank, ..held });
         self.rank.set(rank);
     }
 

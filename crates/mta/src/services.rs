@@ -8,7 +8,7 @@ use crate::planted::Planted;
 use crate::pools::PoolId;
 use crate::reply_classes::ReplyClasses;
 use crate::seams::{Spawn, Task, Time, World};
-use crate::shared::Shared;
+use crate::shared::SharedState;
 use crate::stopping::Stopping;
 use crate::watched::Signal;
 use ::classes::ReplyClassification;
@@ -31,7 +31,7 @@ pub const SCRATCH_BYTES: usize = 64 * 1024;
 pub(crate) struct Services<W: World> {
     pub(crate) number: u16,
     pub(crate) world: W,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedState>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Rc<dyn EventSink>,
     pub(crate) console: Rc<dyn Console>,

@@ -24,7 +24,7 @@ use crate::schedule::application::start_resolution;
 use crate::schedule::{Schedule, standing, trouble, warmup};
 use crate::seams::{Net, World};
 use crate::services::{SCRATCH_BYTES, Services};
-use crate::shared::Shared;
+use crate::shared::SharedState;
 use crate::stopping::Stopping;
 use crate::watched::Signal;
 use config::Config;
@@ -52,7 +52,7 @@ pub struct ShardParts<W: World> {
     /// The configuration at start.
     pub config: Arc<Config>,
     pub ports: Vec<Arc<LogPort>>,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedState>,
     /// Ways to all shards, this one included.
     pub shards: Vec<ShardSender<<W::Net as Net>::Accepted>>,
     pub events: Rc<dyn EventSink>,

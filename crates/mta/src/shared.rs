@@ -3,20 +3,20 @@
 use crate::budget::Budget;
 use crate::clients::Clients;
 use crate::clock::ClockDoubt;
-use crate::console::Told;
+use crate::console::LogThrottle;
 use crate::crowding::Crowding;
 use crate::holding::Holdings;
 use crate::known_hops::KnownHops;
 use crate::known_hosts::KnownHosts;
 use crate::known_names::KnownNames;
-use crate::line::{Line, Parts};
+use crate::line::{FairSemaphore, SemaphoreLimits};
 use crate::login_failures::{KnownClients, LoginFailures};
 use crate::metrics::{ClassMetrics, LogMetrics, SendingMetrics};
 use crate::name_servers::NameServers;
 use crate::own_mailbox::{OWN_MAILBOX_BYTES_MAX, OwnMailbox};
 use crate::pools::PoolId;
-use crate::pressure::{Behind, Level, Pressures, Seen};
-use crate::problems::{Moment, Problems};
+use crate::pressure::{Behind, FnGauge, Level, Pressures};
+use crate::problems::{ClockReading, Problems};
 use crate::reply_classes::ClassesInForce;
 use crate::report_limit::ReportLimit;
 use crate::salts::Salts;
@@ -24,7 +24,7 @@ use crate::seats::Seats;
 use crate::shaping::{EFFECTS_MAX, RulesInForce};
 use crate::suspension::Suspensions;
 use crate::tenants::TenantQueues;
-use crate::unheard::Unheard;
+use crate::unheard::ApduDedup;
 use ::classes::Classes;
 use auth::password::Stored;
 use config::Config;
@@ -40,7 +40,7 @@ const EXPANSIONS_MAX: u64 = 8;
 
 /// What all shards share.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedState {
     /// Body memory, in bytes.
     pub body_memory: Arc<Budget>,
     /// TLS handshakes with clients.
@@ -64,20 +64,20 @@ pub struct Shared {
     /// Sessions at once, whatever listeners allow.
     pub sessions_max: u32,
     /// Connections to next hops at once.
-    pub connections: Arc<Line>,
+    pub connections: Arc<FairSemaphore>,
     /// Workers that write mailboxes, or discard, at once.
-    pub workers: Arc<Line>,
+    pub workers: Arc<FairSemaphore>,
     /// What waits for those that are all busy.
     pub(crate) behind_workers: Arc<Behind>,
     /// Bytes of messages that were read back for deliveries and reports.
-    pub reads: Arc<Line>,
+    pub reads: Arc<FairSemaphore>,
     /// Memory for what is made of messages that are converted. Who waits may hold what was read, and who has it
     /// waits for nobody.
-    pub conversions: Arc<Line>,
+    pub conversions: Arc<FairSemaphore>,
     /// Large lists that are expanded at once.
-    pub(crate) expansions: Arc<Line>,
+    pub(crate) expansions: Arc<FairSemaphore>,
     /// DNS lookups at once.
-    pub lookups: Arc<Line>,
+    pub lookups: Arc<FairSemaphore>,
     /// Whether lookups are answered.
     pub name_servers: NameServers,
     /// Names that were looked up, as far as any shard knows them.
@@ -87,7 +87,7 @@ pub struct Shared {
     /// What hosts have shown of themselves.
     pub known_hosts: KnownHosts,
     /// Sources that the console told of lately.
-    pub(crate) told_sources: Told,
+    pub(crate) told_sources: LogThrottle,
     /// Next hops that are left alone.
     pub suspensions: Suspensions,
     /// Lookups that the limit of open files allows.
@@ -95,7 +95,7 @@ pub struct Shared {
     /// Whether the clock can be trusted.
     pub clock: ClockDoubt,
     /// Acknowledgements that peers may not have heard.
-    pub unheard: Unheard,
+    pub unheard: ApduDedup,
     /// Reports to strangers.
     pub(crate) reports: ReportLimit,
     /// Who failed to log in lately.
@@ -122,14 +122,14 @@ pub struct Shared {
     pub sending: Arc<SendingMetrics>,
 }
 
-impl Shared {
+impl SharedState {
     /// Budgets as the configuration has them; connections are not limited yet.
     #[must_use]
-    pub fn new(config: &Config, shards: u16) -> Shared {
+    pub fn new(config: &Config, shards: u16) -> SharedState {
         let queue_slots = Budget::new(u64::from(config.spool.queue_recipients_max));
         let own_mailbox = Arc::<OwnMailbox>::default();
         own_mailbox.adopt(config);
-        let shared = Shared {
+        let shared = SharedState {
             holdings: Holdings::new(&queue_slots, Vec::new()),
             body_memory: Budget::new(config.spool.body_memory_bytes),
             handshakes: Seats::new(config.tls.handshakes_max),
@@ -141,22 +141,22 @@ impl Shared {
             clients: Clients::new(config.listeners.len()),
             sessions: (0..shards).map(|_| AtomicU32::new(0)).collect(),
             sessions_max: u32::MAX,
-            connections: Line::new(connection_parts(u64::MAX)),
-            workers: Line::new(Parts::equal(WORKERS_MAX)),
+            connections: FairSemaphore::new(connection_parts(u64::MAX)),
+            workers: FairSemaphore::new(SemaphoreLimits::equal(WORKERS_MAX)),
             behind_workers: Arc::default(),
-            reads: Line::new(read_parts(config)),
-            conversions: Line::new(conversion_parts(config)),
-            expansions: Line::new(expansion_parts()),
-            lookups: Line::new(lookup_parts(config.dns.max_lookups)),
+            reads: FairSemaphore::new(read_parts(config)),
+            conversions: FairSemaphore::new(conversion_parts(config)),
+            expansions: FairSemaphore::new(expansion_parts()),
+            lookups: FairSemaphore::new(lookup_parts(config.dns.max_lookups)),
             name_servers: NameServers::default(),
             known_names: KnownNames::default(),
             known_hops: KnownHops::default(),
             known_hosts: KnownHosts::default(),
-            told_sources: Told::default(),
+            told_sources: LogThrottle::default(),
             suspensions: Suspensions::default(),
             lookups_max: u32::MAX,
             clock: ClockDoubt::default(),
-            unheard: Unheard::default(),
+            unheard: ApduDedup::default(),
             reports: ReportLimit::default(),
             login_failures: Arc::default(),
             known_clients: KnownClients::default(),
@@ -177,7 +177,7 @@ impl Shared {
 
     /// Each pool shows how it is, a line for each; the lists of others are in their places.
     fn show_pools(&self) {
-        let Shared { pressures, queue_slots, own_mailbox, rules, problems, .. } = self;
+        let SharedState { pressures, queue_slots, own_mailbox, rules, problems, .. } = self;
         problems.register(Arc::clone(pressures) as _);
         problems.register(Arc::clone(own_mailbox) as _);
         pressures.register(PoolId::Sessions, &self.seats);
@@ -191,44 +191,44 @@ impl Shared {
         pressures.register(PoolId::Workers, &self.behind_workers);
         pressures.register(PoolId::Expansions, &self.expansions);
         let (slots, crowding) = (Arc::clone(queue_slots), Arc::clone(&self.crowding));
-        let queue = move |_: Moment| {
+        let queue = move |_: ClockReading| {
             let most = crowding.most().map(|(network, brought)| (network.to_string(), brought));
             (Level::of(slots.used(), slots.max()), most)
         };
-        pressures.keep(PoolId::Queue, Seen(queue));
+        pressures.keep(PoolId::Queue, FnGauge(queue));
         let mailbox = Arc::clone(own_mailbox);
-        let postmaster = move |_: Moment| {
+        let postmaster = move |_: ClockReading| {
             let (used, max) = (mailbox.used(), OWN_MAILBOX_BYTES_MAX);
             (Level { used, max, waiting: 0, is_full: mailbox.is_full() }, None)
         };
-        pressures.keep(PoolId::OwnMailbox, Seen(postmaster));
+        pressures.keep(PoolId::OwnMailbox, FnGauge(postmaster));
         let rules = Arc::clone(rules);
-        let effects = move |now: Moment| {
+        let effects = move |now: ClockReading| {
             let (used, is_full) = rules.level(now.wall);
             (Level { used: used as u64, max: EFFECTS_MAX as u64, waiting: 0, is_full }, None)
         };
-        pressures.keep(PoolId::Effects, Seen(effects));
+        pressures.keep(PoolId::Effects, FnGauge(effects));
     }
 
     /// Has the shards doubt the clock as `clock` does.
     #[must_use]
-    pub fn with_clock(self, clock: ClockDoubt) -> Shared {
-        Shared { clock, ..self }
+    pub fn with_clock(self, clock: ClockDoubt) -> SharedState {
+        SharedState { clock, ..self }
     }
 
     /// Tells files of this spool's messages from those of others by this number.
     #[must_use]
-    pub fn with_spool_salt(self, spool_salt: u64) -> Shared {
-        Shared { spool_salt, ..self }
+    pub fn with_spool_salt(self, spool_salt: u64) -> SharedState {
+        SharedState { spool_salt, ..self }
     }
 
     /// Lets checks hold a part of what the disks of these logs have room for.
     #[must_use]
-    pub fn with_logs(self, logs: Vec<Arc<LogMetrics>>) -> Shared {
+    pub fn with_logs(self, logs: Vec<Arc<LogMetrics>>) -> SharedState {
         let holdings = Holdings::new(&self.queue_slots, logs);
         // The one before is forgotten.
         self.pressures.register(PoolId::HeldMail, &holdings);
-        Shared { holdings, ..self }
+        SharedState { holdings, ..self }
     }
 
     /// Counts failures by class, and mail by party, here.
@@ -237,8 +237,8 @@ impl Shared {
         self,
         class_metrics: Arc<ClassMetrics>,
         sending: Arc<SendingMetrics>,
-    ) -> Shared {
-        Shared { class_metrics, sending, ..self }
+    ) -> SharedState {
+        SharedState { class_metrics, sending, ..self }
     }
 
     /// What peers' refusals mean.
@@ -255,18 +255,18 @@ impl Shared {
     /// Limits connections of both kinds, so that neither leaves the other, or the spool, without
     /// a descriptor.
     #[must_use]
-    pub fn with_connections(self, sessions_max: u32, egress_max: u64) -> Shared {
+    pub fn with_connections(self, sessions_max: u32, egress_max: u64) -> SharedState {
         self.connections.set_parts(connection_parts(egress_max));
         self.seats.set_max(self.seats.max().min(sessions_max));
-        Shared { sessions_max, ..self }
+        SharedState { sessions_max, ..self }
     }
 
     /// Limits lookups to what descriptors allow, whatever the configuration says.
     #[must_use]
-    pub fn with_lookups(self, lookups_max: u32) -> Shared {
+    pub fn with_lookups(self, lookups_max: u32) -> SharedState {
         let max = u64::from(lookups_max).min(self.lookups.parts().max);
         self.lookups.set_parts(lookup_parts(u32::try_from(max).unwrap_or(u32::MAX)));
-        Shared { lookups_max, ..self }
+        SharedState { lookups_max, ..self }
     }
 
     /// Follows limits that a reload changed.
@@ -299,8 +299,8 @@ fn sessions_max(config: &Config) -> u32 {
 /// Connections of the process: next hops that have accepted or rejected nothing within the last hour, and
 /// may never, have a quarter, so that those which are known to answer always find some left; those that
 /// failed the last time, or were silent, have half of that. One zone of them has half of it at most.
-fn connection_parts(max: u64) -> Parts {
-    Parts {
+fn connection_parts(max: u64) -> SemaphoreLimits {
+    SemaphoreLimits {
         max,
         owner_max: max.div_ceil(8),
         good_owner_max: max,
@@ -312,12 +312,12 @@ fn connection_parts(max: u64) -> Parts {
 /// What may be taken by messages that were read back: a quarter of the memory for bodies. Of that a next hop
 /// has half at most; a quarter is for those that are known to answer, and those that are silent have a
 /// quarter.
-fn read_parts(config: &Config) -> Parts {
+fn read_parts(config: &Config) -> SemaphoreLimits {
     memory_parts((config.spool.body_memory_bytes / 4).max(1))
 }
 
-fn memory_parts(max: u64) -> Parts {
-    Parts {
+fn memory_parts(max: u64) -> SemaphoreLimits {
+    SemaphoreLimits {
         max,
         owner_max: max.div_ceil(2),
         good_owner_max: max.div_ceil(2),
@@ -327,25 +327,25 @@ fn memory_parts(max: u64) -> Parts {
 }
 
 /// What may be taken by messages that are converted: an eighth, with the shares of those that are read back.
-fn conversion_parts(config: &Config) -> Parts {
+fn conversion_parts(config: &Config) -> SemaphoreLimits {
     memory_parts((config.spool.body_memory_bytes / 8).max(1))
 }
 
 /// Large lists at once: a quarter is for one IPv4 /24 or IPv6 /48, and a quarter is left for clients that may relay.
-fn expansion_parts() -> Parts {
-    Parts {
+fn expansion_parts() -> SemaphoreLimits {
+    SemaphoreLimits {
         owner_max: EXPANSIONS_MAX / 4,
         unproven_max: EXPANSIONS_MAX - EXPANSIONS_MAX / 4,
-        ..Parts::equal(EXPANSIONS_MAX)
+        ..SemaphoreLimits::equal(EXPANSIONS_MAX)
     }
 }
 
 /// Lookups at once: a quarter of them is left for names that were answered within the last hour, a
 /// quarter is what names may have whose last lookup was in vain, and no zone or tenant has more than a
 /// quarter: a dead zone, however many domains it has, keeps nobody else from being found.
-fn lookup_parts(lookups_max: u32) -> Parts {
+fn lookup_parts(lookups_max: u32) -> SemaphoreLimits {
     let max = u64::from(lookups_max.max(1));
-    Parts {
+    SemaphoreLimits {
         max,
         owner_max: max.div_ceil(4),
         good_owner_max: max.div_ceil(4),

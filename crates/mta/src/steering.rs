@@ -1,7 +1,7 @@
 //! What the sender of a message says of how it is to be sent: kept in the message's meta, read from there
 //! whenever it is queued.
 
-use crate::facts::{self, Facts, Kept};
+use crate::facts::{self, Facts, StoredFacts};
 use crate::overrides::Overrides;
 use mail::{ByMode, DeliverBy, Priority, Refusal, Wall};
 use spool::Meta;
@@ -102,7 +102,7 @@ impl Steering {
 
     /// The same from where it is kept.
     pub(crate) fn of(meta: &Meta) -> Steering {
-        let kept = Kept::of(meta);
+        let kept = StoredFacts::of(meta);
         Steering {
             tenant: kept.tenant().map(Arc::from),
             campaign: kept.campaign().map(Arc::from),

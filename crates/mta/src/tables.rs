@@ -2,7 +2,7 @@
 //! a table is made, and which keys an address has.
 
 use crate::answer::Answer;
-use crate::seams::{Found, Tables};
+use crate::seams::{EntryLookup, Tables};
 use config::{Composition, ENTRY_TEXT, Rewrite, TableEntry};
 use lookup::{Entry, LookupError, LookupErrorKind};
 use mail::{Class, EnhancedStatus, Failure, Mailbox, is_dot_string};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub const TAG_DELIMITER: char = '+';
 
 /// What a table says of a key. Trouble names the table.
-pub fn find<T: Tables + Clone>(tables: &T, table: &Arc<TableEntry>, key: &str) -> Found {
+pub fn find<T: Tables + Clone>(tables: &T, table: &Arc<TableEntry>, key: &str) -> EntryLookup {
     find_as(tables, table, key, KeyForm::AsWritten)
 }
 
@@ -67,7 +67,7 @@ fn find_as<T: Tables + Clone>(
     table: &Arc<TableEntry>,
     key: &str,
     form: KeyForm,
-) -> Found {
+) -> EntryLookup {
     // A pattern would take a blank, a comma or an @ that was within quotes for one of its own.
     if form == KeyForm::Bare && table.settings.has_patterns() {
         return Answer::Now(Ok(None));
@@ -96,7 +96,7 @@ fn first<T: Tables + Clone>(
     table: Arc<TableEntry>,
     key: (Box<str>, KeyForm),
     next: usize,
-) -> Found {
+) -> EntryLookup {
     let Some(part) = table.parts.get(next) else { return Answer::Now(Ok(None)) };
     find_as(&tables, part, &key.0, key.1).then(move |found| match found {
         Ok(None) => first(tables, table, key, next + 1),
@@ -109,7 +109,7 @@ fn union<T: Tables + Clone>(
     table: Arc<TableEntry>,
     key: (Box<str>, KeyForm),
     mut entries: Vec<Option<Arc<Entry>>>,
-) -> Found {
+) -> EntryLookup {
     let Some(part) = table.parts.get(entries.len()) else {
         let all: Vec<&Entry> = entries.iter().flatten().map(|entry| &**entry).collect();
         let union = (!all.is_empty()).then(|| Arc::new(Entry::join(all)));

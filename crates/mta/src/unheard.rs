@@ -11,11 +11,11 @@ pub const UNHEARD_MAX: usize = 8_192;
 
 /// When a transfer began, among all that began and were heard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Begun(u64);
+pub struct TransferStart(u64);
 
 /// What is known of something that a peer has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum TransferState {
     /// Nothing: who asks makes it durable, and says what came of it.
     New,
     /// It came on another association and is being made durable.
@@ -28,51 +28,56 @@ pub enum Claim {
 
 /// What came and was not heard to be acknowledged, by peer and digest.
 #[derive(Debug)]
-pub struct Unheard(Mutex<Book>);
+pub struct ApduDedup(Mutex<DedupLedger>);
 
-type Key = Box<[u8]>;
+type TransferKey = Box<[u8]>;
 
 #[derive(Debug)]
-struct Book {
+struct DedupLedger {
     /// On associations that are open, one each at most; `None`: it is being made durable.
-    open: BTreeMap<Key, Option<MessageId>>,
+    open: BTreeMap<TransferKey, Option<MessageId>>,
     /// On those that have ended.
-    ended: Recent<Key, Option<MessageId>>,
+    ended: Recent<TransferKey, Option<MessageId>>,
     /// What was heard, and when: of the same another association may still have the last octets to read, because its
     /// disk is slow.
-    heard: Recent<Key, (MessageId, Begun)>,
-    now: Begun,
+    heard: Recent<TransferKey, (MessageId, TransferStart)>,
+    now: TransferStart,
 }
 
-impl Default for Unheard {
-    fn default() -> Unheard {
+impl Default for ApduDedup {
+    fn default() -> ApduDedup {
         let (ended, heard) = (Recent::new(UNHEARD_MAX), Recent::new(UNHEARD_MAX));
-        Unheard(Mutex::new(Book { open: BTreeMap::new(), ended, heard, now: Begun::default() }))
+        ApduDedup(Mutex::new(DedupLedger {
+            open: BTreeMap::new(),
+            ended,
+            heard,
+            now: TransferStart::default(),
+        }))
     }
 }
 
-impl Unheard {
+impl ApduDedup {
     /// A transfer begins: what is heard from here on may be what it brings.
     #[must_use]
-    pub fn begin(&self) -> Begun {
+    pub fn begin(&self) -> TransferStart {
         self.lock().now
     }
 
     /// A peer has sent this on an association, from `begun` on: what is known of it. What is new is its own from here
     /// on.
     #[must_use]
-    pub fn claim(&self, peer: &str, digest: &[u8], begun: Begun) -> Claim {
+    pub fn claim(&self, peer: &str, digest: &[u8], begun: TransferStart) -> TransferState {
         let (mut book, key) = (self.lock(), key(peer, digest));
         let known = match book.open.get(&key) {
-            Some(None) => return Claim::BeingStored,
+            Some(None) => return TransferState::BeingStored,
             Some(known) => *known,
             None => match book.heard.get(&key) {
-                Some((id, heard)) if begun < heard => return Claim::Heard(id),
+                Some((id, heard)) if begun < heard => return TransferState::Heard(id),
                 _ => book.take_ended(&key),
             },
         };
         book.open.insert(key, known);
-        known.map_or(Claim::New, Claim::Stored)
+        known.map_or(TransferState::New, TransferState::Stored)
     }
 
     /// What was new is this message.
@@ -104,13 +109,13 @@ impl Unheard {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
+    fn lock(&self) -> MutexGuard<'_, DedupLedger> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
-    fn take_ended(&mut self, key: &Key) -> Option<MessageId> {
+impl DedupLedger {
+    fn take_ended(&mut self, key: &TransferKey) -> Option<MessageId> {
         if self.ended.is_empty() {
             return None;
         }
@@ -122,7 +127,7 @@ impl Book {
     }
 }
 
-fn key(peer: &str, digest: &[u8]) -> Key {
+fn key(peer: &str, digest: &[u8]) -> TransferKey {
     // No digest ends like another one with a name behind it: all are of one length.
     [digest, peer.as_bytes()].concat().into()
 }
@@ -136,15 +141,15 @@ mod tests {
     }
 
     /// What is known of a transfer that begins now.
-    fn claim(unheard: &Unheard, peer: &str, digest: &[u8]) -> Claim {
+    fn claim(unheard: &ApduDedup, peer: &str, digest: &[u8]) -> TransferState {
         unheard.claim(peer, digest, unheard.begin())
     }
 
     /// A book in which the message was stored.
-    fn stored() -> Unheard {
-        let unheard = Unheard::default();
-        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New);
-        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::BeingStored);
+    fn stored() -> ApduDedup {
+        let unheard = ApduDedup::default();
+        assert_eq!(claim(&unheard, "hub", b"digest"), TransferState::New);
+        assert_eq!(claim(&unheard, "hub", b"digest"), TransferState::BeingStored);
         unheard.store("hub", b"digest", id());
         unheard
     }
@@ -156,10 +161,18 @@ mod tests {
             if has_ended {
                 unheard.end("hub", b"digest");
             }
-            assert_eq!(claim(&unheard, "other", b"digest"), Claim::New);
-            assert_eq!(claim(&unheard, "hub", b"digesT"), Claim::New);
-            assert_eq!(claim(&unheard, "hub", b"digest"), Claim::Stored(id()), "{has_ended}");
-            assert_eq!(claim(&unheard, "hub", b"digest"), Claim::Stored(id()), "{has_ended}");
+            assert_eq!(claim(&unheard, "other", b"digest"), TransferState::New);
+            assert_eq!(claim(&unheard, "hub", b"digesT"), TransferState::New);
+            assert_eq!(
+                claim(&unheard, "hub", b"digest"),
+                TransferState::Stored(id()),
+                "{has_ended}"
+            );
+            assert_eq!(
+                claim(&unheard, "hub", b"digest"),
+                TransferState::Stored(id()),
+                "{has_ended}"
+            );
         }
     }
 
@@ -167,64 +180,74 @@ mod tests {
     fn who_has_heard_it_and_sends_it_again_means_it() {
         let unheard = stored();
         unheard.hear("hub", b"digest");
-        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New);
+        assert_eq!(claim(&unheard, "hub", b"digest"), TransferState::New);
         // It was not taken.
         unheard.forget("hub", b"digest");
-        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New);
+        assert_eq!(claim(&unheard, "hub", b"digest"), TransferState::New);
     }
 
     #[test]
     fn what_the_second_association_hears_counts_for_the_first() {
         for first_ends_before in [false, true] {
             let unheard = stored();
-            assert_eq!(claim(&unheard, "hub", b"digest"), Claim::Stored(id()));
+            assert_eq!(claim(&unheard, "hub", b"digest"), TransferState::Stored(id()));
             if first_ends_before {
                 unheard.end("hub", b"digest");
             }
             unheard.hear("hub", b"digest");
             unheard.end("hub", b"digest");
-            assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New, "{first_ends_before}");
+            assert_eq!(
+                claim(&unheard, "hub", b"digest"),
+                TransferState::New,
+                "{first_ends_before}"
+            );
         }
     }
 
     #[test]
     fn an_association_that_ends_amid_a_commit_has_stored_nothing() {
-        let unheard = Unheard::default();
-        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New);
+        let unheard = ApduDedup::default();
+        assert_eq!(claim(&unheard, "hub", b"digest"), TransferState::New);
         unheard.end("hub", b"digest");
-        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New);
+        assert_eq!(claim(&unheard, "hub", b"digest"), TransferState::New);
     }
 
     #[test]
     fn who_began_before_it_was_heard_brings_the_same() {
-        let unheard = Unheard::default();
+        let unheard = ApduDedup::default();
         let slow = unheard.begin();
         for has_ended in [false, true] {
-            assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New, "{has_ended}");
+            assert_eq!(claim(&unheard, "hub", b"digest"), TransferState::New, "{has_ended}");
             unheard.store("hub", b"digest", id());
             if has_ended {
                 unheard.end("hub", b"digest");
             }
             unheard.hear("hub", b"digest");
-            assert_eq!(unheard.claim("hub", b"digest", slow), Claim::Heard(id()), "{has_ended}");
-            assert_eq!(unheard.claim("other", b"digest", slow), Claim::New);
+            assert_eq!(
+                unheard.claim("hub", b"digest", slow),
+                TransferState::Heard(id()),
+                "{has_ended}"
+            );
+            assert_eq!(unheard.claim("other", b"digest", slow), TransferState::New);
             unheard.forget("other", b"digest");
         }
         // What is meant a second time is not the first association's.
-        assert_eq!(claim(&unheard, "hub", b"digest"), Claim::New);
-        assert_eq!(unheard.claim("hub", b"digest", slow), Claim::BeingStored);
+        assert_eq!(claim(&unheard, "hub", b"digest"), TransferState::New);
+        assert_eq!(unheard.claim("hub", b"digest", slow), TransferState::BeingStored);
     }
 
     #[test]
     fn what_was_heard_is_remembered_until_half_as_many_others_were() {
         let half = UNHEARD_MAX / 2;
-        for (others, expected) in [(half, Claim::Heard(id())), (half + 1, Claim::New)] {
-            let unheard = Unheard::default();
+        for (others, expected) in
+            [(half, TransferState::Heard(id())), (half + 1, TransferState::New)]
+        {
+            let unheard = ApduDedup::default();
             let slow = unheard.begin();
             // The last of its generation is the first to be forgotten.
             for n in 1..=half + others {
                 let digest = n.to_be_bytes();
-                assert_eq!(claim(&unheard, "hub", &digest), Claim::New);
+                assert_eq!(claim(&unheard, "hub", &digest), TransferState::New);
                 unheard.store("hub", &digest, id());
                 unheard.hear("hub", &digest);
             }

@@ -1,7 +1,7 @@
 //! Warm-up: how many recipients a source that nobody knows yet may send to, by provider and day.
 //!
 //! What a source has come to with one provider is its [`Course`] there. Recipients are first reserved, which is
-//! made durable by whoever keeps the [`Book`] of all courses, and only then handed out: a process that ends where it
+//! made durable by whoever keeps the [`WarmupLedger`] of all courses, and only then handed out: a process that ends where it
 //! stands has at most reserved what it did not use, and that is lost to the day. So a day's count is never
 //! exceeded, whatever ends and begins again.
 //!
@@ -11,8 +11,8 @@ mod book;
 mod course;
 mod record;
 
-pub use book::{Answered, Asked, Book, Change, Changes, SeenCourse};
-pub use course::{Turn, day_of};
+pub use book::{AllowanceGrant, Answered, WarmupChange, WarmupChanges, WarmupLedger, WarmupView};
+pub use course::{WarmupDayEnd, day_of};
 pub use record::{Record, RecordBytes};
 
 use config::Warmup;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// Whose recipients are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CourseKey {
+pub struct WarmupKey {
     /// The name of the source.
     pub source: Arc<str>,
     /// The provider that they go to, or the set of hosts.
@@ -30,7 +30,7 @@ pub struct CourseKey {
 }
 
 /// `source ip-1 towards google`.
-impl fmt::Display for CourseKey {
+impl fmt::Display for WarmupKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "source {} towards {}", self.source, self.towards)
     }
@@ -38,8 +38,8 @@ impl fmt::Display for CourseKey {
 
 /// What a shard wants to send.
 #[derive(Clone, Debug)]
-pub struct Ask {
-    pub key: CourseKey,
+pub struct AllowanceRequest {
+    pub key: WarmupKey,
     /// What the configuration says of the source.
     pub plan: Arc<Warmup>,
     /// As many recipients as wait, at least 1.

@@ -18,7 +18,7 @@ use mta::console::{Console as _, Level};
 use mta::inbox::ShardSender;
 use mta::pressure::Pressures;
 use mta::problems::Problems;
-use mta::shared::Shared;
+use mta::shared::SharedState;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ pub(crate) fn advisers(
     config: &Config,
     metrics: &NodeMetrics,
     descriptors: Descriptors,
-    (shard, shared): (&ShardSender<AcceptedSocket>, &Shared),
+    (shard, shared): (&ShardSender<AcceptedSocket>, &SharedState),
     (files, watch, console): (&StateFiles, &Arc<FileWatch>, &Arc<ConsoleLog>),
 ) -> Result<Advisers, String> {
     let told = (files, console);

@@ -7,8 +7,8 @@ use crate::world::clock::wall_now;
 use config::Config;
 use mta::console::{Console as _, Level};
 use mta::control::{Effect, Lift};
-use mta::problems::{Conditions, Found};
-use mta::shared::Shared;
+use mta::problems::{Conditions, DetectedProblem};
+use mta::shared::SharedState;
 use mta::watched::Watcher;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const NAME: &str = "shaping.json";
 /// Effects, and where they are kept.
 #[derive(Debug)]
 pub(crate) struct KeptEffects {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     file: KeptFile,
     /// What stands in it.
     kept: Vec<Effect>,
@@ -28,14 +28,18 @@ pub(crate) struct KeptEffects {
 impl KeptEffects {
     /// Has what an earlier server kept in force again. Without it rules are heard again: what can't be read keeps
     /// nobody from starting.
-    pub(crate) fn open(config: &Config, shared: &Arc<Shared>, console: &ConsoleLog) -> KeptEffects {
+    pub(crate) fn open(
+        config: &Config,
+        shared: &Arc<SharedState>,
+        console: &ConsoleLog,
+    ) -> KeptEffects {
         let file = KeptFile::new(&config.spool.paths[0], NAME, "what rules of shaping do");
         let troubles = shared.problems.conditions("state_file");
         let Held { entries: kept, lost } = file.read::<Effect>();
         if let Some(why) = lost {
             console.line(Level::Warn, "shaping", format_args!("{why}; rules begin anew"));
             let step = "rules begin anew; the next start forgets this";
-            troubles.set(Found::warning(file.shown(), why).next_step(step), wall_now());
+            troubles.set(DetectedProblem::warning(file.shown(), why).next_step(step), wall_now());
         }
         shared.rules.restore(kept.clone(), wall_now());
         KeptEffects { shared: Arc::clone(shared), file, kept, troubles }
@@ -65,12 +69,12 @@ impl KeptEffects {
             Ok(count) => {
                 let text = format!("{count} of {} effects have no room", effects.len());
                 let step = "`postrider shaping list` shows who says so much";
-                self.troubles.set(Found::warning(about, text).next_step(step), now);
+                self.troubles.set(DetectedProblem::warning(about, text).next_step(step), now);
                 self.kept = effects;
             }
             Err(why) => {
                 console.line(Level::Error, "shaping", format_args!("{why}"));
-                self.troubles.set(Found::warning(about, why).next_step("make room"), now);
+                self.troubles.set(DetectedProblem::warning(about, why).next_step("make room"), now);
             }
         }
     }

@@ -19,7 +19,7 @@ use file::LogFile;
 use mta::event::EventFile;
 use mta::event::{Event, EventSink, Kind, Position, Recipients, json};
 use mta::metrics::EventMetrics;
-use mta::problems::{Found, Moment, ProblemKind, Watch};
+use mta::problems::{ClockReading, DetectedProblem, ProblemKind, Watchdog};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ pub(crate) struct EventLog {
 pub(crate) struct Writing {
     path: PathBuf,
     started: Start,
-    at_disk: Watch,
+    at_disk: Watchdog,
     is_failing: AtomicBool,
     metrics: Arc<EventMetrics>,
 }
@@ -79,7 +79,7 @@ impl ProblemKind for Writing {
         "event_log"
     }
 
-    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         let path = self.path.display();
         let text = match self.hangs_for() {
             Some(wait) => {
@@ -96,7 +96,7 @@ impl ProblemKind for Writing {
             0 => "look at its disk; mail goes on, and events are kept up to `waiting_max`",
             _ => "look at its disk; mail goes on, and events are lost",
         };
-        found(Found::warning(path.to_string(), text).next_step(step));
+        found(DetectedProblem::warning(path.to_string(), text).next_step(step));
     }
 }
 
@@ -192,7 +192,7 @@ impl EventLog {
         let writing = Arc::new(Writing {
             path: options.path.clone(),
             started: Start::now(),
-            at_disk: Watch::default(),
+            at_disk: Watchdog::default(),
             is_failing: AtomicBool::new(false),
             metrics: Arc::clone(of_writer),
         });

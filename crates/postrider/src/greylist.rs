@@ -14,7 +14,7 @@ use config::{Config, Problem};
 use file::File;
 use mail::Wall;
 use mta::console::{Console as _, Level};
-use mta::problems::{Conditions, Found};
+use mta::problems::{Conditions, DetectedProblem};
 use mta::seams::Greylist;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -226,7 +226,7 @@ impl Inner {
 
     fn warn(&self, text: std::fmt::Arguments<'_>) {
         self.console.line(Level::Warn, "greylist", text);
-        let found = Found::warning(NAME, text.to_string());
+        let found = DetectedProblem::warning(NAME, text.to_string());
         self.troubles.set(found.next_step("strangers may be put off anew"), wall_now());
     }
 }

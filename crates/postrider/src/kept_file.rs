@@ -12,7 +12,7 @@ use crate::kept_secret::damaged;
 use crate::sealed_text::{self, SEAL_BYTES, Sealed};
 use crate::world::clock::wall_now;
 use mta::console::{Console as _, Level};
-use mta::problems::{Conditions, Found};
+use mta::problems::{Conditions, DetectedProblem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{self, File};
@@ -183,14 +183,14 @@ impl StateFiles {
     /// Something that stood in a file is lost: `why` is a sentence with the file's name, `so` what follows from that.
     pub(crate) fn lost(&self, topic: &'static str, file: &Path, why: &str, so: &str) {
         self.console.line(Level::Warn, topic, format_args!("{why}; {so}"));
-        let found = Found::warning(file.display().to_string(), why);
+        let found = DetectedProblem::warning(file.display().to_string(), why);
         self.conditions.set(found.next_step(so), wall_now());
     }
 
     /// A file can't be written, until it can.
     pub(crate) fn unwritten(&self, topic: &'static str, file: &Path, why: &str) {
         self.console.line(Level::Warn, topic, format_args!("{why}"));
-        let found = Found::warning(written(file), why);
+        let found = DetectedProblem::warning(written(file), why);
         let step = "make room, or mend the directory: it is written when that is done";
         self.conditions.set(found.next_step(step), wall_now());
     }

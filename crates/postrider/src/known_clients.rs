@@ -6,7 +6,7 @@ use crate::file_watch::FileWatch;
 use crate::kept_file::StateFiles;
 use crate::kept_secret;
 use crate::sealed_text::{self, SEAL_BYTES, Sealed};
-use mta::shared::Shared;
+use mta::shared::SharedState;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -23,7 +23,12 @@ const BYTES_MAX: usize = 4 << 20;
 const WRITTEN_EVERY: Duration = Duration::from_secs(30);
 
 /// Reads the file, and keeps it up to date for as long as anybody has `shared`.
-pub(crate) fn open(directory: &Path, shared: &Arc<Shared>, files: &StateFiles, watch: &FileWatch) {
+pub(crate) fn open(
+    directory: &Path,
+    shared: &Arc<SharedState>,
+    files: &StateFiles,
+    watch: &FileWatch,
+) {
     let path = directory.join(NAME);
     if let Err(why) = read(&path, shared) {
         let aside = fs::rename(&path, directory.join(DAMAGED));
@@ -44,14 +49,14 @@ pub(crate) fn open(directory: &Path, shared: &Arc<Shared>, files: &StateFiles, w
 }
 
 /// Writes what is known at the end.
-pub(crate) fn close(directory: &Path, shared: &Shared) {
+pub(crate) fn close(directory: &Path, shared: &SharedState) {
     if shared.known_clients.changes() > 0 && directory.is_dir() {
         // What was written before is in place otherwise.
         let _ = replace(&directory.join(NAME), shared);
     }
 }
 
-fn read(path: &Path, shared: &Shared) -> Result<(), String> {
+fn read(path: &Path, shared: &SharedState) -> Result<(), String> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened.map_err(|error| error.to_string())?,
@@ -70,7 +75,7 @@ fn read(path: &Path, shared: &Shared) -> Result<(), String> {
     shared.known_clients.read(text).map_err(|line| format!("line {line} is none"))
 }
 
-fn write(path: &Path, shared: &Shared, files: &StateFiles) {
+fn write(path: &Path, shared: &SharedState, files: &StateFiles) {
     match replace(path, shared) {
         Ok(()) => files.written(path),
         Err(why) => {
@@ -81,7 +86,7 @@ fn write(path: &Path, shared: &Shared, files: &StateFiles) {
     }
 }
 
-fn replace(path: &Path, shared: &Shared) -> io::Result<()> {
+fn replace(path: &Path, shared: &SharedState) -> io::Result<()> {
     let text = shared.known_clients.written(BYTES_MAX - SEAL_BYTES);
     // Who was where is nobody else's business.
     let sealed = sealed_text::sealed(text.into_bytes());
@@ -94,10 +99,10 @@ mod tests {
     use crate::console::ConsoleLog;
     use mta::console::Level;
 
-    fn shared() -> Arc<Shared> {
+    fn shared() -> Arc<SharedState> {
         let text = "[[listener]]\naddress = \"127.0.0.1:2525\"\n[[route]]\ndiscard = {}\n";
         let config = channels::sections().parse(text, "test.toml").unwrap();
-        Arc::new(Shared::new(&config, 1))
+        Arc::new(SharedState::new(&config, 1))
     }
 
     #[test]

@@ -96,8 +96,10 @@ impl Listener for LimitedListener {
             let seat = match &self.places {
                 Places::Ours(_) => None,
                 Places::Public { seats, network_max, pool } => {
-                    let limits =
-                        seats::Limits { all: self.limits.connections_max, network: *network_max };
+                    let limits = seats::SeatLimits {
+                        all: self.limits.connections_max,
+                        network: *network_max,
+                    };
                     let seat = seats.enter(0, peer.ip(), Rank::Unproven, limits);
                     if seat.as_ref().is_none_or(Seat::has_displaced) {
                         pool.note_turned_away();
@@ -171,7 +173,7 @@ impl AsyncWrite for LimitedStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mta::problems::Moment;
+    use mta::problems::ClockReading;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpSocket;
 
@@ -215,7 +217,7 @@ mod tests {
             assert_eq!(byte, *b"x", "{n}");
         }
         // Each of them made somebody give his way, which an operator can see.
-        let (_, numbers) = pressures.metrics(Moment::default()).remove(0);
+        let (_, numbers) = pressures.metrics(ClockReading::default()).remove(0);
         assert!(numbers.used.get() <= i64::from(LIMITS.connections_max));
         assert!(numbers.turned_away.get() > 100 && numbers.pressed.get() == 1);
     }

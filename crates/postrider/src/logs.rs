@@ -16,7 +16,7 @@ use mta::console::{Console as _, Level};
 use mta::custody::LogPort;
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::LogMetrics;
-use mta::problems::Found;
+use mta::problems::DetectedProblem;
 use spool::{Durability, Opening, RecoveredMessage, RecoveryReport, SpoolConfig, SpoolStatus};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -118,7 +118,9 @@ impl ReadLog {
                 "{count} damages were found in the spool {path} at the start, the first: {first}"
             );
             let step = "`postrider spool verify` names them while the server is stopped";
-            files.conditions().set(Found::warning(about, text).next_step(step), wall_now());
+            files
+                .conditions()
+                .set(DetectedProblem::warning(about, text).next_step(step), wall_now());
         }
         metrics.damaged.add(report.damaged_count);
         let kept = report.kept_blobs_count;

@@ -24,7 +24,7 @@ use mta::custody::COMMIT_MAX;
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::pressure::Pressures;
 use mta::problems::Problems;
-use mta::shared::Shared;
+use mta::shared::SharedState;
 use mta::watched::Watched;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ pub(crate) struct Node {
     pub(crate) started: Start,
     /// What an operator has stopped, and rules of shaping have set in force.
     pub(crate) orders: Orders,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     tables: Arc<Registry>,
     warmups: KeptWarmups,
     problems: Arc<ProblemList>,

@@ -5,8 +5,8 @@ use crate::console::ConsoleLog;
 use crate::file_watch::FileWatch;
 use crate::world::mailbox_files::{Counted, count_at};
 use mta::console::{Console as _, Level};
-use mta::own_mailbox::{Found, OWN_MAILBOX_BYTES_MAX};
-use mta::shared::Shared;
+use mta::own_mailbox::{MailboxUsage, OWN_MAILBOX_BYTES_MAX};
+use mta::shared::SharedState;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 const LOGGED_EVERY: Duration = Duration::from_secs(86_400);
 
 /// Looks for as long as there is anybody who wants to know.
-pub(crate) fn watch(shared: &Arc<Shared>, files: &FileWatch, console: &Arc<ConsoleLog>) {
+pub(crate) fn watch(shared: &Arc<SharedState>, files: &FileWatch, console: &Arc<ConsoleLog>) {
     look(shared);
     let console = Arc::clone(console);
     let mut looks = Looks { looked: Instant::now(), logged: None, was_full: false };
@@ -31,7 +31,7 @@ struct Looks {
 }
 
 impl Looks {
-    fn go_on(&mut self, shared: &Shared, console: &ConsoleLog) {
+    fn go_on(&mut self, shared: &SharedState, console: &ConsoleLog) {
         if self.looked.elapsed() < LOOK_EVERY && self.logged.is_some() {
             return;
         }
@@ -62,7 +62,7 @@ impl Looks {
 }
 
 /// A mailbox that is not there yet is empty.
-fn look(shared: &Shared) {
+fn look(shared: &SharedState) {
     let Some(path) = shared.own_mailbox.path() else { return };
     let counted = match count_at(&path) {
         Err(rustix::io::Errno::NOENT) => Counted::default(),
@@ -71,5 +71,5 @@ fn look(shared: &Shared) {
         Err(_) => return,
         Ok(counted) => counted,
     };
-    shared.own_mailbox.note(Found { messages: counted.messages, bytes: counted.bytes });
+    shared.own_mailbox.note(MailboxUsage { messages: counted.messages, bytes: counted.bytes });
 }

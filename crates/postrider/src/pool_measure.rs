@@ -4,7 +4,7 @@
 use mail::{Mono, Wall};
 use mta::pools::{POOLS, PoolId};
 use mta::pressure::Pressures;
-use mta::problems::{Moment, Problem, Problems};
+use mta::problems::{ClockReading, Problem, Problems};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Measured {
     pub(crate) fn shown(&self) -> Option<Problem> {
         let elapsed = self.started.elapsed();
         let wall = Wall(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
-        let all = self.problems.ask(Moment { mono: Mono(0) + elapsed, wall });
+        let all = self.problems.ask(ClockReading { mono: Mono(0) + elapsed, wall });
         all.into_iter().find(|problem| problem.kind == "pool" && problem.about == self.word)
     }
 

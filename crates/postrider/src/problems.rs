@@ -16,7 +16,7 @@ use crate::world::mailbox_files::HangingMailboxes;
 use config::Config;
 use logs::Logs;
 use mta::console::{Console as _, Level};
-use mta::problems::{Moment, Problem, ProblemKind, Problems, Severity};
+use mta::problems::{ClockReading, Problem, ProblemKind, Problems, Severity};
 use roots::NeededPaths;
 pub(crate) use roots::missing_roots;
 use services::{Clock, NameServers, SilentZones, UnreadableMessages};
@@ -84,8 +84,8 @@ impl ProblemList {
 }
 
 /// The moment of asking.
-pub(crate) fn now(started: Start) -> Moment {
-    Moment { mono: started.elapsed(), wall: wall_now() }
+pub(crate) fn now(started: Start) -> ClockReading {
+    ClockReading { mono: started.elapsed(), wall: wall_now() }
 }
 
 /// A problem as a line of text.

@@ -12,7 +12,7 @@ use crate::under_way::HANGS_AFTER;
 use config::Config;
 use mta::commands::NodeAnswer;
 use mta::console::{Console as _, Level};
-use mta::problems::{Found, Moment, ProblemKind, Problems};
+use mta::problems::{ClockReading, DetectedProblem, ProblemKind, Problems};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
@@ -137,13 +137,13 @@ impl ProblemKind for LateReload {
         "reload"
     }
 
-    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         let current = lock(&self.0);
         if let Some((began, step)) = current.as_ref().filter(|c| c.0.elapsed() >= HANGS_AFTER) {
             let (what, seconds) = (step.what(), began.elapsed().as_secs());
             let text = format!("a reload has not read {what} for {seconds} s");
             let next_step = "look at its disk; another reload takes its place";
-            found(Found::warning("", text).next_step(next_step));
+            found(DetectedProblem::warning("", text).next_step(next_step));
         }
     }
 

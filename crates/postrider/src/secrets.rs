@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use channels::{PASSWORD_BYTES_MAX, X400};
 use config::{Config, Problem, Secret, SecretFile};
 use mta::console::Console;
-use mta::problems::{Conditions, Found};
+use mta::problems::{Conditions, DetectedProblem};
 use mta::srs::RewrittenSenders;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -225,7 +225,7 @@ impl WatchedSecrets {
             Err(why) => {
                 let text = format!("the login stays as it was: {why}");
                 console.error("login", format_args!("{text}"));
-                let found = Found::warning(&source, text);
+                let found = DetectedProblem::warning(&source, text);
                 let step = "mend the file: it is read anew when it changes";
                 self.troubles.set(found.next_step(step), wall_now());
                 Some(source)

@@ -29,7 +29,7 @@ use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::Metrics;
 use mta::seams::{Listener as _, Net as _, World as _};
 use mta::shard::{Shard, ShardParts};
-use mta::shared::Shared;
+use mta::shared::SharedState;
 use mta::watched::Watcher;
 use std::io;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ use tokio::task::LocalSet;
 pub(crate) struct Common {
     pub(crate) config: Arc<Config>,
     pub(crate) ports: Vec<Arc<LogPort>>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedState>,
     pub(crate) shards: Vec<ShardSender<AcceptedSocket>>,
     /// What an operator has suspended.
     pub(crate) suspensions: Arc<[Suspension]>,
@@ -192,7 +192,7 @@ fn adopt_all(shard: &Rc<Shard<Real>>, recovered: &RecoveredReceiver) -> bool {
 struct Listening<'a> {
     world: &'a Real,
     config: &'a Config,
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<SharedState>,
     shards: &'a [ShardSender<AcceptedSocket>],
     console: &'a Rc<dyn Console>,
 }

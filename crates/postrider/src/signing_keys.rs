@@ -13,7 +13,7 @@ use auth::dkim::SigningKey;
 use channels::{KeyFile, key_files};
 use config::{Config, Problem};
 use mta::console::Console;
-use mta::problems::{Found, Moment, ProblemKind};
+use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -144,11 +144,12 @@ impl ProblemKind for SigningKeys {
         "signing_key"
     }
 
-    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         // Nobody holds them while a file is read.
         for key in &lock(&self.state).keys {
             if let Some(why) = &lock(&key.read).unread {
-                let one = Found::warning(key.file.path().display().to_string(), why.clone());
+                let one =
+                    DetectedProblem::warning(key.file.path().display().to_string(), why.clone());
                 found(one.next_step("mend the file: it is read anew when it changes"));
             }
         }

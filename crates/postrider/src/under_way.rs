@@ -2,7 +2,7 @@
 //! that hangs.
 
 use crate::mutex::lock;
-use mta::problems::{Found, Moment, ProblemKind};
+use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -78,10 +78,10 @@ impl ProblemKind for UnderWay {
         "hanging_file"
     }
 
-    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         for (what, text) in self.hanging(HANGS_AFTER) {
             found(
-                Found::warning(what, text)
+                DetectedProblem::warning(what, text)
                     .next_step("look at its disk; what was read before holds"),
             );
         }

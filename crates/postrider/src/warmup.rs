@@ -13,10 +13,13 @@ use file::File;
 use mail::Wall;
 use mta::answer::Answer;
 use mta::console::{Console as _, Level};
-use mta::control::{CourseItem, SHOWN_COURSES_MAX, SourceItem};
-use mta::problems::{Conditions, Found};
+use mta::control::{SHOWN_COURSES_MAX, SourceItem, WarmupItem};
+use mta::problems::{Conditions, DetectedProblem};
 use mta::seams::Warmups;
-use mta::warmup::{Allowance, Answered, Ask, Asked, Book, CourseKey, SeenCourse, Tried, day_of};
+use mta::warmup::{
+    Allowance, AllowanceGrant, AllowanceRequest, Answered, Tried, WarmupKey, WarmupLedger,
+    WarmupView, day_of,
+};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -47,7 +50,7 @@ pub(crate) struct KeptWarmups(Arc<Inner>);
 
 struct Inner {
     directory: PathBuf,
-    book: Mutex<Book>,
+    book: Mutex<WarmupLedger>,
     keeper: Mutex<Keeper>,
     /// Those of the configuration.
     sources: Mutex<Vec<Arc<Source>>>,
@@ -74,7 +77,7 @@ enum Request {
 
 /// Who waits for a write.
 struct Waiting {
-    ask: Ask,
+    ask: AllowanceRequest,
     answer: oneshot::Sender<Answered>,
 }
 
@@ -134,7 +137,7 @@ impl KeptWarmups {
     /// The sources, and how far those have come that warm up.
     pub(crate) fn sources(&self) -> Vec<SourceItem> {
         let sources = lock(&self.0.sources).clone();
-        let courses: Vec<SeenCourse> = lock(&self.0.book).courses().collect();
+        let courses: Vec<WarmupView> = lock(&self.0.book).courses().collect();
         sources.iter().map(|source| item(source, &courses)).collect()
     }
 }
@@ -156,7 +159,7 @@ impl Service for KeptWarmups {
 }
 
 impl Warmups for KeptWarmups {
-    fn ask(&self, ask: Ask) -> Answer<'static, Answered> {
+    fn ask(&self, ask: AllowanceRequest) -> Answer<'static, Answered> {
         let failed = |why: &str| closed(&ask.key, why, ask.now);
         let keeper = lock(&self.0.keeper);
         let requests = match &*keeper {
@@ -164,7 +167,7 @@ impl Warmups for KeptWarmups {
             Keeper::Failed(why) => return Answer::Now(failed(why)),
             Keeper::None => return Answer::Now(failed("it is not open")),
         };
-        if let Asked::Answered(answered) = lock(&self.0.book).ask(&ask) {
+        if let AllowanceGrant::Answered(answered) = lock(&self.0.book).ask(&ask) {
             return Answer::Now(answered);
         }
         let if_gone = failed("its file is not written any more");
@@ -174,17 +177,17 @@ impl Warmups for KeptWarmups {
         Answer::later(async move { answered.await.unwrap_or(if_gone) })
     }
 
-    fn give_back(&self, key: &CourseKey, recipients: u32, until: Wall) {
+    fn give_back(&self, key: &WarmupKey, recipients: u32, until: Wall) {
         lock(&self.0.book).give_back(key, recipients, until);
     }
 
-    fn note(&self, key: &CourseKey, came: Tried) {
+    fn note(&self, key: &WarmupKey, came: Tried) {
         lock(&self.0.book).note(key, came);
     }
 }
 
 /// Nothing is sent that can't be counted.
-fn closed(key: &CourseKey, why: &str, now: Wall) -> Answered {
+fn closed(key: &WarmupKey, why: &str, now: Wall) -> Answered {
     let why = format!("warm-up of {key}: what is sent cannot be counted: {why}").into();
     let allowance = Allowance::Closed { why, until: now.after(CLOSED_FOR) };
     Answered { allowance, turn: None }
@@ -203,10 +206,10 @@ impl Inner {
                         format_args!("what was written last to {path} is not whole, and left out");
                     self.console.line(Level::Info, "warmup", text);
                 }
-                let book = Book::read(held.iter().cloned(), warming, today);
-                let known: BTreeSet<CourseKey> = book.courses().map(|course| course.key).collect();
-                let is_over = |(key, _): (CourseKey, _)| (!known.contains(&key)).then_some(key);
-                let over: Vec<CourseKey> = held.into_iter().filter_map(is_over).collect();
+                let book = WarmupLedger::read(held.iter().cloned(), warming, today);
+                let known: BTreeSet<WarmupKey> = book.courses().map(|course| course.key).collect();
+                let is_over = |(key, _): (WarmupKey, _)| (!known.contains(&key)).then_some(key);
+                let over: Vec<WarmupKey> = held.into_iter().filter_map(is_over).collect();
                 if !over.is_empty() {
                     file.forget(&over)?;
                 }
@@ -224,7 +227,7 @@ impl Inner {
         ));
         std::fs::rename(&path, aside).map_err(|error| error.to_string())?;
         let (file, _) = File::open(&path).map_err(|why| why.to_string())?;
-        *lock(&self.book) = Book::replaced(today);
+        *lock(&self.book) = WarmupLedger::replaced(today);
         Ok(file)
     }
 
@@ -286,8 +289,8 @@ impl Inner {
             ask.now = wall_now();
             let asked = lock(&self.book).ask(&ask);
             match asked {
-                Asked::Reserved => still.push(Waiting { ask, answer }),
-                Asked::Answered(answered) => {
+                AllowanceGrant::Reserved => still.push(Waiting { ask, answer }),
+                AllowanceGrant::Answered(answered) => {
                     if let Err(unheard) = answer.send(answered)
                         && let Allowance::Granted { recipients, until } = unheard.allowance
                     {
@@ -301,7 +304,7 @@ impl Inner {
 
     fn warn(&self, text: std::fmt::Arguments<'_>) {
         self.console.line(Level::Warn, "warmup", text);
-        let found = Found::warning(NAME, text.to_string());
+        let found = DetectedProblem::warning(NAME, text.to_string());
         self.troubles.set(found.next_step("look at the first spool directory"), wall_now());
     }
 }
@@ -328,19 +331,19 @@ fn gather(requests: &mpsc::Receiver<Request>, waiting: &mut Vec<Waiting>) -> boo
 }
 
 /// A source with its courses, which are some of `all`.
-fn item(source: &Source, all: &[SeenCourse]) -> SourceItem {
+fn item(source: &Source, all: &[WarmupView]) -> SourceItem {
     let Some(plan) = &source.warmup else {
         return SourceItem { name: source.name.to_string(), ..SourceItem::default() };
     };
-    let mut own: Vec<&SeenCourse> =
+    let mut own: Vec<&WarmupView> =
         all.iter().filter(|seen| seen.key.source == source.name).collect();
     let courses_count = own.len() as u64;
     own.sort_by_key(|seen| (Reverse((seen.kept.day, seen.used)), &seen.key.towards));
     own.truncate(SHOWN_COURSES_MAX);
-    let course = |seen: &SeenCourse| {
+    let course = |seen: &WarmupView| {
         let count = plan.count(seen.kept.stage);
         let date = Wall(u64::from(seen.kept.day) * 86_400_000).to_string();
-        CourseItem {
+        WarmupItem {
             towards: seen.key.towards.to_string(),
             stage: seen.kept.stage + 1,
             stages: u32::try_from(plan.per_day.len()).unwrap_or(u32::MAX),

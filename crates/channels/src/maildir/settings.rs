@@ -1,8 +1,8 @@
 //! What a `maildir` route is told.
 
 use super::folder;
-use super::template::{Owner, PlaceError, Template};
-use super::terms::{QuotaText, Terms};
+use super::template::{MaildirTemplate, Owner, PlaceError};
+use super::terms::{MailboxTerms, QuotaText};
 use crate::values::{EntryTable, ValueNames};
 use config::Values;
 use config::quantity::{DurationText, write_duration};
@@ -104,7 +104,7 @@ impl ChannelSection for MaildirText {
         let table = reader.recipients().cloned();
         let names = ValueNames::of(table.as_deref());
         let template = template_of(&text, &names, reader);
-        let terms = Terms::read(&text, &names, reader);
+        let terms = MailboxTerms::read(&text, &names, reader);
         let quota_grace =
             text.quota_grace.as_ref().map(|text| reader.duration("quota_grace", text));
         if quota_grace.is_some() && !terms.have_quota() {
@@ -128,12 +128,12 @@ impl ChannelSection for MaildirText {
 
     fn mailbox_at(path: &str, quota_bytes: u64) -> Option<Arc<dyn Settings>> {
         Some(Arc::new(Maildir {
-            template: Template::parse(path, &ValueNames::default()).ok()?,
+            template: MaildirTemplate::parse(path, &ValueNames::default()).ok()?,
             entries: None,
             has_values: false,
             folders: Folders::None,
             create_folders: false,
-            terms: Terms::with_quota(quota_bytes),
+            terms: MailboxTerms::with_quota(quota_bytes),
             quota_grace: None,
         }))
     }
@@ -143,13 +143,13 @@ fn template_of(
     text: &MaildirText,
     names: &ValueNames<'_>,
     reader: &mut Reader<'_, '_>,
-) -> Option<Template> {
+) -> Option<MaildirTemplate> {
     let Some(path) = &text.path else {
         let help = "such as path = \"/srv/mail/{domain}/{local}\"";
         reader.error("", "a route to nowhere: `path` is missing", help);
         return None;
     };
-    match Template::parse(path, names) {
+    match MaildirTemplate::parse(path, names) {
         Ok(template) => {
             if !template.tells_recipients_apart() {
                 let help = "add {local} to give each recipient a Maildir of its own";
@@ -167,14 +167,14 @@ fn template_of(
 /// A Maildir per recipient.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Maildir {
-    template: Template,
+    template: MaildirTemplate,
     /// Where the recipients' entries are.
     entries: Option<EntryTable>,
     /// Something stands there that must be known of each.
     has_values: bool,
     folders: Folders,
     create_folders: bool,
-    terms: Terms,
+    terms: MailboxTerms,
     quota_grace: Option<Duration>,
 }
 
@@ -302,14 +302,15 @@ mod tests {
 
     #[test]
     fn a_tag_names_a_folder_of_the_users_mailbox_where_that_is_wanted() {
-        let template = Template::parse("/m/{hash:2}/{local}", &ValueNames::default()).unwrap();
+        let template =
+            MaildirTemplate::parse("/m/{hash:2}/{local}", &ValueNames::default()).unwrap();
         let maildir = |folders| Maildir {
             template: template.clone(),
             entries: None,
             has_values: false,
             folders,
             create_folders: true,
-            terms: Terms::default(),
+            terms: MailboxTerms::default(),
             quota_grace: None,
         };
         let place = |folders, address: &str| {

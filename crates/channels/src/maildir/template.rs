@@ -49,17 +49,17 @@ impl Owner {
 
 /// The path of each recipient's Maildir.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Template {
+pub(super) struct MaildirTemplate {
     written: String,
     /// What stands before the first placeholder, up to a `/`.
     root: PathBuf,
     /// What follows; empty: all recipients share the root.
-    pieces: Vec<Piece>,
+    pieces: Vec<TemplatePiece>,
 }
 
 /// A piece of a path below its root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     Literal(String),
     Domain,
     Local,
@@ -114,12 +114,12 @@ impl PlaceError {
     }
 }
 
-impl Template {
+impl MaildirTemplate {
     /// A template with `{domain}`, `{local}`, `{hash:2}`, and the values of these `names`.
     ///
     /// # Errors
     /// What is wrong with it, for people.
-    pub(super) fn parse(template: &str, names: &ValueNames<'_>) -> Result<Template, String> {
+    pub(super) fn parse(template: &str, names: &ValueNames<'_>) -> Result<MaildirTemplate, String> {
         if template.is_empty() {
             return Err("the path is empty".to_owned());
         }
@@ -132,7 +132,7 @@ impl Template {
         let open = template.find(['{', '}']);
         let Some(open) = open else {
             let (written, root) = (template.to_owned(), PathBuf::from(template));
-            return Ok(Template { written, root, pieces: Vec::new() });
+            return Ok(MaildirTemplate { written, root, pieces: Vec::new() });
         };
         let root = template[..open].rfind('/').map_or(0, |slash| slash + 1);
         let below = template[root..].trim_end_matches('/');
@@ -140,7 +140,7 @@ impl Template {
             return Err("below the first placeholder no name is empty, `.` or `..`".to_owned());
         }
         let root = PathBuf::from(&template[..root]);
-        Ok(Template { written: template.to_owned(), root, pieces: pieces_of(below, names)? })
+        Ok(MaildirTemplate { written: template.to_owned(), root, pieces: pieces_of(below, names)? })
     }
 
     /// As it was written.
@@ -160,12 +160,14 @@ impl Template {
 
     /// Each recipient has a Maildir of his own, as far as the template can tell.
     pub(super) fn tells_recipients_apart(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Local | Piece::Value(_)))
+        self.pieces
+            .iter()
+            .any(|piece| matches!(piece, TemplatePiece::Local | TemplatePiece::Value(_)))
     }
 
     /// Whether it has values of the recipient's entry.
     pub(super) fn has_values(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Value(_)))
+        self.pieces.iter().any(|piece| matches!(piece, TemplatePiece::Value(_)))
     }
 
     /// Whether this recipient's Maildir can have its name: escapes make long local parts longer.
@@ -191,15 +193,15 @@ impl Template {
         let mut last_value = None;
         for piece in &self.pieces {
             match piece {
-                Piece::Literal(text) => path.push_str(text),
-                Piece::Domain => push_file_name(&mut path, &owner.domain),
-                Piece::Local => push_file_name(&mut path, &owner.local),
-                Piece::Hash { taken, digits } => {
+                TemplatePiece::Literal(text) => path.push_str(text),
+                TemplatePiece::Domain => push_file_name(&mut path, &owner.domain),
+                TemplatePiece::Local => push_file_name(&mut path, &owner.local),
+                TemplatePiece::Hash { taken, digits } => {
                     for n in *taken..taken + digits {
                         let _ = write!(path, "{:x}", (owner.hash() >> (4 * n)) & 0xf);
                     }
                 }
-                Piece::Value(name) => {
+                TemplatePiece::Value(name) => {
                     path.push_str(checked(name, values::one(values, name)?)?);
                     last_value = Some(name);
                 }
@@ -220,21 +222,21 @@ impl Template {
 }
 
 /// The pieces of a path below its root.
-fn pieces_of(below: &str, names: &ValueNames<'_>) -> Result<Vec<Piece>, String> {
+fn pieces_of(below: &str, names: &ValueNames<'_>) -> Result<Vec<TemplatePiece>, String> {
     let mut pieces = Vec::new();
     let mut taken = 0;
     let mut rest = below;
     while let Some(open) = rest.find(['{', '}']) {
         if open > 0 {
-            pieces.push(Piece::Literal(rest[..open].to_owned()));
+            pieces.push(TemplatePiece::Literal(rest[..open].to_owned()));
         }
         let tail = &rest[open..];
         let close = tail.find('}').map_or(tail.len(), |at| at + 1);
         let placeholder = &tail[..close];
         let name = placeholder.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
         pieces.push(match name {
-            Some("domain") => Piece::Domain,
-            Some("local") => Piece::Local,
+            Some("domain") => TemplatePiece::Domain,
+            Some("local") => TemplatePiece::Local,
             Some(name) if name.starts_with("hash:") => {
                 let digits = name["hash:".len()..].parse().unwrap_or(0);
                 if !(1..=HASH_DIGITS_MAX).contains(&digits) || taken + digits > ALL_HASH_DIGITS_MAX
@@ -245,9 +247,9 @@ fn pieces_of(below: &str, names: &ValueNames<'_>) -> Result<Vec<Piece>, String> 
                     ));
                 }
                 taken += digits;
-                Piece::Hash { taken: taken - digits, digits }
+                TemplatePiece::Hash { taken: taken - digits, digits }
             }
-            Some(name) if names.has(name) => Piece::Value(name.to_owned()),
+            Some(name) if names.has(name) => TemplatePiece::Value(name.to_owned()),
             _ => {
                 return Err(format!(
                     "`{placeholder}` stands for nothing: use {{domain}}, {{local}} and {{hash:2}}; {names}"
@@ -257,7 +259,7 @@ fn pieces_of(below: &str, names: &ValueNames<'_>) -> Result<Vec<Piece>, String> 
         rest = &tail[close..];
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Literal(rest.to_owned()));
+        pieces.push(TemplatePiece::Literal(rest.to_owned()));
     }
     Ok(pieces)
 }
@@ -325,13 +327,13 @@ mod tests {
 
     /// The whole path of a recipient without an entry.
     fn path(template: &str, address: &str) -> String {
-        let template = Template::parse(template, &ValueNames::default()).unwrap();
+        let template = MaildirTemplate::parse(template, &ValueNames::default()).unwrap();
         let below = template.path_for(&owner(address), &|_| &[]).unwrap();
         template.root().join(below).display().to_string()
     }
 
     /// The path below the root, with these values of whatever name.
-    fn with(template: &Template, values: &[&str]) -> Result<PathBuf, PlaceError> {
+    fn with(template: &MaildirTemplate, values: &[&str]) -> Result<PathBuf, PlaceError> {
         let values: Vec<Box<str>> = values.iter().map(|value| Box::from(*value)).collect();
         let values: &[Box<str>] = &values;
         template.path_for(&owner("a@b"), &|_| values)
@@ -350,7 +352,7 @@ mod tests {
     #[test]
     fn the_root_ends_before_the_first_placeholder() {
         let root = |text| {
-            let template = Template::parse(text, &ValueNames::default()).unwrap();
+            let template = MaildirTemplate::parse(text, &ValueNames::default()).unwrap();
             template.root().display().to_string()
         };
         assert_eq!(root("/srv/mail/{domain}/{local}"), "/srv/mail/");
@@ -379,10 +381,11 @@ mod tests {
             ("/srv/\0/{local}", "no NUL"),
             ("/srv/{box}", "there with recipients = { table = "),
         ] {
-            let error = Template::parse(template, &ValueNames::default()).unwrap_err();
+            let error = MaildirTemplate::parse(template, &ValueNames::default()).unwrap_err();
             assert!(error.contains(told), "{template:?}: {error}");
         }
-        let error = Template::parse("/srv/{user}", &ValueNames::some(&["box", "q"])).unwrap_err();
+        let error =
+            MaildirTemplate::parse("/srv/{user}", &ValueNames::some(&["box", "q"])).unwrap_err();
         assert!(error.ends_with("entries of table \"t\" have {box}, {q}"), "{error}");
     }
 
@@ -402,7 +405,8 @@ mod tests {
 
     #[test]
     fn a_value_names_a_path_below_the_root_and_no_other() {
-        let template = Template::parse("/srv/mail/{box}", &ValueNames::some(&["Box"])).unwrap();
+        let template =
+            MaildirTemplate::parse("/srv/mail/{box}", &ValueNames::some(&["Box"])).unwrap();
         let path = |values: &[&str]| with(&template, values);
         let below = |value| path(&[value]).map(|path| path.display().to_string());
         assert_eq!(below("a").as_deref(), Ok("a"));
@@ -426,7 +430,7 @@ mod tests {
             assert!(error.to_string().contains(told), "{value:?}: {error}");
             assert_eq!(error.failure().status, EnhancedStatus::new(4, 2, 0), "{value:?}");
         }
-        let dots = Template::parse("/srv/.{box}", &ValueNames::some(&["box"])).unwrap();
+        let dots = MaildirTemplate::parse("/srv/.{box}", &ValueNames::some(&["box"])).unwrap();
         assert_eq!(with(&dots, &["a"]), Ok(PathBuf::from(".a")));
         assert!(with(&dots, &["/a"]).is_err());
         assert!(with(&dots, &["."]).is_err());
@@ -457,7 +461,7 @@ mod tests {
 
     #[test]
     fn names_have_255_octets_and_paths_4096() {
-        let template = Template::parse("/srv/{box}", &ValueNames::some(&["box"])).unwrap();
+        let template = MaildirTemplate::parse("/srv/{box}", &ValueNames::some(&["box"])).unwrap();
         let path = |value: &str| with(&template, &[value]).map(drop);
         let too_long = Err(PlaceError::TooLong { by_value: true });
         assert_eq!(path(&"x".repeat(255)), Ok(()));
@@ -466,7 +470,7 @@ mod tests {
         assert_eq!(path(&long[..4_091]), Ok(()));
         assert_eq!(path(&long[..4_092]), too_long);
         // An address is refused for good, and at RCPT already.
-        let template = Template::parse("/srv/{local}", &ValueNames::default()).unwrap();
+        let template = MaildirTemplate::parse("/srv/{local}", &ValueNames::default()).unwrap();
         let percents = |count: usize| owner(&format!("{}@far.test", "%".repeat(count)));
         assert!(template.fits(&percents(85)));
         assert!(!template.fits(&percents(86)));

@@ -5,7 +5,7 @@ use super::settings::MaildirText;
 use crate::values::{self, Setting, ValueError, ValueNames};
 use config::quantity::{SizeText, parse_size, write_size};
 use config::{Explainer, Reader, Values};
-use mta::seams::{Account, Keeping};
+use mta::seams::{Keeping, SystemAccount};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -36,7 +36,7 @@ impl JsonSchema for QuotaText {
 
 /// The terms of a route.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Terms {
+pub(super) struct MailboxTerms {
     user: Option<Setting<String>>,
     group: Option<Setting<String>>,
     quota_bytes: Option<Setting<u64>>,
@@ -44,10 +44,10 @@ pub(super) struct Terms {
     keeping: Arc<Keeping>,
 }
 
-impl Terms {
+impl MailboxTerms {
     /// A quota alone.
-    pub(super) fn with_quota(quota_bytes: u64) -> Terms {
-        Terms { quota_bytes: Some(Setting::Fixed(quota_bytes)), ..Terms::default() }
+    pub(super) fn with_quota(quota_bytes: u64) -> MailboxTerms {
+        MailboxTerms { quota_bytes: Some(Setting::Fixed(quota_bytes)), ..MailboxTerms::default() }
     }
 
     /// Reads them; what is wrong is told.
@@ -55,7 +55,7 @@ impl Terms {
         text: &MaildirText,
         names: &ValueNames<'_>,
         reader: &mut Reader<'_, '_>,
-    ) -> Terms {
+    ) -> MailboxTerms {
         let mode = mode_of(&text.mode).unwrap_or_else(|why| {
             reader.error("mode", format!("\"{}\" is not a mode for mail", text.mode), why);
             0
@@ -64,11 +64,11 @@ impl Terms {
         let group = account(reader, names, "group", text.group.as_deref());
         let fixed = |setting: &Option<Setting<String>>| {
             let name = setting.as_ref().and_then(Setting::fixed).cloned();
-            name.map(|name| Account { name, by_table: false })
+            name.map(|name| SystemAccount { name, by_table: false })
         };
         let keeping = Arc::new(Keeping { user: fixed(&user), group: fixed(&group), mode });
         let quota_bytes = text.quota.as_ref().and_then(|text| quota(reader, names, text));
-        Terms { user, group, quota_bytes, keeping }
+        MailboxTerms { user, group, quota_bytes, keeping }
     }
 
     /// Whether a value of the recipient's entry is among them.
@@ -100,13 +100,14 @@ impl Terms {
         if !self.names_a_user() {
             return Ok(Arc::clone(&self.keeping));
         }
-        let account = |setting: &Option<Setting<String>>, fixed: &Option<Account>| match setting
-            .as_ref()
-            .and_then(Setting::value)
-        {
-            Some(name) => account_of(name, values).map(Some),
-            None => Ok(fixed.clone()),
-        };
+        let account =
+            |setting: &Option<Setting<String>>, fixed: &Option<SystemAccount>| match setting
+                .as_ref()
+                .and_then(Setting::value)
+            {
+                Some(name) => account_of(name, values).map(Some),
+                None => Ok(fixed.clone()),
+            };
         Ok(Arc::new(Keeping {
             user: account(&self.user, &self.keeping.user)?,
             group: account(&self.group, &self.keeping.group)?,
@@ -197,7 +198,7 @@ fn account(
 }
 
 /// The user or group that an entry names.
-fn account_of(name: &str, values: Values<'_, '_>) -> Result<Account, ValueError> {
+fn account_of(name: &str, values: Values<'_, '_>) -> Result<SystemAccount, ValueError> {
     let text = values::one(values, name)?;
     let is_name = |text: &str| text.bytes().all(|c| c.is_ascii_graphic());
     if text.is_empty() || text.len() > NAME_BYTES_MAX || !is_name(text) {
@@ -206,7 +207,7 @@ fn account_of(name: &str, values: Values<'_, '_>) -> Result<Account, ValueError>
     if text.parse() == Ok(0_u32) {
         return Err(ValueError::bad(name, "is root's"));
     }
-    Ok(Account { name: text.to_owned(), by_table: true })
+    Ok(SystemAccount { name: text.to_owned(), by_table: true })
 }
 
 fn quota(
@@ -265,7 +266,10 @@ mod tests {
 
     #[test]
     fn an_entry_says_how_much_a_mailbox_may_have_or_nothing() {
-        let terms = Terms { quota_bytes: Some(Setting::Value("quota".into())), ..Terms::default() };
+        let terms = MailboxTerms {
+            quota_bytes: Some(Setting::Value("quota".into())),
+            ..MailboxTerms::default()
+        };
         let quota = |values: &[&str]| {
             let values = boxed(values);
             let values: &[Box<str>] = &values;
@@ -288,15 +292,15 @@ mod tests {
 
     #[test]
     fn an_entry_names_a_user_and_never_root() {
-        let terms = Terms {
+        let terms = MailboxTerms {
             user: Some(Setting::Value("uid".into())),
             group: Some(Setting::Fixed("mail".to_owned())),
             keeping: Arc::new(Keeping {
                 user: None,
-                group: Some(Account { name: "mail".to_owned(), by_table: false }),
+                group: Some(SystemAccount { name: "mail".to_owned(), by_table: false }),
                 mode: 0o640,
             }),
-            ..Terms::default()
+            ..MailboxTerms::default()
         };
         let keeping = |values: &[&str]| {
             let values = boxed(values);
@@ -304,7 +308,7 @@ mod tests {
             terms.keeping_of(&|_| values).map_err(|error| error.to_string())
         };
         let kept = keeping(&["5000"]).unwrap();
-        assert_eq!(kept.user, Some(Account { name: "5000".to_owned(), by_table: true }));
+        assert_eq!(kept.user, Some(SystemAccount { name: "5000".to_owned(), by_table: true }));
         assert_eq!((&kept.group, kept.mode), (&terms.keeping.group, 0o640));
         assert!(keeping(&["x".repeat(NAME_BYTES_MAX).as_str()]).is_ok());
         for (values, told) in [

@@ -42,7 +42,7 @@ impl<W: World> Stage for FieldStage<W> {
     fn observe(&self, transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
         // What strangers send is as they sent it.
         let is_wanted = transaction.session.may_relay();
-        is_wanted.then(|| Box::new(Watch::new(&WATCHED[..])) as _)
+        is_wanted.then(|| Box::new(OriginateWatch::new(&WATCHED[..])) as _)
     }
 
     fn content<'a>(
@@ -51,7 +51,7 @@ impl<W: World> Stage for FieldStage<W> {
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
-        let Some(watch) = observed::<Watch>(observer) else { return Decision::pass() };
+        let Some(watch) = observed::<OriginateWatch>(observer) else { return Decision::pass() };
         match watch.all_or(TOO_MANY_FIELDS) {
             Ok(fields) => {
                 self.mend(draft, &fields);
@@ -120,7 +120,7 @@ pub(super) fn completed(field: &WatchedField, domain: &str) -> Option<String> {
 }
 
 /// Reads the header as it comes.
-pub(super) type Watch = FieldWatch<&'static [&'static str]>;
+pub(super) type OriginateWatch = FieldWatch<&'static [&'static str]>;
 
 /// What is looked for.
 const WATCHED: [&str; 5] = ["Date", "Message-ID", "From", "Bcc", "Resent-Bcc"];

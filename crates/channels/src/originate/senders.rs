@@ -1,6 +1,6 @@
 //! In whose name users may send.
 
-use super::fields::{TOO_MANY_FIELDS, Watch, completed};
+use super::fields::{OriginateWatch, TOO_MANY_FIELDS, completed};
 use config::{Config, TableEntry};
 use mail::field_watch::WatchedField;
 use mail::{Mailbox, Refusal, address_list, is_dot_string};
@@ -100,7 +100,7 @@ impl<W: World> Stage for SenderStage<W> {
     }
 
     fn observe(&self, _: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
-        self.authors.is_some().then(|| Box::new(Watch::new(&WATCHED[..])) as _)
+        self.authors.is_some().then(|| Box::new(OriginateWatch::new(&WATCHED[..])) as _)
     }
 
     fn content<'a>(
@@ -112,7 +112,7 @@ impl<W: World> Stage for SenderStage<W> {
         if self.rules.hide_client {
             draft.hide_client();
         }
-        let Some(watch) = observed::<Watch>(observer) else { return Decision::pass() };
+        let Some(watch) = observed::<OriginateWatch>(observer) else { return Decision::pass() };
         match watch.all_or(TOO_MANY_FIELDS) {
             Ok(fields) => self.check_authors(transaction, &fields),
             Err(too_many) => Answer::Now(Err(too_many)),

@@ -34,7 +34,7 @@ pub(super) enum Action {
 
 /// What follows from an action for its recipient, unless it is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ActionEffect {
     /// Nothing.
     Open,
     /// Nothing more of the same kind is to be asked.
@@ -123,19 +123,19 @@ impl Action {
         recipient: &Recipient,
         console: &dyn Console,
         (kind, who): (&'static str, &dyn fmt::Display),
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<ActionEffect, Refusal> {
         match self {
             Action::Pass => {}
-            Action::Permit => return Ok(Outcome::Permitted),
+            Action::Permit => return Ok(ActionEffect::Permitted),
             Action::Refuse(refusal) => return Err(refusal),
             Action::Prepend(field) => transaction.prepend(&field),
             Action::Hold(reason) => transaction.hold(&reason),
             Action::Discard(reason) => {
-                return Ok(Outcome::Settled(Resolved::Dropped(reason.into())));
+                return Ok(ActionEffect::Settled(Resolved::Dropped(reason.into())));
             }
             Action::Redirect(mailbox) => {
                 let other = Recipient { mailbox, ..recipient.clone() };
-                return Ok(Outcome::Settled(Resolved::Replaced([other.into()].into())));
+                return Ok(ActionEffect::Settled(Resolved::Replaced([other.into()].into())));
             }
             Action::Copy(mailbox) => {
                 // The sender knows nothing of it, and is told nothing of it.
@@ -144,7 +144,7 @@ impl Action {
             }
             Action::Log(text) => console.info(kind, format_args!("{who}: {text}")),
         }
-        Ok(Outcome::Open)
+        Ok(ActionEffect::Open)
     }
 }
 

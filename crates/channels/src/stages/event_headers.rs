@@ -40,7 +40,7 @@ struct EventHeadersStage {
 }
 
 /// Reads the header as it comes.
-type Watch = FieldWatch<Arc<[Arc<str>]>>;
+type EventFieldWatch = FieldWatch<Arc<[Arc<str>]>>;
 
 impl Stage for EventHeadersStage {
     fn name(&self) -> &'static str {
@@ -48,7 +48,7 @@ impl Stage for EventHeadersStage {
     }
 
     fn observe(&self, _transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
-        Some(Box::new(Watch::new(Arc::clone(&self.names))))
+        Some(Box::new(EventFieldWatch::new(Arc::clone(&self.names))))
     }
 
     fn content<'a>(
@@ -57,7 +57,7 @@ impl Stage for EventHeadersStage {
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
-        let seen = observed::<Watch>(observer);
+        let seen = observed::<EventFieldWatch>(observer);
         if let Some(watch) = seen {
             draft.note_headers(noted(&self.names, &watch.finish()));
         }

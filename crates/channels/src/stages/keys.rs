@@ -19,13 +19,13 @@ const NULL_SENDER: &str = "<>";
 /// What a rule looks up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    One(Part),
-    Pair(Part, Part),
+    One(KeyPart),
+    Pair(KeyPart, KeyPart),
 }
 
 /// What is known of a recipient's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum KeyPart {
     /// The address of the client.
     Client,
     /// The name that it gave itself.
@@ -57,17 +57,17 @@ impl By {
     /// Reads `sender`, `sender+recipient` and their like.
     pub(super) fn parse(text: &str) -> Option<By> {
         let Some((first, second)) = text.split_once('+') else {
-            return Part::parse(text).map(By::One);
+            return KeyPart::parse(text).map(By::One);
         };
-        let (first, second) = (Part::parse(first)?, Part::parse(second)?);
+        let (first, second) = (KeyPart::parse(first)?, KeyPart::parse(second)?);
         (first != second).then_some(By::Pair(first, second))
     }
 
     /// Whether the recipient is looked up.
     pub(super) fn asks_for_recipients(self) -> bool {
         match self {
-            By::One(part) => part == Part::Recipient,
-            By::Pair(first, second) => [first, second].contains(&Part::Recipient),
+            By::One(part) => part == KeyPart::Recipient,
+            By::Pair(first, second) => [first, second].contains(&KeyPart::Recipient),
         }
     }
 
@@ -97,12 +97,12 @@ impl By {
     pub(super) fn is_foreign(self, key: &str, peers: &[Box<str>], parent_domains: bool) -> bool {
         let key = key.to_lowercase();
         let is_it = |part, half: &str, is_pair: bool| match part {
-            Part::Client => false,
-            Part::Helo if is_pair => peers.iter().any(|peer| peer.to_lowercase() == half),
-            Part::Helo => peers.iter().any(|peer| {
+            KeyPart::Client => false,
+            KeyPart::Helo if is_pair => peers.iter().any(|peer| peer.to_lowercase() == half),
+            KeyPart::Helo => peers.iter().any(|peer| {
                 domains(&peer.to_lowercase(), parent_domains).iter().any(|name| name == half)
             }),
-            Part::Sender | Part::Recipient => half.starts_with('/'),
+            KeyPart::Sender | KeyPart::Recipient => half.starts_with('/'),
         };
         match self {
             By::One(part) => is_it(part, &key, false),
@@ -117,29 +117,29 @@ impl By {
     }
 }
 
-impl Part {
-    fn parse(text: &str) -> Option<Part> {
+impl KeyPart {
+    fn parse(text: &str) -> Option<KeyPart> {
         Some(match text {
-            "client" => Part::Client,
-            "helo" => Part::Helo,
-            "sender" => Part::Sender,
-            "recipient" => Part::Recipient,
+            "client" => KeyPart::Client,
+            "helo" => KeyPart::Helo,
+            "sender" => KeyPart::Sender,
+            "recipient" => KeyPart::Recipient,
             _ => return None,
         })
     }
 
     fn keys(self, subject: &Subject<'_>, is_whole: bool, parent_domains: bool) -> Vec<LookupKey> {
         match self {
-            Part::Client => plain(of_client(subject, is_whole)),
-            Part::Helo => {
+            KeyPart::Client => plain(of_client(subject, is_whole)),
+            KeyPart::Helo => {
                 let Some(helo) = of_helo(subject) else { return Vec::new() };
                 plain(if is_whole { vec![helo] } else { domains(&helo, parent_domains) })
             }
-            Part::Sender => match subject.sender {
+            KeyPart::Sender => match subject.sender {
                 Some(sender) => of_address(sender, is_whole, parent_domains),
                 None => vec![NULL_SENDER.to_owned().into()],
             },
-            Part::Recipient => {
+            KeyPart::Recipient => {
                 let of = |name| of_address(name, is_whole, parent_domains);
                 subject.recipients().flat_map(of).collect()
             }
@@ -152,13 +152,13 @@ impl Part {
             keys_of(address, is_whole).into_iter().map(|(_, key)| key).collect::<Vec<_>>()
         };
         match self {
-            Part::Client => plain(of_client(subject, is_whole)),
-            Part::Helo => plain(of_helo(subject)),
-            Part::Sender => match subject.sender {
+            KeyPart::Client => plain(of_client(subject, is_whole)),
+            KeyPart::Helo => plain(of_helo(subject)),
+            KeyPart::Sender => match subject.sender {
                 Some(sender) => of_address(sender),
                 None => vec![NULL_SENDER.to_owned().into()],
             },
-            Part::Recipient => subject.recipients().flat_map(of_address).collect(),
+            KeyPart::Recipient => subject.recipients().flat_map(of_address).collect(),
         }
     }
 }
@@ -337,8 +337,11 @@ mod tests {
 
     #[test]
     fn a_rule_looks_up_one_or_a_pair() {
-        assert_eq!(By::parse("helo"), Some(By::One(Part::Helo)));
-        assert_eq!(By::parse("sender+recipient"), Some(By::Pair(Part::Sender, Part::Recipient)));
+        assert_eq!(By::parse("helo"), Some(By::One(KeyPart::Helo)));
+        assert_eq!(
+            By::parse("sender+recipient"),
+            Some(By::Pair(KeyPart::Sender, KeyPart::Recipient))
+        );
         for bad in ["", "Sender", "sender+", "sender+sender", "client+helo+sender", "user"] {
             assert_eq!(By::parse(bad), None, "{bad}");
         }

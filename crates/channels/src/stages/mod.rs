@@ -14,7 +14,7 @@ mod steering;
 mod strangers;
 
 pub(crate) use access::Beside;
-pub use access::{AccessQuestion, ConsultedAccess, EntryJudge, consult_access, entry_judge};
+pub use access::{AccessDryRun, AccessQuestion, EntryJudge, consult_access, entry_judge};
 use auth::scan::{Scan, Scanned};
 pub(crate) use checks::CheckRules;
 use config::{Config, Schema};

@@ -7,7 +7,7 @@ use crate::x400::section::X400;
 use bytes::Bytes;
 use config::Config;
 use mail::{BodyType, ContentFacts, Envelope, Mailbox, Notify, Priority, Recipient, Refusal, Wall};
-use mta::ingress::{Foreign, Submission};
+use mta::ingress::{NativeMessage, Submission};
 use mta::steering::{HOLD_MAX, Steering};
 use std::sync::Arc;
 use x400::mts::extension::Stage;
@@ -27,7 +27,7 @@ const BROKEN: Refusal = Refusal::permanent((5, 4), "the envelope can't be read w
 
 /// What may be accepted, and by whom.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms<'a> {
+pub(super) struct AcceptanceContext<'a> {
     pub(super) x400: &'a X400,
     pub(super) config: &'a Config,
     /// Recipients that are ours.
@@ -35,7 +35,7 @@ pub(super) struct Terms<'a> {
     pub(super) now: Wall,
 }
 
-impl Terms<'_> {
+impl AcceptanceContext<'_> {
     /// Whether a route takes this recipient.
     fn have_route_to(&self, recipient: &mts::Recipient) -> bool {
         let mailbox = gateway::recipient(&recipient.name, self.config, self.x400);
@@ -49,7 +49,7 @@ pub(super) struct Acceptance {
     /// Those that are ours; none: there is nothing to do.
     pub(super) envelope: Envelope,
     pub(super) steering: Steering,
-    pub(super) foreign: Foreign,
+    pub(super) foreign: NativeMessage,
     /// It waits for an operator since it can't be read.
     is_unreadable: bool,
 }
@@ -97,7 +97,7 @@ impl Acceptance {
 pub(super) fn of_transfer(
     envelope: &TransferEnvelope,
     octets: &[u8],
-    terms: &Terms<'_>,
+    terms: &AcceptanceContext<'_>,
 ) -> Acceptance {
     let is_routed = |recipient: &mts::Recipient| terms.have_route_to(recipient);
     match redirection::redirected(envelope, octets, terms.now, &is_routed) {
@@ -107,7 +107,11 @@ pub(super) fn of_transfer(
 }
 
 /// The same, once recipients were redirected.
-fn of_redirected(envelope: &TransferEnvelope, octets: &[u8], terms: &Terms<'_>) -> Acceptance {
+fn of_redirected(
+    envelope: &TransferEnvelope,
+    octets: &[u8],
+    terms: &AcceptanceContext<'_>,
+) -> Acceptance {
     let kind = match envelope.kind {
         EnvelopeKind::Message => ApduKind::Message,
         EnvelopeKind::Probe => ApduKind::Probe,
@@ -117,7 +121,7 @@ fn of_redirected(envelope: &TransferEnvelope, octets: &[u8], terms: &Terms<'_>) 
     let recipients: Vec<Recipient> = ours().map(|fields| recipient_of(fields, terms)).collect();
     let (told, kept) =
         (told(kind, &envelope.identifier, Some(&envelope.content_type)), kept::keep(kind, octets));
-    let foreign = Foreign { kept, refused: Vec::new(), told, hold: None };
+    let foreign = NativeMessage { kept, refused: Vec::new(), told, hold: None };
     let steering = steering_of(envelope, terms.now);
     let from = Some(names::mailbox_or_none(&envelope.originator));
     let to_ours = envelope_of(from, recipients);
@@ -135,7 +139,11 @@ fn of_redirected(envelope: &TransferEnvelope, octets: &[u8], terms: &Terms<'_>) 
 }
 
 /// What speaks against all recipients.
-fn refusal_of_all(envelope: &TransferEnvelope, ours: usize, terms: &Terms<'_>) -> Option<Refusal> {
+fn refusal_of_all(
+    envelope: &TransferEnvelope,
+    ours: usize,
+    terms: &AcceptanceContext<'_>,
+) -> Option<Refusal> {
     let domain = names::global_domain(&terms.x400.domain);
     let we_are = (&*terms.x400.mta, &domain);
     if let Some(why) = loops::why(&envelope.trace, &envelope.internal_trace(), we_are) {
@@ -152,7 +160,7 @@ fn refusal_of_one(
     mailbox: &Mailbox,
     fields: &mts::Recipient,
     envelope: &TransferEnvelope,
-    terms: &Terms<'_>,
+    terms: &AcceptanceContext<'_>,
 ) -> Option<Refusal> {
     let Some((_, route)) = terms.config.route_of(mailbox, None) else { return Some(NO_ROUTE) };
     let stage = match route.channel.is_local() {
@@ -177,7 +185,7 @@ const CONVERSIONS: [u32; 1] = [11];
 pub(super) fn of_broken(
     broken: &Broken,
     kind: EnvelopeKind,
-    terms: &Terms<'_>,
+    terms: &AcceptanceContext<'_>,
 ) -> Option<Acceptance> {
     let (identifier, originator) = (broken.identifier.clone()?, broken.originator.clone()?);
     let envelope = TransferEnvelope {
@@ -197,11 +205,15 @@ pub(super) fn of_broken(
 }
 
 /// Of a report, with the octets of its envelope.
-pub(super) fn of_report(envelope: &ReportEnvelope, octets: &[u8], terms: &Terms<'_>) -> Acceptance {
+pub(super) fn of_report(
+    envelope: &ReportEnvelope,
+    octets: &[u8],
+    terms: &AcceptanceContext<'_>,
+) -> Acceptance {
     // Nobody is told what becomes of a report (X.411 §14.3.4).
     let mailbox = gateway::recipient(&envelope.destination, terms.config, terms.x400);
     let recipient = Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
-    let foreign = Foreign {
+    let foreign = NativeMessage {
         kept: kept::keep(ApduKind::Report, octets),
         refused: Vec::new(),
         told: told(ApduKind::Report, &envelope.identifier, None),
@@ -230,7 +242,7 @@ pub(super) fn of_unreadable(peer: &str, what: &str, config: &Config) -> Acceptan
     let mailbox = config.postmaster.address.clone();
     let recipient = Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
     let hold = Some(why_held(peer, what));
-    let foreign = Foreign { kept: Bytes::new(), refused: Vec::new(), told: Vec::new(), hold };
+    let foreign = NativeMessage { kept: Bytes::new(), refused: Vec::new(), told: Vec::new(), hold };
     Acceptance {
         envelope: envelope_of(None, vec![recipient]),
         steering: Steering::default(),
@@ -248,7 +260,7 @@ fn envelope_of(reverse_path: Option<Mailbox>, recipients: Vec<Recipient>) -> Env
     Envelope { reverse_path, recipients, body, smtputf8: false, ret: None, envid: None }
 }
 
-fn recipient_of(fields: &mts::Recipient, terms: &Terms<'_>) -> Recipient {
+fn recipient_of(fields: &mts::Recipient, terms: &AcceptanceContext<'_>) -> Recipient {
     let indicators = fields.indicators;
     let wish = |wanted: bool, wish: Notify| if wanted { wish.0 } else { 0 };
     let notify = wish(indicators.wants_delivery_report(), Notify::SUCCESS)

@@ -2,7 +2,7 @@
 //! content as it came.
 
 use super::acceptance::told;
-use super::kept::{self, ApduKind, Content, Departure, Refused};
+use super::kept::{self, ApduContent, ApduKind, Departure, RefusedRecipients};
 use super::{names, redirection};
 use crate::x400::section::{X400, X400Mode};
 use bytes::Bytes;
@@ -37,7 +37,7 @@ pub(super) fn departure(
         ApduKind::Report => {
             let envelope = report_envelope(&envelope, &visit)?;
             let prefix = report_prefix(&envelope, message.sent_body_bytes());
-            return Ok(Departure { prefix, content: Content::Kept, refused: Vec::new() });
+            return Ok(Departure { prefix, content: ApduContent::Kept, refused: Vec::new() });
         }
         ApduKind::Message => EnvelopeKind::Message,
         ApduKind::Probe => EnvelopeKind::Probe,
@@ -52,15 +52,18 @@ pub(super) fn departure(
     Ok(match kind {
         EnvelopeKind::Message => Departure {
             prefix: message_prefix(&envelope, message.sent_body_bytes()),
-            content: Content::Kept,
+            content: ApduContent::Kept,
             refused,
         },
-        EnvelopeKind::Probe => Departure { prefix: envelope, content: Content::None, refused },
+        EnvelopeKind::Probe => Departure { prefix: envelope, content: ApduContent::None, refused },
     })
 }
 
 /// What leaves to an MTA of 1984, and which of our recipients it can't have. `came`: the envelope before.
-fn downgraded(octets: &[u8], came: &TransferEnvelope) -> Result<(Vec<u8>, Refused), Failure> {
+fn downgraded(
+    octets: &[u8],
+    came: &TransferEnvelope,
+) -> Result<(Vec<u8>, RefusedRecipients), Failure> {
     let read = TransferEnvelope::read(octets, came.kind, &Limits::default());
     let made = downgrade::to_1984(&read.map_err(|error| unusable(&error))?);
     let made = made.map_err(not_downgraded)?;
@@ -98,7 +101,7 @@ pub(super) fn report_to_1984(
     let made = downgrade::report_to_1984(&envelope, &content).map_err(not_downgraded)?;
     let content = Bytes::from(made.1.encode());
     let prefix = report_prefix(&made.0.encode(), content.len() as u64);
-    Ok(Departure { prefix, content: Content::Made(content), refused: Vec::new() })
+    Ok(Departure { prefix, content: ApduContent::Made(content), refused: Vec::new() })
 }
 
 /// The envelope of a report with our trace.

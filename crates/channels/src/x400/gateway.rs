@@ -1,7 +1,7 @@
 //! Between X.400 and internet mail (MIXER, RFC 2156): at delivery, the same at every attempt, so that a reload
 //! reaches queued messages.
 
-use super::kept::{self, ApduKind, Content, Departure};
+use super::kept::{self, ApduContent, ApduKind, Departure};
 use super::names;
 use crate::x400::section::{GatewayTables, X400, X400Gateway};
 use auth::forged::AuthresRenamer;
@@ -12,7 +12,7 @@ use mail::address_list::Address;
 use mail::dsn::xtext::{self, Envid};
 use mail::failure::Unconverted;
 use mail::{Class, Domain, EnhancedStatus, Failure, Mailbox, Refusal, Reply, Ret};
-use mta::delivery::{AsMail, MailQuestion};
+use mta::delivery::{ConversionRequest, MailConversion};
 use mta::message::{Converted, Original};
 use x400::mixer::status::to_status;
 use x400::mixer::{
@@ -204,19 +204,27 @@ pub(super) fn recipient(name: &OrName, config: &Config, x400: &X400) -> Mailbox 
 }
 
 /// A message, probe or report as internet mail; `None`: it is none of X.400.
-pub(super) fn as_mail(question: &MailQuestion) -> Option<Result<AsMail, Failure>> {
+pub(super) fn as_mail(question: &ConversionRequest) -> Option<Result<MailConversion, Failure>> {
     let (kind, octets) = kept::read(question.original.kept_of_x400()?)?;
     Some(made_mail(kind, &octets, question))
 }
 
-fn made_mail(kind: ApduKind, octets: &[u8], question: &MailQuestion) -> Result<AsMail, Failure> {
+fn made_mail(
+    kind: ApduKind,
+    octets: &[u8],
+    question: &ConversionRequest,
+) -> Result<MailConversion, Failure> {
     let x400 = question.config.of::<X400>().map(|x400| &**x400).ok_or_else(no_gateway)?;
     let converting = Converting::of(&question.original, x400).ok_or_else(no_gateway)?;
     let (here, limits) = (converting.here(), Limits::default());
     let mut subject = String::new();
     let mail = match kind {
         ApduKind::Probe => {
-            return Ok(AsMail::Nothing(Reply::new(250, (2, 1, 5), "a message would be delivered")));
+            return Ok(MailConversion::Nothing(Reply::new(
+                250,
+                (2, 1, 5),
+                "a message would be delivered",
+            )));
         }
         ApduKind::Report => {
             let envelope = ReportEnvelope::read(octets).map_err(|error| unread(&error))?;
@@ -242,7 +250,7 @@ fn made_mail(kind: ApduKind, octets: &[u8], question: &MailQuestion) -> Result<A
     };
     let parse = |address: &str| Mailbox::parse(address, true).ok();
     let originator = mail.originator.as_deref().and_then(parse);
-    Ok(AsMail::Message(Converted {
+    Ok(MailConversion::Message(Converted {
         reverse_path: originator.map(|originator| converting.return_path(originator, &subject)),
         // One that is too long is left out: a DSN returns the identifier in the header, too.
         envid: Envid::of_text(&mail.envid),
@@ -302,7 +310,7 @@ pub(super) fn to_apdu(
     let converting = Converting::of(message, x400);
     let converting = converting.ok_or_else(no_gateway)?;
     if let Some((prefix, content)) = report_of_dsn(message, content, &converting) {
-        let content = Content::Made(content);
+        let content = ApduContent::Made(content);
         return Ok(Departure { prefix, content, refused: Vec::new() });
     }
     let parsed: Vec<Option<OrAddress>> = message
@@ -344,12 +352,12 @@ pub(super) fn to_apdu(
         .collect();
     refused.extend(converting.not_reports(message, indexes));
     if !refused.is_empty() && refused.len() == indexes.len() {
-        return Ok(Departure { prefix: Vec::new(), content: Content::None, refused });
+        return Ok(Departure { prefix: Vec::new(), content: ApduContent::None, refused });
     }
     let made = to_x400(&here, &envelope, content);
     let (envelope, content) = made.map_err(|error| not_converted(&error))?;
     let prefix = message_prefix(&envelope.encode(), content.len() as u64);
-    Ok(Departure { prefix, content: Content::Made(Bytes::from(content)), refused })
+    Ok(Departure { prefix, content: ApduContent::Made(Bytes::from(content)), refused })
 }
 
 /// The report that a DSN becomes (RFC 2156 §5.1.8); `None`: it is none, or says more than a report can.

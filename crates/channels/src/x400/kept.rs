@@ -48,7 +48,7 @@ pub(super) fn read(kept: &Bytes) -> Option<(ApduKind, Bytes)> {
 }
 
 /// Recipients that can't be in an APDU, by index.
-pub(super) type Refused = Vec<(u32, Failure)>;
+pub(super) type RefusedRecipients = Vec<(u32, Failure)>;
 
 /// An APDU but for its content.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,14 +56,14 @@ pub(super) struct Departure {
     /// The octets before the content.
     pub(super) prefix: Vec<u8>,
     /// What follows.
-    pub(super) content: Content,
+    pub(super) content: ApduContent,
     /// Recipients of the next MTA that can't be in it, by index. If that is all of them, there is nothing to send.
-    pub(super) refused: Refused,
+    pub(super) refused: RefusedRecipients,
 }
 
 /// The content of an APDU.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Content {
+pub(super) enum ApduContent {
     /// A probe has none.
     None,
     /// As it is kept.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mail::dsn::{DsnOutcome, RecipientReport};
 use mail::failure::Unconverted;
 use mail::{Culprit, EnhancedStatus, Failure, Priority, Wall};
-use mta::delivery::{OwnReport, ReportQuestion};
+use mta::delivery::{NativeReport, ReportQuestion};
 use x400::mixer::status::to_reason;
 use x400::mts::{self, EnvelopeKind, Limits, Recipient, TransferEnvelope, UtcTime};
 use x400::reasons::NonDelivery;
@@ -22,7 +22,7 @@ const PRIVATE_USER: u32 = 1;
 const PROBED: &str = "A message would be taken here. Nobody was asked beyond this MTA.";
 
 /// The report that a question asks for; `None`: the message is none of X.400, or nobody asked to be told.
-pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
+pub(super) fn report(question: &ReportQuestion<'_>) -> Option<NativeReport> {
     let (kind, octets) = kept::read(question.original.kept_of_x400()?)?;
     let x400 = question.config.of::<X400>()?;
     let kind = match kind {
@@ -33,14 +33,14 @@ pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
     let envelope = TransferEnvelope::read(&octets, kind, &Limits::default()).ok()?;
     let ours: Vec<&Recipient> =
         envelope.recipients.iter().filter(|r| r.indicators.is_responsible()).collect();
-    let told: Vec<Told<'_>> = question
+    let told: Vec<PerRecipientReport<'_>> = question
         .recipients
         .iter()
         .filter_map(|(index, report)| {
-            Some(Told::new(ours.get(*index as usize)?, report, kind, question.now))
+            Some(PerRecipientReport::new(ours.get(*index as usize)?, report, kind, question.now))
         })
         .collect();
-    let verdicts: Vec<ReportedOutcome<'_>> = told.iter().map(Told::verdict).collect();
+    let verdicts: Vec<ReportedOutcome<'_>> = told.iter().map(PerRecipientReport::verdict).collect();
     let local_id = names::local_id(question.report_id, x400);
     let domain = names::global_domain(&x400.domain);
     let reporter = Reporter {
@@ -54,7 +54,7 @@ pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
         .then(|| Bytes::copy_from_slice(question.content));
     let (envelope, content) =
         make(&Subject::from(&envelope), &reporter, &verdicts, content.as_ref())?;
-    Some(OwnReport {
+    Some(NativeReport {
         to: gateway::recipient(&envelope.destination, question.config, x400),
         kept: kept::keep(ApduKind::Report, &envelope.encode()),
         content: content.encode(),
@@ -63,19 +63,19 @@ pub(super) fn report(question: &ReportQuestion<'_>) -> Option<OwnReport> {
 }
 
 /// What is told of one recipient.
-struct Told<'a> {
+struct PerRecipientReport<'a> {
     recipient: &'a Recipient,
     outcome: mts::report::ReportType,
     text: Option<String>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> PerRecipientReport<'a> {
     fn new(
         recipient: &'a Recipient,
         report: &RecipientReport<'_>,
         kind: EnvelopeKind,
         now: Wall,
-    ) -> Told<'a> {
+    ) -> PerRecipientReport<'a> {
         let (outcome, text) = match &report.outcome {
             DsnOutcome::Failed(failure) => (failed(failure), Some(failure.to_string())),
             // Time ran out, whatever stood in the way last.
@@ -88,7 +88,7 @@ impl<'a> Told<'a> {
                 (mts::report::ReportType::Delivered { time, user: PRIVATE_USER }, text)
             }
         };
-        Told { recipient, outcome, text }
+        PerRecipientReport { recipient, outcome, text }
     }
 
     fn verdict(&self) -> ReportedOutcome<'_> {

@@ -1,9 +1,9 @@
 //! What an MTA does with APDUs, on octets that nobody here has made.
 
-use super::acceptance::{self, Acceptance, Terms};
+use super::acceptance::{self, Acceptance, AcceptanceContext};
 use super::departure::departure;
 use super::kept;
-use super::kept::Content;
+use super::kept::ApduContent;
 use crate::x400::section::{X400, X400Mode};
 use bytes::Bytes;
 use config::Config;
@@ -45,7 +45,7 @@ fn everything() -> Config {
 fn accept(apdu: &[u8], config: &Config, recipients_max: usize) -> (Acceptance, Bytes) {
     let (event, content) = read_whole(apdu, Limits::default()).unwrap();
     let x400 = config.of::<X400>().unwrap();
-    let terms = Terms { x400, config, recipients_max, now: NOW };
+    let terms = AcceptanceContext { x400, config, recipients_max, now: NOW };
     let accepted = match event {
         ApduEvent::Envelope { octets, envelope, .. } => {
             acceptance::of_transfer(&envelope.unwrap(), &octets, &terms)
@@ -123,7 +123,7 @@ fn a_message_leaves_as_it_came_but_for_bits_and_trace() {
     let (accepted, content) = accept(EXTENSIONS, &config, 100);
     let message = message(accepted, content.clone());
     let sent = departure(&message, &[1], x400, X400Mode::Normal).unwrap();
-    assert_eq!(sent.content, Content::Kept);
+    assert_eq!(sent.content, ApduContent::Kept);
     let apdu = [&sent.prefix[..], &content].concat();
     let (event, again) = read_whole(&apdu, Limits::default()).unwrap();
     assert_eq!(again, content);
@@ -156,7 +156,7 @@ fn probes_and_reports_pass_too() {
     let (accepted, content) = accept(PROBE, &config, 100);
     assert_eq!((accepted.envelope.recipients.len(), content.len()), (2, 0));
     let sent = departure(&message(accepted, content), &[0, 1], x400, X400Mode::Normal).unwrap();
-    assert_eq!(sent.content, Content::None);
+    assert_eq!(sent.content, ApduContent::None);
     let (event, _) = read_whole(&sent.prefix, Limits::default()).unwrap();
     let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
     assert_eq!((envelope.kind, envelope.content_length), (EnvelopeKind::Probe, Some(10_000)));
@@ -226,7 +226,7 @@ fn who_has_no_route_is_redirected_to_the_alternate_unless_that_is_prohibited() {
     envelope.recipients[0].name.address.prmd = Some("Nowhere".into());
     let config = config("\"/PRMD=TestB/C=GB/\"");
     let x400 = config.of::<X400>().unwrap();
-    let terms = Terms { x400, config: &config, recipients_max: 100, now: NOW };
+    let terms = AcceptanceContext { x400, config: &config, recipients_max: 100, now: NOW };
     let accepted = acceptance::of_transfer(&envelope, &envelope.encode(), &terms);
     assert_eq!(
         refused(&accepted),
@@ -296,7 +296,7 @@ fn an_mta_of_1984_gets_no_extension_and_what_it_can_not_have_is_refused() {
     others.indicators = x400::mts::RecipientIndicators::new(false, request);
     envelope.recipients.splice(0..0, [others, bad]);
     (1..).zip(&mut envelope.recipients).for_each(|(number, one)| one.number = number);
-    let terms = Terms { x400, config: &config, recipients_max: 100, now: NOW };
+    let terms = AcceptanceContext { x400, config: &config, recipients_max: 100, now: NOW };
     let accepted = acceptance::of_transfer(&envelope, &envelope.encode(), &terms);
     let sent = departure(&message(accepted, content.clone()), &[0, 1], x400, X400Mode::X4101984);
     let sent = sent.unwrap();
@@ -315,7 +315,7 @@ fn an_mta_of_1984_gets_no_extension_and_what_it_can_not_have_is_refused() {
     let report = message(accepted, content.clone());
     assert!(super::departure::is_report(&report));
     let sent = super::departure::report_to_1984(&report.original(), &content, x400).unwrap();
-    let Content::Made(content) = sent.content else { unreachable!("it is made anew") };
+    let ApduContent::Made(content) = sent.content else { unreachable!("it is made anew") };
     let apdu = [&sent.prefix[..], &content].concat();
     let (event, content) = read_whole(&apdu, Limits::default()).unwrap();
     let ApduEvent::Report { envelope: Ok(envelope), .. } = event else { unreachable!() };

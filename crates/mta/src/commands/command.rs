@@ -1,7 +1,7 @@
 //! What a command of an operator is, on a shard and in words.
 
 use crate::control::{Select, ShardAnswer, Tally};
-use crate::operator::{Answer, Operator};
+use crate::operator::{CommandReply, Operator};
 use crate::seams::World;
 use mail::MessageId;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// A command that shards carry out.
 pub(super) trait Command: Worded {
     /// Carries it out on one shard. What was counted stands in `answer`.
-    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer;
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer;
 }
 
 /// What is answered to a command, for people and for whoever merges the shards' answers.

@@ -2,7 +2,7 @@
 
 use super::command::{Command, Worded, changed, failed, refused};
 use crate::control::{Select, ShardAnswer, Tally};
-use crate::operator::{Answer, FailOrder, Operator};
+use crate::operator::{CommandReply, FailOrder, Operator};
 use crate::seams::World;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -37,7 +37,7 @@ impl Worded for QueueFail {
 }
 
 impl Command for QueueFail {
-    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer {
         match FailOrder::new(self.status.as_deref(), &self.reason, self.silent) {
             Ok(order) => failed(operator.fail(self.select, &order, answer).await),
             Err(why) => refused(why),
@@ -67,7 +67,7 @@ impl Worded for QueueRemove {
 }
 
 impl Command for QueueRemove {
-    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer {
         failed(operator.remove(self.select, answer).await)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::command::{Command, Worded, counted, failed};
 use crate::control::{Select, ShardAnswer, Tally};
-use crate::operator::{Answer, Operator};
+use crate::operator::{CommandReply, Operator};
 use crate::seams::World;
 use mail::MessageId;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ impl Worded for QueueHold {
 }
 
 impl Command for QueueHold {
-    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer {
         failed(operator.hold(self.select, Some(self.reason.into()), answer).await)
     }
 }
@@ -59,7 +59,7 @@ impl Worded for QueueRelease {
 }
 
 impl Command for QueueRelease {
-    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer {
         failed(operator.hold(self.select, None, answer).await)
     }
 }

@@ -7,7 +7,7 @@ use crate::control::{
 
 /// What the shards have answered.
 #[derive(Debug, Default)]
-pub(super) struct Gathering {
+pub(super) struct MergedAnswer {
     pub(super) tally: Tally,
     pub(super) items: Vec<QueueItem>,
     pub(super) shards: Vec<ShardStatus>,
@@ -16,7 +16,7 @@ pub(super) struct Gathering {
     summary: Option<Counting>,
 }
 
-impl Gathering {
+impl MergedAnswer {
     /// Takes the last part of a shard's answer.
     pub(super) fn take(&mut self, shard: usize, part: ShardAnswer) {
         self.items.extend(part.items);
@@ -30,7 +30,7 @@ impl Gathering {
 }
 
 /// What the asker gets to see: items, then `Done` or `Error`.
-pub(super) fn responses(worded: &dyn Worded, mut gathering: Gathering) -> Vec<ControlResponse> {
+pub(super) fn responses(worded: &dyn Worded, mut gathering: MergedAnswer) -> Vec<ControlResponse> {
     let items = std::mem::take(&mut gathering.items);
     let mut responses: Vec<ControlResponse> =
         items.into_iter().map(|item| ControlResponse::Item(Box::new(item))).collect();
@@ -43,7 +43,7 @@ pub(super) fn responses(worded: &dyn Worded, mut gathering: Gathering) -> Vec<Co
 }
 
 /// The last response.
-pub(super) fn last(worded: &dyn Worded, gathering: &Gathering) -> ControlResponse {
+pub(super) fn last(worded: &dyn Worded, gathering: &MergedAnswer) -> ControlResponse {
     if let Some(text) = &gathering.refused {
         return ControlResponse::Error { code: ErrorCode::BadRequest, text: text.clone() };
     }
@@ -92,8 +92,8 @@ pub(super) mod tests {
     use crate::overrides::Overrides;
     use mail::MessageId;
 
-    fn gathered(parts: Vec<ShardAnswer>) -> Gathering {
-        let mut gathering = Gathering::default();
+    fn gathered(parts: Vec<ShardAnswer>) -> MergedAnswer {
+        let mut gathering = MergedAnswer::default();
         for (shard, part) in parts.into_iter().enumerate() {
             gathering.tally = gathering.tally.and(part.tally);
             gathering.take(shard, part);

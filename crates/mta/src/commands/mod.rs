@@ -28,7 +28,7 @@ pub use crate::control::{
 };
 
 use crate::control::ShardAnswer;
-use crate::operator::{Answer, Operator};
+use crate::operator::{CommandReply, Operator};
 use crate::seams::World;
 use command::{Command, Worded};
 use node::NodeCommand;
@@ -37,7 +37,7 @@ use std::rc::Rc;
 use tokio::sync::mpsc;
 
 /// Who carries out a request.
-enum Kind<'a> {
+enum RequestTarget<'a> {
     Shards(&'a dyn Worded),
     Node(&'a dyn NodeCommand, Box<NodeRequest>),
 }
@@ -75,11 +75,11 @@ macro_rules! requests {
         })*
 
         impl ControlRequest {
-            fn kind(&self) -> Kind<'_> {
+            fn kind(&self) -> RequestTarget<'_> {
                 match self {
-                    $(ControlRequest::$command(command) => Kind::Shards(command),)*
+                    $(ControlRequest::$command(command) => RequestTarget::Shards(command),)*
                     $(ControlRequest::$order(order) => {
-                        Kind::Node(order, Box::new(NodeRequest::$order(order.clone())))
+                        RequestTarget::Node(order, Box::new(NodeRequest::$order(order.clone())))
                     })*
                 }
             }
@@ -88,7 +88,7 @@ macro_rules! requests {
         async fn run<W: World>(
             request: ControlRequest,
             operator: &Rc<Operator<W>>,
-            answer: &Answer,
+            answer: &CommandReply,
         ) -> ShardAnswer {
             match request {
                 $(ControlRequest::$command(command) => command.run(operator, answer).await,)*

@@ -2,7 +2,7 @@
 
 use super::command::{Command, Worded, changed, failed, refused};
 use crate::control::{Select, ShardAnswer, Tally};
-use crate::operator::{Answer, Operator};
+use crate::operator::{CommandReply, Operator};
 use crate::overrides::Overrides;
 use crate::seams::World;
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ impl Worded for QueueMove {
 }
 
 impl Command for QueueMove {
-    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer {
         match operator.check_order(self.to, self.undo) {
             Ok(order) => failed(operator.move_to(self.select, &order, answer).await),
             Err(why) => refused(why),

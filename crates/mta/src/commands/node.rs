@@ -2,13 +2,13 @@
 //! as well.
 
 use super::command::{Command, Worded};
-use super::merge::Gathering;
+use super::merge::MergedAnswer;
 use super::{
     ControlRequest, NodeRequest, QueueResume, QueueSuspend, ShapingLift, ShapingList, Sources,
     TableFlush, TableGet, TableList,
 };
 use crate::control::{ControlResponse, ErrorCode, ShardAnswer};
-use crate::operator::{Answer, Operator};
+use crate::operator::{CommandReply, Operator};
 use crate::seams::World;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -22,7 +22,7 @@ pub(super) trait NodeCommand: Send + Sync {
     }
 
     /// Adds what the shards have answered.
-    fn add(&self, _gathering: Gathering, _responses: &mut [ControlResponse]) {}
+    fn add(&self, _gathering: MergedAnswer, _responses: &mut [ControlResponse]) {}
 }
 
 /// A request to the node, and where its responses go.
@@ -92,7 +92,7 @@ impl NodeCommand for Reload {
         Some(Unrouted {}.into())
     }
 
-    fn add(&self, gathering: Gathering, responses: &mut [ControlResponse]) {
+    fn add(&self, gathering: MergedAnswer, responses: &mut [ControlResponse]) {
         let Some(ControlResponse::Done { text: Some(text), .. }) = responses.last_mut() else {
             return;
         };
@@ -114,7 +114,7 @@ impl NodeCommand for ServerStatus {
         Some(ShardState {}.into())
     }
 
-    fn add(&self, mut gathering: Gathering, responses: &mut [ControlResponse]) {
+    fn add(&self, mut gathering: MergedAnswer, responses: &mut [ControlResponse]) {
         let Some(ControlResponse::Status(status)) = responses.first_mut() else { return };
         gathering.shards.sort_by_key(|shard| shard.shard);
         status.shards = gathering.shards;
@@ -129,7 +129,7 @@ pub struct ShardState {}
 impl Worded for ShardState {}
 
 impl Command for ShardState {
-    async fn run<W: World>(self, operator: &Rc<Operator<W>>, _: &Answer) -> ShardAnswer {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, _: &CommandReply) -> ShardAnswer {
         ShardAnswer { status: Some(operator.status()), ..ShardAnswer::default() }
     }
 }
@@ -141,7 +141,7 @@ pub struct Unrouted {}
 impl Worded for Unrouted {}
 
 impl Command for Unrouted {
-    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer {
         operator.count_unrouted(answer).await;
         ShardAnswer::default()
     }

@@ -1,9 +1,9 @@
 //! Puts requests before the shards and makes responses of what they answer, as it comes.
 
 use super::command::Worded;
-use super::merge::{self, Gathering};
+use super::merge::{self, MergedAnswer};
 use super::node::{NodeAnswer, NodeCommand, NodeJob};
-use super::{ControlRequest, Kind, NodeRequest, ShardPort};
+use super::{ControlRequest, NodeRequest, RequestTarget, ShardPort};
 use crate::control::{ControlResponse, ErrorCode, PARTS_MAX, QueueItem, ShardAnswer, Tally};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -48,8 +48,8 @@ impl ControlPlane {
         let out = Out(out);
         // Gone: nobody is left to be told so.
         let _ = match request.kind() {
-            Kind::Shards(worded) => self.put(&request, worded, &out).await,
-            Kind::Node(command, request) => self.ask_node(command, *request, &out).await,
+            RequestTarget::Shards(worded) => self.put(&request, worded, &out).await,
+            RequestTarget::Node(command, request) => self.ask_node(command, *request, &out).await,
         };
     }
 
@@ -66,7 +66,7 @@ impl ControlPlane {
         let Some(mut responses) = responses else { return out.say(stopping()).await };
         let is_done = matches!(responses.last(), Some(ControlResponse::Done { .. }));
         if let Some(of_shards) = command.of_shards().filter(|_| is_done) {
-            let mut gathering = Gathering::default();
+            let mut gathering = MergedAnswer::default();
             self.ask(of_shards, &mut gathering, out).await?;
             command.add(gathering, &mut responses);
         }
@@ -86,7 +86,7 @@ impl ControlPlane {
         if let Some(limit) = worded.limit() {
             return self.list(request, worded, limit, out).await;
         }
-        let mut gathering = Gathering::default();
+        let mut gathering = MergedAnswer::default();
         self.ask(request.clone(), &mut gathering, out).await?;
         for response in merge::responses(worded, gathering) {
             out.say(response).await?;
@@ -97,7 +97,7 @@ impl ControlPlane {
     async fn ask(
         &self,
         request: ControlRequest,
-        gathering: &mut Gathering,
+        gathering: &mut MergedAnswer,
         out: &Out,
     ) -> Result<(), Gone> {
         let mut answers = self.start(&request);
@@ -131,7 +131,7 @@ impl ControlPlane {
         let mut pages: Vec<VecDeque<QueueItem>> =
             answers.iter().map(|_| Default::default()).collect();
         let mut tallies = vec![Tally::default(); answers.len()];
-        let mut gathering = Gathering::default();
+        let mut gathering = MergedAnswer::default();
         let mut left = limit;
         loop {
             let is_wanted = |shard: usize| pages.get(shard).is_some_and(|page| page.is_empty());

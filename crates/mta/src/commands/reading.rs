@@ -2,7 +2,7 @@
 
 use super::command::{Command, Worded};
 use crate::control::{Filter, ITEMS_MAX, ShardAnswer, text};
-use crate::operator::{Answer, Operator};
+use crate::operator::{CommandReply, Operator};
 use crate::seams::World;
 use mail::MessageId;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ impl Worded for QueueList {
 }
 
 impl Command for QueueList {
-    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer {
         operator.list(self.filter, self.limit.min(ITEMS_MAX), answer).await;
         ShardAnswer::default()
     }
@@ -50,7 +50,7 @@ impl Worded for QueueShow {
 }
 
 impl Command for QueueShow {
-    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer {
         operator.one(self.id, answer).await
     }
 }
@@ -70,7 +70,7 @@ impl Worded for QueueWhy {
 }
 
 impl Command for QueueWhy {
-    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer {
         operator.one(self.id, answer).await
     }
 }
@@ -101,7 +101,7 @@ impl Worded for QueueSummary {
 }
 
 impl Command for QueueSummary {
-    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer {
         let summary = Some(Box::new(operator.summary(self.filter, answer).await));
         ShardAnswer { summary, ..ShardAnswer::default() }
     }

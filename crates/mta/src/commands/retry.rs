@@ -2,7 +2,7 @@
 
 use super::command::{Command, Worded, changed};
 use crate::control::{Select, ShardAnswer, Tally};
-use crate::operator::{Answer, Operator};
+use crate::operator::{CommandReply, Operator};
 use crate::seams::World;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -28,7 +28,7 @@ impl Worded for QueueRetry {
 }
 
 impl Command for QueueRetry {
-    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &Answer) -> ShardAnswer {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer {
         operator.retry(self.select, answer).await;
         ShardAnswer::default()
     }

@@ -30,32 +30,32 @@ pub struct Summary {
     /// Recipients that matched.
     pub recipients: u64,
     /// By domain, the largest first.
-    pub domains: Vec<Group>,
+    pub domains: Vec<SummaryRow>,
     /// By next hop, as far as it is known.
-    pub next_hops: Vec<Group>,
+    pub next_hops: Vec<SummaryRow>,
     /// By tenant, of those that are somebody's.
     #[serde(default)]
-    pub tenants: Vec<Group>,
+    pub tenants: Vec<SummaryRow>,
     /// By campaign, of those that have one.
     #[serde(default)]
-    pub campaigns: Vec<Group>,
+    pub campaigns: Vec<SummaryRow>,
     /// By provider, as far as it is known.
     #[serde(default)]
-    pub providers: Vec<Group>,
+    pub providers: Vec<SummaryRow>,
     /// By source, as far as it is chosen.
     #[serde(default)]
-    pub sources: Vec<Group>,
+    pub sources: Vec<SummaryRow>,
     /// By the last failure.
-    pub reasons: Vec<Group>,
+    pub reasons: Vec<SummaryRow>,
     /// By the class of the last failure, of those that have one.
     #[serde(default)]
-    pub classes: Vec<Group>,
+    pub classes: Vec<SummaryRow>,
     pub ages: Vec<AgeGroup>,
 }
 
 /// One line of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Group {
+pub struct SummaryRow {
     /// What they have in common.
     pub name: String,
     pub recipients: u64,
@@ -95,21 +95,21 @@ impl Count {
     }
 
     /// All rows, the largest first.
-    pub(crate) fn finish(self, top: usize) -> Vec<Group> {
+    pub(crate) fn finish(self, top: usize) -> Vec<SummaryRow> {
         let mut others = self.others;
-        let group = |(name, (recipients, oldest_ms)): (Box<str>, (u64, u64))| Group {
+        let group = |(name, (recipients, oldest_ms)): (Box<str>, (u64, u64))| SummaryRow {
             name: name.into(),
             recipients,
             oldest_ms,
         };
-        let mut groups: Vec<Group> = self.rows.into_iter().map(group).collect();
+        let mut groups: Vec<SummaryRow> = self.rows.into_iter().map(group).collect();
         groups.sort_by(|a, b| b.recipients.cmp(&a.recipients).then_with(|| a.name.cmp(&b.name)));
         for left in groups.drain(top.min(groups.len())..) {
             others = (others.0 + left.recipients, others.1.max(left.oldest_ms));
         }
         if others.0 > 0 {
             let (recipients, oldest_ms) = others;
-            groups.push(Group { name: OTHERS.to_owned(), recipients, oldest_ms });
+            groups.push(SummaryRow { name: OTHERS.to_owned(), recipients, oldest_ms });
         }
         groups
     }

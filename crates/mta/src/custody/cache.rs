@@ -18,14 +18,14 @@ const FRESH: Duration = Duration::from_secs(2);
 /// than the limit would have to be read back whole.
 #[derive(Debug)]
 pub(crate) struct MessageCache {
-    messages: FixedMap<MessageId, Kept>,
+    messages: FixedMap<MessageId, CachedMessage>,
     order: VecDeque<MessageId>,
     bytes: usize,
     bytes_max: usize,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedMessage {
     message: Rc<Message>,
     /// Recipients that are not done with.
     open: u32,
@@ -56,7 +56,7 @@ impl MessageCache {
         }
         self.bytes += cost;
         self.order.push_back(message.id);
-        self.messages.insert(message.id, Kept { message, open, since: now });
+        self.messages.insert(message.id, CachedMessage { message, open, since: now });
         self.trim_order();
     }
 

@@ -120,7 +120,7 @@ impl SpoolClient {
     }
 
     /// Makes `records`, all of messages in the log of `id`, durable together.
-    pub(crate) fn submit(self: &Rc<Self>, id: MessageId, records: Vec<Record>) -> Waiting {
+    pub(crate) fn submit(self: &Rc<Self>, id: MessageId, records: Vec<Record>) -> CompletionWaiter {
         self.request(id, |ticket| Request::Submit { ticket, records })
     }
 
@@ -136,7 +136,7 @@ impl SpoolClient {
     }
 
     /// Reads a message back, if its record has no more than so many octets.
-    pub(crate) fn load(self: &Rc<Self>, id: MessageId, bytes_max: u64) -> Waiting {
+    pub(crate) fn load(self: &Rc<Self>, id: MessageId, bytes_max: u64) -> CompletionWaiter {
         self.request(id, |ticket| Request::Load { ticket, id, bytes_max })
     }
 
@@ -145,10 +145,10 @@ impl SpoolClient {
         self: &Rc<Self>,
         id: MessageId,
         request: impl FnOnce(Ticket) -> Request,
-    ) -> Waiting {
+    ) -> CompletionWaiter {
         let slot = self.occupy(Slot::Waiting(None));
         (self.port(id).send)(request(self.ticket(slot)));
-        Waiting { client: Rc::clone(self), slot }
+        CompletionWaiter { client: Rc::clone(self), slot }
     }
 
     /// Gives up a blob that no record names.
@@ -227,7 +227,7 @@ impl SpoolClient {
 /// Ends with the completion of one request.
 #[derive(Debug)]
 #[must_use = "a request that nobody waits for should be sent with submit_then"]
-pub(crate) struct Waiting {
+pub(crate) struct CompletionWaiter {
     client: Rc<SpoolClient>,
     slot: u32,
 }
@@ -235,7 +235,7 @@ pub(crate) struct Waiting {
 /// The slot number of a [`Waiting`] that has ended.
 const ENDED: u32 = u32::MAX;
 
-impl Future for Waiting {
+impl Future for CompletionWaiter {
     type Output = Completion;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Completion> {
@@ -259,7 +259,7 @@ impl Future for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for CompletionWaiter {
     fn drop(&mut self) {
         if self.slot == ENDED {
             return;

@@ -1,7 +1,7 @@
 //! Messages of a shard that checks hold, with the moment in which each hold ends.
 
-use crate::facts::{Hold, Kept};
-use crate::holding::{Account, Amount, HeldShare, Holdings};
+use crate::facts::{Hold, StoredFacts};
+use crate::holding::{Amount, HeldShare, HoldAccount, Holdings};
 use crate::watched::Signal;
 use mail::{MessageId, Wall};
 use queue::EntryId;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The messages of one shard that are held and were not held by an operator.
 #[derive(Debug, Default)]
 pub(crate) struct HeldMessages {
-    held: RefCell<BTreeMap<MessageId, Held>>,
+    held: RefCell<BTreeMap<MessageId, HeldMessage>>,
     /// In the order in which they end.
     order: RefCell<BTreeSet<(Wall, MessageId)>>,
     hold_for: Cell<Duration>,
@@ -24,7 +24,7 @@ pub(crate) struct HeldMessages {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldMessage {
     since: Wall,
     entry: EntryId,
     open: usize,
@@ -33,10 +33,10 @@ struct Held {
 }
 
 /// The accounts that a hold is charged to: the peer's alone, or those of client, sender and author.
-pub(crate) fn accounts_of(held: &Hold<'_>, client: Option<IpAddr>) -> Box<[Account]> {
+pub(crate) fn accounts_of(held: &Hold<'_>, client: Option<IpAddr>) -> Box<[HoldAccount]> {
     match held.peer {
-        "" => Account::of(client, [held.sender, held.author]),
-        peer => [Account::Peer(peer.into())].into(),
+        "" => HoldAccount::of(client, [held.sender, held.author]),
+        peer => [HoldAccount::Peer(peer.into())].into(),
     }
 }
 
@@ -67,7 +67,7 @@ impl HeldMessages {
         share: HeldShare,
     ) {
         let is_returnable = meta.is_returnable;
-        let held = Held { since, entry, open, is_returnable, _share: share };
+        let held = HeldMessage { since, entry, open, is_returnable, _share: share };
         self.held.borrow_mut().insert(id, held);
         self.order.borrow_mut().insert((since, id));
         self.changed.note();
@@ -81,7 +81,7 @@ impl HeldMessages {
         amount: Amount,
         (since, meta, reason): (Wall, &Meta, &str),
     ) {
-        let kept = Kept::of(meta);
+        let kept = StoredFacts::of(meta);
         let Some(held) = kept.held().filter(|held| held.reason == reason) else { return };
         let client = kept.client().and_then(|client| client.ip());
         let share = holdings.take(accounts_of(&held, client), amount);

@@ -2,7 +2,7 @@
 
 use super::cache::MessageCache;
 use super::client::SpoolClient;
-use crate::line::{InLine, Permit, Standing, Who};
+use crate::line::{FairKey, Permit, PermitWaiter, TrustLevel};
 use crate::message::{Message, SentBody};
 use crate::seams::{Time, World};
 use crate::services::Services;
@@ -85,17 +85,17 @@ impl<W: World> Messages<W> {
     /// # Errors
     /// What the spool said.
     pub(crate) async fn load(&self, id: MessageId) -> Result<Rc<Message>, LoadError> {
-        let who = Who::other(self.services.number, u32::MAX);
-        let place = self.place_to_load(|| (who, Standing::Good), id);
+        let who = FairKey::other(self.services.number, u32::MAX);
+        let place = self.place_to_load(|| (who, TrustLevel::Good), id);
         self.load_in_turn(place, id).await
     }
 
     /// A place in the line for memory to read a message into, if it must be read.
     pub(crate) fn place_to_load(
         &self,
-        who: impl FnOnce() -> (Who, Standing),
+        who: impl FnOnce() -> (FairKey, TrustLevel),
         id: MessageId,
-    ) -> Option<InLine> {
+    ) -> Option<PermitWaiter> {
         if self.cache.borrow().get(id).is_some() {
             return None;
         }
@@ -113,7 +113,7 @@ impl<W: World> Messages<W> {
     /// What the spool said.
     pub(crate) async fn load_in_turn(
         &self,
-        place: Option<InLine>,
+        place: Option<PermitWaiter>,
         id: MessageId,
     ) -> Result<Rc<Message>, LoadError> {
         let read = self.read_in_turn(place, id).await;
@@ -125,7 +125,7 @@ impl<W: World> Messages<W> {
 
     async fn read_in_turn(
         &self,
-        place: Option<InLine>,
+        place: Option<PermitWaiter>,
         id: MessageId,
     ) -> Result<Rc<Message>, LoadError> {
         if self.client.has_failed(id.log()) {
@@ -135,8 +135,8 @@ impl<W: World> Messages<W> {
         let Some(place) = place else { return self.peek(id).await };
         let memory = self.in_turn(place, id).await;
         let (mut memory, read) = match self.read(id, memory.amount()).await? {
-            Read::Message(message) => (memory, message),
-            Read::TooLong(bytes) => {
+            ReadOutcome::Message(message) => (memory, message),
+            ReadOutcome::TooLong(bytes) => {
                 let memory = self.in_turn(memory.exchange(bytes), id).await;
                 // What comes to a record meanwhile does not lengthen it.
                 (memory, self.read(id, u64::MAX).await?.message()?)
@@ -150,7 +150,7 @@ impl<W: World> Messages<W> {
     }
 
     /// What a place in the line gives when its turn comes.
-    async fn in_turn(&self, place: InLine, id: MessageId) -> Permit {
+    async fn in_turn(&self, place: PermitWaiter, id: MessageId) -> Permit {
         if place.is_served() {
             return place.await;
         }
@@ -161,7 +161,7 @@ impl<W: World> Messages<W> {
     }
 
     /// Reads a message from the spool, if its record has no more than so many octets.
-    async fn read(&self, id: MessageId, bytes_max: u64) -> Result<Read, LoadError> {
+    async fn read(&self, id: MessageId, bytes_max: u64) -> Result<ReadOutcome, LoadError> {
         let time = self.services.world.time();
         tokio::select! {
             biased;
@@ -198,7 +198,7 @@ impl<W: World> Messages<W> {
             read.push(match one {
                 Ok(message) => Ok(message),
                 Err(waiting) => {
-                    let read = from_completion(waiting.await).and_then(Read::message);
+                    let read = from_completion(waiting.await).and_then(ReadOutcome::message);
                     read.map(|message| Rc::new(*message))
                 }
             });
@@ -290,26 +290,30 @@ impl<W: World> Messages<W> {
 }
 
 /// What a read has come to.
-enum Read {
+enum ReadOutcome {
     Message(Box<Message>),
     /// Its record has so many octets.
     TooLong(u64),
 }
 
-impl Read {
+impl ReadOutcome {
     /// The message, which may be as long as it likes.
     fn message(self) -> Result<Box<Message>, LoadError> {
         match self {
-            Read::Message(message) => Ok(message),
-            Read::TooLong(_) => Err(LoadError::Disk("its record is longer than it was".into())),
+            ReadOutcome::Message(message) => Ok(message),
+            ReadOutcome::TooLong(_) => {
+                Err(LoadError::Disk("its record is longer than it was".into()))
+            }
         }
     }
 }
 
-fn from_completion(completion: Completion) -> Result<Read, LoadError> {
+fn from_completion(completion: Completion) -> Result<ReadOutcome, LoadError> {
     match completion {
-        Completion::Loaded(loaded) => Ok(Read::Message(Box::new(Message::from_loaded(*loaded)))),
-        Completion::TooLong(bytes) => Ok(Read::TooLong(bytes)),
+        Completion::Loaded(loaded) => {
+            Ok(ReadOutcome::Message(Box::new(Message::from_loaded(*loaded))))
+        }
+        Completion::TooLong(bytes) => Ok(ReadOutcome::TooLong(bytes)),
         other => Err(refusal(other)),
     }
 }

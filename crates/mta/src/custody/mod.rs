@@ -22,7 +22,7 @@ use held::HeldMessages;
 use mail::MessageId;
 use messages::Messages;
 use queue::Pause;
-use settles::{Gathered, Gathers, Settles};
+use settles::{Gathers, SettleBatch, Settles};
 use spool::record::State;
 use spool::{BlobId, Completion, Record, Refusal, Request, Ticket};
 use std::rc::Rc;
@@ -206,7 +206,7 @@ impl<W: World> Custody<W> {
     /// commit (as submits of their own: a full disk refuses the acceptance, never the settle).
     pub(crate) fn flush_settles(self: &Rc<Self>) {
         for ((log, gathers), gathered) in self.settles.take() {
-            let Gathered { records, events, delivered, .. } = gathered;
+            let SettleBatch { records, events, delivered, .. } = gathered;
             let custody = Rc::clone(self);
             self.settles.begin_submit();
             self.client.submit_then(MessageId::new(0, log, 0), records, move |completion| {

@@ -1,6 +1,6 @@
 //! The way to a log, and the numbers that are handed out for it.
 
-use crate::problems::Watch;
+use crate::problems::Watchdog;
 use mail::{MessageId, Mono};
 use spool::{Request, Ticket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,7 +31,7 @@ pub struct LogCondition {
     /// Its disk has too little room for mail.
     pub is_full: AtomicBool,
     /// The commit that is under way.
-    pub commit: Watch,
+    pub commit: Watchdog,
     /// Messages with open recipients, as of the last commit.
     pub live_count: AtomicU64,
 }

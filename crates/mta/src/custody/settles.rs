@@ -23,7 +23,7 @@ pub(super) enum Gathers {
 
 /// What gathers for one log.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct SettleBatch {
     pub(super) records: Vec<Record>,
     /// Recipients in them.
     recipients_count: usize,
@@ -36,7 +36,7 @@ pub(super) struct Gathered {
 /// The settles of one shard on their way to the disk.
 #[derive(Debug)]
 pub(crate) struct Settles {
-    gathered: RefCell<BTreeMap<(u8, Gathers), Gathered>>,
+    gathered: RefCell<BTreeMap<(u8, Gathers), SettleBatch>>,
     /// Delivered recipients whose settle is not durable yet.
     unsettled: Cell<u64>,
     unsettled_max: u64,
@@ -149,7 +149,7 @@ impl Settles {
     }
 
     /// Takes what has gathered, each part for one submit.
-    pub(super) fn take(&self) -> Vec<((u8, Gathers), Gathered)> {
+    pub(super) fn take(&self) -> Vec<((u8, Gathers), SettleBatch)> {
         let mut gathered = self.gathered.borrow_mut();
         let full = gathered.iter_mut().filter(|(_, gathered)| !gathered.records.is_empty());
         full.map(|(key, gathered)| (*key, std::mem::take(gathered))).collect()

@@ -1,7 +1,7 @@
 //! What came as something else than internet mail, for channels that take nothing else.
 
 use super::{AttemptContext, Slot};
-use crate::line::{InLine, Permit};
+use crate::line::{Permit, PermitWaiter};
 use crate::message::{Conversion, Converted, Message, Original};
 use crate::seams::{Spawn as _, World};
 use bytes::Bytes;
@@ -21,7 +21,7 @@ const CONVERTED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What is to be converted.
 #[derive(Debug)]
-pub struct MailQuestion {
+pub struct ConversionRequest {
     /// The message as it is in the spool.
     pub original: Original,
     /// All of its content.
@@ -32,7 +32,7 @@ pub struct MailQuestion {
 
 /// What a channel makes of it.
 #[derive(Debug)]
-pub enum AsMail {
+pub enum MailConversion {
     /// A message.
     Message(Converted),
     /// Nothing is sent: it only asks whether a message would be delivered. What is said of it.
@@ -44,7 +44,7 @@ impl<W: World> Slot<W> {
     /// `None`: the work is concluded, or put off.
     pub async fn load_mail(
         &self,
-        place: Option<InLine>,
+        place: Option<PermitWaiter>,
         work: &TransactionWork,
     ) -> Option<Rc<Message>> {
         let message = match self.load_in_turn(place, work.id).await {
@@ -70,7 +70,7 @@ impl<W: World> Slot<W> {
     /// A message as internet mail, when its turn comes. `None`: the work is concluded, or put off.
     pub async fn convert_mail(
         &self,
-        place: InLine,
+        place: PermitWaiter,
         message: Rc<Message>,
         work: &TransactionWork,
     ) -> Option<Rc<Message>> {
@@ -83,14 +83,14 @@ impl<W: World> Slot<W> {
         };
         let config = self.config();
         let outcome = match self.convert(&message, &config).await {
-            Ok(Ok(AsMail::Message(converted))) => match self.above(&converted).await {
+            Ok(Ok(MailConversion::Message(converted))) => match self.above(&converted).await {
                 Ok(above) => {
                     let conversion = Conversion::new(config, above, &converted.content);
                     return Some(Rc::new(message.converted(converted, &conversion, room)));
                 }
                 Err(failure) => Err(failure),
             },
-            Ok(Ok(AsMail::Nothing(reply))) => Ok(reply),
+            Ok(Ok(MailConversion::Nothing(reply))) => Ok(reply),
             Ok(Err(failure)) => Err(failure),
             Err(why) => {
                 self.unreadable(work, "body", &why);
@@ -118,7 +118,7 @@ impl<W: World> Slot<W> {
         let (room, message) = self.room_in_turn(place, message, origin).await?;
         self.metrics().conversions_again.inc();
         match self.convert(&message, &conversion.config).await? {
-            Ok(AsMail::Message(converted)) if conversion.is_of(&converted.content) => {
+            Ok(MailConversion::Message(converted)) if conversion.is_of(&converted.content) => {
                 Ok(Rc::new(message.converted(converted, conversion, room)))
             }
             _ => Err(LoadError::Disk("it was converted to something else before".into())),
@@ -132,7 +132,7 @@ impl<W: World> Slot<W> {
     /// What the spool said.
     pub async fn room_in_turn(
         &self,
-        place: InLine,
+        place: PermitWaiter,
         message: Rc<Message>,
         origin: Origin,
     ) -> Result<(Permit, Rc<Message>), LoadError> {
@@ -162,7 +162,7 @@ impl<W: World> Slot<W> {
         &self,
         original: &Message,
         config: &Arc<Config>,
-    ) -> Result<Result<AsMail, Failure>, LoadError> {
+    ) -> Result<Result<MailConversion, Failure>, LoadError> {
         let mut content = original.prefix.to_vec();
         let gather = |piece: &[u8]| {
             content.extend_from_slice(piece);
@@ -173,7 +173,7 @@ impl<W: World> Slot<W> {
         let kept_bytes = original.kept_of_x400().map_or(0, Bytes::len);
         let bytes = (content.len() + kept_bytes) as u64;
         let (original, config) = (original.original(), Arc::clone(config));
-        let question = MailQuestion { original, content: content.into(), config };
+        let question = ConversionRequest { original, content: content.into(), config };
         let makers = self.delivery().mail_makers();
         let unknown = || {
             // RFC 3463 §3.7: conversion required but not supported.

@@ -3,10 +3,10 @@
 //! Until it is written nothing is settled: after a crash the recipients are open and are tried
 //! again. Those that were given up are listed meanwhile, see [`super::unreported`].
 
-use super::pending::{Gathered, New, QUIET};
-use super::removal::{Idle, Making};
-use super::unreported::{ReportKey, ReportRetry, said_of, unread_address};
-use super::verdict::{Judged, Verdict};
+use super::pending::{DsnBatch, NewResults, QUIET};
+use super::removal::{DsnInProgress, DsnPaused};
+use super::unreported::{DsnRetry, ReportKey, said_of, unread_address};
+use super::verdict::{DeliveryOutcome, RecipientResult};
 use super::{Delivery, report};
 use crate::message::Message;
 use crate::seams::{Time, World};
@@ -25,18 +25,18 @@ const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
 const UNREADABLE_WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Adds verdicts, at least one, on recipients of one message. They are reported and settled soon.
-pub(crate) fn gather<W: World>(delivery: &Rc<Delivery<W>>, id: MessageId, new: New<'_>) {
+pub(crate) fn gather<W: World>(delivery: &Rc<Delivery<W>>, id: MessageId, new: NewResults<'_>) {
     #[cfg(feature = "planted")]
     if new.judged.len() > 1 && delivery.services.has_planted(crate::planted::Planted::ReportEach) {
         for judged in new.judged {
-            gather(delivery, id, New { judged: vec![judged], sibling: None, ..new });
+            gather(delivery, id, NewResults { judged: vec![judged], sibling: None, ..new });
         }
         return;
     }
     let now = delivery.services.now();
     let delivered = new.judged.iter().filter(|judged| judged.is_delivered()).count() as u64;
     let cached = if new.message.is_some() { None } else { delivery.custody.messages.in_memory(id) };
-    let new = New { message: new.message.or(cached.as_ref()), ..new };
+    let new = NewResults { message: new.message.or(cached.as_ref()), ..new };
     let given_up: Vec<_> = new
         .judged
         .iter()
@@ -112,9 +112,9 @@ async fn wait_and_finish<W: World>(delivery: &Rc<Delivery<W>>, key: ReportKey, r
     }
 }
 
-async fn finish<W: World>(delivery: &Rc<Delivery<W>>, gathered: Gathered) {
-    let Gathered { key, message, mut judged, .. } = gathered;
-    let _busy = Making::new(delivery);
+async fn finish<W: World>(delivery: &Rc<Delivery<W>>, gathered: DsnBatch) {
+    let DsnBatch { key, message, mut judged, .. } = gathered;
+    let _busy = DsnInProgress::new(delivery);
     let message = match message {
         Some(message) => message,
         None => match read(delivery, key, &judged).await {
@@ -124,7 +124,7 @@ async fn finish<W: World>(delivery: &Rc<Delivery<W>>, gathered: Gathered) {
     };
     judged.retain(|judged| match judged.verdict {
         // Delivered, or given up, meanwhile.
-        Verdict::Delayed { entry, .. } => {
+        DeliveryOutcome::Delayed { entry, .. } => {
             delivery.schedule.queue().siblings(entry, Mono(0)) != Siblings::None
         }
         _ => true,
@@ -140,9 +140,9 @@ async fn finish<W: World>(delivery: &Rc<Delivery<W>>, gathered: Gathered) {
 async fn read<W: World>(
     delivery: &Rc<Delivery<W>>,
     key: ReportKey,
-    judged: &[Judged],
+    judged: &[RecipientResult],
 ) -> Option<Rc<Message>> {
-    let given_up = judged.iter().any(Judged::is_given_up);
+    let given_up = judged.iter().any(RecipientResult::is_given_up);
     let mut wait = UNREADABLE_WAIT;
     loop {
         let why = match delivery.custody.messages.load(key.0).await {
@@ -158,11 +158,11 @@ async fn read<W: World>(
         let next_try = time.now() + wait;
         wait = (wait * 2).min(UNREADABLE_WAIT_MAX);
         let why = said_of(&why).into();
-        let ReportRetry::Wait(retry_now) = delivery.unreported.put_off(key, next_try, Some(why))
+        let DsnRetry::Wait(retry_now) = delivery.unreported.put_off(key, next_try, Some(why))
         else {
             return None;
         };
-        let _idle = Idle::new(delivery);
+        let _idle = DsnPaused::new(delivery);
         tokio::select! {
             biased;
             () = retry_now.notified() => {}

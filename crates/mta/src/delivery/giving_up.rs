@@ -1,9 +1,9 @@
 //! Recipients that are given up, or late, without an attempt that says so.
 
-use super::pending::New;
+use super::pending::NewResults;
 use super::removal::{settle_later_as_removed, settle_removed};
 use super::report::is_due;
-use super::verdict::{Judged, Verdict, count_want_of_tls};
+use super::verdict::{DeliveryOutcome, RecipientResult, count_want_of_tls};
 use super::{Delivery, gathering};
 use crate::event::{Event, Kind, Recipients};
 use crate::message::Message;
@@ -25,7 +25,8 @@ pub(crate) fn fail_now<W: World>(
     let judged = fail_each(delivery, message, entries, failure);
     // They left one after the other: the last knows whether another is queued.
     let sibling = entries.last().and_then(|entry| entry.sibling);
-    let new = New { message: Some(message), received_at: message.received_at, judged, sibling };
+    let new =
+        NewResults { message: Some(message), received_at: message.received_at, judged, sibling };
     gathering::gather(delivery, message.id, new);
     delivery.custody.release(message.id, entries.len());
 }
@@ -61,9 +62,9 @@ fn fail_each<W: World>(
     message: &Message,
     entries: &[EntryDetail],
     failure: &Arc<Failure>,
-) -> Vec<Judged> {
+) -> Vec<RecipientResult> {
     let failed = entries.iter().map(|entry| {
-        let judged = judge(delivery, entry, Verdict::Failed(Arc::clone(failure)));
+        let judged = judge(delivery, entry, DeliveryOutcome::Failed(Arc::clone(failure)));
         judged.count(&delivery.services, message);
         judged
     });
@@ -77,7 +78,7 @@ pub(crate) fn expire<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryDetail) {
         true => Some(overdue(entry.last_failure.as_deref())),
         false => entry.last_failure.clone(),
     };
-    let verdict = Verdict::Expired { failure, after: entry.age };
+    let verdict = DeliveryOutcome::Expired { failure, after: entry.age };
     give_up(delivery, &entry, verdict);
 }
 
@@ -99,21 +100,25 @@ pub(crate) fn refuse<W: World>(
     delivery.services.note_failed(&failure);
     let asked = delivery.schedule.queue().scheduled_key(entry.scheduled).map(|key| key.require_tls);
     count_want_of_tls(&delivery.services.metrics, asked.unwrap_or_default(), &failure);
-    give_up(delivery, &entry, Verdict::Failed(failure));
+    give_up(delivery, &entry, DeliveryOutcome::Failed(failure));
 }
 
-fn give_up<W: World>(delivery: &Rc<Delivery<W>>, entry: &EntryDetail, verdict: Verdict) {
+fn give_up<W: World>(delivery: &Rc<Delivery<W>>, entry: &EntryDetail, verdict: DeliveryOutcome) {
     let judged = vec![judge(delivery, entry, verdict)];
     let received_at = delivery.schedule.received_at(entry);
-    let new = New { message: None, received_at, judged, sibling: entry.sibling };
+    let new = NewResults { message: None, received_at, judged, sibling: entry.sibling };
     gathering::gather(delivery, entry.id, new);
     delivery.custody.release(entry.id, 1);
 }
 
 /// A verdict that follows from no attempt.
-fn judge<W: World>(delivery: &Delivery<W>, entry: &EntryDetail, verdict: Verdict) -> Judged {
+fn judge<W: World>(
+    delivery: &Delivery<W>,
+    entry: &EntryDetail,
+    verdict: DeliveryOutcome,
+) -> RecipientResult {
     let queue = delivery.schedule.queue();
-    Judged {
+    RecipientResult {
         index: entry.recipient,
         at: delivery.services.wall(),
         attempts: entry.attempts,
@@ -147,10 +152,14 @@ pub(crate) fn warn<W: World>(delivery: &Rc<Delivery<W>>, late: Vec<EntryDetail>)
         .map(|entry| {
             let failure = entry.last_failure.clone();
             let give_up_at = delivery.schedule.give_up_at(received_at, entry);
-            judge(delivery, entry, Verdict::Delayed { failure, give_up_at, entry: entry.entry })
+            judge(
+                delivery,
+                entry,
+                DeliveryOutcome::Delayed { failure, give_up_at, entry: entry.entry },
+            )
         })
         .collect();
-    let new = New { message: None, received_at, judged, sibling: Some(first.entry) };
+    let new = NewResults { message: None, received_at, judged, sibling: Some(first.entry) };
     gathering::gather(delivery, first.id, new);
 }
 

@@ -5,7 +5,7 @@ use super::Delivery;
 use crate::line::Owner;
 use crate::message::Message;
 use crate::seams::World;
-use crate::shaping::{Key, Origin, Words};
+use crate::shaping::{EffectKey, Origin, Words};
 use config::shaping::{Action, Rule};
 use mail::{Failure, Mailbox, Reply, Step};
 use queue::{ReadyId, ReadyKey, TransactionWork};
@@ -80,7 +80,7 @@ fn hear<'f, W: World>(
         let Some(words) = Words::of(failure) else { continue };
         let domain = recipient.map(|recipient| Owner::named("domain", recipient.domain().as_str()));
         let from = Origin { next_hop: &ready_key.next_hop, domain };
-        let asks_class = rules.iter().any(crate::shaping::Heard::asks_class);
+        let asks_class = rules.iter().any(crate::shaping::RuleMatcher::asks_class);
         let verdict = asks_class.then(|| services.classes.of(failure)).flatten();
         for (heard, is_heard) in rules.iter().zip(&mut is_heard) {
             if *is_heard || !heard.matches(&words, verdict) {
@@ -102,7 +102,7 @@ fn key_of(
     provider: Option<&str>,
     ready: &ReadyKey,
     message: Option<&Message>,
-) -> Option<Key> {
+) -> Option<EffectKey> {
     let kept = message.map(Message::kept);
     let named = |name: Option<&str>| name.filter(|name| !name.is_empty()).map(str::to_owned);
     let (tenant, campaign) = match rule.action {
@@ -110,7 +110,7 @@ fn key_of(
         Action::SuspendCampaign | Action::FailCampaign => (None, Some(named(kept?.campaign())?)),
         Action::Backoff | Action::Set | Action::Suspend => (None, None),
     };
-    Some(Key {
+    Some(EffectKey {
         rule: rule.name.to_string(),
         provider: provider.map(str::to_owned),
         next_hop: provider.is_none().then(|| ready.next_hop.to_string()),

@@ -6,7 +6,7 @@
 use super::Delivery;
 use super::outcome::{put_off, unread};
 use crate::answer::{self, Later};
-use crate::line::{Standing, Who};
+use crate::line::{FairKey, TrustLevel};
 use crate::routing::Active;
 use crate::routing::find::route_of_key;
 use crate::schedule::application::{answer_located, enter_located};
@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Where a recipient is: at hosts, in groups as the route's channel has them, or nowhere that is known.
-type Place = Result<Vec<Vec<HostPort>>, HopLookupResult>;
+type RecipientHosts = Result<Vec<Vec<HostPort>>, HopLookupResult>;
 
 /// Finds out where these recipients are, and tells the queue.
 pub(crate) fn start_locating<W: World>(delivery: &Rc<Delivery<W>>, locating: HopLookup) {
@@ -30,7 +30,7 @@ pub(crate) fn start_locating<W: World>(delivery: &Rc<Delivery<W>>, locating: Hop
         let answers = match route_of(&task, &active, &locating).await {
             Ok((route, table)) => {
                 let places = places(&task, &route, &table, &locating).await;
-                let enter = |place: Place| enter(&task, &active, &route, &locating, place);
+                let enter = |place: RecipientHosts| enter(&task, &active, &route, &locating, place);
                 places.into_iter().map(enter).collect()
             }
             Err(none) => vec![none; locating.entries.len()],
@@ -61,7 +61,7 @@ async fn places<W: World>(
     route: &Route,
     table: &Arc<TableEntry>,
     locating: &HopLookup,
-) -> Vec<Place> {
+) -> Vec<RecipientHosts> {
     let recipients = match recipients_of(delivery, locating).await {
         Ok(recipients) => recipients,
         Err(failure) => {
@@ -86,8 +86,8 @@ async fn recipients_of<W: World>(
     locating: &HopLookup,
 ) -> Result<Vec<Mailbox>, Arc<Failure>> {
     let messages = &delivery.custody.messages;
-    let who = Who::other(delivery.services.number, locating.scheduled.0);
-    let place = messages.place_to_load(|| (who, Standing::Good), locating.id);
+    let who = FairKey::other(delivery.services.number, locating.scheduled.0);
+    let place = messages.place_to_load(|| (who, TrustLevel::Good), locating.id);
     let message = messages.load_in_turn(place, locating.id).await;
     let message = message.map_err(|why| unread("record", &why))?;
     let mailbox = |(_, index): &(_, u32)| {
@@ -102,7 +102,11 @@ async fn recipients_of<W: World>(
     })
 }
 
-fn place_of(route: &Route, table: &TableEntry, found: Result<FoundAddress, NoEntry>) -> Place {
+fn place_of(
+    route: &Route,
+    table: &TableEntry,
+    found: Result<FoundAddress, NoEntry>,
+) -> RecipientHosts {
     let found = found.map_err(|why| match why {
         NoEntry::Gone(failure) => HopLookupResult::Refused(Arc::new(failure)),
         NoEntry::Unanswered { failure, is_of_key: true } => {
@@ -125,7 +129,7 @@ fn enter<W: World>(
     active: &Active,
     route: &Route,
     locating: &HopLookup,
-    place: Place,
+    place: RecipientHosts,
 ) -> HopLookupResult {
     match place {
         Ok(hosts) => {

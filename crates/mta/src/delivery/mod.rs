@@ -25,16 +25,16 @@ pub use crate::schedule::tls_domains::TlsDomain;
 pub use crate::seams::Task;
 use crate::seams::World;
 use crate::services::Services;
-pub use as_mail::{AsMail, CONVERTED_HERE_MAX, MailQuestion};
+pub use as_mail::{CONVERTED_HERE_MAX, ConversionRequest, MailConversion};
 use mail::Failure;
 pub use outcome::AttemptContext;
-use pending::Gathering;
-pub use report::{OwnReport, ReportQuestion};
+use pending::DsnBatcher;
+pub use report::{NativeReport, ReportQuestion};
 pub use slot::{Idled, Slot};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use unreported::Unreported;
+use unreported::PendingDsns;
 
 /// What the channels of one shard share.
 pub(crate) struct Delivery<W: World> {
@@ -42,8 +42,8 @@ pub(crate) struct Delivery<W: World> {
     pub(crate) custody: Rc<Custody<W>>,
     pub(crate) router: Rc<Router>,
     pub(crate) schedule: Rc<Schedule<W>>,
-    pub(crate) gathering: Gathering,
-    pub(crate) unreported: Unreported,
+    pub(crate) gathering: DsnBatcher,
+    pub(crate) unreported: PendingDsns,
     channels: Channels<W>,
     readers: Readers,
     above: AboveOwn,
@@ -62,8 +62,8 @@ impl<W: World> Delivery<W> {
             custody: Rc::clone(&schedule.custody),
             router: Rc::clone(&schedule.router),
             schedule: Rc::clone(schedule),
-            gathering: Gathering::default(),
-            unreported: Unreported::default(),
+            gathering: DsnBatcher::default(),
+            unreported: PendingDsns::default(),
             channels,
             readers,
             above,
@@ -98,7 +98,7 @@ pub trait Channel<W: World>: 'static {
     }
 
     /// A report in a form of its own, where the message is one of this channel's. `None`: it is not.
-    fn report(&self, _question: &ReportQuestion<'_>) -> Option<OwnReport> {
+    fn report(&self, _question: &ReportQuestion<'_>) -> Option<NativeReport> {
         None
     }
 
@@ -116,7 +116,7 @@ pub trait Channel<W: World>: 'static {
 pub type Field = (Arc<str>, Box<str>);
 
 /// Makes internet mail of a message, on whatever thread. `None`: it is none of the channel's.
-pub type MakesMail = fn(&MailQuestion) -> Option<Result<AsMail, Failure>>;
+pub type MakesMail = fn(&ConversionRequest) -> Option<Result<MailConversion, Failure>>;
 
 /// The channels of a shard.
 pub type Channels<W> = Vec<Rc<dyn Channel<W>>>;

@@ -1,12 +1,12 @@
 //! What becomes of recipients after an attempt: settled, tried again, reported.
 
-use super::pending::New;
+use super::pending::NewResults;
 use super::unreported::said_of;
-use super::verdict::{Judged, Verdict, concerned};
+use super::verdict::{DeliveryOutcome, RecipientResult, concerned};
 use super::{Delivery, gathering, report};
-use crate::event::{self, Event, Hop, Kind, Trouble};
+use crate::event::{self, Event, FailedAttempt, Hop, Kind};
 use crate::message::Message;
-use crate::metrics::Came;
+use crate::metrics::AttemptOutcome;
 use crate::seams::World;
 use mail::{Class, EnhancedStatus, Failure, MessageId, Mono, Reply};
 use queue::{Deferred, EntryId, EntryOutcome, TransactionWork};
@@ -32,7 +32,7 @@ struct Sorted {
     events: Vec<Event>,
     delivered: u64,
     /// To be reported, each with its entry, which is still in flight.
-    judged: Vec<Judged>,
+    judged: Vec<RecipientResult>,
     entries: Vec<EntryId>,
     deferred: Vec<Deferral>,
 }
@@ -52,16 +52,18 @@ pub(crate) fn conclude<W: World>(
     for (entry, outcome) in work.entries.iter().zip(outcomes) {
         let &(entry, index, attempts) = entry;
         let verdict = match outcome {
-            Ok(reply) if context.local => Verdict::Delivered(reply),
-            Ok(reply) => Verdict::Relayed(reply),
-            Err(failure) if failure.class == Class::Permanent => Verdict::Failed(Arc::new(failure)),
+            Ok(reply) if context.local => DeliveryOutcome::Delivered(reply),
+            Ok(reply) => DeliveryOutcome::Relayed(reply),
+            Err(failure) if failure.class == Class::Permanent => {
+                DeliveryOutcome::Failed(Arc::new(failure))
+            }
             Err(failure) => {
                 defer(delivery, &mut sorted.deferred, (entry, index), Arc::new(failure));
                 continue;
             }
         };
         let now = delivery.services.wall();
-        let judged = Judged {
+        let judged = RecipientResult {
             index,
             at: now,
             attempts: attempts.saturating_add(1),
@@ -93,7 +95,12 @@ fn settle_entry<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryId) {
 
 impl Sorted {
     /// Nobody is told of this one.
-    fn settle<W: World>(&mut self, delivery: &Delivery<W>, message: &Message, judged: &Judged) {
+    fn settle<W: World>(
+        &mut self,
+        delivery: &Delivery<W>,
+        message: &Message,
+        judged: &RecipientResult,
+    ) {
         let Some(kind) = judged.settle_kind() else { return };
         self.settled.push((judged.index, kind));
         self.delivered += u64::from(judged.is_delivered());
@@ -116,7 +123,7 @@ fn settle<W: World>(delivery: &Rc<Delivery<W>>, message: &Rc<Message>, sorted: S
         let sibling = delivery.schedule.queue().sibling(last);
         settle_entry(delivery, last);
         let (received_at, judged) = (message.received_at, sorted.judged);
-        let new = New { message: Some(message), received_at, judged, sibling };
+        let new = NewResults { message: Some(message), received_at, judged, sibling };
         gathering::gather(delivery, message.id, new);
     }
     if count > 0 {
@@ -195,14 +202,18 @@ fn write_deferred<W: World>(
     for Deferral { recipients, attempts, next_try, failure } in deferred {
         let class = delivery.services.note_deferred(&failure, recipients.len() as u64);
         let concerned = concerned(hop.map(|hop| &**hop), message);
-        delivery.services.shared.sending.note(concerned, Came::Deferred, recipients.len() as u64);
+        delivery.services.shared.sending.note(
+            concerned,
+            AttemptOutcome::Deferred,
+            recipients.len() as u64,
+        );
         let next_try = delivery.services.wall_of(next_try);
         let at = delivery.services.wall();
         let event = message.filter(|_| delivery.services.events.is_on()).map(|message| Event {
             at,
             message: Some(message.in_events()),
             recipients: event::Recipients::from_slice(&recipients),
-            kind: Kind::Deferred(Box::new(Trouble {
+            kind: Kind::Deferred(Box::new(FailedAttempt {
                 hop: hop.cloned(),
                 class,
                 failure: Some(Arc::clone(&failure)),

@@ -1,7 +1,7 @@
 //! Verdicts that wait for others on recipients of the same message.
 
 use super::unreported::ReportKey;
-use super::verdict::Judged;
+use super::verdict::RecipientResult;
 use crate::message::Message;
 use mail::{MessageId, Mono, Wall};
 use queue::EntryId;
@@ -18,8 +18,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// What gathers on one shard.
 #[derive(Debug, Default)]
-pub(crate) struct Gathering {
-    open: RefCell<BTreeMap<MessageId, Open>>,
+pub(crate) struct DsnBatcher {
+    open: RefCell<BTreeMap<MessageId, OpenDsnBatch>>,
     next_number: Cell<u64>,
     /// Reports that are being made and whose submit is under way.
     busy: Cell<usize>,
@@ -29,8 +29,8 @@ pub(crate) struct Gathering {
 
 /// Verdicts on one message that wait for more.
 #[derive(Debug)]
-struct Open {
-    gathered: Gathered,
+struct OpenDsnBatch {
+    gathered: DsnBatch,
     sibling: Option<EntryId>,
     first: Mono,
     due: Mono,
@@ -39,14 +39,14 @@ struct Open {
 
 /// Verdicts that go into one report.
 #[derive(Debug)]
-pub(super) struct Gathered {
+pub(super) struct DsnBatch {
     pub(super) key: ReportKey,
     /// If it was at hand.
     pub(super) message: Option<Rc<Message>>,
-    pub(super) judged: Vec<Judged>,
+    pub(super) judged: Vec<RecipientResult>,
 }
 
-impl Gathering {
+impl DsnBatcher {
     /// Has everything written now.
     pub(crate) fn retry_all_now(&self) {
         for open in self.open.borrow().values() {
@@ -92,15 +92,15 @@ impl Gathering {
         now: Mono,
         wait: Duration,
         id: MessageId,
-        new: New<'_>,
+        new: NewResults<'_>,
     ) -> (ReportKey, Mono, Rc<Notify>, bool) {
         let mut open = self.open.borrow_mut();
         let has_begun = !open.contains_key(&id);
         let mine = open.entry(id).or_insert_with(|| {
             let number = self.next_number.get();
             self.next_number.set(number + 1);
-            Open {
-                gathered: Gathered { key: (id, number), message: None, judged: Vec::new() },
+            OpenDsnBatch {
+                gathered: DsnBatch { key: (id, number), message: None, judged: Vec::new() },
                 sibling: None,
                 first: now,
                 due: now,
@@ -116,7 +116,7 @@ impl Gathering {
         (mine.gathered.key, mine.due, Rc::clone(&mine.retry_now), has_begun)
     }
 
-    pub(super) fn take(&self, key: ReportKey) -> Option<Gathered> {
+    pub(super) fn take(&self, key: ReportKey) -> Option<DsnBatch> {
         let mut open = self.open.borrow_mut();
         open.get(&key.0).filter(|mine| mine.gathered.key == key)?;
         open.remove(&key.0).map(|mine| mine.gathered)
@@ -139,11 +139,11 @@ impl Gathering {
 }
 
 /// What is added.
-pub(crate) struct New<'a> {
+pub(crate) struct NewResults<'a> {
     /// If it is at hand.
     pub(crate) message: Option<&'a Rc<Message>>,
     pub(crate) received_at: Wall,
-    pub(crate) judged: Vec<Judged>,
+    pub(crate) judged: Vec<RecipientResult>,
     /// Another recipient of the message that is queued, once all of these have left the queue.
     pub(crate) sibling: Option<EntryId>,
 }

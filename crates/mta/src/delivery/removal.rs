@@ -37,32 +37,32 @@ pub(crate) fn settle_later_as_removed<W: World>(
 }
 
 /// Counts a report that is being made: a stop waits for it.
-pub(crate) struct Making<W: World>(Rc<Delivery<W>>);
+pub(crate) struct DsnInProgress<W: World>(Rc<Delivery<W>>);
 
-impl<W: World> Making<W> {
-    pub(crate) fn new(delivery: &Rc<Delivery<W>>) -> Making<W> {
+impl<W: World> DsnInProgress<W> {
+    pub(crate) fn new(delivery: &Rc<Delivery<W>>) -> DsnInProgress<W> {
         delivery.gathering.begin();
-        Making(Rc::clone(delivery))
+        DsnInProgress(Rc::clone(delivery))
     }
 }
 
-impl<W: World> Drop for Making<W> {
+impl<W: World> Drop for DsnInProgress<W> {
     fn drop(&mut self) {
         self.0.gathering.end();
     }
 }
 
 /// A report that can't be made for now: a stop does not wait for it.
-pub(crate) struct Idle<W: World>(Rc<Delivery<W>>);
+pub(crate) struct DsnPaused<W: World>(Rc<Delivery<W>>);
 
-impl<W: World> Idle<W> {
-    pub(crate) fn new(delivery: &Rc<Delivery<W>>) -> Idle<W> {
+impl<W: World> DsnPaused<W> {
+    pub(crate) fn new(delivery: &Rc<Delivery<W>>) -> DsnPaused<W> {
         delivery.gathering.pause();
-        Idle(Rc::clone(delivery))
+        DsnPaused(Rc::clone(delivery))
     }
 }
 
-impl<W: World> Drop for Idle<W> {
+impl<W: World> Drop for DsnPaused<W> {
     fn drop(&mut self) {
         self.0.gathering.go_on();
     }

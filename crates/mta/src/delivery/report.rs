@@ -3,20 +3,20 @@
 mod compose;
 mod policy;
 
-pub use compose::{OwnReport, ReportQuestion};
+pub use compose::{NativeReport, ReportQuestion};
 pub(crate) use policy::is_due;
 
 use super::Delivery;
-use super::removal::{Idle, settle_removed};
-use super::unreported::{ReportKey, ReportRetry};
-use super::verdict::Judged;
+use super::removal::{DsnPaused, settle_removed};
+use super::unreported::{DsnRetry, ReportKey};
+use super::verdict::RecipientResult;
 use crate::event::{Event, Kind};
 use crate::message::{Message, SentBody};
 use crate::metrics::DsnAction;
 use crate::seams::{MailStore, MailboxPlace, Time, World};
 use compose::compose;
 use mail::{Mailbox, MessageId, Notify, dsn};
-use policy::Group;
+use policy::ReportGroup;
 use spool::{Completion, Record, Refusal, Settle, SettleKind, State};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -33,10 +33,10 @@ const WAITING_SUCCESSES_MAX: usize = 1_000;
 pub(crate) async fn send<W: World>(
     delivery: &Rc<Delivery<W>>,
     message: Rc<Message>,
-    judged: Vec<Judged>,
+    judged: Vec<RecipientResult>,
     key: ReportKey,
 ) {
-    let listed = |judged: &[Judged]| judged.iter().any(Judged::is_given_up);
+    let listed = |judged: &[RecipientResult]| judged.iter().any(RecipientResult::is_given_up);
     let mut judged = judged;
     if listed(&judged) && !delivery.unreported.is_waiting(key) {
         // An operator has removed them, and they are settled so.
@@ -62,7 +62,11 @@ pub(crate) async fn send<W: World>(
 }
 
 /// Settles recipients, or notes that their delay was seen to, without a report.
-fn settle_alone<W: World>(delivery: &Rc<Delivery<W>>, message: &Message, judged: Vec<Judged>) {
+fn settle_alone<W: World>(
+    delivery: &Rc<Delivery<W>>,
+    message: &Message,
+    judged: Vec<RecipientResult>,
+) {
     let Some(records) = Records::of(message.id, delivery.services.wall(), &judged) else { return };
     let delivered = judged.iter().filter(|judged| judged.is_delivered()).count() as u64;
     // Counted again by whoever writes it now.
@@ -116,7 +120,7 @@ struct Records {
 
 impl Records {
     /// `None`: nothing is to be written.
-    fn of(id: MessageId, at: mail::Wall, judged: &[Judged]) -> Option<Records> {
+    fn of(id: MessageId, at: mail::Wall, judged: &[RecipientResult]) -> Option<Records> {
         let settled = judged.iter().filter_map(|j| Some((j.index, j.settle_kind()?)));
         let settle = Settle { id, at, recipients: settled.collect() };
         let is_late = judged.iter().any(|judged| judged.settle_kind().is_none());
@@ -135,7 +139,7 @@ impl Records {
 struct Due {
     key: ReportKey,
     original: Rc<Message>,
-    judged: Vec<Judged>,
+    judged: Vec<RecipientResult>,
     dsns: Vec<(Rc<Message>, Notify)>,
     settle: Settle,
     state: Option<State>,
@@ -161,7 +165,12 @@ impl Due {
     }
 
     /// Adds the report about `group`.
-    async fn add<W: World>(&mut self, delivery: &Rc<Delivery<W>>, group: Group, start: &[u8]) {
+    async fn add<W: World>(
+        &mut self,
+        delivery: &Rc<Delivery<W>>,
+        group: ReportGroup,
+        start: &[u8],
+    ) {
         let to = readers(delivery, &group, group.recipients(&self.original)).await;
         if let Some(mut dsn) = compose(delivery, &self.original, &group, start, to) {
             if dsn.kept_of_x400().is_none() {
@@ -243,7 +252,7 @@ impl Due {
         let (late, kept) = dsns.into_iter().partition(|(_, wish)| *wish == Notify::DELAY);
         give_slots_back(delivery, late);
         self.dsns = kept;
-        let is_failure = self.judged.iter().any(Judged::is_given_up);
+        let is_failure = self.judged.iter().any(RecipientResult::is_given_up);
         if !is_failure && delivery.gathering.paused() >= WAITING_SUCCESSES_MAX {
             self.judged.clear();
         }
@@ -251,7 +260,7 @@ impl Due {
 
     /// Waits for the next try. False: an operator has removed the recipients, and nobody is told.
     async fn wait_for_room<W: World>(&mut self, delivery: &Rc<Delivery<W>>) -> bool {
-        let _idle = Idle::new(delivery);
+        let _idle = DsnPaused::new(delivery);
         if self.original.content_bytes() > 0 {
             // What is left to say needs no content, and whoever waits for its memory would wait for a
             // disk that only they can empty.
@@ -267,11 +276,11 @@ impl Due {
             return true;
         }
         match delivery.unreported.put_off(self.key, next_try, None) {
-            ReportRetry::Removed => {
+            DsnRetry::Removed => {
                 settle_removed(delivery, &self.original, given_up);
                 false
             }
-            ReportRetry::Wait(retry_now) => {
+            DsnRetry::Wait(retry_now) => {
                 tokio::select! {
                     biased;
                     () = retry_now.notified() => {}
@@ -325,7 +334,7 @@ impl Due {
         delivery.unreported.conclude(self.key);
         delivery.custody.handle_durable(self.delivered);
         // Of those that were settled without the report it was said then.
-        let is_told = |judged: &&Judged| {
+        let is_told = |judged: &&RecipientResult| {
             let settled = self.settle.recipients.iter().any(|(index, _)| *index == judged.index);
             settled || judged.settle_kind().is_none()
         };
@@ -383,7 +392,7 @@ fn tell<W: World>(delivery: &Delivery<W>, message: &Message, kind: Kind, positio
 /// is known by its address, so that it is not told of in turn.
 async fn readers<W: World>(
     delivery: &Delivery<W>,
-    group: &Group,
+    group: &ReportGroup,
     to: Vec<Mailbox>,
 ) -> Vec<Mailbox> {
     if group.is_notice {

@@ -7,17 +7,17 @@ use super::{echoes, hearing};
 use crate::answer::Decision;
 use crate::console::Console;
 use crate::known_hosts::KnownHosts;
-use crate::line::{InLine, Owner, Permit, Standing, Who};
+use crate::line::{FairKey, Owner, Permit, PermitWaiter, TrustLevel};
 use crate::message::{Message, SentBy};
 use crate::metrics::Metrics;
-use crate::own_fields::OwnFields;
+use crate::own_fields::SignatureFields;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
 use crate::pressure::{BEHIND_AFTER, NOTED_EVERY};
 use crate::routing::dane::{self, Dane};
 use crate::routing::hop::NextHop;
 use crate::routing::hosts::Host;
-use crate::routing::lookup::{Asker, InTurn};
+use crate::routing::lookup::{DnsRequester, InTurn};
 use crate::schedule::hops::Out;
 use crate::schedule::tls_domains::TlsDomain;
 use crate::schedule::{hops, warmup};
@@ -51,7 +51,7 @@ pub struct Slot<W: World> {
     /// When it was noted last that others wait behind its work.
     behind: Cell<Option<Mono>>,
     /// By whom it takes what there is little of: its hop, and the owners of the host that it is connected to.
-    owned: Cell<Option<Who>>,
+    owned: Cell<Option<FairKey>>,
 }
 
 /// How a wait for work ended.
@@ -213,7 +213,7 @@ impl<W: World> Slot<W> {
         let standing = self.standing(who);
         #[cfg(feature = "planted")]
         let standing = match self.has_planted(Planted::KeepToItself) {
-            true => Standing::Unknown,
+            true => TrustLevel::Unknown,
             false => standing,
         };
         let place = shared.connections.join(who, standing, 1);
@@ -225,7 +225,7 @@ impl<W: World> Slot<W> {
     }
 
     /// Whom a hop belongs to: the zone of its host, and in that the network. What the file names belongs to nobody.
-    fn owned(&self, who: Who, host: &str, peer: &Endpoint) -> Who {
+    fn owned(&self, who: FairKey, host: &str, peer: &Endpoint) -> FairKey {
         match peer {
             Endpoint::Tcp(peer) if self.hop.is_by_mx() => {
                 who.of(Owner::network(peer.ip())).within(Owner::zone(host))
@@ -255,7 +255,7 @@ impl<W: World> Slot<W> {
         let now = self.now();
         if self.answered.get().is_none_or(|at| now.since(at) >= ANSWERS_TOLD_EVERY) {
             self.answered.set(Some(now));
-            self.note_standing(permit, Standing::Good);
+            self.note_standing(permit, TrustLevel::Good);
         }
     }
 
@@ -268,11 +268,11 @@ impl<W: World> Slot<W> {
     /// A connection was left because its peer was silent while others waited.
     pub fn note_left(&self, permit: &Permit) {
         self.answered.set(None);
-        self.note_standing(permit, Standing::Doubtful);
+        self.note_standing(permit, TrustLevel::Doubtful);
     }
 
     /// For all shards to know.
-    fn note_standing(&self, permit: &Permit, standing: Standing) {
+    fn note_standing(&self, permit: &Permit, standing: TrustLevel) {
         self.delivery.schedule.note_standing(self.ready, standing);
         if self.hop.is_by_mx() {
             let shared = &self.delivery.services.shared;
@@ -286,7 +286,7 @@ impl<W: World> Slot<W> {
 
     /// Waits in line to be one of the workers of the process that write mailboxes, or discard.
     pub async fn worker(&self) -> Permit {
-        self.delivery.services.shared.workers.join(self.who(), Standing::Good, 1).await
+        self.delivery.services.shared.workers.join(self.who(), TrustLevel::Good, 1).await
     }
 
     /// Work was taken, after it waited in vain for a worker: others wait behind it.
@@ -305,8 +305,8 @@ impl<W: World> Slot<W> {
     }
 
     /// What this slot's ready queue is called in lines that shards share.
-    fn who(&self) -> Who {
-        Who::new(self.delivery.services.number, self.ready.0)
+    fn who(&self) -> FairKey {
+        FairKey::new(self.delivery.services.number, self.ready.0)
     }
 
     /// The addresses of a host with an ASCII name, one at least, when the lookup's turn comes.
@@ -331,8 +331,8 @@ impl<W: World> Slot<W> {
 
     fn dns(&self) -> InTurn<W> {
         let services = &self.delivery.services;
-        let who = Who::other(services.number, self.ready.0);
-        InTurn::new(services, Asker { who, tenant: None, in_trouble: false })
+        let who = FairKey::other(services.number, self.ready.0);
+        InTurn::new(services, DnsRequester { who, tenant: None, in_trouble: false })
     }
 }
 
@@ -438,7 +438,7 @@ impl<W: World> Slot<W> {
 
     /// A place in the line for memory to read a message from there into, if it must be read.
     #[must_use]
-    pub fn place_to_load(&self, id: MessageId, origin: Origin) -> Option<InLine> {
+    pub fn place_to_load(&self, id: MessageId, origin: Origin) -> Option<PermitWaiter> {
         self.delivery.custody.messages.place_to_load(|| self.who_reads(origin), id)
     }
 
@@ -449,7 +449,7 @@ impl<W: World> Slot<W> {
     /// What the spool said.
     pub async fn load_in_turn(
         &self,
-        place: Option<InLine>,
+        place: Option<PermitWaiter>,
         id: MessageId,
     ) -> Result<Rc<Message>, LoadError> {
         self.delivery.custody.messages.load_in_turn(place, id).await
@@ -458,23 +458,23 @@ impl<W: World> Slot<W> {
     /// A place in the line for memory to convert a message in: for its content, what is read of that, and what is
     /// made.
     #[must_use]
-    pub fn place_to_convert(&self, message: &Message, origin: Origin) -> InLine {
+    pub fn place_to_convert(&self, message: &Message, origin: Origin) -> PermitWaiter {
         let bytes = message.sent_body_bytes().saturating_mul(3);
         let (who, standing) = self.who_reads(origin);
         self.delivery.services.shared.conversions.join(who, standing, bytes)
     }
 
     /// By whom memory is taken. Next hops have their shares over all shards, and so have their hosts' zones and networks.
-    fn who_reads(&self, origin: Origin) -> (Who, Standing) {
+    fn who_reads(&self, origin: Origin) -> (FairKey, TrustLevel) {
         let hop = || self.delivery.schedule.who(self.ready).unwrap_or_else(|| self.who());
         let who = self.owned.get().unwrap_or_else(hop);
         (who.for_origin(origin), self.standing(who))
     }
 
     /// What is known of the hop, or else of its host's owners.
-    fn standing(&self, who: Who) -> Standing {
+    fn standing(&self, who: FairKey) -> TrustLevel {
         match self.delivery.schedule.standing(self.ready) {
-            Standing::Unknown => {
+            TrustLevel::Unknown => {
                 self.delivery.services.shared.known_hops.standing_of_host(who.owners(), self.now())
             }
             known => known,
@@ -482,7 +482,7 @@ impl<W: World> Slot<W> {
     }
 
     /// What goes above a message that was made here.
-    pub(super) fn fields_above(&self, content: &Bytes) -> Decision<'static, OwnFields> {
+    pub(super) fn fields_above(&self, content: &Bytes) -> Decision<'static, SignatureFields> {
         (self.delivery.above)(content)
     }
 

@@ -29,7 +29,7 @@ pub(crate) struct FailedRecipient {
 pub(crate) type ReportKey = (MessageId, u64);
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingDsn {
     recipients: Vec<FailedRecipient>,
     next_try: Mono,
     /// The report is with the spool: what becomes of it is not known.
@@ -41,7 +41,7 @@ struct Waiting {
 
 /// What a report does after the spool had no room for it.
 #[derive(Debug)]
-pub(crate) enum ReportRetry {
+pub(crate) enum DsnRetry {
     /// Waits for its next try, or until an operator has it tried at once.
     Wait(Rc<Notify>),
     /// An operator removed its recipients: they are to be settled so.
@@ -50,11 +50,11 @@ pub(crate) enum ReportRetry {
 
 /// The recipients of one shard that wait so.
 #[derive(Debug, Default)]
-pub(crate) struct Unreported {
-    waiting: RefCell<BTreeMap<ReportKey, Waiting>>,
+pub(crate) struct PendingDsns {
+    waiting: RefCell<BTreeMap<ReportKey, PendingDsn>>,
 }
 
-impl Unreported {
+impl PendingDsns {
     /// `recipients` were given up and are to be reported at `next_try`, or when `retry_now` says so.
     pub(crate) fn gather(
         &self,
@@ -64,7 +64,7 @@ impl Unreported {
         recipients: Vec<FailedRecipient>,
     ) {
         let mut waiting = self.waiting.borrow_mut();
-        let mine = waiting.entry(key).or_insert_with(|| Waiting {
+        let mine = waiting.entry(key).or_insert_with(|| PendingDsn {
             recipients: Vec::new(),
             next_try,
             submitted: false,
@@ -82,18 +82,18 @@ impl Unreported {
         key: ReportKey,
         next_try: Mono,
         unreadable: Option<Arc<str>>,
-    ) -> ReportRetry {
+    ) -> DsnRetry {
         let mut waiting = self.waiting.borrow_mut();
         let Some(mine) = waiting.get_mut(&key).filter(|mine| !mine.removed) else {
             waiting.remove(&key);
-            return ReportRetry::Removed;
+            return DsnRetry::Removed;
         };
         for recipient in &mut mine.recipients {
             recipient.unreadable = unreadable.clone();
         }
         mine.next_try = next_try;
         mine.submitted = false;
-        ReportRetry::Wait(Rc::clone(&mine.retry_now))
+        DsnRetry::Wait(Rc::clone(&mine.retry_now))
     }
 
     /// The message could be read: recipients have addresses, but those that `address_of` doesn't
@@ -209,8 +209,8 @@ mod tests {
     const KEY: ReportKey = (ID, 9);
 
     /// With recipients that are to be reported.
-    fn gathered(keys: &[ReportKey]) -> Unreported {
-        let unreported = Unreported::default();
+    fn gathered(keys: &[ReportKey]) -> PendingDsns {
+        let unreported = PendingDsns::default();
         for &key in keys {
             unreported.gather(key, Mono(2), &Rc::default(), given_up());
         }
@@ -234,7 +234,7 @@ mod tests {
         let unreported = gathered(&[KEY]);
         assert_eq!((unreported.count(), unreported.of(ID)[0].1), (1, Mono(2)));
         assert!(unreported.submit(KEY));
-        assert!(matches!(unreported.put_off(KEY, Mono(10), None), ReportRetry::Wait(_)));
+        assert!(matches!(unreported.put_off(KEY, Mono(10), None), DsnRetry::Wait(_)));
         assert_eq!((unreported.count(), unreported.ids()), (1, vec![ID]));
         assert!(unreported.submit(KEY));
         let [(recipient, next_try)] = &unreported.of(ID)[..] else { panic!() };
@@ -282,7 +282,7 @@ mod tests {
         assert!(unreported.submit(KEY));
         assert_eq!(unreported.remove(ID), [] as [u32; 0]);
         assert_eq!(unreported.count(), 1);
-        assert!(matches!(unreported.put_off(KEY, Mono(20), None), ReportRetry::Removed));
+        assert!(matches!(unreported.put_off(KEY, Mono(20), None), DsnRetry::Removed));
         assert_eq!(unreported.count(), 0);
     }
 }

@@ -1,9 +1,9 @@
 //! What is to be told about a recipient, and whether it is.
 
 use super::unreported::FailedRecipient;
-use crate::event::{self, Done, Event, Hop, Kind, Trouble};
+use crate::event::{self, Done, Event, FailedAttempt, Hop, Kind};
 use crate::message::Message;
-use crate::metrics::{Came, Concerned, Metrics, RecipientOutcome, RequireTlsLack};
+use crate::metrics::{AttemptOutcome, Metrics, PartyLabels, RecipientOutcome, RequireTlsLack};
 use crate::routing::require_tls::{ENCRYPTION_NEEDED, REQUIRETLS_NEEDED};
 use crate::seams::World;
 use crate::services::Services;
@@ -29,8 +29,8 @@ pub(super) fn count_want_of_tls(metrics: &Metrics, asked: RequireTls, failure: &
 }
 
 /// Who had to do with a message at a next hop.
-pub(super) fn concerned<'a>(hop: Option<&'a Hop>, message: Option<&'a Message>) -> Concerned<'a> {
-    Concerned {
+pub(super) fn concerned<'a>(hop: Option<&'a Hop>, message: Option<&'a Message>) -> PartyLabels<'a> {
+    PartyLabels {
         provider: hop.and_then(|hop| hop.provider.as_deref()),
         source: hop.and_then(|hop| hop.source.as_deref()),
         tenant: message.and_then(Message::tenant),
@@ -39,7 +39,7 @@ pub(super) fn concerned<'a>(hop: Option<&'a Hop>, message: Option<&'a Message>) 
 
 /// What became of a recipient.
 #[derive(Clone, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum DeliveryOutcome {
     /// Given up.
     Failed(Arc<Failure>),
     /// Given up for its age.
@@ -63,20 +63,20 @@ pub(crate) enum Verdict {
     Relayed(Reply),
 }
 
-impl Verdict {
+impl DeliveryOutcome {
     /// The wish that asks for such a report.
     pub(crate) fn wish(&self) -> Notify {
         match self {
-            Verdict::Failed(_) | Verdict::Expired { .. } => Notify::FAILURE,
-            Verdict::Delayed { .. } => Notify::DELAY,
-            Verdict::Delivered(_) | Verdict::Relayed(_) => Notify::SUCCESS,
+            DeliveryOutcome::Failed(_) | DeliveryOutcome::Expired { .. } => Notify::FAILURE,
+            DeliveryOutcome::Delayed { .. } => Notify::DELAY,
+            DeliveryOutcome::Delivered(_) | DeliveryOutcome::Relayed(_) => Notify::SUCCESS,
         }
     }
 }
 
 /// A verdict on a recipient.
 #[derive(Clone, Debug)]
-pub(crate) struct Judged {
+pub(crate) struct RecipientResult {
     /// Its index in the envelope.
     pub(crate) index: u32,
     pub(crate) at: Wall,
@@ -86,36 +86,38 @@ pub(crate) struct Judged {
     pub(crate) hop: Option<Arc<Hop>>,
     /// Its domain, for as long as the message isn't read.
     pub(crate) domain: Option<Domain>,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: DeliveryOutcome,
 }
 
-impl Judged {
+impl RecipientResult {
     /// How its settle says it ended; `None`: it stays in the queue.
     pub(crate) fn settle_kind(&self) -> Option<SettleKind> {
         match self.verdict {
-            Verdict::Failed(_) => Some(SettleKind::Failed),
-            Verdict::Expired { .. } => Some(SettleKind::Expired),
-            Verdict::Delayed { .. } => None,
-            Verdict::Delivered(_) => Some(SettleKind::Delivered),
-            Verdict::Relayed(_) => Some(SettleKind::Relayed),
+            DeliveryOutcome::Failed(_) => Some(SettleKind::Failed),
+            DeliveryOutcome::Expired { .. } => Some(SettleKind::Expired),
+            DeliveryOutcome::Delayed { .. } => None,
+            DeliveryOutcome::Delivered(_) => Some(SettleKind::Delivered),
+            DeliveryOutcome::Relayed(_) => Some(SettleKind::Relayed),
         }
     }
 
     /// It is out of the queue, undelivered.
     pub(crate) fn is_given_up(&self) -> bool {
-        matches!(self.verdict, Verdict::Failed(_) | Verdict::Expired { .. })
+        matches!(self.verdict, DeliveryOutcome::Failed(_) | DeliveryOutcome::Expired { .. })
     }
 
     /// Its settle counts among those of delivered recipients.
     pub(crate) fn is_delivered(&self) -> bool {
-        matches!(self.verdict, Verdict::Delivered(_) | Verdict::Relayed(_))
+        matches!(self.verdict, DeliveryOutcome::Delivered(_) | DeliveryOutcome::Relayed(_))
     }
 
     pub(crate) fn failure(&self) -> Option<&Arc<Failure>> {
         match &self.verdict {
-            Verdict::Failed(failure) => Some(failure),
-            Verdict::Expired { failure, .. } | Verdict::Delayed { failure, .. } => failure.as_ref(),
-            Verdict::Delivered(_) | Verdict::Relayed(_) => None,
+            DeliveryOutcome::Failed(failure) => Some(failure),
+            DeliveryOutcome::Expired { failure, .. } | DeliveryOutcome::Delayed { failure, .. } => {
+                failure.as_ref()
+            }
+            DeliveryOutcome::Delivered(_) | DeliveryOutcome::Relayed(_) => None,
         }
     }
 
@@ -125,33 +127,41 @@ impl Judged {
             metrics.delivery_delay.observe(self.at.since(message.received_at));
         }
         let came = match self.verdict {
-            Verdict::Delivered(_) | Verdict::Relayed(_) => Some(Came::Sent),
-            Verdict::Failed(_) | Verdict::Expired { .. } => Some(Came::Failed),
-            Verdict::Delayed { .. } => None,
+            DeliveryOutcome::Delivered(_) | DeliveryOutcome::Relayed(_) => {
+                Some(AttemptOutcome::Sent)
+            }
+            DeliveryOutcome::Failed(_) | DeliveryOutcome::Expired { .. } => {
+                Some(AttemptOutcome::Failed)
+            }
+            DeliveryOutcome::Delayed { .. } => None,
         };
         if let Some(came) = came {
             let concerned = concerned(self.hop.as_deref(), Some(message));
             services.shared.sending.note(concerned, came, 1);
         }
         match self.verdict {
-            Verdict::Delivered(_) => metrics.recipients_done[RecipientOutcome::Delivered].inc(),
-            Verdict::Relayed(_) => {
+            DeliveryOutcome::Delivered(_) => {
+                metrics.recipients_done[RecipientOutcome::Delivered].inc()
+            }
+            DeliveryOutcome::Relayed(_) => {
                 metrics.recipients_done[RecipientOutcome::Relayed].inc();
                 metrics.bytes_sent.add(message.content_bytes());
             }
-            Verdict::Failed(ref failure) => {
+            DeliveryOutcome::Failed(ref failure) => {
                 services.note_failed(failure);
                 count_want_of_tls(metrics, message.require_tls(), failure);
             }
-            Verdict::Expired { .. } => metrics.recipients_done[RecipientOutcome::Expired].inc(),
-            Verdict::Delayed { .. } => {}
+            DeliveryOutcome::Expired { .. } => {
+                metrics.recipients_done[RecipientOutcome::Expired].inc()
+            }
+            DeliveryOutcome::Delayed { .. } => {}
         }
     }
 
     /// Fills in what only the message knows: why the last attempt failed, when the queue has
     /// forgotten it.
     pub(crate) fn recall(&mut self, message: &Message) {
-        let (Verdict::Expired { failure, .. } | Verdict::Delayed { failure, .. }) =
+        let (DeliveryOutcome::Expired { failure, .. } | DeliveryOutcome::Delayed { failure, .. }) =
             &mut self.verdict
         else {
             return;
@@ -178,20 +188,21 @@ impl Judged {
     /// As its report puts it, once what only the message knows is filled in.
     pub(crate) fn outcome(&self) -> Option<DsnOutcome<'_>> {
         Some(match &self.verdict {
-            Verdict::Failed(failure) => DsnOutcome::Failed(failure),
-            Verdict::Expired { failure: Some(failure), after } => {
+            DeliveryOutcome::Failed(failure) => DsnOutcome::Failed(failure),
+            DeliveryOutcome::Expired { failure: Some(failure), after } => {
                 DsnOutcome::Expired { failure, after: *after }
             }
-            Verdict::Delayed { failure: Some(failure), give_up_at, .. } => {
+            DeliveryOutcome::Delayed { failure: Some(failure), give_up_at, .. } => {
                 DsnOutcome::Delayed { failure, retry_until: *give_up_at }
             }
-            Verdict::Expired { failure: None, .. } | Verdict::Delayed { failure: None, .. } => {
+            DeliveryOutcome::Expired { failure: None, .. }
+            | DeliveryOutcome::Delayed { failure: None, .. } => {
                 return None;
             }
-            Verdict::Delivered(reply) => {
+            DeliveryOutcome::Delivered(reply) => {
                 DsnOutcome::Delivered(Success { peer: None, reply: Some(reply) })
             }
-            Verdict::Relayed(reply) => DsnOutcome::Relayed(Success {
+            DeliveryOutcome::Relayed(reply) => DsnOutcome::Relayed(Success {
                 peer: self.hop.as_ref().map(|hop| &*hop.peer),
                 reply: Some(reply),
             }),
@@ -201,7 +212,7 @@ impl Judged {
     /// What the event log says of it.
     pub(crate) fn event<W: World>(&self, services: &Services<W>, message: &Message) -> Event {
         let trouble = || {
-            Box::new(Trouble {
+            Box::new(FailedAttempt {
                 hop: self.hop.clone(),
                 failure: self.failure().cloned(),
                 class: self.failure().and_then(|failure| services.classes.of(failure)),
@@ -210,10 +221,12 @@ impl Judged {
             })
         };
         let kind = match (&self.verdict, &self.hop) {
-            (Verdict::Delivered(reply), Some(hop)) => Kind::Delivered(done(hop, reply, self)),
-            (Verdict::Relayed(reply), Some(hop)) => Kind::Relayed(done(hop, reply, self)),
-            (Verdict::Expired { .. }, _) => Kind::Expired(trouble()),
-            (Verdict::Delayed { .. }, _) => Kind::Delayed(trouble()),
+            (DeliveryOutcome::Delivered(reply), Some(hop)) => {
+                Kind::Delivered(done(hop, reply, self))
+            }
+            (DeliveryOutcome::Relayed(reply), Some(hop)) => Kind::Relayed(done(hop, reply, self)),
+            (DeliveryOutcome::Expired { .. }, _) => Kind::Expired(trouble()),
+            (DeliveryOutcome::Delayed { .. }, _) => Kind::Delayed(trouble()),
             _ => Kind::Failed(trouble()),
         };
         Event {
@@ -225,7 +238,7 @@ impl Judged {
     }
 }
 
-fn done(hop: &Arc<Hop>, reply: &Reply, judged: &Judged) -> Box<Done> {
+fn done(hop: &Arc<Hop>, reply: &Reply, judged: &RecipientResult) -> Box<Done> {
     let attempts = judged.attempts;
     Box::new(Done { hop: Arc::clone(hop), reply: Some(reply.clone()), attempts })
 }

@@ -1,7 +1,8 @@
 //! Events as JSON lines. The field names are documented in `docs/events.md` and are a promise.
 
 use super::{
-    Client, Done, Event, Hop, Kind, Message, Position, Refusal, Shaped, Suspension, Trouble,
+    Client, Done, Event, EventMessage, FailedAttempt, Hop, Kind, Position, Refusal, ShapingEvent,
+    Suspension,
 };
 use crate::encryption::Encryption;
 use crate::overrides::Overrides;
@@ -26,7 +27,7 @@ pub fn write_lines(event: &Event, out: &mut Vec<u8>) {
 }
 
 fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
-    let mut line = Line { out };
+    let mut line = JsonLine { out };
     line.out.extend_from_slice(b"{\"time\":\"");
     event.at.write_rfc3339(line.out);
     line.out.push(b'"');
@@ -84,7 +85,7 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
     line.out.extend_from_slice(b"}\n");
 }
 
-fn require_tls_field(line: &mut Line<'_>, require_tls: RequireTls) {
+fn require_tls_field(line: &mut JsonLine<'_>, require_tls: RequireTls) {
     match require_tls {
         RequireTls::Unsaid => {}
         RequireTls::Yes => line.text("require_tls", "yes"),
@@ -92,14 +93,19 @@ fn require_tls_field(line: &mut Line<'_>, require_tls: RequireTls) {
     }
 }
 
-fn lost_fields(line: &mut Line<'_>, count: u64, first: Option<Position>) {
+fn lost_fields(line: &mut JsonLine<'_>, count: u64, first: Option<Position>) {
     line.number("count", count);
     if let Some(position) = first {
         line.position(position);
     }
 }
 
-fn message_fields(line: &mut Line<'_>, event: &Event, message: &Message, recipient: Option<u32>) {
+fn message_fields(
+    line: &mut JsonLine<'_>,
+    event: &Event,
+    message: &EventMessage,
+    recipient: Option<u32>,
+) {
     line.id("id", message.id);
     if let Some(position) = message.position {
         line.position(position);
@@ -136,7 +142,7 @@ fn message_fields(line: &mut Line<'_>, event: &Event, message: &Message, recipie
     }
 }
 
-fn overrides_fields(line: &mut Line<'_>, overrides: &Overrides) {
+fn overrides_fields(line: &mut JsonLine<'_>, overrides: &Overrides) {
     let names = [
         ("to_route", &overrides.route),
         ("to_pool", &overrides.pool),
@@ -153,7 +159,7 @@ fn overrides_fields(line: &mut Line<'_>, overrides: &Overrides) {
     }
 }
 
-fn client_fields(line: &mut Line<'_>, client: &Client) {
+fn client_fields(line: &mut JsonLine<'_>, client: &Client) {
     line.address("client", client.address.ip());
     line.number("client_port", u64::from(client.address.port()));
     if let Some(proxy) = client.proxy {
@@ -175,7 +181,7 @@ fn client_fields(line: &mut Line<'_>, client: &Client) {
 }
 
 /// A field for each check that was made.
-fn checked_fields(line: &mut Line<'_>, checked: &AuthSummary) {
+fn checked_fields(line: &mut JsonLine<'_>, checked: &AuthSummary) {
     let words = [
         ("iprev", checked.iprev.map(auth::iprev::Verdict::as_str)),
         ("spf", checked.spf.map(auth::spf::Verdict::as_str)),
@@ -192,7 +198,7 @@ fn checked_fields(line: &mut Line<'_>, checked: &AuthSummary) {
     }
 }
 
-fn hop_fields(line: &mut Line<'_>, hop: &Hop) {
+fn hop_fields(line: &mut JsonLine<'_>, hop: &Hop) {
     line.text("route", &hop.route);
     line.plain("channel", hop.channel);
     if let Some(provider) = &hop.provider {
@@ -208,14 +214,14 @@ fn hop_fields(line: &mut Line<'_>, hop: &Hop) {
     }
 }
 
-fn tls_fields(line: &mut Line<'_>, tls: Option<Encryption>) {
+fn tls_fields(line: &mut JsonLine<'_>, tls: Option<Encryption>) {
     if let Some(tls) = tls {
         line.plain("tls_version", tls.version);
         line.plain("tls_cipher", tls.cipher);
     }
 }
 
-fn done_fields(line: &mut Line<'_>, done: &Done) {
+fn done_fields(line: &mut JsonLine<'_>, done: &Done) {
     hop_fields(line, &done.hop);
     line.number("attempts", u64::from(done.attempts));
     if let Some(reply) = &done.reply {
@@ -226,7 +232,7 @@ fn done_fields(line: &mut Line<'_>, done: &Done) {
     }
 }
 
-fn trouble_fields(line: &mut Line<'_>, trouble: &Trouble) {
+fn trouble_fields(line: &mut JsonLine<'_>, trouble: &FailedAttempt) {
     if let Some(hop) = &trouble.hop {
         hop_fields(line, hop);
     }
@@ -243,7 +249,7 @@ fn trouble_fields(line: &mut Line<'_>, trouble: &Trouble) {
     }
 }
 
-fn suspension_fields(line: &mut Line<'_>, suspension: &Suspension) {
+fn suspension_fields(line: &mut JsonLine<'_>, suspension: &Suspension) {
     line.text("next_hop", &suspension.target);
     line.number("step", u64::from(suspension.step));
     line.number("recipients", suspension.recipients);
@@ -253,7 +259,7 @@ fn suspension_fields(line: &mut Line<'_>, suspension: &Suspension) {
     line.wall("next_try", suspension.next_try);
 }
 
-fn shaped_fields(line: &mut Line<'_>, shaped: &Shaped) {
+fn shaped_fields(line: &mut JsonLine<'_>, shaped: &ShapingEvent) {
     line.text("rule", &shaped.rule);
     line.text("place", &shaped.place);
     line.plain("action", shaped.action);
@@ -275,7 +281,7 @@ fn shaped_fields(line: &mut Line<'_>, shaped: &Shaped) {
     line.text("reply", &shaped.reply);
 }
 
-fn failure_fields(line: &mut Line<'_>, failure: &Failure) {
+fn failure_fields(line: &mut JsonLine<'_>, failure: &Failure) {
     line.status(failure.status);
     match &failure.culprit {
         mail::Culprit::Peer(who) => {
@@ -298,7 +304,7 @@ fn failure_fields(line: &mut Line<'_>, failure: &Failure) {
     line.reason(&failure.text);
 }
 
-fn refusal_fields(line: &mut Line<'_>, refusal: &Refusal) {
+fn refusal_fields(line: &mut JsonLine<'_>, refusal: &Refusal) {
     client_fields(line, &refusal.client);
     line.plain("step", refusal.step);
     if let Some(sender) = &refusal.sender {
@@ -321,13 +327,13 @@ fn refusal_fields(line: &mut Line<'_>, refusal: &Refusal) {
 
 /// A JSON object that is being written; every field puts its own comma first, as the object
 /// always begins with `time`.
-struct Line<'a> {
+struct JsonLine<'a> {
     out: &'a mut Vec<u8>,
 }
 
 // Inlined, so that a field's name is a constant where it is written: a call for each took 5 % of the instructions of a
 // message's events.
-impl Line<'_> {
+impl JsonLine<'_> {
     #[inline(always)]
     fn key(&mut self, name: &str) {
         self.out.extend_from_slice(b",\"");

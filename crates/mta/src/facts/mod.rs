@@ -41,7 +41,7 @@ macro_rules! facts {
 
         // Some are written for people and later versions alone.
         #[allow(dead_code)]
-        impl<'a> Kept<'a> {
+        impl<'a> StoredFacts<'a> {
             $($(#[$doc])* pub(crate) fn $name(self) -> Option<$type> {
                 Fact::read(self.field(tag::$tag)?)
             })*
@@ -100,11 +100,11 @@ facts! {
 
 /// The facts of a message as the spool keeps them. Each is read when somebody asks for it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept<'a>(&'a Meta);
+pub(crate) struct StoredFacts<'a>(&'a Meta);
 
-impl<'a> Kept<'a> {
-    pub(crate) fn of(meta: &'a Meta) -> Kept<'a> {
-        Kept(meta)
+impl<'a> StoredFacts<'a> {
+    pub(crate) fn of(meta: &'a Meta) -> StoredFacts<'a> {
+        StoredFacts(meta)
     }
 
     fn field(self, tag: u16) -> Option<&'a Bytes> {

@@ -69,20 +69,20 @@ fn facts_are_kept_in_the_order_of_their_tags_and_nothing_of_those_that_are_not_t
 fn the_postmasters_recipients_are_found_again() {
     let meta = kept(&records(&[1, 300], |_, record| record.is_for_postmaster = true));
     let found: Vec<u32> =
-        (0..400).filter(|index| Kept::of(&meta).is_for_postmaster(*index)).collect();
+        (0..400).filter(|index| StoredFacts::of(&meta).is_for_postmaster(*index)).collect();
     assert_eq!(found, [1, 300]);
-    assert!(!Kept::of(&Meta::default()).is_for_postmaster(0));
+    assert!(!StoredFacts::of(&Meta::default()).is_for_postmaster(0));
 }
 
 #[test]
 fn what_is_asked_of_tls_is_found_again() {
     for asked in [RequireTls::Yes, RequireTls::No] {
         let meta = Facts { require_tls: Some(asked), ..Facts::default() }.to_meta();
-        assert_eq!(Kept::of(&meta).require_tls(), Some(asked));
+        assert_eq!(StoredFacts::of(&meta).require_tls(), Some(asked));
     }
     for unknown in [&[][..], &[3], &[2, 0]] {
         let meta = Meta { fields: vec![(tag::REQUIRE_TLS, Bytes::from_static(unknown))] };
-        assert_eq!(Kept::of(&meta).require_tls(), Some(RequireTls::Yes), "{unknown:?}");
+        assert_eq!(StoredFacts::of(&meta).require_tls(), Some(RequireTls::Yes), "{unknown:?}");
     }
 }
 
@@ -93,11 +93,11 @@ fn hold_of_a_check_is_found_again() {
     let of_peer = Hold { is_returnable: false, peer: "hub", sender: "", ..of_client };
     for told in [of_client, of_peer] {
         let meta = Facts { held: Some(told), ..Facts::default() }.to_meta();
-        assert_eq!(Kept::of(&meta).held(), Some(told));
+        assert_eq!(StoredFacts::of(&meta).held(), Some(told));
     }
     for torn in [&b""[..], b"\x01", b"\x01a\nb", b"\x01\xff\n\n"] {
         let meta = Meta { fields: vec![(tag::HELD, Bytes::from_static(torn))] };
-        assert_eq!(Kept::of(&meta).held(), None);
+        assert_eq!(StoredFacts::of(&meta).held(), None);
     }
 }
 
@@ -109,7 +109,7 @@ fn client_is_found_again() {
         mail::received::write_address(&mut written, ip);
         let client = Some(ClientAddress(std::str::from_utf8(&written).unwrap()));
         let meta = Facts { client, ..Facts::default() }.to_meta();
-        assert_eq!(Kept::of(&meta).client().and_then(ClientAddress::ip), Some(ip));
+        assert_eq!(StoredFacts::of(&meta).client().and_then(ClientAddress::ip), Some(ip));
     }
 }
 
@@ -118,21 +118,25 @@ fn strangers_are_found_again() {
     for is_vouched in [true, false] {
         let stranger = Some(Stranger { is_vouched });
         let meta = Facts { stranger, ..Facts::default() }.to_meta();
-        assert!(Kept::of(&meta).is_from_stranger());
-        assert_eq!(Kept::of(&meta).is_unvouched(), !is_vouched);
+        assert!(StoredFacts::of(&meta).is_from_stranger());
+        assert_eq!(StoredFacts::of(&meta).is_unvouched(), !is_vouched);
     }
-    assert!(!Kept::of(&Meta::default()).is_from_stranger());
-    assert!(!Kept::of(&Meta::default()).is_unvouched());
+    assert!(!StoredFacts::of(&Meta::default()).is_from_stranger());
+    assert!(!StoredFacts::of(&Meta::default()).is_unvouched());
 }
 
 #[test]
 fn forwarded_recipients_are_found_again() {
     let meta = kept(&records(&[1, 2, 3, 7, 300], |_, record| record.from = SentFrom::Rewritten));
     assert_eq!(meta.fields[0].1.len(), 3 * 8);
-    let found: Vec<u32> = (0..400).filter(|index| Kept::of(&meta).is_forwarded(*index)).collect();
+    let found: Vec<u32> =
+        (0..400).filter(|index| StoredFacts::of(&meta).is_forwarded(*index)).collect();
     assert_eq!(found, [1, 2, 3, 7, 300]);
     let torn = Meta { fields: vec![(tag::FORWARDED, Bytes::from_static(&[1; 7]))] };
-    assert!(!Kept::of(&torn).is_forwarded(1) && !Kept::of(&Meta::default()).is_forwarded(0));
+    assert!(
+        !StoredFacts::of(&torn).is_forwarded(1)
+            && !StoredFacts::of(&Meta::default()).is_forwarded(0)
+    );
 }
 
 #[test]
@@ -146,16 +150,17 @@ fn owners_are_found_by_the_recipients_of_their_lists() {
         record.from = SentFrom::Owner(Arc::clone(if index == 3 { &b } else { &a }));
     };
     let meta = kept(&records(&[1, 2, 3, 7], of));
-    let found =
-        |index| Kept::of(&meta).owner_of(index).map(|owner| (owner.address, owner.reports_to));
+    let found = |index| {
+        StoredFacts::of(&meta).owner_of(index).map(|owner| (owner.address, owner.reports_to))
+    };
     for index in [1, 2, 7] {
         assert_eq!(found(index), Some(("owner-a@x", "jo@x\nal@y")));
     }
     assert_eq!(found(3), Some(("owner-b@x", "bo@x")));
-    assert_eq!(Kept::of(&meta).owner_of(7).and_then(KeptOwner::read).as_ref(), Some(&*a));
+    assert_eq!(StoredFacts::of(&meta).owner_of(7).and_then(KeptOwner::read).as_ref(), Some(&*a));
     assert_eq!((found(0), found(4), found(8)), (None, None, None));
     for torn in cuts(&meta) {
-        assert_eq!(Kept::of(&torn).owner_of(3), None);
+        assert_eq!(StoredFacts::of(&torn).owner_of(3), None);
     }
 }
 
@@ -167,8 +172,8 @@ fn who_was_refused_is_found_again_with_the_reason() {
         record.refused = Some(if index == 2 { of_name.clone() } else { of_loop.clone() });
     };
     let meta = kept(&records(&[0, 2, 3], of));
-    assert_eq!(Kept::of(&meta).refusal_of(1), None);
-    let failure = |index| failure_of_refused(Kept::of(&meta).refusal_of(index)?);
+    assert_eq!(StoredFacts::of(&meta).refusal_of(1), None);
+    let failure = |index| failure_of_refused(StoredFacts::of(&meta).refusal_of(index)?);
     let status = |index| failure(index).map(|failure| failure.status.to_string());
     assert_eq!(
         (status(0), status(2), status(3)),
@@ -179,7 +184,7 @@ fn who_was_refused_is_found_again_with_the_reason() {
         assert!(failure_of_refused(route).is_none(), "{route}");
     }
     for torn in cuts(&meta) {
-        assert!(Kept::of(&torn).refusal_of(1).is_none());
+        assert!(StoredFacts::of(&torn).refusal_of(1).is_none());
     }
     assert_eq!(part(&[4, 0, 0, 0, b'a']), None);
 }
@@ -187,10 +192,10 @@ fn who_was_refused_is_found_again_with_the_reason() {
 #[test]
 fn a_field_that_is_cut_short_is_none() {
     let fields = vec![(tag::NOT_BEFORE, Bytes::from_static(&[1, 2, 3]))];
-    assert_eq!(Kept::of(&Meta { fields }).not_before(), None);
+    assert_eq!(StoredFacts::of(&Meta { fields }).not_before(), None);
     let fields = vec![(tag::CLIENT_EHLO, Bytes::from_static(&[0xff]))];
     let meta = Meta { fields };
-    assert_eq!((Kept::of(&meta).helo(), Kept::of(&meta).listener()), (None, None));
+    assert_eq!((StoredFacts::of(&meta).helo(), StoredFacts::of(&meta).listener()), (None, None));
 }
 
 #[test]
@@ -215,7 +220,7 @@ fn records_follow_their_recipients_when_one_is_removed() {
     };
     assert_eq!(names(&recipients), ["a@x", "c@x", "d@x"], "b stood for the list alone");
     assert_eq!(all.stands_for(1), [Rc::clone(&other)]);
-    assert!(Kept::of(&kept(&all)).is_forwarded(1));
+    assert!(StoredFacts::of(&kept(&all)).is_forwarded(1));
     // Whoever stands for others is not removed by its own name.
     assert!(all.remove(&mut recipients, &address("c@x")));
     assert_eq!(names(&recipients), ["a@x", "c@x", "d@x"]);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Something that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusalRecord {
     /// At which step: `connect`, `AUTH`, `MAIL`, `RCPT`, `DATA`, `content`, or `command` for all others.
     pub step: &'static str,
     /// The reverse-path, if it was known; empty for `<>`.
@@ -23,7 +23,11 @@ pub struct Refused {
 
 /// Counts a refusal and puts it into the event log, unless there were too many lately. Every
 /// refusal at intake passes here, once.
-pub(super) fn account<W: World>(ingress: &Ingress<W>, client: &Arc<Client>, refused: Refused) {
+pub(super) fn account<W: World>(
+    ingress: &Ingress<W>,
+    client: &Arc<Client>,
+    refused: RefusalRecord,
+) {
     ingress.services.metrics.refused[reason_of(&refused.reply)].inc();
     if !ingress.services.events.is_on() {
         return;
@@ -31,7 +35,7 @@ pub(super) fn account<W: World>(ingress: &Ingress<W>, client: &Arc<Client>, refu
     let Some(unlogged) = ingress.refusals.borrow_mut().admit(ingress.services.now()) else {
         return;
     };
-    let Refused { step, sender, recipient, login, reply } = refused;
+    let RefusalRecord { step, sender, recipient, login, reply } = refused;
     let client = Arc::clone(client);
     let refusal = event::Refusal { client, step, sender, recipient, login, reply, unlogged };
     ingress.services.events.emit(Event {
@@ -43,13 +47,19 @@ pub(super) fn account<W: World>(ingress: &Ingress<W>, client: &Arc<Client>, refu
 }
 
 /// A refusal of what `envelope` was to carry; the recipient is named when there is only one.
-pub(super) fn content_refused(envelope: &Envelope, reply: Reply) -> Refused {
+pub(super) fn content_refused(envelope: &Envelope, reply: Reply) -> RefusalRecord {
     let sender = envelope.reverse_path.as_ref().map_or("", Mailbox::as_str);
     let recipient = match envelope.recipients.as_slice() {
         [only] => Some(Box::from(only.mailbox.as_str())),
         _ => None,
     };
-    Refused { step: "content", sender: Some(Box::from(sender)), recipient, login: None, reply }
+    RefusalRecord {
+        step: "content",
+        sender: Some(Box::from(sender)),
+        recipient,
+        login: None,
+        reply,
+    }
 }
 
 /// Why, as far as a label may say it: by the enhanced status (RFC 3463 §3).

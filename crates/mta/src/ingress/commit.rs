@@ -2,7 +2,7 @@
 
 use super::account::{account, content_refused};
 use super::content::Gathers;
-use super::draft::{Draft, Told};
+use super::draft::{Draft, StageResults};
 use super::intake::Content;
 use super::{Ingress, refusals, room};
 use crate::budget::Share;
@@ -204,7 +204,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, mut draft: Box<Draft>, slots: Share
     let body = blob.map_or(MessageBody::Memory(pieces), MessageBody::Blob);
     let mut message = Message::new((id, at), envelope, (meta, prefix), (body, facts));
     message.omitted = omitted;
-    let Told { checked, signed, headers, hold, hold_share } = additions.told();
+    let StageResults { checked, signed, headers, hold, hold_share } = additions.told();
     let message = Rc::new(message);
     Accepted {
         message,

@@ -1,6 +1,6 @@
 //! All that a protocol may ask of the core for one connection.
 
-use super::account::{Refused, account};
+use super::account::{RefusalRecord, account};
 use super::decisions::{Grace, decided};
 use super::limits::ClientCount;
 use super::rights::Rights;
@@ -155,7 +155,7 @@ impl<W: World> Connection<W> {
         self.count.turn_away();
         self.ingress.services.metrics.sessions_refused.inc();
         let refused =
-            Refused { step: "connect", sender: None, recipient: None, login: None, reply };
+            RefusalRecord { step: "connect", sender: None, recipient: None, login: None, reply };
         account(&self.ingress, self.session.client(), refused);
     }
 
@@ -165,7 +165,7 @@ impl<W: World> Connection<W> {
     }
 
     /// Puts a refusal into the account, and charges the client with it.
-    pub fn account(&self, refused: Refused) {
+    pub fn account(&self, refused: RefusalRecord) {
         account(&self.ingress, self.session.client(), refused);
         // Beyond the limit there is nothing more to count: it is looked at where it is too late.
         let _ = self.count.charge(Rate::Refusals);

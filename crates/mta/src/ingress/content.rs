@@ -101,16 +101,16 @@ impl<W: World> Drop for Another<W> {
 /// Content while it gathers: in memory as far as the budget of all bodies allows it, and beyond in a file
 /// of its own, as what clients send.
 #[derive(Debug)]
-pub struct Gathering {
+pub struct ContentBuffer {
     gathers: Box<dyn Gathers>,
     scanner: ContentScanner,
     contents: Rc<dyn Contents>,
 }
 
-impl Gathering {
-    pub(super) fn new(contents: &Rc<dyn Contents>, id: MessageId) -> Gathering {
+impl ContentBuffer {
+    pub(super) fn new(contents: &Rc<dyn Contents>, id: MessageId) -> ContentBuffer {
         let (gathers, contents) = (contents.gather(id), Rc::clone(contents));
-        Gathering { gathers, scanner: ContentScanner::default(), contents }
+        ContentBuffer { gathers, scanner: ContentScanner::default(), contents }
     }
 
     /// Takes the next piece, with CRLF line ends.
@@ -127,16 +127,16 @@ impl Gathering {
     ///
     /// # Errors
     /// There is no place for it.
-    pub async fn finish(mut self) -> Result<Gathered, Refusal> {
+    pub async fn finish(mut self) -> Result<BufferedContent, Refusal> {
         let content = self.gathers.finish().await?;
-        let Gathering { gathers, scanner, contents } = self;
-        Ok(Gathered { content, facts: scanner.finish(), memory: gathers, contents })
+        let ContentBuffer { gathers, scanner, contents } = self;
+        Ok(BufferedContent { content, facts: scanner.finish(), memory: gathers, contents })
     }
 }
 
 /// Content that has gathered, and belongs to no message yet. Dropped, it is forgotten.
 #[derive(Debug)]
-pub struct Gathered {
+pub struct BufferedContent {
     pub(super) content: Content,
     pub(super) facts: ContentFacts,
     /// What covers the part that is in memory.
@@ -144,7 +144,7 @@ pub struct Gathered {
     contents: Rc<dyn Contents>,
 }
 
-impl Gathered {
+impl BufferedContent {
     /// How long it is.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -172,7 +172,7 @@ impl Gathered {
     }
 }
 
-impl Drop for Gathered {
+impl Drop for BufferedContent {
     fn drop(&mut self) {
         if let Some((blob, _)) = self.content.blob.take() {
             self.contents.forget(self.content.id, blob);

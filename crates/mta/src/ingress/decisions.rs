@@ -1,6 +1,6 @@
 //! Waiting for what stages decide: not for ever, and not beyond a stop.
 
-use super::directory::{Directory, Turns};
+use super::directory::{RecipientTables, Turns};
 use super::limits::Debt;
 use super::refusals;
 use super::session::Session;
@@ -87,7 +87,7 @@ async fn wait_for<W: World, T>(
 }
 
 /// Who is asked about recipients.
-pub(super) struct Asked<W: World> {
+pub(super) struct RecipientResolver<W: World> {
     pub(super) services: Rc<Services<W>>,
     pub(super) active: Rc<Active>,
     pub(super) session: Rc<Session>,
@@ -97,7 +97,7 @@ pub(super) struct Asked<W: World> {
     pub(super) debt: Debt<W>,
 }
 
-impl<W: World> Asked<W> {
+impl<W: World> RecipientResolver<W> {
     /// What becomes of a recipient.
     pub(super) fn ask(self, recipient: &Recipient) -> Decision<'static, Resolved> {
         let Some(view) = self.view.clone() else { return self.resolve(recipient) };
@@ -182,7 +182,7 @@ impl<W: World> Asked<W> {
             let Services { world, console, shared, .. } = &*self.services;
             let client = self.session.client().address.ip();
             let turns = || Turns::of_client(&shared.expansions, client, may_relay);
-            Directory::of(world, console, &self.active, route, turns)
+            RecipientTables::of(world, console, &self.active, route, turns)
         });
         let directory = directory.map(|directory| directory.paid_by(self.debt.clone()));
         self.ask_stages(recipient, (routed, index), directory)
@@ -192,12 +192,12 @@ impl<W: World> Asked<W> {
         self,
         recipient: &Recipient,
         (routed, route): (Result<Resolved, Refusal>, Option<usize>),
-        directory: Option<Directory<W>>,
+        directory: Option<RecipientTables<W>>,
     ) -> Decision<'static, Resolved> {
         if self.view.is_none() && directory.is_none() {
             return Answer::Now(routed);
         }
-        let question = Question {
+        let question = RecipientDecision {
             services: self.services,
             stages: self.stages,
             view: self.view,
@@ -258,7 +258,7 @@ pub(super) fn kept_by(route: Option<&Arc<Route>>) -> Resolved {
 }
 
 /// What is asked about one recipient.
-struct Question<W: World> {
+struct RecipientDecision<W: World> {
     services: Rc<Services<W>>,
     stages: Stages,
     view: Option<Rc<TransactionView>>,
@@ -269,10 +269,10 @@ struct Question<W: World> {
     /// Which of them does.
     route: Option<usize>,
     /// What tables say of the recipient, where its route has any.
-    directory: Option<Directory<W>>,
+    directory: Option<RecipientTables<W>>,
 }
 
-impl<W: World> Question<W> {
+impl<W: World> RecipientDecision<W> {
     /// Asks one stage after the other, from `next` on, and the routes in the end.
     fn ask(self, mut next: usize) -> Decision<'static, Resolved> {
         while let (Some(view), Some(stage)) = (&self.view, self.stages.get(next)) {

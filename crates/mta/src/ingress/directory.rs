@@ -4,14 +4,14 @@
 mod together;
 
 use super::limits::Debt;
-use super::members::{LIST, Written, is_list, members, members_of};
+use super::members::{LIST, MemberToken, is_list, members, members_of};
 use super::refusals;
-use super::stage::{Resolved, Substitute};
+use super::stage::{ExpandedRecipient, Resolved};
 use crate::answer::{Answer, Decision};
 use crate::clients::asker_of;
 use crate::console::Console;
 use crate::facts::Owner;
-use crate::line::{self, Line, Permit, Standing, Who};
+use crate::line::{self, FairKey, FairSemaphore, Permit, TrustLevel};
 use crate::routing::expansions::Expanded;
 use crate::routing::{Active, find};
 use crate::seams::{Tables as _, Time as _, World};
@@ -42,7 +42,7 @@ const STEPS_AT_ONCE: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The tables of one recipient's route.
-pub(super) struct Directory<W: World> {
+pub(super) struct RecipientTables<W: World> {
     world: W,
     /// Asked for whoever the recipient is of.
     tables: W::Tables,
@@ -57,30 +57,30 @@ pub(super) struct Directory<W: World> {
 /// In whose turn large lists are expanded.
 #[derive(Clone)]
 pub(super) struct Turns {
-    line: Arc<Line>,
-    who: Who,
-    standing: Standing,
+    line: Arc<FairSemaphore>,
+    who: FairKey,
+    standing: TrustLevel,
     asker: Requester,
 }
 
 impl Turns {
     /// For a client: its network takes turns with others of its /24 or /48, and those with others. Clients that may
     /// relay find some left.
-    pub(super) fn of_client(line: &Arc<Line>, client: IpAddr, may_relay: bool) -> Turns {
-        let who = Who::new(0, 0).of(line::Owner::network(client));
+    pub(super) fn of_client(line: &Arc<FairSemaphore>, client: IpAddr, may_relay: bool) -> Turns {
+        let who = FairKey::new(0, 0).of(line::Owner::network(client));
         let who = who.within(line::Owner::site(client));
-        let standing = if may_relay { Standing::Good } else { Standing::Unknown };
+        let standing = if may_relay { TrustLevel::Good } else { TrustLevel::Unknown };
         Turns { line: Arc::clone(line), who, standing, asker: asker_of(client) }
     }
 
     /// For reports of this server.
-    fn of_ours(line: &Arc<Line>) -> Turns {
-        let who = Who::new(0, 0).of(line::Owner::named("reports", "of ours"));
-        Turns { line: Arc::clone(line), who, standing: Standing::Good, asker: Requester::Ours }
+    fn of_ours(line: &Arc<FairSemaphore>) -> Turns {
+        let who = FairKey::new(0, 0).of(line::Owner::named("reports", "of ours"));
+        Turns { line: Arc::clone(line), who, standing: TrustLevel::Good, asker: Requester::Ours }
     }
 }
 
-impl<W: World> Directory<W> {
+impl<W: World> RecipientTables<W> {
     /// `None`: the route has no such tables.
     pub(super) fn of(
         world: &W,
@@ -88,10 +88,10 @@ impl<W: World> Directory<W> {
         active: &Rc<Active>,
         route: &Arc<Route>,
         turns: impl FnOnce() -> Turns,
-    ) -> Option<Directory<W>> {
+    ) -> Option<RecipientTables<W>> {
         (route.recipients.is_some() || route.aliases.is_some()).then(|| {
             let turns = turns();
-            Directory {
+            RecipientTables {
                 world: world.clone(),
                 tables: world.tables().asked_for(turns.asker),
                 console: Rc::clone(console),
@@ -104,8 +104,8 @@ impl<W: World> Directory<W> {
     }
 
     /// For a client that pays for what is done for it.
-    pub(super) fn paid_by(self, debt: Debt<W>) -> Directory<W> {
-        Directory { debt: Some(debt), ..self }
+    pub(super) fn paid_by(self, debt: Debt<W>) -> RecipientTables<W> {
+        RecipientTables { debt: Some(debt), ..self }
     }
 
     /// # Errors
@@ -376,18 +376,18 @@ impl<W: World> Directory<W> {
         &self,
         expansion: &mut Expansion,
         alias: &Rc<Alias>,
-        members: impl IntoIterator<Item = Written<'e>>,
+        members: impl IntoIterator<Item = MemberToken<'e>>,
         depth: u16,
     ) -> Result<(), Refusal> {
         for written in members {
             self.give_way(expansion).await?;
             let pending = match written {
-                Written::List(path) if expansion.lists.insert((&*path).into()) => {
+                MemberToken::List(path) if expansion.lists.insert((&*path).into()) => {
                     Pending::List((&*path).into(), Rc::clone(alias))
                 }
-                Written::List(_) => continue,
-                Written::Bad(text) => return Err(self.no_address(alias, &text)),
-                Written::Address(text) => {
+                MemberToken::List(_) => continue,
+                MemberToken::Bad(text) => return Err(self.no_address(alias, &text)),
+                MemberToken::Address(text) => {
                     let Some(member) = self.member(&text, &alias.of, alias.by) else {
                         return Err(self.no_address(alias, &text));
                     };
@@ -449,13 +449,13 @@ pub(super) async fn readers<W: World>(
     world: &W,
     console: &Rc<dyn Console>,
     active: &Rc<Active>,
-    (address, line): (&Mailbox, &Arc<Line>),
+    (address, line): (&Mailbox, &Arc<FairSemaphore>),
 ) -> Option<Vec<Mailbox>> {
     let in_tables = find::in_tables(world.tables(), active, &address.domain()).get().await;
     // What is wrong is told on the console.
     let in_tables = in_tables.map_err(|trouble| refusals::no_answer(&**console, &trouble)).ok()?;
     let (_, route) = active.config.route_of(address, in_tables)?;
-    let directory = Directory::of(world, console, active, route, || Turns::of_ours(line))?;
+    let directory = RecipientTables::of(world, console, active, route, || Turns::of_ours(line))?;
     directory.readers_of(address).await.ok()?
 }
 
@@ -538,9 +538,9 @@ impl Expansion {
 
 /// Members as recipients of the message. What the sender wants to be told of the recipient it wants to be told
 /// of them (RFC 3461 §5.2.7.1), by the name that it knows.
-fn substitutes(members: &[Expanded], recipient: &Recipient) -> Box<[Substitute]> {
+fn substitutes(members: &[Expanded], recipient: &Recipient) -> Box<[ExpandedRecipient]> {
     let (notify, orcpt) = (recipient.notify, &recipient.orcpt);
-    let one = |(mailbox, owner): &Expanded| Substitute {
+    let one = |(mailbox, owner): &Expanded| ExpandedRecipient {
         recipient: Recipient { mailbox: mailbox.clone(), notify, orcpt: orcpt.clone() },
         owner: owner.clone(),
     };

@@ -1,13 +1,13 @@
 //! A message that isn't durable yet.
 
-use super::content::{self, Contents, Gathered, Gathering, Gathers};
+use super::content::{self, BufferedContent, ContentBuffer, Contents, Gathers};
 use super::intake::Content;
 use super::refusals;
 use crate::budget::Share;
 use crate::event::{Client, Headers, Signed};
 use crate::facts::RecipientRecords;
 use crate::holding::HeldShare;
-use crate::own_fields::OwnFields;
+use crate::own_fields::SignatureFields;
 use crate::steering::Steering;
 use auth::checks::AuthSummary;
 use bytes::Bytes;
@@ -223,12 +223,12 @@ impl Draft {
 
     /// Other content for it begins.
     #[must_use]
-    pub fn gather(&self) -> Gathering {
-        Gathering::new(&self.contents, self.content.id)
+    pub fn gather(&self) -> ContentBuffer {
+        ContentBuffer::new(&self.contents, self.content.id)
     }
 
     /// Other content takes the place of what it has. That is not changed, but forgotten.
-    pub fn replace_content(&mut self, other: Gathered) {
+    pub fn replace_content(&mut self, other: BufferedContent) {
         // It was about the content that goes.
         self.omitted = Omitted::default();
         self.forget_blob();
@@ -334,8 +334,8 @@ pub(super) struct Additions {
 
 impl Additions {
     /// Of a message of this server's own, which has these already.
-    pub(super) fn above(own: OwnFields) -> Additions {
-        let OwnFields { prefix, signed } = own;
+    pub(super) fn above(own: SignatureFields) -> Additions {
+        let SignatureFields { prefix, signed } = own;
         Additions { fields: prefix.to_vec(), signed, ..Additions::default() }
     }
 
@@ -362,7 +362,7 @@ impl Additions {
     }
 
     /// What its events say once it is durable.
-    pub(super) fn told(self) -> Told {
+    pub(super) fn told(self) -> StageResults {
         let Additions {
             hold,
             hold_room,
@@ -377,7 +377,7 @@ impl Additions {
             left: _,
         } = self;
         let hold_share = hold_room.map(|room| room.share);
-        Told { checked, signed, headers, hold, hold_share }
+        StageResults { checked, signed, headers, hold, hold_share }
     }
 }
 
@@ -391,7 +391,7 @@ pub(super) struct HoldRoom {
 
 /// What the events of a message say of it.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct StageResults {
     pub(super) checked: AuthSummary,
     pub(super) signed: Signed,
     pub(super) headers: Headers,

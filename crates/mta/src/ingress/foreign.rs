@@ -7,7 +7,7 @@ use super::transaction::Transaction;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
 use crate::seams::World;
-use crate::unheard::Unheard;
+use crate::unheard::ApduDedup;
 use bytes::Bytes;
 use config::Config;
 use mail::Refusal;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// What is kept with such a message.
 #[derive(Clone, Debug, Default)]
-pub struct Foreign {
+pub struct NativeMessage {
     /// The octets that its channel needs; none: it gets header fields as internet mail does.
     pub kept: Bytes,
     /// Recipients, by their indexes, that are not delivered to, with what is reported of them.
@@ -48,7 +48,7 @@ impl<W: World> Connection<W> {
 
     /// Acknowledgements that peers may not have heard.
     #[must_use]
-    pub fn unheard(&self) -> &Unheard {
+    pub fn unheard(&self) -> &ApduDedup {
         &self.ingress.services.shared.unheard
     }
 
@@ -82,8 +82,8 @@ impl<W: World> Transaction<W> {
 impl Draft {
     /// It is no internet mail, and this is kept with it. A report about recipients that were refused is made once it
     /// is durable.
-    pub(super) fn take_foreign(&mut self, foreign: Foreign) {
-        let Foreign { kept, refused, told, hold } = foreign;
+    pub(super) fn take_foreign(&mut self, foreign: NativeMessage) {
+        let NativeMessage { kept, refused, told, hold } = foreign;
         (self.is_foreign, self.hides_client) = (true, true);
         self.x400 = (!kept.is_empty()).then_some(kept);
         for (index, refusal) in refused {

@@ -4,7 +4,7 @@ use super::Connection;
 use crate::alarm::Alarm;
 use crate::pools::PoolId;
 use crate::seams::{Net, Stream as _, World};
-use crate::seats::{Limits, Seat, unless_displaced};
+use crate::seats::{Seat, SeatLimits, unless_displaced};
 use mail::{Mono, Refusal};
 use std::future::poll_fn;
 use std::io;
@@ -22,7 +22,7 @@ impl<W: World> Connection<W> {
     /// There are as many as the configuration allows.
     pub fn may_encrypt(&mut self) -> Result<(), Refusal> {
         let (services, shared) = (&self.ingress.services, &self.ingress.services.shared);
-        let limits = Limits { all: shared.handshakes.max(), network: HANDSHAKES_PER_NETWORK };
+        let limits = SeatLimits { all: shared.handshakes.max(), network: HANDSHAKES_PER_NETWORK };
         let (ip, rank) = (self.session.client().address.ip(), self.count.rank());
         self.handshake = shared.handshakes.enter(self.count.socket, ip, rank, limits);
         if self.handshake.as_ref().is_none_or(Seat::has_displaced) {

@@ -1,7 +1,7 @@
 //! Recipients that a transaction takes, and whoever stands for them.
 
 use super::decisions::kept_by;
-use super::stage::{Resolved, Substitute};
+use super::stage::{ExpandedRecipient, Resolved};
 use super::{Transaction, refusals};
 use crate::budget::Share;
 use crate::clients::Rate;
@@ -46,7 +46,7 @@ impl<W: World> Transaction<W> {
     fn keep_others(
         &mut self,
         of: &Recipient,
-        others: Box<[Substitute]>,
+        others: Box<[ExpandedRecipient]>,
     ) -> Result<Resolved, Refusal> {
         // What is paid for is what it costs to find them, and to deliver to them.
         self.count.charge_more(Rate::Recipients, others.len().saturating_sub(1));

@@ -2,7 +2,7 @@
 
 use super::{Ingress, refusals};
 use crate::clients::{Full, Rate, Room};
-use crate::login_failures::Who;
+use crate::login_failures::LoginSubject;
 use crate::pools::PoolId;
 use crate::seams::World;
 use crate::seats::{Rank, Seat};
@@ -192,7 +192,7 @@ impl<W: World> ClientCount<W> {
     /// What is known of the client.
     pub(super) fn rank(&self) -> Rank {
         let (shared, now) = (&self.ingress.services.shared, self.ingress.services.now());
-        if self.may_relay() || shared.known_clients.knows_client(Who::client(self.ip)) {
+        if self.may_relay() || shared.known_clients.knows_client(LoginSubject::client(self.ip)) {
             return Rank::Privileged;
         }
         match shared.clients.is_proven(self.socket, self.ip, now) {

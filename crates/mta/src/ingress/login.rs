@@ -7,7 +7,7 @@ use super::{Connection, refusals};
 use crate::answer::Answer;
 use crate::clients::asker_of;
 use crate::console::{FAILED_LOGIN, Quoted};
-use crate::login_failures::Who;
+use crate::login_failures::LoginSubject;
 use crate::pools::PoolId;
 use crate::seams::{
     Hashed, Hashing as _, Introspection, Lane, LoginServer, LoginTerms, Tables as _, Time as _,
@@ -58,14 +58,14 @@ pub enum LoginSource {
 }
 
 /// What is stored of a user.
-pub(super) struct Kept {
+pub(super) struct StoredCredentials {
     stored: Arc<Stored>,
     /// Else it is another's, so that nobody can tell by the time that it takes.
     pub(super) is_his: bool,
     /// The entry that was found, by whatever spelling.
-    entry: Option<Who>,
+    entry: Option<LoginSubject>,
     /// By which a change of the stored password shows.
-    pub(super) stamp: Who,
+    pub(super) stamp: LoginSubject,
     /// By which the user is known here; empty for nobody.
     pub(super) name: String,
 }
@@ -111,7 +111,8 @@ impl<W: World> Connection<W> {
         attempt: &mut Attempt,
     ) -> Result<Option<(String, Proof)>, Refusal> {
         let Claim { user, password } = claim;
-        let Kept { stored, is_his, entry, stamp, name } = self.stored(table, &user).await?;
+        let StoredCredentials { stored, is_his, entry, stamp, name } =
+            self.stored(table, &user).await?;
         if let Some(entry) = entry {
             self.recognise_user(logins, attempt, entry)?;
         }
@@ -174,7 +175,8 @@ impl<W: World> Connection<W> {
     ) -> Result<Keys, Refusal> {
         // Of what a server keeps nothing is known here.
         let LoginSource::Table(table) = &logins.source else { return Err(self.login_deferred()) };
-        let Kept { stored, is_his, entry, stamp, name } = self.stored(table, user).await?;
+        let StoredCredentials { stored, is_his, entry, stamp, name } =
+            self.stored(table, user).await?;
         if let Some(entry) = entry {
             self.recognise_user(logins, attempt, entry)?;
         }
@@ -259,7 +261,7 @@ impl<W: World> Connection<W> {
         &self,
         table: &Arc<TableEntry>,
         user: &str,
-    ) -> Result<Kept, Refusal> {
+    ) -> Result<StoredCredentials, Refusal> {
         let services = &self.ingress.services;
         let tables = services.world.tables().asked_for(self.asker());
         let found = tables::find(&tables, table, user);
@@ -271,7 +273,13 @@ impl<W: World> Connection<W> {
         let last = &services.shared.last_stored;
         let nobodys = || {
             let stored = Arc::clone(&last.lock().unwrap_or_else(PoisonError::into_inner));
-            Kept { stored, is_his: false, entry: None, stamp: Who::entry(""), name: String::new() }
+            StoredCredentials {
+                stored,
+                is_his: false,
+                entry: None,
+                stamp: LoginSubject::entry(""),
+                name: String::new(),
+            }
         };
         let Some(entry) = found else { return Ok(nobodys()) };
         match Stored::parse(text_of(&entry)) {
@@ -279,12 +287,12 @@ impl<W: World> Connection<W> {
             Err(Unusable::Locked) => Ok(nobodys()),
             Ok(stored) => {
                 // Salted, no two entries are the same.
-                let stamp = Who::entry(text_of(&entry));
+                let stamp = LoginSubject::entry(text_of(&entry));
                 let salted = stored.is_salted().then_some(stamp);
                 let stored = Arc::new(stored);
                 *last.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&stored);
                 let name = self.name_of(table, user, &entry).await?;
-                Ok(Kept { stored, is_his: true, entry: salted, stamp, name })
+                Ok(StoredCredentials { stored, is_his: true, entry: salted, stamp, name })
             }
             Err(why) => {
                 let table = &table.name;

@@ -6,7 +6,7 @@ use super::login::{LoginSource, Logins};
 use super::rights::Proof;
 use super::{Connection, refusals};
 use crate::answer::Answer;
-use crate::login_failures::{Charge, KnownClients, Obstacle, Who};
+use crate::login_failures::{Charge, KnownClients, LoginSubject, Obstacle};
 use crate::seams::{Lane, LoginServer, World};
 use crate::tables;
 use mail::{Mono, Refusal};
@@ -32,9 +32,9 @@ pub struct Attempt {
     pub(super) user: Option<Box<str>>,
     pub(super) began: Mono,
     charge: Option<Charge>,
-    client: Who,
+    client: LoginSubject,
     /// By the key that is looked up.
-    key: Option<Who>,
+    key: Option<LoginSubject>,
     /// Whom the client turns out to be once it proves that it knows the keys of SCRAM.
     pub(super) known: Option<(String, Proof)>,
     /// The client was this user lately: failures from elsewhere are not its own.
@@ -93,7 +93,7 @@ impl<W: World> Connection<W> {
     /// It failed too often.
     pub fn admit_logins(&self, logins: &Logins) -> Result<(), Refusal> {
         let (services, ip) = (&self.ingress.services, self.session.client().address.ip());
-        let limit = (Who::client(ip), logins.failures_per_hour);
+        let limit = (LoginSubject::client(ip), logins.failures_per_hour);
         if services.shared.login_failures.is_exhausted(limit, services.now()) {
             services.metrics.logins_deferred.inc();
             return Err(refusals::LOGINS_OF_CLIENT);
@@ -111,8 +111,8 @@ impl<W: World> Connection<W> {
         user: Option<&str>,
     ) -> Result<Attempt, Refusal> {
         let services = &self.ingress.services;
-        let client = Who::client(self.session.client().address.ip());
-        let key = user.map(|user| Who::user(&logins.key_of(user)));
+        let client = LoginSubject::client(self.session.client().address.ip());
+        let key = user.map(|user| LoginSubject::user(&logins.key_of(user)));
         let clients = &services.shared.known_clients;
         let is_own = key.is_some_and(|key| clients.knows(key, client));
         let mut of = vec![(client, logins.failures_per_hour)];
@@ -158,13 +158,13 @@ impl<W: World> Connection<W> {
     pub fn begin_bind(&self, name: &str, is_its_place: bool) -> Option<Attempt> {
         let services = &self.ingress.services;
         let address = self.session.client().address.ip().to_canonical();
-        let client = Who::client(address);
+        let client = LoginSubject::client(address);
         // No login has a blank in front.
-        let key = Who::entry(&format!(" p1 {name}"));
+        let key = LoginSubject::entry(&format!(" p1 {name}"));
         let (now, shared) = (services.now(), &services.shared);
         let mut of = vec![];
         if is_its_place {
-            let place = Who::entry(&format!(" p1 {address} {name}"));
+            let place = LoginSubject::entry(&format!(" p1 {address} {name}"));
             of.push((place, WRONG_BINDS_PER_HOUR_OF_PLACE));
         } else {
             of.push((client, WRONG_BINDS_PER_HOUR));
@@ -212,7 +212,7 @@ impl<W: World> Connection<W> {
         &self,
         logins: &Logins,
         attempt: &mut Attempt,
-        known: Who,
+        known: LoginSubject,
     ) -> Result<(), Refusal> {
         let Some(charge) = attempt.charge.as_mut().filter(|_| !attempt.is_own) else {
             return Ok(());
@@ -237,7 +237,7 @@ impl<W: World> Connection<W> {
         is_right: bool,
     ) -> Result<(), Refusal> {
         let Some(known) = known else { return Ok(()) };
-        let told = self.recognise_user(logins, attempt, Who::entry(known));
+        let told = self.recognise_user(logins, attempt, LoginSubject::entry(known));
         if told.is_err() && is_right {
             attempt.forgive();
         } else if told.is_err() {

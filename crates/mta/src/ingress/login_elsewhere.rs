@@ -6,7 +6,9 @@ use super::login_attempt::Attempt;
 use super::rights::Proof;
 use super::{Connection, refusals};
 use crate::answer::{Answer, Later};
-use crate::seams::{Checked, Conversation, Heard, Introspection, LoginServer, LoginTerms, World};
+use crate::seams::{
+    Checked, Conversation, Introspection, LoginReply, LoginServer, LoginTerms, World,
+};
 use auth::sasl::Claim;
 use auth::sasl::bearer::Presented;
 use lookup::LookupError;
@@ -68,12 +70,14 @@ impl<W: World> Connection<W> {
         &mut self,
         logins: &Logins,
         attempt: &mut Attempt,
-        heard: Later<'static, Result<Heard, LookupError>>,
+        heard: Later<'static, Result<LoginReply, LookupError>>,
     ) -> Result<Elsewhere, Refusal> {
         let heard = self.heard(heard).await.inspect_err(|_| attempt.forgive())?;
         match heard {
-            Heard::Challenge(text, conversation) => Ok(Elsewhere::Challenge(text, conversation)),
-            Heard::Accepted(user) => {
+            LoginReply::Challenge(text, conversation) => {
+                Ok(Elsewhere::Challenge(text, conversation))
+            }
+            LoginReply::Accepted(user) => {
                 self.may_tell(logins, attempt, Some(&user), true)?;
                 attempt.forgive();
                 let LoginSource::Server(LoginServer::Dovecot(at)) = &logins.source else {
@@ -82,12 +86,12 @@ impl<W: World> Connection<W> {
                 self.logged_in(&user, &user, Proof::Server(at.clone(), None));
                 Ok(Elsewhere::LoggedIn)
             }
-            Heard::Refused(user) => {
+            LoginReply::Refused(user) => {
                 self.may_tell(logins, attempt, user.as_deref(), false)?;
                 attempt.user = attempt.user.take().or(user.map(Box::from));
                 Err(self.login_failed(logins, attempt).await)
             }
-            Heard::TooLong => {
+            LoginReply::TooLong => {
                 attempt.forgive();
                 Err(refusals::LOGIN_TOO_LONG)
             }

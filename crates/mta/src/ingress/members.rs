@@ -12,7 +12,7 @@ pub(super) const LIST: &str = ":include:";
 
 /// One member.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Written<'e> {
+pub(super) enum MemberToken<'e> {
     Address(Cow<'e, str>),
     /// The path of a file with members.
     List(Cow<'e, str>),
@@ -21,7 +21,7 @@ pub(super) enum Written<'e> {
 }
 
 /// The members of a text without values from a key.
-pub(super) fn members(text: &str) -> impl Iterator<Item = Written<'_>> {
+pub(super) fn members(text: &str) -> impl Iterator<Item = MemberToken<'_>> {
     let mut quotes = Quotes::default();
     let parts = text.split(move |c: char| quotes.handle(c) && is_separator(c));
     parts.filter(|part| !part.is_empty()).map(written)
@@ -29,15 +29,15 @@ pub(super) fn members(text: &str) -> impl Iterator<Item = Written<'_>> {
 
 /// The members of an entry. `is_built`: its text may be made of a key that is no plain one, which does not
 /// show in it; then it is one member.
-pub(super) fn members_of(entry: &Entry, is_built: bool) -> Vec<Written<'_>> {
+pub(super) fn members_of(entry: &Entry, is_built: bool) -> Vec<MemberToken<'_>> {
     if !entry.filled.is_empty() {
         let all = split_filled(&entry.text, &entry.filled).into_iter();
         return all.map(|(written, _)| written).collect();
     }
-    let all: Vec<Written<'_>> = members(&entry.text).collect();
+    let all: Vec<MemberToken<'_>> = members(&entry.text).collect();
     match (is_built, &*all) {
-        (false, _) | (true, [] | [Written::Address(_)]) => all,
-        (true, _) => vec![Written::Bad((&*entry.text).into())],
+        (false, _) | (true, [] | [MemberToken::Address(_)]) => all,
+        (true, _) => vec![MemberToken::Bad((&*entry.text).into())],
     }
 }
 
@@ -55,9 +55,9 @@ pub(super) fn is_list(entry: &Entry) -> bool {
 /// `@` stands before it: whoever may choose a name would choose what is all his.
 #[must_use]
 pub fn granted_by(entry: &Entry, is_built: bool) -> Vec<Cow<'_, str>> {
-    let address = |written: Written<'_>| match written {
-        Written::Address(text) => Some(text.into_owned().into()),
-        Written::List(_) | Written::Bad(_) => None,
+    let address = |written: MemberToken<'_>| match written {
+        MemberToken::Address(text) => Some(text.into_owned().into()),
+        MemberToken::List(_) | MemberToken::Bad(_) => None,
     };
     if !entry.filled.is_empty() {
         let all = split_filled(&entry.text, &entry.filled).into_iter();
@@ -76,7 +76,7 @@ pub fn granted_by(entry: &Entry, is_built: bool) -> Vec<Cow<'_, str>> {
 }
 
 /// The member that a text is; `None`: it is none, or several.
-fn only_member(text: &str) -> Option<Written<'_>> {
+fn only_member(text: &str) -> Option<MemberToken<'_>> {
     let mut all = members(text);
     all.next().filter(|_| all.next().is_none())
 }
@@ -87,12 +87,12 @@ pub fn is_one_member(text: &str) -> bool {
     !text.contains(|c: char| is_separator(c) || matches!(c, '"' | '\\'))
 }
 
-fn written(part: &str) -> Written<'_> {
+fn written(part: &str) -> MemberToken<'_> {
     // sendmail's files have the whole of it in quotes.
     let bare = part.strip_prefix('"').and_then(|part| part.strip_suffix('"')).unwrap_or(part);
     match bare.strip_prefix(LIST) {
-        Some(path) => Written::List(path.into()),
-        None => Written::Address(part.into()),
+        Some(path) => MemberToken::List(path.into()),
+        None => MemberToken::Address(part.into()),
     }
 }
 
@@ -135,7 +135,7 @@ struct Member {
 }
 
 /// The members, each with whether it has values from the key.
-fn split_filled<'e>(text: &str, filled: &[Range<u32>]) -> Vec<(Written<'e>, bool)> {
+fn split_filled<'e>(text: &str, filled: &[Range<u32>]) -> Vec<(MemberToken<'e>, bool)> {
     let (mut all, mut member, mut quotes) = (Vec::new(), Member::default(), Quotes::default());
     let mut ranges = filled.iter().peekable();
     for (place, c) in text.char_indices() {
@@ -173,28 +173,28 @@ impl Member {
         self.text.push(c);
     }
 
-    fn finish(self) -> Option<(Written<'static>, bool)> {
+    fn finish(self) -> Option<(MemberToken<'static>, bool)> {
         let has_values = self.has_values;
         self.written().map(|written| (written, has_values))
     }
 
-    fn written(self) -> Option<Written<'static>> {
+    fn written(self) -> Option<MemberToken<'static>> {
         let Member { text, at, written_bytes, has_values, has_slash } = self;
         if text.is_empty() {
             return None;
         }
         if !has_values {
             return Some(match written(&text) {
-                Written::List(path) => Written::List(path.into_owned().into()),
-                Written::Address(text) | Written::Bad(text) => {
-                    Written::Address(text.into_owned().into())
+                MemberToken::List(path) => MemberToken::List(path.into_owned().into()),
+                MemberToken::Address(text) | MemberToken::Bad(text) => {
+                    MemberToken::Address(text.into_owned().into())
                 }
             });
         }
         if let Some(path) = text.strip_prefix(LIST) {
             return Some(match written_bytes >= LIST.len() && !has_slash {
-                true => Written::List(path.to_owned().into()),
-                false => Written::Bad(text.into()),
+                true => MemberToken::List(path.to_owned().into()),
+                false => MemberToken::Bad(text.into()),
             });
         }
         let at = at.or_else(|| text.rfind('@'));
@@ -202,12 +202,12 @@ impl Member {
         if local.is_empty() {
             // `@example.org` of the operator keeps the local part; that of a stranger would choose the domain.
             return Some(match written_bytes > 0 {
-                true => Written::Address(text.into()),
-                false => Written::Bad(text.into()),
+                true => MemberToken::Address(text.into()),
+                false => MemberToken::Bad(text.into()),
             });
         }
         if local.starts_with('"') || is_dot_string(local) {
-            return Some(Written::Address(text.into()));
+            return Some(MemberToken::Address(text.into()));
         }
         let mut quoted = String::with_capacity(text.len() + 2);
         quoted.push('"');
@@ -219,7 +219,7 @@ impl Member {
         }
         quoted.push('"');
         quoted.push_str(domain);
-        Some(Written::Address(quoted.into()))
+        Some(MemberToken::Address(quoted.into()))
     }
 }
 
@@ -227,11 +227,11 @@ impl Member {
 mod tests {
     use super::*;
 
-    fn shown(written: &Written<'_>) -> String {
+    fn shown(written: &MemberToken<'_>) -> String {
         match written {
-            Written::Address(text) => text.to_string(),
-            Written::List(path) => format!("list {path}"),
-            Written::Bad(text) => format!("bad {text}"),
+            MemberToken::Address(text) => text.to_string(),
+            MemberToken::List(path) => format!("list {path}"),
+            MemberToken::Bad(text) => format!("bad {text}"),
         }
     }
 

@@ -39,12 +39,12 @@ mod transaction;
 mod wants;
 
 pub use crate::facts::Owner;
-pub use account::Refused;
+pub use account::RefusalRecord;
 pub use connection::Connection;
 pub use consultation::{Consulted, consult, consult_route};
-pub use content::{Gathered, Gathering};
+pub use content::{BufferedContent, ContentBuffer};
 pub use draft::Draft;
-pub use foreign::Foreign;
+pub use foreign::NativeMessage;
 pub use forwarding::OwnDomains;
 pub use intake::Intake;
 pub use login::{LoginSource, Logins};
@@ -52,15 +52,15 @@ pub use login_attempt::Attempt;
 pub use login_elsewhere::Elsewhere;
 pub use members::{granted_by, is_one_member};
 pub use observer::{Observer, observed};
-pub use own::OwnMessage;
+pub use own::GeneratedMessage;
 pub use protocol::{Handler, Protocol, Protocols};
 pub use proxied::PROXY_HEADER_TIME_MAX;
-pub use proxy_header::{Announced, Mistake, ProxyHeader, V1_BYTES_MAX, V2_REST_BYTES_MAX};
+pub use proxy_header::{Announced, ProxyHeader, ProxyHeaderError, V1_BYTES_MAX, V2_REST_BYTES_MAX};
 pub use refusals::{NO_ANSWER, no_answer};
 pub use rights::{LOGIN_CHECK_INTERVAL, PASSWORD_CHECK_INTERVAL, SERVER_LOGIN_MAX};
 pub use session::Session;
 pub use stage::{
-    Placed, Resolved, Routed, SignedFields, Stage, StageKind, StageKinds, Substitute,
+    ExpandedRecipient, Placed, Resolved, Routed, SignedFields, Stage, StageKind, StageKinds,
     TransactionView,
 };
 pub use submission::{Submission, Submitted};

@@ -9,7 +9,7 @@ use super::{Ingress, refusals};
 use crate::answer::{Answer, Decision};
 use crate::budget::Share;
 use crate::event::Client;
-use crate::own_fields::OwnFields;
+use crate::own_fields::SignatureFields;
 use crate::seams::World;
 use bytes::Bytes;
 use mail::{
@@ -25,7 +25,7 @@ const PROTOCOL: &str = "LOCAL";
 
 /// A message that this server itself has to say, beside DSNs.
 #[derive(Debug)]
-pub struct OwnMessage {
+pub struct GeneratedMessage {
     pub sender: Mailbox,
     pub recipients: Vec<Mailbox>,
     /// With CRLF at line ends.
@@ -39,8 +39,8 @@ pub struct OwnMessage {
 }
 
 /// Makes such a message durable, and queues it.
-pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
-    let OwnMessage { sender, recipients, content, about, is_tls_report, answer } = own;
+pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: GeneratedMessage) {
+    let GeneratedMessage { sender, recipients, content, about, is_tls_report, answer } = own;
     let mut scanner = ContentScanner::default();
     scanner.push(&content);
     let facts = scanner.finish();
@@ -91,7 +91,7 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
 }
 
 /// What goes above a message of this server's own whose content this is.
-pub(super) fn above(stages: &Stages, content: &Bytes) -> Decision<'static, OwnFields> {
+pub(super) fn above(stages: &Stages, content: &Bytes) -> Decision<'static, SignatureFields> {
     let mut asked = Vec::new();
     for stage in stages.iter() {
         match stage.own(content) {
@@ -100,7 +100,7 @@ pub(super) fn above(stages: &Stages, content: &Bytes) -> Decision<'static, OwnFi
         }
     }
     if asked.is_empty() {
-        return Answer::Now(Ok(OwnFields::default()));
+        return Answer::Now(Ok(SignatureFields::default()));
     }
     Answer::later(async move {
         let (mut additions, mut signers) = (Additions::default(), Vec::new());
@@ -110,7 +110,7 @@ pub(super) fn above(stages: &Stages, content: &Bytes) -> Decision<'static, OwnFi
             signers.extend(signed.signers);
         }
         let signed = (!signers.is_empty()).then(|| Arc::from(signers));
-        Ok(OwnFields { prefix: Bytes::copy_from_slice(additions.fields()), signed })
+        Ok(SignatureFields { prefix: Bytes::copy_from_slice(additions.fields()), signed })
     })
 }
 

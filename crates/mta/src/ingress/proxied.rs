@@ -9,7 +9,7 @@ use super::session::Session;
 use super::{Connection, Ingress};
 use crate::alarm::Alarm;
 use crate::answer::Answer;
-use crate::login_failures::Who;
+use crate::login_failures::LoginSubject;
 use crate::seams::{ClientCertificate, LoginServer, LoginTerms, Stream, World};
 use crate::tables;
 use auth::iprev;
@@ -27,7 +27,7 @@ use std::time::Duration;
 pub const PROXY_HEADER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Why there is no client.
-enum Trouble {
+enum ProxyError {
     /// The proxy only looked whether somebody listens.
     Silent,
     /// It said what makes no sense, or not enough in time.
@@ -50,14 +50,14 @@ pub(super) async fn client_behind<W: World, S: Stream>(
     let trouble = match alarm.within(|_| until, read).await {
         Some(Ok(client)) => return Some(client.unwrap_or(proxy)),
         Some(Err(trouble)) => trouble,
-        None => Trouble::Bad("it did not come in time"),
+        None => ProxyError::Bad("it did not come in time"),
     };
     let name = &listener.name;
     match trouble {
-        Trouble::Silent => services
+        ProxyError::Silent => services
             .console
             .debug("proxy", format_args!("a proxy said nothing proxy={proxy} listener={name}")),
-        Trouble::Bad(why) => {
+        ProxyError::Bad(why) => {
             services.metrics.proxy_headers_refused.inc();
             services.console.warn(
                 "proxy",
@@ -74,7 +74,7 @@ fn poll_header<W: World, S: Stream>(
     stream: &mut S,
     header: &mut ProxyHeader,
     cx: &mut Context<'_>,
-) -> Poll<Result<Option<SocketAddr>, Trouble>> {
+) -> Poll<Result<Option<SocketAddr>, ProxyError>> {
     loop {
         let mut scratch = ingress.services.scratch.borrow_mut();
         let wanted = header.wanted().min(scratch.len());
@@ -90,9 +90,9 @@ fn poll_header<W: World, S: Stream>(
         return Poll::Ready(match taken {
             Ok(Ok(None)) => continue,
             Ok(Ok(Some(announced))) => Ok(announced.client),
-            Ok(Err(mistake)) => Err(Trouble::Bad(mistake.text())),
-            Err(_) if header.is_empty() => Err(Trouble::Silent),
-            Err(_) => Err(Trouble::Bad("it ends too soon")),
+            Ok(Err(mistake)) => Err(ProxyError::Bad(mistake.text())),
+            Err(_) if header.is_empty() => Err(ProxyError::Silent),
+            Err(_) => Err(ProxyError::Bad("it ends too soon")),
         });
     }
 }
@@ -143,7 +143,7 @@ impl<W: World> Connection<W> {
         logins: &Logins,
         user: &str,
         terms: LoginTerms,
-    ) -> Result<(String, Option<Who>), Refusal> {
+    ) -> Result<(String, Option<LoginSubject>), Refusal> {
         let key = || lookup::prepared(&logins.key_of(user)).into_owned();
         Ok(match &logins.source {
             LoginSource::Table(table) => {
@@ -152,7 +152,7 @@ impl<W: World> Connection<W> {
             }
             LoginSource::Server(server @ LoginServer::Directory(_)) => {
                 let found = self.entry_elsewhere(server, user, terms).await?;
-                let entry = found.entry.as_deref().map(Who::entry);
+                let entry = found.entry.as_deref().map(LoginSubject::entry);
                 (self.name_elsewhere(logins, server, user, found, terms).await?, entry)
             }
             LoginSource::Server(LoginServer::Dovecot(_)) | LoginSource::Nobody => (key(), None),

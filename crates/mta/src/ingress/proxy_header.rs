@@ -17,7 +17,7 @@ const V2_SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
 /// What makes a header useless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
+pub enum ProxyHeaderError {
     /// It begins as neither version does.
     NoHeader,
     /// It is longer than [`V1_BYTES_MAX`] or [`V2_REST_BYTES_MAX`] allows.
@@ -32,17 +32,17 @@ pub enum Mistake {
     TooShort,
 }
 
-impl Mistake {
+impl ProxyHeaderError {
     /// For logs.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
-            Mistake::NoHeader => "it is no PROXY header",
-            Mistake::TooLong => "it is too long",
-            Mistake::BadLine => "it is not a line of version 1",
-            Mistake::BadAddress => "it has a bad address or port",
-            Mistake::BadHead => "it has an unknown version, command or family",
-            Mistake::TooShort => "it is shorter than its addresses",
+            ProxyHeaderError::NoHeader => "it is no PROXY header",
+            ProxyHeaderError::TooLong => "it is too long",
+            ProxyHeaderError::BadLine => "it is not a line of version 1",
+            ProxyHeaderError::BadAddress => "it has a bad address or port",
+            ProxyHeaderError::BadHead => "it has an unknown version, command or family",
+            ProxyHeaderError::TooShort => "it is shorter than its addresses",
         }
     }
 }
@@ -65,7 +65,7 @@ pub struct ProxyHeader {
 }
 
 /// What comes next.
-enum Next {
+enum ProxyHeaderStep {
     /// So many octets, at least, that are looked at.
     Held(usize),
     /// So many that are not.
@@ -85,8 +85,8 @@ impl ProxyHeader {
     #[must_use]
     pub fn wanted(&self) -> usize {
         match self.next() {
-            Ok(Next::Held(bytes) | Next::PassedOver(bytes)) => bytes,
-            Ok(Next::Done(_)) | Err(_) => 0,
+            Ok(ProxyHeaderStep::Held(bytes) | ProxyHeaderStep::PassedOver(bytes)) => bytes,
+            Ok(ProxyHeaderStep::Done(_)) | Err(_) => 0,
         }
     }
 
@@ -100,22 +100,23 @@ impl ProxyHeader {
     ///
     /// # Errors
     /// What came is no header.
-    pub fn take(&mut self, input: &mut &[u8]) -> Result<Option<Announced>, Mistake> {
+    pub fn take(&mut self, input: &mut &[u8]) -> Result<Option<Announced>, ProxyHeaderError> {
         loop {
             let next = self.next()?;
             let wanted = match next {
-                Next::Done(announced) => return Ok(Some(announced)),
-                Next::Held(bytes) | Next::PassedOver(bytes) => bytes,
+                ProxyHeaderStep::Done(announced) => return Ok(Some(announced)),
+                ProxyHeaderStep::Held(bytes) | ProxyHeaderStep::PassedOver(bytes) => bytes,
             };
             let (taken, rest) = input.split_at(wanted.min(input.len()));
             if taken.is_empty() {
                 return Ok(None);
             }
-            if matches!(next, Next::PassedOver(_)) {
+            if matches!(next, ProxyHeaderStep::PassedOver(_)) {
                 self.passed_over += taken.len();
             } else {
                 let end = self.held_bytes + taken.len();
-                let place = self.held.get_mut(self.held_bytes..end).ok_or(Mistake::TooLong)?;
+                let place =
+                    self.held.get_mut(self.held_bytes..end).ok_or(ProxyHeaderError::TooLong)?;
                 place.copy_from_slice(taken);
                 self.held_bytes = end;
             }
@@ -123,7 +124,7 @@ impl ProxyHeader {
         }
     }
 
-    fn next(&self) -> Result<Next, Mistake> {
+    fn next(&self) -> Result<ProxyHeaderStep, ProxyHeaderError> {
         let held = self.held.get(..self.held_bytes).unwrap_or_default();
         let begins_as = |start: &[u8]| held.iter().zip(start).all(|(held, start)| held == start);
         if begins_as(b"PROXY ") {
@@ -131,22 +132,22 @@ impl ProxyHeader {
         } else if begins_as(&V2_SIGNATURE) {
             version_2(held, self.passed_over)
         } else {
-            Err(Mistake::NoHeader)
+            Err(ProxyHeaderError::NoHeader)
         }
     }
 }
 
 /// §2.1, from the front on.
-fn version_1(held: &[u8]) -> Result<Next, Mistake> {
+fn version_1(held: &[u8]) -> Result<ProxyHeaderStep, ProxyHeaderError> {
     if let Some(line) = held.strip_suffix(b"\r\n") {
-        return Ok(Next::Done(Announced { client: client_of_line(line)? }));
+        return Ok(ProxyHeaderStep::Done(Announced { client: client_of_line(line)? }));
     }
     if held.contains(&b'\n') {
-        return Err(Mistake::BadLine);
+        return Err(ProxyHeaderError::BadLine);
     }
     match V1_BYTES_MAX - held.len() {
-        0 => Err(Mistake::TooLong),
-        room => Ok(Next::Held(missing_of_line(held).min(room))),
+        0 => Err(ProxyHeaderError::TooLong),
+        room => Ok(ProxyHeaderStep::Held(missing_of_line(held).min(room))),
     }
 }
 
@@ -172,16 +173,16 @@ fn missing_of_line(held: &[u8]) -> usize {
     least.into_iter().enumerate().map(missing).sum::<usize>() + line_end
 }
 
-fn client_of_line(line: &[u8]) -> Result<Option<SocketAddr>, Mistake> {
-    let line = std::str::from_utf8(line).map_err(|_| Mistake::BadLine)?;
+fn client_of_line(line: &[u8]) -> Result<Option<SocketAddr>, ProxyHeaderError> {
+    let line = std::str::from_utf8(line).map_err(|_| ProxyHeaderError::BadLine)?;
     let mut words = line.split(' ').skip(1);
-    let family = words.next().ok_or(Mistake::BadLine)?;
+    let family = words.next().ok_or(ProxyHeaderError::BadLine)?;
     if family == "UNKNOWN" {
         // Whatever follows.
         return Ok(None);
     }
     let [source, destination, source_port, destination_port] =
-        <[&str; 4]>::try_from(words.collect::<Vec<_>>()).map_err(|_| Mistake::BadLine)?;
+        <[&str; 4]>::try_from(words.collect::<Vec<_>>()).map_err(|_| ProxyHeaderError::BadLine)?;
     let address = |text: &str| -> Option<IpAddr> {
         match family {
             "TCP4" => text.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
@@ -190,13 +191,13 @@ fn client_of_line(line: &[u8]) -> Result<Option<SocketAddr>, Mistake> {
         }
     };
     if !matches!(family, "TCP4" | "TCP6") {
-        return Err(Mistake::BadLine);
+        return Err(ProxyHeaderError::BadLine);
     }
     let client = || {
         address(destination).zip(port(destination_port))?;
         Some(SocketAddr::new(address(source)?, port(source_port)?))
     };
-    client().map(Some).ok_or(Mistake::BadAddress)
+    client().map(Some).ok_or(ProxyHeaderError::BadAddress)
 }
 
 /// Digits without zeros in front.
@@ -206,19 +207,19 @@ fn port(text: &str) -> Option<u16> {
 }
 
 /// §2.2.
-fn version_2(held: &[u8], passed_over: usize) -> Result<Next, Mistake> {
+fn version_2(held: &[u8], passed_over: usize) -> Result<ProxyHeaderStep, ProxyHeaderError> {
     let Some(&[.., version_and_command, family, high, low]) = held.first_chunk::<V2_HEAD_BYTES>()
     else {
-        return Ok(Next::Held(V2_HEAD_BYTES - held.len()));
+        return Ok(ProxyHeaderStep::Held(V2_HEAD_BYTES - held.len()));
     };
     let is_local = match version_and_command {
         0x20 => true,
         0x21 => false,
-        _ => return Err(Mistake::BadHead),
+        _ => return Err(ProxyHeaderError::BadHead),
     };
     let length = usize::from(u16::from_be_bytes([high, low]));
     if length > V2_REST_BYTES_MAX {
-        return Err(Mistake::TooLong);
+        return Err(ProxyHeaderError::TooLong);
     }
     let address_bytes = match family {
         // Addresses of a proxy's own are nobody's business, nor is a family behind LOCAL.
@@ -227,16 +228,16 @@ fn version_2(held: &[u8], passed_over: usize) -> Result<Next, Mistake> {
         0x00 | 0x31 => 0,
         0x11 => 12,
         0x21 => 36,
-        _ => return Err(Mistake::BadHead),
+        _ => return Err(ProxyHeaderError::BadHead),
     };
-    let left = length.checked_sub(address_bytes).ok_or(Mistake::TooShort)?;
+    let left = length.checked_sub(address_bytes).ok_or(ProxyHeaderError::TooShort)?;
     let addresses = held.get(V2_HEAD_BYTES..).unwrap_or_default();
     if addresses.len() < address_bytes {
-        return Ok(Next::Held(address_bytes - addresses.len()));
+        return Ok(ProxyHeaderStep::Held(address_bytes - addresses.len()));
     }
     match left.saturating_sub(passed_over) {
-        0 => Ok(Next::Done(Announced { client: client_of_addresses(addresses) })),
-        more => Ok(Next::PassedOver(more)),
+        0 => Ok(ProxyHeaderStep::Done(Announced { client: client_of_addresses(addresses) })),
+        more => Ok(ProxyHeaderStep::PassedOver(more)),
     }
 }
 
@@ -259,7 +260,7 @@ mod tests {
 
     /// What a header comes to, however it is cut, and that it takes nothing of what follows it, also
     /// when only as much is read as is wanted.
-    fn read(header: &[u8]) -> Result<Option<SocketAddr>, Mistake> {
+    fn read(header: &[u8]) -> Result<Option<SocketAddr>, ProxyHeaderError> {
         let whole = [header, b"EHLO client.test\r\n"].concat();
         let mut outcomes = Vec::new();
         for piece in [1, 2, 15, 16, 17, whole.len()] {
@@ -329,27 +330,27 @@ mod tests {
     #[test]
     fn version_1_is_taken_by_the_letter() {
         for (line, mistake) in [
-            ("EHLO client.test\r\n", Mistake::NoHeader),
-            ("proxy TCP4 1.1.1.1 1.1.1.1 1 1\r\n", Mistake::NoHeader),
-            ("PROXYTCP4 1.1.1.1 1.1.1.1 1 1\r\n", Mistake::NoHeader),
-            ("PROXY TCP4 1.1.1.1 1.1.1.1 1 1\n", Mistake::BadLine),
-            ("PROXY TCP4 1.1.1.1 1.1.1.1 1\r\n", Mistake::BadLine),
-            ("PROXY TCP4 1.1.1.1 1.1.1.1 1 1 1\r\n", Mistake::BadLine),
-            ("PROXY TCP4  1.1.1.1 1.1.1.1 1 1\r\n", Mistake::BadLine),
-            ("PROXY TCP5 1.1.1.1 1.1.1.1 1 1\r\n", Mistake::BadLine),
-            ("PROXY UNKNOWNX 1.1.1.1\r\n", Mistake::BadLine),
-            ("PROXY \r\n", Mistake::BadLine),
-            ("PROXY TCP4 \u{e9}.1.1.1 1.1.1.1 1 1\r\n", Mistake::BadAddress),
-            ("PROXY TCP4 999.1.1.1 1.1.1.1 1 1\r\n", Mistake::BadAddress),
-            ("PROXY TCP4 01.1.1.1 1.1.1.1 1 1\r\n", Mistake::BadAddress),
-            ("PROXY TCP4 2001:db8::1 ::1 1 1\r\n", Mistake::BadAddress),
-            ("PROXY TCP6 1.1.1.1 1.1.1.1 1 1\r\n", Mistake::BadAddress),
-            ("PROXY TCP6 fe80::1%eth0 ::1 1 1\r\n", Mistake::BadAddress),
-            ("PROXY TCP4 1.1.1.1 host.test 1 1\r\n", Mistake::BadAddress),
-            ("PROXY TCP4 1.1.1.1 1.1.1.1 65536 1\r\n", Mistake::BadAddress),
-            ("PROXY TCP4 1.1.1.1 1.1.1.1 +1 1\r\n", Mistake::BadAddress),
-            ("PROXY TCP4 1.1.1.1 1.1.1.1 01 1\r\n", Mistake::BadAddress),
-            ("PROXY TCP4 1.1.1.1 1.1.1.1 1 -1\r\n", Mistake::BadAddress),
+            ("EHLO client.test\r\n", ProxyHeaderError::NoHeader),
+            ("proxy TCP4 1.1.1.1 1.1.1.1 1 1\r\n", ProxyHeaderError::NoHeader),
+            ("PROXYTCP4 1.1.1.1 1.1.1.1 1 1\r\n", ProxyHeaderError::NoHeader),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 1 1\n", ProxyHeaderError::BadLine),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 1\r\n", ProxyHeaderError::BadLine),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 1 1 1\r\n", ProxyHeaderError::BadLine),
+            ("PROXY TCP4  1.1.1.1 1.1.1.1 1 1\r\n", ProxyHeaderError::BadLine),
+            ("PROXY TCP5 1.1.1.1 1.1.1.1 1 1\r\n", ProxyHeaderError::BadLine),
+            ("PROXY UNKNOWNX 1.1.1.1\r\n", ProxyHeaderError::BadLine),
+            ("PROXY \r\n", ProxyHeaderError::BadLine),
+            ("PROXY TCP4 \u{e9}.1.1.1 1.1.1.1 1 1\r\n", ProxyHeaderError::BadAddress),
+            ("PROXY TCP4 999.1.1.1 1.1.1.1 1 1\r\n", ProxyHeaderError::BadAddress),
+            ("PROXY TCP4 01.1.1.1 1.1.1.1 1 1\r\n", ProxyHeaderError::BadAddress),
+            ("PROXY TCP4 2001:db8::1 ::1 1 1\r\n", ProxyHeaderError::BadAddress),
+            ("PROXY TCP6 1.1.1.1 1.1.1.1 1 1\r\n", ProxyHeaderError::BadAddress),
+            ("PROXY TCP6 fe80::1%eth0 ::1 1 1\r\n", ProxyHeaderError::BadAddress),
+            ("PROXY TCP4 1.1.1.1 host.test 1 1\r\n", ProxyHeaderError::BadAddress),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 65536 1\r\n", ProxyHeaderError::BadAddress),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 +1 1\r\n", ProxyHeaderError::BadAddress),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 01 1\r\n", ProxyHeaderError::BadAddress),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 1 -1\r\n", ProxyHeaderError::BadAddress),
         ] {
             assert_eq!(read(line.as_bytes()), Err(mistake), "{line:?}");
         }
@@ -359,7 +360,7 @@ mod tests {
     fn version_1_has_107_octets_at_most() {
         let line = |bytes: usize| format!("PROXY UNKNOWN {}\r\n", "x".repeat(bytes - 16));
         assert_eq!(read(line(V1_BYTES_MAX).as_bytes()), Ok(None));
-        assert_eq!(read(line(V1_BYTES_MAX + 1).as_bytes()), Err(Mistake::TooLong));
+        assert_eq!(read(line(V1_BYTES_MAX + 1).as_bytes()), Err(ProxyHeaderError::TooLong));
     }
 
     #[test]
@@ -414,14 +415,18 @@ mod tests {
 
     #[test]
     fn version_2_is_taken_by_the_letter() {
-        assert_eq!(read(&v2(2, 0x11, 12, &V4)), Err(Mistake::BadHead));
+        assert_eq!(read(&v2(2, 0x11, 12, &V4)), Err(ProxyHeaderError::BadHead));
         let other_version = [&V2_SIGNATURE[..], &[0x31, 0x11, 0, 12], &V4].concat();
-        assert_eq!(read(&other_version), Err(Mistake::BadHead));
+        assert_eq!(read(&other_version), Err(ProxyHeaderError::BadHead));
         for family in [0x01, 0x10, 0x12, 0x22, 0x32, 0x41, 0xff] {
-            assert_eq!(read(&v2(1, family, 12, &V4)), Err(Mistake::BadHead), "{family:#x}");
+            assert_eq!(
+                read(&v2(1, family, 12, &V4)),
+                Err(ProxyHeaderError::BadHead),
+                "{family:#x}"
+            );
         }
-        assert_eq!(read(&v2(1, 0x11, 11, &V4)), Err(Mistake::TooShort));
-        assert_eq!(read(&v2(1, 0x21, 35, &v6())), Err(Mistake::TooShort));
+        assert_eq!(read(&v2(1, 0x11, 11, &V4)), Err(ProxyHeaderError::TooShort));
+        assert_eq!(read(&v2(1, 0x21, 35, &v6())), Err(ProxyHeaderError::TooShort));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The recipients of a transaction that are not kept as they were given.
 
 use super::refusals;
-use super::stage::{Resolved, Substitute};
+use super::stage::{ExpandedRecipient, Resolved};
 use crate::facts::{RecipientRecords, SentFrom};
 use mail::{Envelope, Mailbox, Notify, Recipient, Refusal};
 use spool::RECIPIENTS_MAX;
@@ -90,7 +90,7 @@ impl Resolutions {
                 }
                 Some(Resolved::Replaced(others)) => {
                     let given = Rc::new(recipient.mailbox);
-                    for Substitute { mut recipient, owner } in others {
+                    for ExpandedRecipient { mut recipient, owner } in others {
                         // Mail without a sender stays without.
                         let owner = owner.filter(|_| envelope.reverse_path.is_some());
                         if owner.is_some() {
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn who_is_named_twice_gets_one_copy_and_the_dropped_are_told_by_their_places() {
         let mut resolutions = Resolutions::default();
-        let members = ["b", "c"].map(|local| Substitute::from(recipient(local))).into();
+        let members = ["b", "c"].map(|local| ExpandedRecipient::from(recipient(local))).into();
         resolutions.add(&recipient("list").mailbox, Resolved::Replaced(members));
         resolutions.add(&recipient("b").mailbox, Resolved::Kept);
         for nobody in ["n", "m"] {

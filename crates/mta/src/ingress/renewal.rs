@@ -4,7 +4,8 @@ use super::decisions::{Grace, decided};
 use super::login::{LoginSource, Logins};
 use super::protocol::Handler;
 use super::rights::{
-    LOGIN_CHECK_INTERVAL, Login, PASSWORD_CHECK_INTERVAL, Proof, SERVER_LOGIN_MAX, Seen, Standing,
+    LOGIN_CHECK_INTERVAL, Login, LoginValidity, PASSWORD_CHECK_INTERVAL, Proof, RightsVersion,
+    SERVER_LOGIN_MAX,
 };
 use super::{Connection, Ingress, refusals};
 use crate::answer::Answer;
@@ -23,9 +24,9 @@ use std::sync::Arc;
 
 impl<W: World> Ingress<W> {
     /// What may have changed rights so far.
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> RightsVersion {
         let changes = self.services.world.tables().changes();
-        Seen { reloads: self.reloads.get(), changes }
+        RightsVersion { reloads: self.reloads.get(), changes }
     }
 }
 
@@ -75,11 +76,11 @@ impl<W: World> Connection<W> {
         may_relay |= self.session.may_relay();
         if self.session.client().login.is_some() {
             match self.standing_of_login(logins, terms).await? {
-                Standing::Gone => {
+                LoginValidity::Gone => {
                     return Err(self.withdrawn("the login does not hold any more"));
                 }
-                Standing::Held => {}
-                Standing::Proved => self.rights.note_proved(self.now()),
+                LoginValidity::Held => {}
+                LoginValidity::Proved => self.rights.note_proved(self.now()),
             }
             may_relay = true;
         }
@@ -130,13 +131,13 @@ impl<W: World> Connection<W> {
         &self,
         logins: Option<&Logins>,
         terms: LoginTerms,
-    ) -> Result<Standing, Refusal> {
+    ) -> Result<LoginValidity, Refusal> {
         let client = self.session.client();
         let (Some(login), Some(user)) = (&self.rights.login, &client.login) else {
-            return Ok(Standing::Held);
+            return Ok(LoginValidity::Held);
         };
         let Login { spelled, proof, .. } = &**login;
-        let Some(logins) = logins else { return Ok(Standing::Gone) };
+        let Some(logins) = logins else { return Ok(LoginValidity::Gone) };
         let holds = match (proof, &logins.source) {
             (Proof::Stored(entry), LoginSource::Table(table)) => {
                 let kept = self.stored(table, spelled).await?;
@@ -168,7 +169,7 @@ impl<W: World> Connection<W> {
             }
             (Proof::Stored(_) | Proof::Entry(..) | Proof::Server(..), _) => false,
         };
-        Ok(Standing::held_if(holds))
+        Ok(LoginValidity::held_if(holds))
     }
 
     /// Whether the server is shown the password again: it was long ago, or the operator has everything looked up.
@@ -186,7 +187,7 @@ impl<W: World> Connection<W> {
         login: &Login,
         user: &str,
         terms: LoginTerms,
-    ) -> Result<Standing, Refusal> {
+    ) -> Result<LoginValidity, Refusal> {
         let claim = Claim { user: login.spelled.to_string(), password: password.clone() };
         let authenticators = self.ingress.services.world.authenticators();
         let found = self.heard(authenticators.check(server, claim, terms)).await?;
@@ -194,7 +195,11 @@ impl<W: World> Connection<W> {
             Proof::Entry(entry, _) => found.entry.as_deref() == entry.as_deref(),
             _ => found.user.as_deref() == Some(user),
         };
-        Ok(if found.user.is_some() && is_same { Standing::Proved } else { Standing::Gone })
+        Ok(if found.user.is_some() && is_same {
+            LoginValidity::Proved
+        } else {
+            LoginValidity::Gone
+        })
     }
 
     async fn is_token_of(

@@ -3,7 +3,7 @@
 //! MAIL asks for them anew after a reload, after a change of a table, and from time to time for the sake of
 //! tables that are asked elsewhere ([`LOGIN_CHECK_INTERVAL`]).
 
-use crate::login_failures::Who;
+use crate::login_failures::LoginSubject;
 use crate::seams::LoginServer;
 use auth::password::Password;
 use auth::sasl::bearer::Token;
@@ -28,7 +28,7 @@ pub const SERVER_LOGIN_MAX: Duration = Duration::from_secs(3_600);
 #[derive(Debug)]
 pub(super) struct Rights {
     /// What had happened when they were looked up.
-    pub(super) seen: Seen,
+    pub(super) seen: RightsVersion,
     pub(super) looked_up_at: Mono,
     pub(super) login: Option<Box<Login>>,
     /// The clients that were believed in turn when they announced the next one.
@@ -37,7 +37,7 @@ pub(super) struct Rights {
 
 /// What may change rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct RightsVersion {
     /// Reloads so far.
     pub(super) reloads: u64,
     /// Changes of tables so far.
@@ -57,7 +57,7 @@ pub(super) struct Login {
 #[derive(Clone, Debug)]
 pub(super) enum Proof {
     /// By the stored password of this entry.
-    Stored(Who),
+    Stored(LoginSubject),
     /// By a bind as this entry of a directory, with this password; `None`: the directory has not named it.
     Entry(Option<Box<str>>, Password),
     /// By the word of this server about this password; `None`: they spoke by a mechanism of the server's.
@@ -65,7 +65,7 @@ pub(super) enum Proof {
     Token(Token),
     Certificate,
     /// By the word of a client that is believed. Whom it named had this entry; `None`: nobody here knows him.
-    Announced(Option<Who>),
+    Announced(Option<LoginSubject>),
 }
 
 impl Proof {
@@ -81,7 +81,7 @@ impl Proof {
 
 /// What has become of a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum LoginValidity {
     /// It holds no more.
     Gone,
     /// What it rests on is there.
@@ -90,9 +90,9 @@ pub(super) enum Standing {
     Proved,
 }
 
-impl Standing {
-    pub(super) fn held_if(holds: bool) -> Standing {
-        if holds { Standing::Held } else { Standing::Gone }
+impl LoginValidity {
+    pub(super) fn held_if(holds: bool) -> LoginValidity {
+        if holds { LoginValidity::Held } else { LoginValidity::Gone }
     }
 }
 
@@ -116,7 +116,7 @@ impl Announcer {
 
 impl Rights {
     /// Those of a connection, which a proxy passes on perhaps.
-    pub(super) fn new(seen: Seen, now: Mono, proxy: Option<IpAddr>) -> Rights {
+    pub(super) fn new(seen: RightsVersion, now: Mono, proxy: Option<IpAddr>) -> Rights {
         Rights {
             seen,
             looked_up_at: now,

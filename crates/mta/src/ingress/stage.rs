@@ -108,22 +108,22 @@ pub enum Resolved {
     /// It is kept as it was given, if the routes take it.
     Kept,
     /// These are kept in its place, whoever the client is; at least one.
-    Replaced(Box<[Substitute]>),
+    Replaced(Box<[ExpandedRecipient]>),
     /// Nothing is kept for it, and why.
     Dropped(Arc<str>),
 }
 
 /// One of those that stand for a recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Substitute {
+pub struct ExpandedRecipient {
     pub recipient: Recipient,
     /// Who answers for the list that has it: it gets the message from there.
     pub owner: Option<Arc<Owner>>,
 }
 
-impl From<Recipient> for Substitute {
-    fn from(recipient: Recipient) -> Substitute {
-        Substitute { recipient, owner: None }
+impl From<Recipient> for ExpandedRecipient {
+    fn from(recipient: Recipient) -> ExpandedRecipient {
+        ExpandedRecipient { recipient, owner: None }
     }
 }
 

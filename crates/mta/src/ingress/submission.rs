@@ -3,7 +3,7 @@
 use super::commit::commit;
 use super::decisions::{Grace, decided, decided_within};
 use super::draft::Draft;
-use super::foreign::Foreign;
+use super::foreign::NativeMessage;
 use super::forwarding::leaving;
 use super::recipients::{Applied, Dropped};
 use super::stage::TransactionView;
@@ -32,7 +32,7 @@ pub struct Submission {
     /// How it is to be sent, as far as the protocol says so.
     pub steering: Steering,
     /// `None`: it is internet mail.
-    pub foreign: Option<Foreign>,
+    pub foreign: Option<NativeMessage>,
 }
 
 impl Submission {
@@ -220,7 +220,7 @@ impl<W: World> Transaction<W> {
         let Dropped { envelope, reasons } = dropped;
         for (reason, recipients) in reasons {
             let client = Arc::clone(self.session.client());
-            let message = event::Message {
+            let message = event::EventMessage {
                 id,
                 position: None,
                 envelope: Some(Arc::clone(&envelope)),

@@ -1,7 +1,7 @@
 //! One message on its way in, from MAIL or its like to the final reply.
 
 use super::account::{account, content_refused};
-use super::decisions::{Asked, Grace, decided};
+use super::decisions::{Grace, RecipientResolver, decided};
 use super::intake::Intake;
 use super::limits::ClientCount;
 use super::recipients::Resolutions;
@@ -72,7 +72,7 @@ impl<W: World> Transaction<W> {
         if self.count.is_exhausted(Rate::Refusals) {
             return Answer::Now(Err(refusals::REFUSALS));
         }
-        let asked = Asked {
+        let asked = RecipientResolver {
             services: Rc::clone(&self.ingress.services),
             active: self.ingress.router.active(),
             session: Rc::clone(&self.session),

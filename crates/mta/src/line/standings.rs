@@ -1,6 +1,6 @@
 //! What is remembered of those who held something: who gave a final answer lately, and who was silent.
 
-use super::who::Standing;
+use super::who::TrustLevel;
 use mail::Mono;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use std::time::Duration;
 /// How long an answer counts.
 pub const GOOD_FOR: Duration = Duration::from_secs(60 * 60);
 
-impl Standing {
+impl TrustLevel {
     /// What was last known of somebody, and when, as far as it still counts.
-    pub(crate) fn of_last(last: Option<(Mono, Standing)>, now: Mono) -> Standing {
+    pub(crate) fn of_last(last: Option<(Mono, TrustLevel)>, now: Mono) -> TrustLevel {
         match last {
             Some((at, standing)) if now.since(at) < GOOD_FOR => standing,
-            _ => Standing::Unknown,
+            _ => TrustLevel::Unknown,
         }
     }
 }
@@ -22,7 +22,7 @@ impl Standing {
 /// whom nothing was heard for longest are forgotten first, and are unknown then.
 #[derive(Debug)]
 pub struct Standings<K> {
-    known: BTreeMap<K, (Mono, Standing)>,
+    known: BTreeMap<K, (Mono, TrustLevel)>,
     max: usize,
 }
 
@@ -36,21 +36,21 @@ impl<K: Ord + Copy> Standings<K> {
     /// Somebody gave a final answer: a lookup was answered, a recipient or a content was accepted or
     /// rejected.
     pub fn note_answer(&mut self, who: K, now: Mono) {
-        self.note(who, now, Standing::Good);
+        self.note(who, now, TrustLevel::Good);
     }
 
     /// Somebody was silent, or went without an answer.
     pub fn note_silence(&mut self, who: K, now: Mono) {
-        self.note(who, now, Standing::Doubtful);
+        self.note(who, now, TrustLevel::Doubtful);
     }
 
     /// What is known of somebody.
     #[must_use]
-    pub fn of(&self, who: K, now: Mono) -> Standing {
-        Standing::of_last(self.known.get(&who).copied(), now)
+    pub fn of(&self, who: K, now: Mono) -> TrustLevel {
+        TrustLevel::of_last(self.known.get(&who).copied(), now)
     }
 
-    fn note(&mut self, who: K, now: Mono, standing: Standing) {
+    fn note(&mut self, who: K, now: Mono, standing: TrustLevel) {
         if self.known.len() >= self.max && !self.known.contains_key(&who) {
             self.make_room(now);
         }
@@ -80,14 +80,14 @@ mod tests {
     #[test]
     fn an_answer_counts_for_an_hour_or_until_silence() {
         let mut standings = Standings::new(10);
-        assert_eq!(standings.of(1, Mono(0)), Standing::Unknown);
+        assert_eq!(standings.of(1, Mono(0)), TrustLevel::Unknown);
         standings.note_answer(1, Mono(0));
-        assert_eq!(standings.of(1, Mono(3_599 * SECOND)), Standing::Good);
-        assert_eq!(standings.of(1, Mono(3_600 * SECOND)), Standing::Unknown);
+        assert_eq!(standings.of(1, Mono(3_599 * SECOND)), TrustLevel::Good);
+        assert_eq!(standings.of(1, Mono(3_600 * SECOND)), TrustLevel::Unknown);
         standings.note_silence(1, Mono(10 * SECOND));
-        assert_eq!(standings.of(1, Mono(11 * SECOND)), Standing::Doubtful);
+        assert_eq!(standings.of(1, Mono(11 * SECOND)), TrustLevel::Doubtful);
         standings.note_answer(1, Mono(12 * SECOND));
-        assert_eq!(standings.of(1, Mono(13 * SECOND)), Standing::Good);
+        assert_eq!(standings.of(1, Mono(13 * SECOND)), TrustLevel::Good);
     }
 
     #[test]
@@ -96,16 +96,16 @@ mod tests {
         for who in 0..100 {
             standings.note_answer(who, Mono(who));
         }
-        assert_eq!(standings.of(0, Mono(100)), Standing::Good);
+        assert_eq!(standings.of(0, Mono(100)), TrustLevel::Good);
         standings.note_answer(100, Mono(100));
-        assert_eq!(standings.of(0, Mono(100)), Standing::Unknown);
-        assert_eq!(standings.of(99, Mono(100)), Standing::Good);
+        assert_eq!(standings.of(0, Mono(100)), TrustLevel::Unknown);
+        assert_eq!(standings.of(99, Mono(100)), TrustLevel::Good);
         assert!(standings.known.len() <= 100);
         // All at one moment: no more than the limit all the same.
         for who in 1_000..1_500 {
             standings.note_silence(who, Mono(200));
         }
         assert!(standings.known.len() <= 100);
-        assert_eq!(standings.of(1_499, Mono(200)), Standing::Doubtful);
+        assert_eq!(standings.of(1_499, Mono(200)), TrustLevel::Doubtful);
     }
 }

@@ -1,7 +1,7 @@
 //! What a line knows: who holds how much, who waits, and whose turn it is.
 
-use super::tree::{Full, Tree, Turn, Waiter};
-use super::who::{Path, STANDINGS, Standing, Who};
+use super::tree::{Full, ServiceOrder, Tree, Waiter};
+use super::who::{FairKey, Path, STANDINGS, TrustLevel};
 use mail::Mono;
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
@@ -11,7 +11,7 @@ const LOOKED_AT_MAX: usize = 64;
 
 /// How much there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct SemaphoreLimits {
     /// In all.
     pub max: u64,
     /// For one owner, and for one who belongs to nobody; what is taken in good standing may be more.
@@ -24,15 +24,21 @@ pub struct Parts {
     pub doubtful_max: u64,
 }
 
-impl Parts {
+impl SemaphoreLimits {
     /// The same for all.
     #[must_use]
-    pub fn equal(max: u64) -> Parts {
-        Parts { max, owner_max: max, good_owner_max: max, unproven_max: max, doubtful_max: max }
+    pub fn equal(max: u64) -> SemaphoreLimits {
+        SemaphoreLimits {
+            max,
+            owner_max: max,
+            good_owner_max: max,
+            unproven_max: max,
+            doubtful_max: max,
+        }
     }
 }
 
-impl Parts {
+impl SemaphoreLimits {
     /// For those who are not known to be well, those included who turned doubtful beyond their part: the good
     /// have a quarter at least.
     fn unproven_limit(&self) -> u64 {
@@ -47,7 +53,7 @@ impl Parts {
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) parts: Parts,
+    pub(super) parts: SemaphoreLimits,
     pub(super) used: u64,
     /// Of what is used: by those not known to be well, and by the doubtful.
     pub(super) unproven: u64,
@@ -59,7 +65,7 @@ pub(super) struct State {
     /// Tickets whose turn came and who have not looked yet, with what they got.
     pub(super) granted: BTreeMap<u64, Grant>,
     /// Permits that are not used at the moment, by since when.
-    idle: BTreeMap<(Mono, u64), Idle>,
+    idle: BTreeMap<(Mono, u64), IdlePermit>,
     /// The same, by the widest owner of each.
     idle_of: BTreeSet<(u64, Mono, u64)>,
     pub(super) waiting: u64,
@@ -73,12 +79,12 @@ pub(super) struct Grant {
     pub(super) who: Path,
     pub(super) ticket: u64,
     pub(super) amount: u64,
-    pub(super) standing: Standing,
+    pub(super) standing: TrustLevel,
 }
 
 /// A permit that is not used.
 #[derive(Debug)]
-struct Idle {
+struct IdlePermit {
     grant: Grant,
     /// It was asked to go.
     asked: bool,
@@ -104,11 +110,11 @@ impl Obstacle {
     }
 
     /// Whether it is less when somebody of this standing lets go.
-    fn is_less_without(self, standing: Standing) -> bool {
+    fn is_less_without(self, standing: TrustLevel) -> bool {
         match self {
             Obstacle::None | Obstacle::All => true,
-            Obstacle::Unproven => standing != Standing::Good,
-            Obstacle::Doubtful => standing == Standing::Doubtful,
+            Obstacle::Unproven => standing != TrustLevel::Good,
+            Obstacle::Doubtful => standing == TrustLevel::Doubtful,
         }
     }
 }
@@ -116,15 +122,15 @@ impl Obstacle {
 /// The first of those of one standing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct First {
-    pub(super) turn: Turn,
+    pub(super) turn: ServiceOrder,
     pub(super) path: Path,
-    pub(super) standing: Standing,
+    pub(super) standing: TrustLevel,
     pub(super) obstacle: Obstacle,
 }
 
 impl State {
     /// Nobody holds anything, and nobody waits.
-    pub(super) fn new(parts: Parts) -> State {
+    pub(super) fn new(parts: SemaphoreLimits) -> State {
         State {
             parts,
             used: 0,
@@ -141,13 +147,13 @@ impl State {
         }
     }
 
-    pub(super) fn set_parts(&mut self, parts: Parts) {
+    pub(super) fn set_parts(&mut self, parts: SemaphoreLimits) {
         self.parts = parts;
         self.tree.set_owner_max(parts.of_owners());
     }
 
     /// Somebody waits from now on: with what ticket.
-    pub(super) fn join(&mut self, who: Who, standing: Standing, amount: u64) -> u64 {
+    pub(super) fn join(&mut self, who: FairKey, standing: TrustLevel, amount: u64) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.waiting += 1;
@@ -156,7 +162,7 @@ impl State {
     }
 
     /// What keeps one of this standing, whose owner holds so many, from having `amount`.
-    pub(super) fn obstacle(&self, standing: Standing, held: u32, amount: u64) -> Obstacle {
+    pub(super) fn obstacle(&self, standing: TrustLevel, held: u32, amount: u64) -> Obstacle {
         // Something always fits, or what is larger than its part would wait for ever.
         let fits = |used: u64, max: u64| used == 0 || used.saturating_add(amount) <= max;
         // While an owner is not known to be well, its second must leave room for others' first.
@@ -166,10 +172,10 @@ impl State {
                 && fits(self.unproven, self.parts.unproven_limit())
         };
         let doubtful_max = part_of(self.parts.doubtful_max);
-        if standing == Standing::Doubtful && !fits(self.doubtful, doubtful_max) {
+        if standing == TrustLevel::Doubtful && !fits(self.doubtful, doubtful_max) {
             // First, since one of the doubtful is in the part of the others as well.
             Obstacle::Doubtful
-        } else if standing != Standing::Good && !fits_unproven() {
+        } else if standing != TrustLevel::Good && !fits_unproven() {
             Obstacle::Unproven
         } else if !fits(self.used, self.parts.max) {
             Obstacle::All
@@ -206,7 +212,7 @@ impl State {
         for first in self.firsts().filter(|first| first.obstacle == Obstacle::All) {
             let owners = self.tree.owners_waiting(first.standing);
             lacking = lacking.saturating_add(match first.standing {
-                Standing::Good => owners,
+                TrustLevel::Good => owners,
                 _ => owners.min(self.parts.unproven_max.saturating_sub(self.unproven_in_part())),
             });
         }
@@ -259,10 +265,10 @@ impl State {
             };
         };
         add(&mut self.used);
-        if grant.standing != Standing::Good {
+        if grant.standing != TrustLevel::Good {
             add(&mut self.unproven);
         }
-        if grant.standing == Standing::Doubtful {
+        if grant.standing == TrustLevel::Doubtful {
             add(&mut self.doubtful);
         }
     }
@@ -271,7 +277,7 @@ impl State {
 /// Those who hold something that they do not use.
 impl State {
     pub(super) fn idle(&mut self, since: Mono, grant: Grant) {
-        self.idle.insert((since, grant.ticket), Idle { grant, asked: false, waker: None });
+        self.idle.insert((since, grant.ticket), IdlePermit { grant, asked: false, waker: None });
         self.idle_of.insert((grant.who[0], since, grant.ticket));
     }
 
@@ -306,7 +312,7 @@ impl State {
             if self.leaving >= first.turn.amount {
                 return;
             }
-            let helps = |idle: &Idle| {
+            let helps = |idle: &IdlePermit| {
                 let counts = first.obstacle.is_less_without(idle.grant.standing);
                 let (his, its) = self.tree.held_apart(idle.grant.who, first.path);
                 counts && !idle.asked && his > its

@@ -1,27 +1,27 @@
 use super::*;
-use Standing::{Doubtful, Good, Unknown};
+use TrustLevel::{Doubtful, Good, Unknown};
 use std::task::Waker;
 
-fn poll(waiting: &mut InLine) -> Option<Permit> {
+fn poll(waiting: &mut PermitWaiter) -> Option<Permit> {
     match Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(permit) => Some(permit),
         Poll::Pending => None,
     }
 }
 
-fn take(line: &Arc<Line>, who: u32, standing: Standing) -> Option<Permit> {
-    poll(&mut line.join(Who::new(0, who), standing, 1))
+fn take(line: &Arc<FairSemaphore>, who: u32, standing: TrustLevel) -> Option<Permit> {
+    poll(&mut line.join(FairKey::new(0, who), standing, 1))
 }
 
 #[test]
 fn everybody_has_one_before_anybody_has_a_second() {
-    let line = Line::new(Parts::equal(3));
+    let line = FairSemaphore::new(SemaphoreLimits::equal(3));
     let mut held: Vec<_> = (0..3).filter_map(|_| take(&line, 1, Good)).collect();
     assert_eq!(held.len(), 3);
-    let mut fourth = line.join(Who::new(0, 1), Good, 1);
-    let mut others: Vec<_> = (2..5).map(|who| line.join(Who::new(0, who), Good, 1)).collect();
-    assert_eq!(line.place(Who::new(0, 1)), Some(Place { before: 3, waiting: 4 }));
-    assert_eq!(line.place(Who::new(0, 3)), Some(Place { before: 1, waiting: 4 }));
+    let mut fourth = line.join(FairKey::new(0, 1), Good, 1);
+    let mut others: Vec<_> = (2..5).map(|who| line.join(FairKey::new(0, who), Good, 1)).collect();
+    assert_eq!(line.place(FairKey::new(0, 1)), Some(WaitPosition { before: 3, waiting: 4 }));
+    assert_eq!(line.place(FairKey::new(0, 3)), Some(WaitPosition { before: 1, waiting: 4 }));
     held.pop();
     assert!(poll(&mut fourth).is_none(), "it has two, the others none");
     let first = poll(&mut others[0]).expect("came first");
@@ -40,13 +40,19 @@ fn everybody_has_one_before_anybody_has_a_second() {
 
 #[test]
 fn the_doubtful_and_the_unknown_leave_some_for_the_good() {
-    let parts = Parts { max: 8, owner_max: 8, good_owner_max: 8, unproven_max: 4, doubtful_max: 1 };
-    let line = Line::new(parts);
+    let parts = SemaphoreLimits {
+        max: 8,
+        owner_max: 8,
+        good_owner_max: 8,
+        unproven_max: 4,
+        doubtful_max: 1,
+    };
+    let line = FairSemaphore::new(parts);
     let doubtful = take(&line, 1, Doubtful).expect("one may");
     assert!(take(&line, 2, Doubtful).is_none());
     let mut unknown: Vec<_> = (3..8).filter_map(|who| take(&line, who, Unknown)).collect();
     assert_eq!(unknown.len(), 3);
-    let mut waits = line.join(Who::new(0, 9), Unknown, 1);
+    let mut waits = line.join(FairKey::new(0, 9), Unknown, 1);
     let good: Vec<_> = (0..4).filter_map(|_| take(&line, 20, Good)).collect();
     assert_eq!(good.len(), 4);
     assert!(poll(&mut waits).is_none());
@@ -61,7 +67,7 @@ fn the_doubtful_and_the_unknown_leave_some_for_the_good() {
 
 #[test]
 fn a_second_of_somebody_unknown_leaves_room_for_the_first_of_others() {
-    let line = Line::new(Parts {
+    let line = FairSemaphore::new(SemaphoreLimits {
         max: 100,
         owner_max: 100,
         good_owner_max: 100,
@@ -78,26 +84,26 @@ fn a_second_of_somebody_unknown_leaves_room_for_the_first_of_others() {
 
 #[test]
 fn who_has_much_lets_go_for_who_has_nothing() {
-    let line = Line::new(Parts::equal(4));
+    let line = FairSemaphore::new(SemaphoreLimits::equal(4));
     let mut held: Vec<_> = (0..4).filter_map(|_| take(&line, 1, Good)).collect();
     assert!(!held[0].must_go(), "nobody waits");
-    let mut waits = line.join(Who::new(0, 2), Good, 1);
+    let mut waits = line.join(FairKey::new(0, 2), Good, 1);
     assert!(held[0].must_go());
     assert!(!held[1].must_go(), "one is enough");
     held.remove(0);
     let mut other = poll(&mut waits).expect("its turn");
     assert!(!other.must_go());
-    let mut third = line.join(Who::new(0, 2), Good, 1);
+    let mut third = line.join(FairKey::new(0, 2), Good, 1);
     assert!(held[0].must_go(), "three against one");
     held.remove(0);
     let _third = poll(&mut third).expect("two each");
-    let _fourth = line.join(Who::new(0, 2), Good, 1);
+    let _fourth = line.join(FairKey::new(0, 2), Good, 1);
     assert!(!held[0].must_go(), "it would be one against three");
 }
 
 #[test]
 fn who_is_idle_goes_when_four_fifths_are_taken() {
-    let line = Line::new(Parts::equal(10));
+    let line = FairSemaphore::new(SemaphoreLimits::equal(10));
     let mut held: Vec<_> = (0..8).filter_map(|who| take(&line, who, Good)).collect();
     let cx = &mut Context::from_waker(Waker::noop());
     assert!(!line.is_tight() && !held[0].should_go());
@@ -112,33 +118,38 @@ fn who_is_idle_goes_when_four_fifths_are_taken() {
 
 #[test]
 fn what_is_larger_than_all_there_is_has_its_turn_alone() {
-    let line = Line::new(Parts::equal(10));
-    let mut large = poll(&mut line.join(Who::new(0, 1), Good, 50)).expect("alone");
-    let mut small = line.join(Who::new(0, 2), Good, 1);
+    let line = FairSemaphore::new(SemaphoreLimits::equal(10));
+    let mut large = poll(&mut line.join(FairKey::new(0, 1), Good, 50)).expect("alone");
+    let mut small = line.join(FairKey::new(0, 2), Good, 1);
     assert!(poll(&mut small).is_none());
     large.shrink(4);
     assert!(poll(&mut small).is_some());
-    let mut large = line.join(Who::new(0, 3), Good, 50);
+    let mut large = line.join(FairKey::new(0, 3), Good, 50);
     assert!(poll(&mut large).is_none());
     assert!(take(&line, 4, Good).is_none(), "and nobody passes it");
 }
 
-fn below(line: &Arc<Line>, owner: &str, who: u32, standing: Standing) -> Option<Permit> {
-    let who = Who::new(0, who).of(Owner::zone(owner));
+fn below(line: &Arc<FairSemaphore>, owner: &str, who: u32, standing: TrustLevel) -> Option<Permit> {
+    let who = FairKey::new(0, who).of(Owner::zone(owner));
     poll(&mut line.join(who, standing, 1))
 }
 
 #[test]
 fn a_zone_with_a_thousand_names_is_one_owner() {
-    let line = Line::new(Parts { owner_max: 4, good_owner_max: 4, ..Parts::equal(8) });
+    let line = FairSemaphore::new(SemaphoreLimits {
+        owner_max: 4,
+        good_owner_max: 4,
+        ..SemaphoreLimits::equal(8)
+    });
     let held: Vec<_> = (0..1_000).filter_map(|n| below(&line, "d.wild.test", n, Good)).collect();
     assert_eq!(held.len(), 4, "its share, though more is left");
     assert!(below(&line, "x.WILD.test.", 2_000, Good).is_none(), "the same zone");
     let other: Vec<_> = (0..4).filter_map(|n| below(&line, "other.test", n, Good)).collect();
     assert_eq!(other.len(), 4);
-    let mut wild: Vec<_> =
-        (0..100).map(|n| line.join(Who::new(1, n).of(Owner::zone("wild.test")), Good, 1)).collect();
-    let mut third = line.join(Who::new(2, 1).of(Owner::zone("third.test")), Good, 1);
+    let mut wild: Vec<_> = (0..100)
+        .map(|n| line.join(FairKey::new(1, n).of(Owner::zone("wild.test")), Good, 1))
+        .collect();
+    let mut third = line.join(FairKey::new(2, 1).of(Owner::zone("third.test")), Good, 1);
     drop(held);
     assert!(poll(&mut third).is_some(), "before a hundred that came before it");
     let again: Vec<_> = wild.iter_mut().filter_map(poll).collect();
@@ -149,9 +160,10 @@ fn a_zone_with_a_thousand_names_is_one_owner() {
 
 #[test]
 fn equals_take_turns_however_many_of_one_came_before_others() {
-    let line = Line::new(Parts::equal(1));
-    let join = |zone: &str, n| line.join(Who::new(0, n).of(Owner::zone(zone)), Unknown, 1);
-    let mut waiting: Vec<(&str, InLine)> = (0..5).map(|n| ("wild", join("wild.test", n))).collect();
+    let line = FairSemaphore::new(SemaphoreLimits::equal(1));
+    let join = |zone: &str, n| line.join(FairKey::new(0, n).of(Owner::zone(zone)), Unknown, 1);
+    let mut waiting: Vec<(&str, PermitWaiter)> =
+        (0..5).map(|n| ("wild", join("wild.test", n))).collect();
     for n in 5..7 {
         waiting.push(("one", join("one.test", n)));
         waiting.push(("two", join("two.test", n)));
@@ -170,18 +182,24 @@ fn equals_take_turns_however_many_of_one_came_before_others() {
 #[test]
 fn who_waits_is_doubtful_as_soon_as_his_zone_or_his_network_is() {
     for by_zone in [true, false] {
-        let line = Line::new(Parts { unproven_max: 4, doubtful_max: 1, ..Parts::equal(8) });
+        let line = FairSemaphore::new(SemaphoreLimits {
+            unproven_max: 4,
+            doubtful_max: 1,
+            ..SemaphoreLimits::equal(8)
+        });
         let network = |n: u8| Owner::network([192, 0, 2, n].into());
         let who = |zone: &str, n: u8| {
             let number = u32::from(n);
-            Who::new(0, number).of(network(if by_zone { n } else { 9 })).within(Owner::zone(zone))
+            FairKey::new(0, number)
+                .of(network(if by_zone { n } else { 9 }))
+                .within(Owner::zone(zone))
         };
         let _silent = take(&line, 1, Doubtful).expect("its part");
         let mut held: Vec<Permit> = (2..5).filter_map(|n| take(&line, n, Unknown)).collect();
         let zone = |n: u8| if by_zone { "wild.test".to_owned() } else { format!("wild{n}.test") };
-        let mut waiting: Vec<InLine> =
+        let mut waiting: Vec<PermitWaiter> =
             (10..30).map(|n| line.join(who(&zone(n), n), Unknown, 1)).collect();
-        let newcomer = Who::new(0, 40).of(network(40)).within(Owner::zone("new.test"));
+        let newcomer = FairKey::new(0, 40).of(network(40)).within(Owner::zone("new.test"));
         let mut newcomer = line.join(newcomer, Unknown, 1);
         line.doubt(if by_zone { Owner::zone("wild.test") } else { network(9) });
         held.pop();
@@ -192,7 +210,11 @@ fn who_waits_is_doubtful_as_soon_as_his_zone_or_his_network_is() {
 
 #[test]
 fn those_who_turned_doubtful_and_stay_leave_the_unknown_their_part() {
-    let line = Line::new(Parts { unproven_max: 8, doubtful_max: 2, ..Parts::equal(40) });
+    let line = FairSemaphore::new(SemaphoreLimits {
+        unproven_max: 8,
+        doubtful_max: 2,
+        ..SemaphoreLimits::equal(40)
+    });
     let mut held = Vec::new();
     for who in 0..100 {
         let Some(mut permit) = take(&line, who, Unknown) else { break };
@@ -209,18 +231,18 @@ fn those_who_turned_doubtful_and_stay_leave_the_unknown_their_part() {
 
 #[test]
 fn owners_of_one_tenant_take_turns_with_each_other_and_tenants_too() {
-    let line = Line::new(Parts::equal(3));
+    let line = FairSemaphore::new(SemaphoreLimits::equal(3));
     let who = |tenant: &str, zone: &str, n| {
-        Who::new(0, n).of(Owner::zone(zone)).within(Owner::named("tenant", tenant))
+        FairKey::new(0, n).of(Owner::zone(zone)).within(Owner::named("tenant", tenant))
     };
     let mut held: Vec<_> =
         (0..3).filter_map(|n| poll(&mut line.join(who("a", "wild.test", n), Good, 1))).collect();
     let mut wild = line.join(who("a", "wild.test", 3), Good, 1);
     let mut good = line.join(who("a", "good.test", 4), Good, 1);
     let mut b = line.join(who("b", "wild.test", 5), Good, 1);
-    let wilds = Some(Place { before: 2, waiting: 3 });
+    let wilds = Some(WaitPosition { before: 2, waiting: 3 });
     assert_eq!(line.place(who("a", "wild.test", 3)), wilds);
-    assert_eq!(line.place(Who::new(0, 3)), wilds, "whomever it belongs to");
+    assert_eq!(line.place(FairKey::new(0, 3)), wilds, "whomever it belongs to");
     held.pop();
     let b = poll(&mut b).expect("the tenant has none");
     held.pop();
@@ -233,8 +255,12 @@ fn owners_of_one_tenant_take_turns_with_each_other_and_tenants_too() {
 
 #[test]
 fn an_owner_at_its_share_keeps_nobody_else_waiting() {
-    let line = Line::new(Parts { owner_max: 5, good_owner_max: 5, ..Parts::equal(10) });
-    let of = |zone: &str, n| Who::new(0, n).of(Owner::zone(zone));
+    let line = FairSemaphore::new(SemaphoreLimits {
+        owner_max: 5,
+        good_owner_max: 5,
+        ..SemaphoreLimits::equal(10)
+    });
+    let of = |zone: &str, n| FairKey::new(0, n).of(Owner::zone(zone));
     let first = poll(&mut line.join(of("a.test", 1), Good, 4)).expect("at once");
     let mut second = line.join(of("a.test", 2), Good, 4);
     assert!(poll(&mut second).is_none(), "beyond its share");
@@ -244,7 +270,11 @@ fn an_owner_at_its_share_keeps_nobody_else_waiting() {
     // What is larger than a share is had by one who holds nothing.
     drop((second, other));
     assert!(poll(&mut line.join(of("a.test", 4), Good, 7)).is_some());
-    line.set_parts(Parts { owner_max: 8, good_owner_max: 8, ..Parts::equal(10) });
+    line.set_parts(SemaphoreLimits {
+        owner_max: 8,
+        good_owner_max: 8,
+        ..SemaphoreLimits::equal(10)
+    });
     let one = poll(&mut line.join(of("a.test", 5), Good, 4)).expect("at once");
     assert!(poll(&mut line.join(of("a.test", 6), Good, 4)).is_some(), "a larger share by now");
     drop(one);
@@ -252,7 +282,7 @@ fn an_owner_at_its_share_keeps_nobody_else_waiting() {
 
 #[test]
 fn in_good_standing_an_owner_may_have_more() {
-    let line = Line::new(Parts { owner_max: 2, ..Parts::equal(8) });
+    let line = FairSemaphore::new(SemaphoreLimits { owner_max: 2, ..SemaphoreLimits::equal(8) });
     let unknown: Vec<_> = (0..8).filter_map(|n| below(&line, "a.test", n, Unknown)).collect();
     assert_eq!(unknown.len(), 2);
     let good: Vec<_> = (0..8).filter_map(|n| below(&line, "a.test", 10 + n, Good)).collect();
@@ -261,9 +291,13 @@ fn in_good_standing_an_owner_may_have_more() {
 
 #[test]
 fn standing_is_lost_by_silence() {
-    let line = Line::new(Parts { unproven_max: 2, doubtful_max: 1, ..Parts::equal(4) });
+    let line = FairSemaphore::new(SemaphoreLimits {
+        unproven_max: 2,
+        doubtful_max: 1,
+        ..SemaphoreLimits::equal(4)
+    });
     let mut good: Vec<_> = (0..4).filter_map(|who| take(&line, who, Good)).collect();
-    let mut waits = line.join(Who::new(0, 9), Good, 1);
+    let mut waits = line.join(FairKey::new(0, 9), Good, 1);
     for silent in &mut good {
         silent.doubt();
     }
@@ -280,13 +314,13 @@ fn standing_is_lost_by_silence() {
 
 #[test]
 fn the_oldest_that_is_silent_gives_way_to_who_holds_less() {
-    let line = Line::new(Parts { unproven_max: 2, ..Parts::equal(4) });
+    let line = FairSemaphore::new(SemaphoreLimits { unproven_max: 2, ..SemaphoreLimits::equal(4) });
     let mut held: Vec<_> = (0..2).filter_map(|who| take(&line, who, Unknown)).collect();
     let cx = &mut Context::from_waker(Waker::noop());
     held[1].idle(Mono(10));
     held[0].idle(Mono(20));
     assert!(held.iter_mut().all(|permit| permit.poll_give_way(cx).is_pending()), "nobody waits");
-    let mut waits = line.join(Who::new(0, 5), Unknown, 1);
+    let mut waits = line.join(FairKey::new(0, 5), Unknown, 1);
     assert!(held[0].poll_give_way(cx).is_pending());
     assert!(held[1].poll_give_way(cx).is_ready(), "it is silent for longest");
     // It is spoken to after all: then the other goes.
@@ -301,12 +335,16 @@ fn the_oldest_that_is_silent_gives_way_to_who_holds_less() {
 #[test]
 fn what_is_silent_gives_way_to_the_doubtful_out_of_the_part_that_is_taken() {
     let cx = &mut Context::from_waker(Waker::noop());
-    let line = Line::new(Parts { unproven_max: 3, doubtful_max: 1, ..Parts::equal(8) });
+    let line = FairSemaphore::new(SemaphoreLimits {
+        unproven_max: 3,
+        doubtful_max: 1,
+        ..SemaphoreLimits::equal(8)
+    });
     let mut good = take(&line, 9, Good).expect("there is enough");
     let mut held: Vec<_> = (0..3).filter_map(|who| take(&line, who, Unknown)).collect();
     good.idle(Mono(5));
     held.iter_mut().for_each(|permit| permit.idle(Mono(10)));
-    let mut first = line.join(Who::new(0, 5), Doubtful, 1);
+    let mut first = line.join(FairKey::new(0, 5), Doubtful, 1);
     assert!(good.poll_give_way(cx).is_pending(), "it takes nothing of that part");
     let goes: Vec<bool> = held.iter_mut().map(|held| held.poll_give_way(cx).is_ready()).collect();
     assert_eq!(goes, [true, false, false], "though it counts as more than who waits");
@@ -314,7 +352,7 @@ fn what_is_silent_gives_way_to_the_doubtful_out_of_the_part_that_is_taken() {
     let mut first = poll(&mut first).expect("its turn");
     // Where their own part is taken as well, none but the doubtful are of use to the doubtful.
     first.idle(Mono(20));
-    let mut second = line.join(Who::new(0, 6), Doubtful, 1);
+    let mut second = line.join(FairKey::new(0, 6), Doubtful, 1);
     assert!(held.iter_mut().all(|permit| permit.poll_give_way(cx).is_pending()));
     assert!(first.poll_give_way(cx).is_ready());
     drop(first);
@@ -323,13 +361,13 @@ fn what_is_silent_gives_way_to_the_doubtful_out_of_the_part_that_is_taken() {
 
 #[test]
 fn what_is_silent_does_not_give_way_to_who_holds_as_much() {
-    let line = Line::new(Parts::equal(2));
+    let line = FairSemaphore::new(SemaphoreLimits::equal(2));
     let mut held: Vec<_> = (0..2).filter_map(|who| take(&line, who, Good)).collect();
     let cx = &mut Context::from_waker(Waker::noop());
     held[0].idle(Mono(10));
-    let _waits = line.join(Who::new(0, 1), Good, 1);
+    let _waits = line.join(FairKey::new(0, 1), Good, 1);
     assert!(held[0].poll_give_way(cx).is_pending(), "one each");
-    let _other = line.join(Who::new(0, 3), Good, 1);
+    let _other = line.join(FairKey::new(0, 3), Good, 1);
     assert!(held[0].poll_give_way(cx).is_ready());
 }
 
@@ -337,18 +375,18 @@ fn what_is_silent_does_not_give_way_to_who_holds_as_much() {
 #[test]
 fn what_is_silent_gives_way_to_others_of_an_owner_that_has_its_share() {
     let cx = &mut Context::from_waker(Waker::noop());
-    let parts = Parts { owner_max: 2, good_owner_max: 4, ..Parts::equal(100) };
+    let parts = SemaphoreLimits { owner_max: 2, good_owner_max: 4, ..SemaphoreLimits::equal(100) };
     for (levels, standing) in [(1, Unknown), (2, Unknown), (1, Doubtful), (2, Doubtful)] {
-        let line = Line::new(parts);
+        let line = FairSemaphore::new(parts);
         let tenant = Owner::named("tenant", "one");
         let of = |n: u32| match levels {
-            1 => Who::new(0, n).of(Owner::zone("a.test")),
+            1 => FairKey::new(0, n).of(Owner::zone("a.test")),
             // Two of one zone, and others of other zones of the same tenant.
-            _ => Who::new(0, n).of(Owner::zone(&format!("{}.test", n.max(1)))).within(tenant),
+            _ => FairKey::new(0, n).of(Owner::zone(&format!("{}.test", n.max(1)))).within(tenant),
         };
         let mut held: Vec<_> =
             (0..2).filter_map(|n| poll(&mut line.join(of(n), standing, 1))).collect();
-        let mut stranger = poll(&mut line.join(Who::new(0, 50), Good, 1)).expect("at once");
+        let mut stranger = poll(&mut line.join(FairKey::new(0, 50), Good, 1)).expect("at once");
         stranger.idle(Mono(5));
         held[1].idle(Mono(10));
         held[0].idle(Mono(20));
@@ -373,9 +411,9 @@ fn what_is_silent_gives_way_to_others_of_an_owner_that_has_its_share() {
 #[test]
 fn what_is_silent_within_a_share_stays_for_who_holds_as_much_or_is_kept_by_something_else() {
     let cx = &mut Context::from_waker(Waker::noop());
-    let of = |n| Who::new(0, n).of(Owner::zone("a.test"));
-    let parts = Parts { owner_max: 2, doubtful_max: 1, ..Parts::equal(8) };
-    let line = Line::new(parts);
+    let of = |n| FairKey::new(0, n).of(Owner::zone("a.test"));
+    let parts = SemaphoreLimits { owner_max: 2, doubtful_max: 1, ..SemaphoreLimits::equal(8) };
+    let line = FairSemaphore::new(parts);
     let mut held: Vec<_> =
         [1, 2].into_iter().filter_map(|n| poll(&mut line.join(of(n), Unknown, 1))).collect();
     held.iter_mut().for_each(|permit| permit.idle(Mono(10)));
@@ -383,7 +421,7 @@ fn what_is_silent_within_a_share_stays_for_who_holds_as_much_or_is_kept_by_somet
     assert!(held.iter_mut().all(|permit| permit.poll_give_way(cx).is_pending()), "one each");
     drop(as_much);
     // The part of the doubtful is another's: whoever is unknown and goes is of no use.
-    let _doubtful = poll(&mut line.join(Who::new(0, 9), Doubtful, 1)).expect("one may");
+    let _doubtful = poll(&mut line.join(FairKey::new(0, 9), Doubtful, 1)).expect("one may");
     let waits = line.join(of(3), Doubtful, 1);
     assert!(held.iter_mut().all(|permit| permit.poll_give_way(cx).is_pending()));
     drop(waits);
@@ -393,17 +431,21 @@ fn what_is_silent_within_a_share_stays_for_who_holds_as_much_or_is_kept_by_somet
 
 #[test]
 fn who_does_not_wait_takes_what_is_left() {
-    let line =
-        Line::new(Parts { owner_max: 6, good_owner_max: 6, unproven_max: 5, ..Parts::equal(10) });
-    let mut one = line.try_take(Who::new(0, 1), Unknown, 2).expect("there is enough");
+    let line = FairSemaphore::new(SemaphoreLimits {
+        owner_max: 6,
+        good_owner_max: 6,
+        unproven_max: 5,
+        ..SemaphoreLimits::equal(10)
+    });
+    let mut one = line.try_take(FairKey::new(0, 1), Unknown, 2).expect("there is enough");
     assert!(!one.try_grow(1), "a second time it must leave half of the part");
     one.prove();
     assert!(one.try_grow(4) && !one.try_grow(1), "its share");
     assert_eq!((one.amount(), line.used()), (6, 6));
-    assert!(line.try_take(Who::new(0, 2), Good, 5).is_none());
+    assert!(line.try_take(FairKey::new(0, 2), Good, 5).is_none());
     assert_eq!(line.waiting(), 0, "it is gone");
-    let waits = line.join(Who::new(0, 3), Good, 5);
-    assert!(line.try_take(Who::new(0, 2), Good, 1).is_none(), "somebody waits for that");
+    let waits = line.join(FairKey::new(0, 3), Good, 5);
+    assert!(line.try_take(FairKey::new(0, 2), Good, 1).is_none(), "somebody waits for that");
     one.shrink(1);
     assert!(waits.is_served());
     drop((one, waits));

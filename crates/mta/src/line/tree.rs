@@ -1,15 +1,15 @@
 //! Holders below their owners, and among those of one owner whose turn is next.
 
-use super::who::{LEVELS, Name, Owners, Path, STANDINGS, Standing, Who};
+use super::who::{FairKey, LEVELS, Name, Owners, Path, STANDINGS, TrustLevel};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
 /// A node of the tree: the first names of a path, and how many they are.
-type Key = (usize, Path);
+type TreeNodeKey = (usize, Path);
 
 /// The place of a child among those of one node: who holds least comes first, and equals take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Turn {
+pub(super) struct ServiceOrder {
     pub(super) held: u32,
     /// Since when it waits for its turn: its first has come then, or the one before it was served. Whoever has many
     /// who wait is behind everybody who came before its last turn.
@@ -27,7 +27,7 @@ pub(super) struct Waiter {
 }
 
 /// The first of each child that waits and may have more, by standing.
-type Heads = [BTreeSet<Turn>; 3];
+type Heads = [BTreeSet<ServiceOrder>; 3];
 
 #[derive(Debug, Default)]
 struct Node {
@@ -42,9 +42,9 @@ struct Node {
     heads: Heads,
     /// Of a holder.
     waiters: VecDeque<Waiter>,
-    standing: Option<Standing>,
+    standing: Option<TrustLevel>,
     /// As what it stands in the heads of the node above.
-    entered: [Option<Turn>; 3],
+    entered: [Option<ServiceOrder>; 3],
     /// Of an owner: somebody of this standing waits, who would have it take more than its share.
     is_full: [bool; 3],
 }
@@ -71,9 +71,9 @@ impl Node {
 /// An owner that has its share, and who comes first of those below it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full {
-    key: Key,
+    key: TreeNodeKey,
     pub(super) path: Path,
-    pub(super) standing: Standing,
+    pub(super) standing: TrustLevel,
     /// Permits of the widest owner.
     pub(super) held: u32,
     pub(super) amount: u64,
@@ -91,15 +91,15 @@ impl Full {
 /// All who hold something or wait.
 #[derive(Debug)]
 pub(super) struct Tree {
-    nodes: BTreeMap<Key, Node>,
+    nodes: BTreeMap<TreeNodeKey, Node>,
     heads: Heads,
     /// Owners that have their share while somebody of this standing waits below them.
-    full: BTreeSet<(Key, Standing)>,
+    full: BTreeSet<(TreeNodeKey, TrustLevel)>,
     /// What an owner may have, by standing.
     owner_max: [u64; 3],
 }
 
-fn key(path: Path, depth: usize) -> Key {
+fn key(path: Path, depth: usize) -> TreeNodeKey {
     let mut names = [0; LEVELS];
     names[..depth].copy_from_slice(&path[..depth]);
     (depth, names)
@@ -120,7 +120,7 @@ impl Tree {
         }
     }
 
-    pub(super) fn join(&mut self, who: Who, standing: Standing, waiter: Waiter) {
+    pub(super) fn join(&mut self, who: FairKey, standing: TrustLevel, waiter: Waiter) {
         let node = self.nodes.entry(key(who.path, LEVELS)).or_default();
         node.waiters.push_back(waiter);
         node.standing = Some(standing);
@@ -142,7 +142,7 @@ impl Tree {
     }
 
     /// The first of a standing whose owners may have more.
-    pub(super) fn first(&self, standing: Standing) -> Option<(Turn, Path)> {
+    pub(super) fn first(&self, standing: TrustLevel) -> Option<(ServiceOrder, Path)> {
         let turn = *self.heads[standing as usize].first()?;
         let mut path = [0; LEVELS];
         path[0] = turn.child;
@@ -150,7 +150,7 @@ impl Tree {
     }
 
     /// The first of a standing below a node.
-    fn first_below(&self, (depth, mut path): Key, standing: Standing) -> Option<Path> {
+    fn first_below(&self, (depth, mut path): TreeNodeKey, standing: TrustLevel) -> Option<Path> {
         for depth in depth..LEVELS {
             let node = self.nodes.get(&key(path, depth))?;
             path[depth] = node.heads[standing as usize].first()?.child;
@@ -172,12 +172,12 @@ impl Tree {
     }
 
     /// How many of the widest owners have somebody of this standing who waits.
-    pub(super) fn owners_waiting(&self, standing: Standing) -> u64 {
+    pub(super) fn owners_waiting(&self, standing: TrustLevel) -> u64 {
         self.heads[standing as usize].len() as u64
     }
 
     /// Takes the first of those who wait by this name.
-    pub(super) fn pop(&mut self, who: Path) -> Option<(Waiter, Standing)> {
+    pub(super) fn pop(&mut self, who: Path) -> Option<(Waiter, TrustLevel)> {
         let node = self.nodes.get_mut(&key(who, LEVELS))?;
         Some((node.waiters.pop_front()?, node.standing?))
     }
@@ -195,7 +195,7 @@ impl Tree {
         node.waiters.iter_mut().find(|waiter| waiter.ticket == ticket)
     }
 
-    pub(super) fn set_standing(&mut self, who: Path, standing: Standing) {
+    pub(super) fn set_standing(&mut self, who: Path, standing: TrustLevel) {
         if let Some(node) = self.nodes.get_mut(&key(who, LEVELS)) {
             node.standing = Some(standing);
         }
@@ -205,14 +205,14 @@ impl Tree {
     /// Those who wait and belong to one of these, and of whom nothing was known, are doubtful.
     pub(super) fn doubt(&mut self, owners: Owners) {
         let is_theirs = |path: &Path| owners.iter().zip(path).any(|(owner, of)| owner == of);
-        let unknown = |node: &Node| node.standing == Some(Standing::Unknown);
+        let unknown = |node: &Node| node.standing == Some(TrustLevel::Unknown);
         let holders = self.nodes.range((LEVELS, [0; LEVELS])..);
         let waiting = holders.filter(|((_, path), node)| {
             !node.waiters.is_empty() && unknown(node) && is_theirs(path)
         });
         let waiting: Vec<Path> = waiting.map(|((_, path), _)| *path).collect();
         for path in waiting {
-            self.set_standing(path, Standing::Doubtful);
+            self.set_standing(path, TrustLevel::Doubtful);
         }
     }
 
@@ -249,7 +249,7 @@ impl Tree {
     }
 
     /// Whether the owners of somebody may have so much more.
-    pub(super) fn fits(&self, who: Path, standing: Standing, amount: u64) -> bool {
+    pub(super) fn fits(&self, who: Path, standing: TrustLevel, amount: u64) -> bool {
         (1..LEVELS).all(|depth| {
             let node = self.nodes.get(&key(who, depth));
             node.is_none_or(|node| self.may_have(node, standing as usize, amount))
@@ -285,7 +285,7 @@ impl Tree {
             let node = self.nodes.get(&key(who, depth));
             let (held, served) = node.map_or((0, 0), |node| (node.held, node.served));
             since = since.max(served);
-            let turn = Turn { held, since, amount, child: who[depth - 1] };
+            let turn = ServiceOrder { held, since, amount, child: who[depth - 1] };
             let above = match depth {
                 1 => Some(&self.heads),
                 _ => self.nodes.get(&key(who, depth - 1)).map(|node| &node.heads),
@@ -313,7 +313,7 @@ impl Tree {
             let mut is_full = [false; 3];
             let turns = [0, 1, 2].map(|standing| {
                 let (since, amount) = node.first(standing)?;
-                let turn = Turn { held: node.held, since, amount, child: path[depth - 1] };
+                let turn = ServiceOrder { held: node.held, since, amount, child: path[depth - 1] };
                 // An owner that may not have more waits for itself, and keeps nobody else waiting.
                 is_full[standing] = depth < LEVELS && !self.may_have(node, standing, amount);
                 (!is_full[standing]).then_some(turn)

@@ -13,27 +13,27 @@ struct Strangers {
     names: u32,
     hold: u32,
     /// Known to be well, until they are silent.
-    standing: Standing,
+    standing: TrustLevel,
 }
 
-struct Held {
+struct HeldPermit {
     until: u32,
     name: u32,
     _permit: Permit,
 }
 
 struct World {
-    line: Arc<Line>,
+    line: Arc<FairSemaphore>,
     strangers: Strangers,
-    held: VecDeque<Held>,
-    waiting: Vec<(u32, InLine)>,
+    held: VecDeque<HeldPermit>,
+    waiting: Vec<(u32, PermitWaiter)>,
 }
 
 /// Time enough for a hundred requests one after the other, each of which waits for as long as it may: behind a first
 /// turn of a hundred networks, two places of which come free at a time.
 const TURNS_MAX: u32 = 100 * (10 + 100 / 2 * 10);
 
-fn poll(waiting: &mut InLine) -> Option<Permit> {
+fn poll(waiting: &mut PermitWaiter) -> Option<Permit> {
     match Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(permit) => Some(permit),
         Poll::Pending => None,
@@ -41,8 +41,8 @@ fn poll(waiting: &mut InLine) -> Option<Permit> {
 }
 
 impl World {
-    fn new(parts: Parts, strangers: Strangers) -> World {
-        let line = Line::new(parts);
+    fn new(parts: SemaphoreLimits, strangers: Strangers) -> World {
+        let line = FairSemaphore::new(parts);
         let mut world = World { line, strangers, held: VecDeque::new(), waiting: Vec::new() };
         for name in 0..strangers.networks * strangers.names {
             world.join(name);
@@ -52,7 +52,7 @@ impl World {
 
     fn join(&mut self, name: u32) {
         let network = std::net::Ipv4Addr::from(0x0a00_0000 + name % self.strangers.networks);
-        let who = Who::new(0, name).of(Owner::network(network.into()));
+        let who = FairKey::new(0, name).of(Owner::network(network.into()));
         self.waiting.push((name, self.line.join(who, self.strangers.standing, 1)));
     }
 
@@ -69,7 +69,7 @@ impl World {
                 Some(mut permit) => {
                     // They are silent.
                     permit.doubt();
-                    self.held.push_back(Held { until, name, _permit: permit });
+                    self.held.push_back(HeldPermit { until, name, _permit: permit });
                 }
                 None => self.waiting.push((name, waits)),
             }
@@ -79,14 +79,14 @@ impl World {
 
 /// How many turns each of a hundred requests of somebody else waits, `at_once` at a time, each of
 /// which is answered within a turn.
-fn waits_of_others(world: &mut World, standing: Standing, at_once: u32) -> Vec<u32> {
+fn waits_of_others(world: &mut World, standing: TrustLevel, at_once: u32) -> Vec<u32> {
     let mut waits = Vec::new();
-    let mut asked: Vec<(u32, InLine)> = Vec::new();
+    let mut asked: Vec<(u32, PermitWaiter)> = Vec::new();
     let mut begun = 0;
     for now in 0..TURNS_MAX {
         world.turn(now);
         while begun < 100 && asked.len() < at_once as usize {
-            let who = Who::new(1, begun).of(Owner::zone("healthy.test"));
+            let who = FairKey::new(1, begun).of(Owner::zone("healthy.test"));
             asked.push((now, world.line.join(who, standing, 1)));
             begun += 1;
         }
@@ -117,12 +117,12 @@ proptest! {
         max in 16_u64..300,
         known in any::<bool>(),
     ) {
-        let standing = if known { Standing::Unknown } else { Standing::Doubtful };
+        let standing = if known { TrustLevel::Unknown } else { TrustLevel::Doubtful };
         let strangers = Strangers { networks, names, hold, standing };
-        let parts = Parts { max, owner_max: max / 4, good_owner_max: max / 4, unproven_max: max / 4 * 3, doubtful_max: max / 4 };
+        let parts = SemaphoreLimits { max, owner_max: max / 4, good_owner_max: max / 4, unproven_max: max / 4 * 3, doubtful_max: max / 4 };
         let mut world = World::new(parts, strangers);
         (0..30).for_each(|now| world.turn(now));
-        let waits = waits_of_others(&mut world, Standing::Good, 4);
+        let waits = waits_of_others(&mut world, TrustLevel::Good, 4);
         prop_assert_eq!(waits.len(), 100);
         prop_assert!(waits.iter().all(|turns| *turns == 0), "{:?}", waits);
     }
@@ -137,11 +137,11 @@ proptest! {
         max in 16_u64..300,
         doubtful in any::<bool>(),
     ) {
-        let standing = if doubtful { Standing::Doubtful } else { Standing::Unknown };
+        let standing = if doubtful { TrustLevel::Doubtful } else { TrustLevel::Unknown };
         let strangers = Strangers { networks, names, hold, standing };
-        let parts = Parts { max, owner_max: max / 4, good_owner_max: max / 4, unproven_max: max / 4 * 3, doubtful_max: max / 4 };
+        let parts = SemaphoreLimits { max, owner_max: max / 4, good_owner_max: max / 4, unproven_max: max / 4 * 3, doubtful_max: max / 4 };
         let mut world = World::new(parts, strangers);
-        let waits = waits_of_others(&mut world, Standing::Unknown, 1);
+        let waits = waits_of_others(&mut world, TrustLevel::Unknown, 1);
         prop_assert_eq!(waits.len(), 100);
         // All names of a hundred networks that came before and hold nothing have a turn before it.
         let firsts = networks.div_ceil(u32::try_from(max / 8).unwrap()) * hold;

@@ -140,7 +140,7 @@ pub fn zone_of(name: &str) -> &str {
 /// Who waits or holds: those of one name take turns with others, whatever their number, and so do
 /// those of one owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Who {
+pub struct FairKey {
     pub(super) path: Path,
     /// Of its owners, the widest first.
     pub(super) names: [Name; LEVELS - 1],
@@ -152,55 +152,55 @@ pub(crate) type Owners = [u64; LEVELS - 1];
 /// Whom somebody belongs to, widest first, and its own name.
 pub(super) type Path = [u64; LEVELS];
 
-impl Who {
+impl FairKey {
     /// Number `number` of a shard, who belongs to nobody else.
     #[must_use]
-    pub fn new(shard: u16, number: u32) -> Who {
-        Who::alone(u64::from(shard) << 32 | u64::from(number))
+    pub fn new(shard: u16, number: u32) -> FairKey {
+        FairKey::alone(u64::from(shard) << 32 | u64::from(number))
     }
 
     /// A next hop, on whatever shard.
     #[must_use]
-    pub fn hop(number: u32) -> Who {
-        Who::alone(1 << 62 | u64::from(number))
+    pub fn hop(number: u32) -> FairKey {
+        FairKey::alone(1 << 62 | u64::from(number))
     }
 
-    /// Another than [`Who::new`] of the same numbers.
+    /// Another than [`FairKey::new`] of the same numbers.
     #[must_use]
-    pub fn other(shard: u16, number: u32) -> Who {
-        Who::alone(1 << 63 | Who::new(shard, number).path[LEVELS - 1])
+    pub fn other(shard: u16, number: u32) -> FairKey {
+        FairKey::alone(1 << 63 | FairKey::new(shard, number).path[LEVELS - 1])
     }
 
     /// Who belongs to nobody but himself.
-    fn alone(number: u64) -> Who {
-        Who { path: [number; LEVELS], names: [Name::NONE; LEVELS - 1] }
+    fn alone(number: u64) -> FairKey {
+        FairKey { path: [number; LEVELS], names: [Name::NONE; LEVELS - 1] }
     }
 
     /// Somebody whose owners' names are known in the line already, or to nobody.
-    pub(super) fn known(path: Path) -> Who {
-        Who { path, names: [Name::NONE; LEVELS - 1] }
+    pub(super) fn known(path: Path) -> FairKey {
+        FairKey { path, names: [Name::NONE; LEVELS - 1] }
     }
 
     /// The same, who belongs to `owner`.
     #[must_use]
-    pub fn of(self, owner: Owner) -> Who {
+    pub fn of(self, owner: Owner) -> FairKey {
         let [_, _, holder] = self.path;
-        Who { path: [owner.0, owner.0, holder], names: [owner.1; LEVELS - 1] }
+        FairKey { path: [owner.0, owner.0, holder], names: [owner.1; LEVELS - 1] }
     }
 
     /// The same, whose owner belongs to `owner`.
     #[must_use]
-    pub fn within(self, owner: Owner) -> Who {
+    pub fn within(self, owner: Owner) -> FairKey {
         let [_, narrow, holder] = self.path;
-        Who { path: [owner.0, narrow, holder], names: [owner.1, self.names[1]] }
+        FairKey { path: [owner.0, narrow, holder], names: [owner.1, self.names[1]] }
     }
 
     /// The same, who has this for a stranger: those from where strangers came take turns within what is its own.
     #[must_use]
-    pub fn for_origin(self, origin: Origin) -> Who {
+    pub fn for_origin(self, origin: Origin) -> FairKey {
         let [wide, narrow, holder] = self.path;
         let Some((site, _)) = origin.parts() else { return self };
-        Who { path: [wide, hashed("origin", (narrow, site)), holder], ..self }
+        FairKey { path: [wide, hashed("origin", (narrow, site)), holder], ..self }
     }
 
     /// Of those it belongs to, what tells them from others.
@@ -211,17 +211,21 @@ impl Who {
 
     /// The same, called so where nothing else is known of its owners.
     #[must_use]
-    pub fn called(self, text: &str) -> Who {
+    pub fn called(self, text: &str) -> FairKey {
         let name = Name::new(format_args!("{text}"));
-        Who { names: self.names.map(|known| if known.is_empty() { name } else { known }), ..self }
+        FairKey {
+            names: self.names.map(|known| if known.is_empty() { name } else { known }),
+            ..self
+        }
     }
 }
 
-pub(super) const STANDINGS: [Standing; 3] = [Standing::Good, Standing::Unknown, Standing::Doubtful];
+pub(super) const STANDINGS: [TrustLevel; 3] =
+    [TrustLevel::Good, TrustLevel::Unknown, TrustLevel::Doubtful];
 
 /// What is known of somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum TrustLevel {
     /// It was well the last time.
     Good,
     Unknown,

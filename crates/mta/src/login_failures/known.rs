@@ -2,7 +2,7 @@
 //! Only who knows a password is remembered here, so nobody pushes out another by guessing. What is known is
 //! written down now and then, as text, a line for each user: advice, without which all are strangers.
 
-use super::Who;
+use super::LoginSubject;
 use mail::Mono;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -16,25 +16,25 @@ const CLIENTS_MAX: usize = 16;
 
 /// The clients of one user.
 #[derive(Debug, Default)]
-struct Seen {
+struct UserClients {
     last: Mono,
     /// The latest last.
-    clients: VecDeque<Who>,
+    clients: VecDeque<LoginSubject>,
 }
 
 #[derive(Debug, Default)]
 struct Users {
-    seen: BTreeMap<Who, Seen>,
+    seen: BTreeMap<LoginSubject, UserClients>,
     /// Of each client, as how many users it is known.
-    clients: BTreeMap<Who, u32>,
+    clients: BTreeMap<LoginSubject, u32>,
 }
 
 impl Users {
-    fn count(&mut self, client: Who) {
+    fn count(&mut self, client: LoginSubject) {
         *self.clients.entry(client).or_default() += 1;
     }
 
-    fn count_no_more(&mut self, client: Who) {
+    fn count_no_more(&mut self, client: LoginSubject) {
         let Some(count) = self.clients.get_mut(&client) else { return };
         *count -= 1;
         if *count == 0 {
@@ -59,7 +59,7 @@ pub struct KnownClients {
 
 impl KnownClients {
     /// The client has proved to be the user.
-    pub(crate) fn note(&self, user: Who, client: Who, now: Mono) {
+    pub(crate) fn note(&self, user: LoginSubject, client: LoginSubject, now: Mono) {
         let mut users = self.lock();
         if users.seen.len() >= USERS_MAX && !users.seen.contains_key(&user) {
             forget_half(&mut users);
@@ -84,17 +84,17 @@ impl KnownClients {
     }
 
     /// Whether it has lately, and not failed since.
-    pub(crate) fn knows(&self, user: Who, client: Who) -> bool {
+    pub(crate) fn knows(&self, user: LoginSubject, client: LoginSubject) -> bool {
         self.lock().seen.get(&user).is_some_and(|seen| seen.clients.contains(&client))
     }
 
     /// Whether it has proved to be anybody lately.
-    pub(crate) fn knows_client(&self, client: Who) -> bool {
+    pub(crate) fn knows_client(&self, client: LoginSubject) -> bool {
         self.lock().clients.contains_key(&client)
     }
 
     /// It has failed to.
-    pub(crate) fn forget(&self, user: Who, client: Who) {
+    pub(crate) fn forget(&self, user: LoginSubject, client: LoginSubject) {
         let mut users = self.lock();
         let Some(seen) = users.seen.get_mut(&user) else { return };
         let before = seen.clients.len();
@@ -120,10 +120,10 @@ impl KnownClients {
     pub fn written(&self, bytes_max: usize) -> String {
         let mut lines: Vec<(Mono, String)> = Vec::new();
         for (user, seen) in &self.lock().seen {
-            let Who::User(number) = user else { continue };
+            let LoginSubject::User(number) = user else { continue };
             let mut line = format!("{number:016x}");
             for client in &seen.clients {
-                if let Who::Client(ip) = client {
+                if let LoginSubject::Client(ip) = client {
                     let _ = write!(line, " {ip}");
                 }
             }
@@ -165,7 +165,7 @@ impl KnownClients {
     }
 }
 
-fn user_of(line: &str, last: Mono) -> Option<(Who, Seen)> {
+fn user_of(line: &str, last: Mono) -> Option<(LoginSubject, UserClients)> {
     let mut words = line.split(' ');
     let number = u64::from_str_radix(words.next()?, 16).ok()?;
     let mut clients = VecDeque::new();
@@ -173,9 +173,9 @@ fn user_of(line: &str, last: Mono) -> Option<(Who, Seen)> {
         if clients.len() >= CLIENTS_MAX {
             return None;
         }
-        clients.push_back(Who::client(word.parse().ok()?));
+        clients.push_back(LoginSubject::client(word.parse().ok()?));
     }
-    (!clients.is_empty()).then_some((Who::User(number), Seen { last, clients }))
+    (!clients.is_empty()).then_some((LoginSubject::User(number), UserClients { last, clients }))
 }
 
 fn forget_half(users: &mut Users) {
@@ -190,14 +190,14 @@ fn forget_half(users: &mut Users) {
 mod tests {
     use super::*;
 
-    fn client(n: u8) -> Who {
-        Who::client([192, 0, 2, n].into())
+    fn client(n: u8) -> LoginSubject {
+        LoginSubject::client([192, 0, 2, n].into())
     }
 
     #[test]
     fn a_client_is_known_as_the_user_that_it_was_until_it_fails() {
         let known = KnownClients::default();
-        let (jo, al) = (Who::user("jo"), Who::user("al"));
+        let (jo, al) = (LoginSubject::user("jo"), LoginSubject::user("al"));
         known.note(jo, client(1), Mono(1));
         assert!(known.knows(jo, client(1)));
         assert!(!known.knows(jo, client(2)) && !known.knows(al, client(1)));
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn the_last_clients_of_a_user_are_remembered() {
         let known = KnownClients::default();
-        let jo = Who::user("jo");
+        let jo = LoginSubject::user("jo");
         (0..CLIENTS_MAX as u8).for_each(|n| known.note(jo, client(n), Mono(u64::from(n))));
         known.note(jo, client(0), Mono(50));
         known.note(jo, client(200), Mono(51));
@@ -228,16 +228,16 @@ mod tests {
     fn the_users_who_were_here_last_are_remembered() {
         let known = KnownClients::default();
         for n in 0..=USERS_MAX as u64 {
-            known.note(Who::User(n), client(1), Mono(n));
+            known.note(LoginSubject::User(n), client(1), Mono(n));
             assert!(known.lock().seen.len() <= USERS_MAX);
         }
-        assert!(known.knows(Who::User(USERS_MAX as u64), client(1)));
-        assert!(known.knows(Who::User(USERS_MAX as u64 - 1), client(1)));
-        assert!(!known.knows(Who::User(0), client(1)));
+        assert!(known.knows(LoginSubject::User(USERS_MAX as u64), client(1)));
+        assert!(known.knows(LoginSubject::User(USERS_MAX as u64 - 1), client(1)));
+        assert!(!known.knows(LoginSubject::User(0), client(1)));
         // The worst: all at one moment.
         let known = KnownClients::default();
         for n in 0..=USERS_MAX as u64 {
-            known.note(Who::User(n), client(1), Mono(1));
+            known.note(LoginSubject::User(n), client(1), Mono(1));
         }
         assert!(known.lock().seen.len() <= USERS_MAX);
     }
@@ -245,30 +245,36 @@ mod tests {
     #[test]
     fn what_was_written_is_known_again() {
         let known = KnownClients::default();
-        let six = Who::client("2001:db8:1:2::5".parse().unwrap());
+        let six = LoginSubject::client("2001:db8:1:2::5".parse().unwrap());
         for (n, user) in (0..).zip(["old", "jo", "al"]) {
-            known.note(Who::user(user), client(1), Mono(n));
-            known.note(Who::user(user), six, Mono(n));
+            known.note(LoginSubject::user(user), client(1), Mono(n));
+            known.note(LoginSubject::user(user), six, Mono(n));
         }
         let text = known.written(1 << 20);
         let again = KnownClients::default();
         again.read(&text).unwrap();
         assert_eq!(again.written(1 << 20), text);
         for user in ["old", "jo", "al"] {
-            assert!(again.knows(Who::user(user), client(1)) && again.knows(Who::user(user), six));
+            assert!(
+                again.knows(LoginSubject::user(user), client(1))
+                    && again.knows(LoginSubject::user(user), six)
+            );
         }
         // Who was away longest is left out where there is no room.
         let line = text.lines().next().unwrap().len() + 1;
         assert_eq!(known.written(text.len() - 1).len(), text.len() - line);
         again.read(&known.written(text.len() - 1)).unwrap();
-        assert!(!again.knows(Who::user("old"), six) && again.knows(Who::user("jo"), six));
+        assert!(
+            !again.knows(LoginSubject::user("old"), six)
+                && again.knows(LoginSubject::user("jo"), six)
+        );
         assert_eq!(known.written(line - 1), "");
     }
 
     #[test]
     fn of_a_damaged_file_nothing_is_believed() {
         let known = KnownClients::default();
-        known.note(Who::user("jo"), client(1), Mono(1));
+        known.note(LoginSubject::user("jo"), client(1), Mono(1));
         let good = known.written(1 << 20);
         for bad in ["\n", "x 192.0.2.1\n", "00ff\n", "00ff 192.0.2\n", "00ff  192.0.2.1\n"] {
             let read = known.read(&format!("{good}{bad}"));
@@ -276,7 +282,7 @@ mod tests {
         }
         let many = format!("00ff{}\n", " 192.0.2.1".repeat(CLIENTS_MAX + 1));
         assert_eq!(known.read(&many), Err(1));
-        assert!(known.knows(Who::user("jo"), client(1)), "as before");
+        assert!(known.knows(LoginSubject::user("jo"), client(1)), "as before");
         assert_eq!(known.read(""), Ok(()));
     }
 }

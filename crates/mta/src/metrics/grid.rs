@@ -1,7 +1,7 @@
 //! Metrics of one name that a label tells apart: a cell for each value of the label, so that none is missing and
 //! none is described twice.
 
-use super::{Counter, Description, Gauge, Histogram, Read, Value};
+use super::{Counter, Description, Gauge, Histogram, Metric, Value};
 use std::marker::PhantomData;
 use std::ops::Index;
 
@@ -85,7 +85,7 @@ macro_rules! show_one {
 }
 show_one!({} Counter, {} Gauge, {B: super::Bounds} Histogram<B>);
 
-impl<L: Label, M: Read> Show for Grid<L, M> {
+impl<L: Label, M: Metric> Show for Grid<L, M> {
     fn show(&self, row: &Description<'_>, show: &mut dyn FnMut(&Description<'_>, Value)) {
         let mut labels = row.labels.to_vec();
         for (value, cell) in self.iter() {

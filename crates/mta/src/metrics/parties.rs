@@ -1,7 +1,7 @@
 //! What became of mail by who had to do with it: the provider that got it, the source that it went from, the
 //! tenant whose it was.
 
-use super::{Counter, Description, MetricSet, Read, Value, WarmupMetrics};
+use super::{Counter, Description, Metric, MetricSet, Value, WarmupMetrics};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ const OTHERS: &str = "(others)";
 
 /// What an attempt came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Came {
+pub(crate) enum AttemptOutcome {
     Sent,
     Deferred,
     Failed,
@@ -22,7 +22,7 @@ pub(crate) enum Came {
 
 /// Who had to do with some mail, as far as that is known.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Concerned<'a> {
+pub(crate) struct PartyLabels<'a> {
     pub(crate) provider: Option<&'a str>,
     pub(crate) source: Option<&'a str>,
     pub(crate) tenant: Option<&'a str>,
@@ -37,7 +37,7 @@ pub type NamedWarmups = Vec<(Arc<str>, Arc<WarmupMetrics>)>;
 /// Recipients of one party.
 #[derive(Debug)]
 pub struct PartyMetrics {
-    /// What they are called, in the order of [`Came`].
+    /// What they are called, in the order of [`AttemptOutcome`].
     descriptions: &'static [Description<'static>; 3],
     counters: [Counter; 3],
 }
@@ -81,17 +81,17 @@ static OF_TENANTS: [Description<'static>; 3] = [
 
 /// Parties of one kind, by name.
 #[derive(Debug)]
-struct Parties {
+struct PartyCounters {
     descriptions: &'static [Description<'static>; 3],
     known: Mutex<BTreeMap<Arc<str>, Arc<PartyMetrics>>>,
 }
 
-impl Parties {
-    fn new(descriptions: &'static [Description<'static>; 3]) -> Parties {
-        Parties { descriptions, known: Mutex::default() }
+impl PartyCounters {
+    fn new(descriptions: &'static [Description<'static>; 3]) -> PartyCounters {
+        PartyCounters { descriptions, known: Mutex::default() }
     }
 
-    fn note(&self, name: &str, came: Came, recipients: u64) {
+    fn note(&self, name: &str, came: AttemptOutcome, recipients: u64) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(party) = known.get(name) {
             return party.counters[came as usize].add(recipients);
@@ -118,18 +118,18 @@ impl Parties {
 /// What became of mail by party, over all shards. What has no party costs nothing.
 #[derive(Debug)]
 pub struct SendingMetrics {
-    providers: Parties,
-    sources: Parties,
-    tenants: Parties,
+    providers: PartyCounters,
+    sources: PartyCounters,
+    tenants: PartyCounters,
     warmups: Mutex<BTreeMap<Arc<str>, Arc<WarmupMetrics>>>,
 }
 
 impl Default for SendingMetrics {
     fn default() -> SendingMetrics {
         SendingMetrics {
-            providers: Parties::new(&OF_PROVIDERS),
-            sources: Parties::new(&OF_SOURCES),
-            tenants: Parties::new(&OF_TENANTS),
+            providers: PartyCounters::new(&OF_PROVIDERS),
+            sources: PartyCounters::new(&OF_SOURCES),
+            tenants: PartyCounters::new(&OF_TENANTS),
             warmups: Mutex::default(),
         }
     }
@@ -137,8 +137,8 @@ impl Default for SendingMetrics {
 
 impl SendingMetrics {
     /// So many recipients came to this.
-    pub(crate) fn note(&self, concerned: Concerned<'_>, came: Came, recipients: u64) {
-        let Concerned { provider, source, tenant } = concerned;
+    pub(crate) fn note(&self, concerned: PartyLabels<'_>, came: AttemptOutcome, recipients: u64) {
+        let PartyLabels { provider, source, tenant } = concerned;
         let named = [(&self.providers, provider), (&self.sources, source), (&self.tenants, tenant)];
         for (parties, name) in named {
             if let Some(name) = name {
@@ -180,19 +180,19 @@ impl SendingMetrics {
 mod tests {
     use super::*;
 
-    fn of(tenant: &str) -> Concerned<'_> {
-        Concerned { tenant: Some(tenant), ..Concerned::default() }
+    fn of(tenant: &str) -> PartyLabels<'_> {
+        PartyLabels { tenant: Some(tenant), ..PartyLabels::default() }
     }
 
     #[test]
     fn the_busiest_are_shown_and_names_are_bounded() {
         let metrics = SendingMetrics::default();
         for n in 0..=NAMES_MAX {
-            metrics.note(of(&format!("t{n}")), Came::Sent, 1);
+            metrics.note(of(&format!("t{n}")), AttemptOutcome::Sent, 1);
         }
-        metrics.note(of("t7"), Came::Failed, 5);
-        metrics.note(of("one more"), Came::Deferred, 9);
-        metrics.note(Concerned::default(), Came::Sent, 9);
+        metrics.note(of("t7"), AttemptOutcome::Failed, 5);
+        metrics.note(of("one more"), AttemptOutcome::Deferred, 9);
+        metrics.note(PartyLabels::default(), AttemptOutcome::Sent, 9);
         let [(_, providers), (_, sources), (label, tenants)] = metrics.shown();
         assert!(providers.is_empty() && sources.is_empty());
         assert_eq!((label, tenants.len()), ("tenant", SHOWN_MAX));

@@ -1,8 +1,8 @@
 //! What an operator does to messages: hold, release, retry, remove.
 
 use super::sieve::READS_MAX;
-use super::tally::Seen;
-use super::walk::{Answer, Operator, Wanted};
+use super::tally::CountedMessages;
+use super::walk::{CommandReply, MessageSelection, Operator};
 use crate::control::Select;
 use crate::delivery::removal::{settle_later_as_removed, settle_removed};
 use crate::event::{Event, Kind, Labels, Recipients};
@@ -21,10 +21,10 @@ use std::sync::Arc;
 const BATCH_MAX: usize = 512;
 
 /// Messages, each with those of its recipients that were found.
-pub(super) type Found = BTreeMap<MessageId, Vec<Glance>>;
+pub(super) type SelectedRecipients = BTreeMap<MessageId, Vec<Glance>>;
 
-pub(super) fn by_message(glances: impl IntoIterator<Item = Glance>) -> Found {
-    let mut found = Found::new();
+pub(super) fn by_message(glances: impl IntoIterator<Item = Glance>) -> SelectedRecipients {
+    let mut found = SelectedRecipients::new();
     for glance in glances {
         found.entry(glance.id).or_default().push(glance);
     }
@@ -38,18 +38,18 @@ impl<W: World> Operator<W> {
         self.schedule.queue().glances_of(self.services.now(), entry)
     }
 
-    pub(crate) async fn retry(self: &Rc<Self>, select: Select, answer: &Answer) {
+    pub(crate) async fn retry(self: &Rc<Self>, select: Select, answer: &CommandReply) {
         // Who asks for a retry may know that the DNS answers again.
         self.services.shared.known_names.forget_failures();
-        let mut seen = Seen::default();
-        match Wanted::from(select) {
-            Wanted::One(id) => {
+        let mut seen = CountedMessages::default();
+        match MessageSelection::from(select) {
+            MessageSelection::One(id) => {
                 let glances = self.glances_of(id).await;
                 self.retry_these(&glances, &mut seen, answer);
                 let unreported = self.delivery.unreported.retry_now(|given_up, _| given_up == id);
                 count_unreported(answer, usize::from(unreported > 0), unreported);
             }
-            Wanted::Matching(filter) => {
+            MessageSelection::Matching(filter) => {
                 let mut walk = self.walk(*filter, answer);
                 while let Some(found) = self.next_piece(&mut walk, answer).await {
                     self.retry_these(&found, &mut seen, answer);
@@ -63,7 +63,7 @@ impl<W: World> Operator<W> {
         }
     }
 
-    fn retry_these(&self, glances: &[Glance], seen: &mut Seen, answer: &Answer) {
+    fn retry_these(&self, glances: &[Glance], seen: &mut CountedMessages, answer: &CommandReply) {
         let now = self.services.now();
         let mut queue = self.schedule.queue_mut();
         let mut scheduled = BTreeSet::new();
@@ -93,11 +93,11 @@ impl<W: World> Operator<W> {
         self: &Rc<Self>,
         select: Select,
         reason: Option<Arc<str>>,
-        answer: &Answer,
+        answer: &CommandReply,
     ) -> Option<String> {
-        let mut seen = Seen::default();
-        let filter = match Wanted::from(select) {
-            Wanted::One(id) => {
+        let mut seen = CountedMessages::default();
+        let filter = match MessageSelection::from(select) {
+            MessageSelection::One(id) => {
                 let found = self.glances_of(id).await;
                 if found.is_empty()
                     && reason.is_some()
@@ -110,7 +110,7 @@ impl<W: World> Operator<W> {
                 }
                 return self.hold_piece(found, reason.as_ref(), &mut seen, answer).await.err();
             }
-            Wanted::Matching(filter) => *filter,
+            MessageSelection::Matching(filter) => *filter,
         };
         let mut walk = self.walk(filter, answer);
         while let Some(found) = self.next_piece(&mut walk, answer).await {
@@ -125,8 +125,8 @@ impl<W: World> Operator<W> {
         self: &Rc<Self>,
         found: Vec<Glance>,
         reason: Option<&Arc<str>>,
-        seen: &mut Seen,
-        answer: &Answer,
+        seen: &mut CountedMessages,
+        answer: &CommandReply,
     ) -> Result<(), String> {
         let mut changing = Vec::new();
         for glance in found {
@@ -142,7 +142,7 @@ impl<W: World> Operator<W> {
         }
         let mut changing = by_message(changing).into_iter().peekable();
         while changing.peek().is_some() && !answer.is_unwanted() {
-            let batch: Found = changing.by_ref().take(BATCH_MAX).collect();
+            let batch: SelectedRecipients = changing.by_ref().take(BATCH_MAX).collect();
             let positions = self.record_holds(&batch, reason).await?;
             for (id, glances) in batch {
                 let Some(&position) = positions.get(&id.log()) else { continue };
@@ -178,7 +178,7 @@ impl<W: World> Operator<W> {
     /// log's records.
     async fn record_holds(
         self: &Rc<Self>,
-        batch: &Found,
+        batch: &SelectedRecipients,
         reason: Option<&Arc<str>>,
     ) -> Result<BTreeMap<u8, u64>, String> {
         let mut by_log: BTreeMap<u8, Vec<Record>> = BTreeMap::new();
@@ -214,7 +214,7 @@ impl<W: World> Operator<W> {
             None => {
                 let queue = self.schedule.queue();
                 let Some(entry) = queue.entry(self.services.now(), entry) else { return };
-                crate::event::Message {
+                crate::event::EventMessage {
                     id,
                     position: None,
                     envelope: None,
@@ -230,9 +230,13 @@ impl<W: World> Operator<W> {
     }
 
     /// Removes recipients; nobody is told. Gives what went wrong.
-    pub(crate) async fn remove(self: &Rc<Self>, select: Select, answer: &Answer) -> Option<String> {
-        let filter = match Wanted::from(select) {
-            Wanted::One(id) => {
+    pub(crate) async fn remove(
+        self: &Rc<Self>,
+        select: Select,
+        answer: &CommandReply,
+    ) -> Option<String> {
+        let filter = match MessageSelection::from(select) {
+            MessageSelection::One(id) => {
                 let found = by_message(self.glances_of(id).await);
                 let queued = !found.is_empty();
                 let error = self.remove_these(found, answer).await.err();
@@ -245,7 +249,7 @@ impl<W: World> Operator<W> {
                 self.remove_unreported(id, removed).await;
                 return error;
             }
-            Wanted::Matching(filter) => *filter,
+            MessageSelection::Matching(filter) => *filter,
         };
         let mut walk = self.walk(filter, answer);
         while let Some(found) = self.next_piece(&mut walk, answer).await {
@@ -276,8 +280,8 @@ impl<W: World> Operator<W> {
 
     pub(super) async fn remove_these(
         self: &Rc<Self>,
-        found: Found,
-        answer: &Answer,
+        found: SelectedRecipients,
+        answer: &CommandReply,
     ) -> Result<(), String> {
         let mut found = found.into_iter().peekable();
         while found.peek().is_some() && !answer.is_unwanted() {
@@ -363,7 +367,7 @@ fn labels_of(key: &ScheduledKey) -> Option<Box<Labels>> {
     (labels != Labels::default()).then(|| Box::new(labels))
 }
 
-fn count_unreported(answer: &Answer, messages: usize, recipients: usize) {
+fn count_unreported(answer: &CommandReply, messages: usize, recipients: usize) {
     answer.count(|tally| {
         tally.messages += messages as u64;
         tally.recipients += recipients as u64;

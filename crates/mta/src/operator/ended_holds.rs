@@ -1,7 +1,7 @@
 //! Ends the holds of checks: nobody has released these messages for `hold_for`.
 
 use super::change::by_message;
-use super::walk::{Answer, Operator};
+use super::walk::{CommandReply, Operator};
 use crate::alarm::Alarm;
 use crate::custody::Ended;
 use crate::metrics::HoldEnd;
@@ -62,7 +62,7 @@ impl<W: World> Operator<W> {
         let (parts, _nobody) = mpsc::channel(1);
         // Nobody listens, and it is done all the same.
         let answer =
-            Answer { parts, tally: Cell::default(), told_at: Cell::new(self.services.now()) };
+            CommandReply { parts, tally: Cell::default(), told_at: Cell::new(self.services.now()) };
         let (returned, removed) = (by_message(returned), by_message(removed));
         console.info(
             "queue",

@@ -1,8 +1,8 @@
 //! Giving recipients up by order: reported to their senders, or silently.
 
-use super::change::{Found, by_message};
+use super::change::{SelectedRecipients, by_message};
 use super::reading::{ReadAhead, Unread};
-use super::walk::{Answer, Operator, Wanted};
+use super::walk::{CommandReply, MessageSelection, Operator};
 use crate::control::Select;
 use crate::delivery::giving_up::{fail_now, fail_silently};
 use crate::message::Message;
@@ -31,7 +31,7 @@ pub(crate) struct Order {
 type Batch = Vec<(Rc<Message>, Vec<Glance>)>;
 
 /// How an order is carried out.
-struct Pace {
+struct FailProgress {
     reading: ReadAhead,
     unread: Unread,
     /// Messages whose reports waited before.
@@ -40,9 +40,9 @@ struct Pace {
     done: usize,
 }
 
-impl Pace {
-    fn new(waiting: usize) -> Pace {
-        Pace { reading: ReadAhead::default(), unread: Unread::default(), waiting, done: 0 }
+impl FailProgress {
+    fn new(waiting: usize) -> FailProgress {
+        FailProgress { reading: ReadAhead::default(), unread: Unread::default(), waiting, done: 0 }
     }
 }
 
@@ -81,17 +81,17 @@ impl<W: World> Operator<W> {
         self: &Rc<Self>,
         select: Select,
         order: &Order,
-        answer: &Answer,
+        answer: &CommandReply,
     ) -> Option<String> {
         let waiting = self.delivery.unreported.reports();
-        let mut pace = Pace::new(waiting);
-        let filter = match Wanted::from(select) {
-            Wanted::One(id) => {
+        let mut pace = FailProgress::new(waiting);
+        let filter = match MessageSelection::from(select) {
+            MessageSelection::One(id) => {
                 let found = by_message(self.glances_of(id).await);
                 let failed = self.fail_these(found, order, &mut pace, answer).await;
                 return failed.or_else(|| pace.unread.sentence(order.unread()));
             }
-            Wanted::Matching(filter) => *filter,
+            MessageSelection::Matching(filter) => *filter,
         };
         let mut walk = self.walk(filter, answer);
         let mut error = None;
@@ -105,12 +105,12 @@ impl<W: World> Operator<W> {
     /// Gives these up now, and reports them. Gives what went wrong.
     pub(super) async fn fail_reported(
         self: &Rc<Self>,
-        found: Found,
+        found: SelectedRecipients,
         failure: &Arc<Failure>,
-        answer: &Answer,
+        answer: &CommandReply,
     ) -> Option<String> {
         let waiting = self.delivery.unreported.reports();
-        let mut pace = Pace::new(waiting);
+        let mut pace = FailProgress::new(waiting);
         let order = Order { failure: Arc::clone(failure), silent: false };
         let failed = self.fail_these(found, &order, &mut pace, answer).await;
         failed.or_else(|| pace.unread.sentence(order.unread()))
@@ -118,10 +118,10 @@ impl<W: World> Operator<W> {
 
     async fn fail_these(
         self: &Rc<Self>,
-        found: Found,
+        found: SelectedRecipients,
         order: &Order,
-        pace: &mut Pace,
-        answer: &Answer,
+        pace: &mut FailProgress,
+        answer: &CommandReply,
     ) -> Option<String> {
         let mut error = None;
         let mut found = found.into_iter().peekable();
@@ -147,7 +147,7 @@ impl<W: World> Operator<W> {
     }
 
     /// Lets others go first now and then, and waits until the reports are written that are under way.
-    async fn keep_pace(&self, pace: &mut Pace, answer: &Answer) {
+    async fn keep_pace(&self, pace: &mut FailProgress, answer: &CommandReply) {
         let most = pace.waiting + REPORTS_MAX;
         while pace.done >= TURN_MAX || self.delivery.unreported.reports() >= most {
             pace.done = 0;
@@ -160,7 +160,7 @@ impl<W: World> Operator<W> {
     }
 
     /// Takes recipients out of the queue, all of one message.
-    fn take_out(&self, glances: Vec<Glance>, answer: &Answer) -> Vec<EntryDetail> {
+    fn take_out(&self, glances: Vec<Glance>, answer: &CommandReply) -> Vec<EntryDetail> {
         let now = self.services.now();
         let mut queue = self.schedule.queue_mut();
         let mut taken = Vec::with_capacity(glances.len());
@@ -178,7 +178,7 @@ impl<W: World> Operator<W> {
         taken
     }
 
-    fn fail_and_report(&self, batch: Batch, order: &Order, answer: &Answer) {
+    fn fail_and_report(&self, batch: Batch, order: &Order, answer: &CommandReply) {
         for (message, glances) in batch {
             let failed = self.take_out(glances, answer);
             if !failed.is_empty() {
@@ -187,7 +187,12 @@ impl<W: World> Operator<W> {
         }
     }
 
-    async fn fail_silently(&self, batch: Batch, order: &Order, answer: &Answer) -> Option<String> {
+    async fn fail_silently(
+        &self,
+        batch: Batch,
+        order: &Order,
+        answer: &CommandReply,
+    ) -> Option<String> {
         let mut error = None;
         let mut by_log: BTreeMap<u8, (Vec<Record>, Vec<crate::event::Event>)> = BTreeMap::new();
         for (message, glances) in batch {

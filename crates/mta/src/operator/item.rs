@@ -3,7 +3,7 @@
 use super::walk::Operator;
 use crate::control::{self, BlockerKind, QueueItem, QueueRecipient, RecipientState};
 use crate::delivery::unreported::{FailedRecipient, said_of, unread_address};
-use crate::line::Who;
+use crate::line::FairKey;
 use crate::message::Message;
 use crate::schedule::resolution::asker_of;
 use crate::seams::World;
@@ -201,7 +201,7 @@ impl<W: World> Operator<W> {
         let shared = &self.services.shared;
         let ready = self.schedule.queue().ready_id_of(entry.entry);
         let who = ready.and_then(|ready| self.schedule.who(ready));
-        let worker = ready.map(|ready| Who::new(self.services.number, ready.0));
+        let worker = ready.map(|ready| FairKey::new(self.services.number, ready.0));
         let (kind, text) = match why {
             Blocker::Resolving { domain } => {
                 let place = shared.lookups.place(asker_of(&self.schedule, entry.scheduled))?;
@@ -211,7 +211,7 @@ impl<W: World> Operator<W> {
                 (BlockerKind::Lookup, text)
             }
             Blocker::Opening { next_hop, .. } => {
-                let host = ready.map(|ready| Who::other(self.services.number, ready.0));
+                let host = ready.map(|ready| FairKey::other(self.services.number, ready.0));
                 let lines = [
                     (&shared.connections, who, "connections", BlockerKind::Descriptor),
                     (&shared.workers, worker, "workers", BlockerKind::Descriptor),

@@ -1,8 +1,8 @@
 //! Listing: the oldest that match, page by page.
 
 use super::sieve::READS_MAX;
-use super::tally::Seen;
-use super::walk::{Answer, Operator, Walk};
+use super::tally::CountedMessages;
+use super::walk::{CommandReply, Operator, Walk};
 use crate::control::{Filter, LISTED_RECIPIENTS_MAX, QueueItem, ShardAnswer};
 use crate::seams::World;
 use mail::MessageId;
@@ -16,10 +16,10 @@ type Listed = (u64, MessageId, Option<(u32, u32)>);
 
 impl<W: World> Operator<W> {
     /// Sends the oldest that match, at most `limit`, and counts all.
-    pub(crate) async fn list(self: &Rc<Self>, filter: Filter, limit: u32, answer: &Answer) {
+    pub(crate) async fn list(self: &Rc<Self>, filter: Filter, limit: u32, answer: &CommandReply) {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut walk = self.walk(filter, answer);
-        let mut seen = Seen::default();
+        let mut seen = CountedMessages::default();
         let mut oldest: BinaryHeap<Listed> = BinaryHeap::new();
         let keep = |oldest: &mut BinaryHeap<Listed>, listed: Listed| {
             answer.count(|tally| tally.messages += 1);
@@ -95,7 +95,7 @@ impl<W: World> Operator<W> {
     }
 
     /// Everything about one message.
-    pub(crate) async fn one(self: &Rc<Self>, id: MessageId, answer: &Answer) -> ShardAnswer {
+    pub(crate) async fn one(self: &Rc<Self>, id: MessageId, answer: &CommandReply) -> ShardAnswer {
         let entry = self.find(id).await;
         if entry.is_none() && self.delivery.unreported.of(id).is_empty() {
             return ShardAnswer::default();

@@ -22,7 +22,7 @@ use crate::seams::World;
 pub(crate) use fail::Order as FailOrder;
 use std::cell::Cell;
 use tokio::sync::mpsc;
-pub(crate) use walk::{Answer, Operator};
+pub(crate) use walk::{CommandReply, Operator};
 
 impl<W: World> Operator<W> {
     /// Does `work` in a task of its own.
@@ -31,12 +31,12 @@ impl<W: World> Operator<W> {
     }
 
     /// An answer whose parts go there.
-    pub(crate) fn answer_to(&self, parts: mpsc::Sender<ShardAnswer>) -> Answer {
-        Answer { parts, tally: Cell::default(), told_at: Cell::new(self.services.now()) }
+    pub(crate) fn answer_to(&self, parts: mpsc::Sender<ShardAnswer>) -> CommandReply {
+        CommandReply { parts, tally: Cell::default(), told_at: Cell::new(self.services.now()) }
     }
 
     /// Counts queued recipients without a route.
-    pub(crate) async fn count_unrouted(&self, answer: &Answer) {
+    pub(crate) async fn count_unrouted(&self, answer: &CommandReply) {
         let recipients = count_unrouted(&self.schedule).await;
         answer.count(|tally| tally.recipients = recipients);
     }

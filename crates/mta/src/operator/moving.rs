@@ -4,10 +4,10 @@
 //! where that leads once it is kept. Recipients that are being tried are left alone: they come back to where they
 //! were, and follow the others when the server starts again.
 
-use super::change::{Found, by_message};
+use super::change::{SelectedRecipients, by_message};
 use super::reading::{ReadAhead, Unread};
-use super::tally::Seen;
-use super::walk::{Answer, Operator, Wanted};
+use super::tally::CountedMessages;
+use super::walk::{CommandReply, MessageSelection, Operator};
 use crate::control::Select;
 use crate::event::{Event, Kind, Recipients};
 use crate::message::Message;
@@ -76,20 +76,20 @@ impl<W: World> Operator<W> {
         self: &Rc<Self>,
         select: Select,
         order: &Order,
-        answer: &Answer,
+        answer: &CommandReply,
     ) -> Option<String> {
         let (mut reading, mut unread) = (ReadAhead::default(), Unread::default());
-        let filter = match Wanted::from(select) {
-            Wanted::One(id) => {
+        let filter = match MessageSelection::from(select) {
+            MessageSelection::One(id) => {
                 let found = by_message(self.glances_of(id).await);
                 let context = (&mut reading, &mut unread);
                 let moved = self.move_these(found, order, context, answer).await;
                 return moved.err().or_else(|| unread.sentence(UNREAD));
             }
-            Wanted::Matching(filter) => *filter,
+            MessageSelection::Matching(filter) => *filter,
         };
         let mut walk = self.walk(filter, answer);
-        let mut seen = Seen::default();
+        let mut seen = CountedMessages::default();
         while let Some(mut found) = self.next_piece(&mut walk, answer).await {
             // The others of its recipients go along.
             found.retain(|glance| seen.is_new(glance));
@@ -104,10 +104,10 @@ impl<W: World> Operator<W> {
 
     async fn move_these(
         self: &Rc<Self>,
-        found: Found,
+        found: SelectedRecipients,
         order: &Order,
         (reading, unread): (&mut ReadAhead, &mut Unread),
-        answer: &Answer,
+        answer: &CommandReply,
     ) -> Result<(), String> {
         let mut found = found.into_iter().peekable();
         while found.peek().is_some() && !answer.is_unwanted() {
@@ -129,7 +129,7 @@ impl<W: World> Operator<W> {
         read: Vec<Result<Rc<Message>, LoadError>>,
         order: &Order,
         unread: &mut Unread,
-        answer: &Answer,
+        answer: &CommandReply,
     ) -> Vec<Moving> {
         let now = self.services.now();
         let mut moving = Vec::new();
@@ -151,7 +151,7 @@ impl<W: World> Operator<W> {
         moving
     }
 
-    async fn move_batch(&self, moving: Vec<Moving>, answer: &Answer) -> Result<(), String> {
+    async fn move_batch(&self, moving: Vec<Moving>, answer: &CommandReply) -> Result<(), String> {
         let mut by_log: BTreeMap<u8, (Vec<Record>, Vec<Moving>)> = BTreeMap::new();
         for moving in moving {
             let id = moving.message.id;
@@ -179,7 +179,7 @@ impl<W: World> Operator<W> {
     }
 
     /// The spool has it: the queue follows.
-    fn apply_move(&self, moving: Moving, position: u64, answer: &Answer) {
+    fn apply_move(&self, moving: Moving, position: u64, answer: &CommandReply) {
         let Moving { message, entry, overrides } = moving;
         let id = message.id;
         self.custody.messages.forget(id);

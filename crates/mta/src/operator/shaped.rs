@@ -1,7 +1,7 @@
 //! Follows what rules of shaping set in force, on each shard; the first one keeps the time for all, and tells.
 
-use super::change::Found;
-use super::walk::{Answer, Operator};
+use super::change::SelectedRecipients;
+use super::walk::{CommandReply, Operator};
 use crate::alarm::Alarm;
 use crate::control::{BlockerKind, Effect, Filter, PARTS_MAX, QueueItem, RecipientState};
 use crate::event::{self, Kind};
@@ -154,11 +154,11 @@ impl<W: World> Operator<W> {
         // Nobody listens: what is done is told by events.
         let (parts, _nobody) = mpsc::channel(PARTS_MAX);
         let told_at = Cell::new(self.services.now());
-        let answer = Answer { parts, tally: Cell::default(), told_at };
+        let answer = CommandReply { parts, tally: Cell::default(), told_at };
         let filter = Filter { campaign: effect.campaign.clone(), ..Filter::default() };
         let mut walk = self.walk(filter, &answer);
         while let Some(found) = self.next_piece(&mut walk, &answer).await {
-            let mut of_campaign = Found::new();
+            let mut of_campaign = SelectedRecipients::new();
             for glance in found.into_iter().filter(|glance| scheduled.contains(&glance.scheduled)) {
                 of_campaign.entry(glance.id).or_default().push(glance);
             }
@@ -200,7 +200,7 @@ impl<W: World> Operator<W> {
 }
 
 fn kind_of(effect: Effect, over: Option<Over>) -> Kind {
-    let told = Box::new(event::Shaped {
+    let told = Box::new(event::ShapingEvent {
         rule: effect.rule,
         place: effect.place,
         action: effect.action.as_str(),

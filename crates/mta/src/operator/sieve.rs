@@ -14,12 +14,12 @@ use std::sync::Arc;
 pub(super) const READS_MAX: usize = 16;
 
 /// A filter, ready to be used.
-pub(super) struct Sieve {
+pub(super) struct EntryFilter {
     filter: Filter,
 }
 
-impl Sieve {
-    pub(super) fn new(filter: Filter) -> Sieve {
+impl EntryFilter {
+    pub(super) fn new(filter: Filter) -> EntryFilter {
         let lower = |text: Option<String>| text.map(|text| text.to_lowercase());
         // However an O/R address is written, there is one form of it here.
         let address = |text: &str| Mailbox::parse_any(text).ok().filter(Mailbox::is_or_address);
@@ -29,7 +29,7 @@ impl Sieve {
             Some(it) => it.domain().as_str().to_owned(),
             None => text.to_lowercase(),
         };
-        Sieve {
+        EntryFilter {
             filter: Filter {
                 domain: filter.domain.map(domain),
                 recipient: filter.recipient.map(recipient),

@@ -1,6 +1,6 @@
 //! Counting: each message once, and what is queued by what it has in common.
 
-use super::walk::{Answer, Operator};
+use super::walk::{CommandReply, Operator};
 use crate::control::{Counting, Filter, Summary};
 use crate::seams::World;
 use mail::MessageId;
@@ -10,9 +10,9 @@ use std::rc::Rc;
 
 /// Which messages were counted. Those with one recipient need not be remembered.
 #[derive(Default)]
-pub(super) struct Seen(FixedSet<MessageId>);
+pub(super) struct CountedMessages(FixedSet<MessageId>);
 
-impl Seen {
+impl CountedMessages {
     pub(super) fn is_new(&mut self, glance: &Glance) -> bool {
         glance.is_alone || self.0.insert(glance.id)
     }
@@ -24,10 +24,10 @@ impl Seen {
 
 impl<W: World> Operator<W> {
     /// What is queued and matches, counted.
-    pub(crate) async fn summary(self: &Rc<Self>, filter: Filter, answer: &Answer) -> Summary {
+    pub(crate) async fn summary(self: &Rc<Self>, filter: Filter, answer: &CommandReply) -> Summary {
         let mut walk = self.walk(filter, answer);
         let mut counting = Counting::default();
-        let mut seen = Seen::default();
+        let mut seen = CountedMessages::default();
         while let Some(found) = self.next_piece(&mut walk, answer).await {
             let queue = self.schedule.queue();
             let active = self.router.active();

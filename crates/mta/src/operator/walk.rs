@@ -1,6 +1,6 @@
 //! Walking past all that is queued, a piece at a time.
 
-use super::sieve::{READS_MAX, Sieve};
+use super::sieve::{EntryFilter, READS_MAX};
 use crate::control::{Filter, Select, ShardAnswer, Tally};
 use crate::custody::Custody;
 use crate::delivery::Delivery;
@@ -21,13 +21,13 @@ const PIECE_CHUNKS: u32 = 4;
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 /// Where a command's answer goes, and what it came to so far.
-pub(crate) struct Answer {
+pub(crate) struct CommandReply {
     pub(super) parts: mpsc::Sender<ShardAnswer>,
     pub(super) tally: Cell<Tally>,
     pub(super) told_at: Cell<Mono>,
 }
 
-impl Answer {
+impl CommandReply {
     /// What it came to so far.
     pub(crate) fn tally(&self) -> Tally {
         self.tally.get()
@@ -63,7 +63,7 @@ pub(crate) struct Walk {
     chunk: u32,
     /// What ages are counted from.
     began: Mono,
-    pub(super) sieve: Sieve,
+    pub(super) sieve: EntryFilter,
 }
 
 /// Answers operators, on one shard.
@@ -93,17 +93,17 @@ impl<W: World> Operator<W> {
     }
 
     /// Begins to walk past all entries.
-    pub(crate) fn walk(&self, filter: Filter, answer: &Answer) -> Walk {
+    pub(crate) fn walk(&self, filter: Filter, answer: &CommandReply) -> Walk {
         let total = self.queued_count() as u64;
         answer.count(|tally| tally.total = total);
-        Walk { chunk: 0, began: self.services.now(), sieve: Sieve::new(filter) }
+        Walk { chunk: 0, began: self.services.now(), sieve: EntryFilter::new(filter) }
     }
 
     /// The entries in the next piece that match; `None` at the end, or when nobody wants to know.
     pub(crate) async fn next_piece(
         self: &Rc<Self>,
         walk: &mut Walk,
-        answer: &Answer,
+        answer: &CommandReply,
     ) -> Option<Vec<Glance>> {
         if walk.chunk > 0 {
             self.services.pause_for_others().await;
@@ -161,9 +161,9 @@ impl<W: World> Operator<W> {
     /// Those of `found` whose messages match as well. What can't be read matches nothing.
     async fn sift_read(
         self: &Rc<Self>,
-        sieve: &Sieve,
+        sieve: &EntryFilter,
         found: Vec<Glance>,
-        answer: &Answer,
+        answer: &CommandReply,
     ) -> Vec<Glance> {
         let mut kept = Vec::new();
         // Recipients of one message mostly stand together: it is read once for all of them.
@@ -186,17 +186,17 @@ impl<W: World> Operator<W> {
 }
 
 /// What a selection asks for: one message, or all that match.
-pub(super) enum Wanted {
+pub(super) enum MessageSelection {
     One(MessageId),
     Matching(Box<Filter>),
 }
 
-impl From<Select> for Wanted {
-    fn from(select: Select) -> Wanted {
+impl From<Select> for MessageSelection {
+    fn from(select: Select) -> MessageSelection {
         match select {
-            Select::Id(id) => Wanted::One(id),
-            Select::Filter(filter) => Wanted::Matching(filter),
-            Select::All => Wanted::Matching(Box::default()),
+            Select::Id(id) => MessageSelection::One(id),
+            Select::Filter(filter) => MessageSelection::Matching(filter),
+            Select::All => MessageSelection::Matching(Box::default()),
         }
     }
 }

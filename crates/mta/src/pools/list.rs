@@ -1,10 +1,10 @@
 //! The lists: pools, those of mail that comes in first, and what is only remembered.
 
-use super::{Memory, Pool, PoolId};
+use super::{Memory, PoolId, ResourcePool};
 
 /// All pools.
-pub const POOLS: &[Pool] = &[
-    Pool {
+pub const POOLS: &[ResourcePool] = &[
+    ResourcePool {
         id: PoolId::Sessions,
         name: "sessions of clients",
         amount: "`max_sessions` of a listener, and what the limit of open files leaves for them",
@@ -14,7 +14,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "raise `max_sessions`, or refuse the network (`[[access]]`)",
         test: "`way` `crowds::idle_sessions_of_a_hundred_networks_give_way_to_others`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Handshakes,
         name: "TLS handshakes with clients",
         amount: "`max_handshakes` of `[tls]`",
@@ -23,7 +23,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "raise `max_handshakes`, or refuse the network (`[[access]]`)",
         test: "`way` `crowds::handshakes_of_a_hundred_networks_give_way_to_others`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Passwords,
         name: "passwords that wait to be hashed",
         amount: "256 in each of three lanes: known clients, strangers, those who failed lately",
@@ -33,7 +33,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "look who guesses (`login_failed` in the events), and refuse the network (`[[access]]`)",
         test: "`way` `login_pools`; `mta` `hashing_lanes::tests`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Logins,
         name: "logins that a directory, Dovecot or an OAuth server decides",
         amount: "1,024 of Dovecot or a directory, 64 of an OAuth server",
@@ -42,7 +42,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "look whether the server that decides answers in time",
         test: "`postrider` `logins::turns::tests::a_hundred_networks_leave_turns_to_others`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::SenderQuestions,
         name: "questions to the DNS about senders",
         amount: "100 on a shard",
@@ -51,7 +51,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "look whether the name servers answer",
         test: "`way` `crowds::senders_of_slow_zones_keep_nobody_else_waiting`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::ListQuestions,
         name: "questions to lists in the DNS",
         amount: "100 on a shard",
@@ -60,7 +60,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "look whether the lists answer (`dnsbl`)",
         test: "`way` `crowds::questions_to_a_slow_list_take_turns_by_network`, `crowds::questions_to_lists_end_with…`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::CheckQuestions,
         name: "questions to the DNS of checks of messages",
         amount: "on a shard 50 of SPF, DKIM and ARC, 20 of authors' policies, 20 of clients' names",
@@ -70,7 +70,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "look whether the name servers answer",
         test: "`channels` `checks::turns::tests`; `way` `checks::slow_zones_of_a_hundred_networks_keep_nobody_else_waiting`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::TableQuestions,
         name: "questions to tables that are asked elsewhere",
         amount: "`max_waiting` of a table, of which `max_requests` are under way",
@@ -79,7 +79,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "look whether the table's server answers (`postrider table list`)",
         test: "`postrider` `tables::registry::tests::a_hundred_networks_leave_turns…`; `lookup` `desk::tests::turns`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::PolicyQuestions,
         name: "questions to policy services",
         amount: "`max_connections` of a `[[policy]]`, on a shard",
@@ -88,7 +88,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "look whether the service answers, or raise `max_connections`",
         test: "`way` `pools::questions_to_a_policy_service_take_turns_by_network`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Expansions,
         name: "expansion of lists with more than 500 members",
         amount: "8 at once, 500 members in one go",
@@ -101,7 +101,7 @@ pub const POOLS: &[Pool] = &[
         test: "`way` `pools::expansion_of_large_lists…`, `pools::a_list_that_a_hundred_networks…`, \
                `pools::who_owes_for_the_members_of_lists…`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Queue,
         name: "recipients in the queue",
         amount: "`queue_recipients_max` of `[spool]`",
@@ -111,7 +111,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "see what waits, and for what (`postrider queue summary`)",
         test: "`way` `pools::strangers_fill_no_more_of_the_queue_than_is_theirs`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::HeldMail,
         name: "mail that checks hold, and messages of X.400 peers that can't be read",
         amount: "a tenth of `queue_recipients_max` and of the spool",
@@ -120,7 +120,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "release or remove what is held (`postrider queue list --held`)",
         test: "`mta` `holding::tests`; `way` `holds`, `x400_unreadable`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::OwnMailbox,
         name: "the postmaster's mailbox in the spool's directory",
         amount: "50 MiB",
@@ -129,7 +129,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "read the mail, or give the postmaster's mail a route",
         test: "`way` `holds::postmasters_own_mailbox_takes_its_quota`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Unbound,
         name: "associations that have not bound (X.400)",
         amount: "64 of a listener on a shard",
@@ -138,7 +138,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "name the hosts of peers (`hosts`), or refuse others by a firewall",
         test: "`channels` `x400::inbound::unbound::tests`; `way` `x400_peers::strangers_who_do_not_bind…`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Challenges,
         name: "connections to where certificates are ordered (ACME)",
         amount: "64",
@@ -147,7 +147,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "nothing: the authority tries again",
         test: "`postrider` `acme::responder::tests::a_hundred_networks_leave_places_to_others`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Connections,
         name: "connections to next hops",
         amount: "what the limit of open files leaves for them",
@@ -162,7 +162,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "raise the limit of open files (`LimitNOFILE=`), or suspend the next hop (`postrider queue suspend`)",
         test: "`mta` `line::turns`, `line::tests`; `way` `outbound_pools`, `scarcity::hosts_that_greet_and_fall_silent…`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Lookups,
         name: "DNS lookups for deliveries",
         amount: "`max_lookups` of `[dns]`, within the limit of open files",
@@ -174,7 +174,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "look whether the name servers answer, or raise `max_lookups`",
         test: "`mta` `line::turns`, `known_names::tests`; `way` `scarcity::a_hundred_dead_zones…`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Reads,
         name: "memory for messages that are read back",
         amount: "a quarter of `body_memory_bytes`",
@@ -186,7 +186,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "raise `body_memory_bytes`, or suspend the next hop (`postrider queue suspend`)",
         test: "`way` `scarcity::peers_that_are_silent_hold_no_memory…`, `x400_memory`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Conversions,
         name: "memory for messages that are converted",
         amount: "an eighth of `body_memory_bytes`; half as many threads as processors, 1 to 4, of low priority, for \
@@ -200,7 +200,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "raise `body_memory_bytes`",
         test: "`way` `x400_conversions::domains_that_nobody_knows…`, `x400_memory`; `mta` `line::tests`, `line::turns`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Workers,
         name: "workers that write mailboxes",
         amount: "512, and in each directory that routes name as many threads as its disk takes, eight at most",
@@ -212,7 +212,7 @@ pub const POOLS: &[Pool] = &[
         test: "`way` `mailbox_pools`; `queue` `backlog::tests`; `mta` `line::tests`; `postrider` `mailbox_files::tests::lanes`, \
                `desk::tests::strangers_of_a_hundred_networks…`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Policies,
         name: "fetches of MTA-STS policies",
         amount: "64, a sixteenth of the limit of open files at most, and 1,024 domains that wait",
@@ -224,7 +224,7 @@ pub const POOLS: &[Pool] = &[
         next_step: "nothing: mail waits for its next try",
         test: "`postrider` `mta_sts::keeper::tests::a_hundred_zones_of_bad_web_servers…`",
     },
-    Pool {
+    ResourcePool {
         id: PoolId::Effects,
         name: "effects of shaping rules",
         amount: "2,000, those that are remembered included",

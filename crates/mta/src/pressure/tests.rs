@@ -1,10 +1,10 @@
 use super::*;
-use crate::line::{Owner, Parts, Standing, Who};
+use crate::line::{FairKey, Owner, SemaphoreLimits, TrustLevel};
 use crate::problems::{Problem, Problems};
 use mail::Wall;
 
-fn at(seconds: u64) -> Moment {
-    Moment { mono: Mono(seconds * 1_000_000), wall: Wall(seconds * 1_000) }
+fn at(seconds: u64) -> ClockReading {
+    ClockReading { mono: Mono(seconds * 1_000_000), wall: Wall(seconds * 1_000) }
 }
 
 fn listed() -> (Arc<Pressures>, Problems) {
@@ -21,14 +21,14 @@ fn texts(all: &[Problem]) -> Vec<&str> {
 fn each_pool_shows_who_waits_and_who_holds_most_until_nobody_waits() {
     for pool in POOLS {
         let (pressures, problems) = listed();
-        let line = Line::new(Parts::equal(10));
+        let line = FairSemaphore::new(SemaphoreLimits::equal(10));
         pressures.register(pool.id, &line);
         assert_eq!(problems.ask(at(0)), [], "{}", pool.word());
-        let of = |zone: &str, n| Who::new(0, n).of(Owner::zone(zone));
+        let of = |zone: &str, n| FairKey::new(0, n).of(Owner::zone(zone));
         let who = |n| if n < 7 { of("wild.test", n) } else { of("tame.test", n) };
         let held: Vec<_> =
-            (0..10).filter_map(|n| line.try_take(who(n), Standing::Good, 1)).collect();
-        let waits: Vec<_> = (10..15).map(|n| line.join(who(n), Standing::Good, 1)).collect();
+            (0..10).filter_map(|n| line.try_take(who(n), TrustLevel::Good, 1)).collect();
+        let waits: Vec<_> = (10..15).map(|n| line.join(who(n), TrustLevel::Good, 1)).collect();
         let all = problems.ask(at(1));
         let [problem] = &*all else { panic!("{all:?}") };
         assert_eq!((problem.kind.as_str(), problem.about.as_str()), ("pool", pool.word()));
@@ -58,7 +58,7 @@ fn each_pool_shows_who_waits_and_who_holds_most_until_nobody_waits() {
 fn whoever_was_turned_away_counts_for_a_while() {
     for pool in POOLS {
         let (pressures, problems) = listed();
-        pressures.keep(pool.id, Seen(|_| (Level { max: 5, ..Level::default() }, None)));
+        pressures.keep(pool.id, FnGauge(|_| (Level { max: 5, ..Level::default() }, None)));
         for _ in 0..3 {
             pressures.note_turned_away(pool.id, at(1).mono);
         }
@@ -74,7 +74,7 @@ fn whoever_was_turned_away_counts_for_a_while() {
 #[test]
 fn console_hears_of_pressure_that_lasts() {
     let (pressures, problems) = listed();
-    pressures.keep(PoolId::Queue, Seen(|_| (Level::of(5, 5), None)));
+    pressures.keep(PoolId::Queue, FnGauge(|_| (Level::of(5, 5), None)));
     for second in 0..10 {
         assert_eq!(problems.ask_for_console(at(second)), []);
         assert_eq!(problems.ask(at(second)).len(), 1, "whoever asks sees it");
@@ -85,13 +85,13 @@ fn console_hears_of_pressure_that_lasts() {
 #[test]
 fn parts_of_a_pool_are_added_up_and_what_is_gone_shows_nothing() {
     let (pressures, problems) = listed();
-    let lines = [4, 6].map(|max| Line::new(Parts::equal(max)));
+    let lines = [4, 6].map(|max| FairSemaphore::new(SemaphoreLimits::equal(max)));
     for line in &lines {
         pressures.register(PoolId::SenderQuestions, line);
     }
-    let who = |n| Who::new(0, n).called("a hop");
-    let _held = lines[1].try_take(who(1), Standing::Good, 6);
-    let _waits = lines[1].join(who(2), Standing::Good, 1);
+    let who = |n| FairKey::new(0, n).called("a hop");
+    let _held = lines[1].try_take(who(1), TrustLevel::Good, 6);
+    let _waits = lines[1].join(who(2), TrustLevel::Good, 1);
     let all = problems.ask(at(0));
     assert!(texts(&all)[0].contains("6 of 10 in use"), "{all:?}");
     assert!(texts(&all)[0].ends_with("a hop holds most: 6"), "{all:?}");

@@ -2,7 +2,7 @@
 
 use super::Active;
 use crate::answer::Answer;
-use crate::facts::{Kept, RecipientRecords};
+use crate::facts::{RecipientRecords, StoredFacts};
 use crate::message::Message;
 use config::{Config, Reports};
 use mail::{Envelope, Mailbox};
@@ -135,7 +135,7 @@ pub(crate) fn resolve_postmasters(
 /// The route of a recipient that its domain does not decide: the postmaster's, none for one that was refused, or
 /// what an operator `chose`, which may be nothing.
 pub(crate) fn chosen_route<'a>(meta: &'a Meta, index: u32, chose: &'a str) -> &'a str {
-    let kept = Kept::of(meta);
+    let kept = StoredFacts::of(meta);
     if kept.is_for_postmaster(index) {
         return config::POSTMASTER_ROUTE;
     }

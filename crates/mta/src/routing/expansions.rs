@@ -22,34 +22,39 @@ const MEMBERS_MAX: usize = 40_000;
 pub(crate) type Expanded = (Mailbox, Option<Arc<Owner>>);
 
 /// The route whose `aliases` have the list, and its address.
-type Key = (usize, Mailbox);
+type AliasListKey = (usize, Mailbox);
 
 /// The members of a list, or why it is refused.
-pub(crate) type Outcome = Result<Rc<[Expanded]>, Refusal>;
+pub(crate) type ExpansionResult = Result<Rc<[Expanded]>, Refusal>;
 
 /// What comes of a list that is being expanded.
-pub(crate) type Awaited = Watcher<Option<Outcome>>;
+pub(crate) type Awaited = Watcher<Option<ExpansionResult>>;
 
 /// The lists of one shard, while the configuration stays.
 #[derive(Debug, Default)]
 pub(crate) struct Expansions {
-    known: RefCell<VecDeque<Known>>,
+    known: RefCell<VecDeque<CachedExpansion>>,
     /// Those that are being expanded, with what their tables say of them.
-    under_way: RefCell<BTreeMap<Key, (Arc<Entry>, Awaited)>>,
+    under_way: RefCell<BTreeMap<AliasListKey, (Arc<Entry>, Awaited)>>,
 }
 
 #[derive(Debug)]
-struct Known {
-    key: Key,
+struct CachedExpansion {
+    key: AliasListKey,
     /// What the table says of the list.
     entry: Arc<Entry>,
-    outcome: Outcome,
+    outcome: ExpansionResult,
     until: Mono,
 }
 
 impl Expansions {
     /// What came of a list of which its table still says the same.
-    pub(crate) fn get(&self, key: &Key, entry: &Entry, now: Mono) -> Option<Outcome> {
+    pub(crate) fn get(
+        &self,
+        key: &AliasListKey,
+        entry: &Entry,
+        now: Mono,
+    ) -> Option<ExpansionResult> {
         let known = self.known.borrow();
         let known = known.iter().find(|known| known.key == *key)?;
         let is_same = known.until > now && *known.entry == *entry;
@@ -57,19 +62,31 @@ impl Expansions {
     }
 
     /// Remembers a list, if it is large.
-    pub(crate) fn keep(&self, key: Key, entry: Arc<Entry>, members: &Rc<[Expanded]>, now: Mono) {
+    pub(crate) fn keep(
+        &self,
+        key: AliasListKey,
+        entry: Arc<Entry>,
+        members: &Rc<[Expanded]>,
+        now: Mono,
+    ) {
         if (MEMBERS_MIN..=MEMBERS_MAX).contains(&members.len()) {
             self.remember(key, entry, Ok(Rc::clone(members)), now);
         }
     }
 
     /// Remembers that a list can't be had as it is.
-    pub(crate) fn keep_refused(&self, key: Key, entry: Arc<Entry>, refusal: Refusal, now: Mono) {
+    pub(crate) fn keep_refused(
+        &self,
+        key: AliasListKey,
+        entry: Arc<Entry>,
+        refusal: Refusal,
+        now: Mono,
+    ) {
         self.remember(key, entry, Err(refusal), now);
     }
 
-    fn remember(&self, key: Key, entry: Arc<Entry>, outcome: Outcome, now: Mono) {
-        let size = |outcome: &Outcome| outcome.as_ref().map_or(1, |members| members.len());
+    fn remember(&self, key: AliasListKey, entry: Arc<Entry>, outcome: ExpansionResult, now: Mono) {
+        let size = |outcome: &ExpansionResult| outcome.as_ref().map_or(1, |members| members.len());
         let mut all = self.known.borrow_mut();
         all.retain(|known| known.key != key && known.until > now);
         let mut count: usize = all.iter().map(|known| size(&known.outcome)).sum();
@@ -78,18 +95,22 @@ impl Expansions {
         {
             count -= size(&oldest.outcome);
         }
-        all.push_back(Known { key, entry, outcome, until: now + LASTS });
+        all.push_back(CachedExpansion { key, entry, outcome, until: now + LASTS });
     }
 
     /// What comes of a list that is being expanded as its table has it now.
-    pub(crate) fn under_way(&self, key: &Key, entry: &Entry) -> Option<Awaited> {
+    pub(crate) fn under_way(&self, key: &AliasListKey, entry: &Entry) -> Option<Awaited> {
         let all = self.under_way.borrow();
         let (of, awaited) = all.get(key)?;
         (**of == *entry).then(|| awaited.clone())
     }
 
     /// A list is being expanded from now on, until [`Expansions::end`].
-    pub(crate) fn begin(&self, key: &Key, entry: &Arc<Entry>) -> Watched<Option<Outcome>> {
+    pub(crate) fn begin(
+        &self,
+        key: &AliasListKey,
+        entry: &Arc<Entry>,
+    ) -> Watched<Option<ExpansionResult>> {
         let begun = Watched::new(None);
         let awaited = begun.follow();
         self.under_way.borrow_mut().insert(key.clone(), (Arc::clone(entry), awaited));
@@ -97,7 +118,7 @@ impl Expansions {
     }
 
     /// It has been expanded.
-    pub(crate) fn end(&self, key: &Key, entry: &Arc<Entry>) {
+    pub(crate) fn end(&self, key: &AliasListKey, entry: &Arc<Entry>) {
         let mut all = self.under_way.borrow_mut();
         // Its table may say another thing by now, and that is expanded then.
         if all.get(key).is_some_and(|(of, _)| Arc::ptr_eq(of, entry)) {
@@ -115,7 +136,7 @@ mod tests {
         (0..count).map(one).collect()
     }
 
-    fn key(name: &str) -> Key {
+    fn key(name: &str) -> AliasListKey {
         (0, Mailbox::parse(name, false).unwrap())
     }
 

@@ -1,9 +1,9 @@
 //! Asking the DNS, in turn: all shards together have so many lookups under way, and the others wait
 //! in [`Shared::lookups`](crate::shared::Shared::lookups). What is at hand is answered at once.
 
-use crate::known_names::Question;
+use crate::known_names::LookupHash;
 use crate::lack;
-use crate::line::{Owner, Permit, Standing, Who};
+use crate::line::{FairKey, Owner, Permit, TrustLevel};
 use crate::seams::{Dns, DnsError, HostSecurity, Mx, Time, Vouched, World};
 use crate::services::Services;
 use auth::tlsa::Tlsa;
@@ -19,8 +19,8 @@ const ASK_FOR: Duration = Duration::from_secs(30);
 
 /// Who asks, for the line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker {
-    pub(crate) who: Who,
+pub(crate) struct DnsRequester {
+    pub(crate) who: FairKey,
     /// Whose mail it is; `None`: of nobody in particular.
     pub(crate) tenant: Option<Owner>,
     /// Its last try was in vain.
@@ -30,13 +30,13 @@ pub(crate) struct Asker {
 /// The DNS for one who asks in turn. It never answers [`DnsError::Lack`].
 pub(crate) struct InTurn<W: World> {
     services: Rc<Services<W>>,
-    asker: Asker,
+    asker: DnsRequester,
     /// Until when it asks; set when it is the first time its turn.
     until: Cell<Option<Mono>>,
 }
 
 impl<W: World> InTurn<W> {
-    pub(crate) fn new(services: &Rc<Services<W>>, asker: Asker) -> InTurn<W> {
+    pub(crate) fn new(services: &Rc<Services<W>>, asker: DnsRequester) -> InTurn<W> {
         InTurn { services: Rc::clone(services), asker, until: Cell::new(None) }
     }
 }
@@ -94,7 +94,7 @@ impl<W: World> InTurn<W> {
         F: Future<Output = Result<T, DnsError>>,
     {
         let (services, names) = (&self.services, &self.services.shared.known_names);
-        let (question, zone) = (Question::new(kind, name), Owner::zone(name));
+        let (question, zone) = (LookupHash::new(kind, name), Owner::zone(name));
         let mut permit: Option<Permit> = None;
         loop {
             if let Some(answer) = at_hand() {
@@ -124,22 +124,22 @@ impl<W: World> InTurn<W> {
         }
     }
 
-    fn standing(&self, question: Question, zone: Owner) -> Standing {
+    fn standing(&self, question: LookupHash, zone: Owner) -> TrustLevel {
         #[cfg(feature = "planted")]
         if self.services.has_planted(crate::planted::Planted::OneLine) {
-            return Standing::Good;
+            return TrustLevel::Good;
         }
         let known = self.services.shared.known_names.standing(question, zone, self.services.now());
         match known {
-            Standing::Unknown if self.asker.in_trouble => Standing::Doubtful,
+            TrustLevel::Unknown if self.asker.in_trouble => TrustLevel::Doubtful,
             known => known,
         }
     }
 
-    async fn place(&self, zone: Owner, standing: Standing) -> Permit {
+    async fn place(&self, zone: Owner, standing: TrustLevel) -> Permit {
         #[cfg(feature = "planted")]
         if self.services.has_planted(crate::planted::Planted::OneLine) {
-            let all = Who::other(u16::MAX, 0);
+            let all = FairKey::other(u16::MAX, 0);
             return self.services.shared.lookups.join(all, standing, 1).await;
         }
         let who = self.asker.who.of(zone);
@@ -165,7 +165,7 @@ impl<W: World> InTurn<W> {
 
     /// Remembers whether there was an answer, also for the one line that says that the name servers have
     /// gone.
-    fn note_answer(&self, of: (Question, Owner), error: Option<&DnsError>, began: Mono) {
+    fn note_answer(&self, of: (LookupHash, Owner), error: Option<&DnsError>, began: Mono) {
         let services = &self.services;
         let (servers, names) = (&services.shared.name_servers, &services.shared.known_names);
         let now = services.now();

@@ -34,7 +34,7 @@ pub async fn resolve_mx(
 ) -> Result<MxHosts, Failure> {
     if let Some(ip) = domain.literal() {
         let groups = vec![HostGroup { hosts: vec![Host { name: ip.to_string().into(), port }] }];
-        let known = Known::look_up(dns, &groups).await;
+        let known = HostAddresses::look_up(dns, &groups).await;
         let groups = refuse_ourselves(&known, config, domain, groups)?;
         return Ok(MxHosts { groups, is_secure: false });
     }
@@ -71,7 +71,7 @@ pub async fn resolve_mx(
     let implicit = records.len() == 1 && records[0].host == ascii;
     let is_whole = records.len() <= HOSTS_MAX;
     let groups = group(records, port, config.hostname.as_str(), domain)?;
-    let known = Known::look_up(dns, &groups).await;
+    let known = HostAddresses::look_up(dns, &groups).await;
     let groups = refuse_ourselves(&known, config, domain, groups)?;
     if implicit {
         check_implicit(&known, domain, &ascii)?;
@@ -87,10 +87,10 @@ fn dns_failure(class: Class, status: EnhancedStatus, domain: &Domain, text: &str
 
 /// The addresses of hosts, all of which are asked for at once: those that are never answered take no
 /// longer than one of them.
-struct Known(BTreeMap<Arc<str>, Result<Vec<IpAddr>, DnsError>>);
+struct HostAddresses(BTreeMap<Arc<str>, Result<Vec<IpAddr>, DnsError>>);
 
-impl Known {
-    async fn look_up(dns: &impl Dns, groups: &[HostGroup]) -> Known {
+impl HostAddresses {
+    async fn look_up(dns: &impl Dns, groups: &[HostGroup]) -> HostAddresses {
         let names: BTreeSet<Arc<str>> = groups
             .iter()
             .flat_map(|group| &group.hosts)
@@ -103,7 +103,7 @@ impl Known {
             };
             (name, addresses)
         });
-        Known(auth::together::all(asked).await.into_iter().collect())
+        HostAddresses(auth::together::all(asked).await.into_iter().collect())
     }
 
     fn addresses(&self, host: &str) -> Result<&[IpAddr], &DnsError> {
@@ -115,7 +115,7 @@ impl Known {
 }
 
 /// A domain without MX must at least have an address, else its mail can never go.
-fn check_implicit(known: &Known, domain: &Domain, ascii: &str) -> Result<(), Failure> {
+fn check_implicit(known: &HostAddresses, domain: &Domain, ascii: &str) -> Result<(), Failure> {
     match known.addresses(ascii) {
         Ok(addresses) if !addresses.is_empty() => Ok(()),
         Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {
@@ -134,7 +134,7 @@ fn check_implicit(known: &Known, domain: &Domain, ascii: &str) -> Result<(), Fai
 /// connecting, because records that are a few minutes old may name hosts that have gone since. Of
 /// those that were not asked for, as the list `is_whole` no more, nothing is known.
 fn check_existence(
-    known: &Known,
+    known: &HostAddresses,
     domain: &Domain,
     groups: &[HostGroup],
     is_whole: bool,
@@ -198,7 +198,7 @@ fn loops_back(domain: &Domain) -> Failure {
 /// Leaves out hosts whose addresses are where we listen ourselves, and those less preferred: with
 /// them a message would go round in circles.
 fn refuse_ourselves(
-    known: &Known,
+    known: &HostAddresses,
     config: &Config,
     domain: &Domain,
     groups: Vec<HostGroup>,
@@ -224,7 +224,7 @@ fn refuse_ourselves(
     if kept.is_empty() { Err(loops_back(domain)) } else { Ok(kept) }
 }
 
-fn is_ourselves(known: &Known, config: &Config, host: &Host) -> bool {
+fn is_ourselves(known: &HostAddresses, config: &Config, host: &Host) -> bool {
     let proxies = &config.proxy_addresses;
     let listening: Vec<SocketAddr> = config
         .listeners

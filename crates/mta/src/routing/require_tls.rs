@@ -14,24 +14,24 @@ pub const REQUIRETLS_NEEDED: EnhancedStatus = EnhancedStatus::new(5, 7, 30);
 
 /// On what terms messages go by a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct TlsRequirement {
     /// Who is heard about TLS.
     pub(crate) sources: TlsSources,
     /// It must be TLS, to hosts that are authenticated and offer REQUIRETLS.
     pub(crate) required: bool,
 }
 
-impl Terms {
+impl TlsRequirement {
     /// Those of messages that ask for this.
-    pub(crate) fn new(channel: &dyn Settings, asked: RequireTls) -> Terms {
+    pub(crate) fn new(channel: &dyn Settings, asked: RequireTls) -> TlsRequirement {
         let (as_routed, required) = (channel.tls_sources(), channel.tls_sources_required());
         match (asked, required) {
-            (RequireTls::Yes, Some(sources)) => Terms { sources, required: true },
+            (RequireTls::Yes, Some(sources)) => TlsRequirement { sources, required: true },
             // §3: what the recipient's domain asks for. What the operator asks for stays.
             (RequireTls::No, _) if matches!(channel.destination(), Destination::Mx { .. }) => {
-                Terms { sources: TlsSources::default(), required: false }
+                TlsRequirement { sources: TlsSources::default(), required: false }
             }
-            _ => Terms { sources: as_routed, required: false },
+            _ => TlsRequirement { sources: as_routed, required: false },
         }
     }
 
@@ -85,7 +85,7 @@ pub async fn would_meet(
     domain: &Domain,
     found: MxHosts,
 ) -> Result<Promised, Failure> {
-    let terms = Terms::new(channel, RequireTls::Yes);
+    let terms = TlsRequirement::new(channel, RequireTls::Yes);
     let sources = terms.sources_given(channel, &found);
     let promised = as_promised(seams, sources, domain, found).await;
     vouched(domain, promised.map_err(Unpromised::failure)?)

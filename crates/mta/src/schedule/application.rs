@@ -4,8 +4,8 @@
 //!
 //! Limits of a ready queue are found with its hosts. Nothing else of a shard names ready queues.
 
-use super::places::{Found, Place, Places, Question};
-use super::resolution::{Course, Resolved, resolve, terms};
+use super::places::{ResolutionKey, ResolvedHops, ResolvedHosts, SourcePath};
+use super::resolution::{Resolved, RouteChoice, resolve, terms};
 use super::shaped::Usual;
 use super::{Schedule, shaped, standing, tls_domains, trouble, warmup};
 use crate::answer::Answer;
@@ -78,10 +78,10 @@ fn apply<W: World>(
 fn places_of<W: World>(
     schedule: &Schedule<W>,
     key: &ScheduledKey,
-    course: &Course,
-    found: Found,
-) -> Rc<Places> {
-    let Course { config, route, pool } = course;
+    course: &RouteChoice,
+    found: ResolvedHosts,
+) -> Rc<ResolvedHops> {
+    let RouteChoice { config, route, pool } = course;
     // Mail for this machine is sent from nowhere.
     let is_sent = !matches!(route.channel.destination(), Destination::Here(_));
     let mut each = Vec::new();
@@ -89,11 +89,11 @@ fn places_of<W: World>(
         let paced = found.paced(config, route, source.as_deref());
         let hosts = (&*found.hosts, found.tls);
         let (key, usual) = names(schedule, (route, source.as_deref()), hosts, paced);
-        each.push(Place { source, weight, key, usual });
+        each.push(SourcePath { source, weight, key, usual });
     }
     let provider = each.last().and_then(|place| place.usual.provider().cloned());
-    let places = Rc::new(Places { found, each, provider });
-    let question = Question::of(key, route, pool.as_ref());
+    let places = Rc::new(ResolvedHops { found, each, provider });
+    let question = ResolutionKey::of(key, route, pool.as_ref());
     if let Some(question) = question.filter(|_| places.found.is_by_dns()) {
         schedule.known_places.keep(schedule.services.now(), config, question, &places);
     }
@@ -104,16 +104,16 @@ fn places_of<W: World>(
 fn enter<W: World>(
     schedule: &Rc<Schedule<W>>,
     (scheduled, key): (ScheduledId, &ScheduledKey),
-    course: &Course,
-    places: &Places,
+    course: &RouteChoice,
+    places: &ResolvedHops,
 ) {
-    let Course { config, route, .. } = course;
-    let Places { found, each, provider } = places;
+    let RouteChoice { config, route, .. } = course;
+    let ResolvedHops { found, each, provider } = places;
     if let Some(failure) = schedule.shaped.given_up(provider.as_deref(), key) {
         let _ = answer(schedule, scheduled, Resolution::Refuse(failure));
         return;
     }
-    let way = |Place { weight, key, usual, .. }: &Place| {
+    let way = |SourcePath { weight, key, usual, .. }: &SourcePath| {
         let (limits, shared) = schedule.shaped.limits(config, key, usual);
         WeightedPath { key: key.clone(), limits, shared, weight: *weight }
     };
@@ -127,7 +127,7 @@ fn enter<W: World>(
     standing::suspend_resolved(schedule, scheduled, &seen.collect::<Vec<_>>());
     let answer = Resolution::Ready { ways, fresh_until: found.fresh_until };
     let entered = self::answer(schedule, scheduled, answer);
-    for (ready, Place { source, key, usual, .. }) in entered.into_iter().zip(each) {
+    for (ready, SourcePath { source, key, usual, .. }) in entered.into_iter().zip(each) {
         match &found.reported {
             Some(domain) => schedule.tls_domains.learn(ready, scheduled, domain.clone()),
             None => schedule.tls_domains.forget_scheduled(ready, scheduled),

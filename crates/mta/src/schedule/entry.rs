@@ -2,7 +2,7 @@
 //! those that the spool held at the start.
 
 use crate::clients::origin_of;
-use crate::facts::{ClientAddress, Kept};
+use crate::facts::{ClientAddress, StoredFacts};
 use crate::message::Message;
 use crate::overrides::Overrides;
 use crate::routing::addresses::chosen_route;
@@ -22,7 +22,7 @@ pub(super) struct Clocks {
 
 /// The same, and what makes numbers of client networks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct EntryContext {
     pub(super) clocks: Clocks,
     pub(super) salt: u64,
 }
@@ -79,8 +79,8 @@ pub(super) struct IncomingRecipient {
 
 impl<'a> Incoming<'a> {
     /// A message that has just become durable.
-    pub(super) fn new(message: &'a Message, moment: Moment) -> Incoming<'a> {
-        let (Moment { clocks, salt }, kept) = (moment, message.kept());
+    pub(super) fn new(message: &'a Message, moment: EntryContext) -> Incoming<'a> {
+        let (EntryContext { clocks, salt }, kept) = (moment, message.kept());
         Incoming {
             id: message.id,
             meta: &message.meta,
@@ -100,7 +100,7 @@ impl<'a> Incoming<'a> {
     pub(super) fn overridden(
         message: &'a Message,
         overrides: &Overrides,
-        moment: Moment,
+        moment: EntryContext,
     ) -> Incoming<'a> {
         let incoming = Incoming::new(message, moment);
         Incoming {
@@ -111,8 +111,8 @@ impl<'a> Incoming<'a> {
     }
 
     /// A message that the spool held.
-    pub(super) fn recovered(message: &'a RecoveredMessage, moment: Moment) -> Incoming<'a> {
-        let (Moment { clocks, salt }, kept) = (moment, Kept::of(&message.meta));
+    pub(super) fn recovered(message: &'a RecoveredMessage, moment: EntryContext) -> Incoming<'a> {
+        let (EntryContext { clocks, salt }, kept) = (moment, StoredFacts::of(&message.meta));
         let overrides = message.overrides.as_deref().map(Overrides::parse);
         Incoming {
             id: message.id,
@@ -172,7 +172,7 @@ impl<'a> Incoming<'a> {
 }
 
 /// A stranger's client network, which the spool keeps: after a restart it has its turn as before.
-fn origin(kept: Kept<'_>, salt: u64) -> Origin {
+fn origin(kept: StoredFacts<'_>, salt: u64) -> Origin {
     if !kept.is_from_stranger() {
         return Origin::OURS;
     }
@@ -182,7 +182,7 @@ fn origin(kept: Kept<'_>, salt: u64) -> Origin {
     }
 }
 
-fn class(kept: Kept<'_>, has_no_sender: bool) -> &'static str {
+fn class(kept: StoredFacts<'_>, has_no_sender: bool) -> &'static str {
     match has_no_sender {
         true => REPORTS,
         false if kept.tls_report().is_some() => TLS_REPORTS,
@@ -210,7 +210,7 @@ mod tests {
     use std::sync::Arc;
 
     const CLOCKS: Clocks = Clocks { now: Mono(5_000_000), wall: Wall(1_000_000) };
-    const MOMENT: Moment = Moment { clocks: CLOCKS, salt: 7 };
+    const MOMENT: EntryContext = EntryContext { clocks: CLOCKS, salt: 7 };
 
     #[test]
     fn a_clock_that_was_set_back_makes_no_retry_wait_longer() {

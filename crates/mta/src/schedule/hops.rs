@@ -2,7 +2,7 @@
 
 use super::{Schedule, standing};
 use crate::known_hops::KnownHops;
-use crate::line::{Standing, Who};
+use crate::line::{FairKey, TrustLevel};
 use crate::routing::hop::NextHop;
 use crate::seams::World;
 use mail::Mono;
@@ -15,14 +15,14 @@ use std::time::Duration;
 
 /// Next hops by ready queue.
 #[derive(Debug, Default)]
-pub(crate) struct Hops(RefCell<BTreeMap<ReadyId, Place>>);
+pub(crate) struct Hops(RefCell<BTreeMap<ReadyId, HopEntry>>);
 
 #[derive(Debug)]
-struct Place {
+struct HopEntry {
     hop: Rc<NextHop>,
     key: ReadyKey,
     /// What it is called in the line for connections.
-    who: Who,
+    who: FairKey,
 }
 
 impl Hops {
@@ -43,7 +43,7 @@ impl Hops {
             return;
         }
         let (hop, key, who) = (Rc::new(hop), key.clone(), all.enter(key));
-        hops.insert(ready, Place { hop, key, who });
+        hops.insert(ready, HopEntry { hop, key, who });
     }
 
     /// An operator has mail tried now that goes by these ready queues: what was learnt of their hosts' troubles
@@ -63,7 +63,7 @@ impl Hops {
     }
 
     /// What a ready queue's hop is called in the line for connections.
-    pub(crate) fn who(&self, ready: ReadyId) -> Option<Who> {
+    pub(crate) fn who(&self, ready: ReadyId) -> Option<FairKey> {
         self.0.borrow().get(&ready).map(|place| place.who)
     }
 
@@ -75,7 +75,7 @@ impl Hops {
     }
 
     /// It answered, or was silent.
-    pub(crate) fn note(&self, all: &KnownHops, ready: ReadyId, standing: Standing, now: Mono) {
+    pub(crate) fn note(&self, all: &KnownHops, ready: ReadyId, standing: TrustLevel, now: Mono) {
         if let Some(place) = self.0.borrow().get(&ready) {
             all.note(&place.key, standing, now);
         }
@@ -83,11 +83,11 @@ impl Hops {
 
     /// What any shard knows of a ready queue's hop. One that the file names is nobody's whom strangers can have
     /// us write to, and is good unless it fails.
-    pub(crate) fn standing(&self, all: &KnownHops, ready: ReadyId, now: Mono) -> Standing {
+    pub(crate) fn standing(&self, all: &KnownHops, ready: ReadyId, now: Mono) -> TrustLevel {
         let hops = self.0.borrow();
-        let Some(place) = hops.get(&ready) else { return Standing::Unknown };
+        let Some(place) = hops.get(&ready) else { return TrustLevel::Unknown };
         match all.standing(&place.key, now) {
-            Standing::Unknown if !place.hop.is_by_mx() => Standing::Good,
+            TrustLevel::Unknown if !place.hop.is_by_mx() => TrustLevel::Good,
             known => known,
         }
     }
@@ -107,10 +107,10 @@ pub(crate) enum Out {
 
 /// Sources, and ways from them, that are out, each with why and until when.
 #[derive(Debug, Default)]
-pub(crate) struct SourcesOut(RefCell<BTreeMap<Concerned, Arc<queue::Suspension>>>);
+pub(crate) struct SourcesOut(RefCell<BTreeMap<SourceScope, Arc<queue::Suspension>>>);
 
 /// A source, and the way from it where it is about one only.
-type Concerned = (Arc<str>, Option<ReadyKey>);
+type SourceScope = (Arc<str>, Option<ReadyKey>);
 
 impl SourcesOut {
     /// What stands in the way of a ready queue.

@@ -18,7 +18,7 @@ use crate::alarm::Alarm;
 use crate::control::Suspension;
 use crate::custody::Custody;
 use crate::holding::{Amount, HeldShare};
-use crate::line::{Standing, Who};
+use crate::line::{FairKey, TrustLevel};
 use crate::message::Message;
 use crate::metrics::QueueState;
 use crate::overrides::Overrides;
@@ -26,7 +26,7 @@ use crate::routing::Router;
 use crate::routing::hop::NextHop;
 use crate::seams::{Time, World};
 use crate::services::Services;
-use entry::{Clocks, Incoming, IncomingRecipient, Moment};
+use entry::{Clocks, EntryContext, Incoming, IncomingRecipient};
 use hops::{Hops, SourcesOut};
 pub(crate) use idle::IdleConnections;
 use mail::Mono;
@@ -35,7 +35,7 @@ use queue::{
     Action, Deferred, EntryDetail, EntryId, EntryOutcome, Glance, NewEntry, Pause, Queue,
     QueueConfig, ReadyId, ReadyKey, ScheduledId, ScheduledKey, Take, Transferred,
 };
-use shaped::Shaped;
+use shaped::ShapingEffects;
 use spool::RecoveredMessage;
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::future::poll_fn;
@@ -67,7 +67,7 @@ pub(crate) struct Schedule<W: World> {
     /// Ready queues whose source warms up.
     warming: Warming,
     /// Rules of shaping, and what came of them.
-    pub(crate) shaped: Shaped,
+    pub(crate) shaped: ShapingEffects,
     /// What an operator has suspended.
     suspensions: RefCell<Arc<[Suspension]>>,
     /// Counts changes that all queues must follow.
@@ -101,7 +101,7 @@ impl<W: World> Schedule<W> {
             idle: IdleConnections::default(),
             sources_out: SourcesOut::default(),
             warming: Warming::default(),
-            shaped: Shaped::default(),
+            shaped: ShapingEffects::default(),
             suspensions: RefCell::new(suspensions),
             change: Cell::new(0),
             gauges_due: Cell::new(Mono(0)),
@@ -189,9 +189,9 @@ impl<W: World> Schedule<W> {
         }
     }
 
-    fn moment(&self) -> Moment {
+    fn moment(&self) -> EntryContext {
         let clocks = Clocks { now: self.services.now(), wall: self.services.wall() };
-        Moment { clocks, salt: self.services.shared.spool_salt }
+        EntryContext { clocks, salt: self.services.shared.spool_salt }
     }
 
     fn push(&self, (key, entry): &(ScheduledKey, NewEntry)) -> EntryId {
@@ -316,17 +316,17 @@ impl<W: World> Schedule<W> {
     }
 
     /// What a ready queue's hop is called in the line for connections.
-    pub(crate) fn who(&self, ready: ReadyId) -> Option<Who> {
+    pub(crate) fn who(&self, ready: ReadyId) -> Option<FairKey> {
         self.hops.who(ready)
     }
 
     /// What any shard knows of a ready queue's hop.
-    pub(crate) fn standing(&self, ready: ReadyId) -> Standing {
+    pub(crate) fn standing(&self, ready: ReadyId) -> TrustLevel {
         self.hops.standing(&self.services.shared.known_hops, ready, self.services.now())
     }
 
     /// A ready queue's hop answered, or was silent: for all shards to know.
-    pub(crate) fn note_standing(&self, ready: ReadyId, standing: Standing) {
+    pub(crate) fn note_standing(&self, ready: ReadyId, standing: TrustLevel) {
         let now = self.services.now();
         self.hops.note(&self.services.shared.known_hops, ready, standing, now);
     }

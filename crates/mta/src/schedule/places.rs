@@ -22,7 +22,7 @@ const KNOWN_MAX: usize = 4096;
 
 /// The hosts of a next hop, and how long they are taken for granted.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ResolvedHosts {
     pub(super) hosts: Vec<HostGroup>,
     pub(super) tls: HopTls,
     pub(super) fresh_until: Mono,
@@ -32,10 +32,10 @@ pub(super) struct Found {
     pub(super) reported: Option<TlsDomain>,
 }
 
-impl Found {
+impl ResolvedHosts {
     /// Of hosts that the file or a table names.
-    pub(super) fn of_file(hosts: Vec<HostGroup>, tls: HopTls) -> Found {
-        Found { hosts, tls, fresh_until: Mono::NEVER, shaped: None, reported: None }
+    pub(super) fn of_file(hosts: Vec<HostGroup>, tls: HopTls) -> ResolvedHosts {
+        ResolvedHosts { hosts, tls, fresh_until: Mono::NEVER, shaped: None, reported: None }
     }
 
     /// Of hosts that the DNS named.
@@ -55,7 +55,7 @@ impl Found {
 
 /// A ready queue towards hosts that were found.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SourcePath {
     /// `None`: whatever address the machine takes.
     pub(super) source: Option<Arc<Source>>,
     pub(super) weight: u32,
@@ -65,16 +65,16 @@ pub(super) struct Place {
 
 /// Hosts that were found, and the ready queues towards them, at least one.
 #[derive(Debug)]
-pub(super) struct Places {
-    pub(super) found: Found,
-    pub(super) each: Vec<Place>,
+pub(super) struct ResolvedHops {
+    pub(super) found: ResolvedHosts,
+    pub(super) each: Vec<SourcePath>,
     /// Whose hosts they are.
     pub(super) provider: Option<Arc<str>>,
 }
 
 /// All that decides where mail goes while the configuration stays.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Question {
+pub(super) struct ResolutionKey {
     domain: Domain,
     /// Its place in the file.
     route: usize,
@@ -82,15 +82,15 @@ pub(super) struct Question {
     require_tls: RequireTls,
 }
 
-impl Question {
+impl ResolutionKey {
     /// That of a scheduled queue; `None` where no other has the same.
     pub(super) fn of(
         key: &ScheduledKey,
         route: &Route,
         pool: Option<&Arc<Pool>>,
-    ) -> Option<Question> {
+    ) -> Option<ResolutionKey> {
         let is_anybodys = key.tenant.is_empty() && key.campaign.is_empty() && key.window.is_empty();
-        (!is_anybodys).then(|| Question {
+        (!is_anybodys).then(|| ResolutionKey {
             domain: key.domain.clone(),
             route: route.index,
             pool: pool.map(|pool| Arc::clone(&pool.name)),
@@ -103,7 +103,7 @@ impl Question {
 #[derive(Debug, Default)]
 pub(crate) struct KnownPlaces {
     config: RefCell<Option<Arc<Config>>>,
-    places: RefCell<BTreeMap<Question, Rc<Places>>>,
+    places: RefCell<BTreeMap<ResolutionKey, Rc<ResolvedHops>>>,
 }
 
 impl KnownPlaces {
@@ -112,8 +112,8 @@ impl KnownPlaces {
         &self,
         now: Mono,
         config: &Arc<Config>,
-        question: &Question,
-    ) -> Option<Rc<Places>> {
+        question: &ResolutionKey,
+    ) -> Option<Rc<ResolvedHops>> {
         let known = self.config.borrow();
         known.as_ref().filter(|known| Arc::ptr_eq(known, config))?;
         let places = self.places.borrow();
@@ -130,8 +130,8 @@ impl KnownPlaces {
         &self,
         now: Mono,
         config: &Arc<Config>,
-        question: Question,
-        places: &Rc<Places>,
+        question: ResolutionKey,
+        places: &Rc<ResolvedHops>,
     ) {
         let mut known = self.places.borrow_mut();
         let mut of = self.config.borrow_mut();

@@ -2,20 +2,20 @@
 //!
 //! Asked when a scheduled queue falls due, never stored: a reload reaches mail that is queued.
 
-use super::places::{Found, Places, Question};
+use super::places::{ResolutionKey, ResolvedHops, ResolvedHosts};
 use super::{Schedule, tls_domains};
 use crate::answer::Answer;
 use crate::facts::failure_of_refused;
-use crate::line::{Owner, Who};
+use crate::line::{FairKey, Owner};
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
 use crate::routing::Active;
 use crate::routing::find::route_of_key;
 use crate::routing::hop_tls::{HopTls, Promised, Unpromised, as_promised, doubted};
 use crate::routing::hosts::{Host, HostGroup};
-use crate::routing::lookup::{Asker, InTurn};
+use crate::routing::lookup::{DnsRequester, InTurn};
 use crate::routing::mx::resolve_mx;
-use crate::routing::require_tls::{Terms, vouched};
+use crate::routing::require_tls::{TlsRequirement, vouched};
 use crate::seams::{Dns, World};
 use auth::mta_sts::Policy;
 use config::{Config, Destination, HostPort, Pool, Route};
@@ -36,9 +36,9 @@ const FRESH_MIN: Duration = Duration::from_secs(1);
 /// applied (`application.rs`).
 pub(super) enum Resolved {
     /// To these hosts.
-    Hosts(Course, Found),
+    Hosts(RouteChoice, ResolvedHosts),
     /// As was found out for another scheduled queue.
-    Known(Course, Rc<Places>),
+    Known(RouteChoice, Rc<ResolvedHops>),
     /// Where the entry of each recipient says.
     Each,
     /// No route has the domain.
@@ -50,7 +50,7 @@ pub(super) enum Resolved {
 }
 
 /// The route that was found, and what goes with it.
-pub(super) struct Course {
+pub(super) struct RouteChoice {
     pub(super) config: Arc<Config>,
     pub(super) route: Arc<Route>,
     /// The pool that the mail names, or its tenant has.
@@ -94,20 +94,20 @@ fn by_route<W: World>(
     let course = || match pool_of(config, &key) {
         Ok(pool) => {
             let (config, route) = (Arc::clone(config), Arc::clone(&route));
-            Ok(Course { config, route, pool: pool.map(Arc::clone) })
+            Ok(RouteChoice { config, route, pool: pool.map(Arc::clone) })
         }
         Err(missing) => Err(Resolved::Nowhere(Resolution::Unrouted(missing))),
     };
-    let named = |found: Found| match course() {
+    let named = |found: ResolvedHosts| match course() {
         Ok(course) => Resolved::Hosts(course, found),
         Err(nowhere) => nowhere,
     };
     Answer::Now(match route.channel.destination() {
         Destination::ByEntry => Resolved::Each,
-        Destination::Here(_) => named(Found::of_file(Vec::new(), HopTls::default())),
+        Destination::Here(_) => named(ResolvedHosts::of_file(Vec::new(), HopTls::default())),
         Destination::Hosts(groups) => {
             let tls = terms(schedule, &route, key.require_tls).of_named_hosts();
-            named(Found::of_file(host_groups(groups), tls))
+            named(ResolvedHosts::of_file(host_groups(groups), tls))
         }
         Destination::Mx { port } => match course() {
             Ok(course) => return by_dns(schedule, scheduled, key, (course, port)),
@@ -121,9 +121,9 @@ fn by_dns<W: World>(
     schedule: &Rc<Schedule<W>>,
     scheduled: ScheduledId,
     key: ScheduledKey,
-    (course, port): (Course, u16),
+    (course, port): (RouteChoice, u16),
 ) -> Answer<'static, Resolved> {
-    let question = Question::of(&key, &course.route, course.pool.as_ref());
+    let question = ResolutionKey::of(&key, &course.route, course.pool.as_ref());
     let now = schedule.services.now();
     if let Some(known) = question.and_then(|it| schedule.known_places.get(now, &course.config, &it))
     {
@@ -138,13 +138,13 @@ fn by_dns<W: World>(
 async fn hosts_of_domain<W: World>(
     schedule: &Schedule<W>,
     dns: &InTurn<W>,
-    course: Course,
+    course: RouteChoice,
     port: u16,
     key: &ScheduledKey,
 ) -> Resolved {
     let domain = &key.domain;
     let terms = terms(schedule, &course.route, key.require_tls);
-    let Terms { sources, required } = terms;
+    let TlsRequirement { sources, required } = terms;
     let policies = schedule.services.world.policies();
     let found = match resolve_mx(dns, &course.config, port, domain, sources.dane).await {
         Ok(found) => found,
@@ -170,7 +170,7 @@ async fn hosts_of_domain<W: World>(
         Ok(promised) => promised,
         Err(failure) => return Resolved::Nowhere(Resolution::Refuse(Arc::new(failure))),
     };
-    let found = Found {
+    let found = ResolvedHosts {
         hosts: groups,
         shaped: Some(domain.clone()),
         tls,
@@ -200,9 +200,13 @@ pub(crate) fn unanswered(trouble: &LookupError) -> Arc<Failure> {
 }
 
 /// As whom a scheduled queue asks the DNS.
-fn asker<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId, key: &ScheduledKey) -> Asker {
+fn asker<W: World>(
+    schedule: &Schedule<W>,
+    scheduled: ScheduledId,
+    key: &ScheduledKey,
+) -> DnsRequester {
     let tenant = Some(&*key.tenant).filter(|tenant| !tenant.is_empty());
-    Asker {
+    DnsRequester {
         who: asker_of(schedule, scheduled),
         tenant: tenant.map(|tenant| Owner::named("tenant", tenant)),
         in_trouble: schedule.queue().is_in_trouble(scheduled),
@@ -210,18 +214,22 @@ fn asker<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId, key: &Schedul
 }
 
 /// What a scheduled queue is called in the line for lookups.
-pub(crate) fn asker_of<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId) -> Who {
-    Who::new(schedule.services.number, scheduled.0)
+pub(crate) fn asker_of<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId) -> FairKey {
+    FairKey::new(schedule.services.number, scheduled.0)
 }
 
 /// On what terms messages go by a route that ask for this.
-pub(super) fn terms<W: World>(_schedule: &Schedule<W>, route: &Route, asked: RequireTls) -> Terms {
+pub(super) fn terms<W: World>(
+    _schedule: &Schedule<W>,
+    route: &Route,
+    asked: RequireTls,
+) -> TlsRequirement {
     #[cfg(feature = "planted")]
     let asked = match _schedule.services.has_planted(Planted::ForgetRequireTls) {
         true => RequireTls::Unsaid,
         false => asked,
     };
-    Terms::new(&*route.channel, asked)
+    TlsRequirement::new(&*route.channel, asked)
 }
 
 /// The pool that the mail of a scheduled queue names, or else its tenant has, if there is one.

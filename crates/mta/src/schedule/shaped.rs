@@ -37,7 +37,7 @@ impl Usual {
 
 /// Rules and effects, as one shard goes by them.
 #[derive(Debug, Default)]
-pub(crate) struct Shaped {
+pub(crate) struct ShapingEffects {
     rules: RefCell<Arc<Rules>>,
     /// In force.
     effects: RefCell<Arc<[Effect]>>,
@@ -51,7 +51,7 @@ pub(crate) struct Shaped {
     usual: RefCell<BTreeMap<ReadyId, (ReadyKey, Usual)>>,
 }
 
-impl Shaped {
+impl ShapingEffects {
     /// Goes by these rules from now on.
     pub(crate) fn set_rules(&self, rules: Arc<Rules>) {
         self.listens.set(!rules.is_empty());

@@ -6,7 +6,7 @@ use crate::console::Level;
 use crate::metrics::WarmupMetrics;
 use crate::routing::hop::NextHop;
 use crate::seams::World;
-use crate::warmup::{Allowance, Answered, Ask, CourseKey, Tried, Turn};
+use crate::warmup::{Allowance, AllowanceRequest, Answered, Tried, WarmupDayEnd, WarmupKey};
 use ::classes::{FailureKind, ReplyClass};
 use config::{Warmup, host_text};
 use mail::{Failure, Reply, Wall};
@@ -26,7 +26,7 @@ pub(crate) struct Warming(RefCell<BTreeMap<ReadyId, Rc<WarmsUp>>>);
 
 #[derive(Debug)]
 struct WarmsUp {
-    key: CourseKey,
+    key: WarmupKey,
     plan: Arc<Warmup>,
     metrics: Arc<WarmupMetrics>,
     /// It has no limit any more.
@@ -64,7 +64,7 @@ fn towards(hop: &NextHop) -> Arc<str> {
 pub(super) fn learn<W: World>(schedule: &Schedule<W>, ready: ReadyId, hop: &NextHop) {
     let plan = hop.source.as_ref().and_then(|source| Some((source, source.warmup.as_ref()?)));
     let fresh = plan.map(|(source, plan)| WarmsUp {
-        key: CourseKey { source: Arc::clone(&source.name), towards: towards(hop) },
+        key: WarmupKey { source: Arc::clone(&source.name), towards: towards(hop) },
         plan: Arc::clone(plan),
         metrics: schedule.services.shared.sending.warmup(&source.name),
         is_warm: Cell::new(false),
@@ -93,7 +93,7 @@ pub(crate) fn ask<W: World>(schedule: &Rc<Schedule<W>>, ready: ReadyId, recipien
     // Never without: it is known as long as its ready queue is.
     let Some(warms_up) = schedule.warming.get(ready) else { return };
     let (key, plan) = (warms_up.key.clone(), Arc::clone(&warms_up.plan));
-    let asked = Ask { key, plan, wanted: recipients, now: schedule.services.wall() };
+    let asked = AllowanceRequest { key, plan, wanted: recipients, now: schedule.services.wall() };
     match schedule.services.world.warmups().ask(asked) {
         Answer::Now(answered) => take(schedule, ready, &warms_up, answered),
         Answer::Later(later) => {
@@ -184,10 +184,10 @@ pub(crate) fn note<W: World>(
 }
 
 /// A day is over that somebody should know of.
-fn tell<W: World>(schedule: &Schedule<W>, warms_up: &WarmsUp, turn: &Turn) {
+fn tell<W: World>(schedule: &Schedule<W>, warms_up: &WarmsUp, turn: &WarmupDayEnd) {
     let (services, WarmsUp { key, metrics, .. }) = (&schedule.services, warms_up);
     match turn {
-        Turn::Repeated { stage, count, tried, held } => {
+        WarmupDayEnd::Repeated { stage, count, tried, held } => {
             metrics.days_repeated.inc();
             let day = u64::from(*stage) + 1;
             let text = format_args!(
@@ -196,7 +196,7 @@ fn tell<W: World>(schedule: &Schedule<W>, warms_up: &WarmsUp, turn: &Turn) {
             );
             services.console.line(Level::Warn, "warmup", text);
         }
-        Turn::Warm => {
+        WarmupDayEnd::Warm => {
             metrics.finished.inc();
             let text = format_args!("{key} is warm: its recipients are not counted any more");
             services.console.line(Level::Info, "warmup", text);

@@ -59,7 +59,7 @@ pub struct LoginTerms {
 }
 
 /// What a server made of a step of a login.
-pub enum Heard {
+pub enum LoginReply {
     /// The client is told this; what it answers goes on with the conversation.
     Challenge(Vec<u8>, Box<dyn Conversation>),
     /// The client is this user.
@@ -83,7 +83,8 @@ pub struct Checked {
 /// A login that a server is asked about in several steps. Dropped, it is given up.
 pub trait Conversation {
     /// The client's answer to a challenge.
-    fn go_on(self: Box<Self>, response: Vec<u8>) -> Later<'static, Result<Heard, LookupError>>;
+    fn go_on(self: Box<Self>, response: Vec<u8>)
+    -> Later<'static, Result<LoginReply, LookupError>>;
 }
 
 /// Shown in nobody's log.
@@ -132,7 +133,7 @@ pub trait Authenticators {
         mechanism: &'static str,
         initial: Option<Vec<u8>>,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Heard, LookupError>>;
+    ) -> Later<'static, Result<LoginReply, LookupError>>;
 }
 
 /// A world without such servers.
@@ -172,7 +173,7 @@ impl Authenticators for NoAuthenticators {
         _: &'static str,
         _: Option<Vec<u8>>,
         _: LoginTerms,
-    ) -> Later<'static, Result<Heard, LookupError>> {
+    ) -> Later<'static, Result<LoginReply, LookupError>> {
         Box::pin(async { Err(nobody()) })
     }
 }

@@ -74,16 +74,16 @@ pub struct MailFolder {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Keeping {
     /// Their user; this process's without one.
-    pub user: Option<Account>,
+    pub user: Option<SystemAccount>,
     /// Their group; the user's, or this process's, without one.
-    pub group: Option<Account>,
+    pub group: Option<SystemAccount>,
     /// The mode of messages. Directories may be searched by whoever may read.
     pub mode: u32,
 }
 
 /// A user or a group of the system.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Account {
+pub struct SystemAccount {
     /// Name or number.
     pub name: String,
     /// A table names it, so it is never root's.

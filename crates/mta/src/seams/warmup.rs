@@ -1,7 +1,9 @@
 //! Who counts what sources send that warm up.
 
 use crate::answer::Answer;
-use crate::warmup::{Allowance, Answered, Ask, Asked, Book, CourseKey, Tried};
+use crate::warmup::{
+    Allowance, AllowanceGrant, AllowanceRequest, Answered, Tried, WarmupKey, WarmupLedger,
+};
 use auth::tls_report::TlsSession;
 use mail::Wall;
 use std::cell::RefCell;
@@ -9,13 +11,13 @@ use std::cell::RefCell;
 /// What all shards know of sources that warm up.
 pub trait Warmups: 'static {
     /// How many recipients may go: what is granted is durable as sent.
-    fn ask(&self, ask: Ask) -> Answer<'static, Answered>;
+    fn ask(&self, ask: AllowanceRequest) -> Answer<'static, Answered>;
 
     /// What was granted until then is not needed.
-    fn give_back(&self, key: &CourseKey, recipients: u32, until: Wall);
+    fn give_back(&self, key: &WarmupKey, recipients: u32, until: Wall);
 
     /// What became of recipients that were tried; written down later.
-    fn note(&self, key: &CourseKey, came: Tried);
+    fn note(&self, key: &WarmupKey, came: Tried);
 }
 
 /// A world in which every source is warm.
@@ -23,23 +25,23 @@ pub trait Warmups: 'static {
 pub struct NoWarmups;
 
 impl Warmups for NoWarmups {
-    fn ask(&self, _: Ask) -> Answer<'static, Answered> {
+    fn ask(&self, _: AllowanceRequest) -> Answer<'static, Answered> {
         Answer::Now(Answered { allowance: Allowance::Warm, turn: None })
     }
 
-    fn give_back(&self, _: &CourseKey, _: u32, _: Wall) {}
+    fn give_back(&self, _: &WarmupKey, _: u32, _: Wall) {}
 
-    fn note(&self, _: &CourseKey, _: Tried) {}
+    fn note(&self, _: &WarmupKey, _: Tried) {}
 }
 
 /// Of a world on one thread, whose memory counts as durable.
-impl Warmups for RefCell<Book> {
-    fn ask(&self, ask: Ask) -> Answer<'static, Answered> {
+impl Warmups for RefCell<WarmupLedger> {
+    fn ask(&self, ask: AllowanceRequest) -> Answer<'static, Answered> {
         let mut book = self.borrow_mut();
         loop {
             match book.ask(&ask) {
-                Asked::Answered(answered) => return Answer::Now(answered),
-                Asked::Reserved => {
+                AllowanceGrant::Answered(answered) => return Answer::Now(answered),
+                AllowanceGrant::Reserved => {
                     let changes = book.take_changes();
                     book.written(&changes);
                 }
@@ -47,11 +49,11 @@ impl Warmups for RefCell<Book> {
         }
     }
 
-    fn give_back(&self, key: &CourseKey, recipients: u32, until: Wall) {
+    fn give_back(&self, key: &WarmupKey, recipients: u32, until: Wall) {
         self.borrow_mut().give_back(key, recipients, until);
     }
 
-    fn note(&self, key: &CourseKey, came: Tried) {
+    fn note(&self, key: &WarmupKey, came: Tried) {
         self.borrow_mut().note(key, came);
     }
 }

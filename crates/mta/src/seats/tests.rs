@@ -1,7 +1,7 @@
 use super::*;
 use std::task::Waker;
 
-const LIMITS: Limits = Limits { all: 100, network: 8 };
+const LIMITS: SeatLimits = SeatLimits { all: 100, network: 8 };
 
 fn ip(group: u8, n: u8) -> IpAddr {
     IpAddr::from([198, 51, group, n])
@@ -76,7 +76,7 @@ fn groups_of_networks_displace_themselves() {
 #[test]
 fn the_last_tenth_and_the_proven_are_not_for_strangers() {
     let seats = Arc::<Seats>::default();
-    let all = Limits { all: 20, network: 100 };
+    let all = SeatLimits { all: 20, network: 100 };
     let proven: Vec<Seat> =
         (0..9).filter_map(|n| seats.enter(0, ip(n, 1), Rank::Proven, all)).collect();
     let mut strangers: Vec<Seat> =
@@ -99,7 +99,7 @@ fn the_last_tenth_and_the_proven_are_not_for_strangers() {
 #[test]
 fn raised_places_are_counted_as_what_they_are() {
     let seats = Arc::<Seats>::default();
-    let all = Limits { all: 10, network: 100 };
+    let all = SeatLimits { all: 10, network: 100 };
     let mut held: Vec<Seat> =
         (0..9).filter_map(|n| seats.enter(0, ip(n, 1), Rank::Unproven, all)).collect();
     held[0].set_rank(Rank::Proven);

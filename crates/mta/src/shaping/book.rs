@@ -26,7 +26,7 @@ const NEWS_MAX: usize = 1_000;
 
 /// Which rule, and whom it concerns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct EffectKey {
     pub(crate) rule: String,
     pub(crate) provider: Option<String>,
     pub(crate) next_hop: Option<String>,
@@ -35,9 +35,9 @@ pub(crate) struct Key {
     pub(crate) campaign: Option<String>,
 }
 
-impl Key {
-    fn of(effect: &Effect) -> Key {
-        Key {
+impl EffectKey {
+    fn of(effect: &Effect) -> EffectKey {
+        EffectKey {
             rule: effect.rule.clone(),
             provider: effect.provider.clone(),
             next_hop: effect.next_hop.clone(),
@@ -104,28 +104,28 @@ pub(crate) enum News {
     /// It is over.
     Ended(Effect, Over),
     /// There are too many of them for this one.
-    TooMany(Key),
+    TooMany(EffectKey),
 }
 
 /// What was heard, and what came of it.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
-    heard: BTreeMap<Key, VecDeque<Hit>>,
-    effects: BTreeMap<Key, Effect>,
+pub(crate) struct ShapingLedger {
+    heard: BTreeMap<EffectKey, VecDeque<Hit>>,
+    effects: BTreeMap<EffectKey, Effect>,
     news: VecDeque<News>,
     /// When a rule had no effect for want of room the last time, and when that was told.
     full: Option<Wall>,
     told_full: Option<Wall>,
 }
 
-impl Book {
+impl ShapingLedger {
     /// A rule was heard. Whether something is to be told. What is heard of a provider by mail for one domain alone
     /// is about the next hop of that: a customer of the provider may have chosen the words.
     pub(crate) fn hear(
         &mut self,
         now: Wall,
         rule: &Rule,
-        key: &Key,
+        key: &EffectKey,
         (from, words): (Origin<'_>, &Words<'_>),
     ) -> bool {
         if self.effects.get(key).is_some_and(|effect| is_same_trouble(effect, now)) {
@@ -136,7 +136,7 @@ impl Book {
             Hits::TooFew => return false,
             Hits::Enough => key,
             Hits::OfOneDomain => {
-                narrow = Key { next_hop: Some(from.next_hop.to_owned()), ..key.clone() };
+                narrow = EffectKey { next_hop: Some(from.next_hop.to_owned()), ..key.clone() };
                 if self.effects.get(&narrow).is_some_and(|effect| is_same_trouble(effect, now)) {
                     return false;
                 }
@@ -178,7 +178,7 @@ impl Book {
 
     /// Counts a hit. When there were as many as the rule waits for they are counted anew, but for those of a
     /// provider that were of one domain, of which others make more.
-    fn hits(&mut self, now: Wall, rule: &Rule, key: &Key, from: Origin<'_>) -> Hits {
+    fn hits(&mut self, now: Wall, rule: &Rule, key: &EffectKey, from: Origin<'_>) -> Hits {
         // A next hop, a tenant or a campaign is told by mail of its own.
         let is_wide = key.next_hop.is_none() && !rule.action.is_of_party();
         let HitThreshold { count, within } = match rule.after {
@@ -212,7 +212,7 @@ impl Book {
     }
 
     /// Has one go that is not needed, if there are too many for this one. Whether there is room.
-    fn make_room(&mut self, key: &Key, peer: &str) -> bool {
+    fn make_room(&mut self, key: &EffectKey, peer: &str) -> bool {
         let is_of_hop = |effect: &Effect| effect.next_hop.is_some();
         if key.next_hop.is_some() {
             let zone = zone_of_peer(peer);
@@ -243,7 +243,7 @@ impl Book {
     }
 
     /// A rule has no effect for want of room; whether that is to be told.
-    fn note_full(&mut self, now: Wall, key: &Key) -> bool {
+    fn note_full(&mut self, now: Wall, key: &EffectKey) -> bool {
         self.full = Some(now);
         let is_told = self.told_full.is_some_and(|told| now.since(told) < TELL_EVERY);
         if !is_told {
@@ -325,7 +325,7 @@ impl Book {
 
     fn end(&mut self, why: Over, ends: impl Fn(&Effect) -> bool) -> usize {
         let ended = self.effects.iter().filter(|(_, effect)| ends(effect));
-        let ended: Vec<Key> = ended.map(|(key, _)| key.clone()).collect();
+        let ended: Vec<EffectKey> = ended.map(|(key, _)| key.clone()).collect();
         let mut count = 0;
         for key in ended {
             self.heard.remove(&key);
@@ -341,7 +341,7 @@ impl Book {
     /// Takes up what an earlier process kept.
     pub(crate) fn restore(&mut self, effects: Vec<Effect>) {
         let effects = effects.into_iter().take(EFFECTS_MAX);
-        self.effects = effects.map(|effect| (Key::of(&effect), effect)).collect();
+        self.effects = effects.map(|effect| (EffectKey::of(&effect), effect)).collect();
     }
 
     /// All that is known, in order.

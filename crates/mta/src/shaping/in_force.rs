@@ -1,6 +1,6 @@
 //! The rules in force and their effects, for all shards.
 
-use super::book::{Book, Key, News, Origin};
+use super::book::{EffectKey, News, Origin, ShapingLedger};
 use super::rules::{Rules, Words};
 use crate::control::{Effect, Lift};
 use crate::watched::{Watched, Watcher};
@@ -19,7 +19,7 @@ pub struct RulesInForce {
 #[derive(Debug, Default)]
 struct State {
     rules: Arc<Rules>,
-    book: Book,
+    book: ShapingLedger,
 }
 
 impl Default for RulesInForce {
@@ -87,7 +87,13 @@ impl RulesInForce {
     }
 
     /// A rule was heard.
-    pub(crate) fn hear(&self, now: Wall, rule: &Rule, key: &Key, heard: (Origin<'_>, &Words<'_>)) {
+    pub(crate) fn hear(
+        &self,
+        now: Wall,
+        rule: &Rule,
+        key: &EffectKey,
+        heard: (Origin<'_>, &Words<'_>),
+    ) {
         let mut state = self.lock();
         if state.book.hear(now, rule, key, heard) {
             self.publish(&state);
@@ -143,7 +149,7 @@ mod tests {
     fn hear(all: &RulesInForce, now: u64) {
         let rules = all.rules();
         let rule = rules.named(Some("big"), "stop").unwrap();
-        let key = Key {
+        let key = EffectKey {
             rule: rule.name.to_string(),
             provider: Some("big".to_owned()),
             next_hop: None,

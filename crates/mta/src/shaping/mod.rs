@@ -8,7 +8,7 @@ mod book;
 mod in_force;
 mod rules;
 
-pub(crate) use book::{EFFECTS_MAX, Key, News, Origin, Over};
+pub(crate) use book::{EFFECTS_MAX, EffectKey, News, Origin, Over};
 pub use in_force::RulesInForce;
 pub(crate) use rules::Words;
-pub use rules::{Heard, Rules};
+pub use rules::{RuleMatcher, Rules};

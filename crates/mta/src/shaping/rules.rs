@@ -12,14 +12,14 @@ use std::sync::Arc;
 /// The rules of a configuration.
 #[derive(Debug, Default)]
 pub struct Rules {
-    by_provider: BTreeMap<Box<str>, Vec<Heard>>,
+    by_provider: BTreeMap<Box<str>, Vec<RuleMatcher>>,
     /// Of those who have no provider.
-    of_none: Vec<Heard>,
+    of_none: Vec<RuleMatcher>,
 }
 
 /// A rule, with what it listens for.
 #[derive(Debug)]
-pub struct Heard {
+pub struct RuleMatcher {
     /// The rule.
     pub rule: Arc<Rule>,
     codes: Vec<CodePattern>,
@@ -86,7 +86,7 @@ impl Rules {
     ) -> Result<Rules, Vec<String>> {
         let (mut rules, mut mistakes) = (Rules::default(), Vec::new());
         for (provider, rule) in all {
-            let heard = Heard {
+            let heard = RuleMatcher {
                 rule: Arc::clone(rule),
                 codes: read_all(&rule.heard.code, CodePattern::read, &mut mistakes),
                 statuses: read_all(&rule.heard.status, StatusPattern::read, &mut mistakes),
@@ -111,7 +111,7 @@ impl Rules {
     }
 
     /// The rules of a provider, or of those who have none.
-    pub(crate) fn of(&self, provider: Option<&str>) -> &[Heard] {
+    pub(crate) fn of(&self, provider: Option<&str>) -> &[RuleMatcher] {
         match provider {
             Some(provider) => self.by_provider.get(provider).map_or(&[], Vec::as_slice),
             None => &self.of_none,
@@ -124,7 +124,7 @@ impl Rules {
     }
 }
 
-impl Heard {
+impl RuleMatcher {
     /// Whether it needs to know what a reply means.
     pub(crate) fn asks_class(&self) -> bool {
         self.class.is_some() || self.kind.is_some()

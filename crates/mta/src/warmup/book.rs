@@ -1,7 +1,7 @@
 //! All courses of a process, and what of them is to be written.
 
-use super::course::Course;
-use super::{Allowance, Ask, CourseKey, Record, RecordBytes, Tried, Turn};
+use super::course::WarmupState;
+use super::{Allowance, AllowanceRequest, Record, RecordBytes, Tried, WarmupDayEnd, WarmupKey};
 use mail::Wall;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,21 +20,21 @@ const FORGOTTEN_AFTER_DAYS: u32 = 30;
 pub struct Answered {
     pub allowance: Allowance,
     /// What the last day came to, if nobody was told yet.
-    pub turn: Option<Turn>,
+    pub turn: Option<WarmupDayEnd>,
 }
 
-/// What came of an [`Ask`].
+/// What came of an [`AllowanceRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum AllowanceGrant {
     Answered(Answered),
-    /// Something was reserved: ask again when [`Book::take_changes`] are written.
+    /// Something was reserved: ask again when [`WarmupLedger::take_changes`] are written.
     Reserved,
 }
 
 /// A course that is another than on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    pub key: CourseKey,
+pub struct WarmupChange {
+    pub key: WarmupKey,
     pub record: RecordBytes,
     /// The day for which something becomes durable with it, and how many recipients.
     day: u32,
@@ -42,12 +42,12 @@ pub struct Change {
 }
 
 /// Changes in the order of their keys.
-pub type Changes = Vec<Change>;
+pub type WarmupChanges = Vec<WarmupChange>;
 
 /// A course as people see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenCourse {
-    pub key: CourseKey,
+pub struct WarmupView {
+    pub key: WarmupKey,
     pub kept: Record,
     /// Recipients of its day that were handed out.
     pub used: u32,
@@ -55,70 +55,74 @@ pub struct SeenCourse {
 
 /// All courses.
 #[derive(Debug, Default)]
-pub struct Book {
-    courses: BTreeMap<CourseKey, Course>,
-    changed: BTreeSet<CourseKey>,
+pub struct WarmupLedger {
+    courses: BTreeMap<WarmupKey, WarmupState>,
+    changed: BTreeSet<WarmupKey>,
     /// On this day the book was lost: nobody knows what was sent before.
     lost_on: Option<u32>,
 }
 
-impl Book {
+impl WarmupLedger {
     /// What was kept. Who is not among `warming` any more, and has sent nothing for a month, is left out.
     #[must_use]
     pub fn read(
-        kept: impl IntoIterator<Item = (CourseKey, Record)>,
+        kept: impl IntoIterator<Item = (WarmupKey, Record)>,
         warming: &BTreeSet<Arc<str>>,
         today: u32,
-    ) -> Book {
-        let is_wanted = |key: &CourseKey, record: &Record| {
+    ) -> WarmupLedger {
+        let is_wanted = |key: &WarmupKey, record: &Record| {
             warming.contains(&key.source)
                 || record.day.saturating_add(FORGOTTEN_AFTER_DAYS) >= today
         };
         let kept = kept.into_iter().filter(|(key, record)| is_wanted(key, record));
-        let courses = kept.map(|(key, record)| (key, Course::read(record))).collect();
-        Book { courses, ..Book::default() }
+        let courses = kept.map(|(key, record)| (key, WarmupState::read(record))).collect();
+        WarmupLedger { courses, ..WarmupLedger::default() }
     }
 
     /// One that replaces a book which can't be read: what begins on this day sends nothing before the next.
     #[must_use]
-    pub fn replaced(today: u32) -> Book {
-        Book { lost_on: Some(today), ..Book::default() }
+    pub fn replaced(today: u32) -> WarmupLedger {
+        WarmupLedger { lost_on: Some(today), ..WarmupLedger::default() }
     }
 
     /// Whose course it is, and where: with the others if there are too many.
-    fn known(&self, key: &CourseKey) -> CourseKey {
+    fn known(&self, key: &WarmupKey) -> WarmupKey {
         if self.courses.len() < COURSES_MAX || self.courses.contains_key(key) {
             return key.clone();
         }
-        CourseKey { source: Arc::clone(&key.source), towards: OTHERS.into() }
+        WarmupKey { source: Arc::clone(&key.source), towards: OTHERS.into() }
     }
 
     /// What may be sent.
-    pub fn ask(&mut self, ask: &Ask) -> Asked {
-        let Ask { key, plan, wanted, now } = ask;
+    pub fn ask(&mut self, ask: &AllowanceRequest) -> AllowanceGrant {
+        let AllowanceRequest { key, plan, wanted, now } = ask;
         if *now < plan.start() {
             let start = plan.start();
             let why = format!("warm-up of source {}: it has not begun", key.source);
             let allowance = Allowance::Closed { why: why.into(), until: start };
-            return Asked::Answered(Answered { allowance, turn: None });
+            return AllowanceGrant::Answered(Answered { allowance, turn: None });
         }
         let key = self.known(key);
         let is_spent = self.lost_on == Some(super::day_of(*now));
-        let course =
-            self.courses.entry(key.clone()).or_insert_with(|| Course::new(plan, *now, is_spent));
+        let course = self
+            .courses
+            .entry(key.clone())
+            .or_insert_with(|| WarmupState::new(plan, *now, is_spent));
         let before = course.kept;
         let allowance = course.ask(&key, plan, *wanted, *now);
         if course.kept != before {
             self.changed.insert(key);
         }
         match allowance {
-            Some(allowance) => Asked::Answered(Answered { allowance, turn: course.take_turn() }),
-            None => Asked::Reserved,
+            Some(allowance) => {
+                AllowanceGrant::Answered(Answered { allowance, turn: course.take_turn() })
+            }
+            None => AllowanceGrant::Reserved,
         }
     }
 
     /// What was granted until then is not needed.
-    pub fn give_back(&mut self, key: &CourseKey, recipients: u32, until: Wall) {
+    pub fn give_back(&mut self, key: &WarmupKey, recipients: u32, until: Wall) {
         let key = self.known(key);
         if let Some(course) = self.courses.get_mut(&key) {
             course.give_back(recipients, until);
@@ -126,7 +130,7 @@ impl Book {
     }
 
     /// What became of recipients that were tried.
-    pub fn note(&mut self, key: &CourseKey, came: Tried) {
+    pub fn note(&mut self, key: &WarmupKey, came: Tried) {
         let key = self.known(key);
         if let Some(course) = self.courses.get_mut(&key) {
             course.note(came);
@@ -134,20 +138,20 @@ impl Book {
         }
     }
 
-    /// What is to be written, all or nothing; then comes [`Book::written`] or [`Book::unwritten`].
-    pub fn take_changes(&mut self) -> Changes {
+    /// What is to be written, all or nothing; then comes [`WarmupLedger::written`] or [`WarmupLedger::unwritten`].
+    pub fn take_changes(&mut self) -> WarmupChanges {
         let changed = std::mem::take(&mut self.changed);
-        let change = |key: CourseKey| {
+        let change = |key: WarmupKey| {
             let course = self.courses.get(&key)?;
             let (record, day, writing) = (course.kept.to_bytes(), course.kept.day, course.writing);
-            Some(Change { key, record, day, writing })
+            Some(WarmupChange { key, record, day, writing })
         };
         changed.into_iter().filter_map(change).collect()
     }
 
     /// These are durable: what they reserve may be handed out.
-    pub fn written(&mut self, changes: &Changes) {
-        for Change { key, day, writing, .. } in changes {
+    pub fn written(&mut self, changes: &WarmupChanges) {
+        for WarmupChange { key, day, writing, .. } in changes {
             if let Some(course) = self.courses.get_mut(key) {
                 course.written(*day, *writing);
             }
@@ -155,8 +159,8 @@ impl Book {
     }
 
     /// These are not: nothing of what they reserve was handed out.
-    pub fn unwritten(&mut self, changes: &Changes) {
-        for Change { key, day, writing, .. } in changes {
+    pub fn unwritten(&mut self, changes: &WarmupChanges) {
+        for WarmupChange { key, day, writing, .. } in changes {
             if let Some(course) = self.courses.get_mut(key) {
                 course.unwritten(*day, *writing);
                 self.changed.insert(key.clone());
@@ -176,8 +180,8 @@ impl Book {
     }
 
     /// All courses, by source and then by where they go.
-    pub fn courses(&self) -> impl Iterator<Item = SeenCourse> + '_ {
-        self.courses.iter().map(|(key, course)| SeenCourse {
+    pub fn courses(&self) -> impl Iterator<Item = WarmupView> + '_ {
+        self.courses.iter().map(|(key, course)| WarmupView {
             key: key.clone(),
             kept: course.kept,
             used: course.used(),

@@ -1,6 +1,6 @@
 //! One source on its way with one provider: the arithmetic of its days.
 
-use super::{Allowance, CourseKey, Record, Tried};
+use super::{Allowance, Record, Tried, WarmupKey};
 use config::Warmup;
 use mail::Wall;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn end_of(day: u32) -> Wall {
 
 /// What the end of a day came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum WarmupDayEnd {
     /// Too many were held back: it is repeated.
     Repeated {
         /// Its number, from 0.
@@ -49,17 +49,17 @@ pub enum Turn {
 
 /// How many go in which time, on a day with this count.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct WarmupPace {
     interval_us: u64,
     burst: u32,
     batch: u32,
     quantum: u32,
 }
 
-impl Pace {
-    fn of(count: u32) -> Pace {
+impl WarmupPace {
+    fn of(count: u32) -> WarmupPace {
         let part = |parts: u32| (count / parts).max(1);
-        Pace {
+        WarmupPace {
             interval_us: DAY_US.div_ceil(u64::from(count.max(1))),
             burst: part(BURST_PARTS),
             batch: part(BATCH_PARTS),
@@ -87,7 +87,7 @@ impl Pace {
 
 /// What a source has come to with a provider.
 #[derive(Clone, Debug)]
-pub(super) struct Course {
+pub(super) struct WarmupState {
     /// What is kept of it.
     pub(super) kept: Record,
     /// Reserved for good, and not handed out.
@@ -95,14 +95,14 @@ pub(super) struct Course {
     /// Reserved, and on its way to the disk.
     pub(super) writing: u32,
     /// What the last day came to, until that is told.
-    turn: Option<Turn>,
+    turn: Option<WarmupDayEnd>,
 }
 
-impl Course {
+impl WarmupState {
     /// One that begins. `is_spent`: nobody knows what has been sent today.
-    pub(super) fn new(plan: &Warmup, now: Wall, is_spent: bool) -> Course {
+    pub(super) fn new(plan: &Warmup, now: Wall, is_spent: bool) -> WarmupState {
         let reserved = if is_spent { u32::MAX } else { 0 };
-        Course::read(Record {
+        WarmupState::read(Record {
             start_day: plan.start_day,
             day: day_of(now),
             reserved,
@@ -111,8 +111,8 @@ impl Course {
     }
 
     /// One that was kept: what was not handed out then never will be.
-    pub(super) fn read(kept: Record) -> Course {
-        Course { kept, stock: 0, writing: 0, turn: None }
+    pub(super) fn read(kept: Record) -> WarmupState {
+        WarmupState { kept, stock: 0, writing: 0, turn: None }
     }
 
     /// Handed out, or lost.
@@ -136,11 +136,11 @@ impl Course {
                 // A few recipients show nobody that this many are welcome.
                 let is_enough = tried >= count.div_ceil(ENOUGH_PARTS);
                 if plan.is_held(tried, held) {
-                    self.turn = Some(Turn::Repeated { stage, count, tried, held });
+                    self.turn = Some(WarmupDayEnd::Repeated { stage, count, tried, held });
                 } else if is_enough {
                     kept.stage += 1;
                     if plan.count(kept.stage).is_none() {
-                        self.turn = Some(Turn::Warm);
+                        self.turn = Some(WarmupDayEnd::Warm);
                     }
                 }
             }
@@ -157,14 +157,15 @@ impl Course {
     /// What may be sent now; `None`: something was reserved, and has to be written first.
     pub(super) fn ask(
         &mut self,
-        key: &CourseKey,
+        key: &WarmupKey,
         plan: &Warmup,
         wanted: u32,
         now: Wall,
     ) -> Option<Allowance> {
         self.follow(plan, now);
         let Some(count) = plan.count(self.kept.stage) else { return Some(Allowance::Warm) };
-        let (pace, now_us, wanted) = (Pace::of(count), now.0.saturating_mul(1_000), wanted.max(1));
+        let (pace, now_us, wanted) =
+            (WarmupPace::of(count), now.0.saturating_mul(1_000), wanted.max(1));
         // Never further ahead than a full bucket lets it be: the clock may have been set back, the count raised.
         let most_us = now_us.saturating_add(pace.worth_us(pace.burst));
         self.kept.paced_us = self.kept.paced_us.min(most_us);
@@ -196,7 +197,7 @@ impl Course {
         None
     }
 
-    fn why(&self, key: &CourseKey, count: u32) -> Arc<str> {
+    fn why(&self, key: &WarmupKey, count: u32) -> Arc<str> {
         let used = self.used().min(count);
         format!("warm-up of {key}: {used} of {count} recipients today").into()
     }
@@ -240,7 +241,7 @@ impl Course {
         kept.held = kept.held.saturating_add(came.held);
     }
 
-    pub(super) fn take_turn(&mut self) -> Option<Turn> {
+    pub(super) fn take_turn(&mut self) -> Option<WarmupDayEnd> {
         self.turn.take()
     }
 }

@@ -9,7 +9,7 @@ use crate::tls_reports::TlsReportMetrics;
 use crate::world::clock::Start;
 use mta::metrics::{MetricSet, Metrics, RefusalReason, SendingMetrics};
 use mta::pools::PoolId;
-use mta::pressure::{Level, Pressures, Seen};
+use mta::pressure::{FnGauge, Level, Pressures};
 use mta::problems::{Problem, Severity};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -27,7 +27,7 @@ fn numbers() -> Numbers {
 /// Of which one is full.
 fn pools() -> Arc<Pressures> {
     let pools = Pressures::default();
-    pools.keep(PoolId::Queue, Seen(|_| (Level::of(7, 7), None)));
+    pools.keep(PoolId::Queue, FnGauge(|_| (Level::of(7, 7), None)));
     Arc::new(pools)
 }
 

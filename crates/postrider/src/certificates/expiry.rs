@@ -1,7 +1,7 @@
 //! When the certificates of this server end, and when that is told.
 
 use mail::Wall;
-use mta::problems::Found;
+use mta::problems::DetectedProblem;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use x509_cert::Certificate;
@@ -70,9 +70,9 @@ impl Expiry {
     }
 
     /// What is wrong at `now`: from `warning` before the end on.
-    pub(super) fn problem(&self, now: Wall, warning: Duration) -> Option<Found> {
+    pub(super) fn problem(&self, now: Wall, warning: Duration) -> Option<DetectedProblem> {
         let is_near = now.after(warning.min(self.warning_max)) >= self.ends;
-        let found = Found::warning(self.file.display().to_string(), self.sentence(now));
+        let found = DetectedProblem::warning(self.file.display().to_string(), self.sentence(now));
         is_near.then(|| found.next_step("renew it; its file is read anew when it changes"))
     }
 

@@ -18,7 +18,7 @@ pub(crate) use clients::Judge;
 use config::{ClientCertificates, Config, Problem};
 use entry::{Choice, Entry, Read, Source, Wrong};
 use mta::console::{Console, Level};
-use mta::problems::{Found, Moment, ProblemKind};
+use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::Ticketer;
@@ -249,7 +249,7 @@ impl ProblemKind for Certificates {
         "certificate"
     }
 
-    fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         // Nobody holds it while a file is read.
         let state = lock(&self.state);
         for entry in state.entries() {
@@ -259,10 +259,10 @@ impl ProblemKind for Certificates {
                 expiry.and_then(|expiry| expiry.problem(now.wall, state.warning)).map(&mut *found);
                 if let Some(why) = &one.read.left_out {
                     let step = "one is ordered; lines of `acme` on the console say how that goes";
-                    found(Found::warning(path(), why.clone()).next_step(step));
+                    found(DetectedProblem::warning(path(), why.clone()).next_step(step));
                 }
                 if let Some(why) = &one.unread {
-                    found(Found::warning(path(), why.clone()).next_step("mend the file"));
+                    found(DetectedProblem::warning(path(), why.clone()).next_step("mend the file"));
                 }
             });
         }

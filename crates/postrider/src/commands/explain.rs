@@ -8,7 +8,7 @@ use crate::tables::{Registry, Traced};
 use crate::terminal::clean;
 use crate::world::clock::Start;
 use crate::world::resolver::Resolver;
-use channels::{AccessQuestion, ConsultedAccess, consult_access};
+use channels::{AccessDryRun, AccessQuestion, consult_access};
 use config::{
     Config, Destination, ENTRY_TEXT, ExplainRequest, ExplainedDecision, Explanation, InTables,
     Listener, NamedValues, Origin, TableLookup, TlsSources,
@@ -143,7 +143,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
 struct Asked {
     /// The first route whose table has the domain.
     route: Option<usize>,
-    access: ConsultedAccess,
+    access: AccessDryRun,
     said: Consulted,
     lookups: Vec<TableLookup>,
 }

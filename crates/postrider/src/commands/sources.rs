@@ -6,7 +6,7 @@ use crate::commands::running::{Action, Running};
 use crate::terminal::clean;
 use comfy_table::{Table, presets};
 use mta::commands::{NodeAnswer, Sources};
-use mta::control::{ControlResponse, CourseItem, SourceItem};
+use mta::control::{ControlResponse, SourceItem, WarmupItem};
 use std::process::ExitCode;
 
 /// Runs it.
@@ -49,8 +49,8 @@ fn listed<'a>(items: impl Iterator<Item = &'a SourceItem>) -> String {
     format!("{table}\n{rest}")
 }
 
-fn row(name: &str, course: &CourseItem) -> [String; 7] {
-    let CourseItem { stage, stages, used, tried, delivered, held, .. } = course;
+fn row(name: &str, course: &WarmupItem) -> [String; 7] {
+    let WarmupItem { stage, stages, used, tried, delivered, held, .. } = course;
     let (day, used) = match course.count {
         Some(count) => (format!("{stage}/{stages}"), format!("{used}/{count}")),
         None => ("warm".to_owned(), String::new()),
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn sources_that_warm_up_are_told_from_others() {
-        let course = |towards: &str, count| CourseItem {
+        let course = |towards: &str, count| WarmupItem {
             towards: towards.to_owned(),
             stage: 2,
             stages: 4,

@@ -21,7 +21,7 @@ pub(crate) use day::{Counted, DAY_MS, Day};
 pub(crate) use letter::{Letter, packed};
 use mail::{Mailbox, MessageId};
 use mta::console::{Console as _, Level};
-use mta::inbox::{OwnMessage, ShardMessage, ShardSender};
+use mta::inbox::{GeneratedMessage, ShardMessage, ShardSender};
 use mta::metrics::MetricSet;
 pub(crate) use sending::{Report, moment_within};
 use std::path::{Path, PathBuf};
@@ -304,7 +304,7 @@ impl<K: Kind> Inner<K> {
         is_tls_report: bool,
     ) -> Result<MessageId, String> {
         let (answer, answered) = oneshot::channel();
-        let own = OwnMessage {
+        let own = GeneratedMessage {
             sender: sender.clone(),
             content: Bytes::from(content),
             recipients,

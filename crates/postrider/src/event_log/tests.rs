@@ -3,7 +3,7 @@
 use super::*;
 use crate::kept_secret::SPOOL_SALT;
 use mail::{MessageId, Wall};
-use mta::event::Message;
+use mta::event::EventMessage;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -21,7 +21,7 @@ fn options(directory: &Path) -> EventFile {
 fn released(n: u64) -> Event {
     Event {
         at: Wall(1_795_255_872_345 + n),
-        message: Some(Message {
+        message: Some(EventMessage {
             id: MessageId(n),
             position: Some(Position::new(0, n)),
             envelope: None,
@@ -79,7 +79,7 @@ fn lines(text: &str) -> Vec<serde_json::Value> {
 fn problem(log: &EventLog) -> Option<String> {
     let problems = mta::problems::Problems::default();
     problems.register(log.writing());
-    problems.ask(Moment::default()).pop().map(|one| crate::problems::sentence(&one))
+    problems.ask(ClockReading::default()).pop().map(|one| crate::problems::sentence(&one))
 }
 
 #[test]

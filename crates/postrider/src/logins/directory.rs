@@ -6,7 +6,7 @@ use auth::sasl::Claim;
 use config::TableEntry;
 use lookup::{LookupError, LookupErrorKind};
 use mta::answer::Later;
-use mta::line::Line;
+use mta::line::FairSemaphore;
 use mta::seams::{Checked, LoginTerms};
 use mta::tables::rewritten;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ pub(super) struct Directory(Arc<Shared>);
 struct Shared {
     table: Arc<TableEntry>,
     notes: mpsc::UnboundedSender<Note>,
-    logins: Arc<Line>,
+    logins: Arc<FairSemaphore>,
 }
 
 /// A password that is to be checked. Its user's name is as the table wants it.

@@ -12,8 +12,8 @@ use config::HostPort;
 use link::{Driver, Note};
 use lookup::{LookupError, LookupErrorKind};
 use mta::answer::{Answer, Later};
-use mta::line::{Line, Permit};
-use mta::seams::{Checked, Conversation, Heard, LoginTerms};
+use mta::line::{FairSemaphore, Permit};
+use mta::seams::{Checked, Conversation, LoginReply, LoginTerms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -45,7 +45,7 @@ struct Shared {
     notes: mpsc::UnboundedSender<Note>,
     offer: watch::Receiver<Offer>,
     next_id: AtomicU32,
-    logins: Arc<Line>,
+    logins: Arc<FairSemaphore>,
 }
 
 impl Dovecot {
@@ -97,11 +97,11 @@ impl Dovecot {
         let begun = self.begin("PLAIN", Some(claim.plain().as_slice()), terms);
         Box::pin(async move {
             match begun.await? {
-                Heard::Accepted(user) => {
+                LoginReply::Accepted(user) => {
                     Ok(Checked { entry: Some(user.clone()), user: Some(user) })
                 }
-                Heard::Refused(entry) => Ok(Checked { user: None, entry }),
-                Heard::Challenge(..) | Heard::TooLong => {
+                LoginReply::Refused(entry) => Ok(Checked { user: None, entry }),
+                LoginReply::Challenge(..) | LoginReply::TooLong => {
                     Err(LookupError::new(LookupErrorKind::Wrong, "it wants more than a password"))
                 }
             }
@@ -114,12 +114,12 @@ impl Dovecot {
         mechanism: &'static str,
         initial: Option<&[u8]>,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Heard, LookupError>> {
+    ) -> Later<'static, Result<LoginReply, LookupError>> {
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
         let LoginTerms { remote, local, .. } = terms;
         let line = match (Login { id, mechanism, initial, remote, local }).line() {
             Ok(line) => line,
-            Err(dovecot::TooLong) => return Box::pin(async { Ok(Heard::TooLong) }),
+            Err(dovecot::TooLong) => return Box::pin(async { Ok(LoginReply::TooLong) }),
         };
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
@@ -148,7 +148,11 @@ struct Talk {
 }
 
 impl Talk {
-    async fn say(mut self: Box<Self>, line: String, is_first: bool) -> Result<Heard, LookupError> {
+    async fn say(
+        mut self: Box<Self>,
+        line: String,
+        is_first: bool,
+    ) -> Result<LoginReply, LookupError> {
         let (answer, answered) = oneshot::channel();
         let note = Note::Say { id: self.id, line, is_first, answer };
         // Without a driver the answer's sender is gone with the note, which says enough.
@@ -168,19 +172,22 @@ impl Talk {
         };
         self.is_open = matches!(said, Ok(Said::Continue(_)));
         match said? {
-            Said::Continue(challenge) => Ok(Heard::Challenge(challenge, self)),
-            Said::Accepted(user) => Ok(Heard::Accepted(user)),
-            Said::Refused(user) => Ok(Heard::Refused(user)),
+            Said::Continue(challenge) => Ok(LoginReply::Challenge(challenge, self)),
+            Said::Accepted(user) => Ok(LoginReply::Accepted(user)),
+            Said::Refused(user) => Ok(LoginReply::Refused(user)),
             Said::Unavailable => Err(LookupError::new(LookupErrorKind::Wrong, "it can't tell now")),
         }
     }
 }
 
 impl Conversation for Talk {
-    fn go_on(self: Box<Self>, response: Vec<u8>) -> Later<'static, Result<Heard, LookupError>> {
+    fn go_on(
+        self: Box<Self>,
+        response: Vec<u8>,
+    ) -> Later<'static, Result<LoginReply, LookupError>> {
         match dovecot::response(self.id, &response) {
             Ok(line) => Box::pin(self.say(line, false)),
-            Err(dovecot::TooLong) => Box::pin(async { Ok(Heard::TooLong) }),
+            Err(dovecot::TooLong) => Box::pin(async { Ok(LoginReply::TooLong) }),
         }
     }
 }

@@ -13,7 +13,7 @@ use hyper::body::Bytes;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Request, StatusCode};
 use lookup::{LookupError, LookupErrorKind};
-use mta::line::Line;
+use mta::line::FairSemaphore;
 use mta::seams::{Introspection, LoginTerms};
 use rustls::ClientConfig;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ struct Inner {
     client: Mutex<Option<Arc<ClientConfig>>>,
     /// By the hashes of tokens.
     known: Mutex<BTreeMap<[u8; 32], Known>>,
-    questions: Arc<Line>,
+    questions: Arc<FairSemaphore>,
 }
 
 /// What was said of a token.

@@ -17,7 +17,7 @@ use dovecot::Dovecot;
 use introspection::Introspector;
 use lookup::{LookupError, LookupErrorKind};
 use mta::answer::{Answer, Later};
-use mta::seams::{Authenticators, Checked, Heard, Introspection, LoginServer, LoginTerms};
+use mta::seams::{Authenticators, Checked, Introspection, LoginReply, LoginServer, LoginTerms};
 use servers::LoginServers;
 use std::sync::Arc;
 
@@ -132,7 +132,7 @@ impl Authenticators for ShardTables {
         mechanism: &'static str,
         initial: Option<Vec<u8>>,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Heard, LookupError>> {
+    ) -> Later<'static, Result<LoginReply, LookupError>> {
         let LoginServer::Dovecot(at) = server else {
             let text = format!("{server} speaks no mechanism");
             return Box::pin(async move { Err(LookupError::new(LookupErrorKind::Wrong, text)) });

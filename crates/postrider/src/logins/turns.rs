@@ -3,9 +3,9 @@
 
 use crate::mutex::lock;
 use lookup::{LookupError, LookupErrorKind};
-use mta::line::{Line, Owner, Parts, Permit, Standing, Who};
+use mta::line::{FairKey, FairSemaphore, Owner, Permit, SemaphoreLimits, TrustLevel};
 use mta::pressure::{Gauge, Level};
-use mta::problems::Moment;
+use mta::problems::ClockReading;
 use mta::seams::LoginTerms;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -16,26 +16,30 @@ const PART: u64 = 4;
 
 /// The lines of all servers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LoginLines(Arc<Mutex<Vec<Weak<Line>>>>);
+pub(crate) struct LoginLines(Arc<Mutex<Vec<Weak<FairSemaphore>>>>);
 
 impl LoginLines {
     /// A line for so many at once.
-    pub(super) fn open(&self, max: u64) -> Arc<Line> {
+    pub(super) fn open(&self, max: u64) -> Arc<FairSemaphore> {
         let (owner_max, unproven_max) = (max.div_ceil(PART), max - max / PART);
-        let line = Line::new(Parts { owner_max, unproven_max, ..Parts::equal(max) });
+        let line = FairSemaphore::new(SemaphoreLimits {
+            owner_max,
+            unproven_max,
+            ..SemaphoreLimits::equal(max)
+        });
         let mut all = lock(&self.0);
         all.retain(|line| line.strong_count() > 0);
         all.push(Arc::downgrade(&line));
         line
     }
 
-    fn all(&self) -> Vec<Arc<Line>> {
+    fn all(&self) -> Vec<Arc<FairSemaphore>> {
         lock(&self.0).iter().filter_map(Weak::upgrade).collect()
     }
 }
 
 impl Gauge for LoginLines {
-    fn level(&self, now: Moment) -> Level {
+    fn level(&self, now: ClockReading) -> Level {
         let levels = self.all().into_iter().map(|line| Gauge::level(&*line, now));
         levels.fold(Level::default(), Level::and)
     }
@@ -53,13 +57,13 @@ const AT_ONCE: Duration = Duration::from_millis(10);
 /// # Errors
 /// Too many are under way.
 pub(super) async fn place(
-    line: &Arc<Line>,
+    line: &Arc<FairSemaphore>,
     terms: LoginTerms,
 ) -> Result<(Permit, Duration), LookupError> {
     let began = Instant::now();
     let client = terms.remote.ip();
-    let who = Who::new(0, 0).of(Owner::network(client)).within(Owner::site(client));
-    let standing = if terms.is_known { Standing::Good } else { Standing::Unknown };
+    let who = FairKey::new(0, 0).of(Owner::network(client)).within(Owner::site(client));
+    let standing = if terms.is_known { TrustLevel::Good } else { TrustLevel::Unknown };
     let place = timeout(terms.patience, line.join(who, standing, 1)).await;
     let busy = |_| LookupError::new(LookupErrorKind::Busy, "too many logins are under way");
     let (place, waited) = (place.map_err(busy)?, began.elapsed());
@@ -85,7 +89,7 @@ mod tests {
     }
 
     /// A hundred networks with as many logins as they like, each of which a server answers after so long.
-    fn press(line: &Arc<Line>, answered_after: Duration) {
+    fn press(line: &Arc<FairSemaphore>, answered_after: Duration) {
         for n in 0..100 * AT_ONCE {
             let line = Arc::clone(line);
             tokio::task::spawn_local(async move {

@@ -11,7 +11,7 @@ use auth::mta_sts::Policy;
 use auth::tls_report::{self, Details, ResultType, TlsSession};
 use mail::Mono;
 use mta::lack;
-use mta::line::{Line, Owner, Parts, Permit, Standing, Standings, Who};
+use mta::line::{FairKey, FairSemaphore, Owner, Permit, SemaphoreLimits, Standings, TrustLevel};
 use mta::metrics::PolicyMetrics;
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
@@ -116,8 +116,8 @@ struct Change {
 
 struct Keeper<S> {
     seed: Seed<S>,
-    strangers: Arc<Line>,
-    known: Arc<Line>,
+    strangers: Arc<FairSemaphore>,
+    known: Arc<FairSemaphore>,
     /// Zones whose web servers were silent or slow, or had no policy, and those that answered.
     zones: RefCell<Standings<Owner>>,
     started: Instant,
@@ -146,7 +146,7 @@ pub(super) fn run<S: Source>(seed: Seed<S>, asks: mpsc::UnboundedReceiver<Ask>) 
 async fn serve<S: Source>(seed: Seed<S>, mut asks: mpsc::UnboundedReceiver<Ask>) {
     let (changes, to_write) = mpsc::unbounded_channel();
     spawn_local(write_all(seed.directory.clone(), to_write, seed.files.clone()));
-    let [strangers, known] = [seed.strangers, seed.known].map(|max| Line::new(parts(max)));
+    let [strangers, known] = [seed.strangers, seed.known].map(|max| FairSemaphore::new(parts(max)));
     for line in [&strangers, &known] {
         seed.pools.register(PoolId::Policies, line);
     }
@@ -188,14 +188,14 @@ fn last_of_greediest<T>(flights: &BTreeMap<Box<str>, T>, comes: &str) -> Option<
 }
 
 /// So many fetches at once, of which one zone has a quarter at most, and so have all those that were silent.
-fn parts(fetches: usize) -> Parts {
+fn parts(fetches: usize) -> SemaphoreLimits {
     let max = fetches as u64;
     let quarter = max.div_ceil(4);
-    Parts {
+    SemaphoreLimits {
         owner_max: quarter,
         good_owner_max: quarter,
         doubtful_max: quarter,
-        ..Parts::equal(max)
+        ..SemaphoreLimits::equal(max)
     }
 }
 
@@ -339,15 +339,15 @@ impl<S: Source> Keeper<S> {
     /// without its policy for want of ours.
     async fn fetch_in_turn(
         &self,
-        line: &Arc<Line>,
+        line: &Arc<FairSemaphore>,
         domain: &str,
         public_only: bool,
     ) -> Option<Result<Policy, FetchError>> {
         let (who, zone) = (self.who(domain), Owner::zone(domain));
         let standing = match self.zones.borrow().of(zone, self.now()) {
-            Standing::Doubtful => Standing::Doubtful,
+            TrustLevel::Doubtful => TrustLevel::Doubtful,
             // That one domain has its policy says nothing of others below the zone.
-            Standing::Good | Standing::Unknown => Standing::Unknown,
+            TrustLevel::Good | TrustLevel::Unknown => TrustLevel::Unknown,
         };
         let mut permit = line.join(who, standing, 1).await;
         let mut began = Instant::now();
@@ -355,7 +355,7 @@ impl<S: Source> Keeper<S> {
             if !self.flights.borrow().contains_key(domain) {
                 return None;
             }
-            if permit.standing() == Standing::Doubtful {
+            if permit.standing() == TrustLevel::Doubtful {
                 break self.fetch(domain, public_only).await;
             }
             let first = self.fetch_or_make_way(&mut permit, domain, public_only).await;
@@ -364,7 +364,7 @@ impl<S: Source> Keeper<S> {
             }
             self.doubt(line, zone);
             drop(permit);
-            permit = line.join(who, Standing::Doubtful, 1).await;
+            permit = line.join(who, TrustLevel::Doubtful, 1).await;
             began = Instant::now();
         };
         match &fetched {
@@ -378,7 +378,7 @@ impl<S: Source> Keeper<S> {
     }
 
     /// Others go before a zone from now on.
-    fn doubt(&self, line: &Line, zone: Owner) {
+    fn doubt(&self, line: &FairSemaphore, zone: Owner) {
         self.zones.borrow_mut().note_silence(zone, self.now());
         line.doubt(zone);
     }
@@ -407,9 +407,9 @@ impl<S: Source> Keeper<S> {
     }
 
     /// Who fetches: zones take turns, whatever the number of their domains.
-    fn who(&self, domain: &str) -> Who {
+    fn who(&self, domain: &str) -> FairKey {
         self.begun.set(self.begun.get().wrapping_add(1));
-        Who::new(0, self.begun.get()).of(Owner::zone(domain))
+        FairKey::new(0, self.begun.get()).of(Owner::zone(domain))
     }
 
     /// Fetches, also while this machine lacks something for a moment.

@@ -40,8 +40,8 @@ use mta::event::EventSettings;
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{LogMetrics, Metrics};
 use mta::pools::PoolId;
-use mta::problems::{Found, ProblemKind};
-use mta::shared::Shared;
+use mta::problems::{DetectedProblem, ProblemKind};
+use mta::shared::SharedState;
 use mta::watched::Watched;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -131,7 +131,7 @@ impl Node {
 /// What a start has made for the shards alone.
 struct Own {
     ports: Vec<Arc<LogPort>>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     suspended: Arc<[Suspension]>,
     shards: Vec<ShardSender<AcceptedSocket>>,
     started: Start,
@@ -217,7 +217,11 @@ fn bound_addresses(when_bound: &std_mpsc::Receiver<Bound>) -> Result<Vec<SocketA
 
 /// Has users of whom nothing is stored shown the same salts at each start, and messages in mailboxes the
 /// same names. What can't be kept is for this start.
-fn keep_salts(config: &Config, shared: Shared, files: &StateFiles) -> Result<Shared, String> {
+fn keep_salts(
+    config: &Config,
+    shared: SharedState,
+    files: &StateFiles,
+) -> Result<SharedState, String> {
     let directory = &config.spool.paths[0];
     let mut fresh = [0; 8];
     fresh.copy_from_slice(&salt()?[..8]);
@@ -247,7 +251,7 @@ fn keep_salts(config: &Config, shared: Shared, files: &StateFiles) -> Result<Sha
 /// suspended.
 fn open_kept(
     config: &Config,
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedState>,
     console: &ConsoleLog,
 ) -> (Suspensions, KeptEffects) {
     let now = wall_now();
@@ -257,7 +261,7 @@ fn open_kept(
         console.line(Level::Error, "suspensions", format_args!("{text}"));
         let step =
             "look at what was suspended, suspend it again, then `postrider queue resume --all`";
-        let found = Found::warning(suspensions.shown(), text).next_step(step);
+        let found = DetectedProblem::warning(suspensions.shown(), text).next_step(step);
         shared.problems.conditions("state_file").set(found, now);
     }
     (suspensions, KeptEffects::open(config, shared, console))
@@ -270,9 +274,9 @@ fn shared(
     descriptors: Descriptors,
     metrics: &NodeMetrics,
     (files, watch, console): (&StateFiles, &FileWatch, &Arc<ConsoleLog>),
-) -> Result<Arc<Shared>, String> {
+) -> Result<Arc<SharedState>, String> {
     let shards = u16::try_from(metrics.shards.len()).unwrap_or(u16::MAX);
-    let shared = Shared::new(config, shards)
+    let shared = SharedState::new(config, shards)
         .with_metrics(Arc::clone(&metrics.classes), Arc::clone(&metrics.sending))
         .with_logs(metrics.logs.clone())
         .with_clock(clock)

@@ -3,7 +3,7 @@
 use crate::commit_thread::{Log, NO_IDS};
 use crate::mutex::lock;
 use mta::custody::{COMMIT_MAX, LogPort};
-use mta::problems::{Found, Moment, ProblemKind};
+use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
 use spool::SpoolStatus;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -34,10 +34,10 @@ impl ProblemKind for Logs {
         "log"
     }
 
-    fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         for OneLog { path, status, port } in &self.0 {
             let status = lock(status).clone();
-            let error = |text: String| Found::error(path, text);
+            let error = |text: String| DetectedProblem::error(path, text);
             if port.ids_left() == 0 {
                 found(error(NO_IDS.to_owned()));
             }
@@ -90,7 +90,7 @@ mod tests {
         let problems = Problems::default();
         problems.register(Arc::new(Logs(vec![one])));
         let texts = |seconds: u64| {
-            let now = Moment { mono: Mono(0) + Duration::from_secs(seconds), wall: Wall(0) };
+            let now = ClockReading { mono: Mono(0) + Duration::from_secs(seconds), wall: Wall(0) };
             problems.ask(now).into_iter().map(|one| one.text).collect::<Vec<_>>()
         };
         assert!(texts(0).is_empty());

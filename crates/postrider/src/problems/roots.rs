@@ -7,7 +7,7 @@ use crate::mutex::lock;
 use crate::world::clock::Start;
 use config::Config;
 use mta::event::EventSettings;
-use mta::problems::{Found, Moment, ProblemKind, Severity, Watch};
+use mta::problems::{ClockReading, DetectedProblem, ProblemKind, Severity, Watchdog};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ struct Root {
     path: PathBuf,
     /// Why it can't be used, when it was looked at last.
     wrong: Mutex<Option<Wrong>>,
-    looking: Watch,
+    looking: Watchdog,
 }
 
 fn mailboxes(config: &Config) -> Vec<(Needed, PathBuf)> {
@@ -139,9 +139,9 @@ impl Root {
         }
     }
 
-    fn hangs(&self, about: &str) -> Found {
+    fn hangs(&self, about: &str) -> DetectedProblem {
         let text = format!("the disk of {about} does not answer");
-        Found::warning(about, text).next_step(match self.needed {
+        DetectedProblem::warning(about, text).next_step(match self.needed {
             Needed::Mailboxes => "mail for its mailboxes waits",
             Needed::Spool => "look at the disk: mail in it waits",
             Needed::Events => "look at the disk: mail goes on, and events wait",
@@ -149,7 +149,7 @@ impl Root {
         })
     }
 
-    fn wrong(&self, about: &str, (why, step): &Wrong) -> Found {
+    fn wrong(&self, about: &str, (why, step): &Wrong) -> DetectedProblem {
         let text = match self.needed {
             Needed::Mailboxes => format!("mailboxes can't be kept in {about}: {why}"),
             Needed::Spool => format!("the spool directory {about} can't be used: {why}"),
@@ -159,7 +159,7 @@ impl Root {
             Needed::Spool => Severity::Error,
             _ => Severity::Warning,
         };
-        Found::new(severity, about, text).next_step(*step)
+        DetectedProblem::new(severity, about, text).next_step(*step)
     }
 }
 
@@ -168,7 +168,7 @@ impl ProblemKind for NeededPaths {
         self.kind
     }
 
-    fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         for ((_, path), root) in &*lock(&self.roots) {
             let about = path.display().to_string();
             if root.looking.under_way(now.mono).is_some_and(|time| time > LOOK_MAX) {

@@ -1,22 +1,22 @@
 //! What the server needs from outside: a clock, name servers, octets that can be read.
 
 use config::quantity::write_size;
-use mta::problems::{Found, Moment, ProblemKind};
-use mta::shared::Shared;
+use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
+use mta::shared::SharedState;
 use std::sync::Weak;
 
 /// The clock that is doubted.
-pub(super) struct Clock(pub(super) Weak<Shared>);
+pub(super) struct Clock(pub(super) Weak<SharedState>);
 
 impl ProblemKind for Clock {
     fn name(&self) -> &'static str {
         "clock"
     }
 
-    fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         let problem = self.0.upgrade().and_then(|shared| shared.clock.problem(now.wall));
         if let Some(text) = problem {
-            found(Found::error("", text));
+            found(DetectedProblem::error("", text));
         }
     }
 
@@ -26,16 +26,16 @@ impl ProblemKind for Clock {
 }
 
 /// Name servers that do not answer: mail waits, and is taken as before.
-pub(super) struct NameServers(pub(super) Weak<Shared>);
+pub(super) struct NameServers(pub(super) Weak<SharedState>);
 
 impl ProblemKind for NameServers {
     fn name(&self) -> &'static str {
         "name_servers"
     }
 
-    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         if let Some(text) = self.0.upgrade().and_then(|shared| shared.name_servers.trouble()) {
-            found(Found::warning("", text).next_step("look at resolv.conf or `[dns]`"));
+            found(DetectedProblem::warning("", text).next_step("look at resolv.conf or `[dns]`"));
         }
     }
 
@@ -45,29 +45,32 @@ impl ProblemKind for NameServers {
 }
 
 /// Zones without an answer while nothing else is asked for: mail for them waits, and nobody else is to blame.
-pub(super) struct SilentZones(pub(super) Weak<Shared>);
+pub(super) struct SilentZones(pub(super) Weak<SharedState>);
 
 impl ProblemKind for SilentZones {
     fn name(&self) -> &'static str {
         "silent_zone"
     }
 
-    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         if let Some(text) = self.0.upgrade().and_then(|shared| shared.name_servers.silent_zones()) {
-            found(Found::warning("", text).next_step("look whether its own name servers answer"));
+            found(
+                DetectedProblem::warning("", text)
+                    .next_step("look whether its own name servers answer"),
+            );
         }
     }
 }
 
 /// Messages of peers that can't be read and wait for an operator.
-pub(super) struct UnreadableMessages(pub(super) Weak<Shared>);
+pub(super) struct UnreadableMessages(pub(super) Weak<SharedState>);
 
 impl ProblemKind for UnreadableMessages {
     fn name(&self) -> &'static str {
         "unreadable_messages"
     }
 
-    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         let peers = self.0.upgrade().map(|shared| shared.holdings.of_peers());
         for (peer, amount) in peers.unwrap_or_default() {
             let text = format!(
@@ -76,7 +79,7 @@ impl ProblemKind for UnreadableMessages {
                 write_size(amount.bytes)
             );
             let next_step = "`postrider queue list --state held` names what is wrong with each";
-            found(Found::warning(&*peer, text).next_step(next_step));
+            found(DetectedProblem::warning(&*peer, text).next_step(next_step));
         }
     }
 

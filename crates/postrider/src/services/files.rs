@@ -16,7 +16,7 @@ use crate::world::mailbox_files::check_owners;
 use ::classes::Classes;
 use config::Problem;
 use mta::shaping::Rules;
-use mta::shared::Shared;
+use mta::shared::SharedState;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Those services, for whoever else needs them.
@@ -82,14 +82,14 @@ impl Service for MailboxOwners {
 #[derive(Default)]
 pub(crate) struct ReplyRules {
     /// What holds for the shards, once there are any.
-    shared: OnceLock<Weak<Shared>>,
+    shared: OnceLock<Weak<SharedState>>,
     /// Read before.
     read: Mutex<Option<(Arc<Classes>, Rules)>>,
 }
 
 impl ReplyRules {
     /// Hands what was read to the shards, now and after each reload.
-    pub(crate) fn hand_to(&self, shared: &Arc<Shared>) {
+    pub(crate) fn hand_to(&self, shared: &Arc<SharedState>) {
         let _ = self.shared.set(Arc::downgrade(shared));
         if let Some(read) = lock(&self.read).take() {
             put(shared, read);
@@ -98,7 +98,7 @@ impl ReplyRules {
 }
 
 /// Shards take them up with the next configuration.
-fn put(shared: &Shared, (classes, rules): (Arc<Classes>, Rules)) {
+fn put(shared: &SharedState, (classes, rules): (Arc<Classes>, Rules)) {
     shared.set_classes(classes);
     shared.rules.set_rules(rules);
 }

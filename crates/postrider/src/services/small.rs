@@ -9,7 +9,7 @@ use crate::problems::ProblemList;
 use crate::world::listening_socket::AcceptedSocket;
 use config::Problem;
 use mta::inbox::{ShardMessage, ShardSender};
-use mta::shared::Shared;
+use mta::shared::SharedState;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Service for ReturnPaths {
 /// Clients that logged in lately.
 pub(super) struct KnownClients {
     pub(super) directory: PathBuf,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedState>,
 }
 
 impl Service for KnownClients {

@@ -4,7 +4,7 @@ use crate::under_way::UnderWay;
 use crate::world::clock::wall_now;
 use config::TableCache;
 use lookup::{Backend, Entry, Fetch, LookupError, LookupErrorKind};
-use mta::problems::{Conditions, Found};
+use mta::problems::{Conditions, DetectedProblem};
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
@@ -77,7 +77,8 @@ impl Lists {
             Ok(Err(error)) => {
                 let text = format!("the list {about} can't be read: {error}");
                 let step = "mend the file; mail for it is deferred";
-                self.troubles.set(Found::warning(about, text).next_step(step), wall_now());
+                self.troubles
+                    .set(DetectedProblem::warning(about, text).next_step(step), wall_now());
                 Err(LookupError::new(LookupErrorKind::Key, error.to_string()))
             }
             Err(_) => Err(LookupError::new(LookupErrorKind::Unreachable, "the server is stopping")),
@@ -138,7 +139,7 @@ fn addresses(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mta::problems::{Moment, ProblemKind as _};
+    use mta::problems::{ClockReading, ProblemKind as _};
     use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 
@@ -232,7 +233,7 @@ mod tests {
         let key = key(&place.lists, &place.lists.join("staff"));
         let problems = || {
             let mut found = Vec::new();
-            lists.troubles.find(Moment::default(), &mut |problem| found.push(problem));
+            lists.troubles.find(ClockReading::default(), &mut |problem| found.push(problem));
             found
         };
         place.write("staff", b"j\xf6@x.test");

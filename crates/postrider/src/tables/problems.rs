@@ -2,7 +2,7 @@
 //! directory that is old or damaged.
 
 use super::registry::{Registry, Source};
-use mta::problems::{Found, Moment, ProblemKind};
+use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl ProblemKind for TableProblems {
         "table"
     }
 
-    fn find(&self, now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         let Some(registry) = self.0.upgrade() else { return };
         for (name, table) in registry.live().iter() {
             let (problem, step) = match &table.source {
@@ -40,7 +40,7 @@ impl ProblemKind for TableProblems {
             };
             if let Some((since, why)) = problem {
                 let text = format!("table {name}: {why}");
-                found(Found::warning(&**name, text).next_step(step).since(since));
+                found(DetectedProblem::warning(&**name, text).next_step(step).since(since));
             }
         }
         // Of files those know who look at them.

@@ -5,7 +5,7 @@ use crate::mutex::lock;
 use lookup::{Entry, LookupError, LookupErrorKind};
 use mta::answer::Answer;
 use mta::console::Console;
-use mta::seams::Found;
+use mta::seams::EntryLookup;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -78,7 +78,7 @@ impl Reads {
     pub(super) fn later(
         &self,
         find: impl FnOnce() -> Result<Option<Entry>, LookupError> + Send + 'static,
-    ) -> Found {
+    ) -> EntryLookup {
         let reads = self.clone();
         Answer::later(async move {
             let places = Arc::clone(&reads.0.places);

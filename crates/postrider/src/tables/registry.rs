@@ -20,9 +20,9 @@ use config::{Config, Problem, TableCache, TableEntry};
 use lookup::{Backend, LookupError, LookupErrorKind, Requester, Table};
 use mta::answer::Answer;
 use mta::console::Console;
-use mta::pressure::{Gauge, Level, Seen};
-use mta::problems::{Conditions, Moment};
-use mta::seams::{Found, Tables};
+use mta::pressure::{FnGauge, Gauge, Level};
+use mta::problems::{ClockReading, Conditions};
+use mta::seams::{EntryLookup, Tables};
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -177,7 +177,7 @@ impl Registry {
         let console: &dyn Console = self.console();
         console.error("tables", format_args!("{text}"));
         let step = "put the file back, if it is not meant";
-        let found = mta::problems::Found::warning(name, text);
+        let found = mta::problems::DetectedProblem::warning(name, text);
         self.troubles.set(found.next_step(step), wall_now());
     }
 
@@ -283,7 +283,9 @@ impl Registry {
     /// Shows how scarce turns at tables are that are asked elsewhere.
     pub(crate) fn gauge(self: &Arc<Registry>) -> impl Gauge + use<> {
         let tables = Arc::downgrade(self);
-        Seen(move |_: Moment| tables.upgrade().map(|all| all.pressure()).unwrap_or_default())
+        FnGauge(move |_: ClockReading| {
+            tables.upgrade().map(|all| all.pressure()).unwrap_or_default()
+        })
     }
 
     /// What is taken of them, and the site that has most questions at one of them.
@@ -425,7 +427,7 @@ impl ShardTables {
 }
 
 impl Tables for ShardTables {
-    fn find(&self, table: &TableEntry, key: &str) -> Found {
+    fn find(&self, table: &TableEntry, key: &str) -> EntryLookup {
         match self.live().get(&table.name).map(|live| &live.source) {
             Some(Source::Local { table, reads, .. }) => match table.find_now(key) {
                 Some(found) => Answer::Now(reads.told(found)),
@@ -456,7 +458,7 @@ impl Tables for ShardTables {
         self.seen.registry.generation.load(Ordering::Acquire)
     }
 
-    fn list(&self, directory: &Path, file: &Path) -> Found {
+    fn list(&self, directory: &Path, file: &Path) -> EntryLookup {
         match &*lock(&self.seen.registry.lists) {
             Some(lists) => lists.find_for(self.asker, &lists::key(directory, file)),
             None => {

@@ -8,7 +8,7 @@ use crate::mutex::lock;
 use crate::world::clock::wall_now;
 use lookup::Table;
 use mta::console::Console;
-use mta::problems::Found;
+use mta::problems::DetectedProblem;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -133,7 +133,8 @@ fn remake(
             let of_table = |mistake| format!("table {name} stays as it was: {mistake}");
             let texts: Vec<String> = why.into_iter().map(of_table).collect();
             texts.iter().for_each(|text| console.error("tables", format_args!("{text}")));
-            let found = Found::warning(name, texts.into_iter().next().unwrap_or_default());
+            let found =
+                DetectedProblem::warning(name, texts.into_iter().next().unwrap_or_default());
             let step = "mend the file: it is read anew when it changes";
             registry.troubles.set(found.next_step(step), wall_now());
             Remade::Wrong

@@ -7,7 +7,7 @@ use config::TableEntry;
 use lookup::{Cached, Entry};
 use mta::commands::{NodeAnswer, TableFlush, TableGet};
 use mta::control::{ControlResponse, TableAnswer, TableItem, TableSnapshot, TableStep};
-use mta::seams::{Found, Tables};
+use mta::seams::{EntryLookup, Tables};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -166,7 +166,7 @@ impl Traced {
 }
 
 impl Tables for Traced {
-    fn find(&self, table: &TableEntry, key: &str) -> Found {
+    fn find(&self, table: &TableEntry, key: &str) -> EntryLookup {
         let from = self.tables.live().get(&table.name).map_or_else(String::new, |live| match &live
             .source
         {

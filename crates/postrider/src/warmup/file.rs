@@ -1,11 +1,11 @@
 //! The file of courses: records by `SOURCE NUL TOWARDS`.
 
 use crate::record_file::{RecordFile, Unreadable};
-use mta::warmup::{Changes, CourseKey, Record};
+use mta::warmup::{Record, WarmupChanges, WarmupKey};
 use std::path::Path;
 
 /// What a file holds.
-pub(super) type Held = Vec<(CourseKey, Record)>;
+pub(super) type Held = Vec<(WarmupKey, Record)>;
 
 /// An open file.
 pub(super) struct File(RecordFile);
@@ -31,7 +31,7 @@ impl File {
     }
 
     /// Makes changes durable, all or none.
-    pub(super) fn write(&mut self, changes: &Changes) -> Result<(), String> {
+    pub(super) fn write(&mut self, changes: &WarmupChanges) -> Result<(), String> {
         let changes = changes.iter();
         self.0.write(changes.map(|change| (bytes_of(&change.key), Some(&change.record[..]))))
     }
@@ -47,36 +47,37 @@ impl File {
     }
 
     /// Forgets these.
-    pub(super) fn forget(&mut self, keys: &[CourseKey]) -> Result<(), String> {
+    pub(super) fn forget(&mut self, keys: &[WarmupKey]) -> Result<(), String> {
         self.0.write(keys.iter().map(|key| (bytes_of(key), None::<&[u8]>)))
     }
 }
 
-fn bytes_of(key: &CourseKey) -> Vec<u8> {
+fn bytes_of(key: &WarmupKey) -> Vec<u8> {
     [key.source.as_bytes(), &[0], key.towards.as_bytes()].concat()
 }
 
-fn key_of(bytes: &[u8]) -> Option<CourseKey> {
+fn key_of(bytes: &[u8]) -> Option<WarmupKey> {
     let (source, towards) = std::str::from_utf8(bytes).ok()?.split_once('\0')?;
-    Some(CourseKey { source: source.into(), towards: towards.into() })
+    Some(WarmupKey { source: source.into(), towards: towards.into() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use mail::Wall;
-    use mta::warmup::{Ask, Asked, Book};
+    use mta::warmup::{AllowanceGrant, AllowanceRequest, WarmupLedger};
     use std::sync::Arc;
 
-    fn book() -> Book {
+    fn book() -> WarmupLedger {
         let plan =
             config::Warmup { start_day: 0, per_day: vec![2_400], hold_above_ppm: 50_000, line: 1 };
         let plan = Arc::new(plan);
-        let mut book = Book::default();
+        let mut book = WarmupLedger::default();
         for towards in ["google", "mx.a.test:25,mx.b.test:25"] {
-            let key = CourseKey { source: "ip-1".into(), towards: towards.into() };
-            let ask = Ask { key, plan: Arc::clone(&plan), wanted: 3, now: Wall(86_400_000) };
-            assert_eq!(book.ask(&ask), Asked::Reserved);
+            let key = WarmupKey { source: "ip-1".into(), towards: towards.into() };
+            let ask =
+                AllowanceRequest { key, plan: Arc::clone(&plan), wanted: 3, now: Wall(86_400_000) };
+            assert_eq!(book.ask(&ask), AllowanceGrant::Reserved);
         }
         book
     }

@@ -1,7 +1,7 @@
 use super::*;
 use config::Warmup;
 use mta::problems::Problems;
-use mta::warmup::{CourseKey, Record};
+use mta::warmup::{Record, WarmupKey};
 use std::sync::Arc;
 
 fn config(more: &str) -> Config {
@@ -16,8 +16,8 @@ const WARMUP: &str = "warmup = { start = \"2026-01-01\", per_day = [240] }\n";
 
 fn ask(kept: &KeptWarmups, config: &Config, wanted: u32) -> Allowance {
     let plan = config.sources[0].warmup.clone().unwrap();
-    let key = CourseKey { source: "ip-1".into(), towards: "google".into() };
-    let answer = kept.ask(Ask { key, plan, wanted, now: wall_now() });
+    let key = WarmupKey { source: "ip-1".into(), towards: "google".into() };
+    let answer = kept.ask(AllowanceRequest { key, plan, wanted, now: wall_now() });
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(answer.get()).allowance
 }
@@ -110,12 +110,12 @@ fn the_last_day_s_largest_come_first_and_no_more_than_a_thousand() {
         warmup: Some(Arc::new(plan)),
         line: 1,
     };
-    let seen = |towards: String, day, stage, used| SeenCourse {
-        key: CourseKey { source: "ip-1".into(), towards: towards.into() },
+    let seen = |towards: String, day, stage, used| WarmupView {
+        key: WarmupKey { source: "ip-1".into(), towards: towards.into() },
         kept: Record { day, stage, tried: 9, held: 1, delivered: 8, ..Record::default() },
         used,
     };
-    let mut all: Vec<SeenCourse> =
+    let mut all: Vec<WarmupView> =
         (0..1_500).map(|n| seen(format!("h{n}:25"), 20_788, 0, 1)).collect();
     all.push(seen("google".to_owned(), 20_789, 1, 7));
     all.push(seen("yahoo".to_owned(), 20_789, 0, u32::MAX));

@@ -5,9 +5,9 @@
 use crate::mutex::lock;
 use lookup::Requester;
 use mail::Mono;
-use mta::hashing_lanes::{Crew, Lanes, Next, Spent};
-use mta::pressure::{Gauge, Seen};
-use mta::problems::Moment;
+use mta::hashing_lanes::{Crew, Lanes, Spent, WorkerStep};
+use mta::pressure::{FnGauge, Gauge};
+use mta::problems::ClockReading;
 use mta::seams::{Hashed, Hashing, Lane, Overloaded};
 use rustix::time::{ClockId, clock_gettime};
 use std::future::Future;
@@ -115,7 +115,7 @@ impl HashingThreads {
     /// Shows how much waits.
     pub(crate) fn gauge(&self) -> impl Gauge + use<> {
         let desk = Arc::clone(&self.0.desk);
-        Seen(move |_: Moment| {
+        FnGauge(move |_: ClockReading| {
             let (level, most) = desk.lock().lanes.level(desk.now());
             (level, most.map(|(site, count)| (site.to_string(), count)))
         })
@@ -189,13 +189,13 @@ impl Desk {
             let now = self.now();
             let bell = &self.bell(crew).more;
             match state.lanes.next(crew, now) {
-                Next::Do(job, lane) => return Some((job, lane)),
+                WorkerStep::Do(job, lane) => return Some((job, lane)),
                 // It is busy resting: who comes meanwhile waits for it.
-                Next::Rest(until) => {
+                WorkerStep::Rest(until) => {
                     let waited = bell.wait_timeout(state, until.since(now));
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
-                Next::Nothing => {
+                WorkerStep::Nothing => {
                     state.threads(crew).idle += 1;
                     state = bell.wait(state).unwrap_or_else(PoisonError::into_inner);
                     state.threads(crew).idle -= 1;

@@ -6,7 +6,7 @@ use super::peer::Peer;
 use mta::commands::{ControlRequest, QueueHold, QueueRelease};
 use mta::control::Select;
 use mta::metrics::HoldEnd;
-use mta::own_mailbox::{Found, OWN_MAILBOX_BYTES_MAX};
+use mta::own_mailbox::{MailboxUsage, OWN_MAILBOX_BYTES_MAX};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -143,7 +143,7 @@ fn postmasters_own_mailbox_takes_its_quota() {
     play(|| async {
         let node = Node::start(&config("[[route]]\nsmtp = { hosts = [\"192.0.2.1:25\"] }\n")).await;
         let full = "452 4.2.2 The postmaster's mailbox is full; try again later";
-        let used = Found { messages: 9, bytes: OWN_MAILBOX_BYTES_MAX - 6_000 };
+        let used = MailboxUsage { messages: 9, bytes: OWN_MAILBOX_BYTES_MAX - 6_000 };
         node.shared.own_mailbox.note(used);
         let mut client = Client::connect(&node, stranger(1)).await;
         for to in ["postmaster", "postmaster@relay.test", "POSTMASTER@Relay.Test"] {
@@ -177,8 +177,8 @@ fn postmasters_own_mailbox_takes_its_quota() {
         assert!(shown[0].1.starts_with("pool postmaster_mailbox is under pressure"), "{shown:?}");
         assert!(shown[1].1.starts_with("the postmaster has 9 messages"), "{shown:?}");
         // Somebody has read it.
-        node.shared.own_mailbox.note(Found::default());
-        node.shared.own_mailbox.note(Found::default());
+        node.shared.own_mailbox.note(MailboxUsage::default());
+        node.shared.own_mailbox.note(MailboxUsage::default());
         assert!(client.say("RCPT TO:<postmaster>").await.starts_with("250 "));
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(kinds(), []);

@@ -14,13 +14,13 @@ use mta::custody::{LogCondition, LogPort, shard_of};
 use mta::event::{Event, EventSink, json};
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::Metrics;
-use mta::problems::{Moment, Problem};
+use mta::problems::{ClockReading, Problem};
 use mta::seams::{Spawn as _, Time as _, World as _};
 use mta::shaping::Rules;
 use mta::shard::{Shard, ShardParts};
-use mta::shared::Shared;
+use mta::shared::SharedState;
 use mta::srs::RewrittenSenders;
-use mta::warmup::Book;
+use mta::warmup::WarmupLedger;
 use serde_json::Value;
 use spool::memdisk::MemDisk;
 use spool::{Opening, Request, Spool, SpoolConfig};
@@ -85,7 +85,7 @@ pub(crate) struct Node {
     text: String,
     shard: Rc<Shard<TestWorld>>,
     shards: Vec<ShardSender<DuplexStream>>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedState>,
     pub(crate) metrics: Arc<Metrics>,
     said: Rc<Said>,
     /// The log takes no requests while this is so.
@@ -158,7 +158,7 @@ impl Node {
             node: 0,
             condition: LogCondition::default(),
         });
-        let shared = Arc::new(Shared::new(&config, 1));
+        let shared = Arc::new(SharedState::new(&config, 1));
         shared.rules.set_rules(rules_of(&config));
         let metrics = Arc::new(Metrics::default());
         let said = Rc::new(Said::default());
@@ -221,7 +221,7 @@ impl Node {
         // What was not handed out is lost with the process.
         let kept: Vec<_> =
             self.world.warmup_book().borrow().courses().map(|c| (c.key, c.kept)).collect();
-        self.world.warmup_book().replace(Book::read(kept, &BTreeSet::new(), 0));
+        self.world.warmup_book().replace(WarmupLedger::read(kept, &BTreeSet::new(), 0));
         self.shard.abandon();
         Node::start_on(self.world.clone(), Rc::clone(&self.disk), text).await
     }
@@ -282,7 +282,7 @@ impl Node {
     /// What is wrong now.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let time = self.world.time();
-        self.shared.problems.ask(Moment { mono: time.now(), wall: time.wall() })
+        self.shared.problems.ask(ClockReading { mono: time.now(), wall: time.wall() })
     }
 
     /// What is said of a pool that is under pressure.

@@ -382,7 +382,7 @@ fn mail_is_found_and_counted_by_whose_it_is_and_where_it_goes() {
             ControlRequest::QueueSummary(QueueSummary { filter: Filter::default(), top: 5 });
         let parts = node.ask(request).await;
         let summary = parts.into_iter().find_map(|part| part.summary).expect("a summary");
-        let rows = |groups: &[mta::control::Group]| {
+        let rows = |groups: &[mta::control::SummaryRow]| {
             groups.iter().map(|group| (group.name.clone(), group.recipients)).collect::<Vec<_>>()
         };
         assert_eq!(rows(&summary.tenants), [("acme".to_owned(), 2), ("other".to_owned(), 1)]);

@@ -6,7 +6,7 @@ use super::client::{Client, FRIEND, submit};
 use super::node::{Node, config, play};
 use super::peer::Peer;
 use super::pools::{SOON, hundred};
-use mta::line::Parts;
+use mta::line::SemaphoreLimits;
 use mta::seams::Mx;
 use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
@@ -70,7 +70,7 @@ async fn hundred_new(node: &Node, pool: &str) {
 /// Divided as the program divides what it has.
 fn connections(node: &Node, max: u64) {
     let (unproven_max, doubtful_max) = (max / 4, max / 8);
-    node.shared.connections.set_parts(Parts {
+    node.shared.connections.set_parts(SemaphoreLimits {
         max,
         owner_max: doubtful_max,
         good_owner_max: max,

@@ -4,7 +4,7 @@ use super::client::{Client, FRIEND, submit};
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
 use super::world::TestWorld;
-use mta::line::Parts;
+use mta::line::SemaphoreLimits;
 use mta::seams::Mx;
 use std::time::Duration;
 
@@ -243,7 +243,7 @@ fn a_peer_that_reads_slowly_gets_all_of_a_content_that_was_let_go_meanwhile() {
 
 /// Sixteen connections, divided as the program divides them.
 fn few_connections(node: &Node) {
-    node.shared.connections.set_parts(Parts {
+    node.shared.connections.set_parts(SemaphoreLimits {
         max: 16,
         owner_max: 2,
         good_owner_max: 16,

@@ -53,7 +53,7 @@ fn an_entry_names_the_mailbox_its_quota_and_its_user() {
         assert_eq!(place.folder.map(|folder| folder.name).as_deref(), Some(".Lists"));
         assert_eq!(place.quota_bytes, Some(5 << 20));
         let (user, group) = (&place.keeping.user, &place.keeping.group);
-        let named = |account: &Option<mta::seams::Account>| {
+        let named = |account: &Option<mta::seams::SystemAccount>| {
             account.as_ref().map(|account| (account.name.clone(), account.by_table))
         };
         assert_eq!(named(user), Some(("5001".to_owned(), true)));

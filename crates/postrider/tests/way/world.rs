@@ -16,7 +16,7 @@ use lookup::{Entry, LookupError};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
-    Authenticators, ClientCertificate, DnsError, Egress, Encryption, Endpoint, Found,
+    Authenticators, ClientCertificate, DnsError, Egress, Encryption, Endpoint, EntryLookup,
     GreylistLedger, Listener, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies, Stream, Tables,
     Trust, Warmups, World,
 };
@@ -61,7 +61,7 @@ struct Seams {
     store: Mailboxes,
     tables: TestTables,
     greylist: RefCell<GreylistLedger>,
-    warmups: RefCell<warmup::Book>,
+    warmups: RefCell<warmup::WarmupLedger>,
     hashing: HashingHere,
     authenticators: TestAuthenticators,
     stages: RefCell<Vec<Rc<dyn StageKind<TestWorld>>>>,
@@ -223,7 +223,7 @@ impl TestWorld {
     }
 
     /// What sources have come to that warm up.
-    pub(crate) fn warmup_book(&self) -> &RefCell<warmup::Book> {
+    pub(crate) fn warmup_book(&self) -> &RefCell<warmup::WarmupLedger> {
         &self.0.warmups
     }
 
@@ -467,17 +467,17 @@ struct Scripted {
 }
 
 impl Tables for TestTables {
-    fn find(&self, table: &TableEntry, key: &str) -> Found {
+    fn find(&self, table: &TableEntry, key: &str) -> EntryLookup {
         self.answer(&table.name, key)
     }
 
-    fn list(&self, _directory: &Path, file: &Path) -> Found {
+    fn list(&self, _directory: &Path, file: &Path) -> EntryLookup {
         self.answer(LISTS, &file.display().to_string())
     }
 }
 
 impl TestTables {
-    fn answer(&self, table: &str, key: &str) -> Found {
+    fn answer(&self, table: &str, key: &str) -> EntryLookup {
         self.0.asked.set(self.0.asked.get() + 1);
         let entries = self.0.entries.borrow();
         let answer = match entries.get(&(table.to_owned(), key.to_owned())) {

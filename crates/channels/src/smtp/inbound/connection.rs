@@ -1,6 +1,6 @@
 //! What a session reads and writes, and what it waits for meanwhile.
 
-use super::session::Session;
+use super::session::SmtpSession;
 use crate::smtp::HANDSHAKE_MAX;
 use mail::Mono;
 use mta::ingress::{Intake, Transaction};
@@ -36,9 +36,9 @@ enum Writing {
 }
 
 /// Content goes into the intake of the transaction; none comes without one.
-struct Sink<'a, W: World>(Option<&'a mut Intake<W>>);
+struct IntakeSink<'a, W: World>(Option<&'a mut Intake<W>>);
 
-impl<W: World> ContentSink for Sink<'_, W> {
+impl<W: World> ContentSink for IntakeSink<'_, W> {
     fn push(&mut self, piece: &[u8]) {
         if let Some(intake) = &mut self.0 {
             intake.push(piece);
@@ -46,7 +46,7 @@ impl<W: World> ContentSink for Sink<'_, W> {
     }
 }
 
-impl<W: World> Session<W> {
+impl<W: World> SmtpSession<W> {
     /// Whether the client says anything before it is greeted. A stop ends the wait.
     pub(super) async fn speaks_within<'n>(
         &mut self,
@@ -83,7 +83,7 @@ impl<W: World> Session<W> {
     pub(super) fn resume(&mut self) -> Need {
         let now = self.connection.now();
         let input = &self.rest[self.rest_from..];
-        let mut sink = Sink(self.transaction.as_deref_mut().map(Transaction::intake));
+        let mut sink = IntakeSink(self.transaction.as_deref_mut().map(Transaction::intake));
         let progress = feed(&mut self.machine, &mut sink, now, input);
         self.rest_from += progress.consumed;
         if self.rest_from == self.rest.len() {
@@ -147,7 +147,7 @@ impl<W: World> Session<W> {
         if let Some(intake) = self.transaction.as_deref_mut().map(Transaction::intake) {
             intake.note_heard(now);
         }
-        let mut sink = Sink(self.transaction.as_deref_mut().map(Transaction::intake));
+        let mut sink = IntakeSink(self.transaction.as_deref_mut().map(Transaction::intake));
         let progress = feed(&mut self.machine, &mut sink, now, &scratch[..n]);
         if progress.consumed < n {
             self.rest.extend_from_slice(&scratch[progress.consumed..n]);

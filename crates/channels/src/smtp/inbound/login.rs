@@ -1,7 +1,7 @@
 //! How a client of a session logs in.
 
 use super::Can;
-use super::session::Session;
+use super::session::SmtpSession;
 use super::settings::Submission;
 use crate::logins::{Speaker, is_offered, speaker};
 use auth::sasl::bearer::Presented;
@@ -20,7 +20,7 @@ const BAD_FORM: &str = "This is not what the mechanism has here";
 
 /// An exchange that is under way.
 #[derive(Debug, Default)]
-pub(super) struct Dialogue {
+pub(super) struct SaslExchange {
     /// The mechanism of the exchange that was begun last.
     mechanism: Option<&'static str>,
     under_way: Option<UnderWay>,
@@ -37,14 +37,14 @@ enum UnderWay {
     There(Box<dyn Conversation>),
 }
 
-impl Dialogue {
+impl SaslExchange {
     /// Who the client said to be; not told twice.
     pub(super) fn take_user(&mut self) -> Option<Box<str>> {
         self.user.take()
     }
 }
 
-impl<W: World> Session<W> {
+impl<W: World> SmtpSession<W> {
     /// Answers what was said in an exchange.
     pub(super) async fn answer_login(&mut self, said: LoginSaid) -> Need {
         // What was refused before has no user.

@@ -14,7 +14,7 @@ use mta::console::Console;
 use mta::ingress::{Connection, Handler, Protocol, Stage};
 use mta::pressure::Pressures;
 use mta::seams::{Net, Task, World};
-use session::Session;
+use session::SmtpSession;
 pub(crate) use settings::SmtpListenerText;
 use settings::{SmtpListener, Submission};
 use smtp::server::{BareNewline, ServerConfig};
@@ -121,7 +121,7 @@ impl<W: World> Handler<W> for Settings {
 
     fn serve(self: Rc<Self>, connection: Connection<W>, stream: <W::Net as Net>::Stream) -> Task {
         // In a place of its own: whatever moves what serves it would move it as well.
-        let mut session = Box::new(Session::new(self, connection, stream));
+        let mut session = Box::new(SmtpSession::new(self, connection, stream));
         Box::pin(async move { session.run().await })
     }
 }

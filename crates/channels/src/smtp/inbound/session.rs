@@ -1,13 +1,13 @@
 //! One session on its connection: feeds the machine, answers what it needs.
 
-use super::login::Dialogue;
+use super::login::SaslExchange;
 use super::{Can, Settings, greeting, last_words};
 use config::ListenerTls;
 use mail::{DeliverBy, Recipient, Refusal, Reply, Wall};
 use mta::alarm::Alarm;
 use mta::answer::{Answer, Later};
 use mta::ingress::{
-    Connection, Intake, Refused, Resolved, Sender, Submission, Submitted, Transaction,
+    Connection, Intake, RefusalRecord, Resolved, Sender, Submission, Submitted, Transaction,
 };
 use mta::seams::{LoginTerms, Net, World};
 use mta::steering::Steering;
@@ -24,7 +24,7 @@ use std::time::Duration;
 const NO_TRANSACTION: Refusal = Refusal::permanent((5, 1), "No transaction is open").with_code(503);
 
 /// One session.
-pub(super) struct Session<W: World> {
+pub(super) struct SmtpSession<W: World> {
     /// From MAIL to the final reply.
     pub(super) transaction: Option<Box<Transaction<W>>>,
     pub(super) connection: Connection<W>,
@@ -42,30 +42,30 @@ pub(super) struct Session<W: World> {
     /// How much of `rest` the machine has taken.
     pub(super) rest_from: usize,
     /// Recipients that are not decided, at most [`smtp::server::RECIPIENTS_OPEN_MAX`].
-    open: Vec<Open>,
+    open: Vec<PendingRecipient>,
     /// How the client logs in, as far as it has come.
-    pub(super) dialogue: Dialogue,
+    pub(super) dialogue: SaslExchange,
     pub(super) settings: Rc<Settings>,
 }
 
 /// A recipient that is not decided.
-struct Open {
+struct PendingRecipient {
     number: u32,
     recipient: Recipient,
     decision: Later<'static, Result<Resolved, Refusal>>,
 }
 
-impl<W: World> Session<W> {
+impl<W: World> SmtpSession<W> {
     /// Of a client that has just connected.
     pub(super) fn new(
         settings: Rc<Settings>,
         connection: Connection<W>,
         stream: <W::Net as Net>::Stream,
-    ) -> Session<W> {
+    ) -> SmtpSession<W> {
         // In clear it is not offered.
         let can = Can { encrypt: connection.can_encrypt(), require_tls: true };
         let server = settings.server(connection.session().may_relay(), can, connection.wall());
-        Session {
+        SmtpSession {
             machine: ServerSession::new(server, connection.now()),
             alarm: connection.alarm(),
             scratch: connection.scratch(),
@@ -74,7 +74,7 @@ impl<W: World> Session<W> {
             rest: Vec::new(),
             rest_from: 0,
             open: Vec::new(),
-            dialogue: Dialogue::default(),
+            dialogue: SaslExchange::default(),
             settings,
             stream: Some(stream),
             transaction: None,
@@ -246,7 +246,9 @@ impl<W: World> Session<W> {
         };
         match decision {
             Answer::Now(decided) => self.answer_rcpt(number, &recipient, decided),
-            Answer::Later(decision) => self.open.push(Open { number, recipient, decision }),
+            Answer::Later(decision) => {
+                self.open.push(PendingRecipient { number, recipient, decision })
+            }
         }
     }
 
@@ -271,7 +273,7 @@ impl<W: World> Session<W> {
             match open.decision.as_mut().poll(cx) {
                 Poll::Pending => at += 1,
                 Poll::Ready(decided) => {
-                    let Open { number, recipient, .. } = self.open.remove(at);
+                    let PendingRecipient { number, recipient, .. } = self.open.remove(at);
                     self.answer_rcpt(number, &recipient, decided);
                 }
             }
@@ -311,7 +313,7 @@ impl<W: World> Session<W> {
         // 421 may come at any time (RFC 5321 §3.8): better than silence.
         let reply = last_words(&self.host(), refusal);
         reply.write_to(self.machine.output());
-        self.account(Refused {
+        self.account(RefusalRecord {
             step: "content",
             sender: None,
             recipient: None,
@@ -336,7 +338,7 @@ impl<W: World> Session<W> {
         let early = Refusal::permanent((5, 1), "You spoke before you were greeted");
         let reply = greeting(&self.host(), early);
         let told = reply.clone();
-        self.account(Refused {
+        self.account(RefusalRecord {
             step: "connect",
             sender: None,
             recipient: None,
@@ -355,11 +357,11 @@ impl<W: World> Session<W> {
         for refused in self.machine.take_refusals() {
             let smtp::server::Refused { step, sender, recipient, reply } = refused;
             let login = self.dialogue.take_user();
-            self.account(Refused { step, sender, recipient, login, reply });
+            self.account(RefusalRecord { step, sender, recipient, login, reply });
         }
     }
 
-    fn account(&mut self, refused: Refused) {
+    fn account(&mut self, refused: RefusalRecord) {
         self.introduce();
         self.connection.account(refused);
     }
@@ -403,7 +405,7 @@ fn steering_of(wishes: DeliveryOptions, now: Wall) -> Steering {
     }
 }
 
-impl<W: World> Session<W> {
+impl<W: World> SmtpSession<W> {
     /// Goes on with what the configuration in force has for this listener and client.
     ///
     /// # Errors

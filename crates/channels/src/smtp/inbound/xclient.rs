@@ -1,15 +1,15 @@
 //! Clients that speak for others (XCLIENT).
 
 use super::greeting;
-use super::login::Dialogue;
-use super::session::Session;
+use super::login::SaslExchange;
+use super::session::SmtpSession;
 use auth::iprev;
 use mail::Refusal;
 use mta::seams::World;
 use smtp::server::{Need, Xclient, XclientName};
 use std::net::SocketAddr;
 
-impl<W: World> Session<W> {
+impl<W: World> SmtpSession<W> {
     /// Offers it to whom the listener believes.
     pub(super) fn offer_xclient(&mut self) {
         if self.is_believed() {
@@ -35,7 +35,7 @@ impl<W: World> Session<W> {
         };
         self.transaction = None;
         self.connection.announce(address, said.name.as_ref().map(found_of));
-        self.dialogue = Dialogue::default();
+        self.dialogue = SaslExchange::default();
         if let Err(refusal) = self.admit().await {
             return self.end_announced(refusal);
         }
@@ -56,7 +56,7 @@ impl<W: World> Session<W> {
     }
 }
 
-impl<W: World> Session<W> {
+impl<W: World> SmtpSession<W> {
     /// The announced client may not proceed.
     fn end_announced(&mut self, refusal: Refusal) -> Need {
         let reply = greeting(&self.host(), refusal);

@@ -8,7 +8,7 @@ use mta::routing::hop::NextHop;
 use mta::seams::World;
 
 /// What became of one recipient of a transaction.
-type Outcome = Result<Reply, Failure>;
+type ReplyResult = Result<Reply, Failure>;
 
 /// Whom an outcome concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +28,17 @@ pub(super) enum Concerns {
 }
 
 /// Whom the outcomes of one transaction concern.
-pub(super) struct Bearing(Vec<Concerns>);
+pub(super) struct HostHealth(Vec<Concerns>);
 
-impl Bearing {
+impl HostHealth {
     /// Of outcomes of a transaction from `sender`; `is_lmtp`: each has a reply of its own behind the content (RFC
     /// 2033 §4.2).
-    pub(super) fn of(outcomes: &[Outcome], sender: Option<&Mailbox>, is_lmtp: bool) -> Bearing {
-        let concerns = |outcome: &Outcome| match outcome {
+    pub(super) fn of(
+        outcomes: &[ReplyResult],
+        sender: Option<&Mailbox>,
+        is_lmtp: bool,
+    ) -> HostHealth {
+        let concerns = |outcome: &ReplyResult| match outcome {
             Ok(_) => Concerns::Settled,
             Err(failure) => concerned(failure, sender),
         };
@@ -51,7 +55,7 @@ impl Bearing {
                 other => other,
             };
         }
-        Bearing(all)
+        HostHealth(all)
     }
 
     /// Whether the host broke off the transaction, or put it off, without a word about the message.
@@ -79,7 +83,7 @@ impl Bearing {
     /// when the peer goes.)
     pub(super) fn tell<W: World>(
         &self,
-        outcomes: &[Outcome],
+        outcomes: &[ReplyResult],
         sender: Option<&Mailbox>,
         (slot, hop): (&Slot<W>, &NextHop),
     ) {
@@ -89,7 +93,7 @@ impl Bearing {
             return slot.accepted();
         }
         let code = |failure: &Failure| failure.reply.as_ref().map_or(0, |reply| reply.code);
-        let refused = |outcome: &Outcome| {
+        let refused = |outcome: &ReplyResult| {
             outcome.as_ref().is_err_and(|failure| matches!(code(failure), 400..=420 | 422..=499))
         };
         let Some(Err(failure)) = outcomes.first().filter(|_| outcomes.iter().all(refused)) else {
@@ -175,7 +179,7 @@ pub(super) fn tell_throttled<W: World>(
 /// On a connection that has carried others: the peer closed it before it could know of this
 /// transaction, or said 421 when it heard of it (which it may have said before). That is no fault of
 /// the message's, and a fresh connection may take it at once.
-pub(super) fn was_dead(outcomes: &[Outcome]) -> bool {
+pub(super) fn was_dead(outcomes: &[ReplyResult]) -> bool {
     let is_of_session = |failure: &Failure| match &failure.reply {
         Some(reply) => reply.code == 421,
         None => is_timeout_or_loss(failure),
@@ -186,7 +190,7 @@ pub(super) fn was_dead(outcomes: &[Outcome]) -> bool {
 /// No word about a MAIL on a connection that has carried others, where the peer takes no more on it, and a fresh
 /// one may carry it at once: "bad sequence of commands" (RFC 5321 §4.3.2), and 4yz on account of the number of
 /// transactions (RFC 9422 §4.1 gives that limit a name).
-pub(super) fn is_spent(outcomes: &[Outcome]) -> bool {
+pub(super) fn is_spent(outcomes: &[ReplyResult]) -> bool {
     let refused_mail = |failure: &Failure| {
         failure.step == Some(Step::MailFrom)
             && failure
@@ -260,7 +264,7 @@ mod tests {
     fn a_host_that_puts_each_recipient_off_is_meant_itself() {
         let each = || Err(said("451 4.3.0 no", Step::RcptTo));
         let full = || Err(said("452 4.2.2 full", Step::RcptTo));
-        let bearing = |outcomes: &[Outcome]| Bearing::of(outcomes, None, false);
+        let bearing = |outcomes: &[ReplyResult]| HostHealth::of(outcomes, None, false);
         let all = bearing(&[each(), each()]);
         assert!(all.is_of_host() && !all.has_verdict());
         assert_eq!(all.may_go_elsewhere(false), [0, 1]);
@@ -275,9 +279,9 @@ mod tests {
         let taken = || Ok(Reply::new(250, (2, 0, 0), "taken"));
         let later = || Err(said("451 4.3.0 no", Step::FinalDot));
         let lost = || Err(Failure::network("mx", EnhancedStatus::new(4, 4, 2), "lost"));
-        assert!(!Bearing::of(&[taken(), later()], None, true).is_of_host());
-        assert!(Bearing::of(&[later(), later()], None, true).is_of_host());
-        assert!(Bearing::of(&[taken(), lost()], None, true).is_of_host());
+        assert!(!HostHealth::of(&[taken(), later()], None, true).is_of_host());
+        assert!(HostHealth::of(&[later(), later()], None, true).is_of_host());
+        assert!(HostHealth::of(&[taken(), lost()], None, true).is_of_host());
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 mod ending;
 
-use super::dialogue::Dialogue;
+use super::dialogue::SmtpDialogue;
 use super::encoding::{self, Encoding, Fit};
-use super::held::Held;
+use super::held::HeldContent;
 use super::opening::{self, OpenError, Opened};
 use super::patience::{NEEDED, Patience};
 use super::seat::{Memory, Seat};
@@ -14,7 +14,7 @@ use config::EightBit;
 use mail::{BodyType, Failure, Mono};
 use mta::delivery::{Idled, Slot};
 use mta::event::Hop;
-use mta::line::{InLine, Permit};
+use mta::line::{Permit, PermitWaiter};
 use mta::message::{Message, SentBy};
 use mta::routing::hop::NextHop;
 use mta::seams::{Endpoint, World};
@@ -27,8 +27,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// An open connection with what its transactions share.
-struct Connection<W: World> {
-    dialogue: Dialogue<W>,
+struct OutboundConnection<W: World> {
+    dialogue: SmtpDialogue<W>,
     event_hop: Arc<Hop>,
     peer: Endpoint,
     /// It is known who the host is, and nobody else can listen.
@@ -106,7 +106,7 @@ pub(super) async fn run<W: World>(slot: Slot<W>) {
     slot.metrics().connections_opened.inc();
     slot.metrics().connections_open.inc();
     slot.opened();
-    let mut connection = Connection::new(slot, opened);
+    let mut connection = OutboundConnection::new(slot, opened);
     while let Some(work) = connection.next_work(&hop).await {
         let _busy = connection.slot.busy();
         if let Err(reason) = connection.carry(work, &hop).await {
@@ -119,16 +119,16 @@ pub(super) async fn run<W: World>(slot: Slot<W>) {
     }
 }
 
-impl<W: World> Drop for Connection<W> {
+impl<W: World> Drop for OutboundConnection<W> {
     fn drop(&mut self) {
         self.slot.metrics().connections_open.dec();
     }
 }
 
-impl<W: World> Connection<W> {
+impl<W: World> OutboundConnection<W> {
     /// One that carried nothing yet.
-    fn new(slot: Slot<W>, opened: Opened<W>) -> Connection<W> {
-        Connection {
+    fn new(slot: Slot<W>, opened: Opened<W>) -> OutboundConnection<W> {
+        OutboundConnection {
             patience: Patience::new(&slot, Rc::clone(&opened.dialogue.stir)),
             dialogue: opened.dialogue,
             event_hop: opened.event_hop,
@@ -306,7 +306,7 @@ impl<W: World> Connection<W> {
         &mut self,
         work: &TransactionWork,
         hop: &Rc<NextHop>,
-    ) -> Result<Option<InLine>, CloseReason> {
+    ) -> Result<Option<PermitWaiter>, CloseReason> {
         let mut place = self.slot.place_to_load(work.id, work.origin);
         // While the peer is silent the content before it may be let go, and waits then to be read back.
         while place.is_some() && self.dialogue.content.is_some() && !self.in_flight.is_empty() {
@@ -452,7 +452,7 @@ impl<W: World> Connection<W> {
         let now = self.slot.now();
         self.dialogue.stir.note(now);
         self.dialogue.stir.commit(!self.in_flight.is_empty());
-        self.dialogue.content = Some(Held::new((message, origin), encoding, now));
+        self.dialogue.content = Some(HeldContent::new((message, origin), encoding, now));
         known
     }
 

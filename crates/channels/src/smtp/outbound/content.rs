@@ -1,7 +1,7 @@
 //! Writing a transaction: protocol bytes and content, in as few writes as the pieces allow.
 
 use super::encoding::Encoding;
-use super::held::Held;
+use super::held::HeldContent;
 use super::patience::Stir;
 use bytes::Bytes;
 use mail::transfer_encoding::Encoder;
@@ -46,17 +46,17 @@ impl From<io::Error> for WriteError {
 /// When the connection or the read of a blob fails.
 pub(super) async fn write_plan<W: World>(
     slot: &Slot<W>,
-    (wire, stir): (&mut Wire<W>, &Stir),
+    (wire, stir): (&mut SmtpTransport<W>, &Stir),
     plan: &[Output],
-    content: Option<Held>,
+    content: Option<HeldContent>,
 ) -> Result<(), WriteError> {
     match content {
         Some(content) if content.is_read_on() => {
             write_reading(slot, (wire, stir), plan, content).await
         }
         content => {
-            let encoding = content.as_ref().and_then(Held::encoding);
-            let message = content.as_ref().and_then(Held::message);
+            let encoding = content.as_ref().and_then(HeldContent::encoding);
+            let message = content.as_ref().and_then(HeldContent::message);
             let mut pieces = gather(plan, &wire.session, message, encoding.as_deref());
             // What others may need is no more than a piece, which is the connection's from now on.
             drop(content);
@@ -66,19 +66,19 @@ pub(super) async fn write_plan<W: World>(
 }
 
 /// A piece of the stream that can outlive the session's buffer being borrowed for input.
-enum Piece {
+enum OutputPiece {
     Protocol(Vec<u8>),
     Content(Bytes),
 }
 
 /// Those of one write: commands, a prefix and a body that came in one piece need no place elsewhere.
-type Pieces = SmallVec<[Piece; 3]>;
+type Pieces = SmallVec<[OutputPiece; 3]>;
 
-impl Piece {
+impl OutputPiece {
     fn as_slice(&self) -> &[u8] {
         match self {
-            Piece::Protocol(bytes) => bytes,
-            Piece::Content(bytes) => bytes,
+            OutputPiece::Protocol(bytes) => bytes,
+            OutputPiece::Content(bytes) => bytes,
         }
     }
 }
@@ -93,13 +93,13 @@ fn gather(
     for output in plan {
         match (*output, message) {
             (Output::Bytes { start, end }, _) => {
-                pieces.push(Piece::Protocol(session.buffer()[start..end].to_vec()));
+                pieces.push(OutputPiece::Protocol(session.buffer()[start..end].to_vec()));
             }
             (_, None) => debug_assert!(false, "content without a message"),
             (output, Some(message)) => {
-                pieces.push(Piece::Content(message.prefix.clone()));
+                pieces.push(OutputPiece::Content(message.prefix.clone()));
                 let SentBody::Memory(body) = message.sent_body() else { continue };
-                let mut form = Form::new(output, encoding);
+                let mut form = BodyEncoder::new(output, encoding);
                 for piece in body.iter() {
                     form.push(&mut pieces, piece);
                 }
@@ -111,14 +111,14 @@ fn gather(
 }
 
 /// The form in which a body goes out.
-struct Form<'e> {
+struct BodyEncoder<'e> {
     encoder: Option<Encoder<'e>>,
     stuffer: Option<DotStuffer>,
 }
 
-impl<'e> Form<'e> {
-    fn new(output: Output, encoding: Option<&'e Encoding>) -> Form<'e> {
-        Form {
+impl<'e> BodyEncoder<'e> {
+    fn new(output: Output, encoding: Option<&'e Encoding>) -> BodyEncoder<'e> {
+        BodyEncoder {
             encoder: encoding.map(|encoding| Encoder::new(&encoding.plan)),
             stuffer: (output == Output::ContentStuffed).then(DotStuffer::new),
         }
@@ -146,33 +146,35 @@ impl<'e> Form<'e> {
     /// Dots in between where lines begin with one; nothing is copied.
     fn stuff(&mut self, pieces: &mut Pieces, piece: &Bytes) {
         let Some(stuffer) = &mut self.stuffer else {
-            pieces.push(Piece::Content(piece.clone()));
+            pieces.push(OutputPiece::Content(piece.clone()));
             return;
         };
         // A doubled dot is the piece's own dot, taken twice.
-        pieces.extend(stuffer.slices(piece).map(|slice| Piece::Content(piece.slice_ref(slice))));
+        pieces.extend(
+            stuffer.slices(piece).map(|slice| OutputPiece::Content(piece.slice_ref(slice))),
+        );
     }
 }
 
 /// Writes a content piece by piece, each of which is had when its turn comes.
 async fn write_reading<W: World>(
     slot: &Slot<W>,
-    (wire, stir): (&mut Wire<W>, &Stir),
+    (wire, stir): (&mut SmtpTransport<W>, &Stir),
     plan: &[Output],
-    mut content: Held,
+    mut content: HeldContent,
 ) -> Result<(), WriteError> {
     let encoding = content.encoding();
     for output in plan {
         if let Output::Bytes { start, end } = *output {
             let bytes = wire.session.buffer()[start..end].to_vec();
-            let mut pieces = [Piece::Protocol(bytes)];
+            let mut pieces = [OutputPiece::Protocol(bytes)];
             write_pieces(slot, (&mut *wire, stir), &mut pieces, Some(&mut content)).await?;
             continue;
         }
         let prefix = stir.waited_for(|| slot.now(), content.prefix(slot)).await?;
-        let mut prefix = [Piece::Content(prefix)];
+        let mut prefix = [OutputPiece::Content(prefix)];
         write_pieces(slot, (&mut *wire, stir), &mut prefix, Some(&mut content)).await?;
-        let mut form = Form::new(*output, encoding.as_deref());
+        let mut form = BodyEncoder::new(*output, encoding.as_deref());
         let mut offset = 0;
         while offset < content.sent_body_bytes() {
             let piece = stir.waited_for(|| slot.now(), content.piece(slot, offset)).await?;
@@ -207,9 +209,9 @@ pub(super) async fn has_8bit_header<W: World>(
 /// Writes these. While the peer takes nothing, the content that they are of may be let go.
 async fn write_pieces<W: World>(
     slot: &Slot<W>,
-    (wire, stir): (&mut Wire<W>, &Stir),
-    pieces: &mut [Piece],
-    mut content: Option<&mut Held>,
+    (wire, stir): (&mut SmtpTransport<W>, &Stir),
+    pieces: &mut [OutputPiece],
+    mut content: Option<&mut HeldContent>,
 ) -> io::Result<()> {
     let mut cursor = Cursor { piece: 0, offset: 0 };
     while cursor.piece < pieces.len() {
@@ -242,16 +244,16 @@ async fn write_pieces<W: World>(
 /// copies then.
 fn poll_give_way<W: World>(
     slot: &Slot<W>,
-    wire: &mut Wire<W>,
-    pieces: &mut [Piece],
-    content: &mut Held,
+    wire: &mut SmtpTransport<W>,
+    pieces: &mut [OutputPiece],
+    content: &mut HeldContent,
     cx: &mut Context<'_>,
 ) {
     let was_here = !content.is_let_go();
     let look_at = content.poll_give_way(cx, || slot.now());
     if was_here && content.is_let_go() {
         for piece in pieces {
-            if let Piece::Content(bytes) = piece {
+            if let OutputPiece::Content(bytes) = piece {
                 *bytes = Bytes::copy_from_slice(bytes);
             }
         }
@@ -267,7 +269,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn advance(&mut self, pieces: &[Piece], mut written: usize) {
+    fn advance(&mut self, pieces: &[OutputPiece], mut written: usize) {
         while let Some(piece) = pieces.get(self.piece) {
             let left = piece.as_slice().len() - self.offset;
             if written < left {
@@ -285,8 +287,8 @@ impl Cursor {
 /// to stop.
 fn poll_write<W: World>(
     slot: &Slot<W>,
-    wire: &mut Wire<W>,
-    pieces: &[Piece],
+    wire: &mut SmtpTransport<W>,
+    pieces: &[OutputPiece],
     cursor: &Cursor,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
@@ -328,7 +330,7 @@ fn poll_write<W: World>(
 pub(super) type StreamOf<W> = <<W as World>::Net as Net>::Stream;
 
 /// The stream, and what is spoken on it.
-pub(super) struct Wire<W: World> {
+pub(super) struct SmtpTransport<W: World> {
     pub(super) stream: StreamOf<W>,
     pub(super) session: ClientSession,
     pub(super) alarm: Alarm<W::Time>,

@@ -1,7 +1,7 @@
 //! What is said on an open connection: writes what the session has to say, reads what the peer says.
 
-use super::content::{self, Wire, WriteError};
-use super::held::Held;
+use super::content::{self, SmtpTransport, WriteError};
+use super::held::HeldContent;
 use super::patience::Stir;
 use mail::{ByMode, DeliverBy, Mono, Wall};
 use mta::delivery::Slot;
@@ -16,22 +16,22 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// An open connection with what is under way on it.
-pub(super) struct Dialogue<W: World> {
-    pub(super) wire: Wire<W>,
+pub(super) struct SmtpDialogue<W: World> {
+    pub(super) wire: SmtpTransport<W>,
     /// Scratch for the pieces to write.
     plan: Vec<Output>,
     /// The content of the transaction that was started last, until it is written.
-    pub(super) content: Option<Held>,
+    pub(super) content: Option<HeldContent>,
     /// What goes on with the peer.
     pub(super) stir: Rc<Stir>,
     /// Why that content was cut off in the middle, until somebody asks.
     unreadable: Option<LoadError>,
 }
 
-impl<W: World> Dialogue<W> {
+impl<W: World> SmtpDialogue<W> {
     /// Nothing was said yet.
-    pub(super) fn new(wire: Wire<W>, stir: Rc<Stir>) -> Dialogue<W> {
-        Dialogue { wire, plan: Vec::new(), content: None, stir, unreadable: None }
+    pub(super) fn new(wire: SmtpTransport<W>, stir: Rc<Stir>) -> SmtpDialogue<W> {
+        SmtpDialogue { wire, plan: Vec::new(), content: None, stir, unreadable: None }
     }
 
     /// Why the content of the transaction that was started last was cut off, if it was since this

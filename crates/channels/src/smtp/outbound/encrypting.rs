@@ -1,7 +1,7 @@
 //! TLS towards a host: whether it is asked for, and the handshake.
 
-use super::content::{StreamOf, Wire};
-use super::dialogue::Dialogue;
+use super::content::{SmtpTransport, StreamOf};
+use super::dialogue::SmtpDialogue;
 use super::refusals;
 use super::relay_of;
 use super::seat::Memory;
@@ -354,15 +354,16 @@ pub(super) async fn encrypt<W: World>(
     slot: &Slot<W>,
     tls: &HostTls,
     (host, name): (&str, &str),
-    dialogue: Dialogue<W>,
-) -> Result<(Dialogue<W>, Encryption), Unencrypted> {
-    let Dialogue { wire: Wire { stream, mut session, mut alarm }, stir, .. } = dialogue;
+    dialogue: SmtpDialogue<W>,
+) -> Result<(SmtpDialogue<W>, Encryption), Unencrypted> {
+    let SmtpDialogue { wire: SmtpTransport { stream, mut session, mut alarm }, stir, .. } =
+        dialogue;
     let until = session.deadline();
     let (stream, encryption) =
         shake_hands(slot, tls, (host, name), stream, (&mut alarm, until)).await?;
     session.handle_tls_started(slot.now());
     stir.note(slot.now());
-    Ok((Dialogue::new(Wire { stream, session, alarm }, stir), encryption))
+    Ok((SmtpDialogue::new(SmtpTransport { stream, session, alarm }, stir), encryption))
 }
 
 /// The handshake, which is over before `until`.

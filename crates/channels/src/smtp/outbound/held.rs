@@ -17,7 +17,7 @@ use std::task::Context;
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// A content until it is written.
-pub(super) struct Held {
+pub(super) struct HeldContent {
     id: MessageId,
     /// In whose turn it is read back.
     origin: Origin,
@@ -31,17 +31,25 @@ pub(super) struct Held {
     held: HeldMemory,
 }
 
-impl Held {
+impl HeldContent {
     /// All of a message, since `now`.
     pub(super) fn new(
         (message, origin): (Rc<Message>, Origin),
         encoding: Option<Rc<Encoding>>,
         now: Mono,
-    ) -> Held {
+    ) -> HeldContent {
         let (id, sent_body_bytes) = (message.id, message.sent_body_bytes());
         let conversion = message.conversion().map(Rc::clone);
         let held = HeldMemory::new(now, conversion.is_some());
-        Held { id, origin, message: Some(message), sent_body_bytes, encoding, conversion, held }
+        HeldContent {
+            id,
+            origin,
+            message: Some(message),
+            sent_body_bytes,
+            encoding,
+            conversion,
+            held,
+        }
     }
 
     pub(super) fn message(&self) -> Option<&Message> {

@@ -1,7 +1,7 @@
 //! Hosts that have made known of a transaction that they can't take it, which another host may: all hosts of the next
 //! hop must have done so before that is final.
 
-use super::moves::Transaction;
+use super::moves::TransactionId;
 use mail::Mono;
 use mta::routing::hosts::Host;
 use std::cell::RefCell;
@@ -29,18 +29,18 @@ pub(super) enum Made {
 }
 
 #[derive(Debug)]
-struct Known {
-    of: Transaction,
+struct IncapableHosts {
+    of: TransactionId,
     by: Vec<(Host, Mono)>,
 }
 
 /// What hosts of one next hop have made known.
 #[derive(Debug, Default)]
-pub(super) struct Lacking(RefCell<Vec<Known>>);
+pub(super) struct Lacking(RefCell<Vec<IncapableHosts>>);
 
 impl Lacking {
     /// A host has made it known.
-    pub(super) fn note(&self, now: Mono, of: Transaction, (host, made): (&Host, Made)) {
+    pub(super) fn note(&self, now: Mono, of: TransactionId, (host, made): (&Host, Made)) {
         let mut all = self.0.borrow_mut();
         let until = now
             + match made {
@@ -58,11 +58,11 @@ impl Lacking {
         if all.len() == TRANSACTIONS_MAX {
             all.remove(0);
         }
-        all.push(Known { of, by: vec![(host.clone(), until)] });
+        all.push(IncapableHosts { of, by: vec![(host.clone(), until)] });
     }
 
     /// Whether a host has made it known, not long ago.
-    pub(super) fn is_known(&self, now: Mono, of: Transaction, host: &Host) -> bool {
+    pub(super) fn is_known(&self, now: Mono, of: TransactionId, host: &Host) -> bool {
         let all = self.0.borrow();
         let known = all.iter().find(|known| known.of == of);
         known.is_some_and(|known| known.by.iter().any(|(by, until)| by == host && now < *until))

@@ -1,7 +1,7 @@
 //! Refusals that are no verdict on a message: those of a session that is less than what the host usually has, and
 //! wants of one host that another may not have.
 
-use super::moves::Transaction;
+use super::moves::TransactionId;
 use super::seat::Memory;
 use mail::{Class, EnhancedStatus, Failure, Mono, Reply, Step};
 use mta::known_hosts::{KnownHosts, Offers};
@@ -90,7 +90,7 @@ fn want_of(status: EnhancedStatus) -> Option<fn(&Offers) -> bool> {
 pub(super) fn of_one_host(
     failure: Failure,
     bytes: u64,
-    (hop, of): (&NextHop, Transaction),
+    (hop, of): (&NextHop, TransactionId),
     (now, known): (Mono, &KnownHosts),
 ) -> Failure {
     let has = want_of(failure.status);

@@ -15,9 +15,9 @@ const LESSONS_MAX: usize = 64;
 
 /// By the host's address, the latest last.
 #[derive(Debug, Default)]
-pub(super) struct Lessons(RefCell<Vec<(Endpoint, HostQuirk, Mono)>>);
+pub(super) struct HostQuirks(RefCell<Vec<(Endpoint, HostQuirk, Mono)>>);
 
-impl Lessons {
+impl HostQuirks {
     /// Keeps what a transaction has taught; of the same kind only the latest.
     pub(super) fn learn(&self, now: Mono, peer: &Endpoint, lesson: HostQuirk) {
         let mut all = self.0.borrow_mut();
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn lessons_are_of_one_host_and_fade() {
         let host = |n: u16| Endpoint::Tcp(SocketAddr::from(([192, 0, 2, 1], n)));
-        let lessons = Lessons::default();
+        let lessons = HostQuirks::default();
         lessons.learn(Mono(0), &host(1), HostQuirk::BdatUnusable);
         lessons.learn(Mono(0), &host(1), HostQuirk::RecipientsMax(7));
         lessons.learn(Mono(1), &host(1), HostQuirk::RecipientsMax(5));

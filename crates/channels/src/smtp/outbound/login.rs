@@ -1,6 +1,6 @@
 //! Logging in to a host (RFC 4954): which mechanism, and what is said in it.
 
-use super::dialogue::Dialogue;
+use super::dialogue::SmtpDialogue;
 use crate::smtp::smarthost_login::{Identity, Login, credentials_of};
 use auth::sasl::client::{Credentials, Exchange, Mechanism, ServerMessageError};
 use base64::Engine as _;
@@ -27,7 +27,7 @@ impl LoginDialogue {
         &mut self,
         slot: &Slot<W>,
         login: &Login,
-        (dialogue, host, name): (&mut Dialogue<W>, &Host, &str),
+        (dialogue, host, name): (&mut SmtpDialogue<W>, &Host, &str),
     ) {
         // The session waits for no reply meanwhile.
         let credentials = credentials(slot, login, host).await;
@@ -53,7 +53,7 @@ impl LoginDialogue {
         &mut self,
         slot: &Slot<W>,
         challenge: Vec<u8>,
-        (dialogue, name): (&mut Dialogue<W>, &str),
+        (dialogue, name): (&mut SmtpDialogue<W>, &str),
     ) {
         let answered = match self.under_way.take() {
             Some((mechanism, exchange)) => {
@@ -75,7 +75,7 @@ impl LoginDialogue {
     pub(super) fn conclude<W: World>(
         &mut self,
         slot: &Slot<W>,
-        (dialogue, name): (&mut Dialogue<W>, &str),
+        (dialogue, name): (&mut SmtpDialogue<W>, &str),
     ) {
         let proved = match self.under_way.take() {
             Some((_, exchange)) => exchange.handle_success(),

@@ -15,23 +15,23 @@ const COUNTED_FOR: Duration = Duration::from_secs(300);
 const MOVES_MAX: usize = 1_024;
 
 /// A message, and the place of the transaction's first recipient among its recipients.
-pub(super) type Transaction = (MessageId, u32);
+pub(super) type TransactionId = (MessageId, u32);
 
 #[derive(Debug)]
-struct Moved {
-    of: Transaction,
+struct FailoverCount {
+    of: TransactionId,
     times: usize,
     until: Mono,
 }
 
 /// Moves of late.
 #[derive(Debug, Default)]
-pub(super) struct Moves(RefCell<Vec<Moved>>);
+pub(super) struct Failovers(RefCell<Vec<FailoverCount>>);
 
-impl Moves {
+impl Failovers {
     /// Whether a transaction may go to another host at once, of so many that there are besides the one
     /// that put it off; if so, that counts.
-    pub(super) fn allow(&self, now: Mono, of: Transaction, others: usize) -> bool {
+    pub(super) fn allow(&self, now: Mono, of: TransactionId, others: usize) -> bool {
         let mut moves = self.0.borrow_mut();
         moves.retain(|moved| now < moved.until);
         if let Some(moved) = moves.iter_mut().find(|moved| moved.of == of) {
@@ -41,7 +41,7 @@ impl Moves {
         if others == 0 || moves.len() == MOVES_MAX {
             return false;
         }
-        moves.push(Moved { of, times: 1, until: now + COUNTED_FOR });
+        moves.push(FailoverCount { of, times: 1, until: now + COUNTED_FOR });
         true
     }
 }
@@ -62,7 +62,7 @@ pub(super) struct Avoided(RefCell<Vec<Ended>>);
 
 #[derive(Debug)]
 struct Ended {
-    of: Transaction,
+    of: TransactionId,
     at: Endpoint,
     /// Which others are to be asked before it.
     others: Others,
@@ -72,7 +72,7 @@ struct Ended {
 
 impl Avoided {
     /// An attempt ended there; these others are to be asked before it is again.
-    pub(super) fn avoid(&self, now: Mono, of: Transaction, (peer, others): (&Endpoint, Others)) {
+    pub(super) fn avoid(&self, now: Mono, of: TransactionId, (peer, others): (&Endpoint, Others)) {
         let mut all = self.0.borrow_mut();
         all.retain(|ended| ended.of != of && now < ended.until);
         if all.len() == AVOIDED_MAX {
@@ -86,7 +86,7 @@ impl Avoided {
     pub(super) fn avoided_for(
         &self,
         now: Mono,
-        of: Transaction,
+        of: TransactionId,
         peer: &Endpoint,
     ) -> Option<Others> {
         let mut all = self.0.borrow_mut();
@@ -105,13 +105,13 @@ impl Avoided {
 mod tests {
     use super::*;
 
-    fn of(message: u64, recipient: u32) -> Transaction {
+    fn of(message: u64, recipient: u32) -> TransactionId {
         (MessageId(message), recipient)
     }
 
     #[test]
     fn each_other_host_is_asked_once_in_a_while() {
-        let moves = Moves::default();
+        let moves = Failovers::default();
         assert!(!moves.allow(Mono(1), of(1, 0), 0), "there is no other");
         assert!(moves.allow(Mono(1), of(1, 0), 2));
         assert!(moves.allow(Mono(2), of(1, 0), 2));
@@ -127,7 +127,7 @@ mod tests {
         let avoid = |now: Mono, message: u64| {
             avoided.avoid(now, of(message, 0), (&peer(1), Others::Well));
         };
-        let is_avoided = |now: Mono, of: Transaction, n: u16| {
+        let is_avoided = |now: Mono, of: TransactionId, n: u16| {
             avoided.avoided_for(now, of, &peer(n)) == Some(Others::Well)
         };
         avoid(Mono(1), 1);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_there_is_no_room_for_is_not_moved() {
-        let moves = Moves::default();
+        let moves = Failovers::default();
         for message in 0..MOVES_MAX as u64 {
             assert!(moves.allow(Mono(1), of(message, 0), 1));
         }

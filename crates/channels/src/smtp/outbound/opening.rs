@@ -1,7 +1,7 @@
 //! Opening a connection: hosts in order, their addresses, the connection, the greeting.
 
-use super::content::{StreamOf, Wire};
-use super::dialogue::Dialogue;
+use super::content::{SmtpTransport, StreamOf};
+use super::dialogue::SmtpDialogue;
 use super::encrypting::{self, HostTls, Unencrypted, shake_hands};
 use super::login::LoginDialogue;
 use super::patience::{NEEDED, Patience, Stir};
@@ -48,7 +48,7 @@ pub(super) enum OpenError {
 
 /// A connection to a host that has greeted us.
 pub(super) struct Opened<W: World> {
-    pub(super) dialogue: Dialogue<W>,
+    pub(super) dialogue: SmtpDialogue<W>,
     pub(super) event_hop: Arc<Hop>,
     pub(super) peer: Endpoint,
     /// It is known who the host is, and nobody else can listen.
@@ -397,7 +397,7 @@ async fn open_once<W: World>(
     let trial = tls.trial(slot, hop, (host, peer), &stream);
     let session = session(slot, hop, (peer, tls), &name);
     stir.note(slot.now());
-    let dialogue = Dialogue::new(Wire { stream, session, alarm }, stir);
+    let dialogue = SmtpDialogue::new(SmtpTransport { stream, session, alarm }, stir);
     let greeting = greeted(slot, (hop, tls), dialogue, (host, peer, &name));
     let greeted = patience.wait(slot, &mut permit, greeting).await;
     let greeted = greeted.unwrap_or_else(|| Err(NoGreeting::silent(&name, &patience)));
@@ -453,9 +453,9 @@ fn session<W: World>(
 async fn greeted<W: World>(
     slot: &Slot<W>,
     (hop, tls): (&NextHop, &HostTls),
-    mut dialogue: Dialogue<W>,
+    mut dialogue: SmtpDialogue<W>,
     (host, peer, name): (&Host, &Endpoint, &str),
-) -> Result<(Dialogue<W>, Option<Encryption>), NoGreeting> {
+) -> Result<(SmtpDialogue<W>, Option<Encryption>), NoGreeting> {
     // Of hosts that the configuration names, several may go by one name.
     let by_mx = relay_of(hop).is_by_mx();
     let (mut encryption, mut login) = (None, LoginDialogue::default());

@@ -3,7 +3,7 @@
 use mail::Mono;
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
-use mta::line::{Permit, Standing};
+use mta::line::{Permit, TrustLevel};
 use mta::seams::World;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -117,7 +117,7 @@ impl<W: World> Patience<W> {
 
     /// Whether the peer gives way sooner than others.
     fn is_hasty(&self, permit: &Permit) -> bool {
-        self.is_opening && permit.standing() == Standing::Unknown
+        self.is_opening && permit.standing() == TrustLevel::Unknown
     }
 
     /// The connection is used again.
@@ -144,8 +144,8 @@ impl<W: World> Patience<W> {
         }
         let standing = permit.standing();
         let doubted_at = match standing {
-            Standing::Good => since + SILENCE,
-            Standing::Unknown | Standing::Doubtful => since + GIVES_WAY_AFTER,
+            TrustLevel::Good => since + SILENCE,
+            TrustLevel::Unknown | TrustLevel::Doubtful => since + GIVES_WAY_AFTER,
         };
         // Whoever may not be left is only looked at for the silence.
         let is_watched = is_committed || self.idle.is_some();
@@ -153,7 +153,7 @@ impl<W: World> Patience<W> {
             true => since + MAKES_WAY_AFTER,
             false => doubted_at,
         };
-        let is_over = is_watched && standing == Standing::Doubtful;
+        let is_over = is_watched && standing == TrustLevel::Doubtful;
         if !is_over && self.alarm.poll(cx, look_at).is_ready() {
             if slot.now() >= doubted_at {
                 slot.note_silence(permit);

@@ -15,7 +15,7 @@ const SAID_FOR: Duration = Duration::from_secs(900);
 const HOSTS_MAX: usize = 64;
 
 #[derive(Debug)]
-struct Said {
+struct HostRefusal {
     host: Host,
     times: u32,
     since: Mono,
@@ -23,7 +23,7 @@ struct Said {
 
 /// Since each host greeted last.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(RefCell<Vec<Said>>);
+pub(super) struct Refusals(RefCell<Vec<HostRefusal>>);
 
 impl Refusals {
     /// Whether what kept a host from taking mail will never pass.
@@ -41,7 +41,7 @@ impl Refusals {
             return said.times >= TIMES_MIN && now >= said.since + SAID_FOR;
         }
         if all.len() < HOSTS_MAX {
-            all.push(Said { host: host.clone(), times: 1, since: now });
+            all.push(HostRefusal { host: host.clone(), times: 1, since: now });
         }
         false
     }

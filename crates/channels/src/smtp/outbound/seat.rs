@@ -2,10 +2,10 @@
 
 use super::failed_addresses::FailedAddresses;
 use super::lacking::Lacking;
-use super::lessons::Lessons;
-use super::moves::{Avoided, Moves};
+use super::lessons::HostQuirks;
+use super::moves::{Avoided, Failovers};
 use super::refusals::Refusals;
-use super::tls_lessons::TlsLessons;
+use super::tls_lessons::TlsFallbacks;
 use mail::Domain;
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::{Host, Others};
@@ -83,11 +83,11 @@ pub(super) fn is_no_route(error: &std::io::Error) -> bool {
 /// Kept beside the next hop, and dropped with it.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    pub(super) lessons: Lessons,
-    pub(super) tls: TlsLessons,
+    pub(super) lessons: HostQuirks,
+    pub(super) tls: TlsFallbacks,
     pub(super) addresses: FailedAddresses,
     pub(super) refusals: Refusals,
-    pub(super) moves: Moves,
+    pub(super) moves: Failovers,
     pub(super) avoided: Avoided,
     pub(super) lacking: Lacking,
     /// Whose mail was refused last on account of the sender, since any was taken; `None` stands for reports.

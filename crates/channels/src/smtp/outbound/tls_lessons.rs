@@ -16,7 +16,7 @@ const CLEAR_AFTER: Duration = Duration::from_secs(300);
 const LESSONS_MAX: usize = 64;
 
 #[derive(Debug)]
-struct Learnt {
+struct TlsFallback {
     peer: Endpoint,
     /// Nothing has come of TLS from then on.
     since: Mono,
@@ -26,9 +26,9 @@ struct Learnt {
 
 /// By address, the latest last.
 #[derive(Debug, Default)]
-pub(super) struct TlsLessons(RefCell<Vec<Learnt>>);
+pub(super) struct TlsFallbacks(RefCell<Vec<TlsFallback>>);
 
-impl TlsLessons {
+impl TlsFallbacks {
     /// Nothing came of TLS. Whether mail may go in clear: at once where it `was_encrypted` never, and
     /// elsewhere when it has failed for a while.
     pub(super) fn failed(&self, now: Mono, peer: &Endpoint, was_encrypted: bool) -> bool {
@@ -36,7 +36,7 @@ impl TlsLessons {
         let known = all.iter().position(|learnt| learnt.peer == *peer);
         let mut learnt = match known {
             Some(at) => all.remove(at),
-            None => Learnt { peer: peer.clone(), since: now, clear: None },
+            None => TlsFallback { peer: peer.clone(), since: now, clear: None },
         };
         let may_be_clear = !was_encrypted || now >= learnt.since + CLEAR_AFTER;
         if may_be_clear {
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_host_that_never_did_is_spared_tls_for_a_while() {
-        let lessons = TlsLessons::default();
+        let lessons = TlsFallbacks::default();
         let now = Mono(7);
         assert!(lessons.failed(now, &host(1), false));
         assert!(lessons.is_unusable(now, &host(1), Mono(0)));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_host_that_was_encrypted_is_not_spoken_to_in_clear_for_one_failure() {
-        let lessons = TlsLessons::default();
+        let lessons = TlsFallbacks::default();
         let now = Mono(7);
         assert!(!lessons.failed(now, &host(1), true));
         assert!(!lessons.is_unusable(now, &host(1), Mono(0)));
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let lessons = TlsLessons::default();
+        let lessons = TlsFallbacks::default();
         for n in 0..=LESSONS_MAX as u16 {
             lessons.failed(Mono(3), &host(n), false);
         }

@@ -29,7 +29,7 @@ pub struct AccessQuestion<'a> {
 
 /// What rules say, one after the other.
 #[derive(Debug, Default)]
-pub struct ConsultedAccess {
+pub struct AccessDryRun {
     /// Up to the rule that decides.
     pub steps: Vec<AccessStep>,
     /// Why the recipient would be refused.
@@ -56,11 +56,11 @@ pub async fn consult_access<T: Tables + Clone>(
     tables: &T,
     config: &Config,
     question: &AccessQuestion<'_>,
-) -> ConsultedAccess {
+) -> AccessDryRun {
     let AccessQuestion { listener, client, helo, sender, recipient, route } = *question;
     let also = also_called(rules(config), route, recipient);
     let subject = Subject { client, helo, sender, recipient, also: also.as_ref() };
-    let mut consulted = ConsultedAccess::default();
+    let mut consulted = AccessDryRun::default();
     for (number, rule) in rules(config).enumerate() {
         if !is_for_listener(&rule.text.listeners, listener) {
             continue;

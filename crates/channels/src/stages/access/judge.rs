@@ -20,12 +20,12 @@ struct Asking {
     by: By,
     parent_domains: bool,
     /// Where it asks about what is no internet mail.
-    foreign: Option<Foreign>,
+    foreign: Option<NativeListener>,
 }
 
 /// A listener whose messages are none of internet mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Foreign {
+struct NativeListener {
     listener: Arc<str>,
     /// The rule holds at no listener for internet mail.
     is_alone: bool,
@@ -51,7 +51,7 @@ impl Asking {
         let is_its = |listener: &&Arc<Listener>| is_for_listener(listeners, &listener.name);
         let asking = || config.listeners.iter().filter(is_its);
         let foreign = asking().find(|it| !it.takes_internet_mail());
-        let foreign = foreign.map(|listener| Foreign {
+        let foreign = foreign.map(|listener| NativeListener {
             listener: Arc::clone(&listener.name),
             is_alone: !asking().any(|it| it.takes_internet_mail()),
             peers: listener.protocol.client_names().into_iter().map(Box::from).collect(),

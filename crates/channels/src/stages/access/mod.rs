@@ -4,10 +4,10 @@ mod consultation;
 mod judge;
 
 pub(crate) use consultation::Beside;
-pub use consultation::{AccessQuestion, ConsultedAccess, consult_access};
+pub use consultation::{AccessDryRun, AccessQuestion, consult_access};
 pub use judge::{EntryJudge, entry_judge};
 
-use super::action::{Action, Outcome};
+use super::action::{Action, ActionEffect};
 use super::is_for_listener;
 use super::keys::{By, Subject};
 use config::{Config, Reader, Route, StageEntry, StageSection, StageSettings, TableEntry};
@@ -145,14 +145,14 @@ impl<W: World> StageKind<W> for Accesses {
         // One stage for all: what one rule permits, no later one is asked about.
         let rules = rules(config).cloned().collect();
         let (tables, console) = (world.tables().clone(), Rc::clone(console));
-        let stage = AccessStage(Rc::new(Asker { rules, tables, console }));
+        let stage = AccessStage(Rc::new(AccessRules { rules, tables, console }));
         vec![Placed { line: first.line, stage: Rc::new(stage) }]
     }
 }
 
-struct AccessStage<T: Tables>(Rc<Asker<T>>);
+struct AccessStage<T: Tables>(Rc<AccessRules<T>>);
 
-struct Asker<T: Tables> {
+struct AccessRules<T: Tables> {
     rules: Vec<Rule>,
     tables: T,
     console: Rc<dyn Console>,
@@ -185,19 +185,19 @@ impl<T: Tables + Clone> Stage for AccessStage<T> {
         }
         let (asker, transaction) = (Rc::clone(&self.0), Rc::clone(transaction));
         let also = also_called(asker.rules.iter(), routed.route, &recipient.mailbox);
-        Question { asker, transaction, recipient: recipient.clone(), also }.ask(0)
+        AccessEvaluation { asker, transaction, recipient: recipient.clone(), also }.ask(0)
     }
 }
 
 /// What is asked about one recipient.
-struct Question<T: Tables> {
-    asker: Rc<Asker<T>>,
+struct AccessEvaluation<T: Tables> {
+    asker: Rc<AccessRules<T>>,
     transaction: Rc<TransactionView>,
     recipient: Recipient,
     also: Option<Mailbox>,
 }
 
-impl<T: Tables + Clone> Question<T> {
+impl<T: Tables + Clone> AccessEvaluation<T> {
     /// Asks one rule after the other, from `next` on.
     fn ask(self, next: usize) -> Decision<'static, Option<Resolved>> {
         let asker = Rc::clone(&self.asker);
@@ -221,19 +221,19 @@ impl<T: Tables + Clone> Question<T> {
             let outcome = match (found, self.asker.rules.get(at)) {
                 (Ok(Some(found)), Some(rule)) => self.obey(rule, &found),
                 (Ok(_), Some(rule)) => self.unlisted(rule),
-                (Ok(_), None) => Ok(Outcome::Open),
+                (Ok(_), None) => Ok(ActionEffect::Open),
                 (Err(trouble), _) => Err(no_answer(&*self.asker.console, &trouble)),
             };
             match outcome {
-                Ok(Outcome::Open) => self.ask(at + 1),
-                Ok(Outcome::Permitted) => Answer::Now(Ok(None)),
-                Ok(Outcome::Settled(resolved)) => Answer::Now(Ok(Some(resolved))),
+                Ok(ActionEffect::Open) => self.ask(at + 1),
+                Ok(ActionEffect::Permitted) => Answer::Now(Ok(None)),
+                Ok(ActionEffect::Settled(resolved)) => Answer::Now(Ok(Some(resolved))),
                 Err(refusal) => Answer::Now(Err(refusal)),
             }
         })
     }
 
-    fn obey(&self, rule: &Rule, found: &FoundKey) -> Result<Outcome, Refusal> {
+    fn obey(&self, rule: &Rule, found: &FoundKey) -> Result<ActionEffect, Refusal> {
         let (table, FoundKey { entry, key, .. }) = (&rule.table.name, found);
         let console = &*self.asker.console;
         match Action::parse(&entry.text, "an access rule") {
@@ -249,11 +249,11 @@ impl<T: Tables + Clone> Question<T> {
         }
     }
 
-    fn unlisted(&self, rule: &Rule) -> Result<Outcome, Refusal> {
+    fn unlisted(&self, rule: &Rule) -> Result<ActionEffect, Refusal> {
         if rule.refuses_unlisted(&self.recipient.mailbox) {
             Err(REFUSED)
         } else {
-            Ok(Outcome::Open)
+            Ok(ActionEffect::Open)
         }
     }
 }

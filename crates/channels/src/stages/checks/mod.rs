@@ -5,7 +5,7 @@ mod sealing;
 mod settings;
 mod turns;
 
-use super::lookups::{CHECKS_TIME_MAX, LOOKUPS_MAX, Limits, Lookups};
+use super::lookups::{CHECKS_TIME_MAX, CheckLimits, LOOKUPS_MAX, Lookups};
 use auth::checks::{Shares, Subject, Verdicts, check_apart};
 use auth::dmarc::RequestedPolicy;
 use auth::dmarc::reporting::ReportedMessage;
@@ -32,7 +32,7 @@ use settings::Checks;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use turns::{ALL_AT_ONCE_MAX, Lines};
+use turns::{ALL_AT_ONCE_MAX, CheckQueues};
 
 /// Checks messages from strangers, where listeners ask for it.
 pub(crate) struct Checking;
@@ -48,7 +48,7 @@ impl<W: World> StageKind<W> for Checking {
         if lookups_at_once(config) == 0 {
             return Vec::new();
         }
-        let lines = Rc::new(Lines::default());
+        let lines = Rc::new(CheckQueues::default());
         for turns in [&lines.checks, &lines.policies, &lines.names] {
             pools.register(PoolId::CheckQuestions, turns.line());
         }
@@ -83,13 +83,13 @@ struct Checker<W: World> {
     world: W,
     /// Our name.
     server: Arc<str>,
-    lines: Rc<Lines>,
+    lines: Rc<CheckQueues>,
 }
 
 /// Reads the message as it comes.
-struct Reader(Scan);
+struct CheckReader(Scan);
 
-impl Observer for Reader {
+impl Observer for CheckReader {
     fn push(&mut self, piece: &[u8]) {
         self.0.push(piece);
     }
@@ -113,7 +113,7 @@ impl<W: World> Stage for Checker<W> {
     fn observe(&self, transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
         let checks = checks_for(transaction)?;
         let asked = checks.powers.asked();
-        Some(Box::new(Reader(match CheckRules::seal_at(transaction.session.listener()) {
+        Some(Box::new(CheckReader(match CheckRules::seal_at(transaction.session.listener()) {
             Some(_) => asked.scan_to_sign(),
             None => asked.scan(),
         })))
@@ -133,7 +133,7 @@ impl<W: World> Stage for Checker<W> {
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
-        let reader = observed::<Reader>(observer);
+        let reader = observed::<CheckReader>(observer);
         let (Some(checks), Some(reader)) = (checks_for(transaction), reader) else {
             return Decision::pass();
         };
@@ -192,7 +192,7 @@ impl<W: World> Checker<W> {
         let network = network_of(client.address.ip());
         let within = |line, lookups_max| {
             let limits =
-                Limits { time_max: CHECKS_TIME_MAX, lookups_max, at_once_max: AT_ONCE_MAX };
+                CheckLimits { time_max: CHECKS_TIME_MAX, lookups_max, at_once_max: AT_ONCE_MAX };
             Lookups::within(&self.world, line, limits)
         };
         let line = || self.lines.checks.of(network);
@@ -212,7 +212,7 @@ pub(super) fn ascii_domain(sender: &mail::Mailbox) -> String {
     sender.domain().to_ascii().unwrap_or_else(|_| sender.domain_str().to_owned())
 }
 
-const NAME_LIMITS: Limits = Limits {
+const NAME_LIMITS: CheckLimits = CheckLimits {
     // So long MAIL waits for it; then nobody knows.
     time_max: Duration::from_secs(10),
     // Its names, and the addresses of those.
@@ -223,7 +223,7 @@ const NAME_LIMITS: Limits = Limits {
 /// Looks clients up, once in a session, where it is asked for.
 struct ClientNames<W: World> {
     world: W,
-    lines: Rc<Lines>,
+    lines: Rc<CheckQueues>,
 }
 
 impl<W: World> Stage for ClientNames<W> {

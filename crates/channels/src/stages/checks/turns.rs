@@ -1,7 +1,7 @@
 //! The lines for what checks of messages ask of the DNS.
 
-use super::super::lookups::{Terms, Turns};
-use mta::line::Parts;
+use super::super::lookups::{LookupQueueSettings, Turns};
+use mta::line::SemaphoreLimits;
 use std::time::Duration;
 
 /// Questions under way at once on one shard; others wait.
@@ -25,7 +25,7 @@ const ZONES_MAX: usize = 4_096;
 const SILENCE: Duration = Duration::from_millis(500);
 
 /// The lines of a shard. What strangers choose the servers of stands in none with what they don't.
-pub(super) struct Lines {
+pub(super) struct CheckQueues {
     /// For what messages bring: SPF, DKIM, ARC.
     pub(super) checks: Turns,
     /// For policies of authors' domains.
@@ -34,9 +34,9 @@ pub(super) struct Lines {
     pub(super) names: Turns,
 }
 
-impl Default for Lines {
-    fn default() -> Lines {
-        Lines {
+impl Default for CheckQueues {
+    fn default() -> CheckQueues {
+        CheckQueues {
             checks: line_of(LOOKUPS_AT_ONCE_MAX),
             policies: line_of(POLICIES_AT_ONCE_MAX),
             names: line_of(NAMES_AT_ONCE_MAX),
@@ -49,8 +49,8 @@ fn line_of(places: u32) -> Turns {
     let places = u64::from(places);
     let owner_max = places / u64::from(OWNER_PART);
     let doubtful_max = places / u64::from(DOUBTFUL_PART);
-    Turns::new(Terms {
-        parts: Parts { owner_max, doubtful_max, ..Parts::equal(places) },
+    Turns::new(LookupQueueSettings {
+        parts: SemaphoreLimits { owner_max, doubtful_max, ..SemaphoreLimits::equal(places) },
         zones_max: ZONES_MAX,
         silence: SILENCE,
         prefers_answered: false,
@@ -59,7 +59,7 @@ fn line_of(places: u32) -> Turns {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::lookups::{Place, Turn};
+    use super::super::super::lookups::{LookupTurn, ZonePermit};
     use super::*;
     use mail::Mono;
     use mta::line::Owner;
@@ -70,7 +70,7 @@ mod tests {
 
     const SHARE: usize = (LOOKUPS_AT_ONCE_MAX / OWNER_PART) as usize;
 
-    fn gets_one<'t>(turn: &Turn<'t>) -> Option<Place<'t>> {
+    fn gets_one<'t>(turn: &LookupTurn<'t>) -> Option<ZonePermit<'t>> {
         let mut waiting = pin!(turn.wait(Owner::zone("a.test"), Mono(0)));
         match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(place) => Some(place),

@@ -13,8 +13,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 #[cfg(test)]
-pub(super) use turns::Place;
-pub(super) use turns::{Terms, Turn, Turns};
+pub(super) use turns::ZonePermit;
+pub(super) use turns::{LookupQueueSettings, LookupTurn, Turns};
 
 /// So long all checks of one message may take; what has no answer then gets none. Clients wait ten
 /// minutes for the reply (RFC 5321 §4.5.3.2.6), other stages want their part.
@@ -26,7 +26,7 @@ pub(super) const LOOKUPS_MAX: u32 = 100;
 
 /// What one check may ask.
 #[derive(Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct CheckLimits {
     pub(super) time_max: Duration,
     pub(super) lookups_max: u32,
     /// Of them under way at once.
@@ -36,7 +36,7 @@ pub(super) struct Limits {
 /// The DNS for one check.
 pub(super) struct Lookups<'a, W: World> {
     world: &'a W,
-    turn: Turn<'a>,
+    turn: LookupTurn<'a>,
     until: Mono,
     left: Cell<u32>,
     at_once: Semaphore,
@@ -45,8 +45,12 @@ pub(super) struct Lookups<'a, W: World> {
 
 impl<'a, W: World> Lookups<'a, W> {
     /// For one check with limits of its own.
-    pub(super) fn within(world: &'a W, turn: Turn<'a>, limits: Limits) -> Lookups<'a, W> {
-        let Limits { time_max, lookups_max, at_once_max } = limits;
+    pub(super) fn within(
+        world: &'a W,
+        turn: LookupTurn<'a>,
+        limits: CheckLimits,
+    ) -> Lookups<'a, W> {
+        let CheckLimits { time_max, lookups_max, at_once_max } = limits;
         let until = world.time().now() + time_max;
         let (left, at_once) = (Cell::new(lookups_max), Semaphore::new(at_once_max));
         Lookups { world, turn, until, left, at_once, was_cut: Cell::new(false) }

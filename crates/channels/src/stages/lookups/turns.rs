@@ -7,7 +7,7 @@ use mail::Mono;
 use mta::alarm::Alarm;
 use mta::answer::Later;
 use mta::clients::network_of;
-use mta::line::{Line, Owner, Parts, Permit, Standing, Standings, Who};
+use mta::line::{FairKey, FairSemaphore, Owner, Permit, SemaphoreLimits, Standings, TrustLevel};
 use mta::seams::Time;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -17,8 +17,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// What is peculiar to a line.
-pub(in super::super) struct Terms {
-    pub(in super::super) parts: Parts,
+pub(in super::super) struct LookupQueueSettings {
+    pub(in super::super) parts: SemaphoreLimits,
     /// Zones of which it is remembered whether they answer.
     pub(in super::super) zones_max: usize,
     /// A question may wait so long for its answer before it is asked to make way for others.
@@ -29,7 +29,7 @@ pub(in super::super) struct Terms {
 
 /// A line for lookups, in which those come first that hold least.
 pub(in super::super) struct Turns {
-    line: Arc<Line>,
+    line: Arc<FairSemaphore>,
     next: Cell<u32>,
     zones: RefCell<Standings<Owner>>,
     silence: Duration,
@@ -37,62 +37,62 @@ pub(in super::super) struct Turns {
 }
 
 /// A line as one check of one message has it.
-pub(in super::super) struct Turn<'t> {
+pub(in super::super) struct LookupTurn<'t> {
     turns: &'t Turns,
-    who: Who,
+    who: FairKey,
     is_by_zone: bool,
 }
 
 /// A place for a question below a zone, as long as it is kept.
-pub(in super::super) struct Place<'t> {
+pub(in super::super) struct ZonePermit<'t> {
     turns: &'t Turns,
     permit: Permit,
     zone: Owner,
 }
 
 impl Turns {
-    pub(in super::super) fn new(terms: Terms) -> Turns {
-        let Terms { parts, zones_max, silence, prefers_answered } = terms;
-        let (line, zones) = (Line::new(parts), RefCell::new(Standings::new(zones_max)));
+    pub(in super::super) fn new(terms: LookupQueueSettings) -> Turns {
+        let LookupQueueSettings { parts, zones_max, silence, prefers_answered } = terms;
+        let (line, zones) = (FairSemaphore::new(parts), RefCell::new(Standings::new(zones_max)));
         Turns { line, next: Cell::new(0), zones, silence, prefers_answered }
     }
 
-    pub(in super::super) fn line(&self) -> &Arc<Line> {
+    pub(in super::super) fn line(&self) -> &Arc<FairSemaphore> {
         &self.line
     }
 
     /// For one check of a message of this client: client networks take turns, and what one owner has all of.
-    pub(in super::super) fn of(&self, client: IpAddr) -> Turn<'_> {
+    pub(in super::super) fn of(&self, client: IpAddr) -> LookupTurn<'_> {
         let number = self.next.get();
         self.next.set(number.wrapping_add(1));
-        let who = Who::new(0, number).of(Owner::network(client));
+        let who = FairKey::new(0, number).of(Owner::network(client));
         let who = site_of(client).map_or(who, |site| who.within(site));
-        Turn { turns: self, who, is_by_zone: false }
+        LookupTurn { turns: self, who, is_by_zone: false }
     }
 
     /// For what is asked about a sender: zones take turns, and client networks within them.
-    pub(in super::super) fn by_zone(&self, client: IpAddr) -> Turn<'_> {
+    pub(in super::super) fn by_zone(&self, client: IpAddr) -> LookupTurn<'_> {
         // RFC 4632: what is one customer's is one name, whatever the number of its addresses.
-        let who = Who::new(0, 0).of(Owner::network(client));
-        Turn { turns: self, who, is_by_zone: true }
+        let who = FairKey::new(0, 0).of(Owner::network(client));
+        LookupTurn { turns: self, who, is_by_zone: true }
     }
 
-    fn standing(&self, zone: Owner, now: Mono) -> Standing {
+    fn standing(&self, zone: Owner, now: Mono) -> TrustLevel {
         match self.zones.borrow().of(zone, now) {
             // That names below a zone were answered says nothing of others: it may have as many as it likes.
-            Standing::Good if !self.prefers_answered => Standing::Unknown,
+            TrustLevel::Good if !self.prefers_answered => TrustLevel::Unknown,
             standing => standing,
         }
     }
 }
 
-impl<'t> Turn<'t> {
+impl<'t> LookupTurn<'t> {
     /// Waits for a place for a question below this zone.
-    pub(in super::super) async fn wait(&self, zone: Owner, now: Mono) -> Place<'t> {
+    pub(in super::super) async fn wait(&self, zone: Owner, now: Mono) -> ZonePermit<'t> {
         let who = if self.is_by_zone { self.who.within(zone) } else { self.who };
         let standing = self.turns.standing(zone, now);
         let permit = self.turns.line.join(who, standing, 1).await;
-        Place { turns: self.turns, permit, zone }
+        ZonePermit { turns: self.turns, permit, zone }
     }
 
     /// The answer to a question below this zone, when its turn has come. `None`: it had to make way for others.
@@ -120,7 +120,7 @@ impl<'t> Turn<'t> {
     }
 }
 
-impl Place<'_> {
+impl ZonePermit<'_> {
     /// The question has waited for its answer for a while: it may be asked to give way from now on.
     pub(in super::super) fn note_silence(&mut self, now: Mono) {
         self.turns.zones.borrow_mut().note_silence(self.zone, now);

@@ -1,7 +1,7 @@
 //! One filter in one session.
 
-use super::link::{Heard, Link, Trouble};
-use super::message::{Fate, Halt, Known, Message, NO_NAME, Wanted, address_of};
+use super::link::{Link, MilterError, MilterReply};
+use super::message::{Fate, Halt, MacroContext, MilterChanges, MilterMessage, NO_NAME, address_of};
 use super::settings::{Milter, OnFailure};
 use mail::{Mailbox, Mono, Refusal};
 use milter::{FilterDecision, MilterCommand};
@@ -25,7 +25,7 @@ const TOO_LATE: Refusal =
 const UNHEARD: Refusal = Refusal::permanent((7, 1), "A filter does not answer");
 
 /// What all sessions of a listener on one shard know of a filter.
-pub(super) struct Shared<W: World> {
+pub(super) struct FilterContext<W: World> {
     pub(super) world: W,
     pub(super) milter: Milter,
     pub(super) console: Rc<dyn Console>,
@@ -35,7 +35,7 @@ pub(super) struct Shared<W: World> {
 
 /// How far a filter is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Standing {
+enum FilterState {
     /// It has been told nothing, or its connection is lost: the next message begins anew.
     Away,
     /// It has accepted the session: it wants to know nothing more.
@@ -62,10 +62,10 @@ type Introduced = (Arc<str>, Option<Encryption>);
 
 /// A filter in a session.
 pub(super) struct Filter<W: World> {
-    shared: Rc<Shared<W>>,
+    shared: Rc<FilterContext<W>>,
     /// Taken out while something is told, so that whoever gives up in the middle leaves none.
     link: Option<Link<W>>,
-    standing: Standing,
+    standing: FilterState,
     introduced: Option<Introduced>,
 }
 
@@ -76,13 +76,17 @@ impl<W: World> fmt::Display for Filter<W> {
 }
 
 impl<W: World> Filter<W> {
-    pub(super) fn new(shared: &Rc<Shared<W>>) -> Filter<W> {
+    pub(super) fn new(shared: &Rc<FilterContext<W>>) -> Filter<W> {
         let shared = Rc::clone(shared);
-        Filter { shared, link: None, standing: Standing::Away, introduced: None }
+        Filter { shared, link: None, standing: FilterState::Away, introduced: None }
     }
 
     /// The session begins.
-    pub(super) async fn connect(&mut self, known: &Known<'_>, until: Mono) -> Result<(), Refusal> {
+    pub(super) async fn connect(
+        &mut self,
+        known: &MacroContext<'_>,
+        until: Mono,
+    ) -> Result<(), Refusal> {
         let address = address_of(known.session);
         let step =
             MilterCommand::Connect { name: NO_NAME, address: address.ip(), port: address.port() };
@@ -91,7 +95,7 @@ impl<W: World> Filter<W> {
         let verdict = match link {
             Ok(link) => {
                 self.link = Some(link);
-                self.standing = Standing::Ready;
+                self.standing = FilterState::Ready;
                 self.ask(&step, known, until).await
             }
             Err(trouble) => Err(trouble),
@@ -102,32 +106,32 @@ impl<W: World> Filter<W> {
     /// A message begins: ends the one before it, and says who sends.
     pub(super) async fn mail(
         &mut self,
-        known: &Known<'_>,
+        known: &MacroContext<'_>,
         parameters: &[&str],
         until: Mono,
     ) -> Result<(), Refusal> {
-        if self.standing == Standing::Satisfied {
+        if self.standing == FilterState::Satisfied {
             return Ok(());
         }
         if self.link.is_none() {
             self.connect(known, until).await?;
-        } else if self.standing != Standing::Ready {
+        } else if self.standing != FilterState::Ready {
             self.link.iter_mut().for_each(Link::abort);
-            self.standing = Standing::Ready;
+            self.standing = FilterState::Ready;
         }
         let client = known.session.client();
         let introduced = (Arc::clone(&client.helo), client.tls);
-        if self.standing == Standing::Ready && self.introduced.as_ref() != Some(&introduced) {
+        if self.standing == FilterState::Ready && self.introduced.as_ref() != Some(&introduced) {
             let verdict = self.ask(&MilterCommand::Helo(&introduced.0), known, until).await;
             self.heed_of_session(verdict, known)?;
             self.introduced = Some(introduced);
         }
-        if self.standing != Standing::Ready {
+        if self.standing != FilterState::Ready {
             return self.stands();
         }
         let sender = known.transaction.and_then(|transaction| transaction.sender.as_ref());
         let sender = sender.map_or("", Mailbox::as_str);
-        self.standing = Standing::Busy;
+        self.standing = FilterState::Busy;
         let verdict = self.ask(&MilterCommand::Mail { sender, parameters }, known, until).await;
         self.heed(verdict, known)
     }
@@ -136,12 +140,12 @@ impl<W: World> Filter<W> {
     pub(super) async fn rcpt(
         &mut self,
         recipient: &Mailbox,
-        known: &Known<'_>,
+        known: &MacroContext<'_>,
         until: Mono,
     ) -> Result<(), Refusal> {
         match self.standing {
-            Standing::Busy => {}
-            Standing::Expecting => return Err(TOO_LATE),
+            FilterState::Busy => {}
+            FilterState::Expecting => return Err(TOO_LATE),
             _ => return self.stands(),
         }
         let verdict = self.ask(&MilterCommand::Rcpt(recipient.as_str()), known, until).await;
@@ -156,12 +160,16 @@ impl<W: World> Filter<W> {
     }
 
     /// Content is about to come.
-    pub(super) async fn data(&mut self, known: &Known<'_>, until: Mono) -> Result<(), Refusal> {
-        if self.standing != Standing::Busy {
+    pub(super) async fn data(
+        &mut self,
+        known: &MacroContext<'_>,
+        until: Mono,
+    ) -> Result<(), Refusal> {
+        if self.standing != FilterState::Busy {
             return self.stands();
         }
         let verdict = self.ask(&MilterCommand::Data, known, until).await;
-        self.standing = Standing::Expecting;
+        self.standing = FilterState::Expecting;
         self.heed(verdict, known)
     }
 
@@ -169,21 +177,21 @@ impl<W: World> Filter<W> {
     pub(super) fn is_concerned(&self) -> bool {
         !matches!(
             self.standing,
-            Standing::Away | Standing::Satisfied | Standing::Ready | Standing::Done
+            FilterState::Away | FilterState::Satisfied | FilterState::Ready | FilterState::Done
         )
     }
 
     /// The whole message. What it wants changed is done in `message` and `draft` when it has said all.
     pub(super) async fn content(
         &mut self,
-        message: &mut Message,
+        message: &mut MilterMessage,
         draft: &mut Draft,
-        known: &Known<'_>,
+        known: &MacroContext<'_>,
         until: Mono,
     ) -> Result<Fate, Refusal> {
         match self.standing {
-            Standing::Busy | Standing::Expecting => {}
-            Standing::Discarding => return Ok(Fate::Discarded),
+            FilterState::Busy | FilterState::Expecting => {}
+            FilterState::Discarding => return Ok(Fate::Discarded),
             _ => return self.stands().map(|()| Fate::Kept),
         }
         let Some(mut link) = self.link.take() else {
@@ -191,14 +199,14 @@ impl<W: World> Filter<W> {
         };
         let timeout = self.shared.milter.content_timeout;
         let said = message.tell(&mut link, draft, known, (timeout, until)).await;
-        self.standing = Standing::Done;
+        self.standing = FilterState::Done;
         let (verdict, wanted) = match said {
             Ok((verdict, Some(wanted))) => {
                 // It was told the end: nothing is to be aborted.
-                self.standing = Standing::Ready;
+                self.standing = FilterState::Ready;
                 (verdict, wanted)
             }
-            Ok((verdict, None)) => (verdict, Wanted::default()),
+            Ok((verdict, None)) => (verdict, MilterChanges::default()),
             Err(Halt::Ours(refusal)) => return Err(refusal),
             Err(Halt::Trouble(trouble)) => {
                 return self.fail(&trouble, known).map(|()| Fate::Kept);
@@ -222,11 +230,11 @@ impl<W: World> Filter<W> {
     /// Does what it wants.
     fn make(
         &mut self,
-        wanted: Wanted,
-        message: &mut Message,
+        wanted: MilterChanges,
+        message: &mut MilterMessage,
         draft: &mut Draft,
         leading_space: bool,
-        known: &Known<'_>,
+        known: &MacroContext<'_>,
     ) -> Result<Fate, Refusal> {
         match message.make(wanted, draft, leading_space, &self.to_string()) {
             Ok(fate) => {
@@ -241,17 +249,17 @@ impl<W: World> Filter<W> {
     async fn ask(
         &mut self,
         step: &MilterCommand<'_>,
-        known: &Known<'_>,
+        known: &MacroContext<'_>,
         until: Mono,
-    ) -> Result<FilterDecision, Trouble> {
+    ) -> Result<FilterDecision, MilterError> {
         let mut link = self.link.take().ok_or_else(|| "its connection is gone".to_owned())?;
         let timeout = self.shared.milter.command_timeout;
         let symbols = |name: &str| known.symbol(name);
         let verdict = match link.tell(step, &symbols, timeout, until).await? {
             false => FilterDecision::GoOn,
             true => match link.hear(timeout, until).await? {
-                Heard::Verdict(verdict) => verdict,
-                Heard::Change(_) => return Err("a change before the end".to_owned()),
+                MilterReply::Verdict(verdict) => verdict,
+                MilterReply::Change(_) => return Err("a change before the end".to_owned()),
             },
         };
         self.link = Some(link);
@@ -261,20 +269,20 @@ impl<W: World> Filter<W> {
     /// What follows from an answer about the session.
     fn heed_of_session(
         &mut self,
-        verdict: Result<FilterDecision, Trouble>,
-        known: &Known<'_>,
+        verdict: Result<FilterDecision, MilterError>,
+        known: &MacroContext<'_>,
     ) -> Result<(), Refusal> {
         match verdict {
             Ok(FilterDecision::Accept) => {
                 self.note(None);
                 // It is told nothing more: the connection is of no use.
-                (self.link, self.standing) = (None, Standing::Satisfied);
+                (self.link, self.standing) = (None, FilterState::Satisfied);
                 Ok(())
             }
             verdict => {
                 let standing = self.standing.clone();
                 let heeded = self.heed(verdict, known);
-                if matches!(self.standing, Standing::Done | Standing::Refused(_)) {
+                if matches!(self.standing, FilterState::Done | FilterState::Refused(_)) {
                     self.standing = standing;
                 }
                 heeded
@@ -285,8 +293,8 @@ impl<W: World> Filter<W> {
     /// What follows from an answer about the message.
     fn heed(
         &mut self,
-        verdict: Result<FilterDecision, Trouble>,
-        known: &Known<'_>,
+        verdict: Result<FilterDecision, MilterError>,
+        known: &MacroContext<'_>,
     ) -> Result<(), Refusal> {
         let verdict = match verdict {
             Ok(verdict) => verdict,
@@ -295,11 +303,11 @@ impl<W: World> Filter<W> {
         match verdict {
             // Whether all goes well shows at the end.
             FilterDecision::GoOn | FilterDecision::Skip => return Ok(()),
-            FilterDecision::Accept => self.standing = Standing::Done,
-            FilterDecision::Discard => self.standing = Standing::Discarding,
+            FilterDecision::Accept => self.standing = FilterState::Done,
+            FilterDecision::Discard => self.standing = FilterState::Discarding,
             FilterDecision::Refuse(refusal) => {
                 self.note(None);
-                self.standing = Standing::Refused(refusal.clone());
+                self.standing = FilterState::Refused(refusal.clone());
                 return Err(refused(refusal, known));
             }
         }
@@ -308,26 +316,26 @@ impl<W: World> Filter<W> {
     }
 
     /// It gave no answer.
-    fn fail(&mut self, why: &str, known: &Known<'_>) -> Result<(), Refusal> {
+    fn fail(&mut self, why: &str, known: &MacroContext<'_>) -> Result<(), Refusal> {
         known.session.metrics().milter_failures.inc();
         self.note(Some(why));
-        (self.link, self.standing) = (None, Standing::Failed);
+        (self.link, self.standing) = (None, FilterState::Failed);
         self.stands()
     }
 
     /// What follows for the rest of the message from what it said, or from its failure.
     fn stands(&self) -> Result<(), Refusal> {
         match (&self.standing, self.shared.milter.on_failure) {
-            (Standing::Refused(refusal), _) => Err(refusal.clone()),
-            (Standing::Failed, OnFailure::Tempfail) => Err(NO_ANSWER),
-            (Standing::Failed, OnFailure::Reject) => Err(UNHEARD),
+            (FilterState::Refused(refusal), _) => Err(refusal.clone()),
+            (FilterState::Failed, OnFailure::Tempfail) => Err(NO_ANSWER),
+            (FilterState::Failed, OnFailure::Reject) => Err(UNHEARD),
             _ => Ok(()),
         }
     }
 
     /// Says when the filter begins to fail, and when that is over.
     fn note(&self, trouble: Option<&str>) {
-        let Shared { is_failing, console, milter, .. } = &*self.shared;
+        let FilterContext { is_failing, console, milter, .. } = &*self.shared;
         let was_failing = is_failing.replace(trouble.is_some());
         let (name, on_failure) = (&milter.name, milter.on_failure);
         match trouble {
@@ -340,7 +348,7 @@ impl<W: World> Filter<W> {
     }
 }
 
-fn refused(refusal: Refusal, known: &Known<'_>) -> Refusal {
+fn refused(refusal: Refusal, known: &MacroContext<'_>) -> Refusal {
     known.session.metrics().milter_refusals.inc();
     refusal
 }

@@ -20,10 +20,10 @@ const UNWRITTEN_BYTES_MAX: usize = 64 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 
 /// Why a filter gave no answer, for people.
-pub(super) type Trouble = String;
+pub(super) type MilterError = String;
 
 /// What a filter said besides its verdict.
-pub(super) enum Heard {
+pub(super) enum MilterReply {
     Change(Change),
     Verdict(FilterDecision),
 }
@@ -38,7 +38,11 @@ pub(super) struct Link<W: World> {
 
 impl<W: World> Link<W> {
     /// Connects and negotiates.
-    pub(super) async fn open(world: &W, milter: &Milter, until: Mono) -> Result<Link<W>, Trouble> {
+    pub(super) async fn open(
+        world: &W,
+        milter: &Milter,
+        until: Mono,
+    ) -> Result<Link<W>, MilterError> {
         let until = until.min(world.time().now() + milter.connect_timeout);
         let mut alarm = Alarm::new(world.time().clone());
         let opening = async {
@@ -72,7 +76,7 @@ impl<W: World> Link<W> {
         symbols: Symbols<'_>,
         timeout: Duration,
         until: Mono,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, MilterError> {
         let told = self.dialogue.tell(step, symbols, &mut self.unwritten);
         let is_due = told.map_err(|fault| fault.to_string())?;
         if is_due || self.unwritten.len() >= UNWRITTEN_BYTES_MAX {
@@ -85,15 +89,19 @@ impl<W: World> Link<W> {
     }
 
     /// The next thing that the filter says to that. It may take `timeout` again for each sign of life.
-    pub(super) async fn hear(&mut self, timeout: Duration, until: Mono) -> Result<Heard, Trouble> {
+    pub(super) async fn hear(
+        &mut self,
+        timeout: Duration,
+        until: Mono,
+    ) -> Result<MilterReply, MilterError> {
         let time = self.world.time().clone();
         let mut alarm = Alarm::new(time.clone());
         let mut deadline = until.min(time.now() + timeout);
         loop {
             match self.dialogue.poll_answer().map_err(|fault| fault.to_string())? {
                 Some(Answer::Progress) => deadline = until.min(time.now() + timeout),
-                Some(Answer::Change(change)) => return Ok(Heard::Change(change)),
-                Some(Answer::Verdict(verdict)) => return Ok(Heard::Verdict(verdict)),
+                Some(Answer::Change(change)) => return Ok(MilterReply::Change(change)),
+                Some(Answer::Verdict(verdict)) => return Ok(MilterReply::Verdict(verdict)),
                 None => {
                     let read = alarm.within(|_| deadline, self.read()).await;
                     read.ok_or_else(silent)?.map_err(|error| described(&error))?;
@@ -148,11 +156,11 @@ impl<W: World> Drop for Link<W> {
     }
 }
 
-fn silent() -> Trouble {
+fn silent() -> MilterError {
     "no answer in time".to_owned()
 }
 
-fn described(error: &io::Error) -> Trouble {
+fn described(error: &io::Error) -> MilterError {
     match error.kind() {
         ErrorKind::UnexpectedEof => "it hung up".to_owned(),
         _ => error.to_string(),

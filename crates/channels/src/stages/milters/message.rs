@@ -1,10 +1,10 @@
 //! A message as filters see it, and as they change it.
 
-use super::link::{Heard, Link, Trouble};
+use super::link::{Link, MilterError, MilterReply};
 use bytes::Bytes;
 use mail::{Mailbox, Mono, Notify, Recipient, Refusal};
 use milter::{BODY_BYTES_MAX, Change, FilterDecision, Header, MilterCommand, MilterEvent};
-use mta::ingress::{Draft, Gathered, Gathering, Session, TransactionView};
+use mta::ingress::{BufferedContent, ContentBuffer, Draft, Session, TransactionView};
 use mta::seams::World;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,13 +22,13 @@ const HEADER_TOO_LARGE: Refusal =
 /// Why a filter gave no verdict.
 pub(super) enum Halt {
     /// It is the filter's fault.
-    Trouble(Trouble),
+    Trouble(MilterError),
     /// It is ours.
     Ours(Refusal),
 }
 
-impl From<Trouble> for Halt {
-    fn from(trouble: Trouble) -> Halt {
+impl From<MilterError> for Halt {
+    fn from(trouble: MilterError) -> Halt {
         Halt::Trouble(trouble)
     }
 }
@@ -47,29 +47,29 @@ pub(super) enum Fate {
 
 /// What a filter wants changed, in its order.
 #[derive(Default)]
-pub(super) struct Wanted {
+pub(super) struct MilterChanges {
     changes: Vec<Change>,
     bytes: usize,
-    body: Option<Gathered>,
+    body: Option<BufferedContent>,
 }
 
 /// The header, and where the body is.
-pub(super) struct Message {
+pub(super) struct MilterMessage {
     header: Header,
     /// What stands between them: an empty line, unless the header ends otherwise.
     separator: Bytes,
-    body: Body,
+    body: MilterBody,
 }
 
-enum Body {
+enum MilterBody {
     /// In the content of the draft, from there on.
     Content(u64),
-    Other(Gathered),
+    Other(BufferedContent),
 }
 
-impl Message {
+impl MilterMessage {
     /// Reads the header of a draft.
-    pub(super) async fn read(draft: &Draft) -> Result<Message, Refusal> {
+    pub(super) async fn read(draft: &Draft) -> Result<MilterMessage, Refusal> {
         let mut text = Vec::new();
         let end = loop {
             let piece = draft.read(text.len() as u64).await?;
@@ -86,14 +86,14 @@ impl Message {
         let separator = text.get(end.fields_end..end.body_start).unwrap_or_default();
         let header = Header::read(draft.added_fields(), fields).ok_or(HEADER_TOO_LARGE)?;
         let separator = Bytes::copy_from_slice(separator);
-        Ok(Message { header, separator, body: Body::Content(end.body_start as u64) })
+        Ok(MilterMessage { header, separator, body: MilterBody::Content(end.body_start as u64) })
     }
 
     /// What stands in the body from `offset` on; empty at its end.
     async fn body(&self, draft: &Draft, offset: u64) -> Result<Bytes, Refusal> {
         match &self.body {
-            Body::Content(from) => draft.read(from + offset).await,
-            Body::Other(body) => body.read(offset).await,
+            MilterBody::Content(from) => draft.read(from + offset).await,
+            MilterBody::Other(body) => body.read(offset).await,
         }
     }
 
@@ -103,9 +103,9 @@ impl Message {
         &self,
         link: &mut Link<W>,
         draft: &Draft,
-        known: &Known<'_>,
+        known: &MacroContext<'_>,
         times: (Duration, Mono),
-    ) -> Result<(FilterDecision, Option<Wanted>), Halt> {
+    ) -> Result<(FilterDecision, Option<MilterChanges>), Halt> {
         let mut telling = Telling { link, known, times };
         for (name, value) in self.header.fields() {
             match telling.step(&MilterCommand::Header { name, value }).await? {
@@ -157,12 +157,12 @@ impl Message {
     /// It wants what can't be; nothing is changed.
     pub(super) fn make(
         &mut self,
-        wanted: Wanted,
+        wanted: MilterChanges,
         draft: &mut Draft,
         leading_space: bool,
         who: &str,
-    ) -> Result<Fate, Trouble> {
-        let Wanted { changes, body, .. } = wanted;
+    ) -> Result<Fate, MilterError> {
+        let MilterChanges { changes, body, .. } = wanted;
         let mut envelope = EnvelopeChanges::default();
         for change in &changes {
             envelope.read(change)?;
@@ -171,7 +171,7 @@ impl Message {
             self.header.apply(change, leading_space);
         }
         if let Some(body) = body {
-            self.body = Body::Other(body);
+            self.body = MilterBody::Other(body);
         }
         if let Some(sender) = envelope.sender {
             draft.set_sender(sender);
@@ -200,13 +200,13 @@ impl Message {
         if let Some(fields) = self.header.added() {
             draft.replace_added_fields(fields);
         }
-        if !self.header.is_content_changed() && matches!(self.body, Body::Content(_)) {
+        if !self.header.is_content_changed() && matches!(self.body, MilterBody::Content(_)) {
             return Ok(false);
         }
         let mut content = draft.gather();
         content.push(&self.header.content()).await?;
         let separator = match self.body {
-            Body::Other(_) if self.separator.is_empty() => &b"\r\n"[..],
+            MilterBody::Other(_) if self.separator.is_empty() => &b"\r\n"[..],
             _ => &self.separator,
         };
         content.push(separator).await?;
@@ -234,7 +234,7 @@ fn all_header(text: &[u8]) -> mail::header::HeaderBoundary {
 /// One filter that is told a message.
 struct Telling<'a, 'k, W: World> {
     link: &'a mut Link<W>,
-    known: &'a Known<'k>,
+    known: &'a MacroContext<'k>,
     /// For one answer, and for all.
     times: (Duration, Mono),
 }
@@ -247,28 +247,28 @@ impl<W: World> Telling<'_, '_, W> {
             return Ok(FilterDecision::GoOn);
         }
         match self.link.hear(timeout, until).await? {
-            Heard::Verdict(verdict) => Ok(verdict),
-            Heard::Change(_) => Err(Halt::Trouble("a change before the end".to_owned())),
+            MilterReply::Verdict(verdict) => Ok(verdict),
+            MilterReply::Change(_) => Err(Halt::Trouble("a change before the end".to_owned())),
         }
     }
 
     /// The end of the message: what is to be changed, and the verdict.
-    async fn end(self, draft: &Draft) -> Result<(FilterDecision, Wanted), Halt> {
+    async fn end(self, draft: &Draft) -> Result<(FilterDecision, MilterChanges), Halt> {
         let (timeout, until) = self.times;
         let symbols = |name: &str| self.known.symbol(name);
-        let mut wanted = Wanted::default();
+        let mut wanted = MilterChanges::default();
         let mut body: Option<OtherBody> = None;
         self.link.tell(&MilterCommand::EndOfBody, &symbols, timeout, until).await?;
         let listener = self.known.session.listener();
         let body_bytes_max = listener.max_message_bytes;
         let verdict = loop {
             match self.link.hear(timeout, until).await? {
-                Heard::Verdict(verdict) => break verdict,
-                Heard::Change(Change::Body(piece)) => {
+                MilterReply::Verdict(verdict) => break verdict,
+                MilterReply::Change(Change::Body(piece)) => {
                     let body = body.get_or_insert_with(|| OtherBody::new(draft));
                     body.push(&piece, body_bytes_max).await?;
                 }
-                Heard::Change(change) => {
+                MilterReply::Change(change) => {
                     wanted.bytes += change.bytes();
                     if wanted.bytes > CHANGES_BYTES_MAX {
                         return Err(Halt::Trouble("too many changes of one message".to_owned()));
@@ -291,7 +291,7 @@ impl<W: World> Telling<'_, '_, W> {
 /// A body that takes the place of another. Its lines end with CRLF and have no NUL, whatever the filter
 /// sends: what servers behind us would disagree about doesn't come from here.
 struct OtherBody {
-    gathering: Gathering,
+    gathering: ContentBuffer,
     bytes: u64,
     ends_with_cr: bool,
 }
@@ -326,7 +326,7 @@ impl OtherBody {
         clean
     }
 
-    async fn finish(mut self) -> Result<Gathered, Halt> {
+    async fn finish(mut self) -> Result<BufferedContent, Halt> {
         if self.ends_with_cr {
             self.gathering.push(b"\r\n").await?;
         }
@@ -346,7 +346,7 @@ struct EnvelopeChanges {
 }
 
 impl EnvelopeChanges {
-    fn read(&mut self, change: &Change) -> Result<(), Trouble> {
+    fn read(&mut self, change: &Change) -> Result<(), MilterError> {
         match change {
             Change::Sender(path) if bare(path).is_empty() => self.sender = Some(None),
             Change::Sender(path) => self.sender = Some(Some(mailbox(path)?)),
@@ -386,7 +386,7 @@ fn bare(path: &[u8]) -> &[u8] {
     path.strip_prefix(b"<").and_then(|path| path.strip_suffix(b">")).unwrap_or(path)
 }
 
-fn mailbox(path: &[u8]) -> Result<Mailbox, Trouble> {
+fn mailbox(path: &[u8]) -> Result<Mailbox, MilterError> {
     let text = String::from_utf8_lossy(bare(path));
     let mailbox = Mailbox::parse(&text, true).ok();
     let whole = mailbox.filter(|mailbox| !mailbox.domain_str().is_empty());
@@ -397,7 +397,7 @@ fn mailbox(path: &[u8]) -> Result<Mailbox, Trouble> {
 pub(super) const NO_NAME: &str = "unknown";
 
 /// What is known when a filter is told something.
-pub(super) struct Known<'a> {
+pub(super) struct MacroContext<'a> {
     pub(super) host: &'a str,
     pub(super) session: &'a Session,
     pub(super) transaction: Option<&'a TransactionView>,
@@ -412,7 +412,7 @@ pub(super) fn address_of(session: &Session) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-impl Known<'_> {
+impl MacroContext<'_> {
     /// What a macro stands for: those of Sendmail that Postfix has, as far as they are known here.
     pub(super) fn symbol(&self, name: &str) -> Option<String> {
         let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);

@@ -11,9 +11,9 @@ mod message;
 mod settings;
 
 use config::Config;
-use filter::{Filter, Shared};
+use filter::{Filter, FilterContext};
 use mail::{Mono, Recipient, Refusal};
-use message::{Fate, Known, Message};
+use message::{Fate, MacroContext, MilterMessage};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Session, Stage, StageKind, TransactionView};
@@ -53,7 +53,7 @@ impl<W: World> StageKind<W> for Milters {
         let shared = |milter: &_| {
             let (world, milter, console) =
                 (world.clone(), Clone::clone(milter), Rc::clone(console));
-            Rc::new(Shared { world, milter, console, is_failing: Cell::new(false) })
+            Rc::new(FilterContext { world, milter, console, is_failing: Cell::new(false) })
         };
         let of_listeners = config.listeners.iter().map(|listener| {
             (Arc::clone(&listener.name), MilterKeys::at(listener).iter().map(shared).collect())
@@ -78,7 +78,7 @@ struct MilterStage<W: World> {
     world: W,
     /// Our name.
     host: Rc<str>,
-    of_listeners: BTreeMap<Arc<str>, Vec<Rc<Shared<W>>>>,
+    of_listeners: BTreeMap<Arc<str>, Vec<Rc<FilterContext<W>>>>,
 }
 
 /// The filters of a session. One recipient is asked about after the other.
@@ -94,12 +94,12 @@ impl<W: World> MilterStage<W> {
         session.attached(|| Rc::new(Mutex::new(shared.iter().map(Filter::new).collect())))
     }
 
-    fn known<'a>(&'a self, session: &'a Session) -> Known<'a> {
-        Known { host: &self.host, session, transaction: None, recipient: None, id: None }
+    fn known<'a>(&'a self, session: &'a Session) -> MacroContext<'a> {
+        MacroContext { host: &self.host, session, transaction: None, recipient: None, id: None }
     }
 
-    fn known_of<'a>(&'a self, transaction: &'a TransactionView) -> Known<'a> {
-        Known { transaction: Some(transaction), ..self.known(&transaction.session) }
+    fn known_of<'a>(&'a self, transaction: &'a TransactionView) -> MacroContext<'a> {
+        MacroContext { transaction: Some(transaction), ..self.known(&transaction.session) }
     }
 
     fn until(&self, time: Duration) -> Mono {
@@ -145,7 +145,7 @@ impl<W: World> Stage for MilterStage<W> {
         let (transaction, host) = (Rc::clone(transaction), Rc::clone(&self.host));
         let (mailbox, until) = (recipient.mailbox.clone(), self.until(STEP_TIME_MAX));
         Answer::later(async move {
-            let known = Known {
+            let known = MacroContext {
                 host: &host,
                 session: &transaction.session,
                 transaction: Some(&transaction),
@@ -179,7 +179,7 @@ impl<W: World> Stage for MilterStage<W> {
         let Some(filters) = self.filters(&transaction.session) else { return Decision::pass() };
         Answer::later(async move {
             let id = Some(draft.id().to_string());
-            let known = Known { id, ..self.known_of(transaction) };
+            let known = MacroContext { id, ..self.known_of(transaction) };
             let until = self.until(CONTENT_TIME_MAX);
             let mut filters = filters.lock().await;
             if let Some(by) = pass(&mut filters, draft, &known, until).await? {
@@ -199,13 +199,13 @@ impl<W: World> Stage for MilterStage<W> {
 async fn pass<W: World>(
     filters: &mut MutexGuard<'_, Vec<Filter<W>>>,
     draft: &mut Draft,
-    known: &Known<'_>,
+    known: &MacroContext<'_>,
     until: Mono,
 ) -> Result<Option<String>, Refusal> {
     if !filters.iter().any(Filter::is_concerned) {
         return Ok(None);
     }
-    let mut message = Message::read(draft).await?;
+    let mut message = MilterMessage::read(draft).await?;
     for filter in filters.iter_mut() {
         if let Fate::Discarded = filter.content(&mut message, draft, known, until).await? {
             return Ok(Some(filter.to_string()));

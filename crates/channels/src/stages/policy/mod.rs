@@ -2,7 +2,7 @@
 
 mod service;
 
-use super::action::{Action, Outcome};
+use super::action::{Action, ActionEffect};
 use super::is_for_listener;
 use crate::values;
 use config::quantity::Period;
@@ -15,7 +15,7 @@ use mta::pressure::Pressures;
 use mta::seams::{Endpoint, Time, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use service::{Request, Service};
+use service::{PolicyRequest, Service};
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
@@ -142,7 +142,7 @@ impl<W: World> StageKind<W> for Policies {
     ) -> Vec<Placed> {
         let stage = |line: u32, policy: &Policy| Placed {
             line,
-            stage: Rc::new(PolicyStage(Rc::new(Asker {
+            stage: Rc::new(PolicyStage(Rc::new(PolicyClient {
                 run: world.time().random(),
                 service: Service::new(world, policy, pools),
                 console: Rc::clone(console),
@@ -156,9 +156,9 @@ impl<W: World> StageKind<W> for Policies {
     }
 }
 
-struct PolicyStage<W: World>(Rc<Asker<W>>);
+struct PolicyStage<W: World>(Rc<PolicyClient<W>>);
 
-struct Asker<W: World> {
+struct PolicyClient<W: World> {
     /// Makes the names of messages differ from those before a reload, and on other shards.
     run: u64,
     policy: PolicyText,
@@ -183,14 +183,14 @@ impl<W: World> Stage for PolicyStage<W> {
         if !routed.is_taken || !self.0.concerns(transaction) {
             return Answer::Now(Ok(None));
         }
-        let request = Request { transaction, recipient, run: self.0.run }.to_bytes();
+        let request = PolicyRequest { transaction, recipient, run: self.0.run }.to_bytes();
         let (asker, transaction) = (Rc::clone(&self.0), Rc::clone(transaction));
         let recipient = recipient.clone();
         Answer::later(async move { asker.ask(&transaction, &recipient, request).await })
     }
 }
 
-impl<W: World> Asker<W> {
+impl<W: World> PolicyClient<W> {
     fn concerns(&self, transaction: &TransactionView) -> bool {
         let (policy, session) = (&self.policy, &transaction.session);
         (policy.clients == AskedAbout::All || !session.may_relay())
@@ -213,8 +213,8 @@ impl<W: World> Asker<W> {
         };
         let who = (PolicyText::KEY, &self.service as &dyn fmt::Display);
         Ok(match action.take(transaction, recipient, &*self.console, who)? {
-            Outcome::Open | Outcome::Permitted => None,
-            Outcome::Settled(resolved) => Some(resolved),
+            ActionEffect::Open | ActionEffect::Permitted => None,
+            ActionEffect::Settled(resolved) => Some(resolved),
         })
     }
 

@@ -4,7 +4,7 @@ use super::Policy;
 use mail::{Mailbox, Recipient};
 use mta::alarm::Alarm;
 use mta::ingress::{Session, TransactionView};
-use mta::line::{Line, Owner, Parts, Standing, Who};
+use mta::line::{FairKey, FairSemaphore, Owner, SemaphoreLimits, TrustLevel};
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use mta::seams::{Egress, Endpoint, Net, Stream, Time, World};
@@ -24,7 +24,7 @@ pub(super) struct Service<W: World> {
     endpoint: Endpoint,
     timeout: Duration,
     /// For questions, so many at once: clients take turns.
-    line: Arc<Line>,
+    line: Arc<FairSemaphore>,
     idle: RefCell<Vec<<W::Net as Net>::Stream>>,
 }
 
@@ -41,7 +41,7 @@ impl<W: World> Service<W> {
     pub(super) fn new(world: &W, policy: &Policy, pools: &Pressures) -> Service<W> {
         let places = u64::from(policy.text.max_connections);
         // Each is short: one that comes needs no place that is kept for it.
-        let line = Line::new(Parts::equal(places));
+        let line = FairSemaphore::new(SemaphoreLimits::equal(places));
         pools.register(PoolId::PolicyQuestions, &line);
         Service {
             world: world.clone(),
@@ -60,9 +60,9 @@ impl<W: World> Service<W> {
         let deadline = self.world.time().now() + self.timeout;
         // Networks of one site take turns with each other, and sites with other sites.
         let client = session.client().address.ip();
-        let who = Who::new(0, 0).of(Owner::network(client)).within(Owner::site(client));
+        let who = FairKey::new(0, 0).of(Owner::network(client)).within(Owner::site(client));
         let exchange = async {
-            let _place = self.line.join(who, Standing::Good, 1).await;
+            let _place = self.line.join(who, TrustLevel::Good, 1).await;
             self.exchange(request).await
         };
         let mut alarm = Alarm::new(self.world.time().clone());
@@ -124,14 +124,14 @@ async fn talk<S: Stream>(stream: &mut S, request: &[u8]) -> io::Result<String> {
 }
 
 /// A question about a recipient.
-pub(super) struct Request<'a> {
+pub(super) struct PolicyRequest<'a> {
     pub(super) transaction: &'a TransactionView,
     pub(super) recipient: &'a Recipient,
     /// See `Asker::run`.
     pub(super) run: u64,
 }
 
-impl Request<'_> {
+impl PolicyRequest<'_> {
     /// `name=value` lines and an empty one. Values that are not known are empty, as Postfix sends
     /// them; none can hold a line end.
     pub(super) fn to_bytes(&self) -> Vec<u8> {

@@ -22,20 +22,20 @@ const FRESH: Duration = Duration::from_secs(60);
 /// What tables have of keys.
 pub(super) struct KeyTables<W: World> {
     world: W,
-    kept: Kept,
+    kept: KeyCache,
 }
 
 #[derive(Clone)]
-struct Held {
+struct CachedKey {
     key: Arc<SigningKey>,
     read_at: Mono,
 }
 
 /// Keys by the text of their entry.
-type Kept = Rc<RefCell<Recent<Arc<str>, Held>>>;
+type KeyCache = Rc<RefCell<Recent<Arc<str>, CachedKey>>>;
 
 /// Who signs by a table's entry; `None`: it has none.
-type Found = Answer<'static, Result<Option<SigningIdentity>, NoKey>>;
+type IdentityLookup = Answer<'static, Result<Option<SigningIdentity>, NoKey>>;
 
 impl<W: World> KeyTables<W> {
     pub(super) fn new(world: &W) -> KeyTables<W> {
@@ -43,7 +43,12 @@ impl<W: World> KeyTables<W> {
     }
 
     /// Who signs as `domain` for an author of a domain that a table may have.
-    pub(super) fn identity(&self, table: &Arc<TableEntry>, author: &str, domain: String) -> Found {
+    pub(super) fn identity(
+        &self,
+        table: &Arc<TableEntry>,
+        author: &str,
+        domain: String,
+    ) -> IdentityLookup {
         let (world, kept) = (self.world.clone(), Rc::clone(&self.kept));
         let key = author.to_owned();
         tables::find(self.world.tables(), table, author).then(move |found| {
@@ -76,7 +81,7 @@ fn selector_and_key(entry: &Entry) -> Option<(String, Arc<str>)> {
 /// The key that is in a file, or in a text.
 fn key_of<W: World>(
     world: &W,
-    kept: Kept,
+    kept: KeyCache,
     text: Arc<str>,
 ) -> Answer<'static, Result<Arc<SigningKey>, NoKey>> {
     let now = world.time().now();
@@ -90,7 +95,7 @@ fn key_of<W: World>(
         false => Answer::Now(world.key_files().parse(&text)),
     };
     read.then(move |read| {
-        let kept_as = |key: &Arc<SigningKey>| Held { key: Arc::clone(key), read_at: now };
+        let kept_as = |key: &Arc<SigningKey>| CachedKey { key: Arc::clone(key), read_at: now };
         Answer::Now(match read {
             Ok(key) => {
                 kept.borrow_mut().insert(text, kept_as(&key));
@@ -122,7 +127,7 @@ mod tests {
     #[test]
     fn no_more_keys_are_kept_than_may_be_and_those_in_use_stay() {
         let key = Arc::new(SigningKey::generate(Algorithm::Ed25519Sha256).unwrap());
-        let held = |n| Held { key: Arc::clone(&key), read_at: Mono(n) };
+        let held = |n| CachedKey { key: Arc::clone(&key), read_at: Mono(n) };
         let mut kept = Recent::new(KEYS_KEPT_MAX);
         let name = |n: u64| Arc::<str>::from(n.to_string());
         for n in 0..3 * KEYS_KEPT_MAX as u64 {

@@ -82,18 +82,18 @@ struct SigningStage<W: World> {
 }
 
 /// Who signs; `Err`: who should can't.
-type Found = Answer<'static, Result<Vec<SigningIdentity>, NoKey>>;
+type SigningIdentities = Answer<'static, Result<Vec<SigningIdentity>, NoKey>>;
 
 /// Reads the message as it comes, once for all signatures.
-struct Reader(Scan);
+struct SigningReader(Scan);
 
-impl Reader {
-    fn new() -> Reader {
-        Reader(Scan::new(ScanOptions { to_sign: true, ..ScanOptions::default() }))
+impl SigningReader {
+    fn new() -> SigningReader {
+        SigningReader(Scan::new(ScanOptions { to_sign: true, ..ScanOptions::default() }))
     }
 }
 
-impl Observer for Reader {
+impl Observer for SigningReader {
     fn push(&mut self, piece: &[u8]) {
         self.0.push(piece);
     }
@@ -116,7 +116,7 @@ impl<W: World> Stage for SigningStage<W> {
     }
 
     fn observe(&self, transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
-        is_signed(transaction).then(|| Box::new(Reader::new()) as _)
+        is_signed(transaction).then(|| Box::new(SigningReader::new()) as _)
     }
 
     fn content<'a>(
@@ -125,7 +125,7 @@ impl<W: World> Stage for SigningStage<W> {
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
-        let reader = observed::<Reader>(observer);
+        let reader = observed::<SigningReader>(observer);
         let Some(reader) = reader.filter(|_| is_signed(transaction)) else {
             return Decision::pass();
         };
@@ -142,7 +142,7 @@ impl<W: World> Stage for SigningStage<W> {
         }
         // What is signed is what leaves here.
         Answer::later(async move {
-            let message = scanned(draft, Reader::new().0).await?;
+            let message = scanned(draft, SigningReader::new().0).await?;
             match encodes {
                 false => self.sign_draft(transaction, draft, message).get().await,
                 true => self.sign_encoded(transaction, draft, message).await,
@@ -151,7 +151,7 @@ impl<W: World> Stage for SigningStage<W> {
     }
 
     fn own(&self, content: &Bytes) -> Decision<'static, Option<SignedFields>> {
-        let mut scan = Reader::new().0;
+        let mut scan = SigningReader::new().0;
         scan.push(content);
         let message = scan.finish();
         let Ok(author) = domain_of_author(b"", &message) else { return Answer::Now(Ok(None)) };
@@ -196,7 +196,7 @@ impl<W: World> SigningStage<W> {
         let takes_eight_bit = SigningRules::at(transaction.session.listener()).encodes
             != EncodeBeforeSigning::EightBit;
         let message = match !signers.is_empty() && encoding::encode(draft, takes_eight_bit).await? {
-            true => scanned(draft, Reader::new().0).await?,
+            true => scanned(draft, SigningReader::new().0).await?,
             false => message,
         };
         self.sign_draft(transaction, draft, message).get().await
@@ -254,7 +254,7 @@ impl<W: World> SigningStage<W> {
     }
 
     /// Those who sign for an author of this domain, in mail of `by`; `None`: in the server's own.
-    fn identities(&self, author: &str, by: Option<&HandedInBy<'_>>) -> Found {
+    fn identities(&self, author: &str, by: Option<&HandedInBy<'_>>) -> SigningIdentities {
         let mut answers = Vec::new();
         let signers = self.signers.iter().filter_map(|settings| settings.of::<Signer>());
         for signer in signers.filter(|signer| by.is_none_or(|by| signer.serves(by))) {

@@ -88,7 +88,7 @@ pub(crate) struct Signer {
 /// With what it signs.
 #[derive(Debug)]
 pub(super) enum Keys {
-    Own(OwnKey, Option<Next>),
+    Own(OwnKey, Option<RolloverKey>),
     /// What a table has.
     Table(Arc<TableEntry>),
 }
@@ -101,7 +101,7 @@ pub(super) struct OwnKey {
 
 /// The key that takes the place of another.
 #[derive(Debug)]
-pub(super) struct Next {
+pub(super) struct RolloverKey {
     key: OwnKey,
     from: Wall,
 }
@@ -208,7 +208,7 @@ impl SignerText {
 }
 
 impl NextText {
-    fn read(&self, before: &str, reader: &mut Reader<'_, '_>) -> Option<Next> {
+    fn read(&self, before: &str, reader: &mut Reader<'_, '_>) -> Option<RolloverKey> {
         if self.selector == before {
             let help = "while old mail is under way both keys must be in the DNS";
             reader.error("next.selector", "the next key has the selector of the one before", help);
@@ -216,7 +216,7 @@ impl NextText {
         }
         let key = own_key(reader, "next.", &self.selector, &self.key);
         let from = reader.moment("next.from", &self.from);
-        Some(Next { key: key?, from: from? })
+        Some(RolloverKey { key: key?, from: from? })
     }
 }
 
@@ -334,7 +334,7 @@ impl Signer {
 
 impl OwnKey {
     /// Which of two signs at this moment.
-    pub(super) fn in_force<'k>(&'k self, next: Option<&'k Next>, now: Wall) -> &'k OwnKey {
+    pub(super) fn in_force<'k>(&'k self, next: Option<&'k RolloverKey>, now: Wall) -> &'k OwnKey {
         next.filter(|next| now >= next.from).map_or(self, |next| &next.key)
     }
 

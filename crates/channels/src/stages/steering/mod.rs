@@ -51,7 +51,7 @@ struct SteeringStage<W: World> {
 }
 
 /// Reads the header as it comes.
-type Watch = FieldWatch<Rc<[Box<str>]>>;
+type SteeringWatch = FieldWatch<Rc<[Box<str>]>>;
 
 /// More than are noted: what would be left could not be left out.
 const TOO_MANY_FIELDS: Refusal =
@@ -65,7 +65,7 @@ impl<W: World> Stage for SteeringStage<W> {
     fn observe(&self, transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
         let session = &transaction.session;
         let is_obeyed = session.listener().obeys_steering(session.client().address.ip());
-        is_obeyed.then(|| Box::new(Watch::new(Rc::clone(&self.names))) as _)
+        is_obeyed.then(|| Box::new(SteeringWatch::new(Rc::clone(&self.names))) as _)
     }
 
     fn content<'a>(
@@ -74,7 +74,7 @@ impl<W: World> Stage for SteeringStage<W> {
         draft: &'a mut Draft,
         observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
-        let Some(watch) = observed::<Watch>(observer) else { return Decision::pass() };
+        let Some(watch) = observed::<SteeringWatch>(observer) else { return Decision::pass() };
         match watch.all_or(TOO_MANY_FIELDS) {
             Ok(fields) => Answer::Now(self.steer(draft, &fields)),
             Err(too_many) => Answer::Now(Err(too_many)),
@@ -87,14 +87,14 @@ impl<W: World> SteeringStage<W> {
         let now = self.world.time().wall();
         for (at, field) in fields.iter().enumerate() {
             let name = &*self.names[field.name];
-            let refused = |mistake: Mistake| mistake.refusal(name);
+            let refused = |mistake: SteeringError| mistake.refusal(name);
             if fields[..at].iter().any(|other| other.name == field.name) {
-                return Err(refused(Mistake::Twice));
+                return Err(refused(SteeringError::Twice));
             }
             let value = field.value();
             let text = std::str::from_utf8(&value).ok().filter(|_| !field.is_cut);
             let text = text.filter(|text| !text.is_empty());
-            let text = text.ok_or_else(|| refused(Mistake::Unreadable))?;
+            let text = text.ok_or_else(|| refused(SteeringError::Unreadable))?;
             let said = (self.keys[field.name], text);
             self.say(draft.steering_mut(), said, now).map_err(refused)?;
             draft.omit(field.range.clone());
@@ -111,22 +111,22 @@ impl<W: World> SteeringStage<W> {
         steering: &mut Steering,
         (key, text): (SteeringKey, &str),
         now: Wall,
-    ) -> Result<(), Mistake> {
+    ) -> Result<(), SteeringError> {
         match key {
             SteeringKey::Tenant => steering.tenant = Some(name_of(text)?),
             SteeringKey::Campaign => steering.campaign = Some(name_of(text)?),
             SteeringKey::Pool => {
                 let pool = self.pools.iter().find(|pool| &*pool.name == text);
-                steering.pool = Some(Arc::clone(&pool.ok_or(Mistake::NoPool)?.name));
+                steering.pool = Some(Arc::clone(&pool.ok_or(SteeringError::NoPool)?.name));
             }
             SteeringKey::Priority => {
                 let priority = mail::Priority::parse(text);
-                steering.priority = Some(priority.ok_or(Mistake::NoPriority)?);
+                steering.priority = Some(priority.ok_or(SteeringError::NoPriority)?);
             }
             SteeringKey::NotBefore => {
                 let at = time_of(text)?;
                 if at > now.after(HOLD_MAX) {
-                    return Err(Mistake::TooFar);
+                    return Err(SteeringError::TooFar);
                 }
                 // What has passed is no wish.
                 steering.not_before = Some(at).filter(|at| *at > now);
@@ -134,7 +134,7 @@ impl<W: World> SteeringStage<W> {
             SteeringKey::Expires => steering.expires = Some(time_of(text)?),
             SteeringKey::Window => {
                 let window = Window::parse(text).map(|_| Arc::from(text));
-                steering.window = Some(window.ok_or(Mistake::NoWindow)?);
+                steering.window = Some(window.ok_or(SteeringError::NoWindow)?);
             }
         }
         Ok(())
@@ -147,13 +147,13 @@ impl<W: World> SteeringStage<W> {
             return Ok(());
         }
         let field = self.keys.iter().position(|key| *key == SteeringKey::Expires);
-        Err(Mistake::TooEarly.refusal(field.map_or("", |field| &self.names[field])))
+        Err(SteeringError::TooEarly.refusal(field.map_or("", |field| &self.names[field])))
     }
 }
 
 /// What is wrong with a steering field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mistake {
+enum SteeringError {
     /// It is there twice.
     Twice,
     /// It is empty, too long, or no text.
@@ -174,19 +174,23 @@ enum Mistake {
     TooEarly,
 }
 
-impl Mistake {
+impl SteeringError {
     /// What the client gets to hear, of the field of this name.
     fn refusal(self, field: &str) -> Refusal {
         let text = match self {
-            Mistake::Twice => "stands there more than once",
-            Mistake::Unreadable => "is empty, too long, or no text",
-            Mistake::NoName => "is no name: 1 to 128 printable characters but for < and > are one",
-            Mistake::NoPool => "names no pool",
-            Mistake::NoPriority => "is no priority: -9 to 9 are",
-            Mistake::NoTime => "is no time: such as 2026-12-01T09:00:00+01:00 is one",
-            Mistake::NoWindow => "is no window: such as mon-fri 09:00-17:00 Europe/Berlin is one",
-            Mistake::TooFar => "lies more than a year ahead",
-            Mistake::TooEarly => "lies before the time from which on the message may be sent",
+            SteeringError::Twice => "stands there more than once",
+            SteeringError::Unreadable => "is empty, too long, or no text",
+            SteeringError::NoName => {
+                "is no name: 1 to 128 printable characters but for < and > are one"
+            }
+            SteeringError::NoPool => "names no pool",
+            SteeringError::NoPriority => "is no priority: -9 to 9 are",
+            SteeringError::NoTime => "is no time: such as 2026-12-01T09:00:00+01:00 is one",
+            SteeringError::NoWindow => {
+                "is no window: such as mon-fri 09:00-17:00 Europe/Berlin is one"
+            }
+            SteeringError::TooFar => "lies more than a year ahead",
+            SteeringError::TooEarly => "lies before the time from which on the message may be sent",
         };
         let text = Cow::Owned(format!("{field} {text}"));
         Refusal { text, ..Refusal::permanent((6, 0), "").with_code(550) }
@@ -194,13 +198,13 @@ impl Mistake {
 }
 
 /// The name of a tenant or campaign.
-fn name_of(text: &str) -> Result<Arc<str>, Mistake> {
-    is_name(text).then(|| Arc::from(text)).ok_or(Mistake::NoName)
+fn name_of(text: &str) -> Result<Arc<str>, SteeringError> {
+    is_name(text).then(|| Arc::from(text)).ok_or(SteeringError::NoName)
 }
 
 /// A time as RFC 3339 or RFC 5322 writes it.
-fn time_of(text: &str) -> Result<Wall, Mistake> {
-    Wall::parse_rfc3339(text).or_else(|| Wall::parse_rfc5322(text)).ok_or(Mistake::NoTime)
+fn time_of(text: &str) -> Result<Wall, SteeringError> {
+    Wall::parse_rfc3339(text).or_else(|| Wall::parse_rfc5322(text)).ok_or(SteeringError::NoTime)
 }
 
 #[cfg(test)]
@@ -210,12 +214,12 @@ mod tests {
     #[test]
     fn a_name_is_one_or_a_mistake() {
         assert_eq!(name_of("Spring sale, 2026").as_deref(), Ok("Spring sale, 2026"));
-        assert_eq!(name_of("<reports>"), Err(Mistake::NoName));
+        assert_eq!(name_of("<reports>"), Err(SteeringError::NoName));
     }
 
     #[test]
     fn refusals_name_the_field() {
-        let reply = mail::Reply::from(Mistake::NoPool.refusal("X-Pool"));
+        let reply = mail::Reply::from(SteeringError::NoPool.refusal("X-Pool"));
         assert_eq!(reply.to_string(), "550 5.6.0 X-Pool names no pool");
     }
 }

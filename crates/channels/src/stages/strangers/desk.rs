@@ -5,7 +5,7 @@
 use super::super::checks::ascii_domain;
 use super::greylist::Greylister;
 use super::lists::{Lists, Subject};
-use super::parts::Parts;
+use super::parts::RcptCheckContext;
 use super::questions::{Memo, of_sender};
 use super::settings::Strangers;
 use auth::dnsbl::{DnsblListings, DnsblResult};
@@ -32,21 +32,21 @@ const NOT_ASKED: Refusal =
         .with_code(450);
 
 /// The checks of one listener.
-pub(super) struct Desk<W: World> {
-    parts: Rc<Parts<W>>,
+pub(super) struct RcptChecks<W: World> {
+    parts: Rc<RcptCheckContext<W>>,
     told: Arc<Strangers>,
     lists: Option<Lists<W>>,
     greylister: Option<Greylister<W>>,
     sender_domains: Memo<Box<str>, SenderDomain>,
 }
 
-impl<W: World> Desk<W> {
-    pub(super) fn new(parts: Rc<Parts<W>>, told: &Arc<Strangers>) -> Desk<W> {
+impl<W: World> RcptChecks<W> {
+    pub(super) fn new(parts: Rc<RcptCheckContext<W>>, told: &Arc<Strangers>) -> RcptChecks<W> {
         let lists = told.dnsbl.clone().map(|dnsbl| Lists::new(Rc::clone(&parts), dnsbl));
         let greylist = told.greylist.clone();
         let greylister = greylist.map(|greylist| Greylister::new(Rc::clone(&parts), greylist));
         let sender_domains = Memo::default();
-        Desk { parts, told: Arc::clone(told), lists, greylister, sender_domains }
+        RcptChecks { parts, told: Arc::clone(told), lists, greylister, sender_domains }
     }
 
     /// Whether there is anything to be asked about a client that has said nothing yet.

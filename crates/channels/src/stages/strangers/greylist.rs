@@ -1,7 +1,7 @@
 //! Puts strangers off that come for the first time.
 
 use super::super::checks::ascii_domain;
-use super::parts::Parts;
+use super::parts::RcptCheckContext;
 use super::questions::{Memo, of_sender};
 use super::settings::Greylist;
 use auth::greylist::{ClientIdentity, GreylistResult, Triplet, network};
@@ -16,14 +16,14 @@ use std::time::Duration;
 
 /// The greylisting of one listener.
 pub(super) struct Greylister<W: World> {
-    parts: Rc<Parts<W>>,
+    parts: Rc<RcptCheckContext<W>>,
     told: Greylist,
     /// Whether senders' domains say that clients may send for them.
     allowed: Memo<(IpAddr, Box<str>), bool>,
 }
 
 impl<W: World> Greylister<W> {
-    pub(super) fn new(parts: Rc<Parts<W>>, told: Greylist) -> Greylister<W> {
+    pub(super) fn new(parts: Rc<RcptCheckContext<W>>, told: Greylist) -> Greylister<W> {
         Greylister { parts, told, allowed: Memo::default() }
     }
 

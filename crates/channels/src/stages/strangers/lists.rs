@@ -1,7 +1,7 @@
 //! Asks lists in the DNS: all at once, and none for long. What does not answer counts for nothing; what our own limit
 //! keeps from being asked is not known.
 
-use super::parts::Parts;
+use super::parts::RcptCheckContext;
 use super::questions::Memo;
 use super::settings::Dnsbl;
 use auth::dnsbl::{
@@ -11,8 +11,8 @@ use auth::judgement::ActionLimit;
 use mail::{Mono, Refusal};
 use mta::alarm::Alarm;
 use mta::answer::{Later, all};
-use mta::line::Standing::Good;
-use mta::line::{Line, Owner, Parts as LineParts, Who};
+use mta::line::TrustLevel::Good;
+use mta::line::{FairKey, FairSemaphore, Owner, SemaphoreLimits as LineParts};
 use mta::seams::{Dns, DnsError, Time, World};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -37,19 +37,19 @@ const SILENT_AFTER: u32 = 20;
 const PROBED_EVERY: Duration = Duration::from_secs(1);
 
 /// Who asks, and until when it waits.
-type Turn = (Who, Mono);
+type ListRequester = (FairKey, Mono);
 
 /// What was found until our own limit cut it short.
 type Cut = Rc<[Listing]>;
 
 /// The line for questions to lists.
-pub(super) fn line() -> Arc<Line> {
-    Line::new(LineParts { owner_max: PLACES / GROUP_PART, ..LineParts::equal(PLACES) })
+pub(super) fn line() -> Arc<FairSemaphore> {
+    FairSemaphore::new(LineParts { owner_max: PLACES / GROUP_PART, ..LineParts::equal(PLACES) })
 }
 
 /// Clients of one network take turns with others, and so do networks of one group.
-fn who_is(client: IpAddr) -> Who {
-    Who::new(0, 0).of(Owner::network(client)).within(Owner::site(client))
+fn who_is(client: IpAddr) -> FairKey {
+    FairKey::new(0, 0).of(Owner::network(client)).within(Owner::site(client))
 }
 
 /// So long a list is taken to be alive, or dead, after that was looked at.
@@ -60,7 +60,7 @@ const COMPLAINTS_EVERY: Duration = Duration::from_secs(600);
 
 /// What is known of the lists of one listener.
 pub(super) struct Lists<W: World> {
-    parts: Rc<Parts<W>>,
+    parts: Rc<RcptCheckContext<W>>,
     told: Dnsbl,
     /// In the order of `told`.
     health: Vec<Health>,
@@ -134,7 +134,7 @@ impl Subject {
 }
 
 impl<W: World> Lists<W> {
-    pub(super) fn new(parts: Rc<Parts<W>>, told: Dnsbl) -> Lists<W> {
+    pub(super) fn new(parts: Rc<RcptCheckContext<W>>, told: Dnsbl) -> Lists<W> {
         let health = told.lists.iter().map(|_| Health::default()).collect();
         Lists { parts, told, health, known: Memo::default(), words: Memo::default() }
     }
@@ -184,7 +184,7 @@ impl<W: World> Lists<W> {
         &self,
         by: DnsblIdentity,
         key: DnsblSubject,
-        who: Who,
+        who: FairKey,
     ) -> Result<Rc<[Listing]>, Cut> {
         let now = self.parts.world.time().now();
         let place = self.known.place((by, key.clone()), now);
@@ -212,7 +212,7 @@ impl<W: World> Lists<W> {
         list: &DnsList,
         health: &Health,
         key: &DnsblSubject,
-        turn: Turn,
+        turn: ListRequester,
     ) -> Result<Option<Listing>, DnsError> {
         let Some(name) = key.name_in(&list.zone) else { return Ok(None) };
         let question = self.parts.world.dns().ipv4_addresses(&name);
@@ -240,7 +240,7 @@ impl<W: World> Lists<W> {
     }
 
     /// Whether a list has everything, which is how dead ones are. Looked at when it has something.
-    async fn is_dead(&self, list: &DnsList, health: &Health, turn: Turn) -> bool {
+    async fn is_dead(&self, list: &DnsList, health: &Health, turn: ListRequester) -> bool {
         let now = self.parts.world.time().now();
         if let Some((_, is_dead)) = health.is_dead.get().filter(|(until, _)| now < *until) {
             return is_dead;
@@ -268,7 +268,7 @@ impl<W: World> Lists<W> {
         &self,
         health: &Health,
         question: impl Future<Output = Result<T, DnsError>>,
-        (who, until): Turn,
+        (who, until): ListRequester,
     ) -> Result<T, DnsError> {
         let time = self.parts.world.time();
         let in_turn = async {

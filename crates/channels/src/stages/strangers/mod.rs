@@ -8,10 +8,10 @@ mod parts;
 mod questions;
 pub(crate) mod settings;
 
-use super::keys::{By, Part, Subject};
+use super::keys::{By, KeyPart, Subject};
 use crate::stages::checks::CheckRules;
 use config::{Config, TableEntry};
-use desk::Desk;
+use desk::RcptChecks;
 use lookup::LookupError;
 use mail::Recipient;
 use mta::answer::{Answer, Decision};
@@ -25,7 +25,7 @@ use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use mta::seams::{Spawn as _, Tables, World};
 use mta::tables::find_first;
-use parts::Parts;
+use parts::RcptCheckContext;
 use settings::Exempt;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -70,7 +70,7 @@ impl<W: World> StageKind<W> for StrangerChecks {
         if !is_asked_for(config) {
             return Vec::new();
         }
-        let parts = Rc::new(Parts {
+        let parts = Rc::new(RcptCheckContext {
             world: world.clone(),
             console: Rc::clone(console),
             server: config.hostname.as_str().into(),
@@ -81,7 +81,7 @@ impl<W: World> StageKind<W> for StrangerChecks {
         pools.register(PoolId::SenderQuestions, parts.of_senders.line());
         pools.register(PoolId::ListQuestions, &parts.of_lists);
         let desks = config.listeners.iter().filter_map(|listener| {
-            let desk = Desk::new(Rc::clone(&parts), CheckRules::strangers_at(listener)?);
+            let desk = RcptChecks::new(Rc::clone(&parts), CheckRules::strangers_at(listener)?);
             Some((Arc::clone(&listener.name), Rc::new(desk)))
         });
         let stage = StrangersStage { world: world.clone(), desks: desks.collect() };
@@ -93,12 +93,12 @@ impl<W: World> StageKind<W> for StrangerChecks {
 struct StrangersStage<W: World> {
     world: W,
     /// By names of listeners.
-    desks: BTreeMap<Arc<str>, Rc<Desk<W>>>,
+    desks: BTreeMap<Arc<str>, Rc<RcptChecks<W>>>,
 }
 
 impl<W: World> StrangersStage<W> {
     /// Who checks this client; `None`: nobody does.
-    fn desk(&self, session: &Session) -> Option<&Rc<Desk<W>>> {
+    fn desk(&self, session: &Session) -> Option<&Rc<RcptChecks<W>>> {
         self.desks.get(&session.listener().name).filter(|_| is_stranger(session))
     }
 }
@@ -183,15 +183,15 @@ impl Exempt {
             recipient: &recipient.mailbox,
             also: None,
         };
-        Ok(is_in(tables, self.clients.as_ref(), Part::Client, &subject).await?
-            || is_in(tables, self.recipients.as_ref(), Part::Recipient, &subject).await?)
+        Ok(is_in(tables, self.clients.as_ref(), KeyPart::Client, &subject).await?
+            || is_in(tables, self.recipients.as_ref(), KeyPart::Recipient, &subject).await?)
     }
 }
 
 async fn is_in<T: Tables + Clone>(
     tables: &T,
     table: Option<&Arc<TableEntry>>,
-    part: Part,
+    part: KeyPart,
     subject: &Subject<'_>,
 ) -> Result<bool, LookupError> {
     let Some(table) = table else { return Ok(false) };

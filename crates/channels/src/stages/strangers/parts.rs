@@ -3,13 +3,13 @@
 use super::super::lookups::Turns;
 use mta::console::Console;
 use mta::ingress::OwnDomains;
-use mta::line::Line;
+use mta::line::FairSemaphore;
 use mta::seams::World;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// What the checks of all listeners share.
-pub(super) struct Parts<W: World> {
+pub(super) struct RcptCheckContext<W: World> {
     pub(super) world: W,
     pub(super) console: Rc<dyn Console>,
     /// Our name.
@@ -18,5 +18,5 @@ pub(super) struct Parts<W: World> {
     /// Questions about senders; others wait. Whose servers answer them, strangers choose.
     pub(super) of_senders: Turns,
     /// Questions to lists, whose servers the operator has chosen; nobody else takes their turns.
-    pub(super) of_lists: Arc<Line>,
+    pub(super) of_lists: Arc<FairSemaphore>,
 }

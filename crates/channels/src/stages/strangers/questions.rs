@@ -1,8 +1,10 @@
 //! Questions to the DNS about senders.
 
-use super::super::lookups::{CHECKS_TIME_MAX, LOOKUPS_MAX, Limits, Lookups, Terms, Turns};
+use super::super::lookups::{
+    CHECKS_TIME_MAX, CheckLimits, LOOKUPS_MAX, LookupQueueSettings, Lookups, Turns,
+};
 use mail::{Mono, Recent};
-use mta::line::Parts;
+use mta::line::SemaphoreLimits;
 use mta::seams::World;
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -20,7 +22,7 @@ const SOON: Duration = Duration::from_millis(250);
 const ZONES_MAX: usize = 16_384;
 
 /// Questions about one sender: their turns are limit enough for how many are under way.
-const LIMITS: Limits = Limits {
+const LIMITS: CheckLimits = CheckLimits {
     time_max: CHECKS_TIME_MAX,
     lookups_max: LOOKUPS_MAX,
     at_once_max: LOOKUPS_MAX as usize,
@@ -29,13 +31,18 @@ const LIMITS: Limits = Limits {
 /// The line of a shard.
 pub(super) fn line() -> Turns {
     let part = PLACES / PART;
-    let parts = Parts {
+    let parts = SemaphoreLimits {
         owner_max: part,
         unproven_max: PLACES - part,
         doubtful_max: part,
-        ..Parts::equal(PLACES)
+        ..SemaphoreLimits::equal(PLACES)
     };
-    Turns::new(Terms { parts, zones_max: ZONES_MAX, silence: SOON, prefers_answered: true })
+    Turns::new(LookupQueueSettings {
+        parts,
+        zones_max: ZONES_MAX,
+        silence: SOON,
+        prefers_answered: true,
+    })
 }
 
 /// The DNS for what is asked about the sender of one message of this client.
@@ -55,11 +62,11 @@ const LASTS: Duration = Duration::from_secs(60);
 const KEYS_MAX: usize = 10_000;
 
 /// Until when a finding lasts, and its place.
-type Finding<V> = (Mono, Rc<OnceCell<V>>);
+type MemoEntry<V> = (Mono, Rc<OnceCell<V>>);
 
 /// Findings by keys.
 #[derive(Debug)]
-pub(super) struct Memo<K, V>(RefCell<Recent<K, Finding<V>>>);
+pub(super) struct Memo<K, V>(RefCell<Recent<K, MemoEntry<V>>>);
 
 impl<K: Ord, V> Default for Memo<K, V> {
     fn default() -> Memo<K, V> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::x400::acceptance::{self, Terms};
+use crate::x400::acceptance::{self, AcceptanceContext};
 use mail::envelope::{BodyType, Envelope, Recipient};
 use mail::{ContentFacts, MessageId, Notify, Wall};
 use mta::message::Message;
@@ -61,7 +61,7 @@ fn refused(departure: &Departure) -> Vec<(u32, String)> {
 
 /// Surname or mail of each recipient, its number, and whether the next MTA answers for it.
 fn sent(departure: Departure) -> Vec<(u32, bool)> {
-    let Content::Made(content) = departure.content else { unreachable!("it is made") };
+    let ApduContent::Made(content) = departure.content else { unreachable!("it is made") };
     let apdu = [&departure.prefix[..], &content].concat();
     let (event, _) = read_whole(&apdu, Limits::default()).unwrap();
     let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
@@ -156,9 +156,9 @@ fn what_becomes_mail_has_a_return_path_of_ours_and_an_envid_that_every_server_ta
         let envelope = TransferEnvelope { identifier, ..(*envelope).clone() };
         let original = message(&[USER]).original();
         let question =
-            MailQuestion { original, content: content.clone(), config: Arc::clone(&config) };
+            ConversionRequest { original, content: content.clone(), config: Arc::clone(&config) };
         let mail = made_mail(ApduKind::Message, &envelope.encode(), &question).unwrap();
-        let AsMail::Message(mail) = mail else { unreachable!() };
+        let MailConversion::Message(mail) = mail else { unreachable!() };
         let path = mail.reverse_path.unwrap();
         let returned = ReturnPaths::new(&[7; 16]).read(&path).expect("it is ours");
         assert!(returned.address.as_str().ends_with("@gw.example.org"), "{path}");
@@ -229,7 +229,7 @@ fn conversions_that_the_gateway_does_not_do_are_refused_where_they_are_asked_for
     let config = crate::schema().parse(text, "f.toml").unwrap();
     let (event, _) = read_whole(MESSAGE, Limits::default()).unwrap();
     let ApduEvent::Envelope { envelope: Ok(envelope), .. } = event else { unreachable!() };
-    let terms = Terms {
+    let terms = AcceptanceContext {
         x400: config.of::<X400>().unwrap(),
         config: &config,
         recipients_max: 9,

@@ -1,17 +1,17 @@
 //! What a peer sends, while it comes.
 
 use super::access::{self, Sending};
-use super::incoming::{Incoming, Rules, Sink};
-use super::session::Session;
+use super::incoming::{Incoming, IncomingContext, OctetSink};
+use super::session::InboundAssociation;
 use bytes::Bytes;
 use mail::Refusal;
 use mta::ingress::Transaction;
 use mta::seams::World;
 
 /// Content goes into the intake of the transaction; after a refusal nowhere.
-struct Content<'a, W: World>(Option<&'a mut Transaction<W>>);
+struct TransactionSink<'a, W: World>(Option<&'a mut Transaction<W>>);
 
-impl<W: World> Sink for Content<'_, W> {
+impl<W: World> OctetSink for TransactionSink<'_, W> {
     fn push(&mut self, octets: &[u8]) {
         if let Some(transaction) = &mut self.0 {
             transaction.intake().push(octets);
@@ -25,16 +25,16 @@ impl<W: World> Sink for Content<'_, W> {
     }
 }
 
-impl<W: World> Session<W> {
+impl<W: World> InboundAssociation<W> {
     /// Calls `act` with what is coming.
     pub(super) fn with_incoming<T>(
         &mut self,
-        act: impl FnOnce(&mut Incoming, &Rules<'_>, &mut dyn Sink) -> Option<T>,
+        act: impl FnOnce(&mut Incoming, &IncomingContext<'_>, &mut dyn OctetSink) -> Option<T>,
     ) -> Option<T> {
         let mut incoming = self.incoming.take()?;
         let (config, now) = (self.connection.config(), self.connection.wall());
         let peer = self.peer.clone();
-        let rules = Rules {
+        let rules = IncomingContext {
             x400: &self.x400,
             config: &config,
             peer: peer.as_ref().map_or("", |peer| &peer.name),
@@ -42,7 +42,8 @@ impl<W: World> Session<W> {
             content_bytes_max: self.listener.max_message_bytes,
             now,
         };
-        let result = act(&mut incoming, &rules, &mut Content(self.transaction.as_deref_mut()));
+        let result =
+            act(&mut incoming, &rules, &mut TransactionSink(self.transaction.as_deref_mut()));
         self.incoming = Some(incoming);
         result
     }

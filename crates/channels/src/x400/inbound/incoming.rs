@@ -1,6 +1,6 @@
 //! An APDU that is coming: its envelope as soon as it is complete, and what becomes of its content.
 
-use crate::x400::acceptance::{self, Acceptance, Terms};
+use crate::x400::acceptance::{self, Acceptance, AcceptanceContext};
 use crate::x400::section::X400;
 use auth::digest::{DIGEST_BYTES, Sha256};
 use bytes::{Bytes, BytesMut};
@@ -17,7 +17,7 @@ const BROKEN_CONTENT: Refusal =
     Refusal::permanent((5, 4), "the message is broken behind its envelope");
 
 /// Where the octets of a content go.
-pub(super) trait Sink {
+pub(super) trait OctetSink {
     /// The next octets.
     fn push(&mut self, octets: &[u8]);
     /// What was pushed is not wanted.
@@ -58,7 +58,7 @@ pub(super) struct Complete {
 
 /// What decides about it.
 #[derive(Clone, Copy)]
-pub(super) struct Rules<'a> {
+pub(super) struct IncomingContext<'a> {
     pub(super) x400: &'a X400,
     pub(super) config: &'a Config,
     /// Who sends it, for people.
@@ -68,10 +68,10 @@ pub(super) struct Rules<'a> {
     pub(super) now: Wall,
 }
 
-impl Rules<'_> {
-    fn terms(&self) -> Terms<'_> {
-        let Rules { x400, config, recipients_max, now, .. } = *self;
-        Terms { x400, config, recipients_max, now }
+impl IncomingContext<'_> {
+    fn terms(&self) -> AcceptanceContext<'_> {
+        let IncomingContext { x400, config, recipients_max, now, .. } = *self;
+        AcceptanceContext { x400, config, recipients_max, now }
     }
 }
 
@@ -94,8 +94,8 @@ impl Incoming {
     pub(super) fn push(
         &mut self,
         octets: Bytes,
-        rules: &Rules<'_>,
-        sink: &mut dyn Sink,
+        rules: &IncomingContext<'_>,
+        sink: &mut dyn OctetSink,
     ) -> Option<usize> {
         self.digest.push(&octets);
         match self.state {
@@ -122,7 +122,7 @@ impl Incoming {
         Some(acceptance.envelope.recipients.len())
     }
 
-    fn take(&mut self, event: ApduEvent, rules: &Rules<'_>, sink: &mut dyn Sink) {
+    fn take(&mut self, event: ApduEvent, rules: &IncomingContext<'_>, sink: &mut dyn OctetSink) {
         match event {
             ApduEvent::Envelope { octets, envelope, .. } => match envelope {
                 Ok(envelope) => {
@@ -163,7 +163,7 @@ impl Incoming {
         self.acceptance = Some(acceptance);
     }
 
-    fn content(&mut self, octets: &[u8], rules: &Rules<'_>, sink: &mut dyn Sink) {
+    fn content(&mut self, octets: &[u8], rules: &IncomingContext<'_>, sink: &mut dyn OctetSink) {
         if self.state != State::Reads {
             return;
         }
@@ -179,14 +179,14 @@ impl Incoming {
     }
 
     /// Nothing more of the content is wanted, nor what came of it.
-    fn pass(&mut self, sink: &mut dyn Sink) {
+    fn pass(&mut self, sink: &mut dyn OctetSink) {
         sink.drop_content();
         (self.scanner, self.kept_bytes) = (ContentScanner::default(), 0);
         self.state = State::Passes;
     }
 
     /// What came can't be read, or ends too early. Nobody is told what becomes of a report, so that an operator sees one.
-    fn fail(&mut self, what: &str, rules: &Rules<'_>, sink: &mut dyn Sink) {
+    fn fail(&mut self, what: &str, rules: &IncomingContext<'_>, sink: &mut dyn OctetSink) {
         if self.state != State::Reads {
             return;
         }
@@ -209,7 +209,7 @@ impl Incoming {
         self.keep_raw(&octets, sink);
     }
 
-    fn keep_raw(&mut self, octets: &[u8], sink: &mut dyn Sink) {
+    fn keep_raw(&mut self, octets: &[u8], sink: &mut dyn OctetSink) {
         let room = usize::try_from(UNREADABLE_BYTES_MAX.saturating_sub(self.kept_bytes))
             .unwrap_or(usize::MAX);
         let kept = octets.get(..room.min(octets.len())).unwrap_or_default();
@@ -219,7 +219,11 @@ impl Incoming {
     }
 
     /// Nothing more of it comes. Whether it is known only now for how many recipients there must be room.
-    pub(super) fn finish(&mut self, rules: &Rules<'_>, sink: &mut dyn Sink) -> Option<usize> {
+    pub(super) fn finish(
+        &mut self,
+        rules: &IncomingContext<'_>,
+        sink: &mut dyn OctetSink,
+    ) -> Option<usize> {
         let before = self.acceptance.is_some();
         if let Err(error) = self.reader.finish() {
             self.fail(&error.to_string(), rules, sink);

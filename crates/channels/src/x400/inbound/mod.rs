@@ -14,7 +14,7 @@ use mta::ingress::{Connection, Handler, Protocol};
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use mta::seams::{Net, Task, World};
-use session::Session;
+use session::InboundAssociation;
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -77,7 +77,8 @@ impl<W: World> Handler<W> for P1Handler {
         let Some(x400) = self.x400.clone() else { return Box::pin(async {}) };
         let machine = Responder::new(self.settings.clone(), connection.now());
         let of = (Arc::clone(&self.listener), self.shares.clone());
-        let mut session = Box::new(Session::new(x400, of, connection, (stream, machine)));
+        let mut session =
+            Box::new(InboundAssociation::new(x400, of, connection, (stream, machine)));
         Box::pin(async move { session.run().await })
     }
 }

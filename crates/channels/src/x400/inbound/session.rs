@@ -2,7 +2,7 @@
 
 use super::Shares;
 use super::incoming::{Complete, Incoming};
-use super::unbound::{Place, UNBOUND_MAX, UNBOUND_PER_CLIENT_MAX};
+use super::unbound::{UNBOUND_MAX, UNBOUND_PER_CLIENT_MAX, UnboundSlot};
 use crate::x400::acceptance::Acceptance;
 use crate::x400::peer::{Unwritten, is_its, our_identity};
 use crate::x400::section::{X400, X400Peer};
@@ -19,7 +19,7 @@ use mta::pools::PoolId;
 use mta::seams::{Net, Stream, World};
 use mta::services::SCRATCH_BYTES;
 use mta::stopping::{StopGuard, Stopping};
-use mta::unheard::{Begun, Claim};
+use mta::unheard::{TransferStart, TransferState};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
@@ -55,7 +55,7 @@ const TOO_MANY_UNREADABLE: Refusal =
     Refusal::transient((3, 2), "X.400: too much that can't be read is held for an operator");
 
 /// One association.
-pub(super) struct Session<W: World> {
+pub(super) struct InboundAssociation<W: World> {
     pub(super) x400: Arc<X400>,
     pub(super) listener: Arc<Listener>,
     /// While something comes that is not refused.
@@ -69,7 +69,7 @@ pub(super) struct Session<W: World> {
     scratch: Rc<RefCell<Box<[u8]>>>,
     stopping: Rc<Stopping>,
     /// Until it has bound.
-    place: Option<Place>,
+    place: Option<UnboundSlot>,
     shares: Shares,
     /// Who has bound.
     pub(super) peer: Option<Arc<X400Peer>>,
@@ -79,7 +79,7 @@ pub(super) struct Session<W: World> {
     /// While something comes: a stop waits for that.
     busy: Option<StopGuard>,
     /// When what is coming began.
-    begun: Begun,
+    begun: TransferStart,
     /// Of what is durable, and nothing was heard of the peer since.
     unheard: Option<[u8; DIGEST_BYTES]>,
 }
@@ -97,15 +97,15 @@ enum Woken {
     GivenUp,
 }
 
-impl<W: World> Session<W> {
+impl<W: World> InboundAssociation<W> {
     /// Of a peer that has just connected.
     pub(super) fn new(
         x400: Arc<X400>,
         (listener, shares): (Arc<Listener>, Shares),
         connection: Connection<W>,
         (stream, machine): (<W::Net as Net>::Stream, Responder),
-    ) -> Session<W> {
-        Session {
+    ) -> InboundAssociation<W> {
+        InboundAssociation {
             machine,
             unwritten: Unwritten::default(),
             alarm: connection.alarm(),
@@ -117,7 +117,7 @@ impl<W: World> Session<W> {
             incoming: None,
             is_refused: false,
             busy: None,
-            begun: Begun::default(),
+            begun: TransferStart::default(),
             unheard: None,
             x400,
             listener,
@@ -135,7 +135,7 @@ impl<W: World> Session<W> {
         let client = self.client();
         if !self.x400.peers.iter().any(|peer| peer.is_known_at(client)) {
             self.place = self.shares.unbound.enter(client);
-            if self.place.as_ref().is_some_and(Place::has_displaced) {
+            if self.place.as_ref().is_some_and(UnboundSlot::has_displaced) {
                 self.connection.note_turned_away(PoolId::Unbound);
             }
         }
@@ -452,16 +452,16 @@ impl<W: World> Session<W> {
     ) -> Result<(), Refusal> {
         let peer = self.peer.as_ref().map(|peer| Arc::clone(&peer.name)).unwrap_or_default();
         match self.claim(&peer, &digest) {
-            Claim::BeingStored => return Err(BEING_STORED),
-            Claim::Heard(id) => {
+            TransferState::BeingStored => return Err(BEING_STORED),
+            TransferState::Heard(id) => {
                 let what = "came late, was sent again and acknowledged meanwhile";
                 self.tell_of_resend(&peer, id, what);
                 return Ok(());
             }
-            Claim::Stored(id) => {
+            TransferState::Stored(id) => {
                 self.tell_of_resend(&peer, id, "sent again what was acknowledged");
             }
-            Claim::New => {
+            TransferState::New => {
                 let submitted = self.submit(acceptance, facts).await;
                 let unheard = self.connection.unheard();
                 match submitted {
@@ -491,10 +491,10 @@ impl<W: World> Session<W> {
         self.connection.warn("x400", text);
     }
 
-    fn claim(&self, peer: &str, digest: &[u8]) -> Claim {
+    fn claim(&self, peer: &str, digest: &[u8]) -> TransferState {
         #[cfg(feature = "planted")]
         if self.connection.has_planted(Planted::StoreResends) {
-            return Claim::New;
+            return TransferState::New;
         }
         self.connection.unheard().claim(peer, digest, self.begun)
     }

@@ -2,7 +2,7 @@
 
 use mta::clients::network_of;
 use mta::pressure::{Gauge, Level};
-use mta::problems::Moment;
+use mta::problems::ClockReading;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ const KNOWN_MAX: usize = 256;
 /// Those of one listener on one shard, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Unbound {
-    waiting: RefCell<Waiting>,
+    waiting: RefCell<UnboundState>,
     count: Arc<Count>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Unbound {
 pub(super) struct Count(AtomicU64);
 
 impl Gauge for Count {
-    fn level(&self, _now: Moment) -> Level {
+    fn level(&self, _now: ClockReading) -> Level {
         // Nobody waits: others give way.
         let used = self.0.load(Ordering::Relaxed);
         Level { used, max: UNBOUND_MAX as u64, ..Level::default() }
@@ -40,7 +40,7 @@ impl Gauge for Count {
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct UnboundState {
     next: u64,
     places: Vec<(u64, IpAddr, oneshot::Sender<()>)>,
     /// From where peers have bound lately.
@@ -49,7 +49,7 @@ struct Waiting {
 
 /// The place of one of them.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct UnboundSlot {
     of: Rc<Unbound>,
     number: u64,
     given_up: oneshot::Receiver<()>,
@@ -74,7 +74,7 @@ impl Unbound {
 
     /// One more; where there is no room for it, the oldest gives way, of this client or of the one that has most.
     /// `None`: peers have bound from there.
-    pub(super) fn enter(self: &Rc<Self>, client: IpAddr) -> Option<Place> {
+    pub(super) fn enter(self: &Rc<Self>, client: IpAddr) -> Option<UnboundSlot> {
         let network = network_of(client);
         let mut waiting = self.waiting.borrow_mut();
         if waiting.known.contains(&network) {
@@ -104,11 +104,11 @@ impl Unbound {
         waiting.next += 1;
         waiting.places.push((number, network, give_way));
         self.count.0.store(waiting.places.len() as u64, Ordering::Relaxed);
-        Some(Place { of: Rc::clone(self), number, given_up, has_displaced })
+        Some(UnboundSlot { of: Rc::clone(self), number, given_up, has_displaced })
     }
 }
 
-impl Place {
+impl UnboundSlot {
     /// Whether another had to give way for it.
     pub(super) fn has_displaced(&self) -> bool {
         self.has_displaced
@@ -120,7 +120,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for UnboundSlot {
     fn drop(&mut self) {
         let places = &mut self.of.waiting.borrow_mut().places;
         places.retain(|(number, ..)| *number != self.number);
@@ -136,11 +136,11 @@ mod tests {
         [192, 0, 2, number].into()
     }
 
-    fn is_given_up(place: &mut Place) -> bool {
+    fn is_given_up(place: &mut UnboundSlot) -> bool {
         place.poll_given_up(&mut Context::from_waker(std::task::Waker::noop())).is_ready()
     }
 
-    fn count_given_up(places: &mut [Place]) -> usize {
+    fn count_given_up(places: &mut [UnboundSlot]) -> usize {
         places.iter_mut().filter_map(|place| is_given_up(place).then_some(())).count()
     }
 
@@ -149,7 +149,7 @@ mod tests {
         let unbound = Rc::<Unbound>::default();
         let enter = |number| unbound.enter(stranger(number)).unwrap();
         let mut other = enter(9);
-        let mut places: Vec<Place> = (0..UNBOUND_PER_CLIENT_MAX).map(|_| enter(1)).collect();
+        let mut places: Vec<UnboundSlot> = (0..UNBOUND_PER_CLIENT_MAX).map(|_| enter(1)).collect();
         assert_eq!(count_given_up(&mut places), 0);
         let mut next = enter(1);
         assert!(is_given_up(&mut places[0]) && !is_given_up(&mut next) && !is_given_up(&mut other));
@@ -169,7 +169,7 @@ mod tests {
     fn where_all_is_full_the_client_with_most_gives_way() {
         let unbound = Rc::<Unbound>::default();
         let mut one = unbound.enter(stranger(200)).unwrap();
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<UnboundSlot> = Vec::new();
         for number in 0..200 {
             places.extend(unbound.enter(stranger(number % 20)));
         }
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(waiting, UNBOUND_MAX - 1);
         // A thousand networks with one each: the oldest.
         drop(places);
-        let mut all: Vec<Place> =
+        let mut all: Vec<UnboundSlot> =
             (0..=u8::MAX).filter_map(|n| unbound.enter([10, 0, 0, n].into())).collect();
         assert!(is_given_up(&mut one));
         assert_eq!(all.len() - count_given_up(&mut all), UNBOUND_MAX);

@@ -2,11 +2,11 @@
 
 use super::cargo::{Cargo, Here, PIECE_BYTES};
 use super::opening::{self, OpenError, Opened};
-use super::wire::Wire;
+use super::wire::P1Transport;
 use super::{route_of, trouble};
 use crate::x400::departure;
 use crate::x400::gateway;
-use crate::x400::kept::{Departure, Refused};
+use crate::x400::kept::{Departure, RefusedRecipients};
 use crate::x400::section::{X400, X400Mode, X400Peer};
 use mail::{Failure, Mono, Reply};
 use mta::delivery::{AttemptContext, Idled, Slot};
@@ -33,7 +33,7 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(60 * 60);
 const RECIPIENT_BYTES: usize = 256;
 
 /// What an attempt is about.
-struct Told<'a> {
+struct TransferAttempt<'a> {
     message: &'a Rc<Message>,
     work: &'a TransactionWork,
     /// Recipients that were not sent, whatever the peer says: by index.
@@ -45,12 +45,12 @@ struct Made {
     /// What is known of the message. What was read back is let go when it is written.
     message: Rc<Message>,
     /// What is sent, but to these; or why nothing can be.
-    outcome: Result<(Here, Refused), Failure>,
+    outcome: Result<(Here, RefusedRecipients), Failure>,
 }
 
 /// An association with what it carries.
 struct Association<W: World> {
-    wire: Wire<W>,
+    wire: P1Transport<W>,
     permit: Permit,
     event_hop: Arc<Hop>,
     place: Box<str>,
@@ -161,12 +161,12 @@ impl<W: World> Association<W> {
         let (here, refused) = match outcome {
             Ok(sent) => sent,
             Err(failure) => {
-                let told = Told { message: &message, work: &work, refused: &[] };
+                let told = TransferAttempt { message: &message, work: &work, refused: &[] };
                 self.conclude(&told, Err(failure), true);
                 return Ok(());
             }
         };
-        let told = Told { message: &message, work: &work, refused: &refused };
+        let told = TransferAttempt { message: &message, work: &work, refused: &refused };
         if let Some((_, failure)) = refused.first()
             && refused.len() == work.entries.len()
         {
@@ -190,7 +190,11 @@ impl<W: World> Association<W> {
 
     /// Waits for what the peer says to a message, and concludes its recipients. `early`: it said this before it had
     /// all of it.
-    async fn hear(&mut self, told: &Told<'_>, mut early: Option<Event>) -> Result<(), CloseReason> {
+    async fn hear(
+        &mut self,
+        told: &TransferAttempt<'_>,
+        mut early: Option<Event>,
+    ) -> Result<(), CloseReason> {
         loop {
             let event = match early.take() {
                 Some(event) => event,
@@ -353,7 +357,12 @@ impl<W: World> Association<W> {
     }
 
     /// `is_of_message`: a failure may be on account of this message alone.
-    fn conclude(&self, told: &Told<'_>, outcome: Result<Reply, Failure>, is_of_message: bool) {
+    fn conclude(
+        &self,
+        told: &TransferAttempt<'_>,
+        outcome: Result<Reply, Failure>,
+        is_of_message: bool,
+    ) {
         match &outcome {
             Ok(_) => self.slot.accepted(),
             Err(failure) if failure.class == mail::Class::Transient => {

@@ -1,7 +1,7 @@
 //! The APDU of an attempt, until the peer has it: in memory that others may need more than a peer that is silent.
 
 use crate::key_file::HeldMemory;
-use crate::x400::kept::{Content, Departure};
+use crate::x400::kept::{ApduContent, Departure};
 use bytes::Bytes;
 use mail::Mono;
 use mta::delivery::Slot;
@@ -52,12 +52,12 @@ impl Here {
     pub(super) fn new(departure: Departure, message: Rc<Message>, room: Option<Permit>) -> Here {
         let prefix = Bytes::from(departure.prefix);
         let content = match (departure.content, message.sent_body()) {
-            (Content::None, _) => Octets::None,
-            (Content::Made(content), _) => Octets::Made(content),
-            (Content::Kept, SentBody::Blob(blob)) => {
+            (ApduContent::None, _) => Octets::None,
+            (ApduContent::Made(content), _) => Octets::Made(content),
+            (ApduContent::Kept, SentBody::Blob(blob)) => {
                 Octets::Blob(Rc::new(message.without_content()), blob)
             }
-            (Content::Kept, SentBody::Memory(_)) => Octets::Kept(message),
+            (ApduContent::Kept, SentBody::Memory(_)) => Octets::Kept(message),
         };
         let mut here = Here { prefix, content, room, is_lent: false };
         let bytes = here.bytes();

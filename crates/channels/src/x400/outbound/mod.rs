@@ -11,7 +11,7 @@ pub(super) use trouble::ended;
 use super::settings::{Route, X400RouteText};
 use super::{departure, gateway, report};
 use config::ChannelSection;
-use mta::delivery::{Channel, Field, MakesMail, OwnReport, ReportQuestion, Slot, Task};
+use mta::delivery::{Channel, Field, MakesMail, NativeReport, ReportQuestion, Slot, Task};
 use mta::message::Message;
 use mta::routing::hop::NextHop;
 use mta::seams::World;
@@ -32,7 +32,7 @@ impl<W: World> Channel<W> for Outbound {
         departure::describe(message)
     }
 
-    fn report(&self, question: &ReportQuestion<'_>) -> Option<OwnReport> {
+    fn report(&self, question: &ReportQuestion<'_>) -> Option<NativeReport> {
         report::report(question)
     }
 

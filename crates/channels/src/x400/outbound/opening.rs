@@ -1,6 +1,6 @@
 //! Opening an association: hosts in order, their addresses, the connection, the bind.
 
-use super::wire::Wire;
+use super::wire::P1Transport;
 use super::{route_of, trouble};
 use crate::x400::peer;
 use crate::x400::peer::Unwritten;
@@ -33,7 +33,7 @@ pub(super) enum OpenError {
 
 /// An association that the peer has accepted.
 pub(super) struct Opened<W: World> {
-    pub(super) wire: Wire<W>,
+    pub(super) wire: P1Transport<W>,
     pub(super) permit: Permit,
     pub(super) event_hop: Arc<Hop>,
     /// Where it is, for people.
@@ -123,7 +123,7 @@ async fn open_at<W: World>(
     };
     let machine = Initiator::new(peer::initiator_settings(settings, slot.wall()), slot.now());
     let mut wire =
-        Wire { stream, machine, alarm, unwritten: Unwritten::default(), until: Mono::NEVER };
+        P1Transport { stream, machine, alarm, unwritten: Unwritten::default(), until: Mono::NEVER };
     bind(slot, &mut wire, (&**settings, &place)).await.map_err(OpenError::Later)?;
     permit.prove();
     let event_hop = hop.event_hop(&place, None, None);
@@ -133,7 +133,7 @@ async fn open_at<W: World>(
 /// Waits until the peer has accepted, and shows that it is the peer.
 async fn bind<W: World>(
     slot: &Slot<W>,
-    wire: &mut Wire<W>,
+    wire: &mut P1Transport<W>,
     (settings, place): (&X400Peer, &str),
 ) -> Result<(), Failure> {
     loop {

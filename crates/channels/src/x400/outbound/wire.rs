@@ -18,7 +18,7 @@ use x400::association::{AbortReason, AssociationEnd, Event, Initiator};
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A connection and what is spoken on it.
-pub(super) struct Wire<W: World> {
+pub(super) struct P1Transport<W: World> {
     pub(super) stream: <W::Net as Net>::Stream,
     pub(super) machine: Initiator,
     pub(super) alarm: Alarm<W::Time>,
@@ -27,7 +27,7 @@ pub(super) struct Wire<W: World> {
     pub(super) until: Mono,
 }
 
-impl<W: World> Wire<W> {
+impl<W: World> P1Transport<W> {
     /// Writes and reads until the machine has something to tell.
     pub(super) async fn next_event(&mut self, slot: &Slot<W>) -> Event {
         loop {

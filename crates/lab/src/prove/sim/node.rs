@@ -31,7 +31,7 @@ use mta::metrics::Metrics;
 use mta::seams::{Net as _, World as _};
 use mta::shaping::Rules;
 use mta::shard::{Shard, ShardParts};
-use mta::shared::Shared;
+use mta::shared::SharedState;
 use mta::watched::{Watched, Watcher};
 use spool::{Opening, RecoveredMessage, SpoolConfig};
 use std::cell::{Cell, RefCell};
@@ -92,7 +92,7 @@ pub struct Node {
     group: TaskGroup,
     logs: Vec<SimLog>,
     /// Budgets and counts.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedState>,
     shards: Vec<ShardSender<SimAccepted>>,
     /// Kept to be freed.
     running: Vec<Rc<Shard<SimWorld>>>,
@@ -130,7 +130,7 @@ impl Node {
             (0..environment.shards).map(|_| mpsc::unbounded_channel()).unzip();
         let (logs, recovered) = open_logs(environment, group, &shards)?;
         let config = Arc::clone(&environment.config.borrow());
-        let shared = Arc::new(divided(Shared::new(&config, environment.shards), environment));
+        let shared = Arc::new(divided(SharedState::new(&config, environment.shards), environment));
         set_rules(environment, &shared, &config);
         let stop_accepting = Watched::new(false);
         let stop = stop_accepting.follow();
@@ -416,7 +416,7 @@ fn rules_of(config: &Config) -> Rules {
 }
 
 /// The rules, and what they had set in force when the process before ended.
-fn set_rules(environment: &Environment, shared: &Shared, config: &Config) {
+fn set_rules(environment: &Environment, shared: &SharedState, config: &Config) {
     shared.rules.set_rules(rules_of(config));
     let effects = &environment.effects;
     if effects.are_possible() && environment.plant != Some(Plant::ForgetRules) {
@@ -426,13 +426,13 @@ fn set_rules(environment: &Environment, shared: &Shared, config: &Config) {
 }
 
 /// Connections and lookups as the process's descriptors allow.
-fn divided(shared: Shared, environment: &Environment) -> Shared {
+fn divided(shared: SharedState, environment: &Environment) -> SharedState {
     let Some(parts) = environment.limits.parts else { return shared };
     let sessions_max = u32::try_from(environment.limits.sessions).unwrap_or(u32::MAX);
     let shared =
         shared.with_connections(sessions_max, parts.egress_max).with_lookups(parts.lookups_max);
     if environment.plant == Some(Plant::NoParts) {
-        shared.connections.set_parts(line::Parts::equal(parts.egress_max));
+        shared.connections.set_parts(line::SemaphoreLimits::equal(parts.egress_max));
     }
     shared
 }

@@ -11,7 +11,7 @@ use lookup::{
 };
 use mail::Mono;
 use mta::answer::Answer;
-use mta::seams::{Found, NoTables, Tables};
+use mta::seams::{EntryLookup, NoTables, Tables};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -53,7 +53,7 @@ impl SimTables {
 }
 
 impl Tables for SimTables {
-    fn find(&self, table: &TableEntry, key: &str) -> Found {
+    fn find(&self, table: &TableEntry, key: &str) -> EntryLookup {
         match self.0.get(&*table.name) {
             Some(clerk) => clerk.find(key),
             None => NoTables.find(table, key),
@@ -109,7 +109,7 @@ impl LookupWorker {
         Mono(self.executor.now_us())
     }
 
-    fn find(self: &Rc<Self>, key: &str) -> Found {
+    fn find(self: &Rc<Self>, key: &str) -> EntryLookup {
         let stale = match self.cache.get(key, self.now()) {
             Cached::Fresh(entry, _) => return Answer::Now(Ok(entry)),
             Cached::Stale(entry, _) => Some(entry),

@@ -10,7 +10,8 @@ use mail::Wall;
 use mta::answer::Answer;
 use mta::seams::Warmups;
 use mta::warmup::{
-    Allowance, Answered, Ask, Asked, Book, Changes, CourseKey, Record, Tried, day_of,
+    Allowance, AllowanceGrant, AllowanceRequest, Answered, Record, Tried, WarmupChanges, WarmupKey,
+    WarmupLedger, day_of,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +25,7 @@ const FAILED_PERMILLE: u16 = 20;
 const CLOSED_MS: u64 = 10_000;
 
 /// What is on the disk, by course.
-pub type WarmupFile = Rc<RefCell<BTreeMap<CourseKey, Record>>>;
+pub type WarmupFile = Rc<RefCell<BTreeMap<WarmupKey, Record>>>;
 
 /// The book of one life of the node.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ struct WarmupModel {
     executor: Executor,
     wall_offset_ms: Rc<Cell<i64>>,
     random: RefCell<Random>,
-    book: RefCell<Book>,
+    book: RefCell<WarmupLedger>,
     file: WarmupFile,
     plant: Option<Plant>,
 }
@@ -50,13 +51,13 @@ impl SimWarmups {
         file: &WarmupFile,
         plant: Option<Plant>,
     ) -> Rc<SimWarmups> {
-        let kept: Vec<(CourseKey, Record)> =
+        let kept: Vec<(WarmupKey, Record)> =
             file.borrow().iter().map(|(key, record)| (key.clone(), *record)).collect();
         Rc::new(SimWarmups(Rc::new(WarmupModel {
             executor: executor.clone(),
             wall_offset_ms: Rc::clone(wall_offset_ms),
             random: RefCell::new(Random::new(seed)),
-            book: RefCell::new(Book::read(kept, &BTreeSet::new(), 0)),
+            book: RefCell::new(WarmupLedger::read(kept, &BTreeSet::new(), 0)),
             file: Rc::clone(file),
             plant,
         })))
@@ -73,7 +74,7 @@ impl SimWarmups {
 }
 
 impl WarmupModel {
-    fn store(&self, changes: &Changes) {
+    fn store(&self, changes: &WarmupChanges) {
         let mut file = self.file.borrow_mut();
         for change in changes {
             // What was written now is of this version.
@@ -108,8 +109,8 @@ impl WarmupModel {
 }
 
 impl Warmups for SimWarmups {
-    fn ask(&self, mut ask: Ask) -> Answer<'static, Answered> {
-        if let Asked::Answered(answered) = self.0.book.borrow_mut().ask(&ask) {
+    fn ask(&self, mut ask: AllowanceRequest) -> Answer<'static, Answered> {
+        if let AllowanceGrant::Answered(answered) = self.0.book.borrow_mut().ask(&ask) {
             return Answer::Now(answered);
         }
         let inner = Rc::clone(&self.0);
@@ -124,18 +125,18 @@ impl Warmups for SimWarmups {
                     return Answered { allowance, turn: None };
                 }
                 let asked = inner.book.borrow_mut().ask(&ask);
-                if let Asked::Answered(answered) = asked {
+                if let AllowanceGrant::Answered(answered) = asked {
                     return answered;
                 }
             }
         })
     }
 
-    fn give_back(&self, key: &CourseKey, recipients: u32, until: Wall) {
+    fn give_back(&self, key: &WarmupKey, recipients: u32, until: Wall) {
         self.0.book.borrow_mut().give_back(key, recipients, until);
     }
 
-    fn note(&self, key: &CourseKey, came: Tried) {
+    fn note(&self, key: &WarmupKey, came: Tried) {
         self.0.book.borrow_mut().note(key, came);
     }
 }

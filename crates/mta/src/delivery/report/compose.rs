@@ -1,6 +1,6 @@
 //! Making a report's message.
 
-use super::policy::Group;
+use super::policy::ReportGroup;
 use crate::delivery::Delivery;
 use crate::facts::{Facts, RecipientRecords};
 use crate::message::{Message, MessageBody};
@@ -19,7 +19,7 @@ use mail::{
 pub(super) fn compose<W: World>(
     delivery: &Delivery<W>,
     message: &Message,
-    group: &Group,
+    group: &ReportGroup,
     start: &[u8],
     to: Vec<Mailbox>,
 ) -> Option<Message> {
@@ -85,7 +85,7 @@ fn own_kind<W: World>(
     let config = &*active.config;
     let question = ReportQuestion { original, report_id, now, config, recipients, content };
     let mut channels = delivery.channels.iter();
-    let OwnReport { to, kept, content, priority } =
+    let NativeReport { to, kept, content, priority } =
         channels.find_map(|channel| channel.report(&question))?;
     let (facts, content) = scanned(content);
     let envelope = envelope_to(vec![to], &facts, false);
@@ -93,7 +93,7 @@ fn own_kind<W: World>(
     Some(Message::new((report_id, now), envelope, (meta, Bytes::new()), (content, facts)))
 }
 
-fn returns_all(message: &Message, group: &Group, start: &[u8]) -> bool {
+fn returns_all(message: &Message, group: &ReportGroup, start: &[u8]) -> bool {
     // RFC 3461 §4.3: RET=FULL is for reports of a failure. RFC 8689 §5: not where TLS is required.
     message.envelope.ret == Some(Ret::Full)
         && message.require_tls() != RequireTls::Yes
@@ -139,7 +139,7 @@ pub struct ReportQuestion<'a> {
 
 /// A report that a channel made.
 #[derive(Debug)]
-pub struct OwnReport {
+pub struct NativeReport {
     /// Who gets it.
     pub to: Mailbox,
     /// What is kept with it, under [`spool::record::tag::X400`].

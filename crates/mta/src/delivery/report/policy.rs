@@ -1,7 +1,7 @@
 //! Who is told of what.
 
 use crate::delivery::Delivery;
-use crate::delivery::verdict::{Judged, is_wanted};
+use crate::delivery::verdict::{RecipientResult, is_wanted};
 use crate::event::Kind;
 use crate::facts::{KeptOwner, Owner};
 use crate::message::Message;
@@ -15,17 +15,17 @@ use std::sync::Arc;
 
 /// Recipients of one message that are reported in one report.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ReportGroup {
     pub(super) reports: Arc<Reports>,
     /// Who answers for the list that they are on, and is told in the sender's place.
     pub(super) owner: Option<Owner>,
     /// The message has no sender: it is a report itself, perhaps, and comes to nothing. The
     /// postmaster is told.
     pub(super) is_notice: bool,
-    pub(super) judged: Vec<Judged>,
+    pub(super) judged: Vec<RecipientResult>,
 }
 
-impl Group {
+impl ReportGroup {
     /// What the report is about, above all.
     pub(super) fn wish(&self) -> Notify {
         let has = |wish| self.judged.iter().any(|judged| judged.verdict.wish() == wish);
@@ -74,7 +74,11 @@ impl Group {
 }
 
 /// Whether a report about this recipient is due.
-pub(crate) fn is_due<W: World>(delivery: &Delivery<W>, message: &Message, judged: &Judged) -> bool {
+pub(crate) fn is_due<W: World>(
+    delivery: &Delivery<W>,
+    message: &Message,
+    judged: &RecipientResult,
+) -> bool {
     let wish = judged.verdict.wish();
     if message.envelope.reverse_path.is_none() {
         // The usual message has a sender and none of this.
@@ -96,7 +100,7 @@ pub(crate) fn is_due<W: World>(delivery: &Delivery<W>, message: &Message, judged
 /// Whether a report would go to whoever a stranger named, for what the stranger asked for and no host has, or wrote
 /// so that it fails: anybody could have reports sent to anybody so. What a host says itself is no such thing, and who
 /// answers for a list, or has the reports of the route, was named by nobody but the operator.
-fn is_bait(message: &Message, judged: &Judged, reports: &Reports) -> bool {
+fn is_bait(message: &Message, judged: &RecipientResult, reports: &Reports) -> bool {
     message.is_unvouched()
         && reports.to == ReportTo::Sender
         && message.owner_of(judged.index).is_none()
@@ -127,23 +131,23 @@ fn is_noticed(active: &Active, message: &Message, index: u32) -> bool {
 pub(super) fn sort<W: World>(
     delivery: &Rc<Delivery<W>>,
     message: &Message,
-    judged: Vec<Judged>,
-) -> (Vec<Group>, Vec<Judged>) {
+    judged: Vec<RecipientResult>,
+) -> (Vec<ReportGroup>, Vec<RecipientResult>) {
     let active = delivery.router.active();
-    let (due, mut rest): (Vec<Judged>, Vec<Judged>) =
+    let (due, mut rest): (Vec<RecipientResult>, Vec<RecipientResult>) =
         judged.into_iter().partition(|judged| is_due(delivery, message, judged));
     let is_notice = message.envelope.reverse_path.is_none();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<ReportGroup> = Vec::new();
     for judged in due {
         let reports = reports_of(&active, message, judged.index);
         let owner = message.owner_of(judged.index);
-        let is_of = |group: &Group| {
+        let is_of = |group: &ReportGroup| {
             let address = group.owner.as_ref().map(|owner| owner.address.as_str());
             Arc::ptr_eq(&group.reports, reports) && address == owner.map(|owner| owner.address)
         };
         match groups.iter_mut().find(|group| is_of(group)) {
             Some(group) => group.judged.push(judged),
-            None => groups.push(Group {
+            None => groups.push(ReportGroup {
                 reports: Arc::clone(reports),
                 owner: owner.and_then(KeptOwner::read),
                 is_notice,
@@ -166,7 +170,7 @@ pub(super) fn sort<W: World>(
 fn why_not<W: World>(
     delivery: &Delivery<W>,
     message: &Message,
-    group: &Group,
+    group: &ReportGroup,
 ) -> Option<&'static str> {
     if group.is_void(message) {
         return Some("off");

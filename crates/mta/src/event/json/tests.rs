@@ -28,7 +28,7 @@ fn envelope(recipients: &[&str]) -> Arc<Envelope> {
 fn event(kind: Kind, recipients: &[u32]) -> Event {
     Event {
         at: Wall(1_795_255_872_345),
-        message: Some(Message {
+        message: Some(EventMessage {
             id: MessageId(42),
             position: Some(Position::new(1, 7)),
             envelope: Some(envelope(&["\"q\\\"uote\"@one.example", "b@two.example"])),
@@ -159,7 +159,7 @@ fn each_recipient_gets_a_line_of_its_own() {
     assert_eq!(seen[1]["next_hop"], "mx.example.net[192.0.2.1]:25");
 }
 
-fn trouble() -> Trouble {
+fn trouble() -> FailedAttempt {
     let failure = Failure {
         class: Class::Transient,
         culprit: Culprit::Peer("mx.example.net[192.0.2.1]:25".into()),
@@ -169,7 +169,7 @@ fn trouble() -> Trouble {
         step: None,
         text: "in reply to RCPT TO".into(),
     };
-    Trouble {
+    FailedAttempt {
         hop: Some(hop()),
         failure: Some(Arc::new(failure)),
         class: Some(::classes::ReplyClassification {
@@ -267,8 +267,8 @@ fn a_recipient_that_is_not_in_the_envelope_still_has_its_number() {
     assert!(line.get("recipient").is_none());
 }
 
-fn shaped() -> Shaped {
-    Shaped {
+fn shaped() -> ShapingEvent {
+    ShapingEvent {
         rule: "slow".to_owned(),
         place: "a \"b\".toml:7".to_owned(),
         action: "suspend_tenant",

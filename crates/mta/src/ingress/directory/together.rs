@@ -2,9 +2,9 @@
 
 use super::super::members::is_list;
 use super::super::refusals;
-use super::{Directory, Expansion, Turns};
-use crate::line::{self, Who};
-use crate::routing::expansions::{Expanded, Outcome};
+use super::{Expansion, RecipientTables, Turns};
+use crate::line::{self, FairKey};
+use crate::routing::expansions::{Expanded, ExpansionResult};
 use crate::seams::{Spawn as _, Tables as _, Time as _, World};
 use crate::tables::{FoundAddress, FoundBy, split_tag};
 use crate::watched::Watched;
@@ -13,14 +13,14 @@ use mail::Mailbox;
 use std::rc::Rc;
 use std::sync::Arc;
 
-impl<W: World> Directory<W> {
+impl<W: World> RecipientTables<W> {
     /// The members of a list, which is expanded for all who name it meanwhile, even if whoever was first goes: those who
     /// wait begin nothing anew.
     pub(super) async fn members_together(
         self,
         key: (usize, Mailbox),
         found: FoundAddress,
-    ) -> Outcome {
+    ) -> ExpansionResult {
         let active = Rc::clone(&self.active);
         let mut awaited = match active.expansions.under_way(&key, &found.entry) {
             Some(awaited) => awaited,
@@ -41,12 +41,12 @@ impl<W: World> Directory<W> {
         self,
         key: (usize, Mailbox),
         found: FoundAddress,
-        begun: Watched<Option<Outcome>>,
+        begun: Watched<Option<ExpansionResult>>,
     ) {
-        let who = Who::new(0, 0).of(line::Owner::named("list", key.1.as_str()));
+        let who = FairKey::new(0, 0).of(line::Owner::named("list", key.1.as_str()));
         let turns = Turns { who, asker: Requester::Ours, ..self.turns.clone() };
         let tables = self.world.tables().asked_for(turns.asker);
-        let list = Directory { turns, tables, debt: None, ..self };
+        let list = RecipientTables { turns, tables, debt: None, ..self };
         let (entry, now) = (Arc::clone(&found.entry), list.world.time().now());
         let outcome = list.members_of_alias(key.clone(), found).await;
         let expansions = &list.active.expansions;
@@ -64,7 +64,7 @@ impl<W: World> Directory<W> {
         &self,
         key: (usize, Mailbox),
         found: FoundAddress,
-    ) -> Outcome {
+    ) -> ExpansionResult {
         let (of, now) = (key.1.clone(), self.world.time().now());
         let (entry, mut expansion) = (Arc::clone(&found.entry), Expansion::default());
         expansion.has_owners = true;

@@ -16,12 +16,12 @@ const TOLD_NO_MORE: Wall = Wall(61 * MINUTE);
 
 struct World {
     rules: Rules,
-    book: Book,
+    book: ShapingLedger,
 }
 
 impl World {
     fn new() -> World {
-        World { rules: rules(TEXT).unwrap(), book: Book::default() }
+        World { rules: rules(TEXT).unwrap(), book: ShapingLedger::default() }
     }
 
     fn rule(&self, name: &str) -> Arc<Rule> {
@@ -47,8 +47,8 @@ impl World {
     }
 }
 
-fn key(rule: &str, source: &str) -> Key {
-    Key {
+fn key(rule: &str, source: &str) -> EffectKey {
+    EffectKey {
         rule: rule.to_owned(),
         provider: Some("big".to_owned()),
         next_hop: None,
@@ -198,7 +198,7 @@ fn hear_hop(world: &mut World, minute: u64, host: &str) -> bool {
     let rule = Arc::clone(world.rules.named(None, "hop").unwrap());
     let peer: &'static str = Box::leak(host.to_owned().into_boxed_str());
     let words = words_of(peer, "450 hop");
-    let key = Key { provider: None, next_hop: Some(host.to_owned()), ..key("hop", "") };
+    let key = EffectKey { provider: None, next_hop: Some(host.to_owned()), ..key("hop", "") };
     let from = Origin { next_hop: host, domain: Some(Owner::named("domain", host)) };
     world.book.hear(Wall(minute * MINUTE), &rule, &key, (from, &words))
 }

@@ -7,8 +7,8 @@ fn plan(per_day: &[u32]) -> Warmup {
     Warmup { start_day: START, per_day: per_day.to_vec(), hold_above_ppm: 50_000, line: 1 }
 }
 
-fn key() -> CourseKey {
-    CourseKey { source: "ip-1".into(), towards: "google".into() }
+fn key() -> WarmupKey {
+    WarmupKey { source: "ip-1".into(), towards: "google".into() }
 }
 
 fn at(day: u32, second: u64) -> Wall {
@@ -16,7 +16,7 @@ fn at(day: u32, second: u64) -> Wall {
 }
 
 /// Asks, and has written what that reserves.
-fn ask(course: &mut Course, plan: &Warmup, wanted: u32, now: Wall) -> Allowance {
+fn ask(course: &mut WarmupState, plan: &Warmup, wanted: u32, now: Wall) -> Allowance {
     loop {
         match course.ask(&key(), plan, wanted, now) {
             Some(allowance) => return allowance,
@@ -25,7 +25,7 @@ fn ask(course: &mut Course, plan: &Warmup, wanted: u32, now: Wall) -> Allowance 
     }
 }
 
-fn granted(course: &mut Course, plan: &Warmup, wanted: u32, now: Wall) -> u32 {
+fn granted(course: &mut WarmupState, plan: &Warmup, wanted: u32, now: Wall) -> u32 {
     match ask(course, plan, wanted, now) {
         Allowance::Granted { recipients, .. } => recipients,
         Allowance::Closed { .. } | Allowance::Warm => 0,
@@ -33,7 +33,7 @@ fn granted(course: &mut Course, plan: &Warmup, wanted: u32, now: Wall) -> u32 {
 }
 
 /// Who asks for as much as there is whenever there may be some, until `end`: moments and recipients.
-fn drain(course: &mut Course, plan: &Warmup, from: Wall, end: Wall) -> Vec<(Wall, u32)> {
+fn drain(course: &mut WarmupState, plan: &Warmup, from: Wall, end: Wall) -> Vec<(Wall, u32)> {
     let (mut all, mut now) = (Vec::new(), from);
     while now < end {
         match ask(course, plan, u32::MAX, now) {
@@ -62,10 +62,10 @@ fn by_day(all: &[(Wall, u32)]) -> BTreeMap<u32, u32> {
 #[test]
 fn days_have_their_counts_and_then_it_is_warm() {
     let plan = plan(&[50, 100, 500, 2_000]);
-    let mut course = Course::new(&plan, at(0, 0), false);
+    let mut course = WarmupState::new(&plan, at(0, 0), false);
     let all = drain(&mut course, &plan, at(0, 0), at(9, 0));
     assert_eq!(by_day(&all), BTreeMap::from([(0, 50), (1, 100), (2, 500), (3, 2_000)]));
-    assert_eq!(course.take_turn(), Some(Turn::Warm));
+    assert_eq!(course.take_turn(), Some(WarmupDayEnd::Warm));
     assert_eq!(ask(&mut course, &plan, 1, at(9, 0)), Allowance::Warm);
 }
 
@@ -73,7 +73,7 @@ fn days_have_their_counts_and_then_it_is_warm() {
 fn a_day_is_spread_and_no_hour_has_more_than_two_hours_worth() {
     for count in [1, 2, 20, 50, 500, 2_000, 86_400, 2_000_000, 40_000_000] {
         let plan = plan(&[count]);
-        let mut course = Course::new(&plan, at(0, 0), false);
+        let mut course = WarmupState::new(&plan, at(0, 0), false);
         let all = drain(&mut course, &plan, at(0, 0), at(1, 0));
         let total: u32 = all.iter().map(|(_, n)| n).sum();
         assert!(total <= count && total >= count - count.div_ceil(100), "{total} of {count}");
@@ -88,7 +88,7 @@ fn a_day_is_spread_and_no_hour_has_more_than_two_hours_worth() {
 #[test]
 fn a_pause_is_not_made_up_for_but_with_an_hour_s_worth() {
     let plan = plan(&[2_400]);
-    let mut course = Course::new(&plan, at(0, 0), false);
+    let mut course = WarmupState::new(&plan, at(0, 0), false);
     let mut sent = 0;
     for _ in 0..1_000 {
         sent += granted(&mut course, &plan, u32::MAX, at(0, 60_000));
@@ -99,7 +99,7 @@ fn a_pause_is_not_made_up_for_but_with_an_hour_s_worth() {
 #[test]
 fn who_begins_in_the_evening_has_only_the_evening_s_part() {
     let plan = plan(&[2_400, 4_800]);
-    let mut course = Course::new(&plan, at(0, 64_800), false);
+    let mut course = WarmupState::new(&plan, at(0, 64_800), false);
     let days = by_day(&drain(&mut course, &plan, at(0, 64_800), at(1, 0)));
     assert!((600..=700).contains(&days[&0]), "{days:?}");
     // There is no burst at midnight either.
@@ -110,11 +110,11 @@ fn who_begins_in_the_evening_has_only_the_evening_s_part() {
 #[test]
 fn a_day_with_too_many_held_back_is_repeated_and_days_without_mail_count_for_nothing() {
     let plan = plan(&[50, 100]);
-    let mut course = Course::new(&plan, at(0, 0), false);
+    let mut course = WarmupState::new(&plan, at(0, 0), false);
     assert_eq!(granted(&mut course, &plan, 9, at(0, 0)), 1);
     course.note(Tried { tried: 100, delivered: 94, held: 6 });
     ask(&mut course, &plan, 1, at(1, 0));
-    let repeated = Turn::Repeated { stage: 0, count: 50, tried: 100, held: 6 };
+    let repeated = WarmupDayEnd::Repeated { stage: 0, count: 50, tried: 100, held: 6 };
     assert_eq!((course.take_turn(), course.kept.stage), (Some(repeated), 0));
     course.note(Tried { tried: 100, delivered: 95, held: 5 });
     ask(&mut course, &plan, 1, at(2, 0));
@@ -135,7 +135,7 @@ fn a_day_with_too_many_held_back_is_repeated_and_days_without_mail_count_for_not
 #[test]
 fn what_is_not_durable_is_not_handed_out_and_what_a_crash_leaves_is_lost() {
     let plan = plan(&[480]);
-    let mut course = Course::new(&plan, at(0, 0), false);
+    let mut course = WarmupState::new(&plan, at(0, 0), false);
     assert_eq!(course.ask(&key(), &plan, 5, at(0, 0)), None);
     assert_eq!(course.ask(&key(), &plan, 5, at(0, 0)), None, "somebody else asks meanwhile");
     course.unwritten(START, 5);
@@ -145,19 +145,19 @@ fn what_is_not_durable_is_not_handed_out_and_what_a_crash_leaves_is_lost() {
     assert_eq!(granted(&mut course, &plan, 2, at(0, 1)), 2);
     assert_eq!((course.kept.reserved, course.used()), (5, 2));
     // The three that nobody has taken are gone with the process.
-    let mut again = Course::read(course.kept);
+    let mut again = WarmupState::read(course.kept);
     assert_eq!(again.used(), 5);
     let rest: u32 = (0..9).map(|_| granted(&mut again, &plan, 99, at(0, 1))).sum();
     assert!(rest <= 15, "{rest}");
     // In good order they are not.
     course.close();
-    assert_eq!(Course::read(course.kept).used(), 2);
+    assert_eq!(WarmupState::read(course.kept).used(), 2);
 }
 
 #[test]
 fn a_lower_count_holds_for_what_was_reserved_too() {
     let (high, low) = (plan(&[480]), plan(&[3]));
-    let mut course = Course::new(&high, at(0, 0), false);
+    let mut course = WarmupState::new(&high, at(0, 0), false);
     assert_eq!(course.ask(&key(), &high, 9, at(0, 0)), None);
     course.written(START, 9);
     assert_eq!(granted(&mut course, &low, 9, at(0, 1)), 3);
@@ -170,7 +170,7 @@ fn processes_that_end_at_any_moment_never_send_more_than_the_day_s_count() {
     let plan = plan(&[300, 700]);
     let mut random = mail::Random::new(7);
     for _ in 0..50 {
-        let mut course = Course::new(&plan, at(0, 0), false);
+        let mut course = WarmupState::new(&plan, at(0, 0), false);
         let mut on_disk = course.kept;
         let (mut sent, mut now) = ([0_u32; 2], at(0, 0));
         while now < at(2, 0) {
@@ -190,10 +190,10 @@ fn processes_that_end_at_any_moment_never_send_more_than_the_day_s_count() {
                     let (record, writing) = (course.kept, course.writing);
                     // It may end before the write, after it, and before it is told.
                     match random.below(6) {
-                        0 => course = Course::read(on_disk),
+                        0 => course = WarmupState::read(on_disk),
                         1 => {
                             on_disk = record;
-                            course = Course::read(on_disk);
+                            course = WarmupState::read(on_disk);
                         }
                         2 => course.unwritten(record.day, writing),
                         _ => {
@@ -212,7 +212,7 @@ fn processes_that_end_at_any_moment_never_send_more_than_the_day_s_count() {
 #[test]
 fn a_clock_that_is_set_back_gives_no_day_twice() {
     let plan = plan(&[48, 96]);
-    let mut course = Course::new(&plan, at(1, 0), false);
+    let mut course = WarmupState::new(&plan, at(1, 0), false);
     let before: u32 =
         drain(&mut course, &plan, at(1, 0), at(1, 3_600)).iter().map(|(_, n)| n).sum();
     // An hour before midnight again: the day that was begun goes on, and so it does after midnight.
@@ -229,7 +229,7 @@ fn a_clock_that_is_set_back_gives_no_day_twice() {
 #[test]
 fn another_start_begins_anew_and_today_s_recipients_stay_counted() {
     let old = plan(&[24, 48]);
-    let mut course = Course::new(&old, at(0, 0), false);
+    let mut course = WarmupState::new(&old, at(0, 0), false);
     drain(&mut course, &old, at(0, 0), at(1, 0));
     drain(&mut course, &old, at(1, 0), at(1, 43_200));
     assert_eq!(course.kept.stage, 1);
@@ -248,7 +248,7 @@ fn another_start_begins_anew_and_today_s_recipients_stay_counted() {
 #[test]
 fn who_waits_is_told_of_what() {
     let plan = plan(&[48]);
-    let mut course = Course::new(&plan, at(0, 0), false);
+    let mut course = WarmupState::new(&plan, at(0, 0), false);
     drain(&mut course, &plan, at(0, 0), at(0, 1));
     let Allowance::Closed { why, until } = ask(&mut course, &plan, 1, at(0, 1)) else { panic!() };
     assert_eq!(&*why, "warm-up of source ip-1 towards google: 2 of 48 recipients today");

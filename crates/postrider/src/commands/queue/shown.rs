@@ -327,7 +327,9 @@ fn age(duration: Duration) -> String {
 mod tests {
     use super::*;
     use mail::MessageId;
-    use mta::control::{AgeGroup, Blocker, BlockerKind, Group, Scope, ShardStatus, Suspension};
+    use mta::control::{
+        AgeGroup, Blocker, BlockerKind, Scope, ShardStatus, SummaryRow, Suspension,
+    };
     use mta::overrides::Overrides;
 
     /// 2026-11-21T12:01:09Z.
@@ -389,7 +391,7 @@ mod tests {
     #[test]
     fn a_summary_has_a_table_for_each_question() {
         let group =
-            |name: &str| Group { name: name.to_owned(), recipients: 12, oldest_ms: 3_600_000 };
+            |name: &str| SummaryRow { name: name.to_owned(), recipients: 12, oldest_ms: 3_600_000 };
         let text = summary(&Summary {
             messages: 11,
             recipients: 12,

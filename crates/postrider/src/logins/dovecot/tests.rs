@@ -131,12 +131,12 @@ fn a_conversation_goes_on_until_it_is_given_up() {
         let id = line.split('\t').nth(1).unwrap().to_owned();
         assert!(line.starts_with("AUTH\t") && line.ends_with("\tresp=biws"), "{line}");
         peer.say(&format!("CONT\t{id}\tcj14\n")).await;
-        let Heard::Challenge(text, talk) = begun.await.unwrap().unwrap() else { panic!() };
+        let LoginReply::Challenge(text, talk) = begun.await.unwrap().unwrap() else { panic!() };
         assert_eq!(text, b"r=x");
         let went_on = spawn_local(talk.go_on(b"c=biws".to_vec()));
         assert_eq!(peer.line().await, format!("CONT\t{id}\tYz1iaXdz"));
         peer.say(&format!("CONT\t{id}\tdj15\n")).await;
-        let Heard::Challenge(_, talk) = went_on.await.unwrap().unwrap() else { panic!() };
+        let LoginReply::Challenge(_, talk) = went_on.await.unwrap().unwrap() else { panic!() };
         drop(talk);
         assert_eq!(peer.line().await, format!("CANCEL\t{id}"));
         // What comes for it all the same is nobody's.
@@ -147,7 +147,7 @@ fn a_conversation_goes_on_until_it_is_given_up() {
         assert_eq!(jo.await.unwrap(), Ok(Some("jo".into())));
         let long = vec![b'x'; 9_000];
         let begun = dovecot.begin("SCRAM-SHA-256", Some(&long), terms()).await;
-        assert!(matches!(begun, Ok(Heard::TooLong)));
+        assert!(matches!(begun, Ok(LoginReply::TooLong)));
     });
 }
 
@@ -184,7 +184,7 @@ fn a_connection_that_ends_is_opened_again() {
         let jo = checked(&dovecot, "jo");
         peer.begun().await;
         peer.say(&format!("CONT\t{id}\t\n")).await;
-        let Heard::Challenge(_, talk) = begun.await.unwrap().unwrap() else { panic!() };
+        let LoginReply::Challenge(_, talk) = begun.await.unwrap().unwrap() else { panic!() };
         drop(peer);
         assert_eq!(jo.await.unwrap().unwrap_err().kind, LookupErrorKind::Unreachable);
         // Another connection knows nothing of what was begun on the last one.

@@ -9,7 +9,7 @@ use lookup::{Cached, LookupError, LookupErrorKind, Requester, Ticket};
 use mail::Wall;
 use mta::answer::Answer;
 use mta::pressure::Level;
-use mta::seams::Found;
+use mta::seams::EntryLookup;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ pub(crate) struct Remote {
 impl Remote {
     /// The same for nobody in particular.
     #[cfg(test)]
-    pub(crate) fn find(&self, key: &str) -> Found {
+    pub(crate) fn find(&self, key: &str) -> EntryLookup {
         self.find_for(Requester::Ours, key)
     }
 
@@ -40,7 +40,7 @@ impl Remote {
     /// when the server gives none at once.
     ///
     /// It is asked for somebody, in whose turn the server is asked.
-    pub(crate) fn find_for(&self, asker: Requester, key: &str) -> Found {
+    pub(crate) fn find_for(&self, asker: Requester, key: &str) -> EntryLookup {
         let metrics = &self.shared.metrics;
         let stale = match self.known(key) {
             Cached::Fresh(entry, _) => {

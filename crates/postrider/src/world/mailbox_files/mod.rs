@@ -33,7 +33,7 @@ use file_system::{FileSystems, Mounted};
 use lanes::{Lanes, MOUNTS_SEEN_EVERY};
 use maildir::Maildir;
 use mta::metrics::MailboxMetrics;
-use mta::problems::{Found, Moment, ProblemKind};
+use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
 use mta::seams::{Keeping, MailStore, MailboxError, MailboxPlace};
 use new_mail::NewMail;
 use owner::Owners;
@@ -139,11 +139,14 @@ impl ProblemKind for HangingMailboxes {
         "mailboxes"
     }
 
-    fn find(&self, _now: Moment, found: &mut dyn FnMut(Found)) {
+    fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         for (root, time) in self.0.hanging() {
             let (root, seconds) = (root.display().to_string(), time.as_secs());
             let text = format!("a delivery to a mailbox in {root} has not ended for {seconds} s");
-            found(Found::warning(root, text).next_step("look at the disk; mail for it waits"));
+            found(
+                DetectedProblem::warning(root, text)
+                    .next_step("look at the disk; mail for it waits"),
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::beside_spool::{above, has_a_spool, make_within};
 use crate::mutex::lock;
 use channels::RouteKeeping;
 use config::{Config, Problem};
-use mta::seams::{Account, Keeping, MailboxError};
+use mta::seams::{Keeping, MailboxError, SystemAccount};
 use nix::unistd::{Group, Uid, User};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -34,7 +34,7 @@ const NOBODY: u32 = u32::MAX;
 pub(super) struct Owners(Mutex<BTreeMap<Names, Owner>>);
 
 /// User and group as the configuration has them, or a table.
-type Names = (Option<Account>, Option<Account>);
+type Names = (Option<SystemAccount>, Option<SystemAccount>);
 
 impl Owners {
     /// Who that is.
@@ -113,7 +113,7 @@ fn look_up(keeping: &Keeping) -> Result<Owner, String> {
 }
 
 /// The number that an account has, which a table must not make root's.
-fn unless_root(number: u32, account: &Account, kind: &str) -> Result<u32, String> {
+fn unless_root(number: u32, account: &SystemAccount, kind: &str) -> Result<u32, String> {
     if account.by_table && number == 0 {
         return Err(format!("its {kind} \"{}\" is root", account.name));
     }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     fn accounts(user: Option<&str>, group: Option<&str>, by_table: bool) -> Keeping {
-        let account = |name: &str| Account { name: name.to_owned(), by_table };
+        let account = |name: &str| SystemAccount { name: name.to_owned(), by_table };
         Keeping { user: user.map(account), group: group.map(account), ..Keeping::default() }
     }
 

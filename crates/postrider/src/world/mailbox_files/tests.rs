@@ -2,7 +2,7 @@ mod lanes;
 mod whole_syncs;
 
 use super::*;
-use mta::seams::{Account, Keeping, MailFolder};
+use mta::seams::{Keeping, MailFolder, SystemAccount};
 use rustix::process::geteuid;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -464,7 +464,8 @@ mod of_others {
     const GROUP: u32 = 54_322;
 
     fn mailbox(place: &Place, below: &str) -> MailboxPlace {
-        let account = |number: u32| Some(Account { name: number.to_string(), by_table: false });
+        let account =
+            |number: u32| Some(SystemAccount { name: number.to_string(), by_table: false });
         let (user, group) = (account(USER), account(GROUP));
         let keeping = Arc::new(Keeping { user, group, mode: 0o600 });
         let quota_bytes = Some(1_000);
@@ -515,7 +516,7 @@ mod of_others {
 
     /// The mailbox of a user whom a table names.
     fn of_user(place: &Place, below: &str, user: u32) -> MailboxPlace {
-        let user = Some(Account { name: user.to_string(), by_table: true });
+        let user = Some(SystemAccount { name: user.to_string(), by_table: true });
         let keeping = Arc::new(Keeping { user, ..Keeping::default() });
         MailboxPlace { keeping, ..place.mailbox(below) }
     }
@@ -558,7 +559,7 @@ mod of_others {
     #[test]
     fn a_user_that_is_not_there_is_named() {
         let place = Place::new();
-        let user = Some(Account { name: "no-such-user".to_owned(), by_table: false });
+        let user = Some(SystemAccount { name: "no-such-user".to_owned(), by_table: false });
         let keeping = Arc::new(Keeping { user, ..Keeping::default() });
         let mailbox = MailboxPlace { keeping, ..place.mailbox("user") };
         let told = untrusted(place.deliver(&mailbox, "1", "x"));

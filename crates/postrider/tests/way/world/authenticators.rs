@@ -6,7 +6,7 @@ use auth::sasl::bearer::Token;
 use lookup::{LookupError, LookupErrorKind};
 use mta::answer::{Answer, Later};
 use mta::seams::{
-    Authenticators, Checked, Heard, Introspection, LoginServer, LoginTerms, NoAuthenticators,
+    Authenticators, Checked, Introspection, LoginReply, LoginServer, LoginTerms, NoAuthenticators,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ impl Authenticators for TestAuthenticators {
         _: &'static str,
         _: Option<Vec<u8>>,
         _: LoginTerms,
-    ) -> Later<'static, Result<Heard, LookupError>> {
-        self.answer(Heard::Accepted("jo".to_owned()))
+    ) -> Later<'static, Result<LoginReply, LookupError>> {
+        self.answer(LoginReply::Accepted("jo".to_owned()))
     }
 }

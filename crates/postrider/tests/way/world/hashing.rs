@@ -4,10 +4,10 @@ use super::TestWorld;
 use lookup::Requester;
 use mail::Mono;
 use mta::answer::Later;
-use mta::hashing_lanes::{Crew, Lanes, Next, Spent};
+use mta::hashing_lanes::{Crew, Lanes, Spent, WorkerStep};
 use mta::pools::PoolId;
-use mta::pressure::{Pressures, Seen};
-use mta::problems::Moment;
+use mta::pressure::{FnGauge, Pressures};
+use mta::problems::ClockReading;
 use mta::seams::{Hashed, Hashing, Lane, Overloaded};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
@@ -35,11 +35,11 @@ impl TestWorld {
     pub(crate) fn set_hashing_time(&self, takes: Duration, pools: &Pressures) {
         self.0.hashing.takes.set(takes);
         let crews = Arc::clone(self.0.hashing.crews(takes));
-        let level = move |_: Moment| {
+        let level = move |_: ClockReading| {
             let (level, most) = crews.lanes().level(crews.now());
             (level, most.map(|(site, count)| (site.to_string(), count)))
         };
-        pools.keep(PoolId::Passwords, Seen(level));
+        pools.keep(PoolId::Passwords, FnGauge(level));
     }
 
     /// What was hashed so far: in which lane, and whether for nothing.
@@ -96,9 +96,9 @@ impl Crews {
             let next = self.lanes().next(crew, now);
             let bell = self.bell(crew).notified();
             match next {
-                Next::Nothing => bell.await,
-                Next::Rest(until) => _ = timeout(until.since(now), bell).await,
-                Next::Do(Job { of: (_, asker), work }, lane) => {
+                WorkerStep::Nothing => bell.await,
+                WorkerStep::Rest(until) => _ = timeout(until.since(now), bell).await,
+                WorkerStep::Do(Job { of: (_, asker), work }, lane) => {
                     let done = work();
                     if done.is_some() {
                         sleep(self.takes).await;

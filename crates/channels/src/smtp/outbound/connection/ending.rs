@@ -1,11 +1,11 @@
 //! The end of a transaction, and of the connection: what became of the recipients, who is asked next, and what the
 //! queue is told of the host.
 
-use super::{Connection, Done, Finished, InFlight};
-use crate::smtp::outbound::bearing::{self, Bearing};
+use super::{Done, Finished, InFlight, OutboundConnection};
+use crate::smtp::outbound::bearing::{self, HostHealth};
 use crate::smtp::outbound::lacking::Made;
 use crate::smtp::outbound::lesser::{self, Patience};
-use crate::smtp::outbound::moves::Transaction;
+use crate::smtp::outbound::moves::TransactionId;
 use crate::smtp::outbound::seat::Memory;
 use crate::smtp::outbound::{opening, relay_of};
 use mail::{Class, EnhancedStatus, Failure};
@@ -20,7 +20,7 @@ use smtp::client::{ClientEvent, Lesser};
 use std::rc::Rc;
 use std::sync::Arc;
 
-impl<W: World> Connection<W> {
+impl<W: World> OutboundConnection<W> {
     /// Waits for the outcome of the first in flight, and until another may be started.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl<W: World> Connection<W> {
         let is_taken = done.outcomes.iter().all(Result::is_ok);
         let sender = first.work.entries.first().filter(|_| !is_taken);
         let sender = sender.and_then(|one| self.slot.reverse_path(&first.message, one.1));
-        let bearing = Bearing::of(&done.outcomes, sender.as_ref(), relay_of(hop).is_lmtp());
+        let bearing = HostHealth::of(&done.outcomes, sender.as_ref(), relay_of(hop).is_lmtp());
         let elsewhere = match has_wants {
             true => self.pass_over(&first.work, &bearing, hop),
             false => self.next_host_takes(&first.work, (&done, &bearing), hop, finished),
@@ -212,7 +212,7 @@ impl<W: World> Connection<W> {
     fn pass_over(
         &mut self,
         work: &TransactionWork,
-        bearing: &Bearing,
+        bearing: &HostHealth,
         hop: &NextHop,
     ) -> Vec<usize> {
         let others = hop.hosts_count().saturating_sub(1);
@@ -236,7 +236,7 @@ impl<W: World> Connection<W> {
     fn next_host_takes(
         &mut self,
         work: &TransactionWork,
-        (done, bearing): (&Done, &Bearing),
+        (done, bearing): (&Done, &HostHealth),
         hop: &NextHop,
         finished: &mut Finished,
     ) -> Vec<usize> {
@@ -332,7 +332,7 @@ impl<W: World> Connection<W> {
     }
 }
 
-fn transaction(work: &TransactionWork) -> Transaction {
+fn transaction(work: &TransactionWork) -> TransactionId {
     (work.id, work.entries.first().map_or(0, |(_, index, _)| *index))
 }
 

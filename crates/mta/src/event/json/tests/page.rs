@@ -63,14 +63,14 @@ fn suspended(failure: &Arc<Failure>) -> Kind {
 fn one_of_each() -> Vec<Kind> {
     let reply = Some(Reply::new(250, (2, 0, 0), "Ok"));
     let done = || Box::new(Done { hop: full_hop(), reply: reply.clone(), attempts: 1 });
-    let trouble = Trouble { hop: Some(full_hop()), ..trouble() };
+    let trouble = FailedAttempt { hop: Some(full_hop()), ..trouble() };
     let failed = || Box::new(trouble.clone());
     let failure = trouble.failure.as_ref().expect("it failed");
     let moved = Overrides::parse("ours\npool p\ncampaign c\npriority 5");
     let whom = || Some("x".to_owned());
     let all_shaped = || {
         let (next_hop, source, campaign) = (whom(), whom(), whom());
-        Box::new(Shaped { next_hop, source, campaign, ..shaped() })
+        Box::new(ShapingEvent { next_hop, source, campaign, ..shaped() })
     };
     vec![
         received(),
